@@ -26,7 +26,7 @@ def _permutation(gpus: Iterable[int]) -> SlurmIndex:
 
 
 def explicit(topology: NodeTopology, permutation: Sequence[int]) -> SlurmIndex:
-    """The administrator's own permutation; TopologyError if it is none of the node's GPUs."""
+    """What the administrator states; TopologyError unless it names each of the node's GPUs once."""
     if len(permutation) != topology.gpus:
         raise TopologyError(
             f"{topology.name}: slurm_index has {len(permutation)} entries;"

@@ -49,8 +49,9 @@ def assign(
 ) -> list[tuple[NodeState, int]]:
     """A node of its own for each count, largest count first: (node, count) pairs.
 
-    `groups` is `groups_of(nodes)`; `key` ranks a node for a count that fits it. Raises
-    PolicyError where the nodes have no room.
+    `groups` is `groups_of(nodes)`; `key` ranks a node for a count that fits it. What has room for a
+    large count has room for a smaller one, so nodes are found whenever there are any. Raises
+    PolicyError where there are none.
     """
     wanted = sorted(counts, reverse=True)
     alike = groups[0] if len(groups) == 1 else None

@@ -9,9 +9,17 @@ __all__ = ["schedulers"]
 
 
 def schedulers(profiles: tuple[str, ...]) -> tuple[Scheduler, ...]:
-    """All schedulers, as the paper compares them; `profiles` are the kinds for `Capacity`."""
+    """All schedulers in the order of the paper's comparison, ours last.
+
+    `profiles` are the kinds of model that `Capacity` keeps apart.
+    """
     return (
-        *(baselines.FIFO, baselines.Capacity(tuple(sorted(profiles)))),
-        *(baselines.MIN_MIN, baselines.WEIGHTED_FAIR),
-        *(baselines.TETRIS_PERF, baselines.TETRIS_CER, GeniePaper(), Genie()),
+        baselines.FIFO,
+        baselines.Capacity(tuple(sorted(profiles))),
+        baselines.MIN_MIN,
+        baselines.WEIGHTED_FAIR,
+        baselines.TETRIS_PERF,
+        baselines.TETRIS_CER,
+        GeniePaper(),
+        Genie(),
     )

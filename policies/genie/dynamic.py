@@ -7,6 +7,9 @@
    possible are (Moore 1968's rule, on the cluster's GPU seconds).
 3. A task takes the best shape that fits now instead of waiting for the best of all, and tasks
    that fit pass those that do not.
+
+Kept from the paper: of the shapes that meet the deadline the one with the highest cost-effective
+ratio (eqs. 10-12), the shortest waiting allowance first (eq. 13), urgent tasks before all.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def _read_by(key: HintKey, policies: Registry) -> str:
     if key.reader:
         return key.reader
     users = [policy for policy in policies.names() if key.name in policies.hints_of(policy)]
-    users += [f"the engine, together with `{key.beside}`"] if key.beside else []
+    users += [f"the engine (if `{key.beside}` is given)"] if key.beside else []
     return ", ".join(users) or "no installed policy (refused)"
 
 

@@ -150,4 +150,5 @@ def best_match(weights: Ints, edges: Edges, k: int, free: int) -> Match:
         order = search.by_rank()
         weakest = min(int(weights[order[a], order[b]]) for a, b in edges)
         return Match(order, weakest, search.best_sum, proven=proven)
+    # Not reached: the narrowest width allows every link.
     raise AssertionError(f"{k} ranks on {len(gpus)} GPUs {mask_of(gpus):x}: no matching at all")

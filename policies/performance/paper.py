@@ -2,7 +2,8 @@
 
 PR = (GPUs - Comm) * sPR(local batch); sPR is a quadratic in the local batch (eq. 7); Comm is the
 average path penalty ((nodes - 1) * GPUs/node + lambda * (GPUs/node - 1)) * gamma / (GPUs - 1)
-(eq. 8). gamma and lambda come from a linear regression, as in the paper.
+(eq. 8, which is printed for several nodes and GPUs and used for one of either, too). gamma and
+lambda come from a linear regression, as in the paper.
 
 Eq. 5 as written can turn negative: no rate is taken for less than FLOOR of a single GPU's slowest.
 """

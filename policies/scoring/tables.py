@@ -21,7 +21,7 @@ from policies.patterns.pattern import fitting, pattern_of
 from policies.scoring.node_tables import NodeTables
 from policies.scoring.objectives import Objective
 
-#: Answers kept, some 2 KB each; then all are dropped.
+#: Answers kept, some 2 KB each; when there are more, all are dropped.
 REMEMBERED = 20_000
 #: Tables kept, by shape of node and pattern: some 2.6 MB each for 16 GPUs.
 KINDS = 64

@@ -12,7 +12,7 @@ _YEARS = {"year": ("printed", "implied", "single-days", "busier", "more-cpus", "
 _IN_REACH = {"in-reach": ("6", "8", "10", "12")}
 
 #: A new experiment is one row: name, what it is, where, seeds, options.
-experiments: dict[str, Experiment] = {one.name: one for one in (
+ROWS = (
     Experiment("sc17-table1",
         "TOPO-AWARE's Table 1: six jobs on one Minsky, with the exhaustive bound.",
         "simulation.experiments.sc17.table1:run", (), {"variant": ("authors", "printed")}),
@@ -69,4 +69,6 @@ experiments: dict[str, Experiment] = {one.name: one for one in (
         "DRMaestro's section 5.6.5: 64 jobs on 4 machines, with and without network-aware costs.",
         "simulation.experiments.drmaestro.runs:run_network", (1, 2, 3),
         {**_IN_REACH, "goal": ("1.01", "1.00"), "round-s": ("1", "5", "10")}),
-)}  # fmt: skip
+)  # fmt: skip
+
+experiments = {row.name: row for row in ROWS}

@@ -28,7 +28,7 @@ DEPTH = 500
 class Postponing:
     """The bounds on a policy's waits, as `waiting` in gputopo.yaml; the same defaults.
 
-    A job that ends wakes every waiting job, and a wait that was cut short so does not count.
+    A job that ends wakes every waiting job; a wait that was cut short in this way does not count.
     """
 
     max_postponements: int = 10

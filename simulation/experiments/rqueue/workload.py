@@ -32,10 +32,11 @@ SIZES = (1, 2, 4, 8, 16, 32, 64)
 class Year:
     """What the paper does not print."""
 
-    #: Shares of jobs with 1, 2 and 3 GPUs per node, and of those of each of `SIZES`.
+    #: Shares of jobs with 1, 2 and 3 GPUs per node.
     gpus: tuple[float, float, float] = (0.1, 0.1, 0.8)
+    #: Shares of jobs of each number of nodes in `SIZES`.
     sizes: tuple[float, ...] = (0.40, 0.15, 0.15, 0.13, 0.09, 0.05, 0.03)
-    #: Days of one volume of jobs, which is lognormal with this sigma.
+    #: A busy or quiet period lasts so many days; its number of jobs is lognormal with this sigma.
     busy_days: int = 10
     busy_sigma: float = 0.3
     #: Times are lognormal, scaled to the idle GPUs or to the mean where one is given.

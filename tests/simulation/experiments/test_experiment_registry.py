@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulation import SimulationError
-from simulation.experiments import Experiment, Result, experiments
+from simulation.experiments import ROWS, Experiment, Result, experiments
 from simulation.experiments.drmaestro import workload as drmaestro
 from simulation.experiments.rqueue import philly
 from simulation.experiments.rqueue import workload as rqueue
@@ -89,6 +89,10 @@ def test_seeds_that_are_none_are_refused_in_one_line(registered):
     done = command("two-jobs", "--seeds", "a")
     assert done.exit_code == 2
     assert "expected seeds such as 3, 1-5 or 1,4,9" in done.output
+
+
+def test_no_two_experiments_have_one_name():
+    assert [row.name for row in ROWS] == list(experiments)
 
 
 @pytest.mark.parametrize("name", experiments)
