@@ -17,9 +17,8 @@ from typing import Any, Self
 from slurm_cluster import description
 from slurm_cluster.description import DEFAULT, Description
 from slurm_cluster.faults import Faults
-from slurm_cluster.hosts import POLL_S, ClusterError, NoEngineError, until
+from slurm_cluster.hosts import ClusterError, NoEngineError, until
 from slurm_cluster.slurm import STATE
-from slurm_cluster.slurm_text import parse_jobs
 from slurm_plugin.wire import split, unquote
 
 CLUSTER_SH = Path(__file__).parent / "cluster.sh"
@@ -227,10 +226,19 @@ class Cluster(Faults):
         self.wait_reconciled()
         return {node: [holders[node, gpu] for gpu in gpus] for node, gpus in wanted.items()}
 
+    def uses_exactly(self, busy: Mapping[str, Iterable[int]]) -> bool:
+        """Whether these GPUs (node -> indices) are in use and no others."""
+        return self.gres_used() == {node: tuple(sorted(busy.get(node, ()))) for node in self.gpus}
+
+    def end(self, jobids: Iterable[int], left: Mapping[str, Iterable[int]] | None = None) -> None:
+        """Cancels jobs and waits until the GPUs in `left`, or none, are in use and no others."""
+        self.cancel(*jobids)
+        until(lambda: self.uses_exactly(left or {}), f"only {left or 'nothing'} in use", 60)
+        self.wait_reconciled()
+
     def _holders(self, ids: set[int]) -> dict[int, tuple[str, int]]:
         """The node and the GPU of each of these jobs of one GPU that runs."""
-        told = parse_jobs(self.run("ctl", ["scontrol", "show", "job", "-d"]).out)
-        held = {job.id: job.gpus for job in told if job.id in ids and job.gpus}
+        held = {job.id: job.gpus for job in self.jobs() if job.id in ids and job.gpus}
         return {jobid: (node, gpus[0]) for jobid, has in held.items() for node, gpus in has.items()}
 
     # -- the variants -------------------------------------------------------
@@ -302,16 +310,15 @@ class Cluster(Faults):
         asked = time.monotonic()
         notice = f"echo ended job=0 array=0 | socat - UNIX-CONNECT:{ENGINE_SOCKET}"
         self.run("ctl", notice)
-        while True:
+
+        def has_read() -> bool:
             passed = time.monotonic() - asked
             slots = self.status()["slots"]
             age = slots["looked_s_ago"]
             # A job that ended before it was seen leaves its promised GPUs behind for a moment.
-            if age is not None and age < passed and not slots["promised"]:
-                return
-            if passed > 20:
-                raise ClusterError(f"the engine has not read the queue for {age} s")
-            time.sleep(POLL_S)
+            return age is not None and age < passed and not slots["promised"]
+
+        until(has_read, "the engine has read the queue")
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status --json` tells, asked without the command: it is asked often."""
@@ -334,11 +341,10 @@ class Cluster(Faults):
     @contextmanager
     def fake_tools_of(self, node: str) -> Iterator[str]:
         """A block in which the files behind a node's fake tools may be edited; their folder."""
-        self.run(node, "rm -rf /etc/fakegpu.kept && cp -r /etc/fakegpu /etc/fakegpu.kept")
-        try:
+        keep = "rm -rf /etc/fakegpu.kept && cp -r /etc/fakegpu /etc/fakegpu.kept"
+        restore = "rm -rf /etc/fakegpu && mv /etc/fakegpu.kept /etc/fakegpu"
+        with self.temporarily(keep, restore, host=node):
             yield "/etc/fakegpu"
-        finally:
-            self.run(node, "rm -rf /etc/fakegpu && mv /etc/fakegpu.kept /etc/fakegpu")
 
 
 def default_project(purpose: str = "", folder: Path | None = None) -> str:

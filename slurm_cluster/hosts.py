@@ -49,12 +49,18 @@ class Result:
     err: str
 
 
-def until(condition: Callable[[], object], what: str, timeout_s: float = 20) -> None:
-    """Polls until the condition holds; ClusterError says what did not."""
+def until(
+    condition: Callable[[], object], what: str | Callable[[], str], timeout_s: float = 20
+) -> None:
+    """Polls until the condition holds; ClusterError says what did not.
+
+    `what` may be a function, which is called for the error alone.
+    """
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
-            raise ClusterError(f"not within {timeout_s:g} s: {what}")
+            missing = what if isinstance(what, str) else what()
+            raise ClusterError(f"not within {timeout_s:g} s: {missing}")
         time.sleep(POLL_S)
 
 
@@ -118,6 +124,15 @@ class Hosts:
             )
         return result
 
+    @contextmanager
+    def temporarily(self, do: str, undo: str, *, host: str = "ctl") -> Iterator[None]:
+        """A block after one shell line in a host, and before another that undoes it."""
+        self.run(host, do)
+        try:
+            yield
+        finally:
+            self.run(host, undo)
+
     # -- files --------------------------------------------------------------
 
     def put(self, host: str, path: str, text: str, *, user: str = "root") -> None:
@@ -140,8 +155,11 @@ class Hosts:
             raise ClusterError(f"{host}:{path}: {done.stderr.decode(errors='replace').strip()}")
         self.run(host, ["chown", "-R", f"{user}:", path])
 
-    def read(self, host: str, path: str) -> str:
-        """A file's text; ClusterError where it cannot be read."""
+    def read(self, host: str, path: str, *, timeout_s: float = 0) -> str:
+        """The text of a file that is there within `timeout_s`; ClusterError where it is not."""
+        there = ["test", "-s", path]
+        if timeout_s:
+            until(lambda: not self.run(host, there, check=False).code, path, timeout_s)
         return self.run(host, ["cat", path]).out
 
     def install(self, *requirements: str, user: str = "alice") -> str:

@@ -6,8 +6,9 @@ environment, never from the engine's log.
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -21,6 +22,7 @@ STATE = "/var/spool/slurmctld"
 
 # A job notes its environment where every host sees it: complete, or not at all.
 RECORD = 'f=$HOME/job.$SLURM_JOB_ID; env >"$f.tmp" && mv "$f.tmp" "$f.env"'
+HOLD = f"{RECORD}; sleep 300"
 RECORD_EACH_NODE = (
     "srun --ntasks-per-node=1 --ntasks=$SLURM_NNODES sh -c "
     "'f=$HOME/job.$SLURM_JOB_ID.$SLURMD_NODENAME; env >$f.tmp && mv $f.tmp $f.env'"
@@ -59,13 +61,28 @@ class Slurm(Hosts):
         )
         return int(done.out.strip().split(";")[0])
 
+    def submit_many(
+        self, requests: Iterable[Iterable[str]], *, script: str = HOLD, user: str = "alice"
+    ) -> list[int]:
+        """Submits a job per list of options, in one go; ClusterError if one is refused."""
+        common = ["sbatch", "--parsable", "-o", "/dev/null"]
+        lines = [shlex.join([*common, *args, "--wrap", script]) for args in requests]
+        done = self.run("ctl", " && ".join(lines), user=user, timeout_s=120)
+        return [int(word) for word in done.out.split()]
+
     def job(self, jobid: int) -> Job:
         """The job's record (an array's or heterogeneous job's first)."""
         return self.jobs(jobid)[0]
 
-    def jobs(self, jobid: int) -> list[Job]:
-        """All records of a job id: one, or one per array task or component."""
-        return parse_jobs(self.run("ctl", ["scontrol", "show", "job", "-d", str(jobid)]).out)
+    def jobs(self, jobid: int | None = None) -> list[Job]:
+        """All records, or those of one job id: one, or one per array task or component."""
+        named = [] if jobid is None else [str(jobid)]
+        return parse_jobs(self.run("ctl", ["scontrol", "show", "job", "-d", *named]).out)
+
+    def time_of(self, jobid: int, field: str) -> int:
+        """A time in the job's record (`EligibleTime`), as Unix time."""
+        text = self.job(jobid).fields[field]
+        return int(self.run("ctl", ["date", "-d", text, "+%s"]).out)
 
     def gres_used(self) -> dict[str, tuple[int, ...]]:
         """GPU indices in use per node."""
@@ -100,35 +117,50 @@ class Slurm(Hosts):
         """The record of a job that `sbatch` submits with these arguments, once it runs."""
         return self.wait_running(self.sbatch(*args, **how), timeout_s)
 
+    def running_gpus(self, jobids: Iterable[int]) -> list[dict[str, tuple[int, ...]]]:
+        """The GPUs of each job once all of them run (60 s); ClusterError where one does not."""
+        ids, jobs = list(jobids), dict[int, Job]()
+
+        def late() -> list[Job | None]:
+            jobs.clear()
+            jobs.update((job.id, job) for job in self.jobs())
+            asked = map(jobs.get, ids)
+            return [job for job in asked if job is None or job.state != "RUNNING"]
+
+        until(lambda: not late(), lambda: f"all run; these do not: {late()}", 60)
+        return [jobs[jobid].gpus for jobid in ids]
+
+    def wait_postponed(self, jobid: int) -> Job:
+        """The job's record once it shows that it waits for its begin time."""
+        until(lambda: self.job(jobid).reason == "BeginTime", f"job {jobid}: Reason=BeginTime")
+        return self.job(jobid)
+
     def wait_finished(self, jobid: int, timeout_s: float = 60) -> Job:
         """The record of the job once it ended, however it ended."""
         return self.wait_state(jobid, *FINISHED, timeout_s=timeout_s)
 
     def wait_idle(self, timeout_s: float = 60) -> None:
         """Polls until no job is left and no GPU in use; else ClusterError says what is left."""
-        deadline = time.monotonic() + timeout_s
-        while True:
+
+        def left() -> str:
             queue = self.run("ctl", "squeue -h -o '%A %T %r'").out.strip()
             used = {node: gpus for node, gpus in self.gres_used().items() if gpus}
-            if not queue and not used:
-                return
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"not idle after {timeout_s:g} s: queue [{queue}], GPUs in use {used}"
-                )
-            time.sleep(POLL_S)
+            return f"queue [{queue}], GPUs in use {used}" if queue or used else ""
+
+        until(lambda: not left(), lambda: f"idle; left: {left()}", timeout_s)
 
     def env_of(
         self, jobid: int, *, node: str | None = None, user: str = "alice", timeout_s: float = 20
     ) -> dict[str, str]:
         """The environment the job recorded (RECORD), or its task on `node` (RECORD_EACH_NODE)."""
         path = f"/home/{user}/job.{jobid}{'.' + node if node else ''}.env"
-        deadline = time.monotonic() + timeout_s
-        while (result := self.run("ctl", ["cat", path], check=False)).code:
-            if time.monotonic() > deadline:
-                raise ClusterError(f"job {jobid} did not write {path}: {self.job(jobid).fields}")
-            time.sleep(POLL_S)
-        return dict(line.split("=", 1) for line in result.out.splitlines() if "=" in line)
+        until(
+            lambda: not self.run("ctl", ["test", "-e", path], check=False).code,
+            lambda: f"{path}, of {self.job(jobid).fields}",
+            timeout_s,
+        )
+        lines = self.read("ctl", path).splitlines()
+        return dict(line.split("=", 1) for line in lines if "=" in line)
 
     def visible_gpus(
         self, jobid: int, *, node: str | None = None, user: str = "alice"

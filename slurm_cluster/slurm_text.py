@@ -40,10 +40,16 @@ class Job:
         """The nodes the job has or had, in Slurm's order."""
         return expand_hosts(self.fields.get("NodeList", ""))
 
+    @property
+    def admin_comment(self) -> str:
+        """AdminComment; "" where it has none."""
+        return self.fields.get("AdminComment", "")
+
 
 def parse_indices(text: str) -> tuple[int, ...]:
-    """`0-2,5` to (0, 1, 2, 5), in ascending order; `N/A` and the empty string to ()."""
-    return () if text in ("", "N/A") else parse_list(text)
+    """`5,0-2` to (5, 0, 1, 2), in the order written; `N/A` and the empty string to ()."""
+    parts = text.split(",") if text not in ("", "N/A") else []
+    return tuple(index for part in parts for index in parse_list(part))
 
 
 def expand_hosts(text: str) -> tuple[str, ...]:

@@ -1,6 +1,4 @@
-"""What a launch should give one task, in Python: the C plugin and the TaskProlog are compared
-with it.
-"""
+"""What a launch gives one task: the C plugin and the TaskProlog are compared with it."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ def tests(pytester: pytest.Pytester) -> pytest.Pytester:
 
 
 def collected(tests: pytest.Pytester, *args: str) -> list[str]:
-    found = tests.runpytest("--collect-only", "-q", "-p", "no:xdist", *args)
-    return [line for line in found.outlines if "::" in line and " " not in line]
+    output = tests.runpytest("--collect-only", "-q", "-p", "no:xdist", *args)
+    return [line for line in output.outlines if "::" in line and " " not in line]
 
 
 def test_short_and_long_run_are_everything_and_share_nothing(tests):
@@ -68,10 +68,10 @@ def test_shards_are_everything_and_share_nothing(tests):
 
 @pytest.mark.parametrize("shard", ["3/2", "1", "a/b"])
 def test_a_bad_shard_is_refused_in_one_line(tests, shard):
-    found = tests.runpytest(f"--shard={shard}", "-p", "no:xdist")
-    assert any(f"--shard {shard}: expected K/N" in line for line in found.errlines)
+    output = tests.runpytest(f"--shard={shard}", "-p", "no:xdist")
+    assert any(f"--shard {shard}: expected K/N" in line for line in output.errlines)
 
 
 def test_the_reason_of_each_long_test_is_told(tests):
-    found = tests.runpytest("--collect-only", "-q", "-p", "no:xdist", "--run", "long")
-    assert "test_a.py::test_long[select]: why" in found.outlines
+    output = tests.runpytest("--collect-only", "-q", "-p", "no:xdist", "--run", "long")
+    assert "test_a.py::test_long[select]: why" in output.outlines

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gres_topology import cpulist, links
+from gres_topology import cpulist, hostlist, links
 from gres_topology.errors import TopologyError
 from gres_topology.topology import NodeTopology
 
@@ -194,6 +194,25 @@ def parse(text: str, *, source: str = "gres.conf") -> list[GresLine]:
         if pairs.get("name") == "gpu" and "file" in pairs:
             lines += [_line(pairs, file, source, number) for file in _files(pairs["file"])]
     return lines
+
+
+def device_files(lines: Sequence[GresLine], source: str = "gres.conf") -> dict[str, list[str]]:
+    """The device files of every node that a line names, in the order in which slurmd counts them.
+
+    '' has those of all other nodes. slurmd takes the lines without NodeName= first, wherever they
+    stand in the file, and then the node's own (`gres_g_node_config_load` in src/interfaces/gres.c
+    of Slurm 24.11.5). TopologyError for a host list that cannot be read.
+    """
+    common = [line.file for line in lines if not line.node_names]
+    found = {"": common}
+    for line in lines:
+        try:
+            nodes = hostlist.expand(line.node_names) if line.node_names else ()
+        except ValueError as error:
+            raise TopologyError(f"{source}: NodeName={line.node_names}: {error}") from error
+        for node in nodes:
+            found.setdefault(node, [*common]).append(line.file)
+    return found
 
 
 def _line(pairs: Mapping[str, str], file: str, source: str, number: int) -> GresLine:

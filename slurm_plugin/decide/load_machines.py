@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from gres_topology import NodeTopology, TopologyError, catalog, difference, hostlist, read
+from gres_topology import NodeTopology, TopologyError, catalog, difference, read
 from gres_topology.slurm_files import gres_file, mapping
 from policies.bandwidth.calibrated import Calibration
 from slurm_plugin.collect.store import NodeRecord, Store
@@ -190,7 +190,7 @@ class _Loader:
         devices = self._devices[path]
         if isinstance(devices, str):
             raise PluginError(devices)
-        files = devices.get(name) or devices.get("", [])
+        files = devices.get(name, devices[""])
         if not files:
             raise PluginError(f"{path} has no File= of a GPU for this node")
         return files
@@ -211,15 +211,13 @@ def _as_coarse(expected: NodeTopology, found: NodeTopology) -> NodeTopology:
 
 
 def _device_files(path: Path) -> dict[str, list[str]] | str:
-    """Device files by node ('' = lines without NodeName), or why they cannot be read."""
-    found: dict[str, list[str]] = {}
+    """Device files by node ('' = any other node), or why they cannot be read."""
     try:
-        for line in gres_file.parse(path.read_text(), source=str(path)):
-            for node in hostlist.expand(line.node_names) if line.node_names else ("",):
-                found.setdefault(node, []).append(line.file)
+        lines = gres_file.parse(path.read_text(), source=str(path))
+        return gres_file.device_files(lines, str(path))
     except OSError as error:
         return f"{path}: {error.strerror}"
-    except ValueError as error:
-        # TopologyError is one too.
+    except TopologyError as error:
+        return str(error)
+    except UnicodeDecodeError as error:
         return f"{path}: {error}"
-    return found

@@ -1,7 +1,4 @@
-"""The real engine as a process of its own, beside a Slurm of three small scripts.
-
-For what needs no cluster: hostile clients of its sockets, its memory and its descriptors.
-"""
+"""The real engine as a process beside a Slurm of three scripts, for attacks without a cluster."""
 
 import json
 import os
@@ -14,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from slurm_cluster.hosts import until
 from slurm_plugin import client
 from slurm_plugin.protocol import SlotsKeys, Submit
 
@@ -127,7 +125,7 @@ def engine(folder: Path, more: str = "", descriptors: int | None = None) -> Iter
         )
     result = EngineProcess(folder, process)
     try:
-        _until_it_looked(result)
+        until(lambda: _has_read_slurm(result), result.log, 60)
         yield result
     finally:
         process.terminate()
@@ -138,17 +136,10 @@ def engine(folder: Path, more: str = "", descriptors: int | None = None) -> Iter
             process.wait()
 
 
-def _until_it_looked(result: EngineProcess) -> None:
-    """The first submit that gets its slots: the engine has read Slurm."""
-    deadline = time.monotonic() + 60
-    while True:
-        assert result.process.poll() is None, result.log()
-        assert time.monotonic() < deadline, result.log()
-        if result.path.exists():
-            try:
-                slots = result.status().get("slots")
-            except client.EngineDown:
-                slots = None
-            if isinstance(slots, dict) and slots.get("looked_s_ago") is not None:
-                return
-        time.sleep(0.05)
+def _has_read_slurm(result: EngineProcess) -> bool:
+    assert result.process.poll() is None, result.log()
+    try:
+        slots = result.status().get("slots")
+    except client.EngineDown:
+        return False
+    return isinstance(slots, dict) and slots.get("looked_s_ago") is not None

@@ -84,16 +84,20 @@ def answer(rule: Rule, question: Question) -> bytes | None:
     """The bytes to send; None for silence."""
     number = question.fields["id"]
     note = f" note={rule['note'].replace(' ', '%20')}" if "note" in rule else ""
+
+    def use(nodes: dict[str, list[int]]) -> bytes:
+        alts = picks("alt", rule.get("alts", {}))
+        return f"use id={number}{picks('node', nodes)}{alts}{note}\n".encode()
+
     match rule["do"]:
         case "own":
-            return f"use id={number}{picks('node', question.own())}{note}\n".encode()
+            return use(question.own())
         case "prefer":
-            return (
-                f"use id={number}{picks('node', prefer(question, rule['order']))}{note}\n".encode()
-            )
+            return use(prefer(question, rule["order"]))
         case "use":
-            alts = picks("alt", rule.get("alts", {}))
-            return f"use id={number}{picks('node', rule['nodes'])}{alts}{note}\n".encode()
+            return use(rule["nodes"])
+        case "elsewhere":
+            return use(elsewhere(question))
         case "wait" if int(question.fields["postponed"]) >= rule.get("times", 10**9):
             return answer(rule["then"], question)
         case "wait":
@@ -106,13 +110,10 @@ def answer(rule: Rule, question: Question) -> bytes | None:
         case "slow":
             time.sleep(rule["ms"] / 1000)
             return answer(rule["then"], question)
-        case "elsewhere":
-            return f"use id={number}{picks('node', elsewhere(question))}\n".encode()
         case "unless":
             return answer(rule["then" if rule["node"] in question.nodes else "otherwise"], question)
         case "late":
-            right = f"use id={number}{picks('node', question.own())}\n"
-            return f"use id={int(number) - 1} node=nowhere/1\n{right}".encode()
+            return f"use id={int(number) - 1} node=nowhere/1\n".encode() + use(question.own())
     return broken(rule["do"], number)
 
 
@@ -129,13 +130,6 @@ def broken(action: str, number: str) -> bytes | None:
     return None
 
 
-def choose(rule: Rule, hint: str) -> Rule:
-    result: Rule = rule
-    if "hints" in rule:
-        result = rule["hints"].get(hint, rule["else"])
-    return result
-
-
 class Handler(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         """Logs every line and answers questions; a vanished peer is no error."""
@@ -148,23 +142,20 @@ class Handler(socketserver.StreamRequestHandler):
 
     def reply(self, line: str) -> None:
         """Answers one line as the rule says; notices get nothing."""
-        verb = line.split(" ", 1)[0]
+        verb, sent = line.split(" ", 1)[0], None
+        with open(RULE) as file:
+            rule: Rule = json.load(file)
         if verb == "place":
             question = Question(line)
-            with open(RULE) as file:
-                rule = choose(json.load(file), question.fields.get("hint", ""))
+            if "hints" in rule:
+                rule = rule["hints"].get(question.fields.get("hint", ""), rule["else"])
             sent = answer(rule, question)
-            if sent is not None:
-                self.wfile.write(sent)
         elif verb == "submit" and (number := re.search(r" id=(\d+)", line)):
-            with open(RULE) as file:
-                rule = json.load(file)
-            text: str = rule.get("submit", "pass id=%ID%")
-            sent = text.replace("%ID%", number[1]).encode() + b"\n"
+            sent = rule.get("submit", "pass id=%ID%").replace("%ID%", number[1]).encode() + b"\n"
             if "submit_is" in rule:
                 sent = broken(rule["submit_is"], number[1])
-            if sent is not None:
-                self.wfile.write(sent)
+        if sent is not None:
+            self.wfile.write(sent)
 
 
 class Server(socketserver.ThreadingUnixStreamServer):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from live_harness import CONFIG, all_jobs, configure_engine, is_used, watched
+from live_harness import CONFIG, configure_engine, watched
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError, until
@@ -56,7 +56,7 @@ def lending_site(cluster: Cluster) -> Iterator[Cluster]:
         prepare(cluster)
     with watched(cluster):
         yield cluster
-        users = {job.id: job.fields["UserId"] for job in all_jobs(cluster)}
+        users = {job.id: job.fields["UserId"] for job in cluster.jobs()}
         cluster.cancel(*(jobid for jobid, user in users.items() if not user.startswith("bob(")))
         nothing_is_left(cluster)
 
@@ -91,7 +91,7 @@ def is_prepared(cluster: Cluster) -> bool:
         line == remote("")
         and not output.code
         and cluster.engine_pid() is not None
-        and is_used(cluster, BUSY)
+        and cluster.uses_exactly(BUSY)
         and not donors(cluster)
     )
 
@@ -114,7 +114,7 @@ def settings_of(cluster: Cluster, settings: str, lines: str = "") -> Iterator[No
 def nothing_is_left(cluster: Cluster) -> None:
     """No donor in Slurm, no GPU but the occupied ones in use, no process of ours on any node."""
     try:
-        until(lambda: is_used(cluster, BUSY), "the lent GPUs are free again", 60)
+        until(lambda: cluster.uses_exactly(BUSY), "the lent GPUs are free again", 60)
     except ClusterError as error:
         raise ClusterError(f"{error}; in use {cluster.gres_used()}") from error
     until(lambda: not donors(cluster), "no donor is left", 30)
@@ -128,15 +128,13 @@ def processes(cluster: Cluster, node: str) -> str:
 
 def donors(cluster: Cluster) -> list[Job]:
     alive = ("PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED")
-    jobs = [job for job in all_jobs(cluster) if job.fields["JobName"] == "gpu-donor"]
+    jobs = [job for job in cluster.jobs() if job.fields["JobName"] == "gpu-donor"]
     return [job for job in jobs if job.state in alive]
 
 
 def echoed(cluster: Cluster, jobid: int, timeout_s: float = 30) -> list[str]:
     """What gputopo-echo told inside the job."""
-    path = f"/home/alice/echo.{jobid}"
-    until(lambda: not cluster.run("ctl", ["cat", path], check=False).code, path, timeout_s)
-    return cluster.run("ctl", ["cat", path]).out.splitlines()
+    return cluster.read("ctl", f"/home/alice/echo.{jobid}", timeout_s=timeout_s).splitlines()
 
 
 def borrower(cluster: Cluster, *args: str, script: str = HOLD) -> Job:

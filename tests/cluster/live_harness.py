@@ -2,9 +2,7 @@
 
 import json
 import os
-import shlex
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,8 +15,7 @@ from policies import NodeState, Placement, hints
 from policies.registry import registry
 from slurm_cluster import description
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import ClusterError, Result, until
-from slurm_cluster.slurm import RECORD
+from slurm_cluster.hosts import Result, until
 from slurm_cluster.slurm_text import Job, parse_indices, parse_jobs
 
 Gpus = dict[str, tuple[int, ...]]
@@ -30,7 +27,6 @@ _OURS = description.read(description.DEFAULT)
 #: Which machine of the catalog each node is, and how many GPUs it has.
 MACHINES = _OURS.machines
 GPUS = _OURS.gpus
-HOLD = f"{RECORD}; sleep 300"
 CONFIG = "/etc/slurm/gputopo.yaml"
 #: Prints the files of ours on a host.
 OURS_ON_A_NODE = r"find / -xdev \( -iname '*gputopo*' -o -path '/usr/local/lib/*.so' \) -print"
@@ -56,7 +52,7 @@ def gpus_of_tasks(result: Result) -> set[tuple[int, ...]]:
 
 def configure_engine(cluster: Cluster, lines: str) -> None:
     """Adds lines to gputopo.yaml until the next reset."""
-    cluster.run("ctl", ["sh", "-c", f'printf "%s\\n" "$1" >>{CONFIG}', "sh", lines])
+    cluster.put("ctl", CONFIG, f"{cluster.read('ctl', CONFIG)}{lines}\n")
     cluster.engine("restart")
 
 
@@ -67,52 +63,18 @@ def preemption(node: str) -> str:
     return "\n".join(["PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE", *parts])
 
 
-def submit_many(
-    cluster: Cluster, requests: Sequence[Sequence[str]], *, script: str = HOLD, user: str = "alice"
-) -> list[int]:
-    """Submits a job per list of options, in order, in one go; ClusterError if one is refused."""
-    common = ["sbatch", "--parsable", "-o", "/dev/null"]
-    lines = [shlex.join([*common, *args, "--wrap", script]) for args in requests]
-    done = cluster.run("ctl", " && ".join(lines), user=user, timeout_s=120)
-    return [int(word) for word in done.out.split()]
-
-
-def all_jobs(cluster: Cluster) -> list[Job]:
-    return parse_jobs(cluster.run("ctl", ["scontrol", "show", "job", "-d"]).out)
-
-
-def running(cluster: Cluster, ids: Sequence[int]) -> list[Gpus]:
-    """The GPUs of each job once all of them run; ClusterError names those that do not."""
-    deadline = time.monotonic() + 60
-    while True:
-        found = {job.id: job for job in all_jobs(cluster)}
-        late = [found.get(i) for i in ids if i not in found or found[i].state != "RUNNING"]
-        if not late:
-            return [found[jobid].gpus for jobid in ids]
-        if time.monotonic() > deadline:
-            raise ClusterError(f"not running within 60 s: {late}")
-        time.sleep(0.1)
-
-
 def visible(cluster: Cluster, ids: Sequence[int]) -> list[tuple[int, ...]]:
     """CUDA_VISIBLE_DEVICES inside each job, ascending."""
-    paths = " ".join(f"/home/alice/job.{jobid}.env" for jobid in ids)
-    until(lambda: not cluster.run("ctl", f"ls {paths}", check=False).code, paths, 30)
-    lines = cluster.run("ctl", f"grep -h ^CUDA_VISIBLE_DEVICES= {paths}").out.splitlines()
-    assert len(lines) == len(ids), lines
-    return [tuple(sorted(parse_indices(line.split("=", 1)[1]))) for line in lines]
+    return [tuple(sorted(cluster.visible_gpus(jobid))) for jobid in ids]
 
 
-def end(cluster: Cluster, ids: Sequence[int], left: Busy | None = None) -> None:
-    """Cancels jobs and waits until exactly the GPUs in `left` are in use."""
-    cluster.cancel(*ids)
-    until(lambda: is_used(cluster, left or {}), f"only {left or 'nothing'} in use", 60)
+def got_by(cluster: Cluster, *args: str) -> Gpus:
+    """What one job of these options gets; it ends before this returns."""
+    job = cluster.started(*args, script="sleep 300")
+    cluster.cancel(job.id)
+    cluster.wait_finished(job.id)
     cluster.wait_reconciled()
-
-
-def is_used(cluster: Cluster, busy: Busy) -> bool:
-    """Whether exactly these GPUs are in use."""
-    return cluster.gres_used() == {node: tuple(sorted(busy.get(node, ()))) for node in GPUS}
+    return job.gpus
 
 
 def kill_slurmctld(cluster: Cluster) -> None:
@@ -122,33 +84,11 @@ def kill_slurmctld(cluster: Cluster) -> None:
     cluster.slurmctld("start")
 
 
-def eligible_time(cluster: Cluster, jobid: int) -> int:
-    """The job's begin time, as Unix time."""
-    return time_of(cluster, jobid, "EligibleTime")
-
-
-def time_of(cluster: Cluster, jobid: int, field: str) -> int:
-    """A time that Slurm tells of a job, as Unix time."""
-    text = cluster.job(jobid).fields[field]
-    return int(cluster.run("ctl", ["date", "-d", text, "+%s"]).out)
-
-
-def postponed(cluster: Cluster, jobid: int) -> Job:
-    """The job's record once it shows that it was postponed."""
-    until(lambda: cluster.job(jobid).reason == "BeginTime", f"job {jobid}: Reason=BeginTime")
-    return cluster.job(jobid)
-
-
-def admin_comment(cluster: Cluster, jobid: int) -> str:
-    """The job's AdminComment; "" where it has none."""
-    return cluster.job(jobid).fields.get("AdminComment", "")
-
-
 def explained(cluster: Cluster, job: object, user: str = "root") -> dict[str, Any]:
     """`gputopo explain JOB --json`, asked by this user."""
     argv = ["gputopo", "explain", str(job), "--json"]
-    found: dict[str, Any] = json.loads(cluster.run("ctl", argv, user=user).out)
-    return found
+    output: dict[str, Any] = json.loads(cluster.run("ctl", argv, user=user).out)
+    return output
 
 
 def topology_of(node: str) -> NodeTopology:
@@ -165,9 +105,9 @@ def by_policy(busy: Busy, counts: Sequence[int], nodes: Sequence[str], hint: str
         )
         for node in nodes
     }
-    wish = hints.parse(hint)
-    policy = registry.get(hints.policy_of(wish))
-    answer = policy.place(hints.to_request(wish, tuple(counts)), Snapshot(states))
+    parsed = hints.parse(hint)
+    policy = registry.get(hints.policy_of(parsed))
+    answer = policy.place(hints.to_request(parsed, tuple(counts)), Snapshot(states))
     assert isinstance(answer, Placement), answer
     return {node: tuple(sorted(gpus)) for node, gpus in answer.gpus.items()}
 
@@ -178,7 +118,7 @@ def advised_again(cluster: Cluster, *, start_s: float = 60, timeout_s: float = 9
     def is_ours() -> bool:
         jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
         got = cluster.wait_running(jobid, timeout_s=start_s).gpus
-        end(cluster, [jobid])
+        cluster.end([jobid])
         return got == by_policy({}, (2,), ("dgx1",))
 
     until(is_ours, "advice after the fault", timeout_s)
@@ -198,10 +138,10 @@ class Watch:
     def _run(self) -> None:
         while True:
             # slurmctld may be away for a moment; that is part of some tests
-            found = self._cluster.run("ctl", ["scontrol", "show", "job", "-d"], check=False)
-            if not found.code:
+            output = self._cluster.run("ctl", ["scontrol", "show", "job", "-d"], check=False)
+            if not output.code:
                 self.samples += 1
-                self._check(parse_jobs(found.out))
+                self._check(parse_jobs(output.out))
             if self._stop.wait(WATCH_S):
                 return
 

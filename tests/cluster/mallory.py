@@ -1,6 +1,5 @@
 """The standing attacker of the live tests: a user who tries what a user can write, seeded.
 
-Whatever it does, the jobs of others keep their state, priority and GPUs, and the engine answers.
 All its traffic stays inside the cluster's own containers.
 """
 
@@ -9,8 +8,6 @@ from __future__ import annotations
 import random
 import shlex
 from typing import TYPE_CHECKING
-
-from slurm_cluster.slurm_text import parse_jobs
 
 if TYPE_CHECKING:
     from cluster import Cluster
@@ -168,8 +165,7 @@ def victims_of(cluster: Cluster) -> tuple[int, int]:
 def as_slurm_has(cluster: Cluster, jobs: tuple[int, ...]) -> dict[int, tuple[object, ...]]:
     """What no other user may change of these jobs."""
     kept = ("Priority", "Restarts", "NumNodes", "AdminComment", "Comment", "TimeLimit", "UserId")
-    output = cluster.run("ctl", ["scontrol", "show", "job", "-d"]).out
-    result = [job for job in parse_jobs(output) if job.id in jobs]
+    result = [job for job in cluster.jobs() if job.id in jobs]
     return {job.id: (job.state, job.gpus, *(job.fields.get(key) for key in kept)) for job in result}
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.slurm_text import parse_jobs
 
 SOCKET, RULE, LOG = "/run/gputopo/engine.sock", "/tmp/rule.json", "/tmp/questions.log"
 PID = "/tmp/fake_engine.pid"
 SCRIPT = Path(__file__).with_name("fake_engine.py")
 SETTINGS = "/etc/slurm/gputopo-select.conf"
+BRIDGE_SETTINGS = "/etc/slurm/gputopo-bridge.conf"
 SWITCH = "/etc/slurm/gputopo.disable"
 # Slurm takes the lowest indices first; a job with GPUs in this order was placed by us.
 OURS = [6, 3, 5, 0, 7, 2, 4, 1]
@@ -152,6 +152,19 @@ def scripted_engine(cluster: Cluster) -> Iterator[FakeEngine]:
             cluster.reconfigure()
 
 
+@contextmanager
+def scripted_for_bridge(cluster: Cluster, settings: str, variant: str = "") -> Iterator[FakeEngine]:
+    """The scripted engine in place of the real one, and the bridge with these settings."""
+    with cluster.at_home(variant=variant, engine=False, deadline_ms=None):
+        cluster.put("ctl", BRIDGE_SETTINGS, settings)
+        fake = FakeEngine(cluster)
+        cluster.restart_slurmctld()
+        try:
+            yield fake
+        finally:
+            fake.stop()
+
+
 def all_running(cluster: Cluster, jobid: int, count: int) -> bool:
     """Whether the array or heterogeneous job has so many records, all running."""
     return [job.state for job in cluster.jobs(jobid)] == ["RUNNING"] * count
@@ -166,7 +179,7 @@ def clear(cluster: Cluster) -> None:
 def assert_no_overlap(cluster: Cluster) -> None:
     """No GPU of a node is held by two running jobs."""
     held: dict[str, list[int]] = {}
-    for job in parse_jobs(cluster.run("ctl", ["scontrol", "show", "job", "-d"]).out):
+    for job in cluster.jobs():
         if job.state == "RUNNING":
             for node, gpus in job.gpus.items():
                 held.setdefault(node, []).extend(gpus)

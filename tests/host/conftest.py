@@ -26,9 +26,9 @@ def run(tmp_path: Path) -> Run:
         shutil.copy(ROOT / name, checkout)
     tools.mkdir()
     for name in REAL.split():
-        found = shutil.which(name)
-        assert found, f"this machine has no {name}"
-        (tools / name).symlink_to(found)
+        program = shutil.which(name)
+        assert program, f"this machine has no {name}"
+        (tools / name).symlink_to(program)
 
     def call(command: str, **stubs: str) -> subprocess.CompletedProcess[str]:
         for name, script in stubs.items():

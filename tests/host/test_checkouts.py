@@ -3,12 +3,9 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def project(checkout: Path, **environ: str) -> str:

@@ -1,11 +1,6 @@
 """What set-up says on machines that are not as it likes them: one true line each, and no more."""
 
-import subprocess
-from collections.abc import Callable
-
 import pytest
-
-Run = Callable[..., subprocess.CompletedProcess[str]]
 
 DENIED = "permission denied while trying to connect to the docker API at unix:///run/docker.sock"
 ALICE = 'case "$1" in -un) echo alice ;; *) echo 1000 ;; esac'

@@ -107,16 +107,16 @@ def run(
 
 def _fates(text: str) -> dict[str, tuple[str, float]]:
     """By test, the worst that became of its phases, and how long they took."""
-    found: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    phases_of: dict[str, list[tuple[str, float]]] = defaultdict(list)
     for line in text.splitlines():
         outcome, seconds, name = line.split("\t", 2)
-        found[name].append((outcome, float(seconds)))
+        phases_of[name].append((outcome, float(seconds)))
     return {
         name: (
             next(word for word in ("failed", "skipped", "passed") if word in dict(phases)),
             sum(seconds for _, seconds in phases),
         )
-        for name, phases in found.items()
+        for name, phases in phases_of.items()
     }
 
 
@@ -142,7 +142,7 @@ def verdict(
     """
     began, left = time.monotonic(), dict(sorted(tests.items(), key=lambda item: item[1]))
 
-    def found(outcome: str, by: str = "") -> Verdict:
+    def verdict_of(outcome: str, by: str = "") -> Verdict:
         return Verdict(outcome, by, round(time.monotonic() - began, 1))
 
     def ran(names: Sequence[str]) -> Ran:
@@ -158,14 +158,14 @@ def verdict(
         while left:
             first = ran(list(left))
             if first.status is None:
-                return found("hung")
+                return verdict_of("hung")
             if first.status == 0:
                 break
             if not first.failed:
-                return found("caught", "what the tests import, or need of memory")
+                return verdict_of("caught", "what the tests import, or need of memory")
             by = first.failed[0]
             again = ran([by])
             if again.status != 0:
-                return found("hung" if again.status is None else "caught", by)
+                return verdict_of("hung" if again.status is None else "caught", by)
             left = {name: s for name, s in left.items() if name != by and name not in first.tests}
-    return found("survived")
+    return verdict_of("survived")

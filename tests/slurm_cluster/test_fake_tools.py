@@ -54,14 +54,14 @@ def collected(folder: Path, topology: NodeTopology) -> NodeTopology:
 @pytest.mark.parametrize("name", NVIDIA)
 def test_a_collected_nvidia_node_is_the_machine_of_the_catalog(name, tmp_path):
     machine = catalog.load(name)
-    found = collected(tmp_path, machine)
+    actual = collected(tmp_path, machine)
     for field in ("kinds", "numa", "cpus", "nics", "model"):
-        assert getattr(found, field) == getattr(machine, field), field
-    assert np.array_equal(found.bandwidth_gbps, machine.bandwidth_gbps)
-    assert found.minors == tuple(range(machine.gpus))
+        assert getattr(actual, field) == getattr(machine, field), field
+    assert np.array_equal(actual.bandwidth_gbps, machine.bandwidth_gbps)
+    assert actual.minors == tuple(range(machine.gpus))
     # nvidia-smi counts GPUs by address.
-    assert None not in found.pci
-    assert list(found.pci) == sorted(found.pci)
+    assert None not in actual.pci
+    assert list(actual.pci) == sorted(actual.pci)
 
 
 @pytest.mark.parametrize("name", AMD)
@@ -69,15 +69,15 @@ def test_a_collected_amd_node_is_the_machine_as_far_as_rocm_smi_tells(name, tmp_
     """Its --showtopo has no CPUs, no model, and neither how many links join a pair nor which pairs
     the fabric joins by way of other GPUs alone: of a link it tells one, of an unknown model."""
     machine = catalog.load(name)
-    found = collected(tmp_path, machine)
-    assert found.numa == machine.numa
-    assert None not in found.pci
-    assert (found.cpus, found.model) == ((None,) * machine.gpus, None)
+    actual = collected(tmp_path, machine)
+    assert actual.numa == machine.numa
+    assert None not in actual.pci
+    assert (actual.cpus, actual.model) == ((None,) * machine.gpus, None)
     one_link = links.rates_of_model(None).xgmi_gbps
     for i, j in combinations(range(machine.gpus), 2):
         hops = 1 if links.is_direct(machine.kinds[i][j]) else 2
-        assert found.kinds[i][j] == "XGMI"
-        assert found.bandwidth_gbps[i, j] == one_link / hops, (i, j)
+        assert actual.kinds[i][j] == "XGMI"
+        assert actual.bandwidth_gbps[i, j] == one_link / hops, (i, j)
 
 
 def test_amd_gpus_that_no_fabric_joins_are_reported_as_rocm_smi_does():
@@ -104,12 +104,16 @@ def test_two_nics_are_as_near_as_the_gpus_beside_them_tell():
 def test_what_a_topology_does_not_know_is_left_open(tmp_path):
     nics = (Nic("ib0", ("N/A",)), Nic("ib1", ("PIX",)))
     bare = NodeTopology("minsky", "", (("X",),), np.zeros((1, 1)), (None,), (None,), nics=nics)
-    found = collected(tmp_path / "nvidia", bare)
-    assert (found.numa, found.cpus, found.nics) == ((None,), (None,), nics)
-    assert (found.model, found.pci) == ("Graphics Device", ("0000:01:00.0",))
-    found = collected(tmp_path / "amd", replace(bare, model="AMD Instinct MI100"))
-    assert found.source.startswith("rocm-smi")
-    assert (found.numa, found.cpus) == ((None,), (None,))
+    actual = collected(tmp_path / "nvidia", bare)
+    assert (actual.numa, actual.cpus, actual.nics) == (
+        (None,),
+        (None,),
+        nics,
+    )
+    assert (actual.model, actual.pci) == ("Graphics Device", ("0000:01:00.0",))
+    actual = collected(tmp_path / "amd", replace(bare, model="AMD Instinct MI100"))
+    assert actual.source.startswith("rocm-smi")
+    assert (actual.numa, actual.cpus) == ((None,), (None,))
 
 
 @pytest.mark.parametrize("name", NVIDIA)
@@ -123,7 +127,7 @@ def test_every_way_to_ask_nvidia_smi_tells_the_same_gpus(name, tmp_path):
     listed = [f"GPU {i}: {machine.model} (UUID: {gpus[i][2]})" for i in range(machine.gpus)]
     assert ask("nvidia-smi -L").splitlines() == listed
     for gpu, report in zip(gpus, ask("nvidia-smi -q").split("\nGPU ")[1:], strict=True):
-        told = [line.partition(" : ")[2] for line in report.splitlines()]
-        assert set(gpu[1:]) <= set(told)
+        values = [line.partition(" : ")[2] for line in report.splitlines()]
+        assert set(gpu[1:]) <= set(values)
         # No card of the catalog is one that has to be made up.
-        assert "0x000010DE" not in told
+        assert "0x000010DE" not in values

@@ -85,7 +85,6 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
 def _mapping(
     topology: NodeTopology, slurm_index: str, gres_path: Path, node: str
 ) -> tuple[int, ...]:
-    from gres_topology import hostlist
     from gres_topology.slurm_files import gres_file, mapping
     from slurm_plugin.errors import PluginError
 
@@ -97,9 +96,5 @@ def _mapping(
         lines = gres_file.parse(gres_path.read_text(), source=str(gres_path))
     except OSError as error:
         raise PluginError(f"{gres_path}: {error.strerror}") from None
-    files = [
-        line.file
-        for line in lines
-        if not line.node_names or node in hostlist.expand(line.node_names)
-    ]
-    return mapping.from_gres_conf(topology, files)
+    files = gres_file.device_files(lines, str(gres_path))
+    return mapping.from_gres_conf(topology, files.get(node, files[""]))

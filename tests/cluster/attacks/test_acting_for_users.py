@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 from lending_harness import ASKS, FOUR, HOLD, borrower, donors
-from live_harness import all_jobs
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -79,7 +78,7 @@ class Part:
         """What squeue tells of a job."""
         (self.folder / f"record.{job_id}").write_text(f"{text}\n")
 
-    def told(self, name: str) -> list[str]:
+    def noted(self, name: str) -> list[str]:
         """What a command found out about itself; [] where it did not run."""
         path = self.folder / "told" / name
         return path.read_text().splitlines() if path.exists() else []
@@ -118,9 +117,9 @@ def part() -> Iterator[Part]:
             running.process.wait()
 
 
-def has_nothing(told: list[str]) -> bool:
+def has_nothing(lines: list[str]) -> bool:
     """No capability in any set, and none to be had."""
-    result = dict(line.split(":", 1) for line in told if ":\t" in line)
+    result = dict(line.split(":", 1) for line in lines if ":\t" in line)
     return all(int(result[one], 16) == 0 for one in SETS) and result["NoNewPrivs"].strip() == "1"
 
 
@@ -129,17 +128,17 @@ def test_no_child_inherits_the_right_or_can_regain_it(part):
     assert part.ask(ASKED) == "ok 71"
     ids = f"\t{NOBODY.pw_uid}" * 4
     for name in ("sbatch", "squeue"):
-        told = part.told(name)
-        assert has_nothing(told), told
+        lines = part.noted(name)
+        assert has_nothing(lines), lines
         for attempt in ("become", "root", "groups", "suid"):
-            assert f"{attempt}: refused" in told, told
-        assert {"core 0", "sockets 0", f"Uid:{ids}", "Groups:\t "} <= {*told}
-        assert not [line for line in told if "SECRET" in line]
+            assert f"{attempt}: refused" in lines, lines
+        assert {"core 0", "sockets 0", f"Uid:{ids}", "Groups:\t "} <= {*lines}
+        assert not [line for line in lines if "SECRET" in line]
 
 
 def test_what_is_submitted_is_our_own_program_and_nothing_else(part):
     assert part.ask(ASKED) == "ok 71"
-    words = part.told("words")
+    words = part.noted("words")
     assert {"--partition=batch", "--time=5:00", "--account=research", "--nodelist=dgx2"} <= {*words}
     assert words[-1].startswith('--wrap=exec /usr/local/bin/gputopo-node donor \'{"parent": 7,')
 
@@ -159,10 +158,10 @@ def test_what_is_submitted_is_our_own_program_and_nothing_else(part):
 )
 def test_a_job_that_may_not_borrow_costs_nothing(part, uid, record, why):
     part.record(8, record)
-    told = part.ask(f"donor 8 {uid} dgx2 2")
-    assert told.startswith("error ")
-    assert why in told
-    assert part.told("words") == []
+    answer = part.ask(f"donor 8 {uid} dgx2 2")
+    assert answer.startswith("error ")
+    assert why in answer
+    assert part.noted("words") == []
     assert part.ask(ASKED) == "ok 71"
 
 
@@ -175,10 +174,10 @@ def test_a_job_that_may_not_borrow_costs_nothing(part, uid, record, why):
     ],
 )
 def test_a_bad_line_is_refused_in_one_line(part, line):
-    told = part.ask(line)
-    assert told.startswith("error ")
-    assert "\n" not in told
-    assert part.told("words") == []
+    answer = part.ask(line)
+    assert answer.startswith("error ")
+    assert "\n" not in answer
+    assert part.noted("words") == []
     assert part.ask("ready") == "ok "
 
 
@@ -187,9 +186,9 @@ def test_nobody_but_the_engine_is_answered(part):
     assert part.ask("ready", daemon.pw_uid, daemon.pw_gid) == "ok "
     assert part.ask(ASKED, NOBODY.pw_uid, NOBODY.pw_gid) == "Permission denied"
     # Even one of the engine's group, who can connect.
-    told = part.ask(ASKED, NOBODY.pw_uid, daemon.pw_gid)
-    assert told == f"error uid {NOBODY.pw_uid} may not ask; only the engine does"
-    assert part.told("words") == []
+    answer = part.ask(ASKED, NOBODY.pw_uid, daemon.pw_gid)
+    assert answer == f"error uid {NOBODY.pw_uid} may not ask; only the engine does"
+    assert part.noted("words") == []
 
 
 def test_a_user_who_changes_what_sbatch_does_holds_up_nobody(part):
@@ -225,9 +224,9 @@ def test_no_more_than_twenty_questions_a_second(part):
 
 def test_a_configuration_that_others_may_write_lends_nothing(part):
     (part.folder / "gputopo.yaml").chmod(0o664)
-    told = part.ask(ASKED)
-    assert "others than root may write" in told
-    assert part.told("words") == []
+    answer = part.ask(ASKED)
+    assert "others than root may write" in answer
+    assert part.noted("words") == []
 
 
 SOCKET = "/run/gputopo-donors/socket"
@@ -269,11 +268,11 @@ def test_the_engine_itself_has_no_right_and_jobs_borrow(lending):
     assert has_nothing(status), status
     with commands_of_ours(lending, 'exec sbatch "$@"'):
         job = borrower(lending)
-        told = {
+        statuses = {
             name: lending.run("ctl", f"cat {BIN}/told.{name}").out.splitlines()
             for name in ("squeue", "sbatch")
         }
-    for status in told.values():
+    for status in statuses.values():
         assert has_nothing(status)
         assert "Uid:\t2001\t2001\t2001\t2001" in status
     [donor] = donors(lending)
@@ -286,10 +285,10 @@ def test_the_engine_itself_has_no_right_and_jobs_borrow(lending):
 def test_nobody_else_on_the_host_can_have_a_donor_submitted(lending):
     mallory = ("--reuid=mallory", "--regid=mallory", "--clear-groups")
     assert "Permission denied" in asked(lending, "ready\\n", *mallory)
-    told = asked(
+    answer = asked(
         lending, "donor 1 2001 dgx2 1\\n", "--reuid=mallory", "--regid=slurm", "--clear-groups"
     )
-    assert told == "error uid 2003 may not ask; only the engine does"
+    assert answer == "error uid 2003 may not ask; only the engine does"
 
 
 @pytest.mark.cluster
@@ -297,10 +296,10 @@ def test_nobody_else_on_the_host_can_have_a_donor_submitted(lending):
 def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending):
     """What somebody could ask for who has taken over the engine."""
     engine = ("--reuid=slurm", "--regid=slurm", "--clear-groups")
-    before = {job.id for job in all_jobs(lending)}
+    before = {job.id for job in lending.jobs()}
     roots = lending.sbatch("--hold", "-p", "off", user="root")
     bobs = lending.sbatch("--hold", "-p", "off", user="bob")
-    runs = next(job for job in all_jobs(lending) if job.state == "RUNNING")
+    runs = next(job for job in lending.jobs() if job.state == "RUNNING")
     uid = runs.fields["UserId"].partition("(")[2].rstrip(")")
     for line, why in (
         ("donor 999999 2001 dgx2 1", "Invalid job id"),
@@ -311,14 +310,14 @@ def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending):
         (f"donor {roots} 2001 dgx2 1 --uid=0", "expected ready, or donor JOBID UID NODE GPUS"),
         ("x" * 600, "expected one line"),
     ):
-        told = asked(lending, f"{line}\\n", *engine)
-        assert told.startswith("error ")
-        assert why in told
-    assert {job.id for job in all_jobs(lending)} == {*before, roots, bobs}
+        answer = asked(lending, f"{line}\\n", *engine)
+        assert answer.startswith("error ")
+        assert why in answer
+    assert {job.id for job in lending.jobs()} == {*before, roots, bobs}
     waits = lending.sbatch("--hold", "-p", "off", "-t", "7")
-    told = asked(lending, f"donor {waits} 2001 dgx2 1\\n", *engine)
-    assert told.startswith("ok ")
-    made = lending.job(int(told.split()[1]))
+    answer = asked(lending, f"donor {waits} 2001 dgx2 1\\n", *engine)
+    assert answer.startswith("ok ")
+    made = lending.job(int(answer.split()[1]))
     assert (made.fields["JobName"], made.fields["TimeLimit"]) == ("gpu-donor", "00:07:00")
     assert made.fields["UserId"].startswith("alice(")
     # No loan names this donor, so the engine ends it.
@@ -330,12 +329,12 @@ def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending):
 @pytest.mark.long("40 s of kills")
 def test_killed_while_it_submits_it_leaves_nothing_behind(lending):
     """The donor is in Slurm, but its id was not passed on."""
-    seen = len([job for job in all_jobs(lending) if job.fields["JobName"] == "gpu-donor"])
+    seen = len([job for job in lending.jobs() if job.fields["JobName"] == "gpu-donor"])
     with commands_of_ours(lending, 'command sbatch "$@"; touch /tmp/submitted; sleep 20'):
         waits = lending.sbatch(*FOUR, ASKS, script=HOLD)
         until(lambda: not lending.run("ctl", "test -e /tmp/submitted", check=False).code, "sbatch")
         lending.run("ctl", "clusterctl donors kill; rm /tmp/submitted")
-    assert len([job for job in all_jobs(lending) if job.fields["JobName"] == "gpu-donor"]) > seen
+    assert len([job for job in lending.jobs() if job.fields["JobName"] == "gpu-donor"]) > seen
     until(lambda: not donors(lending), "the donor that nobody names is ended", 30)
     assert lending.job(waits).state == "PENDING"
     lending.run("ctl", "clusterctl donors start")

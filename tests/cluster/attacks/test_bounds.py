@@ -1,7 +1,4 @@
-"""A hostile submit beside ordinary ones, by the real engine over its real socket.
-
-Nobody else's answer waits for it, and the engine's memory stays where it was.
-"""
+"""A hostile submit beside ordinary ones, by the real engine over its real socket."""
 
 import socket
 import threading

@@ -1,7 +1,4 @@
-"""Clients of explain's port who cannot prove who they are, or ask too much, cost others nothing.
-
-munge's tools are two scripts: a credential is whatever says its maker's uid.
-"""
+"""Clients of explain's port who cannot prove who they are, or ask too much, cost others nothing."""
 
 import base64
 import json

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 from lending_harness import ASKS, FOUR, HOLD, donors
-from live_harness import all_jobs
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -151,7 +150,7 @@ def test_a_job_that_says_it_is_somebodys_donor_is_its_users_alone(lending):
 
 
 def priorities(cluster: Cluster, jobs: tuple[int, ...]) -> dict[int, str]:
-    return {job.id: job.fields["Priority"] for job in all_jobs(cluster) if job.id in jobs}
+    return {job.id: job.fields["Priority"] for job in cluster.jobs() if job.id in jobs}
 
 
 def submitted_by_rest(cluster: Cluster, spank: list[str]) -> dict[str, object]:

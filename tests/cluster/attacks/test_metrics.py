@@ -1,5 +1,6 @@
 """Clients of the metrics' port that mean no good: the engine answers Slurm as before."""
 
+import contextlib
 import socket
 import time
 import urllib.request
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from engine_process import EngineProcess, connected, engine, free_port
 
+from slurm_cluster.hosts import until
 from slurm_plugin.port import MAX_OPEN, REQUEST_S
 
 pytest.importorskip("prometheus_client", reason="the extra `metrics` is not installed")
@@ -32,15 +34,13 @@ def scraped(port: int) -> bytes:
 
 def until_scraped(port: int) -> None:
     """Those who hold its places are sent away in time."""
-    deadline = time.monotonic() + 4 * REQUEST_S
-    while True:
-        try:
-            assert b"gputopo_uptime_seconds" in scraped(port)
-        except OSError:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        else:
-            return
+
+    def is_scraped() -> bool:
+        with contextlib.suppress(OSError):
+            return b"gputopo_uptime_seconds" in scraped(port)
+        return False
+
+    until(is_scraped, "the metrics are answered", 4 * REQUEST_S)
 
 
 def test_as_many_idle_connections_as_the_engine_has_descriptors_take_none(served):

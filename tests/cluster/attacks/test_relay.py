@@ -1,7 +1,6 @@
 """Attacks on the relay: on the job's own node, at a donor's door, and on a GPU that is lent.
 
-Those over loopback run the real two ends in this process, with a stand-in for munge. The live
-one is mallory's, on the job's node, on the donor's and on another.
+Over loopback with a stand-in for munge, and live from three nodes.
 """
 
 import asyncio
@@ -22,7 +21,6 @@ from paper_donor import bound, donor
 from paper_munge import PaperMunge
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import until
 from slurm_plugin.remote.node import relay
 from slurm_plugin.remote.node.relay import JobEnd
 
@@ -103,7 +101,7 @@ async def mallory(program: str, *args: object) -> AsyncIterator[asyncio.subproce
     await process.wait()
 
 
-async def told(process: asyncio.subprocess.Process) -> int:
+async def printed(process: asyncio.subprocess.Process) -> int:
     """The number that the program printed."""
     assert process.stdout is not None
     return int(await asyncio.wait_for(process.stdout.readline(), 60))
@@ -124,7 +122,7 @@ def test_the_victims_source_port_at_other_addresses_opens_nothing():
             assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
             victim = writer.get_extra_info("sockname")[1]
             async with mallory(STEALS, port, victim, TRIES) as thief:
-                assert await told(thief) == 0
+                assert await printed(thief) == 0
             assert end.refused == TRIES
             writer.write(b"mine")
             assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
@@ -145,7 +143,7 @@ def test_strangers_before_the_door_do_not_keep_the_jobs_own_node_out(count, how)
             donor(munge) as served,
             mallory(CROWD, served.door.host, served.door.port, count, how, 60) as crowd,
         ):
-            assert await told(crowd) == count
+            assert await printed(crowd) == count
             for _ in range(5):
                 start = time.monotonic()
                 assert await relay.ask(served.door, munge) == {"gpus": 2}
@@ -167,7 +165,7 @@ def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptor
             async with mallory(
                 CROWD, served.door.host, served.door.port, 600, "silent", 0.1
             ) as crowd:
-                await told(crowd)
+                await printed(crowd)
                 assert open_files() - before < 300
                 await asyncio.sleep(4)
                 # The pipe from mallory's program is one of them.
@@ -222,8 +220,7 @@ def left_running(cluster: Cluster, host: str, user: str, program: str, *args: ob
     words = " ".join(map(str, ("python3", f"/cluster/remote/{program}.py", *args)))
     cluster.run(host, f"rm -f {told_at}")
     cluster.run(host, f"setsid {words} >{told_at} 2>&1 &", user=user)
-    until(lambda: cluster.run(host, ["cat", told_at], check=False).out.strip(), told_at)
-    return int(cluster.run(host, ["head", "-1", told_at]).out)
+    return int(cluster.read(host, told_at, timeout_s=20).split()[0])
 
 
 @pytest.mark.cluster
@@ -255,7 +252,7 @@ def test_mallory_gets_no_lent_gpu_and_keeps_nobody_from_it(attacked):
     words = {"GPUTOPO_ECHO_SERVERS": f"{node}:{door}"}
     words["GPUTOPO_ECHO_SUBJECTS"] = f"{job.id}/{donor_job.id}"
     for source in (host, node, "ctl"):
-        told = attacked.run(source, [PROGRAM, "echo"], user="mallory", env=words, check=False)
-        assert told.code == 1, (source, told)
-        assert "refused us" in told.err or "ended before" in told.err
+        done = attacked.run(source, [PROGRAM, "echo"], user="mallory", env=words, check=False)
+        assert done.code == 1, (source, done)
+        assert "refused us" in done.err or "ended before" in done.err
     assert attacked.job(job.id).state == attacked.job(donor_job.id).state == "RUNNING"

@@ -3,17 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from live_harness import (
-    PICKY,
-    TAKEN,
-    by_policy,
-    end,
-    postponed,
-    running,
-    submit_many,
-    visible,
-    watched,
-)
+from live_harness import PICKY, TAKEN, by_policy, visible, watched
 from select_harness import stock_pair
 
 from slurm_cluster.cluster import Cluster
@@ -56,21 +46,21 @@ def test_the_backup_goes_on_without_an_engine(backup):
     """Jobs keep their GPUs there and back; new ones get Slurm's own, then ours again."""
     backup.occupy("dgx1", TAKEN)
     with watched(backup):
-        held = submit_many(backup, [("-w", node, "--gres=gpu:3") for node in ("dgx2", "amd1")])
-        gpus = running(backup, held)
+        held = backup.submit_many([("-w", node, "--gres=gpu:3") for node in ("dgx2", "amd1")])
+        gpus = backup.running_gpus(held)
         assert gpus == [by_policy({}, (3,), (node,)) for node in ("dgx2", "amd1")]
         picky = backup.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
-        postponed(backup, picky)
+        backup.wait_postponed(picky)
         used = backup.gres_used()
 
         take_over(backup)
         assert backup.run("ctl2", "clusterctl engine pid", check=False).code
         until(lambda: backup.gres_used() == used, "the same GPUs in use")
-        assert running(backup, held) == gpus
+        assert backup.running_gpus(held) == gpus
         assert backup.job(picky).state == "PENDING"
         slurms = stock_pair(backup, "bridged1")
-        new = submit_many(backup, [("-w", "bridged1", "--gres=gpu:2", HINT)])
-        assert running(backup, new) == [slurms]
+        new = backup.submit_many([("-w", "bridged1", "--gres=gpu:2", HINT)])
+        assert backup.running_gpus(new) == [slurms]
         backup.run("ctl", f"scontrol update jobid={picky} starttime=now")
         assert backup.wait_running(picky, timeout_s=60).gpus == {"dgx1": (0, 5)}
         assert "gputopo" in backup.slurmctld_log(2000, host="ctl2")
@@ -81,8 +71,8 @@ def test_the_backup_goes_on_without_an_engine(backup):
         # Until a node has registered anew, Slurm 22.05 starts jobs on it without their GPUs, and
         # counts those as in use for ever; stock Slurm does the same.
         until(lambda: backup.gres_used() == used, "the nodes have registered")
-        assert running(backup, [*held, *new]) == [*gpus, slurms]
+        assert backup.running_gpus([*held, *new]) == [*gpus, slurms]
         assert visible(backup, held) == [got for pair in gpus for got in pair.values()]
-        again = submit_many(backup, [("-w", "bridged1", "--gres=gpu:2", HINT)])
-        assert running(backup, again) == [by_policy(slurms, (2,), ("bridged1",))]
-        end(backup, [*held, *new, *again, picky], {"dgx1": TAKEN})
+        again = backup.submit_many([("-w", "bridged1", "--gres=gpu:2", HINT)])
+        assert backup.running_gpus(again) == [by_policy(slurms, (2,), ("bridged1",))]
+        backup.end([*held, *new, *again, picky], {"dgx1": TAKEN})

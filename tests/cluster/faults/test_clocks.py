@@ -1,24 +1,14 @@
 """The clock of the controller's processes is set by an hour, forward and back, while jobs wait.
 
-The host's own clock is never touched: single processes take theirs from a file. Slurm itself does
-not bear it: its credentials for jobs expire (not here, by `cred_expire`), and a slurmctld whose
-clock was set back starts nothing until that clock has caught up. Restarted, as here, it starts new
-jobs; those that waited before have begin times of the future, which an administrator may change.
+Single processes take their time from a file. A slurmctld whose clock was set back starts nothing
+until it has caught up; restarted, as here, it starts new jobs, and those that waited once their
+begin times, which are in the future now, are changed.
 """
 
 import time
 
 import pytest
-from live_harness import (
-    IN_BOTH_MODES,
-    Watch,
-    advised_again,
-    by_policy,
-    configure_engine,
-    eligible_time,
-    end,
-    running,
-)
+from live_harness import IN_BOTH_MODES, Watch, advised_again, by_policy, configure_engine
 from modes import enforcement
 from select_harness import SWITCH, stock_pair
 
@@ -75,7 +65,7 @@ def waits(cluster: Cluster) -> int:
 
 
 def is_waiting(job: Job) -> bool:
-    is_gated = "[gpu-slots: gated " in job.fields.get("AdminComment", "")
+    is_gated = "[gpu-slots: gated " in job.admin_comment
     return job.state == "PENDING" and (is_gated or job.reason == "BeginTime")
 
 
@@ -91,7 +81,7 @@ def gate_holds_a_lease(cluster: Cluster, jobid: int, ahead_s: int) -> None:
     """By slurmctld's clock it is to open neither in an hour nor at once."""
 
     def is_a_lease() -> bool:
-        left_s = eligible_time(cluster, jobid) - (time.time() + ahead_s)
+        left_s = cluster.time_of(jobid, "EligibleTime") - (time.time() + ahead_s)
         return 0 < left_s <= 2 * LEASE_S
 
     until(is_a_lease, "the gate holds for a lease", 60)
@@ -116,7 +106,7 @@ def test_the_clock_is_set_while_a_job_waits(site, hours):
                 gate_holds_a_lease(site, jobid, at * HOUR_S)
             beside = site.started(*PAIR, "dgx2", sleep_s=300, timeout_s=60).id
             goes_on(site, jobid, way)
-            end(site, [jobid, beside])
+            site.end([jobid, beside])
 
 
 @both_ways
@@ -153,17 +143,16 @@ def test_the_kill_switch_is_seen_after_the_clock_was_set_back(site):
 def test_one_process_alone_has_a_wrong_clock(watch, cluster, process, hours):
     """Nothing is lost by it: jobs of meanwhile run in the end, and later ones as ever.
 
-    What could not be launched for munge's sake Slurm puts back for two minutes, once it could
-    tell the node so, which it tries again a minute or two later.
+    What munge kept from being launched Slurm puts back for two minutes, a minute or two later.
     """
     runs = cluster.sbatch(*PAIR, "dgx2", sleep_s=300)
-    gpus = running(cluster, [runs])
+    gpus = cluster.running_gpus([runs])
     jobid = waits(cluster)
     with cluster.clock_shifted(process, hours=hours):
         meanwhile = cluster.sbatch(*PAIR, "bridged1", sleep_s=2)
         time.sleep(10)
     goes_on(cluster, jobid)
     cluster.wait_state(meanwhile, "COMPLETED", timeout_s=400)
-    assert running(cluster, [runs]) == gpus
-    end(cluster, [jobid, runs])
+    assert cluster.running_gpus([runs]) == gpus
+    cluster.end([jobid, runs])
     advised_again(cluster)

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from live_harness import IN_BOTH_MODES, advised_again, by_policy, end, running
+from live_harness import IN_BOTH_MODES, advised_again, by_policy
 
 pytestmark = [*IN_BOTH_MODES, pytest.mark.long("half a minute"), pytest.mark.timeout(900)]
 
@@ -14,15 +14,15 @@ PAIR = ("-w", "dgx1", "--gres=gpu:2")
 def test_munged_is_gone(watch, cluster, host):
     """Nobody can talk to Slurm, the engine neither; a job that waited starts after it."""
     kept = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
-    gpus = running(cluster, [kept])
+    gpus = cluster.running_gpus([kept])
     waits = cluster.sbatch(*PAIR, sleep_s=300)
     pid = cluster.engine_pid()
     with cluster.without("munged", host):
         time.sleep(12)
-    assert running(cluster, [kept]) == gpus
+    assert cluster.running_gpus([kept]) == gpus
     cluster.cancel(kept)
     cluster.wait_running(waits, timeout_s=120)
-    end(cluster, [waits])
+    cluster.end([waits])
     assert cluster.engine_pid() == pid
     advised_again(cluster)
 
@@ -32,8 +32,8 @@ def test_accounting_is_gone(watch, cluster, daemon):
     """Placement has no need of it."""
     with cluster.without(daemon):
         jobid = cluster.sbatch(*PAIR, sleep_s=300)
-        assert running(cluster, [jobid]) == [by_policy({}, (2,), ("dgx1",))]
-        end(cluster, [jobid])
+        assert cluster.running_gpus([jobid]) == [by_policy({}, (2,), ("dgx1",))]
+        cluster.end([jobid])
         output = cluster.run("ctl", ["gputopo", "explain", str(jobid)]).out
         assert "dgx1" in output
     advised_again(cluster)
@@ -43,7 +43,7 @@ def test_accounting_is_gone(watch, cluster, daemon):
 def test_descriptors_are_exhausted(watch, cluster, process):
     """The process lives, says little, and works again when it has some."""
     kept = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
-    gpus = running(cluster, [kept])
+    gpus = cluster.running_gpus([kept])
     pids = cluster.engine_pid(), cluster.slurmctld("pid")
     before = cluster.engine_log(100_000).count("\n")
     with cluster.few_descriptors(process):
@@ -56,8 +56,8 @@ def test_descriptors_are_exhausted(watch, cluster, process):
     for jobid in taken:
         assert cluster.wait_finished(jobid, timeout_s=120).state == "COMPLETED"
     assert (cluster.engine_pid(), cluster.slurmctld("pid")) == pids
-    assert running(cluster, [kept]) == gpus
-    end(cluster, [kept])
+    assert cluster.running_gpus([kept]) == gpus
+    cluster.end([kept])
     advised_again(cluster)
     said = cluster.engine_log(100_000).count("\n") - before
     assert said < 60, cluster.engine_log(said)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from live_harness import CONFIG, IN_BOTH_MODES, Watch, advised_again, configure_engine, end, running
+from live_harness import CONFIG, IN_BOTH_MODES, Watch, advised_again, configure_engine
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.faults import SMALL_DISK
@@ -43,7 +43,7 @@ def test_the_engines_disk_is_full(small_disk):
         lost = small_disk.status()["decisions_lost"]
     before = small_disk.engine_log(10_000).count(said)
     output = small_disk.started(*PAIR, sleep_s=300).id
-    end(small_disk, [output])
+    small_disk.end([output])
     assert "writing works again" in small_disk.engine_log()
     assert small_disk.status()["decisions_lost"] == lost
     assert small_disk.engine_log(10_000).count(said) == before == at_start + 1
@@ -69,7 +69,7 @@ def test_slurmctlds_disk_is_full(small_state):
     """It takes no scripts then; jobs that wait are released and placed, and run on afterwards."""
     kept = small_state.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
     holder = small_state.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
-    gpus = running(small_state, [kept, holder])
+    gpus = small_state.running_gpus([kept, holder])
     waits = small_state.sbatch(*PAIR, sleep_s=300)
     small_state.wait_reconciled()
     with small_state.full_disk():
@@ -81,11 +81,11 @@ def test_slurmctlds_disk_is_full(small_state):
         shown = small_state.run("ctl", "srun -w minsky1 --gres=gpu:1 true", check=False)
         assert not shown.code, shown.err
     again = small_state.sbatch("-w", "bridged1", "--gres=gpu:2", sleep_s=300)
-    placed = running(small_state, [waits, again])
+    placed = small_state.running_gpus([waits, again])
     newer = f"[ {STATE}/job_state -nt {STATE}/../filled ]"
     small_state.run("ctl", f"touch {SMALL_DISK}/filled")
     small_state.cancel(small_state.sbatch("-H", "-n1", script="true"))
     until(lambda: not small_state.run("ctl", newer, check=False).code, "the state is saved", 60)
     small_state.slurmctld("kill")
     small_state.slurmctld("start")
-    assert running(small_state, [kept, waits, again]) == [gpus[0], *placed]
+    assert small_state.running_gpus([kept, waits, again]) == [gpus[0], *placed]

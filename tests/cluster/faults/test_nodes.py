@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 from lending_harness import BUSY, borrower, donors, echoed, nothing_is_left, occupy
-from live_harness import IN_BOTH_MODES, by_policy, end, running
+from live_harness import IN_BOTH_MODES, by_policy
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -93,7 +93,7 @@ def test_for_a_moment_a_node_is(watch, cluster, fault):
     """Jobs there go on, those of other nodes do not notice, and new ones come after it."""
     there = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=20)
     elsewhere = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
-    gpus = running(cluster, [there, elsewhere])
+    gpus = cluster.running_gpus([there, elsewhere])
     with FAULTS[fault](cluster, "dgx1"):
         late = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=5)
         new = cluster.started("-w", "dgx2", "--gres=gpu:2", sleep_s=300, timeout_s=60).id
@@ -101,16 +101,16 @@ def test_for_a_moment_a_node_is(watch, cluster, fault):
     assert cluster.job(elsewhere).gpus == gpus[1]
     for jobid in (there, late):
         assert cluster.wait_finished(jobid, timeout_s=150).state == "COMPLETED"
-    end(cluster, [elsewhere, new])
+    cluster.end([elsewhere, new])
     again = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-    assert running(cluster, [again]) == [by_policy({}, (2,), ("dgx1",))]
+    assert cluster.running_gpus([again]) == [by_policy({}, (2,), ("dgx1",))]
 
 
 def test_the_controllers_host_is_gone(cluster):
     """It boots again, with engine and slurmctld: jobs on nodes went on, the waiting one waits."""
     kept = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
     holder = cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=300)
-    gpus = running(cluster, [kept, holder])
+    gpus = cluster.running_gpus([kept, holder])
     waits = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
     cluster.saved()
     with cluster.killed("ctl"):
@@ -118,7 +118,7 @@ def test_the_controllers_host_is_gone(cluster):
     up = "scontrol ping | grep -q UP && gputopo status --socket /run/gputopo/engine.sock"
     until(lambda: not cluster.run("ctl", up, check=False).code, "the controller is up", 120)
     until(lambda: is_up(cluster, "dgx2"), "the nodes have registered", 60)
-    assert running(cluster, [kept, holder]) == gpus
+    assert cluster.running_gpus([kept, holder]) == gpus
     assert cluster.job(waits).state == "PENDING"
     cluster.cancel(holder)
     cluster.wait_reconciled()

@@ -1,8 +1,6 @@
 """A random soup: every kind of job, hint and trouble at once; seeded, checked at every moment.
 
-What happens when is up to the machine; what is submitted and done is the seed's. Whatever the
-order, no GPU is held twice, each job has as many GPUs as it asked for, and all come back. A user
-who means no good does his worst beside it: two jobs of somebody else are left alone.
+The seed decides what is submitted and done, the machine when it happens.
 """
 
 import os
@@ -10,7 +8,7 @@ import random
 import shlex
 
 import pytest
-from live_harness import GPUS, IN_BOTH_MODES, Watch, all_jobs, watched
+from live_harness import GPUS, IN_BOTH_MODES, Watch, watched
 from mallory import Mallory, as_slurm_has, engine_memory_mb, victims_of
 from modes import enforcement
 
@@ -166,12 +164,12 @@ def test_random_jobs(cluster, jobs):
     assert sum("slurmctld version" in line for line in log) <= soup.starts
     assert cluster.gres_used() == dict.fromkeys(GPUS, ())
     check_counts(soup, watch)
-    records = [job for job in all_jobs(cluster) if job.id in soup.wanted]
+    records = [job for job in cluster.jobs() if job.id in soup.wanted]
     states = {job.id: job.state for job in records}
     assert set(states.values()) <= {"COMPLETED", "CANCELLED"}, states
     # both ways to start were taken, or the soup was too thin
     if enforcement() == "slots":
-        placed = ["[gpu-slots: placed " in job.fields.get("AdminComment", "") for job in records]
+        placed = ["[gpu-slots: placed " in job.admin_comment for job in records]
         assert jobs // 10 < placed.count(True) < len(placed), placed
         return
     results = [line.rsplit("result=", 1)[1] for line in log if "gputopo: job=" in line]
@@ -188,9 +186,9 @@ def drain(cluster: Cluster) -> None:
     cluster.run("ctl", "clusterctl engine resume; clusterctl engine start", check=False)
 
     def over() -> bool:
-        jobs = [job for job in all_jobs(cluster) if job.state == "PENDING"]
+        jobs = [job for job in cluster.jobs() if job.state == "PENDING"]
         for job in jobs:
-            gated = "[gpu-slots: gated " in job.fields.get("AdminComment", "")
+            gated = "[gpu-slots: gated " in job.admin_comment
             if job.reason == "BeginTime" and not gated:
                 # it may start or end meanwhile
                 update = f"scontrol update jobid={job.id} starttime=now"

@@ -1,27 +1,11 @@
-"""Whatever happens to the engine, to slurmctld or to a job: jobs run, and no GPU is given twice.
-
-The real engine, select plugin and bridge together. Slurm's books are sampled beside each test,
-and after it no node may report a GPU in use.
-"""
+"""Whatever happens to the engine, to slurmctld or to a job: jobs run, and no GPU is given twice."""
 
 import itertools
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pytest
-from live_harness import (
-    IN_BOTH_MODES,
-    PICKY,
-    TAKEN,
-    advised_again,
-    end,
-    kill_slurmctld,
-    postponed,
-    running,
-    submit_many,
-    visible,
-)
+from live_harness import IN_BOTH_MODES, PICKY, TAKEN, advised_again, kill_slurmctld, visible
 from mallory import Mallory, as_slurm_has, victims_of
 from select_harness import stock_pair
 
@@ -42,55 +26,24 @@ COUNTS = (2, 3, 1, 2, 4)
 SHORT = "sleep 1"
 
 
-@contextmanager
-def jitter(cluster: Cluster) -> Iterator[None]:
-    """The engine stops for 40 to 200 ms, again and again: half its answers come late."""
-    loop = (
-        "pid=$(clusterctl engine pid); while kill -STOP $pid 2>/dev/null; do"
-        " for s in 0.04 0.2 0.08; do kill -STOP $pid; sleep $s; kill -CONT $pid; sleep 0.03; done;"
-        " done"
-    )
-    cluster.run("ctl", f"({loop}) >/dev/null 2>&1 & echo $! >/tmp/jitter.pid")
-    try:
-        yield
-    finally:
-        cluster.run("ctl", "kill $(cat /tmp/jitter.pid); kill -CONT $(clusterctl engine pid)")
-
-
-@contextmanager
-def without_socket(cluster: Cluster) -> Iterator[None]:
-    """No engine, and not even the name of its socket."""
-    cluster.engine("kill")
-    cluster.run("ctl", ["rm", SOCKET])
-    yield
-    cluster.engine("start")
-
-
-@contextmanager
-def done_to_the_engine(cluster: Cluster, action: str, undo: str) -> Iterator[None]:
-    """An action of clusterctl before the block, another after it."""
-    cluster.engine(action)
-    yield
-    cluster.engine(undo)
-
-
+#: The engine stops for 40 to 200 ms, again and again: half its answers come late.
+JITTER = (
+    "(pid=$(clusterctl engine pid); while kill -STOP $pid 2>/dev/null; do"
+    " for s in 0.04 0.2 0.08; do kill -STOP $pid; sleep $s; kill -CONT $pid; sleep 0.03; done;"
+    " done) >/dev/null 2>&1 & echo $! >/tmp/jitter.pid"
+)
+#: What happens to the engine, what undoes it, and the result that slurmctld's log then shows.
 TROUBLES = {
-    "killed": lambda cluster: done_to_the_engine(cluster, "kill", "start"),
-    "stopped by SIGSTOP": lambda cluster: done_to_the_engine(cluster, "pause", "resume"),
-    "restarted": lambda cluster: done_to_the_engine(cluster, "restart", "restart"),
-    "slow": jitter,
-    "without its socket": without_socket,
+    "killed": ("clusterctl engine kill", "clusterctl engine start", "down"),
+    "stopped by SIGSTOP": ("clusterctl engine pause", "clusterctl engine resume", "timeout"),
+    "restarted": ("clusterctl engine restart", "clusterctl engine restart", "used"),
+    "slow": (JITTER, "kill $(cat /tmp/jitter.pid); kill -CONT $(clusterctl engine pid)", "timeout"),
+    "without its socket": (
+        f"clusterctl engine kill; rm {SOCKET}",
+        "clusterctl engine start",
+        "down",
+    ),
 }
-# What slurmctld's log has to show, so that the trouble was met at all.
-MET = {
-    "killed": "down",
-    "stopped by SIGSTOP": "timeout",
-    "restarted": "used",
-    "slow": "timeout",
-    "without its socket": "down",
-}
-
-
 EVERY_RUN = ("killed", "stopped by SIGSTOP")
 ANOTHER = pytest.mark.long("another way for the engine to be away")
 
@@ -107,13 +60,14 @@ def test_a_stream_of_jobs_while_the_engine_is(cluster, watch, trouble):
     pid, victims = cluster.slurmctld("pid"), victims_of(cluster)
     before = as_slurm_has(cluster, victims)
     log = cluster.slurmctld_log_size()
-    ids = submit_many(cluster, FORMS * 2, script=SHORT)
-    with TROUBLES[trouble](cluster):
-        ids += submit_many(cluster, FORMS * 3, script=SHORT)
+    ids = cluster.submit_many(FORMS * 2, script=SHORT)
+    do, undo, met = TROUBLES[trouble]
+    with cluster.temporarily(do, undo):
+        ids += cluster.submit_many(FORMS * 3, script=SHORT)
         Mallory(cluster, len(trouble), victims).act(4)
         finish(cluster, ids[: -len(FORMS)])
-        ids += until_met(cluster, MET[trouble], log)
-    ids += submit_many(cluster, FORMS, script=SHORT)
+        ids += until_met(cluster, met, log)
+    ids += cluster.submit_many(FORMS, script=SHORT)
     finish(cluster, ids)
     assert as_slurm_has(cluster, victims) == before
     cluster.cancel(*reversed(victims))
@@ -126,15 +80,12 @@ def test_a_stream_of_jobs_while_the_engine_is(cluster, watch, trouble):
 
 
 def until_met(cluster: Cluster, result: str, log: int) -> list[int]:
-    """More jobs, until slurmctld's log from that byte on shows the result (2 minutes at most).
-
-    Whether a stopped engine makes a question late is a matter of when jobs happen to start.
-    """
+    """More jobs until slurmctld's log shows the result: which questions are late is chance."""
     ids: list[int] = []
     deadline = time.monotonic() + 120
-    while result not in (found := results(cluster.slurmctld_log_from(log))):
-        assert time.monotonic() < deadline, f"no {result} among {found}"
-        more = submit_many(cluster, FORMS, script=SHORT)
+    while result not in (logged := results(cluster.slurmctld_log_from(log))):
+        assert time.monotonic() < deadline, f"no {result} among {logged}"
+        more = cluster.submit_many(FORMS, script=SHORT)
         finish(cluster, more)
         ids += more
     return ids
@@ -182,20 +133,20 @@ WAYS = [pytest.param(way, marks=() if way == "SIGKILL" else ONE_OF) for way in R
 def test_slurmctld_comes_back_with_every_job_as_it_was(cluster, watch, way):
     """Running jobs keep their GPUs; pending and postponed ones wait on and then start."""
     cluster.occupy("dgx1", TAKEN)
-    held = submit_many(cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1", "bridged1")])
-    before = running(cluster, held)
-    full = submit_many(cluster, [("-w", "minsky1", "--gres=gpu:4")] * 2)
+    held = cluster.submit_many([("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1", "bridged1")])
+    before = cluster.running_gpus(held)
+    full = cluster.submit_many([("-w", "minsky1", "--gres=gpu:4")] * 2)
     cluster.wait_running(full[0])
     picky = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
-    postponed(cluster, picky)
+    cluster.wait_postponed(picky)
     used = cluster.gres_used()
     RESTARTS[way](cluster)
     until(lambda: cluster.gres_used() == used, "the same GPUs in use")
-    assert running(cluster, held) == before
+    assert cluster.running_gpus(held) == before
     assert visible(cluster, held) == [gpus for got in before for gpus in got.values()]
     assert cluster.job(picky).state == cluster.job(full[1]).state == "PENDING"
     cluster.cancel(full[0])
-    assert running(cluster, full[1:])[0] == {"minsky1": (0, 1, 2, 3)}
+    assert cluster.running_gpus(full[1:])[0] == {"minsky1": (0, 1, 2, 3)}
     cluster.run("ctl", "squeue -h -u bob -w dgx1 -o %A | xargs scancel")
     got = cluster.wait_running(picky, timeout_s=90).gpus["dgx1"]
     assert len(got) == 2
@@ -210,6 +161,6 @@ def test_slurmctld_starts_while_the_engine_is_away(cluster, watch):
     stock = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
     assert cluster.wait_running(stock).gpus == stock_pair(cluster)
     assert cluster.job(jobid).gpus == gpus
-    end(cluster, [stock, jobid])
+    cluster.end([stock, jobid])
     cluster.engine("start")
     advised_again(cluster, start_s=30, timeout_s=60)

@@ -1,14 +1,12 @@
 """slurmctld is killed before it saved: jobs of the last moments are unknown to it, or as before.
 
-It gives their ids again, drains a node that still runs such a job when another of its id arrives
-("Duplicate jobid"), and for minutes has jobs running that have ended: that is Slurm's own. What is
-ours must not make it worse: a gate, a postponement or a loan that slurmctld has forgotten, or
-has again.
+Slurm then gives their ids again, drains nodes that still run one ("Duplicate jobid"), and for
+minutes shows ended jobs as running. Our gates, postponements and loans must not make it worse.
 """
 
 import pytest
 from lending_harness import ASKS, ECHO, FOUR, borrower, donors, echoed, nothing_is_left
-from live_harness import IN_BOTH_MODES, PICKY, TAKEN, by_policy, end, postponed, running
+from live_harness import IN_BOTH_MODES, PICKY, TAKEN, by_policy
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -63,7 +61,7 @@ def test_a_start_that_was_not_saved(watch, cluster):
     """The waiting job runs on the node, and slurmctld has it waiting, and its GPUs as another's."""
     kept = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
     holder = cluster.sbatch(*FULL, sleep_s=300)
-    gpus = running(cluster, [kept, holder])
+    gpus = cluster.running_gpus([kept, holder])
     waits = cluster.sbatch(*FULL, sleep_s=5)
     with cluster.forgotten():
         cluster.cancel(holder)
@@ -71,28 +69,28 @@ def test_a_start_that_was_not_saved(watch, cluster):
         lost = cluster.started("-w", "dgx2", "--gres=gpu:2", sleep_s=5).id
     new = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=5)
     assert new == lost
-    assert running(cluster, [kept]) == gpus[:1]
+    assert cluster.running_gpus([kept]) == gpus[:1]
     cluster.cancel(holder)
     settled(cluster, [waits, new])
     assert cluster.job(kept).gpus == gpus[0]
-    end(cluster, [kept])
+    cluster.end([kept])
     again = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=60)
-    assert running(cluster, [again]) == [by_policy({}, (2,), ("dgx1",))]
+    assert cluster.running_gpus([again]) == [by_policy({}, (2,), ("dgx1",))]
 
 
 def test_a_wait_that_was_not_saved(watch, cluster):
     """A job that began to wait is forgotten, one that waited and was cancelled is there again."""
     cluster.occupy("dgx1", TAKEN)
     before = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
-    postponed(cluster, before)
+    cluster.wait_postponed(before)
     with cluster.forgotten():
         cluster.cancel(before)
         lost = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
-        postponed(cluster, lost)
+        cluster.wait_postponed(lost)
     assert cluster.job(before).state == "PENDING"
     new = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=5)
     assert new == lost
-    postponed(cluster, new)
+    cluster.wait_postponed(new)
     cluster.run("ctl", "squeue -h -u bob -w dgx1 -o %A | xargs scancel")
     settled(cluster, [before, new])
 

@@ -18,7 +18,6 @@ from lending_harness import (
     nothing_is_left,
     settings_of,
 )
-from live_harness import admin_comment
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -52,7 +51,7 @@ def told_of(cluster: Cluster, jobid: int, user: str = "root") -> str:
 
 def says(cluster: Cluster, jobid: int, text: str) -> None:
     """Waits until the job's AdminComment has this text."""
-    until(lambda: text in admin_comment(cluster, jobid), text, 60)
+    until(lambda: text in cluster.job(jobid).admin_comment, text, 60)
 
 
 def others_end(cluster: Cluster, when: str) -> None:
@@ -84,7 +83,7 @@ def test_remote_auto_lends_when_waiting_would_take_longer(lending):
         lending.wait_running(waits, timeout_s=60)
         assert echoed(lending, waits)[-1] == "exit 0"
         [donor] = donors(lending)
-        assert "ends in 3481 s instead of 1" in admin_comment(lending, waits)
+        assert "ends in 3481 s instead of 1" in lending.job(waits).admin_comment
         for user in ("root", "alice"):
             output = told_of(lending, waits, user)
             assert f"by job {donor.id}" in output
@@ -105,7 +104,7 @@ def solvers(cluster: Cluster) -> list[str]:
 def borrows_by(cluster: Cluster, decider: str) -> int:
     """A job that borrows, by the word of this decider; its id."""
     job = borrower(cluster)
-    assert f"by {decider}: " in admin_comment(cluster, job.id)
+    assert f"by {decider}: " in cluster.job(job.id).admin_comment
     return job.id
 
 
@@ -225,7 +224,7 @@ def has_donor(cluster: Cluster, jobid: int) -> bool:
 
 
 def has_loan(cluster: Cluster, jobid: int) -> bool:
-    return "loan=" in admin_comment(cluster, jobid)
+    return "loan=" in cluster.job(jobid).admin_comment
 
 
 def has_running_donor(cluster: Cluster, jobid: int) -> bool:

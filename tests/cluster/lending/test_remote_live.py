@@ -19,7 +19,6 @@ from lending_harness import (
     nothing_is_left,
     settings_of,
 )
-from live_harness import admin_comment, all_jobs
 
 from slurm_cluster.hosts import ClusterError, until
 
@@ -115,7 +114,7 @@ def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lending):
             assert not is_small_first or not donors(lending)
             time.sleep(0.3)
         until(
-            lambda: "before it listened" in admin_comment(lending, jobid),
+            lambda: "before it listened" in lending.job(jobid).admin_comment,
             "the loan is given up",
             120,
         )
@@ -197,7 +196,7 @@ def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(lending, jobs,
         lending.engine("start")
     listed = f"squeue -h -j {','.join(map(str, ids))} -o %A 2>/dev/null"
     until(lambda: not lending.run("ctl", listed, check=False).out.strip(), "all are over", 600)
-    states = {job.id: job.state for job in all_jobs(lending) if job.id in ids}
+    states = {job.id: job.state for job in lending.jobs() if job.id in ids}
     assert set(states.values()) <= {"COMPLETED"}, states
     output = [echoed(lending, jobid)[-1] for jobid in ids]
     assert set(output) == {"exit 0"}
@@ -244,8 +243,8 @@ def test_a_job_whose_donors_cannot_serve_waits_and_says_why(lending, settings, s
         lending.wait_running(holder)
     with settings_of(lending, settings):
         jobid = lending.sbatch(*FOUR, ASKS, script=HOLD)
-        until(lambda: says in admin_comment(lending, jobid), says, 60)
-        assert "waits for GPUs of one node" in admin_comment(lending, jobid)
+        until(lambda: says in lending.job(jobid).admin_comment, says, 60)
+        assert "waits for GPUs of one node" in lending.job(jobid).admin_comment
         assert lending.job(jobid).state == "PENDING"
         until(lambda: not donors(lending), "no donor is left", 30)
         lending.cancel(jobid, *holders)
@@ -256,7 +255,7 @@ def test_a_site_may_refuse_such_a_job(lending):
     with settings_of(lending, "preset: missing.yaml, unservable: refuse"):
         jobid = lending.sbatch(*FOUR, ASKS, script=HOLD)
         lending.wait_state(jobid, "CANCELLED", timeout_s=60)
-        assert "rkudad: no such program; refused" in admin_comment(lending, jobid)
+        assert "rkudad: no such program; refused" in lending.job(jobid).admin_comment
 
 
 def test_where_nothing_is_lent_asking_is_refused_in_one_line(lending):
@@ -288,5 +287,5 @@ def test_stock_slurm_keeps_the_job_waiting(cluster):
         cluster.wait_running(cluster.sbatch("-p", "dgx", "--gres=gpu:1", "-t1", script=HOLD))
         assert cluster.job(jobid).state == "PENDING"
         # No job may run while the GPUs get other types.
-        cluster.cancel(*(job.id for job in all_jobs(cluster)))
+        cluster.cancel(*(job.id for job in cluster.jobs()))
         cluster.wait_idle()

@@ -60,10 +60,7 @@ def stop_rest(cluster: Cluster) -> None:
 
 
 def install_pyslurm(cluster: Cluster) -> str:
-    """PySlurm into the controller; the line that says what became of it.
-
-    Only its tests need it and building it takes minutes: they wait here, nobody else does.
-    """
+    """PySlurm into the controller, which takes minutes; the line that says what became of it."""
     done = cluster.cluster_sh("pyslurm")
     if done.returncode:
         raise ClusterError(f"cluster.sh pyslurm failed:\n{done.stdout}{done.stderr}")

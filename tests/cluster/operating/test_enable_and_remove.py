@@ -1,26 +1,9 @@
-"""Enabling and removing: the controller alone changes, and no job notices.
-
-stock, then ours, then stock again, under running and pending jobs; nodes and login hosts have
-no file of ours at any time.
-"""
+"""Enabling and removing: the controller alone changes, and no job notices."""
 
 from collections.abc import Iterator
 
 import pytest
-from live_harness import (
-    GPUS,
-    OURS_ON_A_NODE,
-    PICKY,
-    TAKEN,
-    Gpus,
-    Watch,
-    by_policy,
-    end,
-    postponed,
-    running,
-    submit_many,
-    visible,
-)
+from live_harness import GPUS, OURS_ON_A_NODE, PICKY, TAKEN, Watch, by_policy, got_by, visible
 from node_variants import RESTART_SLURMD
 from select_harness import SWITCH, stock_pair
 
@@ -31,6 +14,7 @@ from slurm_cluster.slurm_text import parse_indices
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
 
+PAIR = ("-w", "dgx1", "--gres=gpu:2")
 OUR_PAIR = {"dgx1": (0, 3)}
 # Runs until told to, then notes its environment a second time.
 GO_ON = f"{RECORD}; until [ -e $HOME/go-on ]; do sleep 0.2; done; env >$HOME/end.$SLURM_JOB_ID.env"
@@ -44,35 +28,26 @@ def no_files(cluster: Cluster, watch: Watch) -> Iterator[None]:
     cluster.run("ctl", "rm -f /home/alice/go-on /home/alice/end.*.env")
 
 
-def pair(cluster: Cluster) -> Gpus:
-    """What --gres=gpu:2 on an empty dgx1 gets now."""
-    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
-    got = cluster.wait_running(jobid).gpus
-    cluster.cancel(jobid)
-    until(lambda: cluster.gres_used()["dgx1"] == (), "dgx1 is empty")
-    return got
-
-
 def test_jobs_live_through_enabling_and_removing(cluster):
     """Started under stock, under ours, and pending all along: same GPUs, good ends, one each."""
     cluster.switch("stock")
     slurmd = cluster.run("dgx1", "cat /run/slurmd.pid").out
-    old = submit_many(cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1")], script=GO_ON)
-    old_gpus = running(cluster, old)
+    old = cluster.submit_many([("-w", n, "--gres=gpu:3") for n in ("dgx2", "amd1")], script=GO_ON)
+    old_gpus = cluster.running_gpus(old)
     full = cluster.sbatch("-w", "minsky1", "--gres=gpu:4", script=GO_ON)
     pending = cluster.sbatch("-w", "minsky1", "--gres=gpu:2", script=GO_ON)
     cluster.switch("gputopo")
-    new = submit_many(
-        cluster, [("-w", n, "--gres=gpu:3") for n in ("dgx2", "bridged1")], script=GO_ON
+    new = cluster.submit_many(
+        [("-w", n, "--gres=gpu:3") for n in ("dgx2", "bridged1")], script=GO_ON
     )
-    new_gpus = running(cluster, new)
+    new_gpus = cluster.running_gpus(new)
     assert new_gpus == [
         by_policy(old_gpus[0], (3,), ("dgx2",)),
         by_policy({}, (3,), ("bridged1",)),
     ]
-    assert running(cluster, old) == old_gpus
+    assert cluster.running_gpus(old) == old_gpus
     cluster.switch("stock")
-    assert running(cluster, [*old, *new]) == [*old_gpus, *new_gpus]
+    assert cluster.running_gpus([*old, *new]) == [*old_gpus, *new_gpus]
     assert cluster.job(pending).state == "PENDING"
     cluster.run("ctl", "touch /home/alice/go-on", user="alice")
     for jobid in [*old, *new, full, pending]:
@@ -82,7 +57,7 @@ def test_jobs_live_through_enabling_and_removing(cluster):
         assert visible(cluster, [jobid]) == list(gpus.values())
     cluster.wait_idle()
     assert cluster.run("dgx1", "cat /run/slurmd.pid").out == slurmd
-    assert pair(cluster) == stock_pair(cluster)
+    assert got_by(cluster, *PAIR) == stock_pair(cluster)
 
 
 def at_end(cluster: Cluster, jobid: int) -> tuple[int, ...]:
@@ -97,9 +72,8 @@ def test_a_postponed_job_wakes_by_itself_after_removal(cluster):
     cluster.run("ctl", "sed -i '$a waiting: {step_s: 10}' /etc/slurm/gputopo.yaml")
     cluster.engine("restart")
     cluster.occupy("dgx1", TAKEN)
-    picky = ("-w", "dgx1", "--gres=gpu:2", PICKY)
-    jobid = cluster.sbatch(*picky, sleep_s=300)
-    postponed(cluster, jobid)
+    jobid = cluster.sbatch(*PAIR, PICKY, sleep_s=300)
+    cluster.wait_postponed(jobid)
     cluster.switch("stock")
 
     def runs() -> bool:
@@ -116,8 +90,8 @@ def test_the_kill_switch_stops_everything_but_the_jobs(cluster):
     cluster.occupy("dgx1", TAKEN)
     held = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
     gpus = cluster.wait_running(held).gpus
-    picky = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
-    postponed(cluster, picky)
+    picky = cluster.sbatch(*PAIR, PICKY, sleep_s=300)
+    cluster.wait_postponed(picky)
     cluster.run("ctl", f"touch {SWITCH}; sleep 1.2")
     odd = cluster.sbatch("-w", "bridged1", "--gres=gpu:2", "--comment=gpu-topo: oops", sleep_s=300)
     assert cluster.wait_running(odd).gpus == stock_pair(cluster, "bridged1")
@@ -126,23 +100,23 @@ def test_the_kill_switch_stops_everything_but_the_jobs(cluster):
     assert cluster.job(held).gpus == gpus
     cluster.run("ctl", f"rm {SWITCH}; sleep 1.2; squeue -h -o %A | xargs scancel")
     cluster.wait_idle()
-    assert pair(cluster) == OUR_PAIR
+    assert got_by(cluster, *PAIR) == OUR_PAIR
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
 def test_nodes_need_none_of_our_files(cluster):
     """Under our slurm.conf slurmd restarts on every node, with its job, and has no file of ours."""
-    ids = submit_many(cluster, [("-w", node, "--gres=gpu:2") for node in GPUS])
-    got = running(cluster, ids)
+    ids = cluster.submit_many([("-w", node, "--gres=gpu:2") for node in GPUS])
+    got = cluster.running_gpus(ids)
     for node in GPUS:
         assert "PluginDir=/usr/local/lib:" in cluster.run(node, "cat /etc/slurm/slurm.conf").out
         assert cluster.run(node, OURS_ON_A_NODE).out == ""
         cluster.run(node, RESTART_SLURMD)
     for node in GPUS:
         until(lambda node=node: is_up(cluster, node), f"slurmd of {node} is back")
-    assert running(cluster, ids) == got
-    end(cluster, ids)
-    assert pair(cluster) == OUR_PAIR
+    assert cluster.running_gpus(ids) == got
+    cluster.end(ids)
+    assert got_by(cluster, *PAIR) == OUR_PAIR
 
 
 def is_up(cluster: Cluster, node: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live_harness import CONFIG, explained
+from live_harness import CONFIG, explained, got_by
 from modes import enforcement
 from select_harness import stock_pair, told_stock_pair
 
@@ -62,15 +62,6 @@ def configure(cluster: Cluster, old: str, new: str) -> None:
     cluster.run("ctl", "kill -HUP $(clusterctl engine pid)")
 
 
-def got(cluster: Cluster, *args: str) -> tuple[int, ...]:
-    """The GPUs Slurm says a job of these options runs on; the job ends afterwards."""
-    jobid = cluster.sbatch(*args, sleep_s=60)
-    (gpus,) = cluster.wait_running(jobid).gpus.values()
-    cluster.cancel(jobid)
-    cluster.wait_idle()
-    return gpus
-
-
 @pytest.mark.enforced
 def test_doctor_has_nothing_to_fix_on_a_whole_installation(clean):
     assert doctor(clean) == []
@@ -84,14 +75,15 @@ def test_doctor_names_a_stopped_engine_and_jobs_run_without_it(clean):
     down = gputopo(clean, "status", check=False)
     assert down.code == 2
     assert "the engine is not running" in down.err
-    assert got(clean, "-w", "dgx1", "--gres=gpu:2") == stock_pair(clean)["dgx1"]
+    assert got_by(clean, "-w", "dgx1", "--gres=gpu:2") == stock_pair(clean)
 
 
 @pytest.mark.enforced
 def test_doctor_names_the_kill_switch_and_jobs_get_slurms_own_choice(clean):
     clean.run("ctl", "touch /etc/slurm/gputopo.disable")
     assert [finding["check"] for finding in doctor(clean)] == ["kill switch"]
-    assert got(clean, "-w", "dgx1", "--gres=gpu:2") == stock_pair(clean)["dgx1"]
+    job = clean.started("-w", "dgx1", "--gres=gpu:2", sleep_s=60)
+    assert job.gpus == stock_pair(clean)
 
 
 @pytest.mark.enforced
@@ -148,11 +140,11 @@ def test_changed_hardware_leaves_the_node_to_slurm_until_it_is_repaired(clean):
         assert finding["text"].startswith("minsky1 is left to Slurm: its hardware is not")
         assert "minsky1" in status(clean)["nodes_left_to_slurm"]
         passed = status(clean)["passes"].get("node left to Slurm", 0)
-        got(clean, "-w", "minsky1", "--gres=gpu:2")
+        got_by(clean, "-w", "minsky1", "--gres=gpu:2")
         if enforcement() == "select":
             assert status(clean)["passes"]["node left to Slurm"] > passed
         # The others are decided as before.
-        assert got(clean, "-w", "dgx1", "--gres=gpu:2") == (0, 3)
+        assert got_by(clean, "-w", "dgx1", "--gres=gpu:2") == {"dgx1": (0, 3)}
     assert collect(clean, "minsky1")["minsky1"][0] == "same"
     assert doctor(clean) == []
 
@@ -190,7 +182,8 @@ def test_permuted_minors_are_followed_by_gres_conf(clean):
         collect(clean, "minsky1")
         assert doctor(clean) == []
         # NVLink joins the tools' GPUs 0 and 1, which are /dev/fakegpu0 and /dev/fakegpu2.
-        assert got(clean, "-w", "minsky1", "--gres=gpu:2") in ((0, 2), (1, 3))
+        pair = got_by(clean, "-w", "minsky1", "--gres=gpu:2")["minsky1"]
+        assert pair in ((0, 2), (1, 3))
 
 
 @pytest.mark.enforced
@@ -200,4 +193,4 @@ def test_a_wrong_configuration_at_reload_changes_nothing(clean):
     assert "is not a number" in clean.engine_log()
     (finding,) = doctor(clean)
     assert "deadline_ms: 'soon' is not a number" in finding["text"]
-    assert got(clean, "-w", "dgx1", "--gres=gpu:2") == (0, 3)
+    assert got_by(clean, "-w", "dgx1", "--gres=gpu:2") == {"dgx1": (0, 3)}

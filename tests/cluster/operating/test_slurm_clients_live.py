@@ -1,7 +1,6 @@
 """One contract for every Slurm client: commands, slurmrestd, PySlurm, against a live Slurm.
 
-Stock Slurm: nothing of ours decides here. Where PySlurm is not built for the release, its tests
-are skipped and say why; on trixie it is built, and in CI must be.
+PySlurm's tests are skipped where it is not built for the release; in CI it must be on trixie.
 """
 
 import time

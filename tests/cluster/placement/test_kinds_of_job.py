@@ -1,15 +1,7 @@
 """Jobs that Slurm moves, stops, shrinks or shares: with engine, plugin and bridge in place."""
 
 import pytest
-from live_harness import (
-    IN_BOTH_MODES,
-    Busy,
-    by_policy,
-    end,
-    preemption,
-    running,
-    submit_many,
-)
+from live_harness import IN_BOTH_MODES, Busy, by_policy, preemption
 from modes import enforcement
 from node_variants import other_gpus, wait_node
 
@@ -117,8 +109,8 @@ def test_a_job_in_a_reservation_of_nodes(cluster):
 def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster):
     """Two jobs of four give way to one of three; nobody shares a GPU on the way."""
     cluster.configure_extra(preemption("dgx1"))
-    victims = submit_many(cluster, [("-p", "low", "--gres=gpu:4")] * 2)
-    running(cluster, victims)
+    victims = cluster.submit_many([("-p", "low", "--gres=gpu:4")] * 2)
+    cluster.running_gpus(victims)
     won = cluster.started("-p", "high", "--gres=gpu:3", sleep_s=300, timeout_s=90)
     stay = {"dgx1": [gpu for job in map(cluster.job, victims) for gpu in job.gpus.get("dgx1", ())]}
     if enforcement() == "slots":
@@ -137,11 +129,11 @@ def test_mps_jobs_share_their_gpu_and_nothing_else(cluster):
             cluster.sbatch("-w", "dgx2", "--gres=mps:50", script=f"{RECORD}; sleep 300")
             for _ in range(2)
         ]
-        running(cluster, sharing)
+        cluster.running_gpus(sharing)
         shared = {cluster.env_of(jobid).get("CUDA_VISIBLE_DEVICES", "") for jobid in sharing}
         assert len(shared) == 1
         assert all("AdminComment" not in cluster.job(jobid).fields for jobid in sharing)
         whole = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
         got = cluster.wait_running(whole).gpus
         assert got == by_policy({"dgx2": [int(gpu) for gpu in shared]}, (2,), ("dgx2",))
-        end(cluster, [*sharing, whole])
+        cluster.end([*sharing, whole])

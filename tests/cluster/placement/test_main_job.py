@@ -1,7 +1,6 @@
 """The main job, live and whole: each form of request gets the GPUs the policy says.
 
-What a job got is read from `scontrol show job -d` and from inside the job; what it should
-get, from the policies in this process; what Slurm alone would have given, from the same
+What it should get the policies say in this process; what Slurm alone would have given, the same
 request with `gpu-topo: off` in the same state of the cluster.
 """
 
@@ -16,11 +15,8 @@ from live_harness import (
     Busy,
     Gpus,
     by_policy,
-    end,
     explained,
-    is_used,
-    running,
-    submit_many,
+    got_by,
     topology_of,
     visible,
 )
@@ -62,7 +58,7 @@ def hold(live: Cluster) -> Iterator[Callable[[Busy], None]]:
     """hold(busy): exactly those GPUs are in use by others; set up anew only where needed."""
 
     def prepare(busy: Busy) -> None:
-        if not is_used(live, busy):
+        if not live.uses_exactly(busy):
             live.reset()
             live.occupy_nodes(busy)
 
@@ -118,8 +114,8 @@ CASES = [
 def ask(cluster: Cluster, form: Form, comment: str) -> tuple[list[int], dict[str, Gpus]]:
     """The same request to each machine at once: the jobs, and what each node's job got."""
     extra = (comment,) if comment else ()
-    ids = submit_many(cluster, [("-w", node, *form.args, *extra) for node in MACHINES])
-    return ids, dict(zip(MACHINES, running(cluster, ids), strict=True))
+    ids = cluster.submit_many([("-w", node, *form.args, *extra) for node in MACHINES])
+    return ids, dict(zip(MACHINES, cluster.running_gpus(ids), strict=True))
 
 
 def assert_not_worse(node: str, ours: tuple[int, ...], stock: tuple[int, ...]) -> None:
@@ -137,7 +133,7 @@ def test_each_machine_gives_the_gpus_the_policy_says(live, hold, form, state):
     busy = STATES[state]
     hold(busy)
     ids, stock = ask(live, form, OFF)
-    end(live, ids, busy)
+    live.end(ids, busy)
     ids, ours = ask(live, form, f"--comment=gpu-topo: {form.hint}" if form.hint else "")
     assert ours == {n: by_policy(busy, (form.count,), (n,), form.hint) for n in MACHINES}
     assert visible(live, ids) == [gpus[node] for node, gpus in ours.items()]
@@ -154,12 +150,12 @@ def test_a_typed_request(live, hold, state):
     """--gres=gpu:v100:2 and the like: the best node of that type, the policy's GPUs on it."""
     busy = STATES[state]
     hold(busy)
-    ids = submit_many(live, [(f"--gres=gpu:{kind}:2",) for kind in TYPES.values()])
+    ids = live.submit_many([(f"--gres=gpu:{kind}:2",) for kind in TYPES.values()])
     wanted = [
         by_policy(busy, (2,), [n for n in MACHINES if MACHINES[n] == MACHINES[node]])
         for node in TYPES
     ]
-    assert running(live, ids) == wanted
+    assert live.running_gpus(ids) == wanted
     assert visible(live, ids) == [gpus for got in wanted for gpus in got.values()]
 
 
@@ -167,8 +163,8 @@ def test_gpus_per_socket(live, hold):
     """One GPU of each socket, which cons_tres alone can promise: no advice breaks it."""
     hold(FRAGMENTED)
     args = ("-N1", "-n2", "-c2", "--sockets-per-node=2", "--gpus-per-socket=1")
-    ids = submit_many(live, [("-w", node, *args) for node in ("dgx1", "dgx2", "bridged1")])
-    for got, inside in zip(running(live, ids), visible(live, ids), strict=True):
+    ids = live.submit_many([("-w", node, *args) for node in ("dgx1", "dgx2", "bridged1")])
+    for got, inside in zip(live.running_gpus(ids), visible(live, ids), strict=True):
         assert list(got.values()) == [inside]
         assert [gpu // 4 for gpu in inside] == [0, 1]
 
@@ -229,16 +225,6 @@ def test_parts_of_a_heterogeneous_job(live, hold):
     assert [job.gpus for job in live.jobs(jobid)] == wanted
 
 
-def got_by(cluster: Cluster, *args: str) -> Gpus:
-    """What one job of these options gets; it ends before this returns."""
-    jobid = cluster.sbatch(*args, script="sleep 300")
-    result = cluster.wait_running(jobid).gpus
-    cluster.cancel(jobid)
-    cluster.wait_finished(jobid)
-    cluster.wait_reconciled()
-    return result
-
-
 @pytest.mark.parametrize(
     "count", [2, 5, *(pytest.param(n, marks=pytest.mark.long("another number")) for n in (1, 4))]
 )
@@ -291,13 +277,11 @@ def test_a_lighter_node_is_taken_however_badly_connected(live, hold):
     """dgx1 has two GPUs left on different sockets: taken while it is lighter, else not."""
     busy = {"dgx1": (1, 2, 3, 4, 6, 7)}
     hold(busy)
-    live.run("ctl", "scontrol update nodename=dgx2 weight=10")
-    live.wait_reconciled()
-    try:
-        assert got_by(live, "-p", "dgx", "-N1", "--gres=gpu:2") == {"dgx1": (0, 5)}
-    finally:
-        live.run("ctl", "scontrol update nodename=dgx2 weight=1")
+    update = "scontrol update nodename=dgx2 weight="
+    with live.temporarily(f"{update}10", f"{update}1"):
         live.wait_reconciled()
+        assert got_by(live, "-p", "dgx", "-N1", "--gres=gpu:2") == {"dgx1": (0, 5)}
+    live.wait_reconciled()
     wanted = by_policy(busy, (2,), ("dgx1", "dgx2"))
     assert list(wanted) == ["dgx2"]
     assert got_by(live, "-p", "dgx", "-N1", "--gres=gpu:2") == wanted
@@ -319,9 +303,9 @@ def test_off_and_observe_change_nothing(live, hold):
 
     def placements(*extra: str) -> list[Gpus]:
         # started in this order: each state follows from the one before
-        ids = submit_many(live, [(*args, *extra) for args in MIX], script="sleep 300")
-        result = running(live, ids)
-        end(live, ids)
+        ids = live.submit_many([(*args, *extra) for args in MIX], script="sleep 300")
+        result = live.running_gpus(ids)
+        live.end(ids)
         return result
 
     def by_stock_slurm() -> list[Gpus]:

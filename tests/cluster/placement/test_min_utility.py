@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from live_harness import PICKY, TAKEN, by_policy, configure_engine, postponed, time_of
+from live_harness import PICKY, TAKEN, by_policy, configure_engine
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
@@ -32,7 +32,7 @@ def holders(cluster: Cluster) -> list[int]:
 def picky(cluster: Cluster, *args: str) -> Job:
     """A picky job on dgx1, once it says that it waits."""
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, *args, sleep_s=300)
-    return postponed(cluster, jobid)
+    return cluster.wait_postponed(jobid)
 
 
 def test_the_user_reads_why_the_job_waits(cluster, holders):
@@ -51,7 +51,7 @@ def test_a_job_end_wakes_it_for_the_better_set(cluster, holders):
     started = cluster.wait_running(job.id, timeout_s=60)
     assert started.gpus == {"dgx1": (0, 3)}
     if result := SENTENCE.fullmatch(job.fields["AdminComment"]):
-        assert time_of(cluster, job.id, "StartTime") < int(result[2])
+        assert cluster.time_of(job.id, "StartTime") < int(result[2])
     assert "waiting" not in started.fields["AdminComment"]
 
 
@@ -74,7 +74,7 @@ def test_after_so_many_waits_it_takes_the_best_that_is_free(cluster):
     cluster.occupy("dgx1", busy)
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300)
     waits = "since=" if enforcement() == "slots" else "waiting 2/"
-    until(lambda: waits in cluster.job(jobid).fields.get("AdminComment", ""), "it waits")
+    until(lambda: waits in cluster.job(jobid).admin_comment, "it waits")
     assert cluster.wait_running(jobid, timeout_s=60).gpus == by_policy(
         {"dgx1": busy}, (2,), ("dgx1",)
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from live_harness import Busy, Gpus, topology_of
+from live_harness import Busy, Gpus, got_by, topology_of
 
 from policies import Cluster as Snapshot
 from policies import NodeState, Placement, Request, Site
@@ -75,10 +75,7 @@ def test_what_the_site_measured(cluster):
     model = f"{FOLDER}/dgx1v-model.yaml"
     command = ["gputopo", "calibrate", *logs, "--topology", "dgx1v", "--output", model]
     assert "mean" in cluster.run("ctl", command).out
-    before = cluster.sbatch("-w", "dgx1", "--gres=gpu:5", sleep_s=300)
-    assert cluster.wait_running(before).gpus == {"dgx1": (0, 1, 2, 3, 4)}
-    cluster.cancel(before)
-    cluster.wait_idle()
+    assert got_by(cluster, "-w", "dgx1", "--gres=gpu:5") == {"dgx1": (0, 1, 2, 3, 4)}
     edit = f"s|topology: dgx1v,|topology: dgx1v, bandwidth_model: {model},|"
     cluster.run("ctl", ["sed", "-i", edit, "/etc/slurm/gputopo.yaml"])
     cluster.engine("restart")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 import pytest
-from live_harness import configure_engine, postponed
+from live_harness import configure_engine
 
 from gres_topology import catalog
 from policies.registry import registry
@@ -90,19 +90,19 @@ def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster):
     """One free GPU on each socket: topo-aware-p waits, says why, and starts on a pair."""
     holders = dict(zip((0, 2), cluster.occupy(NODE, (0, 2)), strict=True))
     job = submit(cluster, 2, WAITS)
-    comment = postponed(cluster, job).fields["AdminComment"]
+    comment = cluster.wait_postponed(job).fields["AdminComment"]
     assert "the best free GPUs have a utility of 0." in comment
     assert "communication 0.00" in comment
     assert "the job asks for 0.50" in comment
     queue = cluster.run("ctl", ["squeue", "-h", "-j", str(job), "-o", "%r"]).out.strip()
     assert queue == "BeginTime"
 
-    def told() -> str:
+    def explanation() -> str:
         return cluster.run("ctl", ["gputopo", "explain", str(job)]).out
 
-    until(lambda: "postponed" in told(), "the decision is written down", 10)
-    assert "would be now" in told()
-    assert "(communication 0.00, interference" in told()
+    until(lambda: "postponed" in explanation(), "the decision is written down", 10)
+    assert "would be now" in explanation()
+    assert "(communication 0.00, interference" in explanation()
     passed = submit(cluster, 1, "policy=topo-aware,batch=128", "--nice=500")
     (gpu,) = cluster.wait_running(passed).gpus[NODE]
     assert cluster.job(job).state == "PENDING"
@@ -137,7 +137,7 @@ def test_what_depends_on_a_job_that_waits_starts_after_it(cluster):
     holders = cluster.occupy(NODE, (0, 2))
     first = submit(cluster, 2, WAITS, seconds=1)
     after = submit(cluster, 2, WAITS, f"--dependency=afterok:{first}")
-    postponed(cluster, first)
+    cluster.wait_postponed(first)
     until(lambda: cluster.job(after).reason == "Dependency", "the other depends on it")
     cluster.cancel(holders[1])
     assert cluster.wait_finished(first).state == "COMPLETED"
@@ -177,8 +177,8 @@ def test_finished_jobs_teach_their_run_times(cluster):
     hint = "--comment=gpu-topo: policy=topo-aware,profile=bert,batch=4"
 
     def runs() -> list[float]:
-        told = cluster.run("ctl", f"cat {path}", check=False).out
-        result: list[float] = json.loads(told)[0]["seconds"] if told else []
+        text = cluster.run("ctl", f"cat {path}", check=False).out
+        result: list[float] = json.loads(text)[0]["seconds"] if text else []
         return result
 
     def run(script: str) -> None:

@@ -6,14 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from select_harness import (
-    PREFER,
-    SETTINGS,
-    FakeEngine,
-    assert_no_overlap,
-    clear,
-    stock_pair,
-)
+from select_harness import PREFER, SETTINGS, FakeEngine, assert_no_overlap, clear, stock_pair
 
 from slurm_cluster.cluster import Cluster
 
@@ -192,16 +185,13 @@ def test_a_copy_of_the_plugin_is_not_taken_for_the_stock_one(cluster, engine):
     output = cluster.run("ctl", "scontrol show config | sed -n 's/^PluginDir *= //p'").out
     ours, stock = output.strip().split(":")
     copies = "/usr/local/sbin"
-    cluster.run("ctl", f"cp {ours}/select_cons_tres.so {copies}/")
-    try:
+    undo = f"rm {copies}/select_cons_tres.so /cluster/extra.conf; clusterctl switch gputopo"
+    with cluster.temporarily(f"cp {ours}/select_cons_tres.so {copies}/", undo):
         cluster.configure_extra(f"PluginDir={ours}:{copies}:{stock}")
         engine.rule(**PREFER)
         jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
         assert cluster.wait_running(jobid).gpus == {"dgx1": (3, 6)}
         assert len(engine.questions(jobid)) == 1
-    finally:
-        cluster.run("ctl", f"rm {copies}/select_cons_tres.so /cluster/extra.conf")
-        cluster.switch("gputopo")
 
 
 def test_a_stopped_engine_is_noticed_and_found_again(cluster, engine):

@@ -1,7 +1,4 @@
-"""The select plugin in a live slurmctld: jobs get exactly the advised GPUs.
-
-What a job got is read from Slurm and from inside the job. The engine is a scripted one.
-"""
+"""The select plugin in a live slurmctld: jobs get exactly the advised GPUs."""
 
 import pytest
 from live_harness import GPUS
@@ -24,11 +21,7 @@ def test_two_gpus_of_an_empty_dgx1_are_the_advised_pair(cluster, engine):
 
 
 FORMS = [
-    ("--gres=gpu:3", ("--gres=gpu:3",), 3),
     ("--gres with the type", ("--gres=gpu:v100:3",), 3),
-    ("--gpus=3", ("-N1", "--gpus=3"), 3),
-    ("--gpus-per-node=3", ("--gpus-per-node=3",), 3),
-    ("--gpus-per-task=1 -n3", ("-N1", "-n3", "--gpus-per-task=1"), 3),
     (
         "--gpus-per-socket=1 on two sockets",
         ("--sockets-per-node=2", "--gpus-per-socket=1", "-n2", "-c2"),

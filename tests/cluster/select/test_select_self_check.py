@@ -1,17 +1,16 @@
 """A select plugin built from other records than slurmctld's: it refuses, and everybody can see so.
 
-The plugin is compiled from a copy of Slurm's source in which a job's record is changed, as it
-changes between releases, and then put under the slurmctld that knows nothing of the change.
+It is compiled from Slurm's source with a job's record changed, as releases change it.
 """
 
-import io
 import re
 import subprocess
-import tarfile
 import time
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from select_harness import all_running, stock_pair
@@ -71,15 +70,13 @@ def test_a_slurm_that_calls_a_function_otherwise_stops_the_build(cluster):
 @contextmanager
 def plugin(cluster: Cluster, content: bytes) -> Iterator[None]:
     """Another select_cons_tres.so in slurmctld, while the block lasts."""
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        entry = tarfile.TarInfo("select_cons_tres.so")
-        entry.size, entry.mode = len(content), 0o755
-        tar.addfile(entry, io.BytesIO(content))
     cluster.slurmctld("stop")
     cluster.run("ctl", f"cp -p {PLUGIN} {PLUGIN}.kept")
     try:
-        cluster.container("ctl").put_archive("/usr/local/lib", archive.getvalue())
+        with TemporaryDirectory() as folder:
+            Path(folder).chmod(0o755)
+            Path(folder, "select_cons_tres.so").write_bytes(content)
+            cluster.put_folder("ctl", "/usr/local/lib", Path(folder))
         cluster.slurmctld("start")
         yield
     finally:

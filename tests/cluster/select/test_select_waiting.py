@@ -4,15 +4,7 @@ import re
 import time
 
 import pytest
-from live_harness import eligible_time, postponed, time_of
-from select_harness import (
-    LAZY,
-    LAZY_BY_HINT,
-    LAZY_HINT,
-    PREFER,
-    all_running,
-    assert_no_overlap,
-)
+from select_harness import LAZY, LAZY_BY_HINT, LAZY_HINT, PREFER, all_running, assert_no_overlap
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -29,18 +21,18 @@ def test_a_postponed_job_says_why_and_starts_in_time(cluster, engine):
     """Reason=BeginTime and a sentence in AdminComment; at its start no trace of the wait."""
     engine.rule(do="wait", s=6, times=1, note="a pair comes free", then=PREFER)
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-    job = postponed(cluster, jobid)
+    job = cluster.wait_postponed(jobid)
     sentence = r"waiting 1/10 since (\d+): a pair comes free \(until (\d+), begin (\d+)\)"
     output = re.fullmatch(rf"\[gpu-topo: \| {sentence}\]", job.fields["AdminComment"])
     assert output, job.fields["AdminComment"]
     since, until_s, begin = map(int, output.groups())
     assert until_s == since + 6
     job = cluster.wait_running(jobid, timeout_s=20)
-    started = time_of(cluster, jobid, "StartTime")
+    started = cluster.time_of(jobid, "StartTime")
     assert started >= until_s
     assert job.gpus == {"dgx1": (3, 6)}
     assert job.fields["AdminComment"] == "[gpu-topo: | by preference]"
-    assert eligible_time(cluster, jobid) == begin <= since
+    assert cluster.time_of(jobid, "EligibleTime") == begin <= since
     first, second = engine.questions(jobid)
     assert (first["postponed"], second["postponed"]) == (["0"], ["1"])
     assert 6 <= int(second["waited_s"][0]) <= started - since + 1
@@ -59,7 +51,7 @@ def test_backfill_goes_on_beside_a_postponed_job(cluster, engine):
     engine.rule(**LAZY_BY_HINT)
     cluster.wait_running(cluster.sbatch("-w", "dgx1", "-t5", "--gres=gpu:6", sleep_s=300))
     waiting = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:1", sleep_s=30)
-    postponed(cluster, waiting)
+    cluster.wait_postponed(waiting)
     cluster.sbatch("-w", "dgx1", "--gres=gpu:8", sleep_s=30)
     cluster.started("-w", "dgx1", "-t1", "--nice=100", "--gres=gpu:2", sleep_s=10, timeout_s=25)
     assert cluster.job(waiting).state == "PENDING"
@@ -71,7 +63,7 @@ def test_a_job_end_wakes_a_postponed_job_at_once(cluster, engine):
     holder = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300).id
     engine.rule(**LAZY)
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-    postponed(cluster, jobid)
+    cluster.wait_postponed(jobid)
     engine.rule(**PREFER)
     cluster.cancel(holder)
     assert cluster.wait_running(jobid, timeout_s=10).gpus == {"dgx1": (3, 6)}
@@ -92,7 +84,7 @@ def test_a_wake_is_not_lost_while_nodes_complete(cluster, engine):
         do="unless", node="dgx1", then={"do": "use", "nodes": {"dgx1": [0, 3]}}, otherwise=LAZY
     )
     jobid = cluster.sbatch("-p", "dgx", "--gres=gpu:2", sleep_s=30)
-    postponed(cluster, jobid)
+    cluster.wait_postponed(jobid)
     cluster.cancel(holder)
     assert cluster.wait_running(jobid, timeout_s=20).gpus == {"dgx1": (0, 3)}
     assert {q["postponed"][0] for q in engine.questions(jobid)} == {"0", "1"}
@@ -126,12 +118,12 @@ def test_a_users_begin_time_comes_first(cluster, engine):
     """--begin is kept until it comes, and shows again once the wait after it is over."""
     engine.rule(do="wait", s=4, times=1, note="later", then=PREFER)
     jobid = cluster.sbatch("--begin=now+10", "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-    wanted = eligible_time(cluster, jobid)
+    wanted = cluster.time_of(jobid, "EligibleTime")
     tried(cluster)
     assert engine.questions(jobid) == []
     until(lambda: engine.questions(jobid), "the question after --begin", 90)
     cluster.wait_running(jobid, timeout_s=20)
-    assert eligible_time(cluster, jobid) == wanted
+    assert cluster.time_of(jobid, "EligibleTime") == wanted
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
@@ -139,7 +131,7 @@ def test_an_update_of_the_start_time_wins(cluster, engine):
     """StartTime=now starts a postponed job although the engine would have it wait on."""
     engine.rule(**LAZY)
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-    postponed(cluster, jobid)
+    cluster.wait_postponed(jobid)
     time.sleep(1.1)
     cluster.run("ctl", ["scontrol", "update", f"jobid={jobid}", "StartTime=now"])
     assert cluster.wait_running(jobid, timeout_s=15).gpus == engine.own_choice(jobid)
@@ -151,14 +143,14 @@ def test_a_start_time_set_by_hand_is_not_taken_back(cluster, engine):
     engine.rule(**LAZY_BY_HINT)
     holder = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300).id
     jobid = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-    postponed(cluster, jobid)
+    cluster.wait_postponed(jobid)
     cluster.run("ctl", ["scontrol", "update", f"jobid={jobid}", "StartTime=now+600"])
-    wanted = eligible_time(cluster, jobid)
+    wanted = cluster.time_of(jobid, "EligibleTime")
     cluster.cancel(holder)
     cluster.wait_finished(holder)
     tried(cluster)
     assert cluster.job(jobid).state == "PENDING"
-    assert eligible_time(cluster, jobid) == wanted
+    assert cluster.time_of(jobid, "EligibleTime") == wanted
 
 
 @pytest.mark.long("a detail of what a shorter test shows")
@@ -172,7 +164,7 @@ def test_tasks_of_an_array_share_their_waits(cluster, engine):
     assert asked[:3] == ["0", "1", "2"]
     assert set(asked[2:]) == {"2"}
     for job in cluster.jobs(jobid):
-        assert "waiting" not in job.fields.get("AdminComment", "")
+        assert "waiting" not in job.admin_comment
     assert_no_overlap(cluster)
 
 
@@ -190,10 +182,10 @@ def test_a_restart_keeps_running_and_waiting_jobs(cluster, engine):
     running = cluster.sbatch("-w", "dgx1", "--gres=gpu:3", sleep_s=300)
     gpus = cluster.wait_running(running).gpus
     waiting = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
-    sentence = postponed(cluster, waiting).fields["AdminComment"]
+    sentence = cluster.wait_postponed(waiting).fields["AdminComment"]
     for action in (cluster.restart_slurmctld, cluster.reconfigure):
         action()
-        assert postponed(cluster, waiting).fields["AdminComment"] == sentence
+        assert cluster.wait_postponed(waiting).fields["AdminComment"] == sentence
         assert cluster.job(running).gpus == gpus
         # 22.05 shows it again only when the nodes have registered
         until(lambda: cluster.gres_used()["dgx1"] == gpus["dgx1"], "GresUsed is as before")

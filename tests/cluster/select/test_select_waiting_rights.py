@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from live_harness import eligible_time, postponed, preemption, time_of
+from live_harness import preemption
 from select_harness import LAZY, LAZY_HINT, PREFER, SWITCH
 
 from slurm_cluster.hosts import until
@@ -30,9 +30,9 @@ def test_waits_count_where_jobs_end_all_the_time(cluster, engine):
     busy = cluster.sbatch(*short, script="sleep 1", user="bob")
     until(lambda: engine.lines("ended"), "jobs end")
     jobid = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=60)
-    began = time_of(cluster, jobid, "SubmitTime")
+    began = cluster.time_of(jobid, "SubmitTime")
     job = cluster.wait_running(jobid, timeout_s=35)
-    assert time_of(cluster, jobid, "StartTime") - began >= 15
+    assert cluster.time_of(jobid, "StartTime") - began >= 15
     assert cluster.jobs(busy), "the partition was to be busy to the end"
     assert job.fields["AdminComment"] == "[gpu-topo: lazy | Slurm's own choice (capped)]"
     asked = [q["postponed"][0] for q in engine.questions(jobid)]
@@ -47,7 +47,7 @@ def test_who_waits_goes_on_when_a_pass_has_no_time_to_ask(cluster, engine):
     engine.rule(**LAZY)
     ids = [cluster.sbatch("-p", "dgx", "--gres=gpu:1", sleep_s=60) for _ in range(4)]
     for jobid in ids:
-        postponed(cluster, jobid)
+        cluster.wait_postponed(jobid)
     engine.settle(pass_budget_ms=450)
     size = cluster.slurmctld_log_size()
     cluster.cancel(holder)
@@ -90,23 +90,25 @@ def test_age_counts_from_where_slurm_has_it_begin(cluster, engine):
     engine.rule(**LAZY)
     jobid = cluster.sbatch("-H", "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
     cluster.run("ctl", ["scontrol", "release", str(jobid)])
-    postponed(cluster, jobid)
+    cluster.wait_postponed(jobid)
     now = int(cluster.run("ctl", ["date", "+%s"]).out)
-    age = time_of(cluster, jobid, "AccrueTime")
-    assert time_of(cluster, jobid, "SubmitTime") <= age <= now < eligible_time(cluster, jobid)
+    age = cluster.time_of(jobid, "AccrueTime")
+    assert (
+        cluster.time_of(jobid, "SubmitTime") <= age <= now < cluster.time_of(jobid, "EligibleTime")
+    )
 
 
 def test_the_kill_switch_gives_the_begin_time_back(cluster, engine):
     """The wait runs out while the switch is set: EligibleTime is what it was before it."""
     engine.rule(**{**LAZY, "s": 5})
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=30)
-    postponed(cluster, jobid)
-    submitted = time_of(cluster, jobid, "SubmitTime")
-    assert eligible_time(cluster, jobid) >= submitted + 5
+    cluster.wait_postponed(jobid)
+    submitted = cluster.time_of(jobid, "SubmitTime")
+    assert cluster.time_of(jobid, "EligibleTime") >= submitted + 5
     cluster.run("ctl", f"touch {SWITCH}")
     job = cluster.wait_running(jobid, timeout_s=90)
     assert len(engine.questions(jobid)) == 1
-    assert eligible_time(cluster, jobid) - submitted in (0, 1)
+    assert cluster.time_of(jobid, "EligibleTime") - submitted in (0, 1)
     assert "waiting" not in job.fields["AdminComment"]
 
 
@@ -122,7 +124,7 @@ def test_an_end_in_any_of_its_partitions_wakes_a_job(cluster, engine, node):
     holder = cluster.started("-w", node, "--gres=gpu:2", sleep_s=300).id
     engine.rule(**LAZY)
     jobid = cluster.sbatch("-p", "a,b", "--gres=gpu:2", sleep_s=30)
-    postponed(cluster, jobid)
+    cluster.wait_postponed(jobid)
     time.sleep(1.1)
     engine.rule(**PREFER)
     cluster.cancel(holder)
@@ -137,7 +139,7 @@ def test_who_waits_for_one_partition_is_not_woken_by_a_full_one(cluster, engine,
     cluster.wait_running(cluster.sbatch("-w", full, "--gres=gpu:8", sleep_s=300))
     engine.rule(**LAZY)
     jobid = cluster.sbatch("-p", "a,b", "--gres=gpu:2", sleep_s=30)
-    postponed(cluster, jobid)
+    cluster.wait_postponed(jobid)
     for _ in range(3):
         cluster.wait_running(cluster.sbatch("-p", "off", "-w", "amd1", script="sleep 1"))
     assert cluster.job(jobid).reason == "BeginTime"

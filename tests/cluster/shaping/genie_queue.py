@@ -1,8 +1,7 @@
 """A queue of a dozen jobs for policy=genie, and what the simulator makes of it.
 
-Time is scaled: to the models these jobs take hours, and a test ends them one after the other in
-the order in which they end in the simulator. What starts then, and with which shape, hangs on
-hours, not on the seconds that Slurm takes to start a job, nor on the node it starts on.
+To the models these jobs take hours; a test ends them one by one in the simulator's order. So
+neither Slurm's seconds nor the nodes it takes decide what starts next, and with which shape.
 """
 
 import random

@@ -1,13 +1,13 @@
 """policy=genie on a live Slurm: shapes at submit and while waiting, order, deadlines, bad input.
 
-In both ways of enforcing. Time is scaled: to the models jobs take hours, and the tests end them.
+To the models jobs take hours; the tests end them.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live_harness import CONFIG, admin_comment, all_jobs, by_policy, explained, submit_many
+from live_harness import CONFIG, by_policy, explained
 from modes import enforcement
 
 from policies.genie.submit import candidates
@@ -107,14 +107,14 @@ def submitted_queue(cluster: Cluster) -> list[int]:
     for job in QUEUE:
         more = {"deadline": f"{job.deadline_s}s"} if job.deadline_s else {}
         lines.append(["-p", "dgx", hint(job.work, job.service, **more)])
-    return [first, *submit_many(cluster, lines, script="sleep 3600")]
+    return [first, *cluster.submit_many(lines, script="sleep 3600")]
 
 
 def reached(cluster: Cluster, ids: list[int], running: dict[int, str], waiting: int) -> None:
     """These jobs run, with these shapes, and the engine knows; fails where others do."""
 
     def now() -> tuple[dict[int, str], int]:
-        result = {job.id: shape_of(job) for job in all_jobs(cluster) if job.state == "RUNNING"}
+        result = {job.id: shape_of(job) for job in cluster.jobs() if job.state == "RUNNING"}
         known = cluster.status()["genie"]["domains"]["dgx"]["waiting"]
         return {ids.index(job): shape for job, shape in result.items()}, known
 
@@ -126,10 +126,7 @@ def reached(cluster: Cluster, ids: list[int], running: dict[int, str], waiting: 
 
 @reshaping
 def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(shaping):
-    """Three classes, a dozen jobs; each end waits until what the one before led to has happened.
-
-    So a slow machine is no other queue, and whoever starts too early or too late is seen.
-    """
+    """Three classes, a dozen jobs; each end waits until what the one before led to has happened."""
     ids = submitted_queue(shaping)
     running, waiting = {0: "2x8"}, len(QUEUE)
     reached(shaping, ids, running, waiting)
@@ -204,9 +201,7 @@ def variables(cluster: Cluster, jobid: int) -> tuple[str, ...]:
 
 def tasks_of(cluster: Cluster, jobid: int) -> int:
     """The tasks of a plain srun inside the job."""
-    path = f"/home/alice/tasks.{jobid}"
-    until(lambda: cluster.run("ctl", f"cat {path}", check=False).out.strip(), f"{path} is written")
-    return int(cluster.run("ctl", f"cat {path}").out)
+    return int(cluster.read("ctl", f"/home/alice/tasks.{jobid}", timeout_s=20))
 
 
 def test_a_job_that_asks_for_no_gpus_gets_its_shape_and_the_policys_gpus(shaping):
@@ -251,7 +246,8 @@ def test_a_job_that_waits_starts_with_another_shape_and_right_variables(shaping)
     for given, before, wanted in RESHAPED:
         nodes = ("dgx1", "dgx2")[: int(wanted[0])]
         jobid = submitted(shaping, *given, hint(WIDE))
-        until(lambda: f"[gpu-shape: {before}" in admin_comment(shaping, jobid), f"shaped {before}")  # noqa: B023
+        shaped = f"[gpu-shape: {before}"
+        until(lambda: shaped in shaping.job(jobid).admin_comment, shaped)  # noqa: B023
         shaping.cancel(*(full[node].pop() for node in nodes for _ in range(2)))
         job = shaping.wait_running(jobid, timeout_s=60)
         assert shape_of(job) == f"{wanted[0]}x2"
@@ -276,7 +272,7 @@ def test_what_the_user_fixed_is_kept(shaping):
     for given, shape in FIXED:
         jobid = submitted(shaping, *given, hint(WIDE))
         assert shape_of(shaping.wait_running(jobid)) == shape, given
-        assert f"[gpu-shape: {shape}" in admin_comment(shaping, jobid)
+        assert f"[gpu-shape: {shape}" in shaping.job(jobid).admin_comment
         shaping.cancel(jobid)
         shaping.wait_idle()
         shaping.wait_reconciled()
@@ -301,9 +297,7 @@ BAD = [
 
 
 def test_bad_input_is_refused_with_one_line(shaping):
-    """So are classes and partitions that the site does not allow, and srun without GPUs; a job that
-    cannot be in time, or whose profile another stands in for, is let in and told; where the site
-    says so, the late one is refused."""
+    """Late jobs, and those of a stand-in's profile, are let in and told; or refused (`late:`)."""
     for key, value, says in BAD:
         assert says in refused(shaping, hint(WIDE, **{key: value}))
     assert "class: 'prior' is not for this job" in refused(

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live_harness import time_of
 
 from simulation.experiments.pollux import runs_of
 from slurm_cluster.cluster import Cluster
@@ -149,12 +148,12 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home):
     assert states(home) == ["done"] * 3
     names = submitted(home)
     assert len(names) == len(set(names)) == 3
-    look = (
+    script = (
         "from slurm_plugin.profiling.measure import from_accounting as look;"
         "from slurm_plugin.slurm.runner import ProcessRunner;"
         f"print(look(ProcessRunner(), '{names[0]}', 1000000000))"
     )
-    python = ["/opt/gputopo/bin/python", "-c", look]
+    python = ["/opt/gputopo/bin/python", "-c", script]
     until(
         lambda: "'COMPLETED'" in home.run("ctl", python, user="alice").out,
         "the accounting knows the job by its name",
@@ -200,6 +199,6 @@ def test_without_a_line_the_run_time_counts_and_a_failing_shape_is_named(home):
     rows = home.run("ctl", ["cat", f"{FOLDER}/runs.csv"]).out.splitlines()
     assert len(rows) == 2
     [ran] = [run["job"] for run in progress(home)["runs"] if run["state"] == "done"]
-    took_s = time_of(home, ran, "EndTime") - time_of(home, ran, "StartTime")
+    took_s = home.time_of(ran, "EndTime") - home.time_of(ran, "StartTime")
     assert took_s >= 3
     assert abs(ITERATIONS * float(rows[1].split(",")[3]) - took_s) <= 1

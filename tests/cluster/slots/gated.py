@@ -1,11 +1,8 @@
 """Jobs behind their gates: how to make one, and what the engine says of them."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
-
-from live_harness import eligible_time
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -21,13 +18,13 @@ def gated(cluster: Cluster, *args: str) -> int:
 
 def renewed(cluster: Cluster, jobid: int) -> None:
     """Waits until the job's gate is shut for longer than now."""
-    begin = eligible_time(cluster, jobid)
-    until(lambda: eligible_time(cluster, jobid) > begin, f"the gate of {jobid} is renewed")
+    begin = cluster.time_of(jobid, "EligibleTime")
+    until(lambda: cluster.time_of(jobid, "EligibleTime") > begin, f"the gate of {jobid} is renewed")
 
 
 def is_gated(job: Job) -> bool:
     """Does the job wait for the engine?"""
-    return job.state == "PENDING" and "[gpu-slots: gated " in job.fields.get("AdminComment", "")
+    return job.state == "PENDING" and "[gpu-slots: gated " in job.admin_comment
 
 
 def stays_gated(cluster: Cluster, jobid: int) -> bool:
@@ -37,11 +34,8 @@ def stays_gated(cluster: Cluster, jobid: int) -> bool:
     return all(map(is_gated, cluster.jobs(jobid)))
 
 
-@contextmanager
-def engine_away(cluster: Cluster) -> Iterator[None]:
-    cluster.engine("kill")
-    yield
-    cluster.engine("start")
+def engine_away(cluster: Cluster) -> AbstractContextManager[None]:
+    return cluster.temporarily("clusterctl engine kill", "clusterctl engine start")
 
 
 def listed(cluster: Cluster) -> list[dict[str, Any]]:

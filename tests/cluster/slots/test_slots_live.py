@@ -1,18 +1,7 @@
 """enforcement: slots with the real engine on stock Slurm: gates, releases, order."""
 
 import pytest
-from live_harness import (
-    GPU,
-    SHOW_GPUS,
-    by_policy,
-    configure_engine,
-    end,
-    gpus_of_tasks,
-    not_on_old,
-    running,
-    submit_many,
-    time_of,
-)
+from live_harness import GPU, SHOW_GPUS, by_policy, configure_engine, gpus_of_tasks, not_on_old
 
 from slurm_cluster.hosts import until
 from tests.cluster.slots.gated import engine_away, gated, is_gated, listed, renewed, stays_gated
@@ -82,7 +71,7 @@ def test_the_users_own_begin_is_kept(cluster):
     """Room or not, nothing starts before the time the user gave; then it gets its slots."""
     now = int(cluster.run("ctl", ["date", "+%s"]).out)
     started = cluster.started("-w", "dgx1", "--gres=gpu:2", "--begin=now+6", sleep_s=300)
-    assert time_of(cluster, started.id, "StartTime") >= now + 6
+    assert cluster.time_of(started.id, "StartTime") >= now + 6
     assert started.gpus == {"dgx1": (0, 3)}
 
 
@@ -91,7 +80,7 @@ def test_dependent_and_held_jobs_get_slots_when_their_time_has_come(cluster):
     first = cluster.started("-w", "dgx1", "--gres=gpu:8", sleep_s=300).id
     after = gated(cluster, "-w", "dgx1", "--gres=gpu:2", f"--dependency=afterany:{first}")
     held = gated(cluster, "-w", "dgx1", "-H", "--gres=gpu:3")
-    end(cluster, [first])
+    cluster.end([first])
     assert cluster.wait_running(after).gpus == {"dgx1": (0, 3)}
     assert is_gated(cluster.job(held))
     cluster.run("ctl", ["scontrol", "release", str(held)], user="alice")
@@ -114,8 +103,8 @@ def test_srun_and_salloc_wait_for_their_slots(cluster):
         cluster.run("ctl", f"({late}) >/dev/null 2>&1 &")
         assert gpus_of_tasks(cluster.run("ctl", argv, user="alice")) == {(0, 3)}, argv
         again = [("-w", "dgx1", "--gres=gpu:1", "-p", "off")] * 2
-        busy[0], busy[3] = submit_many(cluster, again, user="bob")
-        running(cluster, (busy[0], busy[3]))
+        busy[0], busy[3] = cluster.submit_many(again, user="bob")
+        cluster.running_gpus((busy[0], busy[3]))
         cluster.wait_reconciled()
 
 
@@ -180,7 +169,7 @@ def test_a_component_without_gpus_runs_on_its_own_node(cluster):
     first, other = cluster.jobs(jobid)
     assert first.gpus == {"dgx1": (0, 3)}
     assert (other.fields["NodeList"], other.gpus) == ("minsky1", {})
-    assert "gpu-slots" not in other.fields.get("AdminComment", "")
+    assert "gpu-slots" not in other.admin_comment
 
 
 def test_gpus_of_one_socket(cluster):
@@ -188,7 +177,7 @@ def test_gpus_of_one_socket(cluster):
     busy = cluster.occupy("dgx1", (0, 1, 2, 4, 5, 6, 7))
     args = ("-w", "dgx1", "-N1", "--sockets-per-node=1", "--gpus-per-socket=2")
     jobid = gated(cluster, *args)
-    end(cluster, [busy[3]], {"dgx1": (0, 1, 2, 5, 6, 7)})
+    cluster.end([busy[3]], {"dgx1": (0, 1, 2, 5, 6, 7)})
     assert stays_gated(cluster, jobid), "one GPU of each socket is not two of one"
     cluster.cancel(busy[4])
     started = cluster.wait_running(jobid)
@@ -212,21 +201,15 @@ def test_with_cores_near_the_gpus_alone_slots_are_of_one_socket(cluster, watch):
     assert cluster.wait_running(at_once).gpus == by_policy({}, (2,), ("dgx2",))
 
 
-def limit(minutes: int) -> str:
-    return f"--time={minutes}"
-
-
 def test_short_jobs_pass_the_first_and_never_delay_it(cluster, watch):
     """EASY backfill: by declared walltimes, six GPUs idle until the first job's turn."""
-    holder = cluster.started("-w", "dgx1", "--gres=gpu:2", limit(5), sleep_s=300).id
-    first = gated(cluster, "-w", "dgx1", "--gres=gpu:8", limit(5))
-    long, short = submit_many(
-        cluster,
-        [("-w", "dgx1", "--gres=gpu:2", limit(9)), ("-w", "dgx1", "--gres=gpu:2", limit(3))],
-    )
+    holder = cluster.started("-w", "dgx1", "--gres=gpu:2", "--time=5", sleep_s=300).id
+    first = gated(cluster, "-w", "dgx1", "--gres=gpu:8", "--time=5")
+    pair = ("-w", "dgx1", "--gres=gpu:2")
+    long, short = cluster.submit_many([(*pair, "--time=9"), (*pair, "--time=3")])
     assert len(cluster.wait_running(short).gpus["dgx1"]) == 2
     assert is_gated(cluster.job(long))
-    end(cluster, [short], {"dgx1": (0, 3)})
+    cluster.end([short], {"dgx1": (0, 3)})
     cluster.cancel(holder)
     assert cluster.wait_running(first).gpus == {"dgx1": ALL}
     assert is_gated(cluster.job(long))

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 import pytest
-from live_harness import OLD, all_jobs, submit_many, watched
+from live_harness import OLD, watched
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -80,7 +80,7 @@ ALL = {**SLOTS, **OWN_CHOICE}
 
 def records(cluster: Cluster, ids: Sequence[int]) -> dict[str, dict[str, str]]:
     """Slurm's own record of each job, by its options."""
-    jobs = {job.id: job.fields for job in all_jobs(cluster)}
+    jobs = {job.id: job.fields for job in cluster.jobs()}
     return {text: jobs[jobid] for text, jobid in zip(ALL, ids, strict=True)}
 
 
@@ -120,14 +120,12 @@ def accounted(cluster: Cluster, ids: Sequence[int]) -> dict[int, tuple[int, int]
 def test_every_option_starts_from_behind_a_gate(cluster):
     """All wait while no node is open; then each gets slots, or Slurm's own choice."""
     with watched(cluster):
-        cluster.run("ctl", "scontrol update nodename=ALL state=drain reason=test")
-        try:
+        update = "scontrol update nodename=ALL state="
+        with cluster.temporarily(f"{update}drain reason=test", f"{update}resume"):
             cluster.wait_reconciled()
-            ids = submit_many(cluster, list(map(shlex.split, ALL)), script=SOME_S)
+            ids = cluster.submit_many(list(map(shlex.split, ALL)), script=SOME_S)
             jobs = records(cluster, ids)
             assert SLOTS.keys() == {text for text, job in jobs.items() if GATED in str(job)}
-        finally:
-            cluster.run("ctl", "scontrol update nodename=ALL state=resume")
         ran(cluster, ids)
 
 
@@ -136,5 +134,5 @@ def test_every_option_starts_at_once(cluster):
     with watched(cluster):
         ids = []
         for text in ALL:
-            ids += submit_many(cluster, [shlex.split(text)], script=SOME_S)
+            ids += cluster.submit_many([shlex.split(text)], script=SOME_S)
         ran(cluster, ids)

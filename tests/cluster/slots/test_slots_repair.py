@@ -3,16 +3,7 @@
 import json
 
 import pytest
-from live_harness import (
-    GPU,
-    OLD,
-    by_policy,
-    configure_engine,
-    kill_slurmctld,
-    running,
-    submit_many,
-    visible,
-)
+from live_harness import GPU, OLD, by_policy, configure_engine, kill_slurmctld, visible
 from select_harness import SWITCH
 
 from slurm_cluster.cluster import Cluster
@@ -27,9 +18,9 @@ ALL = tuple(range(8))
 @pytest.mark.long("15 s of waiting")
 def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(cluster, watch):
     """A limit of Slurm's own stands against the start: gate again, try again, later and later."""
-    cluster.run("ctl", "sacctmgr -i modify user alice set maxjobs=1")
     cluster.configure_extra("AccountingStorageEnforce=limits")
-    try:
+    most = "sacctmgr -i modify user alice set maxjobs={}"
+    with cluster.temporarily(most.format(1), most.format(-1)):
         first = cluster.started("-w", "dgx1", "--gres=gpu:4", sleep_s=300).id
         second = cluster.sbatch("-w", "dgx1", "--gres=gpu:4", sleep_s=300)
         until(lambda: "tries=" in cluster.job(second).fields["AdminComment"], "it is gated again")
@@ -38,8 +29,6 @@ def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(cluster, watch):
         other = cluster.started("-w", "dgx1", "--gres=gpu:4", user="bob", sleep_s=300).id
         cluster.cancel(first, other)
         assert len(cluster.wait_running(second, timeout_s=60).gpus["dgx1"]) == 4
-    finally:
-        cluster.run("ctl", "sacctmgr -i modify user alice set maxjobs=-1")
 
 
 @pytest.mark.long("a minute until the engine gives up")
@@ -67,15 +56,13 @@ def test_what_no_release_starts_is_left_to_slurm(cluster):
 def test_a_release_somebody_broke_is_repaired(cluster, watch):
     """The engine dies between release and start; an administrator took the slots away."""
     cluster.occupy("dgx1", (0, 3))
-    cluster.run("ctl", "scontrol update partitionname=dgx state=down")
-    try:
+    update = "scontrol update partitionname=dgx state="
+    with cluster.temporarily(f"{update}down", f"{update}up"):
         jobid = cluster.sbatch("-p", "dgx", "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
         with engine_away(cluster):
             words = f"JobId={jobid} TresPerNode=gres/gpu:2 ReqNodeList= Comment=broken"
             cluster.run("ctl", f"scontrol update {words}")
         until(lambda: "tries=1" in cluster.job(jobid).fields["AdminComment"], "gated again")
-    finally:
-        cluster.run("ctl", "scontrol update partitionname=dgx state=up")
     assert cluster.wait_running(jobid, timeout_s=60).gpus == by_policy(
         {"dgx1": (0, 3)}, (2,), ("dgx1",)
     )
@@ -159,8 +146,8 @@ MANY = pytest.mark.long("a minute of jobs")
 def test_gated_jobs_survive(cluster, watch, count, trouble):
     configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
     cluster.wait_reconciled()
-    holders = submit_many(cluster, [("-w", node, "--exclusive", "--gres=gpu:1") for node in NODES])
-    running(cluster, holders)
+    holders = cluster.submit_many([("-w", node, "--exclusive", "--gres=gpu:1") for node in NODES])
+    cluster.running_gpus(holders)
     request = ["sbatch", "--parsable", "-o", "ran.%j.%s", "--open-mode=append", "--gres=gpu:2"]
     script = "'echo ran $SLURM_RESTART_COUNT >>ran.$SLURM_JOB_ID; sleep 0.5'"
     loop = f"rm -f ran.*; for i in $(seq {count}); do {' '.join(request)} --wrap {script}; done"
@@ -186,35 +173,29 @@ def test_release_all_gives_every_job_its_own_request_back(cluster):
         gated(cluster, "-w", "dgx1", "--gpus=v100:2"),
         gated(cluster, "-w", "dgx1", "-n2", "--gpus-per-task=1"),
     ]
-    cluster.engine("stop")
-    try:
+    with cluster.temporarily("clusterctl engine stop", "clusterctl engine start"):
         done = cluster.run("ctl", ["gputopo", "slots", "release-all"])
         assert done.out == "2 waiting jobs given back to Slurm\n"
         assert "gates new jobs" in done.err
         assert listed(cluster) == []
         cluster.cancel(busy)
-        got = [gpus["dgx1"] for gpus in running(cluster, ids)]
+        got = [gpus["dgx1"] for gpus in cluster.running_gpus(ids)]
         assert [len(gpus) for gpus in got] == [2, 2]
         assert visible(cluster, ids) == got
         assert cluster.job(ids[0]).fields["TresPerJob"] == f"{GPU}2"
-    finally:
-        cluster.engine("start")
 
 
 def test_the_kill_switch_gives_waiting_jobs_back(cluster):
     """Within a poll of the engine, and new jobs are Slurm's own."""
     busy = cluster.started("-w", "dgx1", "--gres=gpu:8", sleep_s=300).id
     jobid = gated(cluster, "-w", "dgx1", "--gres=gpu:2")
-    cluster.run("ctl", f"touch {SWITCH}")
-    try:
+    with cluster.temporarily(f"touch {SWITCH}", f"rm -f {SWITCH}"):
         until(lambda: not is_gated(cluster.job(jobid)), "it is Slurm's own")
         cluster.cancel(busy)
         later = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
         for job in (cluster.wait_running(jobid), cluster.wait_running(later)):
-            assert "gpu-slots" not in job.fields.get("AdminComment", "")
+            assert "gpu-slots" not in job.admin_comment
             assert job.fields["TresPerNode"] == f"{GPU}2"
-    finally:
-        cluster.run("ctl", f"rm -f {SWITCH}")
 
 
 def test_a_watched_partition_is_only_written_down(cluster):
@@ -228,7 +209,7 @@ def test_a_watched_partition_is_only_written_down(cluster):
     job = cluster.started("-p", "observe", "-w", "dgx1", "--gres=gpu:2", sleep_s=300)
     left_alone = cluster.sbatch("-p", "off", "-w", "dgx2", "--gres=gpu:2", sleep_s=300)
     assert job.gpus["dgx1"] == cluster.wait_running(left_alone).gpus["dgx2"]
-    assert "gpu-slots" not in job.fields.get("AdminComment", "")
+    assert "gpu-slots" not in job.admin_comment
     until(lambda: len(observed()) > before, "the decision is in the log")
     line = json.loads(observed()[-1])
     assert line["chosen"]["gpus"] == {"dgx1": [0, 3]}

@@ -1,7 +1,4 @@
-"""What stock Slurm makes of slots, gates and the bridge's rewriting; the engine is scripted.
-
-Each test is a trap of Slurm's that the slots mode steps around.
-"""
+"""What stock Slurm makes of slots, gates and the bridge's rewriting; the engine is scripted."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -10,7 +7,7 @@ from typing import Any
 
 import pytest
 from live_harness import GPU, OLD, SHOW_GPUS, gpus_of_tasks, not_on_old
-from select_harness import FakeEngine, clear
+from select_harness import FakeEngine, clear, scripted_for_bridge
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import Result, until
@@ -18,7 +15,6 @@ from slurm_cluster.slurm_text import Job
 
 pytestmark = pytest.mark.cluster
 
-SETTINGS = "/etc/slurm/gputopo-bridge.conf"
 GPU_PER_TASK = GPU if OLD else "gres/gpu="
 NOTHING_OF_OURS = "TresPerJob= TresPerTask= TresPerSocket= TresBind="
 SHOW_IN_STEP = f"srun sh -c '{SHOW_GPUS}'"
@@ -27,12 +23,9 @@ SHOW_IN_STEP = f"srun sh -c '{SHOW_GPUS}'"
 @pytest.fixture(scope="module")
 def scripted(session_cluster: Cluster) -> Iterator[FakeEngine]:
     """The scripted engine beside stock Slurm with a GRES type per GPU."""
-    with session_cluster.at_home(variant="gputopo-slots", engine=False, deadline_ms=None):
-        session_cluster.put("ctl", SETTINGS, "deadline_ms = 800\nretry_first_s = 0.1\n")
-        fake = FakeEngine(session_cluster)
-        session_cluster.restart_slurmctld()
+    settings = "deadline_ms = 800\nretry_first_s = 0.1\n"
+    with scripted_for_bridge(session_cluster, settings, "gputopo-slots") as fake:
         yield fake
-        fake.stop()
 
 
 @pytest.fixture

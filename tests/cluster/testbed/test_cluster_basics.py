@@ -37,12 +37,6 @@ def test_accounting_remembers_who_used_how_many_gpus(cluster):
     assert "gres/gpu=3" in row
 
 
-def test_occupy_leaves_exactly_the_wanted_gpus_in_use(cluster):
-    """A fragmented node can be made for other tests, whatever chooses the GPUs."""
-    ids = cluster.occupy("dgx2", [1, 4, 6])
-    assert [cluster.job(jobid).gpus["dgx2"] for jobid in ids] == [(1,), (4,), (6,)]
-
-
 def test_nodes_have_none_of_our_files(cluster):
     config = cluster.run("ctl", "cat /etc/slurm/slurm.conf").out
     for node in GPUS:

@@ -1,6 +1,6 @@
 """The harness's readers of Slurm's text, without a cluster."""
 
-from slurm_cluster.slurm_text import parse_jobs
+from slurm_cluster.slurm_text import parse_indices, parse_jobs
 
 RECORD = """JobId=7 ArrayJobId=6 ArrayTaskId=1 JobName=wrap
    UserId=alice(2001) GroupId=alice(2001) MCS_label=N/A
@@ -24,3 +24,8 @@ def test_a_record_with_several_nodes_and_a_pending_task():
     assert (running.id, running.state, running.nodes) == (7, "RUNNING", ("dgx1", "dgx2", "minsky1"))
     assert running.fields["Comment"] == "gpu-topo: pattern=ring JobState=FAKE"
     assert (pending.id, pending.state, pending.nodes, pending.gpus) == (6, "PENDING", (), {})
+
+
+def test_indices_keep_their_order():
+    assert parse_indices("5,0-2") == (5, 0, 1, 2)
+    assert parse_indices("N/A") == parse_indices("") == ()

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from live_harness import admin_comment, explained
+from live_harness import explained
 from modes import variant
 from select_harness import told_stock_pair
 
@@ -81,19 +81,18 @@ def test_a_hint_on_a_job_without_gpus_is_refused_with_one_line(live):
     assert len([line for line in output if "asks for no GPUs" in line]) == 1
 
 
+@pytest.mark.parametrize(
+    ("hint", "says"),
+    [
+        ("pattern=ring,mem=interleave", "dgx1:0,3 by mapa: ring: "),
+        ("off", "Slurm's own choice: opted out by hint]"),
+    ],
+)
 @pytest.mark.enforced
 @pytest.mark.both_modes("short")
-def test_admin_comment_names_gpus_policy_and_reason(cluster):
-    jobid = cluster.started(*PAIR, "--comment=gpu-topo: pattern=ring,mem=interleave", sleep_s=60).id
-    text = admin_comment(cluster, jobid)
-    assert text.startswith("[gpu-topo: pattern=ring,mem=interleave | dgx1:0,3 by mapa: ring: ")
-
-
-@pytest.mark.enforced
-def test_admin_comment_says_why_slurm_chose(cluster):
-    jobid = cluster.started(*PAIR, "--comment=gpu-topo: off", sleep_s=60).id
-    text = admin_comment(cluster, jobid)
-    assert text == "[gpu-topo: off | Slurm's own choice: opted out by hint]"
+def test_admin_comment_names_gpus_policy_and_reason(cluster, hint, says):
+    job = cluster.started(*PAIR, f"--comment=gpu-topo: {hint}", sleep_s=60)
+    assert cluster.job(job.id).admin_comment.startswith(f"[gpu-topo: {hint} | {says}")
 
 
 @pytest.mark.enforced
@@ -219,7 +218,7 @@ def test_the_option_means_the_same_as_the_comment(with_option, cluster):
     for jobid in (by_option, by_comment):
         with_option.wait_running(jobid)
         with_option.wait_reconciled()
-        note, _, _ = admin_comment(with_option, jobid).partition("]")
+        note, _, _ = with_option.job(jobid).admin_comment.partition("]")
         notes.append(note.replace("dgx2", "dgx1"))
         assert explained(with_option, jobid, "root")["pattern"] == "tree"
     assert notes[0] == notes[1]
@@ -252,7 +251,7 @@ def test_an_option_that_is_wrong_is_refused_with_one_line(with_option, args, say
 def test_an_option_is_kept_for_the_start_when_the_engine_is_away_at_submit(with_option, cluster):
     with_option.engine("stop")
     jobid = with_option.sbatch(*PAIR, "--hold", "--gpu-topo=pattern=tree", sleep_s=60)
-    assert admin_comment(with_option, jobid) == "[gpu-topo: pattern=tree]"
+    assert with_option.job(jobid).admin_comment == "[gpu-topo: pattern=tree]"
     with_option.engine("start")
     with_option.run("ctl", ["scontrol", "release", str(jobid)])
     with_option.wait_running(jobid)

@@ -1,8 +1,7 @@
 """The launch in a live Slurm: what each task sees, and where it runs, beside the rule.
 
-The machine has two CPUs and one NUMA node, so masks and policies of larger machines are
-compared where the plugin hands them to the kernel (record=, with pretend= for the CPUs), and
-one real mask and policy of each mode is read back in the task.
+The machine has two CPUs and one NUMA node: masks and policies of larger machines are compared where
+the plugin hands them to the kernel (record=, pretend=), one of each mode is read back in the task.
 """
 
 import re

@@ -5,14 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 from modes import enforcement
-from select_harness import FakeEngine
+from select_harness import FakeEngine, scripted_for_bridge
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import ClusterError, Result
+from slurm_cluster.hosts import ClusterError, Result, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
-SETTINGS = "/etc/slurm/gputopo-bridge.conf"
 BRACKET = "[gpu-topo: pattern=ring]"
 HINT = "--comment=gpu-topo: pattern=ring"
 ENGINES_LINE = "gpu-topo: unknown key 'patern', allowed: all"
@@ -26,12 +25,8 @@ _touched = 0
 @pytest.fixture(scope="module")
 def scripted(session_cluster: Cluster) -> Iterator[FakeEngine]:
     """The scripted engine in place of the real one; the bridge waits a little longer for it."""
-    with session_cluster.at_home(engine=False, deadline_ms=None):
-        session_cluster.put("ctl", SETTINGS, "deadline_ms=500\n")
-        fake = FakeEngine(session_cluster)
-        session_cluster.restart_slurmctld()
+    with scripted_for_bridge(session_cluster, "deadline_ms=500\n") as fake:
         yield fake
-        fake.stop()
 
 
 @pytest.fixture
@@ -183,13 +178,11 @@ def test_the_log_tells_when_the_engine_is_back(cluster, engine):
     engine.rule(**ACCEPTS)
     engine.start()
     with cluster.slurmctld_log_of() as log:
-        for _ in range(60):
-            jobid = cluster.sbatch("--gres=gpu:1")
-            if cluster.job(jobid).fields.get("AdminComment") == BRACKET:
-                break
-            cluster.run("ctl", "sleep 0.2")
-        else:
-            pytest.fail("the engine was not asked again within 12 s")
+        until(
+            lambda: cluster.job(cluster.sbatch("--gres=gpu:1")).admin_comment == BRACKET,
+            "the engine is asked again",
+            12,
+        )
     assert sum("lua: gputopo:" in line and "answers again" in line for line in log) == 1
 
 

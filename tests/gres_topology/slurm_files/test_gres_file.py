@@ -102,6 +102,23 @@ class TestGresConf:
             gres_conf(catalog.load("minsky"), bad, FAKE)
 
 
+class TestDeviceFiles:
+    def test_lines_without_a_node_count_for_all_and_before_a_nodes_own(self):
+        """As slurmd does, wherever they stand in the file."""
+        text = "NodeName=n[1-2] Name=gpu File=/dev/x0\nName=gpu File=/dev/x[2-3]\n"
+        text += "NodeName=n2 Name=gpu File=/dev/x1\nName=gpu File=/dev/x4\n"
+        found = gres_file.device_files(gres_file.parse(text))
+        common = ["/dev/x2", "/dev/x3", "/dev/x4"]
+        assert found == {
+            "": common, "n1": [*common, "/dev/x0"], "n2": [*common, "/dev/x0", "/dev/x1"],
+        }  # fmt: skip
+
+    def test_a_host_list_that_cannot_be_read_is_named(self):
+        lines = gres_file.parse("NodeName=n[1- Name=gpu File=/dev/x0")
+        with pytest.raises(TopologyError, match=r"my.conf: NodeName=n\[1-: "):
+            gres_file.device_files(lines, "my.conf")
+
+
 class TestSlots:
     def test_every_gpu_is_a_type_of_its_own(self):
         lines = gres_file.parse(gres_conf(catalog.load("minsky"), "n1", FAKE, slots=True))

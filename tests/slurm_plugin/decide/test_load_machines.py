@@ -79,6 +79,17 @@ def test_gres_conf_and_minors_give_the_mapping_node_by_node(tmp_path):
     assert found["n2"].order == (1, 0, 2, 3)
 
 
+def test_lines_for_every_node_count_before_a_nodes_own_as_in_slurmd(tmp_path):
+    text = "NodeName=n1 Name=gpu File=/dev/nvidia[0-1]\nName=gpu File=/dev/nvidia[2-3]\n"
+    text += "NodeName=n2 Name=gpu File=/dev/nvidia[0-3]\n"
+    collected = dict.fromkeys(("n1", "n2", "n3"), (IN_ORDER, IN_ORDER))
+    nodes = f'{{nodes: "n[1-3]", topology: collected, {BY_CONF}}}'
+    found = machines(tmp_path, nodes, text, collected)
+    assert found["n1"].order == (2, 3, 0, 1)
+    assert "gres.conf has 6 device files for 4 GPUs" in found["n2"].problem
+    assert "gres.conf has 2 device files for 4 GPUs" in found["n3"].problem
+
+
 @pytest.mark.parametrize(
     ("gres_conf", "topology", "says"),
     [

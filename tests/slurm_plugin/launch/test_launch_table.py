@@ -59,6 +59,12 @@ def test_the_command_reads_gres_conf(tmp_path):
     args = ["launch-table", "minsky", "--slurm-index", "gres-conf", "--gres-conf", str(gres)]
     table = run(*args, "--node", "n2", "--minors", "0,1,2,3")
     assert "\ngpu 0 device=3 minor=3 numa=1 nics=\n" in table
+    # slurmd counts the devices of lines for every node first.
+    gres.write_text("NodeName=n2 Name=gpu File=/dev/x[0-1]\nName=gpu File=/dev/x[2-3]\n")
+    table = run(*args, "--node", "n2", "--minors", "0,1,2,3")
+    assert "\ngpu 0 device=2 minor=2 numa=1 nics=\n" in table
+    gres.write_text("NodeName=n[1- Name=gpu File=/dev/x[0-3]\n")
+    assert "NodeName=n[1-: " in refused(*args, "--node", "n2", "--minors", "0,1,2,3")
 
 
 def test_a_bad_numbering_is_one_line():

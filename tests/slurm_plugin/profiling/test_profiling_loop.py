@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from fake_cluster import FORGOTTEN_S
 from fake_cluster import Asked as Job
 from profiling_in_tests import Bench, of, trains
 
@@ -154,6 +155,21 @@ def test_a_refusal_of_the_first_run_ends_it_in_slurms_words(bench):
     bench.slurm.refuse = lambda job: "Batch job submission failed: Invalid account"
     with pytest.raises(PluginError, match=r"first run was refused: .*Invalid account"):
         bench.profile()
+
+
+def test_a_job_that_only_the_accounting_knows_is_over_whatever_that_says(bench):
+    """No end may have reached it: then the job would be waited for without end."""
+    bench.slurm.script = lambda job: (50, "REQUEUED", "") if job.job == 1 else trains(job)
+
+    def waits_for_ever() -> None:
+        raise AssertionError("job 1 is waited for still")
+
+    bench.slurm.events.append((bench.slurm.at + 5000, waits_for_ever))
+    progress = bench.profile(batches=(8,), nodes=(1,), gpus_per_node=(1,))
+    assert [(run.state, run.tries) for run in progress.runs] == [(DONE, 2)]
+    assert any("job 1: REQUEUED" in said and "it is run again" in said for said in bench.said)
+    # As long as the controller knew it, it went by that.
+    assert bench.slurm.held[2].start >= 1050 + FORGOTTEN_S
 
 
 def test_a_refusal_of_a_shape_leaves_that_out(bench):
