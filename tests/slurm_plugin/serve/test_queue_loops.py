@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from machines_in_tests import BASIC
 from slots_in_tests import Remembering, gated
 
 from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.serve import run, setup
 from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.lending_loop import LendingLoop
 from slurm_plugin.serve.neighbours_loop import NeighboursLoop
-from slurm_plugin.serve.queue_loop import QueueLoop
+from slurm_plugin.serve.queue_loop import QueueLoop, ReconcilerLoop
 from slurm_plugin.serve.run import ClockWatch
 from slurm_plugin.serve.service import CLOCK_SET
 from slurm_plugin.serve.shaping_loop import ShapingLoop
@@ -132,6 +134,24 @@ def test_while_it_is_switched_off_every_gate_is_opened_of_later_jobs_too(
     given_back = [(names, update.begin_time) for names, update in slurm.updates]
     assert given_back == [(("1",), NOW), (("2",), NOW)]
     assert caplog.text.count("slots: switched off; waiting jobs are given back to Slurm") == 1
+
+
+@pytest.mark.parametrize("text", ["enforcement: slots\n", REMOTE], ids=["slots", "select"])
+def test_a_reload_and_a_step_of_the_clock_make_a_new_reconciler(tmp_path, monkeypatch, text):
+    """What runs beside the former one is ended once."""
+    closed: list[LoanMatcher] = []
+    monkeypatch.setattr(LoanMatcher, "close", lambda matcher: closed.append(matcher))
+    gates, _, lending, _ = loops(tmp_path, monkeypatch, TwoNodes(), text)
+    ours = gates if "slots" in text else lending
+    assert isinstance(ours, ReconcilerLoop)
+    engine = ours.engine
+    made = [ours.reconciler(engine.setup), ours.reconciler(engine.setup)]
+    engine.say(CLOCK_SET)
+    made.append(ours.reconciler(engine.setup))
+    made.append(ours.reconciler(replace(engine.setup)))
+    assert made[0] is made[1]
+    assert len({id(one) for one in made}) == 3
+    assert closed == [made[0].matcher, made[2].matcher]
 
 
 # The clock is set while the engine runs: what it kept by it is forgotten, or bounded.
