@@ -341,7 +341,10 @@ def node_masks(texts: Iterable[str]) -> dict[str, int]:
 
 
 def decode(line: bytes) -> Message:
-    """A request line as a message; ProtocolError has the message's id where it could be read."""
+    """A request line as a message.
+
+    Raises ProtocolError, with the message's id where it could be read.
+    """
     if len(line) > MAX_REQUEST_BYTES:
         raise ProtocolError(f"the line is longer than {MAX_REQUEST_BYTES} bytes")
     verb, pairs = split(line)

@@ -48,7 +48,10 @@ def encode(verb: str, pairs: Iterable[tuple[str, str]]) -> bytes:
 
 
 def split(line: bytes) -> tuple[str, list[tuple[str, str]]]:
-    """A line as verb and pairs, values still percent-encoded; ProtocolError for anything else."""
+    """A line (with or without LF) as verb and pairs, values still percent-encoded.
+
+    Raises ProtocolError for anything but `VERB SP key=value ...`.
+    """
     line = line[:-1] if line.endswith(b"\n") else line
     text = line.decode("ascii", "replace")
     if not text.isascii() or not text.isprintable():

@@ -7,7 +7,7 @@ local request = require("gputopo.request")
 local M = {}
 
 local encode, count32, count16 = codec.encode, request.count32, request.count16
-local find, match, sub = string.find, string.match, string.sub
+local find, match = string.find, string.match
 
 local NO_VAL, INFINITE = 4294967294, 4294967295
 local NO_VAL_16 = 65534
@@ -23,6 +23,10 @@ local TEN_YEARS_S = 315360000
 -- The job's `form` is that of the first field of gres.FIELDS that asks for GPUs.
 local FORM = {
   tres_per_node = "node", tres_per_job = "job", tres_per_task = "task", tres_per_socket = "socket",
+}
+-- The key that sends a field's text.
+local KEY = {
+  tres_per_node = "tpn", tres_per_job = "tpj", tres_per_task = "tpt", tres_per_socket = "tps",
 }
 
 -- Variables that sbatch leaves in the job's environment, where srun reads them again.
@@ -189,8 +193,7 @@ local function texts(job, asked, features)
     { "reservation", job.reservation },
   }
   for _, field in ipairs(gres.FIELDS) do
-    -- tpn, tpj, tpt, tps
-    found[#found + 1] = { "tp" .. sub(FORM[field], 1, 1), asked[field] }
+    found[#found + 1] = { KEY[field], asked[field] }
   end
   local line = ""
   for _, pair in ipairs(found) do

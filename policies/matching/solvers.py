@@ -29,7 +29,7 @@ Small = NDArray[Any]
 
 
 class Compact:
-    """Links in the smallest integers that hold them; `forbidden` is no link, the least value.
+    """Links in the smallest integers that hold them; `forbidden`, the least value, means no link.
 
     Sums count in the links' greatest common divisor, narrowest links in ordinals of the
     different bandwidths.

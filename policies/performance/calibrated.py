@@ -30,7 +30,7 @@ NOISE = 0.08
 KINK = 2.0
 #: Two-sided 90 % of a normal distribution, in standard deviations.
 NINETY = 1.645
-#: The residuals' deviation before any is seen, which counts like so many runs.
+#: The residuals' deviation that is assumed before any is seen, and as how many runs that counts.
 RESIDUAL, RESIDUAL_RUNS = 0.10, 5
 
 #: Prior mean and deviation of the parameters behind the knots: compute (2); sync on one node (2),

@@ -51,8 +51,8 @@ def offered_load(
 ) -> float:
     """The share of all GPU time that the jobs ask for from the first submit to the last.
 
-    As if each started at once; `stretch` multiplies the times between submits, and `ideal_s`
-    replaces the stated durations.
+    Each job counts as if it started when it was submitted. `stretch` multiplies the times between
+    submits, and `ideal_s` replaces the stated durations.
     """
     submit = np.array([job.submit_s for job in jobs]) * stretch
     runs = np.array([job.duration_s if ideal_s is None else ideal_s(job) for job in jobs])

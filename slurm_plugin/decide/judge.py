@@ -1,4 +1,4 @@
-"""Scores of any choice by mapa: Slurm's own, or that of a policy which gives none."""
+"""Mapa's scores for choices that have none: Slurm's own, and those of policies without scores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ FIGURES = ("effbw_gbps", "agg_gbps", "preserved_gbps")
 def judge(
     gpus: Mapping[str, int], request: Request, nodes: Mapping[str, NodeState]
 ) -> Placement | None:
-    """Scores of the sets `gpus` (node -> mask, the topology's indices); None for none to score."""
+    """Scores of the sets `gpus` (node -> mask, the topology's indices) for this request.
+
+    `nodes` are the states before the job. None where there is nothing to score.
+    """
     states = {name: replace(nodes[name], free=mask) for name, mask in gpus.items()}
     counts = tuple(sorted((mask.bit_count() for mask in gpus.values()), reverse=True))
     asked = replace(request, gpus_per_node=counts)

@@ -25,7 +25,11 @@ logger = logging.getLogger(__name__)
 
 
 def load_machines(config: Config) -> Machines:
-    """Every declared node's machine; raises ConfigError for what no node can have."""
+    """Every declared node's machine.
+
+    Raises ConfigError for a topology that cannot be read, a permutation that cannot fit, or a
+    pattern with more ranks than any node has GPUs.
+    """
     machines = _Loader(config).load()
     most = max((m.topology.gpus for m in machines.values() if m.topology), default=None)
     for name, pattern in config.patterns.items():
@@ -199,7 +203,8 @@ class _Loader:
 def _as_coarse(expected: NodeTopology, found: NodeTopology) -> NodeTopology:
     """What is expected, as coarse as the node's tool tells it.
 
-    rocm-smi says XGMI for every pair that the fabric reaches, over any number of hops and links.
+    rocm-smi says XGMI for every pair that the fabric reaches, over any number of hops and links, so
+    such a cell agrees with whatever was declared.
     """
     if expected.gpus != found.gpus:
         return expected

@@ -55,7 +55,10 @@ def running_job(
 
 @dataclass(slots=True)
 class Neighbours:
-    """The jobs that run; `jobs` and `running_in` may be called from any thread."""
+    """The jobs that run.
+
+    Only the event loop's thread changes it; `jobs` and `running_in` may be called from any thread.
+    """
 
     machines: Machines
     #: Nothing is used once the newest snapshot is older (seconds).

@@ -27,7 +27,10 @@ class Explained:
 def explained(
     text: str, config: Config | None, address: tuple[str, int] | None, run: Runner
 ) -> Explained:
-    """What is known of job `text` (an id, or ARRAY_TASK); raises NotTold or SlurmError."""
+    """What is known of job `text` (an id, or ARRAY_TASK).
+
+    Raises NotTold when there is nothing for this user, SlurmError when nobody answers.
+    """
     job = slurm_says.job_number(run, text)
     if config is not None and os.access(config.decision_log.path, os.R_OK):
         return _from_log(job, config, run)

@@ -24,7 +24,10 @@ MAX_RECORDS = 2000
 
 
 def find(config: DecisionLogConfig, job: int) -> list[dict[str, Any]]:
-    """The records of the job, or array, with this id, oldest first; PermissionError if closed."""
+    """The records of the job, or array, with this id, oldest first; rotated files, too.
+
+    Raises PermissionError where the log is closed to this user.
+    """
     found = _find(config, job)
     array = next((int(r["array"]) for r in found if r.get("array") not in (0, None, job)), 0)
     if array:

@@ -174,7 +174,10 @@ def _moment(epoch_s: float) -> str:
 
 
 def _loan(story: Mapping[str, Any]) -> list[str]:
-    """Who lends to the job, to whom it lends, or why nothing is lent; now, else when decided."""
+    """Who lends to the job, to whom it lends, or why nothing is lent.
+
+    As Slurm has it now, else as it was decided.
+    """
     loan = story.get("loan") or (story if story.get("decision") == "lent" else {})
     if "lends_to" in loan:
         return [_line("lends to", f"job {loan['lends_to']}, and ends with it")]

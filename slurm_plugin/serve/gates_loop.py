@@ -45,7 +45,8 @@ class GatesLoop(ReconcilerLoop[GateReconciler]):
             cache.forget_all()
         if verb == "submit" and not cache.has_news:
             return
-        cache.ended += verb == "ended"
+        if verb == "ended":
+            cache.ended += 1
         super().heard(verb, cache.is_awaited)
 
     def status(self) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from slurm_plugin.serve.setup import Setup
 
 logger = logging.getLogger(__name__)
 
-
 Reconciler = TypeVar("Reconciler")
 
 

@@ -91,7 +91,10 @@ class ClockWatch:
 
 
 async def serve(path: Path, notifier: Notifier | None = None) -> None:
-    """Answer until SIGTERM or SIGINT; SIGHUP reloads. PluginError where it cannot start."""
+    """Answer until SIGTERM or SIGINT; SIGHUP reloads.
+
+    Raises PluginError when the configuration is wrong or the socket cannot be made.
+    """
     notifier = notifier or Notifier()
     load = partial(setup.load, cache=CapacityCache(), reserved=Reservations())
     first = load(path)
@@ -174,7 +177,7 @@ def _announce(engine: Engine, notifier: Notifier) -> None:
 
 
 async def _feed(notifier: Notifier) -> None:
-    """Tell systemd that we are alive, twice as often as it asks for, from the loop that answers."""
+    """Tell systemd that the loop which answers is alive, twice as often as systemd asks for."""
     if notifier.watchdog_s is None:
         return
     while True:

@@ -32,7 +32,10 @@ def ranges(runs: tuple[range, ...]) -> str:
 
 
 def fields(job_id: int, array_id: int, task_id: int, waiting: str) -> dict[str, Any]:
-    """QueuedJob's `name`, `task` and `tasks`; `waiting` is the text of tasks that wait together."""
+    """QueuedJob's `name`, `task` and `tasks`; `waiting` is the text of tasks that wait together.
+
+    Raises ValueError for a text cut short.
+    """
     together = task_runs(waiting)
     # A task by itself has a number, and 0 is one.
     task = task_id if array_id and not together else None

@@ -111,8 +111,10 @@ static void plan_nics(const gt_table_t *table, const gt_list_t *gpus, const gt_t
 			return;
 		}
 	}
+	/* collects every NIC of the table; if they do not fit, the plan's list lacks some */
 	for (int i = 0; i < table->gpus; i++)
 		is_narrower |= !add_nics(every, sizeof(every), table->gpu[i].nics, NULL);
+	/* the plan has some of these, each once: lists of one length hold the same NICs */
 	if (!is_narrower && strlen(plan->nics) == strlen(every))
 		plan->nics[0] = '\0';
 }

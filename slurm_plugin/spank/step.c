@@ -163,8 +163,8 @@ extern void gt_step_prepare(spank_t spank, int argc, char *argv[])
 	long start = gt_now_us();
 	uint32_t step = 0;
 
-	noticed = mmap(NULL, sizeof(*noticed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		    -1, 0);
+	noticed = mmap(NULL, sizeof(*noticed), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (noticed == MAP_FAILED)
 		noticed = NULL;
 	if (!gt_settings_parse(&gt_step.settings, argc, argv, wrong)) {

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-
 #define VERSION "gputopo-launch 1"
 
 extern uint32_t gt_crc32(const char *text, size_t len)

@@ -45,10 +45,11 @@ def relabelled(topology: NodeTopology, order: tuple[int, ...]) -> NodeTopology:
 
 def rooms(*nodes: tuple[int, ...], donor_cpus: int = 0) -> dict[str, NodeCapacity]:
     """Nodes n0, n1 and so on, each given as (free mask, free CPUs[, free memory in MB])."""
-    return {
-        f"n{number}": NodeCapacity(f"n{number}", *(*has, 0)[:3], donor_cpus)
-        for number, has in enumerate(nodes)
-    }
+    found = {}
+    for number, (free, cpus, *memory_mb) in enumerate(nodes):
+        name = f"n{number}"
+        found[name] = NodeCapacity(name, free, cpus, sum(memory_mb), donor_cpus)
+    return found
 
 
 def job(*gpus: int, **more: Any) -> RemoteJob:

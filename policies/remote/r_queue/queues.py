@@ -29,7 +29,7 @@ class GQueue:
     name: str = "g-queue"
 
     def decide(self, job: RemoteJob, left: Capacities, running: Mapping[str, int]) -> Answer:
-        """Nodes without any job for every task, or wait; `running` holds the jobs by node."""
+        """Nodes without any job for every task, or wait; `running`: jobs on each node."""
         wanted = job.request.gpus_per_node
         empty = empty_nodes(job, left, running)
         if len(empty) < len(wanted):
@@ -53,7 +53,7 @@ class RQueue:
     name: str = "r-queue"
 
     def decide(self, job: RemoteJob, left: Capacities, running: Mapping[str, int]) -> Answer:
-        """A place for every task, or wait; `left` stays as it is, `running` holds jobs by node."""
+        """A place for every task, or wait; nothing is changed. `running`: jobs on each node."""
         wanted = job.request.gpus_per_node
         empty = empty_nodes(job, left, running)
         pairs = zip(empty, wanted, strict=False)

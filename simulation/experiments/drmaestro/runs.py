@@ -141,7 +141,10 @@ def simulated(scenario: Scenario, seed: int, choices: Choices, line: str) -> dic
 
 
 def bound_s(scenario: Scenario, log: Sequence[PlannedJob]) -> float:
-    """No plan ends sooner: all GPUs busy without a gap, no job slowed, none waiting last."""
+    """No plan ends sooner than this, the later of two.
+
+    All work spread over all GPUs without a gap or slowdown; each job started when it is submitted.
+    """
     work_s = sum(job.alone_s * sum(job.job.request.gpus_per_node) for job in log)
     spread_s = log[0].submit_s + work_s / (GPUS * scenario.machines)
     return max(spread_s, *(job.submit_s + job.alone_s for job in log))

@@ -25,7 +25,7 @@ CPUS, TASK_MB = 8, 16_000
 WARM_S, ARRIVALS_PER_S, TIMES_SPREAD = 800.0, 16.0, 0.1
 INTERVAL_S, GOAL = 1.0, 1.01
 #: GPUs of four machines in reach without remote ones -> tasks that each machine has room for beside
-#: its first jobs; None: it has none of those. The thesis prints 6 for its testbed.
+#: the jobs of CPUs alone; None: it has no such jobs. The thesis prints 6 for its testbed.
 FREE_TASKS: dict[int, tuple[int | None, ...]] = {
     6: (None, 2, 0, 0),
     8: (None, None, 0, 0),

@@ -31,7 +31,10 @@ _TRES = ("tres_per_job", "tres_per_task", "tres_per_socket")
 
 
 def words(jobs: Sequence[str], change: JobUpdate, separator: str) -> list[str]:
-    """`JobId=.. Key=Value ...` for scontrol, with this release's `separator` in `gres/gpu`."""
+    """`JobId=.. Key=Value ...` for scontrol, with this release's `separator` in `gres/gpu`.
+
+    Raises SlurmError for a value that scontrol would read as something else.
+    """
     texts = [f"JobId={','.join(jobs)}"]
     # Other kinds of request first: those of the node are refused while they stand.
     for name in (*_TRES, *(name for name in _WORDS if name not in _TRES)):

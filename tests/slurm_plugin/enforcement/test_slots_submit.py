@@ -185,14 +185,16 @@ def test_where_the_mode_is_off_nothing_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("known", "asked", "why"),
     [
-        ({"looked": NOW - 60}, submit(), "Slurm's queue was not read lately"),
+        ({"fresh_s": 60, "looked": NOW - 60}, submit(), "Slurm's queue was not read lately"),
         ({"default_partition": "elsewhere"}, submit(partition=""), "no node can ever serve it"),
         ({"preempting": frozenset({"batch"})}, submit(), "the partition may preempt others"),
     ],
     ids=["old figures", "no partition named", "who may push others aside"],
 )
-def test_what_the_cluster_is_like_leaves_jobs_to_slurm(tmp_path, known, asked, why):
-    state = cache()
+@pytest.mark.parametrize("free", [0, 0xFF], ids=["nothing is free", "all is free"])
+def test_what_the_cluster_is_like_leaves_jobs_to_slurm(tmp_path, free, known, asked, why):
+    """They are neither placed nor gated."""
+    state = cache(free=free)
     for name, value in known.items():
         setattr(state, name, value)
     assert left(mode(tmp_path, state).on_submit(asked)) == why

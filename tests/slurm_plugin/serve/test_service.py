@@ -16,6 +16,7 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from engine_in_tests import an_engine, written
@@ -193,29 +194,35 @@ def test_a_wrong_file_at_reload_keeps_the_old_configuration(engine, tmp_path):
     assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "use"
 
 
-async def test_of_two_reloads_at_once_the_later_one_reads_after_the_first(engine):
-    read = engine._load
-    reading: list[int] = []
+async def test_of_two_reloads_at_once_the_later_one_counts():
+    """However long the first one takes to read."""
 
-    def load(path: Path) -> object:
-        reading.append(1)
-        assert sum(reading) == 1
-        found = read(path)
-        reading.append(-1)
+    def a_setup() -> SimpleNamespace:
+        config = SimpleNamespace(path=Path("x"), deadline_ms=1, decision_log=None, socket=None)
+        return SimpleNamespace(config=config)
+
+    first, later = a_setup(), a_setup()
+    readings = iter([(first, 0.05), (later, 0.0)])
+
+    def load(_: Path) -> SimpleNamespace:
+        found, pause_s = next(readings)
+        time.sleep(pause_s)
         return found
 
-    engine._load = load
+    engine = Engine(a_setup(), SimpleNamespace(), load)  # type: ignore[arg-type]
     assert await asyncio.gather(engine.reload(), engine.reload()) == [None, None]
+    assert engine.setup is later
 
 
-def test_garbage_of_a_load_is_not_kept_with_what_lives_for_ever(engine, monkeypatch):
+def test_garbage_of_a_load_is_not_kept_with_what_lives_for_ever():
     class Garbage:
         def __init__(self) -> None:
             self.itself = self
 
     gone = weakref.ref(Garbage())
+    config = SimpleNamespace(patterns={})
     gc.disable()
-    setup.warm_up(engine.setup)
+    setup.warm_up(SimpleNamespace(machines={}, config=config, policies=list))  # type: ignore[arg-type]
     gc.enable()
     gc.collect()
     assert gone() is None
