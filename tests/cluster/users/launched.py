@@ -31,7 +31,7 @@ class Seen:
     def visible(self) -> tuple[int, ...]:
         """The device list of the task, in its order."""
         name = "ROCR" if "ROCR_VISIBLE_DEVICES" in self.env and not self.cuda else "CUDA"
-        return parse_indices(self.env[f"{name}_VISIBLE_DEVICES"])
+        return tuple(int(n) for n in self.env[f"{name}_VISIBLE_DEVICES"].split(",") if n)
 
     @property
     def cuda(self) -> str:
