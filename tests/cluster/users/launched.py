@@ -31,7 +31,7 @@ class Seen:
     def visible(self) -> tuple[int, ...]:
         """The device list of the task, in its order."""
         name = "ROCR" if "ROCR_VISIBLE_DEVICES" in self.env and not self.cuda else "CUDA"
-        return tuple(int(n) for n in self.env[f"{name}_VISIBLE_DEVICES"].split(",") if n)
+        return parse_indices(self.env[f"{name}_VISIBLE_DEVICES"])
 
     @property
     def cuda(self) -> str:
