@@ -200,8 +200,8 @@ def device_files(lines: Sequence[GresLine], source: str = "gres.conf") -> dict[s
     """The device files of every node that a line names, in the order in which slurmd counts them.
 
     '' has those of all other nodes. slurmd takes the lines without NodeName= first, wherever they
-    stand in the file, and then the node's own (`gres_g_node_config_load` in src/interfaces/gres.c
-    of Slurm 24.11.5). TopologyError for a host list that cannot be read.
+    stand in the file, and then the node's own: `gres_g_node_config_load` in Slurm's gres.c, in all
+    releases from 22.05 to 26.05. TopologyError for a host list that cannot be read.
     """
     common = [line.file for line in lines if not line.node_names]
     found = {"": common}
