@@ -1,4 +1,7 @@
-"""The shell snippet that is piped into `sh` on a node, and its output cut into sections."""
+"""The shell snippet that is piped into `sh` on a node, and its output cut into sections.
+
+Each tool's output stands between marks with its exit status, so that a missing tool is seen.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
 
 @dataclass(frozen=True, slots=True)
 class TopoAwareConfig(topo_aware.TopoAwareSettings):
-    """The policy\'s weights, and how the engine reads jobs\' neighbours for any policy."""
+    """The policy's weights, and how the engine reads jobs' neighbours for any policy."""
 
     profiles: Path | None = setting(
         None, "Directory of job profiles (YAML, JSON); none when unset.", example="profiles"

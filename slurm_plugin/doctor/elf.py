@@ -1,4 +1,7 @@
-"""Reads `plugin_version` from a Slurm plugin: ELF-64 as in the System V ABI, chapters 4 and 5."""
+"""Reads `plugin_version` from a Slurm plugin, which Slurm loads only where it is its own version.
+
+ELF-64 as in the System V ABI, chapters 4 and 5.
+"""
 
 from __future__ import annotations
 

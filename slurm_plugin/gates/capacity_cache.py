@@ -47,12 +47,13 @@ class CapacityCache:
     first: Need | None = None
     #: Jobs of these partitions may push others aside once they are eligible: a gate forbids that.
     preempting: frozenset[str] = frozenset()
-    #: Promises by token: of slots, all of which every submit goes through, and of gates.
+    #: Promises of slots and of gates, by token: apart, as a submit looks at all those of slots.
     promises: dict[str, SlotPromise] = field(default_factory=dict)
     gated: dict[str, SlotPromise] = field(default_factory=dict)
     #: Decisions that are only to be written down.
     observed: list[Build] = field(default_factory=list)
-    #: How many jobs have ended, and how many of these ends a look has seen: the others freed GPUs.
+    #: How many jobs have ended, and how many of these ends a look has seen. Where they differ, GPUs
+    #: came free that the last look does not show.
     ended: int = 0
     known: int = 0
     #: A look is wanted soon: a job may start or be released, or a decision is to be written down.

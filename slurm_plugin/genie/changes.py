@@ -45,7 +45,7 @@ def changes(
     """The updates of one domain. `site`: the site factors as far as they are known.
 
     A job that is to start gets its shape. One that waits keeps its own while that is possible and
-    in time.
+    in time. Updates come in the queue's order, so that jobs about to start move to its front first.
     """
     made = Changes()
     members = {one.job.job_id: one for one in snapshot.members if one.job.job_id in plans}

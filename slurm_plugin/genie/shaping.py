@@ -292,7 +292,7 @@ class Shaping:
 
 
 def _asks_for_shape(hint: str, rule: Rule) -> bool:
-    """Is this the hint of a job whose shape is chosen, or of one of a shape of its own?"""
+    """Is this the hint of a job that is planned here, with or without a shape of its own?"""
     try:
         return "iterations" in read_preferences(hint, rule).values
     except HintRefused:

@@ -44,8 +44,8 @@ class GpuRequests(NamedTuple):
     def is_22_05(self) -> bool:
         """Was the job submitted to Slurm 22.05, which writes `gres:gpu:2`?
 
-        There types and no types, or two sets of types, merge in one update, and a job that has
-        types keeps some.
+        There an update adds the GRES types that it names to those that the job asks for, and takes
+        none away.
         """
         return any(text.startswith("gres:") for text in self)
 

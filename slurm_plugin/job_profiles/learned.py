@@ -2,7 +2,8 @@
 
 The 95th percentile of at least five runs from start to end, alone and beside another job, each for
 GPUs on one socket and over several. Only jobs that name a profile (`profile=`) and are COMPLETED
-count. Each user's runs are kept apart (`Kind.user`): nobody's names change the jobs of others.
+count. Each user's runs are kept apart (`Kind.user`), so that nobody can move the jobs of others by
+the name of a profile.
 """
 
 from __future__ import annotations

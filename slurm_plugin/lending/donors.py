@@ -1,8 +1,8 @@
 """Donors in Slurm: jobs of the borrowing job's own user, which end with that job.
 
 A donor is submitted without GPUs and with a begin time far away. Then the borrower's AdminComment
-names it, and only then it gets its GPUs and may start. So whatever dies in between, a donor that
-no borrower names is left at most, and the next look cancels it.
+names it, and only then it gets its GPUs and may start. So whatever dies in between leaves at most
+a donor that no borrower names, and the next look cancels that one.
 """
 
 from __future__ import annotations

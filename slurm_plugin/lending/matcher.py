@@ -152,7 +152,10 @@ class LoanMatcher:
         return network_use(preferences.profile, self.profiles, self.lending.settings.wires)
 
     def act(self, plan: LoanPlan, queue: Sequence[QueuedJob]) -> list[str]:
-        """First end loans, then make new ones; the names of the jobs whose loans Slurm refused."""
+        """End loans, make new ones, then end what is left over of loans.
+
+        Returns the names of the jobs whose loans Slurm refused.
+        """
         by_id = {job.job_id: job for job in queue}
         for job, noted, why in plan.broken:
             pause_s = self.lending.give_up(job, noted, why, by_id)

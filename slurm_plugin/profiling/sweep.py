@@ -67,7 +67,10 @@ def values(text: str, option: str) -> tuple[int, ...]:
 
 
 def within(asked: tuple[int, ...] | None, limit: int, most: int, what: str) -> tuple[int, ...]:
-    """What was asked, if the machine has it; else powers of two up to `limit` and `most`."""
+    """What was asked; else powers of two up to the lesser of `limit` and `most`, and this one too.
+
+    PluginError where more was asked than the machine has.
+    """
     if asked is not None:
         if asked[-1] > limit:
             raise PluginError(f"{what}: {asked[-1]} asked, the machine has {limit}")

@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 SUBMIT_S = 0.05
 #: Polls take at most this share of the time.
 BUSY_SHARE = 0.25
-#: The same for polls that are due to submits which can wait: a burst of them makes the queue long.
+#: The same for polls that are made only for submits that can wait: after a burst of these the
+#: queue is long, and each poll takes its time.
 CALM_SHARE = 0.02
 #: A job that ended holds its GPUs for a moment more: these polls follow.
 ECHOES_S = (0.15, 0.5, 1.5)

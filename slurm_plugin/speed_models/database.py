@@ -79,7 +79,7 @@ class Database:
         *,
         add: bool,
     ) -> Profile:
-        """Fit and store; `add` the stored runs, and the stored values of what is not given.
+        """Fit and store. `add`: the stored runs count, too, and what is not given is as stored.
 
         `startup_s` is the seconds before the first iteration.
         """

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 @click.option("--gres-conf", "gres_path", type=IN_FILE,
               default=Path("/etc/slurm/gres.conf"), show_default=True,
               help="The file that --slurm-index gres-conf reads.")  # fmt: skip
-@click.option("--node", default="", help="The node whose lines of gres.conf count.")
+@click.option(
+    "--node", default="", help="The node whose lines of gres.conf count, after those of every node."
+)
 @click.option("--minors", help="Device minors of the topology's GPUs (0,1,3,2), where the"
               " topology does not know them.")  # fmt: skip
 @numa_option

@@ -86,8 +86,8 @@ class LoanReconciler:
 
     def _reserve(self, job_id: int, loan: Loan) -> None:
         """Donors have their ids, and start in a moment."""
-        kept, own = self.reservations, {job_id: self._reservation(job_id, loan)}
-        kept.by_borrower = {**kept.by_borrower, **own}
+        before = self.reservations.by_borrower
+        self.reservations.by_borrower = {**before, job_id: self._reservation(job_id, loan)}
 
     def _act(self, made: StartPlan, queue: Sequence[QueuedJob]) -> None:
         """Starts first: they are what people wait for; then ends, then new loans."""
@@ -97,8 +97,11 @@ class LoanReconciler:
             self._update(job, updates)
         now = self.clock()
         refused = self.matcher.act(made, queue)
-        kept, gone = self.reservations, {j.job_id for j, _, _ in made.offers if j.name in refused}
-        kept.by_borrower = {job: one for job, one in kept.by_borrower.items() if job not in gone}
+        gone = {job.job_id for job, _, _ in made.offers if job.name in refused}
+        before = self.reservations.by_borrower
+        self.reservations.by_borrower = {
+            job_id: one for job_id, one in before.items() if job_id not in gone
+        }
         self._backoff.forget(now)
         self._backoff.pause(refused, now, REFUSED_S)
 

@@ -26,8 +26,8 @@ HIGHEST = 2**32 - 256
 class StartLoans:
     """The updates of the select mode.
 
-    Donors, and jobs whose donors are ready, go first in their partition: by the plan that delays
-    nobody.
+    Donors, and jobs whose donors are ready, go first in their partition. The plan has made sure
+    that this delays nobody.
     """
 
     #: How long donors may take.
@@ -80,7 +80,7 @@ class StartLoans:
     def given_up(self, job: QueuedJob, record: LoanRecord, note: str) -> tuple[JobUpdate, ...]:
         """The update that gives the job its own request back, then the one that ends the loan.
 
-        In between it is named still: a job that started meanwhile has to meet its donors.
+        In between the record names the loan: a job that starts then has to meet its donors.
         """
         without_loan = JobUpdate(begin_time=NOW, admin_comment=_with(job, record.over(), note))
         if record.state != STARTS:

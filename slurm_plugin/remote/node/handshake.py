@@ -84,7 +84,10 @@ async def prove(
     subject: str,
     vouching: Munge,
 ) -> None:
-    """The client's part: its own proof, then the server's. Raises Refused; HungUp: try again."""
+    """The client's part: its own proof, then the server's.
+
+    Raises Refused, and HungUp where another try may succeed.
+    """
     now = asyncio.get_running_loop().time
     try:
         async with asyncio.timeout(ANSWER_S):

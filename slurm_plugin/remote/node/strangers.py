@@ -1,8 +1,8 @@
 """Clients that have not proved yet who they are: there may be only a few, and not for long.
 
-Another user, be it on the job's own node, must not keep the job out. So each source (an address)
-has places of its own, and where they are taken a new client gets that of one that has said nothing
-for long: ours speak within milliseconds.
+Nobody must keep the job out, not even another user of the job's own node. So each source (an
+address) has a few places of its own. Where all of them are taken, a new client gets the place of
+one that has said nothing for long: clients of ours speak within milliseconds.
 """
 
 from __future__ import annotations

@@ -219,9 +219,10 @@ def test_what_is_wrong_is_found_and_nothing_else(site, breaks, check, level, wor
 
 @pytest.mark.parametrize(("version", "words"), [
     ("24.11.5", "gputopo.yaml names no topology_conf"),
+    ("25.05.0", "goes by {folder}/slurm/topology.yaml"),
     ("26.05.3", "goes by {folder}/slurm/topology.yaml"),
 ])  # fmt: skip
-def test_a_release_that_does_not_read_topology_yaml(site, version, words):
+def test_a_topology_yaml_counts_from_the_release_on_that_reads_it(site, version, words):
     (site.folder / "slurm" / "topology.yaml").write_text("- topology: flat")
     site.slurm.values["SLURM_VERSION"] = version
     (text,) = (found.text for found in site.findings() if found.check == "network")

@@ -228,6 +228,23 @@ def test_other_jobs_are_not_held_back(shaping, more):
     assert start(shaping, 7, FOUR, **more) is None
 
 
+@pytest.mark.parametrize(
+    ("hint", "may_set", "is_held"),
+    [
+        pytest.param("policy=genie", None, True, id="iterations by the partition's rule"),
+        pytest.param("policy=mapa", None, False, id="a policy that reads none"),
+        pytest.param("off,xiterations=1", None, False, id="no such key"),
+        pytest.param(HINT, ("pattern",), False, id="refused by the rule"),
+    ],
+)
+def test_a_start_is_held_back_by_what_the_hint_means(shaping, hint, may_set, is_held):
+    """A rule's own hints count as at the submit, and text that only looks like a hint does not."""
+    rule = replace(shaping.rule("dl"), hints={"iterations": "1000"}, users_may_set=may_set)
+    shaping.rule = lambda *_: rule
+    looked(shaping, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    assert isinstance(start(shaping, 7, FOUR, hint=hint), WaitFor) is is_held
+
+
 def test_nothing_is_held_back_on_old_figures(shaping):
     """Where Slurm is slow a look may take longer than looks should be apart."""
     looked(shaping, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])

@@ -350,8 +350,8 @@ def lender_of(tmp_path: Path, slurm: Slurm, clock: Callable[[], float]) -> LoanR
     settings = RemoteConfig(presets.load("echo"), allow=True)
     decider = basic_decider(tmp_path, BASIC + "remote: {{allow: yes}}\n")
     lending = SlurmLoans(settings, slurm, slurm, slurm, how, clock)  # type: ignore[arg-type]
-    broker = LoanMatcher(lending, decider.rule, decider.waiting, slurm.lines.append, clock, {})
-    return LoanReconciler(slurm, broker, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
+    matcher = LoanMatcher(lending, decider.rule, decider.waiting, slurm.lines.append, clock, {})
+    return LoanReconciler(slurm, matcher, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
 
 
 def snapshot(slurm: Slurm) -> Snapshot:

@@ -73,6 +73,8 @@ def test_a_refusal_and_a_loan_tell_both_predictions():
     assert isinstance(lent, Offer)
     assert lent.why.startswith("r-queue-auto: ")
     assert lent.why.endswith("ends in 1347 s instead of 1399")
+    # Nothing says when local GPUs are free.
+    assert isinstance(offer(asked, capacity(node("a"), node("b")), SETTINGS), Offer)
 
 
 def test_a_job_whose_time_would_be_over_first_is_lent_nothing():

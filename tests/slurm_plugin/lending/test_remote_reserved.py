@@ -1,4 +1,4 @@
-"""The start-time veto as a reservation: what other jobs see while donors start."""
+"""GPUs reserved for a loan: what other jobs see while its donors start."""
 
 from pathlib import Path
 

@@ -91,6 +91,26 @@ def test_figures_that_three_polls_have_not_renewed_are_not_used(tmp_path, monkey
     assert not cache.is_fresh(1000.0 + 3 * poll_s)
 
 
+@pytest.mark.parametrize("mode", ["select", "slots"])
+def test_a_reconciler_lasts_for_one_configuration_and_one_clock(tmp_path, monkeypatch, mode):
+    """A new one closes what the former one has running beside the engine."""
+    closed: list[LoanMatcher] = []
+    monkeypatch.setattr(LoanMatcher, "close", lambda matcher: closed.append(matcher))
+    gates, _, lending, _ = loops(tmp_path, monkeypatch, TwoNodes(), REMOTE + f"enforcement: {mode}")
+    ours = gates if mode == "slots" else lending
+    assert isinstance(ours, ReconcilerLoop)
+    engine = ours.engine
+    first = ours.reconciler(engine.setup)
+    for verb in ("submit", "ended", "reload"):
+        ours.heard(verb)
+    assert ours.reconciler(engine.setup) is first
+    engine.say(CLOCK_SET)
+    second = ours.reconciler(engine.setup)
+    third = ours.reconciler(replace(engine.setup))
+    assert first is not second is not third
+    assert [id(one) for one in closed] == [id(first.matcher), id(second.matcher)]
+
+
 def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):
     """Themselves they read only where nobody else has since."""
     slurm = TwoNodes()
