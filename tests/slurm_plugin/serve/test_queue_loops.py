@@ -156,24 +156,6 @@ def test_while_it_is_switched_off_every_gate_is_opened_of_later_jobs_too(
     assert caplog.text.count("slots: switched off; waiting jobs are given back to Slurm") == 1
 
 
-@pytest.mark.parametrize("text", ["enforcement: slots\n", REMOTE], ids=["slots", "select"])
-def test_a_reload_and_a_step_of_the_clock_make_a_new_reconciler(tmp_path, monkeypatch, text):
-    """What runs beside the former one is ended once."""
-    closed: list[LoanMatcher] = []
-    monkeypatch.setattr(LoanMatcher, "close", lambda matcher: closed.append(matcher))
-    gates, _, lending, _ = loops(tmp_path, monkeypatch, TwoNodes(), text)
-    ours = gates if "slots" in text else lending
-    assert isinstance(ours, ReconcilerLoop)
-    engine = ours.engine
-    made = [ours.reconciler(engine.setup), ours.reconciler(engine.setup)]
-    engine.say(CLOCK_SET)
-    made.append(ours.reconciler(engine.setup))
-    made.append(ours.reconciler(replace(engine.setup)))
-    assert made[0] is made[1]
-    assert len({id(one) for one in made}) == 3
-    assert closed == [made[0].matcher, made[2].matcher]
-
-
 # The clock is set while the engine runs: what it kept by it is forgotten, or bounded.
 
 
