@@ -19,7 +19,7 @@ class BandwidthModel(ABC):
 
     @abstractmethod
     def effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:
-        """GB/s for every row of `members(gpus, k)`, where `refusal` gives no reason.
+        """GB/s for every row of `members(gpus, k)`. Ask only where `refusal` returned None.
 
         `weakest` is the narrowest link of each set's widest matching, in MB/s.
         """

@@ -26,7 +26,7 @@ UNKNOWN_SLOWED = (TINY_SLOWED + SMALL_SLOWED + 1.0 + 1.0) / 4
 
 
 class Kind(NamedTuple):
-    """By what jobs differ."""
+    """A kind of job: jobs of one kind slow others, and are slowed by them, alike."""
 
     #: Empty: none given.
     profile: str = ""

@@ -24,7 +24,7 @@ _SEEDS = 16
 
 
 def _grow_from(weights: Ints, seed: int, free: tuple[int, ...], k: int) -> tuple[int, ...]:
-    """Start at one GPU; always add the one best linked to the last, of equals to all."""
+    """Start at one GPU; always add the one best linked to the last, among equals to all."""
     order, rest = [seed], [gpu for gpu in free if gpu != seed]
     to_last = to_all = weights[rest, seed]
     while len(order) < k:

@@ -1,6 +1,6 @@
 """One judge for every policy: what a GPU set is worth, by its best ring.
 
-By effective bandwidth (MAPA eq. 2 where it holds) and, separately, by the weakest link.
+Its worth is the effective bandwidth (MAPA eq. 2 where it holds) and, separately, the weakest link.
 """
 
 from __future__ import annotations

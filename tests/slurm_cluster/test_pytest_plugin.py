@@ -69,6 +69,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
     """Instead of `Cluster.up`."""
     monkeypatch.setenv("GPUTOPO_PROJECT", "mine")
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.delenv("SLURM_PREFIX", raising=False)
     found = Started()
     monkeypatch.setattr(cluster.Cluster, "up", found)
     monkeypatch.setattr(cluster.Cluster, "enforcement", "select", raising=False)
@@ -108,3 +109,11 @@ def test_what_it_cannot_start(started, tmp_path, asked, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         Factory(tmp_path)(**asked)
     assert not started
+
+
+def test_a_test_of_debians_slurm_is_skipped_on_ones_own(started, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_PREFIX", "/opt/slurm-25.11")
+    with pytest.raises(pytest.skip.Exception, match=r"this test is about Debian's Slurm 24\.11"):
+        Factory(tmp_path)(release="24.11")
+    assert Factory(tmp_path)() is not None
+    assert len(started) == 1
