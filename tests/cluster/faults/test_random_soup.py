@@ -63,10 +63,10 @@ class Soup:
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self._cluster = cluster
         self._chance = random.Random(seed)
-        # After a start of slurmctld 22.05 gives no GPUs on nodes that have not registered yet, and
-        # never forgets the ones it counted; stock Slurm does the same.
+        # After a start slurmctld before 24.11 gives no GPUs on nodes that have not registered yet,
+        # and never forgets the ones it counted; stock Slurm does the same.
         self._troubles = [
-            one for one in TROUBLES if one != "slurmctld" or cluster.release >= (23, 2)
+            one for one in TROUBLES if one != "slurmctld" or cluster.release >= (24, 11)
         ]
         self._coming: list[str] = []
         self.wanted: dict[int, int] = {}

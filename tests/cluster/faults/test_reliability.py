@@ -124,6 +124,13 @@ RESTARTS = {
 }
 
 
+def wait_nodes(cluster: Cluster) -> None:
+    """Before 24.11 a job that starts on a node that has not registered yet gets no GPUs."""
+    if cluster.release < (24, 11):
+        unknown = "scontrol show node | grep -c SlurmdStartTime=None"
+        until(lambda: cluster.run("ctl", unknown, check=False).code, "all nodes have registered")
+
+
 ONE_OF = pytest.mark.long("another way to lose and find the same")
 WAYS = [pytest.param(way, marks=() if way == "SIGKILL" else ONE_OF) for way in RESTARTS]
 
@@ -141,6 +148,7 @@ def test_slurmctld_comes_back_with_every_job_as_it_was(cluster, watch, way):
     cluster.wait_postponed(picky)
     used = cluster.gres_used()
     RESTARTS[way](cluster)
+    wait_nodes(cluster)
     until(lambda: cluster.gres_used() == used, "the same GPUs in use")
     assert cluster.running_gpus(held) == before
     assert visible(cluster, held) == [gpus for got in before for gpus in got.values()]
@@ -158,6 +166,7 @@ def test_slurmctld_starts_while_the_engine_is_away(cluster, watch):
     gpus = cluster.wait_running(jobid).gpus
     cluster.engine("kill")
     cluster.restart_slurmctld()
+    wait_nodes(cluster)
     stock = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", script="sleep 300")
     assert cluster.wait_running(stock).gpus == stock_pair(cluster)
     assert cluster.job(jobid).gpus == gpus
