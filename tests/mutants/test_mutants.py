@@ -1,6 +1,7 @@
 """The tool behind `make mutants`: what it changes, and that it changes a copy alone."""
 
 import contextlib
+import shutil
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 
 from mutations import is_built, mutants
+from run_mutants import C_PARTS, ROOT, files
 from trials import planted, verdict
 
 PYTHON = '''\
@@ -69,6 +71,13 @@ def test_what_its_language_does_not_take_is_no_mutant(tmp_path):
         "return nil": False,
         "2,": True,
     }
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc here")
+@pytest.mark.parametrize("part", C_PARTS)
+def test_every_c_file_has_mutants_that_are_built(part):
+    for path in files(part):
+        assert any(is_built(ROOT, one) for one in mutants(ROOT, path)), path
 
 
 def test_a_mutant_is_caught_or_hangs_or_survives(tmp_path):
