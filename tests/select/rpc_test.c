@@ -16,6 +16,7 @@ typedef struct {
 	int close_after;	/* answers per connection, 0: never close */
 	bool dies;		/* at a question's first byte */
 	int delay_ms;
+	int buffer;		/* of the socket; 0: the usual size */
 	pthread_t thread;
 	char heard[4096];
 } server_t;
@@ -25,6 +26,9 @@ static void serve(server_t *server, int fd, int *next)
 	const char *text;
 	char byte;
 
+	if (server->buffer)
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &server->buffer,
+			   sizeof(server->buffer));
 	for (int n = 1; read(fd, &byte, 1) == 1;) {
 		size_t len = strlen(server->heard);
 
@@ -209,8 +213,9 @@ CLAIM(garbage_closes_the_connection)
 
 CLAIM(a_reply_without_an_end_is_garbage)
 {
-	static char endless[GT_REPLY_MAX + 2];
-	server_t server = { .answers = { endless } };
+	static char endless[GT_REPLY_MAX + 32 * 1024];
+	/* in pieces, of which the last one is larger than what is left of the buffer */
+	server_t server = { .answers = { endless }, .buffer = 8 * 1024 };
 
 	memset(endless, 'a', sizeof(endless) - 1);
 	start(&server);

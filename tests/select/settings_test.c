@@ -1,5 +1,7 @@
 #include "settings.h"
 
+#include <unistd.h>
+
 #include "../claims.h"
 
 static gt_config_t config;
@@ -66,4 +68,15 @@ CLAIM(a_missing_file_means_the_defaults)
 	CHECK(gt_config_load(&config, "/nonexistent/select.conf", wrong, 300));
 	CHECK(config.deadline_ms == 50);
 	CHECK(!gt_config_load(&config, "/", wrong, 300));
+}
+
+CLAIM(no_file_stays_open)
+{
+	int before = dup(STDIN_FILENO), after;
+
+	close(before);
+	CHECK(!gt_config_load(&config, "/", wrong, 300));
+	after = dup(STDIN_FILENO);
+	close(after);
+	CHECK(before >= 0 && after == before);
 }
