@@ -66,8 +66,7 @@ def number_option(
 ) -> Callable[..., Any]:
     """A number from `low` to `high`, whole where `low` and the default are, which is shown."""
     is_whole = isinstance(low, int) and isinstance(default, int)
-    bounds = click.IntRange if is_whole else click.FloatRange
-    kind = bounds(low, high)  # type: ignore[arg-type]
+    kind = click.IntRange(int(low), int(high)) if is_whole else click.FloatRange(low, high)
     return click.option(name, type=kind, default=default, show_default=True, help=about)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
 from slurm_plugin.errors import SlurmError
@@ -19,7 +20,7 @@ logger = logging.getLogger(__name__)
 Reconciler = TypeVar("Reconciler")
 
 
-class QueueLoop:
+class QueueLoop(ABC):
     """Polls again and again, whatever one poll comes to."""
 
     #: What the engine's log calls it.
@@ -38,16 +39,16 @@ class QueueLoop:
         """What it adds to `gputopo status`."""
         return {}
 
+    @abstractmethod
     def poll_s(self, setup: Setup) -> float:
         """Seconds between two polls if no event comes."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def next_s(self, setup: Setup, since: float) -> float:
         """One poll, which must see all that happened before `since` (monotonic seconds).
 
         Returns the seconds to the next one if no event comes.
         """
-        raise NotImplementedError
 
     async def poll(self, since: float) -> tuple[float, float]:
         """One poll; the seconds to the next if no event comes, and `poll_s`."""
@@ -88,9 +89,9 @@ class ReconcilerLoop(QueueLoop, Generic[Reconciler]):
             self._setup, self._reconciler = setup, self.make(setup)
         return self._reconciler
 
+    @abstractmethod
     def make(self, setup: Setup) -> Reconciler:
         """A new reconciler."""
-        raise NotImplementedError
 
     def matcher(self, setup: Setup, updates: LoanUpdates) -> LoanMatcher:
         """Who lends to jobs by this setup, in the mode of `updates`; the former one is closed."""
