@@ -44,9 +44,11 @@ def test_nodes_have_none_of_our_files(cluster):
         assert cluster.run(node, "cat /etc/slurm/slurm.conf").out == config
 
 
+# kill returns before the process is gone; a reset that finds it still there would have nothing to tell.
+KILL = "pid=$(clusterctl {} pid); kill -9 $pid; while kill -0 $pid 2>/dev/null; do sleep 0.05; done"
 CRASHES = {
-    "slurmctld ended by itself": ("ctl", "kill -9 $(clusterctl slurmctld pid)"),
-    "engine ended by itself": ("ctl", "kill -9 $(clusterctl engine pid)"),
+    "slurmctld ended by itself": ("ctl", KILL.format("slurmctld")),
+    "engine ended by itself": ("ctl", KILL.format("engine")),
     "Traceback": ("ctl", "echo 'Traceback (most recent call last):' >>/var/log/gputopo/engine.log"),
     "ended without a successor": (
         "dgx1",
