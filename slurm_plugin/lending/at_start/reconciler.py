@@ -106,7 +106,7 @@ class LoanReconciler:
         self._backoff.pause(refused, now, REFUSED_S)
 
     def _update(self, job: QueuedJob, updates: Sequence[JobUpdate]) -> None:
-        """One after the other; where one is refused, none follows; the next poll sees what is missing."""
+        """One after the other. Where one is refused none follows; the next poll sees it."""
         try:
             for update in updates:
                 self.client.update([job.name], update)
