@@ -5,6 +5,7 @@
 #   cluster.sh images           only the images
 #   cluster.sh pyslurm          PySlurm into the controller that runs; builds it where that is still to be done
 #   cluster.sh builder CMD...   CMD in the builder image (Slurm source, gcc) with the checkout at /src
+#   cluster.sh packages         Debian packages and RPMs of this checkout into .cluster/packages/SUITE; GPUTOPO_VERSION names another version
 #   cluster.sh sanitize         slurmctld of a cluster that runs gets the select plugin under ASan and UBSan; for good
 #   cluster.sh down             containers, network and volumes; the images stay
 #   cluster.sh exec HOST CMD... | shell [HOST] | logs [HOST]
@@ -122,7 +123,8 @@ own_slurm() {
     rm -rf "$copy"
 }
 
-images() {
+# What every image needs; whoever called it ends with `flock -u 9`.
+begin() {
     [ "$(uname -s)" = Linux ] || { echo "no container engine: the cluster in containers needs Linux, this is $(uname -s)" >&2; exit 3; }
     make_state
     # Two builds at once would each build everything.
@@ -132,6 +134,10 @@ images() {
     "$here/docker/ensure-engine.sh" 9>&- # a daemon that it starts must not hold the lock
     say "base image debian:$SUITE-slim"
     "$here/docker/base-image.sh" "$SUITE"
+}
+
+images() {
+    begin
     "$here/docker/wheels.sh" "$SUITE"
     project
     local wanted="$TAG"
@@ -151,6 +157,26 @@ images() {
     TAG="$wanted"
     [ "$TAG" = "$SUITE" ] || own_slurm
     flock -u 9
+}
+
+# In a clean container, from what git does not ignore; packaging/build.sh is what runs there.
+packages() {
+    local out="$state/packages/$SUITE" made="$state/packages/context"
+    begin
+    build Dockerfile.builder base "what all begin with"
+    build Dockerfile.builder builder "gcc, Slurm's source, our two plugins in C"
+    build Dockerfile.packager packager "debhelper, lintian, rpm"
+    say "packages for $SUITE"
+    rm -rf "$out" "$made"
+    mkdir -p "$out" "$made/source"
+    "$here/docker/wheels.sh" "$SUITE" vendored "$made/wheels"
+    git -C "$root" ls-files -z --cached --others --exclude-standard | tar -C "$root" -c --null -T - --ignore-failed-read | tar -C "$made/source" -x
+    tar -C "$made" -c --owner=0 --group=0 . | docker run --rm -i -e SOURCE_DATE_EPOCH="$(git -C "$root" log -1 --format=%ct)" \
+        -e GPUTOPO_VERSION "$(image packager)" sh -c "tar -x && source/packaging/build.sh $SUITE >&2; ended=\$?
+            tar -C out -c .; exit \$ended" | tar -C "$out" -x
+    rm -rf "$made"
+    flock -u 9
+    ls "$out" | sed "s,^,$out/,"
 }
 
 pyslurm_image() {
@@ -271,6 +297,7 @@ case "${1:-}" in
     backup) backup "${2:-}" ;;
     images) images ;;
     pyslurm) pyslurm ;;
+    packages) packages ;;
     builder) shift; docker run --rm -v "$root:/src" "$(image builder)" "$@" ;;
     down) down ;;
     project) echo "$COMPOSE_PROJECT_NAME" ;;
