@@ -14,6 +14,7 @@ from simulation.experiments.mapa import dgx1v, graphs, novel, overhead
 from simulation.experiments.mapa.jobs import ByEffBw, effbw_gbps, job_file, network_of, seconds
 from simulation.experiments.mapa.readings import QUANTILES, averaged, five
 from simulation.experiments.mapa.reconstruction import CURVES, NETWORKS
+from simulation.models.speed import PlacedJob
 
 DGX1V = load("dgx1v")
 NETWORK = {network.name: network for network in NETWORKS}
@@ -79,7 +80,8 @@ def test_nobody_is_faster_than_ideal_wherever_it_is_placed():
     speed = ByEffBw(DGX1V)
     for job in job_file(3, 200):
         gpus = tuple(range(8))[-job.gpus_per_node[0] :]
-        assert speed.full_s(job, {"dgx1v": gpus}, {"dgx1v": DGX1V}, ()) >= speed.ideal_s(job)
+        placed = PlacedJob(job, {"dgx1v": gpus})
+        assert speed.full_s(placed, {"dgx1v": DGX1V}, ()) >= speed.ideal_s(job)
 
 
 @pytest.mark.parametrize("policy", [*dgx1v.POLICIES, dgx1v.ORACLE])
