@@ -29,3 +29,12 @@ CHANGES
 dpkg-buildpackage -b -d -uc -us >/build/out/build.log 2>&1 || { tail -30 /build/out/build.log; exit 1; }
 cp ../*.deb /build/out/
 lintian --fail-on error --allow-root --tag-display-limit 0 ../*.changes >/build/out/lintian.txt || { cat /build/out/lintian.txt; exit 1; }
+
+# Debian's rpm builds them, and nothing here has installed them on a machine with RPMs.
+[ "$suite" = trixie ] || exit 0
+make -s -C slurm_plugin/spank clean
+make -s -C slurm_plugin/select clean
+rpmbuild -bb --define "tree $PWD" --define "version_here $version" --define "wheels $WHEELS" --define "_unitdir /usr/lib/systemd/system" \
+    --define "slurm $(dpkg-query --show --showformat='${source:Upstream-Version}' libslurm-dev)" --define "_topdir /build/rpm" \
+    packaging/rpm/slurm-gputopo.spec >/build/out/rpmbuild.log 2>&1 || { tail -30 /build/out/rpmbuild.log; exit 1; }
+cp /build/rpm/RPMS/*/*.rpm /build/out/

@@ -35,9 +35,7 @@ engine() {
     install -D -m 644 -t "$to/$units" slurm_plugin/systemd/gputopo.service slurm_plugin/systemd/gputopo-donors.service
     # The engine only watches until the administrator says otherwise.
     [ ! -e slurm_plugin/config/sample.yaml ] || install -D -m 644 slurm_plugin/config/sample.yaml "$to/etc/slurm/gputopo.yaml"
-    # TODO: unconditional
-    [ ! -e slurm_plugin/cli/manual.py ] ||
-        PYTHONPATH="$to/$home:$to/$home/vendor" PYTHONDONTWRITEBYTECODE=1 python3 -m slurm_plugin.cli.manual "$to/usr/share" >/dev/null
+    PYTHONPATH="$to/$home:$to/$home/vendor" PYTHONDONTWRITEBYTECODE=1 python3 -m slurm_plugin.cli.manual "$to/usr/share" >/dev/null
     if ls "$WHEELS"/*.whl >/dev/null 2>&1; then
         mkdir -p "$to/usr/share/doc/slurm-gputopo"
         python3 packaging/dependencies.py list "$WHEELS" >"$to/usr/share/doc/slurm-gputopo/vendored.txt"
