@@ -89,6 +89,7 @@ def gpus(variables: Variables, name: str) -> tuple[int, ...]:
     return parse_indices(variables.get(name, ""))
 
 
+@pytest.mark.long("Slurm alone does it right there; slurm.conf changes for it", "select")
 def test_every_place_knows_the_jobs_gpus_on_its_node(cluster):
     """One to eight GPUs, two nodes, an array, a heterogeneous job, both vendors."""
     cluster.run("ctl", f"rm -f {SEEN}/*")
