@@ -1,7 +1,6 @@
 #!/bin/sh
 # build.sh SUITE: in a container, with the source tree at /build/source and wheels in /build/wheels:
-# Debian packages and RPMs into /build/out, with what lintian says about the former. GPUTOPO_VERSION
-# is a version in place of setup.cfg's, for trying an upgrade.
+# Debian packages and RPMs into /build/out, with what lintian says about the former.
 set -eu
 
 suite="$1"
@@ -15,7 +14,6 @@ export UNITDIR="$units" WHEELS=/build/wheels SOURCE_DATE_EPOCH="${SOURCE_DATE_EP
 [ -d "$SLURM_SRC" ] || { echo "no source of $suite's Slurm was to be had: slurm-gputopo-select is not built"; export DEB_BUILD_PROFILES=pkg.slurm-gputopo.noselect; }
 mkdir -p /build/out
 cd /build/source
-[ -z "${GPUTOPO_VERSION:-}" ] || sed -i "s/^version = .*/version = $GPUTOPO_VERSION/" setup.cfg
 version="$(sed -n 's/^version = //p' setup.cfg)"
 cp -r packaging/debian debian
 cat >debian/changelog <<CHANGES

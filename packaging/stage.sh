@@ -34,7 +34,7 @@ engine() {
     install -D -m 755 packaging/bin/gputopo "$to/usr/bin/gputopo"
     install -D -m 644 -t "$to/$units" slurm_plugin/systemd/gputopo.service slurm_plugin/systemd/gputopo-donors.service
     # The engine only watches until the administrator says otherwise.
-    [ ! -e slurm_plugin/config/sample.yaml ] || install -D -m 644 slurm_plugin/config/sample.yaml "$to/etc/slurm/gputopo.yaml"
+    install -D -m 644 slurm_plugin/config/sample.yaml "$to/etc/slurm/gputopo.yaml"
     PYTHONPATH="$to/$home:$to/$home/vendor" PYTHONDONTWRITEBYTECODE=1 python3 -m slurm_plugin.cli.manual "$to/usr/share" >/dev/null
     if ls "$WHEELS"/*.whl >/dev/null 2>&1; then
         mkdir -p "$to/usr/share/doc/slurm-gputopo"
@@ -49,7 +49,7 @@ node() {
     python3 -c 'import sys; from pathlib import Path; from slurm_plugin.remote import program; program.write(Path(sys.argv[1]))' \
         "$to/$home/node/gputopo-node"
     install -m 755 slurm_plugin/remote/task-prolog "$to/$home/node/"
-    install -D -m 755 -t "$to/$home/launch" slurm_plugin/launch/task-prolog
+    install -D -m 755 -t "$to/$home/launch" slurm_plugin/launch/task-prolog slurm_plugin/launch/prolog-env
     install -D -m 755 packaging/bin/gputopo-echo "$to/usr/bin/gputopo-echo"
     install -D -m 644 packaging/gputopo-echo.1 "$to/usr/share/man/man1/gputopo-echo.1"
 }

@@ -5,7 +5,8 @@
 #   cluster.sh images           only the images
 #   cluster.sh pyslurm          PySlurm into the controller that runs; builds it where that is still to be done
 #   cluster.sh builder CMD...   CMD in the builder image (Slurm source, gcc) with the checkout at /src
-#   cluster.sh packages         Debian packages and RPMs of this checkout into .cluster/packages/SUITE; GPUTOPO_VERSION names another version
+#   cluster.sh packages         Debian packages and RPMs of this checkout into .cluster/packages/SUITE
+#   cluster.sh site             the image of a host with the distribution's Slurm alone, on which the packages are tried
 #   cluster.sh sanitize         slurmctld of a cluster that runs gets the select plugin under ASan and UBSan; for good
 #   cluster.sh down             containers, network and volumes; the images stay
 #   cluster.sh exec HOST CMD... | shell [HOST] | logs [HOST]
@@ -83,6 +84,7 @@ context() { # context FILE: all that Dockerfile may COPY, as a tar, with what ev
     mkdir -p "$made"
     cat "$here/docker/Dockerfile.base" "$here/docker/$1" >"$made/Dockerfile"
     case "$1" in
+        Dockerfile.packager) cp "$here/docker/$1" "$made/Dockerfile" ;;
         Dockerfile.slurm)
             cp "$here/docker/$1" "$made/Dockerfile"
             parts=(-C "$here/docker/image" use-slurm -C "$state/slurm" installed source) without=()
@@ -172,11 +174,18 @@ packages() {
     "$here/docker/wheels.sh" "$SUITE" vendored "$made/wheels"
     git -C "$root" ls-files -z --cached --others --exclude-standard | tar -C "$root" -c --null -T - --ignore-failed-read | tar -C "$made/source" -x
     tar -C "$made" -c --owner=0 --group=0 . | docker run --rm -i -e SOURCE_DATE_EPOCH="$(git -C "$root" log -1 --format=%ct)" \
-        -e GPUTOPO_VERSION "$(image packager)" sh -c "tar -x && source/packaging/build.sh $SUITE >&2; ended=\$?
+        "$(image packager)" sh -c "tar -x && source/packaging/build.sh $SUITE >&2; ended=\$?
             tar -C out -c .; exit \$ended" | tar -C "$out" -x
     rm -rf "$made"
     flock -u 9
     ls "$out" | sed "s,^,$out/,"
+}
+
+site() {
+    begin
+    build Dockerfile.builder base "what all begin with"
+    build Dockerfile.site site "slurmctld and slurmd, and in apt's cache what our packages depend on"
+    flock -u 9
 }
 
 pyslurm_image() {
@@ -298,6 +307,7 @@ case "${1:-}" in
     images) images ;;
     pyslurm) pyslurm ;;
     packages) packages ;;
+    site) site ;;
     builder) shift; docker run --rm -v "$root:/src" "$(image builder)" "$@" ;;
     down) down ;;
     project) echo "$COMPOSE_PROJECT_NAME" ;;
