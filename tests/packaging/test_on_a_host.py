@@ -85,7 +85,7 @@ def test_four_commands_from_the_distributions_slurm_to_the_best_pair_and_back(ho
 def nothing_has_happened(host, conf):
     """Installing neither changes slurm.conf nor starts or enables anything."""
     assert host.run("cat /etc/slurm/slurm.conf") == conf
-    assert not host.try_run("pgrep -f /usr/bin/gputopo").stdout
+    assert not host.try_run("pgrep -f '[/]usr/bin/gputopo'").stdout
     assert not host.run("find /etc/systemd /etc/slurm -name '*gputopo*.service' -o -name '*.lua'")
     assert "mode: observe" in host.run("cat /etc/slurm/gputopo.yaml")
 
