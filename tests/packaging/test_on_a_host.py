@@ -149,8 +149,9 @@ def test_a_newer_slurm_is_held_back_or_takes_the_select_plugin_away(host):
         chmod 755 /root"""
     )
     lists = "-o Dir::Etc::sourcelist=/root/repo.list -o Dir::Etc::sourceparts=-"
-    host.run(f"apt-get {lists} -o Dir::State::lists=/root update")
-    apt = f"apt-get {lists} -o Dir::State::lists=/root -s"
+    lists += " -o Dir::State::lists=/root/lists"
+    host.run(f"mkdir -p lists/partial && apt-get {lists} update")
+    apt = f"apt-get {lists} -s"
     upgraded = host.run(f"{apt} upgrade")
     assert "kept back:\n  slurmctld" in upgraded
     assert "Inst slurmctld" not in upgraded
