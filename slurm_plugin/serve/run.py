@@ -19,6 +19,7 @@ from slurm_plugin.explain.listener import ExplainListener
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.notify import Notifier
+from slurm_plugin.queue.entry_client import EntryKeeper
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.lending_loop import LendingLoop
@@ -96,7 +97,8 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     Raises PluginError when the configuration is wrong or the socket cannot be made.
     """
     notifier = notifier or Notifier()
-    load = partial(setup.load, cache=CapacityCache(), reserved=Reservations())
+    keeper = EntryKeeper()
+    load = partial(setup.load, cache=CapacityCache(), reserved=Reservations(), keeper=keeper)
     first = load(path)
     # Fewer, later collections: a question makes thousands of short-lived objects, no cycles.
     gc.set_threshold(50_000, 20, 50)
@@ -127,6 +129,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         for listener in beside:
             await listener.stop()
         await server.stop()
+        await asyncio.to_thread(keeper.close)
         await asyncio.to_thread(log.close)
     logger.info("stopped")
 
