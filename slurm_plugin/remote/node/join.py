@@ -57,7 +57,10 @@ def donors_of(job_id: int) -> list[LoanDonor]:
     """
     deadline = time.monotonic() + RESTORE_S
     while True:
-        donors = donors_of(job_id)
+        state = slurm.job_state(job_id)
+        if state is None:
+            raise RemoteError("slurmctld does not answer")
+        donors = donors_in(state[1])
         has_record = any(kind.read_from(state[1]) for kind, _ in _ON_LOAN)
         if donors or has_record or not _has_donors(job_id):
             return donors
@@ -128,10 +131,7 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     """`join`: 0 once all donors are ready or nothing was lent; else the job is put back."""
     job_id = int(environment.get("SLURM_JOB_ID") or 0)
     try:
-        state = slurm.job_state(job_id)
-        if state is None:
-            raise RemoteError("slurmctld does not answer")
-        donors = donors_in(state[1])
+        donors = donors_of(job_id)
         if not donors:
             # The job's steps need not ask again.
             sys.stdout.write(f"unset {ASKED}\n")
