@@ -28,7 +28,6 @@ class JobEntries:
 
     job: int
     uid: int = -1
-    account: str = ""
     array: int = 0
     het: int = 0
     #: Epoch; Slurm gives a requeued job a new one.
@@ -43,8 +42,8 @@ class JobEntries:
 
     def is_of(self, job: QueuedJob) -> bool:
         """Is this the same job, and not a later one with its number?"""
-        mine = (self.uid, self.account, self.array, self.het)
-        is_same = mine == (job.uid, job.account, job.array_id, job.het_id)
+        mine = (self.uid, self.array, self.het)
+        is_same = mine == (job.uid, job.array_id, job.het_id)
         return is_same and (self.submit == job.submit or self.state not in ("", "PENDING"))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO, joined, split
+from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO, joined
 from slurm_plugin.job_notes.records import GATED, PLACED, GateRecord, LoanRecord
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob
@@ -58,18 +58,6 @@ def _is_needed(kind: str, text: str, is_waiting: bool, ran_s: float) -> bool:
         is_read = record.may_borrow or record.names_loan or bool(record.get("pin"))
         return record.state != PLACED or is_read
     return (record.may_borrow or record.names_loan) and ran_s < JOIN_S
-
-
-def submit_text(comment: str) -> tuple[str, str]:
-    """What of a submit's AdminComment goes to Slurm where notes are the engine's own.
-
-    And the token by which the job is known, '' for none.
-    """
-    ours, rest = split(comment)
-    kept = needed_at_slurm(ours, "PENDING", 0, False)
-    words = (ours.get(SLOTS, "") + " " + ours.get(SHAPE, "")).split()
-    tokens = [word.partition("=")[2] for word in words if word.startswith(("token=", "t="))]
-    return joined(kept, rest), tokens[0] if tokens else ""
 
 
 def is_over(job: QueuedJob, record: str, now: float) -> bool:

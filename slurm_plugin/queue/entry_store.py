@@ -12,18 +12,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, joined, split
 from slurm_plugin.queue.entry_file import EntryFile, JobEntries
-from slurm_plugin.queue.entry_rules import RECORDS, is_over, needed_at_slurm, submit_text
+from slurm_plugin.queue.entry_issued import IssuedEntries, bound
+from slurm_plugin.queue.entry_rules import RECORDS, is_over, needed_at_slurm
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Jobs that ended and are still remembered: those that ended last.
 MOST_ENDED = 10_000
-#: Notes of submits and placements whose jobs no reading has shown yet.
-MOST_EXPECTED = 10_000
 #: Seconds between two writings of the file, which take at most a twentieth of the time.
 SAVE_S, SAVE_SHARE = 2.0, 20.0
 
@@ -76,10 +74,10 @@ class EntryStore:
         self._names: dict[str, int] = {}
         #: Entries of array tasks that have no id of their own yet, by name.
         self._of_task: dict[str, dict[str, str]] = {}
-        #: The whole text of a submit, by its token; a note on a placement, by job.
-        self._submits: dict[str, str] = {}
+        self.issued = IssuedEntries(wall_clock())
+        #: What stands in our bracket of a job that was asked about at its start.
         self._notes: dict[int, str] = {}
-        #: Held for a moment only: the two above are written by the thread that answers.
+        #: Held for a moment only: notes are written by the thread that answers.
         self._said = threading.Lock()
         self._is_dirty = False
         self._save_at = float("-inf")
@@ -87,11 +85,23 @@ class EntryStore:
         #: What a former engine knew of jobs that no reading has shown yet.
         self._saved: dict[int, JobEntries] = {}
 
-    def open(self, path: Path) -> None:
-        """Keep the jobs in this file, and take over what is in it; once."""
+    def open(self, path: Path, foreign: str = "") -> None:
+        """Keep the jobs in this file, and take over what is in it; once.
+
+        But for entries of the `foreign` kind, which belong to the other way of enforcing.
+        """
         if self._file is None:
             self._file = EntryFile(path)
             self._saved = self._file.read()
+            for one in self._saved.values():
+                one.ours.pop(foreign, None)
+
+    def show_notes(self, at_slurm: bool) -> None:
+        """Are notes to stand in AdminComment from now on?"""
+        if at_slurm != self.notes_at_slurm:
+            self.notes_at_slurm = at_slurm
+            for known in list(self._jobs.values()):
+                known.looks = None
 
     # ------------------------------------------------------------------ readings
 
@@ -123,7 +133,7 @@ class EntryStore:
     def _look(self, job: QueuedJob, known: _Known, note: str, began: float) -> Repair | None:
         """Bring what is known of the job up to date; the repair of its comment, if one is due."""
         if note:
-            self._note(known, note)
+            self._set(known.entries, TOPO, note)
         text, rest = split(job.admin_comment)
         repair = self._repair(job, known, began, text, rest)
         is_readable = len(rest) <= MAX_COMMENT_BYTES // 2
@@ -173,23 +183,25 @@ class EntryStore:
 
     def _first_seen(self, job: QueuedJob) -> _Known:
         """A job that no reading has shown yet, or that is another one than before."""
-        ours, _ = split(job.admin_comment)
+        shown, _ = split(job.admin_comment)
         before = self._saved.pop(job.job_id, None) or self._ended.pop(job.job_id, None)
+        parent = self._jobs.get(job.array_id) if job.array_id != job.job_id else None
         if before is not None and before.is_of(job):
             # While there was no engine somebody else may have emptied the field.
-            ours = {**before.ours, **ours}
-            if TOPO in before.ours and TOPO in ours:
-                ours[TOPO] = self._with_note(ours[TOPO], before.ours[TOPO])
-        ours |= self._of_task.pop(job.name, {})
-        parent = self._jobs.get(job.array_id) if job.array_id != job.job_id else None
-        if parent is not None and not any(kind in ours for kind in RECORDS):
-            ours = {**parent.entries.ours, **ours}
-        if whole := self._submits.get(_token_of(ours).partition("-")[0], ""):
-            said = split(whole)[0]
-            ours = {**said, **ours, **{kind: said[kind] for kind in (TOPO,) if kind in said}}
+            slots = before.ours.get(SLOTS, "")
+            if SLOTS not in shown and slots and is_over(job, slots, self.wall_clock()):
+                del before.ours[SLOTS]
+            ours = {**before.ours, **shown}
+            if TOPO in before.ours and TOPO in shown:
+                ours[TOPO] = self._with_note(shown[TOPO], before.ours[TOPO])
+        elif job.name in self._of_task:
+            ours = self._of_task.pop(job.name)
+        elif parent is not None:
+            ours = dict(parent.entries.ours)
+        else:
+            ours = self.issued.first(job, shown)
         entries = JobEntries(
-            *(job.job_id, job.uid, job.account, job.array_id, job.het_id),
-            *(job.submit, job.state, ours),
+            *(job.job_id, job.uid, job.array_id, job.het_id, job.submit, job.state, ours)
         )
         self._is_dirty |= bool(ours)
         return _Known(entries, job.admin_comment)
@@ -277,7 +289,7 @@ class EntryStore:
         if known is None:
             if is_taken:
                 self._of_task[name] = ours
-                _bound(self._of_task)
+                bound(self._of_task)
             return
         known.written_at, known.looks = self.clock(), None
         if not is_taken:
@@ -299,23 +311,15 @@ class EntryStore:
     # --------------------------------------------- what no AdminComment is to show
 
     def submitted(self, comment: str) -> str:
-        """A submit's AdminComment without notes; they are kept for the job that will show."""
-        text, token = submit_text(comment)
-        if token:
-            with self._said:
-                self._submits[token] = comment
-                _bound(self._submits)
-        return text
+        """Keep a submit's AdminComment for the job that will show; what of it goes to Slurm."""
+        text = self.issued.add(comment)
+        return comment if self.notes_at_slurm else text
 
-    def noted(self, job_id: int, note: str) -> None:
-        """A note on a job that was asked about at its start."""
+    def noted(self, job_id: int, hint: str, note: str) -> None:
+        """A note on a job that was asked about at its start, with its hint."""
         with self._said:
-            self._notes[job_id] = note
-            _bound(self._notes)
-
-    def _note(self, known: _Known, note: str) -> None:
-        known.entries.ours = split(hints.with_note(known.entries.text(), note))[0]
-        self._is_dirty = True
+            self._notes[job_id] = split(hints.entry(hint, note))[0].get(TOPO, "")
+            bound(self._notes)
 
     def entries_of(self, job_id: int) -> JobEntries | None:
         """What is known of a job, be it over."""
@@ -344,14 +348,3 @@ def _one_line(comment: str) -> str:
 def _looks(job: QueuedJob) -> tuple[object, ...]:
     """What changes where something is to be done about a job's comment."""
     return job.uid, job.state, job.submit, job.admin_comment
-
-
-def _token_of(ours: Mapping[str, str]) -> str:
-    """The token of a submit."""
-    return submit_text(joined(ours, ""))[1]
-
-
-def _bound(kept: dict[Any, Any]) -> None:
-    """Forget the oldest."""
-    while len(kept) > MOST_EXPECTED:
-        del kept[next(iter(kept))]

@@ -26,6 +26,7 @@ from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import site_of
+from slurm_plugin.job_notes.brackets import LOAN, SLOTS
 from slurm_plugin.job_profiles import Learned
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.queue.entry_client import EntryClient, EntryKeeper
@@ -112,7 +113,9 @@ def load(
     decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
     if config.enforcement == "slots":
         cache, reserved = cache or CapacityCache(), None
-        inner: Enforcement = Slots(decider, cache, config.slots.lease_s)
+        inner: Enforcement = Slots(
+            decider, cache, config.slots.lease_s, at_once=config.notes == "admin-comment"
+        )
     else:
         cache, reserved = None, reserved or Reservations()
         inner = Select(decider, reserved)
@@ -120,7 +123,9 @@ def load(
     if config.genie is not None:
         shaping = Shaping(inner, site_of(config.genie, machines, str(config.path)), rules)
     keeper = keeper or EntryKeeper()
-    keeper.store.open(config.state_dir / JOB_ENTRIES)
+    is_slots = config.enforcement == "slots"
+    keeper.store.open(config.state_dir / JOB_ENTRIES, foreign=LOAN if is_slots else SLOTS)
+    keeper.store.show_notes(config.notes == "admin-comment")
     keeper.may_write = lambda: not config.kill_switch.exists()
     client, reader = (EntryClient(choose.client(config.slurm), keeper) for _ in range(2))
     setup = Setup(

@@ -10,6 +10,7 @@ import pytest
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.brackets import joined, split
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.queue.entry_client import EntryClient, EntryKeeper
 from slurm_plugin.queue.entry_store import EntryStore
@@ -30,8 +31,8 @@ class Slurm:
         self.sent: list[tuple[str, JobUpdate]] = []
         self.fails = self.takes = False
 
-    def write(self, job_id: int, comment: str, **more: object) -> None:
-        self.jobs[job_id] = replace(self.jobs[job_id], admin_comment=comment, **more)  # type: ignore[arg-type]
+    def write(self, job_id: int, text: str, **more: object) -> None:
+        self.jobs[job_id] = replace(self.jobs[job_id], admin_comment=text, **more)  # type: ignore[arg-type]
 
     def of(self, job_id: int) -> str:
         return self.jobs[job_id].admin_comment
@@ -239,6 +240,127 @@ def test_a_requeued_job_is_the_same_and_a_later_one_with_its_number_is_not():
     assert site.seen() == ""
 
 
+# ------------------------------------------- what stands there in a job's first reading
+
+ISSUED = GATE.replace("token=a", "token=5f0a")
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (ISSUED, ISSUED),
+        (ISSUED.replace("5f0a", "5f0a-12"), ISSUED.replace("5f0a", "5f0a-12")),
+        (f"{ISSUED} {HOSTILE}", ISSUED),
+        (f"[wrapped {ISSUED}]", ISSUED),
+        (ISSUED.replace("gpu:2", "gpu:8"), ISSUED),
+        (f"[gpu-topo: off | a wait] {ISSUED}", f"[gpu-topo: off | a wait] {ISSUED}"),
+        (HOSTILE, ""),
+        ("[gpu-donor: of=3]", ""),
+        ("[gpu-loan: starts remote=1 loan=dgx1/1,dgx2/1/5/6]", ""),
+        ("[gpu-loan: may remote=1]", "[gpu-loan: may remote=1]"),
+        ("[gpu-shape: 2x8 fixed]", ""),
+        ("[gpu-shape: none nodes=2]", "[gpu-shape: none nodes=2]"),
+    ],
+)
+def test_a_record_that_nobody_issued_does_not_count(shown, expected):
+    site = Site(gated(3)).looked()
+    site.store.submitted(ISSUED)
+    site.slurm.jobs[9] = gated(9, shown, submit=NOW + 60)
+    entries = joined(split(site.seen(9))[0], "")
+    assert entries == expected
+    assert joined(split(site.slurm.of(9))[0], "") == expected
+
+
+def test_a_donor_is_one_that_says_so_itself():
+    donor = gated(9, "[gpu-donor: of=3]", submit=NOW + 60)
+    site = Site(replace(donor, comment="gpu-donor of=3")).looked()
+    site.slurm.write(9, JS1, comment="mine")
+    assert site.seen(9) == f"{JS1} [gpu-donor: of=3]"
+
+
+# ------------------------------------------------------------------- notes: engine
+
+PLACED = GATE.replace("gated", "placed")
+
+
+@pytest.mark.parametrize(
+    ("entries", "waits", "starts", "runs"),
+    [
+        (f"[gpu-topo: off | why] {GATE}", f"[gpu-topo: off] {GATE}", "", ""),
+        (f"[gpu-topo: | dgx1:0,3] {PLACED}", "", "", ""),
+        ("[gpu-topo: pattern=ring | dgx1:0,3]", "", "", ""),
+        ("[gpu-topo: a=b | n] [gpu-shape: 2x4]", "[gpu-topo: a=b] [gpu-shape: 2x4]", "", ""),
+        (f"[gpu-topo: remote=allow] {LOAN}", f"[gpu-topo: remote=allow] {LOAN}", LOAN, ""),
+        (PLACED.replace("at=", "remote=1 at="), None, None, ""),
+        ("[gpu-donor: of=4]", "[gpu-donor: of=4]", "[gpu-donor: of=4]", "[gpu-donor: of=4]"),
+    ],
+    ids=["gated", "released", "select", "shaped", "borrows", "may borrow", "a donor"],
+)
+def test_what_stands_at_slurm_where_the_engine_keeps_the_notes(entries, waits, starts, runs):
+    """While a job waits, in its first minute, and later."""
+    for state, ran_s, expected in (
+        ("PENDING", 0, waits),
+        ("RUNNING", 5, starts),
+        ("RUNNING", 100, runs),
+    ):
+        start = NOW - ran_s if state == "RUNNING" else 0
+        site = Site(gated(comment=f"{JS1} {entries}", state=state, start=start), notes=False)
+        assert split(site.seen())[0] == split(entries)[0]
+        if expected is not None:
+            assert site.slurm.of(7) == f"{JS1} {expected}".strip()
+
+
+def test_a_release_takes_the_record_away_in_the_update_that_lets_the_job_start():
+    site = Site(gated(comment=f"theirs [gpu-topo: off] {GATE}"), notes=False).looked()
+    comment = hints.with_note(f"theirs [gpu-topo: off] {PLACED}", "dgx1:0,3 by mapa")
+    site.client.update(["7"], JobUpdate(begin_time=0, admin_comment=comment))
+    assert site.slurm.sent == [("7", JobUpdate(begin_time=0, admin_comment="theirs"))]
+    assert GateRecord.read_from(site.seen()) == GateRecord.read_from(PLACED)
+    assert hints.note_in(site.seen()) == "dgx1:0,3 by mapa"
+    assert site.store.entries_of(7).text() == f"[gpu-topo: off | dgx1:0,3 by mapa] {PLACED}"
+
+
+def test_a_note_that_only_people_read_causes_no_update():
+    site = Site(notes=False).looked()
+    site.client.update(["7"], JobUpdate(admin_comment=hints.with_note(GATE, "waits")))
+    assert site.slurm.sent == []
+    assert hints.note_in(site.seen()) == "waits"
+
+
+def test_the_notes_of_a_submit_and_of_a_start_are_those_of_the_job_that_shows(tmp_path):
+    site = Site(path=tmp_path / "e", notes=False).looked()
+    assert site.store.submitted(f"[gpu-topo: a=b | waits] {GATE}") == f"[gpu-topo: a=b] {GATE}"
+    assert site.store.submitted("[gpu-topo: a=b | Slurm's own choice]") == ""
+    site.slurm.jobs[8] = gated(8, f"[gpu-topo: a=b] {GATE}")
+    assert hints.note_in(site.seen(8)) == "waits"
+    site.store.noted(8, "a=b", "dgx1:0,3 by mapa")
+    assert hints.note_in(site.seen(8)) == "dgx1:0,3 by mapa"
+    site.slurm.jobs.clear()
+    site.client.queue()
+    site.store.save(is_last=True)
+    later = Site(path=tmp_path / "e", notes=False).store.entries_of(8)
+    assert later is not None
+    assert later.text() == f"[gpu-topo: a=b | dgx1:0,3 by mapa] {GATE}"
+
+
+def test_nothing_is_said_in_the_log_when_our_own_entries_are_taken_away(caplog):
+    site = Site(gated(comment="[gpu-topo: a=b] [gpu-shape: 1x2]"), notes=False).looked()
+    site.slurm.write(7, site.slurm.of(7), state="RUNNING", start=NOW)
+    site.client.queue()
+    assert site.slurm.of(7) == ""
+    assert caplog.records == []
+
+
+def test_the_mode_may_change_while_the_engine_runs():
+    site = Site(gated(comment=f"[gpu-topo: | waits] {GATE}")).looked()
+    site.store.show_notes(False)
+    site.client.queue()
+    assert site.slurm.of(7) == GATE
+    site.store.show_notes(True)
+    site.client.queue()
+    assert site.slurm.of(7) == f"[gpu-topo: | waits] {GATE}"
+
+
 # ---------------------------------------------------------------------------- the disk
 
 
@@ -248,6 +370,20 @@ def test_entries_outlive_the_engine_and_are_put_back(tmp_path):
     later = Site(gated(comment=JS1), path=tmp_path / "entries.json")
     assert later.seen() == f"{JS1} {GATE}"
     assert later.slurm.of(7) == f"{JS1} {GATE}"
+
+
+def test_a_job_that_was_given_back_while_there_was_no_engine_stays_slurms(tmp_path):
+    Site(path=tmp_path / "e").looked().store.save(is_last=True)
+    later = Site(gated(comment="", eligible=NOW - 1, reason="Priority"), path=tmp_path / "e")
+    assert later.seen() == ""
+    assert later.slurm.sent == []
+
+
+def test_records_of_the_other_way_of_enforcing_are_not_taken_over(tmp_path):
+    Site(path=tmp_path / "e").looked().store.save(is_last=True)
+    later = Site(gated(comment=""))
+    later.store.open(tmp_path / "e", foreign="gpu-slots")
+    assert later.seen() == ""
 
 
 def test_what_slurm_shows_counts_more_than_what_a_former_engine_wrote_down(tmp_path):
