@@ -164,8 +164,8 @@ class Slots:
 
     def _observe(self, job: _Submission, need: Need) -> None:
         """Decide as if it were enforced; the next poll writes it down."""
-        room, _ = self.cache.now()
-        found = groups(need, room)
+        nodes, _ = self.cache.now()
+        found = groups(need, nodes)
         if found and len(self.cache.observed) < MAX_OBSERVED:
             self.cache.observed.append(self._ask(job, need, found)[1])
 
@@ -179,11 +179,11 @@ class Slots:
             # Behind a gate it could push nobody aside; with slots it would have to push the
             # jobs of exactly those GPUs.
             raise Unplaceable("the partition may preempt others")
-        room, holds = cache.now()
-        found = groups(need, room)
+        nodes, holds = cache.now()
+        found = groups(need, nodes)
         if not found:
             # Rather now with other GPUs on each node than later with the same ones.
-            if are_apart(need, room) and not keys.het:
+            if are_apart(need, nodes) and not keys.het:
                 raise Unplaceable(APART)
             # Known at once: the next submit may come before the next poll.
             first = None if job.is_later else need
@@ -202,11 +202,11 @@ class Slots:
         if isinstance(choice, Pass):
             raise Unplaceable(choice.note)
         group, mask = choice.group, choice.mask
-        if not is_even(need, room[group.own], mask):
+        if not is_even(need, nodes[group.own], mask):
             raise Unplaceable(UNEVEN)
         end = now + keys.time_s if keys.time_s else float("inf")
-        hold = need.hold(group.names, room[group.own].all_gpus if need.exclusive else mask, end)
-        if cache.first and backfill.delays(cache.first, room, holds, [hold], now):
+        hold = need.hold(group.names, nodes[group.own].all_gpus if need.exclusive else mask, end)
+        if cache.first and backfill.delays(cache.first, nodes, holds, [hold], now):
             return self._gate(job, "waits behind jobs that came first", keep=True)
         return self._place(job, need, choice, hold, record)
 

@@ -74,7 +74,7 @@ class ByEffBw(Speed):
     """
 
     topology: NodeTopology
-    curve: str = "text"
+    curve: str = "figure-2b"
     is_ideal: bool = False
 
     def full_s(self, placed: PlacedJob, nodes: Nodes, beside: Sequence[PlacedJob]) -> float:

@@ -236,7 +236,7 @@ def test_a_donor_ends_with_the_job_it_lends_to(states, looks):
         state = next(told)
         return None if state is None else (state, COMMENT)
 
-    asyncio.run(donor.until_over(7, 71, ask, look_s=0))
+    asyncio.run(donor.until_over(7, 71, ask, poll_s=0))
     assert asked == [7] * looks
 
 
@@ -244,12 +244,12 @@ def test_a_donor_ends_with_the_job_it_lends_to(states, looks):
 def test_a_donor_ends_when_its_job_names_it_no_more(job_id):
     """Another one, 71, is named; 6 are its GPUs, 50000 is its port."""
     comment = COMMENT.format(port=50000)
-    over = donor.until_over(5, job_id, lambda job_id: ("RUNNING", comment), look_s=60)
+    over = donor.until_over(5, job_id, lambda job_id: ("RUNNING", comment), poll_s=60)
     asyncio.run(asyncio.wait_for(over, 10))
 
 
 def test_a_donor_does_not_wait_for_ever_for_a_job_that_does_not_start():
-    patience = {"look_s": 0.01, "patience_s": 0.03}
+    patience = {"poll_s": 0.01, "patience_s": 0.03}
     asyncio.run(donor.until_over(7, 71, lambda job_id: ("PENDING", COMMENT), **patience))
     asyncio.run(donor.until_over(7, 71, lambda job_id: None, **patience))
 
