@@ -2,6 +2,6 @@
 
 `reading` tells which format a text is in and calls its reader: `nvidia_smi` (with `affinity` for
 the columns behind the links), `rocm_smi`, `nccl_xml`, `hwloc_xml` (with `hwloc_distances`),
-`numactl`, `saved` (our own JSON). `nvml` asks the driver instead of a text. `xmltree` reads XML
-that nobody vouches for.
+`numactl`, `saved` (our own JSON); `pasted` first takes off what pasting put around it. `nvml` asks
+the driver instead of a text. `xmltree` reads XML that nobody vouches for.
 """

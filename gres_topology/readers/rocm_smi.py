@@ -20,6 +20,11 @@ _TITLE = re.compile(r"^\s*=+ *([^=]*?) *=+\s*$")
 _HEADER = re.compile(r"^\s*GPU\d{1,4}(\s+GPU\d{1,4})*\s*$", re.ASCII)
 _ROW = re.compile(r"^\s*(GPU\d{1,4})\s+(\S.*?)\s*$", re.ASCII)
 _FACT = re.compile(r"^\s*GPU\[(\d+)\]\s*:\s*(?:\([^)]*\)\s*)?([^:]+?)\s*:\s*(.*?)\s*$")
+#: A title of the report, a fact of a GPU, or a row of a table; a machine in YAML may say XGMI, too.
+_MARK = re.compile(
+    r"ROCm System Management|between two GPUs|\(Topology\) Numa|^[ \t]*GPU\d{1,4}[ \t].*\bXGMI\b",
+    re.MULTILINE,
+)
 #: KFD adds 15 to a link's weight per xGMI hop and at least 20 per PCIe hop.
 _XGMI_HOP, _PCIE_HOP = 15, 20
 _TYPES = {"XGMI", "PCIE", "XXXX", "N/A"}
@@ -52,7 +57,6 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
 
     Raises TopologyError naming line and cell, or saying that the report was cut off.
     """
-    text = text.replace("\r\n", "\n")
     lines = text.split("\n")
     tables = {table.kind: table for table in _tables(lines, source)}
     if "ROCm System Management" in text and "End of ROCm SMI" not in text:
@@ -81,9 +85,7 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
 
 def looks_like(text: str) -> bool:
     """Whether the text is a report of rocm-smi."""
-    return bool(
-        re.search(r"ROCm System Management|between two GPUs|\(Topology\) Numa|\bXGMI\b", text)
-    )
+    return _MARK.search(text) is not None
 
 
 def _routed(label: str, hops: int, direct_gbps: float) -> float:
