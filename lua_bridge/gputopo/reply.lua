@@ -3,43 +3,35 @@ local comment = require("gputopo.comment")
 
 local M = {}
 
-local find, match = string.find, string.match
+local find, gmatch, match = string.find, string.gmatch, string.match
 local pairs = pairs
 
 -- The fields of job_desc that an engine may set: in any case, in the slots mode, or for a job whose
 -- shape is chosen. "" clears a text.
 local ALWAYS, IN_SLOTS, FOR_SHAPE, FOR_BOTH = "always", "slots", "shape", "slots shape"
-local TEXTS = {
-  admin_comment = ALWAYS,
-  tres_per_node = ALWAYS,
-  tres_per_job = ALWAYS,
-  tres_per_task = ALWAYS,
-  req_nodes = ALWAYS,
-  exc_nodes = ALWAYS,
-  features = ALWAYS,
-  tres_per_socket = IN_SLOTS,
-  tres_bind = IN_SLOTS,
-  cpus_per_tres = IN_SLOTS,
-  mem_per_tres = IN_SLOTS,
-}
-local NUMBERS = {
-  begin_time = IN_SLOTS,
-  cpus_per_task = IN_SLOTS,
-  pn_min_memory = IN_SLOTS,
-  min_nodes = FOR_BOTH,
-  max_nodes = FOR_BOTH,
-  min_cpus = FOR_BOTH,
-  pn_min_cpus = FOR_BOTH,
-  num_tasks = FOR_SHAPE,
-}
+local TEXTS, NUMBERS = {}, {}
+
+-- Lists fields of one kind, which may be set at one time.
+local function may_set(kind, when, fields)
+  for field in gmatch(fields, "[%w_]+") do
+    kind[field] = when
+  end
+end
+
+may_set(TEXTS, ALWAYS, "admin_comment tres_per_node tres_per_job tres_per_task")
+may_set(TEXTS, ALWAYS, "req_nodes exc_nodes features")
+may_set(TEXTS, IN_SLOTS, "tres_per_socket tres_bind cpus_per_tres mem_per_tres")
+may_set(NUMBERS, IN_SLOTS, "begin_time cpus_per_task pn_min_memory")
+may_set(NUMBERS, FOR_BOTH, "min_nodes max_nodes min_cpus pn_min_cpus")
+may_set(NUMBERS, FOR_SHAPE, "num_tasks")
 local LONGEST_VALUE = 4096
 
 -- checked_field(field, value, is_slots, is_shape) -> value to set | nil, reason
 local function checked_field(field, value, is_slots, is_shape)
   local when = TEXTS[field] or NUMBERS[field] or ""
-  local may_set = when == ALWAYS or (is_slots and find(when, IN_SLOTS))
+  local is_allowed = when == ALWAYS or (is_slots and find(when, IN_SLOTS))
     or (is_shape and find(when, FOR_SHAPE))
-  if not may_set then
+  if not is_allowed then
     return nil, "the field " .. field .. " is not one the bridge may set"
   elseif field == "admin_comment" and not comment.are_brackets(value, is_slots) then
     return nil, "admin_comment is not of the form [gpu-topo: ...]"

@@ -35,18 +35,13 @@ def _grow_from(weights: Ints, seed: int, free: tuple[int, ...], k: int) -> tuple
     return tuple(order)
 
 
-def used_and_left(
-    weights: Ints, pattern: str, order: tuple[int, ...], free: int
-) -> tuple[list[int], float]:
-    """The links a set uses in that rank order, MB/s; the sum of those left in `free`, GB/s."""
+def measured(weights: Ints, pattern: str, order: tuple[int, ...], free: int) -> Choice:
+    """What a set in that rank order is worth by the model `rings`; not known to be the best.
+
+    `weights` are the links in MB/s, shape (GPUs, GPUs); `free` is the mask of the free GPUs.
+    """
     used = [int(weights[order[a], order[b]]) for a, b in pattern_of(pattern).edges(len(order))]
     left = gpus_of(free & ~mask_of(order))
-    return used, int(weights[np.ix_(left, left)].sum()) / 2 / MB_PER_GB
-
-
-def _measured(weights: Ints, pattern: str, order: tuple[int, ...], free: int) -> Choice:
-    """What a set in that rank order is worth by the model `rings`; not known to be the best."""
-    used, preserved_gbps = used_and_left(weights, pattern, order, free)
     weakest = min(used, default=0)
     effbw = weakest * RING_EFFICIENCY / MB_PER_GB
     return Choice(
@@ -55,7 +50,7 @@ def _measured(weights: Ints, pattern: str, order: tuple[int, ...], free: int) ->
         score=effbw,
         effbw_gbps=effbw,
         agg_gbps=sum(used) / MB_PER_GB,
-        preserved_gbps=preserved_gbps,
+        preserved_gbps=int(weights[np.ix_(left, left)].sum()) / 2 / MB_PER_GB,
         weakest_gbps=weakest / MB_PER_GB,
         proven=False,
     )
@@ -66,7 +61,7 @@ def grow(topology: NodeTopology, pattern: str, k: int, free: int) -> tuple[Choic
     weights, gpus = link_mbps(topology), gpus_of(free)
     step = max(1, len(gpus) // _SEEDS)
     orders = [_grow_from(weights, seed, gpus, k) for seed in gpus[::step]]
-    return _ranked(_measured(weights, pattern, order, free) for order in orders)
+    return _ranked(measured(weights, pattern, order, free) for order in orders)
 
 
 def _ranked(sets: Iterable[Choice]) -> tuple[Choice, ...]:
@@ -81,7 +76,7 @@ def find(topology: NodeTopology, pattern: str, k: int, free: int) -> tuple[Choic
     """As `grow`, with the best matching there is; the first says whether that is proven."""
     weights = link_mbps(topology)
     match = best_match(weights, pattern_of(pattern).edges(k), k, free)
-    best = _measured(weights, pattern, match.order, free)
+    best = measured(weights, pattern, match.order, free)
     ranked = _ranked([best, *grow(topology, pattern, k, free)])
     return (replace(ranked[0], proven=match.proven), *ranked[1:])
 
@@ -90,4 +85,4 @@ def ideal_gbps(topology: NodeTopology, pattern: str, k: int) -> float:
     """The best effective bandwidth of k GPUs on the empty node, by the model `rings`."""
     weights, full = link_mbps(topology), (1 << topology.gpus) - 1
     match = best_match(weights, pattern_of(pattern).edges(k), k, full)
-    return _measured(weights, pattern, match.order, full).effbw_gbps
+    return measured(weights, pattern, match.order, full).effbw_gbps

@@ -57,7 +57,7 @@ _MODELS: Mapping[str, type[CalibratedModel | PaperModel]] = {
 }
 #: The types of a model's fields -> what makes a value of plain data; ValueError where it is none.
 _CONVERT: Mapping[Any, Callable[[Any], Any]] = {
-    "Floats": lambda rows: np.array(rows, dtype=np.float64), "float": float, "int": int, "str": str
+    "Floats": lambda rows: np.array(rows, dtype=np.float64), "float": float, "int": int
 }  # fmt: skip
 #: The kinds of model, the default first.
 KINDS = tuple(_FIT)

@@ -15,13 +15,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from policies.performance import regression
-from policies.performance.nouns import INFERENCE, TRAINING, Estimate, Shape
-from policies.performance.runs import Floats, Run, check_enough, columns
+from policies.performance.nouns import INFERENCE, TRAINING, Estimate, FittedModel, Shape
+from policies.performance.runs import (
+    Columns,
+    Floats,
+    Run,
+    check_enough,
+    columns,
+    columns_of_runs,
+    steps_of_runs,
+)
 
 KNOTS = 7
 #: Standard deviation of measured log(step), as assumed while fitting.
@@ -44,45 +53,27 @@ _NONE = -60.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Table:
-    """Runs or shapes as columns."""
+class CalibratedModel(FittedModel):
+    """A fitted model; `parameters` are those of the knots, then those of `_MEAN`."""
 
-    nodes: Floats
-    gpus: Floats
-    batch: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class CalibratedModel:
-    """A fitted model; `deviation` is the residuals' standard deviation of log(step)."""
-
+    kind: ClassVar[str] = "calibrated"
     knots: Floats
     parameters: Floats
     covariance: Floats
-    deviation: float
-    max_local_batch: int
-    startup_s: float = 0.0
-    kind: str = "calibrated"
-
-    def steps_s(self, shapes: Sequence[Shape], batch: int, task: str = TRAINING) -> Floats:
-        """Seconds per iteration for each shape."""
-        table = _shapes(shapes, batch)
-        result: Floats = np.exp(self._log(table, task, self.parameters)[0])
-        return result
-
-    def runs_s(self, runs: Sequence[Run]) -> Floats:
-        """What the model says of these runs, seconds per iteration."""
-        result: Floats = np.exp(self._log(_Table(*columns(runs)[:3]), TRAINING, self.parameters)[0])
-        return result
 
     def estimate(self, shape: Shape, batch: int, task: str = TRAINING) -> Estimate:
         """One shape's seconds, and bounds from the parameters' and the residuals' spread."""
-        log, slope = self._log(_shapes([shape], batch), task, self.parameters)
+        row = columns([(shape.nodes, shape.gpus, shape.local_batch(batch))])
+        log, slope = self._log(row, task, self.parameters)
         spread = float((slope @ self.covariance @ slope.T)[0, 0]) + self.deviation**2
         reach, middle = NINETY * spread**0.5, float(log[0])
         return Estimate(*(float(np.exp(middle + off)) for off in (0.0, -reach, reach)))
 
-    def _log(self, table: _Table, task: str, parameters: Floats) -> tuple[Floats, Floats]:
+    def _step_s(self, table: Columns, task: str) -> Floats:
+        result: Floats = np.exp(self._log(table, task, self.parameters)[0])
+        return result
+
+    def _log(self, table: Columns, task: str, parameters: Floats) -> tuple[Floats, Floats]:
         """log(step) and its slope by every parameter."""
         compute, sync, shared = self._features(table)
         split = compute.shape[1]
@@ -100,20 +91,20 @@ class CalibratedModel:
         slope = np.column_stack((compute * by_compute[:, None], sync * by_sync[:, None], by_power))
         return log, slope
 
-    def _features(self, table: _Table) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+    def _features(self, table: Columns) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         nodes, gpus = np.log(table.nodes), np.log(table.gpus)
         per_node = gpus - nodes
         batch = np.log(table.batch)
         one = (table.nodes == 1) & (table.gpus > 1)
         several, two = table.nodes > 1, table.nodes == 2
         compute = np.column_stack((self._basis(batch), per_node, nodes))
-        columns = (
+        sync = (
             one, one * np.log(np.maximum(table.gpus - 1, 1)),
             several, several * nodes, several * per_node,
             two, two * per_node,
             (one | several) * (batch - self.knots.mean()),
         )  # fmt: skip
-        return compute, np.column_stack(columns).astype(np.float64), table.gpus > 1
+        return compute, np.column_stack(sync).astype(np.float64), table.gpus > 1
 
     def _basis(self, batch: Floats) -> Floats:
         """Hat functions of the knots; above the last one its slope goes on."""
@@ -133,14 +124,16 @@ class CalibratedModel:
 def fit(runs: Sequence[Run], startup_s: float = 0.0) -> CalibratedModel:
     """The model of these runs; ProfileError where none is on a single GPU."""
     check_enough(runs)
-    table = _Table(*columns(runs)[:3])
-    wanted = np.log(np.array([run.step_s for run in runs]))
+    table = columns_of_runs(runs)
+    wanted = np.log(steps_of_runs(runs))
     sizes = np.unique(np.log(table.batch[table.gpus == 1]))
     knots = sizes if len(sizes) <= KNOTS else np.linspace(sizes[0], sizes[-1], KNOTS)
     level = float(np.median(wanted[table.gpus == 1]))
     empty = np.zeros((0, 0))
     most = max(run.local_batch for run in runs)
-    blank = CalibratedModel(knots, np.zeros(0), empty, 0.0, most, startup_s)
+    blank = CalibratedModel(
+        knots, np.zeros(0), empty, deviation=0.0, max_local_batch=most, startup_s=startup_s
+    )
     parameters, covariance = regression.fit(
         lambda parameters: blank._log(table, TRAINING, parameters),
         wanted, _prior(knots, level), NOISE,
@@ -151,14 +144,6 @@ def fit(runs: Sequence[Run], startup_s: float = 0.0) -> CalibratedModel:
                 / (len(residual) + RESIDUAL_RUNS))
     )  # fmt: skip
     return replace(blank, parameters=parameters, covariance=covariance, deviation=deviation)
-
-
-def _shapes(shapes: Sequence[Shape], batch: int) -> _Table:
-    return _Table(
-        np.array([shape.nodes for shape in shapes], dtype=np.float64),
-        np.array([shape.gpus for shape in shapes], dtype=np.float64),
-        np.array([shape.local_batch(batch) for shape in shapes], dtype=np.float64),
-    )
 
 
 def _prior(knots: Floats, level: float) -> regression.Prior:

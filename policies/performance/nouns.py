@@ -5,11 +5,12 @@ A model says how long one iteration of a job takes on a shape.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from policies.performance.runs import Floats, Run
+from policies.performance.runs import Columns, Floats, Run, columns, columns_of_runs
 
 #: The two kinds of task. Inference does not synchronise (GENIE, observation 3).
 TRAINING, INFERENCE = "training", "inference"
@@ -89,6 +90,35 @@ class PerformanceModel(Protocol):
     def estimate(self, shape: Shape, batch: int, task: str = TRAINING) -> Estimate:
         """One shape's seconds with their bounds."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedModel(ABC):
+    """What the kinds of models have in common: shapes and runs become columns."""
+
+    #: Standard deviation of log(step) over the runs it was fitted from.
+    deviation: float
+    #: Samples one GPU holds: the largest local batch that ran.
+    max_local_batch: int
+    #: Seconds before the first iteration.
+    startup_s: float = 0.0
+
+    def steps_s(self, shapes: Sequence[Shape], batch: int, task: str = TRAINING) -> Floats:
+        """Seconds per iteration for each shape, whether or not the batch fits there."""
+        rows = ((shape.nodes, shape.gpus, self._local_batch(shape, batch)) for shape in shapes)
+        return self._step_s(columns(rows), task)
+
+    def runs_s(self, runs: Sequence[Run]) -> Floats:
+        """What the model says of measured runs, seconds per iteration."""
+        return self._step_s(columns_of_runs(runs), TRAINING)
+
+    def _local_batch(self, shape: Shape, batch: int) -> float:
+        """Samples per GPU that the model counts with."""
+        return shape.local_batch(batch)
+
+    @abstractmethod
+    def _step_s(self, table: Columns, task: str) -> Floats:
+        """Seconds per iteration for each row."""
 
 
 def shapes_of(nodes: int, gpus_per_node: int) -> tuple[Shape, ...]:

@@ -12,20 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
-from policies.performance.nouns import INFERENCE, TRAINING, Estimate, Shape
-from policies.performance.runs import Floats, Run, check_enough, columns
+from policies.performance.nouns import INFERENCE, TRAINING, Estimate, FittedModel, Shape
+from policies.performance.runs import (
+    Columns,
+    Floats,
+    Run,
+    check_enough,
+    columns_of_runs,
+    steps_of_runs,
+)
 
 #: Least share of a single GPU's slowest measured rate that a prediction may have.
 FLOOR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class PaperModel:
+class PaperModel(FittedModel):
     """A fitted model."""
 
+    kind: ClassVar[str] = "genie"
     #: Coefficients of eq. 7, highest power first.
     rate: Floats
     #: gamma and lambda * gamma of eq. 8.
@@ -33,22 +42,6 @@ class PaperModel:
     gamma_lambda: float
     #: The least rate of a prediction, samples per second.
     floor: float
-    deviation: float
-    max_local_batch: int
-    startup_s: float = 0.0
-    kind: str = "genie"
-
-    def steps_s(self, shapes: Sequence[Shape], batch: int, task: str = TRAINING) -> Floats:
-        """Seconds per iteration: the batch over the processing rate of eq. 5."""
-        nodes = np.array([shape.nodes for shape in shapes], dtype=np.float64)
-        gpus = np.array([shape.gpus for shape in shapes], dtype=np.float64)
-        result: Floats = self._step(nodes, gpus, batch / gpus, task)
-        return result
-
-    def runs_s(self, runs: Sequence[Run]) -> Floats:
-        """What the model says of these runs, seconds per iteration."""
-        nodes, gpus, local, _ = columns(runs)
-        return self._step(nodes, gpus, local, TRAINING)
 
     def estimate(self, shape: Shape, batch: int, task: str = TRAINING) -> Estimate:
         """One shape's seconds; bounds from the residuals alone (the paper gives none)."""
@@ -56,7 +49,12 @@ class PaperModel:
         reach = np.exp(1.645 * self.deviation)
         return Estimate(step, float(step / reach), float(step * reach))
 
-    def _step(self, nodes: Floats, gpus: Floats, local: Floats, task: str) -> Floats:
+    def _local_batch(self, shape: Shape, batch: int) -> float:
+        return batch / shape.gpus
+
+    def _step_s(self, table: Columns, task: str) -> Floats:
+        """The batch over the processing rate of eq. 5."""
+        nodes, gpus, local = table
         single = np.maximum(np.polyval(self.rate, local), self.floor)
         away, beside = _paths(nodes, gpus)
         comm = 0.0 if task == INFERENCE else self.gamma * away + self.gamma_lambda * beside
@@ -74,7 +72,8 @@ def _paths(nodes: Floats, gpus: Floats) -> tuple[Floats, Floats]:
 def fit(runs: Sequence[Run], startup_s: float = 0.0) -> PaperModel:
     """Eq. 7 from the single-GPU runs, then eq. 8 from the others."""
     check_enough(runs)
-    nodes, gpus, local, steps = columns(runs)
+    table, steps = columns_of_runs(runs), steps_of_runs(runs)
+    nodes, gpus, local = table
     alone = gpus == 1
     rates = local[alone] / steps[alone]
     degree = min(2, len(np.unique(local[alone])) - 1)
@@ -87,7 +86,10 @@ def fit(runs: Sequence[Run], startup_s: float = 0.0) -> PaperModel:
         penalty = gpus[spread] - local[spread] * gpus[spread] / steps[spread] / single
         paths = np.column_stack(_paths(nodes[spread], gpus[spread]))
         gamma, gamma_lambda = map(float, np.linalg.lstsq(paths, penalty, rcond=None)[0])
-    model = PaperModel(rate, gamma, gamma_lambda, floor, 0.0, int(local.max()), startup_s)
-    residual = np.log(model._step(nodes, gpus, local, TRAINING) / steps)
+    model = PaperModel(
+        rate, gamma, gamma_lambda, floor,
+        deviation=0.0, max_local_batch=int(local.max()), startup_s=startup_s,
+    )  # fmt: skip
+    residual = np.log(model._step_s(table, TRAINING) / steps)
     deviation = float(np.sqrt(np.mean(residual**2)))
     return replace(model, deviation=deviation)

@@ -11,7 +11,7 @@ import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,9 +104,27 @@ def lightweight(runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def columns(runs: Sequence[Run]) -> Floats:
-    """Nodes, GPUs, local batch and seconds per step of every run, shape (4, runs)."""
-    return np.array([[getattr(run, name) for run in runs] for name in ALIASES], dtype=np.float64)
+class Columns(NamedTuple):
+    """Runs or shapes as columns of one length: nodes, GPUs in all, samples per GPU."""
+
+    nodes: Floats
+    gpus: Floats
+    batch: Floats
+
+
+def columns(rows: Iterable[tuple[float, float, float]]) -> Columns:
+    """The columns of (nodes, GPUs in all, samples per GPU)."""
+    return Columns(*np.array(list(rows), dtype=np.float64).reshape(-1, 3).T)
+
+
+def columns_of_runs(runs: Sequence[Run]) -> Columns:
+    """What was run, without how long it took."""
+    return columns((run.nodes, run.gpus, run.local_batch) for run in runs)
+
+
+def steps_of_runs(runs: Sequence[Run]) -> Floats:
+    """Measured seconds per iteration of every run."""
+    return np.array([run.step_s for run in runs], dtype=np.float64)
 
 
 def check_enough(runs: Iterable[Run]) -> None:

@@ -6,16 +6,18 @@ searched (`policies.matching.large`).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from gres_topology import NodeTopology
 from policies.bandwidth.model import model_for
-from policies.contract.bits import EXACT_GPUS, mask_of
+from policies.contract.bits import EXACT_GPUS
 from policies.contract.demand import Shares
 from policies.matching import large
 from policies.matching.choice import Choice
 from policies.matching.graph_solver import MOST_GPUS
-from policies.matching.links import MB_PER_GB, RING_EFFICIENCY, link_mbps
+from policies.matching.links import MB_PER_GB, link_mbps
 from policies.matching.solved import solved
 from policies.patterns.pattern import fitting, pattern_of
 from policies.scoring.node_tables import NodeTables
@@ -98,26 +100,24 @@ class Tables:
         self, topology: NodeTopology, pattern: str, order: tuple[int, ...], free_mask: int
     ) -> Choice:
         """What a set chosen by someone else is worth; `order` is kept as its rank order."""
-        k, mask = len(order), mask_of(order)
+        k = len(order)
         pattern = fitting(pattern, k)
-        used, preserved_gbps = large.used_and_left(link_mbps(topology), pattern, order, free_mask)
-        weakest = min(used, default=0)
-        effbw = weakest * RING_EFFICIENCY / MB_PER_GB
+        choice = large.measured(link_mbps(topology), pattern, order, free_mask)
+        effbw, weakest_gbps = choice.effbw_gbps, choice.weakest_gbps
         if is_tabulated(topology, pattern):
             table = self.of(topology, pattern).sets(k)
-            row = int(np.flatnonzero(table.masks == mask)[0])
-            effbw, weakest = float(table.effbw[row]), int(table.weakest[row])
+            row = int(np.flatnonzero(table.masks == choice.mask)[0])
+            effbw = float(table.effbw[row])
+            weakest_gbps = int(table.weakest[row]) / MB_PER_GB
         ideal = self.ideal_effbw_gbps(topology, pattern, k)
         share = min(1.0, max(0.0, effbw / ideal)) if ideal > 0 else 1.0
-        return Choice(
-            mask=mask,
-            order=order,
+        return replace(
+            choice,
             score=share,
             effbw_gbps=effbw,
-            agg_gbps=sum(used) / MB_PER_GB,
-            preserved_gbps=preserved_gbps,
-            weakest_gbps=weakest / MB_PER_GB,
+            weakest_gbps=weakest_gbps,
             share=share,
+            proven=True,
         )
 
     def size_bytes(self) -> int:

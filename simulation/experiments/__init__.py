@@ -1,5 +1,7 @@
 """The papers' experiments by name: one command each, the paper's figures beside ours."""
 
+from collections.abc import Mapping, Sequence
+
 from simulation.experiments.experiment import Experiment, Figures, Result
 
 __all__ = ["Experiment", "Figures", "Result", "experiments"]
@@ -11,51 +13,57 @@ _YEARS = {"year": ("printed", "implied", "single-days", "busier", "more-cpus", "
                    "saturated", "small-jobs")}  # fmt: skip
 _IN_REACH = {"in-reach": ("6", "8", "10", "12")}
 
+
+def _family(
+    prefix: str,
+    module: str,
+    seeds: Sequence[int],
+    options: Mapping[str, tuple[str, ...]],
+    **summaries: str,
+) -> tuple[Experiment, ...]:
+    """Experiments of one module with the same seeds and options: function -> what it is.
+
+    Each is named by the prefix and its function.
+    """
+    return tuple(
+        Experiment(prefix + function, summary, f"simulation.experiments.{module}:{function}",
+                   tuple(seeds), options)
+        for function, summary in summaries.items()
+    )  # fmt: skip
+
+
 #: A new experiment is one row: name, what it is, where, seeds, options.
 ROWS = (
     Experiment("sc17-table1",
         "TOPO-AWARE's Table 1: six jobs on one Minsky, with the exhaustive bound.",
         "simulation.experiments.sc17.table1:run", (), {"variant": ("authors", "printed")}),
-    Experiment("sc17-scenario1",
-        "TOPO-AWARE's scenario 1: 100 jobs on 5 machines.",
-        "simulation.experiments.sc17.scenarios:scenario1", (), _LOADS),
-    Experiment("sc17-scenario2",
-        "TOPO-AWARE's scenario 2: 10,000 jobs on 1,000 machines.",
-        "simulation.experiments.sc17.scenarios:scenario2", (), _LOADS),
+    *_family("sc17-", "sc17.scenarios", (), _LOADS,
+        scenario1="TOPO-AWARE's scenario 1: 100 jobs on 5 machines.",
+        scenario2="TOPO-AWARE's scenario 2: 10,000 jobs on 1,000 machines."),
     Experiment("mapa-dgx1v",
         "MAPA's section 4.1 and Table 3: 300 jobs on a DGX-1V, with an oracle's bound.",
         "simulation.experiments.mapa.dgx1v:run", _TWENTY),
-    Experiment("mapa-torus16",
-        "MAPA's section 5.3: the same jobs on a 16-GPU torus.",
-        "simulation.experiments.mapa.novel:torus16", _TWENTY),
-    Experiment("mapa-cubemesh16",
-        "MAPA's section 5.3: the same jobs on a 16-GPU cube-mesh.",
-        "simulation.experiments.mapa.novel:cubemesh16", _TWENTY),
+    *_family("mapa-", "mapa.novel", _TWENTY, {},
+        torus16="MAPA's section 5.3: the same jobs on a 16-GPU torus.",
+        cubemesh16="MAPA's section 5.3: the same jobs on a 16-GPU cube-mesh."),
     Experiment("mapa-overhead",
         "MAPA's section 5.4: what a decision costs by job and machine size.",
         "simulation.experiments.mapa.overhead:run", ()),
     Experiment("genie-accuracy",
         "GENIE's performance model and the calibrated one against measured step times.",
         "simulation.experiments.genie.accuracy:run", (1, 2, 3)),
-    Experiment("genie-cluster",
-        "GENIE's comparison of schedulers: 5, 10 and 20 tasks per hour on 16 GPUs.",
-        "simulation.experiments.genie.cluster:cluster", (1, 2, 3), _GENIE),
-    Experiment("genie-sensitivity",
-        "The same over densities, shares of the service classes and durations.",
-        "simulation.experiments.genie.cluster:sensitivity", (1, 2, 3), _GENIE),
-    Experiment("genie-scale",
-        "The same on 16 to 128 GPUs.",
-        "simulation.experiments.genie.cluster:scale", (1, 2, 3), _GENIE),
+    *_family("genie-", "genie.cluster", (1, 2, 3), _GENIE,
+        cluster="GENIE's comparison of schedulers: 5, 10 and 20 tasks per hour on 16 GPUs.",
+        sensitivity="The same over densities, shares of the service classes and durations.",
+        scale="The same on 16 to 128 GPUs."),
     Experiment("rqueue-occupancy",
         "The R queue's section IV.B: which of 50 jobs has which GPU when, on five nodes.",
         "simulation.experiments.rqueue.occupancy:run", tuple(range(1, 11)),
         {"submits": ("as-drawn", "at-once"), "picture": ("no", "text")}),
-    Experiment("rqueue-tsubame",
-        "The R queue's section IV.C: a synthetic year of TSUBAME2.5, 63,484 jobs on 480 nodes.",
-        "simulation.experiments.rqueue.tsubame:tsubame", (1,), _YEARS),
-    Experiment("rqueue-shrink",
-        "The R queue's section IV.D: the same year on 450 to 480 nodes.",
-        "simulation.experiments.rqueue.tsubame:shrink", (1,), _YEARS),
+    *_family("rqueue-", "rqueue.tsubame", (1,), _YEARS,
+        tsubame="The R queue's section IV.C: a synthetic year of TSUBAME2.5, 63,484 jobs on 480"
+                " nodes.",
+        shrink="The R queue's section IV.D: the same year on 450 to 480 nodes."),
     Experiment("rqueue-philly",
         "The R queue on Microsoft's Philly trace, on all, half or a third of its nodes.",
         "simulation.experiments.rqueue.philly:run", (1,), {"nodes": ("all", "half", "third")}),

@@ -18,7 +18,7 @@ from simulation.core.queue_order import in_turn
 from simulation.core.record import Record, Running, SimulatedRun
 from simulation.core.requests import RequestMaker
 from simulation.errors import SimulationError
-from simulation.models.speed import Neighbour, Speed
+from simulation.models.speed import PlacedJob, Speed
 
 #: How many queued jobs one pass looks at (Slurm's default_queue_depth and bf_max_job_test).
 DEPTH = 500
@@ -205,13 +205,14 @@ class Simulator:
             affected = [] if started is None else [started]
         for run in affected:
             beside = self._beside(run) if self.speed.has_neighbours else ()
-            full_s = self.speed.full_s(run.job, run.placement.gpus, self.cluster, beside)
+            full_s = self.speed.full_s(_placed(run), self.cluster, beside)
             if full_s != run.full_s:
                 self.clock.run(run, full_s, partial(self._end, run))
 
-    def _beside(self, run: Running) -> list[Neighbour]:
+    def _beside(self, run: Running) -> list[PlacedJob]:
         ids = set().union(*(self._on_node[name] for name in run.masks)) - {run.job.job_id}
-        return [
-            Neighbour(other.job, other.placement.gpus)
-            for other in (self.running[job_id] for job_id in sorted(ids))
-        ]
+        return [_placed(self.running[job_id]) for job_id in sorted(ids)]
+
+
+def _placed(run: Running) -> PlacedJob:
+    return PlacedJob(run.job, run.placement.gpus)

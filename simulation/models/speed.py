@@ -11,30 +11,29 @@ from simulation.core.jobs import SimJob
 from simulation.core.link_quality import share_of
 from simulation.errors import SimulationError
 
+Nodes = Mapping[str, NodeTopology]
+
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
-    """A job that runs on one of the same nodes, and its GPUs everywhere."""
+class PlacedJob:
+    """A job and its GPUs on each of its nodes."""
 
     job: SimJob
     gpus: Mapping[str, tuple[int, ...]]
 
 
 class Speed:
-    """An execution-time model; this one takes what the trace says, wherever the job runs."""
+    """An execution-time model; this one takes what the trace says, wherever the job runs.
+
+    `beside` are the jobs that run on one of the same nodes.
+    """
 
     #: Whether who runs beside a job matters.
     has_neighbours = False
 
-    def full_s(
-        self,
-        job: SimJob,
-        gpus: Mapping[str, tuple[int, ...]],
-        nodes: Mapping[str, NodeTopology],
-        neighbours: Sequence[Neighbour],
-    ) -> float:
+    def full_s(self, placed: PlacedJob, nodes: Nodes, beside: Sequence[PlacedJob]) -> float:
         """Seconds the whole job would take if conditions stayed as they are."""
-        return job.duration_s
+        return placed.job.duration_s
 
     def ideal_s(self, job: SimJob) -> float:
         """Seconds in its best configuration: best GPUs, alone."""
@@ -56,13 +55,8 @@ class ByBandwidth(Speed):
         if not 0 <= self.communication <= 1:
             raise SimulationError(f"communication {self.communication}; expected 0 to 1")
 
-    def full_s(
-        self,
-        job: SimJob,
-        gpus: Mapping[str, tuple[int, ...]],
-        nodes: Mapping[str, NodeTopology],
-        neighbours: Sequence[Neighbour],
-    ) -> float:
+    def full_s(self, placed: PlacedJob, nodes: Nodes, beside: Sequence[PlacedJob]) -> float:
         """The stated duration, stretched."""
-        share = min(share_of(nodes[name], mask_of(order)) for name, order in gpus.items())
-        return job.duration_s * (1 - self.communication + self.communication / max(share, 0.01))
+        share = min(share_of(nodes[name], mask_of(order)) for name, order in placed.gpus.items())
+        stretch = 1 - self.communication + self.communication / max(share, 0.01)
+        return placed.job.duration_s * stretch

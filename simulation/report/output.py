@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gres_topology import NodeTopology
@@ -56,13 +57,25 @@ def table(runs: Sequence[SimulatedRun], cluster: Mapping[str, NodeTopology]) -> 
     return rows
 
 
-def to_json(
-    runs: Sequence[SimulatedRun],
-    cluster: Mapping[str, NodeTopology],
-    trace: Trace,
-    facts: Mapping[str, Any],
-) -> str:
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What is told of a simulation: a run per policy, on which nodes, of which log."""
+
+    runs: Sequence[SimulatedRun]
+    cluster: Mapping[str, NodeTopology]
+    trace: Trace
+    #: The settings of the runs, by the names under which they are told.
+    facts: Mapping[str, Any]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all nodes."""
+        return sum(topology.gpus for topology in self.cluster.values())
+
+
+def to_json(report: Report) -> str:
     """{trace, jobs, rejected, left_out, nodes, gpus, ..facts, policies: {name: metrics}}."""
+    trace = report.trace
     return json.dumps(
         {
             "trace": trace.source,
@@ -70,10 +83,10 @@ def to_json(
             "jobs": len(trace.jobs),
             "rejected": [{"where": row.where, "reason": row.reason} for row in trace.rejected],
             "left_out": trace.left_out,
-            "nodes": len(cluster),
-            "gpus": sum(topology.gpus for topology in cluster.values()),
-            **facts,
-            "policies": {run.policy: summary(run, cluster) for run in runs},
+            "nodes": len(report.cluster),
+            "gpus": report.gpus,
+            **report.facts,
+            "policies": {run.policy: summary(run, report.cluster) for run in report.runs},
         },
         indent=2,
     )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
-from gres_topology import NodeTopology
-from simulation.core.record import SimulatedRun
 from simulation.report import plots
-from simulation.report.output import left_out, table
+from simulation.report.output import Report, left_out, table
 from simulation.traces import Trace
 
 _STYLE = """
@@ -36,22 +32,17 @@ def tag(name: str, *inside: str) -> Html:
     return Html(f"<{name}>{''.join(parts)}</{name}>")
 
 
-def to_html(
-    runs: Sequence[SimulatedRun],
-    cluster: Mapping[str, NodeTopology],
-    trace: Trace,
-    facts: Mapping[str, Any],
-) -> str:
-    """The page; `facts` are the settings of the run that it names."""
+def to_html(report: Report) -> str:
+    """The page."""
+    runs, cluster, trace = report.runs, report.cluster, report.trace
     head, *rows = table(runs, cluster)
-    chosen = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in facts.items())
-    gpus = sum(topology.gpus for topology in cluster.values())
+    chosen = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.facts.items())
     body = [tag("tr", *(tag("td", cell) for cell in row)) for row in rows]
     parts = [
         Html(_HEAD) + tag("title", trace.source),
         tag("style", Html(_STYLE)) + tag("h1", "What each policy would have done"),
         tag("p", f"{trace.source} ({trace.format}): {len(trace.jobs)} jobs on {len(cluster)}"
-                 f" nodes, {gpus} GPUs. {chosen}."),
+                 f" nodes, {report.gpus} GPUs. {chosen}."),
         tag("table", tag("thead", tag("tr", *(tag("th", cell) for cell in head))),
             tag("tbody", *body)),
         _left_out(trace),

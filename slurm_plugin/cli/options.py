@@ -17,15 +17,19 @@ KINDS = ("calibrated", "genie")
 #: A file that is read, and one that is written.
 IN_FILE, OUT_FILE = click.Path(path_type=Path), click.Path(path_type=Path, dir_okay=False)
 
-config_option = click.option(
-    "--config",
-    "config_path",
-    type=IN_FILE,
-    default=Path("/etc/slurm/gputopo.yaml"),
-    show_default=True,
-    envvar="GPUTOPO_CONFIG",
-    help="Configuration file.",
-)
+
+def _site_file(
+    *names: str, kind: click.Path, default: str, envvar: str, about: str
+) -> Callable[..., Any]:
+    """A file that a site has once: the default path is shown, and `envvar` may say another."""
+    return click.option(*names, type=kind, default=Path(default), show_default=True,
+                        envvar=envvar, help=about)  # fmt: skip
+
+
+config_option = _site_file(
+    "--config", "config_path", kind=IN_FILE, default="/etc/slurm/gputopo.yaml",
+    envvar="GPUTOPO_CONFIG", about="Configuration file.",
+)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 numa_option = click.option(
     "--numa",
@@ -33,14 +37,10 @@ numa_option = click.option(
     type=IN_FILE,
     help="Output of numactl --hardware of the same node, to add.",
 )
-database_option = click.option(
-    "--database",
-    type=OUT_FILE,
-    default=Path("/var/lib/gputopo/performance.db"),
-    show_default=True,
-    envvar="GPUTOPO_PERFORMANCE",
-    help="The model database.",
-)
+database_option = _site_file(
+    "--database", kind=OUT_FILE, default="/var/lib/gputopo/performance.db",
+    envvar="GPUTOPO_PERFORMANCE", about="The model database.",
+)  # fmt: skip
 task_option = click.option(
     "--task", type=click.Choice(TASKS), default="training", show_default=True, help="Kind of work."
 )
@@ -89,6 +89,7 @@ def checked_profile(name: str) -> str:
 def with_numa(topology: NodeTopology, path: Path | None) -> NodeTopology:
     """The topology with the NUMA nodes of the file, if there is one. Raises TopologyError."""
     from gres_topology import TopologyError, merge_numa
+    from gres_topology.readers import pasted
 
     if path is None:
         return topology
@@ -96,4 +97,4 @@ def with_numa(topology: NodeTopology, path: Path | None) -> NodeTopology:
         text = path.read_text(errors="replace")
     except OSError as error:
         raise TopologyError(f"{path}: {error.strerror}") from None
-    return merge_numa(topology, text, source=str(path))
+    return merge_numa(topology, pasted.clean(text), source=str(path))

@@ -12,6 +12,7 @@ from slurm_plugin.explain import machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold
 from slurm_plugin.explain.story import gpus_of, story_of
 from slurm_plugin.munge import MungeError
+from slurm_plugin.queue.entry_file import NAME, EntryFile
 from slurm_plugin.slurm.runner import Runner
 
 
@@ -54,6 +55,12 @@ def _from_log(job: int, config: Config, run: Runner) -> Explained:
     from slurm_plugin.decide.load_machines import load_machines
 
     records = search.find(config.decision_log, job)
+    is_noted = not records and config.notes == "engine"
+    entries = EntryFile(config.state_dir / NAME).read().get(job) if is_noted else None
+    if entries is not None:
+        story = slurm_says.told_by_engine(job, entries)
+        _with_state(story, run)
+        return Explained(story)
     if not records:
         nothing = f"job {job}: no decision in {config.decision_log.path}"
         try:

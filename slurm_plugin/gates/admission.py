@@ -28,13 +28,13 @@ class Admission:
     choose: Choose
     borrowers: LoanAdmission
     # What is free only gets less while a plan is made: what did not fit once never will.
-    _no_room: set[Need] = field(default_factory=set)
+    _unplaced: set[Need] = field(default_factory=set)
     # When the first waiting job could start; None after anything has changed.
     _first_start: float | None = None
 
     def fits_nowhere(self, want: Want) -> bool:
         """Did a job of this need find no node?"""
-        return want.need in self._no_room
+        return want.need in self._unplaced
 
     def changed(self) -> None:
         """Something else was taken from what is free."""
@@ -46,12 +46,12 @@ class Admission:
         None where it is released; else why it is left to Slurm, '' if it stays behind its gate.
         """
         made = self.made
-        room, count, added = made.room, len(made.holds), len(made.added)
+        nodes, count, added = made.nodes, len(made.holds), len(made.added)
         parts: list[change.Part] = []
         for name, (job, want) in zip(names, unit.members, strict=True):
             part = self._part(name, job, want, is_first=not parts)
             if isinstance(part, str):
-                made.room = room
+                made.nodes = nodes
                 del made.holds[count:]
                 del made.added[added:]
                 self.changed()
@@ -67,11 +67,11 @@ class Admission:
         """The slots for one job, taken from what is free; or the answer of `admit`."""
         made, need = self.made, want.need
         assert need is not None
-        found = [] if need in self._no_room else groups(need, made.room)
+        found = [] if need in self._unplaced else groups(need, made.nodes)
         if not found:
             if is_first:
-                self._no_room.add(need)
-            if are_apart(need, made.room):
+                self._unplaced.add(need)
+            if are_apart(need, made.nodes):
                 return APART
             self.borrowers.no_room(job.job_id, need)
             return ""
@@ -84,9 +84,9 @@ class Admission:
                 self._write_note(job, want, choice.note)
             return ""
         group, mask = choice.group, choice.mask
-        if not is_even(need, made.room[group.own], mask):
+        if not is_even(need, made.nodes[group.own], mask):
             return UNEVEN
-        taken = made.room[group.own].all_gpus if need.exclusive else mask
+        taken = made.nodes[group.own].all_gpus if need.exclusive else mask
         hold = need.hold(group.names, taken, end_of(job, self.context.now))
         if self._delays_first(hold):
             return ""
@@ -100,8 +100,8 @@ class Admission:
         if made.first is None:
             return False
         if self._first_start is None:
-            self._first_start = backfill.earliest_start(made.first, made.room, made.holds, now)
-        after = with_hold(made.room, hold)
+            self._first_start = backfill.earliest_start(made.first, made.nodes, made.holds, now)
+        after = with_hold(made.nodes, hold)
         start = backfill.earliest_start(made.first, after, [*made.holds, hold], now)
         return start > self._first_start
 

@@ -12,13 +12,13 @@ from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
 #: How long GPUs are kept for a submit. One that Slurm refused, or only tested, never shows up.
 PROMISE_S = 1.5
 #: A user whose submits came to nothing so often within so many seconds gets gates alone until the
-#: next look: submits that are only tested must not keep GPUs from others.
+#: next poll: submits that are only tested must not keep GPUs from others.
 MOST_UNMET, UNMET_S = 20, 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class SlotPromise:
-    """What a submit was promised; it ends when a look sees the job in Slurm."""
+    """What a submit was promised; it ends when a poll sees the job in Slurm."""
 
     #: Its slots; empty behind a gate.
     hold: Hold
@@ -37,10 +37,10 @@ class CapacityCache:
     #: What was read longer ago than this is not used; the loop that reads says how long.
     fresh_s: float = float("inf")
     default_partition: str = ""
-    #: When the last look at Slurm began; -inf: never.
-    looked: float = float("-inf")
+    #: When the last poll of Slurm began; -inf: never.
+    polled_at: float = float("-inf")
     #: What is free on each node, and what would be free without any job.
-    room: Nodes = field(default_factory=dict)
+    nodes: Nodes = field(default_factory=dict)
     empty: Nodes = field(default_factory=dict)
     holds: tuple[Hold, ...] = ()
     #: What the first gated job needs.
@@ -52,35 +52,35 @@ class CapacityCache:
     gated: dict[str, SlotPromise] = field(default_factory=dict)
     #: Decisions that are only to be written down.
     observed: list[Build] = field(default_factory=list)
-    #: How many jobs have ended, and how many of these ends a look has seen. Where they differ, GPUs
-    #: came free that the last look does not show.
+    #: How many jobs have ended, and how many of these ends a poll has seen. Where they differ, GPUs
+    #: came free that the last poll does not show.
     ended: int = 0
     known: int = 0
-    #: A look is wanted soon: a job may start or be released, or a decision is to be written down.
+    #: A poll is wanted soon: a job may start or be released, or a decision is to be written down.
     is_awaited: bool = False
-    #: A submit since the last look matters to the next; that of a held or dependent job does not.
+    #: A submit since the last poll matters to the next; that of a held or dependent job does not.
     has_news: bool = False
     #: When the last promises of slots to a user ran out unseen, by uid.
     unmet: dict[int, deque[float]] = field(default_factory=dict)
 
     def is_fresh(self, now: float) -> bool:
         """Was Slurm read lately? Nothing is given or gated on old figures."""
-        return now - self.looked < self.fresh_s
+        return now - self.polled_at < self.fresh_s
 
-    def look(
-        self, room: Nodes, holds: tuple[Hold, ...], first: Need | None, now: float, known: int = 0
+    def update(
+        self, nodes: Nodes, holds: tuple[Hold, ...], first: Need | None, now: float, known: int = 0
     ) -> None:
-        """Take what a look has seen, with what it is about to release.
+        """Take what a poll has seen, with what it is about to release.
 
-        `known` is what `ended` was when the look began. Where the look saw no waiting job, the
+        `known` is what `ended` was when the poll began. Where the poll saw no waiting job, the
         first one that was gated since is the first.
         """
         coming = (promise.need for promise in self.gated.values() if promise.need)
         self.first = first or next(coming, None)
-        self.room, self.holds, self.looked = room, holds, now
+        self.nodes, self.holds, self.polled_at = nodes, holds, now
         self.known = known
         self.is_awaited = self.has_news = False
-        self.empty = emptied(room)
+        self.empty = emptied(nodes)
 
     def promise(
         self,
@@ -105,7 +105,7 @@ class CapacityCache:
         return self.promises.pop(token, None) or self.gated.pop(token, None)
 
     def forget(self, began: float) -> None:
-        """Drop promises to jobs that a look begun at `began` should have seen and did not.
+        """Drop promises to jobs that a poll begun at `began` should have seen and did not.
 
         Not sooner: a job may appear late, and its slots must not be given twice meanwhile.
         """
@@ -119,15 +119,15 @@ class CapacityCache:
 
     def forget_all(self) -> None:
         """The clock was set: no time that is kept here is right."""
-        self.looked = float("-inf")
+        self.polled_at = float("-inf")
         self.promises.clear()
         self.gated.clear()
         self.unmet.clear()
 
     def now(self) -> tuple[Nodes, list[Hold]]:
         """Room and holds with what is promised taken."""
-        room, holds = self.room, list(self.holds)
+        nodes, holds = self.nodes, list(self.holds)
         for promise in self.promises.values():
-            room = with_hold(room, promise.hold)
+            nodes = with_hold(nodes, promise.hold)
             holds.append(promise.hold)
-        return room, holds
+        return nodes, holds

@@ -33,22 +33,22 @@ HeldBack = Callable[[QueuedJob, Want], bool]
 def plan(
     queue: Iterable[QueuedJob],
     wants: Mapping[int, Want],
-    room: Nodes,
+    nodes: Nodes,
     context: GateContext,
     choose: Choose,
     promised: Sequence[Hold] = (),
     matcher: LoanMatcher | None = None,
     held_back: HeldBack = lambda *_: False,
 ) -> GatePlan:
-    """Everything to be done now. `room` is Slurm's own figures, without what is `promised`.
+    """Everything to be done now. `nodes` are by Slurm's own figures, without what is `promised`.
 
     `matcher` says who would lend to jobs that fit nowhere. A job that is `held_back` stays behind
     its gate and delays nobody.
     """
     jobs = list(queue)
-    made = GatePlan(room, [held_by(job, context.now) for job in jobs if job.state != "PENDING"])
+    made = GatePlan(nodes, [held_by(job, context.now) for job in jobs if job.state != "PENDING"])
     for hold in promised:
-        made.room = with_hold(made.room, hold)
+        made.nodes = with_hold(made.nodes, hold)
         made.holds.append(hold)
     _Planning(jobs, wants, made, context, choose, matcher, held_back).run()
     return made
@@ -99,7 +99,7 @@ class _Planning:
     def _await_start(self, unit: Unit) -> None:
         """A released job that has not started: keep its slots, or gate it again after a while."""
         made, context = self.made, self.context
-        holds = [awaited_hold(job, want, made.room, context) for job, want in unit.members]
+        holds = [awaited_hold(job, want, made.nodes, context) for job, want in unit.members]
         if all(hold is not None for hold in holds):
             for (job, _), hold in zip(unit.members, holds, strict=True):
                 assert hold is not None

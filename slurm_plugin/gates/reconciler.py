@@ -82,7 +82,7 @@ class GateReconciler:
         self._decided: dict[str, Build] = {}
         self._waiting: dict[str, int] = {}
 
-    async def look(self, snapshot: Snapshot, known: int) -> GatePlan:
+    async def reconcile(self, snapshot: Snapshot, known: int) -> GatePlan:
         """One round. `known` jobs had been seen to end when the snapshot was asked for."""
         if self.neighbours is not None:
             # Policies look at who runs where: what is decided now is about this very queue.
@@ -102,9 +102,9 @@ class GateReconciler:
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows of the slots mode."""
-        looked, counts = self.cache.looked, self._counts
+        polled_at, counts = self.cache.polled_at, self._counts
         return {
-            "looked_s_ago": round(self.clock() - looked, 3) if looked > 0 else None,
+            "looked_s_ago": round(self.clock() - polled_at, 3) if polled_at > 0 else None,
             "promised": len(self.cache.promises),
             **self._waiting,
             **{key: counts[key] for key in ("released", "regated", "refused")},
@@ -125,8 +125,8 @@ class GateReconciler:
                 self.write(of_job(promise.build, job))
 
     def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
-        room = nodes_of(snapshot.nodes, _active(snapshot), gpus_by_slot, self._kinds)
-        wants = self.wants.read(snapshot.jobs, emptied(room))
+        nodes = nodes_of(snapshot.nodes, _active(snapshot), gpus_by_slot, self._kinds)
+        wants = self.wants.read(snapshot.jobs, emptied(nodes))
         matcher = self.matcher if self.matcher.refresh(snapshot) else None
         context = GateContext(
             int(self.clock()),
@@ -139,24 +139,31 @@ class GateReconciler:
         )
         self._decided = {}
         made = plan(
-            snapshot.jobs, wants, room, context, self._choose, promised, matcher, self._is_held_back
+            snapshot.jobs,
+            wants,
+            nodes,
+            context,
+            self._choose,
+            promised,
+            matcher,
+            self._is_held_back,
         )
         # The cache adds what is promised itself, for as long as each promise lasts.
-        made.room = room
-        self._watch.look(snapshot.jobs, made)
+        made.nodes = nodes
+        self._watch.follow(snapshot.jobs, made)
         return made
 
     def _publish(self, made: GatePlan, snapshot: Snapshot, known: int) -> None:
         """What submits see from now on."""
-        room = made.room
+        nodes = made.nodes
         for hold in made.added:
-            room = with_hold(room, hold)
+            nodes = with_hold(nodes, hold)
         now = self.clock()
         holds = (*(held_by(job, now) for job in _active(snapshot)), *made.added)
         partitions = snapshot.settings.partitions
         self.cache.default_partition = next((p.name for p in partitions if p.is_default), "")
         self.cache.preempting = _preempting(snapshot.settings)
-        self.cache.look(room, holds, made.first, snapshot.at, known)
+        self.cache.update(nodes, holds, made.first, snapshot.at, known)
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:

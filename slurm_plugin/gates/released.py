@@ -40,14 +40,14 @@ def about_to_run(job: QueuedJob) -> QueuedJob:
     return replace(job, state="RUNNING", gpus=dict.fromkeys(names, gpus)) if gpus else job
 
 
-def awaited_hold(job: QueuedJob, want: Want, room: Nodes, context: GateContext) -> Hold | None:
+def awaited_hold(job: QueuedJob, want: Want, nodes: Nodes, context: GateContext) -> Hold | None:
     """What a released job is about to get; None where it will not start on it."""
     now, need = context.now, want.need
     assert need is not None
     given = slots_given(job)
     masks = {}
-    for name in nodes_given(job) & room.keys():
-        node = room[name]
+    for name in nodes_given(job) & nodes.keys():
+        node = nodes[name]
         mask = mask_of_types(node.gpu_types, given)
         masks[name] = node.all_gpus if mask and need.exclusive else mask
     hold = Hold(masks, need.cpus, need.memory_mb, end_of(job, now))
@@ -99,8 +99,8 @@ class Watch:
         else:
             self._write(build)
 
-    def look(self, queue: Sequence[QueuedJob], made: GatePlan) -> None:
-        """Every job that was not running at the last look and is now."""
+    def follow(self, queue: Sequence[QueuedJob], made: GatePlan) -> None:
+        """Every job that was not running at the last poll and is now."""
         ours = [job for job in queue if GateRecord.read_from(job.admin_comment)]
         for job in ours if self._tasks else ():
             build = self._tasks.pop(job.name, None)
@@ -114,7 +114,7 @@ class Watch:
         alive = {job.array_id for job in ours}
         for name in [n for n in self._tasks if n not in made.released]:
             if int(name.partition("_")[0]) not in alive:
-                # It ended before any look saw its id: the array's is all there is.
+                # It ended before any poll saw its id: the array's is all there is.
                 self._write(self._tasks.pop(name))
 
     def _started(self, job: QueuedJob) -> None:

@@ -59,7 +59,7 @@ def continue_loan(
     The plan takes what the jobs of the loan are about to hold.
     """
     loan, end = want.kept.loan, end_of(job, context.now)
-    state = loans.standing(job, want.kept, made.room, queue, context)
+    state = loans.standing(job, want.kept, made.nodes, queue, context)
     if state.trouble or loan is None or want.need is None:
         made.broken.append((job, want.kept, state.trouble or "the loan cannot be read"))
         return BROKEN
@@ -73,7 +73,7 @@ def continue_loan(
         return MEETS
     ready = loan.with_ports(state.ports)
     kept = want.kept.changed(GATED, loan=ready.text())
-    node = made.room[loan.host]
+    node = made.nodes[loan.host]
     group = Group((loan.host,), node.gpu_types, loan.mask, node.weight)
     note = loan.note(kept.loan_reason)
     part = change.Part(job.name, job, kept, need, group, loan.mask, note)

@@ -16,7 +16,7 @@ from slurm_plugin.slurm.interface import QueuedJob
 
 
 def want_of(job: QueuedJob, empty: Nodes) -> Want | None:
-    """What a job wants; None for one without our bracket. `empty` is the room without jobs."""
+    """What a job wants; None for one without our bracket. `empty` are the nodes without jobs."""
     kept = GateRecord.read_from(job.admin_comment)
     if kept is None:
         return None
@@ -37,7 +37,7 @@ def want_of(job: QueuedJob, empty: Nodes) -> Want | None:
 
 
 class Wants:
-    """Keeps what was read; a thousand jobs at every look are too many to read anew."""
+    """Keeps what was read; a thousand jobs at every poll are too many to read anew."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[tuple[object, ...], Want | None]] = {}

@@ -28,7 +28,7 @@ LEAST = 1
 
 @dataclass(slots=True)
 class Changes:
-    """What one look leads to: updates, the first in order first; which jobs get another shape."""
+    """What one poll leads to: updates, the first in order first; which jobs get another shape."""
 
     updates: list[tuple[QueuedJob, JobUpdate]] = field(default_factory=list)
     reshaped: list[tuple[QueuedJob, Task, Planned]] = field(default_factory=list)
@@ -59,7 +59,7 @@ def changes(
         if _is_other(member, plan, snapshot.domain, now):
             update = reshaped(member.job, member.said, plan.shape, separator, factor)
             made.reshaped.append((member.job, member.task, plan))
-        # By the plugin's note: Slurm says `BeginTime` only after its next look at the job.
+        # By the plugin's note: Slurm says `BeginTime` only after it has next considered the job.
         if plan.nodes and (postponed_until(member.job.admin_comment) or 0) > now:
             update = replace(update, begin_time=NOW)
         if update != JobUpdate():

@@ -33,7 +33,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class ShapePromise:
-    """A submit that no look has seen as a job yet; `nodes`: where it is about to start."""
+    """A submit that no poll has seen as a job yet; `nodes`: where it is about to start."""
 
     uid: int
     hint: str

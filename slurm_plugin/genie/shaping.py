@@ -1,6 +1,6 @@
 """Answers about shaped jobs: their submit, and whether they may start now.
 
-They come from the last look at Slurm and what was promised since, never from a call to Slurm. A
+They come from the last poll of Slurm and what was promised since, never from a call to Slurm. A
 job that is in doubt keeps its shape. After the end of a job, which lets Slurm start another at
 once, jobs wait until the queue is planned anew.
 """
@@ -93,11 +93,11 @@ class Shaping:
     promises: dict[str, ShapePromise] = field(default_factory=dict)
     records: dict[str, Build] = field(default_factory=dict)
     starting: dict[int, Starting] = field(default_factory=dict)
-    #: Submits and ends of jobs so far, and how many of them the last look at Slurm has seen.
+    #: Submits and ends of jobs so far, and how many of them the last poll of Slurm has seen.
     events: int = 0
     events_seen: int = -1
-    #: How long that look took.
-    look_s: float = 0.0
+    #: How long that poll took.
+    poll_took_s: float = 0.0
 
     def on_submit(self, asked: Submit) -> SubmitReply:
         """The shape, a refusal, or the inner answer where GENIE is not asked."""
@@ -136,7 +136,7 @@ class Shaping:
         return Decision(reply, reason, record)
 
     def on_start(self, notice: Notice) -> None:
-        """Until the next look at Slurm its GPUs are no longer free."""
+        """Until the next poll of Slurm its GPUs are no longer free."""
         for snapshot in self.snapshots.values():
             for name, mask in notice.gpus.items():
                 if name in snapshot.free and notice.job not in self.starting:
@@ -169,8 +169,8 @@ class Shaping:
     def is_fresh(self, domain: ShapedPartition, now: float) -> bool:
         """Was Slurm read lately?"""
         snapshot = self.snapshots.get(domain.name)
-        # A look at a slow Slurm takes longer than a poll is apart.
-        age = MISSED_POLLS * max(self.site.config.poll_s, self.look_s)
+        # Reading a slow Slurm takes longer than the time between two polls.
+        age = MISSED_POLLS * max(self.site.config.poll_s, self.poll_took_s)
         return snapshot is not None and now - snapshot.at <= age
 
     def status(self) -> Mapping[str, object]:
@@ -240,7 +240,7 @@ class Shaping:
                 self.starting[job_id] = replace(one, until=now + START_S)
 
     def _unknown(self, question: PlacementQuestion, shape: Shape | None, now: float) -> str:
-        """For a job that no look has seen: it may start where its submit was promised that."""
+        """For a job that no poll has seen: it may start where its submit was promised that."""
         # In the slots mode a thread asks, while submits are answered.
         for promise in list(self.promises.values()):
             same = promise.uid == question.uid and promise.hint == question.hint
@@ -252,7 +252,7 @@ class Shaping:
         now = self.clock()
         domain = self.site.domain(asked.partition)
         if asked.change:
-            # A new hint of a job that has its shape: the next look plans by it.
+            # A new hint of a job that has its shape: the next poll plans by it.
             said = ShapeNote(None)
             self.site.task(LAST, preferences.values, domain, asked.account, said, now)
             return self.inner.on_submit(asked)

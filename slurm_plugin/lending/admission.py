@@ -1,4 +1,4 @@
-"""The jobs of one look that fit on no node now: which of them comes first, which may borrow."""
+"""The jobs of one poll that fit on no node now: which of them comes first, which may borrow."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class LoanAdmission:
         if (
             isinstance(answer, Offer)
             and first is not None
-            and backfill.delays(first, plan.room, plan.holds, answer.holds, self.now)
+            and backfill.delays(first, plan.nodes, plan.holds, answer.holds, self.now)
         ):
             answer = DELAYS
         if isinstance(answer, Refusal) and answer.by_choice:

@@ -2,7 +2,7 @@
 
 A donor is submitted without GPUs and with a begin time far away. Then the borrower's AdminComment
 names it, and only then it gets its GPUs and may start. So whatever dies in between leaves at most
-a donor that no borrower names, and the next look cancels that one.
+a donor that no borrower names, and the next poll cancels that one.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from slurm_plugin.slurm.runner import ProcessRunner, Runner
 
 logger = logging.getLogger(__name__)
 
-#: A running job has lost a donor when this many looks in a row do not see the donor run.
-MISSED_LOOKS = 2
+#: A running job has lost a donor when this many polls in a row do not see the donor run.
+MISSED_POLLS = 2
 #: The pause before another loan is tried for a job, doubled each time.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30, 900
 #: Seconds that the process which submits donors gets beyond the time of Slurm's commands.
@@ -82,7 +82,7 @@ class SlurmLoans:
     #: Called with the borrower's id and its loan before the first donor may start.
     on_named: Callable[[int, Loan], object] = lambda job_id, loan: None
     counts: Counter[str] = field(default_factory=Counter)
-    # Looks in a row that did not see all donors of a running job, by its id.
+    # Polls in a row that did not see all donors of a running job, by its id.
     _missed: Counter[int] = field(default_factory=Counter)
 
     def obstacle(self, slurm_config: Mapping[str, str]) -> str:
@@ -91,7 +91,7 @@ class SlurmLoans:
             return "slurm.conf has no TaskProlog, so no job could meet its donors"
         return self.submitter.obstacle()
 
-    def lend(self, job: QueuedJob, record: JobRecord, offer: Offer, room: Nodes) -> Loan | None:
+    def lend(self, job: QueuedJob, record: JobRecord, offer: Offer, nodes: Nodes) -> Loan | None:
         """Submit a loan's donors and record it. None where one fails; then all of it is undone."""
         donors: list[LoanDonor] = []
         try:
@@ -103,7 +103,7 @@ class SlurmLoans:
             self.client.update([job.name], self.updates.meets(job, named, note))
             self.on_named(job.job_id, loan)
             for donor in donors:
-                change = self.updates.donor(job.job_id, room[donor.node], donor.mask)
+                change = self.updates.donor(job.job_id, nodes[donor.node], donor.mask)
                 self.client.update([str(donor.job_id)], change)
         except SlurmError as error:
             logger.warning("job %s cannot borrow: %s", job.name, error)
@@ -158,7 +158,7 @@ class SlurmLoans:
             self._missed.pop(job.job_id, None)
             return
         self._missed[job.job_id] += 1
-        if self._missed[job.job_id] < MISSED_LOOKS:
+        if self._missed[job.job_id] < MISSED_POLLS:
             return
         logger.warning("job %s lost a donor and is put back into the queue", job.name)
         self.counts["lost"] += 1
@@ -206,7 +206,7 @@ class SlurmLoans:
             for update in self.updates.given_up(job, paused, note):
                 self.client.update([job.name], update)
         except SlurmError as error:
-            # It has started, or ended: the next look will show.
+            # It has started, or ended: the next poll will show.
             logger.warning("job %s: %s", job.name, error)
             return pause_s
         self.cancel([donor.job_id for donor in _donors(job, loan, queue)] if loan else [])

@@ -100,7 +100,7 @@ class LoanMatcher:
             return [None] * len(jobs)
         is_auto = any(one.is_auto for one in asking)
         ending = _releases(plan.holds, now) if is_auto else []
-        capacity = spare_capacity(plan.room, ending, self._loads)
+        capacity = spare_capacity(plan.nodes, ending, self._loads)
         answers = iter(self._decide(asking, capacity, plan))
         return [None if one is None else next(answers) for one in borrowers]
 
@@ -128,7 +128,7 @@ class LoanMatcher:
             return None
         step_s = max(1, self.waiting.step_s)
         held = noted.held_by_network_since or now
-        use, one = self._use(preferences), borrower(need, plan.room)
+        use, one = self._use(preferences), borrower(need, plan.nodes)
         asked = replace(
             one.asked,
             rounds_waited=max(0, now - job.submit) // step_s,
@@ -165,7 +165,7 @@ class LoanMatcher:
                 self.write(record.refused(job, noted, refusal))
         refused = []
         for job, noted, planned in plan.offers:
-            loan = self.lending.lend(job, noted, planned, plan.room)
+            loan = self.lending.lend(job, noted, planned, plan.nodes)
             if loan is None:
                 refused.append(job.name)
             else:

@@ -1,4 +1,4 @@
-"""What one look at the queue leads to, as far as loans go."""
+"""What one reading of the queue leads to, as far as loans go."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Candidate:
 class LoanPlan:
     """What is free once everything decided so far has started, and the loans among it."""
 
-    room: Nodes
+    nodes: Nodes
     #: What jobs hold, those that run included.
     holds: list[Hold] = field(default_factory=list)
     #: Of these the holds of jobs about to start.
     added: list[Hold] = field(default_factory=list)
     #: What the first job that waits for local GPUs needs.
     first: Need | None = None
-    #: Look again soon.
+    #: Poll again soon.
     again: bool = False
     #: Loans to be made.
     offers: list[tuple[QueuedJob, JobRecord, Offer]] = field(default_factory=list)
@@ -66,6 +66,6 @@ class LoanPlan:
 
     def take(self, hold: Hold) -> None:
         """A job is about to hold this."""
-        self.room = with_hold(self.room, hold)
+        self.nodes = with_hold(self.nodes, hold)
         self.holds.append(hold)
         self.added.append(hold)

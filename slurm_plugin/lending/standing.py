@@ -72,13 +72,13 @@ class Standing(NamedTuple):
 def standing(
     job: QueuedJob,
     record: JobRecord,
-    room: Nodes | None,
+    nodes: Nodes | None,
     queue: Mapping[int, QueuedJob],
     context: LoanContext,
 ) -> Standing:
     """How the loan in the job's record stands; `queue` is by job id.
 
-    `room` None: its local GPUs need not be free.
+    `nodes` None: its local GPUs need not be free.
     """
     loan, ready_s = record.loan, context.ready_s
     if loan is None:
@@ -87,8 +87,8 @@ def standing(
         return Standing({}, "GPUs are not lent any more")
     if job.held or job.depends:
         return Standing({}, "the job was held")
-    if room is not None:
-        host = room.get(loan.host)
+    if nodes is not None:
+        host = nodes.get(loan.host)
         if host is None or not host.is_open or loan.mask & ~host.free:
             return Standing({}, f"the GPUs of {loan.host} are others' now")
     ports: dict[int, int] = {}

@@ -71,7 +71,7 @@ class GatesLoop(ReconcilerLoop[GateReconciler]):
         async with self.engine.turn:
             known = cache.ended
             snapshot = await setup.watcher.snapshot(since, Detail.SETTINGS)
-            made = await reconciler.look(snapshot, known)
+            made = await reconciler.reconcile(snapshot, known)
             if made.changes_slurm:
                 setup.watcher.outdate()
         if made.again:

@@ -50,7 +50,7 @@ class LendingLoop(ReconcilerLoop[LoanReconciler]):
             return POLL_S
         reconciler = self.reconciler(setup)
         snapshot = await setup.watcher.snapshot(since, Detail.SETTINGS)
-        made = await asyncio.to_thread(reconciler.look, snapshot, lends)
+        made = await asyncio.to_thread(reconciler.reconcile, snapshot, lends)
         if made.changes_slurm:
             setup.watcher.outdate()
         self._is_clear = not made.is_ours

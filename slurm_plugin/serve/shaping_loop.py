@@ -103,7 +103,7 @@ class ShapingLoop(QueueLoop):
             await asyncio.to_thread(self._prepare, setup, shaping)
             seen = await setup.watcher.snapshot(since, Detail.NODES)
             settling = await self._plan(setup, shaping, seen, events)
-            shaping.look_s = shaping.clock() - began
+            shaping.poll_took_s = shaping.clock() - began
         return min(poll_s, SETTLING_S) if settling else poll_s
 
     def _prepare(self, setup: Setup, shaping: Shaping) -> None:

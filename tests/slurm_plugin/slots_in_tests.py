@@ -28,7 +28,7 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmP
 def look(planner: GateReconciler, slurm: object, at: float | None = None) -> GatePlan:
     """One look at Slurm as it is now."""
     seen = read_snapshot(slurm, at=NOW if at is None else at)  # type: ignore[arg-type]
-    return asyncio.run(planner.look(seen, known=0))
+    return asyncio.run(planner.reconcile(seen, known=0))
 
 
 GPUS = {f"v100.s{i}": 1 for i in range(8)}

@@ -196,7 +196,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     """An engine of the slots mode whose cache has just seen an empty cluster."""
     found = an_engine(tmp_path, f"{BASIC}enforcement: slots\n")
     found.setup.cache.default_partition = "batch"
-    found.setup.cache.look(room(64), (), None, time.time())
+    found.setup.cache.update(room(64), (), None, time.time())
     yield found
     found.log.close()
 
@@ -362,7 +362,7 @@ def test_a_look_at_shapes_outlives_a_request_that_cannot_be_read(text):
 
 def test_a_job_may_name_as_many_nodes_as_a_cluster_has_and_no_more(tmp_path):
     cache = CapacityCache(default_partition="batch")
-    cache.look(ROOM, (), None, NOW)
+    cache.update(ROOM, (), None, NOW)
     slots = Slots(basic_decider(tmp_path), cache, 120, clock=lambda: NOW)
     few, many = f"x[1-{MAX_NAMED}]", f"x[0-{MAX_NAMED}]"
     assert "gpu-slots: placed" in str(slots.on_submit(submit(exc_nodes=few)))

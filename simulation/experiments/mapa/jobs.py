@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gres_topology import NodeTopology
@@ -19,7 +19,7 @@ from simulation.experiments.mapa.reconstruction import (
     SIZES,
     NeuralNet,
 )
-from simulation.models.speed import Neighbour, Speed
+from simulation.models.speed import Nodes, PlacedJob, Speed
 
 _BY_NAME = {network.name: network for network in NETWORKS}
 
@@ -74,21 +74,15 @@ class ByEffBw(Speed):
     """
 
     topology: NodeTopology
-    curve: str = "text"
+    curve: str = "figure-2b"
     is_ideal: bool = False
 
-    def full_s(
-        self,
-        job: SimJob,
-        gpus: Mapping[str, tuple[int, ...]],
-        nodes: Mapping[str, NodeTopology],
-        neighbours: Sequence[Neighbour],
-    ) -> float:
+    def full_s(self, placed: PlacedJob, nodes: Nodes, beside: Sequence[PlacedJob]) -> float:
         """Seconds on those GPUs of the one node."""
         if self.is_ideal:
-            return self.ideal_s(job)
-        ((name, chosen),) = gpus.items()
-        return seconds(network_of(job), effbw_gbps(nodes[name], chosen), CURVES[self.curve])
+            return self.ideal_s(placed.job)
+        ((name, chosen),) = placed.gpus.items()
+        return seconds(network_of(placed.job), effbw_gbps(nodes[name], chosen), CURVES[self.curve])
 
     def ideal_s(self, job: SimJob) -> float:
         """Seconds on the best GPUs of the empty node."""

@@ -18,7 +18,7 @@ from policies.best_fit import domains
 from policies.contract.bits import gpus_of
 from simulation.core.jobs import SimJob
 from simulation.errors import SimulationError
-from simulation.models.speed import Neighbour, Speed
+from simulation.models.speed import PlacedJob, Speed
 
 #: More jobs than this take too long.
 MOST = 8
@@ -111,15 +111,10 @@ class _Search:
     def _rescaled(self, now_s: float, running: tuple[_Job, ...]) -> tuple[_Job, ...]:
         """The running jobs at the speeds that hold from now on."""
         found = []
-        for run in running:
-            beside = [
-                Neighbour(self.jobs[other.at], {_NODE: other.gpus})
-                for other in running
-                if other is not run
-            ]
-            full_s = self.speed.full_s(
-                self.jobs[run.at], {_NODE: run.gpus}, {_NODE: self.topology}, beside
-            )
+        placed = [PlacedJob(self.jobs[run.at], {_NODE: run.gpus}) for run in running]
+        for at, run in enumerate(running):
+            beside = placed[:at] + placed[at + 1 :]
+            full_s = self.speed.full_s(placed[at], {_NODE: self.topology}, beside)
             done = (now_s - run.since_s) / run.full_s if run.full_s else 0.0
             found.append(replace(run, since_s=now_s, full_s=full_s, left=max(0.0, run.left - done)))
         return tuple(found)

@@ -17,7 +17,7 @@ from policies.contract.interference import Interference, Kind
 from simulation.core.jobs import SimJob
 from simulation.core.requests import hint_values
 from simulation.errors import SimulationError
-from simulation.models.speed import Neighbour, Speed
+from simulation.models.speed import Nodes, PlacedJob, Speed
 
 INTRA, INTER = "intra-socket", "inter-socket"
 
@@ -78,19 +78,13 @@ class Profiled(Speed):
     def __post_init__(self) -> None:
         self._interference = interference_of(self.data)
 
-    def full_s(
-        self,
-        job: SimJob,
-        gpus: Mapping[str, tuple[int, ...]],
-        nodes: Mapping[str, NodeTopology],
-        neighbours: Sequence[Neighbour],
-    ) -> float:
+    def full_s(self, placed: PlacedJob, nodes: Nodes, beside: Sequence[PlacedJob]) -> float:
         """Solo time where it is placed, times the worst neighbour's effect."""
-        kind = _kind(job)
-        where = {name: self._sockets(nodes[name], order) for name, order in gpus.items()}
+        kind = _kind(placed.job)
+        where = {name: self._sockets(nodes[name], order) for name, order in placed.gpus.items()}
         is_packed = len(where) == 1 and len(next(iter(where.values()))) == 1
         factor = 1.0
-        for other in neighbours:
+        for other in beside:
             if any(
                 where[name] & self._sockets(nodes[name], order)
                 for name, order in other.gpus.items()

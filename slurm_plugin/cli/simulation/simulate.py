@@ -12,6 +12,7 @@ from slurm_plugin.cli.options import IN_FILE, OUT_FILE, json_option, number_opti
 if TYPE_CHECKING:
     from gres_topology import NodeTopology
     from simulation.core.record import SimulatedRun
+    from simulation.report.output import Report
     from simulation.traces import Trace
 
 #: Rejected rows named on the screen; the HTML and JSON name all.
@@ -74,7 +75,7 @@ def simulate(
     unless --communication says that a part of them depends on the GPUs a job gets.
     """
     from simulation.core.jobs import at_load
-    from simulation.report import output as report
+    from simulation.report import output
     from simulation.report.page import to_html
     from simulation.traces import prepare, read
 
@@ -84,14 +85,15 @@ def simulate(
         trace.jobs = at_load(trace.jobs, sum(kind.gpus for kind in cluster.values()), load)
     runs = _runs(trace, cluster, names or ("first-fit", "mapa"), queue == "easy", communication)
     facts = {"queue": queue, "communication": communication, "load": load or "as recorded"}
+    report = output.Report(runs, cluster, trace, facts)
     if html is not None:
-        _write(html, to_html(runs, cluster, trace, facts))
+        _write(html, to_html(report))
     if csv_file is not None:
-        _write(csv_file, report.to_csv(runs))
+        _write(csv_file, output.to_csv(runs))
     if as_json:
-        click.echo(report.to_json(runs, cluster, trace, facts))
+        click.echo(output.to_json(report))
     else:
-        _print(runs, cluster, trace)
+        _print(report)
 
 
 def _cluster(path: Path) -> dict[str, NodeTopology]:
@@ -148,19 +150,19 @@ def _write(path: Path, text: str) -> None:
     click.echo(f"wrote {path}", err=True)
 
 
-def _print(runs: list[SimulatedRun], cluster: dict[str, NodeTopology], trace: Trace) -> None:
-    from simulation.report import output as report
+def _print(report: Report) -> None:
+    from simulation.report import output
     from slurm_plugin.cli import tables
 
-    gpus = sum(topology.gpus for topology in cluster.values())
-    click.echo(f"{len(trace.jobs)} jobs on {len(cluster)} nodes, {gpus} GPUs ({trace.format})")
-    for line in report.left_out(trace):
+    trace, nodes = report.trace, len(report.cluster)
+    click.echo(f"{len(trace.jobs)} jobs on {nodes} nodes, {report.gpus} GPUs ({trace.format})")
+    for line in output.left_out(trace):
         click.echo(f"  {line}")
     for row in trace.rejected[:NAMED]:
         click.echo(f"    {row.where}: {row.reason}")
     if len(trace.rejected) > NAMED:
         click.echo(f"    ... {len(trace.rejected) - NAMED} more; --json and --html name all")
-    head, *rows = report.table(runs, cluster)
+    head, *rows = output.table(report.runs, report.cluster)
     # One column per policy: figures of one kind are compared along a line.
     columns = [[heading, *(row[at] for row in rows)] for at, heading in enumerate(head) if at]
     table = tables.plain(["", *(row[0] for row in rows)], columns, numbers=True)

@@ -125,16 +125,16 @@ class _Planning:
 
     def _standing(self, job: QueuedJob, record: LoanRecord) -> Standing:
         context = self.context
-        room: Nodes | None = self.made.room
+        nodes: Nodes | None = self.made.nodes
         is_ours = start_loans.is_whole(job, record) and not job.req_nodes
         if record.state == STARTS:
             # GPUs in use may be its own already: the nodes were read after the queue.
-            room, is_ours = None, start_loans.is_local(job, record)
+            nodes, is_ours = None, start_loans.is_local(job, record)
         if not is_ours:
             return Standing({}, "its request was changed")
         if record.state == STARTS and abs(context.now - record.at) > context.grace_s:
             return Standing({}, f"not started by Slurm ({job.reason})")
-        return loans.standing(job, record, room, self.jobs, context)
+        return loans.standing(job, record, nodes, self.jobs, context)
 
     def _reserve(self, job: QueuedJob, record: LoanRecord, loan: Loan, end: float) -> None:
         """Reserve for the jobs of a loan what they do not hold themselves yet."""
@@ -158,8 +158,8 @@ class _Planning:
             return
         try:
             asked = demand.demand_of(job)
-            need = demand.need_of(asked, made.room)
-            hold = first_hold(need, made.room, end_of(job, self.context.now))
+            need = demand.need_of(asked, made.nodes)
+            hold = first_hold(need, made.nodes, end_of(job, self.context.now))
         except (demand.Unplaceable, Unsupported, ValueError):
             return
         if len(asked.types) > 1:

@@ -45,7 +45,7 @@ class LoanReconciler:
         """Donors get their GPUs reserved before they start."""
         self.matcher.lending.on_named = self._reserve
 
-    def look(self, snapshot: Snapshot, may_lend: bool) -> StartPlan:
+    def reconcile(self, snapshot: Snapshot, may_lend: bool) -> StartPlan:
         """Decide and act. `may_lend` False: loans end."""
         priority_type = snapshot.settings.config.get("PriorityType", "")
         self.updates.is_basic = priority_type == "priority/basic"
@@ -106,7 +106,7 @@ class LoanReconciler:
         self._backoff.pause(refused, now, REFUSED_S)
 
     def _update(self, job: QueuedJob, updates: Sequence[JobUpdate]) -> None:
-        """One after the other; where one is refused, none follows: the next look knows."""
+        """One after the other. Where one is refused none follows; the next poll sees it."""
         try:
             for update in updates:
                 self.client.update([job.name], update)

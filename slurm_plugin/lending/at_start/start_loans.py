@@ -36,7 +36,7 @@ class StartLoans:
     highest: int = 0
     #: With priority/basic Slurm numbers jobs: only its old number brings back a job's place.
     is_basic: bool = False
-    #: The time of the look (epoch).
+    #: The time of the poll (epoch).
     now: int = 0
     kind: ClassVar = LoanRecord
 

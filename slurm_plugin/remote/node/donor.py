@@ -36,7 +36,7 @@ ANY = "0.0.0.0"
 LISTENS_S = 20.0
 TRIES = 3
 #: Seconds between two looks at the borrowing job, and how long that job may wait for its start.
-LOOK_S = 30.0
+POLL_S = 30.0
 PATIENCE_S = 180.0
 #: A failure stands in the comment for so many seconds; then the donor's job ends by itself.
 SHOWN_S = 30.0
@@ -249,7 +249,7 @@ async def until_over(
     parent: int,
     job_id: int,
     ask: Callable[[int], tuple[str, str] | None] = slurm.job_state,
-    look_s: float = LOOK_S,
+    poll_s: float = POLL_S,
     patience_s: float = PATIENCE_S,
 ) -> None:
     """Until the borrowing job ends, no longer names this donor, or has waited too long.
@@ -272,7 +272,7 @@ async def until_over(
             has_run = has_run or state != "PENDING"
         if not has_run and loop.time() - waits_since > patience_s:
             return
-        await asyncio.sleep(look_s)
+        await asyncio.sleep(poll_s)
 
 
 async def run(task: Task, vouching: Munge) -> int:

@@ -5,21 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[GT_RESULTS] = {
-	[GT_USED] = "used",
-	[GT_ALT] = "alt",
-	[GT_PASS] = "pass",
-	[GT_WAIT] = "wait",
-	[GT_CAPPED] = "capped",
-	[GT_INFEASIBLE] = "infeasible",
-	[GT_BAD_ADVICE] = "bad_advice",
-	[GT_TIMEOUT] = "timeout",
-	[GT_DOWN] = "down",
-	[GT_GARBAGE] = "garbage",
-	[GT_BREAKER] = "breaker",
-	[GT_BUDGET_OUT] = "budget_out",
-	[GT_NOT_OURS] = "not_ours",
-};
+#define NAME(constant, name) [GT_##constant] = name,
+
+static const char *const names[GT_RESULTS] = { GT_RESULT_LIST(NAME) };
 
 extern const char *gt_result_name(gt_result_t result)
 {

@@ -4,20 +4,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What came of a job test, and its name in the log. */
+#define GT_RESULT_LIST(RESULT) \
+	RESULT(USED, "used")             /* the advice, on whichever nodes */ \
+	RESULT(ALT, "alt")               /* the advice within Slurm's own nodes */ \
+	RESULT(PASS, "pass")             /* the engine left it to Slurm */ \
+	RESULT(WAIT, "wait")             /* postponed */ \
+	RESULT(CAPPED, "capped")         /* would wait again, but has waited enough */ \
+	RESULT(INFEASIBLE, "infeasible") /* cons_tres refused the advised GPUs */ \
+	RESULT(BAD_ADVICE, "bad_advice") /* busy GPUs, unknown nodes, wrong counts */ \
+	RESULT(TIMEOUT, "timeout")       /* no answer within the deadline */ \
+	RESULT(DOWN, "down")             /* no connection, or it closed */ \
+	RESULT(GARBAGE, "garbage")       /* something that is not a reply */ \
+	RESULT(BREAKER, "breaker")       /* not asked: a failure was too recent */ \
+	RESULT(BUDGET_OUT, "budget_out") /* not asked: this pass has had its share */ \
+	RESULT(NOT_OURS, "not_ours")     /* not asked: a kind of job we leave alone */
+
+#define GT_RESULT_ENUM(constant, name) GT_##constant,
+
 typedef enum {
-	GT_USED,		/* the advice, on whichever nodes */
-	GT_ALT,			/* the advice within Slurm's own nodes */
-	GT_PASS,		/* the engine left it to Slurm */
-	GT_WAIT,		/* postponed */
-	GT_CAPPED,		/* would wait again, but has waited enough */
-	GT_INFEASIBLE,		/* cons_tres refused the advised GPUs */
-	GT_BAD_ADVICE,		/* busy GPUs, unknown nodes, wrong counts */
-	GT_TIMEOUT,		/* no answer within the deadline */
-	GT_DOWN,		/* no connection, or it closed */
-	GT_GARBAGE,		/* something that is not a reply */
-	GT_BREAKER,		/* not asked: a failure was too recent */
-	GT_BUDGET_OUT,		/* not asked: this pass has had its share */
-	GT_NOT_OURS,		/* not asked: a kind of job we leave alone */
+	GT_RESULT_LIST(GT_RESULT_ENUM)
 	GT_RESULTS,
 	GT_ANSWERED = GT_RESULTS	/* no result yet: there is a reply */
 } gt_result_t;

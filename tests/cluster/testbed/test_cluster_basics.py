@@ -44,7 +44,7 @@ def test_nodes_have_none_of_our_files(cluster):
         assert cluster.run(node, "cat /etc/slurm/slurm.conf").out == config
 
 
-# kill returns before the process is gone; a reset that finds it still there would have nothing to tell.
+# kill returns before the process is gone, and a reset that still finds it has nothing to tell.
 KILL = "pid=$(clusterctl {} pid); kill -9 $pid; while kill -0 $pid 2>/dev/null; do sleep 0.05; done"
 CRASHES = {
     "slurmctld ended by itself": ("ctl", KILL.format("slurmctld")),

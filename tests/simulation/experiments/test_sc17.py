@@ -15,7 +15,7 @@ from simulation.experiments.sc17.exhaustive import best_makespan_s
 from simulation.experiments.sc17.profile import Profiled
 from simulation.experiments.sc17.table1 import jobs_of
 from simulation.models.placing import Simulator
-from simulation.models.speed import Neighbour, Speed
+from simulation.models.speed import PlacedJob, Speed
 
 MINSKY = load("minsky")
 NODES = {"n": MINSKY}
@@ -30,8 +30,8 @@ def job(gpus, network="bvlc_alexnet", batch=1, number=1):
     return SimJob(number, (gpus,), 0.0, hint=f"profile={network},batch={batch}")
 
 
-def beside(other, gpus):
-    return [Neighbour(other, {"n": gpus})]
+def on(gpus, job):
+    return PlacedJob(job, {"n": gpus})
 
 
 @pytest.mark.parametrize(
@@ -46,31 +46,31 @@ def beside(other, gpus):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_alone_a_job_takes_what_was_measured(profiled, sentence, asked, gpus, seconds):
-    assert profiled.full_s(asked, {"n": gpus}, NODES, []) == pytest.approx(seconds)
+    assert profiled.full_s(on(gpus, asked), NODES, []) == pytest.approx(seconds)
 
 
 def test_packed_jobs_on_two_sockets_share_nothing(profiled):
-    asked = job(2)
-    alone = profiled.full_s(asked, {"n": (0, 1)}, NODES, [])
-    assert profiled.full_s(asked, {"n": (0, 1)}, NODES, beside(job(2), (2, 3))) == alone
+    asked = on((0, 1), job(2))
+    alone = profiled.full_s(asked, NODES, [])
+    assert profiled.full_s(asked, NODES, [on((2, 3), job(2))]) == alone
 
 
 def test_two_spread_jobs_are_as_slow_as_they_were_measured_together(profiled):
     """AlexNet batch 4 beside AlexNet batch 1, two GPUs each, across the sockets: 202.39 s."""
-    found = profiled.full_s(job(2, batch=4), {"n": (0, 2)}, NODES, beside(job(2), (1, 3)))
+    found = profiled.full_s(on((0, 2), job(2, batch=4)), NODES, [on((1, 3), job(2))])
     assert found == pytest.approx(202.39)
 
 
 def test_no_neighbour_costs_more_than_the_paper_ever_saw(profiled):
-    found = profiled.full_s(job(2), {"n": (0, 2)}, NODES, beside(job(2, batch=128), (1, 3)))
+    found = profiled.full_s(on((0, 2), job(2)), NODES, [on((1, 3), job(2, batch=128))])
     assert found == pytest.approx(159.115 * WORST)
 
 
 def test_the_worst_of_several_neighbours_holds(profiled):
-    one, two = beside(job(1), (1,)), beside(job(1, batch=128), (3,))
-    asked = (job(2, batch=4), {"n": (0, 2)}, NODES)
-    both = profiled.full_s(*asked, one + two)
-    assert both == max(profiled.full_s(*asked, one), profiled.full_s(*asked, two))
+    one, two = on((1,), job(1)), on((3,), job(1, batch=128))
+    asked = (on((0, 2), job(2, batch=4)), NODES)
+    both = profiled.full_s(*asked, [one, two])
+    assert both == max(profiled.full_s(*asked, [one]), profiled.full_s(*asked, [two]))
 
 
 def test_a_job_the_profile_does_not_know_is_named(profiled):

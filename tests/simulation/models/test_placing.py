@@ -27,8 +27,8 @@ class Halved:
 
     has_neighbours = True
 
-    def full_s(self, job, gpus, nodes, neighbours):
-        return job.duration_s * (2 if neighbours else 1)
+    def full_s(self, placed, nodes, beside):
+        return placed.job.duration_s * (2 if beside else 1)
 
     def ideal_s(self, job):
         return job.duration_s
@@ -57,8 +57,8 @@ def test_a_model_without_neighbours_is_asked_once_when_a_job_starts():
 
         noise = iter((1.0, 2.0, 3.0, 4.0))
 
-        def full_s(self, job, gpus, nodes, neighbours):
-            return job.duration_s * next(self.noise)
+        def full_s(self, placed, nodes, beside):
+            return placed.job.duration_s * next(self.noise)
 
     jobs = [SimJob(1, (1,), 100.0), SimJob(2, (1,), 10.0, submit_s=40.0)]
     assert times(Simulator(MINSKY, FIRST, Drawn()).run(jobs)) == {1: (0.0, 100.0), 2: (40.0, 60.0)}

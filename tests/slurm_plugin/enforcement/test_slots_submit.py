@@ -27,7 +27,7 @@ def cache(*names: str, free: int = 0xFF) -> CapacityCache:
         for name in names or ("dgx1",)
     }
     found = CapacityCache(default_partition="batch")
-    found.look(room, (), None, NOW)
+    found.update(room, (), None, NOW)
     return found
 
 
@@ -123,7 +123,7 @@ def test_a_gate_may_be_used_for_equal_submits(tmp_path, sentence, free, keys):
     assert reply.values["keep_s"] == "1", sentence
     assert f"token={reply.values['token']} " in reply.values["set.admin_comment"]
     assert state.has_news != bool({"depends", "held"} & keys.keys()), "nothing to do about those"
-    state.look(state.room, (), None, NOW)
+    state.update(state.nodes, (), None, NOW)
     assert not state.has_news
 
 
@@ -185,7 +185,7 @@ def test_where_the_mode_is_off_nothing_is_said(tmp_path):
 @pytest.mark.parametrize(
     ("known", "asked", "why"),
     [
-        ({"fresh_s": 60, "looked": NOW - 60}, submit(), "Slurm's queue was not read lately"),
+        ({"fresh_s": 60, "polled_at": NOW - 60}, submit(), "Slurm's queue was not read lately"),
         ({"default_partition": "elsewhere"}, submit(partition=""), "no node can ever serve it"),
         ({"preempting": frozenset({"batch"})}, submit(), "the partition may preempt others"),
     ],
@@ -242,7 +242,7 @@ def test_the_fields_of_a_placed_job(tmp_path, asked, fields):
 def test_a_new_job_does_not_delay_the_first_gated_one(tmp_path):
     state = cache()
     running = Hold({"dgx1": 0x0F}, 1, 0, NOW + 100)
-    state.room, state.holds = with_hold(state.room, running), (running,)
+    state.nodes, state.holds = with_hold(state.nodes, running), (running,)
     state.first = Need(8)
     slots = mode(tmp_path, state)
     assert state_of(told(slots.on_submit(submit(time_s=99)))) == "placed"
@@ -269,7 +269,7 @@ def test_a_job_ended_that_no_look_has_seen_the_end_of(tmp_path):
     state = cache()
     state.ended += 1
     assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "gated"
-    state.look(state.room, (), None, NOW, known=1)
+    state.update(state.nodes, (), None, NOW, known=1)
     assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "placed"
 
 
@@ -294,9 +294,9 @@ def test_gpus_on_every_socket_are_the_policys_where_they_are_even(tmp_path):
 
 
 def test_a_job_with_more_cpus_or_memory_than_any_node_has_is_slurms_own(tmp_path):
-    room = {"dgx1": replace(cache().room["dgx1"], all_cpus=40, all_memory_mb=1000)}
+    room = {"dgx1": replace(cache().nodes["dgx1"], all_cpus=40, all_memory_mb=1000)}
     state = CapacityCache(default_partition="batch")
-    state.look(room, (), None, NOW)
+    state.update(room, (), None, NOW)
     for asked in (submit(tasks=41, cpus_per_task=1), submit(mem_node_mb=1001)):
         assert left(mode(tmp_path, state).on_submit(asked)) == "no node can ever serve it"
     fits = submit(tasks=40, cpus_per_task=1, mem_node_mb=1000)
@@ -367,12 +367,12 @@ def test_submits_that_are_only_tested_keep_the_gpus_from_nobody_for_long(tmp_pat
             kept += state_of(told(slots.on_submit(mallory))) == "placed"
         now += PROMISE_S
         state.forget(now)
-        state.look(state.room, (), None, now)
+        state.update(state.nodes, (), None, now)
     assert MOST_UNMET <= kept < 4 * MOST_UNMET
     assert state_of(told(slots.on_submit(mallory))) == "gated"
     assert state_of(told(slots.on_submit(submit(8)))) == "placed"
     now += UNMET_S + 1
     state.forget(now)
-    state.look(state.room, (), None, now)
+    state.update(state.nodes, (), None, now)
     assert mallory.uid not in state.unmet
     assert state_of(told(slots.on_submit(mallory))) == "placed"

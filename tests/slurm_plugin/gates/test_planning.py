@@ -368,7 +368,7 @@ def test_a_heterogeneous_job_takes_nothing_while_a_component_has_no_room():
     assert made.renew == []
     made = planned(component(0, 4, eligible=1001), component(1, 8), gated(9, time_limit_s=0))
     assert made.renew == ["5"]
-    assert made.room["dgx1"].free == 0xFF
+    assert made.nodes["dgx1"].free == 0xFF
 
 
 # -- a clock that was set back by an hour: times in Slurm's records are of the future ----------

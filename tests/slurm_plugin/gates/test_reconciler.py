@@ -28,7 +28,7 @@ from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmPartition
 
 
-def looked(
+def polled(
     folder: Path, slurm: Remembering, cache: CapacityCache, hold_reason: HoldReason | None = None
 ) -> list[dict[str, Any]]:
     """One look; the lines of the decision log."""
@@ -39,13 +39,13 @@ def looked(
 
 def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path):
     slurm, cache = Remembering(gated(1)), CapacityCache()
-    [line] = looked(tmp_path, slurm, cache)
+    [line] = polled(tmp_path, slurm, cache)
     assert (line["job"], line["decision"], line["chosen"]["gpus"]) == (1, "use", {"dgx1": (0, 3)})
     [(names, update)] = slurm.updates
     assert "dgx1:0,3 by mapa" in (update.admin_comment or "")
     assert (names, update.tres_per_node) == (("1",), "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1")
     assert cache.is_fresh(NOW)
-    assert cache.room["dgx1"].free == 0xFF & ~0b1001
+    assert cache.nodes["dgx1"].free == 0xFF & ~0b1001
     assert cache.default_partition == "batch"
 
 
@@ -65,7 +65,7 @@ def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(tmp_pat
         asked.append((place.job, str(shape)))
         return "others go first" if is_held_back and place.job == 1 else ""
 
-    looked(tmp_path, slurm, CapacityCache(), hold_reason)
+    polled(tmp_path, slurm, CapacityCache(), hold_reason)
     assert asked == [(1, "1x8"), (2, "1x2")]
     let_go = [names for names, change in slurm.updates if change.begin_time == AT_ONCE]
     assert let_go == ([("2",)] if is_held_back else [])
@@ -74,21 +74,21 @@ def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(tmp_pat
 
 def test_gates_of_a_full_cluster_are_renewed_in_one_update(tmp_path):
     slurm = Remembering(gated(1), gated(2), used=range(8))
-    looked(tmp_path, slurm, CapacityCache())
+    polled(tmp_path, slurm, CapacityCache())
     assert slurm.updates == [(("1", "2"), JobUpdate(begin_time=NOW + 120))]
 
 
 def test_promised_slots_are_not_released_to_another_job(tmp_path):
     slurm, cache = Remembering(gated(1)), CapacityCache()
     cache.promise("unseen", Hold({"dgx1": 0xFE}), NOW)
-    looked(tmp_path, slurm, cache)
+    polled(tmp_path, slurm, cache)
     assert [update.tres_per_node for _, update in slurm.updates] == [None]
 
 
 def test_a_promise_ends_when_its_job_is_seen(tmp_path):
     cache = CapacityCache()
     cache.promise("t1", Hold({"dgx1": 0xFF}), NOW)
-    looked(tmp_path, Remembering(gated(1), used=range(8)), cache)
+    polled(tmp_path, Remembering(gated(1), used=range(8)), cache)
     assert not cache.promises
 
 
@@ -96,22 +96,22 @@ def test_a_job_gated_during_a_look_that_did_not_see_it_is_still_the_first(tmp_pa
     """Or the next submits, which may delay it, would be placed until the look after."""
     cache, need = CapacityCache(), Need(8, 1, 1, 0, frozenset({"batch"}))
     cache.promise("t1", Hold(), NOW, need=need)
-    looked(tmp_path, Remembering(), cache)
+    polled(tmp_path, Remembering(), cache)
     assert cache.first == need
-    looked(tmp_path, Remembering(gated(1)), cache)
+    polled(tmp_path, Remembering(gated(1)), cache)
     assert cache.first is None
 
 
 def test_a_promise_that_ran_out_holds_nothing(tmp_path):
     slurm, cache = Remembering(gated(1)), CapacityCache()
     cache.promise("refused", Hold({"dgx1": 0xFF}), NOW - 60)
-    looked(tmp_path, slurm, cache)
+    polled(tmp_path, slurm, cache)
     assert slurm.updates[0][1].tres_per_node is not None
 
 
 def test_one_refused_update_does_not_stop_the_others(tmp_path):
     slurm = Remembering(gated(1, 4), gated(2, 4), gated(3), refuses=True)
-    looked(tmp_path, slurm, CapacityCache())
+    polled(tmp_path, slurm, CapacityCache())
     assert [names for names, _ in slurm.updates] == [("1",), ("2",), ("3",)]
 
 
@@ -122,11 +122,11 @@ def test_a_task_that_ends_before_a_look_sees_it_is_written_down_under_its_array(
     first = replace(array, job_id=8, task="0", tasks=1, name="7_0", state="COMPLETING")
     for task in range(3):
         watch.released(f"7_{task}", array, lambda: {"job": 7})
-    watch.look([array], GatePlan({}))
+    watch.follow([array], GatePlan({}))
     assert lines == []
-    watch.look([first], GatePlan({}))
+    watch.follow([first], GatePlan({}))
     assert lines == [{"job": 8, "array": 7}]
-    watch.look([], GatePlan({}))
+    watch.follow([], GatePlan({}))
     assert lines[1:] == [{"job": 7}, {"job": 7}]
 
 
@@ -186,7 +186,7 @@ def test_a_job_that_fits_on_no_node_borrows(tmp_path, hint, carried, allow, lent
     lender, _ = borrowing(tmp_path, slurm, cache=cache, allow=allow)
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
     # What is lent is not given to a submit meanwhile.
-    assert {node.free for node in cache.room.values()} == ({0} if lent else {0b11})
+    assert {node.free for node in cache.nodes.values()} == ({0} if lent else {0b11})
 
 
 def ending(in_s: int) -> QueuedJob:
@@ -280,14 +280,14 @@ def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(tmp_
     comment = "[gpu-slots: gated tpj=gres:gpu:2 nodes=1-1 by=node]"
     job = gated(1, admin_comment=comment, tres_per_node="")
     slurm = Remembering(job, refuses_slots=True)
-    looked(tmp_path, slurm, CapacityCache())
+    polled(tmp_path, slurm, CapacityCache())
     asked = JobUpdate(tres_per_node="", tres_per_job="gres:gpu:2", tres_per_task="")
     asked = replace(asked, begin_time=job.eligible)
     assert slurm.updates[-1] == (("1",), replace(asked, tres_per_socket=""))
     assert len(slurm.updates) == 3
     with_slots = replace(job, tres_per_node="gres:gpu:v100.s6:1,gres:gpu:v100.s7:1")
     slurm = Remembering(with_slots, refuses_slots=True)
-    looked(tmp_path, slurm, CapacityCache())
+    polled(tmp_path, slurm, CapacityCache())
     assert slurm.updates[-1][1].tres_per_node == with_slots.tres_per_node
 
 
@@ -307,7 +307,7 @@ def test_slots_promised_during_a_look_are_not_released_to_another_job(tmp_path, 
     is_taken = promised == {"dgx1": 0b1000}
     assert [update.tres_per_node is None for _, update in slurm.updates] == [False] * (not is_taken)
     assert made.again is is_taken
-    assert cache.room["dgx1"].free == (0xFF if is_taken else 0xFF & ~0b1001)
+    assert cache.nodes["dgx1"].free == (0xFF if is_taken else 0xFF & ~0b1001)
 
 
 @pytest.mark.parametrize("promised", [{"dgx2": 0b1}, {"dgx1": 0b10}, {"dgx1": 0b100}])
@@ -326,7 +326,7 @@ def test_slots_promised_during_a_look_are_not_lent_either(tmp_path, promised):
     is_taken = promised != {"dgx1": 0b100}
     assert len(lender.asked) == (not is_taken)
     assert made.again is is_taken
-    assert {node.free for node in cache.room.values()} == {0b11 if is_taken else 0}
+    assert {node.free for node in cache.nodes.values()} == {0b11 if is_taken else 0}
 
 
 def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pauses(tmp_path):
@@ -338,7 +338,7 @@ def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pau
         tried = []
         for second in range(NOW, NOW + 1400):
             now[0], before = float(second), len(slurm.updates)
-            await planner.look(read_snapshot(slurm, at=now[0]), 0)  # type: ignore[arg-type]
+            await planner.reconcile(read_snapshot(slurm, at=now[0]), 0)  # type: ignore[arg-type]
             if len(slurm.updates) > before:
                 tried.append(second - NOW)
         return tried

@@ -38,7 +38,7 @@ def refused(shaping: Shaping, asked: Submit) -> str:
     return reply.message
 
 
-def looked(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> None:
+def polled(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> None:
     """As the loop does it."""
     domain = shaping.site.domains["dl"]
 
@@ -68,12 +68,12 @@ def test_a_job_gets_the_shape_of_the_highest_ratio_one_task_per_gpu(shaping):
 
 
 def test_it_takes_the_best_shape_that_fits_now(shaping):
-    looked(shaping, [], [a_node("dgx1", 6), a_node("dgx2", 5)])
+    polled(shaping, [], [a_node("dgx1", 6), a_node("dgx2", 5)])
     assert answered(shaping, submit())["set.tres_per_node"] == "gres/gpu:3"
 
 
 def test_a_second_submit_knows_what_the_first_was_promised(shaping):
-    looked(shaping, [], [a_node("dgx1", 4), a_node("dgx2", 6)])
+    polled(shaping, [], [a_node("dgx1", 4), a_node("dgx2", 6)])
     shapes = [answered(shaping, submit())["set.tres_per_node"] for _ in range(2)]
     assert shapes == ["gres/gpu:4", "gres/gpu:2"]
 
@@ -192,15 +192,15 @@ FOUR = node("dgx1", 0xFF, mask(0, 1, 2, 3))
 
 
 def test_a_job_that_the_plan_starts_may_start_and_one_that_is_to_have_another_shape_waits(shaping):
-    looked(shaping, [queued(7, "1x4")], EMPTY)
+    polled(shaping, [queued(7, "1x4")], EMPTY)
     assert start(shaping, 7, FOUR) is None
-    looked(shaping, [queued(7, "1x2")], EMPTY)
+    polled(shaping, [queued(7, "1x2")], EMPTY)
     assert isinstance(start(shaping, 7, node("dgx1", 0xFF, mask(0, 1))), WaitFor)
 
 
 def test_one_that_others_go_before_waits(shaping):
     full = [running(1, {"dgx1": tuple(range(8)), "dgx2": tuple(range(8))})]
-    looked(shaping, [*full, queued(7, "1x4")], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    polled(shaping, [*full, queued(7, "1x4")], [a_node("dgx1", 8), a_node("dgx2", 8)])
     reply = start(shaping, 7, FOUR)
     assert isinstance(reply, WaitFor)
     assert reply.note == "genie: others go first"
@@ -211,10 +211,10 @@ def test_one_that_others_go_before_waits(shaping):
 
 
 def test_a_job_no_look_has_seen_starts_if_its_submit_was_told_so(shaping):
-    looked(shaping, [], EMPTY)
+    polled(shaping, [], EMPTY)
     answered(shaping, submit())
     assert start(shaping, 99, FOUR) is None
-    looked(shaping, [], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    polled(shaping, [], [a_node("dgx1", 8), a_node("dgx2", 8)])
     shaping.promises.clear()
     answered(shaping, submit())
     assert isinstance(start(shaping, 99, FOUR), WaitFor)
@@ -224,7 +224,7 @@ def test_a_job_no_look_has_seen_starts_if_its_submit_was_told_so(shaping):
     "more", [{"partition": "gpu"}, {"hint": "pattern=ring"}, {"hint": ""}], ids=str
 )
 def test_other_jobs_are_not_held_back(shaping, more):
-    looked(shaping, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    polled(shaping, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
     assert start(shaping, 7, FOUR, **more) is None
 
 
@@ -241,16 +241,16 @@ def test_a_start_is_held_back_by_what_the_hint_means(shaping, hint, may_set, is_
     """A rule's own hints count as at the submit, and text that only looks like a hint does not."""
     rule = replace(shaping.rule("dl"), hints={"iterations": "1000"}, users_may_set=may_set)
     shaping.rule = lambda *_: rule
-    looked(shaping, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    polled(shaping, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
     assert isinstance(start(shaping, 7, FOUR, hint=hint), WaitFor) is is_held
 
 
 def test_nothing_is_held_back_on_old_figures(shaping):
     """Where Slurm is slow a look may take longer than looks should be apart."""
-    looked(shaping, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    polled(shaping, [queued(7, "1x2")], [a_node("dgx1", 8), a_node("dgx2", 8)])
     shaping.clock = lambda: NOW + 60
     assert start(shaping, 7, FOUR) is None
-    shaping.look_s = 25.0
+    shaping.poll_took_s = 25.0
     assert isinstance(start(shaping, 7, FOUR), WaitFor)
 
 
@@ -259,7 +259,7 @@ def test_nothing_is_held_back_on_old_figures(shaping):
 
 def committed(shaping: Shaping, *jobs: QueuedJob, nodes: list[SlurmNode] = EMPTY) -> set[int]:
     """A look that lets start what it can; who is about to start then."""
-    looked(shaping, list(jobs), nodes)
+    polled(shaping, list(jobs), nodes)
     shaping.admit(shaping.plans["dl"], shaping.clock())
     return set(shaping.under_way(shaping.snapshots["dl"], shaping.clock())[0])
 
@@ -290,7 +290,7 @@ def test_a_job_has_its_time_to_begin_from_when_slurm_was_told(shaping):
     """Slurm may be slow to take the updates of a look."""
     clock = [NOW]
     shaping.clock = lambda: clock[0]
-    looked(shaping, [queued(7, "1x4")], EMPTY)
+    polled(shaping, [queued(7, "1x4")], EMPTY)
     assert shaping.admit(shaping.plans["dl"], NOW) == [7]
     clock[0] += 5
     shaping.told_slurm([7, 8], clock[0])
@@ -299,7 +299,7 @@ def test_a_job_has_its_time_to_begin_from_when_slurm_was_told(shaping):
 
 
 def test_what_others_take_is_known_before_the_next_look(shaping):
-    looked(shaping, [], EMPTY)
+    polled(shaping, [], EMPTY)
     shaping.on_start(Notice("started", 50, 0, {"dgx1": 0xFF, "dgx2": 0x3F, "minsky1": 0xF}))
     assert shaping.snapshots["dl"].free == {"dgx1": 0, "dgx2": 2}
     assert answered(shaping, submit())["set.tres_per_node"] == "gres/gpu:2"
@@ -315,12 +315,12 @@ def slots(folder: Path, free: int) -> Slots:
         for name in ("dgx1", "dgx2")
     }
     cache = CapacityCache(default_partition="dl")
-    cache.look(room, (), None, NOW)
+    cache.update(room, (), None, NOW)
     return Slots(basic_decider(folder), cache, 120, clock=lambda: NOW, token=lambda: "t0")
 
 
 def test_in_the_slots_mode_the_shape_becomes_exact_slots(shaping, tmp_path):
-    looked(shaping, [], EMPTY)
+    polled(shaping, [], EMPTY)
     values = answered(replace(shaping, inner=slots(tmp_path, 0xFF)), submit())
     assert values["set.tres_per_node"].count("gres/gpu:v100.s") == 4
     assert (values["set.num_tasks"], values["set.pn_min_cpus"]) == ("4", "4")
@@ -342,7 +342,7 @@ def test_in_the_slots_mode_a_job_without_room_waits_behind_its_gate_with_its_sha
 def test_in_the_slots_mode_a_job_waits_behind_its_gate_though_it_fits_where_others_go_first(
     shaping, tmp_path
 ):
-    looked(shaping, [], [a_node("dgx1", 8), a_node("dgx2", 8)])
+    polled(shaping, [], [a_node("dgx1", 8), a_node("dgx2", 8)])
     values = answered(replace(shaping, inner=slots(tmp_path, 0xFF)), submit())
     assert "[gpu-slots: gated " in values["set.admin_comment"]
     fixed = submit(shape=0, gpus=2, per_node=2, nodes=1, tpn="gres/gpu:2")
@@ -352,7 +352,7 @@ def test_in_the_slots_mode_a_job_waits_behind_its_gate_though_it_fits_where_othe
 
 def test_a_gate_is_opened_for_the_shape_and_the_job_that_the_plan_starts(shaping):
     one_left = [a_node("dgx1", 4), a_node("dgx2", 8)]
-    looked(shaping, [queued(7, "1x4"), queued(8, "1x4")], one_left)
+    polled(shaping, [queued(7, "1x4"), queued(8, "1x4")], one_left)
     asked = {job: question(job=job, partition="dl", hint=HINT) for job in (7, 8, 9)}
     assert shaping.hold_reason(asked[7], Shape(1, 4)) == ""
     assert shaping.hold_reason(asked[7], Shape(1, 2)) == "genie: others go first"

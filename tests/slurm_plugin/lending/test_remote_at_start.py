@@ -125,7 +125,7 @@ def test_a_node_whose_gpus_in_use_are_not_known_counts_as_full():
 def test_a_job_that_fits_nowhere_is_offered_a_loan_and_its_gpus_are_taken():
     made = planned(job())
     assert [(one.name, offer) for one, _, offer in made.offers] == [("7", OFFER)]
-    assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 0}
+    assert {name: one.free for name, one in made.nodes.items()} == {"dgx1": 0, "dgx2": 0}
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_nothing_is_offered_to(sentence, waits):
 
 def test_a_job_about_to_start_keeps_its_gpus():
     made = planned(job("", 6, tres_per_node="gres/gpu:v100:2", priority=9))
-    assert made.room["dgx1"].free == 0
-    assert made.room["dgx2"].free == 0b1100
+    assert made.nodes["dgx1"].free == 0
+    assert made.nodes["dgx2"].free == 0b1100
 
 
 def test_a_request_for_a_model_looks_at_its_nodes_alone():
@@ -178,8 +178,8 @@ def test_while_donors_start_all_their_gpus_are_kept():
     made = planned(job(MEETS, reason="BeginTime", memory_per_cpu_mb=100), waits)
     kept = made.reserved[7]
     assert (kept.on("dgx1"), kept.on("dgx2"), kept.until) == (3, 12, 1055.0)
-    assert {one.free for one in made.room.values()} == {0}
-    assert (made.room["dgx1"].cpus, made.room["dgx1"].memory_mb) == (12, 3600)
+    assert {one.free for one in made.nodes.values()} == {0}
+    assert (made.nodes["dgx1"].cpus, made.nodes["dgx1"].memory_mb) == (12, 3600)
     assert (made.starts, made.broken, made.is_busy) == ([], [], True)
 
 
@@ -358,14 +358,14 @@ def snapshot(slurm: Slurm) -> Snapshot:
     return read_snapshot(slurm)  # type: ignore[arg-type]
 
 
-def looked(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> StartPlan:
-    return lender_of(tmp_path, slurm, lambda: float(AT)).look(snapshot(slurm), may_lend)
+def polled(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> StartPlan:
+    return lender_of(tmp_path, slurm, lambda: float(AT)).reconcile(snapshot(slurm), may_lend)
 
 
 def test_donors_are_submitted_then_named_then_started(tmp_path):
     """The job is kept away from all GPUs meanwhile; if nobody ever comes back, for a while."""
     slurm = Slurm(job())
-    looked(tmp_path, slurm)
+    polled(tmp_path, slurm)
     assert slurm.words == ["donor 7 1000 dgx2 2", "update 7", "update 71"]
     named, started = slurm.told[1][1], slurm.told[2][1]
     assert (named.begin_time, named.tres_per_node) == (AT + 90, None)
@@ -394,13 +394,13 @@ def test_donors_are_submitted_then_named_then_started(tmp_path):
 )
 def test_a_job_is_not_lent_to_that(sentence, waits, tmp_path):
     slurm = Slurm(waits)
-    looked(tmp_path, slurm)
+    polled(tmp_path, slurm)
     assert slurm.told == []
 
 
 def test_a_refused_loan_leaves_nothing_kept(tmp_path):
     slurm = Slurm(job(), refuses="7")
-    looked(tmp_path, slurm)
+    polled(tmp_path, slurm)
     assert slurm.words == ["donor 7 1000 dgx2 2", "update 7", "scancel 71"]
     assert not slurm.reserved.by_borrower
 
@@ -410,7 +410,7 @@ def test_a_refused_loan_is_not_tried_again_for_half_a_minute(tmp_path):
     lender, tried = lender_of(tmp_path, slurm, lambda: now[0]), list[int]()
     for second in range(65):
         now[0], before = float(AT + second), len(slurm.told)
-        lender.look(snapshot(slurm), True)
+        lender.reconcile(snapshot(slurm), True)
         slurm.jobs = slurm.jobs[:1]  # the donor that was cancelled is gone
         if len(slurm.told) > before:
             tried.append(second)
@@ -420,7 +420,7 @@ def test_a_refused_loan_is_not_tried_again_for_half_a_minute(tmp_path):
 def test_a_job_that_started_meanwhile_keeps_its_loan(tmp_path):
     """Slurm refuses to give it its request back: its donors must stay, and be named."""
     slurm = Slurm(job(STARTS, **LOCAL), refuses="7")
-    looked(tmp_path, slurm)
+    polled(tmp_path, slurm)
     assert slurm.words == ["update 7"]
     assert slurm.told[0][1] is not None
     assert slurm.told[0][1].admin_comment is None
@@ -428,7 +428,7 @@ def test_a_job_that_started_meanwhile_keeps_its_loan(tmp_path):
 
 def test_a_loan_that_came_to_nothing_gives_the_request_back_first(tmp_path):
     slurm = Slurm(job(STARTS, **LOCAL), donor("gpu-donor failed of=7 x: no"))
-    looked(tmp_path, slurm)
+    polled(tmp_path, slurm)
     assert slurm.words == ["update 7", "update 7", "scancel 71"]
     told = slurm.told[1][1]
     assert "remote GPUs: x: no; waits for GPUs of one node" in (told.admin_comment or "")
@@ -450,5 +450,5 @@ RUNS = {"state": "RUNNING", "nodes": ("dgx1",)}
 )
 def test_a_donor_ends_where_it_is_not_needed(tmp_path, borrower, may_lend, told):
     slurm = Slurm(donor(), borrower)
-    looked(tmp_path, slurm, may_lend)
+    polled(tmp_path, slurm, may_lend)
     assert slurm.words == told

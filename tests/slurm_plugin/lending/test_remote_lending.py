@@ -257,8 +257,8 @@ class OneByOne:
 
     def borrow(self, jobs: Sequence[Candidate], made: GatePlan) -> list[Offer | Refusal | None]:
         [one] = jobs
-        job = replace(matcher.borrower(one.need, made.room), end=AT + one.job.time_limit_s)
-        return [offer(job, matcher.spare_capacity(made.room), SETTINGS)]
+        job = replace(matcher.borrower(one.need, made.nodes), end=AT + one.job.time_limit_s)
+        return [offer(job, matcher.spare_capacity(made.nodes), SETTINGS)]
 
 
 def planned(*jobs: QueuedJob, nodes: dict[str, Node], lends: bool = True) -> GatePlan:
@@ -275,7 +275,7 @@ def test_a_job_that_fits_nowhere_is_offered_a_loan_and_stays_gated():
     [(job, _, found)] = made.offers
     assert (job.name, found.host, found.donors) == ("7", "dgx1", {"dgx2": 0b11})
     assert (made.releases, made.first) == ([], None)
-    assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 0}
+    assert {name: one.free for name, one in made.nodes.items()} == {"dgx1": 0, "dgx2": 0}
 
 
 def test_a_job_that_fits_somewhere_borrows_nothing():
@@ -320,7 +320,7 @@ def test_while_donors_get_ready_everything_is_kept_for_the_loan():
     made = planned(gated_with(LOAN), waiting, a_donor(72), nodes=THREE)
     assert (made.releases, made.broken) == ([], [])
     # dgx3's GPU is the running donor's already, as Slurm's own figures say.
-    assert {name: one.free for name, one in made.room.items()} == {"dgx1": 0, "dgx2": 1, "dgx3": 1}
+    assert {name: one.free for name, one in made.nodes.items()} == {"dgx1": 0, "dgx2": 1, "dgx3": 1}
 
 
 @pytest.mark.parametrize(
@@ -370,7 +370,7 @@ def placed_with(at: int, **fields: object) -> QueuedJob:
 def test_a_released_borrower_keeps_its_slots_until_it_starts():
     made = planned(placed_with(AT), ready(71), ready(72), nodes=THREE)
     assert made.updates == []
-    assert made.room["dgx1"].free == 0
+    assert made.nodes["dgx1"].free == 0
 
 
 def test_a_borrower_that_was_put_back_asks_for_all_its_gpus_again():

@@ -27,7 +27,7 @@ class Running:
         self.shaping = self.engine.setup.shaping
         self.loop = loop.ShapingLoop(self.engine)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         asyncio.run(self.loop.poll(time.monotonic()))
 
     def lines(self) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ def running(tmp_path: Path, slurm: TwoNodes, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_waiting_job_gets_its_shape_and_the_log_its_line(running, slurm):
     slurm.jobs_there = [queued(7, "1x1")]
-    running.look()
+    running.poll()
     ((names, update),) = slurm.updates
     assert (names, update.tres_per_node) == (("7",), "gres/gpu:4")
     (line,) = running.lines()
@@ -58,10 +58,10 @@ def test_a_waiting_job_gets_its_shape_and_the_log_its_line(running, slurm):
 def test_a_start_is_news_for_who_opens_the_gates_once(running, slurm):
     heard: list[str] = []
     running.engine.listen(heard.append, dict)
-    running.look()
+    running.poll()
     slurm.jobs_there = [queued(7, "1x4")]
-    running.look()
-    running.look()
+    running.poll()
+    running.poll()
     assert heard == [loop.PLANNED]
 
 
@@ -69,7 +69,7 @@ def test_the_record_of_a_submit_is_written_once_its_job_is_seen(running, slurm):
     running.engine.answer(encode_request(submit()))
     (token,) = running.shaping.promises
     slurm.jobs_there = [queued(7, "1x4", words=f" t={token}")]
-    running.look()
+    running.poll()
     assert not running.shaping.promises
     (line,) = running.lines()
     assert (line["job"], line["hint"], line["why"]) == (
@@ -81,7 +81,7 @@ def test_a_job_held_without_an_engine_is_shaped_and_released(running, slurm):
     held = f"[gpu-topo: {HINT} | held until the engine chooses its shape] [gpu-shape: none nodes=2]"
     slurm.jobs_there = [queued(7, tres_per_node="", priority=0, reason="JobHeldAdmin",
                           admin_comment=held)]  # fmt: skip
-    running.look()
+    running.poll()
     ((_, update),) = slurm.updates
     assert (update.num_nodes, update.is_released) == ((2, 2), True)
     assert update.admin_comment == f"[gpu-topo: {HINT} | shape 2x2] [gpu-shape: 2x2 nodes=2]"
@@ -90,18 +90,18 @@ def test_a_job_held_without_an_engine_is_shaped_and_released(running, slurm):
 def test_a_refused_change_stops_nobody_is_told_and_is_tried_again_later(running, slurm):
     slurm.jobs_there = [queued(7, "1x1"), queued(8, "1x1")]
     slurm.refuses = True
-    running.look()
+    running.poll()
     assert running.engine.status()["genie"]["refused"].endswith("no")
     slurm.refuses = False
-    running.look()
+    running.poll()
     assert len(slurm.updates) == 2
     running.engine.setup.watcher.wall_clock = lambda: time.time() + 3
-    running.look()
+    running.poll()
     assert len(slurm.updates) == 4
 
 
 def test_what_happens_after_a_look_makes_the_plan_an_old_one(running, slurm):
-    running.look()
+    running.poll()
     assert running.shaping.events_seen == running.shaping.events
     running.engine.answer(encode_request(Notice("ended", 1, 0, {})))
     assert running.shaping.events_seen != running.shaping.events
@@ -119,7 +119,7 @@ def test_of_a_long_queue_the_front_is_put_in_order_first():
 def test_with_the_kill_switch_nothing_is_planned(running, slurm):
     slurm.jobs_there = [queued(7, "1x1")]
     running.engine.setup.config.kill_switch.touch()
-    running.look()
+    running.poll()
     assert slurm.updates == []
     reply = running.engine.answer(encode_request(submit())).reply
     assert reply.startswith(b"refuse ")
@@ -127,7 +127,7 @@ def test_with_the_kill_switch_nothing_is_planned(running, slurm):
 
 def test_a_hint_that_no_longer_holds_leaves_its_job_alone(running, slurm):
     slurm.jobs_there = [queued(7, "1x1", HINT.replace("resnet50", "zzz")), queued(8, "1x1", "off")]
-    running.look()
+    running.poll()
     assert slurm.updates == []
 
 

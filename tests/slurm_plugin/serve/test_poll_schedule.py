@@ -16,13 +16,13 @@ from slurm_plugin.serve.poll_schedule import (
 )
 
 POLL_S = 5.0
-LOOK_S = 0.2
+POLL_TOOK_S = 0.2
 
 
-def looked_once(next_s: float = POLL_S) -> PollSchedule:
-    """A schedule after a look of LOOK_S that ended at 100."""
+def polled_once(next_s: float = POLL_S) -> PollSchedule:
+    """A schedule after a poll of POLL_TOOK_S that ended at 100."""
     schedule = PollSchedule()
-    poll(schedule, 100.0 - LOOK_S, 100.0, next_s)
+    poll(schedule, 100.0 - POLL_TOOK_S, 100.0, next_s)
     return schedule
 
 
@@ -32,8 +32,8 @@ def poll(schedule: PollSchedule, began: float, ended: float, next_s: float = POL
 
 
 def test_without_news_the_next_look_is_due_after_the_poll():
-    assert looked_once().left_s(100.0) == POLL_S
-    assert looked_once(next_s=1.5).left_s(100.0) == 1.5
+    assert polled_once().left_s(100.0) == POLL_S
+    assert polled_once(next_s=1.5).left_s(100.0) == 1.5
 
 
 def test_before_the_first_look_no_submit_is_put_off():
@@ -43,28 +43,28 @@ def test_before_the_first_look_no_submit_is_put_off():
 
 
 def test_a_job_that_can_start_at_once_is_looked_at_soon():
-    schedule = looked_once()
+    schedule = polled_once()
     schedule.heard("submit", True, 100.0)
-    assert schedule.left_s(100.0) == pytest.approx(LOOK_S * (1 / BUSY_SHARE - 1))
-    schedule = looked_once()
+    assert schedule.left_s(100.0) == pytest.approx(POLL_TOOK_S * (1 / BUSY_SHARE - 1))
+    schedule = polled_once()
     schedule.heard("submit", at=103.0)
     assert schedule.left_s(103.0) == pytest.approx(SUBMIT_S)
 
 
 def test_a_burst_of_submits_that_can_wait_takes_its_small_share_only():
-    schedule, now, looks, look_s = looked_once(), 100.0, 0, 0.05
+    schedule, now, polls, poll_took_s = polled_once(), 100.0, 0, 0.05
     while now < 160.0:
         schedule.heard("submit", False, now)
         if schedule.left_s(now) <= 0:
-            poll(schedule, now, now + look_s)
-            looks += 1
-            now += look_s
+            poll(schedule, now, now + poll_took_s)
+            polls += 1
+            now += poll_took_s
         now += 0.002
-    assert 0.8 * CALM_SHARE < looks * look_s / 60 <= CALM_SHARE
+    assert 0.8 * CALM_SHARE < polls * poll_took_s / 60 <= CALM_SHARE
 
 
 def test_after_a_burst_a_job_that_is_awaited_need_not_wait():
-    schedule = looked_once()
+    schedule = polled_once()
     schedule.heard("submit", False, 100.1)
     assert schedule.left_s(101.0) > 2
     schedule.heard("submit", True, 101.0)
@@ -72,7 +72,7 @@ def test_after_a_burst_a_job_that_is_awaited_need_not_wait():
 
 
 def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more():
-    schedule = looked_once()
+    schedule = polled_once()
     schedule.heard("ended", at=102.0)
     assert schedule.left_s(102.0) == 0
     poll(schedule, 102.0, 102.01)
@@ -83,7 +83,7 @@ def test_a_job_that_ended_is_looked_after_at_once_and_some_times_more():
 
 
 def test_what_is_heard_during_a_look_is_for_the_next():
-    schedule = looked_once()
+    schedule = polled_once()
     schedule.begin(105.0)
     schedule.heard("ended", at=105.1)
     schedule.polled(105.0, 105.2, POLL_S, POLL_S)
@@ -117,17 +117,17 @@ def test_what_is_heard_while_it_rests_brings_the_next_look_forward():
 
 
 def test_a_look_that_something_led_to_sees_what_led_to_it():
-    schedule = looked_once()
+    schedule = polled_once()
     schedule.heard("ended", at=101.0)
     schedule.heard("submit", True, 101.0)
     assert schedule.begin(101.0) == 101.0
 
 
 def test_a_regular_look_takes_what_another_loop_read_a_moment_before():
-    schedule = looked_once()
+    schedule = polled_once()
     assert schedule.begin(100.0 + POLL_S) == 100.0 + POLL_S * (1 - AGE_SHARE)
 
 
 def test_no_look_takes_the_snapshot_of_the_last_one_again():
-    schedule = looked_once(next_s=0.3)
+    schedule = polled_once(next_s=0.3)
     assert schedule.begin(100.2) == 100.0

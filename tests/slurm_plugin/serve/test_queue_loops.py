@@ -86,7 +86,7 @@ def test_figures_that_three_polls_have_not_renewed_are_not_used(tmp_path, monkey
     gates, *_ = loops(tmp_path, monkeypatch, Remembering(), "enforcement: slots\n")
     look([gates])
     cache, poll_s = gates.engine.setup.cache, gates.poll_s(gates.engine.setup)
-    cache.looked = 1000.0
+    cache.polled_at = 1000.0
     assert cache.is_fresh(999.0 + 3 * poll_s)
     assert not cache.is_fresh(1000.0 + 3 * poll_s)
 
@@ -191,7 +191,7 @@ def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_pat
     engine = an_engine(tmp_path, f"{BASIC}enforcement: slots\n", cache)
     GatesLoop(engine)
     now = 1e6
-    cache.look({}, (), None, now)
+    cache.update({}, (), None, now)
     cache.promise("t", Hold({"dgx1": 3}), now)
     engine.say(CLOCK_SET)
     assert not cache.promises
