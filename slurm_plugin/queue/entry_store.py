@@ -321,6 +321,12 @@ class EntryStore:
             self._notes[job_id] = split(hints.entry(hint, note))[0].get(TOPO, "")
             bound(self._notes)
 
+    def hidden(self, job_id: int) -> JobEntries | None:
+        """What is known of a job, be it over, and does not stand in its AdminComment."""
+        known = self._jobs.get(job_id)
+        is_shown = self.notes_at_slurm and known is not None and split(known.comment)[0]
+        return None if is_shown else self.entries_of(job_id)
+
     def entries_of(self, job_id: int) -> JobEntries | None:
         """What is known of a job, be it over."""
         known = self._jobs.get(job_id)
