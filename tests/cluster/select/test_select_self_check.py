@@ -127,7 +127,8 @@ ANOTHER_RELEASE = """
 set -e
 cp -r $SLURM_SRC /tmp/slurm && cp -r slurm_plugin/select /tmp/select
 sed -i 's/^\\([[:space:]]*Micro:[[:space:]]*\\).*/\\199/' /tmp/slurm/META
-make -C /tmp/select -j2 SLURM_SRC=/tmp/slurm SLURM_BUILD=/tmp/headers OUT=/tmp/out select_cons_tres.so >&2
+from='SLURM_SRC=/tmp/slurm SLURM_BUILD=/tmp/headers'
+make -C /tmp/select -j2 $from OUT=/tmp/out select_cons_tres.so >&2
 base64 /tmp/select/select_cons_tres.so
 """
 
