@@ -14,8 +14,8 @@ Runs inside the controller with nothing but Python.
   unless         "then" if "node" is a candidate, else "otherwise"
   silence half garbage close huge late   what a broken engine does
 
-With "quiet" a reply has quiet=1. "submit" beside it is the answer to `submit`, %ID% replaced (otherwise pass); "submit_is" is what
-a broken engine does instead.
+With "quiet" a reply has quiet=1. "submit" beside it is the answer to `submit`, %ID% replaced
+(otherwise pass); "submit_is" is what a broken engine does instead.
 """
 
 import contextlib
