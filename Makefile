@@ -4,13 +4,14 @@
 #   make test-long     those that take long (SHARD=1/4 for a quarter of them)
 #   make test-matrix   all live tests on every Slurm release (SUITES=forky for one; an hour each); writes docs/matrix.md
 #   make test-sanitized   live tests with the select plugin inside slurmctld under ASan and UBSan (ARGS=files)
+#   make packages      Debian packages and RPMs for each release of Debian (SUITES=trixie for one), into .cluster/packages
 #   make demo     the live cluster and the table of what it does
 #   make bench    the benchmarks (ONLY=name for one)
 #   make mutants  which one-line faults the tests notice (ONLY=policies for one part); writes docs/mutants.md
 #   make lint | cluster | cluster-down | shell
 #   make clean    what this checkout brought onto the machine goes: clusters, images, .cluster, a dockerd that it started
 # GPUTOPO_PROJECT names the cluster (default: the checkout's own), SUITE its Debian release (default trixie: Slurm 24.11).
-.PHONY: setup lint test test-long test-matrix test-sanitized test-tools mutants demo bench cluster cluster-down shell clean
+.PHONY: setup lint test test-long test-matrix test-sanitized test-tools mutants packages demo bench cluster cluster-down shell clean
 .DEFAULT_GOAL := setup
 
 PYTHON := .venv/bin/python
@@ -70,6 +71,9 @@ test-sanitized: setup test-tools
 # Goes on where it was broken off; every mutant is put into a copy of the tree.
 mutants: setup test-tools
 	PYTHONPATH=tests/mutants $(PYTHON) tests/mutants/run_mutants.py $(ONLY)
+
+packages: setup
+	@for suite in $(or $(SUITES),bookworm trixie forky); do SUITE=$$suite slurm_cluster/cluster.sh packages || exit; done
 
 demo: setup
 	@export GPUTOPO_STARTED=$$(date +%s); { slurm_cluster/cluster.sh up || test $$? = 3; } && \

@@ -5,6 +5,8 @@
 #   cluster.sh images           only the images
 #   cluster.sh pyslurm          PySlurm into the controller that runs; builds it where that is still to be done
 #   cluster.sh builder CMD...   CMD in the builder image (Slurm source, gcc) with the checkout at /src
+#   cluster.sh packages         Debian packages and RPMs of this checkout into .cluster/packages/SUITE
+#   cluster.sh site             the image of a host with the distribution's Slurm alone, on which the packages are tried
 #   cluster.sh sanitize         slurmctld of a cluster that runs gets the select plugin under ASan and UBSan; for good
 #   cluster.sh down             containers, network and volumes; the images stay
 #   cluster.sh exec HOST CMD... | shell [HOST] | logs [HOST]
@@ -82,6 +84,7 @@ context() { # context FILE: all that Dockerfile may COPY, as a tar, with what ev
     mkdir -p "$made"
     cat "$here/docker/Dockerfile.base" "$here/docker/$1" >"$made/Dockerfile"
     case "$1" in
+        Dockerfile.packager) cp "$here/docker/$1" "$made/Dockerfile" ;;
         Dockerfile.slurm)
             cp "$here/docker/$1" "$made/Dockerfile"
             parts=(-C "$here/docker/image" use-slurm -C "$state/slurm" installed source) without=()
@@ -122,7 +125,8 @@ own_slurm() {
     rm -rf "$copy"
 }
 
-images() {
+# What every image needs; whoever called it ends with `flock -u 9`.
+begin() {
     [ "$(uname -s)" = Linux ] || { echo "no container engine: the cluster in containers needs Linux, this is $(uname -s)" >&2; exit 3; }
     make_state
     # Two builds at once would each build everything.
@@ -132,6 +136,10 @@ images() {
     "$here/docker/ensure-engine.sh" 9>&- # a daemon that it starts must not hold the lock
     say "base image debian:$SUITE-slim"
     "$here/docker/base-image.sh" "$SUITE"
+}
+
+images() {
+    begin
     "$here/docker/wheels.sh" "$SUITE"
     project
     local wanted="$TAG"
@@ -150,6 +158,33 @@ images() {
     build Dockerfile controller "our files into it"
     TAG="$wanted"
     [ "$TAG" = "$SUITE" ] || own_slurm
+    flock -u 9
+}
+
+# In a clean container, from what git does not ignore; packaging/build.sh is what runs there.
+packages() {
+    local out="$state/packages/$SUITE" made="$state/packages/context"
+    begin
+    build Dockerfile.builder base "what all begin with"
+    build Dockerfile.builder builder "gcc, Slurm's source, our two plugins in C"
+    build Dockerfile.packager packager "debhelper, lintian, rpm"
+    say "packages for $SUITE"
+    rm -rf "$out" "$made"
+    mkdir -p "$out" "$made/source"
+    "$here/docker/wheels.sh" "$SUITE" vendored "$made/wheels"
+    git -C "$root" ls-files -z --cached --others --exclude-standard | tar -C "$root" -c --null -T - --ignore-failed-read | tar -C "$made/source" -x
+    tar -C "$made" -c --owner=0 --group=0 . | docker run --rm -i -e SOURCE_DATE_EPOCH="$(git -C "$root" log -1 --format=%ct)" \
+        "$(image packager)" sh -c "tar -x && source/packaging/build.sh $SUITE >&2; ended=\$?
+            tar -C out -c .; exit \$ended" | tar -C "$out" -x
+    rm -rf "$made"
+    flock -u 9
+    ls "$out" | sed "s,^,$out/,"
+}
+
+site() {
+    begin
+    build Dockerfile.builder base "what all begin with"
+    build Dockerfile.site site "slurmctld and slurmd, and in apt's cache what our packages depend on"
     flock -u 9
 }
 
@@ -271,6 +306,8 @@ case "${1:-}" in
     backup) backup "${2:-}" ;;
     images) images ;;
     pyslurm) pyslurm ;;
+    packages) packages ;;
+    site) site ;;
     builder) shift; docker run --rm -v "$root:/src" "$(image builder)" "$@" ;;
     down) down ;;
     project) echo "$COMPOSE_PROJECT_NAME" ;;

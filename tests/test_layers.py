@@ -133,6 +133,7 @@ ORDER = {
     "gates": "releases jobs, lent GPUs included",
     "explain": "tells of decisions and loans",
     "doctor": "looks at an installation",
+    "enabling": "changes slurm.conf where doctor's checks hold",
     "enforcement": "both ways of enforcing beside each other",
     "genie": "wraps whatever enforces",
     "serve": "puts the rooms together",

@@ -1,9 +1,9 @@
-"""Reads `nvidia-smi topo -m`, as printed by any driver and as pasted by anybody.
+"""Reads `nvidia-smi topo -m`, as printed by any driver.
 
-The table is found inside whatever surrounds it (prompts, comments, other tables of
-nvidia-smi). Columns are matched to rows by name, never by position, so NIC columns may
-come in any order. What nvidia-smi knows is kept; what it does not know (PCI addresses,
-minors) stays None. Models are taken from `nvidia-smi -L` lines where the text has them.
+The table is found inside whatever surrounds it (comments, other tables of nvidia-smi). Columns
+are matched to rows by name, never by position, so NIC columns may come in any order. What
+nvidia-smi knows is kept; what it does not know (PCI addresses, minors) stays None. Models are
+taken from `nvidia-smi -L` lines where the text has them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from gres_topology.matrix import Cells, bandwidths
 from gres_topology.readers import affinity
 from gres_topology.topology import Nic, NodeTopology
 
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|[\x0e\x0f]")
 _AFFINITY = re.compile(r"(CPU *Affinity|NUMA *Affinity|GPU *NUMA *ID)", re.IGNORECASE)
 #: Where a header that lost its blanks can be cut: before the next device or column name.
 _SEAM = re.compile(r"(?<=\w)(?=GPU\d|NIC\d|mlx\d|hfi\d|CPU ?Affinity|NUMA ?Affinity|GPU ?NUMA)")
@@ -55,8 +54,7 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
 
     `source` is the file's name, for errors. Raises TopologyError naming line and cell.
     """
-    clean = _ESCAPE.sub("", text).replace("\r\n", "\n").replace("\r", "\n").replace("\ufeff", "")
-    block = _matrix(clean, source)
+    block = _matrix(text, source)
     cells = Cells(source)
     trailing = {row: _read_row(block, row, cells, source) for row in block.rows}
     _check_complete(block, source)
@@ -64,9 +62,9 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
     where = affinity.read(block.columns, trailing, source)
     gpus = block.gpus
     kinds = cells.kinds(gpus)
-    model = _model(clean)
+    model = _model(text)
     rates = links.rates_of_model(model)
-    if model is None and re.search(r"\bSOC\b", clean):
+    if model is None and re.search(r"\bSOC\b", text):
         rates = links.rates(nvlink=1, pcie=3)  # the label died with the driver before NVLink 2
     local = [where[gpu] for gpu in gpus]
     return NodeTopology(
@@ -77,14 +75,13 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
         numa=tuple(place.numa for place in local),
         cpus=tuple(place.cpus for place in local),
         model=model,
-        nics=_nics(clean, block, cells, source),
+        nics=_nics(text, block, cells, source),
     )
 
 
 def looks_like(text: str) -> bool:
     """Whether the text has a header line of this format."""
-    clean = _ESCAPE.sub("", text)
-    return any(_header(line, i) for i, line in enumerate(clean.splitlines(), 1))
+    return any(_header(line, i) for i, line in enumerate(text.splitlines(), 1))
 
 
 def _header(line: str, number: int) -> MatrixBlock | None:

@@ -10,14 +10,23 @@ from typing import Protocol
 from gres_topology import catalog
 from gres_topology.catalog import declared
 from gres_topology.errors import TopologyError
-from gres_topology.readers import hwloc_xml, nccl_xml, numactl, nvidia_smi, rocm_smi, saved
+from gres_topology.readers import (
+    amd_smi,
+    hwloc_xml,
+    nccl_xml,
+    numactl,
+    nvidia_smi,
+    pasted,
+    rocm_smi,
+    saved,
+)
 from gres_topology.topology import NodeTopology
 
 #: A report is some hundred kilobytes at most (hwloc on the largest nodes).
 MAX_BYTES = 32 * 2**20
 
 FORMATS = (
-    "nvidia-smi topo -m, rocm-smi --showtopo, NCCL or RCCL topology XML,"
+    "nvidia-smi topo -m, amd-smi topology --json, rocm-smi --showtopo, NCCL or RCCL topology XML,"
     " hwloc XML (lstopo --of xml), numactl --hardware, a machine in YAML, or saved JSON"
 )
 
@@ -32,6 +41,7 @@ class TopologyReader(Protocol):
 
 #: In this order: the first whose mark is in the text reads it.
 _READERS: tuple[tuple[Callable[[str], bool], TopologyReader], ...] = (
+    (amd_smi.looks_like, amd_smi.read),
     (saved.looks_like, saved.read),
     (lambda text: _is_xml(text) and bool(re.search(r"<topology\b", text)), hwloc_xml.read),
     (lambda text: _is_xml(text) and bool(re.search(r"<system\b", text)), nccl_xml.read),
@@ -57,6 +67,7 @@ def read(
         text, known_as = _load(path), str(path)
     source = source or known_as
     name = name or Path(known_as).stem
+    text = pasted.clean(text)
     for is_format, reader in _READERS:
         if is_format(text):
             return reader(text, name=name, source=source)
@@ -77,7 +88,7 @@ def find(name_or_file: str) -> NodeTopology:
 
 def _is_xml(text: str) -> bool:
     """Whether the first thing in the text, comments apart, is an element."""
-    lines = (line.strip() for line in text.lstrip("\ufeff").splitlines())
+    lines = (line.strip() for line in text.splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")
     return first.startswith("<")
 

@@ -11,17 +11,21 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gres_topology import cpulist, links, pci
+from gres_topology import links, pci
 from gres_topology.errors import TopologyError
-from gres_topology.matrix import Cells, Kinds, bandwidths
+from gres_topology.matrix import Cells, Kinds
+from gres_topology.readers import kfd
 from gres_topology.topology import NodeTopology
 
 _TITLE = re.compile(r"^\s*=+ *([^=]*?) *=+\s*$")
 _HEADER = re.compile(r"^\s*GPU\d{1,4}(\s+GPU\d{1,4})*\s*$", re.ASCII)
 _ROW = re.compile(r"^\s*(GPU\d{1,4})\s+(\S.*?)\s*$", re.ASCII)
 _FACT = re.compile(r"^\s*GPU\[(\d+)\]\s*:\s*(?:\([^)]*\)\s*)?([^:]+?)\s*:\s*(.*?)\s*$")
-#: KFD adds 15 to a link's weight per xGMI hop and at least 20 per PCIe hop.
-_XGMI_HOP, _PCIE_HOP = 15, 20
+#: A title of the report, a fact of a GPU, or a row of a table; a machine in YAML may say XGMI, too.
+_MARK = re.compile(
+    r"ROCm System Management|between two GPUs|\(Topology\) Numa|^[ \t]*GPU\d{1,4}[ \t].*\bXGMI\b",
+    re.MULTILINE,
+)
 _TYPES = {"XGMI", "PCIE", "XXXX", "N/A"}
 
 
@@ -52,7 +56,6 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
 
     Raises TopologyError naming line and cell, or saying that the report was cut off.
     """
-    text = text.replace("\r\n", "\n")
     lines = text.split("\n")
     tables = {table.kind: table for table in _tables(lines, source)}
     if "ROCm System Management" in text and "End of ROCm SMI" not in text:
@@ -63,16 +66,15 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
     gpus, kinds, hops = _kinds(tables, source)
     facts = _facts(lines, gpus, source)
     model = next((facts[gpu]["model"] for gpu in gpus if "model" in facts[gpu]), None)
-    matrix = bandwidths(kinds, links.rates_of_model(model))
-    for i in range(len(gpus)):
-        for j in range(len(gpus)):
-            matrix[i, j] = _routed(kinds[i][j], hops(i, j), float(matrix[i, j]))
     return NodeTopology(
         name=name,
         source=f"rocm-smi --showtopo: {source}",
         kinds=kinds,
-        bandwidth_gbps=matrix,
-        numa=tuple(_numa(facts[gpu]) for gpu in gpus),
+        bandwidth_gbps=kfd.bandwidth(kinds, model, hops),
+        numa=tuple(
+            kfd.numa_of(facts[gpu].get("numa_node"), facts[gpu].get("numa_affinity"))
+            for gpu in gpus
+        ),
         cpus=(None,) * len(gpus),
         pci=tuple(pci.normalise(facts[gpu].get("pci", "")) for gpu in gpus),
         model=model,
@@ -81,18 +83,7 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
 
 def looks_like(text: str) -> bool:
     """Whether the text is a report of rocm-smi."""
-    return bool(
-        re.search(r"ROCm System Management|between two GPUs|\(Topology\) Numa|\bXGMI\b", text)
-    )
-
-
-def _routed(label: str, hops: int, direct_gbps: float) -> float:
-    """Bandwidth over several hops: an xGMI hop shares its link, PCIe of 3 leaves the socket."""
-    if label.startswith("XGMI") and hops > 1:
-        return direct_gbps / hops
-    if label == "PCIE" and hops <= 2:
-        return direct_gbps * links.PCIE_SHARE["PHB"]
-    return direct_gbps
+    return _MARK.search(text) is not None
 
 
 def _tables(lines: list[str], source: str) -> list[SmiTable]:
@@ -181,9 +172,7 @@ def _kinds(
         if "hops" in numbers:
             return numbers["hops"][pair]
         weight = numbers["weight"][pair] if "weight" in numbers else 0
-        if cells.label(*pair).startswith("XGMI"):
-            return max(1, weight // _XGMI_HOP)
-        return 2 if 0 < weight <= 2 * _PCIE_HOP else 3
+        return kfd.hops_of(cells.label(*pair), weight)
 
     return gpus, cells.kinds(gpus), hops
 
@@ -193,11 +182,7 @@ def _label(
 ) -> str:
     """The link label of a cell of the type table, or of a weight where types are missing."""
     if kind == "weight":
-        weight = int(word)
-        if is_self:
-            return "X"
-        is_xgmi = weight < _PCIE_HOP or (weight < 3 * _PCIE_HOP and weight % _XGMI_HOP == 0)
-        return "XGMI" if is_xgmi else "PCIE"
+        return "X" if is_self else kfd.label_of(int(word))
     if is_self and word == "0":
         return "X"
     if is_self or word not in _TYPES:
@@ -263,13 +248,3 @@ def _facts(lines: list[str], gpus: list[str], source: str) -> dict[str, dict[str
             " expected a NUMA node for every GPU or none (is the file truncated?)"
         )
     return facts
-
-
-def _numa(fact: dict[str, str]) -> int | None:
-    """KFD's node of the nearest CPU; else the kernel's; -1 means unknown."""
-    for key in ("numa_node", "numa_affinity"):
-        value = fact.get(key, "-1")
-        number = cpulist.natural(value)
-        if number is not None:
-            return number
-    return None

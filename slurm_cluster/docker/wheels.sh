@@ -1,7 +1,7 @@
 #!/bin/sh
-# wheels.sh SUITE [pyslurm]: puts the Python wheels the controller image needs into
-# .cluster/wheels/SUITE, or what the PySlurm image needs into .cluster/pyslurm/SUITE. Done outside
-# the build, because pip inside a container knows neither this machine's certificates nor its package index.
+# wheels.sh SUITE [pyslurm | vendored FOLDER]: puts the Python wheels the controller image needs into
+# .cluster/wheels/SUITE, or what the PySlurm image needs into .cluster/pyslurm/SUITE, or what the
+# packages vendor (packaging/vendored/SUITE.txt, with hashes) into a folder. Done outside the build, because pip inside a container knows neither this machine's certificates nor its package index.
 set -eu
 
 suite="${1:?usage: wheels.sh trixie|bookworm|forky}"
@@ -27,6 +27,15 @@ wheels() { # wheels REQUIREMENT...: for the suite's Python
         return 1
     }
 }
+
+if [ "${2:-}" = vendored ]; then
+    out="$3"
+    list="$(dirname "$0")/../../packaging/vendored/$suite.txt"
+    mkdir -p "$out"
+    [ ! -e "$list" ] || wheels --no-deps --require-hashes -r "$list"
+    rm -f "$out.log"
+    exit
+fi
 
 # Where there is a patch for its Slurm.
 if [ "${2:-}" = pyslurm ]; then

@@ -13,7 +13,9 @@ import click
 COMMANDS = {
     "calibrate": "slurm_plugin.cli.machines.calibrate",
     "config": "slurm_plugin.cli.site.config",
+    "disable": "slurm_plugin.cli.site.enable",
     "doctor": "slurm_plugin.cli.site.doctor",
+    "enable": "slurm_plugin.cli.site.enable",
     "experiment": "slurm_plugin.cli.simulation.experiment",
     "explain": "slurm_plugin.cli.jobs.explain",
     "launch-table": "slurm_plugin.cli.machines.launch_table",
@@ -47,7 +49,12 @@ class Fault(click.ClickException):
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.split()))
+        super().__init__(printable(" ".join(message.split())))
+
+
+def printable(text: str) -> str:
+    """Text that no terminal takes for a command: other characters as Python writes them."""
+    return "".join(one if one.isprintable() or one in "\t\n" else repr(one)[1:-1] for one in text)
 
 
 class LazyGroup(click.Group):

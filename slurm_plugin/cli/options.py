@@ -89,6 +89,7 @@ def checked_profile(name: str) -> str:
 def with_numa(topology: NodeTopology, path: Path | None) -> NodeTopology:
     """The topology with the NUMA nodes of the file, if there is one. Raises TopologyError."""
     from gres_topology import TopologyError, merge_numa
+    from gres_topology.readers import pasted
 
     if path is None:
         return topology
@@ -96,4 +97,4 @@ def with_numa(topology: NodeTopology, path: Path | None) -> NodeTopology:
         text = path.read_text(errors="replace")
     except OSError as error:
         raise TopologyError(f"{path}: {error.strerror}") from None
-    return merge_numa(topology, text, source=str(path))
+    return merge_numa(topology, pasted.clean(text), source=str(path))

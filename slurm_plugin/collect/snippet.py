@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from gres_topology.readers.pasted import unescaped
 from slurm_plugin.errors import PluginError
 
 #: Section -> command. LC_ALL=C: the readers know the tools' English.
@@ -15,8 +16,13 @@ COMMANDS = {
     "nvidia-smi-list": "nvidia-smi -L",
     "nvidia-smi-topo": "nvidia-smi topo -m",
     "nvidia-smi-query": "nvidia-smi -q",
+    "amd-smi-topo": "amd-smi topology --json",
+    "amd-smi-asic": "amd-smi static --asic --bus --json",
+    # A virtual machine's amd-smi does not know this option.
+    "amd-smi-numa": "amd-smi static --numa --json",
     "rocm-smi-topo": "rocm-smi --showtopo",
     "rocm-smi-bus": "rocm-smi --showbus",
+    "rocm-smi-name": "rocm-smi --showproductname",
     "numactl": "numactl --hardware",
     # Which device file is which PCI device: the only place that knows for AMD.
     "drm": "render_nodes",
@@ -25,8 +31,8 @@ COMMANDS = {
 #: A node's tools answer within seconds, or hang: a lost GPU can block nvidia-smi for ever.
 TOOL_TIMEOUT_S = 20
 
-_BEGIN = re.compile(r"@gputopo begin ([a-z\-]+)\r?\Z")
-_END = re.compile(r"@gputopo end ([a-z\-]+) (\d+)\r?\Z")
+_BEGIN = re.compile(r"@gputopo begin ([a-z\-]+)\Z")
+_END = re.compile(r"@gputopo end ([a-z\-]+) (\d+)\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,8 @@ def sections(output: str) -> dict[str, Section]:
     """The snippet's output by section; raises PluginError where one is missing (cut off)."""
     found: dict[str, Section] = {}
     name, lines = "", list[str]()
-    for line in output.splitlines():
+    # Some drivers underline the header whatever they print to.
+    for line in unescaped(output).splitlines():
         begin, end = _BEGIN.match(line), _END.match(line)
         if begin:
             name, lines = begin[1], []

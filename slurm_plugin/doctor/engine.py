@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from slurm_plugin import client
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
@@ -39,7 +39,7 @@ def check_socket(here: Installation) -> Iterator[Finding]:
     mode = stat.S_IMODE(info.st_mode)
     if mode & 0o007:
         yield fail(f"{path} has mode {mode:04o}", f"chmod 0660 {path}")
-    wanted = _slurm_user(here.slurm_config)
+    wanted = slurm_user(here.slurm_config)
     if wanted is not None and info.st_uid != wanted:
         yield fail(
             f"{path} belongs to {_user_name(info.st_uid)}, SlurmUser is {_user_name(wanted)}",
@@ -102,7 +102,7 @@ def check_questions(here: Installation) -> Iterator[Finding]:
         yield ok(f"{status.get('messages', {}).get('place', 0)} so far")
 
 
-def _slurm_user(values: dict[str, str]) -> int | None:
+def slurm_user(values: Mapping[str, str]) -> int | None:
     """The uid in `SlurmUser = slurm(64030)`."""
     number = values.get("SlurmUser", "").rpartition("(")[2].rstrip(")")
     return int(number) if number.isdigit() else None

@@ -26,17 +26,22 @@ def check_bridge(here: Installation) -> Iterator[Finding]:
         yield fail("JobSubmitPlugins does not name lua", "JobSubmitPlugins=lua in slurm.conf")
         return
     try:
-        text = script.read_text(errors="replace")
+        is_ours = loads_ours(script)
     except OSError as error:
-        yield fail(f"{script}: {error.strerror}", "link our job_submit.lua there")
+        yield fail(f"{script}: {error.strerror}", "gputopo enable --apply links ours there")
         return
-    if "gputopo" in text:
+    if is_ours:
         yield ok(f"{script} is loaded")
     else:
         yield fail(
             f"{script} is not ours and does not load ours",
             "add the lines of the operator's guide to your job_submit.lua",
         )
+
+
+def loads_ours(script: Path) -> bool:
+    """Whether a job_submit.lua is ours or calls our bridge; OSError where it cannot be read."""
+    return "gputopo" in script.read_text(errors="replace")
 
 
 def check_network(here: Installation) -> Iterator[Finding]:
@@ -73,7 +78,7 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
                 f"mkdir {folder} on every host that reads slurm.conf, or drop it from PluginDir",
             )
     files = [folder / PLUGIN_FILE for folder in folders if (folder / PLUGIN_FILE).is_file()]
-    ours = [path for path in files if _is_ours(path)]
+    ours = [path for path in files if is_in(path.parent)]
     if not ours:
         yield fail(
             f"no {PLUGIN_FILE} of ours in PluginDir {slurm_config.get('PluginDir')}",
@@ -92,9 +97,10 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
         yield _fits(ours[0], slurm_config.get("SLURM_VERSION", ""))
 
 
-def _is_ours(path: Path) -> bool:
+def is_in(folder: Path) -> bool:
+    """Whether our select plugin lies in this directory."""
     try:
-        return _OURS in path.read_bytes()
+        return _OURS in (folder / PLUGIN_FILE).read_bytes()
     except OSError:
         return False
 

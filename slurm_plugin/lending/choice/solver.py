@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
 import subprocess
 import sys
 import time
@@ -103,6 +104,8 @@ class Solver:
             # In a session of its own, so that it ends when its connection closes, not by a signal.
             self._process = subprocess.Popen(
                 words,
+                # Where our modules are, even if only this program's first lines know it.
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,

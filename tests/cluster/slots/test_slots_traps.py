@@ -349,18 +349,3 @@ def test_the_engine_hears_at_once_that_a_job_ended(engine):
     jobid = slurm.started("--gres=gpu:1", sleep_s=60).id
     slurm.cancel(jobid)
     until(lambda: f"ended job={jobid} array=0" in engine.lines("ended"), "a notice", 5)
-
-
-@pytest.mark.long("about stock Slurm; slurm.conf changes for it")
-def test_a_prolog_sees_the_last_slot_only(engine):
-    """Slurm's own flaw, which docs/slots.md tells administrators of; the job sees all."""
-    slurm = engine.cluster
-    prolog = "#!/bin/sh\necho $SLURM_JOB_GPUS >/tmp/prolog.$SLURM_JOB_ID\n"
-    slurm.put("ctl", "/cluster/prolog", prolog)
-    slurm.run("ctl", "chmod +x /cluster/prolog")
-    slurm.configure_extra("Prolog=/cluster/prolog")
-    slurm.reconfigure()
-    places(engine, "dgx1", (1, 6))
-    jobid = slurm.sbatch("--gres=gpu:2", sleep_s=60)
-    assert slurm.visible_gpus(jobid) == (1, 6)
-    assert slurm.run("dgx1", ["cat", f"/tmp/prolog.{jobid}"]).out == "6\n"

@@ -67,26 +67,20 @@ def run_together(rows):
     return [re.sub(r"(GPU\d)\t(?=GPU|mlx)", r"\1", rows[0]), *rows[1:]]
 
 
-PASTED = [
+PRINTED = [
     ("as printed", lambda text: text),
-    ("with Windows line ends", lambda text: text.replace("\n", "\r\n")),
     ("with tabs expanded to spaces", lambda text: changed(text, expanded)),
-    ("indented as a block", lambda text: re.sub("^", "        ", text, flags=re.M)),
     ("header without its leading tab", lambda text: changed(
         text, lambda r: [r[0].lstrip(), *r[1:]])),
     ("header names run together", lambda text: changed(text, run_together)),
-    ("header underlined by escapes", lambda text: changed(
-        text, lambda r: ["\x1b[4m" + r[0] + "\x1b[0m", *r[1:]])),
     ("rows in any order", lambda text: changed(text, shuffled_rows)),
     ("columns in any order", lambda text: changed(text, shuffled_columns)),
-    ("after a prompt, in a fence", lambda text: "```\nme@dgx:~$ nvidia-smi\n" + text + "```\n"),
     ("with SOC for SYS", lambda text: text.replace("SYS", "SOC")),
     ("without legend", lambda text: text.split("Legend")[0]),
-    ("with a byte order mark", lambda text: "\ufeff" + text),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("sentence", "paste"), PASTED, ids=[p[0] for p in PASTED])
+@pytest.mark.parametrize(("sentence", "paste"), PRINTED, ids=[p[0] for p in PRINTED])
 @pytest.mark.parametrize(("text", "machine"), [(DGX1V, "dgx1v"), (BRIDGED, "a100-pcie-bridged")])
 def test_the_same_machine_is_read(sentence, paste, text, machine):
     found, expected = read(paste(text)), catalog.load(machine)

@@ -344,6 +344,36 @@ def test_a_job_whose_donor_is_away_is_put_back_and_not_started(tmp_path, monkeyp
     assert (tmp_path / "said").read_text().splitlines() == ["show job 7", "requeue 7"]
 
 
+@pytest.mark.parametrize(
+    ("sentence", "seen", "comments", "found"),
+    [
+        (
+            "what the engine put back is found",
+            ["JS1:x", "JS1:x", COMMENT.format(port=5)],
+            ["gpu-donor of=7"],
+            [71],
+        ),
+        ("a job without donors goes on at once", ["JS1:x"], ["mine", "gpu-donor of=8"], []),
+        ("a record without a loan is an answer", ["[gpu-loan: may remote=1]"], [], []),
+        ("a record that stays away", ["JS1:x"], ["gpu-donor ready of=7 port=5"], None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_donors_of_a_job_whose_record_was_overwritten(monkeypatch, sentence, seen, comments, found):
+    """Its donors say that it is on loan: it must not start without them."""
+    left = list(seen)
+    monkeypatch.setattr(
+        slurm, "job_state", lambda job: ("RUNNING", left.pop(0) if left[1:] else left[0])
+    )
+    monkeypatch.setattr(slurm, "comments", lambda: comments)
+    monkeypatch.setattr(join, "RESTORE_S", 1.2)
+    if found is not None:
+        assert [donor.job_id for donor in join.donors_of(7)] == found
+    else:
+        with pytest.raises(RemoteError, match="no longer says which donors"):
+            join.donors_of(7)
+
+
 LEAVES = """
 import sys
 from slurm_plugin.remote.node import join, slurm

@@ -1,0 +1,130 @@
+"""Writes what enabling changes, all of it or nothing.
+
+The link to job_submit.lua comes first and goes last: slurmctld does not start while slurm.conf
+names lua and the file is missing. Each file is copied aside before it is replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from slurm_plugin import whole_file
+from slurm_plugin.enabling.edits import Texts
+from slurm_plugin.enabling.slurm_conf import load, store
+from slurm_plugin.errors import PluginError
+
+_BACKUP = re.compile(r"\.gputopo-\d{8}-\d{6}(?:-\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file's text before and after; `path` is the file itself, behind all links."""
+
+    path: Path
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """job_submit.lua beside slurm.conf."""
+
+    path: Path
+    target: Path
+
+
+def changes(before: Texts, after: Texts) -> list[Change]:
+    """The files of which the text differs."""
+    return [
+        Change(Path(os.path.realpath(path)), text, after[path])
+        for path, text in before.items()
+        if after[path] != text
+    ]
+
+
+def write(changed: list[Change], now: datetime, link: Link | None = None) -> list[Path]:
+    """Make the link, write the files; returns their backups. PluginError, and all is as before."""
+    backups = []
+    with ExitStack() as undo:
+        if link is not None:
+            undo.callback(_make_link(link))
+        for change in changed:
+            backup = _back_up(change, now)
+            undo.callback(_undo, change, backup)
+            if load(change.path) != change.before:
+                raise PluginError(f"{change.path}: changed meanwhile: run this again")
+            whole_file.replace_contents(change.path, store(change.after))
+            backups.append(backup)
+        undo.pop_all()
+    return backups
+
+
+def drop_needless_backups(changed: list[Change]) -> list[Path]:
+    """Remove the backups of files that are again as a backup has them; returns which.
+
+    They are those that disabling made itself, too: enabling again writes the same text.
+    """
+    gone: list[Path] = []
+    for change in changed:
+        beside = change.path.parent.glob(f"{change.path.name}.gputopo-*")
+        mine = [
+            path
+            for path in sorted(beside)
+            if _BACKUP.fullmatch(path.name.removeprefix(change.path.name))
+            and stat.S_ISREG(path.lstat().st_mode)
+        ]
+        contents = {path: path.read_bytes() for path in mine}
+        if store(change.after) not in contents.values():
+            continue
+        for path, content in contents.items():
+            if content in (store(change.after), store(change.before)):
+                path.unlink()
+                gone.append(path)
+    return gone
+
+
+def _make_link(link: Link) -> Callable[[], None]:
+    try:
+        link.path.symlink_to(link.target)
+    except OSError as error:
+        raise PluginError(f"{link.path}: cannot be linked: {error.strerror}") from error
+    return link.path.unlink
+
+
+def _back_up(change: Change, now: datetime) -> Path:
+    """A copy beside the file that only its owner may write, with the file's own owner and mode."""
+    stem = f"{change.path}.gputopo-{now:%Y%m%d-%H%M%S}"
+    try:
+        old = change.path.stat()
+        for name in (stem, *(f"{stem}-{number}" for number in range(2, 100))):
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                descriptor = os.open(name, flags, 0o600)
+                break
+            except FileExistsError:
+                continue
+        else:
+            raise PluginError(f"{stem}: so many backups of this second are there already")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(store(change.before))
+            file.flush()
+            os.fchown(descriptor, old.st_uid, old.st_gid)
+            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
+            os.fsync(descriptor)
+    except OSError as error:
+        raise PluginError(f"{stem}: cannot be written: {error.strerror}") from error
+    return Path(name)
+
+
+def _undo(change: Change, backup: Path) -> None:
+    """Put the old text back if the new one is there; the backup goes once that is done."""
+    if load(change.path) == change.after:
+        whole_file.replace_contents(change.path, store(change.before))
+    backup.unlink()

@@ -1,0 +1,182 @@
+"""What must hold before slurm.conf is changed: doctor's checks, on what it would say then."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from slurm_plugin.doctor import slots, slurm_files
+from slurm_plugin.doctor.engine import slurm_user
+from slurm_plugin.doctor.finding import Finding, fail, ok, warn
+from slurm_plugin.doctor.installation import Installation
+from slurm_plugin.enabling import lua_socket
+from slurm_plugin.enabling.edits import entries, names_lua
+from slurm_plugin.enabling.slurm_conf import JOB_SUBMIT, PLUGIN_DIR, SlurmConf
+from slurm_plugin.errors import PluginError
+
+#: Where the package slurm-gputopo-select puts the plugin, and where one's own build goes.
+PLUGIN_DIRS = (Path("/usr/lib/slurm-gputopo/slurm"), Path("/usr/local/lib"))
+SCRIPT = "job_submit.lua"
+#: What may stand in a value of slurm.conf without quotes, and is no part of its grammar.
+_PLAIN = re.compile(r"/[\w./+@%~-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What enabling is to bring about."""
+
+    slurm_conf: Path
+    #: The select plugin's directory; None with enforcement: slots.
+    plugin_dir: Path | None
+    #: Slurm's own PluginDir, where slurm.conf names none.
+    slurms_own: str
+    #: job_submit.lua of this installation.
+    script: Path
+
+    @property
+    def link(self) -> Path:
+        """Where slurmctld looks for job_submit.lua."""
+        return self.slurm_conf.with_name(SCRIPT)
+
+
+def own_script() -> Path:
+    """job_submit.lua beside the installed package lua_bridge; PluginError where it is not."""
+    package = find_spec("lua_bridge")
+    folders = package.submodule_search_locations if package else None
+    script = Path(*list(folders or ["/nowhere"])[:1]) / SCRIPT
+    if not script.is_file():
+        raise PluginError(f"{script}: not there: install slurm-gputopo again")
+    return script.absolute()
+
+
+def setup(here: Installation, plugin_dir: Path | None) -> Setup:
+    """What is to be done on this site; PluginError where it cannot be told."""
+    running = here.slurm_config
+    folder = None
+    if here.config.enforcement == "select":
+        folder = plugin_dir or next(filter(slurm_files.is_in, PLUGIN_DIRS), PLUGIN_DIRS[0])
+        if not _PLAIN.fullmatch(str(folder)):
+            raise PluginError(
+                f"--plugin-dir {str(folder)!r}: expected an absolute path of letters, digits and"
+                " . _ - + @ % ~"
+            )
+    # A slurmctld that still runs with our directory, from an earlier call, is no reason to keep it.
+    parts = running.get("PluginDir", "").split(":")
+    own = [part for part in parts if part and not _is_for_us(Path(part), folder)]
+    if folder and not (own and all(map(_PLAIN.fullmatch, own))):
+        raise PluginError(
+            f"PluginDir of slurmctld is {running.get('PluginDir')!r}: expected Slurm's own"
+            " directory in it, as plain paths"
+        )
+    conf = Path(running.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
+    return Setup(conf, folder, ":".join(own), own_script())
+
+
+def _is_for_us(folder: Path, chosen: Path | None) -> bool:
+    if slurm_files.is_in(folder):
+        return True
+    return folder in (chosen, *PLUGIN_DIRS) and not (folder / slurm_files.PLUGIN_FILE).exists()
+
+
+def findings(here: Installation, plan: Setup, plugin_dir: str) -> Iterator[Finding]:
+    """Whether slurmctld would work with this PluginDir and our script; with the check's name."""
+    folders = [Path(part) for part in plugin_dir.split(":") if part]
+    then = {**here.slurm_config, "PluginDir": plugin_dir}
+    checks = {
+        "config": _config(here),
+        "bridge": _bridge(here, plan),
+        "LuaSocket": _lua_socket(folders),
+        "enforcement": slots.check_bridge_half(here),
+        # They look at the slurm.conf that slurmctld runs with; the next one may have the types.
+        "slots": (replace(found, level="warn") for found in slots.check_slots(here) if found.fix),
+    }
+    if plan.plugin_dir is not None:
+        checks["select plugin"] = slurm_files.plugin(then)
+    for name, check in checks.items():
+        for found in check:
+            yield replace(found, check=name)
+
+
+def _config(here: Installation) -> Iterator[Finding]:
+    machines = here.machines
+    yield ok(f"{here.config.path}: {len(machines)} nodes declared")
+    if not machines:
+        yield warn("no node is declared: all are left to Slurm", "name them under nodes:")
+
+
+def _bridge(here: Installation, plan: Setup) -> Iterator[Finding]:
+    user = slurm_user(here.slurm_config)
+    for path in filter(None, (plan.script, plan.plugin_dir)):
+        if user and not _may_read(path, user):
+            yield fail(f"{path} cannot be read by SlurmUser", "install it where all may read")
+    if is_our_link(plan.link, plan.script):
+        yield ok(f"{plan.link} is linked")
+    elif not os.path.lexists(plan.link):
+        yield ok(f"{plan.link} is to be linked")
+    elif _loads_ours(plan.link):
+        yield ok(f"{plan.link} loads ours")
+    else:
+        yield fail(
+            f"{plan.link} is there and does not load ours",
+            "call the bridge from it (docs/lua-bridge.md), or move it away",
+        )
+
+
+def _loads_ours(script: Path) -> bool:
+    try:
+        return script.is_file() and slurm_files.loads_ours(script)
+    except OSError:
+        return False
+
+
+def _lua_socket(folders: list[Path]) -> Iterator[Finding]:
+    why = lua_socket.obstacle(folders)
+    if why is None:
+        yield ok("the Lua of slurmctld finds it")
+    else:
+        fix = "install LuaSocket for that Lua (Debian: lua-socket), and Slurm's Lua plugin"
+        yield fail(f"the bridge would not work: {why}", fix)
+
+
+def left_behind(conf: SlurmConf, has_link: bool) -> Iterator[Finding]:
+    """What of ours a slurm.conf still names though nothing of it was put in by enabling."""
+    folders = conf.last(PLUGIN_DIR)
+    for entry in entries(folders):
+        if folders and slurm_files.is_in(Path(entry)):
+            problem = f"{folders.where} names {entry}, where our select plugin is"
+            yield replace(warn(problem, f"take {entry} out by hand"), check="PluginDir")
+    plugins = conf.last(JOB_SUBMIT)
+    if has_link and plugins and names_lua(conf):
+        problem = f"{plugins.where} names lua, so {SCRIPT} stays linked"
+        yield replace(warn(problem, "take lua out by hand, and run this again"), check=JOB_SUBMIT)
+
+
+def is_our_link(link: Path, script: Path) -> bool:
+    """Whether a job_submit.lua is a link to that of this installation."""
+    try:
+        return link.is_symlink() and link.samefile(script)
+    except OSError:
+        return False
+
+
+def _may_read(path: Path, uid: int) -> bool:
+    """By owner and mode of the path and all above it; groups of the user that are his own only."""
+    try:
+        gid = pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        gid = -1
+    path = path.resolve()
+    for part, bit in ((path, 4), *((folder, 1) for folder in path.parents)):
+        try:
+            info = part.stat()
+        except OSError:
+            return True  # that it is not there is said elsewhere
+        shift = 6 if info.st_uid == uid else 3 if info.st_gid == gid else 0
+        if not info.st_mode >> shift & bit:
+            return False
+    return True

@@ -1,0 +1,58 @@
+"""Does the Lua that slurmctld embeds find LuaSocket? It is asked itself, in a process of its own.
+
+job_submit_lua.so names the libraries that Slurm opens, in the order in which it tries them; which
+release of Lua that is was decided when Slurm was built.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+PLUGIN = "job_submit_lua.so"
+_LIBRARY = re.compile(rb"liblua[\w.+-]*\.so[\d.]*")
+_ASKED_S = 10
+#: Prints nothing when all is well, else the reason. Lua 5.1 has lua_pcall, later ones lua_pcallk.
+_ASK = """
+import ctypes, sys
+for name in sys.argv[1:]:
+    try:
+        lua = ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
+        break
+    except OSError:
+        pass
+else:
+    sys.exit("none of " + ", ".join(sys.argv[1:]) + " can be loaded")
+lua.luaL_newstate.restype = ctypes.c_void_p
+lua.lua_tolstring.restype = ctypes.c_char_p
+state = ctypes.c_void_p(lua.luaL_newstate())
+lua.luaL_openlibs(state)
+lua.luaL_loadstring(state, b'require "socket.unix"')
+call = lua.lua_pcall if hasattr(lua, "lua_pcall") else lua.lua_pcallk
+rest = () if hasattr(lua, "lua_pcall") else (ctypes.c_void_p(), ctypes.c_void_p())
+if call(state, 0, 0, 0, *rest):
+    text = lua.lua_tolstring(state, -1, None) or b"no reason given"
+    sys.exit(name + ": " + text.decode(errors="replace").splitlines()[0])
+"""
+
+
+def obstacle(folders: Iterable[Path]) -> str | None:
+    """Why the bridge would not work in slurmctld; None if it does. `folders` are PluginDir's."""
+    found = [folder / PLUGIN for folder in folders if (folder / PLUGIN).is_file()]
+    if not found:
+        return f"no directory of PluginDir has {PLUGIN}"
+    try:
+        names = [name.decode() for name in _LIBRARY.findall(found[0].read_bytes())]
+        argv = [sys.executable, "-c", _ASK, *dict.fromkeys(names)]
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", check=False, timeout=_ASKED_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{found[0]}: its Lua cannot be asked: {error}"
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
+        return lines[-1]
+    return None

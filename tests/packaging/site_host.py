@@ -1,0 +1,133 @@
+"""A host with the distribution's slurmctld and slurmd in one container, and nothing of ours yet.
+
+systemd does not run in a container: where an administrator says `systemctl`, these methods start
+and end the daemons by hand.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from slurm_cluster.description import PACKAGE, Description
+
+ROOT = Path(__file__).resolve().parents[2]
+CLUSTER = str(ROOT / "slurm_cluster" / "cluster.sh")
+NAME = "dgx1"
+#: What belongs to no package, or to Slurm while it runs.
+_NOT_COMPARED = (
+    *("/proc", "/sys", "/dev", "/tmp", "/root", "/var/cache", "/var/spool"),
+    *("/run/lock", "/run/slurm", "/var/log/slurm", "/var/lib/slurm"),
+    *("/run/munge", "/var/log/munge", "/var/lib/munge"),
+    *("/var/lib/apt", "/var/lib/dpkg", "/var/log/apt"),
+)
+
+
+class Host:
+    """One container; `with Host(image) as host`."""
+
+    def __init__(self, image: str, packages: list[Path]) -> None:
+        self.image = image
+        self.packages = packages
+        self._id = ""
+
+    def __enter__(self) -> Host:
+        words = ["docker", "run", "-d", "--init", "--hostname", NAME]
+        words += ["--label", f"gputopo.checkout={ROOT}", self.image, "sleep", "infinity"]
+        self._id = _output(words).strip()
+        try:
+            for package in self.packages:
+                _output(["docker", "cp", str(package), f"{self._id}:/root/{package.name}"])
+            self._set_up_slurm()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _output(["docker", "rm", "-f", self._id])
+
+    def try_run(self, script: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
+        """A shell script as root; its output is stdout and stderr together."""
+        return subprocess.run(
+            ["docker", "exec", "-w", "/root", self._id, "sh", "-c", script],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout_s,
+        )
+
+    def run(self, script: str, timeout_s: float = 300) -> str:
+        """The same; AssertionError with the output where it fails."""
+        done = self.try_run(script, timeout_s)
+        assert done.returncode == 0, f"{script}\n{done.stdout}"
+        return done.stdout
+
+    def write(self, path: str, text: str) -> None:
+        """A file; its folder is there."""
+        subprocess.run(
+            ["docker", "exec", "-i", self._id, "sh", "-c", f"cat >{path}"], input=text, text=True,
+            check=True,
+        )  # fmt: skip
+
+    def files(self) -> set[str]:
+        """Every path that a package, or somebody who installs one, could have left."""
+        without = " -o ".join(f"-path {path}" for path in _NOT_COMPARED)
+        found = self.run(rf"find / -xdev \( {without} \) -prune -o -print")
+        return {line for line in found.splitlines() if line.startswith("/")}
+
+    def _set_up_slurm(self) -> None:
+        described = Description({NAME: "dgx1v"}).files()
+        usual = (PACKAGE / "docker" / "image" / "etc" / "slurm.conf").read_text()
+        lines = [line for line in usual.splitlines() if not line.startswith("Accounting")]
+        lines += [f"SlurmctldHost={NAME}", described["image/nodes.conf"]]
+        self.write("/etc/slurm/slurm.conf", "\n".join(lines))
+        self.write("/etc/slurm/gres.conf", described["image/gres.conf"])
+        self.write("/etc/slurm/cgroup.conf", "CgroupPlugin=disabled\n")
+        self.run(
+            "for gpu in 0 1 2 3 4 5 6 7; do mknod -m 666 /dev/fakegpu$gpu c 1 3; done;"
+            " install -d -o slurm -g slurm /run/slurm /var/log/slurm /var/spool/slurmctld;"
+            " install -d -o munge -g munge /run/munge; install -d /var/spool/slurmd;"
+            " runuser -u munge -- munged"
+        )
+        self.restart_slurmctld()
+        self.run("slurmd")
+        self.wait_for("sinfo -h -o %t | grep -qx idle")
+
+    def wait_for(self, script: str, timeout_s: float = 60) -> None:
+        """Until the script succeeds."""
+        end = time.monotonic() + timeout_s
+        while (done := self.try_run(script)).returncode:
+            assert time.monotonic() < end, f"{script}: not within {timeout_s:g} s\n{done.stdout}"
+            time.sleep(0.2)
+
+    def restart_slurmctld(self) -> None:
+        """`systemctl restart slurmctld`."""
+        self.run(
+            "pid=$(cat /run/slurm/slurmctld.pid 2>/dev/null) && kill $pid;"
+            " while kill -0 ${pid:-x} 2>/dev/null; do sleep 0.1; done; slurmctld"
+        )
+        self.wait_for("scontrol ping | grep -q UP")
+
+    def start_engine(self) -> None:
+        """`systemctl start gputopo`, with the folders that the unit makes."""
+        for folder in ("/run/gputopo", "/var/lib/gputopo", "/var/log/gputopo"):
+            self.run(f"install -d -o slurm -g slurm {folder}")
+        self.run(
+            "setsid runuser -u slurm -- gputopo serve --config /etc/slurm/gputopo.yaml"
+            " >/tmp/engine.log 2>&1 </dev/null &"
+        )
+        self.wait_for("gputopo status || { cat /tmp/engine.log; false; }")
+
+    def stop_engine(self) -> None:
+        """`systemctl stop gputopo`, which takes /run/gputopo away, too."""
+        self.run("pkill -f '^/usr/bin/python3 -I /usr/bin/gputopo serve'; true")
+        self.wait_for("! pgrep -f '/usr/bin/gputopo serve'")
+        self.run("rm -rf /run/gputopo")
+
+
+def _output(words: list[str]) -> str:
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, f"{words}: {done.stderr}"
+    return done.stdout

@@ -1,0 +1,182 @@
+"""The Debian packages on a host with the distribution's Slurm: installed, upgraded, removed."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from site_host import CLUSTER, ROOT, Host
+
+from slurm_cluster.pytest_plugin import in_ci
+
+SUITE = os.environ.get("SUITE", "trixie")
+INSTALL = "apt-get install -y --no-install-recommends ./slurm-gputopo*.deb"
+NODES = "nodes: [{nodes: dgx1, topology: dgx1v, slurm_index: identity}]"
+EDIT = f"sed -i 's/^nodes:.*/{NODES}/; s/mode: observe/mode: enforce/' /etc/slurm/gputopo.yaml"
+#: A version before every other.
+OLDER = "0.0.1"
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.long("builds the packages, and installs and removes them in containers"),
+    pytest.mark.timeout(900),
+]
+
+
+def _ask(word: str) -> str:
+    done = subprocess.run([CLUSTER, *word.split()], capture_output=True, text=True)
+    if done.returncode == 3:
+        (pytest.fail if in_ci() else pytest.skip)(f"no container engine: {done.stderr}")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def debs() -> list[Path]:
+    """The packages, made now unless GPUTOPO_KEEP is set and they are there."""
+    folder = ROOT / ".cluster" / "packages" / SUITE
+    if not (os.environ.get("GPUTOPO_KEEP") and list(folder.glob("*.deb"))):
+        _ask("packages")
+    return sorted(folder.glob("*.deb"))
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    _ask("site")
+    return _ask("image site")
+
+
+@pytest.fixture
+def host(image, debs):
+    with Host(image, debs) as host:
+        yield host
+
+
+def test_four_commands_from_the_distributions_slurm_to_the_best_pair_and_back(host):
+    """apt, one edit, enable, restart; and nothing is left when all is taken away again."""
+    before, conf = host.files(), host.run("cat /etc/slurm/slurm.conf")
+    began = time.monotonic()
+    host.run(INSTALL)
+    nothing_has_happened(host, conf)
+    host.run(EDIT)
+    host.run("gputopo enable --apply")
+    host.start_engine()
+    host.restart_slurmctld()
+    assert host.run("srun --gres=gpu:2 printenv CUDA_VISIBLE_DEVICES").strip() == "0,3"
+    took_s = time.monotonic() - began
+    assert " -> " not in host.run("gputopo doctor")
+    assert took_s < 120
+    removal_is_refused_while_slurm_needs_us(host)
+    host.run("gputopo disable --apply")
+    host.restart_slurmctld()
+    host.stop_engine()
+    host.run("apt-get purge -y 'slurm-gputopo*' && apt-get autoremove --purge -y")
+    assert host.run("cat /etc/slurm/slurm.conf") == conf
+    assert not host.try_run("dpkg-query -W 'slurm-gputopo*' 2>/dev/null").stdout
+    assert host.files() == before
+    assert host.run("srun --gres=gpu:2 printenv CUDA_VISIBLE_DEVICES").strip() == "0,1"
+
+
+def nothing_has_happened(host, conf):
+    """Installing neither changes slurm.conf nor starts or enables anything."""
+    assert host.run("cat /etc/slurm/slurm.conf") == conf
+    assert not host.try_run("pgrep -f /usr/bin/gputopo").stdout
+    assert not host.run("find /etc/systemd /etc/slurm -name '*gputopo*.service' -o -name '*.lua'")
+    assert "mode: observe" in host.run("cat /etc/slurm/gputopo.yaml")
+
+
+def removal_is_refused_while_slurm_needs_us(host):
+    """Else the next start of slurmctld would fail."""
+    for package in ("slurm-gputopo", "slurm-gputopo-node"):
+        refused = host.try_run(f"dpkg --remove --force-depends {package}")
+        assert refused.returncode != 0
+        assert "gputopo disable --apply" in refused.stdout
+        assert "ok installed" in host.run(f"dpkg-query -W -f '${{Status}}' {package}")
+    host.restart_slurmctld()
+
+
+def test_an_upgrade_keeps_what_was_edited_and_leaves_no_old_file(host):
+    """From a package of the same files under a lower version, with a module that is gone now."""
+    host.run(
+        f"""
+        mkdir new older; mv *.deb new
+        for deb in new/*.deb; do
+            dpkg-deb -R $deb tree
+            sed -i -E 's/(0\\.[0-9.]+)(\\+deb)/{OLDER}\\2/g' tree/DEBIAN/control
+            root=tree/usr/lib/slurm-gputopo/slurm_plugin
+            [ ! -d $root ] || echo 'GONE = 1' >$root/gone.py
+            dpkg-deb -b tree older/$(basename $deb) >/dev/null; rm -rf tree
+        done"""
+    )
+    host.run("apt-get install -y --no-install-recommends ./older/*.deb")
+    assert OLDER in host.run("dpkg-query -W slurm-gputopo")
+    host.run(EDIT)
+    host.run("gputopo enable --apply")
+    slurm_conf = host.run("cat /etc/slurm/slurm.conf")
+    gone = "find /usr/lib/slurm-gputopo -name 'gone*'"
+    assert "gone.cpython" in host.run(gone)
+    host.run("apt-get install -y --no-install-recommends ./new/*.deb")
+    assert OLDER not in host.run("dpkg-query -W 'slurm-gputopo*'")
+    assert not host.run(gone)
+    assert NODES in host.run("cat /etc/slurm/gputopo.yaml")
+    assert host.run("cat /etc/slurm/slurm.conf") == slurm_conf
+    host.start_engine()
+    host.restart_slurmctld()
+    assert host.run("srun --gres=gpu:2 printenv CUDA_VISIBLE_DEVICES").strip() == "0,3"
+
+
+def test_a_newer_slurm_is_held_back_or_takes_the_select_plugin_away(host):
+    """With packages of that name and a higher version, which are made here."""
+    host.run(INSTALL)
+    version = host.run("dpkg-query -W -f '${Version}' slurmctld")
+    newer = version.partition("-")[0] + ".99-1"
+    host.run(
+        f"""
+        mkdir -p tree/DEBIAN repo
+        dpkg-query -s slurmctld | sed '/^Status:/d; /^Conffiles:/,/^[^ ]/{{/^Conffiles:/d; /^ /d}};
+            s/^Version:.*/Version: {newer}/' >tree/DEBIAN/control
+        dpkg-deb -b tree repo/slurmctld.deb >/dev/null
+        cd repo
+        {{ dpkg-deb -f slurmctld.deb; echo 'Filename: ./slurmctld.deb'
+           echo "Size: $(stat -c %s slurmctld.deb)"
+           echo "SHA256: $(sha256sum slurmctld.deb | cut -d' ' -f1)"; }} >Packages
+        echo 'deb [trusted=yes] file:/root/repo ./' >/root/repo.list
+        chmod 755 /root"""
+    )
+    lists = "-o Dir::Etc::sourcelist=/root/repo.list -o Dir::Etc::sourceparts=-"
+    host.run(f"apt-get {lists} -o Dir::State::lists=/root update")
+    apt = f"apt-get {lists} -o Dir::State::lists=/root -s"
+    upgraded = host.run(f"{apt} upgrade")
+    assert "kept back:\n  slurmctld" in upgraded
+    assert "Inst slurmctld" not in upgraded
+    asked = host.try_run(f"{apt} install slurmctld={newer}")
+    assert asked.returncode != 0 or "Remv slurm-gputopo-select" in asked.stdout, asked.stdout
+    assert "Remv slurm-gputopo " not in asked.stdout
+
+
+def test_the_units_are_what_systemd_reads(host):
+    host.run(INSTALL)
+    if host.try_run("command -v systemd-analyze").returncode:
+        pytest.skip("systemd is not installed in the image")
+    folder = host.run("dirname $(dpkg -L slurm-gputopo | grep /gputopo.service)").strip()
+    said = host.try_run(f"systemd-analyze verify {folder}/gputopo.service").stdout
+    said += host.try_run(f"systemd-analyze verify {folder}/gputopo-donors.service").stdout
+    assert not [line for line in said.splitlines() if "gputopo" in line], said
+
+
+def test_every_command_has_a_man_page_and_runs(host):
+    host.run(INSTALL)
+    assert "gputopo" in host.run("gputopo --version")
+    listed = host.run("dpkg -L slurm-gputopo")
+    assert "/usr/share/man/man1/gputopo-enable.1.gz" in listed
+    assert "/usr/share/bash-completion/completions/gputopo" in listed
+    place = "gputopo place --machine dgx1v --free 0-7 --gpus 2"
+    assert "0,3" in host.run(place)
+    # Nobody else's modules stand for ours.
+    host.run("mkdir -p /tmp/x && echo 'raise SystemExit(9)' >/tmp/x/click.py")
+    host.run(f"cd /tmp/x && PYTHONPATH=/tmp/x {place}")

@@ -1,0 +1,126 @@
+"""An installation made in a directory, with a Slurm that answers what a test wants."""
+
+import os
+import socket
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines_in_tests import BASIC
+
+from slurm_plugin.doctor import Finding, examine
+from slurm_plugin.doctor.installation import Installation
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
+
+
+def plugin_file(path: Path, version: tuple[int, int, int], mark: bytes = b"") -> Path:
+    """A minimal ELF-64 shared object that exports plugin_version."""
+    strings = b"\0plugin_version\0"
+    value = struct.pack("<I", version[0] << 16 | version[1] << 8 | version[2])
+    symbol = struct.pack("<IBBHQQ", 0, 0, 0, 0, 0, 0)
+    symbol += struct.pack("<IBBHQQ", 1, 0x11, 0, 3, 0x1000, 4)
+    at = 64
+    parts, offsets = [strings, symbol, value, mark], []
+    for part in parts:
+        offsets.append(at)
+        at += len(part)
+
+    def section(kind: int, index: int, size: int, link: int = 0, address: int = 0) -> bytes:
+        return struct.pack("<IIQQQQIIQQ", 0, kind, 0, address, offsets[index], size, link, 0, 0, 0)
+
+    table = bytes(64)
+    table += section(11, 1, len(symbol), link=2)
+    table += section(3, 0, len(strings))
+    table += section(1, 2, 4, address=0x1000)
+    header = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header += struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 0, at, 0, 64, 0, 0, 64, 4, 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(header + b"".join(parts) + table)
+    return path
+
+
+class FakeSlurm:
+    """Slurm as the doctor asks it; attributes are changed by the tests."""
+
+    def __init__(self, folder: Path) -> None:
+        def node(name: str, gpus: int) -> SlurmNode:
+            return SlurmNode(name, ("IDLE",), ("gpu",), 1, 16, 4000, {"v100": gpus})
+
+        names = ("dgx1", "dgx2", "dgx3", "mirrored")
+        self.all_nodes = [*(node(name, 8) for name in names), node("minsky1", 4)]
+        self.all_jobs: list[QueuedJob] = []
+        self.values = {
+            "SLURM_VERSION": "24.11.5",
+            "SLURM_CONF": str(folder / "slurm" / "slurm.conf"),
+            "SlurmUser": f"slurm({os.getuid()})",
+            "SelectType": "select/cons_tres",
+            "JobSubmitPlugins": "lua",
+            "PluginDir": f"{folder}/ours:{folder}/stock",
+        }
+
+        parts = [SlurmPartition(p, (), False) for p in ("watched", "quiet", "plain", "picky")]
+        self.version = lambda: self.values["SLURM_VERSION"]
+        self.nodes = lambda: self.all_nodes
+        self.queue = lambda: self.all_jobs
+        self.config = lambda: self.values
+        self.partitions = lambda: parts
+
+
+class PlayedSite:
+    """One installation in a directory; all is well until a test breaks something."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.slurm = FakeSlurm(folder)
+        self.config = folder / "gputopo.yaml"
+        self.config.write_text(BASIC.format(folder=folder))
+        (folder / "slurm").mkdir()
+        self.bridge = folder / "slurm" / "gputopo-bridge.conf"
+        self.script = folder / "slurm" / "job_submit.lua"
+        self.script.write_text("-- the gputopo bridge")
+        plugin_file(folder / "ours" / "select_cons_tres.so", (24, 11, 5), b"gputopo")
+        plugin_file(folder / "stock" / "select_cons_tres.so", (24, 11, 5))
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(folder / "engine.sock"))
+        (folder / "engine.sock").chmod(0o660)
+        listener.close()
+        self.status: dict[str, Any] = {
+            "config": str(self.config),
+            "enforcement": "select",
+            "killed": False,
+            "uptime_s": 600.0,
+            "decisions_lost": 0,
+            "messages": {},
+        }
+        monkeypatch.setattr("slurm_plugin.client.status", lambda path: self.status)
+
+    def findings(self) -> list[Finding]:
+        return list(examine(Installation(self.config, lambda config: self.slurm)))
+
+    def wrong(self) -> list[Finding]:
+        return [finding for finding in self.findings() if finding.level != "ok"]
+
+    def only(self, check: str, level: str = "fail") -> Finding:
+        """The one finding that is not ok."""
+        (finding,) = self.wrong()
+        assert (finding.check, finding.level) == (check, level)
+        assert finding.fix
+        return finding
+
+
+def in_slots_mode(site: PlayedSite) -> None:
+    """The same installation, by slots, and all is well."""
+    site.config.write_text("enforcement: slots\n" + site.config.read_text())
+    site.bridge.write_text("enforcement = slots\n")
+    site.slurm.all_nodes = [
+        replace(node, gpus={f"v100.s{i}": 1 for i in range(node.gpu_count)})
+        for node in site.slurm.all_nodes
+    ]
+    site.slurm.values |= {
+        "PluginDir": "/usr/lib/slurm",
+        "PriorityFlags": "ACCRUE_ALWAYS",
+        "EpilogSlurmctld": "/opt/gputopo/epilog-slurmctld",
+        "SchedulerParameters": "batch_sched_delay=0,sched_min_interval=0",
+    }
