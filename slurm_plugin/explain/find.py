@@ -12,7 +12,7 @@ from slurm_plugin.explain import machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold
 from slurm_plugin.explain.story import gpus_of, story_of
 from slurm_plugin.munge import MungeError
-from slurm_plugin.queue.entry_file import NAME, EntryFile
+from slurm_plugin.queue.entry_file import NAME, readable
 from slurm_plugin.slurm.runner import Runner
 
 
@@ -64,8 +64,7 @@ def _from_log(job: int, config: Config, run: Runner) -> Explained:
 
 def _without_records(job: int, config: Config, run: Runner) -> dict[str, Any]:
     """What AdminComment tells, or the engine's own notes where it tells nothing of ours."""
-    path = config.state_dir / NAME
-    entries = EntryFile(path).read().get(job) if os.access(path, os.R_OK) else None
+    entries = readable(config.state_dir / NAME).get(job)
     try:
         story = _from_slurm(job, run, slurm_says.operators(run), "nothing was decided yet")
     except (NotTold, SlurmError) as error:

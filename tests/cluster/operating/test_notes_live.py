@@ -57,13 +57,6 @@ def quiet(session_cluster: Cluster) -> Iterator[Cluster]:
         yield session_cluster
 
 
-@pytest.fixture(scope="module")
-def beside(jobstats: Cluster) -> Iterator[Cluster]:
-    yaml = "notes: engine\nexplain_listen: ctl:9402\n"
-    with jobstats.at_home(yaml=yaml, slurm_conf=f"EpilogSlurmctld={FOLDER}/epilog"):
-        yield jobstats
-
-
 def booked(cluster: Cluster, jobid: int) -> str:
     """The job's AdminComment in sacct."""
     argv = ["sacct", "-X", "-n", "-P", "-j", str(jobid), "-o", "AdminComment"]
@@ -77,6 +70,7 @@ def as_reportseff(comment: str) -> dict[str, Any]:
     return decoded
 
 
+@pytest.mark.long("the same in the other mode", "slots")
 def test_our_notes_do_not_keep_jobstats_from_writing(usual, cluster):
     job = cluster.started(*PAIR, sleep_s=2)
     assert "[gpu-topo: | dgx" in cluster.job(job.id).admin_comment
@@ -126,11 +120,4 @@ def test_users_are_told_why_without_admin_comment(quiet, cluster):
     cluster.cancel(jobid)
     cluster.wait_finished(jobid)
     assert explained(cluster, jobid, "alice")["decision"] == "use"
-    assert booked(cluster, jobid).strip() == ""
-
-
-def test_beside_jobstats_sacct_has_its_summary_alone(beside, cluster):
-    jobid = cluster.sbatch(*PAIR, sleep_s=1)
-    cluster.wait_finished(jobid)
-    until(lambda: booked(cluster, jobid) == JS1, "jobstats has written its summary", 30)
-    assert explained(cluster, jobid, "alice")["decision"] == "use"
+    assert booked(cluster, jobid) == ""
