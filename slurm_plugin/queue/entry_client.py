@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 #: Others' text is read again before an update where it was read longer ago (seconds).
 FRESH_S = 0.3
+#: A reading that takes long is repeated after so many times as long.
+FRESH_SHARE = 10.0
 
 
 class EntryKeeper:
@@ -33,6 +35,8 @@ class EntryKeeper:
         #: The comments of the newest reading, by job, and when that began.
         self.comments: Mapping[int, str] = {}
         self.read_at = float("-inf")
+        #: How long the last reading before an update took, in seconds.
+        self.took_s = 0.0
 
     def close(self) -> None:
         """Write what is new; the engine ends."""
@@ -108,12 +112,13 @@ class EntryClient(SlurmClient):
                 keeper.store.written(name, comment, sent, is_taken)
 
     def _comments(self) -> Mapping[int, str]:
-        """All jobs' comments, read less than FRESH_S ago."""
+        """All jobs' comments, read a moment ago."""
         keeper = self.keeper
         now = keeper.store.clock()
-        if now - keeper.read_at > FRESH_S:
+        if now - keeper.read_at > max(FRESH_S, FRESH_SHARE * keeper.took_s):
             try:
                 keeper.comments, keeper.read_at = self.inner.admin_comments(), now
+                keeper.took_s = keeper.store.clock() - now
             except SlurmError as error:
                 logger.debug("AdminComments could not be read again: %s", error)
         return keeper.comments

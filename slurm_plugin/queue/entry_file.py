@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,9 +43,11 @@ class JobEntries:
 
     def is_of(self, job: QueuedJob) -> bool:
         """Is this the same job, and not a later one with its number?"""
-        mine = (self.uid, self.array, self.het)
-        is_same = mine == (job.uid, job.array_id, job.het_id)
-        return is_same and (self.submit == job.submit or self.state not in ("", "PENDING"))
+        return self.is_like(job) and self.submit == job.submit
+
+    def is_like(self, job: QueuedJob) -> bool:
+        """May it be the same job, if Slurm requeued it?"""
+        return (self.uid, self.array, self.het) == (job.uid, job.array_id, job.het_id)
 
 
 @dataclass(slots=True)
@@ -82,3 +85,8 @@ class EntryFile:
             logger.error("%s: cannot be read: %s; starting anew", self.path, why)
             return {}
         return {one.job: one for one in rows}
+
+
+def readable(path: Path) -> dict[int, JobEntries]:
+    """The jobs in an engine's file by id; none where this user may not read it."""
+    return EntryFile(path).read() if os.access(path, os.R_OK) else {}

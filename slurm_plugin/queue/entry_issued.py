@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, TOPO, joined, split
+from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO, joined, split
 from slurm_plugin.job_notes.donor import DonorReport, borrower_in
 from slurm_plugin.job_notes.records import MAY
 from slurm_plugin.queue.entry_rules import needed_at_slurm
@@ -37,10 +37,17 @@ class IssuedEntries:
         """Keep a reply's AdminComment; what of it goes to Slurm where notes do not."""
         ours, rest = split(comment)
         with self._lock:
-            for token, _ in _TOKEN.findall(comment)[:1]:
+            for token, _ in _TOKEN.findall(f"{ours.get(SLOTS)} {ours.get(SHAPE)}")[:1]:
                 self._by_token[token] = ours
                 bound(self._by_token)
         return joined(needed_at_slurm(ours, "PENDING", 0, False), rest)
+
+    def has_other(self, job: QueuedJob, ours: Mapping[str, str]) -> bool:
+        """Has the job's comment a token that was issued for another submit than these entries?"""
+        mine = set(_TOKEN.findall(joined(ours, "")))
+        with self._lock:
+            tokens = set(_TOKEN.findall(job.admin_comment)) - mine
+            return any(token in self._by_token for token, _ in tokens)
 
     def first(self, job: QueuedJob, shown: Mapping[str, str]) -> dict[str, str]:
         """A job's entries in its first reading, without what only looks like ours."""

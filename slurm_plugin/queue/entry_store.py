@@ -147,7 +147,7 @@ class EntryStore:
     def _known(self, job: QueuedJob, began: float) -> _Known:
         """What is known of the job after this reading of it."""
         known = self._jobs.get(job.job_id)
-        if known is None or not known.entries.is_of(job):
+        if known is None or not (known.entries.is_of(job) or self._is_requeued(job, known)):
             return self._first_seen(job)
         entries = known.entries
         if known.written_at < began:
@@ -158,6 +158,12 @@ class EntryStore:
             entries.state, entries.submit = job.state, job.submit
             self._is_dirty = True
         return known
+
+    def _is_requeued(self, job: QueuedJob, known: _Known) -> bool:
+        """Is it the job that ran, and no new one after Slurm's state was lost?"""
+        entries = known.entries
+        is_new = self.issued.has_other(job, entries.ours)
+        return entries.is_like(job) and entries.state != "PENDING" and not is_new
 
     def _compare(self, job: QueuedJob, known: _Known, shown: Mapping[str, str]) -> None:
         """Take over what Slurm shows where that is not somebody else's doing."""
@@ -320,6 +326,12 @@ class EntryStore:
         with self._said:
             self._notes[job_id] = split(hints.entry(hint, note))[0].get(TOPO, "")
             bound(self._notes)
+
+    def hidden(self, job_id: int) -> JobEntries | None:
+        """What is known of a job, be it over, and does not stand in its AdminComment."""
+        known = self._jobs.get(job_id)
+        is_shown = self.notes_at_slurm and known is not None and split(known.comment)[0]
+        return None if is_shown else self.entries_of(job_id)
 
     def entries_of(self, job_id: int) -> JobEntries | None:
         """What is known of a job, be it over."""

@@ -153,7 +153,7 @@ def _known_to(site: setup.Setup) -> tuple[DecisionLogConfig, Machines, Noted]:
     """What users are told from: the decision log, the nodes, and notes that Slurm does not have."""
 
     def noted(job: int) -> dict[str, Any] | None:
-        entries = site.keeper.store.entries_of(job) if site.config.notes == "engine" else None
+        entries = site.keeper.store.hidden(job)
         return told_by_engine(job, entries) if entries else None
 
     return site.config.decision_log, site.machines, noted

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 from comment_writer import SEED, overwriting, written
-from lending_harness import ASKS, FOUR, HOLD, borrower, donors, echoed
+from lending_harness import ASKS, FOUR, HOLD, borrower, donors, echoed, settings_of
 from live_harness import GPUS, Watch, watched
 from modes import enforcement
 
@@ -21,6 +21,7 @@ FORMS = (
 )  # fmt: skip
 
 
+@pytest.mark.long("nearly all of it is the same in the other mode", "select")
 def test_every_job_ends_and_has_what_it_asked_for(cluster):
     chance = random.Random(SEED)
     with overwriting(cluster), watched(cluster) as watch:
@@ -61,6 +62,7 @@ def check_counts(wanted: dict[int, int], watch: Watch) -> None:
         assert sum(len(indices) for _, indices in gpus) == wanted[jobid]
 
 
+@pytest.mark.long("a minute")
 def test_a_loan_outlives_whoever_overwrites_its_records(lending):
     """While its donors start, while it starts, and while it runs."""
     with overwriting(lending):
@@ -77,3 +79,16 @@ def test_a_loan_outlives_whoever_overwrites_its_records(lending):
         written(lending, waits, 2)
         lending.cancel(waits, job.id)
         until(lambda: not donors(lending), "the donor ends with its borrower", 30)
+
+
+@pytest.mark.long("a minute and a half")
+def test_a_loan_leaves_nothing_in_admin_comment_where_the_engine_keeps_the_notes(lending):
+    """But its record for the first minute, in which TaskProlog reads it."""
+    with settings_of(lending, "", "notes: engine\n"):
+        job = borrower(lending)
+        shown = lending.job(job.id).admin_comment
+        assert "loan=dgx" in shown
+        assert "gpu-topo" not in shown
+        until(lambda: not lending.job(job.id).admin_comment, "the record is taken away", 90)
+        assert len(donors(lending)) == 1
+        assert lending.job(job.id).state == "RUNNING"

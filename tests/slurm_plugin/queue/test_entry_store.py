@@ -18,6 +18,7 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 NOW = 1_000_000
 GATE = "[gpu-slots: gated token=a tpn=gres/gpu:2 nodes=1-1 by=node]"
+ISSUED = GATE.replace("token=a", "token=5f0a")
 HOSTILE = "[gpu-slots: placed token=a tpn=gres/gpu:8 nodes=1-1 by=node at=1]"
 JS1 = "JS1:H4sIAAAAAAAA/6tWKi1OLVKyUjDUUVAqSi0uzcxLVwAA"
 LOAN = "[gpu-loan: starts remote=1 tpn=gres/gpu:4 loan=dgx1/3,dgx2/3/9/50001 at=5]"
@@ -240,9 +241,21 @@ def test_a_requeued_job_is_the_same_and_a_later_one_with_its_number_is_not():
     assert site.seen() == ""
 
 
-# ------------------------------------------- what stands there in a job's first reading
+def test_a_new_job_with_the_number_of_one_that_ran_has_its_own_record(tmp_path):
+    """Slurm's state was lost: it numbers jobs anew, and the engine goes on."""
+    later = gated(comment=ISSUED, submit=90)
+    site = Site(gated(state="RUNNING"), path=tmp_path / "e").looked()
+    site.store.submitted(ISSUED)
+    site.slurm.jobs[7] = later
+    assert site.seen() == ISSUED
+    site.slurm.jobs.clear()
+    site.client.queue()
+    site.store.save(is_last=True)
+    after = Site(gated(comment="", submit=NOW), path=tmp_path / "e")
+    assert after.seen() == ""
 
-ISSUED = GATE.replace("token=a", "token=5f0a")
+
+# ------------------------------------------- what stands there in a job's first reading
 
 
 @pytest.mark.parametrize(
