@@ -65,6 +65,8 @@ def test_the_command_reads_gres_conf(tmp_path):
     assert "\ngpu 0 device=2 minor=2 numa=1 nics=\n" in table
     gres.write_text("NodeName=n[1- Name=gpu File=/dev/x[0-3]\n")
     assert "NodeName=n[1-: " in refused(*args, "--node", "n2", "--minors", "0,1,2,3")
+    gres.write_bytes(b"# M\xfcller\nName=gpu File=/dev/x[0-3]\n")
+    assert "gres.conf line 1: not UTF-8; expected a gres.conf" in refused(*args)
 
 
 def test_a_bad_numbering_is_one_line():
