@@ -57,9 +57,12 @@ class IssuedEntries:
         if found:
             token, suffix, issued = found[0]
             return {kind: _named(text, token, suffix) for kind, text in issued.items()}
-        if job.submit <= self._since + MARGIN_S:
-            return dict(shown)
-        return {kind: text for kind, text in shown.items() if _may_be_first(kind, text, job)}
+        is_older = job.submit <= self._since + MARGIN_S
+        return {
+            kind: text
+            for kind, text in shown.items()
+            if (is_older and kind != DONOR) or _may_be_first(kind, text, job)
+        }
 
 
 def _named(text: str, token: str, suffix: str) -> str:

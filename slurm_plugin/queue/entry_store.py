@@ -206,7 +206,8 @@ class EntryStore:
             slots = before.ours.get(SLOTS, "")
             if SLOTS not in shown and slots and is_over(job, slots, self.wall_clock()):
                 del before.ours[SLOTS]
-            ours = before.ours | {kind: text for kind, text in shown.items() if kind != TOPO}
+            first = self.issued.first(job, shown)
+            ours = before.ours | {kind: text for kind, text in first.items() if kind != TOPO}
         elif job.name in self._of_task:
             ours = self._of_task.pop(job.name)
         elif parent is not None:
@@ -254,7 +255,8 @@ class EntryStore:
         changed = {kind for kind in (*RECORDS, TOPO) if shown.get(kind) != needed.get(kind)}
         if job.state != "PENDING" and self.notes_at_slurm:
             # What is only for people is not put back once the job runs.
-            changed &= self._needed(ours, job, notes_at_slurm=False).keys()
+            forged = {kind for kind in RECORDS if kind in shown and kind not in ours}
+            changed &= self._needed(ours, job, notes_at_slurm=False).keys() | forged
             if not changed:
                 return None
         log = ""

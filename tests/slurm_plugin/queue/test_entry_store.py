@@ -306,6 +306,19 @@ def test_a_record_that_nobody_issued_does_not_count(shown, expected):
     assert joined(split(site.slurm.of(9))[0], "") == expected
 
 
+def test_a_mark_that_somebody_left_makes_no_donor_for_the_next_engine(tmp_path):
+    """It would be ended as one that nobody borrows from."""
+    job = gated(9, "[gpu-donor: of=3]", state="RUNNING", submit=1)
+    assert Site(job, path=tmp_path / "e").seen(9) == ""
+
+
+def test_a_record_that_somebody_gave_a_running_job_is_taken_out():
+    site = Site(gated(comment="[gpu-topo: | why]", state="RUNNING")).looked()
+    site.slurm.write(7, f"[gpu-topo: | why] theirs {LOAN}")
+    assert LoanRecord.read_from(site.seen()) is None
+    assert site.slurm.of(7) == "theirs [gpu-topo: | why]"
+
+
 def test_a_donor_is_one_that_says_so_itself():
     donor = gated(9, "[gpu-donor: of=3]", submit=NOW + 60)
     site = Site(replace(donor, comment="gpu-donor of=3")).looked()
@@ -339,7 +352,8 @@ def test_what_stands_at_slurm_where_the_engine_keeps_the_notes(entries, waits, s
         ("RUNNING", 100, runs),
     ):
         start = NOW - ran_s if state == "RUNNING" else 0
-        site = Site(gated(comment=f"{JS1} {entries}", state=state, start=start), notes=False)
+        job = gated(comment=f"{JS1} {entries}", state=state, start=start)
+        site = Site(replace(job, comment="gpu-donor of=4"), notes=False)
         assert split(site.seen())[0] == split(entries)[0]
         if expected is not None:
             assert site.slurm.of(7) == f"{JS1} {expected}".strip()
