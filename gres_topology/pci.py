@@ -19,3 +19,9 @@ def normalise(text: str) -> str | None:
         return None
     domain, bus, device, function = match.groups(default="0")
     return f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
+
+
+def place(text: str) -> tuple[int, ...] | None:
+    """An address as numbers, which sort as the bus does; None if the text is none."""
+    address = normalise(text)
+    return None if address is None else tuple(int(part, 16) for part in re.split("[:.]", address))

@@ -1,14 +1,17 @@
-"""What a node's fake nvidia-smi or rocm-smi answers from, for any topology.
+"""What a node's fake nvidia-smi, or amd-smi and rocm-smi, answers from, for any topology.
 
-The texts have the shape that driver 535 and ROCm 5 print; docker/image/fake-smi reads them.
+The texts have the shape that driver 535, amd-smi of ROCm 7 and rocm-smi of ROCm 6 print;
+docker/image/fake-smi reads them.
 What a topology does not know (PCI addresses, UUIDs, memory) is made up, the same every time.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import networkx as nx
 
@@ -60,13 +63,17 @@ _XGMI_HOP_WEIGHT = 15
 def fake_tools(topology: NodeTopology) -> dict[str, str]:
     """Relative path -> text, as fake-smi reads them.
 
-    nvidia-smi/topo-m.txt and nvidia-smi/gpus.csv, or for AMD's GPUs rocm-smi/showtopo.txt and
-    rocm-smi/showbus.txt.
+    nvidia-smi/topo-m.txt and nvidia-smi/gpus.csv, or for AMD's GPUs files below amd-smi and
+    rocm-smi.
     """
     if _is_amd(topology):
         return {
+            "amd-smi/topology.json": _amd_json(_amd_links(topology)),
+            "amd-smi/asic-bus.json": _amd_json({"gpu_data": list(_amd_cards(topology))}),
+            "amd-smi/numa.json": _amd_json({"gpu_data": list(_amd_places(topology))}),
             "rocm-smi/showtopo.txt": _showtopo(topology),
             "rocm-smi/showbus.txt": _showbus(topology),
+            "rocm-smi/showproductname.txt": _showproductname(topology),
         }
     return {
         "nvidia-smi/topo-m.txt": _topo_m(topology),
@@ -140,6 +147,54 @@ def _gpus_csv(topology: NodeTopology) -> str:
     return "".join(lines)
 
 
+# -- amd-smi ------------------------------------------------------------------
+
+
+def _amd_json(said: object) -> str:
+    return json.dumps(said, indent=4) + "\n"
+
+
+def _amd_links(topology: NodeTopology) -> list[dict[str, Any]]:
+    hops, addresses = _hops(topology), _addresses(topology)
+    return [
+        {
+            "gpu": gpu,
+            "bdf": address,
+            "links": [
+                {"gpu": other, "bdf": addresses[other], **_amd_link(gpu, other, hops[gpu])}
+                for other in range(topology.gpus)
+            ],
+        }
+        for gpu, address in enumerate(addresses)
+    ]
+
+
+def _amd_link(gpu: int, other: int, hops: Mapping[int, int]) -> dict[str, Any]:
+    """One link as `amd-smi topology --json` of ROCm 7 tells it."""
+    is_self, is_xgmi = gpu == other, other in hops
+    of_link = ("SELF",) * 4 if is_self else ("C", "64,32", "T", "T")
+    return {
+        "weight": hops[other] * _XGMI_HOP_WEIGHT if is_xgmi else _PCIE_WEIGHT,
+        "link_status": "ENABLED",
+        "link_type": "SELF" if is_self else "XGMI" if is_xgmi else "PCIE",
+        "num_hops": hops.get(other, _PCIE_HOPS),
+        "bandwidth": "50000-50000" if is_xgmi and not is_self else "N/A",
+        **dict(zip(("coherent", "atomics", "dma", "bi_dir"), of_link, strict=True)),
+    }
+
+
+def _amd_cards(topology: NodeTopology) -> Iterable[dict[str, Any]]:
+    for gpu, address in enumerate(_addresses(topology)):
+        asic = {"market_name": topology.model or "N/A", "vendor_id": "0x1002", "oam_id": gpu}
+        yield {"gpu": gpu, "asic": asic, "bus": {"bdf": address, "slot_type": "OAM"}}
+
+
+def _amd_places(topology: NodeTopology) -> Iterable[dict[str, Any]]:
+    for gpu, numa in enumerate(topology.numa):
+        node = -1 if numa is None else numa
+        yield {"gpu": gpu, "numa": {"node": node, "affinity": node, "cpu_affinity": "N/A"}}
+
+
 # -- rocm-smi -----------------------------------------------------------------
 
 
@@ -185,6 +240,12 @@ def _showbus(topology: NodeTopology) -> str:
         for gpu, address in enumerate(_addresses(topology))
     ]
     return _report([_title("PCI Bus ID"), *facts, "=" * 90])
+
+
+def _showproductname(topology: NodeTopology) -> str:
+    model = topology.model or "N/A"
+    facts = [_fact(gpu, f"Card Series: \t\t{model}") for gpu in range(topology.gpus)]
+    return _report([_title("Product Info"), *facts, "=" * 90])
 
 
 def _square(title: str, gpus: int, cell: Callable[[int, int], str]) -> list[str]:

@@ -189,11 +189,12 @@ class Pass:
 
     note: str = ""
     keep_s: int = 0
+    is_quiet: bool = False
 
     def encode(self, message_id: int) -> bytes:
         """The reply's line."""
         keep = [("keep_s", str(self.keep_s))] if self.keep_s else []
-        return encode("pass", [("id", str(message_id)), *keep, *_note(self.note)])
+        return encode("pass", [("id", str(message_id)), *keep, *_note(self.note, self.is_quiet)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,13 +204,14 @@ class Use:
     nodes: Mapping[str, int]
     alt: Mapping[str, int] = field(default_factory=dict)
     note: str = ""
+    is_quiet: bool = False
 
     def encode(self, message_id: int) -> bytes:
         """The reply's line."""
         pairs = [("id", str(message_id))]
         pairs += [("node", f"{name}/{mask:x}") for name, mask in self.nodes.items()]
         pairs += [("alt", f"{name}/{mask:x}") for name, mask in self.alt.items()]
-        return encode("use", pairs + _note(self.note))
+        return encode("use", pairs + _note(self.note, self.is_quiet))
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +222,13 @@ class WaitFor:
     note: str = ""
     #: The site's bound on all waits of the job together, in seconds; 0: not said.
     max_wait_s: int = 0
+    is_quiet: bool = False
 
     def encode(self, message_id: int) -> bytes:
         """The reply's line."""
         pairs = [("id", str(message_id)), ("s", str(self.seconds))]
         pairs += [("max_wait_s", str(self.max_wait_s))] if self.max_wait_s else []
-        return encode("wait", pairs + _note(self.note))
+        return encode("wait", pairs + _note(self.note, self.is_quiet))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +247,10 @@ SubmitReply = Ok | Refuse | Pass
 Reply = Ok | Refuse | Pass | Use | WaitFor | Error
 
 
-def _note(text: str) -> list[tuple[str, str]]:
-    return [("note", clean_note(text))] if text else []
+def _note(text: str, is_quiet: bool) -> list[tuple[str, str]]:
+    """The note, and whether the select plugin is to keep it out of AdminComment."""
+    note = [("note", clean_note(text))] if text else []
+    return [*note, ("quiet", "1")] if is_quiet else note
 
 
 class _Fields:

@@ -10,14 +10,23 @@ from typing import Protocol
 from gres_topology import catalog
 from gres_topology.catalog import declared
 from gres_topology.errors import TopologyError
-from gres_topology.readers import hwloc_xml, nccl_xml, numactl, nvidia_smi, pasted, rocm_smi, saved
+from gres_topology.readers import (
+    amd_smi,
+    hwloc_xml,
+    nccl_xml,
+    numactl,
+    nvidia_smi,
+    pasted,
+    rocm_smi,
+    saved,
+)
 from gres_topology.topology import NodeTopology
 
 #: A report is some hundred kilobytes at most (hwloc on the largest nodes).
 MAX_BYTES = 32 * 2**20
 
 FORMATS = (
-    "nvidia-smi topo -m, rocm-smi --showtopo, NCCL or RCCL topology XML,"
+    "nvidia-smi topo -m, amd-smi topology --json, rocm-smi --showtopo, NCCL or RCCL topology XML,"
     " hwloc XML (lstopo --of xml), numactl --hardware, a machine in YAML, or saved JSON"
 )
 
@@ -32,6 +41,7 @@ class TopologyReader(Protocol):
 
 #: In this order: the first whose mark is in the text reads it.
 _READERS: tuple[tuple[Callable[[str], bool], TopologyReader], ...] = (
+    (amd_smi.looks_like, amd_smi.read),
     (saved.looks_like, saved.read),
     (lambda text: _is_xml(text) and bool(re.search(r"<topology\b", text)), hwloc_xml.read),
     (lambda text: _is_xml(text) and bool(re.search(r"<system\b", text)), nccl_xml.read),

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gres_topology import cpulist, links, pci
+from gres_topology import links, pci
 from gres_topology.errors import TopologyError
-from gres_topology.matrix import Cells, Kinds, bandwidths
+from gres_topology.matrix import Cells, Kinds
+from gres_topology.readers import kfd
 from gres_topology.topology import NodeTopology
 
 _TITLE = re.compile(r"^\s*=+ *([^=]*?) *=+\s*$")
@@ -25,8 +26,6 @@ _MARK = re.compile(
     r"ROCm System Management|between two GPUs|\(Topology\) Numa|^[ \t]*GPU\d{1,4}[ \t].*\bXGMI\b",
     re.MULTILINE,
 )
-#: KFD adds 15 to a link's weight per xGMI hop and at least 20 per PCIe hop.
-_XGMI_HOP, _PCIE_HOP = 15, 20
 _TYPES = {"XGMI", "PCIE", "XXXX", "N/A"}
 
 
@@ -67,16 +66,15 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
     gpus, kinds, hops = _kinds(tables, source)
     facts = _facts(lines, gpus, source)
     model = next((facts[gpu]["model"] for gpu in gpus if "model" in facts[gpu]), None)
-    matrix = bandwidths(kinds, links.rates_of_model(model))
-    for i in range(len(gpus)):
-        for j in range(len(gpus)):
-            matrix[i, j] = _routed(kinds[i][j], hops(i, j), float(matrix[i, j]))
     return NodeTopology(
         name=name,
         source=f"rocm-smi --showtopo: {source}",
         kinds=kinds,
-        bandwidth_gbps=matrix,
-        numa=tuple(_numa(facts[gpu]) for gpu in gpus),
+        bandwidth_gbps=kfd.bandwidth(kinds, model, hops),
+        numa=tuple(
+            kfd.numa_of(facts[gpu].get("numa_node"), facts[gpu].get("numa_affinity"))
+            for gpu in gpus
+        ),
         cpus=(None,) * len(gpus),
         pci=tuple(pci.normalise(facts[gpu].get("pci", "")) for gpu in gpus),
         model=model,
@@ -86,15 +84,6 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
 def looks_like(text: str) -> bool:
     """Whether the text is a report of rocm-smi."""
     return _MARK.search(text) is not None
-
-
-def _routed(label: str, hops: int, direct_gbps: float) -> float:
-    """Bandwidth over several hops: an xGMI hop shares its link, PCIe of 3 leaves the socket."""
-    if label.startswith("XGMI") and hops > 1:
-        return direct_gbps / hops
-    if label == "PCIE" and hops <= 2:
-        return direct_gbps * links.PCIE_SHARE["PHB"]
-    return direct_gbps
 
 
 def _tables(lines: list[str], source: str) -> list[SmiTable]:
@@ -183,9 +172,7 @@ def _kinds(
         if "hops" in numbers:
             return numbers["hops"][pair]
         weight = numbers["weight"][pair] if "weight" in numbers else 0
-        if cells.label(*pair).startswith("XGMI"):
-            return max(1, weight // _XGMI_HOP)
-        return 2 if 0 < weight <= 2 * _PCIE_HOP else 3
+        return kfd.hops_of(cells.label(*pair), weight)
 
     return gpus, cells.kinds(gpus), hops
 
@@ -195,11 +182,7 @@ def _label(
 ) -> str:
     """The link label of a cell of the type table, or of a weight where types are missing."""
     if kind == "weight":
-        weight = int(word)
-        if is_self:
-            return "X"
-        is_xgmi = weight < _PCIE_HOP or (weight < 3 * _PCIE_HOP and weight % _XGMI_HOP == 0)
-        return "XGMI" if is_xgmi else "PCIE"
+        return "X" if is_self else kfd.label_of(int(word))
     if is_self and word == "0":
         return "X"
     if is_self or word not in _TYPES:
@@ -265,13 +248,3 @@ def _facts(lines: list[str], gpus: list[str], source: str) -> dict[str, dict[str
             " expected a NUMA node for every GPU or none (is the file truncated?)"
         )
     return facts
-
-
-def _numa(fact: dict[str, str]) -> int | None:
-    """KFD's node of the nearest CPU; else the kernel's; -1 means unknown."""
-    for key in ("numa_node", "numa_affinity"):
-        value = fact.get(key, "-1")
-        number = cpulist.natural(value)
-        if number is not None:
-            return number
-    return None

@@ -10,8 +10,9 @@ where a core's threads have adjacent numbers, k*t ... k*t+t-1), then cores are c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from gres_topology import cpulist, hostlist, links
 from gres_topology.errors import TopologyError
@@ -33,6 +34,37 @@ class GresLine:
     type: str | None = None
     cores: tuple[int, ...] | None = None
     links: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDevices:
+    """What a gres.conf says of each node's GPUs; '' has what it says of all other nodes."""
+
+    #: In the order in which slurmd reads them.
+    lines: Mapping[str, Sequence[GresLine]]
+    #: AutoDetect=, in lower case; '' where slurmd goes by the lines alone.
+    detection: Mapping[str, str]
+
+    def files(self, node: str) -> list[str]:
+        """The node's device files."""
+        return [line.file for line in self._lines(node)]
+
+    def detected_by(self, node: str) -> str:
+        """How slurmd finds the node's GPUs: `nvml`, `rsmi`, ..., or ''."""
+        return self.detection.get(node, self.detection.get("", ""))
+
+    def follows_types(self, node: str, types: Iterable[str]) -> bool:
+        """Whether the node's lines stand in the order of `types`, which are those of slurm.conf.
+
+        slurmd counts the GPUs of the first type in slurm.conf's Gres= first (`_merge_config` in
+        Slurm's gres.c), wherever their lines stand.
+        """
+        order = list(types)
+        places = [order.index(line.type) for line in self._lines(node) if line.type in order]
+        return places == sorted(places)
+
+    def _lines(self, node: str) -> Sequence[GresLine]:
+        return self.lines.get(node, self.lines[""])
 
 
 def gres_conf(
@@ -183,36 +215,62 @@ def parse(text: str, *, source: str = "gres.conf") -> list[GresLine]:
     Ranges in File= are written out, one entry per device, as Slurm does.
     """
     lines: list[GresLine] = []
-    for number, raw in enumerate(text.splitlines(), 1):
-        words = raw.split("#")[0].split()
-        pairs = {}
-        for word in words:
-            key, equals, value = word.partition("=")
-            if not equals or not value:
-                raise TopologyError(f"{source} line {number}: '{word}'; expected Key=value")
-            pairs[key.lower()] = value
+    for number, pairs in _pairs(text, source):
         if pairs.get("name") == "gpu" and "file" in pairs:
             lines += [_line(pairs, file, source, number) for file in _files(pairs["file"])]
     return lines
 
 
-def device_files(lines: Sequence[GresLine], source: str = "gres.conf") -> dict[str, list[str]]:
-    """The device files of every node that a line names, in the order in which slurmd counts them.
+def _pairs(text: str, source: str) -> Iterator[tuple[int, dict[str, str]]]:
+    """(number, keys in lower case and their values) of each line."""
+    for number, raw in enumerate(text.splitlines(), 1):
+        pairs = {}
+        for word in raw.split("#")[0].split():
+            key, equals, value = word.partition("=")
+            if not equals or not value:
+                raise TopologyError(f"{source} line {number}: '{word}'; expected Key=value")
+            pairs[key.lower()] = value
+        yield number, pairs
 
-    '' has those of all other nodes. slurmd takes the lines without NodeName= first, wherever they
-    stand in the file, and then the node's own: `gres_g_node_config_load` in Slurm's gres.c, in all
-    releases from 22.05 to 26.05. TopologyError for a host list that cannot be read.
+
+def load_devices(path: Path) -> NodeDevices:
+    """What the file says of each node's GPUs; TopologyError where it cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise TopologyError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise TopologyError(f"{path} line {line}: not UTF-8; expected a gres.conf") from None
+    return node_devices(text, source=str(path))
+
+
+def node_devices(text: str, *, source: str = "gres.conf") -> NodeDevices:
+    """What a gres.conf says of each node's GPUs, in the order in which slurmd reads it.
+
+    slurmd takes the lines without NodeName= first, wherever they stand in the file, and then the
+    node's own: `gres_g_node_config_load` in Slurm's gres.c, in all releases from 22.05 to 26.05.
+    TopologyError for a host list that cannot be read.
     """
-    common = [line.file for line in lines if not line.node_names]
-    found = {"": common}
+    lines = parse(text, source=source)
+    common = [line for line in lines if not line.node_names]
+    by_node = {"": common}
     for line in lines:
-        try:
-            nodes = hostlist.expand(line.node_names) if line.node_names else ()
-        except ValueError as error:
-            raise TopologyError(f"{source}: NodeName={line.node_names}: {error}") from error
-        for node in nodes:
-            found.setdefault(node, [*common]).append(line.file)
-    return found
+        for node in _nodes(line.node_names, source):
+            by_node.setdefault(node, [*common]).append(line)
+    detection = {}
+    for _, pairs in _pairs(text, source):
+        if method := pairs.get("autodetect", "").lower():
+            for node in _nodes(pairs.get("nodename", ""), source) or ("",):
+                detection[node] = "" if method == "off" else method
+    return NodeDevices(by_node, detection)
+
+
+def _nodes(names: str, source: str) -> Sequence[str]:
+    try:
+        return tuple(hostlist.expand(names)) if names else ()
+    except ValueError as error:
+        raise TopologyError(f"{source}: NodeName={names}: {error}") from error
 
 
 def _line(pairs: Mapping[str, str], file: str, source: str, number: int) -> GresLine:

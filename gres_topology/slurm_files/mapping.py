@@ -1,7 +1,8 @@
 """Slurm's GPU index and the topology's: stated or read from gres.conf, never guessed.
 
-Slurm counts GPUs in the order of the File= entries of gres.conf; NVML counts by PCI address;
-/dev/nvidiaN counts by the driver's probing. They may all differ on one node.
+Slurm counts GPUs in the order of the File= entries of gres.conf, and with AutoDetect in one of its
+own; NVML counts by PCI address; /dev/nvidiaN counts by the driver's probing. They may all differ on
+one node.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from gres_topology import pci
 from gres_topology.errors import TopologyError
 from gres_topology.topology import NodeTopology
 
@@ -35,13 +37,25 @@ def explicit(topology: NodeTopology, permutation: Sequence[int]) -> SlurmIndex:
     return _permutation(permutation)
 
 
-def from_gres_conf(topology: NodeTopology, files: Iterable[str]) -> SlurmIndex:
+def from_gres_conf(topology: NodeTopology, files: Iterable[str], detection: str = "") -> SlurmIndex:
     """From the device files in gres.conf's order and the minors the topology knows.
 
-    `files` are paths that end in the device's minor (`/dev/nvidia3`). Raises TopologyError
-    if minors are unknown or repeated, or if files and GPUs do not match one to one.
+    `files` are paths that end in the device's minor (`/dev/nvidia3`). `detection` is AutoDetect= in
+    lower case: with `nvml` slurmd sorts GPUs by PCI address, with `nvidia` by device file, whatever
+    gres.conf lists (`_merge_system_gres_conf` in Slurm's gres_gpu.c, 22.05 to 26.05). Raises
+    TopologyError for other ways of detecting, if minors or addresses are unknown or repeated, or
+    if files and GPUs do not match one to one.
     """
     paths = list(files)
+    if detection and paths and len(paths) != topology.gpus:
+        raise _other_count(topology, paths)
+    if detection == "nvml":
+        return _by_address(topology)
+    if detection not in ("", "nvidia"):
+        raise TopologyError(
+            f"{topology.name}: with AutoDetect={detection} gres.conf does not tell Slurm's order;"
+            " state slurm_index: identity or a permutation"
+        )
     if None in topology.minors:
         gpu = topology.minors.index(None)
         raise TopologyError(
@@ -51,11 +65,30 @@ def from_gres_conf(topology: NodeTopology, files: Iterable[str]) -> SlurmIndex:
     by_minor = {minor: gpu for gpu, minor in enumerate(topology.minors)}
     if len(by_minor) < topology.gpus:
         raise TopologyError(f"{topology.name}: device minors {list(topology.minors)} repeat")
+    if detection:
+        by_file = sorted(minor for minor in by_minor if minor is not None)
+        return _permutation(by_minor[minor] for minor in by_file)
     if len(paths) != topology.gpus:
-        raise TopologyError(
-            f"{topology.name}: gres.conf has {len(paths)} device files for {topology.gpus} GPUs"
-        )
+        raise _other_count(topology, paths)
     return _permutation(_gpu_of(path, by_minor, topology) for path in paths)
+
+
+def _other_count(topology: NodeTopology, paths: Sequence[str]) -> TopologyError:
+    return TopologyError(
+        f"{topology.name}: gres.conf has {len(paths)} device files for {topology.gpus} GPUs"
+    )
+
+
+def _by_address(topology: NodeTopology) -> SlurmIndex:
+    """The order of NVML, which is that of PCI addresses."""
+    places = {pci.place(address or ""): gpu for gpu, address in enumerate(topology.pci)}
+    known = sorted(place for place in places if place is not None)
+    if len(known) < topology.gpus:
+        raise TopologyError(
+            f"{topology.name}: PCI addresses of GPUs are unknown or repeat, and AutoDetect=nvml"
+            " counts by them; state slurm_index: identity or a permutation"
+        )
+    return _permutation(places[place] for place in known)
 
 
 def _gpu_of(path: str, by_minor: dict[int | None, int], topology: NodeTopology) -> int:

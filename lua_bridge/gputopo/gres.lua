@@ -1,4 +1,4 @@
--- Reads and rewrites Slurm's GRES requests: "gres/gpu:2" (23.02 and later), "gres:gpu:2" (22.05),
+-- Reads and rewrites Slurm's GRES requests: "gres/gpu:2" (23.11 and later), "gres:gpu:2" (22.05),
 -- "gres/gpu:v100=2" (tres_per_task), several separated by commas.
 --
 -- In the slots mode every GPU of a node is a GRES type of its own ("v100.s3") and a model is a

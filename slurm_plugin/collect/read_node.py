@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from gres_topology import NodeTopology, TopologyError, pci
-from gres_topology.readers import nvidia_smi, rocm_smi
+from gres_topology.readers import amd_smi, nvidia_smi, rocm_smi
 from gres_topology.readers.numactl import merge_numa
 from slurm_plugin.collect.snippet import Section
 from slurm_plugin.errors import PluginError
@@ -20,14 +20,20 @@ logger = logging.getLogger(__name__)
 
 _GPU_BLOCK = re.compile(r"^GPU ([0-9A-Fa-f:.]+)\s*$", re.MULTILINE)
 _MINOR = re.compile(r"^\s+Minor Number\s*:\s*(\d+)\s*$", re.MULTILINE)
-_ROCM_BUS = re.compile(r"^GPU\[(\d+)\]\s*:\s*PCI Bus:\s*(\S+)\s*$", re.MULTILINE)
 _RENDER = re.compile(r"^renderD(\d+) .*/([0-9a-fA-F:.]+)\s*$", re.MULTILINE)
+
+#: The sections of each of AMD's tools, the links first. amd-smi is asked for where it works: newer
+#: ROCm has no rocm-smi any more.
+AMD_SMI = ("amd-smi-topo", "amd-smi-asic", "amd-smi-numa")
+ROCM_SMI = ("rocm-smi-topo", "rocm-smi-bus", "rocm-smi-name")
 
 
 def read_node(node: str, sections: Mapping[str, Section]) -> NodeTopology:
     """The node's hardware; PluginError when no tool ran, TopologyError for a damaged answer."""
     if sections["nvidia-smi-topo"].status == 0:
         topology = _nvidia(node, sections)
+    elif sections["amd-smi-topo"].status == 0:
+        topology = _amd(node, sections)
     elif sections["rocm-smi-topo"].status == 0:
         topology = _rocm(node, sections)
     else:
@@ -43,13 +49,13 @@ def read_node(node: str, sections: Mapping[str, Section]) -> NodeTopology:
 
 
 def _why_none(sections: Mapping[str, Section]) -> str:
-    for name in ("nvidia-smi-topo", "rocm-smi-topo"):
+    for name in ("nvidia-smi-topo", "amd-smi-topo", "rocm-smi-topo"):
         section = sections[name]
         if section.status != 127:
             lines = section.text.strip().splitlines() or ["no message"]
             tool = name.rpartition("-")[0]
             return f"{tool} failed with status {section.status}: {lines[-1]}"
-    return "neither nvidia-smi nor rocm-smi is installed there"
+    return "none of nvidia-smi, amd-smi and rocm-smi is installed there"
 
 
 def _nvidia(node: str, sections: Mapping[str, Section]) -> NodeTopology:
@@ -70,18 +76,25 @@ def _nvidia(node: str, sections: Mapping[str, Section]) -> NodeTopology:
     )
 
 
+def _amd(node: str, sections: Mapping[str, Section]) -> NodeTopology:
+    topology = amd_smi.read(_texts(sections, AMD_SMI), name=node, source=node)
+    return _with_render_nodes(topology, sections)
+
+
 def _rocm(node: str, sections: Mapping[str, Section]) -> NodeTopology:
-    topology = rocm_smi.read(sections["rocm-smi-topo"].text, name=node, source=node)
-    addresses = {
-        int(number): pci.normalise(address)
-        for number, address in _ROCM_BUS.findall(sections["rocm-smi-bus"].text)
-    }
-    if sorted(addresses) != list(range(topology.gpus)):
+    topology = rocm_smi.read(_texts(sections, ROCM_SMI), name=node, source=node)
+    return _with_render_nodes(topology, sections)
+
+
+def _texts(sections: Mapping[str, Section], names: Sequence[str]) -> str:
+    """What a tool said where it did not fail."""
+    return "".join(sections[name].text for name in names if sections[name].status == 0)
+
+
+def _with_render_nodes(topology: NodeTopology, sections: Mapping[str, Section]) -> NodeTopology:
+    """The topology with the minor of each GPU's device file; only sysfs knows it for AMD."""
+    if None in topology.pci:
         return topology
     nodes = {pci.normalise(a): int(n) for n, a in _RENDER.findall(sections["drm"].text)}
-    ordered = [addresses[i] for i in range(topology.gpus)]
-    return dataclasses.replace(
-        topology,
-        pci=tuple(ordered),
-        minors=tuple(nodes.get(address) for address in ordered),
-    )
+    minors = tuple(nodes.get(address) for address in topology.pci)
+    return dataclasses.replace(topology, minors=minors)

@@ -112,7 +112,13 @@ class Collector:
             return Outcome(name, NEW, shown), NodeRecord(key, key, now)
         if key == known.accepted:
             return Outcome(name, SAME, shown), replace(known, latest=key)
-        text = "; ".join(difference(self._store.topology(known.accepted), found)) or shown
+        before = self._store.topology(known.accepted)
+        differences = difference(before, found)
+        if not differences and (before.model is None) != (found.model is None):
+            # The same hardware, whose tools tell the model now or did not this time.
+            keep = key if found.model else known.accepted
+            return Outcome(name, SAME, shown), NodeRecord(keep, keep, now)
+        text = "; ".join(differences) or shown
         if accept:
             return Outcome(name, ACCEPTED, text), NodeRecord(key, key, now)
         return Outcome(name, CHANGED, text), NodeRecord(known.accepted, key, now)

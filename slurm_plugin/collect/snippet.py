@@ -16,8 +16,13 @@ COMMANDS = {
     "nvidia-smi-list": "nvidia-smi -L",
     "nvidia-smi-topo": "nvidia-smi topo -m",
     "nvidia-smi-query": "nvidia-smi -q",
+    "amd-smi-topo": "amd-smi topology --json",
+    "amd-smi-asic": "amd-smi static --asic --bus --json",
+    # A virtual machine's amd-smi does not know this option.
+    "amd-smi-numa": "amd-smi static --numa --json",
     "rocm-smi-topo": "rocm-smi --showtopo",
     "rocm-smi-bus": "rocm-smi --showbus",
+    "rocm-smi-name": "rocm-smi --showproductname",
     "numactl": "numactl --hardware",
     # Which device file is which PCI device: the only place that knows for AMD.
     "drm": "render_nodes",

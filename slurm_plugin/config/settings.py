@@ -65,6 +65,11 @@ class Config:
     path: Path
     socket: Path = setting(Path("/run/gputopo/engine.sock"), "Unix socket the engine listens on.")
     enforcement: Literal["select", "slots"] = setting("select", "How decisions reach Slurm.")
+    notes: Literal["admin-comment", "engine"] = setting(
+        "admin-comment",
+        "Where the engine's notes and records of jobs stand: in AdminComment, or (but for what"
+        " Slurm needs while a job waits) in the engine alone.",
+    )
     deadline_ms: int = setting(
         50,
         "Answers slower than this are counted as late in `gputopo status`; the callers keep"
@@ -74,7 +79,8 @@ class Config:
     )
     state_dir: Path = setting(
         Path("/var/lib/gputopo"),
-        "What `gputopo topology collect` found, and what finished jobs taught.",
+        "What `gputopo topology collect` found, what finished jobs taught, and what the engine"
+        " knows of its notes and records.",
     )
     kill_switch: Path = setting(
         Path("/etc/slurm/gputopo.disable"),

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gres_topology import NodeTopology, TopologyError, catalog, difference, read
 from gres_topology.slurm_files import gres_file, mapping
+from gres_topology.slurm_files.gres_file import NodeDevices
 from policies.bandwidth.calibrated import Calibration
 from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config.sections import COLLECTED, GRES_CONF, NodeSet
@@ -52,7 +53,7 @@ class _Loader:
         except PluginError as error:
             self._damage = str(error)
             logger.error("%s", error)
-        self._devices: dict[Path, dict[str, list[str]] | str] = {}
+        self._devices: dict[Path, NodeDevices | TopologyError] = {}
         self._shared: dict[tuple[str, tuple[int, ...] | None], Machine] = {}
         self._models: dict[Path, Calibration] = {}
         self._calibrated: dict[tuple[Path, str], NodeTopology] = {}
@@ -164,7 +165,7 @@ class _Loader:
         known = collected if collected is not None else topology
         index = node_set.slurm_index
         if index == GRES_CONF:
-            order = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
+            order = self._by_gres_conf(name, node_set.gres_conf, known)
         else:
             stated = index if isinstance(index, tuple) else range(topology.gpus)
             order = mapping.explicit(topology, stated)
@@ -176,28 +177,31 @@ class _Loader:
     ) -> None:
         """Refuse a stated mapping that the minors and gres.conf prove wrong."""
         try:
-            proven = mapping.from_gres_conf(known, self._files(name, node_set.gres_conf))
+            proven = self._by_gres_conf(name, node_set.gres_conf, known)
         except (PluginError, TopologyError):
-            # Nothing can be proven (AutoDetect, no minors): the administrator's word counts.
+            # Nothing can be proven (no minors, say): the administrator's word counts.
             return
         if proven != stated:
             raise PluginError(
-                f"slurm_index says {list(stated)}, but the device minors and"
+                f"slurm_index says {list(stated)}, but the device minors or addresses and"
                 f" {node_set.gres_conf} say {list(proven)}; set slurm_index:"
                 f" {GRES_CONF}"
             )
 
-    def _files(self, name: str, path: Path) -> list[str]:
-        """The node's device files in gres.conf's order."""
+    def _by_gres_conf(self, name: str, path: Path, known: NodeTopology) -> mapping.SlurmIndex:
+        """The topology's GPU of each that slurmd counts by this gres.conf."""
         if path not in self._devices:
-            self._devices[path] = _device_files(path)
+            try:
+                self._devices[path] = gres_file.load_devices(path)
+            except TopologyError as error:
+                self._devices[path] = error
         devices = self._devices[path]
-        if isinstance(devices, str):
-            raise PluginError(devices)
-        files = devices.get(name, devices[""])
-        if not files:
+        if isinstance(devices, TopologyError):
+            raise devices
+        files, detection = devices.files(name), devices.detected_by(name)
+        if not files and not detection:
             raise PluginError(f"{path} has no File= of a GPU for this node")
-        return files
+        return mapping.from_gres_conf(known, files, detection)
 
 
 def _as_coarse(expected: NodeTopology, found: NodeTopology) -> NodeTopology:
@@ -213,16 +217,3 @@ def _as_coarse(expected: NodeTopology, found: NodeTopology) -> NodeTopology:
         for a, b in zip(expected.kinds, found.kinds, strict=True)
     )
     return replace(expected, kinds=kinds)
-
-
-def _device_files(path: Path) -> dict[str, list[str]] | str:
-    """Device files by node ('' = any other node), or why they cannot be read."""
-    try:
-        lines = gres_file.parse(path.read_text(), source=str(path))
-        return gres_file.device_files(lines, str(path))
-    except OSError as error:
-        return f"{path}: {error.strerror}"
-    except TopologyError as error:
-        return str(error)
-    except UnicodeDecodeError as error:
-        return f"{path}: {error}"

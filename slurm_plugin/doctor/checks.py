@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
+from gres_topology import TopologyError
+from gres_topology.slurm_files.gres_file import load_devices
+from slurm_plugin.config.sections import GRES_CONF
 from slurm_plugin.doctor import engine, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import PluginError
+from slurm_plugin.slurm.interface import SlurmNode
 from slurm_plugin.speed_models.database import Database
 
 
@@ -59,6 +63,27 @@ def check_nodes(here: Installation) -> Iterator[Finding]:
                 f"{name} has {node.gpu_count} GPUs and is not declared: left to Slurm",
                 "declare it under nodes: in gputopo.yaml",
             )
+    yield from _out_of_order(here, slurm)
+
+
+def _out_of_order(here: Installation, slurm: Mapping[str, SlurmNode]) -> Iterator[Finding]:
+    """Nodes whose GPUs slurmd counts otherwise than gres.conf lists them: the types decide."""
+    for node_set in here.config.nodes:
+        if node_set.slurm_index != GRES_CONF:
+            continue
+        try:
+            devices = load_devices(node_set.gres_conf)
+        except TopologyError:
+            continue  # The nodes are left to Slurm for that, and it is said of each.
+        for name in node_set.nodes:
+            types = tuple(slurm[name].gpus) if name in slurm else ()
+            if not devices.detected_by(name) and not devices.follows_types(name, types):
+                yield warn(
+                    f"{name}: Slurm counts GPUs by the types of Gres= in slurm.conf"
+                    f" ({', '.join(types)}), and {node_set.gres_conf} lists them otherwise:"
+                    " slurm_index: gres-conf takes one GPU for another",
+                    "list the types in gres.conf in the order of Gres=, or state slurm_index",
+                )
 
 
 _FIX_NODE = (

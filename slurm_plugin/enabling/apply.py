@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -83,11 +83,19 @@ def drop_needless_backups(changed: list[Change]) -> list[Path]:
         contents = {path: path.read_bytes() for path in mine}
         if store(change.after) not in contents.values():
             continue
-        for path, content in contents.items():
-            if content in (store(change.after), store(change.before)):
-                path.unlink()
-                gone.append(path)
+        known = (store(change.after), store(change.before))
+        gone += [path for path, content in contents.items() if content in known]
+    remove(gone)
     return gone
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Remove these files or links; PluginError at the first that cannot be removed."""
+    for path in paths:
+        try:
+            path.unlink()
+        except OSError as error:
+            raise PluginError(f"{path}: cannot be removed: {error.strerror}") from error
 
 
 def _make_link(link: Link) -> Callable[[], None]:

@@ -20,7 +20,8 @@ PLUGIN_DIR, JOB_SUBMIT = "PluginDir", "JobSubmitPlugins"
 _CLUSTER = "ClusterName"
 _KEYS = {key.lower(): key for key in (PLUGIN_DIR, JOB_SUBMIT, _CLUSTER)}
 _MOST_BYTES = 16 << 20
-_MOST_INCLUDES = 32
+_MOST_DEEP = 32
+_MOST_FILES = 1000
 #: What C calls space; `str.split` knows more.
 _SPACE = " \t\n\v\f\r"
 _NAME = re.compile(r"\s*([A-Za-z0-9_.]+)", re.A)
@@ -58,6 +59,8 @@ class SlurmConf:
     texts: dict[Path, str] = field(default_factory=dict)
     #: Every setting of the keys that matter here, in the order in which Slurm meets them.
     settings: list[Setting] = field(default_factory=list)
+    #: Every file as often as it is included.
+    included: list[Path] = field(default_factory=list)
 
     def last(self, key: str) -> Setting | None:
         """The setting that counts."""
@@ -142,10 +145,14 @@ def _is_continued(counted: str) -> bool:
 def _parse_file(
     conf: SlurmConf, path: Path, text_of: Callable[[Path], str], above: tuple[Path, ...]
 ) -> None:
-    if path in above or len(above) > _MOST_INCLUDES:
+    if path in above or len(above) > _MOST_DEEP:
         raise PluginError(f"{path}: includes itself, by way of {above[-1]}")
-    text = conf.texts.setdefault(path, text_of(path))
-    for line in lines(text):
+    conf.included.append(path)
+    if len(conf.included) > _MOST_FILES:
+        raise PluginError(f"{conf.path}: includes more than {_MOST_FILES} files")
+    if path not in conf.texts:
+        conf.texts[path] = text_of(path)
+    for line in lines(conf.texts[path]):
         words = line.joined.split()
         if re.match(r"include[ \t\n\v\f\r]", line.joined, re.I) and len(words) > 1:
             try:

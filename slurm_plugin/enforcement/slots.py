@@ -94,7 +94,11 @@ class _Submission:
 
 
 class Slots:
-    """Places at submit what fits now, gates the rest; `lease_s` is how long a gate holds."""
+    """Places at submit what fits now, gates the rest; `lease_s` is how long a gate holds.
+
+    `at_once` False: no job gets its slots at submit. Its record would stand in AdminComment until
+    somebody sees the job run, and a release takes it away.
+    """
 
     def __init__(
         self,
@@ -102,12 +106,14 @@ class Slots:
         cache: CapacityCache,
         lease_s: int,
         *,
+        at_once: bool = True,
         clock: Callable[[], float] = time.time,
         token: Callable[[], str] = lambda: secrets.token_hex(6),
     ) -> None:
         self.decider = decider
         self.cache = cache
         self._lease_s = lease_s
+        self._at_once = at_once
         self._clock = clock
         self._token = token
 
@@ -184,7 +190,8 @@ class Slots:
             cache.first = cache.first or first
             return self._gate(job, _waits_for(need), need=first, keep=True)
         is_doubted = cache.is_doubted(job.asked.uid, now)
-        if job.is_later or keys.array or keys.het or is_doubted or self._waits_for_poll(job):
+        is_together = keys.array or keys.het
+        if job.is_later or is_together or is_doubted or self._waits_for_poll(job):
             # The tasks of an array would all get the same slots. Components start together or
             # not at all. After submits that came to nothing, a user's jobs have to be seen first.
             cache.is_awaited |= not job.is_later
@@ -217,10 +224,10 @@ class Slots:
     def _waits_for_poll(self, job: _Submission) -> bool:
         """Is it worth waiting for the next poll?
 
-        Yes where GPUs came free since the last one, and for a policy that asks who runs beside whom
-        while a job is about to start that no poll has seen.
+        Yes where GPUs came free since the last one, where no slots are given at submit, and for a
+        policy that asks who runs beside whom while a job is about to start that no poll has seen.
         """
-        if self.cache.ended != self.cache.known:
+        if self.cache.ended != self.cache.known or not self._at_once:
             return True
         policy = self.decider.get_policy(job.preferences.policy)
         return bool(self.cache.promises) and LooksAt.RUNNING_JOBS in policy.looks_at

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 from slurm_plugin import munge
@@ -33,7 +34,13 @@ def unknown(job: int) -> str:
     return f"job {job}: no decision for a job of yours with this number"
 
 
-def answer(asked: munge.Opened, log: DecisionLogConfig, known: Machines) -> bytes:
+#: The engine's own notes on a job, as a story; None without.
+Noted = Callable[[int], dict[str, Any] | None]
+
+
+def answer(
+    asked: munge.Opened, log: DecisionLogConfig, known: Machines, noted: Noted = lambda _: None
+) -> bytes:
     """The credential that answers a question; only the user who asked can open it.
 
     Raises MungeError where munge does not seal it. It blocks: to be called in a thread.
@@ -41,19 +48,25 @@ def answer(asked: munge.Opened, log: DecisionLogConfig, known: Machines) -> byte
     reply: dict[str, Any] = {"gputopo": VERSION}
     try:
         job, reply["nonce"] = _question(asked.payload)
-        reply |= tell(job, asked.uid, log, known)
+        reply |= tell(job, asked.uid, log, known, noted)
     except NotTold as error:
         reply["message"] = str(error)
     return munge.seal(_encoded(reply), only_uid=asked.uid)
 
 
-def tell(job: int, uid: int, log: DecisionLogConfig, known: Machines) -> dict[str, Any]:
+def tell(
+    job: int, uid: int, log: DecisionLogConfig, known: Machines, noted: Noted = lambda _: None
+) -> dict[str, Any]:
     """`told` and the `machines` to draw, as far as `uid` may see; raises NotTold."""
     records = search.find(log, job)
-    if uid not in (0, os.getuid()):
+    sees_all = uid in (0, os.getuid())
+    if not sees_all:
         records = may_see(records, uid)
     if not records:
-        raise NotTold(unknown(job))
+        note = noted(job)
+        if note is None or (note["uid"] != uid and not sees_all):
+            raise NotTold(unknown(job))
+        return {"told": note, "machines": {}}
     story = story_of(job, records, "engine")
     return {"told": story, "machines": machines.shown(known, gpus_of(story))}
 

@@ -12,6 +12,7 @@ from slurm_plugin.explain import machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold
 from slurm_plugin.explain.story import gpus_of, story_of
 from slurm_plugin.munge import MungeError
+from slurm_plugin.queue.entry_file import NAME, readable
 from slurm_plugin.slurm.runner import Runner
 
 
@@ -55,15 +56,25 @@ def _from_log(job: int, config: Config, run: Runner) -> Explained:
 
     records = search.find(config.decision_log, job)
     if not records:
-        nothing = f"job {job}: no decision in {config.decision_log.path}"
-        try:
-            story = _from_slurm(job, run, slurm_says.operators(run), "nothing was decided yet")
-        except (NotTold, SlurmError) as error:
-            raise NotTold(f"{nothing}; older ones are rotated away") from error
-        return Explained(story)
+        return Explained(_without_records(job, config, run))
     story = story_of(job, records, "decision log")
     _with_state(story, run)
     return Explained(story, records, machines.shown(load_machines(config), gpus_of(story)))
+
+
+def _without_records(job: int, config: Config, run: Runner) -> dict[str, Any]:
+    """What AdminComment tells, or the engine's own notes where it tells nothing of ours."""
+    entries = readable(config.state_dir / NAME).get(job)
+    try:
+        story = _from_slurm(job, run, slurm_says.operators(run), "nothing was decided yet")
+    except (NotTold, SlurmError) as error:
+        if entries is None:
+            nothing = f"job {job}: no decision in {config.decision_log.path}"
+            raise NotTold(f"{nothing}; older ones are rotated away") from error
+        return slurm_says.told_by_engine(job, entries)
+    if entries is None or (config.notes == "admin-comment" and "note" in story):
+        return story
+    return slurm_says.told_by_engine(job, entries) | {"state": story["state"]}
 
 
 def _from_slurm(job: int, run: Runner, operators: frozenset[int], remark: str) -> dict[str, Any]:

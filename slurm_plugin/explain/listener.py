@@ -18,7 +18,7 @@ from functools import partial
 from slurm_plugin import munge
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.machines import Machines
-from slurm_plugin.explain.answer import answer
+from slurm_plugin.explain.answer import Noted, answer
 from slurm_plugin.munge import MungeError
 from slurm_plugin.port import Port
 
@@ -63,10 +63,12 @@ class Allowances:
 
 
 class ExplainListener:
-    """Serves credentials at one address; `site` gives the log and the nodes of the moment."""
+    """Serves credentials at one address; `site` gives the log, nodes and notes of the moment."""
 
     def __init__(
-        self, address: tuple[str, int], site: Callable[[], tuple[DecisionLogConfig, Machines]]
+        self,
+        address: tuple[str, int],
+        site: Callable[[], tuple[DecisionLogConfig, Machines, Noted]],
     ) -> None:
         self.address = address
         self._site = site

@@ -15,6 +15,7 @@ from slurm_plugin.explain.answer import NotTold, unknown
 from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.records import GATED, MAY, GateRecord, JobRecord, LoanRecord
 from slurm_plugin.lending.record import members
+from slurm_plugin.queue.entry_file import JobEntries
 from slurm_plugin.slurm.runner import Runner
 
 _PAIR = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")
@@ -50,6 +51,16 @@ def told_by_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str,
     if hints.has_hint(comment):
         story |= {"hint": hints.hint_in(comment), "note": hints.note_in(comment)}
     loan = _loan(found)
+    return story | {"loan": loan} if loan else story
+
+
+def told_by_engine(job: int, entries: JobEntries) -> dict[str, Any]:
+    """The story as far as the engine's own notes know it."""
+    text = entries.text()
+    story: dict[str, Any] = {"job": job, "source": "the engine's notes", "uid": entries.uid}
+    story |= {"state": entries.state, "entries": text}
+    story |= {"hint": hints.hint_in(text), "note": hints.note_in(text)}
+    loan = loan_in(text, entries.state == "PENDING")
     return story | {"loan": loan} if loan else story
 
 

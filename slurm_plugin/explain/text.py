@@ -31,6 +31,8 @@ def in_words(story: Mapping[str, Any]) -> str:
     lines += [*_loan(story), *_shape(story), *_choices(story), *_started(story)]
     lines += [_choice("looked at", one) for one in story.get("candidates", [])]
     lines += [*_earlier(story), *_tasks(story)]
+    if "entries" in story:
+        lines.append(_line("notes", story["entries"]))
     if "admin_comment" in story:
         lines.append(_line("AdminComment", story["admin_comment"] or "nothing of ours"))
     if story.get("remark"):

@@ -68,7 +68,21 @@ def inside(comment: str, kind: str) -> str | None:
 def with_inside(comment: str, kind: str, text: str | None) -> str:
     """The comment with `text` in our bracket of `kind`; None takes the bracket away."""
     parts = _parts(comment)
-    entries = {**parts.ours, kind: text}
-    ours = [bracket(kind, text) for kind in KINDS if (text := entries.get(kind)) is not None]
+    return _joined({**parts.ours, kind: text}, parts.rest, parts.is_closed)
+
+
+def split(comment: str) -> tuple[dict[str, str], str]:
+    """What stands in our brackets, by kind, and the text of others."""
+    parts = _parts(comment)
+    return dict(parts.ours), parts.rest
+
+
+def joined(ours: Mapping[str, str | None], rest: str) -> str:
+    """The comment of these entries and the text of others; the contrary of `split`."""
+    return _joined(ours, rest, _parts(rest).is_closed)
+
+
+def _joined(ours: Mapping[str, str | None], rest: str, is_closed: bool) -> str:
+    texts = [bracket(kind, text) for kind in KINDS if (text := ours.get(kind)) is not None]
     # Behind a bracket that is never closed ours would not count.
-    return " ".join(filter(None, [parts.rest, *ours] if parts.is_closed else [*ours, parts.rest]))
+    return " ".join(filter(None, [rest, *texts] if is_closed else [*texts, rest]))

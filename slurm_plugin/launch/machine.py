@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gres_topology import NodeTopology
+from gres_topology import NodeTopology, pci
 from gres_topology.topology import Nic
 from policies.contract.bits import EXACT_GPUS, gpus_of, mask_of, rows_of
 from policies.matching.large import grow
@@ -66,8 +66,8 @@ class LaunchMachine:
 
         By PCI address where all are known; else the topology's order, which is the same.
         """
-        pci = [_address(self.topology.pci[gpu]) for gpu in self.to_topology]
-        known = [address for address in pci if address is not None]
+        places = [pci.place(self.topology.pci[gpu] or "") for gpu in self.to_topology]
+        known = [place for place in places if place is not None]
         if len(set(known)) < self.gpus:
             return self.to_topology
         ranked = sorted(known)
@@ -141,16 +141,6 @@ def machine_of(topology: NodeTopology, to_topology: Sequence[int] | None = None)
     """The machine; `to_topology` None is the identity."""
     mapping = tuple(range(topology.gpus)) if to_topology is None else tuple(to_topology)
     return LaunchMachine(topology, mapping)
-
-
-def _address(pci: str | None) -> tuple[int, ...] | None:
-    """A PCI address as numbers, so that domains of four and eight digits compare."""
-    if pci is None:
-        return None
-    try:
-        return tuple(int(part, 16) for part in pci.replace(".", ":").split(":"))
-    except ValueError:
-        return None
 
 
 def _nearest(nics: Sequence[Nic], gpu: int) -> tuple[str, ...]:

@@ -13,12 +13,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
+from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import PluginError
+from slurm_plugin.explain.answer import Noted
 from slurm_plugin.explain.listener import ExplainListener
+from slurm_plugin.explain.slurm_says import told_by_engine
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.notify import Notifier
+from slurm_plugin.queue.entry_client import EntryKeeper
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.lending_loop import LendingLoop
@@ -96,7 +101,8 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     Raises PluginError when the configuration is wrong or the socket cannot be made.
     """
     notifier = notifier or Notifier()
-    load = partial(setup.load, cache=CapacityCache(), reserved=Reservations())
+    keeper = EntryKeeper()
+    load = partial(setup.load, cache=CapacityCache(), reserved=Reservations(), keeper=keeper)
     first = load(path)
     # Fewer, later collections: a question makes thousands of short-lived objects, no cycles.
     gc.set_threshold(50_000, 20, 50)
@@ -127,6 +133,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         for listener in beside:
             await listener.stop()
         await server.stop()
+        await asyncio.to_thread(keeper.close)
         await asyncio.to_thread(log.close)
     logger.info("stopped")
 
@@ -136,13 +143,20 @@ def _listeners(engine: Engine) -> list[ExplainListener | Metrics]:
     config = engine.setup.config
     found: list[ExplainListener | Metrics] = []
     if config.explain_listen is not None:
-        listener = ExplainListener(
-            config.explain_listen, lambda: (engine.setup.config.decision_log, engine.setup.machines)
-        )
-        found.append(listener)
+        found.append(ExplainListener(config.explain_listen, lambda: _known_to(engine.setup)))
     if config.metrics_listen is not None:
         found.append(Metrics(config.metrics_listen, engine))
     return found
+
+
+def _known_to(site: setup.Setup) -> tuple[DecisionLogConfig, Machines, Noted]:
+    """What users are told from: the decision log, the nodes, and notes that Slurm does not have."""
+
+    def noted(job: int) -> dict[str, Any] | None:
+        entries = site.keeper.store.hidden(job)
+        return told_by_engine(job, entries) if entries else None
+
+    return site.config.decision_log, site.machines, noted
 
 
 def _handle_signals(engine: Engine, notifier: Notifier, ended: asyncio.Event) -> None:

@@ -31,6 +31,7 @@ from slurm_plugin.protocol import (
     SubmitReply,
     decode,
 )
+from slurm_plugin.serve import replies
 from slurm_plugin.serve.server import Answer
 from slurm_plugin.serve.setup import Setup
 
@@ -173,7 +174,7 @@ class Engine:
             decision = self.setup.enforcement.on_place(message)
             if isinstance(decision.reply, Pass):
                 self.counters.passed(decision.reason)
-            return decision.reply, decision.record
+            return replies.placed(self.setup, message, decision.reply), decision.record
         if isinstance(message, Submit):
             if self.setup.config.kill_switch.exists():
                 return (Refuse(SWITCHED_OFF) if message.shape else Pass()), None
@@ -182,6 +183,7 @@ class Engine:
                 answered = Refuse(NOT_HERE) if "policy=genie" in message.hint else Pass()
             else:
                 answered = self.setup.enforcement.on_submit(message)
+            answered = replies.submitted(self.setup, message, answered)
             if not isinstance(answered, Refuse):
                 self.say("submit")
             return answered, None

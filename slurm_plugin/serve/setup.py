@@ -26,8 +26,11 @@ from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import site_of
+from slurm_plugin.job_notes.brackets import LOAN, SLOTS
 from slurm_plugin.job_profiles import Learned
 from slurm_plugin.lending.at_start.reservations import Reservations
+from slurm_plugin.queue.entry_client import EntryClient, EntryKeeper
+from slurm_plugin.queue.entry_file import NAME as JOB_ENTRIES
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
@@ -55,6 +58,8 @@ class Setup:
     #: Changes Slurm; the queue is read by the watcher alone.
     client: SlurmClient
     watcher: Watcher
+    #: What the engine knows of its entries in AdminComment.
+    keeper: EntryKeeper
     #: What submits are answered from; None in the select mode.
     cache: CapacityCache | None = None
     #: GPUs that are kept for loans; None in the slots mode.
@@ -85,9 +90,14 @@ class Setup:
 
 
 def load(
-    path: Path, cache: CapacityCache | None = None, reserved: Reservations | None = None
+    path: Path,
+    cache: CapacityCache | None = None,
+    reserved: Reservations | None = None,
+    keeper: EntryKeeper | None = None,
 ) -> Setup:
-    """Read, build and warm up; `cache` and `reserved` live on from one configuration to the next.
+    """Read, build and warm up.
+
+    `cache`, `reserved` and `keeper` live on from one configuration to the next.
 
     Raises ConfigError naming file, line and key, SlurmError where the chosen Slurm client cannot
     work on this host.
@@ -103,17 +113,24 @@ def load(
     decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
     if config.enforcement == "slots":
         cache, reserved = cache or CapacityCache(), None
-        inner: Enforcement = Slots(decider, cache, config.slots.lease_s)
+        inner: Enforcement = Slots(
+            decider, cache, config.slots.lease_s, at_once=config.notes == "admin-comment"
+        )
     else:
         cache, reserved = None, reserved or Reservations()
         inner = Select(decider, reserved)
     shaping = None
     if config.genie is not None:
         shaping = Shaping(inner, site_of(config.genie, machines, str(config.path)), rules)
-    client, watcher = choose.client(config.slurm), Watcher(choose.client(config.slurm))
-    enforcement = shaping or inner
+    keeper = keeper or EntryKeeper()
+    is_slots = config.enforcement == "slots"
+    keeper.store.open(config.state_dir / JOB_ENTRIES, foreign=LOAN if is_slots else SLOTS)
+    keeper.store.show_notes(config.notes == "admin-comment")
+    keeper.may_write = lambda: not config.kill_switch.exists()
+    client, reader = (EntryClient(choose.client(config.slurm), keeper) for _ in range(2))
     setup = Setup(
-        config, decider, enforcement, neighbours, client, watcher, cache, reserved, shaping
+        *(config, decider, shaping or inner, neighbours, client, Watcher(reader)),
+        *(keeper, cache, reserved, shaping),
     )
     warm_up(setup)
     if setup.looks_at_jobs():

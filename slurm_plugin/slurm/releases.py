@@ -1,7 +1,7 @@
 """What differs between Slurm releases in the commands.
 
 On 22.05 scontrol knows no --json, so sinfo and squeue are asked, and GRES are `gres:gpu:2`. From
-24.11 on they are `gres/gpu:2`. On 26.05 only squeue tells that a job is exclusive.
+23.11 on they are `gres/gpu:2`. On 26.05 only squeue tells that a job is exclusive.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from slurm_plugin.errors import SlurmError
 #: The oldest release whose replies are recorded in the tests.
 OLDEST = (22, 5)
 _JSON_SCONTROL = (23, 2)
-_SLASH_GRES = (24, 11)
-# Seen on 26.05; a release between that has no such column is asked without it.
-_EXCLUSIVE_COLUMN = (25, 5)
+# Each refuses the other's: 23.02 writes `gres:gpu`, 23.11 `gres/gpu`.
+_SLASH_GRES = (23, 11)
+# Older ones (25.11 was tried) tell it in JSON, and their squeue exits 0 for a column it lacks.
+_EXCLUSIVE_COLUMN = (26, 5)
 
 
 @dataclass(frozen=True, slots=True)

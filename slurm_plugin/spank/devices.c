@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* -------------------------------------------------------------- rank order */
 
@@ -89,6 +90,7 @@ typedef struct {
 	gt_list_t *gpus;	/* the task's, in rank order */
 	gt_list_t seen;		/* those that CUDA or ROCr can see; relative numbers count them */
 	bool is_relative;
+	bool by_uuid;		/* Slurm and we name GPUs by UUID (gres.conf: Flags=env_uuid) */
 	share_t share;
 	int per_task;
 	char *note;
@@ -117,6 +119,46 @@ static void read_share(case_t *c)
 	}
 }
 
+/* RET Slurm's index of the GPU with this UUID, or GT_UNKNOWN */
+static int index_of(const case_t *c, const char *uuid, size_t len)
+{
+	const gt_uuids_t *uuids = c->task->uuids;
+
+	for (int gpu = 0; gpu < c->table->gpus; gpu++) {
+		const char *known = uuids->uuid[c->table->gpu[gpu].device];
+
+		if (strlen(known) == len && !strncasecmp(known, uuid, len))
+			return gpu;
+	}
+	return GT_UNKNOWN;
+}
+
+static bool read_uuids(case_t *c)
+{
+	int known = c->task->uuids ? c->task->uuids->count : 0;
+
+	c->by_uuid = true;
+	if (known != c->table->gpus) {
+		snprintf(c->note, GT_NOTE, "the visible devices are UUIDs, and the driver names"
+			 " %d of the %d GPUs in the table (%s)", known, c->table->gpus,
+			 c->table->machine);
+		return false;
+	}
+	for (const char *at = c->task->visible; *at;) {
+		size_t len = strcspn(at, ",");
+		int gpu = index_of(c, at, len);
+
+		if (gpu == GT_UNKNOWN || gt_list_has(&c->visible, gpu)) {
+			snprintf(c->note, GT_NOTE, "the visible device \"%.*s\" is none of this"
+				 " node's GPUs, or named twice", len < 60 ? (int) len : 60, at);
+			return false;
+		}
+		c->visible.gpu[c->visible.count++] = gpu;
+		at += len + (at[len] == ',');
+	}
+	return true;
+}
+
 static bool read_lists(case_t *c)
 {
 	if (!gt_list_parse(&c->step, c->task->step_gpus)) {
@@ -131,10 +173,12 @@ static bool read_lists(case_t *c)
 				 c->table->machine, c->table->gpus - 1);
 			return false;
 		}
+	if (!strncmp(c->task->visible, "GPU-", 4))
+		return read_uuids(c);
 	if (gt_list_parse(&c->visible, c->task->visible))
 		return true;
 	snprintf(c->note, GT_NOTE, "the visible devices are \"%.60s\"; expected indices"
-		 " (a MIG slice or a UUID stays as Slurm set it)", c->task->visible);
+		 " or UUIDs of whole GPUs (a MIG slice stays as Slurm set it)", c->task->visible);
 	return false;
 }
 
@@ -143,6 +187,8 @@ static gt_numbering_t numbering(const case_t *c)
 {
 	bool is_global = gt_list_within(&c->visible, &c->step), is_relative = true;
 
+	if (c->by_uuid)
+		return GT_GLOBAL;
 	if (c->settings->numbering != GT_AUTO)
 		return c->settings->numbering;
 	for (int i = 0; i < c->visible.count; i++)
@@ -155,11 +201,13 @@ static gt_numbering_t numbering(const case_t *c)
 /*
  * With --gpus-per-task and nothing hidden, each task may get any GPUs that no other task gets.
  * They are dealt in rank order, so that neighbouring ranks get neighbouring GPUs. Not where Slurm
- * has placed the tasks on CPUs: there it has given each the GPUs nearest to its CPUs.
+ * has placed the tasks on CPUs: there it has given each the GPUs nearest to its CPUs. Numbers tell
+ * whether something is hidden from the task; UUIDs do not.
  */
 static bool may_divide(const case_t *c)
 {
 	return c->share == PER_TASK && !c->task->is_cpu_bound &&
+		!(c->by_uuid && c->task->access.is_restricted) &&
 		c->visible.count == c->per_task &&
 		c->task->local_id >= 0 && c->task->local_id < c->task->tasks &&
 		c->task->tasks * c->per_task == c->step.count;
@@ -262,6 +310,14 @@ static int name_of(const case_t *c, int gpu)
 	return before;
 }
 
+static size_t write_name(const case_t *c, int gpu, const char *comma, char *to, size_t size)
+{
+	if (c->by_uuid)
+		return (size_t) snprintf(to, size, "%s%s", comma,
+					 c->task->uuids->uuid[c->table->gpu[gpu].device]);
+	return (size_t) snprintf(to, size, "%s%d", comma, name_of(c, gpu));
+}
+
 extern bool gt_devices(const gt_table_t *table, const gt_settings_t *settings,
 		       const gt_task_t *task, gt_list_t *gpus, char *visible, char *note)
 {
@@ -284,7 +340,6 @@ extern bool gt_devices(const gt_table_t *table, const gt_settings_t *settings,
 	if (!(c.is_relative ? relative(&c) : global(&c)))
 		return false;
 	for (int i = 0; i < gpus->count && at < GT_TEXT; i++)
-		at += (size_t) snprintf(visible + at, GT_TEXT - at, "%s%d", i ? "," : "",
-					name_of(&c, gpus->gpu[i]));
+		at += write_name(&c, gpus->gpu[i], i ? "," : "", visible + at, GT_TEXT - at);
 	return true;
 }

@@ -21,9 +21,16 @@ typedef struct {
 	gt_list_t open;
 } gt_access_t;
 
+/* The UUIDs of the node's GPUs, by their number in CUDA: that is their order by PCI address */
+typedef struct {
+	int count;
+	char uuid[GT_GPUS][GT_UUID];
+} gt_uuids_t;
+
 /* What Slurm, the user and the kernel have decided about one task. */
 typedef struct {
 	const char *visible;	/* Slurm's *_VISIBLE_DEVICES for this task */
+	const gt_uuids_t *uuids;	/* NULL: not known */
 	const char *step_gpus;	/* Slurm's indices by comma; "" when there are none */
 	const char *tres_bind;	/* SLURMD_TRES_BIND; "" when there is none */
 	int tasks;		/* of the step on this node */

@@ -1,7 +1,9 @@
 #include "kernel.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <linux/mempolicy.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -47,6 +49,44 @@ extern void gt_kernel_access(const gt_table_t *table, const gt_settings_t *setti
 	}
 	access_->is_known = found > 0;
 	access_->is_restricted = access_->open.count < found;
+}
+
+static int is_address(const struct dirent *entry)
+{
+	return entry->d_name[0] != '.';
+}
+
+/* The line `GPU UUID: GPU-8932...`; before a GPU's first use the driver writes `GPU-????...`. */
+static bool read_uuid(const char *path, char uuid[GT_UUID])
+{
+	char line[160];
+	FILE *file = fopen(path, "re");
+
+	uuid[0] = '\0';
+	if (!file)
+		return false;
+	while (!uuid[0] && fgets(line, sizeof(line), file))
+		sscanf(line, "GPU UUID: %63s", uuid);
+	fclose(file);
+	return !strncmp(uuid, "GPU-", 4) && !strchr(uuid, '?');
+}
+
+/* The folder has one of the name 0000:3b:00.0 for each GPU, so that text order is PCI order. */
+extern void gt_kernel_uuids(const gt_settings_t *settings, gt_uuids_t *uuids)
+{
+	struct dirent **found = NULL;
+	int count = scandir(settings->uuids, &found, is_address, alphasort);
+	char path[2 * GT_PATH + 32];
+	bool is_good = count > 0 && count <= GT_GPUS;
+
+	for (int i = 0; i < count; i++) {
+		snprintf(path, sizeof(path), "%s/%.255s/information", settings->uuids,
+			 found[i]->d_name);
+		is_good = is_good && read_uuid(path, uuids->uuid[i]);
+		free(found[i]);
+	}
+	free(found);
+	uuids->count = is_good ? count : 0;
 }
 
 extern bool gt_kernel_has_nic(const char *name)

@@ -15,6 +15,9 @@ extern bool gt_kernel_cpus(const gt_settings_t *settings, gt_cpuset_t *cpus);
 extern void gt_kernel_access(const gt_table_t *table, const gt_settings_t *settings,
 			     gt_access_t *access);
 
+/* Reads the UUIDs from NVIDIA's driver; none where a file is not as expected. */
+extern void gt_kernel_uuids(const gt_settings_t *settings, gt_uuids_t *uuids);
+
 extern bool gt_kernel_has_nic(const char *name);
 extern long gt_kernel_numa_memory_mb(int number);
 

@@ -12,6 +12,7 @@
 #define GT_EXACT_GPUS 16	/* nodes up to this size have a row per GPU set */
 #define GT_NUMA 64		/* NUMA nodes of one node; numbers below this */
 #define GT_CPUS 8192		/* logical CPUs of one node; numbers below this */
+#define GT_UUID 64		/* a GPU's UUID, with its NUL */
 #define GT_NAME 64		/* a name in the table, with its NUL */
 #define GT_PATH 256
 #define GT_TEXT 1024		/* a list of devices or NICs, with its NUL */

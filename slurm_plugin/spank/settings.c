@@ -19,6 +19,7 @@ static const struct {
 } known[] = {
 	{ "table", AT(table), NULL, "an absolute path" },
 	{ "devices", AT(devices), NULL, "an absolute path" },
+	{ "uuids", AT(uuids), NULL, "an absolute path" },
 	{ "record", AT(record), NULL, "an absolute path" },
 	{ "pretend", AT(pretend), NULL, "CPUs such as 0-3,8" },
 	{ "pattern", AT(pattern), NULL, "a pattern's name" },
@@ -38,6 +39,7 @@ extern void gt_settings_defaults(gt_settings_t *settings)
 	*settings = (gt_settings_t) {
 		.table = "/etc/slurm/gputopo-launch.table",
 		.pattern = "ring",
+		.uuids = "/proc/driver/nvidia/gpus",
 		.bind = GT_BIND_NUMA,
 		.mem = GT_MEM_PREFERRED,
 		.nic = GT_NIC_ON,

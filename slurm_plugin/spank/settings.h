@@ -18,6 +18,7 @@ typedef struct {
 	char table[GT_PATH];	/* %n: node name, %h: host name up to the first dot */
 	char pattern[GT_NAME];	/* for jobs whose hint names none */
 	char devices[GT_PATH];	/* device files without their minor; "": the vendor's */
+	char uuids[GT_PATH];	/* the driver's folder of GPUs, by PCI address */
 	char record[GT_PATH];	/* for tests: a folder for the requests to the kernel */
 	char pretend[GT_PATH];	/* for tests: the task's CPUs; the kernel is not asked */
 	gt_bind_t bind;		/* CPUs and memory, or neither */

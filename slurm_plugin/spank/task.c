@@ -13,6 +13,7 @@
 /* The texts that gt_task_t points to. */
 typedef struct {
 	char visible[GT_TEXT], step_gpus[GT_TEXT], tres_bind[GT_TEXT];
+	gt_uuids_t uuids;
 } texts_t;
 
 static bool is_set(spank_t spank, const char *name)
@@ -44,6 +45,10 @@ static bool read_task(spank_t spank, gt_task_t *task, texts_t *texts)
 	gt_step_gpus(spank, texts->step_gpus, GT_TEXT);
 	gt_getenv(spank, gt_step.table.amd ? "ROCR_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES",
 		  texts->visible, GT_TEXT);
+	if (!strncmp(texts->visible, "GPU-", 4)) {
+		gt_kernel_uuids(&gt_step.settings, &texts->uuids);
+		task->uuids = &texts->uuids;
+	}
 	gt_getenv(spank, "SLURMD_TRES_BIND", texts->tres_bind, GT_TEXT);
 	task->is_cpu_bound = is_set(spank, "SLURM_CPU_BIND_TYPE");
 	task->is_mem_bound = is_set(spank, "SLURM_MEM_BIND_TYPE");

@@ -132,6 +132,6 @@ def lending_is_taken_away(session_cluster: Cluster) -> Iterator[None]:
 def lending(live: Cluster, lending_is_taken_away: None) -> Iterator[Cluster]:
     """A site that lends, and at the end no donor, no server, no GPU more in use."""
     if live.release < (24, 11):
-        pytest.skip("Slurm 22.05 cannot give a job its own request back: nothing is lent there")
+        pytest.skip("lending needs Slurm 24.11 or later")
     with lending_site(live) as site:
         yield site

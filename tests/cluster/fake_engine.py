@@ -14,8 +14,8 @@ Runs inside the controller with nothing but Python.
   unless         "then" if "node" is a candidate, else "otherwise"
   silence half garbage close huge late   what a broken engine does
 
-"submit" beside it is the answer to `submit`, %ID% replaced (otherwise pass); "submit_is" is what
-a broken engine does instead.
+With "quiet" a reply has quiet=1. "submit" beside it is the answer to `submit`, %ID% replaced
+(otherwise pass); "submit_is" is what a broken engine does instead.
 """
 
 import contextlib
@@ -84,6 +84,7 @@ def answer(rule: Rule, question: Question) -> bytes | None:
     """The bytes to send; None for silence."""
     number = question.fields["id"]
     note = f" note={rule['note'].replace(' ', '%20')}" if "note" in rule else ""
+    note += " quiet=1" if rule.get("quiet") else ""
 
     def use(nodes: dict[str, list[int]]) -> bytes:
         alts = picks("alt", rule.get("alts", {}))

@@ -29,6 +29,34 @@ CLAIM(the_bracket_is_replaced_and_the_rest_kept)
 	writes(NULL, "a]b|c[d", "n", "[gpu-topo: a b c d | n]");
 }
 
+static void removes(const char *comment, const char *expected)
+{
+	char *text = gt_bracket_remove(comment);
+
+	CHECK_TEXT(text, expected);
+	free(text);
+}
+
+CLAIM(the_bracket_is_removed_and_the_rest_kept)
+{
+	removes(NULL, "");
+	removes("[gpu-topo: a=b | n]", "");
+	removes("JS1:x [gpu-topo: a=b] y", "JS1:x y");
+	removes("y [gpu-topo:]", "y");
+	removes("[gpu-topo: a=b | n] [gpu-loan: may]", "[gpu-loan: may]");
+	removes("[site [gpu-topo: a]]", "[site [gpu-topo: a]]");
+}
+
+CLAIM(the_hint_of_the_option_is_found)
+{
+	gt_slice_t hint = gt_hint_of_option(
+		"_SLURM_SPANK_OPTION_gputopo_gpu_topo= pattern=tree ");
+
+	CHECK(hint.len == 12 && !strncmp(hint.text, "pattern=tree", 12));
+	CHECK(!gt_hint_of_option("_SLURM_SPANK_OPTION_other_gpu_topo=x").len);
+	CHECK(!gt_hint_of_option("").len);
+}
+
 CLAIM(the_hint_is_found)
 {
 	gt_bracket_t bracket;

@@ -76,7 +76,8 @@ CLAIM(use_gives_nodes_alternatives_and_note)
 
 CLAIM(wait_and_pass_are_read)
 {
-	CHECK(!parse("wait id=1 s=30 note=later"));
+	CHECK(!parse("wait id=1 s=30 note=later quiet=1") && reply.quiet);
+	CHECK(!parse("wait id=1 s=30 note=later") && !reply.quiet);
 	CHECK(reply.kind == GT_REPLY_WAIT && reply.wait_s == 30);
 	CHECK(!reply.max_wait_s);
 	CHECK(!parse("wait id=1 s=30 max_wait_s=600"));

@@ -1,4 +1,4 @@
-"""The fake nvidia-smi and rocm-smi of any machine: what is read from them is that machine."""
+"""The fake nvidia-smi, amd-smi and rocm-smi: what is read from them is that machine."""
 
 import subprocess
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gres_topology import Nic, NodeTopology, catalog, links
-from gres_topology.readers import rocm_smi
+from gres_topology.readers import rocm_smi, saved
 from slurm_cluster.fake_tools import fake_tools
 from slurm_plugin.collect import snippet
 from slurm_plugin.collect.read_node import read_node
@@ -21,14 +21,16 @@ AMD = ["mi250x", "mi300x"]
 NVIDIA = [name for name in catalog.names() if name not in AMD]
 
 
-def node(folder: Path, topology: NodeTopology) -> Callable[[str], str]:
-    """A shell in which nvidia-smi or rocm-smi answers as on a node of this topology."""
+def node(folder: Path, topology: NodeTopology, lacks: str = "") -> Callable[[str], str]:
+    """A shell in which the vendor's tools answer as on a node of this topology, all but one."""
     answers, tools = folder / "fakegpu", folder / "bin"
     for path, text in fake_tools(topology).items():
+        if path.startswith(f"{lacks}/"):
+            continue
         (answers / path).parent.mkdir(parents=True, exist_ok=True)
         (answers / path).write_text(text)
-    tools.mkdir()
-    for tool in ("nvidia-smi", "rocm-smi", "numactl"):
+    tools.mkdir(parents=True)
+    for tool in ("nvidia-smi", "amd-smi", "rocm-smi", "numactl"):
         if (answers / tool).is_dir():
             (tools / tool).symlink_to(FAKE_SMI)
         else:
@@ -45,10 +47,10 @@ def node(folder: Path, topology: NodeTopology) -> Callable[[str], str]:
     return ask
 
 
-def collected(folder: Path, topology: NodeTopology) -> NodeTopology:
+def collected(folder: Path, topology: NodeTopology, lacks: str = "") -> NodeTopology:
     """What the collector makes of such a node."""
     script = snippet.script().replace("PATH=", "PATH=$PATH:", 1)
-    return read_node("n1", snippet.sections(node(folder, topology)(script)))
+    return read_node("n1", snippet.sections(node(folder, topology, lacks)(script)))
 
 
 @pytest.mark.parametrize("name", NVIDIA)
@@ -64,20 +66,34 @@ def test_a_collected_nvidia_node_is_the_machine_of_the_catalog(name, tmp_path):
     assert list(actual.pci) == sorted(actual.pci)
 
 
+@pytest.mark.parametrize(("lacks", "tool"), [("rocm-smi", "amd-smi"), ("amd-smi", "rocm-smi")])
 @pytest.mark.parametrize("name", AMD)
-def test_a_collected_amd_node_is_the_machine_as_far_as_rocm_smi_tells(name, tmp_path):
-    """Its --showtopo has no CPUs, no model, and neither how many links join a pair nor which pairs
-    the fabric joins by way of other GPUs alone: of a link it tells one, of an unknown model."""
+def test_a_collected_amd_node_is_the_machine_as_far_as_its_tool_tells(name, lacks, tool, tmp_path):
+    """Neither has CPUs, nor how many links join a pair, nor which pairs the fabric joins by way of
+    other GPUs alone: of a link it tells one."""
     machine = catalog.load(name)
-    actual = collected(tmp_path, machine)
+    actual = collected(tmp_path, machine, lacks)
+    assert actual.source.startswith(tool)
     assert actual.numa == machine.numa
     assert None not in actual.pci
-    assert (actual.cpus, actual.model) == ((None,) * machine.gpus, None)
-    one_link = links.rates_of_model(None).xgmi_gbps
+    assert (actual.cpus, actual.model) == ((None,) * machine.gpus, machine.model)
+    one_link = links.rates_of_model(machine.model).xgmi_gbps
     for i, j in combinations(range(machine.gpus), 2):
         hops = 1 if links.is_direct(machine.kinds[i][j]) else 2
         assert actual.kinds[i][j] == "XGMI"
         assert actual.bandwidth_gbps[i, j] == one_link / hops, (i, j)
+
+
+@pytest.mark.parametrize("name", [*AMD, "two islands"])
+def test_amd_smi_and_rocm_smi_tell_of_one_machine(name, tmp_path):
+    text = (ROOT / "tests/gres_topology/assets/own-rocm-two-islands-excerpt.txt").read_text()
+    islands = rocm_smi.read(text, name="n1", source="islands")
+    machine = islands if name == "two islands" else catalog.load(name)
+    found = [
+        {**saved.to_dict(collected(tmp_path / lacks, machine, lacks)), "source": ""}
+        for lacks in ("amd-smi", "rocm-smi")
+    ]
+    assert found[0] == found[1]
 
 
 def test_amd_gpus_that_no_fabric_joins_are_reported_as_rocm_smi_does():
@@ -112,7 +128,7 @@ def test_what_a_topology_does_not_know_is_left_open(tmp_path):
     )
     assert (actual.model, actual.pci) == ("Graphics Device", ("0000:01:00.0",))
     actual = collected(tmp_path / "amd", replace(bare, model="AMD Instinct MI100"))
-    assert actual.source.startswith("rocm-smi")
+    assert actual.source.startswith("amd-smi")
     assert (actual.numa, actual.cpus) == ((None,), (None,))
 
 

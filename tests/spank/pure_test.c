@@ -3,6 +3,7 @@
  *   pure_test run CLAIM             one claim
  *   pure_test plan TABLE [key=value ...]   for each line of stdin the plan of a task
  *   pure_test devices DIR TABLE     which device files of DIR can be opened
+ *   pure_test uuids DIR             the UUIDs of the GPUs in DIR, by PCI address
  *   pure_test hints                 which lines of stdin a hint may be
  *   pure_test fuzz SEED ROUNDS TABLE       mutated tables, hints, arguments and tasks
  * A line of stdin: words key=value, see read_task.
@@ -30,6 +31,21 @@ static long numa_memory_mb(int number)
 	return number < GT_NUMA ? 1000 : GT_UNKNOWN;
 }
 
+/* The node's UUIDs by comma, each cut where it would be too long */
+static void read_uuids(gt_task_t *task, const char *value)
+{
+	static gt_uuids_t uuids;
+
+	memset(&uuids, 0, sizeof(uuids));
+	while (*value && uuids.count < GT_GPUS) {
+		size_t len = strcspn(value, ",");
+
+		snprintf(uuids.uuid[uuids.count++], GT_UUID, "%.*s", (int) len, value);
+		value += len + (value[len] == ',');
+	}
+	task->uuids = &uuids;
+}
+
 static void read_word(gt_task_t *task, const char *key, const char *value)
 {
 	if (!strcmp(key, "visible"))
@@ -38,6 +54,8 @@ static void read_word(gt_task_t *task, const char *key, const char *value)
 		task->step_gpus = value;
 	else if (!strcmp(key, "tres"))
 		task->tres_bind = value;
+	else if (!strcmp(key, "uuids"))
+		read_uuids(task, value);
 	else if (!strcmp(key, "tasks"))
 		task->tasks = atoi(value);
 	else if (!strcmp(key, "local"))
@@ -131,6 +149,18 @@ static int devices(const char *prefix, const char *path)
 	return 0;
 }
 
+static int uuids_of(const char *folder)
+{
+	gt_uuids_t found;
+
+	gt_settings_defaults(&settings);
+	snprintf(settings.uuids, sizeof(settings.uuids), "%s", folder);
+	gt_kernel_uuids(&settings, &found);
+	for (int i = 0; i < found.count; i++)
+		printf("%s\n", found.uuid[i]);
+	return 0;
+}
+
 /* ---------------------------------------------------------------- fuzz */
 
 static uint64_t state;
@@ -170,6 +200,8 @@ static void fuzz_table(const char *good, size_t len)
 	char *text = malloc(len + 65), hint[64] = "pattern=ring,mem=bind,bind=numa";
 	char line[] = "step=0,1,2,3 visible=0,1,2,3 tres=gres/gpu:per_task:2 tasks=2 local=1"
 		" cpus=0-99 open=0,1 memory=10";
+	char named[] = "step=0,1,2,3 visible=GPU-a,GPU-b tres=gpu:per_task:2 tasks=2 local=1"
+		" uuids=GPU-a,GPU-b,GPU-c,GPU-d,GPU-e,GPU-f,GPU-g,GPU-h";
 	char argument[] = "numbering=relative";
 	char *argv[] = { argument };
 	gt_table_t table;
@@ -188,6 +220,8 @@ static void fuzz_table(const char *good, size_t len)
 	if (gt_table_parse(&table, "fuzz", text, len, wrong)) {
 		damage(line, strlen(line));
 		print_plan(&table, line);
+		damage(named, strlen(named));
+		print_plan(&table, named);
 	}
 	gt_table_free(&table);
 }
@@ -231,6 +265,8 @@ int main(int argc, char *argv[])
 		return plans(argv[2], argc - 3, argv + 3);
 	if (argc == 4 && !strcmp(argv[1], "devices"))
 		return devices(argv[2], argv[3]);
+	if (argc == 3 && !strcmp(argv[1], "uuids"))
+		return uuids_of(argv[2]);
 	if (argc == 5 && !strcmp(argv[1], "fuzz"))
 		return fuzz(argv[2], argv[3], argv[4]);
 	return run_claims(NULL);

@@ -167,13 +167,93 @@ def test_every_set_has_the_rules_order(
         assert line.split()[0] == f"visible={','.join(map(str, expected))}"
 
 
+#: What the driver of eight GPUs writes for them, by PCI address; Slurm may write other letters.
+UUIDS = [f"GPU-8932f937-d72c-4106-c12f-20bd9faed9f{gpu}" for gpu in range(8)]
+
+
+def by_uuid(gpus: str) -> str:
+    """CUDA's numbers as UUIDs."""
+    return ",".join(UUIDS[int(gpu)] for gpu in gpus.split(","))
+
+
+BY_UUID = [
+    ("ranks along the ring's NVLinks", "0,1,4,5", "tasks=1", "0,1,5,4"),
+    ("a task's share of the ring", "3", "tasks=8 local=3 tres=gpu:per_task:1", "1"),
+    ("a share that no other may open", "3", "tasks=8 local=3 tres=gpu:per_task:1 open=3", "3"),
+    ("the whole step, others hidden", "0,1,4,5", "open=0,1,4,5", "0,1,5,4"),
+    ("as it was chosen", "3,0", "tres=gpu:map:3,0", "3,0"),
+]
+
+
+@pytest.mark.parametrize(
+    ("visible", "task", "ordered"), [row[1:] for row in BY_UUID], ids=[row[0] for row in BY_UUID]
+)
+def test_gpus_named_by_uuid_are_ordered_and_named_by_uuid(program, dgx1v, visible, task, ordered):
+    """Slurm 26.05 with Flags=env_uuid in gres.conf; `numbering` says nothing about them."""
+    step = visible if "tasks=8" not in task else "0,1,2,3,4,5,6,7"
+    line = f"step={step} visible={by_uuid(visible).upper()} uuids={','.join(UUIDS)} {task}\n"
+    for numbering in ("auto", "relative"):
+        said = run(program, "plan", dgx1v, f"numbering={numbering}", stdin=line)
+        assert said.split()[0] == f"visible={by_uuid(ordered)}"
+
+
+def test_uuids_are_those_of_the_tables_gpus_by_pci_address(program: Path, tmp_path: Path) -> None:
+    """Slurm's GPUs 0 and 1 of the reversed machine are the driver's last two."""
+    table = tmp_path / "table"
+    table.write_text(write(MACHINES["reversed"]))
+    line = f"step=0,1 visible={by_uuid('7,6')} uuids={','.join(UUIDS)} tres=gpu:map:0,1\n"
+    assert run(program, "plan", table, stdin=line).startswith(f"visible={by_uuid('7,6')} ")
+    line = line.replace("step=0,1", "step=6,7")
+    assert run(program, "plan", table, stdin=line).startswith("left: the visible devices ")
+
+
+LEFT = [
+    ("the driver names none", "GPU-1", "", "the driver names 0 of the 8 GPUs in the table (dgx1v)"),
+    ("another machine's table", "GPU-1", "GPU-1,GPU-2", "the driver names 2 of the 8 GPUs"),
+    ("another node's GPU", "GPU-1", ",".join(UUIDS), '"GPU-1" is none of this node\'s GPUs'),
+    ("a MIG slice beside a GPU", f"{UUIDS[0]},MIG-5", ",".join(UUIDS), '"MIG-5" is none of'),
+    ("one twice", f"{UUIDS[0]},{UUIDS[0]}", ",".join(UUIDS), "or named twice"),
+    ("a comma too many", f"{UUIDS[0]},,{UUIDS[1]}", ",".join(UUIDS), '"" is none of'),
+]
+
+
+@pytest.mark.parametrize(
+    ("visible", "uuids", "why"), [row[1:] for row in LEFT], ids=[row[0] for row in LEFT]
+)
+def test_uuids_that_mean_nothing_here_are_left_as_slurm_set_them(
+    program, dgx1v, visible, uuids, why
+):
+    line = f"step=0,1 visible={visible} uuids={uuids}\n"
+    said = run(program, "plan", dgx1v, stdin=line)
+    assert said.startswith("left: the visible device")
+    assert why in said
+
+
+def information(folder: Path, address: str, uuid: str) -> None:
+    """A file as NVIDIA's driver has it for a GPU."""
+    (folder / address).mkdir(parents=True)
+    text = f"Model: \t\t NVIDIA V100\nIRQ:   \t\t 58\nGPU UUID: \t {uuid}\nDevice Minor: \t 0\n"
+    (folder / address / "information").write_text(text)
+
+
+def test_the_driver_names_the_gpus_by_pci_address(program: Path, tmp_path: Path) -> None:
+    """All of them or none: one that was not used yet has no UUID."""
+    gpus = tmp_path / "gpus"
+    assert run(program, "uuids", gpus) == ""
+    for number, address in enumerate(("0000:8a:00.0", "0001:06:00.0", "0000:06:00.0")):
+        information(gpus, address, UUIDS[number])
+    assert run(program, "uuids", gpus).splitlines() == [UUIDS[2], UUIDS[0], UUIDS[1]]
+    information(gpus, "0001:07:00.0", "GPU-????????-????-????-????-????????????")
+    assert run(program, "uuids", gpus) == ""
+
+
 NOT_TOLD = 'left: which GPUs the relative numbers "0" mean cannot be told; expected the device'
 #: sentence, arguments, task on a DGX-1V, how its plan begins.
 PLANS = [
     ("a GPU that the machine lacks", "", "step=0,9 visible=0,9", "left: the step has GPU 9 and the"
      " table (dgx1v) ends at 7; is it another machine's?\n"),
     ("a MIG slice", "", "step=0 visible=MIG-5c89", 'left: the visible devices are "MIG-5c89";'
-     " expected indices (a MIG slice or a UUID stays as Slurm set it)\n"),
+     " expected indices or UUIDs of whole GPUs (a MIG slice stays as Slurm set it)\n"),
     ("devices that are not the step's", "", "step=0,1 visible=5,6", 'left: the visible devices'
      ' "5,6" fit neither the step\'s GPUs "0,1" nor a count of them\n'),
     ("relative numbers of a cgroup without minors", "", "step=2,5 visible=0", f"{NOT_TOLD} minors"

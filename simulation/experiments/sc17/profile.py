@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 from gres_topology import NodeTopology
@@ -22,7 +23,8 @@ from simulation.models.speed import Nodes, PlacedJob, Speed
 INTRA, INTER = "intra-socket", "inter-socket"
 
 
-def _kind(job: SimJob) -> Kind:
+def kind_of(job: SimJob) -> Kind:
+    """What the profile knows the job by."""
     values = hint_values(job.hint)
     batch = int(values.get("batch", "0"))
     return Kind(values.get("profile", ""), batch, sum(job.gpus_per_node))
@@ -41,14 +43,25 @@ def _solo(data: Mapping[str, Any], kind: Kind, is_packed: bool) -> float:
     return float(found[first] or found[second])
 
 
-def interference_of(data: Mapping[str, Any]) -> Interference:
+def interference_of(data: Mapping[str, Any], *, with_single_gpus: bool = True) -> Interference:
     """What the authors' JSON says of two jobs beside each other.
 
     Jobs of two GPUs were measured across the sockets, so their times are compared with those
     alone there. Other pairs' times mix those of both jobs (AlexNet on one GPU beside batch 128
-    has batch 128's) and are left out, as are entries of 0.
+    has batch 128's) and are left out, as are entries of 0. Wherever times of one GPU can be
+    compared they show no slowdown: such jobs suffer none, unless `with_single_gpus` is False.
+    Then they are unmeasured, and the paper's words on jobs of their batch size hold for them.
     """
+    kinds = [
+        Kind(network, int(batch), int(gpus))
+        for network, batches in data["solo"].items()
+        for batch, found in batches.items()
+        for gpus in found["num_gpus"]
+    ]
     measured: dict[tuple[Kind, Kind], float] = {}
+    if with_single_gpus:
+        single = [kind for kind in kinds if kind.gpus == 1]
+        measured = dict.fromkeys(product(single, kinds), 1.0)
     for network, batches in data["collocation"].items():
         for batch, found in batches.items():
             kind = Kind(network, int(batch), 2)
@@ -80,7 +93,7 @@ class Profiled(Speed):
 
     def full_s(self, placed: PlacedJob, nodes: Nodes, beside: Sequence[PlacedJob]) -> float:
         """Solo time where it is placed, times the worst neighbour's effect."""
-        kind = _kind(placed.job)
+        kind = kind_of(placed.job)
         where = {name: self._sockets(nodes[name], order) for name, order in placed.gpus.items()}
         is_packed = len(where) == 1 and len(next(iter(where.values()))) == 1
         factor = 1.0
@@ -90,12 +103,12 @@ class Profiled(Speed):
                 for name, order in other.gpus.items()
                 if name in where
             ):
-                factor = max(factor, self.factor(kind, _kind(other.job)))
+                factor = max(factor, self.factor(kind, kind_of(other.job)))
         return self.solo_s(kind, is_packed) * factor
 
     def ideal_s(self, job: SimJob) -> float:
         """Alone, on the better of the two placements."""
-        kind = _kind(job)
+        kind = kind_of(job)
         return min(self.solo_s(kind, True), self.solo_s(kind, False))
 
     def solo_s(self, kind: Kind, is_packed: bool) -> float:
@@ -103,12 +116,8 @@ class Profiled(Speed):
         return _solo(self.data, kind, is_packed)
 
     def factor(self, kind: Kind, other: Kind) -> float:
-        """How many times longer a job takes beside another: 1 to `interference.WORST`.
-
-        One GPU suffers none: wherever its times can be compared they show no slowdown.
-        Policies, which go by the paper's words for unmeasured pairs, expect one there.
-        """
-        return 1.0 if kind.gpus == 1 else self._interference.factor(kind, other)
+        """How many times longer a job takes beside another: 1 to `interference.WORST`."""
+        return self._interference.factor(kind, other)
 
     def _sockets(self, topology: NodeTopology, gpus: Sequence[int]) -> set[int]:
         if topology.shape not in self._domains:

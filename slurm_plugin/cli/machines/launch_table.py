@@ -88,15 +88,10 @@ def _mapping(
     topology: NodeTopology, slurm_index: str, gres_path: Path, node: str
 ) -> tuple[int, ...]:
     from gres_topology.slurm_files import gres_file, mapping
-    from slurm_plugin.errors import PluginError
 
     if slurm_index == "identity":
         return tuple(range(topology.gpus))
     if slurm_index != "gres-conf":
         return mapping.explicit(topology, _numbers(slurm_index, "--slurm-index"))
-    try:
-        lines = gres_file.parse(gres_path.read_text(), source=str(gres_path))
-    except OSError as error:
-        raise PluginError(f"{gres_path}: {error.strerror}") from None
-    files = gres_file.device_files(lines, str(gres_path))
-    return mapping.from_gres_conf(topology, files.get(node, files[""]))
+    devices = gres_file.load_devices(gres_path)
+    return mapping.from_gres_conf(topology, devices.files(node), devices.detected_by(node))

@@ -64,8 +64,9 @@ def enable(config_path: Path, plugin_dir: Path | None, is_applied: bool) -> None
     if not is_applied:
         click.echo("nothing was changed: gputopo enable --apply does it")
         return
-    for backup in apply.write(changed, datetime.now(), link):
-        click.echo(f"done; the old file is {backup}")
+    backups = apply.write(changed, datetime.now(), link)
+    for change, backup in zip(changed, backups, strict=True):
+        click.echo(f"done: {change.path}: the old one is {backup}")
     _say_what_is_next(setup, here.config)
 
 
@@ -101,12 +102,14 @@ def disable(slurm_conf: Path | None, is_applied: bool) -> None:
     elif not is_applied:
         click.echo("nothing was changed: gputopo disable --apply does it")
     else:
-        for backup in apply.write(changed, datetime.now()):
-            click.echo(f"done; the old file is {backup}")
+        backups = apply.write(changed, datetime.now())
         if is_unlinked:
-            link.unlink()
-        for backup in apply.drop_needless_backups(changed):
-            click.echo(f"{backup} is not needed any more: removed")
+            apply.remove([link])
+        needless = apply.drop_needless_backups(changed)
+        for change, backup in zip(changed, backups, strict=True):
+            is_as_before = backup in needless
+            kept = "as before enable, byte for byte" if is_as_before else f"the old one is {backup}"
+            click.echo(f"done: {change.path}: {kept}")
         click.echo(_RESTART)
     for finding in stays:
         _say(finding)

@@ -26,10 +26,13 @@ def list_(config_path: Path, as_json: bool) -> None:
     from slurm_plugin.cli import tables
     from slurm_plugin.config import settings as config
     from slurm_plugin.gates.give_back import waiting
+    from slurm_plugin.queue.entry_file import NAME, readable
     from slurm_plugin.slurm import choose
 
-    client = choose.client(config.load(config_path).slurm)
-    rows = [_row(job, kept) for job, kept in waiting(client)]
+    settings = config.load(config_path)
+    notes = readable(settings.state_dir / NAME)
+    found = waiting(choose.client(settings.slurm))
+    rows = [_row(job, kept, notes.get(job.job_id)) for job, kept in found]
     if as_json:
         click.echo(json.dumps({"jobs": rows}, indent=2))
     elif not rows:
@@ -59,7 +62,7 @@ def release_all(config_path: Path) -> None:
         )
 
 
-def _row(job: Any, kept: Any) -> dict[str, Any]:
+def _row(job: Any, kept: Any, entries: Any) -> dict[str, Any]:
     from slurm_plugin.job_notes import hints
     from slurm_plugin.job_notes.records import PLACED
 
@@ -75,5 +78,6 @@ def _row(job: Any, kept: Any) -> dict[str, Any]:
         "nodes": job.req_nodes,
         "gate_s": max(0, left_s),
         "reason": job.reason,
-        "note": hints.note_in(job.admin_comment),
+        "note": hints.note_in(job.admin_comment)
+        or hints.note_in(entries.text() if entries else ""),
     }

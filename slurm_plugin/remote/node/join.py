@@ -11,8 +11,10 @@ import contextlib
 import os
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
+from slurm_plugin.job_notes.donor import DonorReport
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import PLACED, STARTS, GateRecord, LoanRecord
 from slurm_plugin.remote.errors import RemoteError
@@ -25,6 +27,8 @@ from slurm_plugin.remote.node.sockets import LOOPBACK
 #: Set by the engine at submit: this job may borrow. Set here once it has borrowed.
 ASKED, JOINED = "GPUTOPO_REMOTE", "GPUTOPO_REMOTE_GPUS"
 ALIVE_S = 1.0
+#: So long the engine may take to put back a record that somebody overwrote, in seconds.
+RESTORE_S = 15.0
 #: The records that name the donors of a job that runs, by their state.
 _ON_LOAN = ((GateRecord, PLACED), (LoanRecord, STARTS))
 
@@ -43,6 +47,31 @@ def donors_in(comment: str) -> list[LoanDonor]:
     if portless := next((donor for donor in donors if not donor.port), None):
         raise RemoteError(f"the donor on {portless.node} has no port")
     return donors
+
+
+def donors_of(job_id: int) -> list[LoanDonor]:
+    """The donors of this job, which runs; RemoteError where they cannot be known.
+
+    Somebody else may have overwritten its AdminComment. Then donors that say they lend to this job
+    tell that it is on loan, and the engine puts the record back.
+    """
+    deadline = time.monotonic() + RESTORE_S
+    while True:
+        state = slurm.job_state(job_id)
+        if state is None:
+            raise RemoteError("slurmctld does not answer")
+        donors = donors_in(state[1])
+        has_record = any(kind.read_from(state[1]) for kind, _ in _ON_LOAN)
+        if donors or has_record or not _has_donors(job_id):
+            return donors
+        if time.monotonic() > deadline:
+            raise RemoteError("AdminComment no longer says which donors lend to this job")
+        time.sleep(0.5)
+
+
+def _has_donors(job_id: int) -> bool:
+    reports = map(DonorReport.read_from, slurm.comments())
+    return any(report.borrower == job_id for report in reports if report)
 
 
 async def meet(
@@ -102,10 +131,7 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     """`join`: 0 once all donors are ready or nothing was lent; else the job is put back."""
     job_id = int(environment.get("SLURM_JOB_ID") or 0)
     try:
-        state = slurm.job_state(job_id)
-        if state is None:
-            raise RemoteError("slurmctld does not answer")
-        donors = donors_in(state[1])
+        donors = donors_of(job_id)
         if not donors:
             # The job's steps need not ask again.
             sys.stdout.write(f"unset {ASKED}\n")

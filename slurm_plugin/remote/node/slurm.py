@@ -43,6 +43,11 @@ def job_state(job_id: int) -> tuple[str, str] | None:
     return state[1] if state else "", comment[1].strip() if comment else ""
 
 
+def comments() -> list[str]:
+    """The comments of the user's own jobs that wait or run."""
+    return _run("squeue", "--me", "-h", "-o", "%k")[1].splitlines()
+
+
 def requeue(job_id: int) -> bool:
     """Put the user's own job back into the queue; whether Slurm did."""
     return _run("scontrol", "requeue", str(job_id))[0] == 0

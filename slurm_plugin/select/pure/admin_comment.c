@@ -139,6 +139,40 @@ extern char *gt_bracket_write(const char *comment, gt_slice_t hint,
 	return out;
 }
 
+extern char *gt_bracket_remove(const char *comment)
+{
+	gt_bracket_t old;
+	char *out;
+
+	gt_bracket_read(comment, &old);
+	if (!old.found)
+		return strdup(comment ? comment : "");
+	old.before = trim(old.before);
+	old.after = trim(old.after);
+	if (asprintf(&out, "%.*s%s%.*s", (int) old.before.len, old.before.text,
+		     old.before.len && old.after.len ? " " : "",
+		     (int) old.after.len, old.after.text) < 0)
+		return NULL;
+	return out;
+}
+
+extern gt_slice_t gt_hint_of_option(const char *variable)
+{
+	/* Slurm writes "_" for what is no letter or digit in an option's name */
+	static const char *const names[] = {
+		"_SLURM_SPANK_OPTION_gputopo_gpu_topo=",
+		"_SLURM_SPANK_OPTION_gputopo_gpu-topo=",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strncmp(variable, names[i], strlen(names[i]))) {
+			variable += strlen(names[i]);
+			return trim(slice(variable,
+					  variable + strlen(variable)));
+		}
+	return (gt_slice_t) { variable, 0 };
+}
+
 extern void gt_waiting_write(char *note, size_t size,
 			     const gt_waiting_t *waiting)
 {

@@ -50,6 +50,12 @@ extern gt_slice_t gt_hint(const char *admin_comment, const char *comment);
 extern char *gt_bracket_write(const char *comment, gt_slice_t hint,
 			      const char *note);
 
+/* RET a new string (to free()): the comment without our bracket. NULL without memory. */
+extern char *gt_bracket_remove(const char *comment);
+
+/* The hint of the option --gpu-topo if `variable` holds one; else empty. */
+extern gt_slice_t gt_hint_of_option(const char *variable);
+
 /* "waiting 3/10 since 1700000000: NOTE (until 1700000030, begin 1699999000)" */
 extern void gt_waiting_write(char *note, size_t size,
 			     const gt_waiting_t *waiting);

@@ -228,6 +228,9 @@ static const char *take_field(const char *key, char *value, gt_reply_t *reply,
 	} else if (!strcmp(key, "note") || !strcmp(key, "message")) {
 		bit = 4;
 		gt_note_copy(reply->note, sizeof(reply->note), value);
+	} else if (!strcmp(key, "quiet")) {
+		bit = 16;
+		reply->quiet = !strcmp(value, "1");
 	}	/* a key of a later protocol: ignored */
 	if (*seen & bit)
 		return "a key given twice";
@@ -270,6 +273,7 @@ extern const char *gt_reply_parse(char *line, gt_reply_t *reply)
 	reply->id = 0;
 	reply->wait_s = reply->max_wait_s = 0;
 	reply->note[0] = '\0';
+	reply->quiet = false;
 	reply->pick_count = reply->alt_count = 0;
 	if (!token || !read_verb(token, &reply->kind))
 		return "an unknown verb";

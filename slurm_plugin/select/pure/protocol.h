@@ -48,6 +48,7 @@ typedef struct {
 	uint64_t id;
 	uint32_t wait_s;
 	uint32_t max_wait_s;	/* the site's bound on all waits; 0: not said */
+	bool quiet;		/* nothing of ours may stand in AdminComment */
 	char note[GT_NOTE_MAX + 1];
 	size_t pick_count;	/* node= */
 	size_t alt_count;	/* alt= */

@@ -208,6 +208,7 @@ static void leave_pending(decision_t *decision)
 
 static gt_result_t obey(decision_t *decision)
 {
+	gt_plugin.quiet = gt_plugin.reply.quiet;
 	switch (gt_plugin.reply.kind) {
 	case GT_REPLY_USE:
 		return use(decision);

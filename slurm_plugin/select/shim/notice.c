@@ -1,6 +1,7 @@
 #include "plugin.h"
 
 #include "gpus.h"
+#include "note.h"
 #include "sleepers.h"
 #include "wait.h"
 
@@ -88,9 +89,13 @@ extern void gt_notice_begin(job_record_t *job)
 
 	next.begun = job;
 	gt_bracket_read(job->admin_comment, &bracket);
-	if (gt_plugin.active && write_note(job, &bracket, note, sizeof(note)))
+	if (gt_plugin.active && gt_plugin.quiet)
+		gt_note_remove(job);
+	else if (gt_plugin.active &&
+		 write_note(job, &bracket, note, sizeof(note)))
 		gt_note_write(job, note);
 	next.chosen = NULL;
+	gt_wait_forget(job);
 	gt_wait_begun(job);
 }
 

@@ -13,6 +13,7 @@
 typedef struct {
 	bool active;		/* in slurmctld, with settings we could read */
 	gt_config_t config;
+	bool quiet;		/* by its last reply the engine keeps the notes */
 	bool topology_yaml;	/* is there, and Slurm goes by it alone */
 	gt_channel_t channel;
 	gt_line_t line;

@@ -1,7 +1,7 @@
 #include "question.h"
 
-#include "admin_comment.h"
 #include "gpus.h"
+#include "note.h"
 #include "plugin.h"
 
 #define HINT_BYTES 4096
@@ -149,7 +149,7 @@ static bitstr_t *other_nodes(const gt_question_t *question)
 static void write_job(gt_line_t *line, const gt_question_t *question)
 {
 	const job_record_t *job = question->test->job;
-	gt_slice_t hint = gt_hint(job->admin_comment, job->comment);
+	gt_slice_t hint = gt_job_hint(job);
 
 	gt_line_number(line, "job", job->job_id);
 	gt_line_number(line, "array", job->array_job_id);

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "gpus.h"
+#include "note.h"
 #include "plugin.h"
 #include "protocol.h"
 
@@ -111,36 +112,7 @@ static void stop_alarms(void)
 	memset(alarms, 0, sizeof(alarms));
 }
 
-/* --------------------------------------------------- notes and begin times */
-
-extern void gt_note_write(job_record_t *job, const char *note)
-{
-	char *comment = gt_bracket_write(job->admin_comment,
-					 gt_hint(job->admin_comment,
-						 job->comment), note);
-
-	if (!comment)
-		return;
-	xfree(job->admin_comment);
-	job->admin_comment = xstrdup(comment);
-	free(comment);
-}
-
-extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting)
-{
-	gt_bracket_t bracket;
-
-	gt_bracket_read(job->admin_comment, &bracket);
-	return gt_waiting_read(bracket.note, waiting);
-}
-
-extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting)
-{
-	char sentence[GT_NOTE_MAX + 160];
-
-	gt_waiting_write(sentence, sizeof(sentence), waiting);
-	gt_note_write(job, sentence);
-}
+/* ------------------------------------------------------------- begin times */
 
 extern void gt_sleep_until(job_record_t *job, gt_waiting_t *waiting,
 			   time_t until)
@@ -312,4 +284,5 @@ extern void gt_sleepers_stop(void)
 	stop_alarms();
 	gt_sleepers_forget();
 	xfree(sleepers);
+	gt_notes_stop();
 }

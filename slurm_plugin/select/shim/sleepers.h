@@ -1,21 +1,14 @@
 /*
- * Jobs that wait: the note and the begin time of each, the alarm when that time has
- * come, and waking them when GPUs come free. All that is kept here may be lost with
- * slurmctld, because the jobs' AdminComment holds what is needed to go on.
+ * Jobs that wait: the begin time of each, the alarm when that time has come, and
+ * waking them when GPUs come free. All that is kept here may be lost with slurmctld:
+ * the jobs' AdminComment holds what is needed to go on (note.h), and without it a job
+ * sleeps until its begin time and is asked about anew.
  */
 #pragma once
 
 #include "admin_comment.h"
 #include "compat.h"
 #include "wait_times.h"
-
-/* Puts the note into our bracket of the job's AdminComment; "" takes it out. */
-extern void gt_note_write(job_record_t *job, const char *note);
-
-/* RET true if the note says how long the job has waited; its reason points into it */
-extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting);
-
-extern void gt_wait_note_write(job_record_t *job, const gt_waiting_t *waiting);
 
 /* Slurm shall not start the job before `until`, and try again then. */
 extern void gt_sleep_until(job_record_t *job, gt_waiting_t *waiting,

@@ -54,7 +54,7 @@ static bool version_fits(void)
 
 static bool resolve(void)
 {
-	const char *missing = NULL;
+	char *missing = NULL;
 
 #define GT_RESOLVE(name) \
 	gt_stock.name = (gt_forward_t) dlsym(gt_stock.handle, \
@@ -67,13 +67,15 @@ static bool resolve(void)
 						  "select_p_job_test");
 #define GT_REQUIRE(name) \
 	if (!gt_stock.name) \
-		missing = "select_p_" #name;
+		xstrfmtcat(missing, "%sselect_p_" #name, missing ? ", " : "");
 	GT_HOOKED(GT_REQUIRE)
 	GT_REQUIRE(job_test)
 #undef GT_REQUIRE
-	if (missing)
-		error("gputopo: the stock select/cons_tres has no %s", missing);
-	return !missing;
+	if (!missing)
+		return true;
+	error("gputopo: the stock select/cons_tres has no %s", missing);
+	xfree(missing);
+	return false;
 }
 
 extern int gt_stock_open(void)

@@ -1,5 +1,6 @@
 #include "wait.h"
 
+#include "note.h"
 #include "plugin.h"
 #include "sleepers.h"
 

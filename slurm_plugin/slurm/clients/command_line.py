@@ -63,6 +63,11 @@ class SlurmClient:
         jobs = rows.queue(self._run(list(argv)), " ".join(argv))
         return squeue_table.with_cpus_per_task(self._run, jobs)
 
+    def admin_comments(self) -> dict[int, str]:
+        """The AdminComment of every job that waits or holds resources, by id: a quick reading."""
+        rows_read = squeue_table.read(self._run, ("JobId", "admin_comment"))
+        return {int(job): text for job, text in rows_read}
+
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """Change the jobs, each called by its QueuedJob's `name`, or `4_1` for a task.
 

@@ -41,8 +41,6 @@ _NODES = {"req_nodes": "required_nodes", "exc_nodes": "excluded_nodes"}
 _BY_SCONTROL = ("num_tasks", "site_factor", "priority", "is_released")
 #: The newest API of 22.05.
 _OLD = (0, 0, 38)
-#: That of 24.11.
-_TELLS_EXCLUSIVE = (0, 0, 42)
 
 
 _NOBODY = "nobody listens there; start slurmrestd or set slurm.rest_socket"
@@ -139,9 +137,8 @@ class Rest(SlurmClient):
         jobs = rows.queue(self._get(self._jobs_path), "slurmrestd: jobs")
         if self._is_old:
             return squeue_table.with_cpus_per_task(self._run, jobs)
-        # Later APIs do not say which jobs are exclusive.
-        is_late = self._api > _TELLS_EXCLUSIVE
-        return squeue_table.with_exclusive(self._run, jobs) if is_late else jobs
+        late = self._commands.exclusive
+        return squeue_table.with_exclusive(self._run, jobs) if late else jobs
 
     @property
     def _jobs_path(self) -> str:

@@ -15,8 +15,6 @@ from slurm_plugin.slurm.runner import Runner
 
 #: What squeue prints for a text that is not set.
 _UNSET = ("(null)", "N/A", "n/a")
-#: In squeue's words for a column it does not have.
-_NO_COLUMN = "Invalid job format"
 
 
 def read(run: Runner, columns: Sequence[str]) -> Iterator[list[str]]:
@@ -47,11 +45,6 @@ def with_cpus_per_task(run: Runner, jobs: Sequence[QueuedJob]) -> list[QueuedJob
 
 
 def with_exclusive(run: Runner, jobs: list[QueuedJob]) -> list[QueuedJob]:
-    """The jobs, as squeue tells which are exclusive; unchanged where it has no such column."""
-    try:
-        by_id = {int(job): text == "NODE" for job, text in read(run, ("JobId", "Exclusive"))}
-    except SlurmError as error:
-        if _NO_COLUMN in str(error):
-            return jobs
-        raise
+    """The jobs, as squeue of 26.05 tells which are exclusive."""
+    by_id = {int(job): text == "NODE" for job, text in read(run, ("JobId", "Exclusive"))}
     return [replace(job, exclusive=by_id.get(job.job_id, job.exclusive)) for job in jobs]

@@ -120,6 +120,24 @@ def test_every_node_is_collected_without_files_on_it_and_twice_is_no_change(clea
     assert doctor(clean) == []
 
 
+@pytest.mark.enforced
+def test_an_amd_node_is_the_same_by_amd_smi_and_without_it_by_rocm_smi(clean):
+    what, text = collect(clean, "amd1")["amd1"]
+    assert what == "new"
+    assert "AMD Instinct MI250X" in text
+    kind = f"/var/lib/gputopo/topologies/kinds/{text.split(', ')[-1]}.json"
+    assert json.loads(clean.read("ctl", kind))["source"].startswith("amd-smi topology")
+    with clean.fake_tools_of("amd1") as folder:
+        clean.run("amd1", f"rm -r {folder}/amd-smi")
+        assert collect(clean, "amd1")["amd1"][0] == "same"
+        clean.run("amd1", f"rm -r {folder}/rocm-smi")
+        what, text = collect(clean, "amd1")["amd1"]
+        assert (what, text) == (
+            "failed",
+            "amd1: none of nvidia-smi, amd-smi and rocm-smi is installed there",
+        )
+
+
 @pytest.mark.long("a detail of what a shorter test shows")
 def test_a_busy_node_is_collected_while_its_gpus_are_in_use(clean):
     clean.occupy("minsky1", range(4))

@@ -1,6 +1,7 @@
 """TOPO-AWARE live: Table 1 on a real Slurm as in the simulator, and jobs that really wait."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -9,8 +10,8 @@ from live_harness import configure_engine
 from gres_topology import catalog
 from policies.registry import registry
 from simulation.core.record import Record
-from simulation.experiments.sc17 import POLICIES, loaded
-from simulation.experiments.sc17.profile import Profiled
+from simulation.experiments.sc17 import POLICIES, loaded, policies
+from simulation.experiments.sc17.profile import Profiled, interference_of
 from simulation.experiments.sc17.table1 import jobs_of
 from simulation.models.placing import Simulator
 from slurm_cluster.cluster import Cluster
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 NODE = "minsky1"
 #: Neighbours are read from the start, for every job of alice.
 WATCHED = "users: {alice: {policy: topo-aware-p}}"
+PROFILES = "/tmp/gputopo-profiles"
 #: The hint of a job of two GPUs that waits for a whole socket.
 WAITS = "policy=topo-aware-p,min-utility=0.5,batch=1"
 
@@ -56,13 +58,17 @@ def test_table_1_gets_the_gpus_the_simulator_says(cluster, name):
     """The authors' six jobs, submitted and ended in the order in which that happens there."""
     jobs = jobs_of("authors")
     speed = Profiled(loaded("prof_from_experiments_full"))
-    run = Simulator({NODE: catalog.load("minsky")}, registry.get(name), speed).run(jobs)
+    run = Simulator({NODE: catalog.load("minsky")}, policies()[name], speed).run(jobs)
+    write_profiles(cluster)
     records = {record.job.job_id: record for record in run.records}
     keys = registry.hints_of(name)
     ids: dict[int, int] = {}
     for what, number in in_order(run.records):
         record = records[number]
         if what == "end":
+            # Ends are minutes apart there; about a job that waits the engine is asked once a
+            # second at most, and one that ends sooner would leave its GPUs to later jobs.
+            time.sleep(1.5)
             cluster.cancel(ids[number])
             cluster.wait_finished(ids[number])
             cluster.wait_reconciled()
@@ -75,6 +81,21 @@ def test_table_1_gets_the_gpus_the_simulator_says(cluster, name):
             expected = tuple(sorted(record.placement.gpus[NODE]))
             got = cluster.wait_running(ids[number], timeout_s=90).gpus[NODE]
             assert got == expected, f"job {number} under {name}"
+
+
+def write_profiles(cluster: Cluster) -> None:
+    """What the simulator's policies know of neighbours, as a site would write it down."""
+    known: dict[str, list[dict[str, object]]] = {}
+    measured = interference_of(loaded("prof_from_experiments_full")).measured
+    for (kind, other), slowdown in measured.items():
+        pair = {"gpus": kind.gpus, "batch": kind.batch, "slowdown": max(1.0, slowdown)}
+        theirs = {"other": other.profile, "other_gpus": other.gpus, "other_batch": other.batch}
+        known.setdefault(kind.profile, []).append(pair | theirs)
+    cluster.run("ctl", f"mkdir -p {PROFILES}")
+    for name, pairs in known.items():
+        text = json.dumps({"profile": name, "beside": pairs})
+        cluster.put("ctl", f"{PROFILES}/{name}.json", text)
+    configure_engine(cluster, f"topo_aware: {{profiles: {PROFILES}}}")
 
 
 def in_order(records: Sequence[Record]) -> list[tuple[str, int]]:

@@ -1,6 +1,7 @@
 """A select plugin built from other records than slurmctld's: it refuses, and everybody can see so.
 
-It is compiled from Slurm's source with a job's record changed, as releases change it.
+It is compiled from Slurm's source with a job's record changed, as releases change it, or with the
+version of another micro release, as it is left behind by an upgrade of Slurm.
 """
 
 import re
@@ -119,6 +120,46 @@ def test_a_plugin_of_other_job_records_refuses_and_says_that_it_is_not_asked(
     assert "NOT ASKED about 11 jobs with GPUs" in status
     assert re.search("fail +questions: .*11 jobs with GPUs", doctor.out)
     assert doctor.code == 1
+
+
+# The version in META, which the headers are made from, and its number in Slurm's own header.
+ANOTHER_RELEASE = """
+set -e
+cp -r $SLURM_SRC /tmp/slurm && cp -r slurm_plugin/select /tmp/select
+sed -i 's/^\\([[:space:]]*Micro:[[:space:]]*\\).*/\\199/' /tmp/slurm/META
+from='SLURM_SRC=/tmp/slurm SLURM_BUILD=/tmp/headers'
+make -C /tmp/select -j2 $from OUT=/tmp/out select_cons_tres.so >&2
+base64 /tmp/select/select_cons_tres.so
+"""
+
+
+@pytest.mark.long("a plugin is built, slurmctld starts three times")
+def test_slurm_is_upgraded_under_the_plugin_and_then_the_matching_plugin_comes(cluster):
+    """Jobs run on Slurm's own GPUs, users see nothing; one line in the log and one in doctor."""
+    done = cluster.cluster_sh("builder", "sh", "-c", ANOTHER_RELEASE)
+    assert done.returncode == 0, done.stderr
+    before = cluster.started("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
+    assert before.gpus == {"dgx2": (0, 3)}
+    with cluster.slurmctld_log_of() as log, plugin(cluster, b64decode(done.stdout)):
+        submit = "sbatch -w dgx1 --gres=gpu:2 -o /dev/null --wrap 'sleep 300'"
+        told = cluster.run("ctl", submit, user="alice")
+        assert re.fullmatch(r"Submitted batch job \d+\n", told.out)
+        assert told.err == ""
+        stock = int(told.out.split()[-1])
+        assert cluster.wait_running(stock).gpus == stock_pair(cluster)
+        assert cluster.job(before.id).gpus == before.gpus
+        assert cluster.run("ctl", "srun -w dgx1 --gres=gpu:1 true", user="alice").err == ""
+        doctor = cluster.run("ctl", "gputopo doctor", check=False)
+    refused = [line for line in log if "Incompatible Slurm plugin" in line]
+    assert len(refused) == 1, refused
+    assert PLUGIN in refused[0]
+    named = [line for line in doctor.out.splitlines() if line.startswith("fail")]
+    assert len(named) == 1, doctor.out
+    assert f"slurmctld is {cluster.version}: it is not loaded" in named[0]
+    cluster.cancel(stock)
+    after = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+    assert after.gpus == {"dgx1": (0, 3)}
+    assert cluster.job(before.id).gpus == before.gpus
 
 
 @pytest.mark.long("a detail of what a shorter test shows")

@@ -69,6 +69,37 @@ def test_a_job_end_wakes_a_postponed_job_at_once(cluster, engine):
     assert cluster.wait_running(jobid, timeout_s=10).gpus == {"dgx1": (3, 6)}
 
 
+def test_waits_count_and_end_though_somebody_overwrites_the_note(cluster, engine):
+    """The plugin remembers them; only its own bracket is written again."""
+    engine.rule(**PREFER)
+    holder = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300).id
+    engine.rule(**LAZY)
+    hint = "--comment=gpu-topo: pattern=tree"
+    jobid = cluster.sbatch(hint, "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    cluster.wait_postponed(jobid)
+    cluster.run("ctl", f"scontrol update jobid={jobid} AdminComment=JS1:abc=")
+    engine.rule(**PREFER)
+    cluster.cancel(holder)
+    assert cluster.wait_running(jobid, timeout_s=10).gpus == {"dgx1": (3, 6)}
+    first, *_, last = engine.questions(jobid)
+    assert (first["postponed"], last["postponed"]) == (["0"], ["1"])
+    assert last["hint"] == ["pattern=tree"]
+    assert cluster.job(jobid).admin_comment.startswith("JS1:abc=")
+
+
+def test_nothing_is_written_into_admin_comment_where_the_engine_says_so(cluster, engine):
+    """quiet=1: the waits are counted in memory, and the hint is read from the comment."""
+    engine.rule(do="wait", s=2, times=2, note="later", quiet=True, then={**PREFER, "quiet": True})
+    hint = "--comment=gpu-topo: pattern=tree"
+    jobid = cluster.sbatch(hint, "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    cluster.wait_postponed(jobid)
+    assert "gpu-topo" not in cluster.job(jobid).admin_comment
+    assert cluster.wait_running(jobid, timeout_s=20).gpus == {"dgx1": (3, 6)}
+    assert cluster.job(jobid).admin_comment == ""
+    assert [q["postponed"] for q in engine.questions(jobid)] == [["0"], ["1"], ["2"]]
+    assert {q["hint"][0] for q in engine.questions(jobid)} == {"pattern=tree"}
+
+
 @pytest.mark.long("20 s of waiting")
 def test_a_wake_is_not_lost_while_nodes_complete(cluster, engine):
     """The freed node is not offered during its epilog: the woken job asks again until it is."""

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live_harness import CONFIG, by_policy, explained
+from comment_writer import overwriting
+from live_harness import CONFIG, by_policy, configure_engine, explained
 from modes import enforcement
 
 from policies.genie.submit import candidates
@@ -127,6 +128,29 @@ def reached(cluster: Cluster, ids: list[int], running: dict[int, str], waiting: 
 @reshaping
 def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(shaping):
     """Three classes, a dozen jobs; each end waits until what the one before led to has happened."""
+    goes_as_simulated(shaping)
+
+
+@reshaping
+@pytest.mark.long("half a minute")
+def test_the_same_while_others_overwrite_admin_comment(shaping):
+    with overwriting(shaping):
+        goes_as_simulated(shaping)
+
+
+@reshaping
+@pytest.mark.long("half a minute")
+def test_the_same_where_the_engine_keeps_the_notes(shaping):
+    """Shapes of jobs that run are known to the engine alone."""
+    configure_engine(shaping, "notes: engine")
+    until(lambda: shaping.status()["genie"]["domains"], "the engine has read the queue", 20)
+    goes_as_simulated(shaping)
+    running = [job for job in shaping.jobs() if job.state == "RUNNING"]
+    assert {job.admin_comment for job in running} == {""}
+
+
+def goes_as_simulated(shaping: Cluster) -> None:
+    """The queue's jobs start as in the simulator, and with the same shapes."""
     ids = submitted_queue(shaping)
     running, waiting = {0: "2x8"}, len(QUEUE)
     reached(shaping, ids, running, waiting)

@@ -107,16 +107,59 @@ class TestDeviceFiles:
         """As slurmd does, wherever they stand in the file."""
         text = "NodeName=n[1-2] Name=gpu File=/dev/x0\nName=gpu File=/dev/x[2-3]\n"
         text += "NodeName=n2 Name=gpu File=/dev/x1\nName=gpu File=/dev/x4\n"
-        found = gres_file.device_files(gres_file.parse(text))
+        found = gres_file.node_devices(text)
         common = ["/dev/x2", "/dev/x3", "/dev/x4"]
-        assert found == {
-            "": common, "n1": [*common, "/dev/x0"], "n2": [*common, "/dev/x0", "/dev/x1"],
-        }  # fmt: skip
+        assert found.files("n9") == common
+        assert found.files("n1") == [*common, "/dev/x0"]
+        assert found.files("n2") == [*common, "/dev/x0", "/dev/x1"]
 
     def test_a_host_list_that_cannot_be_read_is_named(self):
-        lines = gres_file.parse("NodeName=n[1- Name=gpu File=/dev/x0")
         with pytest.raises(TopologyError, match=r"my.conf: NodeName=n\[1-: "):
-            gres_file.device_files(lines, "my.conf")
+            gres_file.node_devices("NodeName=n[1- Name=gpu File=/dev/x0", source="my.conf")
+
+    @pytest.mark.parametrize(
+        ("text", "by_node"),
+        [
+            ("Name=gpu File=/dev/x0", {"n1": "", "n2": ""}),
+            ("AutoDetect=NVML", {"n1": "nvml", "n2": "nvml"}),
+            ("AutoDetect=nvml\nNodeName=n1 AutoDetect=off Name=gpu File=/dev/x0",
+             {"n1": "", "n2": "nvml"}),
+            ("NodeName=n[2-3] Autodetect=rsmi\nAutoDetect=off", {"n1": "", "n2": "rsmi"}),
+        ],
+    )  # fmt: skip
+    def test_a_nodes_own_word_on_detecting_counts_before_that_for_all(self, text, by_node):
+        found = gres_file.node_devices(text)
+        assert {node: found.detected_by(node) for node in by_node} == by_node
+
+    @pytest.mark.parametrize(
+        ("types", "follows"),
+        [
+            (("a100", "h100"), True), (("h100", "a100"), False), (("", "a100"), True),
+            ((), True), (("l40s",), True),
+        ],
+    )  # fmt: skip
+    def test_slurmd_counts_the_types_in_slurm_confs_order(self, types, follows):
+        text = "Name=gpu Type=a100 File=/dev/x0\nName=gpu Type=h100 File=/dev/x[1-2]\n"
+        assert gres_file.node_devices(text).follows_types("n1", types) == follows
+
+    def test_types_that_take_turns_are_in_no_order_of_types(self):
+        text = "".join(f"Name=gpu Type={kind} File=/dev/x{i}\n" for i, kind in enumerate("aba"))
+        for types in (("a", "b"), ("b", "a")):
+            assert not gres_file.node_devices(text).follows_types("n1", types)
+
+    @pytest.mark.parametrize(
+        ("content", "told"),
+        [
+            (None, "gres.conf: No such file"),
+            (b"Name=gpu File=/dev/x0\n# M\xfcller\n", "gres.conf line 2: not UTF-8"),
+        ],
+    )
+    def test_a_file_that_cannot_be_read_is_one_line(self, tmp_path, content, told):
+        path = tmp_path / "gres.conf"
+        if content is not None:
+            path.write_bytes(content)
+        with pytest.raises(TopologyError, match=told):
+            gres_file.load_devices(path)
 
 
 class TestSlots:
@@ -147,6 +190,35 @@ class TestSlurmIndex:
         machine = dataclasses.replace(catalog.load("minsky"), minors=(2, 3, 0, 1))
         files = [f"/dev/nvidia{i}" for i in range(4)]
         assert mapping.from_gres_conf(machine, files) == (2, 3, 0, 1)
+
+    PCI = ("0001:03:00.0", "0000:c1:00.0", "0000:0a:00.0", "0000:07:00.0")
+
+    @pytest.mark.parametrize(
+        ("detection", "files", "order"),
+        [
+            ("nvml", [], (3, 2, 1, 0)),
+            ("nvml", [f"/dev/nvidia{i}" for i in range(4)], (3, 2, 1, 0)),
+            ("nvidia", [], (2, 3, 0, 1)),
+            ("nvidia", [f"/dev/nvidia{i}" for i in (3, 1, 0, 2)], (2, 3, 0, 1)),
+            ("", [f"/dev/nvidia{i}" for i in (3, 1, 0, 2)], (1, 3, 2, 0)),
+        ],
+    )
+    def test_detected_gpus_are_in_slurmds_own_order(self, detection, files, order):
+        machine = dataclasses.replace(catalog.load("minsky"), minors=(2, 3, 0, 1), pci=self.PCI)
+        assert mapping.from_gres_conf(machine, files, detection) == order
+
+    @pytest.mark.parametrize(
+        ("detection", "files", "message"),
+        [
+            ("nvml", [], "PCI addresses of GPUs are unknown"),
+            ("nvml", ["/dev/nvidia0"], "1 device files for 4 GPUs"),
+            ("nvidia", [], "minor of GPU0 is unknown"),
+            ("rsmi", [], "AutoDetect=rsmi gres.conf does not tell Slurm's order"),
+        ],
+    )
+    def test_an_order_of_detecting_that_is_not_known_is_refused(self, detection, files, message):
+        with pytest.raises(TopologyError, match=message):
+            mapping.from_gres_conf(catalog.load("minsky"), files, detection)
 
     @pytest.mark.parametrize(
         ("minors", "files", "message"),

@@ -1,5 +1,6 @@
 """Collecting through Slurm: the snippet, its sections, the store, and what is told of each node."""
 
+import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,6 +36,7 @@ GPU 00000000:0A:00.0
     Product Name                          : NVIDIA A100-SXM4-40GB
     Minor Number                          : 0
 """
+ASSETS = Path(__file__).parents[2] / "gres_topology/assets"
 NODE = SlurmNode("n1", ("IDLE",), ("gpu",), 1, 16, 4000, {"a100": 2})
 MISSING = ("", 127)
 A100 = {"nvidia-smi-list": LIST, "nvidia-smi-topo": TOPO, "nvidia-smi-query": QUERY}
@@ -103,7 +105,7 @@ def test_numactl_of_another_machine_is_left_out():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (output(), "neither nvidia-smi nor rocm-smi"),
+        (output(), "none of nvidia-smi, amd-smi and rocm-smi is installed"),
         (output(nvidia_smi_topo=("no driver\nNVIDIA-SMI has failed", 9)), "status 9: NVIDIA-SMI"),
         (output(nvidia_smi_topo=("", 124)), "failed with status 124"),
     ],
@@ -188,3 +190,38 @@ def test_every_failed_node_is_named_and_the_others_are_kept(tmp_path):
 def test_a_key_that_leads_out_of_the_store_is_refused(tmp_path):
     with pytest.raises(PluginError, match="no key of ours"):
         Store(tmp_path).topology("../../etc/passwd")
+
+
+def test_a_node_whose_model_is_known_now_is_the_hardware_it_was(tmp_path):
+    rocm = (ASSETS / "own-rocm-mi300x-full.txt").read_text()
+    links, _, product = rocm.partition(" Product Info ")
+    end = "\n================================== End of ROCm SMI Log ==\n"
+    node = replace(NODE, gpus={"mi300x": 8})
+    before = output(rocm_smi_topo=links.rpartition("\n")[0] + end)
+    (first,) = collector(tmp_path, before).collect([node])
+    (second,) = collector(tmp_path, output(rocm_smi_topo=rocm)).collect([node])
+    assert product
+    assert [first.what, second.what] == ["new", "same"]
+    record = Store(tmp_path).nodes()["n1"]
+    assert record.accepted == record.latest
+    assert Store(tmp_path).topology(record.accepted).model == "AMD Instinct MI300X"
+    (without,) = collector(tmp_path, before).collect([node])
+    assert (without.what, Store(tmp_path).nodes()["n1"].latest) == ("same", record.accepted)
+
+
+def test_a_tool_that_failed_adds_nothing_to_what_the_other_said(tmp_path):
+    links, cards, _ = re.split(r"(?m)^(?=\{)", (ASSETS / "amd-smi-mi300x-cli-10.json").read_text())
+    found = read_node(
+        "n1",
+        snippet.sections(
+            output(
+                amd_smi_topo=links,
+                amd_smi_asic=cards,
+                amd_smi_numa=("usage: amd-smi static\n{--numa}", 2),
+                rocm_smi_topo=("No module named rocm_smi", 1),
+                drm="renderD131 /sys/devices/pci0000:00/0000:1e:00.0\n",
+            )
+        ),
+    )
+    assert (found.model, found.numa) == ("AMD Instinct MI300X", (None,) * 8)
+    assert found.minors == (None, None, 131, *[None] * 5)

@@ -98,7 +98,8 @@ def test_lines_for_every_node_count_before_a_nodes_own_as_in_slurmd(tmp_path):
         ("NodeName=n1 Name=gpu File=/dev/nvidia[0-2]", with_minors(0, 1, 2, 3), "3 device files"),
         ("NodeName=n1 Name=gpu File=/dev/nvidia[4-7]", with_minors(0, 1, 2, 3), "is no GPU's"),
         ("NodeName=other Name=gpu File=/dev/nvidia[0-3]", with_minors(0, 1, 2, 3), "no File="),
-        ("AutoDetect=nvml", with_minors(0, 1, 2, 3), "no File="),
+        ("AutoDetect=nvml", with_minors(0, 1, 2, 3), "PCI addresses of GPUs are unknown"),
+        ("AutoDetect=rsmi", with_minors(0, 1, 2, 3), "AutoDetect=rsmi gres.conf does not tell"),
         (None, with_minors(0, 1, 2, 3), "No such file"),
         ("NodeName=n1 Name", with_minors(0, 1, 2, 3), "expected Key=value"),
     ],
@@ -116,6 +117,19 @@ def test_a_stated_identity_stands_where_nothing_disproves_it(tmp_path):
     nodes = "{nodes: n2, topology: minsky, gres_conf: gres.conf}"
     assert machines(tmp_path, nodes, GRES, {"n2": (topology, topology)})["n2"].problem == ""
     assert machines(tmp_path, nodes, "AutoDetect=nvml\n")["n2"].problem == ""
+
+
+def test_gpus_that_slurmd_detects_are_counted_by_address(tmp_path):
+    """Whatever gres.conf lists; a stated order that contradicts it leaves the node to Slurm."""
+    pci = ("0000:c1:00.0", "0000:07:00.0", "0000:0a:00.0", "0000:d1:00.0")
+    topology = replace(with_minors(0, 1, 2, 3), pci=pci)
+    kept = {"n2": (topology, topology)}
+    listed = "AutoDetect=nvml\n" + GRES
+    found = machines(tmp_path, f"{{nodes: n2, topology: minsky, {BY_CONF}}}", listed, kept)["n2"]
+    assert (found.problem, found.order) == ("", (1, 2, 0, 3))
+    nodes = "{nodes: n2, topology: minsky, gres_conf: gres.conf}"
+    problem = machines(tmp_path, nodes, listed, kept)["n2"].problem
+    assert "say [1, 2, 0, 3]; set slurm_index: gres-conf" in problem
 
 
 def relinked(topology: NodeTopology) -> NodeTopology:

@@ -1,5 +1,6 @@
 """`gputopo doctor` against an installation made in a directory, and what it says to fix."""
 
+import json
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ import pytest
 from machines_in_tests import named
 from played_site import PlayedSite, in_slots_mode, plugin_file
 
+from gres_topology import catalog
+from gres_topology.readers import saved
 from slurm_plugin.doctor import CHECKS
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.errors import SlurmError
@@ -66,6 +69,20 @@ def network_files(site: PlayedSite) -> None:
     plugin_file(site.folder / "ours" / "select_cons_tres.so", (26, 5, 3), b"gputopo")
 
 
+def types_in_another_order(site: PlayedSite) -> None:
+    """Slurm's Gres= has one type first, gres.conf the other."""
+    site.slurm.all_nodes[0] = replace(site.slurm.all_nodes[0], gpus={"v100": 6, "a100": 2})
+    (site.folder / "gres.conf").write_text(
+        "Name=gpu Type=a100 File=/dev/nvidia[0-1]\nName=gpu Type=v100 File=/dev/nvidia[2-7]\n"
+    )
+    machine = {**saved.to_dict(catalog.load("dgx1v")), "minors": list(range(8))}
+    (site.folder / "own.json").write_text(json.dumps(machine))
+    yaml_says(
+        'dgx[1-3]", topology: dgx1v',
+        'dgx[1-3]", topology: own.json, slurm_index: gres-conf, gres_conf: gres.conf',
+    )(site)
+
+
 #: What is wrong, how it comes about, the check that finds it, its level, words of text or fix.
 BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("kill switch", lambda site: (site.folder / "off").touch(), "kill switch", "fail",
@@ -103,6 +120,8 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
      "dgx1: Slurm has 4 GPUs, its topology dgx1v 8"),
     ("node left to Slurm", NOT_COLLECTED, "nodes", "fail",
      "minsky1 is left to Slurm: not collected yet"),
+    ("types of GPUs that Slurm counts otherwise", types_in_another_order, "nodes", "warn",
+     "dgx1: Slurm counts GPUs by the types of Gres= in slurm.conf (v100, a100)"),
     ("topology.yaml beside a topology.conf", network_files, "network", "warn",
      "Slurm 26.05.3 goes by {folder}/slurm/topology.yaml and not by topology.conf; it chooses"),
     ("bridge and engine that enforce in two ways",

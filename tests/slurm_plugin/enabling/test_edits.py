@@ -116,6 +116,13 @@ def test_included_files_are_found_as_slurm_finds_them(line):
     assert conf.last(PLUGIN_DIR).where == "/etc/slurm/more.conf, line 1"
 
 
+def test_files_that_include_each_other_again_and_again_are_refused():
+    """Each twice the next one: 2^30 files if nobody counted."""
+    texts = {Path(f"/etc/slurm/{i}"): f"Include {i + 1}\nInclude {i + 1}\n" for i in range(30)}
+    with pytest.raises(PluginError, match="/etc/slurm/0: includes more than 1000 files"):
+        parse(Path("/etc/slurm/0"), (texts | {Path("/etc/slurm/30"): ""}).__getitem__)
+
+
 def test_an_include_behind_a_space_is_none():
     assert of(" Include more.conf\n", "PluginDir=/stock\n").last(PLUGIN_DIR) is None
 

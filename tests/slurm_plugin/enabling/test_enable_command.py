@@ -96,7 +96,7 @@ def test_enabled_and_disabled_every_byte_is_as_before(site):
     assert site.files() == there
     assert "nothing was changed" in run("disable")
     assert site.files() == there
-    assert "removed" in run("disable", "--apply")
+    assert f"done: {site.conf}: as before enable, byte for byte" in run("disable", "--apply")
     assert site.files() == before
     assert run("disable", "--apply").startswith("nothing to do")
 
@@ -104,7 +104,7 @@ def test_enabled_and_disabled_every_byte_is_as_before(site):
 def test_a_backup_stays_where_somebody_changed_the_file_meanwhile(site):
     run(*site.argv, "--apply")
     site.conf.write_bytes(site.conf.read_bytes() + b"\nMore=1\n")
-    run("disable", "--apply")
+    assert f"done: {site.conf}: the old one is {site.conf}.gputopo-" in run("disable", "--apply")
     assert site.conf.read_bytes() == TEXT + b"\nMore=1\n"
     backups = [path.read_bytes() for path in site.conf.parent.iterdir() if BACKUP.match(str(path))]
     assert TEXT in backups

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_in_tests import an_engine, served
+from engine_in_tests import an_engine, served, written
 from fake_slurm import tool
-from machines_in_tests import mask, node, question
+from machines_in_tests import BASIC, mask, node, question
 
 from slurm_plugin import munge
+from slurm_plugin.config import settings as configuration
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import listener, machines, remote, search, slurm_says
@@ -25,6 +26,7 @@ from slurm_plugin.explain.listener import (
     Allowances,
     ExplainListener,
 )
+from slurm_plugin.queue.entry_file import NAME, EntryFile, JobEntries
 from slurm_plugin.serve.setup import Setup
 
 OWNER, STRANGER = 1000, 1001
@@ -260,6 +262,33 @@ def test_an_engine_that_is_not_reached_is_said_and_slurm_asked(as_owner, fake_mu
     found = told(Slurm(), address=("127.0.0.1", 1))
     assert "the engine is not reached: 127.0.0.1:1" in found["remark"]
     assert found["note"].startswith("dgx1:0,3")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "slurm", "job", "source"),
+    [
+        ("AdminComment says it itself", Slurm(), 7, "Slurm"),
+        ("jobstats wrote its own", Slurm(held=False, accounting=f"8|{OWNER}|COMPLETED|JS1:x\n"), 8,
+         "the engine's notes"),
+        ("Slurm has forgotten it", Slurm(held=False), 8, "the engine's notes"),
+    ],
+)  # fmt: skip
+def test_what_admin_comment_does_not_say_is_in_the_engines_notes(
+    tmp_path, monkeypatch, sentence, slurm, job, source
+):
+    """For root, who reads the file."""
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    path = written(tmp_path, BASIC)
+    config = configuration.load(path)
+    config.decision_log.path.parent.mkdir(parents=True, exist_ok=True)
+    config.decision_log.path.write_text("")
+    kept = [JobEntries(n, uid=OWNER, state="ENDED", ours={"gpu-topo": "| why"}) for n in (7, 8)]
+    assert EntryFile(config.state_dir / NAME).write(kept)
+    found = explained(str(job), config, None, slurm)
+    assert found.story["source"] == source
+    assert found.story["note"] == ("why" if job == 8 else "dgx1:0,3 by mapa: ring: 40 GB/s")
+    with pytest.raises(NotTold, match="older ones are rotated away"):
+        explained("9", config, None, Slurm(held=False))
 
 
 def test_operators_are_root_and_slurmuser():

@@ -65,6 +65,8 @@ def test_the_command_reads_gres_conf(tmp_path):
     assert "\ngpu 0 device=2 minor=2 numa=1 nics=\n" in table
     gres.write_text("NodeName=n[1- Name=gpu File=/dev/x[0-3]\n")
     assert "NodeName=n[1-: " in refused(*args, "--node", "n2", "--minors", "0,1,2,3")
+    gres.write_bytes(b"# M\xfcller\nName=gpu File=/dev/x[0-3]\n")
+    assert "gres.conf line 1: not UTF-8; expected a gres.conf" in refused(*args)
 
 
 def test_a_bad_numbering_is_one_line():
@@ -83,10 +85,13 @@ def test_the_pictures_in_the_docs_are_current(name):
 PROLOG = ROOT / "slurm_plugin" / "launch" / "task-prolog"
 
 
-def prolog(tmp_path: Path, machine: LaunchMachine, table: str = "", **env: str) -> list[str]:
-    """What the TaskProlog prints for a task."""
+def prolog(
+    tmp_path: Path, machine: LaunchMachine, table: str = "", uuids: Path = Path("/"), **env: str
+) -> list[str]:
+    """What the TaskProlog prints for a task; `uuids` stands in for the driver's folder."""
     (tmp_path / "table").write_text(table or write(machine))
-    (tmp_path / "conf").write_text(f"table={tmp_path}/table\nnic=trust\nbind=none\n")
+    settings = f"table={tmp_path}/table\nnic=trust\nbind=none\nuuids={uuids}\n"
+    (tmp_path / "conf").write_text(settings)
     full = {"GPUTOPO_CONF": str(tmp_path / "conf"), "SLURM_STEP_ID": "0", **env}
     done = subprocess.run([PROLOG], env=full, capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -115,6 +120,35 @@ def test_the_task_prolog_prints_gpus_and_nics_in_rank_order(tmp_path, gpus, nics
         expected.append("export UCX_NET_DEVICES=" + ",".join(f"{nic}:1" for nic in nics))
         expected.append("export NCCL_IB_HCA==" + ",".join(nics))
     assert lines == expected
+
+
+def uuid_of(gpu: int) -> str:
+    return f"GPU-8932f937-d72c-4106-c12f-20bd9faed9f{gpu}"
+
+
+@pytest.mark.parametrize(
+    ("tres", "gpus", "ordered"),
+    [("", "0145", "0154"), ("gres/gpu:map:3,0", "30", "30"), ("gres/gpu:per_task:1", "3", "3")],
+    ids=["whole", "chosen", "a task's own"],
+)
+def test_the_task_prolog_names_gpus_by_uuid_where_slurm_does(tmp_path, tres, gpus, ordered):
+    """Of the driver's eight, or, where it has others, not at all."""
+    uuids = tmp_path / "gpus"
+    env = {
+        "CUDA_VISIBLE_DEVICES": ",".join(uuid_of(int(gpu)) for gpu in gpus),
+        "SLURM_STEP_GPUS": ",".join(sorted(gpus)),
+        "SLURMD_TRES_BIND": tres,
+        "GPUTOPO_HINT": "uuids=/nowhere",  # a setting of the site alone
+    }
+    assert prolog(tmp_path, DGX1V, uuids=uuids, **env) == []
+    for gpu in range(8):
+        (uuids / f"0000:{16 + gpu:02x}:00.0").mkdir(parents=True)
+        text = f"Model: \t\t NVIDIA V100\nGPU UUID: \t {uuid_of(gpu)}\nDevice Minor: \t 0\n"
+        (uuids / f"0000:{16 + gpu:02x}:00.0" / "information").write_text(text)
+    first = prolog(tmp_path, DGX1V, uuids=uuids, **env)[0]
+    assert first == "export CUDA_VISIBLE_DEVICES=" + ",".join(uuid_of(int(g)) for g in ordered)
+    env["CUDA_VISIBLE_DEVICES"] = "GPU-1"
+    assert prolog(tmp_path, DGX1V, uuids=uuids, **env) == []
 
 
 @pytest.mark.parametrize("step", ["", "batch", "-5"])

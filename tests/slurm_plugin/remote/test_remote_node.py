@@ -244,8 +244,20 @@ def test_a_donor_ends_with_the_job_it_lends_to(states, looks):
 def test_a_donor_ends_when_its_job_names_it_no_more(job_id):
     """Another one, 71, is named; 6 are its GPUs, 50000 is its port."""
     comment = COMMENT.format(port=50000)
-    over = donor.until_over(5, job_id, lambda job_id: ("RUNNING", comment), poll_s=60)
+    ask = lambda job_id: ("RUNNING", comment)  # noqa: E731
+    over = donor.until_over(5, job_id, ask, poll_s=60, again_s=0.01)
     asyncio.run(asyncio.wait_for(over, 10))
+
+
+def test_a_donor_goes_on_while_somebody_overwrites_its_jobs_comment():
+    """Without a record nothing is known; one that names others must do so twice in a row."""
+    named = COMMENT.format(port=50000)
+    others = named.replace("/71", "/99")
+    seen = [named, "", "JS1:x", others, named, others, "mine", others, others, "never read"]
+    left = list(seen)
+    ask = lambda job_id: ("RUNNING", left.pop(0))  # noqa: E731
+    asyncio.run(donor.until_over(7, 71, ask, poll_s=0, again_s=0))
+    assert left == ["never read"]
 
 
 def test_a_donor_does_not_wait_for_ever_for_a_job_that_does_not_start():
@@ -342,6 +354,36 @@ def test_a_job_whose_donor_is_away_is_put_back_and_not_started(tmp_path, monkeyp
     assert told.startswith(f"print gpu-topo: remote GPUs: 127.0.0.1:{port} cannot be reached")
     assert "export" not in told
     assert (tmp_path / "said").read_text().splitlines() == ["show job 7", "requeue 7"]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "seen", "comments", "found"),
+    [
+        (
+            "what the engine put back is found",
+            ["JS1:x", "JS1:x", COMMENT.format(port=5)],
+            ["gpu-donor of=7"],
+            [71],
+        ),
+        ("a job without donors goes on at once", ["JS1:x"], ["mine", "gpu-donor of=8"], []),
+        ("a record without a loan is an answer", ["[gpu-loan: may remote=1]"], [], []),
+        ("a record that stays away", ["JS1:x"], ["gpu-donor ready of=7 port=5"], None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_donors_of_a_job_whose_record_was_overwritten(monkeypatch, sentence, seen, comments, found):
+    """Its donors say that it is on loan: it must not start without them."""
+    left = list(seen)
+    monkeypatch.setattr(
+        slurm, "job_state", lambda job: ("RUNNING", left.pop(0) if left[1:] else left[0])
+    )
+    monkeypatch.setattr(slurm, "comments", lambda: comments)
+    monkeypatch.setattr(join, "RESTORE_S", 1.2)
+    if found is not None:
+        assert [donor.job_id for donor in join.donors_of(7)] == found
+    else:
+        with pytest.raises(RemoteError, match="no longer says which donors"):
+            join.donors_of(7)
 
 
 LEAVES = """

@@ -17,6 +17,16 @@ def queue(request: pytest.FixtureRequest) -> list[QueuedJob]:
     return rows.queue(run(argv), " ".join(argv))
 
 
+@pytest.mark.parametrize(
+    ("release", "separator", "exclusive"),
+    [("22.05.8", ":", False), ("23.11.11", "/", False), ("24.05.8", "/", False),
+     ("25.11.7", "/", False), ("26.05.3", "/", True)],
+)  # fmt: skip
+def test_each_release_has_its_way_to_write_gpus_and_to_say_exclusive(release, separator, exclusive):
+    asked = releases.commands(releases.parse_version(release))
+    assert (asked.gres_separator, asked.exclusive) == (separator, exclusive)
+
+
 def test_the_queue_has_what_waits_or_runs_and_nothing_finished(queue):
     states = sorted(job.state for job in queue)
     assert states == ["PENDING"] * 4 + ["RUNNING"] * 5

@@ -1,0 +1,86 @@
+"""What replies to submits write into AdminComment, until a reading shows their jobs.
+
+A record in a job's first reading counts if a reply issued it: by its token, which nobody can guess.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO, joined, split
+from slurm_plugin.job_notes.donor import DonorReport, borrower_in
+from slurm_plugin.job_notes.records import MAY
+from slurm_plugin.queue.entry_rules import needed_at_slurm
+from slurm_plugin.slurm.interface import QueuedJob
+
+#: Submits and notes whose jobs no reading has shown yet.
+MOST_EXPECTED = 10_000
+#: A job submitted so soon after the engine's start may be a former engine's, in seconds.
+MARGIN_S = 5.0
+#: A job's token; further jobs with the same reply have `TOKEN-1`, `TOKEN-2`, ...
+_TOKEN = re.compile(r"\b(?:token|t)=([0-9A-Za-z]+)((?:-\d+)?)")
+
+
+class IssuedEntries:
+    """Replies are added by the thread that answers, and read by the one that reads the queue."""
+
+    def __init__(self, since: float) -> None:
+        #: When (epoch) the engine began to issue.
+        self._since = since
+        self._lock = threading.Lock()
+        self._by_token: dict[str, dict[str, str]] = {}
+
+    def add(self, comment: str) -> str:
+        """Keep a reply's AdminComment; what of it goes to Slurm where notes do not."""
+        ours, rest = split(comment)
+        with self._lock:
+            for token, _ in _TOKEN.findall(f"{ours.get(SLOTS)} {ours.get(SHAPE)}")[:1]:
+                self._by_token[token] = ours
+                bound(self._by_token)
+        return joined(needed_at_slurm(ours, "PENDING", 0, False), rest)
+
+    def has_other(self, job: QueuedJob, ours: Mapping[str, str]) -> bool:
+        """Has the job's comment a token that was issued for another submit than these entries?"""
+        mine = set(_TOKEN.findall(joined(ours, "")))
+        with self._lock:
+            tokens = set(_TOKEN.findall(job.admin_comment)) - mine
+            return any(token in self._by_token for token, _ in tokens)
+
+    def first(self, job: QueuedJob, shown: Mapping[str, str]) -> dict[str, str]:
+        """A job's entries in its first reading, without what only looks like ours."""
+        tokens: Iterable[tuple[str, str]] = _TOKEN.findall(job.admin_comment)
+        with self._lock:
+            found = [(*one, self._by_token[one[0]]) for one in tokens if one[0] in self._by_token]
+        if found:
+            token, suffix, issued = found[0]
+            return {kind: _named(text, token, suffix) for kind, text in issued.items()}
+        is_older = job.submit <= self._since + MARGIN_S
+        return {
+            kind: text
+            for kind, text in shown.items()
+            if (is_older and kind != DONOR) or _may_be_first(kind, text, job)
+        }
+
+
+def _named(text: str, token: str, suffix: str) -> str:
+    """The entry with the token of this very job."""
+    return text.replace(f"={token}", f"={token}{suffix}")
+
+
+def _may_be_first(kind: str, text: str, job: QueuedJob) -> bool:
+    """May an entry without a token of ours stand there before the engine has seen the job?"""
+    if kind == DONOR:
+        report = DonorReport.read_from(job.comment)
+        return report is not None and report.borrower == borrower_in(joined({DONOR: text}, ""))
+    state = text.partition(" ")[0]
+    # The bridge holds a job for which no engine chose a shape.
+    return kind == TOPO or (kind == LOAN and state == MAY) or (kind == SHAPE and state == "none")
+
+
+def bound(kept: dict[Any, Any]) -> None:
+    """Forget the oldest."""
+    while len(kept) > MOST_EXPECTED:
+        del kept[next(iter(kept))]
