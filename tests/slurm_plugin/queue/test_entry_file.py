@@ -117,9 +117,8 @@ def test_records_of_the_other_way_of_enforcing_are_not_taken_over(tmp_path):
 
 def test_what_slurm_shows_counts_more_than_what_a_former_engine_wrote_down(tmp_path):
     Site(path=tmp_path / "e").looked().store.save(is_last=True)
-    placed = GATE.replace("gated", "placed")
-    later = Site(gated(comment=placed), path=tmp_path / "e")
-    assert later.seen() == placed
+    later = Site(gated(comment=PLACED), path=tmp_path / "e")
+    assert later.seen() == PLACED
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'[{"job": "x"}]', b"\xff\xfe", b"[[]]"])

@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from entries_in_tests import GATE, HOSTILE, ISSUED, JS1, LOAN, NOW, Site, gated
+from entries_in_tests import GATE, HOSTILE, ISSUED, JS1, LOAN, NOW, PLACED, Site, gated
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_notes import hints
@@ -78,13 +78,12 @@ def test_what_stands_there_twice_is_written_once():
 def test_an_update_that_failed_counts_if_slurm_shows_it(takes):
     """A command that ran into our time limit may have done its work."""
     site = Site().looked()
-    placed = GATE.replace("gated", "placed")
     site.slurm.fails, site.slurm.takes = True, takes
     with pytest.raises(SlurmError):
-        site.client.update(["7"], JobUpdate(admin_comment=placed))
+        site.client.update(["7"], JobUpdate(admin_comment=PLACED))
     site.slurm.fails = False
     site.slurm.write(7, site.slurm.of(7), tres_per_node="gres/gpu:v100.s1:1")
-    assert site.seen() == (placed if takes else GATE)
+    assert site.seen() == (PLACED if takes else GATE)
 
 
 @pytest.mark.parametrize("is_back", [True, False], ids=["as it was saved", "only the text"])
@@ -92,12 +91,11 @@ def test_a_slurmctld_that_lost_an_update_is_believed(is_back):
     """It was killed; whoever writes an older text back without that is not."""
     site = Site().looked()
     slots = "gres/gpu:v100.s1:1,gres/gpu:v100.s2:1"
-    placed = GATE.replace("gated", "placed")
-    site.client.update(["7"], JobUpdate(tres_per_node=slots, admin_comment=placed))
-    site.slurm.write(7, placed, tres_per_node=slots)
-    assert site.seen() == placed
+    site.client.update(["7"], JobUpdate(tres_per_node=slots, admin_comment=PLACED))
+    site.slurm.write(7, PLACED, tres_per_node=slots)
+    assert site.seen() == PLACED
     site.slurm.write(7, GATE, tres_per_node="gres/gpu:2" if is_back else slots)
-    assert site.seen() == (GATE if is_back else placed)
+    assert site.seen() == (GATE if is_back else PLACED)
 
 
 def test_a_job_that_was_given_back_is_left_alone():
@@ -149,10 +147,9 @@ def test_a_task_of_an_array_has_its_arrays_record_or_what_was_written_for_it():
     site.slurm.jobs[11] = task
     assert GateRecord.read_from(site.seen(11)) is not None
     site.slurm.jobs[12] = gated(12, comment=JS1, name="10_2", array_id=10, task="2")
-    placed = GATE.replace("gated", "placed")
-    site.client.update(["10_2"], JobUpdate(admin_comment=placed))
+    site.client.update(["10_2"], JobUpdate(admin_comment=PLACED))
     site.slurm.write(12, JS1, tres_per_node="gres/gpu:v100.s1:1,gres/gpu:v100.s2:1")
-    assert site.seen(12) == f"{JS1} {placed}"
+    assert site.seen(12) == f"{JS1} {PLACED}"
 
 
 def test_a_tasks_own_note_counts_and_not_its_arrays():
