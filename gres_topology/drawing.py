@@ -1,9 +1,13 @@
-"""Draws a topology: GPUs on a circle, grouped by NUMA node, an edge per link (extra `plot`)."""
+"""Draws a topology: GPUs on a circle, grouped by NUMA node, an edge per link (extra `plot`).
+
+`figure` begins every picture of the project that matplotlib makes.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +44,23 @@ _CHOSEN = "#ffb300"
 _MANY = 20
 
 
+@contextmanager
+def figure(
+    width: float, height: float, *, is_constrained: bool = False, font_size: float = 10
+) -> Iterator[Any]:
+    """An empty figure, in inches and points, on no screen; names in its SVG are always the same.
+
+    TopologyError without matplotlib.
+    """
+    try:
+        import matplotlib
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise TopologyError("drawing needs the extra: pip install 'slurm-gputopo[plot]'") from None
+    with matplotlib.rc_context({"svg.hashsalt": "gputopo", "font.size": font_size}):
+        yield Figure(figsize=(width, height), layout="constrained" if is_constrained else None)
+
+
 def draw(topology: NodeTopology, target: Path, chosen: Sequence[int] = (), title: str = "") -> None:
     """Write the drawing to `target` (.svg, .png or .pdf).
 
@@ -50,17 +71,10 @@ def draw(topology: NodeTopology, target: Path, chosen: Sequence[int] = (), title
     """
     if not topology.gpus:
         raise TopologyError(f"{topology.name}: no GPUs, so nothing to draw")
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise TopologyError("drawing needs the extra: pip install 'slurm-gputopo[plot]'") from None
     places = _places(topology)
     size = 7.0 if topology.gpus <= _MANY else 10.0
-    figure, axes = plt.subplots(figsize=(size + 1.5, size))
-    try:
+    with figure(size + 1.5, size) as drawn:
+        axes = drawn.add_subplot()
         _numa_arcs(axes, topology, places)
         used = _edges(axes, topology, places)
         _gpus(axes, topology, places, chosen)
@@ -71,11 +85,12 @@ def draw(topology: NodeTopology, target: Path, chosen: Sequence[int] = (), title
         axes.set_axis_off()
         axes.set_xlim(-1.5, 1.5)
         axes.set_ylim(-1.5, 1.5)
-        figure.savefig(target, bbox_inches="tight", dpi=130)
-    except (OSError, ValueError) as error:
-        raise TopologyError(f"{target}: {error}; expected a file to write, .svg or .png") from None
-    finally:
-        plt.close(figure)
+        try:
+            drawn.savefig(target, bbox_inches="tight", dpi=130)
+        except (OSError, ValueError) as error:
+            raise TopologyError(
+                f"{target}: {error}; expected a file to write, .svg or .png"
+            ) from None
 
 
 def _places(topology: NodeTopology) -> list[float]:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gres_topology import NodeTopology
+from gres_topology.drawing import figure
 from simulation.core.record import Record, SimulatedRun
-from simulation.errors import SimulationError
 from simulation.report.metrics import busy_over_time
 
 #: More rows than this cannot be told apart in a timeline: the first ones are drawn.
@@ -31,18 +31,10 @@ def available() -> bool:
 
 def _figure(width: float, height: float, draw: Callable[[Any], None]) -> str:
     """One SVG with one pair of axes, without the prologue of a file of its own."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise SimulationError(
-            "matplotlib is not installed; expected for pictures: pip install 'slurm-gputopo[plot]'"
-        ) from None
-    with matplotlib.rc_context({"svg.hashsalt": "gputopo", "font.size": 9}):
-        figure = Figure(figsize=(width, height), layout="constrained")
-        draw(figure.add_subplot())
+    with figure(width, height, is_constrained=True, font_size=9) as drawn:
+        draw(drawn.add_subplot())
         text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
+        drawn.savefig(text, format="svg", metadata={"Date": None})
     svg = text.getvalue()
     return svg[svg.index("<svg") :]
 

@@ -5,22 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from gres_topology.drawing import figure
 from slurm_plugin.errors import PluginError
 from slurm_plugin.speed_models.rows import Row
 
 
 def draw(rows: Sequence[Row], batch: int, title: str, path: Path) -> None:
-    """One curve per count of GPUs per node; PluginError without the extra `plot`, or on writing."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise PluginError(
-            "matplotlib is not installed; expected for --plot: pip install 'slurm-gputopo[plot]'"
-        ) from None
-    with matplotlib.rc_context({"svg.hashsalt": "gputopo", "font.size": 9}):
-        figure = Figure(figsize=(7, 4), layout="constrained")
-        axes = figure.add_subplot()
+    """One curve per count of GPUs per node; TopologyError or PluginError where it cannot."""
+    with figure(7, 4, is_constrained=True, font_size=9) as drawn:
+        axes = drawn.add_subplot()
         for per_node in sorted({row.shape.gpus_per_node for row in rows}):
             of_it = [row for row in rows if row.shape.gpus_per_node == per_node]
             rates = [row.samples_per_s for row in of_it]
@@ -37,6 +30,6 @@ def draw(rows: Sequence[Row], batch: int, title: str, path: Path) -> None:
         axes.set_title(title)
         axes.legend()
         try:
-            figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+            drawn.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
         except (OSError, ValueError) as error:
             raise PluginError(f"{path}: {error}; expected a file such as profile.svg") from error

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from live_harness import got_by
@@ -9,6 +10,7 @@ from select_harness import stock_pair
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import Result
+from slurm_plugin.enabling.slurm_conf import PLUGIN_DIR, parse
 
 pytestmark = [pytest.mark.cluster]
 
@@ -97,3 +99,38 @@ def test_with_slots_job_submit_alone_is_written(cluster):
         assert got_by(cluster, "-w", "dgx1", "--gres=gpu:v100:2") == {"dgx1": (0, 3)}
         gputopo(cluster, "disable", "--apply")
         assert cluster.run("ctl", FILES).out == before
+
+
+#: PluginDir as people write it. What Slurm took it for stands in its complaint about that folder.
+ODD = {
+    "any case": "PLUGINDIR=/zz/1\n",
+    "spaces and a comment": " PluginDir \t= /zz/1\t# ours: later\n",
+    "a comment without a space": "PluginDir=/zz/1#:/old\n",
+    "quotes": 'PluginDir="/zz/1:/a b"\n',
+    "given twice": "PluginDir=/zz/old\nPluginDir=/zz/1\n",
+    "a key in a continued line": "PriorityFlags= \\\nPluginDir=/zz/no\nPluginDir=/zz/1\n",
+    "a comment that ends in a backslash": "# A \\\nPluginDir=/zz/1\n",
+    "lines as Windows ends them": "PluginDir=/zz/1\r\nMaxJobCount=5\r\n",
+    "included": "include\t/tmp/odd/more.inc\nMaxJobCount=5\n",
+    "included by ClusterName": "INCLUDE %cre.inc # x\n",
+    "included by a joined line": "Include \\\n  more.inc\n",
+    "set behind the included file": "Include more.inc\nPluginDir=/zz/1\n",
+    "an escaped #": "SlurmctldParameters=a\\#1 \\\\# x\nPluginDir=/zz/1\n",
+}
+
+
+def test_slurm_conf_is_read_as_slurm_reads_it(cluster):
+    """Our parser and Slurm's take the same PluginDir out of the same text."""
+    head = "ClusterName=Mo\nSlurmctldHost=ctl\nNodeName=n1\nPartitionName=p Nodes=n1\n"
+    with cluster.temporarily("mkdir /tmp/odd", "rm -r /tmp/odd"):
+        cluster.put("ctl", "/tmp/odd/more.inc", "PluginDir=/zz/included\n")
+        texts = {Path("/tmp/odd/more.inc"): "PluginDir=/zz/included\n"}
+        for name, text in ODD.items():
+            cluster.put("ctl", "/tmp/odd/slurm.conf", head + text)
+            said = cluster.run("ctl", "SLURM_CONF=/tmp/odd/slurm.conf scontrol ping", check=False)
+            ours = parse(
+                Path("/tmp/odd/slurm.conf"),
+                (texts | {Path("/tmp/odd/slurm.conf"): head + text}).__getitem__,
+            ).last(PLUGIN_DIR)
+            assert ours, name
+            assert f'"{ours.value}"' in said.err, f"{name}: {said.err}"

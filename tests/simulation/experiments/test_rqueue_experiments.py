@@ -7,7 +7,16 @@ import pytest
 
 from policies.remote.r_queue import NetworkSpeeds, execution_s
 from simulation.experiments.rqueue import occupancy, philly, workload
-from simulation.experiments.rqueue.tsubame import OURS, QUEUES, R_QUEUE, SHARED, averaged, figures
+from simulation.experiments.rqueue.tsubame import (
+    G_QUEUE,
+    OURS,
+    PRINTED,
+    QUEUES,
+    R_QUEUE,
+    SHARED,
+    averaged,
+    figures,
+)
 from simulation.experiments.rqueue.workload import nodes
 from simulation.models.loans import Ended
 from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
@@ -73,6 +82,18 @@ def test_remote_gpus_shorten_the_wait_on_a_slice_of_philly():
         waits[name] = sum(job.wait_s for job in ended)
     assert waits[OURS] < waits[SHARED]
     assert waits[R_QUEUE] < waits[SHARED]
+
+
+def test_to_the_letter_only_processes_of_one_gpu_leave_whole_nodes():
+    """The first donor ends figure 6's loop; all else starts as under the G queue."""
+    both = workload.jobs(1)[:6000]
+    log = [job for job in both if set(job.job.request.gpus_per_node) == {2}]
+    runs = {n: QueuedLoanSimulator(nodes(64), QUEUES[n]).run(log) for n in (G_QUEUE, PRINTED)}
+    assert runs[PRINTED] == runs[G_QUEUE]
+    log = [job for job in both if set(job.job.request.gpus_per_node) == {1}]
+    runs = {n: QueuedLoanSimulator(nodes(64), QUEUES[n]).run(log) for n in (R_QUEUE, PRINTED)}
+    assert runs[PRINTED] == runs[R_QUEUE]
+    assert any(job.remote_gpus for job in runs[PRINTED])
 
 
 def test_figures_are_shares_of_what_the_g_queue_had():

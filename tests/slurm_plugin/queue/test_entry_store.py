@@ -166,6 +166,19 @@ def test_an_update_that_failed_counts_if_slurm_shows_it(takes):
     assert site.seen() == (placed if takes else GATE)
 
 
+@pytest.mark.parametrize("is_back", [True, False], ids=["as it was saved", "only the text"])
+def test_a_slurmctld_that_lost_an_update_is_believed(is_back):
+    """It was killed; whoever writes an older text back without that is not."""
+    site = Site().looked()
+    slots = "gres/gpu:v100.s1:1,gres/gpu:v100.s2:1"
+    placed = GATE.replace("gated", "placed")
+    site.client.update(["7"], JobUpdate(tres_per_node=slots, admin_comment=placed))
+    site.slurm.write(7, placed, tres_per_node=slots)
+    assert site.seen() == placed
+    site.slurm.write(7, GATE, tres_per_node="gres/gpu:2" if is_back else slots)
+    assert site.seen() == (GATE if is_back else placed)
+
+
 def test_a_job_that_was_given_back_is_left_alone():
     """As `gputopo slots give-back` does from a process of its own."""
     site = Site().looked()
@@ -219,6 +232,15 @@ def test_a_task_of_an_array_has_its_arrays_record_or_what_was_written_for_it():
     site.client.update(["10_2"], JobUpdate(admin_comment=placed))
     site.slurm.write(12, JS1, tres_per_node="gres/gpu:v100.s1:1,gres/gpu:v100.s2:1")
     assert site.seen(12) == f"{JS1} {placed}"
+
+
+def test_a_tasks_own_note_counts_and_not_its_arrays():
+    """The select plugin writes one when the task starts."""
+    site = Site(gated(10, "[gpu-topo: off | later]", name="10_[1-3]", array_id=10)).looked()
+    task = gated(11, "[gpu-topo: off | dgx1:0,3]", name="10_1", array_id=10, state="RUNNING")
+    site.slurm.jobs[11] = task
+    assert site.seen(11) == "[gpu-topo: off | dgx1:0,3]"
+    assert site.slurm.sent == []
 
 
 def test_all_components_get_their_own_back_when_the_first_one_is_repaired():
@@ -284,6 +306,19 @@ def test_a_record_that_nobody_issued_does_not_count(shown, expected):
     assert joined(split(site.slurm.of(9))[0], "") == expected
 
 
+def test_a_mark_that_somebody_left_makes_no_donor_for_the_next_engine(tmp_path):
+    """It would be ended as one that nobody borrows from."""
+    job = gated(9, "[gpu-donor: of=3]", state="RUNNING", submit=1)
+    assert Site(job, path=tmp_path / "e").seen(9) == ""
+
+
+def test_a_record_that_somebody_gave_a_running_job_is_taken_out():
+    site = Site(gated(comment="[gpu-topo: | why]", state="RUNNING")).looked()
+    site.slurm.write(7, f"[gpu-topo: | why] theirs {LOAN}")
+    assert LoanRecord.read_from(site.seen()) is None
+    assert site.slurm.of(7) == "theirs [gpu-topo: | why]"
+
+
 def test_a_donor_is_one_that_says_so_itself():
     donor = gated(9, "[gpu-donor: of=3]", submit=NOW + 60)
     site = Site(replace(donor, comment="gpu-donor of=3")).looked()
@@ -317,7 +352,8 @@ def test_what_stands_at_slurm_where_the_engine_keeps_the_notes(entries, waits, s
         ("RUNNING", 100, runs),
     ):
         start = NOW - ran_s if state == "RUNNING" else 0
-        site = Site(gated(comment=f"{JS1} {entries}", state=state, start=start), notes=False)
+        job = gated(comment=f"{JS1} {entries}", state=state, start=start)
+        site = Site(replace(job, comment="gpu-donor of=4"), notes=False)
         assert split(site.seen())[0] == split(entries)[0]
         if expected is not None:
             assert site.slurm.of(7) == f"{JS1} {expected}".strip()
@@ -437,6 +473,12 @@ def test_only_the_last_jobs_that_ended_are_remembered(monkeypatch):
     site.slurm.jobs = {}
     site.client.queue()
     assert [n for n in range(1, 8) if site.store.entries_of(n)] == [5, 6, 7]
+
+
+def test_jobs_that_ended_without_an_engine_count_as_ended(tmp_path):
+    Site(path=tmp_path / "e").looked().store.save(is_last=True)
+    later = Site(gated(8), path=tmp_path / "e").looked()
+    assert later.store.entries_of(7).state == "ENDED"
 
 
 # ------------------------------------------------------------------- a random writer
