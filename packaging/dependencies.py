@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from email.parser import HeaderParser
 from pathlib import Path
 
@@ -60,6 +60,13 @@ def deb(name: str, lowest: str, too_new: str) -> str:
     return f"{package} (>= {before}{lowest}), {package} (<< {before}{too_new}~)"
 
 
+def only_for(wheels: Iterable[Path]) -> str:
+    """The Python that vendored extension modules fit; empty where none has any."""
+    found = {match[1] for wheel in wheels if (match := re.search(r"-cp3(\d+)-cp", wheel.name))}
+    minors = [int(minor) for minor in found]
+    return ", ".join(f"python3 (>= 3.{n}), python3 (<< 3.{n + 1}~)" for n in minors)
+
+
 def rpm(name: str, lowest: str, too_new: str) -> str:
     """The same in a spec's words, by Fedora's names."""
     package = _NAMES["rpm"].get(name, f"python3-{name}")
@@ -90,6 +97,8 @@ def main() -> None:
         print("\n".join(map(described, wheels)))
         return
     lines, missing = [], []
+    if what == "deb" and (python := only_for(wheels)):
+        lines.append(python)
     for name, lowest, too_new in requirements(Path("setup.cfg")):
         if name in vendored:
             continue

@@ -183,7 +183,7 @@ class _Loader:
             return
         if proven != stated:
             raise PluginError(
-                f"slurm_index says {list(stated)}, but the devices and"
+                f"slurm_index says {list(stated)}, but the device minors or addresses and"
                 f" {node_set.gres_conf} say {list(proven)}; set slurm_index:"
                 f" {GRES_CONF}"
             )

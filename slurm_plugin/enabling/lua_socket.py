@@ -30,7 +30,7 @@ lua.luaL_newstate.restype = ctypes.c_void_p
 lua.lua_tolstring.restype = ctypes.c_char_p
 state = ctypes.c_void_p(lua.luaL_newstate())
 lua.luaL_openlibs(state)
-lua.luaL_loadstring(state, b'require "socket.unix"')
+lua.luaL_loadstring(state, b'require "socket.unix" require "socket"')
 call = lua.lua_pcall if hasattr(lua, "lua_pcall") else lua.lua_pcallk
 rest = () if hasattr(lua, "lua_pcall") else (ctypes.c_void_p(), ctypes.c_void_p())
 if call(state, 0, 0, 0, *rest):

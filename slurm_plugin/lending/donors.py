@@ -146,9 +146,24 @@ class SlurmLoans:
         orphans = [
             job.job_id
             for job in queue
-            if loans.parent_of(job) and job.job_id not in wanted and job.state != "COMPLETING"
+            if loans.parent_of(job)
+            and job.job_id not in wanted
+            and job.state != "COMPLETING"
+            and not self._is_in_doubt(job, there)
         ]
         self.cancel(orphans)
+
+    def _is_in_doubt(self, donor: QueuedJob, there: Mapping[int, QueuedJob]) -> bool:
+        """Do donor and borrower run, and nobody knows the borrower's record any more?
+
+        Somebody else overwrote it, and the engine's own store was lost. The donor ends with the
+        borrower.
+        """
+        borrower = there.get(loans.parent_of(donor))
+        if borrower is None or not loans.lends_to(donor, borrower):
+            return False
+        has_record = self.updates.kind.read_from(borrower.admin_comment) is not None
+        return donor.state == borrower.state == "RUNNING" and not has_record
 
     def _look_after(self, job: QueuedJob, loan: Loan, there: dict[int, QueuedJob]) -> None:
         """A running job that lost a donor is put back into the queue."""

@@ -96,18 +96,21 @@ class EntryClient(SlurmClient):
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """Change the jobs; an AdminComment of one job keeps the text of others."""
-        comment = change.admin_comment
+        comment, keeper = change.admin_comment, self.keeper
         if comment is None or len(jobs) != 1:
             self.inner.update(jobs, change)
+            with keeper.lock:
+                for name in jobs:
+                    keeper.store.asked(name, change)
             return
         [name] = jobs
-        keeper = self.keeper
         with keeper.lock:
             sent = keeper.store.to_send(name, comment, self._comments())
             is_taken = False
             try:
                 self.inner.update(jobs, replace(change, admin_comment=sent))
                 is_taken = True
+                keeper.store.asked(name, change)
             finally:
                 keeper.store.written(name, comment, sent, is_taken)
 

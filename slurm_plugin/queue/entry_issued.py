@@ -56,13 +56,13 @@ class IssuedEntries:
             found = [(*one, self._by_token[one[0]]) for one in tokens if one[0] in self._by_token]
         if found:
             token, suffix, issued = found[0]
-            ours = {kind: _named(text, token, suffix) for kind, text in issued.items()}
-            # The select plugin may have written a note since.
-            is_newer = "|" in shown.get(TOPO, "") or (TOPO in shown and TOPO not in ours)
-            return ours | {TOPO: shown[TOPO]} if is_newer else ours
-        if job.submit <= self._since + MARGIN_S:
-            return dict(shown)
-        return {kind: text for kind, text in shown.items() if _may_be_first(kind, text, job)}
+            return {kind: _named(text, token, suffix) for kind, text in issued.items()}
+        is_older = job.submit <= self._since + MARGIN_S
+        return {
+            kind: text
+            for kind, text in shown.items()
+            if (is_older and kind != DONOR) or _may_be_first(kind, text, job)
+        }
 
 
 def _named(text: str, token: str, suffix: str) -> str:

@@ -75,3 +75,19 @@ def is_over(job: QueuedJob, record: str, now: float) -> bool:
     except ValueError:
         return True
     return not any(index_of(kind) is not None for kind in types)
+
+
+def is_undone(job: QueuedJob, asked: tuple[str | None, str | None]) -> bool:
+    """Does the job ask for other GPUs than the last update said?
+
+    A slurmctld that was killed starts with the jobs as it last saved them.
+    """
+    try:
+        per_node, per_job = (None if text is None else counts(text) for text in asked)
+        has = (counts(job.tres_per_node), counts(job.tres_per_job))
+    except ValueError:
+        return False
+    return (per_node, per_job) != (None, None) and any(
+        wanted is not None and wanted != there
+        for wanted, there in zip((per_node, per_job), has, strict=True)
+    )

@@ -17,11 +17,13 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, joined, split
 from slurm_plugin.queue.entry_file import EntryFile, JobEntries
 from slurm_plugin.queue.entry_issued import IssuedEntries, bound
-from slurm_plugin.queue.entry_rules import RECORDS, is_over, needed_at_slurm
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.queue.entry_rules import RECORDS, is_over, is_undone, needed_at_slurm
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 #: Jobs that ended and are still remembered: those that ended last.
 MOST_ENDED = 10_000
+#: Former entries of a job that are remembered.
+MOST_PAST = 4
 #: Seconds between two writings of the file, which take at most a twentieth of the time.
 SAVE_S, SAVE_SHARE = 2.0, 20.0
 
@@ -38,6 +40,10 @@ class _Known:
     #: Entries of updates that failed: Slurm may have taken them all the same.
     tried: list[dict[str, str]] = field(default_factory=list)
     is_logged: bool = False
+    #: Entries of updates that were taken, but for the last: Slurm may have lost that one.
+    past: list[dict[str, str]] = field(default_factory=list)
+    #: The GPUs per node and per job that the last update about them asked for.
+    asked: tuple[str | None, str | None] = (None, None)
     #: The job's comment as the engine is to see it.
     shown: str = ""
     #: What Slurm showed of the job then; None where something is still to be done about it.
@@ -125,8 +131,10 @@ class EntryStore:
             self._names[job.name] = job.job_id
             is_shown = known.shown == job.admin_comment
             seen.append(job if is_shown else replace(job, admin_comment=known.shown))
-        for job_id in self._jobs.keys() - there.keys():
-            self._end(self._jobs[job_id].entries)
+        gone = [self._jobs[job_id].entries for job_id in self._jobs.keys() - there.keys()]
+        for entries in (*self._saved.values(), *gone):
+            self._end(entries)
+        self._saved = {}
         self._jobs = there
         return seen, self._with_components(repairs, seen)
 
@@ -168,9 +176,10 @@ class EntryStore:
     def _compare(self, job: QueuedJob, known: _Known, shown: Mapping[str, str]) -> None:
         """Take over what Slurm shows where that is not somebody else's doing."""
         entries = known.entries
-        for tried in known.tried:
-            if self._needed(tried, job) == shown:
-                entries.ours = tried
+        former = known.past if is_undone(job, known.asked) else []
+        for one in (*known.tried, *former):
+            if _records(self._needed(one, job)) == _records(shown) != {}:
+                entries.ours = one
         known.tried = []
         if TOPO in shown:
             self._set(entries, TOPO, self._with_note(shown[TOPO], entries.ours.get(TOPO, "")))
@@ -197,15 +206,16 @@ class EntryStore:
             slots = before.ours.get(SLOTS, "")
             if SLOTS not in shown and slots and is_over(job, slots, self.wall_clock()):
                 del before.ours[SLOTS]
-            ours = {**before.ours, **shown}
-            if TOPO in before.ours and TOPO in shown:
-                ours[TOPO] = self._with_note(shown[TOPO], before.ours[TOPO])
+            first = self.issued.first(job, shown)
+            ours = before.ours | {kind: text for kind, text in first.items() if kind != TOPO}
         elif job.name in self._of_task:
             ours = self._of_task.pop(job.name)
         elif parent is not None:
             ours = dict(parent.entries.ours)
         else:
             ours = self.issued.first(job, shown)
+        if TOPO in shown:
+            ours[TOPO] = self._with_note(shown[TOPO], ours.get(TOPO, ""))
         entries = JobEntries(
             *(job.job_id, job.uid, job.array_id, job.het_id, job.submit, job.state, ours)
         )
@@ -245,7 +255,8 @@ class EntryStore:
         changed = {kind for kind in (*RECORDS, TOPO) if shown.get(kind) != needed.get(kind)}
         if job.state != "PENDING" and self.notes_at_slurm:
             # What is only for people is not put back once the job runs.
-            changed &= self._needed(ours, job, notes_at_slurm=False).keys()
+            forged = {kind for kind in RECORDS if kind in shown and kind not in ours}
+            changed &= self._needed(ours, job, notes_at_slurm=False).keys() | forged
             if not changed:
                 return None
         log = ""
@@ -301,9 +312,16 @@ class EntryStore:
         if not is_taken:
             known.tried.append(ours)
             return
+        known.past = [*known.past, known.entries.ours][-MOST_PAST:]
         known.entries.ours = ours
         known.comment = known.comment if sent is None else sent
         self._is_dirty = True
+
+    def asked(self, name: str, change: JobUpdate) -> None:
+        """Slurm took an update that may change which GPUs the job asks for."""
+        known = self._find(name)
+        if known is not None and (change.tres_per_node, change.tres_per_job) != (None, None):
+            known.asked = (change.tres_per_node, change.tres_per_job)
 
     def _find(self, name: str) -> _Known | None:
         job_id = self._names.get(name) or (int(name) if name.isdecimal() else 0)
@@ -355,6 +373,11 @@ class EntryStore:
 def _one_line(comment: str) -> str:
     """The comment as an update can carry it: with others' line breaks as spaces."""
     return " ".join(comment.splitlines()).replace("\0", " ")
+
+
+def _records(ours: Mapping[str, str]) -> dict[str, str]:
+    """The entries that the engine alone writes."""
+    return {kind: text for kind, text in ours.items() if kind in RECORDS}
 
 
 def _looks(job: QueuedJob) -> tuple[object, ...]:

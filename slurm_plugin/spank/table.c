@@ -147,7 +147,8 @@ static bool read_numa(reader_t *r)
 		return false;
 	if (gt_table_numa(r->table, numa->number))
 		return false;
-	if (!(blank = strchr(at, ' ')))
+	blank = r->line + (at - r->line) + strcspn(at, " ");
+	if (!*blank)
 		return false;
 	*blank = '\0';
 	numa->cpus = at;
@@ -168,7 +169,10 @@ static bool read_order(reader_t *r, gt_pattern_t *pattern)
 	const char *at = r->line;
 	char *blank;
 
-	if (!word(&at, "order ") || !(blank = strchr(at, ' ')))
+	if (!word(&at, "order "))
+		return false;
+	blank = r->line + (at - r->line) + strcspn(at, " ");
+	if (!*blank)
 		return false;
 	*blank = '\0';
 	pattern->name = at;

@@ -18,7 +18,7 @@ NAME = "dgx1"
 #: What belongs to no package, or to Slurm while it runs.
 _NOT_COMPARED = (
     *("/proc", "/sys", "/dev", "/tmp", "/root", "/var/cache", "/var/spool"),
-    *("/run/lock", "/run/slurm", "/var/log/slurm", "/var/lib/slurm"),
+    *("/run/lock", "/run/systemd", "/run/slurm", "/var/log/slurm", "/var/lib/slurm"),
     *("/run/munge", "/var/log/munge", "/var/lib/munge"),
     *("/var/lib/apt", "/var/lib/dpkg", "/var/log/apt"),
 )
@@ -123,7 +123,7 @@ class Host:
     def stop_engine(self) -> None:
         """`systemctl stop gputopo`, which takes /run/gputopo away, too."""
         self.run("pkill -f '^/usr/bin/python3 -I /usr/bin/gputopo serve'; true")
-        self.wait_for("! pgrep -f '/usr/bin/gputopo serve'")
+        self.wait_for("! pgrep -f '[/]usr/bin/gputopo serve'")
         self.run("rm -rf /run/gputopo")
 
 

@@ -42,6 +42,12 @@ def test_a_package_that_the_distribution_lacks_or_has_too_old_is_no_dependency(m
     assert RECIPE["deb"]("networkx", "3.0", "4") == ""
 
 
+def test_vendored_extension_modules_are_for_one_python():
+    wheels = [Path("a-1-py3-none-any.whl"), Path("b-1-cp311-cp311-manylinux2014_x86_64.whl")]
+    assert RECIPE["only_for"](wheels) == "python3 (>= 3.11), python3 (<< 3.12~)"
+    assert RECIPE["only_for"](wheels[:1]) == ""
+
+
 def test_a_requirement_that_the_recipe_cannot_read_is_named(tmp_path):
     setup = tmp_path / "setup.cfg"
     setup.write_text("[options]\ninstall_requires =\n    click\n")

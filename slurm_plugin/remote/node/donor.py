@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from slurm_plugin.job_notes.donor import NAME, failed, ready
+from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import echo, inside, preset, slurm, sockets
 from slurm_plugin.remote.node.handshake import Munge
@@ -38,6 +39,8 @@ TRIES = 3
 #: Seconds between two looks at the borrowing job, and how long that job may wait for its start.
 POLL_S = 30.0
 PATIENCE_S = 180.0
+#: A record that does not name this donor may be somebody else's text: it is read again after this.
+AGAIN_S = 15.0
 #: A failure stands in the comment for so many seconds; then the donor's job ends by itself.
 SHOWN_S = 30.0
 
@@ -251,28 +254,33 @@ async def until_over(
     ask: Callable[[int], tuple[str, str] | None] = slurm.job_state,
     poll_s: float = POLL_S,
     patience_s: float = PATIENCE_S,
+    again_s: float = AGAIN_S,
 ) -> None:
-    """Until the borrowing job ends, no longer names this donor, or has waited too long.
+    """Until the borrowing job ends, names other donors or none, or has waited too long.
 
-    A Slurm that does not answer says nothing about that job.
+    A Slurm that does not answer says nothing about that job, nor does an AdminComment without a
+    record: somebody overwrote it, or the engine keeps it. The engine ends donors itself; this is
+    for the case that there is none any more.
     """
     loop = asyncio.get_running_loop()
     waits_since = loop.time()
-    has_run = False
+    has_run = is_doubted = False
     while True:
         answer = await asyncio.to_thread(ask, parent)
         if answer is not None:
             state, comment = answer
             # In node/GPUs/job/port neither the GPUs nor the port are a job.
             is_named = re.search(rf"[=,][^/,\s]+/[0-9a-f]+/{job_id}(?!\d)", comment)
-            is_over = not state or state in slurm.OVER or not is_named
+            has_record = any(kind.read_from(comment) for kind in (GateRecord, LoanRecord))
+            was_doubted, is_doubted = is_doubted, has_record and not is_named
+            is_over = not state or state in slurm.OVER or (was_doubted and is_doubted)
             # A job that was put back into the queue gets other donors for its next start.
             if is_over or (state == "PENDING" and has_run):
                 return
             has_run = has_run or state != "PENDING"
         if not has_run and loop.time() - waits_since > patience_s:
             return
-        await asyncio.sleep(poll_s)
+        await asyncio.sleep(min(again_s, poll_s) if is_doubted else poll_s)
 
 
 async def run(task: Task, vouching: Munge) -> int:

@@ -191,6 +191,17 @@ def test_two_types_on_a_node(cluster, engine):
 
 
 @pytest.mark.long("GPUs of other kinds are declared on every node first")
+def test_slurmd_counts_the_types_in_slurm_confs_order(cluster):
+    """Whatever stands first in gres.conf: what `gputopo doctor` warns of where the two differ."""
+    gres = DGX2 + ";s/\\(NodeName=dgx2.*\\)Type=v100\\(.*fakegpu[4-7]\\)/\\1Type=t4\\2/"
+    with other_gpus(cluster, "s/gpu:v100:8/gpu:t4:4,gpu:v100:4/", gres):
+        jobid = cluster.sbatch("-w", "dgx2", "--gres=gpu:t4:4", sleep_s=30)
+        assert cluster.wait_running(jobid).gpus == {"dgx2": (0, 1, 2, 3)}
+        devices = "scontrol show node dgx2 | grep -o ' *Gres=[^ ]*'"
+        assert cluster.run("ctl", devices).out.strip().startswith("Gres=gpu:t4:4")
+
+
+@pytest.mark.long("GPUs of other kinds are declared on every node first")
 def test_shards(cluster, engine):
     """A job of shards is not asked about; the GPU it uses is not free for others."""
     gres = "$a NodeName=dgx2 Name=shard Count=32"

@@ -494,6 +494,18 @@ def test_donors_that_no_job_names_are_ended():
     assert slurm.words == ["scancel 73 74"]
 
 
+@pytest.mark.parametrize(
+    ("comment", "is_ended"), [("JS1:abc", False), ("", False), ("[gpu-slots: placed]", True)]
+)
+def test_running_donors_stay_where_nobody_knows_their_borrowers_record(comment, is_ended):
+    """Somebody overwrote it; a job that has a record and names no donors needs none."""
+    slurm = Slurm()
+    borrower = replace(placed_with(AT, state="RUNNING"), admin_comment=comment)
+    lender(slurm).tidy([borrower, replace(ready(71), state="RUNNING")])
+    assert (slurm.words == ["scancel 71"]) is is_ended
+    assert bool(slurm.words) is is_ended
+
+
 @pytest.mark.parametrize("state", ["PENDING", "RUNNING", "SUSPENDED", "CONFIGURING"])
 def test_donors_of_a_job_that_may_still_run_stay(state):
     slurm = Slurm()

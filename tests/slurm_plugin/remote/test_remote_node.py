@@ -244,8 +244,20 @@ def test_a_donor_ends_with_the_job_it_lends_to(states, looks):
 def test_a_donor_ends_when_its_job_names_it_no_more(job_id):
     """Another one, 71, is named; 6 are its GPUs, 50000 is its port."""
     comment = COMMENT.format(port=50000)
-    over = donor.until_over(5, job_id, lambda job_id: ("RUNNING", comment), poll_s=60)
+    ask = lambda job_id: ("RUNNING", comment)  # noqa: E731
+    over = donor.until_over(5, job_id, ask, poll_s=60, again_s=0.01)
     asyncio.run(asyncio.wait_for(over, 10))
+
+
+def test_a_donor_goes_on_while_somebody_overwrites_its_jobs_comment():
+    """Without a record nothing is known; one that names others must do so twice in a row."""
+    named = COMMENT.format(port=50000)
+    others = named.replace("/71", "/99")
+    seen = [named, "", "JS1:x", others, named, others, "mine", others, others, "never read"]
+    left = list(seen)
+    ask = lambda job_id: ("RUNNING", left.pop(0))  # noqa: E731
+    asyncio.run(donor.until_over(7, 71, ask, poll_s=0, again_s=0))
+    assert left == ["never read"]
 
 
 def test_a_donor_does_not_wait_for_ever_for_a_job_that_does_not_start():
