@@ -43,6 +43,11 @@ SHOW_GPUS = "echo gpus $CUDA_VISIBLE_DEVICES"
 not_on_old = pytest.mark.skipif(OLD, reason="on 22.05 srun and salloc get no slots")
 
 
+def goes_by_links(cluster: Cluster) -> bool:
+    """Stock Slurm takes linked GPUs; since 24.05 the lowest ones, for most requests."""
+    return cluster.release < (24, 5)
+
+
 def gpus_of_tasks(result: Result) -> set[tuple[int, ...]]:
     """What every task of SHOW_GPUS saw."""
     lines = [line for line in result.out.splitlines() if line.startswith("gpus ")]

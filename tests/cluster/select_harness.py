@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from live_harness import goes_by_links
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
@@ -20,7 +21,7 @@ SWITCH = "/etc/slurm/gputopo.disable"
 OURS = [6, 3, 5, 0, 7, 2, 4, 1]
 PREFER: dict[str, Any] = {"do": "prefer", "order": OURS, "note": "by preference"}
 #: What 22.05 takes for --gres=gpu:2 of an empty node: it finds the pair by Links.
-PAIRS_22_05 = {"dgx1": (0, 3), "dgx2": (0, 3), "bridged1": (0, 2)}
+LINKED_PAIRS = {"dgx1": (0, 3), "dgx2": (0, 3), "bridged1": (0, 2)}
 # A wait must outlast whatever Slurm does by itself within a test.
 LONG_S = 300
 LAZY: dict[str, Any] = {"do": "wait", "s": LONG_S, "note": "for a pair"}
@@ -30,8 +31,8 @@ LAZY_BY_HINT: dict[str, Any] = {"hints": {"lazy": LAZY}, "else": PREFER}
 
 
 def stock_pair(cluster: Cluster, node: str = "dgx1") -> dict[str, tuple[int, ...]]:
-    """What stock Slurm takes for --gres=gpu:2 of an empty node: the lowest two since 23.02."""
-    return {node: PAIRS_22_05[node] if cluster.release < (23, 2) else (0, 1)}
+    """What stock Slurm takes for --gres=gpu:2 of an empty node."""
+    return {node: LINKED_PAIRS[node] if goes_by_links(cluster) else (0, 1)}
 
 
 def told_stock_pair(cluster: Cluster) -> dict[str, list[int]]:

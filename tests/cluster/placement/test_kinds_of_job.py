@@ -1,7 +1,7 @@
 """Jobs that Slurm moves, stops, shrinks or shares: with engine, plugin and bridge in place."""
 
 import pytest
-from live_harness import IN_BOTH_MODES, Busy, by_policy, preemption
+from live_harness import IN_BOTH_MODES, Busy, by_policy, goes_by_links, preemption
 from modes import enforcement
 from node_variants import other_gpus, wait_node
 
@@ -27,7 +27,7 @@ def assert_slurms_own(cluster: Cluster, job: Job, busy: Busy, why: str) -> None:
     """What the slots mode leaves to Slurm says why: the lowest three free GPUs of dgx1."""
     assert job.fields["AdminComment"] == f"[gpu-topo: | Slurm's own choice: {why}]"
     assert [(node, len(gpus)) for node, gpus in job.gpus.items()] == [("dgx1", 3)]
-    if cluster.release >= (23, 2):  # 22.05 goes by Links
+    if not goes_by_links(cluster):
         free = [gpu for gpu in range(8) if gpu not in busy.get("dgx1", ())]
         assert job.gpus["dgx1"] == tuple(free[:3])
 

@@ -16,6 +16,7 @@ from live_harness import (
     Gpus,
     by_policy,
     explained,
+    goes_by_links,
     got_by,
     topology_of,
     visible,
@@ -334,6 +335,6 @@ def test_observe_writes_down_what_would_have_been_done(live, hold):
     assert {n: tuple(g) for n, g in output["slurm"]["gpus"].items()} == got.gpus
     chosen = {node: tuple(sorted(gpus)) for node, gpus in output["chosen"]["gpus"].items()}
     assert chosen == by_policy(EMPTY, (2,), ("bridged1",))
-    # 22.05 finds the bridged pair by itself
-    assert (chosen == got.gpus) == (live.release < (23, 2))
+    # 22.05 and 23.11 find the bridged pair by themselves
+    assert (chosen == got.gpus) == goes_by_links(live)
     assert "AdminComment" not in got.fields

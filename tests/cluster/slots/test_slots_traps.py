@@ -308,10 +308,14 @@ def test_only_on_22_05_a_job_never_loses_slots_it_once_had(engine):
 
 
 def requested(job: Job) -> dict[str, str]:
-    """The fields of a request that are set."""
+    """The fields of a request that are set; 23.11 writes both `gpu:1` and `gpu=1` of a task."""
     names = ("TresPerJob", "TresPerNode", "TresPerTask", "TresPerSocket", "ReqNodeList", "TresBind")
     result = {name: job.fields.get(name, "") for name in names}
-    return {name: text for name, text in result.items() if text not in ("", "(null)")}
+    return {
+        name: text.replace("gpu=", "gpu:")
+        for name, text in result.items()
+        if text not in ("", "(null)")
+    }
 
 
 @not_on_old

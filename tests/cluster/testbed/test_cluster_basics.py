@@ -1,13 +1,13 @@
 """The cluster itself: what stock Slurm does on it, and that its parts are the real ones."""
 
 import pytest
-from live_harness import GPUS, OURS_ON_A_NODE
+from live_harness import GPUS, OURS_ON_A_NODE, goes_by_links
 
 from slurm_cluster.hosts import ClusterError
 
 pytestmark = pytest.mark.cluster
 
-# The last column is what 22.05 does: it finds the double link in every form.
+# The last column is what 22.05 and 23.11 do: they find the double link in every form.
 STOCK_CHOICES = {
     "--gres=gpu:2": ((0, 1), (0, 3)),  # the two lowest GPUs, one NVLink apart
     "--gpus-per-node=2": ((0, 1), (0, 3)),
@@ -19,8 +19,8 @@ STOCK_CHOICES = {
 def test_stock_slurm_on_an_empty_dgx1(cluster):
     """With correct Links stock Slurm still chooses mostly by index: the baseline."""
     cluster.switch("stock")
-    for asked, (usual, on_22_05) in STOCK_CHOICES.items():
-        expected = on_22_05 if cluster.release < (23, 2) else usual
+    for asked, (usual, linked) in STOCK_CHOICES.items():
+        expected = linked if goes_by_links(cluster) else usual
         jobid = cluster.sbatch("-w", "dgx1", asked, sleep_s=30)
         assert cluster.wait_running(jobid).gpus == {"dgx1": expected}, asked
         assert cluster.visible_gpus(jobid) == expected

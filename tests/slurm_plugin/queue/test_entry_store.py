@@ -1,95 +1,16 @@
 """Our entries in AdminComment while others write that field: kept, put back, never doubled."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from entries_in_tests import GATE, HOSTILE, ISSUED, JS1, LOAN, NOW, PLACED, Site, gated
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.brackets import joined, split
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
-from slurm_plugin.queue.entry_client import EntryClient, EntryKeeper
-from slurm_plugin.queue.entry_store import EntryStore
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
-
-NOW = 1_000_000
-GATE = "[gpu-slots: gated token=a tpn=gres/gpu:2 nodes=1-1 by=node]"
-ISSUED = GATE.replace("token=a", "token=5f0a")
-HOSTILE = "[gpu-slots: placed token=a tpn=gres/gpu:8 nodes=1-1 by=node at=1]"
-JS1 = "JS1:H4sIAAAAAAAA/6tWKi1OLVKyUjDUUVAqSi0uzcxLVwAA"
-LOAN = "[gpu-loan: starts remote=1 tpn=gres/gpu:4 loan=dgx1/3,dgx2/3/9/50001 at=5]"
-
-
-class Slurm:
-    """Comments by job; a writer may change them between any two calls."""
-
-    def __init__(self, *jobs: QueuedJob) -> None:
-        self.jobs = {job.job_id: job for job in jobs}
-        self.sent: list[tuple[str, JobUpdate]] = []
-        self.fails = self.takes = False
-
-    def write(self, job_id: int, text: str, **more: object) -> None:
-        self.jobs[job_id] = replace(self.jobs[job_id], admin_comment=text, **more)  # type: ignore[arg-type]
-
-    def of(self, job_id: int) -> str:
-        return self.jobs[job_id].admin_comment
-
-    def queue(self) -> list[QueuedJob]:
-        return list(self.jobs.values())
-
-    def admin_comments(self) -> dict[int, str]:
-        return {job_id: job.admin_comment for job_id, job in self.jobs.items()}
-
-    def update(self, names: Sequence[str], change: JobUpdate) -> None:
-        if change == JobUpdate():
-            return
-        if change.admin_comment is not None:
-            assert "\n" not in change.admin_comment
-        self.sent.append((names[0], change))
-        [job_id] = (job.job_id for job in self.jobs.values() if job.name == names[0])
-        if change.admin_comment is not None and (self.takes or not self.fails):
-            self.write(job_id, change.admin_comment)
-        if self.fails:
-            raise SlurmError("timed out")
-
-
-def gated(job_id: int = 7, comment: str = GATE, **more: object) -> QueuedJob:
-    values = {
-        "name": str(job_id), "state": "PENDING", "reason": "BeginTime", "submit": 5, "uid": 1000,
-        "eligible": NOW + 60, "priority": 1, "tres_per_node": "gres/gpu:2",
-    }  # fmt: skip
-    return QueuedJob(job_id, admin_comment=comment, **{**values, **more})  # type: ignore[arg-type]
-
-
-class Site:
-    """Slurm with one job, and the engine's client of it."""
-
-    def __init__(self, *jobs: QueuedJob, path: Path | None = None, notes: bool = True) -> None:
-        self.slurm = Slurm(*(jobs or (gated(),)))
-        self.clock = SimpleNamespace(s=0.0)
-        self.store = EntryStore(
-            notes_at_slurm=notes, clock=self.tick, wall_clock=lambda: float(NOW)
-        )
-        if path is not None:
-            self.store.open(path)
-        self.client = EntryClient(self.slurm, EntryKeeper(self.store))  # type: ignore[arg-type]
-
-    def tick(self) -> float:
-        self.clock.s += 0.001
-        return float(self.clock.s)
-
-    def seen(self, job_id: int = 7) -> str:
-        """The job's comment as the engine sees it after one more reading."""
-        return next(job.admin_comment for job in self.client.queue() if job.job_id == job_id)
-
-    def looked(self) -> "Site":
-        self.client.queue()
-        return self
-
+from slurm_plugin.slurm.interface import JobUpdate
 
 #: What others may do to the field, and what of theirs stands there afterwards.
 WRITERS = {
@@ -157,13 +78,12 @@ def test_what_stands_there_twice_is_written_once():
 def test_an_update_that_failed_counts_if_slurm_shows_it(takes):
     """A command that ran into our time limit may have done its work."""
     site = Site().looked()
-    placed = GATE.replace("gated", "placed")
     site.slurm.fails, site.slurm.takes = True, takes
     with pytest.raises(SlurmError):
-        site.client.update(["7"], JobUpdate(admin_comment=placed))
+        site.client.update(["7"], JobUpdate(admin_comment=PLACED))
     site.slurm.fails = False
     site.slurm.write(7, site.slurm.of(7), tres_per_node="gres/gpu:v100.s1:1")
-    assert site.seen() == (placed if takes else GATE)
+    assert site.seen() == (PLACED if takes else GATE)
 
 
 @pytest.mark.parametrize("is_back", [True, False], ids=["as it was saved", "only the text"])
@@ -171,12 +91,11 @@ def test_a_slurmctld_that_lost_an_update_is_believed(is_back):
     """It was killed; whoever writes an older text back without that is not."""
     site = Site().looked()
     slots = "gres/gpu:v100.s1:1,gres/gpu:v100.s2:1"
-    placed = GATE.replace("gated", "placed")
-    site.client.update(["7"], JobUpdate(tres_per_node=slots, admin_comment=placed))
-    site.slurm.write(7, placed, tres_per_node=slots)
-    assert site.seen() == placed
+    site.client.update(["7"], JobUpdate(tres_per_node=slots, admin_comment=PLACED))
+    site.slurm.write(7, PLACED, tres_per_node=slots)
+    assert site.seen() == PLACED
     site.slurm.write(7, GATE, tres_per_node="gres/gpu:2" if is_back else slots)
-    assert site.seen() == (GATE if is_back else placed)
+    assert site.seen() == (GATE if is_back else PLACED)
 
 
 def test_a_job_that_was_given_back_is_left_alone():
@@ -228,10 +147,9 @@ def test_a_task_of_an_array_has_its_arrays_record_or_what_was_written_for_it():
     site.slurm.jobs[11] = task
     assert GateRecord.read_from(site.seen(11)) is not None
     site.slurm.jobs[12] = gated(12, comment=JS1, name="10_2", array_id=10, task="2")
-    placed = GATE.replace("gated", "placed")
-    site.client.update(["10_2"], JobUpdate(admin_comment=placed))
+    site.client.update(["10_2"], JobUpdate(admin_comment=PLACED))
     site.slurm.write(12, JS1, tres_per_node="gres/gpu:v100.s1:1,gres/gpu:v100.s2:1")
-    assert site.seen(12) == f"{JS1} {placed}"
+    assert site.seen(12) == f"{JS1} {PLACED}"
 
 
 def test_a_tasks_own_note_counts_and_not_its_arrays():
@@ -324,161 +242,6 @@ def test_a_donor_is_one_that_says_so_itself():
     site = Site(replace(donor, comment="gpu-donor of=3")).looked()
     site.slurm.write(9, JS1, comment="mine")
     assert site.seen(9) == f"{JS1} [gpu-donor: of=3]"
-
-
-# ------------------------------------------------------------------- notes: engine
-
-PLACED = GATE.replace("gated", "placed")
-
-
-@pytest.mark.parametrize(
-    ("entries", "waits", "starts", "runs"),
-    [
-        (f"[gpu-topo: off | why] {GATE}", f"[gpu-topo: off] {GATE}", "", ""),
-        (f"[gpu-topo: | dgx1:0,3] {PLACED}", "", "", ""),
-        ("[gpu-topo: pattern=ring | dgx1:0,3]", "", "", ""),
-        ("[gpu-topo: a=b | n] [gpu-shape: 2x4]", "[gpu-topo: a=b] [gpu-shape: 2x4]", "", ""),
-        (f"[gpu-topo: remote=allow] {LOAN}", f"[gpu-topo: remote=allow] {LOAN}", LOAN, ""),
-        (PLACED.replace("at=", "remote=1 at="), None, None, ""),
-        ("[gpu-donor: of=4]", "[gpu-donor: of=4]", "[gpu-donor: of=4]", "[gpu-donor: of=4]"),
-    ],
-    ids=["gated", "released", "select", "shaped", "borrows", "may borrow", "a donor"],
-)
-def test_what_stands_at_slurm_where_the_engine_keeps_the_notes(entries, waits, starts, runs):
-    """While a job waits, in its first minute, and later."""
-    for state, ran_s, expected in (
-        ("PENDING", 0, waits),
-        ("RUNNING", 5, starts),
-        ("RUNNING", 100, runs),
-    ):
-        start = NOW - ran_s if state == "RUNNING" else 0
-        job = gated(comment=f"{JS1} {entries}", state=state, start=start)
-        site = Site(replace(job, comment="gpu-donor of=4"), notes=False)
-        assert split(site.seen())[0] == split(entries)[0]
-        if expected is not None:
-            assert site.slurm.of(7) == f"{JS1} {expected}".strip()
-
-
-def test_a_release_takes_the_record_away_in_the_update_that_lets_the_job_start():
-    site = Site(gated(comment=f"theirs [gpu-topo: off] {GATE}"), notes=False).looked()
-    comment = hints.with_note(f"theirs [gpu-topo: off] {PLACED}", "dgx1:0,3 by mapa")
-    site.client.update(["7"], JobUpdate(begin_time=0, admin_comment=comment))
-    assert site.slurm.sent == [("7", JobUpdate(begin_time=0, admin_comment="theirs"))]
-    assert GateRecord.read_from(site.seen()) == GateRecord.read_from(PLACED)
-    assert hints.note_in(site.seen()) == "dgx1:0,3 by mapa"
-    assert site.store.entries_of(7).text() == f"[gpu-topo: off | dgx1:0,3 by mapa] {PLACED}"
-
-
-def test_a_note_that_only_people_read_causes_no_update():
-    site = Site(notes=False).looked()
-    site.client.update(["7"], JobUpdate(admin_comment=hints.with_note(GATE, "waits")))
-    assert site.slurm.sent == []
-    assert hints.note_in(site.seen()) == "waits"
-
-
-def test_the_notes_of_a_submit_and_of_a_start_are_those_of_the_job_that_shows(tmp_path):
-    site = Site(path=tmp_path / "e", notes=False).looked()
-    assert site.store.submitted(f"[gpu-topo: a=b | waits] {GATE}") == f"[gpu-topo: a=b] {GATE}"
-    assert site.store.submitted("[gpu-topo: a=b | Slurm's own choice]") == ""
-    site.slurm.jobs[8] = gated(8, f"[gpu-topo: a=b] {GATE}")
-    assert hints.note_in(site.seen(8)) == "waits"
-    site.store.noted(8, "a=b", "dgx1:0,3 by mapa")
-    assert hints.note_in(site.seen(8)) == "dgx1:0,3 by mapa"
-    site.slurm.jobs.clear()
-    site.client.queue()
-    site.store.save(is_last=True)
-    later = Site(path=tmp_path / "e", notes=False).store.entries_of(8)
-    assert later is not None
-    assert later.text() == f"[gpu-topo: a=b | dgx1:0,3 by mapa] {GATE}"
-
-
-def test_nothing_is_said_in_the_log_when_our_own_entries_are_taken_away(caplog):
-    site = Site(gated(comment="[gpu-topo: a=b] [gpu-shape: 1x2]"), notes=False).looked()
-    site.slurm.write(7, site.slurm.of(7), state="RUNNING", start=NOW)
-    site.client.queue()
-    assert site.slurm.of(7) == ""
-    assert caplog.records == []
-
-
-def test_the_mode_may_change_while_the_engine_runs():
-    site = Site(gated(comment=f"[gpu-topo: | waits] {GATE}")).looked()
-    site.store.show_notes(False)
-    site.client.queue()
-    assert site.slurm.of(7) == GATE
-    site.store.show_notes(True)
-    site.client.queue()
-    assert site.slurm.of(7) == f"[gpu-topo: | waits] {GATE}"
-
-
-# ---------------------------------------------------------------------------- the disk
-
-
-def test_entries_outlive_the_engine_and_are_put_back(tmp_path):
-    first = Site(path=tmp_path / "entries.json").looked()
-    first.store.save(is_last=True)
-    later = Site(gated(comment=JS1), path=tmp_path / "entries.json")
-    assert later.seen() == f"{JS1} {GATE}"
-    assert later.slurm.of(7) == f"{JS1} {GATE}"
-
-
-def test_a_job_that_was_given_back_while_there_was_no_engine_stays_slurms(tmp_path):
-    Site(path=tmp_path / "e").looked().store.save(is_last=True)
-    later = Site(gated(comment="", eligible=NOW - 1, reason="Priority"), path=tmp_path / "e")
-    assert later.seen() == ""
-    assert later.slurm.sent == []
-
-
-def test_records_of_the_other_way_of_enforcing_are_not_taken_over(tmp_path):
-    Site(path=tmp_path / "e").looked().store.save(is_last=True)
-    later = Site(gated(comment=""))
-    later.store.open(tmp_path / "e", foreign="gpu-slots")
-    assert later.seen() == ""
-
-
-def test_what_slurm_shows_counts_more_than_what_a_former_engine_wrote_down(tmp_path):
-    Site(path=tmp_path / "e").looked().store.save(is_last=True)
-    placed = GATE.replace("gated", "placed")
-    later = Site(gated(comment=placed), path=tmp_path / "e")
-    assert later.seen() == placed
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b'[{"job": "x"}]', b"\xff\xfe", b"[[]]"])
-def test_a_broken_file_costs_one_line(tmp_path, caplog, content):
-    path = tmp_path / "entries.json"
-    path.write_bytes(content)
-    site = Site(path=path).looked()
-    assert [record.message.partition(":")[2][:15] for record in caplog.records] == [
-        " cannot be read"
-    ]
-    site.store.save(is_last=True)
-    assert Site(path=path).store.entries_of(7) is not None
-
-
-def test_a_disk_that_cannot_be_written_costs_one_line_and_is_tried_again(tmp_path, caplog):
-    blocked = tmp_path / "file"
-    blocked.write_text("no folder")
-    site = Site(path=blocked / "entries.json").looked()
-    for _ in range(3):
-        site.store.save(is_last=True)
-    blocked.unlink()
-    site.store.save(is_last=True)
-    said = [record.message.rpartition("entries.json")[2][:17] for record in caplog.records]
-    assert said == [": cannot be read:", ": cannot be writt", " is written again"]
-    assert (blocked / "entries.json").stat().st_mode & 0o777 == 0o600
-
-
-def test_only_the_last_jobs_that_ended_are_remembered(monkeypatch):
-    monkeypatch.setattr("slurm_plugin.queue.entry_store.MOST_ENDED", 3)
-    site = Site(*(gated(number) for number in range(1, 8))).looked()
-    site.slurm.jobs = {}
-    site.client.queue()
-    assert [n for n in range(1, 8) if site.store.entries_of(n)] == [5, 6, 7]
-
-
-def test_jobs_that_ended_without_an_engine_count_as_ended(tmp_path):
-    Site(path=tmp_path / "e").looked().store.save(is_last=True)
-    later = Site(gated(8), path=tmp_path / "e").looked()
-    assert later.store.entries_of(7).state == "ENDED"
 
 
 # ------------------------------------------------------------------- a random writer
