@@ -22,6 +22,8 @@ SCALE = 1000
 
 #: Weights of the edges from a GPU, a switch and a socket upwards; figure 7 has 1 and 20.
 GPU_WEIGHT, SWITCH_WEIGHT, SOCKET_WEIGHT = 1.0, 5.0, 20.0
+#: That of each network switch between two nodes: the network is the highest level.
+HOP_WEIGHT = 100.0
 
 
 def _switches(topology: NodeTopology, gpus: Sequence[int]) -> list[list[frozenset[int]]]:

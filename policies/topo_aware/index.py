@@ -79,6 +79,10 @@ class Index:
         """All groups, in no order that matters."""
         return iter(self._groups.values())
 
+    def group_of(self, name: str) -> StateGroup:
+        """The group of a node of the last snapshot."""
+        return self._groups[self._keys[name]]
+
     def update(self, cluster: Cluster) -> None:
         """Take over a snapshot."""
         changed = self._update_jobs(cluster.jobs)

@@ -6,11 +6,13 @@ that choice. Slurm decides how many GPUs a job has on how many nodes, algorithm 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import combinations
 from typing import NamedTuple, Self
 
+from gres_topology import Network
 from policies.contract import hint_keys
 from policies.contract.bits import gpus_of
 from policies.contract.hint_keys import HintKey
@@ -19,10 +21,11 @@ from policies.contract.nouns import Candidate, Cluster, Placement, Request, Wait
 from policies.contract.policy import LooksAt, Policy, Site
 from policies.errors import PolicyError
 from policies.scoring.measure import measured
+from policies.topo_aware.graph import HOP_WEIGHT, SCALE
 from policies.topo_aware.index import Index, StateGroup
 from policies.topo_aware.settings import TopoAwareSettings
 from policies.topo_aware.solutions import Solution, Solutions
-from policies.topo_aware.utility import JobNeeds, UtilityTerms
+from policies.topo_aware.utility import HEAVIEST, JobNeeds, UtilityTerms
 
 #: How long a job that waits for a better set waits before it is asked about again.
 WAIT_S = 60.0
@@ -70,10 +73,10 @@ class TopoAware(Policy):
         index = self._solutions.borrow(cluster)
         problem = _against_counts(request)
         need_gbps = float(request.options.get("memory-bandwidth", "0"))
-        chosen, others = self._choose(request, index, need_gbps)
+        chosen, others = self._nearest(request, cluster, index, need_gbps)
         if len(chosen) < len(request.gpus_per_node):
             problem = problem or f"no free node has {need_gbps:g} GB/s of memory bandwidth left"
-            chosen, others = self._choose(request, index)
+            chosen, others = self._nearest(request, cluster, index)
         self._solutions.give_back(index)
         placement = self._placement(request, cluster, chosen, others)
         if not problem and self.postpones and placement.utility < request.min_utility:
@@ -89,14 +92,53 @@ class TopoAware(Policy):
         told_apart = self._solutions.interference.told_apart(kind)
         return JobNeeds(count, told_apart, weight)
 
+    def _nearest(
+        self, request: Request, cluster: Cluster, index: Index, need_gbps: float = 0.0
+    ) -> tuple[list[_Chosen], list[_Chosen]]:
+        """As `_choose`, several nodes as few switches apart as Slurm's weights allow.
+
+        By eq. 3 a path through one more switch is longer than any within a node. Of the lowest
+        domains with room the one whose worst node is worth most, then the one with the fewest
+        free GPUs (so that others stay whole), then by name. `need_gbps` is the host memory
+        bandwidth that each node must have left.
+        """
+        groups = [group for group in index.groups() if self._has_memory(group, need_gbps)]
+        found = self._choose(request, groups)
+        if cluster.network is None or len(request.gpus_per_node) < 2 or not found[0]:
+            return found
+        most = sum(cluster.nodes[one.name].weight for one in found[0])
+        open_groups = set(map(id, groups))
+        best: tuple[int, float, int, str] | None = None
+        for domain in cluster.network.domains:
+            if best is not None and domain.level > best[0]:
+                break
+            inside: dict[int, list[str]] = {}
+            near: dict[int, StateGroup] = {}
+            for name in sorted(domain.nodes & cluster.nodes.keys()):
+                group = index.group_of(name)
+                if id(group) in open_groups:
+                    near[id(group)] = group
+                    inside.setdefault(id(group), []).append(name)
+            chosen, others = self._choose(request, list(near.values()), inside)
+            if not chosen or sum(cluster.nodes[one.name].weight for one in chosen) > most:
+                continue
+            worst = min(one.terms.utility for one in chosen)
+            free = sum(near[at].free_gpus * len(names) for at, names in inside.items())
+            rank = (domain.level, -worst, free, domain.name)
+            if best is None or rank < best:
+                best, found = rank, (chosen, others)
+        return found
+
     def _choose(
-        self, request: Request, index: Index, need_gbps: float = 0.0
+        self,
+        request: Request,
+        groups: list[StateGroup],
+        inside: Mapping[int, list[str]] | None = None,
     ) -> tuple[list[_Chosen], list[_Chosen]]:
         """One node per count, distinct, best first; and the runners-up of the first.
 
-        `need_gbps` is the host memory bandwidth that each node must have left.
+        `inside`: the names that count, ascending, by the id of their group; None: all.
         """
-        groups = [group for group in index.groups() if self._has_memory(group, need_gbps)]
         packing = -1 if request.options.get("spread") == "yes" else 1
         chosen: list[_Chosen] = []
         others: list[_Chosen] = []
@@ -109,9 +151,10 @@ class TopoAware(Policy):
             ranked = []
             for group, (mask, terms) in known[count]:
                 used = taken.get(id(group), 0) if taken else 0
-                if used >= len(group.members):
+                names = group.members if inside is None else inside[id(group)]
+                if used >= len(names):
                     continue
-                name = group.first(used + 1)[-1]
+                name = group.first(used + 1)[-1] if inside is None else inside[id(group)][used]
                 remaining = packing * (group.free_gpus - count)
                 key = (group.weight, -terms.utility, remaining, name)
                 ranked.append((key, mask, terms, group))
@@ -125,6 +168,37 @@ class TopoAware(Policy):
                 others = [_Chosen(key[3], mask, terms) for key, mask, terms, _ in rest]
             chosen.append(_Chosen(best[0][3], best[1], best[2]))
         return chosen, others
+
+    def _across(
+        self,
+        request: Request,
+        cluster: Cluster,
+        network: Network,
+        chosen: Sequence[_Chosen],
+        worst: UtilityTerms,
+    ) -> UtilityTerms:
+        """The terms of a job of several nodes: eq. 3 over all pairs of its GPUs.
+
+        The least and the most are those of the same counts below one leaf switch, and as far
+        apart as this network has it. The other terms are those of the worst node.
+        """
+        cost = least = most = 0.0
+        for name, mask, _ in chosen:
+            machine = self._solutions.machine(cluster.nodes[name].topology)
+            nearest, farthest = machine.extremes(mask.bit_count())
+            cost, least, most = cost + machine.paths(mask), least + nearest, most + farthest
+        for one, other in combinations(chosen, 2):
+            pairs = one.mask.bit_count() * other.mask.bit_count()
+            cost += pairs * HOP_WEIGHT * SCALE * network.hops(one.name, other.name)
+            least += pairs * HOP_WEIGHT * SCALE
+            most += pairs * HOP_WEIGHT * SCALE * (2 * (network.top + 1) + 1)
+        weight = self._asked(request, max(request.gpus_per_node)).weight
+        close = 1.0 - weight / HEAVIEST * min(1.0, max(0.0, (cost - least) / (most - least)))
+        settings = self._solutions.settings
+        weights = (settings.communication, settings.interference, settings.fragmentation)
+        terms = (close, worst.interference, worst.fragmentation)
+        total = sum(weight * term for weight, term in zip(weights, terms, strict=True))
+        return UtilityTerms(round(total / sum(weights), 9), *terms)
 
     def _has_memory(self, group: StateGroup, need_gbps: float) -> bool:
         socket_gbps = self._solutions.settings.socket_memory_gbps
@@ -146,6 +220,8 @@ class TopoAware(Policy):
         gpus = {name: gpus_of(mask) for name, mask, _ in chosen}
         # A job runs at the pace of its worst node.
         worst = min((terms for _, _, terms in chosen), key=lambda terms: terms.utility)
+        if cluster.network is not None and len(chosen) > 1:
+            worst = self._across(request, cluster, cluster.network, chosen, worst)
         rest = [(name, mask) for name, mask, _ in chosen[1:]]
         taken = {name for name, _ in rest}
         candidates = [_candidate([(c.name, c.mask)], rest, c.terms) for c in (chosen[0], *others)

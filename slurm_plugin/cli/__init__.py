@@ -57,6 +57,12 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() or one in "\t\n" else repr(one)[1:-1] for one in text)
 
 
+#: What Click raises then since its release 8.2; before, nothing.
+_NO_ARGUMENTS: tuple[type[Exception], ...] = tuple(
+    filter(None, [getattr(click.exceptions, "NoArgsIsHelpError", None)])
+)
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported on first use and fail in one line."""
 
@@ -76,7 +82,7 @@ class LazyGroup(click.Group):
         """Run a command; expected errors become one line."""
         try:
             return super().invoke(ctx)
-        except click.exceptions.NoArgsIsHelpError:
+        except _NO_ARGUMENTS:
             # Help was asked for by giving nothing; click prints it.
             raise
         except click.UsageError as error:

@@ -2,6 +2,8 @@
 
 import configparser
 import re
+import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -31,3 +33,16 @@ def test_a_package_is_bound_below_its_next_major_release(name, line):
     except PackageNotFoundError:
         return  # an extra that is not installed here
     assert major < int(found[2]), "raise the bound once the tests pass with it"
+
+
+def test_the_command_line_ends_as_it_should_with_a_click_before_8_2():
+    """Debian's: it lacks an exception that newer ones raise where no arguments are given."""
+    program = (
+        "import click; vars(click.exceptions).pop('NoArgsIsHelpError', None)\n"
+        "from slurm_plugin.cli import cli\n"
+        "cli(['place', '--machine', 'nosuch', '--free', '0', '--gpus', '1'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "nosuch" in done.stderr
+    assert "Traceback" not in done.stderr

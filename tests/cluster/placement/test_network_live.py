@@ -14,17 +14,19 @@ SwitchName=top Switches=s[1-3]
 """
 
 
-def test_two_nodes_are_taken_below_one_switch(cluster):
+@pytest.mark.parametrize("policy", ["mapa", "topo-aware"])
+def test_two_nodes_are_taken_below_one_switch(cluster, policy):
     """Both dgx have better links; the switch joins dgx2 with bridged1, and eight GPUs fit there."""
-    without = cluster.started("-N2", "--gres=gpu:8", sleep_s=300)
+    hint = f"--comment=gpu-topo: policy={policy}"
+    without = cluster.started("-N2", "--gres=gpu:8", hint, sleep_s=300)
     assert "nodes below" not in without.fields["AdminComment"]
     cluster.cancel(without.id)
     cluster.wait_idle()
     cluster.put("ctl", TOPOLOGY_CONF, SWITCHES)
     configure_engine(cluster, f"topology_conf: {TOPOLOGY_CONF}")
-    job = cluster.started("-N2", "--gres=gpu:8", sleep_s=300)
+    job = cluster.started("-N2", "--gres=gpu:8", hint, sleep_s=300)
     assert set(job.gpus) == {"dgx2", "bridged1"}
-    assert "nodes below s2" in job.fields["AdminComment"]
+    assert ("nodes below s2" if policy == "mapa" else "communication") in job.fields["AdminComment"]
     assert all(len(gpus) == 8 for gpus in job.gpus.values())
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from machines import machine
 
+from gres_topology import Domain, Network
 from policies import Cluster, NodeState, Placement, Request, RunningJob, Site, Wait
 from policies.contract.bits import gpus_of, mask_of
 from policies.contract.interference import Interference, Kind, weight_of
@@ -42,6 +43,25 @@ def request(*counts, min_utility=0.0, **options):
 
 def built(name="topo-aware", **settings):
     return registry.build(name, {"topo_aware": TopoAwareSettings(**settings)}, Site())
+
+
+def test_several_nodes_are_taken_below_one_switch():
+    """n1 and n2 are the first of four alike; n1 and n4 share a switch."""
+    nodes = [node("minsky", range(4), f"n{number}") for number in range(1, 5)]
+    leaves = [Domain("a", 0, frozenset({"n1", "n4"})), Domain("b", 0, frozenset({"n2", "n3"}))]
+    top = Domain("top", 1, frozenset({"n1", "n2", "n3", "n4"}))
+    network = Network((*leaves, top), "test")
+    free = Cluster({state.name: state for state in nodes}, network=network)
+    answer = built().place(request(2, 2, batch=1), free)
+    assert set(answer.gpus) == {"n1", "n4"}
+    assert answer.utility == pytest.approx(1)
+    apart = Cluster({state.name: state for state in nodes[:2]}, network=network)
+    answer = built().place(request(2, 2, batch=1), apart)
+    assert set(answer.gpus) == {"n1", "n2"}
+    # Three switches on the way, where five would be the most and one the least.
+    assert answer.terms["communication"] == pytest.approx(0.5, abs=0.05)
+    waits = built("topo-aware-p").place(request(2, 2, batch=1, min_utility=0.9), apart)
+    assert isinstance(waits, Wait)
 
 
 @pytest.fixture

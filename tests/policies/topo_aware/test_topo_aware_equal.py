@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 from machines import drawn, machine
 from topo_aware_plain import place
 
+from gres_topology import Domain, Network
 from policies import Cluster, NodeState, Placement, Request, RunningJob, Site, Wait
 from policies.contract.interference import Interference, Kind
 from policies.registry import registry
@@ -123,6 +125,48 @@ def test_the_fast_path_equals_the_straightforward_one(seed, known):
         worst = min((terms for _, terms in expected.values()), key=lambda terms: terms[0])
         found = (answer.utility, *answer.terms.values())
         assert found == pytest.approx(worst, abs=1e-8)
+
+
+def below_switches(draw: random.Random, names: Sequence[str]) -> Network:
+    """Leaf switches over all nodes, and one above every two of them."""
+    mixed = draw.sample(names, len(names))
+    levels = [[mixed[at : at + size] for at in range(0, len(mixed), size)] for size in (2, 4)]
+    return Network(
+        tuple(
+            Domain(f"s{level}{at}", level, frozenset(nodes))
+            for level, groups in enumerate(levels)
+            for at, nodes in enumerate(groups)
+        ),
+        "test",
+    )
+
+
+@pytest.mark.parametrize("seed", [seed for seed in range(12) if len(Walk(seed).nodes) > 4])
+def test_several_nodes_are_the_best_of_the_lowest_switch_with_room(seed):
+    """Each switch's nodes asked about alone, the straightforward way."""
+    draw = random.Random(seed)
+    fast, near = built(), 0
+    for request, cluster in states(seed, 150):
+        network = below_switches(draw, sorted(cluster.nodes))
+        answer = fast.place(request, replace(cluster, network=network))
+        if len(request.gpus_per_node) < 2 or "memory-bandwidth" in request.options:
+            continue
+        ranked = []
+        for domain in network.domains:
+            inside = {name: cluster.nodes[name] for name in cluster.nodes if name in domain.nodes}
+            found = place(request, replace(cluster, nodes=inside), Interference())
+            if found is not None and len(found) == len(request.gpus_per_node):
+                worst = min(terms[0] for _, terms in found.values())
+                free = sum(node.free.bit_count() for node in inside.values())
+                weight = sum(inside[name].weight for name in found)
+                ranked.append((domain.level, -round(worst, 9), free, domain.name, weight, found))
+        anywhere = place(request, cluster, Interference())
+        most = sum(cluster.nodes[name].weight for name in anywhere)
+        allowed = [one[-1] for one in sorted(ranked, key=lambda one: one[:4]) if one[-2] <= most]
+        expected = allowed[0] if allowed else anywhere
+        assert answer.gpus == {name: gpus for name, (gpus, _) in expected.items()}
+        near += expected != anywhere
+    assert near > 5
 
 
 def test_a_question_is_answered_alike_whatever_was_asked_before():
