@@ -14,9 +14,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
 SOME_S = "sleep 1"
 GATED = "[gpu-slots: gated "
-#: GPUs of two sockets for one CPU; 23.11 and 24.05 give those of its socket alone, stock too.
+#: GPUs of two sockets for one CPU; 24.05 gives those of its socket alone, stock too.
 BOUND = "--gres=gpu:4 --gres-flags=enforce-binding -w amd1"
-HALVES_BOUND = ((23, 11), (24, 5))
 #: Options, the GPUs of the whole job (nodes that are the job's alone: 4 or more), and its nodes.
 SLOTS = {
     "--gres=gpu": (1, 1),
@@ -95,7 +94,7 @@ def ran(cluster: Cluster, ids: Sequence[int]) -> None:
     assert set(ends.values()) == {"COMPLETED"}, ends
     until(lambda: all(map(any, accounted(cluster, ids).values())), "all jobs are accounted", 20)
     had = accounted(cluster, ids)
-    expected = ALL | ({BOUND: (2, 1)} if cluster.release in HALVES_BOUND else {})
+    expected = ALL | ({BOUND: (2, 1)} if cluster.release == (24, 5) else {})
     pairs = {text: (had[int(job["JobId"])], expected[text]) for text, job in jobs.items()}
     other = {text: pair for text, pair in pairs.items() if pair[0] != pair[1]}
     assert not other, "what they had, and what they asked for"
