@@ -220,7 +220,9 @@ class Cluster(Faults):
 
         def is_so() -> bool:
             used = self.gres_used()
-            return all(used[node] == tuple(gpus) for node, gpus in wanted.items())
+            is_used = all(used[node] == tuple(gpus) for node, gpus in wanted.items())
+            # Slurm frees GPUs first, and starts nothing on a node while a job's end is not over.
+            return is_used and not self.run("ctl", "squeue -h -t completing").out.strip()
 
         until(is_so, f"in use is exactly {wanted}")
         self.wait_reconciled()
