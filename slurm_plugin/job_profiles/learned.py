@@ -18,8 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from policies.contract.interference import NOBODY, Kind
-from slurm_plugin import whole_file
-from slurm_plugin.errors import PluginError
+from slurm_plugin.rows_file import RowsFile
 
 logger = logging.getLogger(__name__)
 
@@ -56,11 +55,11 @@ class Learned:
     """Run times by sort, kept in one JSON file (`path` None: in memory only)."""
 
     def __init__(self, path: Path | None) -> None:
-        self._path = path
+        self._file = RowsFile(path, list[_Row], MAX_BYTES, 0o640) if path is not None else None
         self._runs: dict[Sort, list[float]] = {}
-        self._is_dirty = self._is_failing = False
-        if path is not None:
-            self._load(path)
+        self._is_dirty = False
+        if self._file is not None:
+            self._load(self._file)
 
     def add(self, sort: Sort, seconds: float) -> None:
         """One finished run."""
@@ -96,33 +95,16 @@ class Learned:
 
     def save(self) -> None:
         """Write what is new; a disk that is full costs a line in the log."""
-        if not self._is_dirty or self._path is None:
-            return
-        rows = [_Row(s.kind, s.is_packed, runs, s.other) for s, runs in self._runs.items()]
-        try:
-            whole_file.replace(self._path, msgspec.json.encode(rows), 0o640)
-            self._is_dirty = self._is_failing = False
-        except PluginError as error:
-            if not self._is_failing:
-                logger.error("what jobs taught is not written: %s", error)
-            self._is_failing = True
+        if self._is_dirty and self._file is not None:
+            rows = [_Row(s.kind, s.is_packed, runs, s.other) for s, runs in self._runs.items()]
+            self._is_dirty = not self._file.write(rows)
 
-    def _load(self, path: Path) -> None:
-        try:
-            if path.stat().st_size > MAX_BYTES:
-                logger.error("%s: larger than %d MiB; starting anew", path, MAX_BYTES >> 20)
-                return
-            rows = msgspec.json.decode(path.read_bytes(), type=list[_Row])
-        except FileNotFoundError:
-            return
-        except (OSError, msgspec.DecodeError) as error:
-            # Run times can be learned again, so the engine starts without them.
-            logger.error("%s: cannot be read: %s; starting anew", path, error)
-            return
+    def _load(self, file: RowsFile[_Row]) -> None:
+        rows = file.read()
         known = [row for row in rows if NOBODY not in (row.kind.user, row.other and row.other.user)]
         if len(known) < len(rows):
             message = "%s: %d of %d sorts of runs are left out: an older release did not note whose"
-            logger.warning(message, path, len(rows) - len(known), len(rows))
+            logger.warning(message, file.path, len(rows) - len(known), len(rows))
         of: Counter[int] = Counter()
         for row in known[:MOST_SORTS]:
             of[row.kind.user] += 1

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, joined, split
-from slurm_plugin.queue.entry_file import EntryFile, JobEntries
+from slurm_plugin.queue.entry_file import MOST_SAVED, JobEntries, entry_file
 from slurm_plugin.queue.entry_issued import IssuedEntries, bound
 from slurm_plugin.queue.entry_rules import RECORDS, is_over, is_undone, needed_at_slurm
+from slurm_plugin.rows_file import RowsFile
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 #: Jobs that ended and are still remembered: those that ended last.
@@ -87,7 +88,7 @@ class EntryStore:
         self._said = threading.Lock()
         self._is_dirty = False
         self._save_at = float("-inf")
-        self._file: EntryFile | None = None
+        self._file: RowsFile[JobEntries] | None = None
         #: What a former engine knew of jobs that no reading has shown yet.
         self._saved: dict[int, JobEntries] = {}
 
@@ -97,8 +98,8 @@ class EntryStore:
         But for entries of the `foreign` kind, which belong to the other way of enforcing.
         """
         if self._file is None:
-            self._file = EntryFile(path)
-            self._saved = self._file.read()
+            self._file = entry_file(path)
+            self._saved = {one.job: one for one in self._file.read()}
             for one in self._saved.values():
                 one.ours.pop(foreign, None)
 
@@ -366,7 +367,7 @@ class EntryStore:
             return
         live = (known.entries for known in self._jobs.values() if known.entries.ours)
         rows = [*self._saved.values(), *self._ended.values(), *live]
-        self._is_dirty = not self._file.write(rows)
+        self._is_dirty = not self._file.write(rows[-MOST_SAVED:])
         self._save_at = began + max(SAVE_S, SAVE_SHARE * (self.clock() - began))
 
 

@@ -36,4 +36,4 @@ def test_on_a_full_disk_the_old_one_stays_alone(tmp_path, monkeypatch, caplog):
         learned.save()
     assert list(tmp_path.iterdir()) == [path]
     assert path.read_text() == "[]"
-    assert len(caplog.records) == caplog.text.count("what jobs taught is not written") == 1
+    assert len(caplog.records) == caplog.text.count("learned.json: cannot be written") == 1

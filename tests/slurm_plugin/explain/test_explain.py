@@ -26,7 +26,7 @@ from slurm_plugin.explain.listener import (
     Allowances,
     ExplainListener,
 )
-from slurm_plugin.queue.entry_file import NAME, EntryFile, JobEntries
+from slurm_plugin.queue.entry_file import NAME, JobEntries, entry_file
 from slurm_plugin.serve.setup import Setup
 
 OWNER, STRANGER = 1000, 1001
@@ -283,7 +283,7 @@ def test_what_admin_comment_does_not_say_is_in_the_engines_notes(
     config.decision_log.path.parent.mkdir(parents=True, exist_ok=True)
     config.decision_log.path.write_text("")
     kept = [JobEntries(n, uid=OWNER, state="ENDED", ours={"gpu-topo": "| why"}) for n in (7, 8)]
-    assert EntryFile(config.state_dir / NAME).write(kept)
+    assert entry_file(config.state_dir / NAME).write(kept)
     found = explained(str(job), config, None, slurm)
     assert found.story["source"] == source
     assert found.story["note"] == ("why" if job == 8 else "dgx1:0,3 by mapa: ring: 40 GB/s")
