@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
-from slurm_plugin.errors import SlurmError
 from slurm_plugin.serve.poll_schedule import AGE_SHARE
 from slurm_plugin.serve.queue_loop import QueueLoop
 from slurm_plugin.serve.setup import Setup
-
-logger = logging.getLogger(__name__)
 
 #: While no policy has asked who runs where, the queue is not read.
 IDLE_S = 1.0
@@ -20,7 +16,6 @@ class NeighboursLoop(QueueLoop):
     """Reads from the first time that a policy asks; between readings notices tell of jobs."""
 
     name = "neighbours"
-    _is_failing = False
 
     def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Only another configuration, whose neighbours are not known yet."""
@@ -37,19 +32,10 @@ class NeighboursLoop(QueueLoop):
         if not neighbours.is_wanted:
             return IDLE_S
         age_s, poll_s = neighbours.age_s(), self.poll_s(setup)
-        try:
-            if age_s is None or age_s >= poll_s:
-                age_s = await self._take(setup, since)
-            # Else the gates loop has just taken one.
-            await asyncio.to_thread(neighbours.teacher.learn, setup.client)
-        except SlurmError as error:
-            if not self._is_failing:
-                logger.warning("who runs beside whom is not known: %s", error)
-            self._is_failing = True
-            return poll_s
-        if self._is_failing:
-            logger.info("who runs beside whom is known again")
-        self._is_failing = False
+        if age_s is None or age_s >= poll_s:
+            age_s = await self._take(setup, since)
+        # Else the gates loop has just taken one.
+        await asyncio.to_thread(neighbours.teacher.learn, setup.client)
         # Loops that poll as often have read the queue again by then.
         return max(0.0, (1 + AGE_SHARE) * poll_s - age_s)
 

@@ -29,6 +29,7 @@ class QueueLoop(ABC):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.schedule = PollSchedule()
+        self._is_failing = False
         engine.listen(self.heard, self.status)
 
     def heard(self, verb: str, is_awaited: bool = True) -> None:
@@ -55,12 +56,20 @@ class QueueLoop(ABC):
         setup = self.engine.setup
         poll_s = self.poll_s(setup)
         try:
-            return await self.next_s(setup, since), poll_s
+            next_s = await self.next_s(setup, since)
         except SlurmError as error:
-            logger.warning("%s: Slurm could not be read: %s", self.name, error)
+            # An outage may last for hours of polls.
+            if not self._is_failing:
+                logger.warning("%s: Slurm could not be read: %s", self.name, error)
+            self._is_failing = True
         except Exception:
             # Promises and kept GPUs run out by themselves: the next poll may work again.
             logger.exception("%s: a poll of the queue failed", self.name)
+        else:
+            if self._is_failing:
+                logger.info("%s: Slurm is read again", self.name)
+            self._is_failing = False
+            return next_s, poll_s
         # It may have changed something before.
         setup.watcher.outdate()
         return poll_s, poll_s

@@ -137,7 +137,7 @@ def test_of_neighbours_nothing_is_read_until_a_policy_asks(tmp_path, monkeypatch
     for _ in range(2):
         look([ours])
     assert slurm.asked["queue"] == 2
-    assert caplog.text.count("who runs beside whom is not known") == 1
+    assert caplog.text.count("neighbours: Slurm could not be read") == 1
     assert ours.engine.setup.neighbours.age_s() is None
 
 
