@@ -15,7 +15,8 @@
 # Environment: GPUTOPO_CLUSTER (a file that says which nodes it has; default cluster.yaml beside this script), SUITE (trixie,
 # bookworm, forky), GPUTOPO_PROJECT (default: this checkout's own), VARIANT (gputopo, stock, noop), GPUTOPO_PYTHON
 # (default .venv/bin/python), GPUTOPO_CHECKOUT (another folder than the checkout's whose cluster this is: a project that tests with it),
-# SLURM_PREFIX (a folder with an installed Slurm, used in place of Debian's) and SLURM_SRC (its source, for the select plugin).
+# SLURM_PREFIX (a folder with an installed Slurm, used in place of Debian's) and SLURM_SRC (its source, for the select plugin),
+# PYSLURM_WHEEL (PySlurm for that Slurm).
 set -euo pipefail
 
 here="$(cd "$(dirname "$0")" && pwd -P)"
@@ -197,12 +198,14 @@ pyslurm_image() {
 }
 
 pyslurm() {
-    if [ "$TAG" != "$SUITE" ]; then
-        in_host ctl sh -c "mkdir -p /opt/pyslurm && echo 'PySlurm: not built: it is built for Debian'\''s Slurm alone' | tee /opt/pyslurm/pyslurm.txt"
-        return
+    if [ "$TAG" = "$SUITE" ]; then
+        pyslurm_image
+        docker run --rm "$(image pyslurm)" tar -C /out -c . | in_host ctl sh -c 'mkdir -p /opt/pyslurm && tar -C /opt/pyslurm -x'
+    elif [ -n "${PYSLURM_WHEEL:-}" ]; then
+        in_host ctl sh -c "mkdir -p /opt/pyslurm && cat >/opt/pyslurm/${PYSLURM_WHEEL##*/} && echo 'PySlurm: built for Slurm ${TAG#*-slurm-}' >/opt/pyslurm/pyslurm.txt" <"$PYSLURM_WHEEL"
+    else
+        in_host ctl sh -c "mkdir -p /opt/pyslurm && echo 'PySlurm: not built: for a Slurm of your own PYSLURM_WHEEL names one' >/opt/pyslurm/pyslurm.txt"
     fi
-    pyslurm_image
-    docker run --rm "$(image pyslurm)" tar -C /out -c . | in_host ctl sh -c 'mkdir -p /opt/pyslurm && tar -C /opt/pyslurm -x'
     in_host ctl sh -c 'for wheel in /opt/pyslurm/*.whl; do
         [ ! -e "$wheel" ] || /opt/gputopo/bin/pip install -q --no-index --no-deps "$wheel"; done; cat /opt/pyslurm/pyslurm.txt'
 }
