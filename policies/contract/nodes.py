@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 from gres_topology import Network
 from policies.contract.nouns import NodeState
@@ -16,6 +17,19 @@ from policies.errors import PolicyError
 
 #: Smaller is better; compared after the weight and before the node's name.
 Key = tuple[float, ...]
+
+
+Found = TypeVar("Found")
+
+
+class Within(NamedTuple, Generic[Found]):
+    """What was found on the nodes of one domain, and what it is ranked by."""
+
+    #: The key of the worst node that is taken.
+    worst: Key
+    #: GPUs that are free in the domain.
+    free: int
+    found: Found
 
 
 @dataclass(slots=True)
@@ -88,9 +102,7 @@ def assign_near(
 ) -> list[tuple[NodeState, int]]:
     """As `assign`, for several nodes as few switches apart as the weights allow.
 
-    `groups` are made with `by_nic`. Of the lowest domains with room: the one whose
-    worst node ranks best, then the one with the fewest free GPUs (so that others stay
-    whole), then by name.
+    `groups` are made with `by_nic`.
     """
     anywhere = assign(counts, nodes, groups, key)
     if network is None or len(counts) < 2:
@@ -105,21 +117,37 @@ def assign_near(
             remembered[asked] = key(state, count)
         return remembered[asked]
 
+    def within(names: frozenset[str]) -> Within[list[tuple[NodeState, int]]] | None:
+        inside = {name: nodes[name] for name in names if name in nodes}
+        pairs = _assign_within(counts, inside, once)
+        if pairs is None or sum(state.weight for state, _ in pairs) > weight:
+            return None
+        worst = max(once(state, count) for state, count in pairs)
+        return Within(worst, sum(state.free.bit_count() for state in inside.values()), pairs)
+
+    return in_lowest_domain(network, within) or anywhere
+
+
+def in_lowest_domain(
+    network: Network, within: Callable[[frozenset[str]], Within[Found] | None]
+) -> Found | None:
+    """What `within` finds on the nodes of a domain, in the best of the lowest domains with any.
+
+    That is the one whose worst node ranks best, then the one with the fewest free GPUs (so that
+    others stay whole), then by name. None where it finds nothing in any.
+    """
     best: tuple[int, Key, int, str] | None = None
-    pairs = anywhere
+    found = None
     for domain in network.domains:
         if best is not None and domain.level > best[0]:
             break
-        inside = {name: nodes[name] for name in domain.nodes if name in nodes}
-        inside_pairs = _assign_within(counts, inside, once)
-        if inside_pairs is None or sum(state.weight for state, _ in inside_pairs) > weight:
+        here = within(domain.nodes)
+        if here is None:
             continue
-        worst = max(once(state, count) for state, count in inside_pairs)
-        free = sum(state.free.bit_count() for state in inside.values())
-        ranked = (domain.level, worst, free, domain.name)
+        ranked = (domain.level, here.worst, here.free, domain.name)
         if best is None or ranked < best:
-            best, pairs = ranked, inside_pairs
-    return pairs
+            best, found = ranked, here.found
+    return found
 
 
 def _assign_within(

@@ -17,6 +17,7 @@ from policies.contract import hint_keys
 from policies.contract.bits import gpus_of
 from policies.contract.hint_keys import HintKey
 from policies.contract.interference import kind_of_request, weight_of
+from policies.contract.nodes import Within, in_lowest_domain
 from policies.contract.nouns import Candidate, Cluster, Placement, Request, Wait
 from policies.contract.policy import LooksAt, Policy, Site
 from policies.errors import PolicyError
@@ -97,10 +98,8 @@ class TopoAware(Policy):
     ) -> tuple[list[_Chosen], list[_Chosen]]:
         """As `_choose`, several nodes as few switches apart as Slurm's weights allow.
 
-        By eq. 3 a path through one more switch is longer than any within a node. Of the lowest
-        domains with room the one whose worst node is worth most, then the one with the fewest
-        free GPUs (so that others stay whole), then by name. `need_gbps` is the host memory
-        bandwidth that each node must have left.
+        By eq. 3 a path through one more switch is longer than any within a node. `need_gbps` is
+        the host memory bandwidth that each node must have left.
         """
         groups = [group for group in index.groups() if self._has_memory(group, need_gbps)]
         found = self._choose(request, groups)
@@ -108,26 +107,23 @@ class TopoAware(Policy):
             return found
         most = sum(cluster.nodes[one.name].weight for one in found[0])
         open_groups = set(map(id, groups))
-        best: tuple[int, float, int, str] | None = None
-        for domain in cluster.network.domains:
-            if best is not None and domain.level > best[0]:
-                break
+
+        def within(names: frozenset[str]) -> Within[tuple[list[_Chosen], list[_Chosen]]] | None:
             inside: dict[int, list[str]] = {}
             near: dict[int, StateGroup] = {}
-            for name in sorted(domain.nodes & cluster.nodes.keys()):
+            for name in sorted(names & cluster.nodes.keys()):
                 group = index.group_of(name)
                 if id(group) in open_groups:
                     near[id(group)] = group
                     inside.setdefault(id(group), []).append(name)
             chosen, others = self._choose(request, list(near.values()), inside)
             if not chosen or sum(cluster.nodes[one.name].weight for one in chosen) > most:
-                continue
-            worst = min(one.terms.utility for one in chosen)
+                return None
+            worst = (-min(one.terms.utility for one in chosen),)
             free = sum(near[at].free_gpus * len(names) for at, names in inside.items())
-            rank = (domain.level, -worst, free, domain.name)
-            if best is None or rank < best:
-                best, found = rank, (chosen, others)
-        return found
+            return Within(worst, free, (chosen, others))
+
+        return in_lowest_domain(cluster.network, within) or found
 
     def _choose(
         self,
