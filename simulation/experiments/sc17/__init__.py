@@ -52,12 +52,13 @@ def policies() -> Mapping[str, Policy]:
     from simulation.experiments.sc17.profile import interference_of
 
     data = loaded("prof_from_experiments_full")
-    site = Site(interference=interference_of(data))
+    measured = interference_of(data)
+    site = Site(interference=measured)
     found = {name: registry.build(name, site=site) for name in POLICIES}
     site = Site(interference=interference_of(data, with_single_gpus=False))
     for name in POLICIES[2:]:
         found[f"{name}, pessimistic"] = registry.build(name, site=site)
-    solutions = PrintedSolutions(interference_of(data))
+    solutions = PrintedSolutions(measured)
     for policy in (TopoAware, TopoAwareP):
         found[f"{policy.name}, as printed"] = policy(solutions)
     return found

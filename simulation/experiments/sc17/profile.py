@@ -86,10 +86,11 @@ class Profiled(Speed):
     data: Mapping[str, Any]
     has_neighbours = True
     _domains: dict[str, list[int]] = field(default_factory=dict, repr=False)
-    _interference: Interference = field(init=False, repr=False)
+    #: What it is made of; policies that expect just that are of one mind with it.
+    interference: Interference = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._interference = interference_of(self.data)
+        self.interference = interference_of(self.data)
 
     def full_s(self, placed: PlacedJob, nodes: Nodes, beside: Sequence[PlacedJob]) -> float:
         """Solo time where it is placed, times the worst neighbour's effect."""
@@ -117,7 +118,7 @@ class Profiled(Speed):
 
     def factor(self, kind: Kind, other: Kind) -> float:
         """How many times longer a job takes beside another: 1 to `interference.WORST`."""
-        return self._interference.factor(kind, other)
+        return self.interference.factor(kind, other)
 
     def _sockets(self, topology: NodeTopology, gpus: Sequence[int]) -> set[int]:
         if topology.shape not in self._domains:

@@ -14,7 +14,7 @@ from simulation.core.jobs import SimJob, at_load, offered_load
 from simulation.core.record import SimulatedRun
 from simulation.experiments import Figures, Result
 from simulation.experiments.sc17 import MACHINE, cluster, loaded, policies, workload
-from simulation.experiments.sc17.profile import Profiled, interference_of
+from simulation.experiments.sc17.profile import Profiled
 from simulation.experiments.sc17.utilities import below_minimum
 from simulation.models.placing import Simulator
 from simulation.report.metrics import SLO_SLOWDOWN, summary
@@ -67,14 +67,13 @@ def _result(name: str, workload_name: str, machines: int, load: str, paper: Figu
     with bars() as progress:
         runs = runs_of(jobs, machines, progress)
     measured: dict[str, dict[str, float | None]] = {}
-    nodes, interference = cluster(machines), interference_of(loaded("prof_from_experiments_full"))
+    nodes, speed = cluster(machines), Profiled(loaded("prof_from_experiments_full"))
     for policy, run in runs.items():
         numbers = summary(run, nodes)
         measured[policy] = {key: numbers[key] for key in METRICS}
-        measured[policy]["below_min_utility"] = below_minimum(run, nodes, interference)
+        measured[policy]["below_min_utility"] = below_minimum(run, nodes, speed.interference)
         measured[policy]["decision_mean_s"] = fmean(run.decision_s)
-    ideal_s = Profiled(loaded("prof_from_experiments_full")).ideal_s
-    offered = offered_load(jobs, machines * machine(MACHINE).gpus, ideal_s)
+    offered = offered_load(jobs, machines * machine(MACHINE).gpus, speed.ideal_s)
     notes = (
         f"{len(jobs)} jobs on {machines} machines; from the first submit to the last they ask for"
         f" {100 * offered:.1f} % of the GPU time there is.",

@@ -11,7 +11,7 @@ from simulation.core.record import SimulatedRun
 from simulation.experiments import Result
 from simulation.experiments.sc17 import MACHINE, loaded, policies, workload
 from simulation.experiments.sc17.exhaustive import best_makespan_s
-from simulation.experiments.sc17.profile import Profiled, interference_of
+from simulation.experiments.sc17.profile import Profiled
 from simulation.experiments.sc17.utilities import below_minimum
 from simulation.models.placing import Simulator
 from simulation.report.metrics import summary
@@ -76,7 +76,6 @@ def run(seeds: Sequence[int], variant: str = "authors") -> Result:
     """The experiment; it draws nothing, so seeds change nothing."""
     speed = Profiled(loaded("prof_from_experiments_full"))
     topology = load(MACHINE)
-    interference = interference_of(loaded("prof_from_experiments_full"))
     measured: dict[str, dict[str, float | None]] = {}
     for name, found in runs_of(variant).items():
         numbers = summary(found, {"minsky1": topology})
@@ -86,7 +85,7 @@ def run(seeds: Sequence[int], variant: str = "authors") -> Result:
             **{key: numbers[key] for key in (
                 "wait_mean_s", "slowdown_mean", "slowdown_max", "slo_violations", "forced"
             )},
-            "below_min_utility": below_minimum(found, {"minsky1": topology}, interference),
+            "below_min_utility": below_minimum(found, {"minsky1": topology}, speed.interference),
         }  # fmt: skip
     for name, sees_all in (("exhaustive", False), ("exhaustive-clairvoyant", True)):
         bound = best_makespan_s(jobs_of(variant), topology, speed, clairvoyant=sees_all)
