@@ -14,6 +14,9 @@ from slurm_plugin.errors import PluginError
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import SlurmNode
 
+#: Where it is if nobody says otherwise.
+SLURM_CONF = "/etc/slurm/slurm.conf"
+
 
 class Installation:
     """One installation. Each attribute raises PluginError where it cannot be read."""
@@ -46,9 +49,14 @@ class Installation:
         """`scontrol show config`."""
         return dict(self.slurm.config())
 
+    @property
+    def slurm_conf(self) -> Path:
+        """The slurm.conf that slurmctld has read."""
+        return Path(self.slurm_config.get("SLURM_CONF") or SLURM_CONF)
+
     def beside_slurm_conf(self, name: str) -> Path:
         """A file in the directory of slurm.conf."""
-        return Path(self.slurm_config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).with_name(name)
+        return self.slurm_conf.with_name(name)
 
     @cached_property
     def nodes(self) -> list[SlurmNode]:

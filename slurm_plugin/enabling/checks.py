@@ -73,8 +73,7 @@ def setup(here: Installation, plugin_dir: Path | None) -> Setup:
             f"PluginDir of slurmctld is {running.get('PluginDir')!r}: expected Slurm's own"
             " directory in it, as plain paths"
         )
-    conf = Path(running.get("SLURM_CONF") or "/etc/slurm/slurm.conf")
-    return Setup(conf, folder, ":".join(own), own_script())
+    return Setup(here.slurm_conf, folder, ":".join(own), own_script())
 
 
 def _is_for_us(folder: Path, chosen: Path | None) -> bool:

@@ -87,7 +87,12 @@ class JobRecord:
     @classmethod
     def read_from(cls, comment: str) -> Self | None:
         """The record in a comment; None without one, or with one that we did not write."""
-        words = (inside(comment, cls.KIND) or "").split()
+        return cls.parsed(inside(comment, cls.KIND) or "")
+
+    @classmethod
+    def parsed(cls, text: str) -> Self | None:
+        """The record that stands in a bracket; None where we did not write it."""
+        words = text.split()
         if not words or words[0] not in cls.STATES:
             return None
         values = {}

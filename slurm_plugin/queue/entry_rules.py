@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO, joined
+from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO
 from slurm_plugin.job_notes.records import GATED, PLACED, GateRecord, LoanRecord
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob
@@ -48,8 +48,7 @@ def _is_needed(kind: str, text: str, is_waiting: bool, ran_s: float) -> bool:
         return True
     if kind == SHAPE:
         return is_waiting
-    entry = joined({kind: text}, "")
-    record = (LoanRecord if kind == LOAN else GateRecord).read_from(entry)
+    record = (LoanRecord if kind == LOAN else GateRecord).parsed(text)
     if record is None:
         return False
     if is_waiting:
@@ -65,7 +64,7 @@ def is_over(job: QueuedJob, record: str, now: float) -> bool:
 
     It was given back to Slurm, or its gate has opened meanwhile.
     """
-    kept = GateRecord.read_from(joined({SLOTS: record}, ""))
+    kept = GateRecord.parsed(record)
     if kept is None or job.state != "PENDING":
         return False
     if kept.state == GATED:

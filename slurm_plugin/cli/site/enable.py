@@ -135,6 +135,7 @@ def _client(config: Config | None) -> SlurmClient:
 
 
 def _slurm_conf(given: Path | None) -> Path:
+    from slurm_plugin.doctor.installation import SLURM_CONF
     from slurm_plugin.errors import PluginError
 
     if given is not None:
@@ -142,7 +143,7 @@ def _slurm_conf(given: Path | None) -> Path:
     try:
         return Path(_client(None).config()["SLURM_CONF"])
     except (PluginError, KeyError):
-        return Path("/etc/slurm/slurm.conf")
+        return Path(SLURM_CONF)
 
 
 def _refuse_unless_good(findings: Iterable[Finding]) -> None:
