@@ -69,7 +69,7 @@ class EngineProcess:
 
 def submit(**keys: object) -> Submit:
     """A submit of two GPUs of one node, with these keys of the slots mode."""
-    slots = SlotsKeys(**{"form": "node", "tpn": "gres/gpu:2", "time_s": 60, **keys})  # type: ignore[arg-type]
+    slots = SlotsKeys(**{"form": "node", "tpn": "gres/gpu:2", "time_s": 60, **keys})
     return Submit(1, 1000, 2, 1, 2, 1, 0, "mallory", "", "batch", "", "", slots)
 
 

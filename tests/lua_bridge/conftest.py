@@ -83,7 +83,7 @@ class LuaSlurmctld:
         apart = [fields.pop(option, default) for option, default in options.items()]
         for values in (fields, record):
             if "spank" in values:
-                values["spank_job_env"] = dict(enumerate(values.pop("spank")))  # type: ignore[call-overload]
+                values["spank_job_env"] = dict(enumerate(values.pop("spank")))
         arguments = map(_literal, (name, fields, record, *apart))
         return _hook_result(self.command(f"hook({','.join(arguments)})"))
 
@@ -123,7 +123,7 @@ def reply_with(template: str) -> Behaviour:
     """Answer each request with the template, {id} filled in."""
 
     def behave(peer: socket.socket, request: str) -> None:
-        request_id = int(re.search(r" id=(\d+)", request)[1])  # type: ignore[index]
+        request_id = int(re.search(r" id=(\d+)", request)[1])
         text = template.replace("{id}", str(request_id)).replace("{late}", str(request_id - 1))
         peer.sendall(text.encode("latin-1"))
 

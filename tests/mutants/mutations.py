@@ -68,7 +68,7 @@ def _of_node(node: ast.AST, lines: list[bytes]) -> Iterator[_Change]:
     """What may be changed of one node of the tree."""
     number, start = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
     end = getattr(node, "end_col_offset", 0)
-    is_one_line = number and node.end_lineno == number  # type: ignore[attr-defined]
+    is_one_line = number and node.end_lineno == number
     match node:
         case ast.Compare(left=left, comparators=others):
             for one, other in zip([left, *others], others, strict=False):

@@ -28,7 +28,7 @@ class Slurm:
         self.fails = self.takes = False
 
     def write(self, job_id: int, text: str, **more: object) -> None:
-        self.jobs[job_id] = replace(self.jobs[job_id], admin_comment=text, **more)  # type: ignore[arg-type]
+        self.jobs[job_id] = replace(self.jobs[job_id], admin_comment=text, **more)
 
     def of(self, job_id: int) -> str:
         return self.jobs[job_id].admin_comment
@@ -57,7 +57,7 @@ def gated(job_id: int = 7, comment: str = GATE, **more: object) -> QueuedJob:
         "name": str(job_id), "state": "PENDING", "reason": "BeginTime", "submit": 5, "uid": 1000,
         "eligible": NOW + 60, "priority": 1, "tres_per_node": "gres/gpu:2",
     }  # fmt: skip
-    return QueuedJob(job_id, admin_comment=comment, **{**values, **more})  # type: ignore[arg-type]
+    return QueuedJob(job_id, admin_comment=comment, **{**values, **more})
 
 
 class Site:
@@ -71,7 +71,7 @@ class Site:
         )
         if path is not None:
             self.store.open(path)
-        self.client = EntryClient(self.slurm, EntryKeeper(self.store))  # type: ignore[arg-type]
+        self.client = EntryClient(self.slurm, EntryKeeper(self.store))
 
     def tick(self) -> float:
         self.clock.s += 0.001

@@ -60,7 +60,7 @@ class Held:
 def node(name: str, count: int = 4, kind: str = "v100", **other: object) -> SlurmNode:
     """An idle node of the partition gpu."""
     found = SlurmNode(name, ("IDLE",), ("gpu",), 1, 16, 4000, {kind: count})
-    return replace(found, **other)  # type: ignore[arg-type]
+    return replace(found, **other)
 
 
 class FakeCluster:
@@ -130,7 +130,7 @@ class FakeCluster:
             eligible=int(self.at), reason="Resources", priority=1000,
             tres_per_node=f"gres/gpu:v100:{gpus}", exc_nodes="other",
         )  # fmt: skip
-        job = replace(found, **fields)  # type: ignore[arg-type]
+        job = replace(found, **fields)
         self.held[job.job_id] = Held(job, gpus=gpus, seconds=seconds)
         self._turn()
         return job.job_id
@@ -188,7 +188,7 @@ class FakeCluster:
         number = len(self.held) + 1
         asked = Asked(
             number, options["job-name"], int(options["nodes"]),
-            int(re.search(r"(\d+)$", options["gres"])[1]),  # type: ignore[index]
+            int(re.search(r"(\d+)$", options["gres"])[1]),
             dict(variables), argv,
         )  # fmt: skip
         if refusal := self.refuse(asked):

@@ -65,7 +65,7 @@ def queued(job_id: int, shape: str = "1x1", hint: str = HINT, **more: object) ->
         "max_nodes": nodes, "tres_per_node": f"gres/gpu:{each}",
         "admin_comment": f"[gpu-topo: {hint} | shape {shape}] [gpu-shape: {shape}{words}]", **more,
     }  # fmt: skip
-    return QueuedJob(job_id, **values)  # type: ignore[arg-type]
+    return QueuedJob(job_id, **values)
 
 
 def running(job_id: int, gpus: dict[str, tuple[int, ...]], **more: object) -> QueuedJob:

@@ -67,12 +67,12 @@ def a_submit(**more: object) -> Submit:
     """A job of the slots mode, of keys of both classes; what is not given is 0 or unset."""
     keys = {name: more.pop(name) for name in list(more) if name in SlotsKeys.__match_args__}
     values = dict.fromkeys(("gpus", "nodes", "per_node", "tasks"), 0) | {"id": 1, "uid": 1000}
-    slots = SlotsKeys(**{"form": "node", **keys})  # type: ignore[arg-type]
-    return Submit(**{**values, "slots": slots, **more})  # type: ignore[arg-type]
+    slots = SlotsKeys(**{"form": "node", **keys})
+    return Submit(**{**values, "slots": slots, **more})
 
 
 def place(*nodes: CandidateNode, **more: object) -> Place:
     values: dict[str, object] = {
         "id": 1, "job": 7, "array": 0, "uid": 1000, "postponed": 0, "waited_s": 0,
     }  # fmt: skip
-    return Place(candidates=nodes, **{**values, **more})  # type: ignore[arg-type]
+    return Place(candidates=nodes, **{**values, **more})

@@ -75,6 +75,6 @@ def write(folder: Path, measured: dict[tuple[int, ...], float], **more: object) 
     paths = []
     for gpus, busbw in measured.items():
         path = folder / f"{'-'.join(map(str, gpus))}.log"
-        path.write_text(log(gpus, busbw, **more))  # type: ignore[arg-type]
+        path.write_text(log(gpus, busbw, **more))
         paths.append(str(path))
     return paths

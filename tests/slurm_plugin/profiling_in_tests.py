@@ -44,7 +44,7 @@ class Bench:
         words = submission.read_submission(
             ["sbatch", "-A", "research", str(self.path / "train.sh")], {}
         )
-        wanted = ProfileRequest("train", "training", **{"batches": (8, 16, 32), **asked})  # type: ignore[arg-type]
+        wanted = ProfileRequest("train", "training", **{"batches": (8, 16, 32), **asked})
         folder = Folder(self.path / "work")
         with folder.locked():
             progress = folder.read()

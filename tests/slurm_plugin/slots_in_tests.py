@@ -27,7 +27,7 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmP
 
 def look(planner: GateReconciler, slurm: object, at: float | None = None) -> GatePlan:
     """One look at Slurm as it is now."""
-    seen = read_snapshot(slurm, at=NOW if at is None else at)  # type: ignore[arg-type]
+    seen = read_snapshot(slurm, at=NOW if at is None else at)
     return asyncio.run(planner.reconcile(seen, known=0))
 
 
@@ -75,7 +75,7 @@ def gated(job_id: int, gpus: int = 2, *, keys: str = "", **more: object) -> Queu
         "priority": 100 - job_id, "eligible": NOW + 1, "cpus": 1,
         "tres_per_node": f"gres/gpu:{gpus}", "admin_comment": f"[gpu-slots: gated {words}]",
     }  # fmt: skip
-    return QueuedJob(job_id, **{**values, **more})  # type: ignore[arg-type]
+    return QueuedJob(job_id, **{**values, **more})
 
 
 def reconciler(
@@ -94,7 +94,7 @@ def reconciler(
     values |= more
     rule, waiting, write = decider.rule, decider.waiting, values["write"]
     matcher = LoanMatcher(lending, rule, waiting, write, values["clock"], profiles)
-    return GateReconciler(client=slurm, decider=decider, matcher=matcher, **values)  # type: ignore[arg-type]
+    return GateReconciler(client=slurm, decider=decider, matcher=matcher, **values)
 
 
 def record_in(text: str | None) -> GateRecord:
@@ -116,7 +116,7 @@ class Remembers(SlurmLoans):
 
     def __init__(self, settings: RemoteConfig, slurm: Remembering) -> None:
         run = {"run": lambda *_, **__: "", "submitter": Nobody(), "clock": lambda: float(NOW)}
-        super().__init__(settings, slurm, updates=SlotLoans(), **run)  # type: ignore[arg-type]
+        super().__init__(settings, slurm, updates=SlotLoans(), **run)
         self.asked: list[tuple[str, Offer]] = []
 
     def lend(self, job: QueuedJob, kept: GateRecord, offer: Offer, room: Nodes) -> Loan:

@@ -287,7 +287,7 @@ def hostile_jobs(chance: random.Random, count: int) -> list[QueuedJob]:
             "admin_comment": f"[gpu-slots: {kept}]", "time_limit_s": 60, "eligible": NOW + 1,
             "priority": 1000 + i, "name": str(100 + i), "uid": 1002, "user": "mallory", **fields,
         }  # fmt: skip
-        jobs.append(QueuedJob(100 + i, **fields))  # type: ignore[arg-type]
+        jobs.append(QueuedJob(100 + i, **fields))
     return jobs
 
 

@@ -113,7 +113,7 @@ def test_a_heavier_node_is_not_taken_while_a_lighter_one_has_room(decider):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_cannot_be_decided_is_slurms_own(decider, asked, reason, note):
-    decision = decider.decide(asked)  # type: ignore[arg-type]
+    decision = decider.decide(asked)
     assert isinstance(decision.reply, Pass)
     assert decision.reason == reason
     assert note in decision.reply.note

@@ -99,7 +99,7 @@ def test_a_line_that_a_full_disk_cuts_is_lost_alone_and_counted(tmp_path):
     class Cuts(io.FileIO):
         is_first = True
 
-        def write(self, line: bytes) -> int:  # type: ignore[override]
+        def write(self, line: bytes) -> int:
             is_first, self.is_first = self.is_first, False
             return super().write(line[:5] if is_first else line)
 

@@ -85,7 +85,7 @@ def refresh(cache: Neighbours, slurm: Slurm) -> None:
     """A snapshot is read and taken."""
     began = cache.clock()
     cache.take(cache.running_in(slurm.queue()), began)
-    cache.teacher.learn(slurm)  # type: ignore[arg-type]
+    cache.teacher.learn(slurm)
 
 
 def test_a_reading_says_who_runs_where_in_the_topologys_indices(cache, slurm):
@@ -108,7 +108,7 @@ def test_a_notice_is_known_at_once_with_the_hint_of_the_question(cache):
 def test_a_missed_end_is_mended_by_the_next_reading(cache, slurm):
     cache.notice(started(5, dgx1=1))
     slurm.rows = [row(6, {"dgx2": (1,)})]
-    cache.clock.now += 5  # type: ignore[attr-defined]
+    cache.clock.now += 5
     refresh(cache, slurm)
     assert [job.job_id for job in cache.jobs()] == [6]
 
@@ -243,7 +243,7 @@ def life(
     cache: Neighbours, job_id: int, gpus: int, seconds: float, hint: str, uid: int = ALICE
 ) -> None:
     begin(cache, job_id, gpus, hint, uid)
-    cache.clock.now += seconds  # type: ignore[attr-defined]
+    cache.clock.now += seconds
     cache.notice(Notice("ended", job_id, 0, {}))
 
 

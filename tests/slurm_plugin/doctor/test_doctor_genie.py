@@ -26,7 +26,7 @@ def told(folder: Path, partitions: list[SlurmPartition], values: dict[str, str])
         slurm=SimpleNamespace(partitions=lambda: partitions),
         slurm_config=values,
     )
-    return [f"{one.level}: {one.text}" for one in check_genie(here)]  # type: ignore[arg-type]
+    return [f"{one.level}: {one.text}" for one in check_genie(here)]
 
 
 def test_what_is_right_is_told(tmp_path):

@@ -219,7 +219,7 @@ def test_what_is_half_done_is_undone(site, monkeypatch, error, at):
         calls.append(paths)
         if len(calls) == at:
             raise error
-        replace(*paths)  # type: ignore[arg-type]
+        replace(*paths)
 
     monkeypatch.setattr(os, "replace", breaks)
     if isinstance(error, OSError):
@@ -239,7 +239,7 @@ def test_a_file_that_changes_meanwhile_is_left_alone(site, monkeypatch):
 
     def and_edit(*args: object) -> Path:
         site.conf.write_bytes(TEXT + b"\n")
-        return back_up(*args)  # type: ignore[arg-type]
+        return back_up(*args)
 
     monkeypatch.setattr(apply, "_back_up", and_edit)
     assert "changed meanwhile" in run(*site.argv, "--apply", code=2)

@@ -139,7 +139,7 @@ def test_a_gate_may_be_used_for_equal_submits(tmp_path, sentence, free, keys):
 )
 def test_any_other_answer_is_for_one_job(tmp_path, sentence, free, keys):
     state = cache(free=free)
-    reply = mode(tmp_path, state).on_submit(submit(**keys))  # type: ignore[arg-type]
+    reply = mode(tmp_path, state).on_submit(submit(**keys))
     assert not {"keep_s", "token"} & reply.values.keys(), sentence
     assert state.has_news
 

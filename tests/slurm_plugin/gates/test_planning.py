@@ -48,7 +48,7 @@ def planned(
     **node: object,
 ) -> GatePlan:
     """On dgx1 with these fields of its own, and others."""
-    nodes = (replace(DGX1, **node), *others)  # type: ignore[arg-type]
+    nodes = (replace(DGX1, **node), *others)
     room = {one.name: one for one in nodes}
     return plan(jobs, Wants().read(jobs, emptied(room)), room, context, choose)
 

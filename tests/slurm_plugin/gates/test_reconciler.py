@@ -338,7 +338,7 @@ def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pau
         tried = []
         for second in range(NOW, NOW + 1400):
             now[0], before = float(second), len(slurm.updates)
-            await planner.reconcile(read_snapshot(slurm, at=now[0]), 0)  # type: ignore[arg-type]
+            await planner.reconcile(read_snapshot(slurm, at=now[0]), 0)
             if len(slurm.updates) > before:
                 tried.append(second - NOW)
         return tried
@@ -351,11 +351,11 @@ def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pau
 def test_jobs_that_are_given_back_are_counted_and_those_that_slurm_keeps_named():
     running = replace(gated(3), state="RUNNING")
     slurm = Remembering(gated(1), gated(2), running, replace(gated(4), admin_comment=""))
-    assert give_back(slurm) == 2  # type: ignore[arg-type]
+    assert give_back(slurm) == 2
     assert [names for names, _ in slurm.updates] == [("1",), ("2",)]
     slurm.refuses = True
     with pytest.raises(SlurmError, match="0 jobs were given back, 2 were not: 1: no; 2: no"):
-        give_back(slurm)  # type: ignore[arg-type]
+        give_back(slurm)
 
 
 class Tiers(Remembering):

@@ -12,7 +12,7 @@ from slurm_plugin.queue.demand import Demand
 
 
 def submit(keys: str, **more: object) -> Demand:
-    job = replace(gated(1), admin_comment=f"[gpu-slots: gated {keys}]", **more)  # type: ignore[arg-type]
+    job = replace(gated(1), admin_comment=f"[gpu-slots: gated {keys}]", **more)
     kept = GateRecord.read_from(job.admin_comment)
     assert kept is not None
     return recorded_demand(job, kept)

@@ -45,7 +45,7 @@ def made(
 ) -> Changes:
     snapshot = seen(shaping, jobs, nodes)
     plans = planned(shaping.scheduler, snapshot.queue(NOW, []), is_settling=snapshot.is_settling)
-    return changes(snapshot, plans, {}, now=NOW, **more)  # type: ignore[arg-type]
+    return changes(snapshot, plans, {}, now=NOW, **more)
 
 
 # The bracket.
@@ -260,7 +260,7 @@ JOBS = st.dictionaries(
 @given(JOBS, st.randoms())
 def test_slurm_then_has_that_order_and_nobody_gains_over_others(jobs, draw):
     order = list(jobs)
-    draw.shuffle(order)  # type: ignore[attr-defined]
+    draw.shuffle(order)
     base = {job: own for job, (own, _) in jobs.items()}
     site = {job: factor for job, (_, factor) in jobs.items() if base[job] + factor >= LEAST}
     now = {job: base[job] + site.get(job, 0) for job in jobs}

@@ -46,7 +46,7 @@ def polled(shaping: Shaping, jobs: list[QueuedJob], nodes: list[SlurmNode]) -> N
         hint = dict(word.split("=") for word in HINT.split(","))
         return shaping.site.task(job.job_id, hint, domain, "", said, NOW)[1]
 
-    snapshot = domain_snapshot(domain, jobs, nodes, NOW, task_of)  # type: ignore[arg-type]
+    snapshot = domain_snapshot(domain, jobs, nodes, NOW, task_of)
     shaping.snapshots["dl"] = snapshot
     shaping.plans["dl"] = planned(shaping.scheduler, snapshot.queue(NOW, []))
     shaping.events_seen = shaping.events
@@ -184,7 +184,7 @@ def test_the_record_has_the_candidates_with_latency_cost_and_ratio(shaping):
 
 def start(shaping: Shaping, job: int, *nodes: object, **more: object) -> object:
     values: dict[str, object] = {"job": job, "partition": "dl", "hint": HINT, **more}
-    decision = shaping.on_place(question(*nodes, **values))  # type: ignore[arg-type]
+    decision = shaping.on_place(question(*nodes, **values))
     return decision.reply if decision.reason == "waits by plan" else None
 
 

@@ -49,7 +49,7 @@ def job(kept: str = "may remote=1", job_id: int = 7, **fields: object) -> Queued
         "account": "research",
         "min_nodes": 1, "ntasks": 1, "tres_per_node": "gres/gpu:4", "admin_comment": comment,
     }  # fmt: skip
-    return QueuedJob(job_id, **{**values, **fields})  # type: ignore[arg-type]
+    return QueuedJob(job_id, **{**values, **fields})
 
 
 def donor(comment: str = "gpu-donor ready of=7 port=50001", **fields: object) -> QueuedJob:
@@ -57,7 +57,7 @@ def donor(comment: str = "gpu-donor ready of=7 port=50001", **fields: object) ->
         "state": "RUNNING", "comment": comment, "name": "71", "uid": 1000, "req_nodes": "dgx2",
         "nodes": ("dgx2",), "gpus": {"dgx2": (2, 3)}, "admin_comment": "[gpu-donor: of=7]",
     }  # fmt: skip
-    return QueuedJob(71, **{**values, **fields})  # type: ignore[arg-type]
+    return QueuedJob(71, **{**values, **fields})
 
 
 def node(name: str, used: Sequence[int], **fields: object) -> SlurmNode:
@@ -65,7 +65,7 @@ def node(name: str, used: Sequence[int], **fields: object) -> SlurmNode:
         "state": ("MIXED",), "partitions": ("batch",), "weight": 1, "cpus": 16, "memory_mb": 4000,
         "gpus": {"v100": 8}, "used": tuple(used), "used_by_type": {"v100": len(used)},
     }  # fmt: skip
-    return SlurmNode(name, **{**values, **fields})  # type: ignore[arg-type]
+    return SlurmNode(name, **{**values, **fields})
 
 
 NODES = (node("dgx1", range(2, 8)), node("dgx2", (0, 1, 4, 5, 6, 7)))
@@ -94,7 +94,7 @@ def planned(
 ) -> StartPlan:
     room = nodes_of(nodes, [one for one in jobs if one.state != "PENDING"])
     updates = updates or StartLoans(60, highest=9, now=AT)
-    return planning.plan(jobs, room, context or LoanContext(AT), updates, Generous())  # type: ignore[arg-type]
+    return planning.plan(jobs, room, context or LoanContext(AT), updates, Generous())
 
 
 # -- the nodes ----------------------------------------------------------------
@@ -349,13 +349,13 @@ def lender_of(tmp_path: Path, slurm: Slurm, clock: Callable[[], float]) -> LoanR
     how = StartLoans(60)
     settings = RemoteConfig(presets.load("echo"), allow=True)
     decider = basic_decider(tmp_path, BASIC + "remote: {{allow: yes}}\n")
-    lending = SlurmLoans(settings, slurm, slurm, slurm, how, clock)  # type: ignore[arg-type]
+    lending = SlurmLoans(settings, slurm, slurm, slurm, how, clock)
     matcher = LoanMatcher(lending, decider.rule, decider.waiting, slurm.lines.append, clock, {})
-    return LoanReconciler(slurm, matcher, how, slurm.reserved, 30, clock)  # type: ignore[arg-type]
+    return LoanReconciler(slurm, matcher, how, slurm.reserved, 30, clock)
 
 
 def snapshot(slurm: Slurm) -> Snapshot:
-    return read_snapshot(slurm)  # type: ignore[arg-type]
+    return read_snapshot(slurm)
 
 
 def polled(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> StartPlan:

@@ -36,7 +36,7 @@ WRITTEN = {
 TALKATIVE, QUIET = (network_use(name, WRITTEN, WIRES) for name in WRITTEN)
 
 
-def capacity(*nodes: Node, ends_s: float = math.inf, loads: Mapping[str, float] | None = None):  # type: ignore[no-untyped-def]
+def capacity(*nodes: Node, ends_s: float = math.inf, loads: Mapping[str, float] | None = None):
     """Nodes, and one job on the first of them that gives back four GPUs in `ends_s`."""
     first = nodes[0].name
     back = [Release(ends_s, {first: 0xF0}, {first: 4.0}, {first: 0.0})]
@@ -49,7 +49,7 @@ def capacity(*nodes: Node, ends_s: float = math.inf, loads: Mapping[str, float] 
 
 def node(name: str, gpus: int = 2, **more: object) -> Node:
     values: dict[str, object] = {"cpus": 8, "memory_mb": 8000, "model": "v100"}
-    return Node(name, ("v100",) * gpus, (1 << gpus) - 1, **{**values, **more})  # type: ignore[arg-type]
+    return Node(name, ("v100",) * gpus, (1 << gpus) - 1, **{**values, **more})
 
 
 def borrower(
@@ -58,7 +58,7 @@ def borrower(
     most = use.max_slowdown or math.inf
     asked = RemoteJob(Request((gpus,)), 1, 100, rounds, postponed, use.sensitivity, most)
     values: dict[str, object] = {"usable": frozenset("abcd"), "use": use}
-    return Borrower(asked, **{**values, **more})  # type: ignore[arg-type]
+    return Borrower(asked, **{**values, **more})
 
 
 # -- remote=auto --------------------------------------------------------------

@@ -41,7 +41,7 @@ AT = 1000
 def node(name: str, free: int, slots: tuple[str, ...] = V100, **more: object) -> Node:
     values: dict[str, object] = {"cpus": 8, "memory_mb": 8000, "partitions": frozenset({"batch"})}
     model = slots[0].partition(".")[0]
-    return Node(name, slots, free, model=model, **{**values, **more})  # type: ignore[arg-type]
+    return Node(name, slots, free, model=model, **{**values, **more})
 
 
 def room(*nodes: Node) -> dict[str, Node]:
@@ -119,11 +119,11 @@ def queued(stage: str = "gated", job_id: int = 7, more: str = "", **fields: obje
         "uid": 1000, "user": "alice", "account": "research",
         "admin_comment": f"[gpu-slots: {stage} {REQUEST} {more}]",
     }  # fmt: skip
-    return QueuedJob(job_id, **{**values, **fields})  # type: ignore[arg-type]
+    return QueuedJob(job_id, **{**values, **fields})
 
 
 def asked(**fields: object) -> bool:
-    return may_borrow(replace(Demand("node", gpus=4, per_node=4), **fields))  # type: ignore[arg-type]
+    return may_borrow(replace(Demand("node", gpus=4, per_node=4), **fields))
 
 
 def test_only_jobs_of_one_node_borrow():
@@ -185,7 +185,7 @@ def a_donor(job_id: int, comment: str = "gpu-donor of=7", **fields: object) -> Q
         "state": "RUNNING", "cpus": 2, "memory_per_node_mb": 1024, "uid": 1000, "nodes": (node,),
         "gpus": {node: gpus}, "req_nodes": node, "admin_comment": "[gpu-donor: of=7]",
     }  # fmt: skip
-    return QueuedJob(job_id, str(job_id), comment=comment, **{**values, **fields})  # type: ignore[arg-type]
+    return QueuedJob(job_id, str(job_id), comment=comment, **{**values, **fields})
 
 
 def ready(job_id: int, port: int = 5000, **fields: object) -> QueuedJob:
@@ -213,7 +213,7 @@ def test_a_loan_stands_when_every_donor_runs_and_says_where():
 )
 def test_no_other_job_is_a_loans_donor(sentence, changes):
     """Whatever a loan's record names: such a job is never waited for, nor ended."""
-    other = replace(ready(72), **changes)  # type: ignore[arg-type]
+    other = replace(ready(72), **changes)
     told = "job 72 on dgx3 is no donor of this job"
     assert stands(ready(71), other).trouble == told, sentence
     slurm, job = Slurm(), gated_with(LOAN)
@@ -410,7 +410,7 @@ class Slurm:
             raise SlurmError("sbatch: error: AssocMaxSubmitJobLimit")
         self.told.append((asked.line().decode(), None))
         donor = a_donor(70 + self.submitted, state="PENDING")
-        self.made.append(replace(donor, **self.donor_is))  # type: ignore[arg-type]
+        self.made.append(replace(donor, **self.donor_is))
         return 70 + self.submitted
 
     def queue(self) -> list[QueuedJob]:
@@ -426,7 +426,7 @@ class Slurm:
 
 def lender(slurm: Slurm, settings: RemoteConfig = SETTINGS) -> SlurmLoans:
     mode = SlotLoans()
-    return SlurmLoans(settings, slurm, slurm, slurm, mode, lambda: float(AT))  # type: ignore[arg-type]
+    return SlurmLoans(settings, slurm, slurm, slurm, mode, lambda: float(AT))
 
 
 OFFER = Offer("dgx1", 0b11, {"dgx2": 0b110, "dgx3": 0b1})

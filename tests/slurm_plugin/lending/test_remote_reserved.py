@@ -108,7 +108,7 @@ def test_where_nothing_is_enforced_nothing_is_kept(tmp_path, partition):
 
 def submitted(tmp_path: Path, hint: str, partition: str = "batch", **fields: int) -> object:
     values = {"gpus": 4, "nodes": 1, "per_node": 4, "tasks": 1, **fields}
-    asked = Submit(1, 1000, partition=partition, hint=hint, **values)  # type: ignore[arg-type]
+    asked = Submit(1, 1000, partition=partition, hint=hint, **values)
     return select(tmp_path, Reservations()).on_submit(asked)
 
 

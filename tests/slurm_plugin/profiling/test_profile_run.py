@@ -30,7 +30,7 @@ def ask(tmp_path, monkeypatch):
         where = ["--database", str(tmp_path / "performance.db")]
         return CliRunner().invoke(cli, ["profile", "run", *where, *words], prog_name="gputopo")
 
-    run.slurm = slurm  # type: ignore[attr-defined]
+    run.slurm = slurm
     return run
 
 

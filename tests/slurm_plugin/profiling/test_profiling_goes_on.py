@@ -56,10 +56,10 @@ def test_killed_while_it_waits_it_collects_what_ended_meanwhile(bench):
     def sleep(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    kept, bench.slurm.sleep = bench.slurm.sleep, sleep  # type: ignore[method-assign]
+    kept, bench.slurm.sleep = bench.slurm.sleep, sleep
     with pytest.raises(KeyboardInterrupt):
         bench.profile()
-    bench.slurm.sleep = kept  # type: ignore[method-assign]
+    bench.slurm.sleep = kept
     bench.slurm.sleep(5000)
     assert {run.state for run in bench.profile().runs} == {DONE}
     assert len(names(bench)) == 6

@@ -16,7 +16,7 @@ class Site:
 
     def __init__(self) -> None:
         self.slurm, self.now = Counting(QueuedJob(1)), 100.0
-        self.watcher = Watcher(self.slurm, lambda: self.now)  # type: ignore[arg-type]
+        self.watcher = Watcher(self.slurm, lambda: self.now)
 
     def at(self, now: float, *wishes: tuple[float, Detail]) -> list[Snapshot]:
         """All ask at once."""

@@ -198,7 +198,7 @@ async def test_two_donors_on_one_node_share_no_port(task):
     ids=["missing program", "other GPUs", "a server that ends"],
 )
 async def test_a_donor_that_cannot_serve_says_so_in_one_line(task, change, says):
-    lender = Donor(replace(task, **change), PaperMunge())  # type: ignore[arg-type]
+    lender = Donor(replace(task, **change), PaperMunge())
     with pytest.raises(RemoteError, match=f"{socket.gethostname()}: {says}"):
         await lender.open()
     await lender.close()

@@ -17,7 +17,7 @@ LATER = {"hint": "min-utility=1", "postponed": 2, "waited_s": 30}
 
 
 def reply(engine: Engine, message: object) -> tuple[str, dict[str, str]]:
-    answer = engine.answer(encode_request(message))  # type: ignore[arg-type]
+    answer = engine.answer(encode_request(message))
     verb, pairs = split(answer.reply or b"")
     return verb, {key: unquote(value) for key, value in pairs}
 

@@ -177,7 +177,7 @@ def reload(engine: Engine) -> bytes:
     answer = engine.answer(b"reload id=3")
     assert answer.reply is None
     assert answer.later is not None
-    return asyncio.run(answer.later)  # type: ignore[arg-type]
+    return asyncio.run(answer.later)
 
 
 def test_a_reload_takes_the_new_configuration(engine, tmp_path):
@@ -209,7 +209,7 @@ async def test_of_two_reloads_at_once_the_later_one_counts():
         time.sleep(pause_s)
         return found
 
-    engine = Engine(a_setup(), SimpleNamespace(), load)  # type: ignore[arg-type]
+    engine = Engine(a_setup(), SimpleNamespace(), load)
     assert await asyncio.gather(engine.reload(), engine.reload()) == [None, None]
     assert engine.setup is later
 
@@ -222,7 +222,7 @@ def test_garbage_of_a_load_is_not_kept_with_what_lives_for_ever():
     gone = weakref.ref(Garbage())
     config = SimpleNamespace(patterns={})
     gc.disable()
-    setup.warm_up(SimpleNamespace(machines={}, config=config, policies=list))  # type: ignore[arg-type]
+    setup.warm_up(SimpleNamespace(machines={}, config=config, policies=list))
     gc.enable()
     gc.collect()
     assert gone() is None
