@@ -136,14 +136,14 @@ _NOTES = (
     " share of communication is that of Figure 2b (3x between PCIe and a double NVLink), AlexNet's"
     " follows from both networks' times in section 4.1; the others' are guessed. `low curve` has"
     " what the times ask for if 785 s is the time on 12.33 GB/s, `lowest curve` half of it.",
-    "Effective bandwidth in three readings. `effbw`: of the set's best ring by eq. 2, without jobs of"
-    " one GPU. `effbw1`: with them, at 12.34 GB/s, eq. 2's value without links, which the paper"
+    "Effective bandwidth in three readings. `effbw`: of the set's best ring by eq. 2, without jobs"
+    " of one GPU. `effbw1`: with them, at 12.34 GB/s, eq. 2's value without links, which the paper"
     " prints as a 25th percentile (12.33); no set of two to five GPUs has it. `logged`: as the"
     " authors' code (github.com/socal-ucr/MAPA) writes its log: jobs of one GPU at 12.34, the link"
-    " of two GPUs twice, there and back, and of the ring that the policy chose by, which is the best"
-    " by eq. 2 only for sensitive jobs under Preserve. The oracle's figures are those of the best"
-    " GPUs of the empty node. The printed median, 57.85 (three GPUs on two double links and a single"
-    " one), is above what any policy could have in `effbw1`, and just reached in `logged`.",
+    " of two GPUs twice, there and back, and of the ring that the policy chose by, which is the"
+    " best by eq. 2 only for sensitive jobs under Preserve. The oracle's figures are those of the"
+    " best GPUs of the empty node. The printed median, 57.85 (three GPUs on two double links and a"
+    " single one), is above what any policy could have in `effbw1`, and just reached in `logged`.",
     "A speedup is a quantile of the baseline's times over the same quantile of the policy's."
     " Table 3 does not say of which jobs; it stands beside the sensitive ones, whose tail the text"
     " speaks of. It contradicts the text: 540 over 505 and 498 s are 1.069 (Topo-aware) and 1.084"

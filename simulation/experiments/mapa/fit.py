@@ -115,7 +115,7 @@ def run(seeds: Sequence[int]) -> Result:
     }
     measured["the printed errors"] = implied()
     measured["eq. 2 with Table 2"] = {_named(links): eq2(*links) for links in PRINTED_GBPS}
-    said: dict[str, Mapping[str, float | None]] = dict.fromkeys(WAYS, {"sets": float(SAMPLES)})
+    said: dict[str, Mapping[str, float | None]] = {way: {"sets": float(SAMPLES)} for way in WAYS}
     said["the printed errors"] = {
         "relative_error": RELATIVE,
         "rmse_gbps": RMSE_GBPS,
@@ -130,16 +130,16 @@ def _named(links: Links) -> str:
 
 
 _NOTES = (
-    "The fit cannot be done again: the bandwidths of the 31 allocations are in no table, no text and"
-    " not in the authors' repository (github.com/socal-ucr/MAPA), whose program reads them from a"
-    " file netlist.txt that is not there. Figures 11 and 12 draw them without numbers.",
+    "The fit cannot be done again: the bandwidths of the 31 allocations are in no table, no text"
+    " and not in the authors' repository (github.com/socal-ucr/MAPA), whose program reads them from"
+    " a file netlist.txt that is not there. Figures 11 and 12 draw them without numbers.",
     "An RMSE (printed: 1.5153) below the mean absolute error (7.0539) does not exist. The authors'"
     " program divides the norm of the errors by their number, not by its root, and its relative"
     " error is the ratio of the squared norms. Read so, the three figures agree: the errors' RMS is"
     " 8.4 GB/s, 27 % of the measured RMS of 31.7 GB/s, where 7.09 % is printed.",
     "The predictions of a least-squares fit and its errors add up to what was measured as the sides"
-    " of a right triangle, so Table 2 must give the 31 sets an RMS of 30.5 GB/s. The rings of 2 to 5"
-    " GPUs come nearest; all pairs would have negative bandwidths.",
+    " of a right triangle, so Table 2 must give the 31 sets an RMS of 30.5 GB/s. The rings of 2 to"
+    " 5 GPUs come nearest; all pairs would have negative bandwidths.",
     "No way of counting has 31 sets: there are 39 rings of different links and 25 or 26 sets with"
     " one ring each, so the paper measured some rings of some sets and does not say which.",
     "standard_error is that of a prediction by 14 coefficients fitted to these sets with the"

@@ -40,7 +40,7 @@ def figures(topology: NodeTopology, policy: str, seed: int, jobs: int) -> dict[s
         (gpus,) = record.placement.gpus.values()
         if len(gpus) in shares:
             shares[len(gpus)].append(share(topology, tuple(sorted(gpus))))
-    found = {}
+    found: dict[str, float] = {}
     for size, values in shares.items():
         found |= {f"{size} share_{word}": value for word, value in five(values).items()}
         if values:
@@ -79,7 +79,7 @@ _NOTES = (
     "100 jobs per seed, sizes and networks as in section 4, first in, first out, all submitted at"
     " 0; the paper does not say how its 100 jobs were drawn. Times as in mapa-dgx1v. Figure 4 draws"
     " Baseline alone; the other policies are shown beside it.",
-    "Printed are two quartiles of the jobs of three GPUs, as bounds: 75 % of these jobs have a share"
-    " of 0.80 or less, 25 % one of 0.55 or less.",
+    "Printed are two quartiles of the jobs of three GPUs, as bounds: 75 % of these jobs have a"
+    " share of 0.80 or less, 25 % one of 0.55 or less.",
     "`renumbered` gives the machine another numbering for each seed, on which lowest ids depend.",
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from gres_topology import NodeTopology
 from policies.bandwidth.model import ring_orders
@@ -30,10 +30,10 @@ def ring_links(topology: NodeTopology, gpus: tuple[int, ...], pair: int = 1) -> 
     kinds = topology.kinds
     if len(gpus) == 2:
         return (_counted([kinds[gpus[0]][gpus[1]]] * pair),)
-    found = {}
+    found: dict[Links, None] = {}
     for order in ring_orders(len(gpus)).tolist():
         ends = [gpus[place] for place in order]
-        found[_counted(kinds[a][b] for a, b in zip(ends, ends[1:], strict=False))] = None
+        found[_counted(kinds[a][b] for a, b in pairwise(ends))] = None
     return tuple(found)
 
 

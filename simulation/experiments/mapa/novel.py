@@ -108,6 +108,7 @@ def _relations(graph: str, measured: Mapping[str, Mapping[str, float | None]]) -
     else:
         second = (
             "The paper: Preserve's median is near Greedy's 75th percentile and the maximum of"
-            f" Baseline and Topo-aware. Ours: {each('p50', (others[2:], 'p75'), (others[:2], 'max'))}."
+            " Baseline and Topo-aware. Ours:"
+            f" {each('p50', (others[2:], 'p75'), (others[:2], 'max'))}."
         )
     return lowest, second

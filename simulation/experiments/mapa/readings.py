@@ -86,7 +86,7 @@ def effbw_figures(records: Sequence[Record], topology: NodeTopology) -> dict[str
       GB/s: the paper prints 12.33 as a 25th percentile, the value of no set of two to five GPUs.
     - `GROUP_logged_...`: of all, as the authors' code logs it (`logged_gbps`).
     """
-    found = {}
+    found: dict[str, float] = {}
     for group, wanted in GROUPS.items():
         of = [record for record in records if wanted(network_of(record.job))]
         readings = {
@@ -100,7 +100,7 @@ def effbw_figures(records: Sequence[Record], topology: NodeTopology) -> dict[str
 
 def best_figures(jobs: Iterable[SimJob], topology: NodeTopology) -> dict[str, float]:
     """The same figures with every job on the best GPUs of the empty node: no quantile is higher."""
-    found = {}
+    found: dict[str, float] = {}
     listed = list(jobs)
     for group, wanted in GROUPS.items():
         sizes = [job.gpus_per_node[0] for job in listed if wanted(network_of(job))]

@@ -50,7 +50,7 @@ def graphs(draw: Random) -> list[JobGraph]:
 
 def states(topology: NodeTopology, draw: Random, count: int) -> list[int]:
     """Distinct masks of free GPUs with room for a job, each number of them as likely."""
-    found = {}
+    found: dict[int, None] = {}
     for _ in range(count):
         free = draw.randint(TASKS, topology.gpus)
         found[mask_of(draw.sample(range(topology.gpus), free))] = None
@@ -117,13 +117,14 @@ def run(seeds: Sequence[int], count: int = STATES) -> Result:
 
 
 _NOTES = (
-    "A job of four GPUs alone on a node with some GPUs free, drawn; no neighbours. paths_over_least:"
-    " eq. 3 with the job graph's weights over the least of all mappings onto the free GPUs;"
-    " at_least_paths: how often it is that; utility_below_best: the same of the utility.",
+    "A job of four GPUs alone on a node with some GPUs free, drawn; no neighbours."
+    " paths_over_least: eq. 3 with the job graph's weights over the least of all mappings onto the"
+    " free GPUs; at_least_paths: how often it is that; utility_below_best: by how much the utility"
+    " is below the highest.",
     "The paper prints nothing of graphs that are not complete: section 5.1 gives all edges of a job"
-    " one weight. `topo-aware` in the engine does so, too, as Slurm does not know a job's edges, and"
-    " its tasks take the GPUs by their ids. `topo-aware, job graph` maps task by task onto the same"
-    " machine graph and runs here alone.",
+    " one weight. `topo-aware` in the engine does so, too, as Slurm does not know a job's edges,"
+    " and its tasks take the GPUs by their ids. `topo-aware, job graph` maps task by task onto the"
+    " same machine graph and runs here alone.",
     "`mapa` is told the pattern and knows no weights; for graphs that are no pattern it is told"
     " all-to-all. It minimises no paths, so its figures here are by another's measure.",
     "Weights are 4, as for the smallest batches; `two pairs`: 4 within the pairs 0-2 and 1-3, else"

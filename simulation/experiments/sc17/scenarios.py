@@ -87,8 +87,8 @@ def _result(name: str, workload_name: str, machines: int, load: str, paper: Figu
         "topo-aware, topo-aware-p, their `pessimistic` and `as printed` rows, and below_min_utility"
         " as in sc17-table1.",
         "The authors' generated workload, first in, first out. The paper's plots have no numbers"
-        " but those shown. Their curves, jobs from the worst to the best, are `series` here: the time"
-        " lost over the best configuration's by the placement, and with the time waited;"
+        " but those shown. Their curves, jobs from the worst to the best, are `series` here: the"
+        " time lost over the best configuration's by the placement, and with the time waited;"
         " lost_with_wait is the latter.",
         "mapa is not the paper's: it goes by the machine's links and knows nothing of neighbours. A"
         " job waits for its minimum utility there, too, which is a share of the ideal bandwidth.",

@@ -122,4 +122,6 @@ def _jobs(run: SimulatedRun) -> dict[str, float]:
     """What section 5.2.2 says of single jobs: time lost by the placement, and job 3's run time."""
     records = {record.job.job_id: record for record in run.records}
     each = (lost(records[at], with_wait=False) for at in NAMED_JOBS)
-    return dict(zip(_LOST, each, strict=True)) | {"job_3_run_s": records[3].end_s - records[3].start_s}
+    return dict(zip(_LOST, each, strict=True)) | {
+        "job_3_run_s": records[3].end_s - records[3].start_s
+    }
