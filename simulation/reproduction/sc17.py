@@ -69,8 +69,9 @@ ROWS = (
     Row("Figure 8e", "slowdown by the placement: jobs 1, 3 and 4 lose nothing under TOPO-AWARE-P"
         " and about half under the others", TABLE1,
         (*(at_most(TAP, f"job_{at}_lost", 0, off=0.01) for at in (1, 3, 4)),
-         *(near(o, f"job_{at}_lost", 0.5, 0, 0.25) for at in (1, 3, 4) for o in OTHERS)),
-        because="job 1 asks for one GPU, and by the profile nothing slows a single GPU"),
+         *(near(o, f"job_{at}_lost", 0.5, 0, 0.15) for at in (1, 3, 4) for o in OTHERS)),
+        because="by the profile nothing slows a single GPU, which job 1 asks for, and job 4 loses"
+        " 27 %"),
     Row("Figure 8f", "with the waiting, too, TOPO-AWARE-P is the most efficient", TABLE1,
         _fewest("lost_with_wait_mean")),
     Row("Figure 9", "the same six jobs in the paper's simulator: very similar", TABLE1,
