@@ -170,31 +170,38 @@ SIMULATION_ORDER = {
 TABLES = {"simulation": SIMULATION_ORDER, "slurm_plugin": ORDER, "policies": POLICIES_ORDER}
 
 
-#: The select plugin in C: `shim` includes Slurm's headers, `pure` nothing but its own.
-SELECT = PLUGIN / "select"
+#: The plugins in C: `pure` includes nothing but its own headers, what lies beside it Slurm's.
+IN_C = {name: PLUGIN / name for name in ("select", "spank")}
 
 
 def included(path: Path) -> list[str]:
     return re.findall(r'^#include ["<](.+)[">]', path.read_text(encoding="utf-8"), re.M)
 
 
-def test_the_pure_part_of_the_select_plugin_includes_only_itself_and_the_c_library():
-    ours = {path.name for path in SELECT.glob("pure/*.h")}
-    used = {name for path in SELECT.glob("pure/*.[ch]") for name in included(path)}
+@pytest.mark.parametrize("plugin", IN_C)
+def test_the_pure_part_of_a_plugin_includes_only_itself_and_the_c_library(plugin):
+    files = sorted(IN_C[plugin].rglob("*.[ch]"))
+    pure = [path for path in files if path.parent.name == "pure"]
+    ours = {path.name for path in pure if path.suffix == ".h"}
+    used = {name for path in pure for name in included(path)}
+    assert ours
     assert ours <= used
     assert not [name for name in used - ours if "slurm" in name or name.startswith("src/")]
-    assert not used & {path.name for path in SELECT.glob("shim/*.h")}
+    assert not used & {path.name for path in files if path not in pure}
 
 
-def test_files_of_the_select_plugin_form_no_circle():
+@pytest.mark.parametrize("plugin", IN_C)
+def test_files_of_a_plugin_in_c_form_no_circle(plugin):
     """A file and its header are one."""
-    files = {path.stem: path for path in SELECT.glob("*/*.h")}
+    files = sorted(IN_C[plugin].rglob("*.[ch]"))
+    headers = {path.name for path in files if path.suffix == ".h"}
     arrows = nx.DiGraph(
         (path.stem, Path(name).stem)
-        for path in SELECT.glob("*/*.[ch]")
-        for name in included(path)
-        if Path(name).stem in files and Path(name).stem != path.stem
+        for path in files
+        for name in headers.intersection(included(path))
+        if Path(name).stem != path.stem
     )
+    assert arrows
     assert sorted(nx.simple_cycles(arrows)) == []
 
 
