@@ -170,34 +170,42 @@ SIMULATION_ORDER = {
 TABLES = {"simulation": SIMULATION_ORDER, "slurm_plugin": ORDER, "policies": POLICIES_ORDER}
 
 
-#: The plugins in C: `pure` includes nothing but its own headers, what lies beside it Slurm's.
-IN_C = {name: PLUGIN / name for name in ("select", "spank")}
+#: The plugins in C, and their folders; each includes headers of those before it alone. `pure`
+#: includes none of Slurm's.
+IN_C = {"select": ("pure", "slurmctld", "shim"), "spank": ("pure", "")}
 
 
 def included(path: Path) -> list[str]:
     return re.findall(r'^#include ["<](.+)[">]', path.read_text(encoding="utf-8"), re.M)
 
 
+def in_c(plugin: str, suffix: str = "[ch]") -> list[tuple[int, Path]]:
+    """The plugin's files, each with its folder's place in the order."""
+    return [
+        (place, path)
+        for place, folder in enumerate(IN_C[plugin])
+        for path in sorted((PLUGIN / plugin / folder).glob(f"*.{suffix}"))
+    ]
+
+
 @pytest.mark.parametrize("plugin", IN_C)
-def test_the_pure_part_of_a_plugin_includes_only_itself_and_the_c_library(plugin):
-    files = sorted(IN_C[plugin].rglob("*.[ch]"))
-    pure = [path for path in files if path.parent.name == "pure"]
-    ours = {path.name for path in pure if path.suffix == ".h"}
-    used = {name for path in pure for name in included(path)}
-    assert ours
-    assert ours <= used
-    assert not [name for name in used - ours if "slurm" in name or name.startswith("src/")]
-    assert not used & {path.name for path in files if path not in pure}
+def test_a_folder_in_c_includes_those_before_it_alone(plugin):
+    assert {path for _, path in in_c(plugin)} == set((PLUGIN / plugin).rglob("*.[ch]"))
+    of = {path.name: place for place, path in in_c(plugin, "h")}
+    for place, path in in_c(plugin):
+        used = included(path)
+        assert not [name for name in used if of.get(name, 0) > place], path
+        slurms = [name for name in used if "slurm" in name or name.startswith("src/")]
+        assert place or not slurms, path
 
 
 @pytest.mark.parametrize("plugin", IN_C)
 def test_files_of_a_plugin_in_c_form_no_circle(plugin):
     """A file and its header are one."""
-    files = sorted(IN_C[plugin].rglob("*.[ch]"))
-    headers = {path.name for path in files if path.suffix == ".h"}
+    headers = {path.name for _, path in in_c(plugin, "h")}
     arrows = nx.DiGraph(
         (path.stem, Path(name).stem)
-        for path in files
+        for _, path in in_c(plugin)
         for name in headers.intersection(included(path))
         if Path(name).stem != path.stem
     )
