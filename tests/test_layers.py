@@ -165,6 +165,7 @@ SIMULATION_ORDER = {
     "models": "the simulators and the models of how long a job runs",
     "report": "figures of what the simulators did",
     "experiments": "the papers' evaluations, which use all of it",
+    "reproduction": "what the experiments say of the papers, row by row",
 }
 TABLES = {"simulation": SIMULATION_ORDER, "slurm_plugin": ORDER, "policies": POLICIES_ORDER}
 

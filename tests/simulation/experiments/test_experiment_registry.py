@@ -54,7 +54,7 @@ def test_an_option_it_does_not_have_is_refused(registered):
         registered.run(variant="odd")
 
 
-def test_the_json_has_the_five_keys(registered):
+def test_the_json_has_what_was_measured_and_with_which_options(registered):
     done = command("two-jobs", "--variant", "short", "--seeds", "1-2,5", "--json")
     assert json.loads(done.output) == {
         "experiment": "two-jobs",
@@ -62,6 +62,9 @@ def test_the_json_has_the_five_keys(registered):
         "measured": {"mapa": {"makespan_s": 1.0}},
         "paper": {"mapa": {"makespan_s": 3.0}},
         "notes": ["A deviation."],
+        "options": {"variant": "short"},
+        "series": {},
+        "claimed": [],
     }
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from gres_topology import links, pci
 from gres_topology.errors import TopologyError
 from gres_topology.matrix import Cells
-from gres_topology.readers import kfd
+from gres_topology.readers.amd import kfd
 from gres_topology.topology import NodeTopology
 
 _MARK = re.compile(r'"(?:links|bdf)"\s*:')

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from gres_topology import links, pci
 from gres_topology.errors import TopologyError
 from gres_topology.matrix import Cells, Kinds
-from gres_topology.readers import kfd
+from gres_topology.readers.amd import kfd
 from gres_topology.topology import NodeTopology
 
 _TITLE = re.compile(r"^\s*=+ *([^=]*?) *=+\s*$")

@@ -1,7 +1,4 @@
-"""What the weights and hops of the kernel's KFD mean, which rocm-smi and amd-smi both print.
-
-Both ask the same library, so one machine must come of what either says.
-"""
+"""What the weights and hops of the kernel's KFD mean, which rocm-smi and amd-smi both print."""
 
 from __future__ import annotations
 
