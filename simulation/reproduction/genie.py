@@ -156,6 +156,8 @@ PICTURES = {
 _GAINED = tuple(
     (who, metric) for who in (PRINTED, OURS) for metric in ("qos_gain_pct", "makespan_cut_pct")
 )
-SWEEPS = tuple(Sweep("genie-cluster", option, _GAINED) for option in ("shapes", "model"))
+SWEEPS = tuple(
+    Sweep("genie-cluster", option, _GAINED) for option in ("shapes", "model", "task-hours")
+)
 
 GENIE = Paper("genie", "GENIE (Chen et al., TPDS)", 18, 3, ROWS, CLAIMS, PICTURES, SWEEPS)
