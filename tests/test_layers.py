@@ -121,6 +121,7 @@ ORDER = {
     "remote": "runs on the nodes, where nothing else of ours is",
     "config": "names middleware presets, and nothing that goes by its settings",
     "slurm": "its clients are chosen by the settings",
+    "job_entries": "a Slurm client that keeps AdminComment's entries",
     "collect": "asks nodes that Slurm names",
     "job_profiles": "what is known of jobs, wherever it is used",
     "speed_models": "the same",

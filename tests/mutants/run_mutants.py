@@ -33,7 +33,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
     "gres_topology": (28, "gres_topology/**/*.py"),
     "simulation": (28, "simulation/**/*.py"),
     "engine": (28, "slurm_plugin/decide/**/*.py", "slurm_plugin/serve/**/*.py"),
-    "slots": (28, "slurm_plugin/gates/**/*.py", "slurm_plugin/queue/**/*.py"),
+    "slots": (28, *(f"slurm_plugin/{room}/**/*.py" for room in ("gates", "queue", "job_entries"))),
     "remote": (30, "slurm_plugin/lending/**/*.py", "slurm_plugin/remote/**/*.py"),
     "lua_bridge": (28, "lua_bridge/**/*.lua"),
     "select": (20, "slurm_plugin/select/pure/*.c"),
