@@ -21,9 +21,9 @@ from slurm_plugin.explain.answer import Noted
 from slurm_plugin.explain.listener import ExplainListener
 from slurm_plugin.explain.slurm_says import told_by_engine
 from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.job_entries.client import EntryKeeper
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.notify import Notifier
-from slurm_plugin.queue.entry_client import EntryKeeper
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.gates_loop import GatesLoop
 from slurm_plugin.serve.lending_loop import LendingLoop

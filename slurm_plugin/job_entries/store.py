@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from slurm_plugin.job_entries.issued import IssuedEntries, bound
+from slurm_plugin.job_entries.rules import RECORDS, is_over, is_undone, needed_at_slurm
+from slurm_plugin.job_entries.saved import MOST_SAVED, JobEntries, entry_file
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, joined, split
-from slurm_plugin.queue.entry_file import MOST_SAVED, JobEntries, entry_file
-from slurm_plugin.queue.entry_issued import IssuedEntries, bound
-from slurm_plugin.queue.entry_rules import RECORDS, is_over, is_undone, needed_at_slurm
 from slurm_plugin.rows_file import RowsFile
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
