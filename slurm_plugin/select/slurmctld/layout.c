@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "plugin.h"
+#include "layout.h"
 
 #include <errno.h>
 #include <sys/syscall.h>

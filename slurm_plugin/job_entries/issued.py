@@ -12,12 +12,12 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from slurm_plugin.job_entries.rules import needed_at_slurm
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO, joined, split
 from slurm_plugin.job_notes.donor import DonorReport, borrower_in
 from slurm_plugin.job_notes.records import GATED, MAY, GateRecord
 from slurm_plugin.job_notes.shape import shape_note_in
-from slurm_plugin.queue.entry_rules import needed_at_slurm
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Submits and notes whose jobs no reading has shown yet.

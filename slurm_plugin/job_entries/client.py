@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.queue.entry_store import EntryStore
+from slurm_plugin.job_entries.store import EntryStore
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from slurm_plugin.job_entries.issued import IssuedEntries, bound
+from slurm_plugin.job_entries.rules import RECORDS, is_over, is_undone, needed_at_slurm
+from slurm_plugin.job_entries.saved import MOST_SAVED, JobEntries, entry_file
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, joined, split
-from slurm_plugin.queue.entry_file import MOST_SAVED, JobEntries, entry_file
-from slurm_plugin.queue.entry_issued import IssuedEntries, bound
-from slurm_plugin.queue.entry_rules import RECORDS, is_over, is_undone, needed_at_slurm
 from slurm_plugin.rows_file import RowsFile
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
@@ -144,9 +144,9 @@ class EntryStore:
 
     def _look(self, job: QueuedJob, known: _Known, note: str, began: float) -> Repair | None:
         """Bring what is known of the job up to date; the repair of its comment, if one is due."""
-        if note:
-            self._set(known.entries, TOPO, note)
         text, rest = split(job.admin_comment)
+        if note and not (self.notes_at_slurm and TOPO in text):
+            self._set(known.entries, TOPO, note)
         repair = self._repair(job, known, began, text, rest)
         is_readable = len(rest) <= MAX_COMMENT_BYTES // 2
         known.shown = joined(known.entries.ours, rest if is_readable else "")
@@ -344,7 +344,10 @@ class EntryStore:
         return comment if self.notes_at_slurm else text
 
     def noted(self, job_id: int, hint: str, note: str) -> None:
-        """A note on a job that was asked about at its start, with its hint."""
+        """A note on a job that was asked about at its start, with its hint.
+
+        Where notes stand in AdminComment it counts if the job's has none.
+        """
         with self._said:
             self._notes[job_id] = split(hints.entry(hint, note))[0].get(TOPO, "")
             bound(self._notes)

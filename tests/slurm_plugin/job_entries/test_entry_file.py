@@ -147,7 +147,7 @@ def test_a_disk_that_cannot_be_written_costs_one_line_and_is_tried_again(tmp_pat
 
 
 def test_only_the_last_jobs_that_ended_are_remembered(monkeypatch):
-    monkeypatch.setattr("slurm_plugin.queue.entry_store.MOST_ENDED", 3)
+    monkeypatch.setattr("slurm_plugin.job_entries.store.MOST_ENDED", 3)
     site = Site(*(gated(number) for number in range(1, 8))).looked()
     site.slurm.jobs = {}
     site.client.queue()
