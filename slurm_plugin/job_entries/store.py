@@ -144,9 +144,9 @@ class EntryStore:
 
     def _look(self, job: QueuedJob, known: _Known, note: str, began: float) -> Repair | None:
         """Bring what is known of the job up to date; the repair of its comment, if one is due."""
-        if note:
-            self._set(known.entries, TOPO, note)
         text, rest = split(job.admin_comment)
+        if note and not (self.notes_at_slurm and TOPO in text):
+            self._set(known.entries, TOPO, note)
         repair = self._repair(job, known, began, text, rest)
         is_readable = len(rest) <= MAX_COMMENT_BYTES // 2
         known.shown = joined(known.entries.ours, rest if is_readable else "")
@@ -344,7 +344,10 @@ class EntryStore:
         return comment if self.notes_at_slurm else text
 
     def noted(self, job_id: int, hint: str, note: str) -> None:
-        """A note on a job that was asked about at its start, with its hint."""
+        """A note on a job that was asked about at its start, with its hint.
+
+        Where notes stand in AdminComment it counts if the job's has none.
+        """
         with self._said:
             self._notes[job_id] = split(hints.entry(hint, note))[0].get(TOPO, "")
             bound(self._notes)

@@ -1,4 +1,4 @@
-"""Refreshes assets/place_questions.txt: `python -m bench.record_questions`.
+"""Refreshes assets/place_questions.txt: `python -m bench.live.record_questions`.
 
 Runs a seeded job mix on the live cluster with a recorder between slurmctld and the engine
 and keeps the `place` questions slurmctld asked.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from random import Random
 
-from bench.cluster import ASSETS, BENCH_DIR, BenchCluster, clean
-from bench.job_mix import mix, script
+from bench.live.cluster import ASSETS, BENCH_DIR, BenchCluster, clean
+from bench.live.job_mix import mix, script
 from bench.questions import RECORDED
 
 SEED = 7

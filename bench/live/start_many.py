@@ -10,9 +10,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.cluster import ASSETS, BenchCluster, clean
+from bench.live.cluster import ASSETS, BenchCluster, clean
+from bench.live.start import added_by_mix, figure
 from bench.measure import Figure
-from bench.start import added_by_mix, figure
 
 NODES = 64
 JOBS = 300

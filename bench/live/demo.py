@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import policies
-from bench.demo_mix import MACHINES, MIX, DemoJob
+from bench.live.demo_mix import MACHINES, MIX, DemoJob
 from gres_topology import catalog
 from policies.registry import registry
 from simulation.core.link_quality import judge

@@ -18,7 +18,7 @@ from pathlib import Path
 from slurm_cluster.cluster import Cluster, default_project, image
 from slurm_cluster.hosts import ClusterError, is_running, until
 
-ASSETS = Path(__file__).resolve().parent / "assets"
+ASSETS = Path(__file__).resolve().parents[1] / "assets"
 #: Where the benchmarks keep their own programs in the controller's container.
 BENCH_DIR = "/opt/bench"
 #: Longest a figure may take; a job that never ends must not hold `make bench` for ever.

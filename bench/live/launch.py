@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from bench.cluster import BenchCluster, clean
+from bench.live.cluster import BenchCluster, clean
 from bench.measure import Figure, at_most, conditions, quantile
 
 STEPS = 12

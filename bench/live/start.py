@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
-from bench import shim_log
-from bench.cluster import BenchCluster, clean
-from bench.job_mix import mix, script
+from bench.live import shim_log
+from bench.live.cluster import BenchCluster, clean
+from bench.live.job_mix import mix, script
 from bench.measure import Figure, at_most, conditions, quantile
 
 JOBS = 300

@@ -27,7 +27,7 @@ from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.snapshot import Detail, Snapshot
-from slurm_plugin.serve.queue_loop import QueueLoop
+from slurm_plugin.serve.loops.queue_loop import QueueLoop
 from slurm_plugin.serve.service import CLOCK_SET, Engine
 from slurm_plugin.serve.setup import Setup
 from slurm_plugin.slurm import releases

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from slurm_plugin.serve.poll_schedule import AGE_SHARE
-from slurm_plugin.serve.queue_loop import QueueLoop
+from slurm_plugin.serve.loops.poll_schedule import AGE_SHARE
+from slurm_plugin.serve.loops.queue_loop import QueueLoop
 from slurm_plugin.serve.setup import Setup
 
 #: While no policy has asked who runs where, the queue is not read.

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from bench.cluster import ASSETS, BENCH_DIR, BenchCluster, build_client, clean
+from bench.live.cluster import ASSETS, BENCH_DIR, BenchCluster, build_client, clean
 from bench.measure import Figure, at_least, at_most, conditions, quantile
 
 BLOCK_S = 2

@@ -8,7 +8,7 @@ from typing import Any
 from slurm_plugin.lending.at_start.reconciler import LoanReconciler
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.queue.snapshot import Detail
-from slurm_plugin.serve.queue_loop import ReconcilerLoop
+from slurm_plugin.serve.loops.queue_loop import ReconcilerLoop
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
 

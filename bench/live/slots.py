@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
-from bench.cluster import ASSETS, BENCH_DIR, BenchCluster, shared
+from bench.live.cluster import ASSETS, BENCH_DIR, BenchCluster, shared
+from bench.live.submit import LOADS, PLAIN, Block, block, install, total
 from bench.measure import Figure, at_least, at_most, conditions, quantile
-from bench.submit import LOADS, PLAIN, Block, block, install, total
 from slurm_cluster.hosts import until
 
 VARIANT = "gputopo-slots"

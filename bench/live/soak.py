@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from bench import shim_log
-from bench.cluster import BenchCluster, clean
+from bench.live import shim_log
+from bench.live.cluster import BenchCluster, clean
+from bench.live.start import STARTED
 from bench.measure import Figure, at_most, conditions, quantile
-from bench.start import STARTED
 from slurm_cluster.hosts import until
 
 STARTS = int(os.environ.get("SOAK_STARTS", "10000"))

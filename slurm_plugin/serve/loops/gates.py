@@ -11,8 +11,8 @@ from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.queue.snapshot import Detail
-from slurm_plugin.serve.poll_schedule import SUBMIT_S
-from slurm_plugin.serve.queue_loop import ReconcilerLoop
+from slurm_plugin.serve.loops.poll_schedule import SUBMIT_S
+from slurm_plugin.serve.loops.queue_loop import ReconcilerLoop
 from slurm_plugin.serve.service import CLOCK_SET, Engine
 from slurm_plugin.serve.setup import Setup
 

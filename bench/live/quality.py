@@ -14,8 +14,8 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from bench import shim_log
-from bench.cluster import BenchCluster, clean
+from bench.live import shim_log
+from bench.live.cluster import BenchCluster, clean
 from bench.measure import Figure, at_least, quantile
 from gres_topology import catalog
 from simulation.core.jobs import SimJob, mixed_jobs

@@ -11,7 +11,7 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_profiles import read_remote
 from slurm_plugin.lending.donors import LoanUpdates, slurm_loans
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.serve.poll_schedule import PollSchedule
+from slurm_plugin.serve.loops.poll_schedule import PollSchedule
 from slurm_plugin.serve.service import CLOCK_SET, Engine
 from slurm_plugin.serve.setup import Setup
 
