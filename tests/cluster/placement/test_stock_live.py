@@ -53,15 +53,19 @@ LONG = {
 @contextmanager
 def stock(cluster: Cluster, site: Site) -> Iterator[None]:
     """A block with nothing of ours in Slurm, configured as this site is."""
-    weights = {node: site.weights.get(node, 1) for node in MACHINES}
     with cluster.at_home(variant="stock", slurm_conf=site.slurm_conf, engine=False):
         if not site.has_links:
             cluster.run("ctl", "sed -i 's/ Links=[^ ]*//' /cluster/gres.conf")
             cluster.reconfigure()
-        lines = [f"scontrol update nodename={node} weight={to}" for node, to in weights.items()]
-        cluster.run("ctl", " && ".join(lines))
+        weigh(cluster, site.weights)
         yield
-        cluster.run("ctl", "scontrol update nodename=ALL weight=1")
+        weigh(cluster, dict.fromkeys(site.weights, 1))
+
+
+def weigh(cluster: Cluster, weights: dict[str, int]) -> None:
+    """Gives nodes these weights."""
+    for node, weight in weights.items():
+        cluster.run("ctl", f"scontrol update nodename={node} weight={weight}")
 
 
 class States:
