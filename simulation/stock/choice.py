@@ -46,9 +46,8 @@ class _Pass:
 
     def __post_init__(self) -> None:
         ask, self.nodes = self.ask, self.ask.least_nodes
-        self.cpus = self.nodes * ask.cpus_per_task
-        by_gpus = ask.node_gpu_cpus * self.nodes, ask.gpu_cpus(self.nodes)
-        self.most_cpus = max(self.cpus, *by_gpus)
+        self.cpus = ask.least_cpus
+        self.most_cpus = max(self.cpus, ask.node_gpu_cpus * self.nodes)
         self.tasks = self.most_cpus // ask.cpus_per_task
 
     def has_gpus(self) -> bool:
@@ -68,16 +67,20 @@ class _Pass:
             offer, is_first_pass=self.is_first, got=self.got, nodes_left=self.nodes
         )
 
-    def take(self, at: int, offer: Offer, cpus: int) -> None:
-        """Adds a node with so many CPUs to the job, unless they turn out to be too few."""
-        ask, reserved = self.ask, max(self.nodes - 1, 0)
-        most = self.most_cpus - reserved
+    def limited(self, offer: Offer, cpus: int) -> int:
+        """No more CPUs than are left to give out, with one for each node still to come."""
+        ask, most = self.ask, self.most_cpus - max(self.nodes - 1, 0)
         if cpus > most:
             cpus = max(most, ask.cpus_per_task, offer.least_cpus or ask.node_gpu_cpus)
             offer.cpus = cpus
         offer.resources = offer.cpus + offer.node.free.bit_count()
+        return cpus
+
+    def take(self, at: int, offer: Offer, cpus: int) -> None:
+        """Adds a node with so many CPUs to the job, unless they turn out to be too few."""
+        ask, cpus = self.ask, self.limited(offer, cpus)
         if ask.is_total:
-            here = max(self.tasks - reserved, 1)
+            here = max(self.tasks - max(self.nodes - 1, 0), 1)
             added = add(offer, cpus, self.got, here)
             if added is None:
                 offer.cpus = 0
@@ -129,7 +132,7 @@ def _nodes(ask: Ask, offers: Offers, order: NodeOrder) -> list[Offer] | None:
 def _evaluation(order: NodeOrder, ask: Ask) -> Callable[[_Pass, Offers], list[Offer] | None]:
     if order is NodeOrder.LEAST_LOADED:
         return _least_loaded
-    if order is NodeOrder.SERIAL_AT_END and ask.least_nodes * ask.cpus_per_task == 1:
+    if order is NodeOrder.SERIAL_AT_END and ask.least_cpus == 1 == ask.least_nodes:
         return _from_the_end
     return _consecutive
 
@@ -228,17 +231,24 @@ def _suffices(found: _Pass, offer: Offer | None, cpus: int) -> bool:
 def _least_loaded(found: _Pass, offers: Offers) -> list[Offer] | None:
     """CR_LLN: by weight, then the node with the largest share of its cores free."""
     for weight in _weights(offers):
+        last = -1
         while found.may_take():
             best: tuple[int, Offer, int] | None = None
             for at, offer in enumerate(offers):
                 if offer is None or offer.weight != weight or at in found.chosen:
                     continue
-                cpus = found.cpus_of(offer)
-                if cpus and (best is None or _load(best[1].node) > _load(offer.node)):
+                cpus = found.cpus_of(offer) if offer.cpus else 0
+                if not cpus:
+                    continue
+                cpus = found.limited(offer, cpus)
+                if best is None or _is_less_loaded(offer.node, best[1].node):
                     best = at, offer, cpus
+                    if sum(offer.node.cores) == last:
+                        break
             if best is None:
                 break
             found.take(*best)
+            last = sum(best[1].node.cores)
             if found.is_done():
                 return _in_order(found)
     return None
@@ -248,8 +258,8 @@ def _weights(offers: Offers) -> list[int]:
     return sorted({offer.weight for offer in offers if offer is not None})
 
 
-def _load(node: StockNode) -> float:
-    return 1 - sum(node.cores) / node.machine.cores
+def _is_less_loaded(node: StockNode, other: StockNode) -> bool:
+    return sum(node.cores) * other.machine.cores > sum(other.cores) * node.machine.cores
 
 
 def _from_the_end(found: _Pass, offers: Offers) -> list[Offer] | None:
@@ -257,9 +267,9 @@ def _from_the_end(found: _Pass, offers: Offers) -> list[Offer] | None:
     for weight in _weights(offers):
         for at in reversed(range(len(offers))):
             offer = offers[at]
-            if offer is None or offer.weight != weight:
+            if not found.may_take() or offer is None or offer.weight != weight:
                 continue
-            if cpus := found.cpus_of(offer):
+            if offer.cpus and (cpus := found.cpus_of(offer)):
                 found.take(at, offer, cpus)
                 if found.is_done():
                     return _in_order(found)

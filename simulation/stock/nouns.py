@@ -108,6 +108,11 @@ class Ask:
         return self.cpus_per_gpu * (self.per_job or self.per_node * nodes)
 
     @property
+    def least_cpus(self) -> int:
+        """How many CPUs it needs in all."""
+        return max(self.least_nodes * self.cpus_per_task, self.gpu_cpus(self.least_nodes))
+
+    @property
     def node_gpu_cpus(self) -> int:
         """CPUs that `cpus_per_gpu` asks for on a node at least, 0 for none."""
         return self.cpus_per_gpu * (self.per_node or 1)

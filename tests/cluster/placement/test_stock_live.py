@@ -16,6 +16,7 @@ from live_harness import MACHINES, topology_of
 from simulation.stock import Ask, NodeOrder, StockNode, Taken, choose, machine_of
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.description import CORES_PER_GPU
+from slurm_cluster.hosts import until
 from slurm_cluster.slurm_text import Job, parse_jobs
 
 pytestmark = [pytest.mark.cluster]
@@ -40,13 +41,13 @@ class Site:
 
 
 SHORT = Site(seed=20_261_123, states=40)
-#: 1,000 states in all.
+#: 1,000 states in all. On seeds 1 to 5 the first model differed, and was mended.
 LONG = {
-    "Links": Site(1, 300),
-    "no Links": Site(2, 200, has_links=False),
-    "weights": Site(3, 200, weights={"dgx1": 3, "dgx2": 1, "amd1": 3, "minsky1": 2}),
-    "CR_LLN": Site(4, 150, LEAST_LOADED, order=NodeOrder.LEAST_LOADED),
-    "pack_serial_at_end": Site(5, 150, SERIAL, order=NodeOrder.SERIAL_AT_END),
+    "Links": Site(6, 300),
+    "no Links": Site(7, 200, has_links=False),
+    "weights": Site(8, 200, weights={"dgx1": 3, "dgx2": 1, "amd1": 3, "minsky1": 2}),
+    "CR_LLN": Site(9, 150, LEAST_LOADED, order=NodeOrder.LEAST_LOADED),
+    "pack_serial_at_end": Site(10, 150, SERIAL, order=NodeOrder.SERIAL_AT_END),
 }
 
 
@@ -55,11 +56,27 @@ def stock(cluster: Cluster, site: Site) -> Iterator[None]:
     """A block with nothing of ours in Slurm, configured as this site is."""
     with cluster.at_home(variant="stock", slurm_conf=site.slurm_conf, engine=False):
         if not site.has_links:
-            cluster.run("ctl", "sed -i 's/ Links=[^ ]*//' /cluster/gres.conf")
-            cluster.reconfigure()
+            without_links(cluster)
         weigh(cluster, site.weights)
         yield
         weigh(cluster, dict.fromkeys(site.weights, 1))
+
+
+def without_links(cluster: Cluster) -> None:
+    """Takes Links out of gres.conf until the next reset."""
+    since = int(cluster.run("ctl", "date +%s").out)
+    cluster.run("ctl", "sed -i 's/ Links=[^ ]*//' /cluster/gres.conf; sleep 1")
+    cluster.reconfigure()
+
+    def is_read() -> bool:
+        shown = cluster.run("ctl", "scontrol show node").out
+        times = re.findall(r"SlurmdStartTime=(\S+)", shown)
+        if len(times) < len(MACHINES) or "None" in times:
+            return False
+        oldest = cluster.run("ctl", ["date", "-d", min(times), "+%s"]).out
+        return int(oldest) > since and shown.count("State=IDLE ") == len(MACHINES)
+
+    until(is_read, "every node has read gres.conf without Links", 60)
 
 
 def weigh(cluster: Cluster, weights: dict[str, int]) -> None:
