@@ -120,12 +120,14 @@ def _nodes(ask: Ask, offers: Offers, order: NodeOrder) -> list[Offer] | None:
         is_less = False
         for at, offer in enumerate(offers):
             if offer is not None and offer.resources <= few and count > least:
-                offers[at], count, is_less = None, count - 1, True
+                offers[at], count = None, count - 1
+                # From the second node of a sweep on Slurm leaves out those with still less.
+                few, is_less = few - (not is_less), True
         if is_less or few == 1:
             result = found(is_first=False)
             if result or count <= least:
                 return result
-        few += not is_less
+        few += 1
     return None
 
 
