@@ -81,4 +81,6 @@ def _parse_job(record: str) -> Job:
         else:
             pairs = (word.partition("=") for word in line.split() if "=" in word)
             fields.update((name, text) for name, _, text in pairs)
-    return Job(int(fields["JobId"]), fields["JobState"], fields.get("Reason", ""), gpus, fields, cores)
+    return Job(
+        int(fields["JobId"]), fields["JobState"], fields.get("Reason", ""), gpus, fields, cores
+    )

@@ -63,9 +63,7 @@ class _Pass:
         return self.ask.nodes == len(self.chosen) + 1
 
     def cpus_of(self, offer: Offer) -> int:
-        return cpus_offered(
-            offer, is_first_pass=self.is_first, got=self.got, nodes_left=self.nodes
-        )
+        return cpus_offered(offer, is_first_pass=self.is_first, got=self.got, nodes_left=self.nodes)
 
     def limited(self, offer: Offer, cpus: int) -> int:
         """No more CPUs than are left to give out, with one for each node still to come."""
@@ -104,8 +102,9 @@ def _nodes(ask: Ask, offers: Offers, order: NodeOrder) -> list[Offer] | None:
     offers = list(offers)
 
     def found(*, is_first: bool) -> list[Offer] | None:
-        for offer in filter(None, offers):
-            offer.usable = list(offer.node.cores)
+        if not is_first or evaluate is not _consecutive:  # whose first look was taken already
+            for offer in filter(None, offers):
+                offer.usable = list(offer.node.cores)
         return evaluate(_Pass(ask, is_first), offers)
 
     count = sum(offer is not None for offer in offers)
@@ -151,7 +150,10 @@ class _Set:
 
 def _consecutive(found: _Pass, offers: Offers) -> list[Offer] | None:
     """The default: the tightest set of consecutive nodes, and in it the first that suffice."""
-    cpus = [0 if offer is None else found.cpus_of(offer) for offer in offers]
+    if found.is_first:
+        cpus = [0 if offer is None else offer.at_first for offer in offers]
+    else:
+        cpus = [0 if offer is None else found.cpus_of(offer) for offer in offers]
     sets = _sets(offers, cpus)
     while sets and found.may_take():
         best = _best_set(found, sets)

@@ -21,9 +21,9 @@ class NodeOrder(Enum):
     SERIAL_AT_END = "serial-at-end"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """A kind of node as slurm.conf and gres.conf describe it."""
+    """A kind of node as slurm.conf and gres.conf describe it; `machine_of` makes each once."""
 
     #: Mask of the GPUs beside each socket's cores.
     sockets: tuple[int, ...]

@@ -7,8 +7,9 @@ jobs that name no number of tasks; threads are not counted, GPUs not bound to th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
-from simulation.stock.nouns import Ask, StockNode
+from simulation.stock.nouns import Ask, Machine, StockNode
 
 #: The part of a node's scheduling weight that counts the GPUs beside free cores.
 _MOST_NEAR = 0xFF
@@ -26,6 +27,8 @@ class Offer:
     most_gpus: int
     #: CPUs that the job may be given.
     cpus: int
+    #: CPUs and GPUs together: nodes with few are the first to be left out.
+    resources: int
     #: Cores of each socket that are still considered, and how many the job may be given.
     usable: list[int] = field(default_factory=list)
     limit: list[int] = field(default_factory=list)
@@ -34,20 +37,41 @@ class Offer:
     tasks: int = 0
     #: CPUs that `cpus_per_gpu` needs at least.
     least_cpus: int = 0
-    #: CPUs and GPUs together: nodes with few are the first to be left out.
-    resources: int = 0
+    #: CPUs that the job would get here as things are at the beginning, 0 for none.
+    at_first: int = 0
+
+    def of(self, node: StockNode) -> Offer:
+        """The same of a node in the same state."""
+        return Offer(
+            *(node, self.ask, self.weight, self.most_gpus, self.cpus, self.resources),
+            *(self.usable.copy(), self.limit.copy(), self.gpus, self.tasks),
+            *(self.least_cpus, self.at_first),
+        )
 
 
 def offer_of(node: StockNode, ask: Ask) -> Offer | None:
     """The node's offer before any is compared; None where it cannot hold a part of the job."""
-    cores, gpus, least = sum(node.cores), node.free.bit_count(), max(ask.per_node, 1)
-    most = min(ask.gpus, cores // ask.cpus_per_gpu) if ask.cpus_per_gpu else ask.gpus
-    if cores < ask.cpus_per_task or gpus < least or most < least:
+    known = _offer(node.machine, node.free, node.cores, node.weight, ask)
+    return None if known is None else known.of(node)
+
+
+@lru_cache(maxsize=1 << 16)
+def _offer(
+    machine: Machine, free: int, cores: tuple[int, ...], weight: int, ask: Ask
+) -> Offer | None:
+    """The offer of any node in this state; many nodes are alike, at many moments."""
+    count, gpus, least = sum(cores), free.bit_count(), max(ask.per_node, 1)
+    most = min(ask.gpus, count // ask.cpus_per_gpu) if ask.cpus_per_gpu else ask.gpus
+    if count < ask.cpus_per_task or gpus < least or most < least:
         return None
-    pairs = zip(node.machine.sockets, node.cores, strict=True)
-    near = gpus - sum((mask & node.free).bit_count() for mask, free in pairs if not free)
-    weight = node.weight << 8 | _MOST_NEAR - min(near, most)
-    return Offer(node, ask, weight, most, cores, resources=cores + gpus)
+    pairs = zip(machine.sockets, cores, strict=True)
+    near = gpus - sum((mask & free).bit_count() for mask, has in pairs if not has)
+    offer = Offer(
+        *(StockNode("", machine, free, cores, weight), ask),
+        *(weight << 8 | _MOST_NEAR - min(near, most), most, count, count + gpus, list(cores)),
+    )
+    offer.at_first = cpus_offered(offer, is_first_pass=True, got=0, nodes_left=ask.least_nodes)
+    return offer
 
 
 def cpus_offered(offer: Offer, *, is_first_pass: bool, got: int, nodes_left: int) -> int:
@@ -56,29 +80,20 @@ def cpus_offered(offer: Offer, *, is_first_pass: bool, got: int, nodes_left: int
     The first pass insists on GPUs beside the job's cores. `got` are GPUs of nodes chosen already,
     `nodes_left` nodes still to choose, this one included.
     """
-    ask, per_task = offer.ask, offer.ask.cpus_per_task
-    tasks, most = offer.cpus // per_task, _most_gpus(offer, got, max(nodes_left, 1))
-    if not tasks or ask.per_node > most:
+    ask, most = offer.ask, _most_gpus(offer, got, max(nodes_left, 1))
+    if ask.per_node > most:
         return 0
     left, sockets = list(offer.usable), _Sockets()
     sockets.go_through(offer, left, most, is_first_pass=is_first_pass)
-    cpus, gpus = sockets.cpus, sockets.gpus
+    cpus, gpus = sockets.cpus, min(sockets.gpus, most)
     if ask.cpus_per_gpu:
         gpus = min(gpus, cpus // ask.cpus_per_gpu)
-    gpus = min(gpus, most)
     if not gpus or ask.per_node > gpus:
         return 0
-    if ask.cpus_per_gpu:
-        tasks = max(min(tasks, ask.cpus_per_gpu * gpus // per_task), 1)
     if is_first_pass:
         cpus = min(cpus, sockets.leave_others(offer, left))
-    total = sockets.total
-    tasks = min(tasks, total // per_task)
-    cores = tasks * per_task
-    if ask.cpus_per_gpu:
-        by_gpus = ask.cpus_per_gpu * (ask.per_node or gpus)
-        tasks, cores = min(by_gpus, tasks), max(cores, by_gpus)
-    if not tasks or cores > total:
+    tasks, cores = _tasks(offer, gpus, sockets.total)
+    if not tasks or cores > sockets.total:
         return 0
     cpus = min(cpus, sockets.spare(offer, left, cores, with_others=not is_first_pass))
     free = offer.node.free.bit_count()
@@ -88,7 +103,20 @@ def cpus_offered(offer: Offer, *, is_first_pass: bool, got: int, nodes_left: int
             return 0
     offer.gpus, offer.tasks, offer.limit = min(gpus, free), tasks, left
     offer.least_cpus = cores if ask.cpus_per_gpu else 0
-    return cpus if ask.cpus_per_gpu else min(cpus, tasks * per_task)
+    return cpus if ask.cpus_per_gpu else min(cpus, tasks * ask.cpus_per_task)
+
+
+def _tasks(offer: Offer, gpus: int, cores: int) -> tuple[int, int]:
+    """Tasks that these GPUs and cores have room for, and the cores that these need."""
+    ask = offer.ask
+    tasks, per_task = offer.cpus // ask.cpus_per_task, ask.cpus_per_task
+    if ask.cpus_per_gpu:
+        tasks = max(min(tasks, ask.cpus_per_gpu * gpus // per_task), min(tasks, 1))
+    tasks = min(tasks, cores // per_task)
+    if not ask.cpus_per_gpu:
+        return tasks, tasks * per_task
+    by_gpus = ask.cpus_per_gpu * (ask.per_node or gpus)
+    return min(by_gpus, tasks), max(tasks * per_task, by_gpus)
 
 
 def _most_gpus(offer: Offer, got: int, nodes_left: int) -> int:
@@ -108,9 +136,7 @@ class _Sockets:
         #: GPUs found, CPUs the job may have, and free cores of all sockets.
         self.gpus = self.cpus = self.total = 0
 
-    def go_through(
-        self, offer: Offer, left: list[int], most: int, *, is_first_pass: bool
-    ) -> None:
+    def go_through(self, offer: Offer, left: list[int], most: int, *, is_first_pass: bool) -> None:
         """Takes sockets, most free cores first, until they have GPUs enough. Changes `left`."""
         node, ask = offer.node, offer.ask
         self.cpus, cores = offer.cpus, sum(left)
