@@ -1,7 +1,7 @@
 """Readers of what tools print about a node; every one makes a NodeTopology, or one TopologyError.
 
 `reading` tells which format a text is in and calls its reader: `nvidia_smi` (with `affinity` for
-the columns behind the links), `amd_smi` and `rocm_smi` (with `kfd`), `nccl_xml`, `hwloc_xml` (with
+the columns behind the links), `amd` for AMD's tools, `nccl_xml`, `hwloc_xml` (with
 `hwloc_distances`), `numactl`, `saved` (our own JSON); `pasted` first takes off what pasting put
 around it. `nvml` asks the driver instead of a text. `xmltree` reads XML that nobody vouches for.
 """

@@ -10,16 +10,8 @@ from typing import Protocol
 from gres_topology import catalog
 from gres_topology.catalog import declared
 from gres_topology.errors import TopologyError
-from gres_topology.readers import (
-    amd_smi,
-    hwloc_xml,
-    nccl_xml,
-    numactl,
-    nvidia_smi,
-    pasted,
-    rocm_smi,
-    saved,
-)
+from gres_topology.readers import hwloc_xml, nccl_xml, numactl, nvidia_smi, pasted, saved
+from gres_topology.readers.amd import amd_smi, rocm_smi
 from gres_topology.topology import NodeTopology
 
 #: A report is some hundred kilobytes at most (hwloc on the largest nodes).

@@ -8,7 +8,8 @@ __all__ = ["Experiment", "Figures", "Result", "experiments"]
 
 _LOADS = {"load": ("printed", "80", "95")}
 _TWENTY = tuple(range(20))
-_GENIE = {"shapes": ("users", "smallest", "largest"), "model": ("calibrated", "genie")}
+_GENIE = {"shapes": ("users", "smallest", "largest"), "model": ("calibrated", "genie"),
+          "task-hours": ("0.5-3", "0.25-1.5", "0.5-1.5", "1-6")}  # fmt: skip
 _YEARS = {"year": ("printed", "implied", "single-days", "busier", "more-cpus", "fewer-idle",
                    "saturated", "small-jobs")}  # fmt: skip
 _IN_REACH = {"in-reach": ("6", "8", "10", "12")}

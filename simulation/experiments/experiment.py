@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean, stdev
 from typing import Any
 
@@ -12,6 +12,9 @@ from simulation.errors import SimulationError
 
 #: {policy: {metric: value}}; times in seconds and named `..._s`. None: not given, not defined.
 Figures = Mapping[str, Mapping[str, float | None]]
+Series = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]
+#: Points of a curve; more cannot be seen.
+POINTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,10 @@ class Result:
     paper: Figures
     #: Whatever was done otherwise than in the paper, one sentence each.
     notes: tuple[str, ...] = ()
+    #: Every option with its word; the experiment's own function leaves this to `Experiment.run`.
+    options: Mapping[str, str] = field(default_factory=dict)
+    #: Points of plots, by plot and label: (x, y) of curves, (row, start, end, job) of a timeline.
+    series: Series = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data for JSON."""
@@ -44,6 +51,13 @@ def averaged(rows: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, dic
     return found
 
 
+def ranked(values: Sequence[float]) -> list[list[float]]:
+    """(place, value) from the largest on, thinned to what a plot can show."""
+    every = [[float(at), float(f"{v:.5g}")] for at, v in enumerate(sorted(values, reverse=True))]
+    step = max(1, len(every) // POINTS)
+    return [*every[:-1:step], every[-1]] if every else []
+
+
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """One experiment, which is not imported before it is run."""
@@ -56,6 +70,8 @@ class Experiment:
     seeds: tuple[int, ...] = (1,)
     #: Name of an option -> the words allowed, the default first. A `-` is a `_` to the function.
     options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: About how long the defaults take on one core: all experiments run the shortest first.
+    minutes: float = 0.2
 
     def run(self, seeds: Sequence[int] | None = None, **options: str) -> Result:
         """Run it; SimulationError for an option or word it does not have."""
@@ -69,4 +85,5 @@ class Experiment:
         module, _, function = self.where.partition(":")
         run: Callable[..., Result] = getattr(importlib.import_module(module), function)
         words = {name.replace("-", "_"): word for name, word in chosen.items()}
-        return run(tuple(self.seeds if seeds is None else seeds), **words)
+        found = run(tuple(self.seeds if seeds is None else seeds), **words)
+        return replace(found, options=chosen)

@@ -11,7 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gres_topology import NodeTopology, TopologyError, pci
-from gres_topology.readers import amd_smi, nvidia_smi, rocm_smi
+from gres_topology.readers import nvidia_smi
+from gres_topology.readers.amd import amd_smi, rocm_smi
 from gres_topology.readers.numactl import merge_numa
 from slurm_plugin.collect.snippet import Section
 from slurm_plugin.errors import PluginError

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gres_topology import Nic, NodeTopology, catalog, links
-from gres_topology.readers import rocm_smi, saved
+from gres_topology.readers import saved
+from gres_topology.readers.amd import rocm_smi
 from slurm_cluster.fake_tools import fake_tools
 from slurm_plugin.collect import snippet
 from slurm_plugin.collect.read_node import read_node

@@ -10,6 +10,8 @@ from paper_munge import PaperMunge
 from slurm_plugin.remote.node.relay import DonorEnd, Door
 
 SUBJECT = "4711/4712"
+#: AdminComment of a job to which job 71 lends two GPUs of dgx2.
+COMMENT = "[gpu-topo: remote=allow] [gpu-slots: placed token=a loan=dgx1/3,dgx2/6/71/{port} at=5]"
 
 
 def bound() -> socket.socket:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,18 @@ from machines_in_tests import basic_decider
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import GatePlan
+from slurm_plugin.gates.plan import Choice, Choose, Chosen, GateContext, GatePlan, Want
+from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.gates.slot_loans import SlotLoans
+from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.choice.offer import Offer
 from slurm_plugin.lending.donors import SlurmLoans
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.queue.capacity import Nodes
+from slurm_plugin.queue.candidates import Group, lowest
+from slurm_plugin.queue.capacity import Node, Nodes, emptied
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.remote import presets
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
@@ -76,6 +80,30 @@ def gated(job_id: int, gpus: int = 2, *, keys: str = "", **more: object) -> Queu
         "tres_per_node": f"gres/gpu:{gpus}", "admin_comment": f"[gpu-slots: gated {words}]",
     }  # fmt: skip
     return QueuedJob(job_id, **{**values, **more})
+
+
+V100 = tuple(GPUS)
+TERMS = GateContext(now=1000, lease_s=120, grace_s=30)
+
+
+def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
+    return Chosen(found[0], lowest(found[0].free, want.need.gpus), "dgx1:0 by test: why")
+
+
+DGX1 = Node("dgx1", V100, 0xFF, 40, 1000, partitions=frozenset({"batch"}))
+
+
+def planned(
+    *jobs: QueuedJob,
+    choose: Choose = first_choice,
+    context: GateContext = TERMS,
+    others: Sequence[Node] = (),
+    **node: object,
+) -> GatePlan:
+    """On dgx1 with these fields of its own, and others."""
+    nodes = (replace(DGX1, **node), *others)
+    room = {one.name: one for one in nodes}
+    return plan(jobs, Wants().read(jobs, emptied(room)), room, context, choose)
 
 
 def reconciler(

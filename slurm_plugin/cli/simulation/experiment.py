@@ -1,14 +1,19 @@
-"""`gputopo experiment NAME`: run a paper's experiment, its figures beside ours."""
+"""`gputopo experiment NAME`: run a paper's experiment, its figures beside ours.
+
+`gputopo experiment all` runs every one, and makes the page of what is reproduced.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurm_plugin.cli.options import json_option
+from slurm_plugin.cli.options import json_option, plot_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,18 +27,20 @@ _WIDTH = 180
 
 
 class Experiments(click.Group):
-    """One command for each registered experiment, made from its declaration."""
+    """One command for each registered experiment, made from its declaration, and `all`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every experiment's name."""
         from simulation.experiments import experiments
 
-        return sorted(experiments)
+        return ["all", *sorted(experiments)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The experiment as a command; None where there is none of that name."""
         from simulation.experiments import experiments
 
+        if cmd_name == "all":
+            return run_all
         return _command(experiments[cmd_name]) if cmd_name in experiments else None
 
 
@@ -58,15 +65,65 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> lis
     return seeds
 
 
-def _command(found: Experiment) -> click.Command:
-    def run(as_json: bool, seeds: list[int] | None = None, **options: str) -> None:
-        result = found.run(seeds, **options)
-        if as_json:
-            click.echo(json.dumps(result.to_dict(), indent=2))
-        else:
-            _print(result)
+@click.command("all")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder of reproduction.md and of reproduction/, its results and plots.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="Run this experiment alone; repeat for more. none: make the page.",
+)
+@click.option("--again", is_flag=True, help="Also what has been run with the same options.")
+def run_all(out: Path, only: tuple[str, ...], again: bool) -> None:
+    """Run every experiment, the shortest first, and write what is reproduced.
 
-    command = click.command(name=found.name, help=found.summary)(json_option(run))
+    Results that are in the folder already are kept: an interrupted run goes on where it was.
+    """
+    from simulation.experiments import experiments
+    from simulation.report import plots
+    from simulation.reproduction import PAPERS, page, running
+
+    if unknown := sorted(set(only) - {*experiments, "none"}):
+        raise click.BadParameter(f"--only {unknown[0]}: expected one of {', '.join(experiments)}")
+    runs = [run for run in running.needed(PAPERS) if not only or run.experiment in only]
+    folder = out / "reproduction"
+    running.run_all(runs, folder, click.echo, again=again)
+    if plots.available():
+        for path in running.draw(PAPERS, folder):
+            click.echo(f"wrote {path}")
+    else:
+        click.echo("no plots: matplotlib is not installed", err=True)
+    (out / "reproduction.md").write_text(page.page(PAPERS, folder), encoding="utf-8")
+    click.echo(f"wrote {out / 'reproduction.md'}")
+
+
+def _command(found: Experiment) -> click.Command:
+    def run(
+        as_json: bool,
+        plot: Path | None,
+        seeds: list[int] | None = None,
+        sweep: str | None = None,
+        **options: str,
+    ) -> None:
+        claimed = partial(_claimed, found.name)
+        if sweep is not None:
+            _sweep(found, sweep, as_json, seeds, options)
+            return
+        result = found.run(seeds, **options)
+        if plot is not None:
+            _plot(result, found, plot)
+        if as_json:
+            click.echo(json.dumps(result.to_dict() | {"claimed": claimed(result)}, indent=2))
+        else:
+            _print(result, claimed(result))
+
+    with_plot = plot_option("Draw its plots: all in FILE.svg, or a file each in a folder.")
+    command = click.command(name=found.name, help=found.summary)(with_plot(json_option(run)))
     if found.seeds:
         default = ",".join(map(str, found.seeds))
         command.params.insert(
@@ -77,10 +134,71 @@ def _command(found: Experiment) -> click.Command:
         option = click.Option([f"--{name}"], type=click.Choice(words), default=words[0],
                               show_default=True, help="Which form of it.")  # fmt: skip
         command.params.insert(0, option)
+    if found.options:
+        help_ = "Run it with every word of this option; a row for each."
+        swept = click.Option(["--sweep"], type=click.Choice([*found.options]), help=help_)
+        command.params.append(swept)
     return command
 
 
-def _print(result: Result) -> None:
+def _plot(result: Result, found: Experiment, target: Path) -> None:
+    from simulation.reproduction import PAPERS
+    from simulation.reproduction.pictures import svg
+    from slurm_plugin.cli import Fault
+
+    pictures = [one for paper in PAPERS for one in paper.pictures.get(found.name, ())]
+    if not pictures:
+        raise Fault(f"{found.name} has no plot")
+    if target.suffix == ".svg":
+        files = {target: pictures}
+    else:
+        files = {target / f"{found.name}-{one.name}.svg": [one] for one in pictures}
+    try:
+        for path, drawn in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(svg(result, drawn), encoding="utf-8")
+            click.echo(f"wrote {path}", err=True)
+    except OSError as error:
+        raise Fault(f"{target}: {error.strerror}") from None
+
+
+def _sweep(
+    found: Experiment, option: str, as_json: bool, seeds: list[int] | None, options: dict[str, str]
+) -> None:
+    """A row for each word of an option, with the figures that the experiment's claims look at."""
+    from simulation.experiments import Result
+    from simulation.reproduction import PAPERS
+    from simulation.reproduction.page import figures_claimed
+
+    figures = figures_claimed(PAPERS, found.name)
+    rows: dict[str, dict[str, float | None]] = {}
+    for word in found.options[option]:
+        result = found.run(seeds, **{**options, option.replace("-", "_"): word})
+        row = rows[f"{option} {word}"] = {}
+        for policy, metric in figures:
+            for name in (metric, f"{metric}_sd"):
+                if name in result.measured.get(policy, {}):
+                    row[f"{policy}: {name}"] = result.measured[policy][name]
+    swept = Result(f"{found.name} by {option}", result.seeds, rows, {}, options=options)
+    if as_json:
+        click.echo(json.dumps(swept.to_dict(), indent=2))
+    else:
+        _print(swept)
+
+
+def _claimed(name: str, result: Result) -> list[str]:
+    """What is claimed of the experiment, or that these figures do not carry it."""
+    from simulation.reproduction import PAPERS
+
+    return [
+        claim.told(result.measured)
+        for paper in PAPERS
+        for claim in paper.claims
+        if claim.run.experiment == name and claim.run.chosen() == result.options
+    ]
+
+
+def _print(result: Result, claimed: Sequence[str] = ()) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -92,6 +210,8 @@ def _print(result: Result) -> None:
         console.print(table)
     for note in result.notes:
         console.print(f"- {note}", markup=False)
+    for sentence in claimed:
+        console.print(sentence, markup=False)
 
 
 def _tables(result: Result, width: int) -> Iterator[Table]:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from simulation import SimulationError
 from simulation.experiments import ROWS, Experiment, Result, experiments
 from simulation.experiments.drmaestro import workload as drmaestro
+from simulation.experiments.genie import cluster as genie
 from simulation.experiments.rqueue import philly
 from simulation.experiments.rqueue import workload as rqueue
 
@@ -54,7 +55,7 @@ def test_an_option_it_does_not_have_is_refused(registered):
         registered.run(variant="odd")
 
 
-def test_the_json_has_the_five_keys(registered):
+def test_the_json_has_what_was_measured_and_with_which_options(registered):
     done = command("two-jobs", "--variant", "short", "--seeds", "1-2,5", "--json")
     assert json.loads(done.output) == {
         "experiment": "two-jobs",
@@ -62,6 +63,9 @@ def test_the_json_has_the_five_keys(registered):
         "measured": {"mapa": {"makespan_s": 1.0}},
         "paper": {"mapa": {"makespan_s": 3.0}},
         "notes": ["A deviation."],
+        "options": {"variant": "short"},
+        "series": {},
+        "claimed": [],
     }
 
 
@@ -111,6 +115,8 @@ def test_the_words_of_an_option_are_those_its_experiment_knows():
     assert experiments["rqueue-philly"].options["nodes"] == tuple(philly.SHARES)
     for name in ("rqueue-tsubame", "rqueue-shrink"):
         assert experiments[name].options["year"] == tuple(rqueue.YEARS)
+    for name in ("genie-cluster", "genie-sensitivity", "genie-scale"):
+        assert experiments[name].options["task-hours"] == tuple(genie.TASK_HOURS)
     for name in ("drmaestro-testbed", "drmaestro-scale", "drmaestro-network"):
         assert experiments[name].options["in-reach"] == tuple(map(str, drmaestro.FREE_TASKS))
 

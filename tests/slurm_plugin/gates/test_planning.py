@@ -6,21 +6,16 @@ from functools import partial
 
 import pytest
 import slots_in_tests
-from slots_in_tests import record_in
+from slots_in_tests import DGX1, TERMS, first_choice, planned, record_in
 
 from slurm_plugin.gates import change
-from slurm_plugin.gates.plan import Choice, Choose, Chosen, GateContext, GatePlan, Want
-from slurm_plugin.gates.planning import plan
-from slurm_plugin.gates.want import Wants
+from slurm_plugin.gates.plan import Choice, Want
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.protocol import Pass, WaitFor
-from slurm_plugin.queue.candidates import Group, Need, lowest
-from slurm_plugin.queue.capacity import Node, emptied
-from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
+from slurm_plugin.queue.candidates import Group, Need
+from slurm_plugin.slurm.interface import NOW, QueuedJob
 
-V100 = tuple(f"v100.s{i}" for i in range(8))
-TERMS = GateContext(now=1000, lease_s=120, grace_s=30)
 NEXT_MONTH = 1000 + 31 * 86400
 gated = partial(slots_in_tests.gated, eligible=1100, time_limit_s=60)
 SLOTS = "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
@@ -31,26 +26,6 @@ def placed(at: int, slots: str = SLOTS, keys: str = "", **more: object) -> Queue
     comment = f"[gpu-slots: placed token=t tpn=gres/gpu:2 nodes=1-1 by=node at={at} {keys}".strip()
     given = {"tres_per_node": slots, "req_nodes": "dgx1", "eligible": at, **more}
     return gated(1, admin_comment=f"{comment}]", **given)
-
-
-def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-    return Chosen(found[0], lowest(found[0].free, want.need.gpus), "dgx1:0 by test: why")
-
-
-DGX1 = Node("dgx1", V100, 0xFF, 40, 1000, partitions=frozenset({"batch"}))
-
-
-def planned(
-    *jobs: QueuedJob,
-    choose: Choose = first_choice,
-    context: GateContext = TERMS,
-    others: Sequence[Node] = (),
-    **node: object,
-) -> GatePlan:
-    """On dgx1 with these fields of its own, and others."""
-    nodes = (replace(DGX1, **node), *others)
-    room = {one.name: one for one in nodes}
-    return plan(jobs, Wants().read(jobs, emptied(room)), room, context, choose)
 
 
 def test_gates_open_in_slurms_order_while_there_is_room():
@@ -75,6 +50,15 @@ def test_a_lower_job_passes_the_first_only_if_it_ends_before_that_one_could_star
     short, long = gated(2, time_limit_s=100), gated(3, time_limit_s=101)
     made = planned(running, gated(1, 8), short, long, free=0xFC)
     assert made.released == ["2"]
+
+
+def test_a_job_that_ended_after_the_queue_was_read_lets_nobody_delay_the_first():
+    """Its GPUs are free on the node: they come free once, not again at the end of its limit."""
+    runs = QueuedJob(9, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": (0, 1)}, end=1300, cpus=1)
+    over = replace(runs, job_id=8, gpus={"dgx1": (2, 3)}, end=1100)
+    long, short = gated(2, time_limit_s=301), gated(3, time_limit_s=300)
+    made = planned(runs, over, gated(1, 8), long, short, free=0xFC)
+    assert made.released == ["3"]
 
 
 def test_held_dependent_and_later_jobs_stay_behind_their_gates_and_block_nobody():
@@ -306,69 +290,6 @@ def test_on_slurm_22_05_a_job_that_lost_its_request_gets_it_back():
     kept = record_in(comment)
     assert change.give_back(job, kept, "").tres_per_job == "gres:gpu:9"
     assert change.give_back(replace(job, tres_per_job="gres:gpu:9"), kept, "").tres_per_job is None
-
-
-def test_on_slurm_22_05_no_component_starts_between_two_updates():
-    old = {"admin_comment": "[gpu-slots: gated tpn=gres:gpu:2 nodes=1-1 by=node]"}
-    [release] = planned(component(1, 2, **old), component(0, 2, **old)).releases
-    begins = [
-        (name, step.begin_time) for name, step in release.steps if step.begin_time is not None
-    ]
-    assert [name for name, _ in begins] == ["5", "5"]
-    assert begins[0][1] > NEXT_MONTH
-    assert begins[1][1] == 0
-    assert release.steps[0][1] == JobUpdate(begin_time=begins[0][1]), "before anything is taken"
-    assert release.undo[-1][0] == "5"
-
-
-def component(offset: int, gpus: int, **more: object) -> QueuedJob:
-    return gated(5 + offset, gpus, het_id=5, het_offset=offset, **more)
-
-
-def test_the_components_of_a_heterogeneous_job_start_together_the_first_ones_update_last():
-    [release] = planned(component(1, 2), component(0, 3)).releases
-    assert list(release.jobs) == ["5", "6"]
-    (first, pinned), (second, own), (last, start) = release.steps
-    assert (first, second, last) == ("5", "6", "5")
-    assert (pinned.begin_time, pinned.req_nodes, pinned.num_nodes) == (None, None, None)
-    assert " pin=dgx1]" in (pinned.admin_comment or "")
-    assert (own.begin_time, own.req_nodes) == (None, "dgx1")
-    assert own.tres_per_node == "gres/gpu:v100.s3:1,gres/gpu:v100.s4:1"
-    assert start == JobUpdate(begin_time=NOW)
-
-
-def test_a_component_without_gpus_keeps_its_nodes_and_its_comment():
-    """What the first component is told, its nodes too, Slurm tells to all."""
-    own = {"admin_comment": "mine", "req_nodes": "cpu1", "eligible": 0}
-    others = component(1, 0, **own)
-    [release] = planned(others, component(0, 3)).releases
-    assert list(release.jobs) == ["5"]
-    assert release.steps[1] == ("6", JobUpdate(req_nodes="cpu1", admin_comment="mine"))
-    assert release.steps[2] == ("5", JobUpdate(begin_time=NOW))
-
-
-def test_a_component_that_has_the_first_ones_comment_is_freed_of_it():
-    """The engine ended between the two updates, or Slurm refused the second."""
-    first = component(0, 3)
-    made = planned(first, component(1, 2, admin_comment=first.admin_comment, req_nodes="dgx1"))
-    [release] = made.releases
-    assert release.steps[1] == ("6", JobUpdate(req_nodes="", admin_comment=""))
-
-
-def test_a_heterogeneous_job_left_to_slurm_is_left_whole():
-    """A component without GPUs keeps its own comment."""
-    made = planned(component(0, 9), component(1, 0, admin_comment="mine"))
-    assert [name for name, _ in made.updates] == ["5", "6"]
-    assert made.updates[1][1].admin_comment == "mine"
-
-
-def test_a_heterogeneous_job_takes_nothing_while_a_component_has_no_room():
-    made = planned(component(0, 4), component(1, 8, eligible=1001), gated(9))
-    assert made.released == []
-    assert made.renew == []
-    made = planned(component(0, 4, eligible=1001), component(1, 8), gated(9, time_limit_s=0))
-    assert made.renew == ["5"]
-    assert made.nodes["dgx1"].free == 0xFF
 
 
 # -- a clock that was set back by an hour: times in Slurm's records are of the future ----------

@@ -5,13 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from loans_in_tests import AT, SETTINGS, LendingSlurm, a_donor
 from machines_in_tests import BASIC, basic_decider
 
-from slurm_plugin.config.remote import RemoteConfig
-from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_notes.loan import LoanDonor
 from slurm_plugin.job_notes.records import LoanRecord
-from slurm_plugin.lending.acting.question import Question
 from slurm_plugin.lending.at_start import planning, start_loans
 from slurm_plugin.lending.at_start.planning import StartPlan
 from slurm_plugin.lending.at_start.reconciler import LoanReconciler
@@ -22,8 +20,7 @@ from slurm_plugin.lending.donors import SlurmLoans
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import Candidate, LoanContext
 from slurm_plugin.queue.capacity import Hold, nodes_of
-from slurm_plugin.queue.snapshot import Snapshot, read_snapshot
-from slurm_plugin.remote import presets
+from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.remote.node import join
 from slurm_plugin.slurm.interface import (
     NOW,
@@ -33,7 +30,6 @@ from slurm_plugin.slurm.interface import (
     SlurmPartition,
 )
 
-AT = 1000
 TEXT = "dgx1/3,dgx2/c/71"
 MEETS = f"meets remote=1 tpn=gres/gpu:4 prio=5 loan={TEXT} loan_at=990"
 STARTS = f"starts remote=1 tpn=gres/gpu:4 prio=5 loan={TEXT}/50001 loan_at=980 at=995"
@@ -53,11 +49,7 @@ def job(kept: str = "may remote=1", job_id: int = 7, **fields: object) -> Queued
 
 
 def donor(comment: str = "gpu-donor ready of=7 port=50001", **fields: object) -> QueuedJob:
-    values: dict[str, object] = {
-        "state": "RUNNING", "comment": comment, "name": "71", "uid": 1000, "req_nodes": "dgx2",
-        "nodes": ("dgx2",), "gpus": {"dgx2": (2, 3)}, "admin_comment": "[gpu-donor: of=7]",
-    }  # fmt: skip
-    return QueuedJob(71, **{**values, **fields})
+    return a_donor(71, comment, **{"gpus": {"dgx2": (2, 3)}, **fields})
 
 
 def node(name: str, used: Sequence[int], **fields: object) -> SlurmNode:
@@ -95,28 +87,6 @@ def planned(
     room = nodes_of(nodes, [one for one in jobs if one.state != "PENDING"])
     updates = updates or StartLoans(60, highest=9, now=AT)
     return planning.plan(jobs, room, context or LoanContext(AT), updates, Generous())
-
-
-# -- the nodes ----------------------------------------------------------------
-
-
-def test_a_node_whose_gpus_are_of_one_model_is_looked_at():
-    room = nodes_of([*NODES, node("two", (), gpus={"a": 1, "b": 1})], [])
-    assert set(room) == {"dgx1", "dgx2"}
-    assert room["dgx1"].free == 0b11
-    assert (room["dgx1"].model, room["dgx1"].gpu_types) == ("v100", ("v100",) * 8)
-
-
-def test_what_jobs_hold_of_a_node_is_not_free():
-    room = nodes_of([node("dgx1", (0,), alloc_cpus=10, alloc_memory_mb=500)], [donor(), job()])
-    assert (room["dgx1"].cpus, room["dgx1"].memory_mb) == (6, 3500)
-    over = nodes_of([node("dgx1", (0,), alloc_cpus=17, alloc_memory_mb=5000)], [])
-    assert (over["dgx1"].cpus, over["dgx1"].memory_mb) == (0, 0)
-
-
-def test_a_node_whose_gpus_in_use_are_not_known_counts_as_full():
-    room = nodes_of([node("dgx1", (0,), used_by_type={"v100": 3})], [])
-    assert room["dgx1"].free == 0
 
 
 # -- who is lent to -----------------------------------------------------------
@@ -295,19 +265,14 @@ def test_a_site_that_lends_no_more_ends_loans_and_makes_none():
 # -- the whole, on a Slurm that remembers what it is told ---------------------
 
 
-class Slurm:
-    """Two nodes and a queue; refuses updates of the jobs in `refuses`."""
+class Slurm(LendingSlurm):
+    """Two nodes and a queue; notes which GPUs are kept when a donor starts."""
 
     def __init__(self, *jobs: QueuedJob, refuses: str = "") -> None:
-        self.jobs = list(jobs)
-        self.refuses = refuses
-        self.told: list[tuple[str, JobUpdate | None]] = []
+        super().__init__(*jobs, refuses=refuses)
         self.reserved = Reservations(lambda: float(AT))
         self.kept_at_start: list[int] = []
         self.lines: list[object] = []
-
-    def queue(self) -> list[QueuedJob]:
-        return list(self.jobs)
 
     def nodes(self) -> list[SlurmNode]:
         return list(NODES)
@@ -319,47 +284,22 @@ class Slurm:
         return {"TaskProlog": "/x/task-prolog", "PriorityType": "priority/multifactor"}
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
-        self.told.append((f"update {','.join(jobs)}", change))
         if change.begin_time == NOW:
-            self.kept_at_start += [one for kept in self.kept() for one in kept]
-        if self.refuses in jobs:
-            raise SlurmError("Job is no longer pending execution")
-
-    def kept(self) -> list[list[int]]:
-        return [sorted(one.shares) for one in self.reserved.by_borrower.values()]
-
-    def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
-        self.told.append((" ".join(argv), None))
-        return ""
-
-    def donor(self, asked: Question) -> int:
-        self.told.append((asked.line().decode(), None))
-        self.jobs.append(donor("gpu-donor of=7", state="PENDING"))
-        return 71
-
-    def obstacle(self) -> str:
-        return ""
-
-    @property
-    def words(self) -> list[str]:
-        return [words for words, _ in self.told]
+            for kept in self.reserved.by_borrower.values():
+                self.kept_at_start += sorted(kept.shares)
+        super().update(jobs, change)
 
 
 def lender_of(tmp_path: Path, slurm: Slurm, clock: Callable[[], float]) -> LoanReconciler:
     how = StartLoans(60)
-    settings = RemoteConfig(presets.load("echo"), allow=True)
     decider = basic_decider(tmp_path, BASIC + "remote: {{allow: yes}}\n")
-    lending = SlurmLoans(settings, slurm, slurm, slurm, how, clock)
+    lending = SlurmLoans(SETTINGS, slurm, slurm, slurm, how, clock)
     matcher = LoanMatcher(lending, decider.rule, decider.waiting, slurm.lines.append, clock, {})
     return LoanReconciler(slurm, matcher, how, slurm.reserved, 30, clock)
 
 
-def snapshot(slurm: Slurm) -> Snapshot:
-    return read_snapshot(slurm)
-
-
 def polled(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> StartPlan:
-    return lender_of(tmp_path, slurm, lambda: float(AT)).reconcile(snapshot(slurm), may_lend)
+    return lender_of(tmp_path, slurm, lambda: float(AT)).reconcile(read_snapshot(slurm), may_lend)
 
 
 def test_donors_are_submitted_then_named_then_started(tmp_path):
@@ -399,18 +339,18 @@ def test_a_job_is_not_lent_to_that(sentence, waits, tmp_path):
 
 
 def test_a_refused_loan_leaves_nothing_kept(tmp_path):
-    slurm = Slurm(job(), refuses="7")
+    slurm = Slurm(job(), refuses="update 7")
     polled(tmp_path, slurm)
     assert slurm.words == ["donor 7 1000 dgx2 2", "update 7", "scancel 71"]
     assert not slurm.reserved.by_borrower
 
 
 def test_a_refused_loan_is_not_tried_again_for_half_a_minute(tmp_path):
-    slurm, now = Slurm(job(), refuses="7"), [float(AT)]
+    slurm, now = Slurm(job(), refuses="update 7"), [float(AT)]
     lender, tried = lender_of(tmp_path, slurm, lambda: now[0]), list[int]()
     for second in range(65):
         now[0], before = float(AT + second), len(slurm.told)
-        lender.reconcile(snapshot(slurm), True)
+        lender.reconcile(read_snapshot(slurm), True)
         slurm.jobs = slurm.jobs[:1]  # the donor that was cancelled is gone
         if len(slurm.told) > before:
             tried.append(second)
@@ -419,7 +359,7 @@ def test_a_refused_loan_is_not_tried_again_for_half_a_minute(tmp_path):
 
 def test_a_job_that_started_meanwhile_keeps_its_loan(tmp_path):
     """Slurm refuses to give it its request back: its donors must stay, and be named."""
-    slurm = Slurm(job(STARTS, **LOCAL), refuses="7")
+    slurm = Slurm(job(STARTS, **LOCAL), refuses="update 7")
     polled(tmp_path, slurm)
     assert slurm.words == ["update 7"]
     assert slurm.told[0][1] is not None

@@ -36,6 +36,26 @@ def test_free_slots_are_what_slurm_does_not_use():
     assert (found.free, found.cpus, found.memory_mb, found.jobs) == (0b01111101, 30, 600, 1)
 
 
+def eight(used=(), **more):
+    """A node of Slurm's with eight GPUs of one model."""
+    values = {"gpus": {"v100": 8}, "used": used, "used_by_type": {"v100": len(used)}, **more}
+    return SlurmNode("dgx1", ("MIXED",), ("batch",), 1, 16, 4000, **values)
+
+
+def test_a_node_whose_gpus_are_of_one_model_is_looked_at():
+    [found] = nodes_of([eight(range(2, 8)), eight(gpus={"a": 1, "b": 1})], []).values()
+    assert (found.free, found.model, found.gpu_types) == (0b11, "v100", ("v100",) * 8)
+
+
+def test_a_node_whose_gpus_in_use_are_not_known_counts_as_full():
+    assert nodes_of([eight((0,), used_by_type={"v100": 3})], [])["dgx1"].free == 0
+
+
+def test_of_a_node_that_is_given_out_more_than_once_nothing_is_free():
+    over = nodes_of([eight(alloc_cpus=17, alloc_memory_mb=5000)], [])["dgx1"]
+    assert (over.cpus, over.memory_mb) == (0, 0)
+
+
 @pytest.mark.parametrize("state", ["DRAIN", "DOWN*", "NOT_RESPONDING", "RESERVED"])
 def test_a_node_slurm_starts_nothing_on_is_closed(state):
     gpus = dict.fromkeys(V100, 1)

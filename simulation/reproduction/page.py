@@ -1,0 +1,141 @@
+"""docs/reproduction.md, made of the results of the runs and of nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from simulation.experiments import Figures, Result, experiments
+from simulation.reproduction.claims import (
+    NO_RESULT,
+    NOT,
+    NOT_RUN,
+    PARTLY,
+    REPRODUCED,
+    Check,
+    Paper,
+    Row,
+    Run,
+    Sweep,
+    figures_of,
+    with_spread,
+)
+from simulation.reproduction.running import needed, stored
+
+_VERDICTS = (REPRODUCED, PARTLY, NOT, NOT_RUN, NO_RESULT)
+_HEAD = """# What of the papers is reproduced
+
+`gputopo experiment all --out docs` makes this page, its plots, and the results beside it
+(docs/reproduction); nothing here is written by hand. Each row is a table, a figure or a sentence of
+a paper: what is printed there, what its command gives here (± the standard deviation over the
+seeds), and the verdict.
+
+- *reproduced*: every figure named in the row is as the paper has it, within the tolerance printed
+  beside it; *partly*: some are (✗ marks the others), or the inputs are not the paper's; *not*: no
+  figure is.
+- *not run*: nothing here repeats it, and the row says why; *no result*: a drawing, an example or a
+  configuration.
+- A figure is a policy and a metric of the command's `--json`; in brackets what it is compared with,
+  where that is another figure of ours.
+- [experiments.md](experiments.md) describes the experiments and says how a row is added."""
+
+
+def page(papers: Sequence[Paper], folder: Path) -> str:
+    """The whole page by the results in the folder, whose name its links begin with."""
+    found = {run.name: stored(folder, run) for run in needed(papers)}
+    results = {name: result for name, result in found.items() if result is not None}
+    parts = [_HEAD, _totals(papers, results)]
+    for paper in (one for one in papers if one.rows):
+        parts += [f"## {paper.title}", _rows(paper, results), *_claims(paper, results)]
+        parts += [text for sweep in paper.sweeps if (text := _sweep(sweep, results))]
+        parts += _pictures(paper, folder)
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def _measured(results: Mapping[str, Result], run: Run | None) -> Figures | None:
+    return results[run.name].measured if run is not None and run.name in results else None
+
+
+def _totals(papers: Sequence[Paper], results: Mapping[str, Result]) -> str:
+    rows = []
+    for paper in papers:
+        verdicts = [row.verdict(_measured(results, row.run)) for row in paper.rows]
+        rows.append([paper.title, *(str(verdicts.count(word)) for word in _VERDICTS)])
+    sums = [str(sum(int(row[at]) for row in rows)) for at in range(1, len(_VERDICTS) + 1)]
+    return _table(["paper", *_VERDICTS], [*rows, ["all", *sums]])
+
+
+def _rows(paper: Paper, results: Mapping[str, Result]) -> str:
+    head = ["where", "the paper", "figure: paper; here", "verdict", "command"]
+    return _table(head, (_cells(row, results) for row in paper.rows))
+
+
+def _cells(row: Row, results: Mapping[str, Result]) -> list[str]:
+    measured = _measured(results, row.run)
+    verdict = row.verdict(measured)
+    because = row.because
+    if row.run is not None and measured is None:
+        minutes = experiments[row.run.experiment].minutes
+        because = f"its command was not run for this page; it takes about {minutes:g} minutes"
+    told = verdict + (f": {because}" if because else "")
+    figures = "<br>".join(_compared(row, measured)) if measured is not None else ""
+    command = f"`{row.run.command}`" if row.run is not None else ""
+    return [row.at, row.says, figures, told, command]
+
+
+def _compared(row: Row, measured: Figures) -> Iterable[str]:
+    for check in row.checks:
+        ours = with_spread(measured, check.policy, check.metric)
+        if isinstance(check.to, tuple):
+            ours += f" ({with_spread(measured, *check.to)})"
+        mark = "" if check.holds(measured) else " ✗"
+        yield f"{check.policy}, `{check.metric}`: {check.expected()}; {ours}{mark}"
+
+
+def _claims(paper: Paper, results: Mapping[str, Result]) -> list[str]:
+    lines = []
+    for claim in paper.claims:
+        measured = _measured(results, claim.run)
+        if measured is not None:
+            lines.append(f"- `{claim.run.command}`: {claim.told(measured)}")
+    return ["\n".join(["What is claimed:\n", *lines])] if lines else []
+
+
+def _sweep(sweep: Sweep, results: Mapping[str, Result]) -> str:
+    there = {word: run for word, run in sweep.runs.items() if run.name in results}
+    if not there:
+        return ""
+    head = [sweep.option, *(f"{policy}, `{metric}`" for policy, metric in sweep.figures)]
+    rows = [
+        [f"`{word}`", *(with_spread(results[run.name].measured, *one) for one in sweep.figures)]
+        for word, run in there.items()
+    ]
+    command = f"`gputopo experiment {sweep.experiment} --sweep {sweep.option}`"
+    return f"What depends on `--{sweep.option}`, which is not printed ({command}):\n\n" + _table(
+        head, rows
+    )
+
+
+def _pictures(paper: Paper, folder: Path) -> list[str]:
+    found = []
+    for experiment, pictures in paper.pictures.items():
+        for picture in pictures:
+            name = f"{experiment}-{picture.name}.svg"
+            if (folder / name).is_file():
+                found.append(f"![{picture.title}]({folder.name}/{name})")
+    return found
+
+
+def figures_claimed(papers: Sequence[Paper], experiment: str) -> list[tuple[str, str]]:
+    """The figures that the rows and the claim of an experiment look at."""
+    checks: list[Check] = []
+    for paper in papers:
+        declared = [(row.run, row.checks) for row in paper.rows]
+        for run, some in (*declared, *((claim.run, claim.checks) for claim in paper.claims)):
+            checks += some if run is not None and run.experiment == experiment else ()
+    return figures_of(checks)

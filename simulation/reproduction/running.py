@@ -1,0 +1,81 @@
+"""Runs what the rows of docs/reproduction.md need, and keeps each result as a file of JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from simulation.experiments import Result, experiments
+from simulation.reproduction.claims import Paper, Run
+from simulation.reproduction.pictures import svg
+
+
+def needed(papers: Collection[Paper]) -> list[Run]:
+    """Every run of rows, claims and sweeps once, the shortest first."""
+    found: dict[str, Run] = {}
+    for paper in papers:
+        runs = [row.run for row in paper.rows if row.run] + [one.run for one in paper.claims]
+        for sweep in paper.sweeps:
+            runs += sweep.runs.values()
+        found |= {run.name: run for run in runs}
+    return sorted(found.values(), key=lambda run: (experiments[run.experiment].minutes, run.name))
+
+
+def stored(folder: Path, run: Run) -> Result | None:
+    """What an earlier run with the same options and the default seeds has left, if it has."""
+    try:
+        found = json.loads((folder / f"{run.name}.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    found.pop("seconds", None)
+    result = Result(**{**found, "seeds": tuple(found["seeds"]), "notes": tuple(found["notes"])})
+    wanted = (run.chosen(), tuple(experiments[run.experiment].seeds))
+    return result if (dict(result.options), result.seeds) == wanted else None
+
+
+def run_all(
+    runs: Collection[Run], folder: Path, tell: Callable[[str], None], *, again: bool = False
+) -> None:
+    """Make the runs whose results are not in the folder; all of them with `again`.
+
+    `tell` gets a line per run, with the seconds that it took and those since the beginning.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    for at, run in enumerate(runs, 1):
+        place = f"{at}/{len(runs)} {run.name}"
+        if not again and stored(folder, run) is not None:
+            tell(f"{place}: there already")
+            continue
+        started, used = time.monotonic(), time.process_time()
+        result = experiments[run.experiment].run(None, **run.options)
+        write(folder, run, result, round(time.process_time() - used, 1))
+        now = time.monotonic()
+        tell(f"{place}: {now - started:.0f} s, {now - began:.0f} s in all")
+
+
+def write(folder: Path, run: Run, result: Result, seconds: float) -> None:
+    """Leave a result and the processor's seconds; floats to six digits."""
+    found = json.loads(json.dumps(result.to_dict() | {"seconds": seconds}), parse_float=_short)
+    text = json.dumps(found, indent=1)
+    (folder / f"{run.name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _short(text: str) -> float:
+    return float(f"{float(text):.6g}")
+
+
+def draw(papers: Collection[Paper], folder: Path) -> Iterator[Path]:
+    """Draw each picture of the results that are there. TopologyError without matplotlib."""
+    runs = needed(papers)
+    for paper in papers:
+        for run in (one for one in runs if one.experiment in paper.pictures):
+            result = stored(folder, run)
+            if result is None or run.chosen() != Run(run.experiment).chosen():
+                continue
+            for picture in paper.pictures[run.experiment]:
+                path = folder / f"{run.name}-{picture.name}.svg"
+                path.write_text(svg(result, [picture]), encoding="utf-8")
+                yield path

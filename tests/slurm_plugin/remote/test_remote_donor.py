@@ -1,0 +1,302 @@
+"""A donor's life: it serves, says where, ends with its job; and a job that meets it."""
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from paper_donor import COMMENT
+from paper_munge import PaperMunge
+
+from slurm_plugin.job_notes.loan import LoanDonor
+from slurm_plugin.remote import presets, program
+from slurm_plugin.remote.errors import RemoteError
+from slurm_plugin.remote.node import donor, inside, join, relay, sockets
+from slurm_plugin.remote.node.donor import Donor, Task
+from slurm_plugin.remote.node.relay import Door
+
+ECHO = presets.load("echo")
+SERVE = """
+import socket, sys
+host, port = sys.argv[1], int(sys.argv[2])
+server = socket.create_server((host, port))
+while True:
+    near = server.accept()[0]
+    near.sendall(near.recv(100).upper())
+    near.close()
+"""
+
+
+def allows_networks() -> bool:
+    """Whether this host lets a process have a network namespace."""
+    try:
+        inside.check()
+    except RemoteError:
+        return False
+    return True
+
+
+def free_range(count: int) -> tuple[int, int]:
+    """Ports that are free together."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            low = probe.getsockname()[1]
+        if low + count < 65536 and len(list(sockets.free("", low, low + count - 1, 0))) == count:
+            return low, low + count - 1
+
+
+@pytest.fixture
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
+    """A donor of two GPUs whose server is a small script."""
+    (tmp_path / "serve.py").write_text(SERVE)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,5")
+    words = (sys.executable, str(tmp_path / "serve.py"), "{bind}", "{port}")
+    low, high = free_range(4)
+    return Task(7, 71, 2, low, high, False, replace(ECHO, server=words), "program")
+
+
+@contextlib.asynccontextmanager
+async def opened(task: Task, munge: PaperMunge) -> AsyncIterator[tuple[Donor, Door]]:
+    """A donor that serves, and its door."""
+    lender = Donor(task, munge)
+    try:
+        yield lender, Door("127.0.0.1", await lender.open(), "7/71")
+    finally:
+        await lender.close()
+
+
+@pytest.fixture
+def wide(task: Task, tmp_path: Path) -> Task:
+    """A donor whose server listens on every address, with the packed program."""
+    packed = tmp_path / "gputopo-node"
+    program.write(packed, sys.executable)
+    return replace(task, preset=replace(task.preset, loopback=False), program=str(packed))
+
+
+NETWORKS = pytest.mark.skipif(
+    not allows_networks(), reason="this host gives users no network namespace"
+)
+
+
+async def open_through(door: Door, munge: PaperMunge, words: bytes) -> bytes:
+    reader, writer = await relay.enter(door, "open", munge)
+    assert await reader.readline() == b"ok\n"
+    writer.write(words)
+    return await asyncio.wait_for(reader.read(), 5)
+
+
+async def test_a_donor_serves_behind_its_door_and_leaves_nothing(task):
+    munge = PaperMunge()
+    async with opened(task, munge) as (lender, door):
+        told = await relay.ask(door, munge)
+        assert (told["gpus"], told["port"], told["preset"]["name"]) == (2, 0, "echo")
+        assert await open_through(door, munge, b"hello") == b"HELLO"
+        behind = lender._server_port
+        assert {task.low <= port <= task.high for port in (door.port, behind)} == {True}
+    assert sockets.listener(behind) is None
+    assert sockets.listener(door.port) is None
+
+
+async def test_where_the_network_is_trusted_tasks_go_to_the_server_itself(task):
+    munge = PaperMunge()
+    async with opened(replace(task, trust_network=True), munge) as (_, door):
+        port = (await relay.ask(door, munge))["port"]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"hello")
+        assert await reader.read() == b"HELLO"
+        reader, _ = await relay.enter(door, "open", munge)
+        assert await reader.read() == b""
+
+
+@NETWORKS
+async def test_a_server_that_listens_on_every_address_is_reached_through_the_door_alone(
+    wide, tmp_path
+):
+    """It has a network of its own, in which its port is free whatever runs on the host."""
+    munge = PaperMunge()
+    async with opened(wide, munge) as (lender, door):
+        assert await open_through(door, munge, b"hello") == b"HELLO"
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", lender._server_port)) != 0
+        pid = lender._process.pid
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    # Two processes further down, the kernel ends the server itself.
+    deadline = time.monotonic() + 30
+    while (left := running(tmp_path / "serve.py")) and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    assert not left
+
+
+def running(script: Path) -> list[str]:
+    """The processes that have this path on their command lines."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if str(script).encode() in path.read_bytes():
+                found.append(path.parent.name)
+    return found
+
+
+@NETWORKS
+async def test_such_a_server_that_ends_is_no_donors(wide):
+    ends = replace(wide.preset, server=("false", "{port}"))
+    lender = Donor(replace(wide, preset=ends), PaperMunge())
+    with pytest.raises(RemoteError, match="false ended before it listened") as told:
+        await lender.open()
+    # Seen by its end of the line, not by its silence.
+    assert "timed out" not in str(told.value)
+    await lender.close()
+
+
+@NETWORKS
+async def test_such_a_server_may_take_its_time_until_it_listens(wide, tmp_path, monkeypatch):
+    monkeypatch.setattr(donor, "LISTENS_S", 12.0)
+    slow = ("sh", "-c", f"sleep 2; exec {sys.executable} {tmp_path}/serve.py {{bind}} {{port}}")
+    async with opened(replace(wide, preset=replace(wide.preset, server=slow)), PaperMunge()):
+        pass
+
+
+async def test_where_a_node_allows_no_network_of_its_own_such_a_server_is_not_started(
+    wide, monkeypatch
+):
+    monkeypatch.setattr(inside, "UNSHARE", ("sh", "-c", "echo unshare: not permitted >&2; exit 1"))
+    with pytest.raises(RemoteError, match=r"\(unshare: not permitted\); it needs trust_network"):
+        await Donor(wide, PaperMunge()).open()
+
+
+async def test_two_donors_on_one_node_share_no_port(task):
+    munge = PaperMunge()
+    lenders = [Donor(task, munge), Donor(replace(task, job_id=75), munge)]
+    doors = [await lender.open() for lender in lenders]
+    taken = [*doors, *(lender._server_port for lender in lenders)]
+    assert sorted(taken) == list(range(task.low, task.high + 1))
+    third = Donor(replace(task, job_id=79), munge)
+    with pytest.raises(RemoteError, match=f"no free port in {task.low}-{task.high}"):
+        await third.open()
+    for lender in lenders:
+        await lender.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"preset": replace(ECHO, server=("rkudad", "{port}"))}, "rkudad: no such program"),
+        ({"gpus": 3}, "2 GPUs; expected 3"),
+        (
+            {"preset": replace(ECHO, server=("false", "{port}"))},
+            r"false ended \(exit 1\) before it listened",
+        ),
+    ],
+    ids=["missing program", "other GPUs", "a server that ends"],
+)
+async def test_a_donor_that_cannot_serve_says_so_in_one_line(task, change, says):
+    lender = Donor(replace(task, **change), PaperMunge())
+    with pytest.raises(RemoteError, match=f"{socket.gethostname()}: {says}"):
+        await lender.open()
+    await lender.close()
+    assert len(list(sockets.free("", task.low, task.high, 0))) == 4
+
+
+async def test_another_users_server_is_not_taken_for_the_donors_own(task, monkeypatch):
+    """Whoever was faster to take a port would get what the job sends to its GPUs."""
+    monkeypatch.setattr(sockets, "check", lambda door: None)
+    monkeypatch.setattr(sockets, "listener", lambda port: os.getuid() + 1)
+    lender = Donor(task, PaperMunge())
+    with pytest.raises(RemoteError, match="did not listen"):
+        await asyncio.wait_for(lender.open(), 60)
+    assert lender._process.returncode is not None
+    await lender.close()
+
+
+@pytest.mark.parametrize(
+    ("states", "looks"),
+    [
+        (["RUNNING", "RUNNING", ""], 3),
+        (["PENDING", "RUNNING", "COMPLETING"], 3),
+        (["RUNNING", None, None, "CANCELLED"], 4),
+        (["PENDING", "RUNNING", "PENDING"], 3),
+        (["CONFIGURING", "RUNNING", "TIMEOUT"], 3),
+    ],
+    ids=["gone", "ends", "slurmctld is down", "put back", "over time"],
+)
+def test_a_donor_ends_with_the_job_it_lends_to(states, looks):
+    told = iter(states)
+    asked = []
+
+    def ask(job_id: int) -> tuple[str, str] | None:
+        asked.append(job_id)
+        state = next(told)
+        return None if state is None else (state, COMMENT)
+
+    asyncio.run(donor.until_over(7, 71, ask, poll_s=0))
+    assert asked == [7] * looks
+
+
+@pytest.mark.parametrize("job_id", [72, 7, 711, 1, 6, 50000])
+def test_a_donor_ends_when_its_job_names_it_no_more(job_id):
+    """Another one, 71, is named; 6 are its GPUs, 50000 is its port."""
+    comment = COMMENT.format(port=50000)
+    ask = lambda job_id: ("RUNNING", comment)  # noqa: E731
+    over = donor.until_over(5, job_id, ask, poll_s=60, again_s=0.01)
+    asyncio.run(asyncio.wait_for(over, 10))
+
+
+def test_a_donor_goes_on_while_somebody_overwrites_its_jobs_comment():
+    """Without a record nothing is known; one that names others must do so twice in a row."""
+    named = COMMENT.format(port=50000)
+    others = named.replace("/71", "/99")
+    seen = [named, "", "JS1:x", others, named, others, "mine", others, others, "never read"]
+    left = list(seen)
+    ask = lambda job_id: ("RUNNING", left.pop(0))  # noqa: E731
+    asyncio.run(donor.until_over(7, 71, ask, poll_s=0, again_s=0))
+    assert left == ["never read"]
+
+
+def test_a_donor_does_not_wait_for_ever_for_a_job_that_does_not_start():
+    patience = {"poll_s": 0.01, "patience_s": 0.03}
+    asyncio.run(donor.until_over(7, 71, lambda job_id: ("PENDING", COMMENT), **patience))
+    asyncio.run(donor.until_over(7, 71, lambda job_id: None, **patience))
+
+
+def test_a_donors_task_is_read_from_its_batch_script():
+    text = {"parent": 7, "gpus": 2, "low": 1, "high": 9, "trust_network": False}
+    text["preset"] = asdict(ECHO)
+    found = donor.read(json.dumps(text), {"SLURM_JOB_ID": "71"}, "/bin/node")
+    assert (found.subject, found.relays, found.preset) == ("7/71", True, ECHO)
+    for bad in ("", "{}", "[]", json.dumps(text | {"gpus": "x"})):
+        with pytest.raises(RemoteError, match="not a donor's task"):
+            donor.read(bad, {"SLURM_JOB_ID": "71"}, "/bin/node")
+
+
+async def test_a_job_meets_its_donors_and_its_tasks_reach_them(task):
+    munge = PaperMunge()
+    async with opened(task, munge) as (_, door):
+        donors = [LoanDonor("127.0.0.1", 0b11, 71, door.port)]
+        variables, ends = await join.meet(7, donors, munge)
+        [(_, sock)] = ends
+        address = f"127.0.0.1:{sock.getsockname()[1]}"
+        assert variables == {
+            "GPUTOPO_ECHO_SERVERS": address,
+            "GPUTOPO_REMOTE_GPUS": "127.0.0.1:2",
+        }
+        kept = asyncio.create_task(join.keep(ends, munge, os.getpid()))
+        reader, writer = await asyncio.open_connection(*sock.getsockname())
+        writer.write(b"hello")
+        assert await reader.read() == b"HELLO"
+        kept.cancel()
+
+
+async def test_a_donor_that_lends_another_number_is_not_taken(task):
+    munge = PaperMunge()
+    async with opened(task, munge) as (_, door):
+        donors = [LoanDonor("127.0.0.1", 0b111, 71, door.port)]
+        with pytest.raises(RemoteError, match="lends 2 GPUs; expected 3"):
+            await join.meet(7, donors, munge)
