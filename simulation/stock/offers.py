@@ -66,10 +66,9 @@ def _offer(
         return None
     pairs = zip(machine.sockets, cores, strict=True)
     near = gpus - sum((mask & free).bit_count() for mask, has in pairs if not has)
-    offer = Offer(
-        *(StockNode("", machine, free, cores, weight), ask),
-        *(weight << 8 | _MOST_NEAR - min(near, most), most, count, count + gpus, list(cores)),
-    )
+    node = StockNode("", machine, free, cores, weight)
+    rank = weight << 8 | _MOST_NEAR - min(near, most)
+    offer = Offer(node, ask, rank, most, count, count + gpus, list(cores))
     offer.at_first = cpus_offered(offer, is_first_pass=True, got=0, nodes_left=ask.least_nodes)
     return offer
 

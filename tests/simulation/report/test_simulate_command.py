@@ -139,8 +139,8 @@ def test_an_unknown_policy_lists_the_known_ones(simulate):
 
 @pytest.mark.parametrize("kind", STOCK)
 def test_stock_slurm_is_a_column_of_its_own(simulate, kind):
-    """On a DGX-1V Slurm's pair 0,1 has a single link, by Links and `--gpus` the double one."""
-    done = simulate("--json", "--policy", kind, rows="1,0,5,2\n")
+    """On an empty DGX-1V it is 0,1,2; with Links and `--gpus` 0,2,3, whose links are the best."""
+    done = simulate("--json", "--policy", kind, rows="1,0,5,3\n")
     assert done.exit_code == 0, done.output
     found = json.loads(done.output)["policies"][kind]
     best = kind == "stock-gpus"
