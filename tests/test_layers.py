@@ -163,6 +163,7 @@ PLUGIN = ROOT / "slurm_plugin"
 SIMULATION_ORDER = {
     "core": "the clock, the jobs and the nodes, which every simulator uses",
     "traces": "logs as jobs; they know no simulator",
+    "stock": "policies of the simulator alone, which know no simulator",
     "models": "the simulators and the models of how long a job runs",
     "report": "figures of what the simulators did",
     "experiments": "the papers' evaluations, which use all of it",

@@ -215,7 +215,8 @@ def with_spread(measured: Figures, policy: str, metric: str) -> str:
     value = figure(measured, policy, metric)
     if spread is not None and spread <= 1e-9 * abs(value or 0.0):
         spread = 0.0
-    return number(value) + ("" if spread is None else f" ± {spread:.2g}")
+    beside = "" if spread is None else f"{spread:.2g}" if spread < 100 else f"{spread:,.0f}"
+    return number(value) + (f" ± {beside}" if beside else "")
 
 
 def figures_of(checks: Sequence[Check]) -> list[tuple[str, str]]:
