@@ -31,6 +31,8 @@ IDLE_S = 60
 BAR_IDLE_SHARE = 0.05
 ENDS = 20
 QUIET_S = 5
+#: Seconds between two polls while nothing happens, the longest that a configuration may have.
+REGULAR_S = 60
 BAR_REACT_MS = 100.0
 #: On two cores a round is a seventh off either way, and the median of nine six hundredths.
 RATE_ROUNDS, UNLIKE_ROUNDS = 27, 9
@@ -171,8 +173,9 @@ def react(cluster: BenchCluster) -> Figure:
     cluster.sh(f"mkdir -p {BENCH_DIR}")
     cluster.put("ctl", f"{BENCH_DIR}/react.py", REACT.format(log=LOG))
     for _ in range(ENDS):
-        # Looks that follow the last release are over: the next one is the notice's.
-        while (cluster.status()["slots"]["looked_s_ago"] or 0) < QUIET_S:
+        # Looks that follow the last release are over, and the regular one is far: the next one is
+        # the notice's.
+        while not QUIET_S <= (cluster.status()["slots"]["looked_s_ago"] or 0) < REGULAR_S / 2:
             time.sleep(0.2)
         running = cluster.sh("squeue -h -w dgx2 -t running -o %A").split()
         cluster.sh(f"scancel {running[0]}")
@@ -190,9 +193,8 @@ def react(cluster: BenchCluster) -> Figure:
 
 def many(cluster: BenchCluster) -> Iterator[Figure]:
     """Both figures with a thousand jobs behind their gates."""
-    cluster.sh(
-        f"echo 'slots: {{lease_s: 120, poll_s: 60}}' >>{SETTINGS}; clusterctl engine restart"
-    )
+    section = f"slots: {{lease_s: 120, poll_s: {REGULAR_S}}}"
+    cluster.sh(f"echo '{section}' >>{SETTINGS}; clusterctl engine restart")
     occupy_all(cluster, "dgx1")
     occupy_all(cluster, "dgx2")
     cluster.wait_reconciled()
@@ -200,10 +202,10 @@ def many(cluster: BenchCluster) -> Iterator[Figure]:
     submit(cluster, ENDS + 1, "-w dgx2 --gres=gpu:8", "sleep 600")
     cluster.wait_reconciled()
     wait_gated(cluster, MANY)
-    cluster.sh(f"sed -i 's/poll_s: 60/poll_s: 5/' {SETTINGS}; clusterctl engine restart")
+    cluster.sh(f"sed -i 's/poll_s: {REGULAR_S}/poll_s: 5/' {SETTINGS}; clusterctl engine restart")
     cluster.wait_reconciled()
     yield idle(cluster)
-    cluster.sh(f"sed -i 's/poll_s: 5/poll_s: 60/' {SETTINGS}; clusterctl engine restart")
+    cluster.sh(f"sed -i 's/poll_s: 5/poll_s: {REGULAR_S}/' {SETTINGS}; clusterctl engine restart")
     cluster.wait_reconciled()
     with without_notices(cluster):
         yield react(cluster)

@@ -8,7 +8,8 @@ __all__ = ["Experiment", "Figures", "Result", "experiments"]
 
 _LOADS = {"load": ("printed", "80", "95")}
 _TWENTY = tuple(range(20))
-_GENIE = {"shapes": ("users", "smallest", "largest"), "model": ("calibrated", "genie")}
+_GENIE = {"shapes": ("users", "smallest", "largest"), "model": ("calibrated", "genie"),
+          "task-hours": ("0.5-3", "0.25-1.5", "0.5-1.5", "1-6")}  # fmt: skip
 _YEARS = {"year": ("printed", "implied", "single-days", "busier", "more-cpus", "fewer-idle",
                    "saturated", "small-jobs")}  # fmt: skip
 _IN_REACH = {"in-reach": ("6", "8", "10", "12")}
@@ -66,7 +67,7 @@ ROWS = (
         shrink="The R queue's section IV.D and Table III: the same year on 450 to 480 nodes."),
     Experiment("rqueue-histograms",
         "The R queue's figures 9 to 11: by how much each job waits, runs and lives less.",
-        "simulation.experiments.rqueue.tsubame:decrease_histograms", (1,), _YEARS),
+        "simulation.experiments.rqueue.tsubame:decrease_histograms", (1,), _YEARS, 1),
     Experiment("rqueue-philly",
         "The R queue on Microsoft's Philly trace, on all, half or a third of its nodes.",
         "simulation.experiments.rqueue.philly:run", (1,), {"nodes": ("all", "half", "third")}),
@@ -79,7 +80,8 @@ ROWS = (
     Experiment("drmaestro-network",
         "DRMaestro's section 5.6.5: 64 jobs on 4 machines, with and without network-aware costs.",
         "simulation.experiments.drmaestro.runs:run_network", (1, 2, 3),
-        {**_IN_REACH, "goal": ("1.01", "1.00"), "round-s": ("1", "5", "10")}),
+        {**_IN_REACH, "goal": ("1.01", "1.00"), "round-s": ("1", "5", "10"),
+         "preference": ("2", "5", "10")}),
     Experiment("drmaestro-gangs",
         "DRMaestro with jobs of several GPUs and tasks: Algorithm 5 as printed, and ours.",
         "simulation.experiments.drmaestro.gangs:run", (1, 2, 3),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
 from slurm_plugin.decide.record import Build
 from slurm_plugin.queue.candidates import Need
@@ -18,7 +19,7 @@ MOST_UNMET, UNMET_S = 20, 60.0
 
 @dataclass(frozen=True, slots=True)
 class SlotPromise:
-    """What a submit was promised; it ends when a poll sees the job in Slurm."""
+    """What a submit was promised; it ends when the cache shows the job as Slurm does."""
 
     #: Its slots; empty behind a gate.
     hold: Hold
@@ -68,13 +69,23 @@ class CapacityCache:
         return now - self.polled_at < self.fresh_s
 
     def update(
-        self, nodes: Nodes, holds: tuple[Hold, ...], first: Need | None, now: float, known: int = 0
+        self,
+        nodes: Nodes,
+        holds: tuple[Hold, ...],
+        first: Need | None,
+        now: float,
+        known: int = 0,
+        met: Collection[str] = (),
     ) -> None:
         """Take what a poll has seen, with what it is about to release.
 
-        `known` is what `ended` was when the poll began. Where the poll saw no waiting job, the
-        first one that was gated since is the first.
+        `known` is what `ended` was when the poll began. The promises in `met` end, whose jobs the
+        poll has seen: until now submits were answered by the poll before, which does not show them.
+        Where the poll saw no waiting job, the first one that was gated since is the first.
         """
+        for token in met:
+            self.promises.pop(token, None)
+            self.gated.pop(token, None)
         coming = (promise.need for promise in self.gated.values() if promise.need)
         self.first = first or next(coming, None)
         self.nodes, self.holds, self.polled_at = nodes, holds, now
@@ -100,17 +111,27 @@ class CapacityCache:
         times = self.unmet.get(uid)
         return times is not None and len(times) == MOST_UNMET and now - times[0] < UNMET_S
 
-    def met(self, token: str) -> SlotPromise | None:
-        """The promise to a job that Slurm shows now: it is the job's own."""
-        return self.promises.pop(token, None) or self.gated.pop(token, None)
+    def has_promised(self, token: str) -> bool:
+        """Was this token's job promised something, and has no poll shown the job yet?"""
+        return token in self.promises or token in self.gated
 
-    def forget(self, began: float) -> None:
+    def decision(self, token: str) -> Build | None:
+        """What makes the line of the log for this promise, if there is one; given out once."""
+        for kept in (self.promises, self.gated):
+            if (promise := kept.get(token)) is not None:
+                kept[token] = replace(promise, build=None)
+                return promise.build
+        return None
+
+    def forget(self, began: float, met: Collection[str] = ()) -> None:
         """Drop promises to jobs that a poll begun at `began` should have seen and did not.
 
-        Not sooner: a job may appear late, and its slots must not be given twice meanwhile.
+        Not sooner: a job may appear late, and its slots must not be given twice meanwhile. Those
+        in `met` were seen.
         """
         for kept in (self.promises, self.gated):
-            for token in [t for t, promise in kept.items() if promise.until <= began]:
+            late = [t for t, promise in kept.items() if promise.until <= began and t not in met]
+            for token in late:
                 promise = kept.pop(token)
                 if kept is self.promises:
                     times = self.unmet.setdefault(promise.uid, deque(maxlen=MOST_UNMET))

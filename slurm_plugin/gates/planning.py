@@ -23,7 +23,7 @@ from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import Candidate
 from slurm_plugin.queue.backfill import in_order
-from slurm_plugin.queue.capacity import Hold, Nodes, held_by, with_hold
+from slurm_plugin.queue.capacity import Hold, Nodes, holds_in, with_hold
 from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
@@ -46,7 +46,7 @@ def plan(
     its gate and delays nobody.
     """
     jobs = list(queue)
-    made = GatePlan(nodes, [held_by(job, context.now) for job in jobs if job.state != "PENDING"])
+    made = GatePlan(nodes, holds_in(nodes, jobs, context.now))
     for hold in promised:
         made.nodes = with_hold(made.nodes, hold)
         made.holds.append(hold)

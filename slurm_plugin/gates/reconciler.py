@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -37,7 +37,7 @@ from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.protocol import PlacementQuestion
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.candidates import Group
-from slurm_plugin.queue.capacity import Hold, emptied, held_by, nodes_of, with_hold
+from slurm_plugin.queue.capacity import Hold, emptied, holds_in, nodes_of, with_hold
 from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
@@ -89,14 +89,15 @@ class GateReconciler:
             jobs = map(about_to_run, snapshot.jobs)
             running = await asyncio.to_thread(self.neighbours.running_in, jobs)
             self.neighbours.take(running, snapshot.began, starts=True)
-        self._meet(snapshot.jobs)
-        self.cache.forget(snapshot.at)
-        promised = dict(self.cache.promises)
-        made = await asyncio.to_thread(self._plan, snapshot, [p.hold for p in promised.values()])
+        met = self._meet(snapshot.jobs)
+        self.cache.forget(snapshot.at, met)
+        before = dict(self.cache.promises)
+        promised = [promise.hold for token, promise in before.items() if token not in met]
+        made = await asyncio.to_thread(self._plan, snapshot, promised)
         # Submits were answered meanwhile: what they were promised is not to be released.
-        newer = [p.hold for token, p in self.cache.promises.items() if token not in promised]
+        newer = [p.hold for token, p in self.cache.promises.items() if token not in before]
         _withdraw(made, newer)
-        self._publish(made, snapshot, known)
+        self._publish(made, snapshot, known, met)
         await asyncio.to_thread(self._act, made, snapshot)
         return made
 
@@ -112,17 +113,21 @@ class GateReconciler:
             "loans": dict(self.matcher.lending.counts),
         }
 
-    def _meet(self, queue: Sequence[QueuedJob]) -> None:
-        """Promises to jobs that Slurm shows are the jobs' own now; their decisions are written."""
-        cache = self.cache
+    def _meet(self, queue: Sequence[QueuedJob]) -> set[str]:
+        """The tokens of promises whose jobs Slurm shows; their decisions are written."""
+        cache, met = self.cache, set[str]()
         for build in cache.observed:
             self.write(build)
         cache.observed.clear()
         for job in queue if cache.promises or cache.gated else ():
             kept = GateRecord.read_from(job.admin_comment)
-            promise = cache.met(kept.token) if kept else None
-            if promise is not None and promise.build is not None:
-                self.write(of_job(promise.build, job))
+            if kept is None or not cache.has_promised(kept.token):
+                continue
+            met.add(kept.token)
+            decision = cache.decision(kept.token)
+            if decision is not None:
+                self.write(of_job(decision, job))
+        return met
 
     def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
         nodes = nodes_of(snapshot.nodes, _active(snapshot), gpus_by_slot, self._kinds)
@@ -153,17 +158,18 @@ class GateReconciler:
         self._watch.follow(snapshot.jobs, made)
         return made
 
-    def _publish(self, made: GatePlan, snapshot: Snapshot, known: int) -> None:
+    def _publish(
+        self, made: GatePlan, snapshot: Snapshot, known: int, met: Collection[str]
+    ) -> None:
         """What submits see from now on."""
         nodes = made.nodes
         for hold in made.added:
             nodes = with_hold(nodes, hold)
-        now = self.clock()
-        holds = (*(held_by(job, now) for job in _active(snapshot)), *made.added)
+        holds = (*holds_in(made.nodes, snapshot.jobs, self.clock()), *made.added)
         partitions = snapshot.settings.partitions
         self.cache.default_partition = next((p.name for p in partitions if p.is_default), "")
         self.cache.preempting = _preempting(snapshot.settings)
-        self.cache.update(nodes, holds, made.first, snapshot.at, known)
+        self.cache.update(nodes, holds, made.first, snapshot.at, known, met)
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:

@@ -143,6 +143,22 @@ def held_by(job: QueuedJob, now: float) -> Hold:
     return Hold({name: gpus.get(name, 0) for name in job.nodes or gpus}, cpus, memory, end)
 
 
+def holds_in(nodes: Nodes, jobs: Iterable[QueuedJob], now: float) -> list[Hold]:
+    """What the jobs that do not wait hold of `nodes`.
+
+    The queue is read before the nodes: a job may have ended in between. Its GPUs are free, and
+    must not come free once more at the end of its time limit: they may be another job's by then.
+    """
+    holds = []
+    for job in jobs:
+        if job.state != "PENDING":
+            hold = held_by(job, now)
+            gpus = {n: m & ~nodes[n].free if n in nodes else m for n, m in hold.gpus.items()}
+            if any(gpus.values()) or not any(hold.gpus.values()):
+                holds.append(replace(hold, gpus=gpus))
+    return holds
+
+
 def end_of(job: QueuedJob, now: float) -> float:
     """When a job that starts now ends by its time limit (epoch); inf without a limit."""
     return now + job.time_limit_s if job.time_limit_s else math.inf

@@ -122,6 +122,8 @@ class EntryStore:
             notes, self._notes = self._notes, {}
         there: dict[int, _Known] = {}
         self._names = {}
+        jobs = list(jobs)
+        self.issued.seen(job.admin_comment for job in jobs if job.job_id not in self._jobs)
         for job in jobs:
             known, note = self._jobs.get(job.job_id), notes.get(job.job_id, "")
             if known is None or note or known.looks != _looks(job):
@@ -137,6 +139,7 @@ class EntryStore:
             self._end(entries)
         self._saved = {}
         self._jobs = there
+        self.issued.gone(began)
         return seen, self._with_components(repairs, seen)
 
     def _look(self, job: QueuedJob, known: _Known, note: str, began: float) -> Repair | None:
@@ -157,7 +160,7 @@ class EntryStore:
         """What is known of the job after this reading of it."""
         known = self._jobs.get(job.job_id)
         if known is None or not (known.entries.is_of(job) or self._is_requeued(job, known)):
-            return self._first_seen(job)
+            return self._first_seen(job, began)
         entries = known.entries
         if known.written_at < began:
             shown, _ = split(job.admin_comment)
@@ -197,7 +200,7 @@ class EntryStore:
             return shown
         return f"{shown} | {kept.partition('|')[2].strip()}".strip()
 
-    def _first_seen(self, job: QueuedJob) -> _Known:
+    def _first_seen(self, job: QueuedJob, began: float) -> _Known:
         """A job that no reading has shown yet, or that is another one than before."""
         shown, _ = split(job.admin_comment)
         before = self._saved.pop(job.job_id, None) or self._ended.pop(job.job_id, None)
@@ -207,14 +210,14 @@ class EntryStore:
             slots = before.ours.get(SLOTS, "")
             if SLOTS not in shown and slots and is_over(job, slots, self.wall_clock()):
                 del before.ours[SLOTS]
-            first = self.issued.first(job, shown)
+            first = self.issued.first(job, shown, began)
             ours = before.ours | {kind: text for kind, text in first.items() if kind != TOPO}
         elif job.name in self._of_task:
             ours = self._of_task.pop(job.name)
         elif parent is not None:
             ours = dict(parent.entries.ours)
         else:
-            ours = self.issued.first(job, shown)
+            ours = self.issued.first(job, shown, began)
         if TOPO in shown:
             ours[TOPO] = self._with_note(shown[TOPO], ours.get(TOPO, ""))
         entries = JobEntries(
@@ -335,9 +338,9 @@ class EntryStore:
 
     # --------------------------------------------- what no AdminComment is to show
 
-    def submitted(self, comment: str) -> str:
+    def submitted(self, comment: str, uid: int = -1) -> str:
         """Keep a submit's AdminComment for the job that will show; what of it goes to Slurm."""
-        text = self.issued.add(comment)
+        text = self.issued.add(comment, uid, self.wall_clock(), self.clock())
         return comment if self.notes_at_slurm else text
 
     def noted(self, job_id: int, hint: str, note: str) -> None:

@@ -17,7 +17,8 @@ def submitted(setup: Setup, asked: Submit, answered: SubmitReply) -> SubmitReply
     if not comment or is_change:
         return answered
     assert isinstance(answered, Ok)
-    values = {**answered.values, "set.admin_comment": setup.keeper.store.submitted(comment)}
+    kept = setup.keeper.store.submitted(comment, asked.uid)
+    values = {**answered.values, "set.admin_comment": kept}
     if not values["set.admin_comment"]:
         del values["set.admin_comment"]
     if values.keys() <= {"keep_s"}:

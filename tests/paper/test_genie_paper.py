@@ -12,10 +12,6 @@ from simulation.experiments.genie.workload import Spec
 BASELINES = [one.name for one in schedulers(("any",)) if not one.name.startswith("genie")]
 PASSING = "genie-paper, others pass its head"
 LABELS = [f"{per_hour}/h" for per_hour in DENSITIES]
-#: Our gains less the printed ones, in points. With good predictions the best baseline is closer...
-CALIBRATED = {"qos_gain_pct": -43.0, "makespan_cut_pct": -24.9}
-#: ... and with the paper's own model, on one seed, further away (docs/experiments.md).
-PAPERS_MODEL = {"qos_gain_pct": 19.3, "makespan_cut_pct": 5.7}
 
 
 @pytest.fixture(scope="module")
@@ -67,24 +63,21 @@ def test_planning_takes_less_of_the_makespan_than_printed(found, label):
         assert found.measured[name][f"overhead_pct.{label}"] < printed
 
 
-@pytest.mark.parametrize(("label", "over"), [("5/h", 2.2), ("10/h", 0.0), ("20/h", 0.0)])
+@pytest.mark.parametrize(("label", "times"), [("5/h", 1.25), ("10/h", 1.0), ("20/h", 1.0)])
 def test_run_times_of_what_ran_were_predicted_as_well_as_printed_but_at_5_per_hour(
-    found, label, over
+    found, label, times
 ):
     """Under 11 % of error in 95 of 100; at 5 per hour most get two to four GPUs, foretold worse."""
     printed = found.paper["genie-paper"]["error_p95_pct.20/h"]
-    above = max(0.0, found.measured["genie"][f"error_p95_pct.{label}"] - printed)
-    assert above == pytest.approx(over, abs=0.5 if over else 0.0)
+    assert found.measured["genie"][f"error_p95_pct.{label}"] <= times * printed
 
 
-def test_our_gains_deviate_from_the_papers_as_written(found):
-    assert found.experiment == "genie-cluster"
-    paper, ours = found.paper["genie-paper"], found.measured["genie"]
-    assert (paper["qos_gain_pct"], paper["makespan_cut_pct"]) == (67.4, 28.2)
+def test_it_gains_over_the_best_baseline_and_less_than_the_bound(found):
+    paper, ours, bound = found.paper["genie-paper"], *map(found.measured.get, ("genie", "bound"))
     assert set(paper) <= set(ours)
-    for metric, deviation in CALIBRATED.items():
+    for metric in ("qos_gain_pct", "makespan_cut_pct"):
         assert ours[metric] == max(ours[f"{metric}.{label}"] for label in LABELS)
-        assert ours[metric] - paper[metric] == pytest.approx(deviation, abs=0.5)
+        assert 0 < ours[metric] < bound[metric]
 
 
 def test_as_printed_it_gains_next_to_nothing_over_the_best_baseline(found):
@@ -121,12 +114,12 @@ def test_no_schedule_could_cut_the_makespan_as_the_paper_prints(found):
     )
 
 
-def test_with_the_papers_own_model_the_gains_are_above_the_papers_as_written(found):
+def test_with_the_papers_own_model_the_gains_are_the_papers_or_more(found):
     """The baselines suffer more from bad predictions than GENIE does."""
     table = compared([Setting("20/h", Spec(20))], (1,), "users", "genie")
-    for ours, (metric, deviation) in zip(table.gains("20/h"), PAPERS_MODEL.items(), strict=True):
-        printed = found.paper["genie-paper"][metric]
-        assert ours - printed == pytest.approx(deviation, abs=0.5), metric
+    printed = found.paper["genie-paper"]
+    for ours, metric in zip(table.gains("20/h"), ("qos_gain_pct", "makespan_cut_pct"), strict=True):
+        assert ours >= printed[metric], metric
 
 
 def test_other_shapes_of_the_black_boxes_change_nothing_for_genie():

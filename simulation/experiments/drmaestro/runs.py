@@ -34,6 +34,8 @@ class Choices:
     in_reach: int = 6
     goal: float = GOAL
     round_s: float = INTERVAL_S
+    #: P of eq. 12 for a remote GPU; a local one has 1, being left unscheduled 20.
+    remote: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,11 @@ NOTES = (
     " it, between its figures for an idle and a full network by the others' traffic.",
     "Local GPUs do not use the network here, so that network-awareness changes nothing without"
     " remote ones.",
+    "Costs are eqs. 11-13. Their preferences are not printed: 1 for a local GPU, 2 for a remote one"
+    " (--preference of drmaestro-network), 20 for none. utility_mean is eq. 11 by the times that"
+    " jobs took.",
+    "plan_..._ms: processor time of a plan (Figures 24 and 27, which print no figures). That of the"
+    " thesis includes binding the jobs.",
 )
 
 
@@ -93,10 +100,15 @@ def run_scale(seeds: Sequence[int], in_reach: str = "6") -> Result:
 
 
 def run_network(
-    seeds: Sequence[int], in_reach: str = "6", goal: str = "1.01", round_s: str = "1"
+    seeds: Sequence[int],
+    in_reach: str = "6",
+    goal: str = "1.01",
+    round_s: str = "1",
+    preference: str = "2",
 ) -> Result:
     """64 jobs on 4 machines, with and without network-aware costs."""
-    return _run(NETWORK, seeds, Choices(int(in_reach), float(goal), float(round_s)))
+    choices = Choices(int(in_reach), float(goal), float(round_s), float(preference))
+    return _run(NETWORK, seeds, choices)
 
 
 def _run(scenario: Scenario, seeds: Sequence[int], choices: Choices) -> Result:
@@ -123,7 +135,7 @@ def asked(scenario: Scenario, seed: int, choices: Choices, line: str) -> list[Pl
 
 def simulated(scenario: Scenario, seed: int, choices: Choices, line: str) -> dict[str, float]:
     """One line's makespan, and how much longer than alone on local GPUs its jobs took."""
-    planner = DRMaestro(Costs(network_aware=line == AWARE))
+    planner = DRMaestro(Costs(remote=choices.remote, network_aware=line == AWARE))
     return replayed(asked(scenario, seed, choices, line), scenario.machines, choices, planner)
 
 

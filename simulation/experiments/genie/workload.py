@@ -49,6 +49,8 @@ class Spec:
 
     per_hour: float
     hours: float = 24.0
+    #: A task's hours on the smallest shape, uniform.
+    task_hours: tuple[float, float] = HOURS
     shares: tuple[float, float, float] = tuple(SHARES.values())  # type: ignore[assignment]
 
 
@@ -95,7 +97,7 @@ def make(spec: Spec, seed: int, maker: TaskMaker, shapes: str = "users") -> Work
         held = maker.models[profile, task].max_local_batch
         batch = max(1, int(held * draw.choice(BATCHES)))
         service = draw.choices((URGENT, PRIOR, NORMAL), spec.shares)[0]
-        base_s = draw.uniform(*HOURS) * HOUR_S
+        base_s = draw.uniform(*spec.task_hours) * HOUR_S
         gpus = draw.choices(tuple(ASKED), tuple(ASKED.values()))[0]
         once = Work(profile, batch, 1, task)
         smallest = maker.smallest(once)

@@ -45,6 +45,7 @@ def run(seeds: Sequence[int], submits: str = "as-drawn", picture: str = "no") ->
     """The fifty jobs under every queue; `picture`: `text` adds who has which GPU when."""
     rows: dict[str, list[dict[str, float]]] = {}
     drawn: list[str] = []
+    bars: dict[str, list[tuple[float, float, float, float]]] = {}
     for seed in seeds:
         log = busy_period(seed)
         if submits == "at-once":
@@ -55,9 +56,13 @@ def run(seeds: Sequence[int], submits: str = "as-drawn", picture: str = "no") ->
             ended = simulator.run(log)
             before = before or ended
             rows.setdefault(name, []).append(figures(log, ended, before, simulator.end_s))
+            if seed == seeds[0]:
+                bars[f"{name}, seed {seed}"] = blocks(log, ended, simulator)
             if picture == "text":
                 drawn.append(f"{name}, seed {seed}:\n" + drawing(log, ended, simulator))
-    return Result("rqueue-occupancy", tuple(seeds), averaged(rows), {}, (*NOTES, *drawn))
+    series = {"occupancy": bars}
+    notes = (*NOTES, *drawn)
+    return Result("rqueue-occupancy", tuple(seeds), averaged(rows), {}, notes, series=series)
 
 
 def figures(
@@ -110,6 +115,21 @@ def _balance(changes: Sequence[tuple[float, int]], end_s: float) -> tuple[float,
         above_s += passed_s * (balance > 0)
         below_s += passed_s * (balance < 0)
     return above_s, below_s
+
+
+def blocks(
+    log: Sequence[QueuedLoanJob], ended: Sequence[Ended], simulator: QueuedLoanSimulator
+) -> list[tuple[float, float, float, float]]:
+    """(GPU, start, end, job) of every GPU that a job held; GPUs counted through all nodes."""
+    place = {name: at for at, name in enumerate(sorted(simulator.nodes))}
+    found = []
+    for number, one in enumerate(ended):
+        start_s = log[number].submit_s + one.wait_s
+        for task in simulator.placements[number].tasks:
+            for node, gpu in (*((task.node, gpu) for gpu in task.local), *task.remote):
+                row = 3 * place[node] + gpu
+                found.append((float(row), start_s, start_s + one.execution_s, float(number)))
+    return found
 
 
 def drawing(

@@ -21,7 +21,7 @@ from slurm_plugin.lending.standing import Standing
 from slurm_plugin.queue import demand
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.candidates import first_hold
-from slurm_plugin.queue.capacity import Hold, Nodes, end_of, held_by
+from slurm_plugin.queue.capacity import Hold, Nodes, end_of, holds_in
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
@@ -61,8 +61,7 @@ def plan(
     matcher: LoanMatcher | None,
 ) -> StartPlan:
     """Everything to be done now; `nodes` is by Slurm's own figures."""
-    running = [job for job in queue if job.state != "PENDING"]
-    made = StartPlan(nodes, [held_by(job, context.now) for job in running])
+    made = StartPlan(nodes, holds_in(nodes, queue, context.now))
     made.is_ours = any(loans.parent_of(job) or _has_loan(job) for job in queue)
     by_id = {job.job_id: job for job in queue}
     admission = LoanAdmission(made, matcher, context.now)

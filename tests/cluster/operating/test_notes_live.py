@@ -1,8 +1,8 @@
 """AdminComment beside jobstats: its epilog writes the field, reportseff reads it.
 
 jobstats (PrincetonUniversity/jobstats) has this line in its EpilogSlurmctld, with a summary of the
-job in base64; reportseff 2.10.3 takes a field that begins with `JS1:`, and fails where it cannot
-decode the rest.
+job in base64; short jobs get none. reportseff, from PyPI, takes a field that begins with `JS1:`,
+and fails where it cannot decode the rest.
 """
 
 import base64
@@ -16,19 +16,23 @@ from live_harness import explained
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import until
+from slurm_cluster.hosts import ClusterError, until
+from slurm_cluster.pytest_plugin import in_ci
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes("short"), pytest.mark.enforced]
 
 FOLDER = "/cluster/jobstats"
 SUMMARY: dict[str, Any] = {
-    "gpus": 2, "total_time": 10, "nodes": {"dgx1": {"total_time": 9.5, "cpus": 1}},
+    "gpus": 2, "total_time": 10, "nodes": {"dgx1": {
+        "total_time": 9.5, "cpus": 1, "gpu_utilization": {"0": 80, "3": 60},
+        "gpu_used_memory": {"0": 4, "3": 8}, "gpu_total_memory": {"0": 16, "3": 16}}},
 }  # fmt: skip
 JS1 = "JS1:" + base64.b64encode(gzip.compress(json.dumps(SUMMARY).encode(), mtime=0)).decode()
 EPILOG = f"""\
 #!/bin/sh
 PATH=/usr/local/bin:/usr/bin:/bin
 /opt/gputopo/lib/python3*/site-packages/lua_bridge/epilog-slurmctld 2>/dev/null
+[ "$SLURM_JOB_NAME" != short ] || exit 0
 sacctmgr -i update job where jobid=$SLURM_JOB_ID set AdminComment={JS1} >/dev/null 2>&1
 exit 0
 """
@@ -80,6 +84,30 @@ def test_our_notes_do_not_keep_jobstats_from_writing(usual, cluster):
     told = explained(cluster, job.id)
     assert told["decision"] == "use"
     assert told["started"]["gpus"] == {node: list(gpus) for node, gpus in job.gpus.items()}
+
+
+@pytest.mark.long("reportseff is fetched from PyPI")
+def test_reportseff_reads_jobstats_and_passes_over_ours(usual, cluster):
+    """The real one, on the real sacct: of a job each with jobstats' summary, our note, neither."""
+    try:
+        python = cluster.install("reportseff")
+    except ClusterError as error:
+        why = str(error).strip().splitlines()[-1]
+        (pytest.fail if in_ci() else pytest.skip)(f"reportseff cannot be fetched: {why}")
+    short, alone = ["-J", "short", *PAIR], ["-J", "short", "-p", "off", "--gres=gpu:2"]
+    theirs, ours, neither = cluster.submit_many([[*PAIR], short, alone], script="true")
+    cluster.wait_idle()
+    until(lambda: booked(cluster, theirs) == JS1, "jobstats has written its summary", 30)
+    until(lambda: "[gpu-topo: | dgx" in booked(cluster, ours), "our note is booked")
+    columns = ["--format", "JobID,State,GPUEff,GPUMem"]
+    asked = [python.replace("/python", "/reportseff"), "-p", *columns]
+    ids = [str(job) for job in (theirs, ours, neither)]
+    output = cluster.run("ctl", [*asked, *ids], user="alice").out
+    assert output.splitlines()[1:] == [
+        f"{theirs}|COMPLETED|70.0|37.5",
+        f"{ours}|COMPLETED|---|---",
+        f"{neither}|COMPLETED|---|---",
+    ]
 
 
 def test_sacct_has_nothing_of_ours_where_the_engine_keeps_the_notes(quiet, cluster):

@@ -1,14 +1,18 @@
 """What each task of a job saw and where it ran, and what the rule of tests/launch_rule.py says."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from launch_rule import Task, launch
+from modes import variant
 
+from gres_topology import catalog
 from gres_topology.cpulist import format_list
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.slurm_text import parse_indices
-from slurm_plugin.launch import LaunchMachine
+from slurm_plugin.launch import LaunchMachine, machine_of
 
 #: Every task leaves its environment in one step, named by job, step and rank.
 DUMP = (
@@ -18,6 +22,37 @@ DUMP = (
     " env >$f.tmp && mv $f.tmp $f.env"
 )
 DUMP_FILE = "/home/alice/dump"
+PLUGIN = "optional /cluster/launch/gputopo.so table=/cluster/launch/%n.table devices=/dev/fakegpu"
+RECORD = " record=/home/alice/launch"
+PRETEND = " pretend=0-159 nic=trust"
+RECORDED = PLUGIN + RECORD + PRETEND
+MACHINES = {
+    "dgx1": machine_of(catalog.load("dgx1v")),
+    "minsky1": machine_of(catalog.load("minsky")),
+    "bridged1": machine_of(catalog.load("a100-pcie-bridged")),
+    "amd1": machine_of(catalog.load("mi250x")),
+}
+
+
+@contextmanager
+def with_launch(cluster: Cluster) -> Iterator[None]:
+    """A reset leads to the variant with the plugin; its tables are kept beside."""
+    with cluster.at_home(variant=f"{variant()}-launch"):
+        cluster.run("ctl", "rm -rf /tmp/launch && cp -a /cluster/launch /tmp/launch")
+        yield
+
+
+@contextmanager
+def launching(cluster: Cluster, *lines: str) -> Iterator[None]:
+    """The tables as they should be; `lines` are plugstack.conf."""
+    cluster.run(
+        "ctl",
+        "rm -rf /cluster/launch /home/alice/launch; cp -a /tmp/launch /cluster/launch;"
+        " install -d -o alice -g alice /home/alice/launch",
+    )
+    cluster.put("ctl", DUMP_FILE, DUMP + "\n")
+    cluster.put("ctl", "/cluster/plugstack.conf", "\n".join(lines) + "\n")
+    yield
 
 
 @dataclass(frozen=True)

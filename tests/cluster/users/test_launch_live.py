@@ -7,54 +7,41 @@ the plugin hands them to the kernel (record=, pretend=), one of each mode is rea
 import re
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from modes import enforcement, variant
+from modes import enforcement
 
 from gres_topology import catalog
 from slurm_cluster.cluster import Cluster, image
 from slurm_cluster.hosts import until
 from slurm_cluster.slurm_text import parse_indices
 from slurm_plugin.launch import machine_of
-from tests.cluster.users.launched import DUMP, DUMP_FILE, check, launch, srun, steps, task_of
+from tests.cluster.users.launched import (
+    DUMP,
+    DUMP_FILE,
+    MACHINES,
+    PLUGIN,
+    RECORDED,
+    check,
+    launch,
+    launching,
+    srun,
+    steps,
+    task_of,
+    with_launch,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
 ASSETS = Path(__file__).parents[1] / "assets"
-PLUGIN = "optional /cluster/launch/gputopo.so table=/cluster/launch/%n.table devices=/dev/fakegpu"
-RECORD = " record=/home/alice/launch"
-PRETEND = " pretend=0-159 nic=trust"
-RECORDED = PLUGIN + RECORD + PRETEND
-MACHINES = {
-    "dgx1": machine_of(catalog.load("dgx1v")),
-    "minsky1": machine_of(catalog.load("minsky")),
-    "bridged1": machine_of(catalog.load("a100-pcie-bridged")),
-    "amd1": machine_of(catalog.load("mi250x")),
-}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def with_plugin(session_cluster: Cluster) -> Iterator[None]:
-    """A reset leads to the variant with the plugin; its tables are kept beside."""
-    with session_cluster.at_home(variant=f"{variant()}-launch"):
-        session_cluster.run("ctl", "rm -rf /tmp/launch && cp -a /cluster/launch /tmp/launch")
+    with with_launch(session_cluster):
         yield
-
-
-@contextmanager
-def launching(cluster: Cluster, *lines: str) -> Iterator[None]:
-    """The tables as they should be; `lines` are plugstack.conf."""
-    cluster.run(
-        "ctl",
-        "rm -rf /cluster/launch /home/alice/launch; cp -a /tmp/launch /cluster/launch;"
-        " install -d -o alice -g alice /home/alice/launch",
-    )
-    cluster.put("ctl", DUMP_FILE, DUMP + "\n")
-    cluster.put("ctl", "/cluster/plugstack.conf", "\n".join(lines) + "\n")
-    yield
 
 
 SHAPES = [

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from simulation import SimulationError
 from simulation.experiments import ROWS, Experiment, Result, experiments
 from simulation.experiments.drmaestro import workload as drmaestro
+from simulation.experiments.genie import cluster as genie
 from simulation.experiments.rqueue import philly
 from simulation.experiments.rqueue import workload as rqueue
 
@@ -114,6 +115,8 @@ def test_the_words_of_an_option_are_those_its_experiment_knows():
     assert experiments["rqueue-philly"].options["nodes"] == tuple(philly.SHARES)
     for name in ("rqueue-tsubame", "rqueue-shrink"):
         assert experiments[name].options["year"] == tuple(rqueue.YEARS)
+    for name in ("genie-cluster", "genie-sensitivity", "genie-scale"):
+        assert experiments[name].options["task-hours"] == tuple(genie.TASK_HOURS)
     for name in ("drmaestro-testbed", "drmaestro-scale", "drmaestro-network"):
         assert experiments[name].options["in-reach"] == tuple(map(str, drmaestro.FREE_TASKS))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -65,6 +67,15 @@ def test_the_picture_has_a_line_per_gpu_and_every_gpu_second_of_every_job(busy):
     sign = occupancy._SIGNS[longest]
     gpus = sum(busy[longest].job.request.gpus_per_node)
     assert sum(sign in line.split()[1] for line in lines) == gpus
+
+
+def test_the_plot_has_a_block_for_every_gpu_of_every_job_and_no_gpu_twice(busy):
+    simulator = QueuedLoanSimulator(nodes(5), QUEUES[R_QUEUE])
+    found = occupancy.blocks(busy, simulator.run(busy), simulator)
+    assert len(found) == sum(sum(job.job.request.gpus_per_node) for job in busy)
+    for row in range(15):
+        held = sorted((start, end) for gpu, start, end, _ in found if gpu == row)
+        assert all(end <= start + 1e-6 for (_, end), (start, _) in pairwise(held))
 
 
 def test_philly_is_replayed_on_nodes_of_eight_and_of_two_gpus():

@@ -52,6 +52,15 @@ def test_a_lower_job_passes_the_first_only_if_it_ends_before_that_one_could_star
     assert made.released == ["2"]
 
 
+def test_a_job_that_ended_after_the_queue_was_read_lets_nobody_delay_the_first():
+    """Its GPUs are free on the node: they come free once, not again at the end of its limit."""
+    runs = QueuedJob(9, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": (0, 1)}, end=1300, cpus=1)
+    over = replace(runs, job_id=8, gpus={"dgx1": (2, 3)}, end=1100)
+    long, short = gated(2, time_limit_s=301), gated(3, time_limit_s=300)
+    made = planned(runs, over, gated(1, 8), long, short, free=0xFC)
+    assert made.released == ["3"]
+
+
 def test_held_dependent_and_later_jobs_stay_behind_their_gates_and_block_nobody():
     made = planned(
         gated(1, 8, priority=0),

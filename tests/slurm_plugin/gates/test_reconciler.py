@@ -310,6 +310,24 @@ def test_slots_promised_during_a_look_are_not_released_to_another_job(tmp_path, 
     assert cache.nodes["dgx1"].free == (0xFF if is_taken else 0xFF & ~0b1001)
 
 
+def test_slots_of_a_job_that_a_look_sees_first_are_not_given_to_a_submit_during_it(tmp_path):
+    """Until the look is over, submits are answered by the one before, which shows them as free."""
+    cache, free = CapacityCache(), list[int]()
+    look(reconciler(tmp_path, Remembering(), cache), Remembering())
+    cache.promise("t1", Hold({"dgx1": 0b1}), NOW)
+
+    def a_submit_comes(place: PlacementQuestion, shape: Shape) -> str:
+        free.append(cache.now()[0]["dgx1"].free)
+        return "not now"
+
+    seen = replace(RUNS, admin_comment=gated(1).admin_comment)
+    slurm = Remembering(seen, gated(2), used=(0,))
+    look(reconciler(tmp_path, slurm, cache, hold_reason=a_submit_comes), slurm)
+    assert free == [0xFE]
+    assert not cache.promises
+    assert cache.now()[0]["dgx1"].free == 0xFE
+
+
 @pytest.mark.parametrize("promised", [{"dgx2": 0b1}, {"dgx1": 0b10}, {"dgx1": 0b100}])
 def test_slots_promised_during_a_look_are_not_lent_either(tmp_path, promised):
     """Two free GPUs of each node would make four."""

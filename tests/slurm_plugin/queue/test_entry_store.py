@@ -224,6 +224,64 @@ def test_a_record_that_nobody_issued_does_not_count(shown, expected):
     assert joined(split(site.slurm.of(9))[0], "") == expected
 
 
+HINTED = f"[gpu-topo: pattern=tree] {ISSUED}"
+SHAPED = "[gpu-shape: 2x8 t=5f0a]"
+
+
+@pytest.mark.parametrize(
+    ("issued", "more", "is_found"),
+    [
+        (ISSUED, {}, True),
+        (ISSUED, {"submit": NOW + 2}, True),
+        (ISSUED, {"submit": NOW + 3}, False),
+        (ISSUED, {"uid": 1001}, False),
+        (ISSUED, {"state": "RUNNING"}, False),
+        (ISSUED, {"tres_per_node": "gres/gpu:4"}, False),
+        (ISSUED.replace("gated", "placed"), {}, False),
+        (ISSUED, {"comment": "gpu-topo: pattern=tree"}, False),
+        (HINTED, {"comment": "gpu-topo: pattern=tree"}, True),
+        (HINTED, {"comment": "gpu-topo: pattern=ring"}, False),
+        (SHAPED, {"min_nodes": 2}, True),
+        (SHAPED, {"min_nodes": 1}, False),
+    ],
+)
+def test_a_record_replaced_before_the_first_reading_is_its_jobs_where_no_other_fits(
+    issued, more, is_found
+):
+    site = Site(gated(3)).looked()
+    site.store.submitted(issued, uid=1000)
+    site.slurm.jobs[9] = replace(gated(9, JS1, submit=NOW), **more)
+    assert split(site.seen(9)) == (split(issued)[0] if is_found else {}, JS1)
+
+
+def test_of_several_records_that_fit_a_job_gets_one_only_if_they_are_alike():
+    """And none that another job shows, or that came too late for this reading."""
+    other = ISSUED.replace("5f0a", "77")
+    for second, shown, entries in (
+        (other, other, ISSUED), (other, JS1, ISSUED), (other.replace("by=node", "by=job"), JS1, ""),
+    ):  # fmt: skip
+        site = Site(gated(3)).looked()
+        site.store.submitted(ISSUED, uid=1000)
+        site.store.submitted(second, uid=1000)
+        site.slurm.jobs[8] = gated(8, "", submit=NOW)
+        site.slurm.jobs[9] = gated(9, shown, submit=NOW)
+        assert site.seen(8) == entries
+        assert joined(split(site.seen(9))[0], "") == (entries and other)
+    late = Site(gated(3)).looked()
+    late.slurm.jobs[9] = gated(9, "", submit=NOW)
+    queue = late.slurm.queue
+    late.slurm.queue = lambda: late.store.submitted(ISSUED, uid=1000) and queue()
+    assert late.seen(9) == ""
+
+
+def test_a_reply_to_a_submit_that_slurm_refused_is_forgotten():
+    site = Site(gated(3)).looked()
+    site.store.submitted(ISSUED, uid=1000)
+    site.clock.s += 11
+    site.looked().slurm.jobs[9] = gated(9, "", submit=NOW)
+    assert site.seen(9) == ""
+
+
 def test_a_mark_that_somebody_left_makes_no_donor_for_the_next_engine(tmp_path):
     """It would be ended as one that nobody borrows from."""
     job = gated(9, "[gpu-donor: of=3]", state="RUNNING", submit=1)
