@@ -78,22 +78,27 @@ ROWS = (
          near(PRESERVE, "sensitive_effbw1_p50_gbps", 57.85, 0.05),
          near(GREEDY, "sensitive_effbw1_p25_gbps", 12.33, 0.05),
          at_least(PRESERVE, "sensitive_effbw_p25_gbps", GREEDY, 1.05)),
-        because="12.33 is eq. 2 without links, so the paper counts jobs of one GPU, which lie at"
-        " the lower quartile of both then"),
+        because="12.33 is eq. 2 without links, so the paper counts jobs of one GPU (`effbw1`); here"
+        " they are a fifth of the jobs, too few for the quartile, and the medians are lower"),
     Row("Figure 13d", "effective bandwidth of insensitive jobs: Baseline and Topo-aware are nearly"
         " alike", DGX,
         tuple(Check(TOPO, metric, "near", (BASE, metric), off=3)
-              for metric in (f"insensitive_effbw1_{word}_gbps" for word in _QUANTILES[1:4]))),
+              for metric in (f"insensitive_effbw1_{word}_gbps" for word in _QUANTILES[1:4])),
+        because="topo-aware takes GPUs of one socket, which are linked here, for every job"),
     _table3(TOPO, (1.002, 1.029, 1.385, 1.014, 1.075), 1.07),
     _table3(GREEDY, (0.997, 1.059, 1.519, 1.048, 1.319), 1.08),
     _table3(PRESERVE, (1.006, 1.057, 1.119, 1.124, 1.352), 1.12),
     Row("abstract", "12.4 % faster at the 75th percentile, the worst case up to 35 % shorter, and"
         " 12 % more throughput (section 4.1)", DGX,
-        (at_least(PRESERVE, "per_network_speedup_p75", 1.124),
-         at_least(PRESERVE, "sensitive_speedup_max", 1.352),
+        (near(PRESERVE, "sensitive_speedup_p75", 1.124, 0.05),
+         near(PRESERVE, "per_network_speedup_p75", 1.124, 0.05),
+         near(PRESERVE, "sensitive_speedup_max", 1.352, 0.05),
          near(PRESERVE, "throughput", 1.12, 0.03),
          at_least(PRESERVE, "throughput", GREEDY), at_least(GREEDY, "throughput", TOPO),
-         at_least(TOPO, "throughput", BASE))),
+         at_least(TOPO, "throughput", BASE)),
+        because="the 75th percentile is met as a mean of the networks and not over all sensitive"
+        " jobs, where no policy could (row `oracle`); how much shorter the worst case gets hangs on"
+        " one job in 300"),
     Row("Figure 15", "the simulator's effective bandwidths agree with the machine's",
         because=_DGX1V),
     Row("Figure 16", "execution time by effective bandwidth, six networks",

@@ -36,7 +36,8 @@ NAMED = 5
     metavar="YAML",
     help="Nodes and their topologies; gputopo.yaml will do.",
 )
-@click.option("--policy", "names", multiple=True, metavar="NAME", help="Repeat for each policy.")
+@click.option("--policy", "names", multiple=True, metavar="NAME",
+              help="Repeat for each policy; `stock` is Slurm itself.")  # fmt: skip
 @click.option(
     "--queue",
     type=click.Choice(["easy", "fifo"]),
@@ -122,13 +123,16 @@ def _runs(
     from simulation.models.placing import Simulator
     from simulation.models.speed import ByBandwidth, Speed
     from simulation.report.progress import bars
+    from simulation.stock import STOCK
     from slurm_plugin.config.settings import load_policies
 
     load_policies()
     if not trace.jobs:
         reasons = "; ".join(f"{row.where}: {row.reason}" for row in trace.rejected[:NAMED])
         raise SimulationError(f"{trace.source}: no job can be simulated ({reasons or 'none'})")
-    policies = [registry.get(name) for name in dict.fromkeys(names)]
+    policies = [
+        STOCK[name]() if name in STOCK else registry.get(name) for name in dict.fromkeys(names)
+    ]
     speed: Speed = ByBandwidth(part) if part else Speed()
     runs = []
     with bars() as begin:

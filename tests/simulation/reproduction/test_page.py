@@ -11,7 +11,17 @@ from click.testing import CliRunner
 
 from simulation.experiments import Experiment, Result, experiments
 from simulation.reproduction import PAPERS, page, running
-from simulation.reproduction.claims import Claim, Paper, Row, Run, Sweep, at_least, near
+from simulation.reproduction.claims import (
+    NOT,
+    PARTLY,
+    Claim,
+    Paper,
+    Row,
+    Run,
+    Sweep,
+    at_least,
+    near,
+)
 from simulation.reproduction.pictures import Picture, svg
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -127,6 +137,14 @@ def test_all_of_it_is_one_command(papers, tmp_path, monkeypatch):
     )
     refused = CliRunner().invoke(cli, [*arguments, "--only", "odd"])
     assert refused.exit_code == 2
+
+
+def test_what_is_not_reproduced_says_why():
+    for paper in PAPERS:
+        for row in paper.rows:
+            found = row.run and running.stored(DOCS / "reproduction", row.run)
+            if found and row.verdict(found.measured) in (PARTLY, NOT):
+                assert row.because, f"{paper.name}: {row.at}: {row.says}"
 
 
 def test_the_page_of_the_documentation_is_that_of_the_results_beside_it():
