@@ -77,7 +77,7 @@ packages: setup
 
 demo: setup
 	@export GPUTOPO_STARTED=$$(date +%s); { slurm_cluster/cluster.sh up || test $$? = 3; } && \
-	$(PYTHON) -m bench.demo
+	$(PYTHON) -m bench.live.demo
 
 bench: setup
 	$(PYTHON) -m bench $(ONLY)

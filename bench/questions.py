@@ -1,6 +1,6 @@
 """Recorded `place` questions: read, and grown to as many candidate nodes as asked.
 
-The recording (assets/place_questions.txt, made by bench.record_questions) holds the lines
+The recording (assets/place_questions.txt, made by bench.live.record_questions) holds the lines
 a live slurmctld sent. Growing keeps what was recorded and adds clones of its nodes.
 """
 

@@ -2,7 +2,8 @@
 are the ones that the engine runs.
 
 `core` has the clock, the jobs and the nodes; `models` the simulators on top of it; `traces` reads
-logs; `report` turns runs into figures; `experiments` repeats the papers' evaluations.
+logs; `stock` is what Slurm itself would choose; `report` turns runs into figures; `experiments`
+repeats the papers' evaluations.
 """
 
 from simulation.core.jobs import SimJob

@@ -27,13 +27,15 @@ _WHOLE_LINES = frozenset(
 
 @dataclass(frozen=True)
 class Job:
-    """One record of `scontrol show job -d`; `gpus`: node to GPU indices, empty unless running."""
+    """One record of `scontrol show job -d`; `gpus` and `cores` by node, empty unless running."""
 
     id: int
     state: str
     reason: str
     gpus: dict[str, tuple[int, ...]]
     fields: dict[str, str] = field(repr=False)
+    #: Slurm's abstract CPUs, which are not Linux's numbers.
+    cores: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -65,6 +67,7 @@ def parse_jobs(text: str) -> list[Job]:
 def _parse_job(record: str) -> Job:
     fields: dict[str, str] = {}
     gpus: dict[str, tuple[int, ...]] = {}
+    cores: dict[str, tuple[int, ...]] = {}
     for line in map(str.strip, record.splitlines()):
         key, _, value = line.partition("=")
         if key in _WHOLE_LINES:
@@ -72,8 +75,12 @@ def _parse_job(record: str) -> Job:
         elif key == "Nodes":
             nodes, _, rest = value.partition(" ")
             indices = gres_text.indices(rest.partition("GRES=")[2])
+            cpus = parse_indices(rest.partition("CPU_IDs=")[2].partition(" ")[0])
             gpus.update({node: indices for node in expand_hosts(nodes) if indices})
+            cores.update(dict.fromkeys(expand_hosts(nodes), cpus))
         else:
             pairs = (word.partition("=") for word in line.split() if "=" in word)
             fields.update((name, text) for name, _, text in pairs)
-    return Job(int(fields["JobId"]), fields["JobState"], fields.get("Reason", ""), gpus, fields)
+    return Job(
+        int(fields["JobId"]), fields["JobState"], fields.get("Reason", ""), gpus, fields, cores
+    )

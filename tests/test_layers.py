@@ -121,6 +121,7 @@ ORDER = {
     "remote": "runs on the nodes, where nothing else of ours is",
     "config": "names middleware presets, and nothing that goes by its settings",
     "slurm": "its clients are chosen by the settings",
+    "job_entries": "a Slurm client that keeps AdminComment's entries",
     "collect": "asks nodes that Slurm names",
     "job_profiles": "what is known of jobs, wherever it is used",
     "speed_models": "the same",
@@ -162,6 +163,7 @@ PLUGIN = ROOT / "slurm_plugin"
 SIMULATION_ORDER = {
     "core": "the clock, the jobs and the nodes, which every simulator uses",
     "traces": "logs as jobs; they know no simulator",
+    "stock": "policies of the simulator alone, which know no simulator",
     "models": "the simulators and the models of how long a job runs",
     "report": "figures of what the simulators did",
     "experiments": "the papers' evaluations, which use all of it",
@@ -170,32 +172,75 @@ SIMULATION_ORDER = {
 TABLES = {"simulation": SIMULATION_ORDER, "slurm_plugin": ORDER, "policies": POLICIES_ORDER}
 
 
-#: The select plugin in C: `shim` includes Slurm's headers, `pure` nothing but its own.
-SELECT = PLUGIN / "select"
+#: The plugins in C, and their folders; each includes headers of those before it alone. `pure`
+#: includes none of Slurm's.
+IN_C = {"select": ("pure", "slurmctld", "shim"), "spank": ("pure", "")}
 
 
 def included(path: Path) -> list[str]:
     return re.findall(r'^#include ["<](.+)[">]', path.read_text(encoding="utf-8"), re.M)
 
 
-def test_the_pure_part_of_the_select_plugin_includes_only_itself_and_the_c_library():
-    ours = {path.name for path in SELECT.glob("pure/*.h")}
-    used = {name for path in SELECT.glob("pure/*.[ch]") for name in included(path)}
-    assert ours <= used
-    assert not [name for name in used - ours if "slurm" in name or name.startswith("src/")]
-    assert not used & {path.name for path in SELECT.glob("shim/*.h")}
+def in_c(plugin: str, suffix: str = "[ch]") -> list[tuple[int, Path]]:
+    """The plugin's files, each with its folder's place in the order."""
+    return [
+        (place, path)
+        for place, folder in enumerate(IN_C[plugin])
+        for path in sorted((PLUGIN / plugin / folder).glob(f"*.{suffix}"))
+    ]
 
 
-def test_files_of_the_select_plugin_form_no_circle():
+@pytest.mark.parametrize("plugin", IN_C)
+def test_a_folder_in_c_includes_those_before_it_alone(plugin):
+    assert {path for _, path in in_c(plugin)} == set((PLUGIN / plugin).rglob("*.[ch]"))
+    of = {path.name: place for place, path in in_c(plugin, "h")}
+    for place, path in in_c(plugin):
+        used = included(path)
+        assert not [name for name in used if of.get(name, 0) > place], path
+        slurms = [name for name in used if "slurm" in name or name.startswith("src/")]
+        assert place or not slurms, path
+
+
+@pytest.mark.parametrize("plugin", IN_C)
+def test_files_of_a_plugin_in_c_form_no_circle(plugin):
     """A file and its header are one."""
-    files = {path.stem: path for path in SELECT.glob("*/*.h")}
+    headers = {path.name for _, path in in_c(plugin, "h")}
     arrows = nx.DiGraph(
         (path.stem, Path(name).stem)
-        for path in SELECT.glob("*/*.[ch]")
-        for name in included(path)
-        if Path(name).stem in files and Path(name).stem != path.stem
+        for _, path in in_c(plugin)
+        for name in headers.intersection(included(path))
+        if Path(name).stem != path.stem
     )
+    assert arrows
     assert sorted(nx.simple_cycles(arrows)) == []
+
+
+CODE = [
+    path
+    for folder in (*MAY_IMPORT, "bench", "tests")
+    for path in sorted((ROOT / folder).rglob("*.*"))
+    if path.suffix in {".py", ".c", ".h", ".lua"}
+]
+
+
+def lines_of(path: Path) -> int:
+    return path.read_text(encoding="utf-8").count("\n")
+
+
+def test_no_file_is_longer_than_400_lines():
+    assert {str(path.relative_to(ROOT)): n for path in CODE if (n := lines_of(path)) > 400} == {}
+
+
+def test_no_room_has_more_than_one_can_look_through():
+    """About a dozen modules beside `__init__` (in C a file and its header are one), 2,500 lines."""
+    rooms: dict[Path, list[Path]] = {}
+    for path in CODE:
+        if "tests" not in path.parts and path.stem != "__init__":
+            rooms.setdefault(path.parent.relative_to(ROOT), []).append(path)
+    modules = {room: len({path.stem for path in paths}) for room, paths in rooms.items()}
+    assert {str(room): n for room, n in modules.items() if n > 14} == {}
+    lines = {room: sum(map(lines_of, paths)) for room, paths in rooms.items()}
+    assert {str(room): n for room, n in lines.items() if n > 2500} == {}
 
 
 def test_the_table_names_every_room():

@@ -212,8 +212,11 @@ def number(value: float | None) -> str:
 def with_spread(measured: Figures, policy: str, metric: str) -> str:
     """A figure, and the standard deviation over the seeds where there is one."""
     spread = figure(measured, policy, f"{metric}_sd")
-    beside = "" if spread is None else f" ± {spread:.2g}"
-    return number(figure(measured, policy, metric)) + beside
+    value = figure(measured, policy, metric)
+    if spread is not None and spread <= 1e-9 * abs(value or 0.0):
+        spread = 0.0
+    beside = "" if spread is None else f"{spread:.2g}" if spread < 100 else f"{spread:,.0f}"
+    return number(value) + (f" ± {beside}" if beside else "")
 
 
 def figures_of(checks: Sequence[Check]) -> list[tuple[str, str]]:

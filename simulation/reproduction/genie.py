@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from simulation.reproduction.claims import (
+    PARTLY,
     Check,
     Claim,
     Paper,
@@ -26,16 +27,17 @@ PROFILES = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
 DENSITIES = ("5/h", "10/h", "20/h")
 SIZES = ("16 GPUs", "32 GPUs", "64 GPUs", "128 GPUs")
 _K80 = "it measures TensorFlow on K80, which needs the machines"
-_BOUND = "row `bound` is the most that any schedule could gain over tetris-cer on this workload"
+_BOUND = (
+    "Algorithm 1 as printed waits for the head of its queue; row `bound` is the most that any"
+    " schedule could gain over tetris-cer on this workload"
+)
 
 
 def _gains(qos: float, makespan: float, who: str = PRINTED) -> tuple[Check, ...]:
-    """The paper's two gains to within ten points, and whether there is any gain."""
+    """The paper's two gains over the best baseline, to within ten points."""
     return (
         near(who, "qos_gain_pct", qos, 0, off=10),
         near(who, "makespan_cut_pct", makespan, 0, off=10),
-        at_least(who, "qos_gain_pct", 0),
-        at_least(who, "makespan_cut_pct", 0),
     )
 
 
@@ -64,7 +66,8 @@ ROWS = (
         THEIR_MODEL, _gains(67.4, 28.2), because="Algorithm 1 as printed waits for the head of its"
         " queue; genie, which lets others pass, gains as much as the paper (next row)"),
     Row("Figure 13, their model", "the same gains, by genie, which is Algorithm 1 with three"
-        " additions", THEIR_MODEL, _gains(67.4, 28.2, OURS)),
+        " additions", THEIR_MODEL, _gains(67.4, 28.2, OURS), best=PARTLY,
+        because="it is not the paper's algorithm alone"),
     Row("Figure 13a, 13b", "QoS falls and makespan grows with the density under all; capacity and"
         " tetris-cer are the best baselines", CLUSTER,
         (*(at_least(name, "qos_pct.5/h", (name, "qos_pct.20/h")) for name in (*BASELINES, PRINTED)),
@@ -73,11 +76,15 @@ ROWS = (
          *(at_least(CAPACITY, f"qos_pct.{label}", other) for label in DENSITIES
            for other in ("fifo", "min-min", "weighted-fair", PERF)),
          *(at_least(CER, f"qos_pct.{label}", other) for label in DENSITIES
-           for other in ("fifo", "min-min", "weighted-fair", PERF)))),
+           for other in ("fifo", "min-min", "weighted-fair", PERF))),
+        because="capacity is behind tetris-perf: black boxes get what users ask for, which in four"
+        " of five jobs is one GPU (--sweep shapes)"),
     Row("Figure 13c", "average normalised latency: tetris-cer and GENIE are about alike and below"
         " the black boxes", CLUSTER,
-        tuple(at_most(name, f"latency_norm.{label}", other) for name in (PRINTED, CER)
-              for label in DENSITIES for other in BLACK_BOXES)),
+        (*(at_most(PRINTED, f"latency_norm.{label}", CER, 1.25) for label in DENSITIES),
+         *(at_most(name, f"latency_norm.{label}", other) for name in (PRINTED, CER)
+           for label in DENSITIES for other in BLACK_BOXES)),
+        because="as printed GENIE waits for the head of its queue; genie (`--json`) is alike"),
     Row("Figure 13d", "tasks completed over time", because="no experiment here"),
     Row("Figure 14", "over densities, classes and durations QoS up to 67.5 % above the best"
         " baseline, makespan up to 39.3 % shorter", SENSITIVITY, _gains(67.5, 39.3),

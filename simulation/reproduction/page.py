@@ -23,6 +23,8 @@ from simulation.reproduction.claims import (
 from simulation.reproduction.running import needed, stored
 
 _VERDICTS = (REPRODUCED, PARTLY, NOT, NOT_RUN, NO_RESULT)
+#: Checks of a row that are shown, beside those that fail.
+MOST = 8
 _HEAD = """# What of the papers is reproduced
 
 `gputopo experiment all --out docs` makes this page, its plots, and the results beside it
@@ -37,6 +39,7 @@ seeds), and the verdict.
   configuration.
 - A figure is a policy and a metric of the command's `--json`; in brackets what it is compared with,
   where that is another figure of ours.
+- Of many checks in a row the page shows those that fail and some of those that hold.
 - [experiments.md](experiments.md) describes the experiments and says how a row is added."""
 
 
@@ -88,13 +91,22 @@ def _cells(row: Row, results: Mapping[str, Result]) -> list[str]:
     return [row.at, row.says, figures, told, command]
 
 
-def _compared(row: Row, measured: Figures) -> Iterable[str]:
-    for check in row.checks:
-        ours = with_spread(measured, check.policy, check.metric)
-        if isinstance(check.to, tuple):
-            ours += f" ({with_spread(measured, *check.to)})"
-        mark = "" if check.holds(measured) else " ✗"
-        yield f"{check.policy}, `{check.metric}`: {check.expected()}; {ours}{mark}"
+def _compared(row: Row, measured: Figures) -> list[str]:
+    """Each check with its figures; of many those that fail and the first of the others."""
+    failed = [check for check in row.checks if not check.holds(measured)]
+    held = [check for check in row.checks if check.holds(measured)]
+    left = max(0, MOST - len(failed)) if len(row.checks) > MOST else len(held)
+    shown = failed + held[:left]
+    lines = [_line(check, measured) for check in row.checks if check in shown]
+    return lines + ([f"{len(held) - left} more hold"] if len(held) > left else [])
+
+
+def _line(check: Check, measured: Figures) -> str:
+    ours = with_spread(measured, check.policy, check.metric)
+    if isinstance(check.to, tuple):
+        ours += f" ({with_spread(measured, *check.to)})"
+    mark = "" if check.holds(measured) else " ✗"
+    return f"{check.policy}, `{check.metric}`: {check.expected()}; {ours}{mark}"
 
 
 def _claims(paper: Paper, results: Mapping[str, Result]) -> list[str]:

@@ -57,9 +57,16 @@ def run_all(
 
 
 def write(folder: Path, run: Run, result: Result, seconds: float) -> None:
-    """Leave a result and the processor's seconds; floats to six digits."""
+    """Leave a result and the processor's seconds; floats to six digits, a curve on one line."""
     found = json.loads(json.dumps(result.to_dict() | {"seconds": seconds}), parse_float=_short)
+    curves: dict[str, str] = {}
+    for lines in found["series"].values():
+        for label, points in lines.items():
+            lines[label] = f"curve {len(curves)} of {run.name}"
+            curves[lines[label]] = json.dumps(points, separators=(",", ":"))
     text = json.dumps(found, indent=1)
+    for mark, points in curves.items():
+        text = text.replace(f'"{mark}"', points)
     (folder / f"{run.name}.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -69,13 +76,18 @@ def _short(text: str) -> float:
 
 def draw(papers: Collection[Paper], folder: Path) -> Iterator[Path]:
     """Draw each picture of the results that are there. TopologyError without matplotlib."""
-    runs = needed(papers)
     for paper in papers:
-        for run in (one for one in runs if one.experiment in paper.pictures):
-            result = stored(folder, run)
-            if result is None or run.chosen() != Run(run.experiment).chosen():
+        for experiment, pictures in paper.pictures.items():
+            result = stored(folder, _shown(paper, experiment))
+            if result is None:
                 continue
-            for picture in paper.pictures[run.experiment]:
-                path = folder / f"{run.name}-{picture.name}.svg"
+            for picture in pictures:
+                path = folder / f"{experiment}-{picture.name}.svg"
                 path.write_text(svg(result, [picture]), encoding="utf-8")
                 yield path
+
+
+def _shown(paper: Paper, experiment: str) -> Run:
+    """The run that a paper's plots of an experiment are of: the first that its rows name."""
+    runs = [row.run for row in paper.rows if row.run and row.run.experiment == experiment]
+    return runs[0] if runs else Run(experiment)

@@ -11,8 +11,8 @@ from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold
 from slurm_plugin.explain.story import gpus_of, story_of
+from slurm_plugin.job_entries.saved import NAME, readable
 from slurm_plugin.munge import MungeError
-from slurm_plugin.queue.entry_file import NAME, readable
 from slurm_plugin.slurm.runner import Runner
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain.answer import NotTold, unknown
+from slurm_plugin.job_entries.saved import JobEntries
 from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.records import GATED, MAY, GateRecord, JobRecord, LoanRecord
 from slurm_plugin.lending.record import members
-from slurm_plugin.queue.entry_file import JobEntries
 from slurm_plugin.slurm.runner import Runner
 
 _PAIR = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")

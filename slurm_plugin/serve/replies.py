@@ -27,9 +27,12 @@ def submitted(setup: Setup, asked: Submit, answered: SubmitReply) -> SubmitReply
 
 
 def placed(setup: Setup, asked: Place, reply: PlaceReply) -> PlaceReply:
-    """The reply to a placement, which tells the select plugin to write nothing."""
-    if setup.config.notes != "engine":
-        return reply
+    """The reply to a placement; with `notes: engine` it tells the select plugin to write nothing.
+
+    A wait is remembered here in any case: others may replace the plugin's note at once, and the
+    job would then wait for longer than it has to.
+    """
+    is_quiet = setup.config.notes == "engine"
     note = reply.note
     if isinstance(reply, WaitFor):
         # As the select plugin would write it: the loop that shapes jobs reads it.
@@ -37,6 +40,6 @@ def placed(setup: Setup, asked: Place, reply: PlaceReply) -> PlaceReply:
         times = f"{asked.postponed + 1}/{setup.config.waiting.max_postponements}"
         until = f"(until {now + reply.seconds}, begin {now})"
         note = f"waiting {times} since {now - asked.waited_s}: {note[:120]} {until}"
-    if note:
+    if note and (is_quiet or isinstance(reply, WaitFor)):
         setup.keeper.store.noted(asked.job, asked.hint, note)
-    return replace(reply, is_quiet=True)
+    return replace(reply, is_quiet=True) if is_quiet else reply

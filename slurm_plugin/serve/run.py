@@ -21,17 +21,17 @@ from slurm_plugin.explain.answer import Noted
 from slurm_plugin.explain.listener import ExplainListener
 from slurm_plugin.explain.slurm_says import told_by_engine
 from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.job_entries.client import EntryKeeper
 from slurm_plugin.lending.at_start.reservations import Reservations
 from slurm_plugin.notify import Notifier
-from slurm_plugin.queue.entry_client import EntryKeeper
 from slurm_plugin.serve import setup
-from slurm_plugin.serve.gates_loop import GatesLoop
-from slurm_plugin.serve.lending_loop import LendingLoop
+from slurm_plugin.serve.loops.gates import GatesLoop
+from slurm_plugin.serve.loops.lending import LendingLoop
+from slurm_plugin.serve.loops.neighbours import NeighboursLoop
+from slurm_plugin.serve.loops.shaping import ShapingLoop
 from slurm_plugin.serve.metrics import Metrics
-from slurm_plugin.serve.neighbours_loop import NeighboursLoop
 from slurm_plugin.serve.server import LineServer
 from slurm_plugin.serve.service import CLOCK_SET, Engine
-from slurm_plugin.serve.shaping_loop import ShapingLoop
 
 logger = logging.getLogger(__name__)
 

@@ -26,11 +26,11 @@ from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import site_of
+from slurm_plugin.job_entries.client import EntryClient, EntryKeeper
+from slurm_plugin.job_entries.saved import NAME as JOB_ENTRIES
 from slurm_plugin.job_notes.brackets import LOAN, SLOTS
 from slurm_plugin.job_profiles import Learned
 from slurm_plugin.lending.at_start.reservations import Reservations
-from slurm_plugin.queue.entry_client import EntryClient, EntryKeeper
-from slurm_plugin.queue.entry_file import NAME as JOB_ENTRIES
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from bench.job_mix import mix, script
+from bench.live.job_mix import mix, script
+from bench.live.submit import Block, total
 from bench.place import ours, scoring, search, searches
-from bench.submit import Block, total
 from gres_topology import catalog
 
 

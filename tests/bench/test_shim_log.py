@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.shim_log import Added, read, results
-from bench.start import figure
+from bench.live.shim_log import Added, read, results
+from bench.live.start import figure
 
 LOG = """\
 [2026-01-01T10:00:00.000] gputopo: asking /run/gputopo/engine.sock within 50 ms

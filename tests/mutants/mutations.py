@@ -239,7 +239,7 @@ def is_built(root: Path, one: Mutant) -> bool:
         command = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-S", "-x", "c"]
         command += ["-o", "/dev/null", "-"]
     folder = (root / one.path).parent
-    if folder.name == "spank":
+    if "spank" in folder.parts:
         command.insert(1, "-D_GNU_SOURCE")  # as its Makefile has it
     done = subprocess.run(
         command, cwd=folder, input=text, text=True, capture_output=True, check=False

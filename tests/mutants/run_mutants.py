@@ -33,11 +33,11 @@ PARTS: dict[str, tuple[Any, ...]] = {
     "gres_topology": (28, "gres_topology/**/*.py"),
     "simulation": (28, "simulation/**/*.py"),
     "engine": (28, "slurm_plugin/decide/**/*.py", "slurm_plugin/serve/**/*.py"),
-    "slots": (28, "slurm_plugin/gates/**/*.py", "slurm_plugin/queue/**/*.py"),
+    "slots": (28, *(f"slurm_plugin/{room}/**/*.py" for room in ("gates", "queue", "job_entries"))),
     "remote": (30, "slurm_plugin/lending/**/*.py", "slurm_plugin/remote/**/*.py"),
     "lua_bridge": (28, "lua_bridge/**/*.lua"),
     "select": (20, "slurm_plugin/select/pure/*.c"),
-    "spank": (20, "slurm_plugin/spank/*.c"),
+    "spank": (20, "slurm_plugin/spank/pure/*.c"),
 }
 MEASURED = ("policies", "gres_topology", "simulation", "slurm_plugin")
 #: What one mutant's tests may take together, by their own times; the shortest are taken first.
@@ -46,14 +46,9 @@ MEASURING_LIMIT_S = 6 * 3600
 
 
 def files(part: str) -> list[str]:
-    """The part's files; of C those that the pure tests build."""
+    """The part's files."""
     paths = (path for pattern in PARTS[part][1:] for path in ROOT.glob(pattern))
-    result = sorted(str(path.relative_to(ROOT)) for path in paths)
-    makefile = ROOT / "slurm_plugin" / part / "Makefile"
-    if part == "spank":
-        pure = re.findall(r"^PURE = (.*)", makefile.read_text(), re.M)[0].split()
-        result = [name for name in result if Path(name).stem in pure]
-    return result
+    return sorted(str(path.relative_to(ROOT)) for path in paths)
 
 
 def sample(part: str) -> list[Mutant]:
@@ -198,8 +193,8 @@ says little. The seed draws other lines when files are moved or renamed, or by a
 tests/mutants/run_mutants.py: of lines that nobody had tried 148 of 197 (but for C) were caught, and
 151 of 200 after all files had been moved: 75 % both times.
 
-C: only files that are built without Slurm's headers (`slurm_plugin/select/pure`, and `PURE` in
-spank's Makefile) are tried here.
+C: only files that are built without Slurm's headers (`slurm_plugin/select/pure`,
+`slurm_plugin/spank/pure`) are tried here.
 With the seeds 2 and 3 (40 each) 25 and 30 were caught at first, 7 and 3 equivalent; tests were
 written for the other 15.
 """

@@ -6,8 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.queue.entry_client import EntryClient, EntryKeeper
-from slurm_plugin.queue.entry_store import EntryStore
+from slurm_plugin.job_entries.client import EntryClient, EntryKeeper
+from slurm_plugin.job_entries.store import EntryStore
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 NOW = 1_000_000

@@ -56,7 +56,7 @@ def run(seeds: Sequence[int], submits: str = "as-drawn", picture: str = "no") ->
             ended = simulator.run(log)
             before = before or ended
             rows.setdefault(name, []).append(figures(log, ended, before, simulator.end_s))
-            if seed == seeds[0]:
+            if seed == seeds[0] and name in (G_QUEUE, R_QUEUE):
                 bars[f"{name}, seed {seed}"] = blocks(log, ended, simulator)
             if picture == "text":
                 drawn.append(f"{name}, seed {seed}:\n" + drawing(log, ended, simulator))

@@ -26,7 +26,7 @@ def list_(config_path: Path, as_json: bool) -> None:
     from slurm_plugin.cli import tables
     from slurm_plugin.config import settings as config
     from slurm_plugin.gates.give_back import waiting
-    from slurm_plugin.queue.entry_file import NAME, readable
+    from slurm_plugin.job_entries.saved import NAME, readable
     from slurm_plugin.slurm import choose
 
     settings = config.load(config_path)

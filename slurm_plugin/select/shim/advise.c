@@ -1,6 +1,7 @@
 #include "plugin.h"
 
 #include "gpus.h"
+#include "layout.h"
 #include "question.h"
 #include "wait.h"
 

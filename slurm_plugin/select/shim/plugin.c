@@ -1,6 +1,7 @@
 #include "plugin.h"
 
 #include "gpus.h"
+#include "layout.h"
 
 gt_plugin_t gt_plugin;
 

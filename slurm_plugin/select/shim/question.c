@@ -1,6 +1,7 @@
 #include "question.h"
 
 #include "gpus.h"
+#include "layout.h"
 #include "note.h"
 #include "plugin.h"
 

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from simulation.stock import STOCK
 from slurm_plugin.cli import cli
 
 ASSETS = Path(__file__).parent.parent / "traces" / "assets"
@@ -134,6 +135,16 @@ def test_an_unknown_policy_lists_the_known_ones(simulate):
     done = simulate("--policy", "best")
     assert done.exit_code == 2
     assert "no policy named 'best': expected one of mapa" in done.output
+
+
+@pytest.mark.parametrize("kind", STOCK)
+def test_stock_slurm_is_a_column_of_its_own(simulate, kind):
+    """On an empty DGX-1V it is 0,1,2; with Links and `--gpus` 0,2,3, whose links are the best."""
+    done = simulate("--json", "--policy", kind, rows="1,0,5,3\n")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.output)["policies"][kind]
+    best = kind == "stock-gpus"
+    assert (found["bandwidth_share"] == 1.0) is best
 
 
 def test_a_log_without_a_usable_job_says_why(simulate):

@@ -11,7 +11,17 @@ from click.testing import CliRunner
 
 from simulation.experiments import Experiment, Result, experiments
 from simulation.reproduction import PAPERS, page, running
-from simulation.reproduction.claims import Claim, Paper, Row, Run, Sweep, at_least, near
+from simulation.reproduction.claims import (
+    NOT,
+    PARTLY,
+    Claim,
+    Paper,
+    Row,
+    Run,
+    Sweep,
+    at_least,
+    near,
+)
 from simulation.reproduction.pictures import Picture, svg
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -103,7 +113,17 @@ def test_the_command_draws_all_plots_into_one_file(papers, tmp_path, monkeypatch
     done = CliRunner().invoke(cli, ["experiment", "toy", "--plot", str(tmp_path / "a.svg")])
     assert "Claimed: it is slow." in done.output
     assert "Timeline" in (tmp_path / "a.svg").read_text()
+    CliRunner().invoke(cli, ["experiment", "toy", "--plot", str(tmp_path)])
+    assert (tmp_path / "toy-bars.svg").is_file()
     assert svg(toy((3,)), PICTURES[:1]).startswith("<?xml")
+
+
+def test_with_other_options_the_claim_stands_only_if_the_figures_carry_it(papers, monkeypatch):
+    from slurm_plugin.cli import cli
+
+    monkeypatch.setattr("simulation.reproduction.PAPERS", papers)
+    done = CliRunner().invoke(cli, ["experiment", "toy", "--kind", "fast"])
+    assert "Not carried by these figures: it is slow." in done.output
 
 
 def test_a_sweep_has_a_row_for_each_word(papers, monkeypatch):
@@ -127,6 +147,14 @@ def test_all_of_it_is_one_command(papers, tmp_path, monkeypatch):
     )
     refused = CliRunner().invoke(cli, [*arguments, "--only", "odd"])
     assert refused.exit_code == 2
+
+
+def test_what_is_not_reproduced_says_why():
+    for paper in PAPERS:
+        for row in paper.rows:
+            found = row.run and running.stored(DOCS / "reproduction", row.run)
+            if found and row.verdict(found.measured) in (PARTLY, NOT):
+                assert row.because, f"{paper.name}: {row.at}: {row.says}"
 
 
 def test_the_page_of_the_documentation_is_that_of_the_results_beside_it():

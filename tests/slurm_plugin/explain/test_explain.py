@@ -26,7 +26,7 @@ from slurm_plugin.explain.listener import (
     Allowances,
     ExplainListener,
 )
-from slurm_plugin.queue.entry_file import NAME, JobEntries, entry_file
+from slurm_plugin.job_entries.saved import NAME, JobEntries, entry_file
 from slurm_plugin.serve.setup import Setup
 
 OWNER, STRANGER = 1000, 1001

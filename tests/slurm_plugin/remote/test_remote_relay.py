@@ -208,6 +208,7 @@ async def test_a_client_whose_munge_was_too_slow_for_the_donor_comes_again(monke
             sealed.append(text)
             while not lender.end.refused:
                 time.sleep(0.01)
+            monkeypatch.undo()  # the second time is as long as it ever is
             return super().seal(text)
 
     monkeypatch.setattr(handshake, "HANDSHAKE_S", 0.5)

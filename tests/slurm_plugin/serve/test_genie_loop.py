@@ -13,7 +13,7 @@ from machines_in_tests import BASIC
 from slurm_plugin.decide.decision_log import read
 from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.serve import setup
-from slurm_plugin.serve import shaping_loop as loop
+from slurm_plugin.serve.loops import shaping as loop
 from slurm_plugin.slurm.interface import JobUpdate
 
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from slurm_plugin.enforcement import KEEP_S
-from slurm_plugin.serve.poll_schedule import (
+from slurm_plugin.serve.loops.poll_schedule import (
     AGE_SHARE,
     BUSY_SHARE,
     CALM_SHARE,

@@ -16,13 +16,13 @@ from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.serve import run, setup
-from slurm_plugin.serve.gates_loop import GatesLoop
-from slurm_plugin.serve.lending_loop import LendingLoop
-from slurm_plugin.serve.neighbours_loop import NeighboursLoop
-from slurm_plugin.serve.queue_loop import QueueLoop, ReconcilerLoop
+from slurm_plugin.serve.loops.gates import GatesLoop
+from slurm_plugin.serve.loops.lending import LendingLoop
+from slurm_plugin.serve.loops.neighbours import NeighboursLoop
+from slurm_plugin.serve.loops.queue_loop import QueueLoop, ReconcilerLoop
+from slurm_plugin.serve.loops.shaping import ShapingLoop
 from slurm_plugin.serve.run import ClockWatch
 from slurm_plugin.serve.service import CLOCK_SET
-from slurm_plugin.serve.shaping_loop import ShapingLoop
 from slurm_plugin.slurm.interface import NOW
 
 HOUR_S = 3600.0

@@ -39,14 +39,24 @@ def test_a_reply_to_a_placement_tells_the_select_plugin_to_write_nothing(tmp_pat
     assert "quiet" not in reply(an_engine(tmp_path), asked)[1]
 
 
-def test_a_wait_is_noted_as_the_select_plugin_would(tmp_path):
-    engine = an_engine(tmp_path, QUIET)
+@pytest.mark.parametrize("text", [QUIET, BASIC], ids=["quiet", "replaced by others"])
+def test_a_wait_is_noted_as_the_select_plugin_would(tmp_path, text):
+    engine = an_engine(tmp_path, text)
     verb, keys = reply(engine, place(node("dgx1", mask(1, 6), mask(1, 6)), id=9, **LATER))
     assert verb == "wait", keys
     store = engine.setup.keeper.store
     [job], _ = store.take([QueuedJob(7, name="7", state="PENDING", uid=1000)], store.clock())
     assert job.admin_comment.startswith("[gpu-topo: min-utility=1 | waiting 3/3 since ")
     assert "(until " in job.admin_comment
+
+
+def test_a_wait_that_the_select_plugin_noted_is_left_as_it_is(tmp_path):
+    engine = an_engine(tmp_path)
+    reply(engine, place(node("dgx1", mask(1, 6), mask(1, 6)), id=9, **LATER))
+    store, own = engine.setup.keeper.store, "[gpu-topo: min-utility=1 | as written]"
+    waits = QueuedJob(7, name="7", state="PENDING", uid=1000, admin_comment=own)
+    [job], repairs = store.take([waits], store.clock())
+    assert (job.admin_comment, repairs) == (own, [])
 
 
 def test_users_are_told_of_their_own_jobs_what_no_admin_comment_says(tmp_path):

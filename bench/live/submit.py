@@ -1,0 +1,203 @@
+"""submit: what the Lua bridge costs a submit, beside a job_submit.lua that does nothing.
+
+In one slurmctld, no-op and bridge take turns (slurmctld loads a changed script again) as no-op,
+bridge, bridge, no-op, and the next round the other way, so that the growing queue costs both alike.
+The jobs are held GPU jobs, every second one with a hint.
+Two kinds of load: `sbatch` processes, which share the machine's cores with slurmctld, and
+`submit_client`, which submits through libslurm without a fork per job. The time in the hook is
+taken inside slurmctld by a wrapper around slurm_job_submit on both sides, the rates without it.
+Processor time per submit, of slurmctld and the engine, is disturbed less by other work.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from bench.live.cluster import ASSETS, BENCH_DIR, BenchCluster, build_client, clean
+from bench.measure import Figure, at_least, at_most, conditions, quantile
+
+BLOCK_S = 2
+#: Odd, so that the median is a round and not the lower one of two.
+RATE_ROUNDS = 15
+HOOK_ROUNDS = 3
+BAR_P99_MS = 2.0
+BAR_RATE = 0.95
+HINT = "gpu-topo: pattern=ring"
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+JOB_SUBMIT = "/etc/slurm/job_submit.lua"
+TIMES = "/var/log/slurm/hook_times"
+SIDES = {
+    "noop": "/usr/local/share/cluster/noop_job_submit.lua",
+    "bridge": "/opt/gputopo/lib/python3*/site-packages/lua_bridge/job_submit.lua",
+}
+PLAIN = """\
+dofile("{inner}")
+return slurm.SUCCESS
+"""
+#: Writes microseconds, one per line, after the clock was read.
+TIMED = """\
+dofile("{inner}")
+local gettime = require("socket").gettime
+local inner, out = slurm_job_submit, io.open("{times}.{side}", "a")
+function slurm_job_submit(job_desc, part_list, submit_uid)
+  local start = gettime()
+  local result = inner(job_desc, part_list, submit_uid)
+  local took_s = gettime() - start
+  out:write(string.format("%.1f\\n", took_s * 1e6))
+  out:flush()
+  return result
+end
+return slurm.SUCCESS
+"""
+_COUNTED = re.compile(r"submitted=(\d+) failed=(\d+) seconds=([\d.]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A program that saturates, and how many clients it runs."""
+
+    name: str
+    program: str
+    clients: int
+    doc: str
+
+
+LOADS = (
+    Load("sbatch", "sbatch_clients.sh", 4, "sbatch processes; they share the cores with slurmctld"),
+    Load("api", "submit_client", 2, "libslurm clients without fork and exec: slurmctld-bound"),
+)
+
+
+def install(cluster: BenchCluster, side: str, template: str) -> None:
+    """Make `side` the script in force; raises RuntimeError when slurmctld did not take it."""
+    inner = cluster.sh(f"echo {SIDES[side]}").strip()
+    # slurmctld compares whole seconds: a file written in the second of the last load is not new.
+    time.sleep(1.1)
+    cluster.put("ctl", JOB_SUBMIT, template.format(inner=inner, side=side, times=TIMES))
+    probe = cluster.sbatch("-H", "--gres=gpu:1", f"--comment={HINT}", script="true")
+    marked = "[gpu-topo:" in cluster.job(probe).fields.get("AdminComment", "")
+    if marked != (side == "bridge"):
+        raise RuntimeError(f"{side} is not in force: AdminComment marked is {marked}")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What one side did in one block: submits, wall-clock and processor seconds."""
+
+    submits: int
+    wall_s: float
+    cpu_s: float
+
+
+def cpu_s(cluster: BenchCluster) -> float:
+    """Processor seconds of slurmctld and the engine so far (user and system)."""
+    pids = cluster.sh("clusterctl slurmctld pid; clusterctl engine pid").split()
+    stats = cluster.sh("cat " + " ".join(f"/proc/{pid}/stat" for pid in pids)).splitlines()
+    # Fields 14 and 15 of proc(5), counted after the name, which may hold spaces.
+    fields = [line.rpartition(")")[2].split() for line in stats]
+    return sum(int(field[11]) + int(field[12]) for field in fields) / TICKS_PER_S
+
+
+def block(cluster: BenchCluster, load: Load, kind: str = "") -> Block:
+    """One block of submits, equal ones or of another `kind`; RuntimeError when some failed."""
+    program = f"{BENCH_DIR}/{load.program}"
+    before_s = cpu_s(cluster)
+    command = f"{program} {load.clients} {BLOCK_S} gres/gpu:2 '{HINT}' gpu {kind}"
+    counted = _COUNTED.search(said := cluster.sh(command, user="alice"))
+    if not counted or int(counted[2]):
+        raise RuntimeError(f"{load.program}: {said.strip()}: expected failed=0")
+    return Block(int(counted[1]), float(counted[3]), cpu_s(cluster) - before_s)
+
+
+def rounds(
+    cluster: BenchCluster, load: Load, template: str, count: int
+) -> Iterator[dict[str, Block]]:
+    """Both sides, round by round; every round starts without the jobs of the last."""
+    for i in range(count):
+        cluster.restart_clean()
+        first, second = SIDES if i % 2 == 0 else reversed(SIDES)
+        blocks: dict[str, list[Block]] = {side: [] for side in SIDES}
+        for previous, side in pairwise(("", first, second, second, first)):
+            if side != previous:
+                install(cluster, side, template)
+            blocks[side].append(block(cluster, load))
+        yield {side: total(found) for side, found in blocks.items()}
+
+
+def total(blocks: Sequence[Block]) -> Block:
+    """Several blocks as one."""
+    return Block(
+        sum(one.submits for one in blocks),
+        sum(one.wall_s for one in blocks),
+        sum(one.cpu_s for one in blocks),
+    )
+
+
+def rate(cluster: BenchCluster, load: Load) -> Figure:
+    """The bridge's rate over the no-op's: the median of the rounds."""
+    found = list(rounds(cluster, load, PLAIN, RATE_ROUNDS))
+    ratios = [
+        (one["bridge"].submits / one["bridge"].wall_s) / (one["noop"].submits / one["noop"].wall_s)
+        for one in found
+    ]
+    sums = {side: total([one[side] for one in found]) for side in SIDES}
+    cpu_us = {side: round(1e6 * one.cpu_s / one.submits) for side, one in sums.items()}
+    per_s = {side: round(one.submits / one.wall_s, 1) for side, one in sums.items()}
+    return at_least(
+        f"submit.rate.{load.name}",
+        quantile(ratios, 0.5),
+        "of the no-op's rate",
+        BAR_RATE,
+        compared_with=f"no-op job_submit.lua: {per_s['noop']}/s",
+        detail={
+            "per_s": per_s,
+            "cpu_us_per_submit": cpu_us,
+            "quartiles": [round(quantile(ratios, q), 3) for q in (0.25, 0.75)],
+            "rounds": [round(ratio, 3) for ratio in ratios],
+            "block_s": BLOCK_S,
+            "clients": load.clients,
+            "load": load.doc,
+            **conditions(),
+        },
+    )
+
+
+def hook(cluster: BenchCluster, load: Load) -> Iterator[Figure]:
+    """Time in the hook under load, both sides."""
+    cluster.sh(f"rm -f {TIMES}.*")
+    for _ in rounds(cluster, load, TIMED, HOOK_ROUNDS):
+        pass
+    times = {}
+    for side in SIDES:
+        text = cluster.run("ctl", ["cat", f"{TIMES}.{side}"]).out
+        times[side] = [float(line) / 1e3 for line in text.split()]
+    noop, bridge = times["noop"], times["bridge"]
+    detail = {"submits": len(bridge), "load": load.doc, "clients": load.clients, **conditions()}
+    detail["max_ms"] = round(max(bridge), 3)
+    for word, q, bar in (("p50", 0.5, None), ("p99", 0.99, BAR_P99_MS)):
+        name, value = f"submit.hook_{word}.{load.name}", quantile(bridge, q)
+        beside = f"no-op job_submit.lua: {quantile(noop, q):.4f} ms"
+        if bar is None:
+            yield Figure(name, round(value, 4), "ms", compared_with=beside, detail=detail)
+        else:
+            yield at_most(name, value, "ms", bar, compared_with=beside, detail=detail)
+
+
+def run() -> Iterator[Figure]:
+    """Hook time and rate under both loads."""
+    with clean() as cluster, tempfile.TemporaryDirectory(prefix="gputopo-bench-") as folder:
+        build_client(ASSETS / "submit_client.c", Path(folder))
+        cluster.put_folder("ctl", BENCH_DIR, Path(folder))
+        cluster.put_folder("ctl", BENCH_DIR, ASSETS)
+        cluster.sh(f"chmod -R a+rX,a+x {BENCH_DIR}")
+        for load in LOADS:
+            yield from hook(cluster, load)
+            yield rate(cluster, load)

@@ -1,0 +1,148 @@
+"""Stock Slurm as a policy of the simulator alone: what sites have without us.
+
+Live, `mode: off` is stock Slurm itself, so the registry of policies does not have these. Slurm
+knows which cores its jobs have and a snapshot for policies does not, so an instance remembers the
+cores of what it placed: one instance for one simulated run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from policies import Cluster, NodeState, Placement, Policy, Request, RunningJob, Wait
+from policies.contract.bits import gpus_of
+from policies.first_fit import FirstFit
+from policies.registry import registry
+from policies.scoring.measure import measured
+from simulation.stock.choice import choose
+from simulation.stock.nouns import Ask, NodeOrder, StockNode, Taken, machine_of
+
+#: Cores of a simulated node per GPU. A job takes one core on each of its nodes, so none waits for
+#: cores; which are free decides between sockets, and between nodes with CR_LLN.
+CORES_PER_GPU = 2
+_LATER_S = 60.0
+
+
+class Stock(Policy):
+    """`--gres=gpu:N` where gres.conf has Links, as AutoDetect=nvml gives them."""
+
+    name = "stock"
+    #: Whether jobs ask by `--gpus=N`.
+    is_total = False
+    has_links = True
+    order = NodeOrder.BEST_FIT
+
+    def __init__(self) -> None:
+        self._held: dict[int, Mapping[str, Taken]] = {}
+        self._seen: tuple[RunningJob, ...] = ()
+        self._nodes: dict[str, StockNode] = {}
+        self._rank: dict[str, tuple[object, ...]] = {}
+
+    def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
+        """What Slurm would give the job, on as many nodes as the request has counts."""
+        self._forget_ended(cluster.jobs)
+        states = sorted(cluster.nodes.values(), key=self._slurms_order)
+        nodes = [self._node(state) for state in states]
+        taken = choose(self._ask(request.gpus_per_node), nodes, self.order)
+        if taken is None:
+            other = FirstFit().place(request, cluster)
+            assert isinstance(other, Placement)
+            return Wait("Slurm finds no nodes for this form of request", _LATER_S, other)
+        if request.job_id is not None:
+            self._held[request.job_id] = taken
+            self._add(taken, -1)
+        gpus = {name: gpus_of(part.gpus) for name, part in taken.items()}
+        return measured(gpus, request, cluster, self.name, "stock Slurm's own choice")
+
+    def _ask(self, counts: tuple[int, ...]) -> Ask:
+        """`--gres` cannot ask for unequal counts: these are asked for by `--gpus`."""
+        if self.is_total or len(set(counts)) > 1:
+            return Ask(sum(counts), len(counts), is_total=True)
+        return Ask(counts[0], len(counts))
+
+    def _slurms_order(self, state: NodeState) -> tuple[object, ...]:
+        """By name, numbers in it counted."""
+        rank = self._rank.get(state.name)
+        if rank is None:
+            parts = re.split(r"(\d+)", state.name)
+            rank = tuple(int(part) if part.isdigit() else part for part in parts)
+            self._rank[state.name] = rank
+        return rank
+
+    def _node(self, state: NodeState) -> StockNode:
+        node = self._nodes.get(state.name)
+        if node is None or node.free != state.free:
+            machine = machine_of(state.topology, CORES_PER_GPU, has_links=self.has_links)
+            cores = node.cores if node else (machine.cores_per_socket,) * len(machine.sockets)
+            node = StockNode(state.name, machine, state.free, cores, state.weight)
+            self._nodes[state.name] = node
+        return node
+
+    def _forget_ended(self, jobs: tuple[RunningJob, ...]) -> None:
+        if jobs is self._seen:
+            return
+        self._seen = jobs
+        for job_id in self._held.keys() - {job.job_id for job in jobs}:
+            self._add(self._held.pop(job_id), 1)
+
+    def _add(self, taken: Mapping[str, Taken], sign: int) -> None:
+        """Cores become free (1), or are taken (-1)."""
+        for name, part in taken.items():
+            node = self._nodes[name]
+            pairs = zip(node.cores, part.cores, strict=True)
+            cores = tuple(has + sign * changed for has, changed in pairs)
+            self._nodes[name] = StockNode(name, node.machine, node.free, cores, node.weight)
+
+
+class StockGpus(Stock):
+    """`--gpus=N`."""
+
+    name = "stock-gpus"
+    is_total = True
+
+
+class StockNoLinks(Stock):
+    """`--gres=gpu:N` where gres.conf has no Links."""
+
+    name = "stock-no-links"
+    has_links = False
+
+
+class StockGpusNoLinks(StockGpus):
+    """`--gpus=N` where gres.conf has no Links."""
+
+    name = "stock-gpus-no-links"
+    has_links = False
+
+
+class StockLeastLoaded(Stock):
+    """`--gres=gpu:N` with SelectTypeParameters=CR_LLN."""
+
+    name = "stock-lln"
+    order = NodeOrder.LEAST_LOADED
+
+
+class StockSerialAtEnd(Stock):
+    """`--gres=gpu:N` with SchedulerParameters=pack_serial_at_end."""
+
+    name = "stock-serial-at-end"
+    order = NodeOrder.SERIAL_AT_END
+
+
+#: Every kind of stock Slurm that can be compared with, by name.
+STOCK: dict[str, type[Stock]] = {
+    kind.name: kind
+    for kind in (
+        *(Stock, StockGpus, StockNoLinks, StockGpusNoLinks),
+        *(StockLeastLoaded, StockSerialAtEnd),
+    )
+}
+
+
+def policy_named(name: str) -> Policy:
+    """For one simulated run: a kind of stock Slurm, or a policy of the registry.
+
+    RegistryError lists the policies there are.
+    """
+    return STOCK[name]() if name in STOCK else registry.get(name)

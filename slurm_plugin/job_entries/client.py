@@ -1,0 +1,127 @@
+"""A Slurm client that keeps our entries in AdminComment and the text of others beside each other.
+
+Who reads the queue sees our entries as the engine knows them. What is written holds the others'
+text as Slurm had it a moment ago.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_entries.store import EntryStore
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
+
+logger = logging.getLogger(__name__)
+
+#: Others' text is read again before an update where it was read longer ago (seconds).
+FRESH_S = 0.3
+#: A reading that takes long is repeated after so many times as long.
+FRESH_SHARE = 10.0
+
+
+class EntryKeeper:
+    """The store of all clients of one engine, with its lock."""
+
+    def __init__(self, store: EntryStore | None = None) -> None:
+        self.store = store or EntryStore()
+        #: Is Slurm to be changed at all?
+        self.may_write: Callable[[], bool] = lambda: True
+        self.lock = threading.RLock()
+        #: The comments of the newest reading, by job, and when that began.
+        self.comments: Mapping[int, str] = {}
+        self.read_at = float("-inf")
+        #: How long the last reading before an update took, in seconds.
+        self.took_s = 0.0
+
+    def close(self) -> None:
+        """Write what is new; the engine ends."""
+        with self.lock:
+            self.store.save(is_last=True)
+
+
+class EntryClient(SlurmClient):
+    """`inner`, with what `keeper` knows."""
+
+    def __init__(self, inner: SlurmClient, keeper: EntryKeeper) -> None:
+        self.inner, self.keeper = inner, keeper
+
+    def version(self) -> str:
+        """As the inner client."""
+        return self.inner.version()
+
+    def nodes(self) -> list[SlurmNode]:
+        """As the inner client."""
+        return self.inner.nodes()
+
+    def jobs(self) -> list[SlurmJob]:
+        """As the inner client."""
+        return self.inner.jobs()
+
+    def config(self) -> Mapping[str, str]:
+        """As the inner client."""
+        return self.inner.config()
+
+    def partitions(self) -> list[SlurmPartition]:
+        """As the inner client."""
+        return self.inner.partitions()
+
+    def admin_comments(self) -> dict[int, str]:
+        """As the inner client."""
+        return self.inner.admin_comments()
+
+    def queue(self) -> list[QueuedJob]:
+        """The queue with our entries as they are known; what others overwrote is put back."""
+        keeper = self.keeper
+        began = keeper.store.clock()
+        jobs = self.inner.queue()
+        with keeper.lock:
+            keeper.comments = {job.job_id: job.admin_comment for job in jobs}
+            keeper.read_at = began
+            seen, repairs = keeper.store.take(jobs, began)
+            for repair in repairs if keeper.may_write() else ():
+                if repair.log:
+                    logger.warning("%s", repair.log)
+                try:
+                    self.inner.update([repair.name], JobUpdate(admin_comment=repair.text))
+                except SlurmError as error:
+                    # It has ended meanwhile, or the next reading tries again.
+                    logger.debug("job %s: %s", repair.name, error)
+            keeper.store.save()
+        return seen
+
+    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
+        """Change the jobs; an AdminComment of one job keeps the text of others."""
+        comment, keeper = change.admin_comment, self.keeper
+        if comment is None or len(jobs) != 1:
+            self.inner.update(jobs, change)
+            with keeper.lock:
+                for name in jobs:
+                    keeper.store.asked(name, change)
+            return
+        [name] = jobs
+        with keeper.lock:
+            sent = keeper.store.to_send(name, comment, self._comments())
+            is_taken = False
+            try:
+                self.inner.update(jobs, replace(change, admin_comment=sent))
+                is_taken = True
+                keeper.store.asked(name, change)
+            finally:
+                keeper.store.written(name, comment, sent, is_taken)
+
+    def _comments(self) -> Mapping[int, str]:
+        """All jobs' comments, read a moment ago."""
+        keeper = self.keeper
+        now = keeper.store.clock()
+        if now - keeper.read_at > max(FRESH_S, FRESH_SHARE * keeper.took_s):
+            try:
+                keeper.comments, keeper.read_at = self.inner.admin_comments(), now
+                keeper.took_s = keeper.store.clock() - now
+            except SlurmError as error:
+                logger.debug("AdminComments could not be read again: %s", error)
+        return keeper.comments

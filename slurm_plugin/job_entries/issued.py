@@ -1,0 +1,154 @@
+"""What replies to submits write into AdminComment, until a reading shows their jobs.
+
+A record in a job's first reading counts if a reply issued it: by its token, which nobody can guess.
+Where somebody replaced the whole comment before that reading, a job gets the one reply that no
+other job shows and that fits it: same user, same second, same hint, same request.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from slurm_plugin.job_entries.rules import needed_at_slurm
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO, joined, split
+from slurm_plugin.job_notes.donor import DonorReport, borrower_in
+from slurm_plugin.job_notes.records import GATED, MAY, GateRecord
+from slurm_plugin.job_notes.shape import shape_note_in
+from slurm_plugin.slurm.interface import QueuedJob
+
+#: Submits and notes whose jobs no reading has shown yet.
+MOST_EXPECTED = 10_000
+#: A job submitted so soon after the engine's start may be a former engine's, in seconds.
+MARGIN_S = 5.0
+#: A job's token; further jobs with the same reply have `TOKEN-1`, `TOKEN-2`, ...
+_TOKEN = re.compile(r"\b(?:token|t)=([0-9A-Za-z]+)((?:-\d+)?)")
+#: Seconds between a reply and the submit time that Slurm shows of its job.
+SAME_S = 2.0
+#: A job is in the first reading that begins so long after its reply, in seconds, or nowhere.
+LATE_S = 10.0
+
+
+class _Reply(NamedTuple):
+    """A reply whose job no reading has shown."""
+
+    uid: int
+    #: As an epoch, and by the store's clock.
+    at: float
+    clock: float
+    ours: dict[str, str]
+
+
+class IssuedEntries:
+    """Replies are added by the thread that answers, and read by the one that reads the queue."""
+
+    def __init__(self, since: float) -> None:
+        #: When (epoch) the engine began to issue.
+        self._since = since
+        self._lock = threading.Lock()
+        self._by_token: dict[str, dict[str, str]] = {}
+        self._unseen: dict[str, _Reply] = {}
+
+    def add(self, comment: str, uid: int, at: float, clock: float) -> str:
+        """Keep a reply's AdminComment; what of it goes to Slurm where notes do not."""
+        ours, rest = split(comment)
+        with self._lock:
+            for token, _ in _TOKEN.findall(f"{ours.get(SLOTS)} {ours.get(SHAPE)}")[:1]:
+                self._by_token[token] = ours
+                self._unseen[token] = _Reply(uid, at, clock, ours)
+                bound(self._by_token)
+                bound(self._unseen)
+        return joined(needed_at_slurm(ours, "PENDING", 0, False), rest)
+
+    def seen(self, comments: Iterable[str]) -> None:
+        """The comments of the jobs that a reading shows for the first time."""
+        with self._lock:
+            for token, _ in _TOKEN.findall("\n".join(comments)) if self._unseen else ():
+                self._unseen.pop(token, None)
+
+    def gone(self, began: float) -> None:
+        """Forget the replies whose jobs the reading that began then had to show."""
+        with self._lock:
+            for token in [t for t, one in self._unseen.items() if one.clock < began - LATE_S]:
+                del self._unseen[token]
+
+    def has_other(self, job: QueuedJob, ours: Mapping[str, str]) -> bool:
+        """Has the job's comment a token that was issued for another submit than these entries?"""
+        mine = set(_TOKEN.findall(joined(ours, "")))
+        with self._lock:
+            tokens = set(_TOKEN.findall(job.admin_comment)) - mine
+            return any(token in self._by_token for token, _ in tokens)
+
+    def first(self, job: QueuedJob, shown: Mapping[str, str], began: float) -> dict[str, str]:
+        """A job's entries in its first reading, without what only looks like ours.
+
+        The reading began then, and `seen` was told of all its jobs.
+        """
+        tokens: Iterable[tuple[str, str]] = _TOKEN.findall(job.admin_comment)
+        with self._lock:
+            found = [(*one, self._by_token[one[0]]) for one in tokens if one[0] in self._by_token]
+        if found:
+            token, suffix, issued = found[0]
+            return {kind: _named(text, token, suffix) for kind, text in issued.items()}
+        if replaced := self._replaced(job, began):
+            return replaced
+        is_older = job.submit <= self._since + MARGIN_S
+        return {
+            kind: text
+            for kind, text in shown.items()
+            if (is_older and kind != DONOR) or _may_be_first(kind, text, job)
+        }
+
+    def _replaced(self, job: QueuedJob, began: float) -> dict[str, str]:
+        """The entries that a job without a token of ours had before somebody replaced them."""
+        with self._lock:
+            # Later replies are to jobs that the reading need not show.
+            fitting = [
+                (token, reply.ours)
+                for token, reply in self._unseen.items()
+                if reply.clock < began and _may_be_to(reply, job)
+            ]
+            texts = {joined(ours, "").replace(f"={token}", "") for token, ours in fitting}
+            if len(texts) != 1:
+                return {}
+            token, ours = fitting[0]
+            del self._unseen[token]
+        return dict(ours)
+
+
+def _may_be_to(reply: _Reply, job: QueuedJob) -> bool:
+    """Does the job ask for what this reply says, in the same second?"""
+    if (job.uid, job.state) != (reply.uid, "PENDING") or abs(job.submit - reply.at) > SAME_S:
+        return False
+    comment = joined(reply.ours, "")
+    hint = hints.hint_in_user_comment(job.comment)
+    if hint and hint != hints.hint_in(comment):
+        return False
+    gate, note = GateRecord.read_from(comment), shape_note_in(comment)
+    if gate is not None and (gate.state != GATED or gate.requests != job.requests):
+        return False
+    return note is None or note.shape is None or note.shape.nodes == job.min_nodes
+
+
+def _named(text: str, token: str, suffix: str) -> str:
+    """The entry with the token of this very job."""
+    return text.replace(f"={token}", f"={token}{suffix}")
+
+
+def _may_be_first(kind: str, text: str, job: QueuedJob) -> bool:
+    """May an entry without a token of ours stand there before the engine has seen the job?"""
+    if kind == DONOR:
+        report = DonorReport.read_from(job.comment)
+        return report is not None and report.borrower == borrower_in(joined({DONOR: text}, ""))
+    state = text.partition(" ")[0]
+    # The bridge holds a job for which no engine chose a shape.
+    return kind == TOPO or (kind == LOAN and state == MAY) or (kind == SHAPE and state == "none")
+
+
+def bound(kept: dict[Any, Any]) -> None:
+    """Forget the oldest."""
+    while len(kept) > MOST_EXPECTED:
+        del kept[next(iter(kept))]

@@ -1,0 +1,392 @@
+"""What the engine knows of our entries in each job's AdminComment, whoever else writes that field.
+
+Others may replace, empty or extend the field at any moment. So the engine goes by what it read
+first and wrote since, and has it put back where it is gone. Kept in the state directory, too: for
+an engine that starts anew, and for `gputopo explain` after a job's end.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from slurm_plugin.job_entries.issued import IssuedEntries, bound
+from slurm_plugin.job_entries.rules import RECORDS, is_over, is_undone, needed_at_slurm
+from slurm_plugin.job_entries.saved import MOST_SAVED, JobEntries, entry_file
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, joined, split
+from slurm_plugin.rows_file import RowsFile
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+
+#: Jobs that ended and are still remembered: those that ended last.
+MOST_ENDED = 10_000
+#: Former entries of a job that are remembered.
+MOST_PAST = 4
+#: Seconds between two writings of the file, which take at most a twentieth of the time.
+SAVE_S, SAVE_SHARE = 2.0, 20.0
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a job in the queue."""
+
+    entries: JobEntries
+    #: The field as Slurm was last known to have it.
+    comment: str = ""
+    #: When an update of ours last ended (by `clock`): older readings may not show it.
+    written_at: float = float("-inf")
+    #: Entries of updates that failed: Slurm may have taken them all the same.
+    tried: list[dict[str, str]] = field(default_factory=list)
+    is_logged: bool = False
+    #: Entries of updates that were taken, but for the last: Slurm may have lost that one.
+    past: list[dict[str, str]] = field(default_factory=list)
+    #: The GPUs per node and per job that the last update about them asked for.
+    asked: tuple[str | None, str | None] = (None, None)
+    #: The job's comment as the engine is to see it.
+    shown: str = ""
+    #: What Slurm showed of the job then; None where something is still to be done about it.
+    looks: tuple[object, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """An AdminComment that is to be written: the job's name, and the whole text."""
+
+    name: str
+    text: str
+    #: Its place among the components of a heterogeneous job; the first one is written first.
+    order: int = 0
+    #: What our log says, '' for nothing.
+    log: str = ""
+
+
+class EntryStore:
+    """Not for two threads at once: its client holds a lock."""
+
+    def __init__(
+        self,
+        *,
+        notes_at_slurm: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.notes_at_slurm = notes_at_slurm
+        self.clock, self.wall_clock = clock, wall_clock
+        self._jobs: dict[int, _Known] = {}
+        self._ended: dict[int, JobEntries] = {}
+        #: Job ids by what updates call them.
+        self._names: dict[str, int] = {}
+        #: Entries of array tasks that have no id of their own yet, by name.
+        self._of_task: dict[str, dict[str, str]] = {}
+        self.issued = IssuedEntries(wall_clock())
+        #: What stands in our bracket of a job that was asked about at its start.
+        self._notes: dict[int, str] = {}
+        #: Held for a moment only: notes are written by the thread that answers.
+        self._said = threading.Lock()
+        self._is_dirty = False
+        self._save_at = float("-inf")
+        self._file: RowsFile[JobEntries] | None = None
+        #: What a former engine knew of jobs that no reading has shown yet.
+        self._saved: dict[int, JobEntries] = {}
+
+    def open(self, path: Path, foreign: str = "") -> None:
+        """Keep the jobs in this file, and take over what is in it; once.
+
+        But for entries of the `foreign` kind, which belong to the other way of enforcing.
+        """
+        if self._file is None:
+            self._file = entry_file(path)
+            self._saved = {one.job: one for one in self._file.read()}
+            for one in self._saved.values():
+                one.ours.pop(foreign, None)
+
+    def show_notes(self, at_slurm: bool) -> None:
+        """Are notes to stand in AdminComment from now on?"""
+        if at_slurm != self.notes_at_slurm:
+            self.notes_at_slurm = at_slurm
+            for known in list(self._jobs.values()):
+                known.looks = None
+
+    # ------------------------------------------------------------------ readings
+
+    def take(self, jobs: Iterable[QueuedJob], began: float) -> tuple[list[QueuedJob], list[Repair]]:
+        """The jobs of a reading that began then, with our entries as they are known.
+
+        And the comments that are to be repaired.
+        """
+        seen, repairs = [], []
+        with self._said:
+            notes, self._notes = self._notes, {}
+        there: dict[int, _Known] = {}
+        self._names = {}
+        jobs = list(jobs)
+        self.issued.seen(job.admin_comment for job in jobs if job.job_id not in self._jobs)
+        for job in jobs:
+            known, note = self._jobs.get(job.job_id), notes.get(job.job_id, "")
+            if known is None or note or known.looks != _looks(job):
+                known = self._known(job, began)
+                if repair := self._look(job, known, note, began):
+                    repairs.append(repair)
+            there[job.job_id] = known
+            self._names[job.name] = job.job_id
+            is_shown = known.shown == job.admin_comment
+            seen.append(job if is_shown else replace(job, admin_comment=known.shown))
+        gone = [self._jobs[job_id].entries for job_id in self._jobs.keys() - there.keys()]
+        for entries in (*self._saved.values(), *gone):
+            self._end(entries)
+        self._saved = {}
+        self._jobs = there
+        self.issued.gone(began)
+        return seen, self._with_components(repairs, seen)
+
+    def _look(self, job: QueuedJob, known: _Known, note: str, began: float) -> Repair | None:
+        """Bring what is known of the job up to date; the repair of its comment, if one is due."""
+        text, rest = split(job.admin_comment)
+        if note and not (self.notes_at_slurm and TOPO in text):
+            self._set(known.entries, TOPO, note)
+        repair = self._repair(job, known, began, text, rest)
+        is_readable = len(rest) <= MAX_COMMENT_BYTES // 2
+        known.shown = joined(known.entries.ours, rest if is_readable else "")
+        is_settled = repair is None and known.written_at < began
+        # What is needed of a job that runs changes with time.
+        is_lasting = job.state == "PENDING" or self.notes_at_slurm
+        known.looks = _looks(job) if is_settled and is_lasting else None
+        return repair
+
+    def _known(self, job: QueuedJob, began: float) -> _Known:
+        """What is known of the job after this reading of it."""
+        known = self._jobs.get(job.job_id)
+        if known is None or not (known.entries.is_of(job) or self._is_requeued(job, known)):
+            return self._first_seen(job, began)
+        entries = known.entries
+        if known.written_at < began:
+            shown, _ = split(job.admin_comment)
+            known.comment = job.admin_comment
+            self._compare(job, known, shown)
+        if (entries.state, entries.submit) != (job.state, job.submit):
+            entries.state, entries.submit = job.state, job.submit
+            self._is_dirty = True
+        return known
+
+    def _is_requeued(self, job: QueuedJob, known: _Known) -> bool:
+        """Is it the job that ran, and no new one after Slurm's state was lost?"""
+        entries = known.entries
+        is_new = self.issued.has_other(job, entries.ours)
+        return entries.is_like(job) and entries.state != "PENDING" and not is_new
+
+    def _compare(self, job: QueuedJob, known: _Known, shown: Mapping[str, str]) -> None:
+        """Take over what Slurm shows where that is not somebody else's doing."""
+        entries = known.entries
+        former = known.past if is_undone(job, known.asked) else []
+        for one in (*known.tried, *former):
+            if _records(self._needed(one, job)) == _records(shown) != {}:
+                entries.ours = one
+        known.tried = []
+        if TOPO in shown:
+            self._set(entries, TOPO, self._with_note(shown[TOPO], entries.ours.get(TOPO, "")))
+        slots = entries.ours.get(SLOTS)
+        if slots is None or shown.get(SLOTS) == self._needed(entries.ours, job).get(SLOTS):
+            return
+        if is_over(job, slots, self.wall_clock()):
+            del entries.ours[SLOTS]
+            self._is_dirty = True
+
+    def _with_note(self, shown: str, kept: str) -> str:
+        """The hint that Slurm shows, with the note that it may not show."""
+        if self.notes_at_slurm or "|" in shown or "|" not in kept:
+            return shown
+        return f"{shown} | {kept.partition('|')[2].strip()}".strip()
+
+    def _first_seen(self, job: QueuedJob, began: float) -> _Known:
+        """A job that no reading has shown yet, or that is another one than before."""
+        shown, _ = split(job.admin_comment)
+        before = self._saved.pop(job.job_id, None) or self._ended.pop(job.job_id, None)
+        parent = self._jobs.get(job.array_id) if job.array_id != job.job_id else None
+        if before is not None and before.is_of(job):
+            # While there was no engine somebody else may have emptied the field.
+            slots = before.ours.get(SLOTS, "")
+            if SLOTS not in shown and slots and is_over(job, slots, self.wall_clock()):
+                del before.ours[SLOTS]
+            first = self.issued.first(job, shown, began)
+            ours = before.ours | {kind: text for kind, text in first.items() if kind != TOPO}
+        elif job.name in self._of_task:
+            ours = self._of_task.pop(job.name)
+        elif parent is not None:
+            ours = dict(parent.entries.ours)
+        else:
+            ours = self.issued.first(job, shown, began)
+        if TOPO in shown:
+            ours[TOPO] = self._with_note(shown[TOPO], ours.get(TOPO, ""))
+        entries = JobEntries(
+            *(job.job_id, job.uid, job.array_id, job.het_id, job.submit, job.state, ours)
+        )
+        self._is_dirty |= bool(ours)
+        return _Known(entries, job.admin_comment)
+
+    def _end(self, entries: JobEntries) -> None:
+        """A job is no more in the queue."""
+        if not entries.ours:
+            return
+        entries.state = "ENDED"
+        self._ended.pop(entries.job, None)
+        self._ended[entries.job] = entries
+        self._is_dirty = True
+        while len(self._ended) > MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+
+    # ------------------------------------------------------------------- repairs
+
+    def _needed(
+        self, ours: Mapping[str, str], job: QueuedJob, notes_at_slurm: bool | None = None
+    ) -> dict[str, str]:
+        shows = self.notes_at_slurm if notes_at_slurm is None else notes_at_slurm
+        ran_s = self.wall_clock() - job.start if job.start else 0.0
+        return needed_at_slurm(ours, job.state, ran_s, shows)
+
+    def _repair(
+        self, job: QueuedJob, known: _Known, began: float, shown: Mapping[str, str], rest: str
+    ) -> Repair | None:
+        """The comment that the job is to have; None where it has it, or cannot be changed."""
+        if known.written_at >= began or job.state not in ("PENDING", "RUNNING", "SUSPENDED"):
+            return None
+        ours = known.entries.ours
+        needed = self._needed(ours, job)
+        if shown == needed or len(rest) > MAX_COMMENT_BYTES // 2:
+            return None
+        changed = {kind for kind in (*RECORDS, TOPO) if shown.get(kind) != needed.get(kind)}
+        if job.state != "PENDING" and self.notes_at_slurm:
+            # What is only for people is not put back once the job runs.
+            forged = {kind for kind in RECORDS if kind in shown and kind not in ours}
+            changed &= self._needed(ours, job, notes_at_slurm=False).keys() | forged
+            if not changed:
+                return None
+        log = ""
+        # Our own entries that go when the job starts are no news.
+        if not known.is_logged and any(kind in needed or kind not in ours for kind in changed):
+            known.is_logged = True
+            log = f"job {job.name}: others wrote its AdminComment; our entries are put back"
+        return Repair(job.name, _one_line(joined(needed, rest)), job.het_offset, log)
+
+    def _with_components(
+        self, repairs: Sequence[Repair], seen: Sequence[QueuedJob]
+    ) -> list[Repair]:
+        """Slurm writes a first component's comment to all others, which get theirs back."""
+        names = {repair.name for repair in repairs}
+        leaders = {job.het_id for job in seen if job.job_id == job.het_id and job.name in names}
+        more = []
+        for job in seen if leaders else ():
+            if job.het_id in leaders and job.het_id != job.job_id and job.name not in names:
+                ours, rest = split(job.admin_comment)
+                text = _one_line(joined(self._needed(ours, job), rest))
+                more.append(Repair(job.name, text, job.het_offset))
+        return sorted((*repairs, *more), key=lambda repair: repair.order)
+
+    # ------------------------------------------------------------------- updates
+
+    def to_send(self, name: str, comment: str, others: Mapping[int, str]) -> str | None:
+        """The AdminComment to send for one that holds our entries; None where it is there.
+
+        `others` are the comments as Slurm has had them a moment ago, by job.
+        """
+        known = self._find(name)
+        ours, rest = split(comment)
+        is_alone = known is not None and not known.entries.het
+        if known is not None and is_alone and known.entries.job in others:
+            known.comment = others[known.entries.job]
+            rest = split(known.comment)[1]
+        if len(rest) > MAX_COMMENT_BYTES // 2:
+            return None
+        needed = needed_at_slurm(ours, "PENDING", 0, self.notes_at_slurm)
+        text = _one_line(joined(needed, rest))
+        return None if known is not None and is_alone and text == known.comment else text
+
+    def written(self, name: str, comment: str, sent: str | None, is_taken: bool) -> None:
+        """An update with these entries ended; `is_taken` False: Slurm refused it, or may have."""
+        ours, _ = split(comment)
+        known = self._find(name)
+        if known is None:
+            if is_taken:
+                self._of_task[name] = ours
+                bound(self._of_task)
+            return
+        known.written_at, known.looks = self.clock(), None
+        if not is_taken:
+            known.tried.append(ours)
+            return
+        known.past = [*known.past, known.entries.ours][-MOST_PAST:]
+        known.entries.ours = ours
+        known.comment = known.comment if sent is None else sent
+        self._is_dirty = True
+
+    def asked(self, name: str, change: JobUpdate) -> None:
+        """Slurm took an update that may change which GPUs the job asks for."""
+        known = self._find(name)
+        if known is not None and (change.tres_per_node, change.tres_per_job) != (None, None):
+            known.asked = (change.tres_per_node, change.tres_per_job)
+
+    def _find(self, name: str) -> _Known | None:
+        job_id = self._names.get(name) or (int(name) if name.isdecimal() else 0)
+        return self._jobs.get(job_id)
+
+    def _set(self, entries: JobEntries, kind: str, text: str) -> None:
+        if entries.ours.get(kind) != text:
+            entries.ours[kind] = text
+            self._is_dirty = True
+
+    # --------------------------------------------- what no AdminComment is to show
+
+    def submitted(self, comment: str, uid: int = -1) -> str:
+        """Keep a submit's AdminComment for the job that will show; what of it goes to Slurm."""
+        text = self.issued.add(comment, uid, self.wall_clock(), self.clock())
+        return comment if self.notes_at_slurm else text
+
+    def noted(self, job_id: int, hint: str, note: str) -> None:
+        """A note on a job that was asked about at its start, with its hint.
+
+        Where notes stand in AdminComment it counts if the job's has none.
+        """
+        with self._said:
+            self._notes[job_id] = split(hints.entry(hint, note))[0].get(TOPO, "")
+            bound(self._notes)
+
+    def hidden(self, job_id: int) -> JobEntries | None:
+        """What is known of a job, be it over, and does not stand in its AdminComment."""
+        known = self._jobs.get(job_id)
+        is_shown = self.notes_at_slurm and known is not None and split(known.comment)[0]
+        return None if is_shown else self.entries_of(job_id)
+
+    def entries_of(self, job_id: int) -> JobEntries | None:
+        """What is known of a job, be it over."""
+        known = self._jobs.get(job_id)
+        found = known.entries if known else self._ended.get(job_id) or self._saved.get(job_id)
+        return found if found is not None and found.ours else None
+
+    # ---------------------------------------------------------------------- disk
+
+    def save(self, is_last: bool = False) -> None:
+        """Write what is new, every few seconds; a disk that is full costs a line in the log."""
+        began = self.clock()
+        if self._file is None or not self._is_dirty or (began < self._save_at and not is_last):
+            return
+        live = (known.entries for known in self._jobs.values() if known.entries.ours)
+        rows = [*self._saved.values(), *self._ended.values(), *live]
+        self._is_dirty = not self._file.write(rows[-MOST_SAVED:])
+        self._save_at = began + max(SAVE_S, SAVE_SHARE * (self.clock() - began))
+
+
+def _one_line(comment: str) -> str:
+    """The comment as an update can carry it: with others' line breaks as spaces."""
+    return " ".join(comment.splitlines()).replace("\0", " ")
+
+
+def _records(ours: Mapping[str, str]) -> dict[str, str]:
+    """The entries that the engine alone writes."""
+    return {kind: text for kind, text in ours.items() if kind in RECORDS}
+
+
+def _looks(job: QueuedJob) -> tuple[object, ...]:
+    """What changes where something is to be done about a job's comment."""
+    return job.uid, job.state, job.submit, job.admin_comment

@@ -1,0 +1,49 @@
+"""Keeps what is known of running jobs current, for policies that go by who runs beside a job."""
+
+from __future__ import annotations
+
+import asyncio
+
+from slurm_plugin.serve.loops.poll_schedule import AGE_SHARE
+from slurm_plugin.serve.loops.queue_loop import QueueLoop
+from slurm_plugin.serve.setup import Setup
+
+#: While no policy has asked who runs where, the queue is not read.
+IDLE_S = 1.0
+
+
+class NeighboursLoop(QueueLoop):
+    """Reads from the first time that a policy asks; between readings notices tell of jobs."""
+
+    name = "neighbours"
+
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
+        """Only another configuration, whose neighbours are not known yet."""
+        if verb == "reload":
+            self.schedule.heard(verb)
+
+    def poll_s(self, setup: Setup) -> float:
+        """Seconds between two readings."""
+        return setup.config.topo_aware.refresh_s
+
+    async def next_s(self, setup: Setup, since: float) -> float:
+        """One reading."""
+        neighbours = setup.neighbours
+        if not neighbours.is_wanted:
+            return IDLE_S
+        age_s, poll_s = neighbours.age_s(), self.poll_s(setup)
+        if age_s is None or age_s >= poll_s:
+            age_s = await self._take(setup, since)
+        # Else the gates loop has just taken one.
+        await asyncio.to_thread(neighbours.teacher.learn, setup.client)
+        # Loops that poll as often have read the queue again by then.
+        return max(0.0, (1 + AGE_SHARE) * poll_s - age_s)
+
+    async def _take(self, setup: Setup, since: float) -> float:
+        """Take what another loop has read lately, or else a new snapshot; its age in seconds."""
+        neighbours, snapshot = setup.neighbours, setup.watcher.newest
+        if snapshot is None or snapshot.began <= neighbours.clock() - self.poll_s(setup):
+            snapshot = await setup.watcher.snapshot(since)
+        running = await asyncio.to_thread(neighbours.running_in, snapshot.jobs)
+        neighbours.take(running, snapshot.began)
+        return neighbours.clock() - snapshot.began

@@ -1,0 +1,116 @@
+"""What the loops that poll Slurm's queue have in common: a schedule each, one watcher for all."""
+
+from __future__ import annotations
+
+import logging
+import time
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_profiles import read_remote
+from slurm_plugin.lending.donors import LoanUpdates, slurm_loans
+from slurm_plugin.lending.matcher import LoanMatcher
+from slurm_plugin.serve.loops.poll_schedule import PollSchedule
+from slurm_plugin.serve.service import CLOCK_SET, Engine
+from slurm_plugin.serve.setup import Setup
+
+logger = logging.getLogger(__name__)
+
+Reconciler = TypeVar("Reconciler")
+
+
+class QueueLoop(ABC):
+    """Polls again and again, whatever one poll comes to."""
+
+    #: What the engine's log calls it.
+    name = ""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.schedule = PollSchedule()
+        self._is_failing = False
+        engine.listen(self.heard, self.status)
+
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
+        """Something happened in Slurm, or to the configuration."""
+        self.schedule.heard(verb, is_awaited)
+
+    def status(self) -> dict[str, Any]:
+        """What it adds to `gputopo status`."""
+        return {}
+
+    @abstractmethod
+    def poll_s(self, setup: Setup) -> float:
+        """Seconds between two polls if no event comes."""
+
+    @abstractmethod
+    async def next_s(self, setup: Setup, since: float) -> float:
+        """One poll, which must see all that happened before `since` (monotonic seconds).
+
+        Returns the seconds to the next one if no event comes.
+        """
+
+    async def poll(self, since: float) -> tuple[float, float]:
+        """One poll; the seconds to the next if no event comes, and `poll_s`."""
+        setup = self.engine.setup
+        poll_s = self.poll_s(setup)
+        try:
+            next_s = await self.next_s(setup, since)
+        except SlurmError as error:
+            # An outage may last for hours of polls.
+            if not self._is_failing:
+                logger.warning("%s: Slurm could not be read: %s", self.name, error)
+            self._is_failing = True
+        except Exception:
+            # Promises and kept GPUs run out by themselves: the next poll may work again.
+            logger.exception("%s: a poll of the queue failed", self.name)
+        else:
+            if self._is_failing:
+                logger.info("%s: Slurm is read again", self.name)
+            self._is_failing = False
+            return next_s, poll_s
+        # It may have changed something before.
+        setup.watcher.outdate()
+        return poll_s, poll_s
+
+
+class ReconcilerLoop(QueueLoop, Generic[Reconciler]):
+    """A loop with a reconciler that remembers things: each configuration gets a new one."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self._reconciler: Reconciler | None = None
+        self._matcher: LoanMatcher | None = None
+        #: Whose settings the reconciler was made by.
+        self._setup: Setup | None = None
+
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
+        """Something happened in Slurm, or to the configuration."""
+        if verb == CLOCK_SET:
+            # What the reconciler remembers was timed by the old clock.
+            self._setup = None
+        super().heard(verb, is_awaited)
+
+    def reconciler(self, setup: Setup) -> Reconciler:
+        """The reconciler of this setup."""
+        if self._reconciler is None or self._setup is not setup:
+            self._setup, self._reconciler = setup, self.make(setup)
+        return self._reconciler
+
+    @abstractmethod
+    def make(self, setup: Setup) -> Reconciler:
+        """A new reconciler."""
+
+    def matcher(self, setup: Setup, updates: LoanUpdates) -> LoanMatcher:
+        """Who lends to jobs by this setup, in the mode of `updates`; the former one is closed."""
+        if self._matcher is not None:
+            self._matcher.close()
+        config, decider = setup.config, setup.decider
+        lending = slurm_loans(config.remote, config.slurm, setup.client, updates)
+        folder = config.topo_aware.profiles
+        profiles = read_remote(folder) if folder else {}
+        self._matcher = LoanMatcher(
+            lending, decider.rule, decider.waiting, self.engine.write, time.time, profiles
+        )
+        return self._matcher
