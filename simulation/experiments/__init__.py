@@ -74,7 +74,10 @@ ROWS = (
     *_family("rqueue-", "rqueue.tsubame", (1,), _YEARS,
         tsubame="The R queue's section IV.C: a synthetic year of TSUBAME2.5, 63,484 jobs on 480"
                 " nodes.",
-        shrink="The R queue's section IV.D: the same year on 450 to 480 nodes."),
+        shrink="The R queue's section IV.D and Table III: the same year on 450 to 480 nodes."),
+    Experiment("rqueue-histograms",
+        "The R queue's figures 9 to 11: by how much each job waits, runs and lives less.",
+        "simulation.experiments.rqueue.tsubame:decrease_histograms", (1,), _YEARS, 1),
     Experiment("rqueue-philly",
         "The R queue on Microsoft's Philly trace, on all, half or a third of its nodes.",
         "simulation.experiments.rqueue.philly:run", (1,), {"nodes": ("all", "half", "third")}),
@@ -90,7 +93,12 @@ ROWS = (
     Experiment("drmaestro-network",
         "DRMaestro's section 5.6.5: 64 jobs on 4 machines, with and without network-aware costs.",
         "simulation.experiments.drmaestro.runs:run_network", (1, 2, 3),
-        {**_IN_REACH, "goal": ("1.01", "1.00"), "round-s": ("1", "5", "10")}),
+        {**_IN_REACH, "goal": ("1.01", "1.00"), "round-s": ("1", "5", "10"),
+         "preference": ("2", "5", "10")}),
+    Experiment("drmaestro-gangs",
+        "DRMaestro with jobs of several GPUs and tasks: Algorithm 5 as printed, and ours.",
+        "simulation.experiments.drmaestro.gangs:run", (1, 2, 3),
+        {"sizes": ("gangs", "several", "one"), "round-s": ("10", "1")}),
 )  # fmt: skip
 
 experiments = {row.name: row for row in ROWS}
