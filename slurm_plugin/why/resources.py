@@ -68,8 +68,8 @@ def _never(need: Need, site: Site, usable: int) -> Finding:
             break
     that = " and ".join(asked)
     if need.nodes > 1:
-        text = f"can never start: it needs {need.nodes} nodes, and only {usable} of the site fit"
-        return Finding("impossible", f"{text}: a node that {that}")
+        text = f"can never start as it is: it needs {need.nodes} nodes, and only {usable} will do"
+        return Finding("impossible", f"{text} (each {that})" if that else text)
     return Finding("impossible", f"can never start as it is: no node {that}")
 
 
@@ -101,7 +101,8 @@ def _too_few_gpus(
     if there < need.gpus * need.nodes:
         wanted = words.gpus(need.gpus * need.nodes, "free ")
         number = f"only {there}" if there else "none"
-        return "gpus", f"waits for {wanted}: {number} of {total} {words.is_are(there or 1)}" + shown
+        is_free = f"{words.is_are(there or 1)} free"
+        return "gpus", f"waits for {wanted}: {number} of {total} {is_free}{shown}"
     if need.nodes > 1:
         has = f"{words.named([node.name for node in enough]) or 'none'} {_has(len(enough))}"
         text = f"waits for {need.nodes} nodes with {what} each: only {has} so many{shown}"

@@ -12,7 +12,7 @@ SENTENCES = {
     "fragmentation behind a gate": (
         "waits for 4 free GPUs on one node: 6 are free, but never 4 on one node (dgx1 3, dgx2 3)."
     ),
-    "too few free GPUs": "waits for 4 free GPUs: only 1 of 16 is (dgx2 1).",
+    "too few free GPUs": "waits for 4 free GPUs: only 1 of 16 is free (dgx2 1).",
     "two nodes and one has enough": (
         "waits for 2 nodes with 4 free GPUs each: only dgx1 has so many (dgx1 5, dgx2 3)."
     ),

@@ -175,7 +175,7 @@ def test_dependencies_in_words(dependency, says):
 @pytest.mark.parametrize(
     ("nodes", "changes", "says"),
     [
-        ((node("dgx1", 8), node("dgx2", 8)), {}, "waits for 4 free GPUs: none of 16 is."),
+        ((node("dgx1", 8), node("dgx2", 8)), {}, "waits for 4 free GPUs: none of 16 is free."),
         ((node("dgx1", 8),), {}, "waits for 4 free GPUs on dgx1: none of its 8 is free."),
         ((node("dgx1", 5),), {}, "waits for 4 free GPUs on dgx1: 3 of its 8 are free."),
         ((node("dgx1", 7),), {}, "waits for 4 free GPUs on dgx1: 1 of its 8 is free."),
@@ -187,6 +187,11 @@ def test_dependencies_in_words(dependency, says):
          "waits for a node that can take jobs: dgx1 is down, dgx2 is drained."),
         ((node("dgx1", 0), node("dgx2", 0)), {}, "fits on dgx1 now: Slurm starts it when it next"
          " looks."),
+        (NODES, {"min_nodes": 3, "features": "", "tres_per_node": "gres/gpu:v100:4"},
+         "can never start as it is: it needs 3 nodes, and only 2 will do."),
+        (NODES, {"min_nodes": 2, "req_nodes": "dgx1", "exc_nodes": "dgx2"},
+         "can never start as it is: it needs 2 nodes, and only 1 will do (each is one that it"
+         " does not exclude)."),
         (NODES, {"tres_per_node": "", "cpus": 40},
          "can never start as it is: no node has 40 CPUs."),
         (tuple(node(f"n{i}", 5) for i in range(12)), {},
