@@ -18,7 +18,10 @@ from simulation.core.jobs import DURATION_S, mixed_jobs
 from simulation.core.link_quality import judge
 from simulation.models.placing import Simulator
 from simulation.report.clairvoyant import best_possible
+from simulation.stock import STOCK, NodeOrder, policy_named
 
+#: Stock Slurm's kinds that differ on one node.
+STOCK_OF_ONE_NODE = [name for name, kind in STOCK.items() if kind.order is NodeOrder.BEST_FIT]
 #: Weights of a PCIe hop against the ideal bandwidth for the rows that know the future.
 HOP_WEIGHTS = (0.0, 0.3, 1.0)
 
@@ -35,7 +38,7 @@ def run(policy: str, machine: str, seeds: Sequence[int], jobs: int) -> list[Poin
     """One policy over all seeds, one point per seed."""
     topology, points = load(machine), []
     for seed in seeds:
-        simulator = Simulator({machine: topology}, registry.get(policy))
+        simulator = Simulator({machine: topology}, policy_named(policy))
         records = simulator.run(mixed_jobs(seed, jobs)).records
         every = [judge(topology, record.placement.gpus[machine]) for record in records]
         rings = [verdict for verdict in every if verdict.gpus > 1]
@@ -69,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         f" {DURATION_S[0]}-{DURATION_S[1]} s, seeds {seeds[0]}-{seeds[-1]}"
     )
     print(f"{'policy':28} {'share':>7} {'stdev':>7} {'hops':>7} {'all jobs':>9}")
-    for name in registry.names():
+    for name in (*registry.names(), *STOCK_OF_ONE_NODE):
         runs = run(name, chosen.machine, seeds, chosen.jobs)
         every = f"{fmean(point.share_all_jobs for point in runs):.3f}"
         print(_row(name, [r.share for r in runs], [r.pcie_hops for r in runs], every))

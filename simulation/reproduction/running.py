@@ -31,8 +31,10 @@ def stored(folder: Path, run: Run) -> Result | None:
         return None
     found.pop("seconds", None)
     result = Result(**{**found, "seeds": tuple(found["seeds"]), "notes": tuple(found["notes"])})
+    # An option that came later had its default before.
+    options = Run(run.experiment, result.options).chosen()
     wanted = (run.chosen(), tuple(experiments[run.experiment].seeds))
-    return result if (dict(result.options), result.seeds) == wanted else None
+    return result if (options, result.seeds) == wanted else None
 
 
 def run_all(
@@ -57,9 +59,16 @@ def run_all(
 
 
 def write(folder: Path, run: Run, result: Result, seconds: float) -> None:
-    """Leave a result and the processor's seconds; floats to six digits."""
+    """Leave a result and the processor's seconds; floats to six digits, a curve on one line."""
     found = json.loads(json.dumps(result.to_dict() | {"seconds": seconds}), parse_float=_short)
+    curves: dict[str, str] = {}
+    for lines in found["series"].values():
+        for label, points in lines.items():
+            lines[label] = f"curve {len(curves)} of {run.name}"
+            curves[lines[label]] = json.dumps(points, separators=(",", ":"))
     text = json.dumps(found, indent=1)
+    for mark, points in curves.items():
+        text = text.replace(f'"{mark}"', points)
     (folder / f"{run.name}.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -6,7 +6,7 @@ tests/cluster/placement/test_stock_live.py compares it with a live Slurm.
 
 from simulation.stock.choice import choose
 from simulation.stock.nouns import Ask, Machine, NodeOrder, StockNode, Taken, machine_of
-from simulation.stock.policy import STOCK, Stock
+from simulation.stock.policy import STOCK, Stock, policy_named
 
 __all__ = [
     "STOCK",
@@ -18,4 +18,5 @@ __all__ = [
     "Taken",
     "choose",
     "machine_of",
+    "policy_named",
 ]

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from policies import Cluster, NodeState, Placement, Policy, Request, RunningJob, Wait
 from policies.contract.bits import gpus_of
 from policies.first_fit import FirstFit
+from policies.registry import registry
 from policies.scoring.measure import measured
 from simulation.stock.choice import choose
 from simulation.stock.nouns import Ask, NodeOrder, StockNode, Taken, machine_of
@@ -137,3 +138,11 @@ STOCK: dict[str, type[Stock]] = {
         *(StockLeastLoaded, StockSerialAtEnd),
     )
 }
+
+
+def policy_named(name: str) -> Policy:
+    """For one simulated run: a kind of stock Slurm, or a policy of the registry.
+
+    RegistryError lists the policies there are.
+    """
+    return STOCK[name]() if name in STOCK else registry.get(name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurm_plugin.cli.options import json_option, plot_option
+from slurm_plugin.cli.options import json_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -122,7 +122,8 @@ def _command(found: Experiment) -> click.Command:
         else:
             _print(result, claimed(result))
 
-    with_plot = plot_option("Draw its plots: all in FILE.svg, or a file each in a folder.")
+    with_plot = click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg|FOLDER",
+                             help="Draw its plots, all in one file or one each.")  # fmt: skip
     command = click.command(name=found.name, help=found.summary)(with_plot(json_option(run)))
     if found.seeds:
         default = ",".join(map(str, found.seeds))
@@ -135,7 +136,7 @@ def _command(found: Experiment) -> click.Command:
                               show_default=True, help="Which form of it.")  # fmt: skip
         command.params.insert(0, option)
     if found.options:
-        help_ = "Run it with every word of this option; a row for each."
+        help_ = "Run it with every word of this option, side by side."
         swept = click.Option(["--sweep"], type=click.Choice([*found.options]), help=help_)
         command.params.append(swept)
     return command
@@ -190,12 +191,9 @@ def _claimed(name: str, result: Result) -> list[str]:
     """What is claimed of the experiment, or that these figures do not carry it."""
     from simulation.reproduction import PAPERS
 
-    return [
-        claim.told(result.measured)
-        for paper in PAPERS
-        for claim in paper.claims
-        if claim.run.experiment == name and claim.run.chosen() == result.options
-    ]
+    claims = [one for paper in PAPERS for one in paper.claims if one.run.experiment == name]
+    of_these_options = [one for one in claims if one.run.chosen() == result.options]
+    return [one.told(result.measured) for one in of_these_options or claims]
 
 
 def _print(result: Result, claimed: Sequence[str] = ()) -> None:

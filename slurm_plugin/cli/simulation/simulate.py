@@ -118,21 +118,18 @@ def _cluster(path: Path) -> dict[str, NodeTopology]:
 def _runs(
     trace: Trace, cluster: dict[str, NodeTopology], names: tuple[str, ...], easy: bool, part: float
 ) -> list[SimulatedRun]:
-    from policies.registry import registry
     from simulation.errors import SimulationError
     from simulation.models.placing import Simulator
     from simulation.models.speed import ByBandwidth, Speed
     from simulation.report.progress import bars
-    from simulation.stock import STOCK
+    from simulation.stock import policy_named
     from slurm_plugin.config.settings import load_policies
 
     load_policies()
     if not trace.jobs:
         reasons = "; ".join(f"{row.where}: {row.reason}" for row in trace.rejected[:NAMED])
         raise SimulationError(f"{trace.source}: no job can be simulated ({reasons or 'none'})")
-    policies = [
-        STOCK[name]() if name in STOCK else registry.get(name) for name in dict.fromkeys(names)
-    ]
+    policies = [policy_named(name) for name in dict.fromkeys(names)]
     speed: Speed = ByBandwidth(part) if part else Speed()
     runs = []
     with bars() as begin:

@@ -113,7 +113,17 @@ def test_the_command_draws_all_plots_into_one_file(papers, tmp_path, monkeypatch
     done = CliRunner().invoke(cli, ["experiment", "toy", "--plot", str(tmp_path / "a.svg")])
     assert "Claimed: it is slow." in done.output
     assert "Timeline" in (tmp_path / "a.svg").read_text()
+    CliRunner().invoke(cli, ["experiment", "toy", "--plot", str(tmp_path)])
+    assert (tmp_path / "toy-bars.svg").is_file()
     assert svg(toy((3,)), PICTURES[:1]).startswith("<?xml")
+
+
+def test_with_other_options_the_claim_stands_only_if_the_figures_carry_it(papers, monkeypatch):
+    from slurm_plugin.cli import cli
+
+    monkeypatch.setattr("simulation.reproduction.PAPERS", papers)
+    done = CliRunner().invoke(cli, ["experiment", "toy", "--kind", "fast"])
+    assert "Not carried by these figures: it is slow." in done.output
 
 
 def test_a_sweep_has_a_row_for_each_word(papers, monkeypatch):

@@ -7,12 +7,14 @@ assets/slurm-24.11.5.jsonl was written by tests/cluster/placement/test_stock_liv
 import json
 import random
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from gres_topology import catalog
 from policies import Cluster, NodeState, Request, RunningJob
 from policies.contract.bits import mask_of
+from simulation.report.pareto import STOCK_OF_ONE_NODE, run
 from simulation.stock import STOCK, Ask, NodeOrder, StockNode, Taken, choose, machine_of
 
 ASSETS = Path(__file__).parent / "assets"
@@ -116,3 +118,11 @@ def test_node10_comes_after_node2():
     nodes = {name: NodeState(name, topology, 0xFF) for name in ("node10", "node2")}
     answer = STOCK["stock"]().place(Request((1,), 1), Cluster(nodes))
     assert list(answer.gpus) == ["node2"]
+
+
+@pytest.mark.parametrize("kind", STOCK_OF_ONE_NODE)
+def test_the_default_policy_leaves_jobs_more_bandwidth_than_stock_slurm(kind):
+    """And fewer rings over PCIe, on the backlog of docs/policies/mapa.md."""
+    ours, stock = (run(policy, "dgx1v", range(4), 100) for policy in ("mapa", kind))
+    assert fmean(r.share for r in ours) > fmean(r.share for r in stock)
+    assert fmean(r.pcie_hops for r in ours) < fmean(r.pcie_hops for r in stock)
