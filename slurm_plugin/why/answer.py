@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need, first_hold
 from slurm_plugin.queue.capacity import Hold, end_of
@@ -25,8 +26,11 @@ MAX_SHOWN, MAX_AHEAD = 5, 20
 NO_LIMIT_S = 365 * 86400.0
 
 
-def answer(state: WaitingState) -> Answer:
-    """The cause, its evidence, and when the job could start."""
+def answer(state: WaitingState, lending: RemoteConfig | None = None) -> Answer:
+    """The cause, its evidence, and when the job could start.
+
+    `lending` is the site's, where it is known: whether GPUs of other nodes are lent.
+    """
     job = state.job
     name = job.name or str(job.job_id)
     found = our_waits.our_wait(state)
@@ -39,7 +43,7 @@ def answer(state: WaitingState) -> Answer:
         need = need_of_job(job, site, state.entries)
         found, first = _on_the_nodes(state, site, need)
         ours = _our_start(state, site, need)
-        changes = sooner.changes(state, site, need, first)
+        changes = sooner.changes(state, site, need, first, lending)
     except Unplaceable as error:
         text = f"waits, as Slurm says, for {_slurms_word(job)}; {error.why}"
         return _told(state, Finding("slurm", text), name)
