@@ -15,7 +15,12 @@ from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why import our_waits, sooner, words
 from slurm_plugin.why.estimate import Timeline
 from slurm_plugin.why.limits import limit_in_the_way, limit_reached
-from slurm_plugin.why.reasons import by_slurms_reason, licence_lacking, over_partition_limit
+from slurm_plugin.why.reasons import (
+    array_limit_reached,
+    by_slurms_reason,
+    licence_lacking,
+    over_partition_limit,
+)
 from slurm_plugin.why.resources import shortage_of
 from slurm_plugin.why.site import Site, ahead_of, need_of_job, site_of
 from slurm_plugin.why.state import Answer, Finding, WaitingState
@@ -94,7 +99,12 @@ def _on_the_nodes(state: WaitingState, site: Site, need: Need) -> tuple[Finding,
 
 def _kept_by_slurm(state: WaitingState, need: Need) -> Finding | None:
     """Why Slurm would not start a gated job whose GPUs are free."""
-    return over_partition_limit(state) or licence_lacking(state) or limit_in_the_way(state, need)
+    return (
+        over_partition_limit(state)
+        or array_limit_reached(state)
+        or licence_lacking(state)
+        or limit_in_the_way(state, need)
+    )
 
 
 def _gate(state: WaitingState) -> tuple[tuple[str, str], ...]:

@@ -111,6 +111,16 @@ def test_what_is_ours_is_told_as_ours(job, says):
     assert said(sentence(job), "14") == says
 
 
+def test_a_gate_behind_an_arrays_own_limit_says_so():
+    """Slurm's reason changes from look to look there."""
+    job = ours(gated(), array_id=14, task="2-3", throttle=1, tres_per_node="gres/gpu:1")
+    job = replace(job, name="14_[2-3]", admin_comment=gated(tpn="gres/gpu:1"))
+    first = replace(job, job_id=15, name="14_1", task="1", state="RUNNING", nodes=("dgx1",))
+    says = "waits for other tasks: only 1 of its array's tasks may run at a time (%1)."
+    assert sentence(job, others=(first,)) == f"Job 14_[2-3] {says}"
+    assert "fits on dgx1" in sentence(job, others=(replace(first, array_id=9),))
+
+
 def test_a_gate_whose_releases_failed_says_so():
     found = answer(state(ours(gated(tries="2", retry="1000060"))))
     assert found.cause == "fragmentation"
