@@ -9,6 +9,7 @@ from simulation.reproduction.claims import (
     Paper,
     Row,
     Run,
+    Sweep,
     at_least,
     at_most,
     near,
@@ -229,4 +230,13 @@ PICTURES = {
     ),
 }  # fmt: skip
 
-MAPA = Paper("mapa", "MAPA (Ranganath et al., SC'21)", 19, 3, ROWS, CLAIMS, PICTURES)
+#: Shares of communication (`low curve`: about half) and where bandwidth stops to matter.
+SWEEPS = (
+    Sweep("mapa-dgx1v", "saturated-gbps", (
+        (PRESERVE, "throughput"), ("oracle", "throughput"),
+        (f"{PRESERVE}, low curve", "throughput"), ("oracle, low curve", "throughput"),
+        (PRESERVE, "sensitive_speedup_p75"), ("oracle", "sensitive_speedup_p75"),
+    )),
+)  # fmt: skip
+
+MAPA = Paper("mapa", "MAPA (Ranganath et al., SC'21)", 19, 3, ROWS, CLAIMS, PICTURES, SWEEPS)

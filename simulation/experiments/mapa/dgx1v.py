@@ -18,7 +18,7 @@ from simulation.experiments.mapa.readings import (
     effbw_figures,
     time_figures,
 )
-from simulation.experiments.mapa.reconstruction import CURVES, JOBS
+from simulation.experiments.mapa.reconstruction import CURVES, JOBS, SATURATED_GBPS
 from simulation.models.placing import Simulator
 
 MACHINE = "dgx1v"
@@ -76,23 +76,33 @@ def paper() -> dict[str, dict[str, float | None]]:
 
 
 def records_of(
-    policy: str, topology: NodeTopology, seed: int, curve: str = "figure-2b", jobs: int = JOBS
+    policy: str,
+    topology: NodeTopology,
+    seed: int,
+    curve: str = "figure-2b",
+    jobs: int = JOBS,
+    saturated_gbps: float = SATURATED_GBPS,
 ) -> list[Record]:
     """One run of the job file, first in, first out, all submitted at 0."""
     is_oracle = policy == ORACLE
-    speed = ByEffBw(topology, curve, is_ideal=is_oracle)
+    speed = ByEffBw(topology, curve, is_oracle, saturated_gbps)
     placed_by = registry.get(BASELINE if is_oracle else policy)
     simulator = Simulator({topology.name: topology}, placed_by, speed)
     return simulator.run(job_file(seed, jobs)).records
 
 
 def compare(
-    topologies: Mapping[int, NodeTopology], chosen: Sequence[str], curve: str, jobs: int
+    topologies: Mapping[int, NodeTopology],
+    chosen: Sequence[str],
+    curve: str,
+    jobs: int,
+    saturated_gbps: float = SATURATED_GBPS,
 ) -> dict[str, dict[str, float]]:
     """Every policy on the same jobs, a machine for each seed, averaged over the seeds."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
     for seed, topology in topologies.items():
-        run = partial(records_of, topology=topology, seed=seed, curve=curve, jobs=jobs)
+        run = partial(records_of, topology=topology, seed=seed, curve=curve, jobs=jobs,
+                      saturated_gbps=saturated_gbps)  # fmt: skip
         baseline = run(BASELINE)
         for name in chosen:
             records = baseline if name == BASELINE else run(name)
@@ -106,19 +116,18 @@ def compare(
     return {name: averaged(rows) for name, rows in found.items()}
 
 
-def run(seeds: Sequence[int], jobs: int = JOBS) -> Result:
-    """The experiment; `jobs` per seed."""
+def run(seeds: Sequence[int], jobs: int = JOBS, saturated_gbps: str = "50") -> Result:
+    """The experiment; `jobs` per seed, to which bandwidth beyond `saturated_gbps` gains nothing."""
+    runs = partial(compare, jobs=jobs, saturated_gbps=float(saturated_gbps))
     topology = machine(MACHINE)
     same = dict.fromkeys(seeds, topology)
     measured: dict[str, Mapping[str, float | None]] = {}
     default, *others = CURVES
-    measured |= compare(same, (*POLICIES, ORACLE), default, jobs)
-    varied = {f"{curve} curve": compare(same, VARIED, curve, jobs) for curve in others}
+    measured |= runs(same, (*POLICIES, ORACLE), default)
+    varied = {f"{curve} curve": runs(same, VARIED, curve) for curve in others}
     drawn = {seed: renumbered(topology, seed) for seed in seeds}
-    varied["renumbered"] = compare(drawn, (*POLICIES, ORACLE), default, jobs)
-    varied |= {
-        f"renumbered, {curve} curve": compare(drawn, VARIED, curve, jobs) for curve in others
-    }
+    varied["renumbered"] = runs(drawn, (*POLICIES, ORACLE), default)
+    varied |= {f"renumbered, {curve} curve": runs(drawn, VARIED, curve) for curve in others}
     for how, rows in varied.items():
         for name, row in rows.items():
             kept = {key: row[key] for key in row if key.removesuffix("_sd") in HEADLINES}
