@@ -183,15 +183,13 @@ def cold_figure(name: str, topology: NodeTopology, pattern: str, sizes: Iterable
     return at_most(f"place.cold.{name}.{pattern}", cold[worst], "ms", limit, detail=detail)
 
 
-def against(
-    library: str, matches: Matches, name: str, topology: NodeTopology, limit_s: float = SEARCH_S
-) -> Figure:
+def against(library: str, matches: Matches, name: str, topology: NodeTopology) -> Figure:
     """Cold exact search beside a library's: the speed-up at the largest ring it does in time."""
     mine: dict[int, float] = {}
     theirs: dict[int, float] = {}
     beyond: int | None = None
     for k in range(2, topology.gpus + 1):
-        expected, took_s = search(matches, topology, k, limit_s)
+        expected, took_s = search(matches, topology, k, SEARCH_S)
         if expected is None:
             beyond = k
             break
@@ -201,7 +199,7 @@ def against(
         theirs[k] = took_s
         mine[k] = quantile([cold_s(topology, k, preserve=True) for _ in range(REPEATS)], 0.5)
     largest = max(theirs)
-    left = f"; {beyond} GPUs exceed {limit_s:g} s" if beyond else ""
+    left = f"; {beyond} GPUs exceed {SEARCH_S:g} s" if beyond else ""
     return at_least(
         f"place.vs_{library}.{name}",
         theirs[largest] / mine[largest],

@@ -20,7 +20,13 @@ class ConfigError(PluginError):
 
 
 class SlurmError(PluginError):
-    """A Slurm command failed or answered something unexpected."""
+    """A Slurm command failed or answered something unexpected; the text is one printable line.
+
+    journalctl shows no line with a control character in it, and a command's own text may have one.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__("".join(char if char.isprintable() else " " for char in text))
 
 
 class EngineDown(PluginError):

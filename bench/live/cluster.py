@@ -28,10 +28,10 @@ LONGEST_S = 3600.0
 class BenchCluster(Cluster):
     """The harness with files, saved state and processes besides."""
 
-    def sh(self, script: str, *, user: str = "root", host: str = "ctl") -> str:
-        """Standard output of a bash script on a host; ClusterError when any command fails."""
+    def sh(self, script: str, *, user: str = "root") -> str:
+        """A bash script's output on the controller; ClusterError when any command in it fails."""
         command = ["bash", "-euo", "pipefail", "-c", script]
-        return str(self.run(host, command, user=user, timeout_s=LONGEST_S).out)
+        return str(self.run("ctl", command, user=user, timeout_s=LONGEST_S).out)
 
     def restart_clean(self) -> None:
         """Restart slurmctld without any job of before: its saved state and its log go."""
@@ -46,9 +46,9 @@ class BenchCluster(Cluster):
         busy = "sinfo -h -N -o '%N %T' | { grep -v ' idle$' || true; }"
         until(lambda: not self.sh(busy), "every node is idle", timeout_s)
 
-    def wait_queue_empty(self, timeout_s: float = LONGEST_S) -> None:
-        """Until no job is pending or running; ClusterError after `timeout_s`."""
-        until(lambda: not self.sh("squeue -h -r -o %T"), "no job is left", timeout_s)
+    def wait_queue_empty(self) -> None:
+        """Until no job is pending or running; ClusterError after an hour."""
+        until(lambda: not self.sh("squeue -h -r -o %T"), "no job is left", LONGEST_S)
 
     def status_kb(self, pid: str, key: str) -> int:
         """A field of /proc/PID/status in kB (VmRSS, VmHWM)."""

@@ -18,8 +18,8 @@ from policies.bandwidth.calibrated import CalibratedBandwidth
 from policies.contract.bits import Floats, Ints, members
 from policies.matching.links import MB_PER_GB, RING_EFFICIENCY
 
-#: Table 2: θ1..θ14, the coefficients of eq. 2's terms in the order of `eq2`.
-_TABLE_2 = (
+#: Table 2: θ1..θ14, the coefficients of eq. 2's terms in the order of `eq2_terms`.
+TABLE_2 = (
     *(16.396, 4.536, 1.556, -20.694, -9.467, 7.615, -7.973),
     *(12.733, -4.195, -8.413, 62.851, 27.418, -5.114, -46.973),
 )
@@ -30,17 +30,21 @@ _FITTED_SIZES = range(2, 6)
 _FITTED_LINKS = {"NV2": 50.0, "NV1": 25.0}
 
 
-def eq2(x: int, y: int, z: int) -> float:
-    """MAPA's predicted effective bandwidth of x double and y single NVLinks and z PCIe, GB/s."""
+def eq2_terms(x: int, y: int, z: int) -> tuple[float, ...]:
+    """The 14 terms of MAPA's eq. 2 for x double and y single NVLinks and z PCIe links."""
     xy, yz, zx, xyz = x * y, y * z, z * x, x * y * z
-    terms = (
+    return (
         *(x, y, z),
         *(1 / (x + 1), 1 / (y + 1), 1 / (z + 1)),
         *(xy, yz, zx),
         *(1 / (xy + 1), 1 / (yz + 1), 1 / (zx + 1)),
         *(xyz, 1 / (xyz + 1)),
     )
-    return sum(theta * term for theta, term in zip(_TABLE_2, terms, strict=True))
+
+
+def eq2(x: int, y: int, z: int) -> float:
+    """MAPA's predicted effective bandwidth of x double and y single NVLinks and z PCIe, GB/s."""
+    return sum(theta * term for theta, term in zip(TABLE_2, eq2_terms(x, y, z), strict=True))
 
 
 def ring_orders(k: int) -> Ints:

@@ -74,7 +74,7 @@ class Scale:
         interference: Interference,
     ) -> None:
         self.machine, self.free, self.beside, self.asked = machine, free, beside, asked
-        self._weights, self._interference = weights, interference
+        self.settings, self._interference = weights, interference
         self._slowed: dict[int, float] = {}
         self._known: dict[int, UtilityTerms] = {}
 
@@ -90,7 +90,7 @@ class Scale:
         touched = machine.touched(mask)
         calm = self._calm(touched)
         whole = self._whole(mask, touched, count)
-        weights = self._weights
+        weights = self.settings
         least, most = machine.extremes(count)
         part = weights.interference * calm + weights.fragmentation * whole
         of = weights.interference + weights.fragmentation

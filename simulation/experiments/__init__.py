@@ -12,6 +12,7 @@ _GENIE = {"shapes": ("users", "smallest", "largest"), "model": ("calibrated", "g
           "task-hours": ("0.5-3", "0.25-1.5", "0.5-1.5", "1-6")}  # fmt: skip
 _YEARS = {"year": ("printed", "implied", "single-days", "busier", "more-cpus", "fewer-idle",
                    "saturated", "small-jobs")}  # fmt: skip
+_OPENB = {"nodes": ("8", "6", "12"), "fractions": ("whole", "left-out")}
 _IN_REACH = {"in-reach": ("6", "8", "10", "12")}
 
 
@@ -41,12 +42,25 @@ ROWS = (
     *_family("sc17-", "sc17.scenarios", (), _LOADS,
         scenario1="TOPO-AWARE's scenario 1: 100 jobs on 5 machines.",
         scenario2="TOPO-AWARE's scenario 2: 10,000 jobs on 1,000 machines."),
+    Experiment("sc17-profile",
+        "TOPO-AWARE's figures 4 and 6: pack, spread and neighbours in the authors' own profile.",
+        "simulation.experiments.sc17.measured:run", ()),
+    Experiment("sc17-graphs",
+        "TOPO-AWARE's section 4.1.1: jobs of any weighted graph, placed by it or not.",
+        "simulation.experiments.sc17.graphs:run", (1, 2, 3)),
     Experiment("mapa-dgx1v",
         "MAPA's section 4.1 and Table 3: 300 jobs on a DGX-1V, with an oracle's bound.",
-        "simulation.experiments.mapa.dgx1v:run", _TWENTY),
+        "simulation.experiments.mapa.dgx1v:run", _TWENTY,
+        {"saturated-gbps": ("50", "40", "60")}, minutes=1),
     *_family("mapa-", "mapa.novel", _TWENTY, {},
         torus16="MAPA's section 5.3: the same jobs on a 16-GPU torus.",
         cubemesh16="MAPA's section 5.3: the same jobs on a 16-GPU cube-mesh."),
+    Experiment("mapa-figure4",
+        "MAPA's Figure 4: what fragmentation leaves of the best links, 100 jobs on a DGX-1V.",
+        "simulation.experiments.mapa.fragments:run", _TWENTY, minutes=0.4),
+    Experiment("mapa-fit",
+        "MAPA's section 3.4.3: what can be checked of the fit of eq. 2.",
+        "simulation.experiments.mapa.fit:run", ()),
     Experiment("mapa-overhead",
         "MAPA's section 5.4: what a decision costs by job and machine size.",
         "simulation.experiments.mapa.overhead:run", ()),
@@ -64,10 +78,19 @@ ROWS = (
     *_family("rqueue-", "rqueue.tsubame", (1,), _YEARS,
         tsubame="The R queue's section IV.C: a synthetic year of TSUBAME2.5, 63,484 jobs on 480"
                 " nodes.",
-        shrink="The R queue's section IV.D: the same year on 450 to 480 nodes."),
+        shrink="The R queue's section IV.D and Table III: the same year on 450 to 480 nodes."),
+    Experiment("rqueue-histograms",
+        "The R queue's figures 9 to 11: by how much each job waits, runs and lives less.",
+        "simulation.experiments.rqueue.tsubame:decrease_histograms", (1,), _YEARS, 1),
     Experiment("rqueue-philly",
         "The R queue on Microsoft's Philly trace, on all, half or a third of its nodes.",
         "simulation.experiments.rqueue.philly:run", (1,), {"nodes": ("all", "half", "third")}),
+    Experiment("thesis-rodinia",
+        "The thesis's section 3.3.3: applications with a remote GPU on an idle and a full network.",
+        "simulation.experiments.thesis.rodinia:run", ()),
+    Experiment("rqueue-openb",
+        "The R queue on Alibaba's OpenB trace, whose CPUs and memory bound the nodes.",
+        "simulation.experiments.rqueue.openb:run", (1,), _OPENB),
     Experiment("drmaestro-testbed",
         "DRMaestro's section 5.6.2: 512 jobs on 4 machines with and without remote GPUs.",
         "simulation.experiments.drmaestro.runs:run_testbed", (1, 2, 3), _IN_REACH),
@@ -77,7 +100,15 @@ ROWS = (
     Experiment("drmaestro-network",
         "DRMaestro's section 5.6.5: 64 jobs on 4 machines, with and without network-aware costs.",
         "simulation.experiments.drmaestro.runs:run_network", (1, 2, 3),
-        {**_IN_REACH, "goal": ("1.01", "1.00"), "round-s": ("1", "5", "10")}),
+        {**_IN_REACH, "goal": ("1.01", "1.00"), "round-s": ("1", "5", "10"),
+         "preference": ("2", "5", "10")}),
+    Experiment("drmaestro-gangs",
+        "DRMaestro with jobs of several GPUs and tasks: Algorithm 5 as printed, and ours.",
+        "simulation.experiments.drmaestro.gangs:run", (1, 2, 3),
+        {"sizes": ("gangs", "several", "one"), "round-s": ("10", "1")}),
+    Experiment("drmaestro-openb",
+        "DRMaestro on Alibaba's OpenB trace: tasks of CPUs alone, parts of GPUs.",
+        "simulation.experiments.drmaestro.openb:run", (1,), _OPENB),
 )  # fmt: skip
 
 experiments = {row.name: row for row in ROWS}

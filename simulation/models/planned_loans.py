@@ -7,6 +7,7 @@ section 5.4.4). A job with remote GPUs changes its speed whenever the traffic on
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -53,6 +54,8 @@ class PlannedLoanSimulator:
     warm: Sequence[tuple[float, str, int, int]] = ()
     interval_s: float = 1.0
     end_s: float = 0.0
+    #: Processor seconds that each plan took.
+    plan_s: list[float] = field(default_factory=list)
     _clock: Clock = field(default_factory=Clock)
     _jobs: Sequence[PlannedJob] = ()
     _waiting: dict[int, RemoteJob] = field(default_factory=dict)
@@ -118,9 +121,10 @@ class PlannedLoanSimulator:
         self._round_s = math.inf
         costs = replace(self.planner.costs, loads=self._loads())
         asked = self._asked()
-        answers = replace(self.planner, costs=costs).decide(
-            [job for _, job in asked], self.machines
-        )
+        planner, jobs = replace(self.planner, costs=costs), [job for _, job in asked]
+        began = time.process_time()
+        answers = planner.decide(jobs, self.machines)
+        self.plan_s.append(time.process_time() - began)
         started: set[str] = set()
         is_held_back = False
         for (number, job), answer in zip(asked, answers, strict=True):

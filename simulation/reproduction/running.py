@@ -31,8 +31,10 @@ def stored(folder: Path, run: Run) -> Result | None:
         return None
     found.pop("seconds", None)
     result = Result(**{**found, "seeds": tuple(found["seeds"]), "notes": tuple(found["notes"])})
+    # An option that came later had its default before.
+    options = Run(run.experiment, result.options).chosen()
     wanted = (run.chosen(), tuple(experiments[run.experiment].seeds))
-    return result if (dict(result.options), result.seeds) == wanted else None
+    return result if (options, result.seeds) == wanted else None
 
 
 def run_all(

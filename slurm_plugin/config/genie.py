@@ -19,6 +19,7 @@ from slurm_plugin.config.yaml_reader import Reader
 
 Classes = Mapping[str, Within]
 Late = Literal["accept", "refuse"]
+Algorithm = Literal["genie", "genie-paper"]
 
 _TIMES = re.compile(r"\d{1,3}(\.\d{1,3})?")
 _ALLOWED = (
@@ -69,6 +70,11 @@ class GenieConfig:
     )
     late: Late = setting(
         "accept", "A job that cannot meet its deadline is let in with a notice, or refused."
+    )
+    algorithm: Algorithm = setting(
+        "genie",
+        "Who orders the jobs: `genie`, or the paper's Algorithm 1 as printed, whose head of the"
+        " queue nobody passes.",
     )
     classes: Classes = computed(
         lambda: PAPER,

@@ -31,7 +31,6 @@ from slurm_plugin.config.sections import (
 from slurm_plugin.config.site_reader import SiteReader
 from slurm_plugin.errors import ConfigError
 
-DEFAULT_PATH = Path("/etc/slurm/gputopo.yaml")
 #: One to begin with: it observes, and names no node yet.
 SAMPLE = Path(__file__).with_name("sample.yaml")
 

@@ -14,10 +14,20 @@ from functools import partial
 from typing import NamedTuple
 
 from gres_topology import Network
-from policies import Cluster, LooksAt, NodeState, Placement, Policy, Request, RunningJob, Wait
+from policies import (
+    Cluster,
+    LooksAt,
+    NodeState,
+    Placement,
+    Policy,
+    Request,
+    RunningJob,
+    Wait,
+    mask_of,
+)
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.judge import judge, with_scores
-from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of, usable
+from slurm_plugin.decide.machines import UNDECLARED, Machines, usable
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
 from slurm_plugin.protocol import CandidateNode, Pass, PlacementQuestion, PlaceReply, Use, WaitFor

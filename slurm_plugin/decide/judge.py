@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from policies import Cluster, NodeState, Placement, Request, Wait
+from policies import Cluster, NodeState, Placement, Request, Wait, mask_of
 from policies.mapa import Mapa
-from slurm_plugin.decide.machines import mask_of
 
 JUDGE = Mapa()
 #: What a placement says of its links.

@@ -55,11 +55,3 @@ def usable(machine: Machine, total: int) -> str:
     if machine.topology.gpus != total:
         return f"Slurm says {total} GPUs, the topology {machine.topology.gpus}"
     return ""
-
-
-def mask_of(gpus: Iterable[int]) -> int:
-    """The mask of GPU indices."""
-    mask = 0
-    for gpu in gpus:
-        mask |= 1 << gpu
-    return mask

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from policies import RunningJob
+from policies import RunningJob, mask_of
 from policies.errors import HintError
 from policies.hints import parse
 from slurm_plugin.decide.learning import Teacher
-from slurm_plugin.decide.machines import UNDECLARED, Machines, mask_of
+from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.job_notes import hints
 from slurm_plugin.protocol import Notice, PlacementQuestion
 from slurm_plugin.slurm.interface import QueuedJob

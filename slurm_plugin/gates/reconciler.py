@@ -16,10 +16,11 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
+from policies import mask_of
 from policies.best_fit import domains
 from policies.performance import Shape
 from slurm_plugin.decide.decide import Decider
-from slurm_plugin.decide.machines import Machines, mask_of
+from slurm_plugin.decide.machines import Machines
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.record import Build
 from slurm_plugin.errors import SlurmError

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from policies import mask_of
 from slurm_plugin.decide.record import Build, started
 from slurm_plugin.gates import change
 from slurm_plugin.gates.plan import GateContext, GatePlan, Want
@@ -118,7 +119,7 @@ class Watch:
                 self._write(self._tasks.pop(name))
 
     def _started(self, job: QueuedJob) -> None:
-        gpus = {name: sum(1 << i for i in found) for name, found in job.gpus.items()}
+        gpus = {name: mask_of(found) for name, found in job.gpus.items()}
         notice = Notice("started", job.job_id, job.array_id, gpus)
         self._write(lambda: started(notice))
         kept = GateRecord.read_from(job.admin_comment)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from policies.contract.scheduling import Planned, Scheduler, Task
 from policies.errors import HintError
+from policies.genie.algorithm import GeniePaper
 from policies.genie.dynamic import Genie
 from policies.genie.submit import HINTS, too_late
 from policies.performance import Shape
@@ -42,6 +43,8 @@ from slurm_plugin.protocol import (
 logger = logging.getLogger(__name__)
 
 NAME = "genie"
+#: By their names in gputopo.yaml.
+SCHEDULERS: Mapping[str, Scheduler] = {"genie": Genie(), "genie-paper": GeniePaper()}
 #: A submit that Slurm refused later never shows in the queue.
 PROMISE_S = 3.0
 #: A job that is let start begins within START_S, or lacks something that is not planned (CPUs,
@@ -87,7 +90,7 @@ class Shaping:
     rule: Callable[[str, str, int], Rule]
     separator: str = "/"
     clock: Callable[[], float] = time.time
-    scheduler: Scheduler = field(default_factory=Genie)
+    scheduler: Scheduler = SCHEDULERS["genie"]
     snapshots: dict[str, DomainSnapshot] = field(default_factory=dict)
     plans: dict[str, dict[int, tuple[int, Planned]]] = field(default_factory=dict)
     promises: dict[str, ShapePromise] = field(default_factory=dict)

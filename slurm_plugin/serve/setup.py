@@ -24,7 +24,7 @@ from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.enforcement import Enforcement, Select, Slots
 from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.genie.shaping import Shaping
+from slurm_plugin.genie.shaping import SCHEDULERS, Shaping
 from slurm_plugin.genie.site import site_of
 from slurm_plugin.job_entries.client import EntryClient, EntryKeeper
 from slurm_plugin.job_entries.saved import NAME as JOB_ENTRIES
@@ -121,7 +121,8 @@ def load(
         inner = Select(decider, reserved)
     shaping = None
     if config.genie is not None:
-        shaping = Shaping(inner, site_of(config.genie, machines, str(config.path)), rules)
+        site = site_of(config.genie, machines, str(config.path))
+        shaping = Shaping(inner, site, rules, scheduler=SCHEDULERS[config.genie.algorithm])
     keeper = keeper or EntryKeeper()
     is_slots = config.enforcement == "slots"
     keeper.store.open(config.state_dir / JOB_ENTRIES, foreign=LOAN if is_slots else SLOTS)

@@ -1,7 +1,8 @@
 """A host with the distribution's slurmctld and slurmd in one container, and nothing of ours yet.
 
-systemd does not run in a container: where an administrator says `systemctl`, these methods start
-and end the daemons by hand.
+`BootedHost` runs systemd, as a real host does. It needs CAP_SYS_ADMIN and the host's cgroups, which
+not every container engine gives. `Host` needs nothing: where an administrator says `systemctl`, its
+methods start and end the daemons by hand.
 """
 
 from __future__ import annotations
@@ -25,33 +26,37 @@ _NOT_COMPARED = (
 
 
 class Host:
-    """One container; `with Host(image) as host`."""
+    """One container; `with Host(image, packages) as host`."""
+
+    options: tuple[str, ...] = ("--init",)
+    command: tuple[str, ...] = ("sleep", "infinity")
 
     def __init__(self, image: str, packages: list[Path]) -> None:
         self.image = image
         self.packages = packages
-        self._id = ""
+        self.id = ""
 
     def __enter__(self) -> Host:
-        words = ["docker", "run", "-d", "--init", "--hostname", NAME]
-        words += ["--label", f"gputopo.checkout={ROOT}", self.image, "sleep", "infinity"]
-        self._id = _output(words).strip()
+        words = ["docker", "run", "-d", *self.options, "--hostname", NAME]
+        words += ["--label", f"gputopo.checkout={ROOT}", self.image, *self.command]
+        self.id = _output(words).strip()
         try:
             for package in self.packages:
-                _output(["docker", "cp", str(package), f"{self._id}:/root/{package.name}"])
-            self._set_up_slurm()
+                _output(["docker", "cp", str(package), f"{self.id}:/root/{package.name}"])
+            self._configure_slurm()
+            self.start_slurm()
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        _output(["docker", "rm", "-f", self._id])
+        _output(["docker", "rm", "-f", self.id])
 
     def try_run(self, script: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
         """A shell script as root; its output is stdout and stderr together."""
         return subprocess.run(
-            ["docker", "exec", "-w", "/root", self._id, "sh", "-c", script],
+            ["docker", "exec", "-w", "/root", self.id, "sh", "-c", script],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -67,7 +72,7 @@ class Host:
     def write(self, path: str, text: str) -> None:
         """A file; its folder is there."""
         subprocess.run(
-            ["docker", "exec", "-i", self._id, "sh", "-c", f"cat >{path}"], input=text, text=True,
+            ["docker", "exec", "-i", self.id, "sh", "-c", f"cat >{path}"], input=text, text=True,
             check=True,
         )  # fmt: skip
 
@@ -77,7 +82,7 @@ class Host:
         found = self.run(rf"find / -xdev \( {without} \) -prune -o -print")
         return {line for line in found.splitlines() if line.startswith("/")}
 
-    def _set_up_slurm(self) -> None:
+    def _configure_slurm(self) -> None:
         described = Description({NAME: "dgx1v"}).files()
         usual = (PACKAGE / "docker" / "image" / "etc" / "slurm.conf").read_text()
         lines = [line for line in usual.splitlines() if not line.startswith("Accounting")]
@@ -88,9 +93,12 @@ class Host:
         self.run(
             "for gpu in 0 1 2 3 4 5 6 7; do mknod -m 666 /dev/fakegpu$gpu c 1 3; done;"
             " install -d -o slurm -g slurm /run/slurm /var/log/slurm /var/spool/slurmctld;"
-            " install -d -o munge -g munge /run/munge; install -d /var/spool/slurmd;"
-            " runuser -u munge -- munged"
+            " install -d -o munge -g munge /run/munge; install -d /var/spool/slurmd"
         )
+
+    def start_slurm(self) -> None:
+        """munge, slurmctld and slurmd."""
+        self.run("runuser -u munge -- munged")
         self.restart_slurmctld()
         self.run("slurmd")
         self.wait_for("sinfo -h -o %t | grep -qx idle")
@@ -125,6 +133,52 @@ class Host:
         self.run("pkill -f '^/usr/bin/python3 -I /usr/bin/gputopo serve'; true")
         self.wait_for("! pgrep -f '[/]usr/bin/gputopo serve'")
         self.run("rm -rf /run/gputopo")
+
+
+class NotBootedError(Exception):
+    """systemd does not run in a container here; the text says why."""
+
+
+class BootedHost(Host):
+    """A host on which systemd runs, tried where the container engine has cgroups of version 1."""
+
+    options = (
+        *("--cap-add", "SYS_ADMIN", "--env", "container=docker", "--stop-signal", "SIGRTMIN+3"),
+        *("--tmpfs", "/run", "--tmpfs", "/run/lock", "-v", "/sys/fs/cgroup:/sys/fs/cgroup:ro"),
+    )
+    # Newer releases of systemd want to be told that cgroups of version 1 are meant.
+    command = (
+        *("/sbin/init", "systemd.unified_cgroup_hierarchy=0"),
+        "SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1",
+    )
+
+    def start_slurm(self) -> None:
+        """By systemd, once it is there; packages may start and stop services, as on a real host."""
+        try:
+            self.wait_for("systemctl is-active munge", 30)
+        except AssertionError as error:
+            log = _output(["docker", "logs", "--tail", "1", self.id]).strip()
+            raise NotBootedError(f"systemd does not boot in a container here: {log}") from error
+        self.run("rm -f /usr/sbin/policy-rc.d; systemctl restart slurmctld slurmd")
+        self.wait_for("sinfo -h -o %t | grep -qx idle")
+
+    def restart_slurmctld(self) -> None:
+        """What it says."""
+        self.run("systemctl restart slurmctld")
+        self.wait_for("scontrol ping | grep -q UP")
+
+    def start_engine(self) -> None:
+        """It is there when the command returns: the unit has Type=notify."""
+        self.run("systemctl enable --now gputopo")
+        self.run("gputopo status")
+
+    def stop_engine(self) -> None:
+        """As docs/packages.md has it."""
+        self.run("systemctl disable --now gputopo gputopo-donors")
+
+    def engine(self, key: str) -> str:
+        """What systemd knows of the engine: MainPID, NRestarts, ..."""
+        return self.run(f"systemctl show -P {key} gputopo").strip()
 
 
 def _output(words: list[str]) -> str:

@@ -1,6 +1,10 @@
-"""The Debian packages on a host with the distribution's Slurm: installed, upgraded, removed."""
+"""The Debian packages on a host with the distribution's Slurm: installed, upgraded, removed.
+
+By hand, by systemd, by Ansible.
+"""
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -10,7 +14,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from site_host import CLUSTER, ROOT, Host
+from ansible_run import ROLE, Play, need
+from site_host import CLUSTER, ROOT, BootedHost, Host, NotBootedError
 
 from slurm_cluster.pytest_plugin import in_ci
 
@@ -52,11 +57,20 @@ def image() -> str:
 
 
 @pytest.fixture
-def host(image, debs):
-    with Host(image, debs) as host:
-        yield host
+def host(image, debs, request):
+    kind = getattr(request, "param", Host)
+    try:
+        with kind(image, debs) as host:
+            yield host
+    except NotBootedError as error:
+        pytest.skip(str(error))
 
 
+#: Run on a host where daemons are started by hand, and on one with systemd.
+ON_BOTH = pytest.mark.parametrize("host", [Host, BootedHost], indirect=True)
+
+
+@ON_BOTH
 def test_four_commands_from_the_distributions_slurm_to_the_best_pair_and_back(host):
     """apt, one edit, enable, restart; and nothing is left when all is taken away again."""
     before, conf = host.files(), host.run("cat /etc/slurm/slurm.conf")
@@ -107,6 +121,7 @@ def removal_is_refused_while_slurm_needs_us(host):
     host.restart_slurmctld()
 
 
+@ON_BOTH
 def test_an_upgrade_keeps_what_was_edited_and_leaves_no_old_file(host):
     """From a package of the same files under a lower version, with a module that is gone now."""
     host.run(
@@ -167,10 +182,73 @@ def test_a_newer_slurm_is_held_back_or_takes_the_select_plugin_away(host):
     assert "Remv slurm-gputopo " not in asked.stdout
 
 
+@pytest.mark.parametrize("host", [BootedHost], indirect=True)
+def test_systemd_keeps_an_engine_without_privileges_running(host):
+    """Killed, standing still, reinstalled: it is started again, by itself."""
+    host.run(INSTALL)
+    host.run(EDIT)
+    host.start_engine()
+    host.run("systemctl enable --now gputopo-donors")
+    first = host.engine("MainPID")
+    assert host.run(f"ps -o user= -p {first}").strip() == "slurm"
+    status = host.run(f"cat /proc/{first}/status")
+    assert re.findall(r"^Cap\w+:\s+(\w+)$", status, re.M) == ["0" * 16] * 5
+    assert re.search(r"^NoNewPrivs:\s+1$", status, re.M)
+    host.run("sed -i 's/mode: enforce/mode: observe/' /etc/slurm/gputopo.yaml")
+    host.run("systemctl reload gputopo")
+    host.wait_for("journalctl -u gputopo | grep 'reloaded /etc/slurm/gputopo.yaml'")
+    assert host.engine("MainPID") == first
+    for restarts, trouble in enumerate(("KILL", "STOP"), 1):
+        host.run(f"systemctl kill -s {trouble} gputopo")
+        host.wait_for(f"[ $(systemctl show -P NRestarts gputopo) = {restarts} ] && gputopo status")
+    before = host.engine("MainPID")
+    host.run("apt-get install -y --reinstall --no-install-recommends ./slurm-gputopo_*.deb")
+    host.run("gputopo status && systemctl is-active gputopo gputopo-donors")
+    assert host.engine("MainPID") not in (before, "0")
+    # What journalctl writes in place of a line that it does not show.
+    assert "blob data" not in host.run("journalctl --no-pager -u gputopo -u gputopo-donors")
+    host.stop_engine()
+    assert "active" not in host.try_run("systemctl is-active gputopo gputopo-donors").stdout.split()
+
+
+def test_the_ansible_role_sets_up_a_host_of_slurmctld_and_one_of_slurmd(image, debs, tmp_path):
+    """In check mode, for real, and again without a change; one with systemd and one without."""
+    need("ansible-playbook")
+    try:
+        with BootedHost(image, []) as controller, Host(image, []) as node:
+            hosts = {"controller": controller, "node": node}
+            the_role_sets_up(hosts, Play(tmp_path, debs[0].parent, hosts))
+    except NotBootedError as error:
+        pytest.skip(str(error))
+
+
+def the_role_sets_up(hosts, play):
+    controller, conf = hosts["controller"], hosts["controller"].run("cat /etc/slurm/slurm.conf")
+    for host in hosts.values():
+        host.run("apt-get install -y --no-install-recommends python3-apt")
+    assert all(play.changes("--check").values())
+    installed = "dpkg-query -W -f '${Package} ' 'slurm-gputopo*' 2>/dev/null"
+    assert not [name for name, host in hosts.items() if host.try_run(installed).stdout]
+    assert controller.run("cat /etc/slurm/slurm.conf") == conf
+    assert all(play.changes().values())
+    ours = ["slurm-gputopo", "slurm-gputopo-node", "slurm-gputopo-select"]
+    assert controller.run(installed).split() == ours
+    assert hosts["node"].run(installed).split() == ours[1:2]
+    controller.run("systemctl is-enabled gputopo && systemctl is-active gputopo")
+    assert " -> " not in controller.run("gputopo doctor")
+    assert gpus_of_a_job(controller) == "0,3"
+    assert play.changes() == {"controller": 0, "node": 0}
+
+
+def test_the_ansible_role_is_as_ansible_lint_wants_it(tmp_path):
+    need("ansible-lint")
+    words = ["ansible-lint", "--offline", "--strict", "--profile", "production", "--nocolor", "-q"]
+    done = Play(tmp_path).tool(*words, str(ROLE))
+    assert done.returncode == 0, done.stdout
+
+
 def test_the_units_are_what_systemd_reads(host):
     host.run(INSTALL)
-    if host.try_run("command -v systemd-analyze").returncode:
-        pytest.skip("systemd is not installed in the image")
     folder = host.run("dirname $(dpkg -L slurm-gputopo | grep /gputopo.service)").strip()
     said = host.try_run(f"systemd-analyze verify {folder}/gputopo.service").stdout
     said += host.try_run(f"systemd-analyze verify {folder}/gputopo-donors.service").stdout

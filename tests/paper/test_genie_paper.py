@@ -133,3 +133,20 @@ def test_over_nothing_in_time_no_gain_is_defined():
     table = FigureTable({"fifo": {("qos_pct", "x"): 0.0, ("makespan_s", "x"): 10.0},
                    "genie": {("qos_pct", "x"): 50.0, ("makespan_s", "x"): 8.0}})  # fmt: skip
     assert table.gains("x") == (None, pytest.approx(20.0))
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_tasks_are_completed_sooner_than_under_the_schedulers_of_black_boxes(found, label):
+    """Figure 13d, nine tenths of the tasks: tetris-cer and GENIE complete them faster."""
+    black_boxes = ("fifo", "capacity", "min-min", "weighted-fair")
+    fastest = min(found.measured[name][f"most_done_s.{label}"] for name in black_boxes)
+    for name in ("tetris-cer", "genie-paper", "genie"):
+        assert found.measured[name][f"most_done_s.{label}"] < fastest
+
+
+def test_the_curve_of_completed_tasks_only_rises(found):
+    for label in LABELS:
+        for points in found.series[f"completed.{label}"].values():
+            hours, shares = zip(*points, strict=True)
+            assert list(hours) == sorted(hours)
+            assert (shares[0], shares[-1]) == (0, 100)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies.remote.capacity import Capacities
-from policies.remote.drmaestro.costs import Costs, TaskId
+from policies.remote.drmaestro.costs import Costs, NetworkNeed, TaskId, network_need
 from policies.remote.drmaestro.flow import FlowNetwork, FlowSolver
 from policies.remote.jobs import RemoteJob
 
@@ -26,7 +26,7 @@ def assign_gpus(
     """
     network = gpu_network(jobs, hosted, nodes, costs)
     flows = solve(network)
-    donors_of: dict[float, list[str]] = {}
+    donors_of: dict[NetworkNeed, list[str]] = {}
     for (tail, head), units in flows.items():
         if isinstance(tail, tuple) and isinstance(head, tuple) and tail[0] == "any":
             donors_of.setdefault(tail[1], []).extend([head[1]] * units)
@@ -38,8 +38,9 @@ def assign_gpus(
         local = flows.get((("task", task), ("gpus", host)), 0)
         if local:
             got[host] = local
-        kept = donors_of.get(jobs[task[0]].sensitivity, [])
-        for _ in range(flows.get((("task", task), ("any", jobs[task[0]].sensitivity)), 0)):
+        network_of = network_need(jobs[task[0]])
+        kept = donors_of.get(network_of, [])
+        for _ in range(flows.get((("task", task), ("any", network_of)), 0)):
             donor = kept.pop()
             got[donor] = got.get(donor, 0) + 1
     return given
@@ -48,26 +49,26 @@ def assign_gpus(
 def gpu_network(
     jobs: Mapping[int, RemoteJob], hosted: Mapping[TaskId, str], nodes: Capacities, costs: Costs
 ) -> FlowNetwork:
-    """Phase 2's network: task -> its machine's GPUs, or any donor's by sensitivity -> sink."""
+    """Phase 2's network: task -> its machine's GPUs, or any donor's by network need -> sink."""
     network = FlowNetwork()
-    total, classes = 0, set()
+    total, needs = 0, set()
     for task, host in hosted.items():
-        job, (index, number) = jobs[task[0]], task
-        gpus = job.request.gpus_per_node[number]
+        job, need = jobs[task[0]], network_need(jobs[task[0]])
+        gpus = job.request.gpus_per_node[task[1]]
         total += gpus
         network.supply(("task", task), gpus)
-        network.arc(("task", task), ("gpus", host), gpus)
-        network.arc(("task", task), "sink", gpus, costs.leave(jobs[index]))
+        network.arc(("task", task), ("gpus", host), gpus, costs.local_gpu(need))
+        network.arc(("task", task), "sink", gpus, costs.leave(job))
         if job.remote_allowed and gpus:
-            classes.add(job.sensitivity)
-            network.arc(("task", task), ("any", job.sensitivity), gpus)
+            needs.add(need)
+            network.arc(("task", task), ("any", need), gpus)
     network.supply("sink", -total)
     for name, node in nodes.items():
         network.arc(("gpus", name), "sink", node.free.bit_count())
         lendable = node.lendable()
         network.arc(("donor", name), ("gpus", name), lendable)
         if lendable:
-            for sensitivity in sorted(classes):
-                price = costs.remote_gpu(sensitivity, name)
-                network.arc(("any", sensitivity), ("donor", name), lendable, price)
+            for need in sorted(needs):
+                price = costs.remote_gpu(need, name)
+                network.arc(("any", need), ("donor", name), lendable, price)
     return network

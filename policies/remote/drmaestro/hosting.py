@@ -79,16 +79,17 @@ def _arcs_to_host(
     network: FlowNetwork, need: TaskKind, held: int, name: str, near: int, costs: Costs
 ) -> None:
     """From a kind of task to a machine that holds `held` of it and has `near` GPUs left."""
-    gpus, sensitivity, remote = need[2:]
+    gpus, network_of, remote = need[2:]
     beside = min(held, near // gpus) if gpus else 0
     network.arc(("kind", need), ("near", name), beside)
     if not gpus:
         network.arc(("kind", need), ("machine", name), held)
     elif remote:
-        # What is left beside the whole tasks is near, donors give the rest of the GPUs.
+        # What is left beside the whole tasks is near, donors give the rest of the GPUs. Only what
+        # they cost more counts here: the others cost the same on every machine.
         missing = gpus - min(gpus - 1, near % gpus)
-        far = round(missing * costs.remote_gpu(sensitivity, name))
-        network.arc(("kind", need), ("machine", name), held, far)
+        more = costs.remote_gpu(network_of, name) - costs.local_gpu(network_of)
+        network.arc(("kind", need), ("machine", name), held, max(0, missing * more))
 
 
 def _read(

@@ -14,13 +14,13 @@ from policies.contract.nouns import Wait
 from policies.remote.capacity import NodeCapacity, copies
 from policies.remote.drmaestro.admission import admitted
 from policies.remote.drmaestro.assigning import assign_gpus
-from policies.remote.drmaestro.costs import Costs, TaskId
+from policies.remote.drmaestro.costs import Costs, NetworkNeed, TaskId, network_need
 from policies.remote.drmaestro.flow import FlowSolver, best_solver
 from policies.remote.drmaestro.hosting import host_tasks
 from policies.remote.jobs import Answer, RemoteJob, RemotePlacement, RemoteTask
 
 Nodes = dict[str, NodeCapacity]
-_Need = tuple[tuple[int, ...], int, int, float, bool]
+_Need = tuple[tuple[int, ...], int, int, NetworkNeed, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class DRMaestro:
             return {}, leave
         # Seniors first, so that the same GPUs go to the same job whatever the solver's order.
         return {
-            index: self._placement(
+            index: self.placement(
                 [
                     (hosted[index, task], given[index, task])
                     for task in range(len(job.request.gpus_per_node))
@@ -83,10 +83,10 @@ class DRMaestro:
             for index, job in jobs.items()
         }, set()
 
-    def _placement(
+    def placement(
         self, tasks: Sequence[tuple[str, Mapping[str, int]]], left: Nodes
     ) -> RemotePlacement:
-        """Turn counts into GPUs, and take those."""
+        """Turn (host, GPUs by machine) of each task into a placement, and take those GPUs."""
         placed = []
         for host, counts in tasks:
             local = left[host].take(counts.get(host, 0))
@@ -150,19 +150,18 @@ class DRMaestro:
             if sum(counts.values()) < gpus:
                 return None
             used = {name: count for name, count in counts.items() if count}
-            tasks.extend(self._placement([(host.name, used)], left).tasks)
+            tasks.extend(self.placement([(host.name, used)], left).tasks)
         borrowed = sum(len(task.remote) for task in tasks)
         reason = f"fits beside the others, {borrowed} remote GPUs"
         return RemotePlacement(tuple(tasks), self.name, reason)
 
     def _price(self, job: RemoteJob, node: NodeCapacity) -> tuple[int, str]:
-        return (self.costs.remote_gpu(job.sensitivity, node.name), node.name)
+        return (self.costs.remote_gpu(network_need(job), node.name), node.name)
 
     def _left_by_choice(self, job: RemoteJob, placement: RemotePlacement) -> bool:
         """The flow would rather leave it: some remote GPU costs more than waiting."""
-        dearest = max(
-            (self.costs.remote_gpu(job.sensitivity, name) for name in placement.donors), default=0
-        )
+        need = network_need(job)
+        dearest = max((self.costs.remote_gpu(need, name) for name in placement.donors), default=0)
         return dearest > self.costs.leave(job)
 
 
@@ -177,7 +176,7 @@ def slowdown(job: RemoteJob, placement: RemotePlacement, loads: Mapping[str, flo
 def _need(job: RemoteJob) -> _Need:
     """All by which a job fits what is left or not."""
     shape = job.request.gpus_per_node
-    return (shape, job.cpus, job.memory_mb, job.sensitivity, job.remote_allowed)
+    return (shape, job.cpus, job.memory_mb, network_need(job), job.remote_allowed)
 
 
 def _hosted_tasks(index: int, job: RemoteJob, hosted: Mapping[TaskId, str]) -> tuple[int, int]:

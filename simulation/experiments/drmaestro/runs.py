@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from policies.remote.drmaestro import Costs, DRMaestro
+import numpy as np
+
+from policies.remote.drmaestro import Costs, DRMaestro, utility
 from simulation.experiments import Result
 from simulation.experiments.drmaestro.workload import (
     GOAL,
@@ -17,6 +19,7 @@ from simulation.experiments.drmaestro.workload import (
     machines,
 )
 from simulation.experiments.experiment import averaged
+from simulation.models.loans import Ended
 from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
 WITHOUT, WITH = "without remote GPUs", "with remote GPUs"
@@ -32,6 +35,8 @@ class Choices:
     in_reach: int = 6
     goal: float = GOAL
     round_s: float = INTERVAL_S
+    #: P of eq. 12 for a remote GPU; a local one has 1, being left unscheduled 20.
+    remote: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,11 @@ NOTES = (
     " it, between its figures for an idle and a full network by the others' traffic.",
     "Local GPUs do not use the network here, so that network-awareness changes nothing without"
     " remote ones.",
+    "Costs are eqs. 11-13. Their preferences are not printed: 1 for a local GPU, 2 for a remote one"
+    " (--preference of drmaestro-network), 20 for none. utility_mean is eq. 11 by the times that"
+    " jobs took.",
+    "plan_..._ms: processor time of a plan (Figures 24 and 27, which print no figures). That of the"
+    " thesis includes binding the jobs.",
 )
 
 
@@ -91,10 +101,15 @@ def run_scale(seeds: Sequence[int], in_reach: str = "6") -> Result:
 
 
 def run_network(
-    seeds: Sequence[int], in_reach: str = "6", goal: str = "1.01", round_s: str = "1"
+    seeds: Sequence[int],
+    in_reach: str = "6",
+    goal: str = "1.01",
+    round_s: str = "1",
+    preference: str = "2",
 ) -> Result:
     """64 jobs on 4 machines, with and without network-aware costs."""
-    return _run(NETWORK, seeds, Choices(int(in_reach), float(goal), float(round_s)))
+    choices = Choices(int(in_reach), float(goal), float(round_s), float(preference))
+    return _run(NETWORK, seeds, choices)
 
 
 def _run(scenario: Scenario, seeds: Sequence[int], choices: Choices) -> Result:
@@ -103,7 +118,9 @@ def _run(scenario: Scenario, seeds: Sequence[int], choices: Choices) -> Result:
     for seed in seeds:
         found = {name: simulated(scenario, seed, choices, name) for name in lines}
         before_s = found[WITHOUT]["makespan_s"]
-        found[BOUND] = {"makespan_s": bound_s(scenario, asked(scenario, seed, choices, WITH))}
+        found[BOUND] = {
+            "makespan_s": bound_s(scenario.machines, asked(scenario, seed, choices, WITH))
+        }
         for name, figures in found.items():
             speedup = {} if name == WITHOUT else {"speedup": before_s / figures["makespan_s"]}
             rows[name].append(figures | speedup)
@@ -119,23 +136,50 @@ def asked(scenario: Scenario, seed: int, choices: Choices, line: str) -> list[Pl
 
 def simulated(scenario: Scenario, seed: int, choices: Choices, line: str) -> dict[str, float]:
     """One line's makespan, and how much longer than alone on local GPUs its jobs took."""
-    rooms, warm = machines(scenario.machines, choices.in_reach)
-    planner = DRMaestro(Costs(network_aware=line == AWARE))
+    planner = DRMaestro(Costs(remote=choices.remote, network_aware=line == AWARE))
+    return replayed(asked(scenario, seed, choices, line), scenario.machines, choices, planner)
+
+
+def replayed(
+    log: Sequence[PlannedJob], machine_count: int, choices: Choices, planner: DRMaestro
+) -> dict[str, float]:
+    """What becomes of the jobs under one planner."""
+    rooms, warm = machines(machine_count, choices.in_reach)
     simulator = PlannedLoanSimulator(rooms, planner, warm, choices.round_s)
-    ended = simulator.run(asked(scenario, seed, choices, line))
+    return measured(simulator, simulator.run(log), choices.goal)
+
+
+def measured(
+    simulator: PlannedLoanSimulator, ended: Sequence[Ended], goal: float
+) -> dict[str, float]:
+    """The figures of one run; the utility is eq. 11's, by the times that the jobs took."""
+    slowdowns = [job.execution_s / job.alone_s for job in ended]
     return {
         "makespan_s": simulator.end_s,
         "wait_mean_s": fmean(job.wait_s for job in ended),
-        "slowdown_mean": fmean(job.execution_s / job.alone_s for job in ended),
+        "slowdown_mean": fmean(slowdowns),
+        "utility_mean": fmean(utility(slowdown, goal) for slowdown in slowdowns),
         "remote_percent": 100 * fmean(job.remote_gpus > 0 for job in ended),
+        **overhead(simulator.plan_s),
     }
 
 
-def bound_s(scenario: Scenario, log: Sequence[PlannedJob]) -> float:
+def overhead(plan_s: Sequence[float]) -> dict[str, float]:
+    """Figures 24 and 27: milliseconds of processor time that a plan took."""
+    quantiles = np.quantile(plan_s, (0.5, 0.95))
+    return {
+        "plan_mean_ms": 1000 * fmean(plan_s),
+        "plan_median_ms": 1000 * float(quantiles[0]),
+        "plan_p95_ms": 1000 * float(quantiles[1]),
+        "plan_longest_ms": 1000 * max(plan_s),
+    }
+
+
+def bound_s(machine_count: int, log: Sequence[PlannedJob]) -> float:
     """No plan ends sooner than this, the later of two.
 
     All work spread over all GPUs without a gap or slowdown; each job started when it is submitted.
     """
     work_s = sum(job.alone_s * sum(job.job.request.gpus_per_node) for job in log)
-    spread_s = log[0].submit_s + work_s / (GPUS * scenario.machines)
+    spread_s = log[0].submit_s + work_s / (GPUS * machine_count)
     return max(spread_s, *(job.submit_s + job.alone_s for job in log))

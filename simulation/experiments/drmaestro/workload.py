@@ -41,6 +41,14 @@ MEANS_S = {
     "drmaestro-network": {6: 36.9, 8: 49.1, 10: 58.4, 12: 68.5},
 }
 
+#: What a job may ask for, drawn uniformly: the GPUs of each of its tasks. The thesis's Rodinia
+#: applications use one; the others exercise its gangs (section 5.3.3).
+SIZES: dict[str, tuple[tuple[int, ...], ...]] = {
+    "one": ((1,),),
+    "several": ((1,), (2,), (4,)),
+    "gangs": ((1,), (2,), (4,), (1, 1), (2, 2), (4, 4)),
+}
+
 #: (second, machine, CPUs, memory in MB) that come back.
 Warm = list[tuple[float, str, int, int]]
 
@@ -60,23 +68,32 @@ def machines(count: int, in_reach: int) -> tuple[dict[str, NodeCapacity], Warm]:
 
 
 def jobs(
-    seed: int, count: int, mean_s: float, remote: bool, goal: float = float("inf")
+    seed: int,
+    count: int,
+    mean_s: float,
+    remote: bool,
+    goal: float = float("inf"),
+    sizes: str = "one",
 ) -> list[PlannedJob]:
     """The jobs in the order of their submits; the same draws whatever the mean and the line.
 
-    `goal` is the slowdown over which the network may hold a job back.
+    `goal` is the slowdown over which the network may hold a job back. Jobs of other sizes take as
+    much shorter as they have more GPUs in the mean; a task has 8 threads and 16 GB for each GPU.
     """
     draw = np.random.default_rng(seed)
     submits = np.cumsum(draw.exponential(1 / ARRIVALS_PER_S, count))
     names = draw.choice(tuple(RODINIA), size=count)
     times = mean_s * draw.uniform(1 - TIMES_SPREAD, 1 + TIMES_SPREAD, count)
+    kinds = SIZES[sizes]
+    times *= len(kinds) / sum(map(sum, kinds))
+    drawn = draw.integers(len(kinds), size=count)
     found = []
-    for submit_s, name, alone_s in zip(submits, names, times, strict=True):
-        network = RODINIA[str(name)]
+    for submit_s, name, alone_s, size in zip(submits, names, times, drawn, strict=True):
+        network, gpus = RODINIA[str(name)], kinds[size]
         job = RemoteJob(
-            Request((1,)),
-            cpus=CPUS,
-            memory_mb=TASK_MB,
+            Request(gpus),
+            cpus=CPUS * gpus[0],
+            memory_mb=TASK_MB * gpus[0],
             sensitivity=network.sensitivity,
             max_slowdown=goal,
             remote_allowed=remote,

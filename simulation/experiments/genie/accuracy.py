@@ -29,7 +29,7 @@ def errors_pct(predicted: Floats, runs: Sequence[Run]) -> Floats:
     return result
 
 
-def cross_validated(runs: Sequence[Run], seed: int, folds: int = FOLDS) -> Floats:
+def cross_validated(runs: Sequence[Run], seed: int) -> Floats:
     """Errors of the calibrated model on placements left out of the fit, per cent.
 
     A placement (nodes, GPUs) is left out with all its batch sizes. The single-GPU sweep is in
@@ -38,8 +38,8 @@ def cross_validated(runs: Sequence[Run], seed: int, folds: int = FOLDS) -> Float
     places = sorted({(run.nodes, run.gpus) for run in runs if run.gpus > 1})
     random.Random(seed).shuffle(places)
     found = []
-    for fold in range(folds):
-        out = set(places[fold::folds])
+    for fold in range(FOLDS):
+        out = set(places[fold::FOLDS])
         kept = [run for run in runs if (run.nodes, run.gpus) not in out]
         held = [run for run in runs if (run.nodes, run.gpus) in out]
         found.append(errors_pct(fit("calibrated", kept).runs_s(held), held))

@@ -58,7 +58,10 @@ def _result(
     paper = {PRINTED: {"qos_gain_pct": qos, "makespan_cut_pct": makespan}}
     if name == "cluster":
         paper[PRINTED] |= PAPER_CLUSTER
-    return Result(f"genie-{name}", tuple(seeds), measured, paper, _notes(shapes, model, lasting))
+    notes = _notes(shapes, model, lasting)
+    series = {f"completed.{label}": curves for label, curves in table.completed.items()}
+    found = Result(f"genie-{name}", tuple(seeds), measured, paper, notes)
+    return replace(found, series=series) if name == "cluster" else found
 
 
 def _gains(table: FigureTable, settings: Sequence[Setting], who: str) -> dict[str, float | None]:
@@ -101,6 +104,8 @@ def _notes(shapes: str, model: str, lasting: tuple[float, float]) -> tuple[str, 
         " what cannot; where not all can be, what needs most GPU time goes last; a shape that fits"
         " now is taken instead of waiting for the best. It is not the paper's algorithm alone, so"
         " the paper's figures stand beside genie-paper.",
+        "half_done_s and most_done_s: seconds until a half and nine tenths of the tasks have ended,"
+        " of Figure 13d, which prints no figures.",
         "Further rows add to genie-paper one thing after the other (others pass a head of the queue"
         " that does not fit; late tasks go last), and to tetris-cer the shape that fits now.",
         "error_p95_pct compares the model fitted from lightweight runs with that of the same family"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from statistics import fmean, stdev
@@ -15,7 +15,7 @@ from policies.genie.tasks import TaskMaker
 from simulation.experiments.genie.ablation import ABLATIONS
 from simulation.experiments.genie.workload import Models, Spec, TrueTimes, Workload, make, models
 from simulation.experiments.pollux import GPUS_PER_NODE, PROFILES
-from simulation.models.shaping import ShapingSimulator, TaskRun
+from simulation.models.shaping import ShapingSimulator
 
 #: The two that are GENIE; the others are what it is compared with.
 OURS, PRINTED = "genie", "genie-paper"
@@ -37,6 +37,8 @@ class FigureTable:
     """Figures of every scheduler at every setting: `values[scheduler][metric, label]`."""
 
     values: dict[str, dict[tuple[str, str], float]] = field(default_factory=dict)
+    #: Figure 13d by label and scheduler: (hours, per cent completed), mean of seeds.
+    completed: dict[str, dict[str, list[list[float]]]] = field(default_factory=dict)
 
     def flat(self) -> dict[str, dict[str, float | None]]:
         """{scheduler: {metric.label: value}}, to six digits."""
@@ -78,7 +80,10 @@ def compared(
         platform = Platform(setting.nodes, GPUS_PER_NODE)
         maker = TaskMaker(platform, _models(kind, True))
         for scheduler in (*schedulers(PROFILES), *ABLATIONS):
-            runs = [_measured(scheduler, maker, setting.spec, seed, shapes) for seed in seeds]
+            replays = [_replayed(scheduler, maker, setting.spec, seed, shapes) for seed in seeds]
+            ends = [sorted(one.end_s for one in replay.done) for _, replay in replays]
+            table.completed.setdefault(setting.label, {})[scheduler.name] = completion(ends)
+            runs = [metrics(*pair, maker) for pair in replays]
             row = table.values.setdefault(scheduler.name, {})
             for metric in runs[0]:
                 values = [run[metric] for run in runs]
@@ -141,24 +146,34 @@ def _least_gpu_s(task: Task, truth: TrueTimes, platform: Platform) -> float:
     return float(np.where(in_time, took * platform.gpu_counts, np.inf).min())
 
 
-def _measured(
+def _replayed(
     scheduler: Scheduler, maker: TaskMaker, spec: Spec, seed: int, shapes: str
-) -> Mapping[str, float]:
+) -> tuple[Workload, ShapingSimulator]:
     workload = make(spec, seed, maker, shapes)
     truth = TrueTimes(maker.platform, workload.works, _models("calibrated", False))
     replay = ShapingSimulator(maker.platform, scheduler, truth)
-    return metrics(replay.run(workload.tasks), replay.plan_s, maker, workload)
+    replay.run(workload.tasks)
+    return workload, replay
 
 
-def metrics(
-    done: Sequence[TaskRun], plan_s: Sequence[float], maker: TaskMaker, workload: Workload
-) -> dict[str, float]:
+def completion(ends: Sequence[Sequence[float]]) -> list[list[float]]:
+    """(hours, per cent of the tasks that have ended by then); hours are means over the runs."""
+    shares = np.linspace(0, 1, 51)
+    hours = np.mean([np.quantile(run, shares) for run in ends], axis=0) / 3600
+    return [
+        [round(float(h), 3), round(100 * float(s), 1)] for h, s in zip(hours, shares, strict=True)
+    ]
+
+
+def metrics(workload: Workload, replay: ShapingSimulator, maker: TaskMaker) -> dict[str, float]:
     """What is measured of one run.
 
     `qos_pct` is eq. 14; `latency_norm` eqs. 15-16, the time from arrival to end over the latency
     on the smallest shape; `error_p95_pct` the error of predicted run times (7.2.3);
-    `overhead_pct` planning time over the makespan (7.2.4).
+    `overhead_pct` planning time over the makespan (7.2.4); `half_done_s` and `most_done_s` are when
+    a half and nine tenths of the tasks have ended (Figure 13d).
     """
+    done = replay.done
     makespan_s = max(one.end_s for one in done)
     single = [maker.expected_s(workload.works[one.task.job_id], PRIOR) for one in done]
     took = [one.end_s - one.task.arrival_s for one in done]
@@ -169,5 +184,7 @@ def metrics(
         "makespan_s": makespan_s,
         "latency_norm": fmean(whole / one for whole, one in zip(took, single, strict=True)),
         "error_p95_pct": float(np.quantile(100 * np.abs(predicted / true - 1), 0.95)),
-        "overhead_pct": 100 * sum(plan_s) / makespan_s,
+        "overhead_pct": 100 * sum(replay.plan_s) / makespan_s,
+        "half_done_s": float(np.quantile([one.end_s for one in done], 0.5)),
+        "most_done_s": float(np.quantile([one.end_s for one in done], 0.9)),
     }

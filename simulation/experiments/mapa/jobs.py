@@ -54,15 +54,21 @@ def job_file(seed: int, count: int = JOBS) -> list[SimJob]:
     return jobs
 
 
-def seconds(network: NeuralNet, gbps: float | None, factor: float = 1.0) -> float:
+def seconds(
+    network: NeuralNet,
+    gbps: float | None,
+    factor: float = 1.0,
+    saturated_gbps: float = SATURATED_GBPS,
+) -> float:
     """A job's time at an effective bandwidth (None: one GPU, which does not communicate).
 
-    `factor` multiplies the network's communication share.
+    `factor` multiplies the network's communication share; bandwidth beyond `saturated_gbps`
+    gains nothing.
     """
     if gbps is None:
         return network.best_s
     share = min(1.0, network.communication * factor)
-    stretch = SATURATED_GBPS / min(max(gbps, 0.1), SATURATED_GBPS)
+    stretch = saturated_gbps / min(max(gbps, 0.1), saturated_gbps)
     return network.best_s * (1 - share + share * stretch)
 
 
@@ -76,17 +82,21 @@ class ByEffBw(Speed):
     topology: NodeTopology
     curve: str = "figure-2b"
     is_ideal: bool = False
+    saturated_gbps: float = SATURATED_GBPS
 
     def full_s(self, placed: PlacedJob, nodes: Nodes, beside: Sequence[PlacedJob]) -> float:
         """Seconds on those GPUs of the one node."""
         if self.is_ideal:
             return self.ideal_s(placed.job)
         ((name, chosen),) = placed.gpus.items()
-        return seconds(network_of(placed.job), effbw_gbps(nodes[name], chosen), CURVES[self.curve])
+        return self._seconds(placed.job, effbw_gbps(nodes[name], chosen))
 
     def ideal_s(self, job: SimJob) -> float:
         """Seconds on the best GPUs of the empty node."""
-        return seconds(network_of(job), self.best_gbps(job.gpus_per_node[0]), CURVES[self.curve])
+        return self._seconds(job, self.best_gbps(job.gpus_per_node[0]))
+
+    def _seconds(self, job: SimJob, gbps: float | None) -> float:
+        return seconds(network_of(job), gbps, CURVES[self.curve], self.saturated_gbps)
 
     def best_gbps(self, gpus: int) -> float | None:
         """The best effective bandwidth of that many GPUs on the empty node, GB/s."""

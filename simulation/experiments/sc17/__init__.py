@@ -42,7 +42,7 @@ def cluster(machines: int) -> dict[str, NodeTopology]:
 
 
 def policies() -> Mapping[str, Policy]:
-    """The four policies, in the paper's order; then the last two as other rows have them.
+    """The four policies, in the paper's order; `mapa`; then the last two as other rows have them.
 
     The four know what the execution times are made of. `pessimistic` ones expect that single
     GPUs are slowed, as jobs of their batch size are by the paper's words, though here they are
@@ -54,7 +54,7 @@ def policies() -> Mapping[str, Policy]:
     data = loaded("prof_from_experiments_full")
     measured = interference_of(data)
     site = Site(interference=measured)
-    found = {name: registry.build(name, site=site) for name in POLICIES}
+    found = {name: registry.build(name, site=site) for name in (*POLICIES, "mapa")}
     site = Site(interference=interference_of(data, with_single_gpus=False))
     for name in POLICIES[2:]:
         found[f"{name}, pessimistic"] = registry.build(name, site=site)

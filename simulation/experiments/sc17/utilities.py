@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gres_topology import NodeTopology
+from policies.contract.bits import mask_of
 from policies.contract.interference import Interference, weight_of
 from policies.topo_aware.machine import MachineGraph
 from policies.topo_aware.settings import TopoAwareSettings
@@ -43,5 +44,4 @@ def below_minimum(
 
 
 def _beside(record: Record, name: str) -> Beside:
-    mask = sum(1 << gpu for gpu in record.placement.gpus[name])
-    return Beside(mask, kind_of(record.job))
+    return Beside(mask_of(record.placement.gpus[name]), kind_of(record.job))

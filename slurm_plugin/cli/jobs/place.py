@@ -64,11 +64,10 @@ def _outcome(
     topology: NodeTopology, free: list[int], gpus: int, hint: str, patterns: dict[str, str]
 ) -> Placement | Wait:
     """What the hint's policy answers for one job on this machine alone."""
-    from policies import Cluster, NodeState, Placement
+    from policies import Cluster, NodeState, Placement, mask_of
     from policies.registry import registry
     from slurm_plugin.config.sections import Rule
     from slurm_plugin.decide.judge import with_scores
-    from slurm_plugin.decide.machines import mask_of
     from slurm_plugin.decide.preferences import read_preferences
 
     preferences = read_preferences(hint, Rule("enforce", "mapa", patterns=patterns))

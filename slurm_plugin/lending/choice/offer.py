@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from policies import Wait
+from policies import Wait, mask_of
 from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.r_queue import (
     LEAST_OCCUPIED,
@@ -157,8 +157,9 @@ def judged(
             return Refusal(said.reason, by_choice=True)
         answer = said
     [task] = answer.tasks
-    mask = sum(1 << gpu for gpu in task.local)
-    made = Offer(task.node, mask, dict(answer.donors), f"{answer.policy}: {answer.reason}")
+    made = Offer(
+        task.node, mask_of(task.local), dict(answer.donors), f"{answer.policy}: {answer.reason}"
+    )
     return replace(
         made, holds=holds_of(made, job.asked.cpus, job.asked.memory_mb, settings, job.end)
     )

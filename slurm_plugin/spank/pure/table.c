@@ -54,6 +54,19 @@ static bool word(const char **at, const char *expected)
 	return true;
 }
 
+/* Cuts the text at *at off the line at the next blank, and moves *at behind that. */
+static bool cut(reader_t *r, const char **at, const char **text)
+{
+	char *blank = r->line + (*at - r->line) + strcspn(*at, " ");
+
+	if (!*blank)
+		return false;
+	*blank = '\0';
+	*text = *at;
+	*at = blank + 1;
+	return true;
+}
+
 static bool number(const char **at, unsigned long most, int *value)
 {
 	unsigned long found;
@@ -138,7 +151,6 @@ static bool read_numa(reader_t *r)
 {
 	gt_numa_t *numa = &r->table->numa[r->table->numas];
 	const char *at = r->line;
-	char *blank;
 	gt_cpuset_t cpus;
 	int memory_mb;
 
@@ -147,14 +159,10 @@ static bool read_numa(reader_t *r)
 		return false;
 	if (gt_table_numa(r->table, numa->number))
 		return false;
-	blank = r->line + (at - r->line) + strcspn(at, " ");
-	if (!*blank)
+	if (!cut(r, &at, &numa->cpus))
 		return false;
-	*blank = '\0';
-	numa->cpus = at;
-	if (*at && !gt_cpuset_parse(&cpus, at))
+	if (*numa->cpus && !gt_cpuset_parse(&cpus, numa->cpus))
 		return false;
-	at = blank + 1;
 	if (!word(&at, "memory_mb=") || !known(&at, INT32_MAX, &memory_mb) || *at)
 		return false;
 	numa->memory_mb = memory_mb;
@@ -167,18 +175,12 @@ static bool read_order(reader_t *r, gt_pattern_t *pattern)
 {
 	bool seen[GT_GPUS] = { false };
 	const char *at = r->line;
-	char *blank;
 
-	if (!word(&at, "order "))
+	if (!word(&at, "order ") || !cut(r, &at, &pattern->name))
 		return false;
-	blank = r->line + (at - r->line) + strcspn(at, " ");
-	if (!*blank)
+	if (!*pattern->name || strlen(pattern->name) >= GT_NAME ||
+	    gt_table_pattern(r->table, pattern->name))
 		return false;
-	*blank = '\0';
-	pattern->name = at;
-	if (!*at || strlen(at) >= GT_NAME || gt_table_pattern(r->table, at))
-		return false;
-	at = blank + 1;
 	for (int i = 0; i < r->table->gpus; i++) {
 		int gpu;
 

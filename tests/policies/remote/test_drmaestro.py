@@ -14,9 +14,18 @@ from policies import Wait
 from policies.errors import PolicyError
 from policies.remote import RemotePlacement
 from policies.remote.capacity import copies
-from policies.remote.drmaestro import RODINIA, Costs, DRMaestro, by_networkx, by_ortools, slowdown
+from policies.remote.drmaestro import (
+    RODINIA,
+    Costs,
+    DRMaestro,
+    by_networkx,
+    by_ortools,
+    slowdown,
+    utility,
+)
 from policies.remote.drmaestro.admission import admitted
 from policies.remote.drmaestro.assigning import assign_gpus, gpu_network
+from policies.remote.drmaestro.costs import SCALE, NetworkNeed, network_need
 from policies.remote.drmaestro.flow import FlowNetwork
 from policies.remote.drmaestro.hosting import host_tasks
 
@@ -137,10 +146,12 @@ def cheapest_lending(asked, hosted, found, costs):
             request = asked[task[0]]
             if source is None:
                 total += costs.leave(request)
-            elif source != hosted[task]:
-                if not request.remote_allowed:
-                    break
-                total += costs.remote_gpu(request.sensitivity, source)
+            elif source == hosted[task]:
+                total += costs.local_gpu(network_need(request))
+            elif request.remote_allowed:
+                total += costs.remote_gpu(network_need(request), source)
+            else:
+                break
         else:
             best = total if best is None else min(best, total)
     return best
@@ -176,9 +187,13 @@ def test_gpus_are_lent_at_the_cost_that_trying_everything_finds(free, drawn, loa
     lent = assign_gpus(asked, hosted, copies(found.values()), costs, by_networkx)
     told = sum(
         sum(
-            count * costs.remote_gpu(asked[task[0]].sensitivity, name)
+            count
+            * (
+                costs.local_gpu(network_need(asked[task[0]]))
+                if name == hosted[task]
+                else costs.remote_gpu(network_need(asked[task[0]]), name)
+            )
             for name, count in given.items()
-            if name != hosted[task]
         )
         + costs.leave(asked[task[0]])
         * (asked[task[0]].request.gpus_per_node[task[1]] - sum(given.values()))
@@ -198,8 +213,10 @@ def test_jobs_of_one_gpu_cost_no_more_than_trying_everything(solve, free, drawn)
     costs, found = Costs(), rooms(*free)
     asked = [job(1, cpus=1, memory_mb=1, rounds_waited=waited) for waited, _ in drawn]
     answers = DRMaestro(costs, solve=solve).decide(asked, found)
+    need = NetworkNeed(0.0, float("inf"))
+    remote, local = costs.remote_gpu(need, "n0"), costs.local_gpu(need)
     paid = sum(
-        sum(mask.bit_count() * costs.remote_gpu(0.0, name) for name, mask in answer.donors.items())
+        (remote if answer.remote_gpus else local)
         if isinstance(answer, RemotePlacement)
         else costs.leave(request)
         for request, answer in zip(asked, answers, strict=True)
@@ -217,7 +234,7 @@ def test_jobs_of_one_gpu_cost_no_more_than_trying_everything(solve, free, drawn)
             total = sum(
                 costs.leave(request)
                 if place is None
-                else costs.remote_gpu(0.0, place[1]) * (place[0] != place[1])
+                else (local if place[0] == place[1] else remote)
                 for request, place in zip(asked, chosen, strict=True)
             )
             best = total if best is None else min(best, total)
@@ -271,7 +288,7 @@ def test_of_two_gangs_that_block_each_other_the_one_that_waited_longer_starts():
 
 
 def test_a_loaded_network_postpones_at_most_as_often_as_configured():
-    costs = Costs(network_aware=True, loads={"n0": 1.0, "n1": 1.0}, network=1.0)
+    costs = Costs(network_aware=True, loads={"n0": 1.0, "n1": 1.0})
     asked = {"sensitivity": 0.32, "max_slowdown": 1.1}
     free = rooms((0b1, 1, 1), (0b1, 0, 0))
     (held,) = planner(costs=costs).decide([job(2, **asked)], free)
@@ -281,15 +298,47 @@ def test_a_loaded_network_postpones_at_most_as_often_as_configured():
     assert slowdown(job(2, **asked), forced, costs.loads) == pytest.approx(1.32)
 
 
-@pytest.mark.parametrize(("rounds", "starts"), [(0, False), (3, False), (5, True)])
+@pytest.mark.parametrize(("rounds", "starts"), [(0, False), (1, False), (3, True)])
 def test_a_remote_gpu_that_costs_more_than_waiting_is_taken_once_waiting_has_grown_dear(
     rounds, starts
 ):
-    """Remote it costs 1 + 10 x 0.5 on a full network, unscheduled 2 and 1 more for every round."""
-    costs = Costs(network_aware=True, unscheduled=2.0, loads={"n1": 1.0})
+    """Remote it costs 2 x 1.5 on a full network, unscheduled 1 and 1 more for every round."""
+    costs = Costs(network_aware=True, unscheduled=1.0, loads={"n1": 1.0})
     free = rooms((0b1, 1, 1), (0b1, 0, 0))
     (found,) = planner(costs=costs).decide([job(2, sensitivity=0.5, rounds_waited=rounds)], free)
     assert isinstance(found, RemotePlacement) == starts
+
+
+@pytest.mark.parametrize(
+    ("slowdown_over_alone", "goal", "importance", "expected"),
+    [
+        (1.0, 2.0, 1, 0.5),  # within the goal: what is left of it
+        (2.0, 2.0, 1, 0.0),
+        (3.0, 2.0, 1, -0.5),  # missed, of the highest importance: in full
+        (3.0, 2.0, 5.5, -0.25),
+        (3.0, 2.0, 10, 0.0),  # of the least importance: as if it were met
+        (1.5, float("inf"), 1, -0.5),  # no goal: its time alone is the measure
+    ],
+)
+def test_utility_is_equation_11(slowdown_over_alone, goal, importance, expected):
+    assert utility(slowdown_over_alone, goal, importance) == pytest.approx(expected)
+
+
+def test_costs_are_equations_12_and_13():
+    """Complement of the utility, times the preference; W grows with every round left waiting."""
+    costs = Costs(network_aware=True, loads={"n1": 1.0}, local=1.0, remote=2.0, waiting=3.0)
+    need = NetworkNeed(sensitivity=0.5, goal=2.0)
+    assert costs.local_gpu(need) == SCALE * 0.5
+    assert costs.remote_gpu(need, "n1") == SCALE * 2 * 0.75
+    assert costs.remote_gpu(need, "n2") == SCALE * 2 * 0.5
+    assert costs.leave(job(1, rounds_waited=2)) == SCALE * (20 + 6)
+
+
+def test_of_two_jobs_the_one_with_the_tighter_goal_gets_the_local_gpu():
+    """A remote GPU costs a job more of its utility the less time its goal leaves."""
+    tight, lax = job(1, max_slowdown=1.0), job(1, max_slowdown=4.0)
+    answers = planner().decide([lax, tight], rooms((0b1, 2, 2), (0b1, 0, 0)))
+    assert [answer.remote_gpus for answer in answers] == [1, 0]
 
 
 def test_profiles_follow_from_the_shares_of_time_that_the_thesis_prints():

@@ -100,7 +100,7 @@ def test_remote_gpus_shorten_the_makespan_but_not_below_the_bound(in_reach):
     lines = (runs.WITHOUT, runs.WITH, runs.AWARE)
     choices = runs.Choices(in_reach)
     found = {line: runs.simulated(runs.NETWORK, 1, choices, line) for line in lines}
-    bound = runs.bound_s(runs.NETWORK, runs.asked(runs.NETWORK, 1, choices, runs.WITH))
+    bound = runs.bound_s(runs.NETWORK.machines, runs.asked(runs.NETWORK, 1, choices, runs.WITH))
     before_s = found[runs.WITHOUT]["makespan_s"]
     assert found[runs.WITHOUT]["remote_percent"] == 0
     for line in (runs.WITH, runs.AWARE):

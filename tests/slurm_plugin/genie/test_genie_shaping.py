@@ -11,7 +11,7 @@ from policies.performance import Shape
 from slurm_plugin.enforcement import Slots
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.genie.domain_snapshot import domain_snapshot, planned
-from slurm_plugin.genie.shaping import Shaping
+from slurm_plugin.genie.shaping import SCHEDULERS, Shaping
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, WaitFor
 from slurm_plugin.queue.capacity import Node
@@ -196,6 +196,16 @@ def test_a_job_that_the_plan_starts_may_start_and_one_that_is_to_have_another_sh
     assert start(shaping, 7, FOUR) is None
     polled(shaping, [queued(7, "1x2")], EMPTY)
     assert isinstance(start(shaping, 7, node("dgx1", 0xFF, mask(0, 1))), WaitFor)
+
+
+@pytest.mark.parametrize(("algorithm", "starts"), [("genie", "1x3"), ("genie-paper", "")])
+def test_as_printed_a_job_waits_for_the_best_of_its_shapes_beside_idle_gpus(
+    shaping, algorithm, starts
+):
+    shaping.scheduler = SCHEDULERS[algorithm]
+    polled(shaping, [queued(7, "1x4")], [a_node("dgx1", 5), a_node("dgx2", 8)])
+    _, plan = shaping.plans["dl"][7]
+    assert (str(plan.shape) if plan.nodes else "") == starts
 
 
 def test_one_that_others_go_before_waits(shaping):

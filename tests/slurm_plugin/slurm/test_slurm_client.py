@@ -103,6 +103,13 @@ def test_a_command_that_fails_says_what_slurm_said(tmp_path):
         ProcessRunner(tmp_path)(["scontrol", "ping"])
 
 
+def test_what_a_failed_command_is_told_of_fits_into_the_journal(tmp_path):
+    """Our squeue asks for fields with a control character at their end."""
+    tool(tmp_path, "squeue", "printf 'no\\033[31m way' >&2; exit 1")
+    with pytest.raises(SlurmError, match=r"^squeue JobId: 5d: exit 1: no \[31m way$"):
+        ProcessRunner(tmp_path)(["squeue", "JobId:\x1f5d"])
+
+
 def test_a_command_that_hangs_is_given_up(tmp_path):
     tool(tmp_path, "scontrol", "exec sleep 60")
     with pytest.raises(SlurmError, match="is slurmctld up"):
