@@ -133,6 +133,7 @@ ORDER = {
     "lending": "what decisions and the queue leave over",
     "gates": "releases jobs, lent GPUs included",
     "explain": "tells of decisions and loans",
+    "why": "tells of jobs that wait; what was decided for them it asks explain",
     "doctor": "looks at an installation",
     "enabling": "changes slurm.conf where doctor's checks hold",
     "enforcement": "both ways of enforcing beside each other",

@@ -13,6 +13,7 @@ _GENIE = {"shapes": ("users", "smallest", "largest"), "model": ("calibrated", "g
           "task-hours": ("0.5-3", "0.25-1.5", "0.5-1.5", "1-6")}  # fmt: skip
 _YEARS = {"year": ("printed", "implied", "single-days", "busier", "more-cpus", "fewer-idle",
                    "saturated", "small-jobs")}  # fmt: skip
+_OPENB = {"nodes": ("8", "6", "12"), "fractions": ("whole", "left-out")}
 _IN_REACH = {"in-reach": ("6", "8", "10", "12")}
 
 
@@ -85,6 +86,9 @@ ROWS = (
     Experiment("thesis-rodinia",
         "The thesis's section 3.3.3: applications with a remote GPU on an idle and a full network.",
         "simulation.experiments.thesis.rodinia:run", ()),
+    Experiment("rqueue-openb",
+        "The R queue on Alibaba's OpenB trace, whose CPUs and memory bound the nodes.",
+        "simulation.experiments.rqueue.openb:run", (1,), _OPENB),
     Experiment("drmaestro-testbed",
         "DRMaestro's section 5.6.2: 512 jobs on 4 machines with and without remote GPUs.",
         "simulation.experiments.drmaestro.runs:run_testbed", (1, 2, 3), _IN_REACH),
@@ -100,6 +104,9 @@ ROWS = (
         "DRMaestro with jobs of several GPUs and tasks: Algorithm 5 as printed, and ours.",
         "simulation.experiments.drmaestro.gangs:run", (1, 2, 3),
         {"sizes": ("gangs", "several", "one"), "round-s": ("10", "1")}),
+    Experiment("drmaestro-openb",
+        "DRMaestro on Alibaba's OpenB trace: tasks of CPUs alone, parts of GPUs.",
+        "simulation.experiments.drmaestro.openb:run", (1,), _OPENB),
 )  # fmt: skip
 
 #: About how many minutes of a processor the default takes, where it is not seconds.

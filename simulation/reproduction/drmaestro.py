@@ -25,6 +25,7 @@ AWARE, WITHOUT_AWARE = "with remote GPUs, network-aware", "without remote GPUs, 
 BOUND = "bound: every GPU busy from the first submit on"
 TESTBED, SCALE = Run("drmaestro-testbed"), Run("drmaestro-scale")
 NETWORK, GANGS = Run("drmaestro-network"), Run("drmaestro-gangs")
+OPENB = Run("drmaestro-openb")
 _SHARES = ("no remote GPUs", "remote GPUs for half of the jobs", "remote GPUs for all")
 _MINSKY = "it measures Caffe on two P100 and NVLink, which needs the machine"
 _CONTAINERS = (
@@ -114,6 +115,10 @@ ROWS += (
             at_least(f"ours, {share}", "makespan_s", BOUND))),
         best=PARTLY, because="the thesis's jobs have one GPU, which have no parts; its Algorithm 5"
         " stands beside ours, which solves again without the younger half of those jobs"),
+    Row("beyond the thesis", "Alibaba's OpenB log on eight of its nodes, with tasks of CPUs alone:"
+        " waits fall", OPENB,
+        (at_most(WITH, "wait_mean_s", WITHOUT), at_most(AWARE, "wait_mean_s", WITHOUT)),
+        best=PARTLY, because="another workload than the thesis's"),
     Row("section 5.3.3, storage", "a third phase places storage as the second does GPUs",
         because="none of the thesis's experiments has storage to place, and Slurm has none that"
         " one node could lend another; it would be phase 2 once more"),
@@ -168,6 +173,9 @@ PICTURES = {
     "drmaestro-network": (_makespan("Figure 28 and Table 9"),),
 }
 SWEEPS = (
+    *(Sweep("drmaestro-openb", option,
+            tuple((line, "wait_mean_s") for line in (WITHOUT, WITH, AWARE)))
+      for option in ("nodes", "fractions")),
     Sweep("drmaestro-testbed", "in-reach", ((WITH, "speedup"), (BOUND, "speedup"))),
     *(Sweep(name, "in-reach", tuple((line, "speedup") for line in (WITH, AWARE, BOUND)))
       for name in ("drmaestro-scale", "drmaestro-network")),

@@ -31,6 +31,7 @@ COMMANDS = {
     "slots": "slurm_plugin.cli.site.slots",
     "status": "slurm_plugin.cli.site.status",
     "topology": "slurm_plugin.cli.machines.topology",
+    "why": "slurm_plugin.cli.jobs.why",
 }
 
 

@@ -31,6 +31,12 @@ config_option = _site_file(
     envvar="GPUTOPO_CONFIG", about="Configuration file.",
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+engine_option = click.option(
+    "--engine",
+    metavar="HOST:PORT",
+    envvar="GPUTOPO_ENGINE",
+    help="Where the engine listens (explain_listen).  [default: the configuration's]",
+)
 numa_option = click.option(
     "--numa",
     "numa_file",

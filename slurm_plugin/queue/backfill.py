@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from slurm_plugin.queue.candidates import Need, groups
-from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_hold
+from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_holds
 from slurm_plugin.slurm.interface import QueuedJob
 
 
@@ -38,8 +38,7 @@ def earliest_start(need: Need, nodes: Nodes, holds: Sequence[Hold], now: float) 
     ending = sorted((hold for hold in holds if hold.end < math.inf), key=lambda hold: hold.end)
     ends: float
     for ends, together in groupby(ending, key=lambda hold: hold.end):
-        for hold in together:
-            nodes = without_hold(nodes, hold)
+        nodes = without_holds(nodes, together)
         if groups(need, nodes):
             return max(ends, now)
     return math.inf

@@ -166,25 +166,26 @@ def end_of(job: QueuedJob, now: float) -> float:
 
 def with_hold(nodes: Nodes, hold: Hold) -> dict[str, Node]:
     """The nodes once `hold` is taken; a node that is not there is left out."""
-    return _changed(nodes, hold, 1)
+    return _changed(nodes, (hold,), 1)
 
 
-def without_hold(nodes: Nodes, hold: Hold) -> dict[str, Node]:
-    """The nodes once `hold` is given back."""
-    return _changed(nodes, hold, -1)
+def without_holds(nodes: Nodes, holds: Iterable[Hold]) -> dict[str, Node]:
+    """The nodes once all these holds are given back."""
+    return _changed(nodes, holds, -1)
 
 
-def _changed(nodes: Nodes, hold: Hold, times: int) -> dict[str, Node]:
+def _changed(nodes: Nodes, holds: Iterable[Hold], times: int) -> dict[str, Node]:
     after = dict(nodes)
-    for name, mask in hold.gpus.items():
-        if (node := after.get(name)) is not None:
-            after[name] = replace(
-                node,
-                free=node.free & ~mask if times > 0 else node.free | mask & node.all_gpus,
-                cpus=node.cpus - times * hold.cpus,
-                memory_mb=node.memory_mb - times * hold.memory_mb,
-                jobs=max(0, node.jobs + times),
-            )
+    for hold in holds:
+        for name, mask in hold.gpus.items():
+            if (node := after.get(name)) is not None:
+                after[name] = replace(
+                    node,
+                    free=node.free & ~mask if times > 0 else node.free | mask & node.all_gpus,
+                    cpus=node.cpus - times * hold.cpus,
+                    memory_mb=node.memory_mb - times * hold.memory_mb,
+                    jobs=max(0, node.jobs + times),
+                )
     return after
 
 

@@ -177,3 +177,64 @@ class SlurmPartition:
     nodes: tuple[str, ...]
     is_default: bool
     priority_tier: int = 1
+    #: UP, DOWN, DRAIN (takes jobs no more) or INACTIVE (neither takes nor starts any).
+    state: str = "UP"
+    #: The most that a job may ask for; 0 for no limit.
+    max_time_s: int = 0
+    max_nodes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Nodes that are kept for some users, or for maintenance. Times are epochs."""
+
+    name: str
+    start: int
+    end: int
+    nodes: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    #: Comma-separated, '' for none.
+    users: str = ""
+    accounts: str = ""
+
+    @property
+    def is_maintenance(self) -> bool:
+        """Is it for work on the nodes?"""
+        return "MAINT" in self.flags
+
+
+@dataclass(frozen=True, slots=True)
+class License:
+    """How many of one licence there are, and how many are free."""
+
+    name: str
+    total: int
+    free: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit that an administrator set on what an owner's jobs may use."""
+
+    #: `account research`, `user alice in account research`, `QOS normal`.
+    owner: str
+    #: Slurm's name: GrpTRES, MaxJobs, MaxTRESPU and so on.
+    key: str
+    #: `gres/gpu`, `cpu`, `jobs`.
+    resource: str
+    most: int
+    #: None for a limit on each single job.
+    used: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingDetails:
+    """What squeue tells of one waiting job beyond a QueuedJob. A text that is not set is ''."""
+
+    #: `afterok:12(unfulfilled),singleton(unfulfilled)`.
+    dependency: str = ""
+    #: As its user wrote them: `matlab:2`.
+    licenses: str = ""
+    qos: str = ""
+    #: The host list on which Slurm's backfill plans to start it.
+    planned_nodes: str = ""

@@ -19,6 +19,7 @@ from simulation.experiments.drmaestro.workload import (
     machines,
 )
 from simulation.experiments.experiment import averaged
+from simulation.models.loans import Ended
 from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
 WITHOUT, WITH = "without remote GPUs", "with remote GPUs"
@@ -145,13 +146,19 @@ def replayed(
     """What becomes of the jobs under one planner."""
     rooms, warm = machines(machine_count, choices.in_reach)
     simulator = PlannedLoanSimulator(rooms, planner, warm, choices.round_s)
-    ended = simulator.run(log)
+    return measured(simulator, simulator.run(log), choices.goal)
+
+
+def measured(
+    simulator: PlannedLoanSimulator, ended: Sequence[Ended], goal: float
+) -> dict[str, float]:
+    """The figures of one run; the utility is eq. 11's, by the times that the jobs took."""
     slowdowns = [job.execution_s / job.alone_s for job in ended]
     return {
         "makespan_s": simulator.end_s,
         "wait_mean_s": fmean(job.wait_s for job in ended),
         "slowdown_mean": fmean(slowdowns),
-        "utility_mean": fmean(utility(slowdown, choices.goal) for slowdown in slowdowns),
+        "utility_mean": fmean(utility(slowdown, goal) for slowdown in slowdowns),
         "remote_percent": 100 * fmean(job.remote_gpus > 0 for job in ended),
         **overhead(simulator.plan_s),
     }

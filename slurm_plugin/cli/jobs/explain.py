@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from slurm_plugin.cli.options import config_option, json_option, plot_option
+from slurm_plugin.cli.options import config_option, engine_option, json_option, plot_option
 
 
 @click.command()
@@ -15,12 +15,7 @@ from slurm_plugin.cli.options import config_option, json_option, plot_option
 @json_option
 @click.option("--all", "every", is_flag=True, help="Every decision in full, not only the last.")
 @plot_option("Draw the node with the job's GPUs marked (.svg, .png; one file per node).")
-@click.option(
-    "--engine",
-    metavar="HOST:PORT",
-    envvar="GPUTOPO_ENGINE",
-    help="Where the engine listens (explain_listen).  [default: the configuration's]",
-)
+@engine_option
 def explain(
     job: str, config_path: Path, as_json: bool, every: bool, plot: Path | None, engine: str | None
 ) -> None:
@@ -38,10 +33,10 @@ def explain(
     from slurm_plugin.explain.text import in_words
     from slurm_plugin.slurm.runner import ProcessRunner
 
-    job = _checked(job)
+    job = checked_job(job)
     settings = config.load(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
-    found = explained(job, settings, _address(engine), runner)
+    found = explained(job, settings, checked_address(engine), runner)
     for story in (every and found.records) or [found.story]:
         click.echo(json.dumps(story) if as_json else in_words(story))
     if plot is not None and not found.machines:
@@ -52,7 +47,8 @@ def explain(
             click.echo(f"drawn: {path}", err=True)
 
 
-def _checked(job: str) -> str:
+def checked_job(job: str) -> str:
+    """What names a job: an id, or ARRAY_TASK."""
     import re
 
     if not re.fullmatch(r"[1-9]\d{0,9}(_\d{1,9})?", job):
@@ -60,7 +56,8 @@ def _checked(job: str) -> str:
     return job
 
 
-def _address(text: str | None) -> tuple[str, int] | None:
+def checked_address(text: str | None) -> tuple[str, int] | None:
+    """--engine's host and port."""
     from slurm_plugin.config.yaml_reader import address_in
 
     address = None if text is None else address_in(text)

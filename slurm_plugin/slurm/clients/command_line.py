@@ -10,7 +10,7 @@ from functools import cached_property
 from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import releases
-from slurm_plugin.slurm.clients import rows, squeue_table, update_text
+from slurm_plugin.slurm.clients import rows, scontrol_tables, squeue_table, update_text
 from slurm_plugin.slurm.clients.queue_reader import QueueReader
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
 from slurm_plugin.slurm.runner import Runner
@@ -112,6 +112,15 @@ class SlurmClient:
                 nodes = pairs.get("Nodes", "")
                 names = () if nodes in ("", "(null)") else hostlist.expand(nodes)
                 default = pairs.get("Default") == "YES"
-                tier = int(pairs.get("PriorityTier") or 1)
-                partitions.append(SlurmPartition(pairs["PartitionName"], names, default, tier))
+                partitions.append(
+                    SlurmPartition(
+                        pairs["PartitionName"],
+                        names,
+                        default,
+                        int(pairs.get("PriorityTier") or 1),
+                        pairs.get("State", "UP"),
+                        scontrol_tables.seconds(pairs.get("MaxTime", "")),
+                        scontrol_tables.number(pairs.get("MaxNodes", "")),
+                    )
+                )
         return sorted(partitions, key=lambda partition: partition.name)

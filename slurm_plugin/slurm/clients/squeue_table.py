@@ -10,19 +10,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.interface import QueuedJob, WaitingDetails
 from slurm_plugin.slurm.runner import Runner
 
 #: What squeue prints for a text that is not set.
 _UNSET = ("(null)", "N/A", "n/a")
 
 
-def read(run: Runner, columns: Sequence[str]) -> Iterator[list[str]]:
-    """The columns (squeue's long names) of every job in the queue, unset ones ''."""
+def read(run: Runner, columns: Sequence[str], job: int = 0) -> Iterator[list[str]]:
+    """The columns (squeue's long names) of every job in the queue, or of one; unset ones ''."""
     end = f"\x1f{secrets.token_hex(8)}"
     wanted = ",".join(f"{name}:0{end}" for name in columns)
     # -r: else squeue makes one job of array tasks that wait, even of those changed by themselves.
     argv = ["squeue", "-h", "-a", "-r", "--noconvert", "-O", wanted]
+    argv += ["-j", str(job)] if job else []
     text = run(argv)
     fields = text.split(end)
     tail = fields.pop()
@@ -36,6 +37,12 @@ def read(run: Runner, columns: Sequence[str]) -> Iterator[list[str]]:
         # The line break after a job stands before the next one's first field.
         row[0] = row[0].lstrip("\n")
         yield ["" if text in _UNSET else text for text in row]
+
+
+def waiting_details(run: Runner, job: int) -> WaitingDetails:
+    """What a QueuedJob does not tell of a waiting job; all unset for one that is gone."""
+    row = next(read(run, ("Dependency", "Licenses", "QOS", "SchedNodes"), job), None)
+    return WaitingDetails(*row) if row else WaitingDetails()
 
 
 def with_cpus_per_task(run: Runner, jobs: Sequence[QueuedJob]) -> list[QueuedJob]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need, first_hold, groups
-from slurm_plugin.queue.capacity import Hold, Node, nodes_of, with_hold, without_hold
+from slurm_plugin.queue.capacity import Hold, Node, nodes_of, with_hold, without_holds
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
@@ -106,7 +106,7 @@ def test_a_hold_takes_what_it_names_and_nothing_else():
 def test_a_hold_taken_and_given_back_leaves_the_room_as_it_was():
     before = room(node("a"), node("b", 0x0F))
     hold = Need(2, cpus=4, memory_mb=10).hold(["a", "b"], 0b11, 5.0)
-    assert without_hold(with_hold(before, hold), hold) == before
+    assert without_holds(with_hold(before, hold), [hold]) == before
 
 
 def simulated_start(need, free, holds, horizon):

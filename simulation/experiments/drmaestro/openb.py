@@ -1,0 +1,58 @@
+"""drmaestro-openb: DRMaestro on Alibaba's OpenB trace, which has CPUs, memory and parts of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from policies import Request
+from policies.remote import RemoteJob
+from policies.remote.drmaestro import RODINIA, Costs, DRMaestro
+from simulation.experiments import Result, openb
+from simulation.experiments.drmaestro.runs import AWARE, WITH, WITHOUT, measured
+from simulation.experiments.drmaestro.workload import GOAL
+from simulation.experiments.experiment import averaged
+from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
+
+ROUND_S = 60.0
+NOTES = (
+    "7,228 tasks of 34 days of Alibaba's OpenB trace (Weng et al., ATC'23, Apache-2.0) on a few of"
+    " its nodes, for all of them together run 20 GPUs' work; a round each minute. The thesis has no"
+    " such experiment.",
+    "A task that asks for a part of a GPU takes a whole one, or is left out (--fractions): no two"
+    " jobs share a GPU here. Tasks of CPUs alone take their part, as the thesis's first jobs do.",
+    "The trace does not say how tasks feel the network: each has the shares of one of Rodinia's"
+    " applications, drawn uniformly.",
+)
+
+
+def run(seeds: Sequence[int], nodes: str = "8", fractions: str = "whole") -> Result:
+    """The trace with remote GPUs, without, and with network-aware costs."""
+    rows: dict[str, list[Mapping[str, float]]] = {WITHOUT: [], WITH: [], AWARE: []}
+    for seed in seeds:
+        for line, found in rows.items():
+            asked = log(seed, int(nodes), fractions, line)
+            planner = DRMaestro(Costs(network_aware=line == AWARE))
+            simulator = PlannedLoanSimulator(openb.nodes(int(nodes)), planner, interval_s=ROUND_S)
+            found.append(measured(simulator, simulator.run(asked), GOAL))
+    return Result("drmaestro-openb", tuple(seeds), averaged(rows), {}, NOTES)
+
+
+def log(seed: int, node_count: int, fractions: str, line: str) -> list[PlannedJob]:
+    """The trace's tasks; applications are drawn alike for every line."""
+    asked = openb.tasks(openb.nodes(node_count), fractions)
+    names = np.random.default_rng(seed).choice(tuple(RODINIA), size=len(asked))
+    found = []
+    for task, name in zip(asked, names, strict=True):
+        network = RODINIA[str(name)]
+        job = RemoteJob(
+            Request((task.gpus,)),
+            cpus=task.cpus,
+            memory_mb=task.memory_mb,
+            sensitivity=network.sensitivity,
+            max_slowdown=GOAL if line == AWARE else float("inf"),
+            remote_allowed=line != WITHOUT,
+        )
+        found.append(PlannedJob(task.submit_s, job, task.duration_s, network))
+    return found

@@ -1,0 +1,36 @@
+"""`gputopo why`: what a waiting job waits for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from slurm_plugin.cli.jobs.explain import checked_address, checked_job
+from slurm_plugin.cli.options import config_option, engine_option, json_option
+
+
+@click.command()
+@click.argument("job", metavar="JOBID")
+@config_option
+@json_option
+@engine_option
+def why(job: str, config_path: Path, as_json: bool, engine: str | None) -> None:
+    """Say in one sentence what JOBID (or ARRAY_TASK) waits for, then what shows it.
+
+    It works for every waiting job of yours, whoever chooses its GPUs; root and SlurmUser ask about
+    all jobs. Other users' jobs are named as far as squeue shows them.
+    """
+    import json
+
+    from slurm_plugin.config import settings as config
+    from slurm_plugin.slurm.runner import ProcessRunner
+    from slurm_plugin.why import text
+    from slurm_plugin.why.answer import answer
+    from slurm_plugin.why.read import read_state
+
+    job = checked_job(job)
+    settings = config.load(config_path) if config_path.exists() else None
+    runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
+    found = answer(read_state(job, settings, checked_address(engine), runner))
+    click.echo(json.dumps(text.as_json(found)) if as_json else text.in_words(found))

@@ -1,0 +1,130 @@
+"""scontrol's text about what administrators set: reservations, licences, limits.
+
+No user can write into it. Users are shown what PrivateData lets them see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gres_topology import hostlist
+from slurm_plugin.slurm.interface import License, Limit, Reservation
+from slurm_plugin.slurm.runner import Runner
+
+_UNSET = ("", "(null)", "N/A", "NONE", "UNLIMITED", "INFINITE")
+_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+# `alice(1001)`; in a limit `N` means none, and what is in use follows in parentheses.
+_OWNER = re.compile(r"(.*?)\(\d+\)\Z")
+_COUNT = re.compile(r"(\d+|N)(?:\.\d+)?(?:\((\d+)(?:\.\d+)?\))?\Z")
+#: What counts the things that each of these limits is on.
+_PLAIN = {"Jobs": "jobs", "SubmitJobs": "submitted jobs", "Wall": "minutes"}
+_KEY = re.compile(r"(?:Grp|Max|Min)(TRES\w*|Jobs|SubmitJobs|Wall)(?:PJ|PU|PA|PN)?\Z")
+
+
+def seconds(text: str) -> int:
+    """A time limit as Slurm prints it (`1-00:00:00`, `00:10:00`); 0 for none."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return 0
+    days, first, second, third = (int(part) if part else 0 for part in match.groups())
+    if match[1]:
+        return 86400 * days + 3600 * first + 60 * second + third
+    if match[4]:
+        return 3600 * first + 60 * second + third
+    return 60 * first + second
+
+
+def number(text: str) -> int:
+    """A count; 0 where there is no limit."""
+    return int(text) if text.isdecimal() else 0
+
+
+def reservations(run: Runner) -> list[Reservation]:
+    """Every reservation that this user may see, by name."""
+    found = []
+    for line in run(["scontrol", "--oneliner", "show", "reservations"]).splitlines():
+        pairs = _pairs(line)
+        if "ReservationName" in pairs:
+            found.append(
+                Reservation(
+                    pairs["ReservationName"],
+                    number(pairs.get("StartTime", "")),
+                    number(pairs.get("EndTime", "")),
+                    tuple(hostlist.expand(pairs["Nodes"])) if pairs.get("Nodes") else (),
+                    tuple(filter(None, pairs.get("Flags", "").split(","))),
+                    pairs.get("Users", ""),
+                    pairs.get("Accounts", ""),
+                )
+            )
+    return sorted(found, key=lambda one: one.name)
+
+
+def licenses(run: Runner) -> list[License]:
+    """Every licence, by name."""
+    found = []
+    for line in run(["scontrol", "--oneliner", "show", "licenses"]).splitlines():
+        pairs = _pairs(line)
+        if "LicenseName" in pairs:
+            total, free = number(pairs.get("Total", "")), number(pairs.get("Free", ""))
+            found.append(License(pairs["LicenseName"], total, free))
+    return sorted(found, key=lambda one: one.name)
+
+
+def _pairs(line: str) -> dict[str, str]:
+    pairs = (word.partition("=")[::2] for word in line.split() if "=" in word)
+    return {key: "" if value in _UNSET else value for key, value in pairs}
+
+
+def limits(run: Runner) -> list[Limit]:
+    """The limits of accounts, of users in accounts and of QOS, with what is in use of each."""
+    return list(_limits(run(["scontrol", "show", "assoc_mgr", "flags=assoc,qos"])))
+
+
+def _limits(text: str) -> Iterator[Limit]:
+    owner = qos = part = ""
+    for line in text.splitlines():
+        words = line.split()
+        if not words:
+            continue
+        if words[0].startswith("ClusterName="):
+            owner, qos, part = _association(_pairs(line)), "", ""
+        elif words[0].startswith("QOS="):
+            owner = qos = f"QOS {_name(words[0].removeprefix('QOS='))}"
+            part = ""
+        elif qos and len(words) == 2 and words[1] == "Limits":
+            # Below it stands each account, or each user, that has used something of the QOS.
+            owner, part = qos, words[0].lower()
+        elif part and len(words) == 1 and "=" not in words[0]:
+            owner = f"{part} {_name(words[0])} in {qos}"
+        else:
+            for word in words:
+                yield from _limits_in(owner, *word.partition("=")[::2])
+
+
+def _association(pairs: dict[str, str]) -> str:
+    account, user = pairs.get("Account", ""), _name(pairs.get("UserName", ""))
+    where = f" in partition {pairs['Partition']}" if pairs.get("Partition") else ""
+    return f"user {user} in account {account}{where}" if user else f"account {account}"
+
+
+def _name(text: str) -> str:
+    match = _OWNER.fullmatch(text)
+    return match[1] if match else text
+
+
+def _limits_in(owner: str, key: str, value: str) -> Iterator[Limit]:
+    match = _KEY.fullmatch(key)
+    if match is None:
+        return
+    if match[1] in _PLAIN:
+        yield from _limit(owner, key, _PLAIN[match[1]], value)
+        return
+    for item in value.split(","):
+        yield from _limit(owner, key, *item.partition("=")[::2])
+
+
+def _limit(owner: str, key: str, resource: str, value: str) -> Iterator[Limit]:
+    match = _COUNT.match(value)
+    if match and match[1] != "N":
+        yield Limit(owner, key, resource, int(match[1]), int(match[2]) if match[2] else None)

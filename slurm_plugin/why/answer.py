@@ -1,0 +1,154 @@
+"""Why one job waits: the first cause that explains it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from slurm_plugin.queue import backfill
+from slurm_plugin.queue.candidates import Need, first_hold
+from slurm_plugin.queue.capacity import Hold, end_of
+from slurm_plugin.queue.demand import READY, Unplaceable
+from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.why import our_waits, sooner, words
+from slurm_plugin.why.estimate import Timeline
+from slurm_plugin.why.limits import limit_in_the_way, limit_reached
+from slurm_plugin.why.reasons import by_slurms_reason, licence_lacking, over_partition_limit
+from slurm_plugin.why.resources import shortage_of
+from slurm_plugin.why.site import Site, ahead_of, need_of_job, site_of
+from slurm_plugin.why.state import Answer, Finding, WaitingState
+
+#: Jobs ahead that are named, and that are planned for the estimate.
+MAX_SHOWN, MAX_AHEAD = 5, 20
+#: A job without a time limit is taken to run so long.
+NO_LIMIT_S = 365 * 86400.0
+
+
+def answer(state: WaitingState) -> Answer:
+    """The cause, its evidence, and when the job could start."""
+    job = state.job
+    name = job.name or str(job.job_id)
+    found = our_waits.our_wait(state)
+    if found is None and not our_waits.is_gated(state):
+        found = limit_reached(state) or by_slurms_reason(state)
+    if found is not None:
+        return _told(state, found, name)
+    site = site_of(state)
+    try:
+        need = need_of_job(job, site, state.entries)
+        found, first = _on_the_nodes(state, site, need)
+        ours = _our_start(state, site, need)
+        changes = sooner.changes(state, site, need, first)
+    except Unplaceable as error:
+        text = f"waits, as Slurm says, for {_slurms_word(job)}; {error.why}"
+        return _told(state, Finding("slurm", text), name)
+    except Unsupported as error:
+        text = f"waits, as Slurm says, for {_slurms_word(job)}; its --constraint is not judged"
+        return _told(state, Finding("slurm", text, (("constraint", str(error)),)), name)
+    told = _told(state, found, name)
+    return replace(told, our_start=ours, sooner=changes)
+
+
+def _told(state: WaitingState, found: Finding, name: str) -> Answer:
+    reason = ("Slurm says", _slurms_word(state.job))
+    # A begin time is no plan, and may be that of a gate; a job that is held has none.
+    is_planned = state.job.start > state.now and state.job.reason in (*READY, "ReqNodeNotAvail")
+    start = state.job.start if is_planned and not state.job.held else 0
+    facts = (*found.evidence, reason)
+    return Answer(name, found.cause, f"Job {name} {found.text}.", facts, slurm_start=start)
+
+
+def _slurms_word(job: QueuedJob) -> str:
+    return job.reason if job.reason not in ("", "None") else "nothing yet"
+
+
+def _on_the_nodes(state: WaitingState, site: Site, need: Need) -> tuple[Finding, Need | None]:
+    """What is missing, or who goes first; and the need of the first job, which is not delayed."""
+    ahead = ahead_of(state)
+    first_job, first = _first_that_waits(ahead, site)
+    found = shortage_of(need, site)
+    facts = (*_gate(state), *_ahead_facts(ahead))
+    if found is not None:
+        after = _after(ahead, state) if found.cause not in ("impossible", "nodes") else ""
+        evidence = (*found.evidence, *facts)
+        return Finding(found.cause, found.text + after, evidence), first
+    if our_waits.is_gated(state) and (found := _kept_by_slurm(state, need)) is not None:
+        return replace(found, evidence=(*found.evidence, *facts)), first
+    hold = first_hold(need, site.nodes, end_of(state.job, state.now))
+    where = f" on {words.named(tuple(hold.gpus))}" if hold else ""
+    if first_job is not None and first is not None and _delays(first, site, hold, state):
+        text = f"would fit{where} now, but that would delay {_called(first_job)}, which comes first"
+        return Finding("backfill", text, facts), first
+    if ahead or (state.job.reason == "Priority" and state.hides_jobs):
+        return Finding("priority", f"would fit{where} now{_after(ahead, state)}", facts), first
+    if hold is None:
+        text = f"waits for {words.gpus(need.gpus)} that are free on {need.nodes} nodes at once"
+        return Finding("gpus", text, facts), first
+    return Finding("next", f"fits{where} now: Slurm starts it when it next looks", facts), first
+
+
+def _kept_by_slurm(state: WaitingState, need: Need) -> Finding | None:
+    """Why Slurm would not start a gated job whose GPUs are free."""
+    return over_partition_limit(state) or licence_lacking(state) or limit_in_the_way(state, need)
+
+
+def _gate(state: WaitingState) -> tuple[tuple[str, str], ...]:
+    return our_waits.gate_facts(state) if our_waits.is_gated(state) else ()
+
+
+def _first_that_waits(ahead: list[QueuedJob], site: Site) -> tuple[QueuedJob | None, Need | None]:
+    """The first job ahead that does not fit now, and what it needs."""
+    for job in ahead[:MAX_AHEAD]:
+        try:
+            need = need_of_job(job, site)
+            if shortage_of(need, site) is not None:
+                return job, need
+        except (Unplaceable, Unsupported):
+            continue
+    return None, None
+
+
+def _delays(first: Need, site: Site, hold: Hold | None, state: WaitingState) -> bool:
+    if hold is None:
+        return False
+    return backfill.delays(first, site.nodes, site.holds, [hold], state.now)
+
+
+def _after(ahead: list[QueuedJob], state: WaitingState) -> str:
+    """Who goes first, as the end of a sentence."""
+    if not ahead:
+        hidden = state.hides_jobs and state.job.reason == "Priority"
+        return "; jobs of others, which you may not see, come first" if hidden else ""
+    if len(ahead) == 1:
+        return f"; {_called(ahead[0])} comes first"
+    return f"; {words.jobs(len(ahead))} come first, the next is {_called(ahead[0])}"
+
+
+def _called(job: QueuedJob) -> str:
+    return f"job {job.name or job.job_id} of {job.user or job.uid}"
+
+
+def _ahead_facts(ahead: list[QueuedJob]) -> tuple[tuple[str, str], ...]:
+    facts = []
+    for job in ahead[:MAX_SHOWN]:
+        asked = ", ".join(filter(None, job.requests)) or "no GPUs"
+        facts.append(("ahead", f"{_called(job)}, priority {job.priority}: {asked[:60]}"))
+    if len(ahead) > MAX_SHOWN:
+        facts.append(("ahead", f"and {words.jobs(len(ahead) - MAX_SHOWN)} more"))
+    return tuple(facts)
+
+
+def _our_start(state: WaitingState, site: Site, need: Need) -> int:
+    """When it starts if all run to their time limits, 0 where that cannot be told."""
+    ahead = ahead_of(state)
+    if state.hides_jobs or len(ahead) > MAX_AHEAD:
+        return 0
+    timeline = Timeline(site, state.now)
+    for job in ahead:
+        try:
+            timeline.place(need_of_job(job, site), job.time_limit_s or NO_LIMIT_S)
+        except (Unplaceable, Unsupported):
+            continue
+    placed = timeline.place(need, state.job.time_limit_s or NO_LIMIT_S)
+    return math.ceil(placed[0]) if placed and placed[0] > state.now else 0

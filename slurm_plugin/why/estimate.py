@@ -1,0 +1,59 @@
+"""When a job starts if everybody runs to the end of their time limit, in the queue's order.
+
+Conservative backfill: each job ahead gets the earliest place that delays nobody before it
+(Mu'alem and Feitelson, "Utilization, Predictability, Workloads, and User Runtime Estimates in
+Scheduling the IBM SP2 with Backfilling", IEEE TPDS 2001).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from slurm_plugin.queue.candidates import Need, first_hold
+from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_holds
+from slurm_plugin.why.site import Site
+
+#: How many moments are tried for all jobs together; a longer queue is not planned.
+MAX_TRIES = 300
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Who holds what from when on. Times are epochs."""
+
+    site: Site
+    now: float
+    _planned: list[tuple[float, Hold]] = field(default_factory=list)
+    _tries: int = 0
+
+    def place(self, need: Need, limit_s: float) -> tuple[float, tuple[str, ...]] | None:
+        """Plan the job as early as it fits: its start and nodes.
+
+        None where no moment is found: nobody gives back what it needs, or the queue is too long.
+        """
+        for at, nodes in self._moments(limit_s):
+            if self._tries >= MAX_TRIES:
+                return None
+            self._tries += 1
+            hold = first_hold(need, nodes, at + limit_s)
+            if hold is not None:
+                self._planned.append((at, hold))
+                return at, tuple(hold.gpus)
+        return None
+
+    def _moments(self, limit_s: float) -> Iterator[tuple[float, Nodes]]:
+        """Moments at which something comes free, each with what is free from then on."""
+        planned = [hold for _, hold in self._planned]
+        ends = {hold.end for hold in (*self.site.holds, *planned) if hold.end < math.inf}
+        for at in sorted({self.now, *(end for end in ends if end > self.now)}):
+            yield at, self._free_during(at, at + limit_s)
+
+    def _free_during(self, start: float, end: float) -> Nodes:
+        ended = (hold for hold in self.site.holds if hold.end <= start)
+        nodes = without_holds(self.site.nodes, ended)
+        for begin, hold in self._planned:
+            if begin < end and hold.end > start:
+                nodes = with_hold(nodes, hold)
+        return nodes

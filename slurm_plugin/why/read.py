@@ -1,0 +1,91 @@
+"""Reads what an answer needs, with the rights of the user who asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from slurm_plugin.config.settings import Config
+from slurm_plugin.errors import PluginError, SlurmError
+from slurm_plugin.explain import slurm_says
+from slurm_plugin.explain.answer import NotTold
+from slurm_plugin.explain.find import explained
+from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.queue.snapshot import read_snapshot
+from slurm_plugin.slurm import array_tasks
+from slurm_plugin.slurm.clients import scontrol_tables, squeue_table
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.runner import Runner
+from slurm_plugin.why.state import WaitingState
+
+
+class NotWaiting(PluginError):
+    """The job does not wait; the text says what it does."""
+
+
+def read_state(
+    text: str, config: Config | None, address: tuple[str, int] | None, run: Runner
+) -> WaitingState:
+    """The state of job `text` (an id, or ARRAY_TASK).
+
+    Raises NotTold for no job of this user's, NotWaiting for one that does not wait, SlurmError
+    where Slurm does not answer.
+    """
+    snapshot = read_snapshot(SlurmClient(run))
+    uid, operators = os.getuid(), slurm_says.operators(run)
+    job = own_job(text, snapshot.jobs, uid, uid in operators)
+    story = _story(job, config, address, run)
+    entries = str(story.get("entries") or job.admin_comment)
+    gate = GateRecord.read_from(entries)
+    # Of a job that the engine put behind its gate again Slurm's reason is not seen any more.
+    is_limited = job.reason.startswith(("Assoc", "QOS")) or (gate is not None and gate.tries > 0)
+    details = squeue_table.waiting_details(run, job.job_id)
+    private = snapshot.settings.config.get("PrivateData", "")
+    return WaitingState(
+        job,
+        snapshot,
+        details,
+        tuple(scontrol_tables.reservations(run)),
+        tuple(scontrol_tables.licenses(run)) if details.licenses else (),
+        tuple(scontrol_tables.limits(run)) if is_limited else (),
+        entries,
+        story,
+        hides_jobs="jobs" in private.split(",") and uid not in operators,
+    )
+
+
+def own_job(text: str, jobs: Sequence[QueuedJob], uid: int, sees_all: bool) -> QueuedJob:
+    """The job of this name, if this user may know of it."""
+    named = [job for job in jobs if (sees_all or job.uid == uid) and _is_called(text, job)]
+    waiting = [job for job in named if job.state == "PENDING"]
+    if waiting:
+        return waiting[0]
+    if not named:
+        raise NotTold(f"job {text}: no job of yours with this number is in the queue")
+    state, where = named[0].state, ", ".join(named[0].nodes[:4])
+    raise NotWaiting(
+        f"job {text} does not wait: it is {state} on {where or 'no node'};"
+        f" gputopo explain {text} says why there"
+    )
+
+
+def _is_called(text: str, job: QueuedJob) -> bool:
+    array, _, task = text.partition("_")
+    if not task:
+        return int(array) in (job.job_id, job.array_id)
+    try:
+        tasks = array_tasks.task_runs(job.task)
+    except ValueError:
+        return False
+    return job.array_id == int(array) and any(int(task) in some for some in tasks)
+
+
+def _story(
+    job: QueuedJob, config: Config | None, address: tuple[str, int] | None, run: Runner
+) -> dict[str, object]:
+    """What was decided for the job; empty where nothing is told of it."""
+    try:
+        return explained(str(job.job_id), config, address, run).story
+    except (NotTold, SlurmError):
+        return {}

@@ -1,0 +1,195 @@
+"""Slurm's reasons that are neither about free nodes nor about limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from slurm_plugin.slurm.interface import SlurmPartition
+from slurm_plugin.why import words
+from slurm_plugin.why.state import Finding, WaitingState
+
+Rule = Callable[[WaitingState], Finding | None]
+
+#: What each kind of dependency waits for the other job to do, and how its failing is told.
+_EVENTS = {
+    "after": ("has started", "did not start"),
+    "afterany": ("has ended", "did not end"),
+    "afterok": ("has ended well", "did not end well"),
+    "afternotok": ("has failed", "did not fail"),
+    "aftercorr": ("has ended well, task by task", "did not end well"),
+    "afterburstbuffer": ("has staged out its data", "did not stage out its data"),
+}
+_DEPENDENCY = re.compile(r"(after\w*):(\d+)(?:_(?:\d+|\*))?(?:\+\d+)?\((\w+)\)")
+_LICENSE = re.compile(r"([\w.@-]+)(?:[:=](\d+))?")
+_STATES = {"PENDING": "waits itself", "RUNNING": "runs", "SUSPENDED": "is suspended",
+           "CONFIGURING": "starts", "COMPLETING": "ends just now"}  # fmt: skip
+#: Reasons of which nothing more is known than a sentence.
+_PLAIN = {
+    "Cleaning": "waits until Slurm has cleaned up after its last run",
+    "InvalidAccount": "cannot start: its account is not valid any more",
+    "InvalidQOS": "cannot start: its QOS is not valid any more",
+    "QOSNotAllowed": "cannot start: its QOS may not be used here",
+    "AccountNotAllowed": "cannot start: its account may not use this partition",
+    "BurstBufferResources": "waits for space in the burst buffer",
+    "BurstBufferStageIn": "waits until its data is in the burst buffer",
+    "Prolog": "waits for its prolog to end",
+    "DeadLine": "cannot start: its deadline can no longer be met",
+    "FrontEndDown": "waits for a front end node, and none is up",
+    "SchedDefer": "waits for Slurm's next look at its queue",
+    "InactiveLimit": "is stopped: Slurm's inactive limit was reached",
+    "launch_failed_requeued_held": "is held: its last start failed",
+    "JobLaunchFailure": "is held: its last start failed",
+    "SystemFailure": "is held after a failure of Slurm, the filesystem or the network",
+    "JobHoldMaxRequeue": "is held: it was requeued too often",
+    "MaxMemPerLimit": "asks for more memory per node or CPU than its partition allows",
+}
+
+
+def by_slurms_reason(state: WaitingState) -> Finding | None:
+    """What Slurm's reason means; None where the nodes or a limit have to tell."""
+    reason = state.job.reason
+    if (rule := _RULES.get(reason)) is not None:
+        return rule(state)
+    return Finding("slurm", _PLAIN[reason]) if reason in _PLAIN else None
+
+
+def _dependency(state: WaitingState) -> Finding:
+    waits, facts = [], []
+    for kind, job, now in _DEPENDENCY.findall(state.details.dependency):
+        if now == "unfulfilled":
+            waits.append(f"job {job} {_EVENTS.get(kind, (kind,))[0]}")
+            facts.append(("dependency", f"{kind}:{job}; job {job} {_state_of(int(job), state)}"))
+    if "singleton(unfulfilled)" in state.details.dependency:
+        waits.append("no other job of this name and user runs")
+    joined = " or " if "?" in state.details.dependency else " and "
+    shown = joined.join(waits[:3]) or "what its dependency names has happened"
+    more = f" and {len(waits) - 3} more" if len(waits) > 3 else ""
+    return Finding("dependency", f"waits until {shown}{more}", tuple(facts[: words.MAX_NAMED]))
+
+
+def _state_of(job: int, state: WaitingState) -> str:
+    for one in state.snapshot.jobs:
+        if job in (one.job_id, one.array_id):
+            return _STATES.get(one.state, one.state)
+    return "is not in the queue that you may see"
+
+
+def _never(state: WaitingState) -> Finding:
+    failed = [
+        f"job {job} {_EVENTS[kind][1]}"
+        for kind, job, now in _DEPENDENCY.findall(state.details.dependency)
+        if now == "failed" and kind in _EVENTS
+    ]
+    why = " and ".join(failed[:3]) or "its dependency cannot be fulfilled"
+    change = f"scancel {state.job.job_id}, or scontrol update jobid={state.job.job_id} dependency="
+    return Finding("dependency", f"can never start: {why}", (("to do", change),))
+
+
+def _begin_time(state: WaitingState) -> Finding:
+    begins = max(state.job.eligible, state.job.start)
+    return Finding("begin time", f"is not to start before {words.moment(begins)} (--begin)")
+
+
+def _held_by_user(state: WaitingState) -> Finding:
+    facts = (("to do", f"scontrol release {state.job.name or state.job.job_id}"),)
+    return Finding("held", "is held by its user, until it is released", facts)
+
+
+def _held_by_admin(state: WaitingState) -> Finding:
+    return Finding("held", "is held by an administrator, and only one can release it")
+
+
+def _reservation(state: WaitingState) -> Finding | None:
+    named = set(state.job.reservation.split(","))
+    found = sorted((r for r in state.reservations if r.name in named), key=lambda r: r.start)
+    if not found:
+        return Finding("reservation", "waits for a reservation that is gone")
+    if any(one.start <= state.now < one.end for one in found):
+        return None
+    first = found[0]
+    if first.end <= state.now:
+        return Finding("reservation", f"can never start: its reservation {first.name} is over")
+    text = f"waits for its reservation {first.name}, which begins at {words.moment(first.start)}"
+    nodes = words.named(first.nodes)
+    return Finding("reservation", text, (("nodes", nodes),) if nodes else ())
+
+
+def _licenses(state: WaitingState) -> Finding:
+    return licence_lacking(state) or Finding("licence", "waits for a licence")
+
+
+def licence_lacking(state: WaitingState) -> Finding | None:
+    """The first licence of which too few are free; None where none is known to be."""
+    there = {one.name: one for one in state.licenses}
+    lacks, facts = [], []
+    for name, count in _LICENSE.findall(state.details.licenses):
+        one = there.get(name)
+        if one is None:
+            continue
+        needs = int((count or "1")[:9])
+        facts.append(("licence", f"{name}: {one.free} of {one.total} free, {needs} needed"))
+        if one.free < needs:
+            lacks.append(
+                f"{one.free or 'none'} of {one.total} {name} is free, and it needs {needs}"
+            )
+    if not lacks:
+        return None
+    return Finding("licence", f"waits for a licence: {lacks[0]}", tuple(facts[: words.MAX_NAMED]))
+
+
+def _array_limit(state: WaitingState) -> Finding:
+    job = state.job
+    number = f" {job.throttle}" if job.throttle else ""
+    runs = f"only{number} of its array's tasks may run at a time"
+    update = f"scontrol update jobid={job.array_id or job.job_id} arraytaskthrottle=N"
+    return Finding(
+        "array", f"waits for other tasks: {runs} (%{job.throttle})", (("to do", update),)
+    )
+
+
+def _partition_state(state: WaitingState) -> Finding:
+    parts = state.snapshot.settings.partitions
+    mine = [one for one in parts if one.name in state.job.partition.split(",")]
+    said = " and ".join(f"{one.name}, which is {one.state}" for one in mine)
+    return Finding("partition", f"waits for partition {said or state.job.partition}")
+
+
+def _partition_limit(state: WaitingState) -> Finding:
+    too_much = Finding("partition", "asks for more time or nodes than its partition allows")
+    return over_partition_limit(state) or too_much
+
+
+def over_partition_limit(state: WaitingState) -> Finding | None:
+    """The limit of its partition that the job's request exceeds; None for none."""
+    job = state.job
+    for one in state.snapshot.settings.partitions:
+        if one.name not in job.partition.split(","):
+            continue
+        if 0 < one.max_time_s < job.time_limit_s:
+            return _over(one, f"-t {words.duration(job.time_limit_s)}", one.max_time_s)
+        if 0 < one.max_nodes < job.min_nodes:
+            return _over(one, words.nodes(job.min_nodes), 0)
+    return None
+
+
+def _over(partition: SlurmPartition, asked: str, time_s: int) -> Finding:
+    most = f"-t {words.duration(time_s)}" if time_s else words.nodes(partition.max_nodes)
+    text = f"can never start: it asks for {asked}, and partition {partition.name}"
+    return Finding("partition", f"{text} allows {most} at most")
+
+
+_RULES: dict[str, Rule] = {
+    "Dependency": _dependency,
+    "DependencyNeverSatisfied": _never,
+    "BeginTime": _begin_time,
+    "JobHeldUser": _held_by_user,
+    "JobHeldAdmin": _held_by_admin,
+    "Reservation": _reservation,
+    "Licenses": _licenses,
+    "JobArrayTaskLimit": _array_limit,
+    "PartitionDown": _partition_state,
+    "PartitionInactive": _partition_state,
+    "PartitionTimeLimit": _partition_limit,
+    "PartitionNodeLimit": _partition_limit,
+}

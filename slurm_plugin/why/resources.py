@@ -1,0 +1,189 @@
+"""What is missing on the nodes: GPUs in all, GPUs on one node, CPUs or memory beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from slurm_plugin.queue import features
+from slurm_plugin.queue.candidates import Need, mask_of_types, may_use
+from slurm_plugin.queue.capacity import Node
+from slurm_plugin.why import words
+from slurm_plugin.why.site import Site
+from slurm_plugin.why.state import Finding
+
+
+def shortage_of(need: Need, site: Site) -> Finding | None:
+    """What is missing for one job now; None where it fits.
+
+    Raises Unsupported for a constraint that cannot be judged.
+    """
+    usable = [node for node in site.nodes.values() if _may_ever(need, node)]
+    if len(usable) < need.nodes:
+        return _never(need, site, len(usable))
+    ready = [node for node in usable if node.is_open]
+    if len(ready) < need.nodes:
+        return _closed(need, usable, site)
+    free = {node.name: _free(need, node) for node in ready}
+    enough = [node for node in ready if free[node.name] >= need.gpus]
+    facts = _facts(need, ready, usable, free, site)
+    if len(enough) < need.nodes:
+        return Finding(*_too_few_gpus(need, ready, enough, free), facts)
+    found = _beside(need, enough)
+    return Finding(*found, facts) if found else None
+
+
+def _may_ever(need: Need, node: Node) -> bool:
+    """Could the node serve the job if nothing ran there?"""
+    is_large = node.all_cpus >= need.cpus and node.all_memory_mb >= need.memory_mb
+    return is_large and may_use(need, node)
+
+
+def _free(need: Need, node: Node) -> int:
+    """Free GPUs that the job may have there."""
+    mask = mask_of_types(node.gpu_types, need.types) if need.types else node.all_gpus
+    return (node.free & mask).bit_count()
+
+
+def _never(need: Need, site: Site, usable: int) -> Finding:
+    """No set of nodes can ever serve the job: what rules them out."""
+    nodes = list(site.nodes.values())
+    checks: Sequence[tuple[str, Need]] = (
+        (f"is in partition {words.named(sorted(need.partitions))}", _only(partitions=need)),
+        ("is one that it names", _only(req_nodes=need)),
+        ("is one that it does not exclude", _only(exc_nodes=need)),
+        (f"has the features {words.quoted(need.features)}", _only(features=need)),
+        (f"has GPUs of type {', '.join(sorted(need.types))}", _only(types=need)),
+        (f"has {words.gpus(need.gpus)}", _only(gpus=need)),
+        (f"has {need.cpus} CPUs", _only(cpus=need)),
+        (f"has {need.memory_mb} MB of memory", _only(memory_mb=need)),
+    )
+    asked = []
+    for text, alone in checks:
+        left = [node for node in nodes if _may_ever(alone, node)]
+        if len(left) < len(nodes):
+            asked.append(text)
+        nodes = left
+        if len(nodes) < need.nodes:
+            break
+    that = " and ".join(asked)
+    if need.nodes > 1:
+        text = f"can never start as it is: it needs {need.nodes} nodes, and only {usable} will do"
+        return Finding("impossible", f"{text} (each {that})" if that else text)
+    return Finding("impossible", f"can never start as it is: no node {that}")
+
+
+def _only(**kept: Need) -> Need:
+    """A need of one of these properties alone."""
+    [(name, need)] = kept.items()
+    nothing = Need(0, nodes=need.nodes, cpus=0)
+    return replace(nothing, **{name: getattr(need, name)})
+
+
+def _closed(need: Need, usable: Sequence[Node], site: Site) -> Finding:
+    whys = [f"{node.name} is {site.closed[node.name]}" for node in usable if not node.is_open]
+    a_node = "a node" if need.nodes == 1 else f"{need.nodes} nodes"
+    text = f"waits for {a_node} that can take jobs: {words.named(whys)}"
+    return Finding("nodes", text)
+
+
+def _too_few_gpus(
+    need: Need, ready: Sequence[Node], enough: Sequence[Node], free: Mapping[str, int]
+) -> tuple[str, str]:
+    """The cause, and the text."""
+    there, total = sum(free.values()), sum(_all(need, node) for node in ready)
+    some = {name: count for name, count in free.items() if count}
+    what = words.gpus(need.gpus, "free ")
+    if len(ready) == 1:
+        of_all = f"{there or 'none'} of its {total} {words.is_are(there or 1)} free"
+        return "gpus", f"waits for {what} on {ready[0].name}: {of_all}"
+    shown = f" ({words.by_node(some)})" if some else ""
+    if there < need.gpus * need.nodes:
+        wanted = words.gpus(need.gpus * need.nodes, "free ")
+        number = f"only {there}" if there else "none"
+        is_free = f"{words.is_are(there or 1)} free"
+        return "gpus", f"waits for {wanted}: {number} of {total} {is_free}{shown}"
+    if need.nodes > 1:
+        has = f"{words.named([node.name for node in enough]) or 'none'} {_has(len(enough))}"
+        text = f"waits for {need.nodes} nodes with {what} each: only {has} so many{shown}"
+        return "fragmentation", text.replace("only none has", "none has")
+    text = f"waits for {what} on one node: {there} are free, but never {need.gpus} on one node"
+    return "fragmentation", text + shown
+
+
+def _has(count: int) -> str:
+    return "has" if count <= 1 else "have"
+
+
+def _all(need: Need, node: Node) -> int:
+    mask = mask_of_types(node.gpu_types, need.types) if need.types else node.all_gpus
+    return mask.bit_count()
+
+
+def _beside(need: Need, enough: Sequence[Node]) -> tuple[str, str] | None:
+    """What is missing on the nodes with enough free GPUs, first CPUs, then memory."""
+    checks: tuple[tuple[str, Callable[[Node], bool], Callable[[Node], str]], ...] = (
+        (
+            "cpus",
+            lambda node: node.cpus >= need.cpus,
+            lambda node: f"only {node.cpus} of the {need.cpus} CPUs that it needs are",
+        ),
+        (
+            "memory",
+            lambda node: node.memory_mb >= need.memory_mb,
+            lambda node: f"only {node.memory_mb} of the {need.memory_mb} MB that it needs are",
+        ),
+    )
+    left = list(enough)
+    for cause, fits, lack in checks:
+        before, left = left, [node for node in left if fits(node)]
+        if len(left) < need.nodes:
+            best = max(
+                (node for node in before if not fits(node)),
+                key=lambda node: (node.cpus if cause == "cpus" else node.memory_mb, node.name),
+            )
+            return cause, f"{_has_gpus(need, best)} {lack(best)} free there"
+    if need.exclusive and sum(not node.jobs for node in left) < need.nodes:
+        best = min(left, key=lambda node: (node.jobs, node.name))
+        text = f"waits for a node of its own: {best.name} has free GPUs, but {best.jobs} other"
+        return "exclusive", f"{text} {'job runs' if best.jobs == 1 else 'jobs run'} there"
+    return None
+
+
+def _has_gpus(need: Need, node: Node) -> str:
+    if not need.gpus:
+        return f"waits for {node.name}:"
+    there = words.gpus(_free(need, node), "free ")
+    return f"waits although {node.name} has {there}:"
+
+
+def _facts(
+    need: Need,
+    ready: Sequence[Node],
+    usable: Sequence[Node],
+    free: Mapping[str, int],
+    site: Site,
+) -> tuple[tuple[str, str], ...]:
+    """What is free on each node, and why the others do not count."""
+    lines = [
+        (
+            "free",
+            f"{node.name}: {words.gpus(free[node.name])} of {_all(need, node)},"
+            f" {node.cpus} CPUs, {node.memory_mb} MB",
+        )
+        for node in sorted(ready, key=lambda node: (-free[node.name], node.name))
+    ][: words.MAX_NAMED]
+    if len(ready) > words.MAX_NAMED:
+        lines.append(("free", f"and {len(ready) - words.MAX_NAMED} nodes with no more"))
+    lines += [
+        ("left out", f"{node.name} is {site.closed[node.name]}")
+        for node in usable
+        if not node.is_open
+    ][: words.MAX_NAMED]
+    others = [node for node in site.nodes.values() if node.gpu_types and node not in usable]
+    if need.features and others:
+        lacking = [n.name for n in others if not features.holds(need.features, n.features)]
+        if lacking:
+            what = f"{words.quoted(need.features)}: not on {words.named(sorted(lacking))}"
+            lines.append(("features", what))
+    return tuple(lines)

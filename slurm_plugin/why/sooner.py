@@ -1,0 +1,109 @@
+"""What would start a waiting job now: one change of its request at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from slurm_plugin.queue import backfill
+from slurm_plugin.queue.candidates import Need, first_hold, fits
+from slurm_plugin.queue.capacity import Hold
+from slurm_plugin.why import words
+from slurm_plugin.why.resources import shortage_of
+from slurm_plugin.why.site import Site, site_of
+from slurm_plugin.why.state import WaitingState
+
+#: Changes that are told.
+MAX_CHANGES = 5
+#: Numbers of nodes over which the GPUs could be spread.
+_SPREADS = (2, 3, 4, 6, 8)
+
+
+def changes(state: WaitingState, site: Site, need: Need, first: Need | None) -> tuple[str, ...]:
+    """Each as `with --gres=gpu:2 now on dgx2`; none of them delays `first`, the first one ahead.
+
+    Raises Unsupported for a constraint that cannot be judged.
+    """
+    limit_s = state.job.time_limit_s
+    told = []
+    for option, other in _variants(need, site, state):
+        hold = _now(other, site, first, limit_s, state.now)
+        if hold is not None:
+            told.append(f"{option} now on {words.named(tuple(hold.gpus))}")
+    told += _shorter(state, site, need, first)
+    return tuple(told[:MAX_CHANGES])
+
+
+def _now(need: Need, site: Site, first: Need | None, limit_s: float, now: float) -> Hold | None:
+    """What the job would take now; None where it does not fit, or delays the first one."""
+    end = now + limit_s if limit_s else float("inf")
+    hold = first_hold(need, site.nodes, end)
+    if hold is None or first is None:
+        return hold
+    return None if backfill.delays(first, site.nodes, site.holds, [hold], now) else hold
+
+
+def _variants(need: Need, site: Site, state: WaitingState) -> Iterator[tuple[str, Need]]:
+    """The option to give instead, and what the job would need then."""
+    kind = f"{min(need.types)}:" if len(need.types) == 1 else ""
+    if need.nodes == 1 and not state.job.exclusive:
+        for nodes in _SPREADS:
+            each = need.gpus // nodes
+            if each and not need.gpus % nodes and not need.req_nodes:
+                cpus, memory = -(-need.cpus // nodes), -(-need.memory_mb // nodes)
+                spread = replace(need, gpus=each, nodes=nodes, cpus=cpus, memory_mb=memory)
+                yield f"with -N {nodes} --gres=gpu:{kind}{each}", spread
+                break
+    fewer = _most_gpus(need, site)
+    if fewer:
+        yield f"with --gres=gpu:{kind}{fewer}", replace(need, gpus=fewer)
+    if need.types:
+        yield "with GPUs of any type", replace(need, types=frozenset())
+    if need.req_nodes:
+        yield "without --nodelist", replace(need, req_nodes=frozenset())
+    if need.exc_nodes:
+        yield "without --exclude", replace(need, exc_nodes=frozenset())
+    if need.features:
+        yield "without --constraint", replace(need, features="")
+    if need.exclusive:
+        yield "without --exclusive", replace(need, exclusive=False)
+    yield from _beside(need, site)
+
+
+def _most_gpus(need: Need, site: Site) -> int:
+    """The most GPUs per node, fewer than asked for, with which it would fit; 0 for none."""
+    for gpus in range(min(need.gpus - 1, 64), 0, -1):
+        if shortage_of(replace(need, gpus=gpus), site) is None:
+            return gpus
+    return 0
+
+
+def _beside(need: Need, site: Site) -> Iterator[tuple[str, Need]]:
+    """Fewer CPUs, less memory: as much as is free beside enough GPUs."""
+    bare = replace(need, cpus=1, memory_mb=0)
+    free = [node for node in site.nodes.values() if fits(bare, node)]
+    cpus = max((node.cpus for node in free), default=0)
+    memory = max((node.memory_mb for node in free), default=0)
+    if 0 < cpus < need.cpus:
+        yield f"with {cpus} CPU{'' if cpus == 1 else 's'} per node", replace(need, cpus=cpus)
+    if 0 < memory < need.memory_mb:
+        yield f"with --mem={memory}", replace(need, memory_mb=memory)
+
+
+def _shorter(state: WaitingState, site: Site, need: Need, first: Need | None) -> Iterator[str]:
+    """A time limit that ends before the first one's start, or before a reservation begins."""
+    ends = [one.start for one in state.reservations if one.start > state.now]
+    if first is not None:
+        start = backfill.earliest_start(first, site.nodes, site.holds, state.now)
+        ends += [int(start)] if start < float("inf") else []
+    for end in sorted(ends, reverse=True):
+        minutes = int(end - state.now) // 60
+        if minutes < 1 or (state.job.time_limit_s and minutes * 60 >= state.job.time_limit_s):
+            continue
+        job = replace(state.job, time_limit_s=minutes * 60)
+        short = site_of(replace(state, job=job))
+        hold = _now(need, short, first, minutes * 60, state.now)
+        if hold is not None:
+            where = words.named(tuple(hold.gpus))
+            yield f"with -t {words.duration(minutes * 60)} now on {where}"
+            return

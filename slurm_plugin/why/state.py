@@ -1,0 +1,69 @@
+"""Everything that is known of one waiting job: what an answer is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from slurm_plugin.queue.snapshot import Snapshot
+from slurm_plugin.slurm.interface import (
+    License,
+    Limit,
+    QueuedJob,
+    Reservation,
+    WaitingDetails,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingState:
+    """One waiting job, and Slurm around it as the user who asks may see it."""
+
+    job: QueuedJob
+    #: Jobs, nodes, partitions and settings of one moment.
+    snapshot: Snapshot
+    details: WaitingDetails = field(default_factory=WaitingDetails)
+    reservations: tuple[Reservation, ...] = ()
+    licenses: tuple[License, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    #: Our entries about the job: its AdminComment, or the engine's own notes.
+    entries: str = ""
+    #: What `gputopo explain` knows of it; empty where nothing was decided.
+    story: Mapping[str, Any] = field(default_factory=dict)
+    #: Slurm hides other users' jobs from this user (PrivateData).
+    hides_jobs: bool = False
+
+    @property
+    def now(self) -> float:
+        """When all this was so (epoch)."""
+        return self.snapshot.at
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause; `text` completes a sentence that begins with the job: `waits for 4 free GPUs`."""
+
+    cause: str
+    text: str
+    #: (title, text) of each fact behind it.
+    evidence: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Why a job waits."""
+
+    job: str
+    #: One word for the cause: `fragmentation`, `priority`, `limit` and so on.
+    cause: str
+    #: A whole sentence.
+    sentence: str
+    #: (title, text) of each fact behind it.
+    evidence: tuple[tuple[str, str], ...] = ()
+    #: When it starts as Slurm plans it, and as the time limits of the jobs before it say; epochs,
+    #: 0 where that is not known.
+    slurm_start: int = 0
+    our_start: int = 0
+    #: What would start it now, each as a change of the job's options and where it would start.
+    sooner: tuple[str, ...] = ()

@@ -1,0 +1,88 @@
+"""`gputopo why` in scripted states of a live queue: each has its exact sentence.
+
+GPUTOPO_RECORD_STATES=FILE writes down each state, as tests/slurm_plugin/why/states.jsonl has them.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from modes import enforcement
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import Result
+from tests.cluster.users.waiting_states import LINES, STATES, waiting
+from tests.slurm_plugin.why.sentences import SENTENCES, said
+
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
+PYTHON = "/opt/gputopo/bin/python3"
+READ = "/cluster/read_state.py"
+
+
+@pytest.fixture(scope="module")
+def limited(session_cluster: Cluster) -> Iterator[None]:
+    """From here on a reset leads to a Slurm with a licence, limits and small partitions."""
+    with session_cluster.at_home(slurm_conf=LINES):
+        yield
+
+
+@pytest.fixture
+def site(limited: None, cluster: Cluster) -> Cluster:
+    """A clean cluster with all that."""
+    return cluster
+
+
+def why(cluster: Cluster, user: str, *args: str) -> Result:
+    return cluster.run("ctl", ["gputopo", "why", *args], user=user, check=False)
+
+
+def record(cluster: Cluster, name: str, numbers: dict[str, int]) -> None:
+    """Writes down what the user's own Slurm commands tell in this moment."""
+    target = os.environ.get("GPUTOPO_RECORD_STATES")
+    if not target:
+        return
+    source = Path(__file__).parents[2] / "slurm_plugin" / "why" / "read_state.py"
+    cluster.put("ctl", READ, source.read_text())
+    state = json.loads(cluster.run("ctl", [PYTHON, READ, str(numbers["job"])], user="alice").out)
+    line = {"name": name, "mode": enforcement(), "numbers": numbers, "state": state}
+    with Path(target).open("a") as file:
+        file.write(f"{json.dumps(line)}\n")
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_each_state_has_its_sentence(site, name):
+    if enforcement() not in STATES[name].modes:
+        pytest.skip("in this way of enforcing the state is another one")
+    with waiting(site, name) as numbers:
+        job = str(numbers["job"])
+        done = why(site, "alice", job)
+        assert said(done.out, job) == SENTENCES[name].format(**numbers), done
+        record(site, name, numbers)
+
+
+def test_a_stranger_is_told_nothing_and_root_all(site):
+    job = str(site.sbatch("-w", "dgx1", "--gres=gpu:1", "--hold"))
+    strangers, nobodys = why(site, "bob", job), why(site, "bob", "999999")
+    assert strangers.code == nobodys.code == 2
+    assert strangers.err.replace(job, "N") == nobodys.err.replace("999999", "N")
+    assert said(why(site, "root", job).out, job) == SENTENCES["held by its user"]
+
+
+def test_a_job_that_runs_is_told_to_run(site):
+    job = str(site.started("-w", "dgx1", "--gres=gpu:1", sleep_s=60).id)
+    done = why(site, "alice", job)
+    assert done.code == 2
+    assert f"job {job} does not wait: it is RUNNING on dgx1" in done.err
+
+
+def test_others_that_slurm_hides_are_not_named(site):
+    site.configure_extra("PrivateData=jobs")
+    site.occupy_nodes({"dgx1": range(3, 8), "dgx2": range(3, 8)})
+    site.sbatch("-p", "dgx", "--gres=gpu:4", user="bob")
+    job = str(site.sbatch("-p", "dgx", "--gres=gpu:4"))
+    site.wait_reconciled()
+    out = why(site, "alice", job).out
+    assert "6 are free, but never 4 on one node (dgx1 3, dgx2 3)" in out
+    assert "bob" not in out

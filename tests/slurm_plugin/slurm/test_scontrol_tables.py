@@ -1,0 +1,96 @@
+"""Reservations, licences and limits in scontrol's words (24.11.5), and one job in squeue's."""
+
+import pytest
+from fake_slurm import FakeRunner
+
+from slurm_plugin.slurm.clients import scontrol_tables, squeue_table
+from slurm_plugin.slurm.interface import License, Limit, Reservation, WaitingDetails
+
+ASSOC_MGR = """Current Association Manager state
+
+Association Records
+
+ClusterName=gputopo Account=research UserName= Partition= Priority=0 ID=3
+    GrpJobs=N(1) GrpJobsAccrue=N(0)
+    GrpSubmitJobs=N(1) GrpWall=N(1.00)
+    GrpTRES=cpu=N(1),mem=N(50),node=N(1),gres/gpu=2(2),gres/gpumem=N(0)
+    GrpTRESRunMins=cpu=N(10),gres/gpu=100(20)
+    MaxJobs= MaxJobsAccrue= MaxSubmitJobs= MaxWallPJ=
+    MaxTRESPJ=gres/gpu=8
+    Comment=(null)
+ClusterName=gputopo Account=research UserName=alice(2001) Partition=dgx Priority=0 ID=5
+    GrpTRES=cpu=N(0),gres/gpu=N(0)
+    MaxJobs=1(1) MaxJobsAccrue= MaxSubmitJobs=5(2) MaxWallPJ=60
+
+QOS Records
+
+QOS=normal(1)
+    UsageRaw=122.988347
+    GrpJobs=7(1) GrpJobsAccrue=N(1) GrpSubmitJobs=N(2) GrpWall=N(1.10)
+    GrpTRES=cpu=N(1),gres/gpu=N(2)
+    Account Limits
+      research
+        MaxTRESPA=cpu=N(1),gres/gpu=4(2),gres/gpumem=N(0)
+    User Limits
+      alice(2001)
+        MaxJobsPU=N(1) MaxJobsAccruePU=N(1) MaxSubmitJobsPU=N(2)
+        MaxTRESPU=cpu=N(1),gres/gpu=2(2),gres/gpumem=N(0),gres/gpuutil=N(0)
+"""
+
+
+def test_limits_have_their_owner_and_what_is_in_use():
+    run = FakeRunner({"scontrol show assoc_mgr": ASSOC_MGR})
+    alice = "user alice in account research in partition dgx"
+    assert scontrol_tables.limits(run) == [
+        Limit("account research", "GrpTRES", "gres/gpu", 2, 2),
+        Limit("account research", "GrpTRESRunMins", "gres/gpu", 100, 20),
+        Limit("account research", "MaxTRESPJ", "gres/gpu", 8),
+        Limit(alice, "MaxJobs", "jobs", 1, 1),
+        Limit(alice, "MaxSubmitJobs", "submitted jobs", 5, 2),
+        Limit(alice, "MaxWallPJ", "minutes", 60),
+        Limit("QOS normal", "GrpJobs", "jobs", 7, 1),
+        Limit("account research in QOS normal", "MaxTRESPA", "gres/gpu", 4, 2),
+        Limit("user alice in QOS normal", "MaxTRESPU", "gres/gpu", 2, 2),
+    ]
+
+
+def test_reservations_have_their_nodes_and_times():
+    line = (
+        "ReservationName=repair StartTime=1795411718 EndTime=1795415318 Duration=01:00:00"
+        " Nodes=dgx[1-2] NodeCnt=2 Features=(null) Flags=MAINT,IGNORE_JOBS TRES=cpu=32 Users=root"
+        " Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE"
+    )
+    run = FakeRunner({"scontrol --oneliner show reservations": f"{line}\n"})
+    [found] = scontrol_tables.reservations(run)
+    nodes = ("dgx1", "dgx2")
+    assert found == Reservation(
+        "repair", 1795411718, 1795415318, nodes, ("MAINT", "IGNORE_JOBS"), "root"
+    )
+    assert found.is_maintenance
+    none = FakeRunner({"scontrol --oneliner show reservations": "No reservations in the system\n"})
+    assert scontrol_tables.reservations(none) == []
+
+
+def test_licences_have_their_numbers():
+    line = "LicenseName=matlab Total=3 Used=2 Free=1 Reserved=0 Remote=no\n"
+    run = FakeRunner({"scontrol --oneliner show licenses": line})
+    assert scontrol_tables.licenses(run) == [License("matlab", 3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("UNLIMITED", 0), ("00:05:00", 300), ("1-02:03:04", 93784), ("10:00", 600), ("x", 0)],
+)
+def test_a_time_limit_in_slurms_words(text, seconds):
+    assert scontrol_tables.seconds(text) == seconds
+
+
+def test_one_jobs_details_come_from_columns_that_no_text_can_leave():
+    def squeue(argv: list[str], _: str) -> str:
+        assert argv[-2:] == ["-j", "14"]
+        end = argv[argv.index("-O") + 1].split(",")[0].partition(":0")[2]
+        row = ("afterok:3(unfulfilled)", "matlab:1 QOS=x\nfoo", "normal", "(null)")
+        return "".join(f"{text}{end}" for text in row) + "\n"
+
+    details = squeue_table.waiting_details(FakeRunner({"squeue": squeue}), 14)
+    assert details == WaitingDetails("afterok:3(unfulfilled)", "matlab:1 QOS=x\nfoo", "normal")

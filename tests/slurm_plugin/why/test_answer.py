@@ -1,0 +1,284 @@
+"""Why a job waits, in states that no live test makes: our own waits, hostile texts, odd nodes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slurm_plugin.job_notes import donor, hints
+from slurm_plugin.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.job_notes.records import GateRecord, LoanRecord
+from slurm_plugin.job_notes.shape import ShapeNote
+from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
+from slurm_plugin.slurm.interface import (
+    Limit,
+    QueuedJob,
+    Reservation,
+    SlurmNode,
+    SlurmPartition,
+    WaitingDetails,
+)
+from slurm_plugin.why.answer import answer
+from slurm_plugin.why.state import WaitingState
+from slurm_plugin.why.text import in_words
+
+NOW = 1_000_000.0
+JOB = QueuedJob(
+    14, "14", user="alice", uid=1000, account="research", partition="gpu", state="PENDING",
+    reason="Resources", priority=10, submit=900_000, eligible=900_000, time_limit_s=3600,
+    min_nodes=1, cpus=1, tres_per_node="gres/gpu:4",
+)  # fmt: skip
+LOAN = Loan("dgx1", 0b11, (LoanDonor("dgx2", 0b110, 31),))
+
+
+def node(name: str, used: int, **changes: Any) -> SlurmNode:
+    """A node of 8 V100 of which the first `used` are in use."""
+    gpus = {"gpus": {"v100": 8}, "used": tuple(range(used)), "used_by_type": {"v100": used}}
+    usual = {"state": ("MIXED",), "partitions": ("gpu",), "weight": 1, "cpus": 16}
+    return SlurmNode(name, **{**usual, **gpus, "memory_mb": 4000, **changes})
+
+
+NODES = (node("dgx1", 5), node("dgx2", 5))
+
+
+def state(job: QueuedJob = JOB, nodes: Any = NODES, others: Any = (), **more: Any) -> WaitingState:
+    part = SlurmPartition("gpu", tuple(one.name for one in nodes), True)
+    settings = Settings((part,))
+    snapshot = Snapshot(0.0, NOW, (job, *others), Detail.SETTINGS, tuple(nodes), settings)
+    more.setdefault("entries", job.admin_comment)
+    return WaitingState(job, snapshot, **more)
+
+
+def sentence(*args: Any, **more: Any) -> str:
+    return answer(state(*args, **more)).sentence
+
+
+def ours(text: str, **changes: Any) -> QueuedJob:
+    return replace(JOB, admin_comment=text, reason="BeginTime", **changes)
+
+
+def gated(**values: str) -> str:
+    usual = {"token": "t", "tpn": "gres/gpu:4", "nodes": "1-", "by": "node"}
+    return GateRecord("gated", {**usual, **values}).text()
+
+
+@pytest.mark.parametrize(
+    ("job", "says"),
+    [
+        (
+            ours(LoanRecord("meets", {"remote": "1", "loan": LOAN.text()}).text()),
+            "waits for its loan: 2 GPUs of dgx2 get ready, to serve it beside 2 GPUs of dgx1.",
+        ),
+        (
+            ours(gated(remote="1", loan=LOAN.text())),
+            "waits for its loan: 2 GPUs of dgx2 get ready, to serve it beside 2 GPUs of dgx1.",
+        ),
+        (
+            replace(JOB, admin_comment=donor.entry(28)),
+            "is to lend its GPUs to job 28, and waits for their node.",
+        ),
+        (
+            replace(JOB, admin_comment=ShapeNote(None).text(), reason="JobHeldUser", priority=0),
+            "waits until the engine has chosen its nodes and GPUs.",
+        ),
+        (
+            replace(
+                JOB,
+                admin_comment=ShapeNote(None, is_held=True).text(),
+                reason="JobHeldUser",
+                priority=0,
+            ),
+            "is held by its user, until it is released.",
+        ),
+        (
+            ours(hints.entry("", "waiting 1/10 since 5: genie: job 9 first (until 65, begin 5)")),
+            "could start, but its policy waits for better GPUs: genie: job 9 first.",
+        ),
+        (
+            ours(f"{hints.entry('', 'mapa: 0.4 of the ideal')} {gated(since='999000')}"),
+            "could start, but its policy waits for better GPUs: mapa: 0.4 of the ideal.",
+        ),
+        (
+            ours(gated(begin="1003600"), eligible=1_003_600),
+            "is not to start before TIME (--begin).",
+        ),
+    ],
+)
+def test_what_is_ours_is_told_as_ours(job, says):
+    from tests.slurm_plugin.why.sentences import said
+
+    assert said(sentence(job), "14") == says
+
+
+def test_a_gate_whose_releases_failed_says_so():
+    found = answer(state(ours(gated(tries="2", retry="1000060"))))
+    assert found.cause == "fragmentation"
+    assert any(text.startswith("2 releases came to nothing") for _, text in found.evidence)
+
+
+def test_an_entry_of_ours_counts_for_nothing_where_slurm_holds_the_job():
+    text = hints.entry("", "waiting 1/10 since 5: x (until 65, begin 5)")
+    job = replace(JOB, admin_comment=text, reason="JobHeldAdmin", priority=0)
+    assert sentence(job) == "Job 14 is held by an administrator, and only one can release it."
+
+
+HOSTILE = "x\x1b[2J\u202e\n" + "y" * 5000
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"features": HOSTILE},
+        {"tres_per_node": f"gres/gpu:{HOSTILE}"},
+        {"req_nodes": f"dgx[1-{'9' * 30}]"},
+        {"req_nodes": HOSTILE},
+        {"reservation": HOSTILE},
+        {"reason": HOSTILE},
+        {"partition": HOSTILE},
+        {"admin_comment": f"[gpu-topo: | waiting 1/10 since 5: {HOSTILE}]", "reason": "BeginTime"},
+        {"comment": HOSTILE, "name": f"14_{HOSTILE}", "user": HOSTILE},
+        {"cpus": 2**40, "memory_per_node_mb": 2**50, "min_nodes": 2**31},
+        {"tres_per_node": "gres/gpu:99999999999999999999"},
+        {"throttle": 2**31, "reason": "JobArrayTaskLimit"},
+    ],
+)
+def test_no_text_of_a_user_moves_the_cursor_or_fills_the_screen(changes):
+    details = WaitingDetails(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    other = replace(JOB, **{**changes, "job_id": 9, "submit": 1, "reason": "Priority"})
+    text = in_words(answer(state(replace(JOB, **changes), others=(other,), details=details)))
+    assert all(char.isprintable() or char == "\n" for char in text)
+    assert len(text) < 4000
+    assert text.startswith("Job 14")
+
+
+@pytest.mark.parametrize(
+    ("dependency", "says"),
+    [
+        ("afterok:3(unfulfilled)", "waits until job 3 has ended well."),
+        ("afterany:3(unfulfilled),singleton(unfulfilled)",
+         "waits until job 3 has ended and no other job of this name and user runs."),
+        ("afterok:3(unfulfilled)?afterok:4(unfulfilled)",
+         "waits until job 3 has ended well or job 4 has ended well."),
+        ("after:3+5(unfulfilled)", "waits until job 3 has started."),
+        ("afterok:3_*(unfulfilled)", "waits until job 3 has ended well."),
+        (",".join(f"afterok:{job}(unfulfilled)" for job in range(1, 900)),
+         "waits until job 1 has ended well and job 2 has ended well and job 3 has ended well"
+         " and 896 more."),
+        ("", "waits until what its dependency names has happened."),
+    ],
+)  # fmt: skip
+def test_dependencies_in_words(dependency, says):
+    job = replace(JOB, reason="Dependency")
+    assert sentence(job, details=WaitingDetails(dependency)) == f"Job 14 {says}"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changes", "says"),
+    [
+        ((node("dgx1", 8), node("dgx2", 8)), {}, "waits for 4 free GPUs: none of 16 is free."),
+        ((node("dgx1", 8),), {}, "waits for 4 free GPUs on dgx1: none of its 8 is free."),
+        ((node("dgx1", 5),), {}, "waits for 4 free GPUs on dgx1: 3 of its 8 are free."),
+        ((node("dgx1", 7),), {}, "waits for 4 free GPUs on dgx1: 1 of its 8 is free."),
+        (NODES, {"tres_per_node": "gres/gpu:16"},
+         "can never start as it is: no node has 16 GPUs."),
+        (NODES, {"tres_per_node": "gres/gpu:h100:1"},
+         "can never start as it is: no node has GPUs of type h100."),
+        ((node("dgx1", 0, state=("DOWN*",)), node("dgx2", 0, state=("IDLE", "DRAIN"))), {},
+         "waits for a node that can take jobs: dgx1 is down, dgx2 is drained."),
+        ((node("dgx1", 0), node("dgx2", 0)), {}, "fits on dgx1 now: Slurm starts it when it next"
+         " looks."),
+        (NODES, {"min_nodes": 3, "features": "", "tres_per_node": "gres/gpu:v100:4"},
+         "can never start as it is: it needs 3 nodes, and only 2 will do."),
+        (NODES, {"min_nodes": 2, "req_nodes": "dgx1", "exc_nodes": "dgx2"},
+         "can never start as it is: it needs 2 nodes, and only 1 will do (each is one that it"
+         " does not exclude)."),
+        (NODES, {"tres_per_node": "", "cpus": 40},
+         "can never start as it is: no node has 40 CPUs."),
+        (tuple(node(f"n{i}", 5) for i in range(12)), {},
+         "waits for 4 free GPUs on one node: 36 are free, but never 4 on one node (n0 3, n1 3,"
+         " n10 3, n11 3, n2 3, n3 3, n4 3, n5 3 and 4 more)."),
+    ],
+)  # fmt: skip
+def test_what_is_missing_on_the_nodes(nodes, changes, says):
+    assert sentence(replace(JOB, **changes), nodes=nodes) == f"Job 14 {says}"
+
+
+def test_slots_count_as_gpus_of_their_model():
+    """In the slots mode each GPU has a type of its own."""
+    types = {f"v100.s{i}": 1 for i in range(8)}
+    used = {kind: int(i < 5) for i, kind in enumerate(types)}
+    nodes = [node(name, 5, gpus=types, used_by_type=used) for name in ("dgx1", "dgx2")]
+    job = ours(gated(tpn="gres/gpu:v100:4"), tres_per_node="")
+    assert "6 are free, but never 4 on one node (dgx1 3, dgx2 3)" in sentence(job, nodes=nodes)
+
+
+def test_of_several_jobs_ahead_the_next_one_is_named():
+    others = [
+        replace(JOB, job_id=i, name=str(i), user="bob", priority=50, reason="Priority")
+        for i in range(1, 9)
+    ]
+    found = answer(state(others=others))
+    assert found.sentence.endswith("; 8 jobs come first, the next is job 1 of bob.")
+    assert ("ahead", "and 3 jobs more") in found.evidence
+
+
+def test_jobs_that_do_not_count_are_not_ahead():
+    others = [
+        replace(JOB, job_id=1, priority=0),
+        replace(JOB, job_id=2, priority=50, reason="Dependency"),
+        replace(JOB, job_id=3, priority=50, eligible=2_000_000),
+        replace(JOB, job_id=4, priority=50, state="RUNNING", nodes=("dgx1",)),
+        replace(JOB, job_id=5, priority=5),
+    ]
+    assert answer(state(others=others)).sentence.endswith("(dgx1 3, dgx2 3).")
+
+
+def test_where_slurm_hides_others_nothing_is_guessed_of_them():
+    job = replace(JOB, reason="Priority")
+    found = answer(state(job, hides_jobs=True))
+    assert found.sentence.endswith("; jobs of others, which you may not see, come first.")
+    assert found.our_start == 0
+
+
+def test_a_reservation_of_ones_own_leaves_its_nodes_alone():
+    mine = Reservation("class", 900_000, 2_000_000, ("dgx1",), users="alice")
+    job = replace(JOB, reservation="class")
+    says = "waits for 4 free GPUs on dgx1: 3 of its 8 are free."
+    assert sentence(job, reservations=(mine,)) == f"Job 14 {says}"
+    over = replace(mine, end=950_000)
+    job = replace(job, reason="Reservation")
+    says = "Job 14 can never start: its reservation class is over."
+    assert sentence(job, reservations=(over,)) == says
+
+
+@pytest.mark.parametrize(
+    ("reason", "limit", "says"),
+    [
+        ("AssocMaxGRESPerJob", Limit("account research", "MaxTRESPJ", "gres/gpu", 2),
+         "asks for more than one job of account research may have: 2 GPUs."),
+        ("QOSGrpCpuLimit", Limit("QOS normal", "GrpTRES", "cpu", 8, 8),
+         "waits because QOS normal may use 8 CPUs at a time, and 8 CPUs are in use."),
+        ("AssocGrpCPURunMinutesLimit", Limit("account research", "GrpTRES", "cpu", 8, 8),
+         "waits because of a limit on its account or user, which Slurm calls"
+         " AssocGrpCPURunMinutesLimit."),
+        ("AssocGrpGRES", Limit("account others", "GrpTRES", "gres/gpu", 8, 8),
+         "waits because of a limit on its account or user, which Slurm calls AssocGrpGRES."),
+    ],
+)  # fmt: skip
+def test_limits_in_words(reason, limit, says):
+    job = replace(JOB, reason=reason)
+    details = WaitingDetails(qos="normal")
+    assert sentence(job, limits=(limit,), details=details) == f"Job 14 {says}"
+
+
+def test_the_estimate_keeps_to_the_queues_order():
+    """One GPU's worth of order: who is ahead gets the first GPUs that come free."""
+    runs = [
+        replace(JOB, job_id=100 + i, state="RUNNING", nodes=(name,), gpus={name: tuple(range(5))},
+                end=int(NOW) + 600 * (i + 1))
+        for i, name in enumerate(("dgx1", "dgx2"))
+    ]  # fmt: skip
+    eight = replace(JOB, tres_per_node="gres/gpu:8")
+    first = replace(eight, job_id=1, name="1", priority=50)
+    assert answer(state(eight, others=runs)).our_start == NOW + 600
+    assert answer(state(eight, others=(*runs, first))).our_start == NOW + 1200

@@ -1,0 +1,35 @@
+"""Whose jobs one may ask about, and how they are called."""
+
+import pytest
+
+from slurm_plugin.explain.answer import NotTold
+from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.why.read import NotWaiting, own_job
+
+ALICE, BOB = 1000, 1001
+QUEUE = (
+    QueuedJob(7, "7", uid=ALICE, state="PENDING"),
+    QueuedJob(8, "8", uid=ALICE, state="RUNNING", nodes=("dgx1",)),
+    QueuedJob(9, "9_[4-6]", array_id=9, task="4-6", uid=ALICE, state="PENDING"),
+    QueuedJob(10, "9_3", array_id=9, task="3", uid=ALICE, state="RUNNING", nodes=("dgx2",)),
+    QueuedJob(11, "11", uid=BOB, state="PENDING"),
+)
+
+
+@pytest.mark.parametrize(("text", "job"), [("7", 7), ("9", 9), ("9_5", 9)])
+def test_a_job_is_found_by_its_number_its_array_or_its_task(text, job):
+    assert own_job(text, QUEUE, ALICE, sees_all=False).job_id == job
+
+
+def test_another_users_job_is_like_none():
+    for text in ("11", "12", "11_1"):
+        with pytest.raises(NotTold) as error:
+            own_job(text, QUEUE, ALICE, sees_all=False)
+        assert str(error.value) == f"job {text}: no job of yours with this number is in the queue"
+    assert own_job("11", QUEUE, ALICE, sees_all=True).uid == BOB
+
+
+@pytest.mark.parametrize(("text", "node"), [("8", "dgx1"), ("9_3", "dgx2")])
+def test_a_job_that_runs_does_not_wait(text, node):
+    with pytest.raises(NotWaiting, match=f"job {text} does not wait: it is RUNNING on {node}"):
+        own_job(text, QUEUE, ALICE, sees_all=False)

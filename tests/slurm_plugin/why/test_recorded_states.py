@@ -1,0 +1,69 @@
+"""Each state as a live Slurm 24.11.5 was in it: the same sentence without any Slurm."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from slurm_plugin.why.answer import answer
+from slurm_plugin.why.state import WaitingState
+from slurm_plugin.why.text import as_json, in_words
+from tests.slurm_plugin.why.sentences import SENTENCES, said
+
+LINES = (Path(__file__).parent / "states.jsonl").read_text().splitlines()
+RECORDED = [json.loads(line) for line in LINES]
+
+
+def state_of(recorded: dict[str, Any]) -> WaitingState:
+    return msgspec.convert(recorded["state"], type=WaitingState)
+
+
+def recorded(name: str, mode: str = "select") -> WaitingState:
+    [found] = [one for one in RECORDED if (one["name"], one["mode"]) == (name, mode)]
+    return state_of(found)
+
+
+def test_every_sentence_was_said_by_a_live_slurm():
+    assert {one["name"] for one in RECORDED} == set(SENTENCES)
+    assert len(SENTENCES) >= 20
+
+
+@pytest.mark.parametrize("one", RECORDED, ids=lambda one: f"{one['mode']} {one['name']}")
+def test_a_recorded_state_has_its_sentence(one):
+    numbers = one["numbers"]
+    found = answer(state_of(one))
+    assert said(in_words(found), str(numbers["job"])) == SENTENCES[one["name"]].format(**numbers)
+    assert json.loads(json.dumps(as_json(found)))["cause"] == found.cause
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("fragmentation", "with -N 2 --gres=gpu:2 now on dgx1, dgx2"),
+        ("fragmentation", "with --gres=gpu:3 now on dgx1"),
+        ("too few free GPUs", "with --gres=gpu:1 now on dgx2"),
+        ("maintenance before its end", "with -t 9 now on dgx1"),
+        ("backfill would delay the first", "with -t 4 now on dgx2"),
+        ("features", "without --constraint now on amd1"),
+        ("a whole node", "without --exclusive now on dgx1"),
+        ("CPUs beside free GPUs", "with 2 CPUs per node now on dgx1"),
+        ("memory beside free GPUs", "with --mem=500 now on dgx1"),
+    ],
+)
+def test_what_would_start_now_is_told(name, change):
+    assert change in answer(recorded(name)).sooner
+
+
+def test_our_estimate_is_slurms_where_slurm_has_one():
+    """The first job in the queue: both go by the time limits of those that run."""
+    found = answer(recorded("fragmentation"))
+    assert found.slurm_start
+    assert abs(found.our_start - found.slurm_start) <= 1
+
+
+def test_a_gate_shows_no_begin_time_as_a_plan():
+    found = answer(recorded("fragmentation behind a gate", "slots"))
+    assert found.slurm_start == 0
+    assert "gate" in dict(found.evidence)
