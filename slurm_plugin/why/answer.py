@@ -6,14 +6,13 @@ import math
 from dataclasses import replace
 
 from slurm_plugin.config.remote import RemoteConfig
-from slurm_plugin.queue import backfill
-from slurm_plugin.queue.candidates import Need, first_hold
+from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, end_of
 from slurm_plugin.queue.demand import READY, Unplaceable
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why import our_waits, sooner, words
-from slurm_plugin.why.estimate import Timeline
+from slurm_plugin.why.estimate import Timeline, delays
 from slurm_plugin.why.limits import limit_in_the_way, limit_reached
 from slurm_plugin.why.reasons import (
     array_limit_reached,
@@ -84,7 +83,7 @@ def _on_the_nodes(state: WaitingState, site: Site, need: Need) -> tuple[Finding,
         return Finding(found.cause, found.text + after, evidence), first
     if our_waits.is_gated(state) and (found := _kept_by_slurm(state, need)) is not None:
         return replace(found, evidence=(*found.evidence, *facts)), first
-    hold = first_hold(need, site.nodes, end_of(state.job, state.now))
+    hold = site.hold(need, site.nodes, end_of(state.job, state.now))
     where = f" on {words.named(tuple(hold.gpus))}" if hold else ""
     if first_job is not None and first is not None and _delays(first, site, hold, state):
         text = f"would fit{where} now, but that would delay {_called(first_job)}, which comes first"
@@ -126,7 +125,7 @@ def _first_that_waits(ahead: list[QueuedJob], site: Site) -> tuple[QueuedJob | N
 def _delays(first: Need, site: Site, hold: Hold | None, state: WaitingState) -> bool:
     if hold is None:
         return False
-    return backfill.delays(first, site.nodes, site.holds, [hold], state.now)
+    return delays(first, site, [hold], state.now)
 
 
 def _after(ahead: list[QueuedJob], state: WaitingState) -> str:

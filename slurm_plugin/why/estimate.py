@@ -8,10 +8,10 @@ Scheduling the IBM SP2 with Backfilling", IEEE TPDS 2001).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
-from slurm_plugin.queue.candidates import Need, first_hold
+from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_holds
 from slurm_plugin.why.site import Site
 
@@ -37,7 +37,7 @@ class Timeline:
             if self._tries >= MAX_TRIES:
                 return None
             self._tries += 1
-            hold = first_hold(need, nodes, at + limit_s)
+            hold = self.site.hold(need, nodes, at + limit_s)
             if hold is not None:
                 self._planned.append((at, hold))
                 return at, tuple(hold.gpus)
@@ -57,3 +57,18 @@ class Timeline:
             if begin < end and hold.end > start:
                 nodes = with_hold(nodes, hold)
         return nodes
+
+
+def earliest_start(need: Need, site: Site, now: float) -> float:
+    """When the job could start if it were the only one that waits (epoch); inf: not known."""
+    placed = Timeline(site, now).place(need, 1.0)
+    return placed[0] if placed else math.inf
+
+
+def delays(first: Need, site: Site, new: Sequence[Hold], now: float) -> bool:
+    """Would the holds `new`, which are not in the site yet, make the first job start later?"""
+    nodes = dict(site.nodes)
+    for hold in new:
+        nodes = with_hold(nodes, hold)
+    after = replace(site, nodes=nodes, holds=(*site.holds, *new))
+    return earliest_start(first, after, now) > earliest_start(first, site, now)

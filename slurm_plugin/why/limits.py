@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.slurm.interface import Limit
@@ -52,7 +53,7 @@ def limit_in_the_way(state: WaitingState, need: Need) -> Finding | None:
     owners = _owners(state, "Assoc") | _owners(state, "QOS")
     found = [
         one
-        for one in state.limits
+        for one in _by_name(state)
         if _is_of(one, owners)
         and (one.used is not None or one.key.endswith("PJ"))
         and (one.used or 0) + amounts.get(one.resource, 0) > one.most
@@ -72,6 +73,12 @@ def _told(found: list[Limit]) -> Finding:
     verb = "run" if first.resource == "jobs" else "use"
     text = f"waits because {first.owner} may {verb} {most} at a time{used}"
     return Finding("limit", text, facts)
+
+
+def _by_name(state: WaitingState) -> list[Limit]:
+    """The limits; 22.05 tells a QOS's users by number, and the job's own one is named here."""
+    number, name = f"user {state.job.uid} in QOS ", f"user {state.job.user} in QOS "
+    return [replace(one, owner=one.owner.replace(number, name)) for one in state.limits]
 
 
 def _owners(state: WaitingState, scope: str) -> set[str]:
@@ -96,7 +103,7 @@ def _behind(state: WaitingState, scope: str, how: str, what: str) -> list[Limit]
     owners = _owners(state, scope)
     found = [
         one
-        for one in state.limits
+        for one in _by_name(state)
         if one.key.startswith(how + key)
         and one.resource.startswith(resource)
         and ("RunMins" in one.key) == is_run

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from slurm_plugin.gates.slot_request import recorded_demand
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.queue.backfill import in_order
-from slurm_plugin.queue.candidates import Need
+from slurm_plugin.queue.candidates import Need, first_hold, fits, lowest, mask_of_types
 from slurm_plugin.queue.capacity import (
     CLOSED,
     Gpus,
@@ -36,6 +36,22 @@ class Site:
     holds: tuple[Hold, ...]
     #: Why nothing can start on a node, as far as the job is concerned.
     closed: Mapping[str, str]
+    #: Each GPU has a GRES type of its own: a job has the same GPUs on all of its nodes.
+    is_slots: bool = False
+
+    def hold(self, need: Need, nodes: Mapping[str, Node], end: float) -> Hold | None:
+        """What the job would hold of these nodes now until `end`; None where it does not fit."""
+        if self.is_slots or need.nodes == 1:
+            return first_hold(need, nodes, end)
+        ready = [node for node in nodes.values() if fits(need, node)]
+        ready.sort(key=lambda node: (node.name not in need.req_nodes, node.weight, node.name))
+        if len(ready) < need.nodes:
+            return None
+        masks = {}
+        for node in ready[: need.nodes]:
+            own = mask_of_types(node.gpu_types, need.types) if need.types else node.all_gpus
+            masks[node.name] = lowest(node.free & own, need.gpus)
+        return Hold(masks, need.cpus, need.memory_mb, end)
 
 
 def site_of(state: WaitingState) -> Site:
@@ -44,7 +60,8 @@ def site_of(state: WaitingState) -> Site:
     nodes = nodes_of(state.snapshot.nodes, running, _gpus_by_model)
     closed = _closed(state)
     nodes = {name: replace(node, is_open=name not in closed) for name, node in nodes.items()}
-    return Site(nodes, tuple(holds_in(nodes, running, state.now)), closed)
+    is_slots = any(slots_of(node.gpus) for node in state.snapshot.nodes)
+    return Site(nodes, tuple(holds_in(nodes, running, state.now)), closed, is_slots)
 
 
 def _gpus_by_model(node: SlurmNode) -> Gpus:

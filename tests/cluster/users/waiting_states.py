@@ -111,7 +111,7 @@ def priority(cluster, undo):
     return {**sbatch(cluster, *FOUR, "--nice=10"), "first": first}
 
 
-@state("Priority", "select")
+@state("", "select")
 def backfill_would_delay_the_first(cluster, undo):
     cluster.started("-p", "dgx", "-w", "dgx2", "-t5", "--gres=gpu:4", user="bob", sleep_s=300)
     first = cluster.sbatch("-t", "60", "-w", "dgx2", "--gres=gpu:8", user="bob")

@@ -263,6 +263,21 @@ def test_a_job_of_cpus_alone_waits_for_cpus():
     assert sentence(job, nodes=nodes) == says
 
 
+def test_nodes_of_one_job_may_have_different_gpus_free_but_not_in_slots():
+    nodes = [node("dgx1", 4), replace(node("dgx2", 4), used=(4, 5, 6, 7))]
+    two = replace(JOB, min_nodes=2)
+    says = "Job 14 fits on dgx1, dgx2 now: Slurm starts it when it next looks."
+    assert sentence(two, nodes) == says
+    types = {f"v100.s{i}": 1 for i in range(8)}
+    low = {kind: int(i < 4) for i, kind in enumerate(types)}
+    high = {kind: int(i >= 4) for i, kind in enumerate(types)}
+    nodes = [node("dgx1", 4, gpus=types, used_by_type=low),
+             node("dgx2", 4, gpus=types, used_by_type=high)]  # fmt: skip
+    job = ours(gated(tpn="gres/gpu:v100:4", nodes="2-2"), tres_per_node="", min_nodes=2)
+    says = "Job 14 waits for 4 GPUs that are free on 2 nodes at once."
+    assert sentence(job, nodes) == says
+
+
 def test_slots_count_as_gpus_of_their_model():
     """In the slots mode each GPU has a type of its own."""
     types = {f"v100.s{i}": 1 for i in range(8)}
@@ -318,6 +333,8 @@ def test_a_reservation_of_ones_own_leaves_its_nodes_alone():
          "asks for more than one job of account research may have: 2 GPUs."),
         ("QOSGrpCpuLimit", Limit("QOS normal", "GrpTRES", "cpu", 8, 8),
          "waits because QOS normal may use 8 CPUs at a time, and 8 CPUs are in use."),
+        ("QOSMaxGRESPerUser", Limit("user 1000 in QOS normal", "MaxTRESPU", "gres/gpu", 2, 2),
+         "waits because user alice in QOS normal may use 2 GPUs at a time, and 2 GPUs are in use."),
         ("AssocGrpCPURunMinutesLimit", Limit("account research", "GrpTRES", "cpu", 8, 8),
          "waits because of a limit on its account or user, which Slurm calls"
          " AssocGrpCPURunMinutesLimit."),
