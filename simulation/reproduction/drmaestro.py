@@ -60,8 +60,10 @@ ROWS = (
         because=_CONTAINERS + "; what our launch adds to a task is in docs/benchmarks.md"),
     Row("Tables 2, 3, 4", "network latency and throughput of containers", because=_CONTAINERS),
     Row("Figures 9, 15, 16", "pack and spread, the graphs of chapter 4: drawings", is_result=False),
-    Row("Figures 10, 11, 12, 13", "SC17's Figures 3 to 6: times of Caffe by placement",
+    Row("Figures 11, 12", "SC17's Figures 3 and 5: Caffe's communication and NVLink traffic",
         because=_MINSKY),
+    *_as_in_sc17("Figure 10", "Figure 4"),
+    *_as_in_sc17("Figure 13", "Figure 6"),
     Row("Figure 14", "shares of their time that seven of Rodinia's applications with a remote GPU"
         " spend on an idle and on a full network", Run("thesis-rodinia"),
         tuple(near(name, metric, share, 0, 0.001)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from slurm_plugin.errors import SlurmError
@@ -91,10 +91,11 @@ class LoanReconciler:
 
     def _act(self, made: StartPlan, queue: Sequence[QueuedJob]) -> None:
         """Starts first: they are what people wait for; then ends, then new loans."""
-        for job, update in made.starts:
-            self._update(job, (update,))
-        for job, updates in made.back:
-            self._update(job, updates)
+        changes = [*((job, (update,)) for job, update in made.starts), *made.back]
+        held = self._held_since(job for job, _ in changes) if changes else set()
+        for job, updates in changes:
+            if job.job_id not in held:
+                self._update(job, updates)
         now = self.clock()
         refused = self.matcher.act(made, queue)
         gone = {job.job_id for job, _, _ in made.offers if job.name in refused}
@@ -104,6 +105,18 @@ class LoanReconciler:
         }
         self._backoff.forget(now)
         self._backoff.pause(refused, now, REFUSED_S)
+
+    def _held_since(self, jobs: Iterable[QueuedJob]) -> set[int]:
+        """Those of the jobs that somebody held after the snapshot: our updates would free them.
+
+        Slurm takes a new priority for a release. The next poll goes by what is read then.
+        """
+        free = {job.job_id for job in jobs if not job.held}
+        try:
+            return free & {job.job_id for job in self.client.queue() if job.held}
+        except SlurmError as error:
+            logger.warning("remote: %s", error)
+            return free
 
     def _update(self, job: QueuedJob, updates: Sequence[JobUpdate]) -> None:
         """One after the other. Where one is refused none follows; the next poll sees it."""

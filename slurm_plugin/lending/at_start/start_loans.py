@@ -91,10 +91,13 @@ class StartLoans:
             asked = record.requests
             back = replace(back, tres_per_node=asked.tres_per_node, req_nodes="")
             back = replace(back, tres_per_job=asked.tres_per_job or None)
+        if job.held:
+            # Any priority would release it.
+            return back, without_loan
         if self.is_basic:
             back = replace(back, priority=min(record.priority, HIGHEST) or None)
         else:
-            back = replace(back, is_released=not job.held or None)
+            back = replace(back, is_released=True)
         return back, without_loan
 
     def _first(self) -> int:

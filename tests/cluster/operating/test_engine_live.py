@@ -10,7 +10,7 @@ from modes import enforcement
 from select_harness import stock_pair, told_stock_pair
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import Result
+from slurm_cluster.hosts import Result, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
@@ -208,7 +208,7 @@ def test_permuted_minors_are_followed_by_gres_conf(clean):
 @pytest.mark.long("a detail of what a shorter test shows")
 def test_a_wrong_configuration_at_reload_changes_nothing(clean):
     configure(clean, "deadline_ms: 50", "deadline_ms: soon")
-    assert "is not a number" in clean.engine_log()
+    until(lambda: "is not a number" in clean.engine_log(), "it is refused")
     (finding,) = doctor(clean)
     assert "deadline_ms: 'soon' is not a number" in finding["text"]
     assert got_by(clean, "-w", "dgx1", "--gres=gpu:2") == {"dgx1": (0, 3)}

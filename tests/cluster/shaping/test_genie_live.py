@@ -145,8 +145,12 @@ def test_the_same_where_the_engine_keeps_the_notes(shaping):
     configure_engine(shaping, "notes: engine")
     until(lambda: shaping.status()["genie"]["domains"], "the engine has read the queue", 20)
     goes_as_simulated(shaping)
-    running = [job for job in shaping.jobs() if job.state == "RUNNING"]
-    assert {job.admin_comment for job in running} == {""}
+
+    def shown() -> set[str]:
+        return {job.admin_comment for job in shaping.jobs() if job.state == "RUNNING"}
+
+    # A shape stands there until a reading of the queue has shown that the job runs.
+    until(lambda: shown() == {""}, lambda: f"no job that runs has an AdminComment: {shown()}", 20)
 
 
 def goes_as_simulated(shaping: Cluster) -> None:

@@ -10,7 +10,7 @@ from gres_topology.catalog import load
 from policies.contract.interference import WORST
 from policies.registry import registry
 from simulation import SimJob, SimulationError
-from simulation.experiments.sc17 import loaded, workload
+from simulation.experiments.sc17 import loaded, measured, workload
 from simulation.experiments.sc17.exhaustive import best_makespan_s
 from simulation.experiments.sc17.profile import Profiled
 from simulation.experiments.sc17.table1 import jobs_of
@@ -113,3 +113,19 @@ def test_the_bound_refuses_what_would_take_for_ever():
     jobs = [SimJob(n, (1,), 1.0) for n in range(9)]
     with pytest.raises(SimulationError, match="up to 8 jobs of one node each"):
         best_makespan_s(jobs, MINSKY, Speed(), clairvoyant=True)
+
+
+def test_the_profile_has_section_3_2s_speedups_of_pack():
+    """AlexNet: 1.27 with batch 1, even with large ones; GoogLeNet: less."""
+    measured_rows = measured.run(()).measured
+    alexnet, googlenet = measured_rows["bvlc_alexnet"], measured_rows["bvlc_googlenet"]
+    assert alexnet["batch_1_pack_speedup"] == pytest.approx(1.27, rel=0.03)
+    for batch in (64, 128):
+        assert alexnet[f"batch_{batch}_pack_speedup"] == pytest.approx(1, abs=0.03)
+    assert max(googlenet.values()) < alexnet["batch_4_pack_speedup"]
+
+
+def test_the_profile_has_section_3_3s_slowdown_only_against_one_socket():
+    row = measured.run(()).measured[measured.BESIDE]
+    assert row["1_beside_1_over_packed"] == pytest.approx(1.30, rel=0.05)
+    assert row["1_beside_1_over_spread"] == pytest.approx(1, abs=0.01)

@@ -223,12 +223,18 @@ def test_a_job_that_slurm_put_back_asks_for_all_its_gpus_again():
     assert kept == LoanRecord("may", {"remote": "1"})
 
 
-def test_where_priorities_are_numbers_the_job_gets_its_own_back():
-    made = planned(
-        job(STARTS, **LOCAL, eligible=AT + 120), updates=StartLoans(60, is_basic=True, now=AT)
-    )
-    [(_, (first, _))] = made.back
-    assert (first.priority, first.is_released) == (5, None)
+@pytest.mark.parametrize(("priority", "given"), [(6, 5), (0, None)], ids=["its own", "held"])
+def test_where_priorities_are_numbers_the_job_gets_its_own_back(priority, given):
+    put_back = job(STARTS, **LOCAL, eligible=AT + 120, priority=priority)
+    [(_, (first, _))] = planned(put_back, updates=StartLoans(60, is_basic=True, now=AT)).back
+    assert (first.priority, first.is_released) == (given, None)
+
+
+def test_a_job_that_somebody_held_since_the_queue_was_read_stays_held(tmp_path):
+    slurm = Slurm(job(STARTS, **LOCAL, eligible=AT + 120))
+    seen, slurm.jobs = read_snapshot(slurm), [replace(slurm.jobs[0], priority=0)]
+    lender_of(tmp_path, slurm, lambda: float(AT)).reconcile(seen, True)
+    assert slurm.told == []
 
 
 def test_gpus_counted_for_the_whole_job_come_back_as_such():
