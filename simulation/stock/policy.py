@@ -18,8 +18,8 @@ from policies.scoring.measure import measured
 from simulation.stock.choice import choose
 from simulation.stock.nouns import Ask, NodeOrder, StockNode, Taken, machine_of
 
-#: Cores of a simulated node per GPU. A job takes one core on each of its nodes, so none waits for
-#: cores; which are free decides between sockets, and between nodes with CR_LLN.
+#: Cores of a simulated node per GPU. A job takes one core on each of its nodes, or these with each
+#: of its GPUs, so none waits for cores; but free cores decide between nodes and sockets.
 CORES_PER_GPU = 2
 _LATER_S = 60.0
 
@@ -30,6 +30,8 @@ class Stock(Policy):
     name = "stock"
     #: Whether jobs ask by `--gpus=N`.
     is_total = False
+    #: `--cpus-per-gpu`, or the site's DefCpuPerGPU; 0: none.
+    cpus_per_gpu = 0
     has_links = True
     order = NodeOrder.BEST_FIT
 
@@ -58,8 +60,8 @@ class Stock(Policy):
     def _ask(self, counts: tuple[int, ...]) -> Ask:
         """`--gres` cannot ask for unequal counts: these are asked for by `--gpus`."""
         if self.is_total or len(set(counts)) > 1:
-            return Ask(sum(counts), len(counts), is_total=True)
-        return Ask(counts[0], len(counts))
+            return Ask(sum(counts), len(counts), is_total=True, cpus_per_gpu=self.cpus_per_gpu)
+        return Ask(counts[0], len(counts), cpus_per_gpu=self.cpus_per_gpu)
 
     def _slurms_order(self, state: NodeState) -> tuple[object, ...]:
         """By name, numbers in it counted."""
@@ -93,6 +95,13 @@ class Stock(Policy):
             pairs = zip(node.cores, part.cores, strict=True)
             cores = tuple(has + sign * changed for has, changed in pairs)
             self._nodes[name] = StockNode(name, node.machine, node.free, cores, node.weight)
+
+
+class StockShares(Stock):
+    """`--gres=gpu:N` with a share of the node's cores for each GPU."""
+
+    name = "stock-cpus-per-gpu"
+    cpus_per_gpu = CORES_PER_GPU
 
 
 class StockGpus(Stock):
@@ -134,7 +143,7 @@ class StockSerialAtEnd(Stock):
 STOCK: dict[str, type[Stock]] = {
     kind.name: kind
     for kind in (
-        *(Stock, StockGpus, StockNoLinks, StockGpusNoLinks),
+        *(Stock, StockShares, StockGpus, StockNoLinks, StockGpusNoLinks),
         *(StockLeastLoaded, StockSerialAtEnd),
     )
 }

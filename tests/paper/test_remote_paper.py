@@ -1,6 +1,6 @@
 """The R queue's and DRMaestro's results: a slice of the synthetic year, and speedups.
 
-Where ours are not the printed figures, the deviation stands here; docs/experiments.md has why.
+The printed figures within a tolerance, or a bound; docs/reproduction.md has ours beside them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,6 @@ from simulation.experiments.rqueue.decreases import histograms, moments
 
 #: Enough jobs and few enough nodes for queues to form.
 JOBS, NODES = 6_000, 380
-#: Ours are so many times the printed figures: the year decides how much there is to gain, and the
-#: paper's log is not public.
-TIMES_THE_PRINTED = {
-    "wait_decrease_percent": (2.4, 2.6),
-    "execution_increase_percent": (2.5, 5.0),
-    "life_decrease_percent": (1.2, 1.5),
-}
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +33,18 @@ def queues():
 
 @pytest.mark.parametrize("name", [tsubame.R_QUEUE, tsubame.OURS])
 def test_the_r_queue_waits_less_runs_hardly_longer_and_ends_sooner(queues, name):
-    printed = tsubame.PAPER[tsubame.R_QUEUE]
-    for metric, (least, most) in TIMES_THE_PRINTED.items():
-        assert least < queues[name][metric] / printed[metric] < most, metric
-    assert queues[name]["waiting_longer_percent"] < printed["waiting_longer_percent"]
+    """The year decides how much there is to gain, and the paper's log is not public."""
+    printed, found = tsubame.PAPER[tsubame.R_QUEUE], queues[name]
+    assert found["wait_decrease_percent"] >= printed["wait_decrease_percent"]
+    assert 0 < found["execution_increase_percent"] < 0.2
+    assert 0.5 < found["life_decrease_percent"] / printed["life_decrease_percent"] < 2
+    assert found["waiting_longer_percent"] < printed["waiting_longer_percent"]
+
+
+def test_no_queue_waits_less_than_one_pool_of_all_gpus(queues):
+    pooled, _ = tsubame.simulated(tsubame.BOUND, workload.jobs(1, JOBS), NODES)
+    least_s = fmean(job.wait_s for job in pooled)
+    assert all(row["wait_mean_s"] >= least_s for row in queues.values())
 
 
 @pytest.mark.parametrize("name", [tsubame.R_QUEUE, tsubame.OURS])
@@ -103,27 +104,22 @@ def speedup(scenario, in_reach, line):
     )
 
 
-#: (scenario, GPUs in reach without remote ones, ours less the printed speedup, what the planner's
-#: two solvers differ by in ties): six of sixteen GPUs are printed, and gain more here, for remote
-#: GPUs are as fast as in section 3.3.3; ten are ours, and come nearest.
-DEVIATIONS = [
-    (runs.TESTBED, 6, 0.088, 0.005),
-    (runs.TESTBED, 10, -0.007, 0.003),
-    (runs.NETWORK, 10, -0.065, 0.025),
-]
-
-
-@pytest.mark.parametrize(
-    ("scenario", "in_reach", "deviation", "ties"),
-    DEVIATIONS,
-    ids=lambda value: getattr(value, "name", str(value)),
-)
-def test_drmaestros_speedup_deviates_from_the_printed_one_as_written(
-    scenario, in_reach, deviation, ties
-):
+@pytest.mark.parametrize("scenario", [runs.TESTBED, runs.NETWORK], ids=lambda one: one.name)
+def test_with_ten_of_sixteen_gpus_in_reach_drmaestros_speedup_is_the_printed_one(scenario):
+    """Within 8 %: the planner's two solvers break ties otherwise, which moves it by 2 %."""
     printed = scenario.paper[runs.WITH]["speedup"]
-    found = speedup(scenario, in_reach, runs.WITH)
-    assert found - printed == pytest.approx(deviation, abs=ties)
+    assert speedup(scenario, 10, runs.WITH) == pytest.approx(printed, rel=0.08)
+
+
+def test_with_the_printed_six_it_is_above_it_and_below_the_bound():
+    """Remote GPUs are as fast here as in section 3.3.3, which leaves more to gain."""
+    printed = runs.TESTBED.paper[runs.WITH]["speedup"]
+    assert printed <= speedup(runs.TESTBED, 6, runs.WITH)
+    for seed in (1, 2, 3):
+        choices = runs.Choices(6)
+        bound_s = runs.bound_s(4, runs.asked(runs.TESTBED, seed, choices, runs.WITH))
+        found = runs.simulated(runs.TESTBED, seed, choices, runs.WITH)
+        assert found["makespan_s"] >= bound_s
 
 
 @pytest.mark.parametrize("line", [runs.WITHOUT, runs.WITH])

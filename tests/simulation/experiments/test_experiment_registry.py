@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from simulation import SimulationError
-from simulation.experiments import ROWS, Experiment, Result, experiments
+from simulation.experiments import _MINUTES, ROWS, Experiment, Result, experiments
 from simulation.experiments.drmaestro import workload as drmaestro
 from simulation.experiments.genie import cluster as genie
 from simulation.experiments.rqueue import philly
@@ -97,6 +97,7 @@ def test_seeds_that_are_none_are_refused_in_one_line(registered):
 
 def test_no_two_experiments_have_one_name():
     assert [row.name for row in ROWS] == list(experiments)
+    assert _MINUTES.keys() <= experiments.keys()
 
 
 @pytest.mark.parametrize("name", experiments)
