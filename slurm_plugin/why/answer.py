@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need, first_hold
 from slurm_plugin.queue.capacity import Hold, end_of
@@ -14,7 +15,12 @@ from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why import our_waits, sooner, words
 from slurm_plugin.why.estimate import Timeline
 from slurm_plugin.why.limits import limit_in_the_way, limit_reached
-from slurm_plugin.why.reasons import by_slurms_reason, licence_lacking, over_partition_limit
+from slurm_plugin.why.reasons import (
+    array_limit_reached,
+    by_slurms_reason,
+    licence_lacking,
+    over_partition_limit,
+)
 from slurm_plugin.why.resources import shortage_of
 from slurm_plugin.why.site import Site, ahead_of, need_of_job, site_of
 from slurm_plugin.why.state import Answer, Finding, WaitingState
@@ -25,8 +31,11 @@ MAX_SHOWN, MAX_AHEAD = 5, 20
 NO_LIMIT_S = 365 * 86400.0
 
 
-def answer(state: WaitingState) -> Answer:
-    """The cause, its evidence, and when the job could start."""
+def answer(state: WaitingState, lending: RemoteConfig | None = None) -> Answer:
+    """The cause, its evidence, and when the job could start.
+
+    `lending` is the site's, where it is known: whether GPUs of other nodes are lent.
+    """
     job = state.job
     name = job.name or str(job.job_id)
     found = our_waits.our_wait(state)
@@ -39,7 +48,7 @@ def answer(state: WaitingState) -> Answer:
         need = need_of_job(job, site, state.entries)
         found, first = _on_the_nodes(state, site, need)
         ours = _our_start(state, site, need)
-        changes = sooner.changes(state, site, need, first)
+        changes = sooner.changes(state, site, need, first, lending)
     except Unplaceable as error:
         text = f"waits, as Slurm says, for {_slurms_word(job)}; {error.why}"
         return _told(state, Finding("slurm", text), name)
@@ -90,7 +99,12 @@ def _on_the_nodes(state: WaitingState, site: Site, need: Need) -> tuple[Finding,
 
 def _kept_by_slurm(state: WaitingState, need: Need) -> Finding | None:
     """Why Slurm would not start a gated job whose GPUs are free."""
-    return over_partition_limit(state) or licence_lacking(state) or limit_in_the_way(state, need)
+    return (
+        over_partition_limit(state)
+        or array_limit_reached(state)
+        or licence_lacking(state)
+        or limit_in_the_way(state, need)
+    )
 
 
 def _gate(state: WaitingState) -> tuple[tuple[str, str], ...]:

@@ -148,6 +148,15 @@ def _array_limit(state: WaitingState) -> Finding:
     )
 
 
+def array_limit_reached(state: WaitingState) -> Finding | None:
+    """The array's own limit, where as many of its tasks run as it allows; None where not."""
+    job, most = state.job, state.job.throttle
+    running = sum(
+        one.array_id == job.array_id and one.state != "PENDING" for one in state.snapshot.jobs
+    )
+    return _array_limit(state) if most and job.array_id and running >= most else None
+
+
 def _partition_state(state: WaitingState) -> Finding:
     parts = state.snapshot.settings.partitions
     mine = [one for one in parts if one.name in state.job.partition.split(",")]

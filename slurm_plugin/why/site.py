@@ -102,16 +102,24 @@ def need_of_job(job: QueuedJob, site: Site, entries: str = "") -> Need:
     `entries` are ours about it, where they are not in its AdminComment. Raises Unplaceable where
     that is not known before the start.
     """
-    kept = GateRecord.read_from(entries or job.admin_comment)
     try:
-        if kept is not None:
-            models = demand_of(replace(job, **kept.requests._asdict())).types
-            return need_of(_plain(replace(recorded_demand(job, kept), types=models)), site.nodes)
-        if not any(job.requests):
-            return _without_gpus(job)
-        return need_of(_plain(demand_of(job)), site.nodes)
+        asked = demand_of_job(job, entries)
+        return _without_gpus(job) if asked is None else need_of(asked, site.nodes)
     except ValueError as error:
         raise Unplaceable(str(error)) from error
+
+
+def demand_of_job(job: QueuedJob, entries: str = "") -> Demand | None:
+    """The GPUs that the job's user asked for; None for a job without GPUs.
+
+    Raises Unplaceable or ValueError where the request cannot be read.
+    """
+    kept = GateRecord.read_from(entries or job.admin_comment)
+    if kept is not None:
+        models = demand_of(replace(job, **kept.requests._asdict())).types
+        return _plain(replace(recorded_demand(job, kept), types=models))
+    asks = any("gpu" in text for text in job.requests)
+    return _plain(demand_of(job)) if asks else None
 
 
 def _plain(asked: Demand) -> Demand:

@@ -5,24 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.job_notes.records import GateRecord, LoanRecord
+from slurm_plugin.lending import matcher
+from slurm_plugin.lending.choice.offer import Offer, offer
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need, first_hold, fits
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.why import words
 from slurm_plugin.why.resources import shortage_of
-from slurm_plugin.why.site import Site, site_of
+from slurm_plugin.why.site import Site, demand_of_job, site_of
 from slurm_plugin.why.state import WaitingState
 
 #: Changes that are told.
-MAX_CHANGES = 5
+MAX_CHANGES = 6
 #: Numbers of nodes over which the GPUs could be spread.
 _SPREADS = (2, 3, 4, 6, 8)
 
 
-def changes(state: WaitingState, site: Site, need: Need, first: Need | None) -> tuple[str, ...]:
+def changes(
+    state: WaitingState,
+    site: Site,
+    need: Need,
+    first: Need | None,
+    lending: RemoteConfig | None = None,
+) -> tuple[str, ...]:
     """Each as `with --gres=gpu:2 now on dgx2`; none of them delays `first`, the first one ahead.
 
-    Raises Unsupported for a constraint that cannot be judged.
+    `lending` is the site's, where it is known. Raises Unsupported for a constraint that cannot be
+    judged.
     """
     limit_s = state.job.time_limit_s
     told = []
@@ -31,7 +42,32 @@ def changes(state: WaitingState, site: Site, need: Need, first: Need | None) -> 
         if hold is not None:
             told.append(f"{option} now on {words.named(tuple(hold.gpus))}")
     told += _shorter(state, site, need, first)
+    if lending is not None and lending.allow:
+        told += _borrowing(state, site, need, first, lending)
     return tuple(told[:MAX_CHANGES])
+
+
+def _borrowing(
+    state: WaitingState, site: Site, need: Need, first: Need | None, lending: RemoteConfig
+) -> Iterator[str]:
+    """GPUs of other nodes, where the job may borrow and has not asked for it."""
+    job = state.job
+    asked = demand_of_job(job, state.entries)
+    kept = GateRecord.read_from(state.entries) or LoanRecord.read_from(state.entries)
+    is_asking = kept is not None and kept.may_borrow
+    if asked is None or is_asking or job.array_id or job.het_id or not matcher.may_borrow(asked):
+        return
+    if shortage_of(need, site) is None:
+        return
+    # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
+    option = "with -N 1 and" if asked.form == "job" and asked.max_nodes != 1 else "with"
+    borrower = matcher.borrower(need, site.nodes)
+    found = offer(borrower, matcher.spare_capacity(site.nodes), lending)
+    if not isinstance(found, Offer):
+        return
+    if first is None or not backfill.delays(first, site.nodes, site.holds, found.holds, state.now):
+        nodes = words.named((found.host, *found.donors))
+        yield f"{option} --comment='gpu-topo: remote=allow' now on {nodes}, over the network"
 
 
 def _now(need: Need, site: Site, first: Need | None, limit_s: float, now: float) -> Hold | None:
@@ -45,18 +81,11 @@ def _now(need: Need, site: Site, first: Need | None, limit_s: float, now: float)
 
 def _variants(need: Need, site: Site, state: WaitingState) -> Iterator[tuple[str, Need]]:
     """The option to give instead, and what the job would need then."""
-    kind = f"{min(need.types)}:" if len(need.types) == 1 else ""
-    if need.nodes == 1 and not state.job.exclusive:
-        for nodes in _SPREADS:
-            each = need.gpus // nodes
-            if each and not need.gpus % nodes and not need.req_nodes:
-                cpus, memory = -(-need.cpus // nodes), -(-need.memory_mb // nodes)
-                spread = replace(need, gpus=each, nodes=nodes, cpus=cpus, memory_mb=memory)
-                yield f"with -N {nodes} --gres=gpu:{kind}{each}", spread
-                break
-    fewer = _most_gpus(need, site)
-    if fewer:
-        yield f"with --gres=gpu:{kind}{fewer}", replace(need, gpus=fewer)
+    if fewer := _most_gpus(need, site):
+        yield f"with {_gpu_option(need, state, fewer, need.nodes)}", replace(need, gpus=fewer)
+    if spread := _spread(need, site):
+        option = _gpu_option(need, state, spread.gpus, spread.nodes)
+        yield f"with -N {spread.nodes} {option}", spread
     if need.types:
         yield "with GPUs of any type", replace(need, types=frozenset())
     if need.req_nodes:
@@ -68,6 +97,28 @@ def _variants(need: Need, site: Site, state: WaitingState) -> Iterator[tuple[str
     if need.exclusive:
         yield "without --exclusive", replace(need, exclusive=False)
     yield from _beside(need, site)
+
+
+def _gpu_option(need: Need, state: WaitingState, gpus: int, nodes: int) -> str:
+    """So many GPUs on each of the nodes, in the words in which the job asks for them."""
+    kind = f"{min(need.types)}:" if len(need.types) == 1 else ""
+    asked = demand_of_job(state.job, state.entries)
+    is_for_job = asked is not None and asked.form == "job"
+    return f"--gpus={kind}{gpus * nodes}" if is_for_job else f"--gres=gpu:{kind}{gpus}"
+
+
+def _spread(need: Need, site: Site) -> Need | None:
+    """The GPUs of one node, evenly on the fewest nodes on which they fit; None for nowhere."""
+    if need.nodes > 1 or need.exclusive or need.req_nodes:
+        return None
+    for nodes in _SPREADS:
+        each = need.gpus // nodes
+        if each and not need.gpus % nodes:
+            cpus, memory = -(-need.cpus // nodes), -(-need.memory_mb // nodes)
+            spread = replace(need, gpus=each, nodes=nodes, cpus=cpus, memory_mb=memory)
+            if shortage_of(spread, site) is None:
+                return spread
+    return None
 
 
 def _most_gpus(need: Need, site: Site) -> int:

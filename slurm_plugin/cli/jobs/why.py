@@ -32,5 +32,6 @@ def why(job: str, config_path: Path, as_json: bool, engine: str | None) -> None:
     job = checked_job(job)
     settings = config.load(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
-    found = answer(read_state(job, settings, checked_address(engine), runner))
+    state = read_state(job, settings, checked_address(engine), runner)
+    found = answer(state, settings.remote if settings else None)
     click.echo(json.dumps(text.as_json(found)) if as_json else text.in_words(found))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
@@ -110,6 +111,16 @@ def test_what_is_ours_is_told_as_ours(job, says):
     assert said(sentence(job), "14") == says
 
 
+def test_a_gate_behind_an_arrays_own_limit_says_so():
+    """Slurm's reason changes from look to look there."""
+    job = ours(gated(), array_id=14, task="2-3", throttle=1, tres_per_node="gres/gpu:1")
+    job = replace(job, name="14_[2-3]", admin_comment=gated(tpn="gres/gpu:1"))
+    first = replace(job, job_id=15, name="14_1", task="1", state="RUNNING", nodes=("dgx1",))
+    says = "waits for other tasks: only 1 of its array's tasks may run at a time (%1)."
+    assert sentence(job, others=(first,)) == f"Job 14_[2-3] {says}"
+    assert "fits on dgx1" in sentence(job, others=(replace(first, array_id=9),))
+
+
 def test_a_gate_whose_releases_failed_says_so():
     found = answer(state(ours(gated(tries="2", retry="1000060"))))
     assert found.cause == "fragmentation"
@@ -201,6 +212,55 @@ def test_dependencies_in_words(dependency, says):
 )  # fmt: skip
 def test_what_is_missing_on_the_nodes(nodes, changes, says):
     assert sentence(replace(JOB, **changes), nodes=nodes) == f"Job 14 {says}"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, ("with --gres=gpu:3 now on dgx1", "with -N 2 --gres=gpu:2 now on dgx1, dgx2")),
+        ({"tres_per_node": "gres/gpu:v100:5"}, ("with --gres=gpu:v100:3 now on dgx1",)),
+        ({"tres_per_node": "", "tres_per_job": "gres/gpu:4", "max_nodes": 1},
+         ("with --gpus=3 now on dgx1", "with -N 2 --gpus=4 now on dgx1, dgx2")),
+        ({"tres_per_node": "gres/gpu:8", "min_nodes": 2},
+         ("with --gres=gpu:3 now on dgx1, dgx2",)),
+    ],
+)  # fmt: skip
+def test_fewer_gpus_or_more_nodes_are_told_in_the_users_own_option(changes, told):
+    assert answer(state(replace(JOB, **changes))).sooner == told
+
+
+def test_eight_gpus_are_spread_over_as_few_nodes_as_have_room():
+    nodes = [node(f"n{i}", 5) for i in range(4)]
+    found = answer(state(replace(JOB, tres_per_node="gres/gpu:8"), nodes))
+    assert "with -N 4 --gres=gpu:2 now on n0, n1, n2, n3" in found.sooner
+
+
+LENDS = RemoteConfig(allow=True, donor_memory_mb=64)
+BORROWS = "--comment='gpu-topo: remote=allow' now on"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"max_nodes": 1}, [f"with {BORROWS} dgx1, dgx2, over the network"]),
+        ({"max_nodes": 1, "array_id": 14}, []),
+        ({"max_nodes": 1, "req_nodes": "dgx1"}, []),
+        ({"tres_per_node": "gres/gpu:7"}, []),
+        ({"admin_comment": LoanRecord("may", {"remote": "1"}).text()}, []),
+        ({"tres_per_node": "gres/gpu:2"}, []),
+    ],
+)
+def test_borrowing_is_told_where_it_would_help_and_may_be_asked_for(changes, told):
+    found = answer(state(replace(JOB, **changes)), LENDS)
+    assert [change for change in found.sooner if "remote" in change] == told
+    assert not any("remote" in change for change in answer(state(replace(JOB, **changes))).sooner)
+
+
+def test_a_job_of_cpus_alone_waits_for_cpus():
+    nodes = [node("dgx1", 0, alloc_cpus=14)]
+    job = replace(JOB, tres_per_node="", tres_per_task="cpu=4", cpus=4)
+    says = "Job 14 waits for dgx1: only 2 of the 4 CPUs that it needs are free there."
+    assert sentence(job, nodes=nodes) == says
 
 
 def test_slots_count_as_gpus_of_their_model():
