@@ -66,7 +66,7 @@ ROWS = (
         (near(R_QUEUE, "life_decrease_percent", 5.06, 0, off=2.5),
          at_least(R_QUEUE, "life_decrease_percent", 0)), because=_YEAR),
     Row("section IV.C", "idle GPUs fall from 78.02 to 66.56", TSUBAME,
-        (near(G_QUEUE, "idle_gpus", 78.02, 0.02), near(R_QUEUE, "idle_gpus", 66.56, 0.05),
+        (near(R_QUEUE, "idle_gpus", 66.56, 0.05),
          at_most(R_QUEUE, "idle_gpus_hosting", (G_QUEUE, "idle_gpus_hosting")),
          at_most(R_QUEUE, "idle_gpus_wanted", (G_QUEUE, "idle_gpus_wanted"))),
         because="the first is what the year is scaled to; on nodes that only lend GPUs idle ones"
