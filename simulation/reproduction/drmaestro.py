@@ -33,9 +33,9 @@ _CONTAINERS = (
     " host and containers are the site's (docs/neighbours.md), and no later chapter uses it"
 )
 _REACH = (
-    "the thesis prints how many GPUs are in reach without remote ones for its testbed alone, and"
-    " with its 6 of 16 section 3.3.3's slowdowns leave more to gain than it has; with 10 to 12 the"
-    " figures are its own (--sweep in-reach)"
+    "the time without remote GPUs is what the jobs are scaled to; the thesis prints how many GPUs"
+    " are in reach then for its testbed alone, and with its 6 of 16 section 3.3.3's slowdowns leave"
+    " more to gain than it has; with 10 to 12 the speedups come near its own (--sweep in-reach)"
 )
 
 
@@ -82,7 +82,7 @@ ROWS = (
     Row("Table 8", "complexities of min-cost flow algorithms", is_result=False),
     Row("Figures 23, 25", "512 jobs on 4 machines, prototype and simulator: 2486 s without and"
         " 2191 s with remote GPUs, 1.13 times as fast", TESTBED,
-        (*_line(WITHOUT, 2486), *_line(WITH, 2191, 1.13), at_least(WITH, "speedup", 1)),
+        (*_line(WITH, 2191, 1.13), at_least(WITH, "speedup", 1)),
         because=_REACH),
     Row("Figure 24", "deciding with remote GPUs takes about twice as long, under a second", TESTBED,
         (at_least(WITH, "plan_mean_ms", WITHOUT, 1.5), at_most(WITH, "plan_mean_ms", WITHOUT, 2.5),
@@ -90,19 +90,19 @@ ROWS = (
         because="here both phases are solved in either case, and jobs are bound to no node"),
     Row("Figure 26", "4,096 jobs on 128 machines: 1087 s without and 972 s with remote GPUs, 1.12"
         " times as fast", SCALE,
-        (*_line(WITHOUT, 1087.73), *_line(WITH, 972.20, 1.12), at_least(WITH, "speedup", 1)),
+        (*_line(WITH, 972.20, 1.12), at_least(WITH, "speedup", 1)),
         because=_REACH),
     Row("Figure 27", "there deciding with remote GPUs is slightly faster", SCALE,
         (at_most(WITH, "plan_mean_ms", WITHOUT),)),
     Row("Figure 28, Table 9", "64 jobs on 4 machines: 413.08 s, with remote GPUs 261.77 (1.58"
         " times); network-aware 418.83 and 300.07 (1.40 times)", NETWORK,
-        (*_line(WITHOUT, 413.08), *_line(WITH, 261.77, 1.58), *_line(AWARE, 300.07),
+        (*_line(WITH, 261.77, 1.58), *_line(AWARE, 300.07),
          at_least(WITH, "speedup", 1), at_least(AWARE, "makespan_s", WITH)), because=_REACH),
     Row("Figure 29", "network-awareness lowers the jobs' slowdowns, 64 jobs", NETWORK,
         (at_most(AWARE, "slowdown_mean", WITH),)),
     Row("Figure 30, Table 10", "4,096 jobs on 128 machines: 1087.73 s, with remote GPUs 972.20;"
         " network-aware 959.21 and 862.15 s", SCALE,
-        (*_line(WITHOUT, 1087.73), *_line(WITH, 972.20), *_line(AWARE, 862.15),
+        (*_line(WITH, 972.20), *_line(AWARE, 862.15),
          at_least(AWARE, "speedup", 1), at_most(AWARE, "makespan_s", WITH)), because=_REACH),
     Row("Figure 31", "network-awareness lowers the jobs' slowdowns, 4,096 jobs", SCALE,
         (at_most(AWARE, "slowdown_mean", WITH),)),
@@ -117,6 +117,9 @@ ROWS += (
             at_least(f"ours, {share}", "makespan_s", BOUND))),
         best=PARTLY, because="the thesis's jobs have one GPU, which have no parts; its Algorithm 5"
         " stands beside ours, which solves again without the younger half of those jobs"),
+    Row("Tables 9 and 10, without remote GPUs", "network-aware 418.83 instead of 413.08 s, and"
+        " 959.21 instead of 1087.73 s", because="what jobs on local GPUs sent over the network is"
+        " not printed; here they send nothing, and network-aware costs change nothing"),
     Row("beyond the thesis", "Alibaba's OpenB log on eight of its nodes, with tasks of CPUs alone:"
         " waits fall", OPENB,
         (at_most(WITH, "wait_mean_s", WITHOUT), at_most(AWARE, "wait_mean_s", WITHOUT)),
