@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from policies.contract.scheduling import Planned, Platform, Queue, Started, Task
+from policies.contract.scheduling import Planned, Platform, Queue, Scheduler, Started, Task
 from policies.genie.dynamic import Genie
 from policies.genie.tasks import TaskConstraints, TaskMaker
 from policies.performance import INFERENCE, TRAINING, Run, Shape, Work, fit
 from simulation.models.shaping import ShapingSimulator, TaskRun
 
 PLATFORM = Platform(2, 8)
+GENIE = Genie()
 
 
 def runs(loss: float) -> list[Run]:
@@ -75,8 +76,8 @@ class Step:
     starts: Mapping[int, str]
 
 
-def simulated(seed: int = 0) -> list[Step]:
-    """What the simulator makes of QUEUE.
+def simulated(seed: int = 0, scheduler: Scheduler = GENIE) -> list[Step]:
+    """What the simulator makes of QUEUE with this scheduler.
 
     Seed 0: a job a second, and every job on the node that the scheduler names. Others draw when
     jobs come, how slowly time goes, and the nodes.
@@ -92,7 +93,7 @@ def simulated(seed: int = 0) -> list[Step]:
 
     first = MAKER.task(0, FIRST, 0.0, TaskConstraints(shapes=(Shape(2, 8),)))
     tasks = [first, *(job.task(at, at_s[at - 1]) for at, job in enumerate(QUEUE, 1))]
-    return list(_steps(ShapingSimulator(PLATFORM, OnAnyNode(draw), truth).run(tasks)))
+    return list(_steps(ShapingSimulator(PLATFORM, OnAnyNode(draw, scheduler), truth).run(tasks)))
 
 
 def _steps(done: list[TaskRun]) -> Iterator[Step]:
@@ -103,22 +104,25 @@ def _steps(done: list[TaskRun]) -> Iterator[Step]:
 
 @dataclass(frozen=True, slots=True)
 class OnAnyNode:
-    """`genie` in a cluster that gives its jobs nodes of its own choice, where they fit as well.
+    """The scheduler in a cluster that gives jobs other nodes than it says, where they fit as well.
 
     It also holds that a plan is whole: asked once more, the scheduler starts nobody else.
     """
 
     draw: random.Random | None
-    name: str = "genie"
+    scheduler: Scheduler
+    name: str = "on any node"
 
     def plan(self, queue: Queue) -> list[Planned]:
         """The scheduler's plan on other nodes."""
         free = dict(queue.free)
-        made = [self._moved(one, free) if one.nodes else one for one in Genie().plan(queue)]
+        made = [self._moved(one, free) if one.nodes else one for one in self.scheduler.plan(queue)]
         rest = [one.task for one in made if not one.nodes]
         started = [_started(one, queue) for one in made if one.nodes]
         again = replace(queue, free=free, waiting=rest, running=(*queue.running, *started))
-        assert not any(one.nodes for one in Genie().plan(again)), "starts more when asked again"
+        assert not any(one.nodes for one in self.scheduler.plan(again)), (
+            "starts more when asked again"
+        )
         return made
 
     def _moved(self, planned: Planned, free: dict[str, int]) -> Planned:

@@ -11,6 +11,7 @@ from comment_writer import overwriting
 from live_harness import CONFIG, by_policy, configure_engine, explained
 from modes import enforcement
 
+from policies.genie import GeniePaper
 from policies.genie.submit import candidates
 from policies.genie.tasks import TaskConstraints
 from policies.performance import Work
@@ -18,12 +19,14 @@ from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError, until
 from slurm_cluster.slurm import RECORD
 from slurm_cluster.slurm_text import Job
-from tests.cluster.shaping.genie_queue import MAKER, PLATFORM, QUEUE, RUNS, simulated
+from tests.cluster.shaping.genie_queue import MAKER, PLATFORM, QUEUE, RUNS, Step, simulated
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 reshaping = pytest.mark.usefixtures("reshapes")
 
+#: After so many ends it hangs on seconds what Algorithm 1 as printed starts.
+PAPER, PAPER_STEPS = GeniePaper(), 6
 FOLDER = "/etc/slurm/genie"
 DATABASE = f"{FOLDER}/performance.db"
 GENIE = f"""
@@ -92,8 +95,9 @@ def refused(cluster: Cluster, *args: str) -> str:
 
 def test_the_queue_is_one_whose_outcome_hangs_neither_on_seconds_nor_on_nodes():
     """Needs no cluster."""
-    wanted = simulated()
+    wanted, first = simulated(), simulated(0, PAPER)[:PAPER_STEPS]
     assert all(simulated(seed) == wanted for seed in range(1, 21))
+    assert all(simulated(seed, PAPER)[:PAPER_STEPS] == first for seed in range(1, 21))
     starts = {job: at for at, step in enumerate(wanted) for job in step.starts}
     assert starts.keys() == set(range(1, len(QUEUE) + 1))
     urgent = [at for at, job in enumerate(QUEUE, 1) if job.service == "urgent"]
@@ -153,12 +157,23 @@ def test_the_same_where_the_engine_keeps_the_notes(shaping):
     until(lambda: shown() == {""}, lambda: f"no job that runs has an AdminComment: {shown()}", 20)
 
 
-def goes_as_simulated(shaping: Cluster) -> None:
+@reshaping
+@pytest.mark.long("half a minute")
+def test_the_papers_algorithm_starts_the_queue_as_in_the_simulator(shaping):
+    """Nobody passes its head; as far as that hangs on no second."""
+    text = shaping.read("ctl", CONFIG)
+    shaping.put("ctl", CONFIG, text.replace("genie:\n", "genie:\n  algorithm: genie-paper\n"))
+    shaping.engine("restart")
+    until(lambda: shaping.status()["genie"]["domains"], "the engine has read the queue", 20)
+    goes_as_simulated(shaping, simulated(0, PAPER)[:PAPER_STEPS])
+
+
+def goes_as_simulated(shaping: Cluster, steps: list[Step] | None = None) -> None:
     """The queue's jobs start as in the simulator, and with the same shapes."""
     ids = submitted_queue(shaping)
     running, waiting = {0: "2x8"}, len(QUEUE)
     reached(shaping, ids, running, waiting)
-    for step in simulated():
+    for step in simulated() if steps is None else steps:
         del running[step.ends]
         running |= step.starts
         waiting -= len(step.starts)
