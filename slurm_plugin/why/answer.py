@@ -45,7 +45,7 @@ def answer(state: WaitingState, lending: RemoteConfig | None = None) -> Answer:
     site = site_of(state)
     try:
         need = need_of_job(job, site, state.entries)
-        found, first = _on_the_nodes(state, site, need)
+        found, first = on_the_nodes(state, site, need)
         ours = _our_start(state, site, need)
         changes = sooner.changes(state, site, need, first, lending)
     except Unplaceable as error:
@@ -71,7 +71,7 @@ def _slurms_word(job: QueuedJob) -> str:
     return job.reason if job.reason not in ("", "None") else "nothing yet"
 
 
-def _on_the_nodes(state: WaitingState, site: Site, need: Need) -> tuple[Finding, Need | None]:
+def on_the_nodes(state: WaitingState, site: Site, need: Need) -> tuple[Finding, Need | None]:
     """What is missing, or who goes first; and the need of the first job, which is not delayed."""
     ahead = ahead_of(state)
     first_job, first = _first_that_waits(ahead, site)

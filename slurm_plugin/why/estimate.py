@@ -43,6 +43,10 @@ class Timeline:
                 return at, tuple(hold.gpus)
         return None
 
+    def free_now(self, limit_s: float) -> Nodes:
+        """What a job of this time limit could have now without delaying any that was placed."""
+        return self._free_during(self.now, self.now + limit_s)
+
     def _moments(self, limit_s: float) -> Iterator[tuple[float, Nodes]]:
         """Moments at which something comes free, each with what is free from then on."""
         planned = [hold for _, hold in self._planned]

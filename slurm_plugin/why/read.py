@@ -55,6 +55,13 @@ def read_state(
     )
 
 
+def read_site(run: Runner) -> WaitingState:
+    """The same without a job, for one that is not submitted. Raises SlurmError."""
+    snapshot = read_snapshot(SlurmClient(run))
+    found = tuple(scontrol_tables.reservations(run))
+    return WaitingState(QueuedJob(0), snapshot, reservations=found)
+
+
 def own_job(text: str, jobs: Sequence[QueuedJob], uid: int, sees_all: bool) -> QueuedJob:
     """The job of this name, if this user may know of it."""
     named = [job for job in jobs if (sees_all or job.uid == uid) and _is_called(text, job)]
