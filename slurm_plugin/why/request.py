@@ -6,12 +6,13 @@ known here is refused, never ignored.
 
 from __future__ import annotations
 
-import argparse
+import getopt
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any
 
 from slurm_plugin.errors import PluginError
 from slurm_plugin.job_notes import hints
@@ -19,8 +20,8 @@ from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.clients.scontrol_tables import seconds
 from slurm_plugin.slurm.interface import QueuedJob
 
-#: The most that is read of a script's lines.
-MAX_SCRIPT_LINES = 2000
+#: The most that is read of a script.
+MAX_SCRIPT_CHARS = 1 << 20
 
 _MEMORY = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
 _GPUS = re.compile(r"(?:([A-Za-z_][\w.\-]*):)?(\d{1,6})\Z")
@@ -32,46 +33,49 @@ class NotTried(PluginError):
     """These options cannot be judged; the text says which."""
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise NotTried(f"{message}; options that are not understood are not guessed at")
+#: sbatch's options that are understood, each with its letter; `=` takes a value.
+_OPTIONS = {
+    "partition=": "p",
+    "account=": "A",
+    "constraint=": "C",
+    "nodelist=": "w",
+    "exclude=": "x",
+    "time=": "t",
+    "nodes=": "N",
+    "ntasks=": "n",
+    "ntasks-per-node=": "",
+    "cpus-per-task=": "c",
+    "cpus-per-gpu=": "",
+    "gpus=": "G",
+    "gpus-per-node=": "",
+    "gpus-per-task=": "",
+    "gres=": "",
+    "mem=": "",
+    "mem-per-cpu=": "",
+    "mem-per-gpu=": "",
+    "exclusive": "",
+    "comment=": "",
+    "gpu-topo=": "",
+    "reservation=": "",
+    # They change nothing about where a job starts.
+    **{"job-name=": "J", "output=": "o", "error=": "e", "input=": "i", "chdir=": "D"},
+    **{"mail-type=": "", "mail-user=": "", "export=": "", "wrap=": ""},
+}
+_SHORT = "".join(f"{letter}:" for letter in _OPTIONS.values() if letter)
+_LONG_OF = {f"-{letter}": f"--{name.rstrip('=')}" for name, letter in _OPTIONS.items() if letter}
 
 
-def _parser() -> _Parser:
-    parser = _Parser(prog="gputopo try", add_help=False, allow_abbrev=False)
-    for names in (
-        ("-p", "--partition"),
-        ("-A", "--account"),
-        ("-C", "--constraint"),
-        ("-w", "--nodelist"),
-        ("-x", "--exclude"),
-        ("-t", "--time"),
-        ("-N", "--nodes"),
-        ("-G", "--gpus"),
-        ("--gpus-per-node",),
-        ("--gpus-per-task",),
-        ("--gres",),
-        ("--mem",),
-        ("--mem-per-cpu",),
-        ("--mem-per-gpu",),
-        ("--comment",),
-        ("--gpu-topo",),
-        ("--reservation",),
-        # They change nothing about where a job starts.
-        *(("-J", "--job-name"), ("-o", "--output"), ("-e", "--error"), ("-i", "--input")),
-        *(("-D", "--chdir"), ("--mail-type",), ("--mail-user",), ("--export",), ("--wrap",)),
-    ):
-        parser.add_argument(*names, default="")
-    for names in (
-        ("-n", "--ntasks"),
-        ("-c", "--cpus-per-task"),
-        ("--ntasks-per-node",),
-        ("--cpus-per-gpu",),
-    ):
-        parser.add_argument(*names, type=int, default=0)
-    parser.add_argument("--exclusive", action="store_true")
-    parser.add_argument("script", nargs="*")
-    return parser
+def parsed(argv: Sequence[str]) -> tuple[dict[str, str], str]:
+    """The options by their long names, and the script, '' for none.
+
+    What stands behind the script is the script's. Raises NotTried for an unknown option.
+    """
+    try:
+        pairs, rest = getopt.getopt(list(argv), _SHORT, list(_OPTIONS))
+    except getopt.GetoptError as error:
+        raise NotTried(f"{error}; options that are not understood are not guessed at") from error
+    options = {_LONG_OF.get(name, name).removeprefix("--"): text for name, text in pairs}
+    return options, rest[0] if rest else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ class Request:
 def script_options(text: str) -> list[str]:
     """The options that a script's `#SBATCH` lines give. Raises NotTried for a broken quote."""
     words: list[str] = []
-    for line in text.splitlines()[:MAX_SCRIPT_LINES]:
+    for line in text.splitlines():
         if line.startswith("#SBATCH"):
             try:
                 words += shlex.split(line.removeprefix("#SBATCH"), comments=True)
@@ -97,45 +101,57 @@ def script_options(text: str) -> list[str]:
     return words
 
 
-def script_of(argv: Sequence[str]) -> str:
-    """The script among the arguments, '' for none. Raises NotTried for an unknown option."""
-    found = _parser().parse_args(list(argv)).script
-    return str(found[0]) if found else ""
+def script_text(path: str) -> str:
+    """The beginning of a script. Raises NotTried where it cannot be read."""
+    try:
+        with Path(path).open(errors="replace") as file:
+            return file.read(MAX_SCRIPT_CHARS)
+    except OSError as error:
+        raise NotTried(f"{path}: {error.strerror}") from error
 
 
-def request_of(argv: Sequence[str], settings: Settings, user: str, uid: int, now: float) -> Request:
+def request_of(
+    options: Mapping[str, str], settings: Settings, user: str, uid: int, now: float
+) -> Request:
     """The job that sbatch would make of these options. Raises NotTried where that is not known."""
-    options = _parser().parse_args(list(argv))
-    partition = options.partition or _default_partition(settings)
-    least, most = _nodes(options.nodes)
-    tasks = options.ntasks or options.ntasks_per_node * least or least
+    partition = options.get("partition") or _default_partition(settings)
+    least, most = _nodes(options.get("nodes", ""))
+    tasks = _count(options, "ntasks") or _count(options, "ntasks-per-node") * least or least
+    each, per_gpu = _count(options, "cpus-per-task"), _count(options, "cpus-per-gpu")
     fields: dict[str, Any] = {**_memory(options, settings), **_gpus(options)}
     job = QueuedJob(
         0,
         user=user,
         uid=uid,
-        account=options.account,
+        account=options.get("account", ""),
         partition=partition,
         state="PENDING",
         reason="None",
         submit=int(now),
         eligible=int(now),
-        time_limit_s=_time_s(options.time, partition, settings),
+        time_limit_s=_time_s(options.get("time", ""), partition, settings),
         min_nodes=least,
         max_nodes=most,
         ntasks=tasks,
-        cpus=max(tasks * max(1, options.cpus_per_task), least),
-        cpus_per_task=options.cpus_per_task,
-        cpus_per_tres=f"gres/gpu:{options.cpus_per_gpu}" if options.cpus_per_gpu else "",
-        features=options.constraint,
-        req_nodes=options.nodelist,
-        exc_nodes=options.exclude,
-        reservation=options.reservation,
-        exclusive=options.exclusive,
+        cpus=max(tasks * max(1, each), least),
+        cpus_per_task=each,
+        cpus_per_tres=f"gres/gpu:{per_gpu}" if per_gpu else "",
+        features=options.get("constraint", ""),
+        req_nodes=options.get("nodelist", ""),
+        exc_nodes=options.get("exclude", ""),
+        reservation=options.get("reservation", ""),
+        exclusive="exclusive" in options,
         **fields,
     )
-    hint = options.gpu_topo or hints.hint_in_user_comment(options.comment)
+    hint = options.get("gpu-topo") or hints.hint_in_user_comment(options.get("comment", ""))
     return Request(job, hint)
+
+
+def _count(options: Mapping[str, str], name: str) -> int:
+    text = options.get(name, "0")
+    if not re.fullmatch(r"\d{1,6}", text):
+        raise NotTried(f"--{name} {text!r}: expected a number")
+    return int(text)
 
 
 def _default_partition(settings: Settings) -> str:
@@ -163,13 +179,13 @@ def _time_s(text: str, partition: str, settings: Settings) -> int:
     return max((one.default_time_s or one.max_time_s for one in mine), default=0)
 
 
-def _memory(options: argparse.Namespace, settings: Settings) -> dict[str, int | str]:
-    if options.mem_per_gpu:
-        return {"memory_per_tres": f"gres/gpu:{_mb(options.mem_per_gpu)}"}
-    if options.mem:
-        return {"memory_per_node_mb": _mb(options.mem)}
-    if options.mem_per_cpu:
-        return {"memory_per_cpu_mb": _mb(options.mem_per_cpu)}
+def _memory(options: Mapping[str, str], settings: Settings) -> dict[str, int | str]:
+    if text := options.get("mem-per-gpu"):
+        return {"memory_per_tres": f"gres/gpu:{_mb(text)}"}
+    if text := options.get("mem"):
+        return {"memory_per_node_mb": _mb(text)}
+    if text := options.get("mem-per-cpu"):
+        return {"memory_per_cpu_mb": _mb(text)}
     usual = settings.config.get("DefMemPerCPU", ""), settings.config.get("DefMemPerNode", "")
     per_cpu, per_node = (int(text) if text.isdecimal() else 0 for text in usual)
     return {"memory_per_cpu_mb": per_cpu, "memory_per_node_mb": per_node}
@@ -183,23 +199,24 @@ def _mb(text: str) -> int:
     return -(-int(match[1]) * _KB[match[2].upper()] // 1024) if match[2] else int(match[1])
 
 
-def _gpus(options: argparse.Namespace) -> dict[str, str]:
-    if options.gpus_per_node and options.gres:
-        raise NotTried("--gres and --gpus-per-node together are not judged")
-    fields = {
-        "tres_per_node": options.gpus_per_node,
-        "tres_per_job": options.gpus,
-        "tres_per_task": options.gpus_per_task,
+def _gpus(options: Mapping[str, str]) -> dict[str, str]:
+    found = {
+        key: _tres(options[name])
+        for name, key in (
+            ("gpus-per-node", "tres_per_node"),
+            ("gpus", "tres_per_job"),
+            ("gpus-per-task", "tres_per_task"),
+        )
+        if name in options
     }
-    found = {key: _tres(text) for key, text in fields.items() if text}
-    if options.gres:
-        match = _GRES.fullmatch(options.gres)
+    if "gres" in options:
+        match = _GRES.fullmatch(options["gres"])
         if match is None:
-            raise NotTried(f"--gres {options.gres!r}: only GPUs of one type are judged")
-        found["tres_per_node"] = _gpu_text(match[1], match[2] or "1")
+            raise NotTried(f"--gres {options['gres']!r}: only GPUs of one type are judged")
+        found["gres"] = _gpu_text(match[1], match[2] or "1")
     if len(found) > 1:
         raise NotTried("two requests for GPUs together are not judged")
-    return found
+    return {"tres_per_node" if key == "gres" else key: text for key, text in found.items()}
 
 
 def _tres(text: str) -> str:

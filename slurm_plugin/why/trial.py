@@ -18,8 +18,8 @@ from slurm_plugin.why import words
 from slurm_plugin.why.answer import NO_LIMIT_S, on_the_nodes
 from slurm_plugin.why.estimate import Timeline
 from slurm_plugin.why.reasons import over_partition_limit
-from slurm_plugin.why.resources import shortage_of
 from slurm_plugin.why.request import NotTried, Request
+from slurm_plugin.why.resources import shortage_of
 from slurm_plugin.why.site import Site, ahead_of, need_of_job, site_of
 from slurm_plugin.why.state import Finding, WaitingState
 

@@ -36,16 +36,16 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     from slurm_plugin.explain.text import printable
     from slurm_plugin.slurm.runner import ProcessRunner
     from slurm_plugin.why.read import read_site
-    from slurm_plugin.why.request import request_of, script_of, script_options
+    from slurm_plugin.why.request import parsed, request_of, script_options, script_text
     from slurm_plugin.why.trial import trial
 
-    script = script_of(options)
-    inside = script_options(Path(script).read_text(errors="replace")) if script else []
+    given, script = parsed(options)
+    inside = parsed(script_options(script_text(script)))[0] if script else {}
     settings = config.load(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
     state = read_site(runner)
     asked = request_of(
-        [*inside, *options], state.snapshot.settings, getpass.getuser(), os.getuid(), state.now
+        inside | given, state.snapshot.settings, getpass.getuser(), os.getuid(), state.now
     )
     is_slots = settings is not None and settings.enforcement == "slots"
     found = trial(state.with_job(asked.job), asked, _decider(settings), is_slots)

@@ -8,7 +8,7 @@ from machines_in_tests import basic_decider
 
 from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
-from slurm_plugin.why.request import NotTried, request_of, script_options
+from slurm_plugin.why.request import NotTried, parsed, request_of, script_options
 from slurm_plugin.why.trial import Trial, trial
 from tests.slurm_plugin.why.test_answer import JOB, NOW, node, state
 
@@ -18,7 +18,7 @@ SETTINGS = Settings(
 
 
 def job_of(*argv: str) -> QueuedJob:
-    return request_of(argv, SETTINGS, "alice", 1000, NOW).job
+    return request_of(parsed(argv)[0], SETTINGS, "alice", 1000, NOW).job
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,16 @@ def test_options_become_the_job_that_slurm_would_make(argv, fields):
 
 @pytest.mark.parametrize(
     "argv",
-    ["--dependency=afterok:1", "--gres=gpu:1,nic:1", "--gpu 4", "--gpus=x", "-N two", "-t soon",
-     "--mem=lots", "--gres=gpu:1 --gpus-per-node=1", "--gpus=2 --gres=gpu:1", "--array=1-3"],
+    ["--dependency=afterok:1", "--gres=gpu:1,nic:1", "--gp 4", "--gpus=x", "-n x", "--exclusive=user",
+     "-N two", "-t soon", "--mem=lots", "--gres=gpu:1 --gpus-per-node=1", "--gpus=2 --gres=gpu:1", "--array=1-3"],
 )  # fmt: skip
 def test_what_is_not_understood_is_refused(argv):
     with pytest.raises(NotTried):
         job_of(*argv.split())
+
+
+def test_what_stands_behind_the_script_is_the_scripts():
+    assert parsed(["-N2", "job.sh", "-N9", "--x"]) == ({"nodes": "2"}, "job.sh")
 
 
 def test_a_scripts_lines_count_up_to_its_first_command():
@@ -65,7 +69,7 @@ def test_a_scripts_lines_count_up_to_its_first_command():
 def tried(
     argv: str, nodes: Any, others: Any = (), slots: bool = False, decider: Any = None
 ) -> Trial:
-    asked = request_of(argv.split(), SETTINGS, "alice", 1000, NOW)
+    asked = request_of(parsed(argv.split())[0], SETTINGS, "alice", 1000, NOW)
     return trial(state(asked.job, nodes, others), asked, decider, slots)
 
 
@@ -121,10 +125,11 @@ def test_a_hint_counts_as_in_a_submit(tmp_path):
     nodes = (replace(node("dgx1", 0), used=(1, 2, 3, 4, 6, 7)),)
     decider = basic_decider(tmp_path)
     hint = ["--gres=gpu:2", "--comment=gpu-topo: min-utility=0.9"]
-    asked = request_of(hint, SETTINGS, "alice", 1000, NOW)
+    asked = request_of(parsed(hint)[0], SETTINGS, "alice", 1000, NOW)
     found = trial(state(asked.job, nodes), asked, decider, is_slots=False)
     assert not found.starts_now
     assert "waits for better GPUs: mapa: " in found.sentence
-    asked = request_of(["--gres=gpu:2", "--comment=gpu-topo: off"], SETTINGS, "a", 1, NOW)
+    off = ["--gres=gpu:2", "--comment=gpu-topo: off"]
+    asked = request_of(parsed(off)[0], SETTINGS, "a", 1, NOW)
     found = trial(state(asked.job, nodes), asked, decider, is_slots=False)
     assert "on dgx1, on GPUs that Slurm chooses (opted out by hint)" in found.sentence
