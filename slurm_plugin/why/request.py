@@ -34,7 +34,7 @@ class NotTried(PluginError):
 
 
 #: sbatch's options that are understood, each with its letter; `=` takes a value.
-_OPTIONS = {
+OPTIONS = {
     "partition=": "p",
     "account=": "A",
     "constraint=": "C",
@@ -61,8 +61,8 @@ _OPTIONS = {
     **{"job-name=": "J", "output=": "o", "error=": "e", "input=": "i", "chdir=": "D"},
     **{"mail-type=": "", "mail-user=": "", "export=": "", "wrap=": ""},
 }
-_SHORT = "".join(f"{letter}:" for letter in _OPTIONS.values() if letter)
-_LONG_OF = {f"-{letter}": f"--{name.rstrip('=')}" for name, letter in _OPTIONS.items() if letter}
+_SHORT = "".join(f"{letter}:" for letter in OPTIONS.values() if letter)
+_LONG_OF = {f"-{letter}": f"--{name.rstrip('=')}" for name, letter in OPTIONS.items() if letter}
 
 
 def parsed(argv: Sequence[str]) -> tuple[dict[str, str], str]:
@@ -71,7 +71,7 @@ def parsed(argv: Sequence[str]) -> tuple[dict[str, str], str]:
     What stands behind the script is the script's. Raises NotTried for an unknown option.
     """
     try:
-        pairs, rest = getopt.getopt(list(argv), _SHORT, list(_OPTIONS))
+        pairs, rest = getopt.getopt(list(argv), _SHORT, list(OPTIONS))
     except getopt.GetoptError as error:
         raise NotTried(f"{error}; options that are not understood are not guessed at") from error
     options = {_LONG_OF.get(name, name).removeprefix("--"): text for name, text in pairs}

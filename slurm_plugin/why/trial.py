@@ -62,9 +62,12 @@ def trial(state: WaitingState, asked: Request, decider: Decider | None, is_slots
 def _left_by_others(state: WaitingState, site: Site) -> Site:
     """What the jobs that wait leave over now, all of which come first."""
     timeline = Timeline(site, state.now)
-    for job in ahead_of(state):
+    ahead = ahead_of(state)
+    for job in ahead:
         with suppress(Unplaceable, Unsupported):
             timeline.place(need_of_job(job, site), job.time_limit_s or NO_LIMIT_S)
+        if timeline.is_full:
+            raise NotTried(f"{len(ahead)} jobs wait already, more than are planned here")
     return replace(site, nodes=timeline.free_now(state.job.time_limit_s or NO_LIMIT_S))
 
 

@@ -33,10 +33,10 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     from dataclasses import asdict
 
     from slurm_plugin.config import settings as config
-    from slurm_plugin.explain.text import printable
     from slurm_plugin.slurm.runner import ProcessRunner
-    from slurm_plugin.why.read import read_site
+    from slurm_plugin.why.read import read_site, sbatch_says
     from slurm_plugin.why.request import parsed, request_of, script_options, script_text
+    from slurm_plugin.why.text import in_lines
     from slurm_plugin.why.trial import trial
 
     given, script = parsed(options)
@@ -52,8 +52,12 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     if as_json:
         click.echo(json.dumps(asdict(found)))
         return
-    lines = [found.sentence, *(f"  {title:{12}}  {text}" for title, text in found.evidence)]
-    click.echo("\n".join(map(printable, lines)))
+    facts = list(found.evidence)
+    # A script of its own is named among the options, and --wrap may be.
+    has_script = bool(script) or "wrap" in given
+    if words := sbatch_says(options, has_script, settings.slurm.bin_dir if settings else None):
+        facts.append(("Slurm says", words))
+    click.echo(in_lines(found.sentence, facts))
 
 
 def _decider(config: Config | None) -> Decider | None:

@@ -45,9 +45,12 @@ def test_options_become_the_job_that_slurm_would_make(argv, fields):
 
 @pytest.mark.parametrize(
     "argv",
-    ["--dependency=afterok:1", "--gres=gpu:1,nic:1", "--gp 4", "--gpus=x", "-n x", "--exclusive=user",
-     "-N two", "-t soon", "--mem=lots", "--gres=gpu:1 --gpus-per-node=1", "--gpus=2 --gres=gpu:1", "--array=1-3"],
-)  # fmt: skip
+    [
+        *("--dependency=afterok:1", "--gres=gpu:1,nic:1", "--gp 4", "--gpus=x", "-n x"),
+        *("--exclusive=user", "-N two", "-t soon", "--mem=lots", "--array=1-3"),
+        *("--gres=gpu:1 --gpus-per-node=1", "--gpus=2 --gres=gpu:1"),
+    ],
+)
 def test_what_is_not_understood_is_refused(argv):
     with pytest.raises(NotTried):
         job_of(*argv.split())
@@ -89,6 +92,15 @@ def test_jobs_that_wait_and_fit_take_their_gpus_first():
     assert list(tried("--gres=gpu:2", nodes, (first,)).gpus) == ["dgx2"]
     others = (first, replace(first, job_id=2, name="2"))
     assert not tried("--gres=gpu:2", nodes, others).starts_now
+
+
+def test_a_long_queue_is_not_guessed_at_and_jobs_that_never_fit_do_not_count():
+    nodes = (node("dgx1", 5), node("dgx2", 5))
+    never = [replace(JOB, job_id=i, tres_per_node="gres/gpu:16") for i in range(1, 900)]
+    assert tried("--gres=gpu:2", nodes, never).starts_now
+    many = [replace(JOB, job_id=i, tres_per_node="gres/gpu:1") for i in range(1, 900)]
+    with pytest.raises(NotTried, match="899 jobs wait already"):
+        tried("--gres=gpu:2", nodes, many)
 
 
 def slot_node(name: str, used: tuple[int, ...]) -> Any:
