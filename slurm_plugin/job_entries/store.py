@@ -172,10 +172,16 @@ class EntryStore:
         return known
 
     def _is_requeued(self, job: QueuedJob, known: _Known) -> bool:
-        """Is it the job that ran, and no new one after Slurm's state was lost?"""
+        """Is it the job that ran, and no new one after Slurm's state was lost?
+
+        It may have run between two readings: then Slurm shows the record that let it start.
+        """
         entries = known.entries
-        is_new = self.issued.has_other(job, entries.ours)
-        return entries.is_like(job) and entries.state != "PENDING" and not is_new
+        if not entries.is_like(job) or self.issued.has_other(job, entries.ours):
+            return False
+        shown, _ = split(job.admin_comment)
+        has_ours = {} != _records(shown) == _records(self._needed(entries.ours, job))
+        return entries.state != "PENDING" or has_ours
 
     def _compare(self, job: QueuedJob, known: _Known, shown: Mapping[str, str]) -> None:
         """Take over what Slurm shows where that is not somebody else's doing."""

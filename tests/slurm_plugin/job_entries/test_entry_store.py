@@ -181,6 +181,14 @@ def test_a_requeued_job_is_the_same_and_a_later_one_with_its_number_is_not():
     assert site.seen() == ""
 
 
+def test_a_job_that_ran_and_was_requeued_between_two_readings_keeps_its_record():
+    """No token ties it to a reply, and it was never seen running: its own record is there."""
+    site = Site(gated(comment="[gpu-loan: may remote=1]", submit=NOW + 60)).looked()
+    site.client.update(["7"], JobUpdate(admin_comment=LOAN))
+    site.slurm.write(7, LOAN, submit=NOW + 90)
+    assert (site.seen(), site.slurm.of(7)) == (LOAN, LOAN)
+
+
 def test_a_new_job_with_the_number_of_one_that_ran_has_its_own_record(tmp_path):
     """Slurm's state was lost: it numbers jobs anew, and the engine goes on."""
     later = gated(comment=ISSUED, submit=90)
