@@ -92,6 +92,7 @@ def compared(cluster: Cluster, seeds: range) -> None:
     assert len(declined) <= DECLINED * len(seeds), declined
 
 
+@pytest.mark.long("eight states, each with a job of its own")
 def test_try_tells_what_the_job_then_gets_in_a_few_states(cluster):
     compared(cluster, FEW)
 
