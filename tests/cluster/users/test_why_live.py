@@ -17,9 +17,8 @@ from tests.cluster.users.waiting_states import LINES, STATES, waiting
 from tests.slurm_plugin.why.sentences import SENTENCES, said
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
-#: One of each kind; the others take six seconds each, and are recorded as unit tests, too.
-SHORT = ("fragmentation", "fragmentation behind a gate", "backfill would delay the first",
-         "GPUs of a user in a QOS", "maintenance before its end")  # fmt: skip
+#: The others take six seconds each, and are recorded as unit tests, too.
+SHORT = ("fragmentation", "backfill would delay the first", "GPUs of a user in a QOS")
 OTHERS = pytest.mark.long("a state of its own each, and there is a recording of it")
 PYTHON = "/opt/gputopo/bin/python3"
 READ = "/cluster/read_state.py"
