@@ -9,6 +9,7 @@ import click
 import pytest
 
 from slurm_plugin.cli import cli
+from slurm_plugin.why.request import OPTIONS as SBATCH_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Every page that a reader of the repository may open; the change log speaks of what once was.
@@ -79,6 +80,9 @@ def unknown(words: list[str]) -> str | None:
                 return word
             command = called
             options = {name for parameter in command.params for name in parameter.opts}
+            if command.context_settings.get("ignore_unknown_options"):
+                # `gputopo try` takes sbatch's.
+                options |= {f"--{name.rstrip('=')}" for name in SBATCH_OPTIONS}
         elif word.startswith("--") and word.split("=")[0] not in {*options, "--help"}:
             return word
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import keyword
 import sys
 from typing import Any
 
@@ -31,6 +32,7 @@ COMMANDS = {
     "slots": "slurm_plugin.cli.site.slots",
     "status": "slurm_plugin.cli.site.status",
     "topology": "slurm_plugin.cli.machines.topology",
+    "try": "slurm_plugin.cli.jobs.try_job",
     "why": "slurm_plugin.cli.jobs.why",
 }
 
@@ -76,7 +78,9 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name])
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
+        # `try` is Python's own word: there the function's name has a line behind it.
+        name = cmd_name.replace("-", "_") + "_" * keyword.iskeyword(cmd_name)
+        command: click.Command = getattr(module, name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

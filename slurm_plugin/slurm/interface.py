@@ -182,6 +182,8 @@ class SlurmPartition:
     #: The most that a job may ask for; 0 for no limit.
     max_time_s: int = 0
     max_nodes: int = 0
+    #: The time limit of a job that names none; 0 for none.
+    default_time_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

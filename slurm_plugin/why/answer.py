@@ -24,8 +24,12 @@ from slurm_plugin.why.resources import shortage_of
 from slurm_plugin.why.site import Site, ahead_of, need_of_job, site_of
 from slurm_plugin.why.state import Answer, Finding, WaitingState
 
+#: Causes that no job's end changes.
+NOT_HELD = ("impossible", "nodes")
 #: Jobs ahead that are named, and that are planned for the estimate.
 MAX_SHOWN, MAX_AHEAD = 5, 20
+#: Slurm's reasons, beside READY, that the state of the nodes explains.
+ABOUT_NODES = ("ReqNodeNotAvail", "BadConstraints", "NodeDown", "Reservation", "Nodes required")
 #: A job without a time limit is taken to run so long.
 NO_LIMIT_S = 365 * 86400.0
 
@@ -39,13 +43,13 @@ def answer(state: WaitingState, lending: RemoteConfig | None = None) -> Answer:
     name = job.name or str(job.job_id)
     found = our_waits.our_wait(state)
     if found is None and not our_waits.is_gated(state):
-        found = limit_reached(state) or by_slurms_reason(state)
+        found = limit_reached(state) or by_slurms_reason(state) or _by_another_reason(job)
     if found is not None:
         return _told(state, found, name)
     site = site_of(state)
     try:
         need = need_of_job(job, site, state.entries)
-        found, first = _on_the_nodes(state, site, need)
+        found, first = on_the_nodes(state, site, need)
         ours = _our_start(state, site, need)
         changes = sooner.changes(state, site, need, first, lending)
     except Unplaceable as error:
@@ -56,6 +60,13 @@ def answer(state: WaitingState, lending: RemoteConfig | None = None) -> Answer:
         return _told(state, Finding("slurm", text, (("constraint", str(error)),)), name)
     told = _told(state, found, name)
     return replace(told, our_start=ours, sooner=changes)
+
+
+def _by_another_reason(job: QueuedJob) -> Finding | None:
+    """Slurm's own word for a reason that the nodes do not explain; None where they may."""
+    if job.reason in READY or job.reason.startswith(ABOUT_NODES):
+        return None
+    return Finding("slurm", f"waits for what Slurm calls {words.quoted(job.reason)}")
 
 
 def _told(state: WaitingState, found: Finding, name: str) -> Answer:
@@ -71,14 +82,14 @@ def _slurms_word(job: QueuedJob) -> str:
     return job.reason if job.reason not in ("", "None") else "nothing yet"
 
 
-def _on_the_nodes(state: WaitingState, site: Site, need: Need) -> tuple[Finding, Need | None]:
+def on_the_nodes(state: WaitingState, site: Site, need: Need) -> tuple[Finding, Need | None]:
     """What is missing, or who goes first; and the need of the first job, which is not delayed."""
     ahead = ahead_of(state)
     first_job, first = _first_that_waits(ahead, site)
     found = shortage_of(need, site)
     facts = (*_gate(state), *_ahead_facts(ahead))
     if found is not None:
-        after = _after(ahead, state) if found.cause not in ("impossible", "nodes") else ""
+        after = _after(ahead, state) if found.cause not in NOT_HELD else ""
         evidence = (*found.evidence, *facts)
         return Finding(found.cause, found.text + after, evidence), first
     if our_waits.is_gated(state) and (found := _kept_by_slurm(state, need)) is not None:
@@ -88,11 +99,11 @@ def _on_the_nodes(state: WaitingState, site: Site, need: Need) -> tuple[Finding,
     if first_job is not None and first is not None and _delays(first, site, hold, state):
         text = f"would fit{where} now, but that would delay {_called(first_job)}, which comes first"
         return Finding("backfill", text, facts), first
-    if ahead or (state.job.reason == "Priority" and state.hides_jobs):
-        return Finding("priority", f"would fit{where} now{_after(ahead, state)}", facts), first
     if hold is None:
         text = f"waits for {words.gpus(need.gpus)} that are free on {need.nodes} nodes at once"
-        return Finding("gpus", text, facts), first
+        return Finding("gpus", text + _after(ahead, state), facts), first
+    if ahead or (state.job.reason == "Priority" and state.hides_jobs):
+        return Finding("priority", f"would fit{where} now{_after(ahead, state)}", facts), first
     return Finding("next", f"fits{where} now: Slurm starts it when it next looks", facts), first
 
 
@@ -111,11 +122,12 @@ def _gate(state: WaitingState) -> tuple[tuple[str, str], ...]:
 
 
 def _first_that_waits(ahead: list[QueuedJob], site: Site) -> tuple[QueuedJob | None, Need | None]:
-    """The first job ahead that does not fit now, and what it needs."""
+    """The first job ahead that waits for what others hold, and what it needs."""
     for job in ahead[:MAX_AHEAD]:
         try:
             need = need_of_job(job, site)
-            if shortage_of(need, site) is not None:
+            found = shortage_of(need, site)
+            if found is not None and found.cause not in NOT_HELD:
                 return job, need
         except (Unplaceable, Unsupported):
             continue

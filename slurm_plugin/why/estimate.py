@@ -27,14 +27,20 @@ class Timeline:
     now: float
     _planned: list[tuple[float, Hold]] = field(default_factory=list)
     _tries: int = 0
+    # The nodes as they are when all that holds them now has ended.
+    _empty: Nodes | None = None
 
     def place(self, need: Need, limit_s: float) -> tuple[float, tuple[str, ...]] | None:
         """Plan the job as early as it fits: its start and nodes.
 
         None where no moment is found: nobody gives back what it needs, or the queue is too long.
         """
+        if self._empty is None:
+            self._empty = without_holds(self.site.nodes, self.site.holds)
+        if self.site.hold(need, self._empty, math.inf) is None:
+            return None
         for at, nodes in self._moments(limit_s):
-            if self._tries >= MAX_TRIES:
+            if self.is_full:
                 return None
             self._tries += 1
             hold = self.site.hold(need, nodes, at + limit_s)
@@ -42,6 +48,15 @@ class Timeline:
                 self._planned.append((at, hold))
                 return at, tuple(hold.gpus)
         return None
+
+    @property
+    def is_full(self) -> bool:
+        """Was so much tried that the jobs placed last may be missing?"""
+        return self._tries >= MAX_TRIES
+
+    def free_now(self, limit_s: float) -> Nodes:
+        """What a job of this time limit could have now without delaying any that was placed."""
+        return self._free_during(self.now, self.now + limit_s)
 
     def _moments(self, limit_s: float) -> Iterator[tuple[float, Nodes]]:
         """Moments at which something comes free, each with what is free from then on."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from slurm_plugin.config.settings import Config
 from slurm_plugin.errors import PluginError, SlurmError
@@ -16,8 +18,11 @@ from slurm_plugin.slurm import array_tasks
 from slurm_plugin.slurm.clients import scontrol_tables, squeue_table
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import QueuedJob
-from slurm_plugin.slurm.runner import Runner
+from slurm_plugin.slurm.runner import Runner, run_bounded
 from slurm_plugin.why.state import WaitingState
+
+#: Seconds that `sbatch --test-only` may take, and the most that it may print.
+TEST_S, MAX_TEST_BYTES = 10.0, 64 << 10
 
 
 class NotWaiting(PluginError):
@@ -53,6 +58,28 @@ def read_state(
         story,
         hides_jobs="jobs" in private.split(",") and uid not in operators,
     )
+
+
+def read_site(run: Runner) -> WaitingState:
+    """The same without a job, for one that is not submitted. Raises SlurmError."""
+    snapshot = read_snapshot(SlurmClient(run))
+    found = tuple(scontrol_tables.reservations(run))
+    return WaitingState(QueuedJob(0), snapshot, reservations=found)
+
+
+def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) -> str:
+    """What `sbatch --test-only` says of these options, '' where it says nothing.
+
+    Nothing is submitted. It knows limits and access rights, which are not looked at here.
+    """
+    wrap = [] if has_script else ["--wrap", "true"]
+    sbatch = str(bin_dir / "sbatch") if bin_dir else "sbatch"
+    try:
+        done = run_bounded([sbatch, "--test-only", *options, *wrap], TEST_S, MAX_TEST_BYTES)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = done.err.strip().splitlines() if done else []
+    return lines[-1].removeprefix("sbatch: ") if lines else ""
 
 
 def own_job(text: str, jobs: Sequence[QueuedJob], uid: int, sees_all: bool) -> QueuedJob:

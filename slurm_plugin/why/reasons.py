@@ -88,7 +88,9 @@ def _never(state: WaitingState) -> Finding:
 
 def _begin_time(state: WaitingState) -> Finding:
     begins = max(state.job.eligible, state.job.start)
-    return Finding("begin time", f"is not to start before {words.moment(begins)} (--begin)")
+    return Finding(
+        "begin time", f"is not to start before {words.moment(begins)} (--begin, or a requeue)"
+    )
 
 
 def _held_by_user(state: WaitingState) -> Finding:

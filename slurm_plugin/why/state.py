@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slurm_plugin.queue.snapshot import Snapshot
@@ -38,6 +38,10 @@ class WaitingState:
     def now(self) -> float:
         """When all this was so (epoch)."""
         return self.snapshot.at
+
+    def with_job(self, job: QueuedJob) -> WaitingState:
+        """The same for another job, of which there are no entries of ours."""
+        return replace(self, job=job, entries="", story={})
 
 
 @dataclass(frozen=True, slots=True)

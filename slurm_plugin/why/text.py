@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -22,7 +23,12 @@ def in_words(answer: Answer) -> str:
         when = words.moment(answer.our_start)
         facts.append(("starts", f"{when} if all jobs run to their time limits"))
     facts += [("sooner", change) for change in answer.sooner]
-    lines = [answer.sentence, *(f"  {title:{12}}  {text}" for title, text in facts)]
+    return in_lines(answer.sentence, facts)
+
+
+def in_lines(sentence: str, facts: Iterable[tuple[str, str]]) -> str:
+    """A sentence and its facts, each line cut short and without what could move the cursor."""
+    lines = [sentence, *(f"  {title:{12}}  {text}" for title, text in facts)]
     return "\n".join(printable(line[:MAX_LINE]) for line in lines)
 
 

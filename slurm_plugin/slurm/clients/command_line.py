@@ -121,6 +121,7 @@ class SlurmClient:
                         pairs.get("State", "UP"),
                         scontrol_tables.seconds(pairs.get("MaxTime", "")),
                         scontrol_tables.number(pairs.get("MaxNodes", "")),
+                        scontrol_tables.seconds(pairs.get("DefaultTime", "")),
                     )
                 )
         return sorted(partitions, key=lambda partition: partition.name)

@@ -17,6 +17,9 @@ from tests.cluster.users.waiting_states import LINES, STATES, waiting
 from tests.slurm_plugin.why.sentences import SENTENCES, said
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
+#: The others take six seconds each, and are recorded as unit tests, too.
+SHORT = ("fragmentation", "backfill would delay the first", "GPUs of a user in a QOS")
+OTHERS = pytest.mark.long("a state of its own each, and there is a recording of it")
 PYTHON = "/opt/gputopo/bin/python3"
 READ = "/cluster/read_state.py"
 
@@ -51,7 +54,9 @@ def record(cluster: Cluster, name: str, numbers: dict[str, int]) -> None:
         file.write(f"{json.dumps(line)}\n")
 
 
-@pytest.mark.parametrize("name", STATES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in SHORT else OTHERS) for name in STATES]
+)
 def test_each_state_has_its_sentence(site, name):
     if enforcement() not in STATES[name].modes:
         pytest.skip("in this way of enforcing the state is another one")

@@ -25,7 +25,7 @@ SENTENCES = {
     ),
     "dependency": "waits until job {first} has ended well.",
     "dependency that never comes": "can never start: job {first} did not end well.",
-    "begin time": "is not to start before TIME (--begin).",
+    "begin time": "is not to start before TIME (--begin, or a requeue).",
     "its own reservation is later": "waits for its reservation class, which begins at TIME.",
     "maintenance": "waits for a node that can take jobs: dgx1 is under maintenance (repair).",
     "maintenance before its end": (

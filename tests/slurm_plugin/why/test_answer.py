@@ -101,7 +101,7 @@ def gated(**values: str) -> str:
         ),
         (
             ours(gated(begin="1003600"), eligible=1_003_600),
-            "is not to start before TIME (--begin).",
+            "is not to start before TIME (--begin, or a requeue).",
         ),
     ],
 )
@@ -276,6 +276,23 @@ def test_nodes_of_one_job_may_have_different_gpus_free_but_not_in_slots():
     job = ours(gated(tpn="gres/gpu:v100:4", nodes="2-2"), tres_per_node="", min_nodes=2)
     says = "Job 14 waits for 4 GPUs that are free on 2 nodes at once."
     assert sentence(job, nodes) == says
+
+
+def test_a_reason_that_is_not_known_is_slurms_own_word_whatever_is_free():
+    nodes = (node("dgx1", 0),)
+    says = "Job 14 waits for what Slurm calls 'BurstBufferOperation'."
+    assert sentence(replace(JOB, reason="BurstBufferOperation"), nodes) == says
+    reason = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher partitions"
+    assert sentence(replace(JOB, reason=reason), nodes).startswith("Job 14 fits on dgx1 now")
+
+
+def test_a_job_that_can_never_start_is_not_the_one_that_must_not_be_delayed():
+    never = replace(JOB, job_id=1, name="1", priority=90, tres_per_node="gres/gpu:16")
+    waits = replace(JOB, job_id=2, name="2", priority=50, user="bob", tres_per_node="gres/gpu:8")
+    runs = replace(JOB, job_id=3, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": tuple(range(4))},
+                   end=int(NOW) + 600)  # fmt: skip
+    found = sentence(nodes=(node("dgx1", 4),), others=(never, waits, runs))
+    assert "would delay job 2 of bob" in found
 
 
 def test_slots_count_as_gpus_of_their_model():

@@ -1,10 +1,11 @@
 """Whose jobs one may ask about, and how they are called."""
 
 import pytest
+from fake_slurm import tool
 
 from slurm_plugin.explain.answer import NotTold
 from slurm_plugin.slurm.interface import QueuedJob
-from slurm_plugin.why.read import NotWaiting, own_job
+from slurm_plugin.why.read import NotWaiting, own_job, sbatch_says
 
 ALICE, BOB = 1000, 1001
 QUEUE = (
@@ -33,3 +34,12 @@ def test_another_users_job_is_like_none():
 def test_a_job_that_runs_does_not_wait(text, node):
     with pytest.raises(NotWaiting, match=f"job {text} does not wait: it is RUNNING on {node}"):
         own_job(text, QUEUE, ALICE, sees_all=False)
+
+
+def test_slurms_own_test_is_asked_and_nothing_is_submitted(tmp_path):
+    tool(tmp_path, "sbatch", 'printf "sbatch: tested %s\\n" "$*" >&2')
+    words = sbatch_says(["--gpus=2"], has_script=False, bin_dir=tmp_path)
+    assert words == "tested --test-only --gpus=2 --wrap true"
+    words = sbatch_says(["--gpus=2", "job.sh", "-x"], has_script=True, bin_dir=tmp_path)
+    assert words == "tested --test-only --gpus=2 job.sh -x"
+    assert sbatch_says([], has_script=False, bin_dir=tmp_path / "nowhere") == ""

@@ -1,0 +1,78 @@
+"""`gputopo try`: what a job would get, without submitting it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from slurm_plugin.cli.options import config_option, json_option
+
+if TYPE_CHECKING:
+    from slurm_plugin.config.settings import Config
+    from slurm_plugin.decide.decide import Decider
+
+
+@click.command(
+    "try",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@config_option
+@json_option
+@click.argument("options", metavar="SBATCH_OPTION...", nargs=-1, type=click.UNPROCESSED)
+def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
+    """Say what a job of these sbatch options would get now, without submitting it.
+
+    It would start now, on which GPUs and at which bandwidth, or what it would wait for. A script's
+    #SBATCH lines count, too. It is taken to come after all jobs that wait. Nothing is changed.
+    """
+    import getpass
+    import json
+    import os
+    from dataclasses import asdict
+
+    from slurm_plugin.config import settings as config
+    from slurm_plugin.slurm.runner import ProcessRunner
+    from slurm_plugin.why.read import read_site, sbatch_says
+    from slurm_plugin.why.request import parsed, request_of, script_options, script_text
+    from slurm_plugin.why.text import in_lines
+    from slurm_plugin.why.trial import trial
+
+    given, script = parsed(options)
+    inside = parsed(script_options(script_text(script)))[0] if script else {}
+    settings = config.load(config_path) if config_path.exists() else None
+    runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
+    state = read_site(runner)
+    asked = request_of(
+        inside | given, state.snapshot.settings, getpass.getuser(), os.getuid(), state.now
+    )
+    is_slots = settings is not None and settings.enforcement == "slots"
+    found = trial(state.with_job(asked.job), asked, _decider(settings), is_slots)
+    if as_json:
+        click.echo(json.dumps(asdict(found)))
+        return
+    facts = list(found.evidence)
+    # A script of its own is named among the options, and --wrap may be.
+    has_script = bool(script) or "wrap" in given
+    if words := sbatch_says(options, has_script, settings.slurm.bin_dir if settings else None):
+        facts.append(("Slurm says", words))
+    click.echo(in_lines(found.sentence, facts))
+
+
+def _decider(config: Config | None) -> Decider | None:
+    """What the engine decides by; None where that cannot be read here."""
+    from slurm_plugin.decide.decide import Decider
+    from slurm_plugin.decide.load_machines import load_machines
+    from slurm_plugin.decide.rules import Rules
+    from slurm_plugin.decide.site_policies import SitePolicies
+    from slurm_plugin.errors import PluginError
+    from slurm_plugin.job_profiles import Learned
+
+    if config is None:
+        return None
+    try:
+        policies = SitePolicies(config, Learned(None))
+        return Decider(load_machines(config), Rules(config), config.waiting, policies)
+    except (PluginError, OSError):
+        return None

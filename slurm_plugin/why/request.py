@@ -1,0 +1,230 @@
+"""sbatch's options as the job that Slurm would make of them.
+
+Only what is understood is answered: an option that could change where a job starts and is not
+known here is refused, never ignored.
+"""
+
+from __future__ import annotations
+
+import getopt
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.errors import PluginError
+from slurm_plugin.job_notes import hints
+from slurm_plugin.queue.snapshot import Settings
+from slurm_plugin.slurm.clients.scontrol_tables import seconds
+from slurm_plugin.slurm.interface import QueuedJob
+
+#: The most that is read of a script.
+MAX_SCRIPT_CHARS = 1 << 20
+
+_MEMORY = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
+_GPUS = re.compile(r"(?:([A-Za-z_][\w.\-]*):)?(\d{1,6})\Z")
+_GRES = re.compile(r"gpu(?::([A-Za-z_][\w.\-]*))?(?::(\d{1,6}))?\Z")
+_KB = {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}
+
+
+class NotTried(PluginError):
+    """These options cannot be judged; the text says which."""
+
+
+#: sbatch's options that are understood, each with its letter; `=` takes a value.
+OPTIONS = {
+    "partition=": "p",
+    "account=": "A",
+    "constraint=": "C",
+    "nodelist=": "w",
+    "exclude=": "x",
+    "time=": "t",
+    "nodes=": "N",
+    "ntasks=": "n",
+    "ntasks-per-node=": "",
+    "cpus-per-task=": "c",
+    "cpus-per-gpu=": "",
+    "gpus=": "G",
+    "gpus-per-node=": "",
+    "gpus-per-task=": "",
+    "gres=": "",
+    "mem=": "",
+    "mem-per-cpu=": "",
+    "mem-per-gpu=": "",
+    "exclusive": "",
+    "comment=": "",
+    "gpu-topo=": "",
+    "reservation=": "",
+    # They change nothing about where a job starts.
+    **{"job-name=": "J", "output=": "o", "error=": "e", "input=": "i", "chdir=": "D"},
+    **{"mail-type=": "", "mail-user=": "", "export=": "", "wrap=": ""},
+}
+_SHORT = "".join(f"{letter}:" for letter in OPTIONS.values() if letter)
+_LONG_OF = {f"-{letter}": f"--{name.rstrip('=')}" for name, letter in OPTIONS.items() if letter}
+
+
+def parsed(argv: Sequence[str]) -> tuple[dict[str, str], str]:
+    """The options by their long names, and the script, '' for none.
+
+    What stands behind the script is the script's. Raises NotTried for an unknown option.
+    """
+    try:
+        pairs, rest = getopt.getopt(list(argv), _SHORT, list(OPTIONS))
+    except getopt.GetoptError as error:
+        raise NotTried(f"{error}; options that are not understood are not guessed at") from error
+    options = {_LONG_OF.get(name, name).removeprefix("--"): text for name, text in pairs}
+    return options, rest[0] if rest else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A job that is not submitted, and its hint."""
+
+    job: QueuedJob
+    hint: str
+
+
+def script_options(text: str) -> list[str]:
+    """The options that a script's `#SBATCH` lines give. Raises NotTried for a broken quote."""
+    words: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("#SBATCH"):
+            try:
+                words += shlex.split(line.removeprefix("#SBATCH"), comments=True)
+            except ValueError as error:
+                raise NotTried(f"#SBATCH {line[7:60]!r}: {error}") from error
+        elif line.strip() and not line.startswith("#"):
+            # Slurm reads no option behind the first command.
+            break
+    return words
+
+
+def script_text(path: str) -> str:
+    """The beginning of a script. Raises NotTried where it cannot be read."""
+    try:
+        with Path(path).open(errors="replace") as file:
+            return file.read(MAX_SCRIPT_CHARS)
+    except OSError as error:
+        raise NotTried(f"{path}: {error.strerror}") from error
+
+
+def request_of(
+    options: Mapping[str, str], settings: Settings, user: str, uid: int, now: float
+) -> Request:
+    """The job that sbatch would make of these options. Raises NotTried where that is not known."""
+    partition = options.get("partition") or _default_partition(settings)
+    least, most = _nodes(options.get("nodes", ""))
+    tasks = _count(options, "ntasks") or _count(options, "ntasks-per-node") * least or least
+    each, per_gpu = _count(options, "cpus-per-task"), _count(options, "cpus-per-gpu")
+    fields: dict[str, Any] = {**_memory(options, settings), **_gpus(options)}
+    job = QueuedJob(
+        0,
+        user=user,
+        uid=uid,
+        account=options.get("account", ""),
+        partition=partition,
+        state="PENDING",
+        reason="None",
+        submit=int(now),
+        eligible=int(now),
+        time_limit_s=_time_s(options.get("time", ""), partition, settings),
+        min_nodes=least,
+        max_nodes=most,
+        ntasks=tasks,
+        cpus=max(tasks * max(1, each), least),
+        cpus_per_task=each,
+        cpus_per_tres=f"gres/gpu:{per_gpu}" if per_gpu else "",
+        features=options.get("constraint", ""),
+        req_nodes=options.get("nodelist", ""),
+        exc_nodes=options.get("exclude", ""),
+        reservation=options.get("reservation", ""),
+        exclusive="exclusive" in options,
+        **fields,
+    )
+    hint = options.get("gpu-topo") or hints.hint_in_user_comment(options.get("comment", ""))
+    return Request(job, hint)
+
+
+def _count(options: Mapping[str, str], name: str) -> int:
+    text = options.get(name, "0")
+    if not re.fullmatch(r"\d{1,6}", text):
+        raise NotTried(f"--{name} {text!r}: expected a number")
+    return int(text)
+
+
+def _default_partition(settings: Settings) -> str:
+    for one in settings.partitions:
+        if one.is_default:
+            return one.name
+    raise NotTried("no partition is Slurm's default; give --partition")
+
+
+def _nodes(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text or "1-0")
+    if match is None:
+        raise NotTried(f"--nodes {text!r}: expected a number, or the least and the most")
+    least, most = max(1, int(match[1])), int(match[2] or match[1])
+    return least, most
+
+
+def _time_s(text: str, partition: str, settings: Settings) -> int:
+    if text:
+        found = seconds(text)
+        if not found and text.upper() not in ("UNLIMITED", "INFINITE"):
+            raise NotTried(f"--time {text!r}: expected minutes, or [DAYS-]HOURS:MINUTES:SECONDS")
+        return found
+    mine = [one for one in settings.partitions if one.name in partition.split(",")]
+    return max((one.default_time_s or one.max_time_s for one in mine), default=0)
+
+
+def _memory(options: Mapping[str, str], settings: Settings) -> dict[str, int | str]:
+    if text := options.get("mem-per-gpu"):
+        return {"memory_per_tres": f"gres/gpu:{_mb(text)}"}
+    if text := options.get("mem"):
+        return {"memory_per_node_mb": _mb(text)}
+    if text := options.get("mem-per-cpu"):
+        return {"memory_per_cpu_mb": _mb(text)}
+    usual = settings.config.get("DefMemPerCPU", ""), settings.config.get("DefMemPerNode", "")
+    per_cpu, per_node = (int(text) if text.isdecimal() else 0 for text in usual)
+    return {"memory_per_cpu_mb": per_cpu, "memory_per_node_mb": per_node}
+
+
+def _mb(text: str) -> int:
+    match = _MEMORY.fullmatch(text)
+    if match is None:
+        raise NotTried(f"{text!r}: expected memory such as 500M or 4G")
+    # A number without a unit is in MB; Slurm rounds kilobytes up.
+    return -(-int(match[1]) * _KB[match[2].upper()] // 1024) if match[2] else int(match[1])
+
+
+def _gpus(options: Mapping[str, str]) -> dict[str, str]:
+    found = {
+        key: _tres(options[name])
+        for name, key in (
+            ("gpus-per-node", "tres_per_node"),
+            ("gpus", "tres_per_job"),
+            ("gpus-per-task", "tres_per_task"),
+        )
+        if name in options
+    }
+    if "gres" in options:
+        match = _GRES.fullmatch(options["gres"])
+        if match is None:
+            raise NotTried(f"--gres {options['gres']!r}: only GPUs of one type are judged")
+        found["gres"] = _gpu_text(match[1], match[2] or "1")
+    if len(found) > 1:
+        raise NotTried("two requests for GPUs together are not judged")
+    return {"tres_per_node" if key == "gres" else key: text for key, text in found.items()}
+
+
+def _tres(text: str) -> str:
+    match = _GPUS.fullmatch(text)
+    if match is None:
+        raise NotTried(f"{text!r}: expected GPUs such as 4 or v100:4")
+    return _gpu_text(match[1], match[2])
+
+
+def _gpu_text(kind: str | None, count: str) -> str:
+    return f"gres/gpu:{kind}:{count}" if kind else f"gres/gpu:{count}"

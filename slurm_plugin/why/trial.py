@@ -1,0 +1,142 @@
+"""What a job would get if it were submitted now: GPUs and bandwidth, or what it waits for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from slurm_plugin.decide.decide import Decider
+from slurm_plugin.gates import question as slots_question
+from slurm_plugin.gates.plan import Chosen
+from slurm_plugin.protocol import CandidateNode, PlacementQuestion, Use, WaitFor
+from slurm_plugin.queue.candidates import Need, fits, groups
+from slurm_plugin.queue.demand import Unplaceable
+from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.why import words
+from slurm_plugin.why.answer import NO_LIMIT_S, on_the_nodes
+from slurm_plugin.why.estimate import Timeline
+from slurm_plugin.why.reasons import over_partition_limit
+from slurm_plugin.why.request import NotTried, Request
+from slurm_plugin.why.resources import shortage_of
+from slurm_plugin.why.site import Site, ahead_of, need_of_job, site_of
+from slurm_plugin.why.state import Finding, WaitingState
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The answer to one request."""
+
+    sentence: str
+    starts_now: bool
+    #: Node -> GPUs in rank order, by Slurm's index; empty GPUs where Slurm chooses them.
+    gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: Effective bandwidth of these GPUs in GB/s; None where it is not known.
+    effbw_gbps: float | None = None
+    evidence: tuple[tuple[str, str], ...] = ()
+
+
+def trial(state: WaitingState, asked: Request, decider: Decider | None, is_slots: bool) -> Trial:
+    """What becomes of the job. Raises NotTried where that is not known before its start.
+
+    `decider` is the site's, None where its configuration cannot be read here.
+    """
+    found = over_partition_limit(state)
+    if found is not None:
+        return _waits(found)
+    site = site_of(state)
+    try:
+        need = need_of_job(state.job, site)
+        left = _left_by_others(state, site)
+        if shortage_of(need, left) is None and left.hold(need, left.nodes, math.inf) is not None:
+            return _placed(asked, need, left, decider, is_slots)
+        found, _ = on_the_nodes(state, site, need)
+    except Unplaceable as error:
+        raise NotTried(error.why) from error
+    except Unsupported as error:
+        raise NotTried(f"--constraint is not judged: {error}") from error
+    return _waits(found)
+
+
+def _left_by_others(state: WaitingState, site: Site) -> Site:
+    """What the jobs that wait leave over now, all of which come first."""
+    timeline = Timeline(site, state.now)
+    ahead = ahead_of(state)
+    for job in ahead:
+        with suppress(Unplaceable, Unsupported):
+            timeline.place(need_of_job(job, site), job.time_limit_s or NO_LIMIT_S)
+        if timeline.is_full:
+            raise NotTried(f"{len(ahead)} jobs wait already, more than are planned here")
+    return replace(site, nodes=timeline.free_now(state.job.time_limit_s or NO_LIMIT_S))
+
+
+def _waits(found: Finding) -> Trial:
+    return Trial(f"It would not start now: it {found.text}.", False, evidence=found.evidence)
+
+
+def _placed(
+    asked: Request, need: Need, site: Site, decider: Decider | None, is_slots: bool
+) -> Trial:
+    """The job fits: which GPUs the policy gives it."""
+    hold = site.hold(need, site.nodes, math.inf)
+    assert hold is not None
+    names = tuple(hold.gpus)
+    if decider is None or not need.gpus or need.exclusive:
+        return _by_slurm(names, need, "which GPUs is not known here" if decider is None else "")
+    job = asked.job
+    question = PlacementQuestion(0, 0, job.uid, 0, 0, (), job.account, job.partition, asked.hint)
+    if is_slots:
+        return _by_slots(question, need, site, decider)
+    return _by_select(question, need, site, decider)
+
+
+def _by_select(question: PlacementQuestion, need: Need, site: Site, decider: Decider) -> Trial:
+    """As the select plugin asks: all nodes that fit, and those that Slurm would take itself."""
+    ready = sorted(
+        (node for node in site.nodes.values() if fits(need, node)),
+        key=lambda node: (node.weight, node.name),
+    )
+    hold = site.hold(need, site.nodes, math.inf)
+    own = hold.gpus if hold is not None else {}
+    highest = max(site.nodes[name].weight for name in own)
+    candidates = tuple(
+        CandidateNode(n.name, len(n.gpu_types), n.free, own.get(n.name, 0), n.weight)
+        for n in ready
+        # With --nodelist the nodes are Slurm's.
+        if n.name in own or (n.weight <= highest and not need.req_nodes)
+    )
+    decision = decider.decide(replace(question, candidates=candidates))
+    if isinstance(decision.reply, WaitFor):
+        return _waits(Finding("policy", f"waits for better GPUs: {decision.reply.note}"))
+    if not isinstance(decision.reply, Use):
+        return _by_slurm(tuple(own), need, decision.reason)
+    chosen = decision.record().get("chosen", {})
+    gpus = {name: tuple(some) for name, some in chosen.get("gpus", {}).items()}
+    return _told(gpus, chosen.get("effbw_gbps"))
+
+
+def _by_slots(question: PlacementQuestion, need: Need, site: Site, decider: Decider) -> Trial:
+    """As the engine asks at a submit; all nodes of a job get the same GPUs."""
+    found = groups(need, site.nodes)
+    choice, build = slots_question.ask(decider, question, need, found)
+    if isinstance(choice, WaitFor):
+        return _waits(Finding("policy", f"waits for better GPUs: {choice.note}"))
+    if not isinstance(choice, Chosen):
+        return _by_slurm(found[0].names, need, choice.note)
+    chosen = build().get("chosen", {})
+    order = next(iter(chosen.get("gpus", {}).values()), ())
+    return _told(dict.fromkeys(choice.group.names, tuple(order)), chosen.get("effbw_gbps"))
+
+
+def _by_slurm(names: tuple[str, ...], need: Need, why: str) -> Trial:
+    whose = f", on GPUs that Slurm chooses ({why})" if need.gpus and why else ""
+    text = f"It would start now on {words.named(names)}{whose}."
+    return Trial(text, True, dict.fromkeys(names, ()))
+
+
+def _told(gpus: Mapping[str, tuple[int, ...]], gbps: float | None) -> Trial:
+    where = words.named([f"{name}: {','.join(map(str, some))}" for name, some in gpus.items()])
+    several = sum(map(len, gpus.values())) > 1
+    speed = f", {gbps:.1f} GB/s effective" if gbps is not None and several else ""
+    return Trial(f"It would start now on {where}{speed}.", True, gpus, gbps)

@@ -1,0 +1,111 @@
+"""`gputopo try` against what the job then gets, in random states of a live cluster."""
+
+import json
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from live_harness import PICKY
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
+
+#: One state each, listed before the first run.
+FEW = range(8)
+MANY = range(1000, 1200)
+#: At most so many states may be declined or told wrongly.
+WRONG, DECLINED = 0.05, 0.02
+REQUESTS = (
+    "--gres=gpu:1", "--gres=gpu:2", "--gres=gpu:3", "--gres=gpu:4", "--gres=gpu:v100:2",
+    "--gres=gpu:8", "--gpus-per-node=5", "-N1 --gpus=2", "-N1 --gpus=4", "-N2 --gres=gpu:2",
+    "-N2 --gpus-per-node=4", "-n2 -N1 --gpus-per-task=1", "-w dgx2 --gres=gpu:2",
+    "-c3 --gres=gpu:4", "--mem=2000 --gres=gpu:1", "--exclusive --gres=gpu:2",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A state of two nodes, and a job's options."""
+
+    busy: dict[str, list[int]]
+    options: list[str]
+
+
+def scene(seed: int) -> Scene:
+    """The state of this seed."""
+    dice = random.Random(seed)
+    busy = {node: dice.sample(range(8), dice.randrange(9)) for node in ("dgx1", "dgx2")}
+    options = ["-p", "dgx", "-t", "10", *dice.choice(REQUESTS).split()]
+    return Scene(busy, options + ([PICKY] if dice.random() < 0.2 else []))
+
+
+def outcome(cluster: Cluster, options: list[str]) -> dict[str, Any]:
+    """Whether a job of these options starts now, and on which GPUs."""
+    jobid = cluster.sbatch(*options, sleep_s=300)
+    # Slurm has looked at it once it runs, or has another reason than none.
+    until(
+        lambda: cluster.job(jobid).state == "RUNNING" or cluster.job(jobid).reason != "None",
+        "Slurm has looked at the job",
+    )
+    cluster.wait_reconciled()
+    job = cluster.job(jobid)
+    gpus = {node: sorted(some) for node, some in job.gpus.items()}
+    return {"starts_now": job.state == "RUNNING", "gpus": gpus if job.state == "RUNNING" else {}}
+
+
+def told(cluster: Cluster, options: list[str]) -> dict[str, Any] | None:
+    """What `try` says of them; None where it declines to answer."""
+    argv = ["gputopo", "try", "--json", *options]
+    done = cluster.run("ctl", argv, user="alice", check=False)
+    if done.code:
+        return None
+    said = json.loads(done.out)
+    gpus = {node: sorted(some) for node, some in said["gpus"].items()}
+    return {"starts_now": said["starts_now"], "gpus": gpus}
+
+
+def agrees(said: dict[str, Any], got: dict[str, Any]) -> bool:
+    """The same nodes and GPUs; where Slurm chooses the GPUs the nodes are what is told."""
+    is_open = said["starts_now"] and not any(said["gpus"].values())
+    nodes = list(said["gpus"]) == list(got["gpus"])
+    same = nodes if is_open else said["gpus"] == got["gpus"]
+    return said["starts_now"] == got["starts_now"] and same
+
+
+def compared(cluster: Cluster, seeds: range) -> None:
+    """Counts the states in which `try` was right."""
+    wrong, declined = [], []
+    for seed in seeds:
+        with cluster.clean():
+            now = scene(seed)
+            cluster.occupy_nodes(now.busy)
+            said = told(cluster, now.options)
+            got = outcome(cluster, now.options)
+        if said is None:
+            declined.append(seed)
+        elif not agrees(said, got):
+            wrong.append((seed, now, said, got))
+    assert len(wrong) <= WRONG * len(seeds), wrong
+    assert len(declined) <= DECLINED * len(seeds), declined
+
+
+@pytest.mark.long("eight states, each with a job of its own")
+def test_try_tells_what_the_job_then_gets_in_a_few_states(cluster):
+    compared(cluster, FEW)
+
+
+@pytest.mark.long("two hundred states, each with a job of its own")
+def test_try_tells_what_the_job_then_gets(cluster):
+    compared(cluster, MANY)
+
+
+def test_nothing_is_submitted_and_what_is_not_understood_is_said(cluster):
+    before = cluster.run("ctl", "squeue -h -a").out
+    assert told(cluster, ["--gres=gpu:2"])
+    assert cluster.run("ctl", "squeue -h -a").out == before
+    done = cluster.run("ctl", "gputopo try --burst-buffer=x --gpus=1", user="alice", check=False)
+    assert done.code == 2
+    assert "options that are not understood are not guessed at" in done.err

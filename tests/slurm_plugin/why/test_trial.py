@@ -1,0 +1,147 @@
+"""What a job would get that is not submitted: sbatch's options, the policy's GPUs, the waits."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from machines_in_tests import basic_decider
+
+from slurm_plugin.queue.snapshot import Settings
+from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
+from slurm_plugin.why.request import NotTried, parsed, request_of, script_options
+from slurm_plugin.why.trial import Trial, trial
+from tests.slurm_plugin.why.test_answer import JOB, NOW, node, state
+
+SETTINGS = Settings(
+    (SlurmPartition("gpu", ("dgx1", "dgx2"), True, default_time_s=600),), {"DefMemPerCPU": "50"}
+)
+
+
+def job_of(*argv: str) -> QueuedJob:
+    return request_of(parsed(argv)[0], SETTINGS, "alice", 1000, NOW).job
+
+
+@pytest.mark.parametrize(
+    ("argv", "fields"),
+    [
+        ("--gpus 4", {"tres_per_job": "gres/gpu:4", "min_nodes": 1, "max_nodes": 0}),
+        ("-G v100:4", {"tres_per_job": "gres/gpu:v100:4"}),
+        ("--gres=gpu:2 -N2", {"tres_per_node": "gres/gpu:2", "min_nodes": 2, "max_nodes": 2}),
+        ("--gres=gpu", {"tres_per_node": "gres/gpu:1"}),
+        ("--gpus-per-node=2 -N 1-3", {"tres_per_node": "gres/gpu:2", "max_nodes": 3}),
+        ("--gpus-per-task=1 -n4", {"tres_per_task": "gres/gpu:1", "ntasks": 4, "cpus": 4}),
+        ("-c4 -n2 --gpus=1", {"cpus": 8, "memory_per_cpu_mb": 50}),
+        ("--mem=2G", {"memory_per_node_mb": 2048, "memory_per_cpu_mb": 0}),
+        ("--mem 500", {"memory_per_node_mb": 500}),
+        ("", {"time_limit_s": 600, "partition": "gpu", "cpus": 1}),
+        ("-t 1:00:00 -C a&b -w dgx1 -x dgx2 --exclusive",
+         {"time_limit_s": 3600, "features": "a&b", "req_nodes": "dgx1", "exclusive": True}),
+    ],
+)  # fmt: skip
+def test_options_become_the_job_that_slurm_would_make(argv, fields):
+    job = job_of(*argv.split())
+    assert {key: getattr(job, key) for key in fields} == fields
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        *("--dependency=afterok:1", "--gres=gpu:1,nic:1", "--gp 4", "--gpus=x", "-n x"),
+        *("--exclusive=user", "-N two", "-t soon", "--mem=lots", "--array=1-3"),
+        *("--gres=gpu:1 --gpus-per-node=1", "--gpus=2 --gres=gpu:1"),
+    ],
+)
+def test_what_is_not_understood_is_refused(argv):
+    with pytest.raises(NotTried):
+        job_of(*argv.split())
+
+
+def test_what_stands_behind_the_script_is_the_scripts():
+    assert parsed(["-N2", "job.sh", "-N9", "--x"]) == ({"nodes": "2"}, "job.sh")
+
+
+def test_a_scripts_lines_count_up_to_its_first_command():
+    script = (
+        "#!/bin/sh\n#SBATCH --gpus=4 # four\n\n# a word\n#SBATCH -t '1:00:00'\nsrun x\n#SBATCH -N9"
+    )
+    assert script_options(script) == ["--gpus=4", "-t", "1:00:00"]
+    with pytest.raises(NotTried):
+        script_options("#SBATCH --comment='open")
+
+
+def tried(
+    argv: str, nodes: Any, others: Any = (), slots: bool = False, decider: Any = None
+) -> Trial:
+    asked = request_of(parsed(argv.split())[0], SETTINGS, "alice", 1000, NOW)
+    return trial(state(asked.job, nodes, others), asked, decider, slots)
+
+
+def test_a_job_that_fits_starts_and_one_that_does_not_is_told_why():
+    nodes = (node("dgx1", 5), node("dgx2", 5))
+    found = tried("--gres=gpu:2", nodes)
+    assert found.starts_now
+    assert list(found.gpus) == ["dgx1"]
+    found = tried("--gres=gpu:4", nodes)
+    assert not found.starts_now
+    assert "6 are free, but never 4 on one node (dgx1 3, dgx2 3)" in found.sentence
+
+
+def test_jobs_that_wait_and_fit_take_their_gpus_first():
+    nodes = (node("dgx1", 5), node("dgx2", 5))
+    first = replace(JOB, job_id=1, name="1", user="bob", tres_per_node="gres/gpu:3")
+    assert list(tried("--gres=gpu:2", nodes, (first,)).gpus) == ["dgx2"]
+    others = (first, replace(first, job_id=2, name="2"))
+    assert not tried("--gres=gpu:2", nodes, others).starts_now
+
+
+def test_a_long_queue_is_not_guessed_at_and_jobs_that_never_fit_do_not_count():
+    nodes = (node("dgx1", 5), node("dgx2", 5))
+    never = [replace(JOB, job_id=i, tres_per_node="gres/gpu:16") for i in range(1, 900)]
+    assert tried("--gres=gpu:2", nodes, never).starts_now
+    many = [replace(JOB, job_id=i, tres_per_node="gres/gpu:1") for i in range(1, 900)]
+    with pytest.raises(NotTried, match="899 jobs wait already"):
+        tried("--gres=gpu:2", nodes, many)
+
+
+def slot_node(name: str, used: tuple[int, ...]) -> Any:
+    types = {f"v100.s{i}": 1 for i in range(8)}
+    in_use = {kind: int(i in used) for i, kind in enumerate(types)}
+    return replace(node(name, 0), gpus=types, used=used, used_by_type=in_use)
+
+
+@pytest.mark.parametrize("slots", [False, True], ids=["select", "slots"])
+@pytest.mark.parametrize(
+    ("argv", "used", "gpus"),
+    [
+        ("--gres=gpu:2", (), {"dgx1": {0, 3}}),
+        ("--gres=gpu:2", (0, 3), {"dgx1": {1, 2}}),
+        ("--gpus=8", (), {"dgx1": set(range(8))}),
+    ],
+)
+def test_the_gpus_are_those_of_the_policy(tmp_path, slots, argv, used, gpus):
+    one = slot_node("dgx1", used) if slots else replace(node("dgx1", 0), used=used)
+    found = tried(argv, (one,), slots=slots, decider=basic_decider(tmp_path))
+    assert {name: set(some) for name, some in found.gpus.items()} == gpus
+    assert found.effbw_gbps
+    assert found.effbw_gbps > 0
+
+
+def test_of_two_nodes_the_better_pair_counts_unless_a_node_is_named(tmp_path):
+    nodes = (replace(node("dgx1", 0), used=(1, 2, 3, 4, 6, 7)), node("dgx2", 0))
+    decider = basic_decider(tmp_path)
+    assert list(tried("--gres=gpu:2", nodes, decider=decider).gpus) == ["dgx2"]
+    assert tried("--gres=gpu:2 -w dgx1", nodes, decider=decider).gpus == {"dgx1": (0, 5)}
+
+
+def test_a_hint_counts_as_in_a_submit(tmp_path):
+    nodes = (replace(node("dgx1", 0), used=(1, 2, 3, 4, 6, 7)),)
+    decider = basic_decider(tmp_path)
+    hint = ["--gres=gpu:2", "--comment=gpu-topo: min-utility=0.9"]
+    asked = request_of(parsed(hint)[0], SETTINGS, "alice", 1000, NOW)
+    found = trial(state(asked.job, nodes), asked, decider, is_slots=False)
+    assert not found.starts_now
+    assert "waits for better GPUs: mapa: " in found.sentence
+    off = ["--gres=gpu:2", "--comment=gpu-topo: off"]
+    asked = request_of(parsed(off)[0], SETTINGS, "a", 1, NOW)
+    found = trial(state(asked.job, nodes), asked, decider, is_slots=False)
+    assert "on dgx1, on GPUs that Slurm chooses (opted out by hint)" in found.sentence
