@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 import numpy as np
 
@@ -12,18 +11,9 @@ from policies.remote import RemoteJob
 from simulation.experiments import Result, openb
 from simulation.experiments.experiment import averaged
 from simulation.experiments.rqueue.decreases import moments
-from simulation.experiments.rqueue.tsubame import (
-    G_QUEUE,
-    OURS,
-    QUEUES,
-    R_QUEUE,
-    SHARED,
-    figures,
-    means,
-)
-from simulation.experiments.rqueue.workload import work
-from simulation.models.loans import Ended
-from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
+from simulation.experiments.rqueue.tsubame import G_QUEUE, on_real_log
+from simulation.experiments.rqueue.workload import drawn_work
+from simulation.models.queued_loans import QueuedLoanJob
 
 NOTES = (
     "7,228 tasks of 34 days of Alibaba's OpenB trace (Weng et al., ATC'23, Apache-2.0), first come,"
@@ -42,14 +32,9 @@ def run(seeds: Sequence[int], nodes: str = "8", fractions: str = "whole") -> Res
     rows: dict[str, list[dict[str, float]]] = {}
     for seed in seeds:
         jobs = log(seed, int(nodes), fractions)
-        base: list[Ended] = []
-        for name in (SHARED, R_QUEUE, OURS, G_QUEUE):
-            simulator = QueuedLoanSimulator(openb.nodes(int(nodes)), QUEUES[name])
-            ended = simulator.run(jobs)
-            base = base or ended
-            found = means(ended) if name == G_QUEUE else figures(ended, base) | moments(ended, base)
-            waits = {"wait_median_s": median(job.wait_s for job in ended)}
-            rows.setdefault(name, []).append(found | waits)
+        for name, ended, base, found in on_real_log(jobs, lambda: openb.nodes(int(nodes))):
+            spread = {} if name == G_QUEUE else moments(ended, base)
+            rows.setdefault(name, []).append(found | spread)
     return Result("rqueue-openb", tuple(seeds), averaged(rows), {}, NOTES)
 
 
@@ -60,10 +45,8 @@ def log(seed: int, node_count: int, fractions: str) -> list[QueuedLoanJob]:
     for number, task in enumerate(openb.tasks(openb.nodes(node_count), fractions)):
         if not task.gpus:
             continue
-        memory_gb, connections, calls = draw.uniform((0.5, 100, 100), (11.0, 100_000, 100_000))
         asked = RemoteJob(
             Request((task.gpus,), job_id=number), cpus=task.cpus, memory_mb=task.memory_mb
         )
-        moved = work(task.duration_s, float(memory_gb), float(connections), float(calls))
-        found.append(QueuedLoanJob(task.submit_s, asked, moved))
+        found.append(QueuedLoanJob(task.submit_s, asked, drawn_work(draw, task.duration_s)))
     return found

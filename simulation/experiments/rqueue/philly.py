@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
 
 import numpy as np
 
@@ -11,18 +10,9 @@ from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from simulation.experiments import Result
 from simulation.experiments.experiment import averaged
-from simulation.experiments.rqueue.tsubame import (
-    G_QUEUE,
-    OURS,
-    QUEUES,
-    R_QUEUE,
-    SHARED,
-    figures,
-    means,
-)
-from simulation.experiments.rqueue.workload import work
-from simulation.models.loans import Ended
-from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
+from simulation.experiments.rqueue.tsubame import on_real_log
+from simulation.experiments.rqueue.workload import drawn_work
+from simulation.models.queued_loans import QueuedLoanJob
 from simulation.traces import philly
 
 NOTES = (
@@ -56,12 +46,11 @@ def log(seed: int) -> list[QueuedLoanJob]:
     draw = np.random.default_rng(seed)
     found = []
     for job in philly.trace().jobs:
-        memory_gb, connections, calls = draw.uniform((0.5, 100, 100), (11.0, 100_000, 100_000))
         found.append(
             QueuedLoanJob(
                 job.submit_s,
                 RemoteJob(Request(job.gpus_per_node, job_id=job.job_id), cpus=0),
-                work(max(1.0, job.duration_s), float(memory_gb), float(connections), float(calls)),
+                drawn_work(draw, max(1.0, job.duration_s)),
             )
         )
     return found
@@ -71,13 +60,6 @@ def run(seeds: Sequence[int], nodes: str = "all") -> Result:
     """The trace under every queue, against nodes shared and nothing remote."""
     rows: dict[str, list[dict[str, float]]] = {}
     for seed in seeds:
-        jobs = log(seed)
-        base: list[Ended] = []
-        for name in (SHARED, R_QUEUE, OURS, G_QUEUE):
-            simulator = QueuedLoanSimulator(free_nodes(SHARES[nodes]), QUEUES[name])
-            ended = simulator.run(jobs)
-            base = base or ended
-            found = means(ended) if name == G_QUEUE else figures(ended, base)
-            waits = {"wait_median_s": median(job.wait_s for job in ended)}
-            rows.setdefault(name, []).append(found | waits)
+        for name, _, _, found in on_real_log(log(seed), lambda: free_nodes(SHARES[nodes])):
+            rows.setdefault(name, []).append(found)
     return Result("rqueue-philly", tuple(seeds), averaged(rows), {}, NOTES)

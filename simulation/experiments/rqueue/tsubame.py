@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 
 from policies import Wait
+from policies.remote import NodeCapacity
 from policies.remote.capacity import Capacities
 from policies.remote.jobs import Answer, RemoteJob
 from policies.remote.r_queue import (
@@ -149,6 +150,21 @@ def means(ended: Sequence[Ended]) -> dict[str, float]:
         "execution_mean_s": fmean(job.execution_s for job in ended),
         "life_mean_s": fmean(job.life_s for job in ended),
     }
+
+
+def on_real_log(
+    log: Sequence[QueuedLoanJob], nodes_of: Callable[[], dict[str, NodeCapacity]]
+) -> Iterator[tuple[str, list[Ended], list[Ended], dict[str, float]]]:
+    """A real log under every queue, against nodes shared and nothing remote.
+
+    Yields the queue's name, what became of the jobs under it and on shared nodes, and its figures.
+    """
+    base: list[Ended] = []
+    for name in (SHARED, R_QUEUE, OURS, G_QUEUE):
+        ended = QueuedLoanSimulator(nodes_of(), QUEUES[name]).run(log)
+        base = base or ended
+        found = means(ended) if name == G_QUEUE else figures(ended, base)
+        yield name, ended, base, found | {"wait_median_s": median(job.wait_s for job in ended)}
 
 
 def tsubame(seeds: Sequence[int], year: str = "printed") -> Result:

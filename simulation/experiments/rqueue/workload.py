@@ -114,6 +114,12 @@ def _scaled(times: _Numbers, idle_gpus: _Numbers, year: Year) -> _Numbers:
     return found
 
 
+def drawn_work(draw: np.random.Generator, time_s: float) -> JobWork:
+    """`work` of a job in a log without transfers: drawn as in Table I, memory of 0.5 to 11 GB."""
+    memory_gb, connections, calls = draw.uniform((0.5, 100, 100), (11.0, 100_000, 100_000))
+    return work(time_s, float(memory_gb), float(connections), float(calls))
+
+
 def work(time_s: float, memory_gb: float, connections: float, calls: float) -> JobWork:
     """A job that takes `time_s` alone; what it moves is its memory (Table I).
 
