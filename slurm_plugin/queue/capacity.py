@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from policies import mask_of
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: States in which Slurm starts nothing on a node. COMPLETING is not among them: it is over in
@@ -89,7 +90,7 @@ def gpus_of_one_model(node: SlurmNode) -> Gpus | None:
         return None
     [(model, count)] = node.gpus.items()
     is_known = sum(node.used_by_type.values()) <= len(node.used)
-    used = sum(1 << gpu for gpu in node.used) if is_known else (1 << count) - 1
+    used = mask_of(node.used) if is_known else (1 << count) - 1
     return Gpus((model,) * count, used, model)
 
 
@@ -131,12 +132,17 @@ def nodes_of(
 
 def is_open(node: SlurmNode) -> bool:
     """Does Slurm start jobs on the node?"""
-    return not CLOSED & {state.upper().rstrip("*~#!%$@^-+") for state in node.state}
+    return not closed_states(node)
+
+
+def closed_states(node: SlurmNode) -> frozenset[str]:
+    """The node's states, without Slurm's flags, in which Slurm starts nothing there."""
+    return CLOSED & {state.upper().rstrip("*~#!%$@^-+") for state in node.state}
 
 
 def held_by(job: QueuedJob, now: float) -> Hold:
     """What a running job holds, and when its time limit ends; one that overruns ends now."""
-    gpus = {name: sum(1 << i for i in indices) for name, indices in job.gpus.items()}
+    gpus = {name: mask_of(indices) for name, indices in job.gpus.items()}
     cpus = job.cpus // max(1, len(job.nodes))
     memory = job.memory_per_node_mb or job.memory_per_cpu_mb * cpus
     end = max(float(job.end), now) if job.end else math.inf

@@ -12,7 +12,7 @@ from slurm_plugin.queue.demand import READY, Unplaceable
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why import our_waits, sooner, words
-from slurm_plugin.why.estimate import Timeline, delays
+from slurm_plugin.why.estimate import delays, limit_of, timeline_of
 from slurm_plugin.why.limits import limit_in_the_way, limit_reached
 from slurm_plugin.why.reasons import (
     array_limit_reached,
@@ -30,8 +30,6 @@ NOT_HELD = ("impossible", "nodes")
 MAX_SHOWN, MAX_AHEAD = 5, 20
 #: Slurm's reasons, beside READY, that the state of the nodes explains.
 ABOUT_NODES = ("ReqNodeNotAvail", "BadConstraints", "NodeDown", "Reservation", "Nodes required")
-#: A job without a time limit is taken to run so long.
-NO_LIMIT_S = 365 * 86400.0
 
 
 def answer(state: WaitingState, lending: RemoteConfig | None = None) -> Answer:
@@ -49,8 +47,9 @@ def answer(state: WaitingState, lending: RemoteConfig | None = None) -> Answer:
     site = site_of(state)
     try:
         need = need_of_job(job, site, state.entries)
-        found, first = on_the_nodes(state, site, need)
-        ours = _our_start(state, site, need)
+        ahead = ahead_of(state)
+        found, first = on_the_nodes(state, site, need, ahead)
+        ours = _our_start(state, site, need, ahead)
         changes = sooner.changes(state, site, need, first, lending)
     except Unplaceable as error:
         text = f"waits, as Slurm says, for {_slurms_word(job)}; {error.why}"
@@ -82,9 +81,13 @@ def _slurms_word(job: QueuedJob) -> str:
     return job.reason if job.reason not in ("", "None") else "nothing yet"
 
 
-def on_the_nodes(state: WaitingState, site: Site, need: Need) -> tuple[Finding, Need | None]:
-    """What is missing, or who goes first; and the need of the first job, which is not delayed."""
-    ahead = ahead_of(state)
+def on_the_nodes(
+    state: WaitingState, site: Site, need: Need, ahead: list[QueuedJob]
+) -> tuple[Finding, Need | None]:
+    """What is missing, or who goes first; and the need of the first job, which is not delayed.
+
+    `ahead` are the jobs that are to start before this one.
+    """
     first_job, first = _first_that_waits(ahead, site)
     found = shortage_of(need, site)
     facts = (*_gate(state), *_ahead_facts(ahead))
@@ -164,16 +167,9 @@ def _ahead_facts(ahead: list[QueuedJob]) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _our_start(state: WaitingState, site: Site, need: Need) -> int:
+def _our_start(state: WaitingState, site: Site, need: Need, ahead: list[QueuedJob]) -> int:
     """When it starts if all run to their time limits, 0 where that cannot be told."""
-    ahead = ahead_of(state)
     if state.hides_jobs or len(ahead) > MAX_AHEAD:
         return 0
-    timeline = Timeline(site, state.now)
-    for job in ahead:
-        try:
-            timeline.place(need_of_job(job, site), job.time_limit_s or NO_LIMIT_S)
-        except (Unplaceable, Unsupported):
-            continue
-    placed = timeline.place(need, state.job.time_limit_s or NO_LIMIT_S)
+    placed = timeline_of(ahead, site, state.now).place(need, limit_of(state.job))
     return math.ceil(placed[0]) if placed and placed[0] > state.now else 0

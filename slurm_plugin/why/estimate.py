@@ -8,15 +8,21 @@ Scheduling the IBM SP2 with Backfilling", IEEE TPDS 2001).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_holds
-from slurm_plugin.why.site import Site
+from slurm_plugin.queue.demand import Unplaceable
+from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.why.site import Site, need_of_job
 
 #: How many moments are tried for all jobs together; a longer queue is not planned.
 MAX_TRIES = 300
+#: A job without a time limit is taken to run so long.
+NO_LIMIT_S = 365 * 86400.0
 
 
 @dataclass(slots=True)
@@ -72,6 +78,25 @@ class Timeline:
             if begin < end and hold.end > start:
                 nodes = with_hold(nodes, hold)
         return nodes
+
+
+def limit_of(job: QueuedJob) -> float:
+    """How long the job is taken to run, in seconds."""
+    return job.time_limit_s or NO_LIMIT_S
+
+
+def timeline_of(ahead: Iterable[QueuedJob], site: Site, now: float) -> Timeline:
+    """All that runs, and these waiting jobs in their order; the last are missing if it is full.
+
+    A job whose GPUs per node are not known before its start is left out.
+    """
+    timeline = Timeline(site, now)
+    for job in ahead:
+        with suppress(Unplaceable, Unsupported):
+            timeline.place(need_of_job(job, site), limit_of(job))
+        if timeline.is_full:
+            break
+    return timeline
 
 
 def earliest_start(need: Need, site: Site, now: float) -> float:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
-from slurm_plugin.gates.slot_request import recorded_demand
+from policies import mask_of
+from slurm_plugin.gates.slot_request import gpus_by_slot, recorded_demand
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.candidates import Need, first_hold, fits, lowest, mask_of_types
 from slurm_plugin.queue.capacity import (
-    CLOSED,
     Gpus,
     Hold,
     Node,
+    closed_states,
     gpus_of_one_model,
     holds_in,
     nodes_of,
@@ -66,14 +68,12 @@ def site_of(state: WaitingState) -> Site:
 
 def _gpus_by_model(node: SlurmNode) -> Gpus:
     """The GPUs of any node; a slot counts as a GPU of its model."""
-    slots = slots_of(node.gpus)
-    if slots:
-        used = sum(1 << i for i, slot in enumerate(slots) if node.used_by_type.get(slot))
-        return Gpus(tuple(map(model_of, slots)), used, model_of(slots[0]))
+    if (slots := gpus_by_slot(node)) is not None:
+        return slots._replace(types=tuple(map(model_of, slots.types)))
     if (gpus := gpus_of_one_model(node)) is not None:
         return gpus
     types = tuple(model for model, count in node.gpus.items() for _ in range(count))
-    return Gpus(types, sum(1 << gpu for gpu in node.used), "")
+    return Gpus(types, mask_of(node.used), "")
 
 
 def _closed(state: WaitingState) -> dict[str, str]:
@@ -81,8 +81,7 @@ def _closed(state: WaitingState) -> dict[str, str]:
     closed: dict[str, str] = {}
     mine = {one.name for one in state.reservations} & set(state.job.reservation.split(","))
     for node in state.snapshot.nodes:
-        words = {word.rstrip("*~#!%$@^-+") for word in node.state} & CLOSED - _RESERVED
-        if words:
+        if words := closed_states(node) - _RESERVED:
             closed[node.name] = _state_word(words)
     for one in state.reservations:
         if one.name not in mine and (why := _keeps_out(one, state)):
@@ -95,7 +94,7 @@ def _closed(state: WaitingState) -> dict[str, str]:
     return closed
 
 
-def _state_word(words: set[str]) -> str:
+def _state_word(words: frozenset[str]) -> str:
     if "DRAIN" in words or "DRAINED" in words or "DRAINING" in words:
         return "drained"
     if words & {"DOWN", "NOT_RESPONDING", "FAIL", "ERROR"}:
@@ -167,8 +166,14 @@ def ahead_of(state: WaitingState) -> list[QueuedJob]:
     others = [job for job in state.snapshot.jobs if job.job_id != state.job.job_id]
     order = in_order([state.job, *(job for job in others if _is_ready(job, state.now))], tiers)
     before = order[: order.index(state.job)]
-    mine = _nodes_of_partitions(state.job, state)
-    return [job for job in before if mine & _nodes_of_partitions(job, state)]
+    parts = {one.name: frozenset(one.nodes) for one in state.snapshot.settings.partitions}
+
+    @cache
+    def nodes_of_partitions(names: str) -> frozenset[str]:
+        return frozenset().union(*(parts.get(name, ()) for name in names.split(",")))
+
+    mine = nodes_of_partitions(state.job.partition)
+    return [job for job in before if mine & nodes_of_partitions(job.partition)]
 
 
 def _is_ready(job: QueuedJob, now: float) -> bool:
@@ -178,9 +183,3 @@ def _is_ready(job: QueuedJob, now: float) -> bool:
     kept = GateRecord.read_from(job.admin_comment)
     is_gated = kept is not None and kept.state == GATED and kept.begin <= now
     return is_gated or (job.reason in READY and job.eligible <= now)
-
-
-def _nodes_of_partitions(job: QueuedJob, state: WaitingState) -> set[str]:
-    names = job.partition.split(",")
-    parts = (one for one in state.snapshot.settings.partitions if one.name in names)
-    return {name for part in parts for name in part.nodes}

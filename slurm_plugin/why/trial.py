@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.decide.decide import Decider
@@ -14,9 +13,10 @@ from slurm_plugin.protocol import CandidateNode, PlacementQuestion, Use, WaitFor
 from slurm_plugin.queue.candidates import Need, fits, groups
 from slurm_plugin.queue.demand import Unplaceable
 from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why import words
-from slurm_plugin.why.answer import NO_LIMIT_S, on_the_nodes
-from slurm_plugin.why.estimate import Timeline
+from slurm_plugin.why.answer import on_the_nodes
+from slurm_plugin.why.estimate import limit_of, timeline_of
 from slurm_plugin.why.reasons import over_partition_limit
 from slurm_plugin.why.request import NotTried, Request
 from slurm_plugin.why.resources import shortage_of
@@ -48,10 +48,12 @@ def trial(state: WaitingState, asked: Request, decider: Decider | None, is_slots
     site = site_of(state)
     try:
         need = need_of_job(state.job, site)
-        left = _left_by_others(state, site)
-        if shortage_of(need, left) is None and left.hold(need, left.nodes, math.inf) is not None:
-            return _placed(asked, need, left, decider, is_slots)
-        found, _ = on_the_nodes(state, site, need)
+        ahead = ahead_of(state)
+        left = _left_by_others(state, site, ahead)
+        hold = left.hold(need, left.nodes, math.inf)
+        if hold is not None and shortage_of(need, left) is None:
+            return _placed(asked, need, left, hold.gpus, decider, is_slots)
+        found, _ = on_the_nodes(state, site, need, ahead)
     except Unplaceable as error:
         raise NotTried(error.why) from error
     except Unsupported as error:
@@ -59,16 +61,12 @@ def trial(state: WaitingState, asked: Request, decider: Decider | None, is_slots
     return _waits(found)
 
 
-def _left_by_others(state: WaitingState, site: Site) -> Site:
+def _left_by_others(state: WaitingState, site: Site, ahead: list[QueuedJob]) -> Site:
     """What the jobs that wait leave over now, all of which come first."""
-    timeline = Timeline(site, state.now)
-    ahead = ahead_of(state)
-    for job in ahead:
-        with suppress(Unplaceable, Unsupported):
-            timeline.place(need_of_job(job, site), job.time_limit_s or NO_LIMIT_S)
-        if timeline.is_full:
-            raise NotTried(f"{len(ahead)} jobs wait already, more than are planned here")
-    return replace(site, nodes=timeline.free_now(state.job.time_limit_s or NO_LIMIT_S))
+    timeline = timeline_of(ahead, site, state.now)
+    if timeline.is_full:
+        raise NotTried(f"{len(ahead)} jobs wait already, more than are planned here")
+    return replace(site, nodes=timeline.free_now(limit_of(state.job)))
 
 
 def _waits(found: Finding) -> Trial:
@@ -76,29 +74,33 @@ def _waits(found: Finding) -> Trial:
 
 
 def _placed(
-    asked: Request, need: Need, site: Site, decider: Decider | None, is_slots: bool
+    asked: Request,
+    need: Need,
+    site: Site,
+    own: Mapping[str, int],
+    decider: Decider | None,
+    is_slots: bool,
 ) -> Trial:
-    """The job fits: which GPUs the policy gives it."""
-    hold = site.hold(need, site.nodes, math.inf)
-    assert hold is not None
-    names = tuple(hold.gpus)
+    """The job fits: which GPUs the policy gives it. `own` is what Slurm would take itself."""
     if decider is None or not need.gpus or need.exclusive:
-        return _by_slurm(names, need, "which GPUs is not known here" if decider is None else "")
+        return _by_slurm(
+            tuple(own), need, "which GPUs is not known here" if decider is None else ""
+        )
     job = asked.job
     question = PlacementQuestion(0, 0, job.uid, 0, 0, (), job.account, job.partition, asked.hint)
     if is_slots:
         return _by_slots(question, need, site, decider)
-    return _by_select(question, need, site, decider)
+    return _by_select(question, need, site, own, decider)
 
 
-def _by_select(question: PlacementQuestion, need: Need, site: Site, decider: Decider) -> Trial:
+def _by_select(
+    question: PlacementQuestion, need: Need, site: Site, own: Mapping[str, int], decider: Decider
+) -> Trial:
     """As the select plugin asks: all nodes that fit, and those that Slurm would take itself."""
     ready = sorted(
         (node for node in site.nodes.values() if fits(need, node)),
         key=lambda node: (node.weight, node.name),
     )
-    hold = site.hold(need, site.nodes, math.inf)
-    own = hold.gpus if hold is not None else {}
     highest = max(site.nodes[name].weight for name in own)
     candidates = tuple(
         CandidateNode(n.name, len(n.gpu_types), n.free, own.get(n.name, 0), n.weight)

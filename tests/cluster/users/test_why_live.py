@@ -59,7 +59,8 @@ def record(cluster: Cluster, name: str, numbers: dict[str, int]) -> None:
 )
 def test_each_state_has_its_sentence(site, name):
     if enforcement() not in STATES[name].modes:
-        pytest.skip("in this way of enforcing the state is another one")
+        modes = " and ".join(sorted(STATES[name].modes))
+        pytest.skip(f"with enforcement: {modes} alone")
     with waiting(site, name) as numbers:
         job = str(numbers["job"])
         done = why(site, "alice", job)
