@@ -15,7 +15,6 @@ from slurm_plugin.slurm.interface import (
     WaitingDetails,
 )
 
-
 #: The uid that stands for a user whose jobs the reader may not see. Such a job counts in the
 #: queue's order and for what it needs, and no word tells of it more than that it is there.
 HIDDEN = -2
