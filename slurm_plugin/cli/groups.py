@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import click
 
@@ -29,7 +29,7 @@ class HelpFormatter(click.HelpFormatter):
         super().write_heading(coloured(heading, bold=True))
 
     def write_dl(
-        self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
         """Options or commands, each beside what it does."""
         super().write_dl([(coloured(name, fg="cyan"), text) for name, text in rows], col_max,
