@@ -27,6 +27,9 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     It would start now, on which GPUs and at which bandwidth, or what it would wait for. A script's
     #SBATCH lines and sbatch's variables (SBATCH_PARTITION and so on) count as in a submit. The job
     is taken to come after all jobs that wait. Nothing is changed.
+
+    \b
+      gputopo try --gres=gpu:4 -t 2:00:00 train.sh
     """
     import getpass
     import json
