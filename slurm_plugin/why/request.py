@@ -125,7 +125,7 @@ def environment_options(environ: Mapping[str, str]) -> dict[str, str]:
 def merged(
     script: Mapping[str, str], environment: Mapping[str, str], given: Mapping[str, str]
 ) -> dict[str, str]:
-    """The options as sbatch takes them: the command line's, else the environment's, else a script's.
+    """The options as sbatch takes them: the command line's first, a script's last.
 
     What is asked of memory in options replaces all that the environment asks of it.
     """
