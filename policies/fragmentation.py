@@ -108,7 +108,7 @@ def fragmentation_of(
 def _verdicts(
     kinds: Mapping[R, int], node: str, fits: Callable[[R, str], bool | None]
 ) -> list[tuple[bool, int]]:
-    """(is the node of use to jobs of this kind, how many there are) for those that may run there."""
+    """(is the node of use to such jobs, how many there are), where they may run there at all."""
     verdicts = ((fits(kind, node), count) for kind, count in kinds.items() if count > 0)
     return [(verdict, count) for verdict, count in verdicts if verdict is not None]
 
