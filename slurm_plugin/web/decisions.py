@@ -34,6 +34,8 @@ class Decision:
     why: str = ""
     #: Node -> GPUs, by Slurm's index: the chosen ones in rank order.
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: What Slurm itself would have taken.
+    slurm_gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     #: Effective bandwidth in GB/s: of the choice, and of what Slurm would have taken.
     gbps: float | None = None
     slurm_gbps: float | None = None
@@ -111,12 +113,17 @@ class DecisionTail:
             str(record.get("partition") or ""),
             str(record.get("policy") or ""),
             str(record.get("reason") or record.get("note") or record.get("why") or "")[:300],
-            {str(name): tuple(some) for name, some in gpus.items()},
+            _tuples(gpus),
+            _tuples(slurm.get("gpus") or {}),
             chosen.get("effbw_gbps"),
             slurm.get("effbw_gbps"),
             chosen.get("utility"),
             float(record.get("took_ms", 0.0)),
         )
+
+
+def _tuples(gpus: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
+    return {str(name): tuple(some) for name, some in gpus.items()}
 
 
 def _put(kept: OrderedDict[int, Any], job: int, value: object) -> None:

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -55,6 +56,10 @@ class Kind:
     number: int = 0
     event: bytes = b""
     whole: bytes = b""
+
+
+def _is_newer(kind: Kind, number: int) -> bool:
+    return kind.number > number
 
 
 class Feed:
@@ -107,7 +112,8 @@ class Feed:
             while True:
                 self._wanted.set()
                 try:
-                    await asyncio.wait_for(self._next(lambda: kind.number > number), SILENCE_S)
+                    is_newer = partial(_is_newer, kind, number)
+                    await asyncio.wait_for(self._next(is_newer), SILENCE_S)
                 except TimeoutError:
                     yield "alive", b""
                     continue

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from slurm_plugin.web.identity import Viewer, is_loopback, plain_address
+
+logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -48,6 +50,9 @@ async def with_headers(request: web.Request, handler: Handler) -> web.StreamResp
     except web.HTTPException as error:
         error.headers.update(HEADERS)
         raise
+    except Exception:
+        logger.exception("%s could not be answered", request.path)
+        response = web.Response(status=500, text="this could not be answered; the log says why\n")
     if not response.prepared:
         response.headers.update(HEADERS)
     return response
@@ -70,14 +75,15 @@ class Clients:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._idle_since: WeakKeyDictionary[object, float] = WeakKeyDictionary()
-        self._busy: Counter[int] = Counter()
+        # Both by connection; those that are gone are forgotten when idle ones are looked for.
+        self._idle_since: dict[object, float] = {}
+        self._busy: Counter[object] = Counter()
         self._streams: Counter[int] = Counter()
 
     @web.middleware
     async def watched(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """A connection is not idle while a request of it is being answered."""
-        key = id(request.protocol)
+        key = request.protocol
         self._busy[key] += 1
         try:
             return await handler(request)
@@ -85,7 +91,7 @@ class Clients:
             self._busy[key] -= 1
             if not self._busy[key]:
                 del self._busy[key]
-            self._idle_since[request.protocol] = self._clock()
+            self._idle_since[key] = self._clock()
 
     @contextmanager
     def stream_of(self, viewer: Viewer) -> Iterator[None]:
@@ -108,10 +114,11 @@ class Clients:
 
     def close_idle(self, server: web.Server) -> None:
         """Close what has been idle for too long, and the oldest of too many."""
-        now = self._clock()
-        idle = [one for one in server.connections if not self._busy[id(one)]]
-        idle.sort(key=lambda one: self._idle_since.setdefault(one, now))
-        too_many = len(server.connections) - MAX_CONNECTIONS
+        now, there = self._clock(), server.connections
+        self._idle_since = {one: self._idle_since.get(one, now) for one in there}
+        idle = [one for one in there if not self._busy[one]]
+        idle.sort(key=self._idle_since.__getitem__)
+        too_many = len(there) - MAX_CONNECTIONS
         for place, one in enumerate(idle):
             is_old = now - self._idle_since[one] > IDLE_S
             if (is_old or place < too_many) and one.transport is not None:

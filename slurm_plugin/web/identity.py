@@ -78,7 +78,8 @@ class Identities:
             raise Refused("no header is believed: gputopo web needs --user-header on a Unix socket")
         if not is_loopback(host):
             raise Refused(f"{host} is neither this host nor a proxy that --proxy names")
-        uid = self.owner((host, connection.peer[1]), connection.own)
+        own = plain_address(connection.own[0]), connection.own[1]
+        uid = self.owner((host, connection.peer[1]), own)
         if uid is None:
             raise Refused("whose connection this is could not be told; try again")
         return self._of(uid, _name_of(uid))

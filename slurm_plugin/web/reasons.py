@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from slurm_plugin.slurm.interface import QueuedJob, WaitingDetails
 from slurm_plugin.queue.snapshot import Snapshot
+from slurm_plugin.slurm.interface import QueuedJob, WaitingDetails
 from slurm_plugin.web.sources import Extras
 from slurm_plugin.why.answer import cause
 from slurm_plugin.why.site import QueueOrder, Site, site_of
@@ -35,7 +35,7 @@ class Reading:
     """Slurm at one moment."""
 
     snapshot: Snapshot
-    extras: Extras = Extras()
+    extras: Extras = field(default_factory=Extras)
 
     def seen_by(self, uid: int | None) -> Reading:
         """The same with other users' jobs hidden; for None, who sees all, as it is."""

@@ -13,7 +13,7 @@ from slurm_plugin import client
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machines
-from slurm_plugin.errors import EngineDown, PluginError, SlurmError
+from slurm_plugin.errors import EngineDown, PluginError
 from slurm_plugin.explain import slurm_says
 from slurm_plugin.job_entries.saved import NAME, readable
 from slurm_plugin.job_notes.records import GateRecord
@@ -22,6 +22,7 @@ from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
 from slurm_plugin.slurm.clients import scontrol_tables, squeue_table
+from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import License, Limit, QueuedJob, Reservation, WaitingDetails
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
 from slurm_plugin.web.decisions import DecisionTail
@@ -138,7 +139,7 @@ def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
     """
     if config is None:
         run = ProcessRunner()
-        slurm = choose.SlurmClient(run)
+        slurm = SlurmClient(run)
     else:
         choose.check(config.slurm)
         run = ProcessRunner(config.slurm.bin_dir, config.slurm.timeout_s)
@@ -177,6 +178,3 @@ def is_hidden(snapshot: Snapshot, uid: int, operators: frozenset[int]) -> bool:
     """Does Slurm hide other users' jobs from this process (PrivateData)?"""
     private = snapshot.settings.config.get("PrivateData", "").split(",")
     return "jobs" in private and uid not in operators
-
-
-__all__ = ["EngineState", "Extras", "SlurmError", "Sources", "engine_state", "is_hidden", "of_site"]

@@ -11,13 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from policies.fragmentation import Fragmentation
 from slurm_plugin.explain.slurm_says import loan_in
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.queue.demand import READY, Unplaceable
 from slurm_plugin.queue.features import Unsupported
-from slurm_plugin.queue.fragmentation import Fragmentation, fragmentation_of, usual_requests
+from slurm_plugin.queue.fragmentation import fragmentation_of, usual_requests
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.web.decisions import Decision, DecisionTail
 from slurm_plugin.web.reasons import Reading, Reason
@@ -117,8 +118,7 @@ def own_view(
 ) -> View:
     """The jobs and decisions that one kind of viewer may see; None sees all."""
     jobs = [job for job in reading.snapshot.jobs if uid is None or job.uid == uid]
-    waiting = [job for job in jobs if job.state == "PENDING"]
-    order = in_order(waiting, reading.snapshot.settings.tiers)
+    order = in_order(reading.waiting(None), reading.snapshot.settings.tiers)
     places = {job.job_id: place for place, job in enumerate(order, 1)}
     return {
         "jobs": {
@@ -153,6 +153,7 @@ def _job(job: QueuedJob, place: int, reason: Reason | None, choice: Decision | N
         "comment": job.comment[:MAX_TEXT],
     }
     if job.state == "PENDING":
+        # Its place among all waiting jobs, those of other users included.
         row |= {"place": place, "reason": job.reason, "priority": job.priority, "tasks": job.tasks}
         row |= {"cause": reason.cause, "sentence": reason.sentence} if reason else {}
         return row
