@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurm_plugin.cli.groups import CommandGroup
 from slurm_plugin.cli.machines.collect import collect
 from slurm_plugin.cli.options import json_option, numa_option, plot_option, with_numa
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from gres_topology import NodeTopology
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topology() -> None:
-    """Machines: the catalog, reports of real nodes, gres.conf."""
+    """Show machines, read the hardware of real nodes, and write gres.conf."""
 
 
 topology.add_command(collect)

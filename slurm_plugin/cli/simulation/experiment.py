@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurm_plugin.cli.groups import CommandGroup
 from slurm_plugin.cli.options import json_option
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _FIRST_COLUMN, _COLUMN = 32, 23
 _WIDTH = 180
 
 
-class Experiments(click.Group):
+class Experiments(CommandGroup):
     """One command for each registered experiment, made from its declaration, and `all`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -46,7 +47,7 @@ class Experiments(click.Group):
 
 @click.group(cls=Experiments)
 def experiment() -> None:
-    """Repeat a paper's experiment; its figures beside ours."""
+    """Repeat a paper's experiment, and print its figures beside ours."""
 
 
 def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> list[int] | None:
@@ -133,11 +134,14 @@ def _command(found: Experiment) -> click.Command:
         )
     for name, words in found.options.items():
         option = click.Option([f"--{name}"], type=click.Choice(words), default=words[0],
-                              show_default=True, help="Which form of it.")  # fmt: skip
+                              show_default=True, metavar="FORM",
+                              help=f"Which form of it: {', '.join(words)}.")  # fmt: skip
         command.params.insert(0, option)
     if found.options:
-        help_ = "Run it with every word of this option, side by side."
-        swept = click.Option(["--sweep"], type=click.Choice([*found.options]), help=help_)
+        help_ = f"Run it with every form of {' or '.join(found.options)}, side by side."
+        swept = click.Option(
+            ["--sweep"], type=click.Choice([*found.options]), metavar="OPTION", help=help_
+        )
         command.params.append(swept)
     return command
 

@@ -74,6 +74,9 @@ def simulate(
 
     Answers "what would each policy have done with my jobs". Durations are the log's own
     unless --communication says that a part of them depends on the GPUs a job gets.
+
+    \b
+      gputopo simulate --trace jobs.json --cluster gputopo.yaml --html report.html
     """
     from simulation.core.jobs import at_load
     from simulation.report import output

@@ -72,7 +72,7 @@ def enable(config_path: Path, plugin_dir: Path | None, is_applied: bool) -> None
 
 @click.command()
 @click.option("--slurm-conf", type=IN_FILE, envvar="SLURM_CONF",
-              help="slurm.conf, if slurmctld does not answer.  [default:"
+              help="The file to read if slurmctld does not answer.  [default:"
               " /etc/slurm/slurm.conf]")  # fmt: skip
 @apply_option
 def disable(slurm_conf: Path | None, is_applied: bool) -> None:
