@@ -7,7 +7,7 @@ of them passes under a third. Larger machines are a table of NUMA nodes.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gres_topology.topology import NodeTopology
 
@@ -15,19 +15,24 @@ from gres_topology.topology import NodeTopology
 MANY = 20
 #: Size of a GPU's box.
 GPU_W, GPU_H = 60.0, 50.0
-_PAD, _HEAD = 14.0, 20.0
+_PAD, _LINE = 14.0, 15.0
 #: Most boxes of GPUs in one line of a table.
 _PER_ROW = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A rectangle: its left upper corner and its size."""
+    """A rectangle: its left upper corner and its size.
+
+    `texts` are the heights of its lines of text, the heading's first: where they are in nobody's
+    way, so above GPUs in the upper half of a picture and below GPUs in the lower half.
+    """
 
     x: float
     y: float
     width: float
     height: float
+    texts: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ def _ellipse(
     left = min(box.x for box in boxes.values())
     top = min(box.y for box in boxes.values())
     places = tuple((points[gpu][0] - left, points[gpu][1] - top) for gpu in range(gpus))
-    moved = {n: Box(b.x - left, b.y - top, b.width, b.height) for n, b in boxes.items()}
+    moved = {n: replace(box, x=box.x - left, y=box.y - top) for n, box in boxes.items()}
     return Layout(
         places,
         moved,
@@ -105,14 +110,21 @@ def _angles(groups: dict[int | None, list[int]], gpus: int) -> dict[int, float]:
 
 
 def _around(points: list[tuple[float, float]], note_lines: int, is_small: bool) -> Box:
-    pad, head = (6.0, 6.0) if is_small else (_PAD, _HEAD + 6)
-    x = min(x for x, _ in points) - GPU_W / 2 - pad
-    y = min(y for _, y in points) - GPU_H / 2 - head
-    width = max(x for x, _ in points) + GPU_W / 2 + pad - x
-    height = max(y for _, y in points) + GPU_H / 2 + pad - y
+    """The box of GPUs at these points around (0, 0)."""
+    pad = 6.0 if is_small else _PAD
+    xs, ys = zip(*points, strict=True)
+    x, width = min(xs) - GPU_W / 2 - pad, max(xs) - min(xs) + GPU_W + 2 * pad
     if note_lines and width < 210.0:
         x, width = x - (210.0 - width) / 2, 210.0
-    return Box(x, y, width, height + 15.0 * note_lines)
+    lines = 0 if is_small else 1 + note_lines
+    middle = sum(ys) / len(ys)
+    # All above, all below, or (beside the middle) the heading above and the notes below.
+    above = lines if middle < -1 else 0 if middle > 1 else min(lines, 1)
+    high = max(ys) - min(ys) + GPU_H + 2 * pad
+    top = above * _LINE
+    texts = [_LINE * (at + 1) for at in range(above)]
+    texts += [top + high + _LINE * at + 2 for at in range(lines - above)]
+    return Box(x, min(ys) - GPU_H / 2 - pad - top, width, high + lines * _LINE, tuple(texts))
 
 
 def _table(groups: dict[int | None, list[int]], gpus: int, note_lines: int) -> Layout:
@@ -121,17 +133,19 @@ def _table(groups: dict[int | None, list[int]], gpus: int, note_lines: int) -> L
     per_row = min(most, _PER_ROW if len(groups) > 1 else 12)
     rows = -(-most // per_row)
     width = 2 * 8 + per_row * (GPU_W + 6) - 6
-    height = _HEAD + 10 + rows * (GPU_H + 6) + 15.0 * note_lines
+    high = rows * (GPU_H + 6) + 4
+    height = high + _LINE * (1 + note_lines)
+    texts = (_LINE, *(_LINE + high + _LINE * at + 10 for at in range(note_lines)))
     columns = max(1, round(math.sqrt(len(groups) * 1.4 * height / width)))
     places: list[tuple[float, float]] = [(0.0, 0.0)] * gpus
     boxes: dict[int | None, Box] = {}
     for number, (numa, members) in enumerate(groups.items()):
         x, y = (number % columns) * (width + 12), (number // columns) * (height + 12)
-        boxes[numa] = Box(x, y, width, height)
+        boxes[numa] = Box(x, y, width, height, texts)
         for at, gpu in enumerate(members):
             places[gpu] = (
                 x + 8 + (at % per_row) * (GPU_W + 6) + GPU_W / 2,
-                y + _HEAD + 4 + (at // per_row) * (GPU_H + 6) + GPU_H / 2,
+                y + _LINE + 6 + (at // per_row) * (GPU_H + 6) + GPU_H / 2,
             )
     full_w = max(box.x + box.width for box in boxes.values())
     full_h = max(box.y + box.height for box in boxes.values())

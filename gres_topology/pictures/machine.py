@@ -11,7 +11,7 @@ from gres_topology.pictures import theme
 from gres_topology.pictures.layout import GPU_H, GPU_W, layout_of
 from gres_topology.pictures.legend import Key, box_key, filled, legend
 from gres_topology.pictures.shown_links import line, nics, shown_links
-from gres_topology.pictures.svg import Svg, element, picture, shortened
+from gres_topology.pictures.svg import Picture, Svg, element, shortened
 from gres_topology.topology import NodeTopology
 
 #: The holder's name where a GPU is held by a job of which nothing may be told.
@@ -51,6 +51,30 @@ class Marks:
         return sorted({(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]})
 
 
+def machine_picture(
+    topology: NodeTopology,
+    marks: Marks | None = None,
+    *,
+    title: str = "",
+    is_small: bool = False,
+) -> Picture:
+    """The picture of a machine; pure, and the same for the same input.
+
+    GPUs stand by NUMA node. Each link is a line, as wide as its bandwidth; its colour and its
+    dashes are its kind: NVLink, xGMI, PCIe, or across the sockets. Where all pairs are joined
+    alike there is one hub instead of a line for each pair. The commonest path over PCIe is only
+    named in the legend, and machines of more than 20 GPUs have no lines but the job's.
+
+    `title` is the heading (by default the machine's name). `is_small` leaves out heading, legend,
+    NICs and names of jobs: for many pictures beside each other. Texts of all inputs are escaped,
+    so they may come from anybody. Raises TopologyError for a machine without GPUs.
+    """
+    if not topology.gpus:
+        raise TopologyError(f"{topology.name}: no GPUs, so nothing to draw")
+    drawn = _Drawn(topology, marks or Marks(), is_small)
+    return drawn.picture(title or f"{topology.name}: {topology.gpus} GPUs")
+
+
 def machine_svg(
     topology: NodeTopology,
     marks: Marks | None = None,
@@ -59,22 +83,12 @@ def machine_svg(
     is_small: bool = False,
     is_inline: bool = False,
 ) -> str:
-    """The picture of a machine as the text of one <svg>; pure, and the same for the same input.
+    """`machine_picture` as the text of one <svg>.
 
-    GPUs stand by NUMA node. Each link is a line, as wide as its bandwidth; its colour and its
-    dashes are its kind: NVLink, xGMI, PCIe, or across the sockets. Where all pairs are joined
-    alike there is one hub instead of a line for each pair. The commonest path over PCIe is only
-    named in the legend, and machines of more than 20 GPUs have no lines but the job's.
-
-    `title` is the heading (by default the machine's name). `is_small` leaves out heading, legend,
-    NICs and names of jobs: for many pictures beside each other. `is_inline` leaves out the
-    <style>: for a page whose own stylesheet has `theme.css()` in it. Texts of all inputs are
-    escaped, so they may come from anybody. Raises TopologyError for a machine without GPUs.
+    `is_inline` leaves out the <style>: for a page whose own stylesheet has `theme.css()` in it.
     """
-    if not topology.gpus:
-        raise TopologyError(f"{topology.name}: no GPUs, so nothing to draw")
-    drawn = _Drawn(topology, marks or Marks(), is_small)
-    return drawn.svg(title or f"{topology.name}: {topology.gpus} GPUs", is_inline)
+    drawn = machine_picture(topology, marks, title=title, is_small=is_small)
+    return drawn.svg(is_inline=is_inline)
 
 
 class _Drawn:
@@ -100,7 +114,7 @@ class _Drawn:
         looks = {n: (f"job{at % len(theme.JOBS)}", at) for n, at in numbers.items()}
         return looks | {BUSY: ("busy", 3)}
 
-    def svg(self, title: str, is_inline: bool) -> str:
+    def picture(self, title: str) -> Picture:
         """The whole picture."""
         parts = [*self._groups(), *self.links.parts, *self._hops()]
         parts += [] if self.is_small else self.nics
@@ -121,9 +135,8 @@ class _Drawn:
             width = max(right + legend_w - _MARGIN, 9.2 * min(len(title), 90))
             height = max(height, legend_h) + _TITLE
         moved = element("g", *parts, transform=f"translate({left:g} {down:g})")
-        return picture(moved, *around, width=round(width + 2 * _MARGIN), title=title,
-                       height=round(height + 2 * _MARGIN), desc=self._description(),
-                       is_inline=is_inline)  # fmt: skip
+        size = round(width + 2 * _MARGIN), round(height + 2 * _MARGIN)
+        return Picture([moved, *around], *size, title, self._description())
 
     def _groups(self) -> list[Svg]:
         """A box per NUMA node, with its notes below its GPUs."""
@@ -133,10 +146,7 @@ class _Drawn:
                 continue
             parts.append(element("rect", class_="gt-group", x=box.x, y=box.y, width=box.width,
                                  height=box.height, rx=10))  # fmt: skip
-            lines = list(self.notes.get(numa, ()))
-            texts = [] if self.is_small else [(f"NUMA node {numa}", 15.0)]
-            low = box.height - 15.0 * len(lines)
-            texts += [(text, low + 8 + 15.0 * at) for at, text in enumerate(lines)]
+            lines = [f"NUMA node {numa}", *self.notes.get(numa, ())]
             letters = int(box.width / 6.2)
             # The corner away from the middle, where a hub may be.
             is_right = box.x > self.layout.centre[0]
@@ -144,7 +154,7 @@ class _Drawn:
                 element("text", shortened(text, letters), class_="gt-soft", y=box.y + y,
                         x=box.x + (box.width - 10 if is_right else 10), font_size=11,
                         text_anchor="end" if is_right else "start")
-                for text, y in texts
+                for text, y in zip(lines, box.texts, strict=False)
             ]  # fmt: skip
         return parts
 
@@ -160,7 +170,7 @@ class _Drawn:
                                  d=f"M{x:.1f} {y:.1f}L{u:.1f} {v:.1f}"))  # fmt: skip
         parts += [line(self.topology, self.layout, a, b) for a, b in hops]
         a, b = self._weakest(hops)
-        x, y = ((places[a][at] + places[b][at]) / 2 for at in (0, 1))
+        x, y = self._beside_gpus(places[a], places[b])
         text = f"{float(self.topology.bandwidth_gbps[a, b]):g} GB/s"
         if not self.is_small:
             parts += [
@@ -169,6 +179,24 @@ class _Drawn:
                         text_anchor="middle"),
             ]  # fmt: skip
         return parts
+
+    def _beside_gpus(
+        self, one: tuple[float, float], other: tuple[float, float]
+    ) -> tuple[float, float]:
+        """The place on a line between two points that is farthest from any GPU's box."""
+        on_it = [
+            (one[0] + part * (other[0] - one[0]), one[1] + part * (other[1] - one[1]))
+            for part in (0.5, 0.45, 0.55, 0.4, 0.6, 0.35, 0.65, 0.3, 0.7)
+        ]
+
+        def room(at: tuple[float, float]) -> float:
+            return min(
+                max(abs(at[0] - x) / (GPU_W + 56), abs(at[1] - y) / (GPU_H + 20))
+                for x, y in self.layout.places
+            )
+
+        # A place with room enough near the middle is better than one with more elsewhere.
+        return next((at for at in on_it if room(at) > 0.5), max(on_it, key=room))
 
     def _weakest(self, hops: Sequence[tuple[int, int]]) -> tuple[int, int]:
         return min(hops, key=lambda pair: float(self.topology.bandwidth_gbps[pair]))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -49,49 +51,56 @@ def shortened(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def picture(
-    *inside: str, width: float, height: float, title: str, desc: str, is_inline: bool = False
-) -> str:
-    """A whole <svg>: its name and description for screen readers, its style, and the rest.
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Elements in an area of `width` by `height`, and their name and description in words."""
 
-    An inline one has no <style>, which a strict Content-Security-Policy forbids: its page's own
-    stylesheet has `theme.css()` in it.
-    """
-    style = [] if is_inline else [element("style", Svg(theme.css()))]
-    return element(
-        "svg",
-        element("title", title),
-        element("desc", desc),
-        *style,
-        element("rect", class_="gt-paper", width=width, height=height),
-        *inside,
-        xmlns="http://www.w3.org/2000/svg",
-        class_="gt-picture",
-        viewBox=f"0 0 {_plain(float(width))} {_plain(float(height))}",
-        width=width,
-        height=height,
-        role="img",
-        aria_label=title,
-    )
+    parts: Sequence[Svg]
+    width: float
+    height: float
+    title: str
+    desc: str
+
+    def svg(self, *, is_inline: bool = False) -> str:
+        """The text of one <svg>, with name and description for screen readers.
+
+        An inline one has no <style>, which a strict Content-Security-Policy forbids: its page's
+        own stylesheet has `theme.css()` in it.
+        """
+        style = [] if is_inline else [element("style", Svg(theme.css()))]
+        return element(
+            "svg",
+            element("title", self.title),
+            element("desc", self.desc),
+            *style,
+            element("rect", class_="gt-paper", width=self.width, height=self.height),
+            *self.parts,
+            xmlns="http://www.w3.org/2000/svg",
+            class_="gt-picture",
+            viewBox=f"0 0 {_plain(self.width)} {_plain(self.height)}",
+            width=self.width,
+            height=self.height,
+            role="img",
+            aria_label=self.title,
+        )
 
 
-def write(picture_svg: str, target: Path) -> None:
-    """Write a picture that has its style in it to `target`: .svg as it is, .png by cairosvg.
+def write(picture: Picture, target: Path) -> None:
+    """Write a picture to `target`: .svg as it is, .png by cairosvg.
 
     TopologyError for another ending, without cairosvg (the extra `plot`), or where the file
     cannot be written.
     """
+    expected = "expected a file to write, .svg or .png"
     try:
         if target.suffix == ".svg":
-            target.write_text(picture_svg + "\n", encoding="utf-8")
+            target.write_text(picture.svg() + "\n", encoding="utf-8")
         elif target.suffix == ".png":
-            target.write_bytes(_png(picture_svg))
+            target.write_bytes(_png(picture.svg()))
         else:
-            raise TopologyError(f"{target}: expected a file to write, .svg or .png")
+            raise TopologyError(f"{target}: {expected}")
     except OSError as error:
-        raise TopologyError(
-            f"{target}: {error.strerror}; expected a file to write, .svg or .png"
-        ) from None
+        raise TopologyError(f"{target}: {error.strerror}; {expected}") from None
 
 
 def _png(picture_svg: str) -> bytes:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gres_topology import NodeTopology, TopologyError, catalog
-from gres_topology.pictures import BUSY, Marks, machine_svg, theme, write
+from gres_topology.pictures import BUSY, Marks, machine_picture, machine_svg, theme, write
 
 DGX1V = catalog.load("dgx1v")
 HOSTILE = "</text><script>alert('x')</script>&\"\x00\x1b\ud800"
@@ -156,17 +156,17 @@ def test_a_machine_without_gpus_is_refused():
 
 
 def test_files_are_svg_or_png(tmp_path, monkeypatch):
-    svg = machine_svg(DGX1V)
-    write(svg, tmp_path / "a.svg")
+    picture = machine_picture(DGX1V)
+    write(picture, tmp_path / "a.svg")
     tree((tmp_path / "a.svg").read_text())
     with pytest.raises(TopologyError, match=r"a.gif: expected a file to write, .svg or .png"):
-        write(svg, tmp_path / "a.gif")
+        write(picture, tmp_path / "a.gif")
     monkeypatch.setitem(__import__("sys").modules, "cairosvg", None)
     with pytest.raises(TopologyError, match=r"pip install 'slurm-gputopo\[plot\]'"):
-        write(svg, tmp_path / "a.png")
+        write(picture, tmp_path / "a.png")
 
 
 def test_a_png_has_colours(tmp_path):
     pytest.importorskip("cairosvg", reason="the extra `plot` is not installed")
-    write(machine_svg(DGX1V), tmp_path / "a.png")
+    write(machine_picture(DGX1V), tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
