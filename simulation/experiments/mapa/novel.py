@@ -26,7 +26,7 @@ def timed_jobs(seed: int, curve: str = "figure-2b", jobs: int = JOBS) -> list[Si
 
 
 def compare(
-    topologies: Mapping[int, NodeTopology], curve: str, jobs: int
+    topologies: Mapping[int, NodeTopology], curve: str = "figure-2b", jobs: int = JOBS
 ) -> dict[str, dict[str, float]]:
     """Every policy on the same jobs, a machine for each seed, averaged over the seeds."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in POLICIES}

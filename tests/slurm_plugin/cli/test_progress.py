@@ -14,7 +14,7 @@ NODES = "nodes:\n  - {nodes: 'd[1-8]', topology: dgx1v}\n"
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
     """A simulation that takes about a second."""
-    rows = "".join(f"{at},{at},{900 + at % 97},{1 + at % 5}\n" for at in range(400))
+    rows = "".join(f"{at},{at},{900 + at % 97},{1 + at % 5}\n" for at in range(200))
     (tmp_path / "log.csv").write_text(f"job_id,submit_s,duration_s,gpus\n{rows}")
     (tmp_path / "cluster.yaml").write_text(NODES)
     files = ["--trace", str(tmp_path / "log.csv"), "--cluster", str(tmp_path / "cluster.yaml")]
@@ -30,7 +30,7 @@ def test_a_bar_says_the_time_left_and_is_gone_at_the_end(words):
     shown = terminal.text.rpartition("\x1b[2K")[2]  # what is left after the last line was wiped
     assert " left\r" not in shown
     assert "%\x1b" not in shown
-    assert "400 jobs on 8 nodes" in shown
+    assert "200 jobs on 8 nodes" in shown
 
 
 def test_nothing_of_the_bar_is_in_what_another_program_reads(words):
@@ -40,9 +40,9 @@ def test_nothing_of_the_bar_is_in_what_another_program_reads(words):
         assert terminal.end() == 0
         file.seek(0)
         text = file.read().decode()
-    assert text.startswith("400 jobs on 8 nodes")
+    assert text.startswith("200 jobs on 8 nodes")
     assert "\x1b" not in text
-    assert "400 jobs on 8 nodes" not in terminal.text
+    assert "200 jobs on 8 nodes" not in terminal.text
 
 
 def test_without_a_terminal_nothing_is_said_of_progress(words):
