@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from slurm_plugin.cli import cli
+from slurm_plugin.cli import cli, manual
 from slurm_plugin.why.request import OPTIONS as SBATCH_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -92,6 +92,15 @@ def unknown(words: list[str]) -> str | None:
 def test_every_command_and_option_exists(page):
     for words in commands(page.read_text(encoding="utf-8")):
         assert not unknown(words), " ".join(["gputopo", *words])
+
+
+def test_every_example_in_a_help_text_exists():
+    contexts = manual.contexts(click.Context(cli, info_name="gputopo"))
+    texts = [context.command.help or "" for context in contexts]
+    examples = [line for text in texts for line in re.findall(r"^ *gputopo (.*)$", text, re.M)]
+    assert len(examples) > 1
+    for line in examples:
+        assert not unknown(shlex.split(line)), line
 
 
 @every_page

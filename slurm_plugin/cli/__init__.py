@@ -5,36 +5,47 @@ from __future__ import annotations
 import importlib
 import keyword
 import sys
-from typing import Any
+from typing import IO, Any
 
 import click
 
-#: Command -> module; the attribute has the command's name. Imported only when called, so
-#: that `gputopo --help` and shell completion stay fast.
-COMMANDS = {
-    "calibrate": "slurm_plugin.cli.machines.calibrate",
-    "config": "slurm_plugin.cli.site.config",
-    "disable": "slurm_plugin.cli.site.enable",
-    "doctor": "slurm_plugin.cli.site.doctor",
-    "enable": "slurm_plugin.cli.site.enable",
-    "experiment": "slurm_plugin.cli.simulation.experiment",
-    "explain": "slurm_plugin.cli.jobs.explain",
-    "launch-table": "slurm_plugin.cli.machines.launch_table",
-    "hints": "slurm_plugin.cli.jobs.hints",
-    "pattern": "slurm_plugin.cli.jobs.pattern",
-    "place": "slurm_plugin.cli.jobs.place",
-    "profile": "slurm_plugin.cli.profiles.profile",
-    "remote": "slurm_plugin.cli.site.remote",
-    "report": "slurm_plugin.cli.site.report",
-    "serve": "slurm_plugin.cli.site.serve",
-    "serve-donors": "slurm_plugin.cli.site.serve",
-    "simulate": "slurm_plugin.cli.simulation.simulate",
-    "slots": "slurm_plugin.cli.site.slots",
-    "status": "slurm_plugin.cli.site.status",
-    "topology": "slurm_plugin.cli.machines.topology",
-    "try": "slurm_plugin.cli.jobs.try_job",
-    "why": "slurm_plugin.cli.jobs.why",
+from slurm_plugin.cli.groups import CommandGroup
+
+#: For whom -> command -> module; the attribute has the command's name. A module is imported when
+#: its command is called, so that shell completion stays fast.
+SECTIONS = {
+    "For users": {
+        "why": "slurm_plugin.cli.jobs.why",
+        "try": "slurm_plugin.cli.jobs.try_job",
+        "explain": "slurm_plugin.cli.jobs.explain",
+        "hints": "slurm_plugin.cli.jobs.hints",
+        "pattern": "slurm_plugin.cli.jobs.pattern",
+        "profile": "slurm_plugin.cli.profiles.profile",
+    },
+    "For administrators, to set it up": {
+        "config": "slurm_plugin.cli.site.config",
+        "enable": "slurm_plugin.cli.site.enable",
+        "disable": "slurm_plugin.cli.site.enable",
+        "topology": "slurm_plugin.cli.machines.topology",
+        "calibrate": "slurm_plugin.cli.machines.calibrate",
+        "launch-table": "slurm_plugin.cli.machines.launch_table",
+        "remote": "slurm_plugin.cli.site.remote",
+    },
+    "For administrators, while it runs": {
+        "doctor": "slurm_plugin.cli.site.doctor",
+        "status": "slurm_plugin.cli.site.status",
+        "report": "slurm_plugin.cli.site.report",
+        "slots": "slurm_plugin.cli.site.slots",
+        "serve": "slurm_plugin.cli.site.serve",
+        "serve-donors": "slurm_plugin.cli.site.serve",
+    },
+    "For policy authors and researchers": {
+        "place": "slurm_plugin.cli.jobs.place",
+        "simulate": "slurm_plugin.cli.simulation.simulate",
+        "experiment": "slurm_plugin.cli.simulation.experiment",
+    },
 }
+COMMANDS = {name: module for section in SECTIONS.values() for name, module in section.items()}
 
 
 #: The base of each folder's errors, and where it is: what becomes one line.
@@ -55,6 +66,19 @@ class Fault(click.ClickException):
         super().__init__(printable(" ".join(message.split())))
 
 
+class Interrupted(click.ClickException):
+    """Ctrl-C: one line, and the exit status that a shell gives to who ended by this signal."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Below the ^C that the terminal shows."""
+        click.echo("\ninterrupted", file=file, err=True)
+
+
 def printable(text: str) -> str:
     """Text that no terminal takes for a command: other characters as Python writes them."""
     return "".join(one if one.isprintable() or one in "\t\n" else repr(one)[1:-1] for one in text)
@@ -66,12 +90,16 @@ _NO_ARGUMENTS: tuple[type[Exception], ...] = tuple(
 )
 
 
-class LazyGroup(click.Group):
+class LazyGroup(CommandGroup):
     """A group whose commands are imported on first use and fail in one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every command, without importing any."""
         return sorted(COMMANDS)
+
+    def sections(self, ctx: click.Context) -> dict[str, list[str]]:
+        """By who needs them."""
+        return {heading: list(section) for heading, section in SECTIONS.items()}
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported now; None where there is none."""
@@ -93,6 +121,8 @@ class LazyGroup(click.Group):
         except click.UsageError as error:
             where = error.ctx.command_path if error.ctx else ctx.command_path
             raise Fault(f"{where}: {error.format_message()} (see {where} --help)") from error
+        except KeyboardInterrupt:
+            raise Interrupted from None
         except Exception as error:
             if _is_expected(error):
                 raise Fault(str(error)) from error

@@ -20,6 +20,7 @@ import click
 from click.shell_completion import ShellComplete, get_completion_class
 
 from slurm_plugin.cli import cli
+from slurm_plugin.cli.groups import summary
 
 PROGRAM = "gputopo"
 #: Where each shell looks for the completions of a package, below /usr/share.
@@ -101,7 +102,7 @@ def _page(context: click.Context) -> str:
     version = metadata.version("slurm-gputopo")
     lines = [f'.TH "{name.upper()}" 1 {time.strftime("%Y-%m-%d", stamp)}'
              f' "slurm-gputopo {version}" "slurm-gputopo"']  # fmt: skip
-    about = context.command.get_short_help_str(limit=500).rstrip(".")
+    about = summary(context.command).rstrip(".")
     usage = " ".join(context.command.collect_usage_pieces(context))
     lines += [".SH NAME", rf"{_text(name)} \- {_text(about)}"]
     lines += [".SH SYNOPSIS", rf"\fB{_text(context.command_path)}\fP {_text(usage)}"]
@@ -111,7 +112,7 @@ def _page(context: click.Context) -> str:
     if commands:
         lines.append(".SH COMMANDS")
     for word, command in commands:
-        lines += [".TP", rf"\fB{_text(word)}\fP", _text(command.get_short_help_str(limit=500))]
+        lines += [".TP", rf"\fB{_text(word)}\fP", _text(summary(command))]
     lines += _environment(context)
     lines.append(".SH EXIT STATUS")
     for number, meaning in _STATUS:

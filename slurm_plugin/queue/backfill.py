@@ -20,12 +20,13 @@ def in_order(jobs: Iterable[QueuedJob], tiers: Mapping[str, int]) -> list[Queued
 
     `tiers` are the partitions' PriorityTier; of several partitions the highest counts.
     """
+    return sorted(jobs, key=lambda job: place_of(job, tiers))
 
-    def key(job: QueuedJob) -> tuple[int, int, int, int]:
-        tier = max(tiers.get(name, 1) for name in job.partition.split(","))
-        return -tier, -job.priority, job.submit, job.job_id
 
-    return sorted(jobs, key=key)
+def place_of(job: QueuedJob, tiers: Mapping[str, int]) -> tuple[int, int, int, int]:
+    """What the queue is sorted by: the smaller one goes first."""
+    tier = max(tiers.get(name, 1) for name in job.partition.split(","))
+    return -tier, -job.priority, job.submit, job.job_id
 
 
 def earliest_start(need: Need, nodes: Nodes, holds: Sequence[Hold], now: float) -> float:

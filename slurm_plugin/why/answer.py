@@ -21,8 +21,8 @@ from slurm_plugin.why.reasons import (
     over_partition_limit,
 )
 from slurm_plugin.why.resources import shortage_of
-from slurm_plugin.why.site import Site, ahead_of, need_of_job, site_of
-from slurm_plugin.why.state import Answer, Finding, WaitingState
+from slurm_plugin.why.site import QueueOrder, Site, ahead_of, need_of_job, site_of
+from slurm_plugin.why.state import HIDDEN, Answer, Finding, WaitingState
 
 #: Causes that no job's end changes.
 NOT_HELD = ("impossible", "nodes")
@@ -37,28 +37,51 @@ def answer(state: WaitingState, lending: RemoteConfig | None = None) -> Answer:
 
     `lending` is the site's, where it is known: whether GPUs of other nodes are lent.
     """
-    job = state.job
-    name = job.name or str(job.job_id)
-    found = our_waits.our_wait(state)
-    if found is None and not our_waits.is_gated(state):
-        found = limit_reached(state) or by_slurms_reason(state) or _by_another_reason(job)
+    found = not_on_the_nodes(state)
     if found is not None:
-        return _told(state, found, name)
+        return _told(state, found)
     site = site_of(state)
     try:
-        need = need_of_job(job, site, state.entries)
+        need = need_of_job(state.job, site, state.entries)
         ahead = ahead_of(state)
         found, first = on_the_nodes(state, site, need, ahead)
         ours = _our_start(state, site, need, ahead)
         changes = sooner.changes(state, site, need, first, lending)
-    except Unplaceable as error:
-        text = f"waits, as Slurm says, for {_slurms_word(job)}; {error.why}"
-        return _told(state, Finding("slurm", text), name)
-    except Unsupported as error:
-        text = f"waits, as Slurm says, for {_slurms_word(job)}; its --constraint is not judged"
-        return _told(state, Finding("slurm", text, (("constraint", str(error)),)), name)
-    told = _told(state, found, name)
-    return replace(told, our_start=ours, sooner=changes)
+    except (Unplaceable, Unsupported) as error:
+        return _told(state, _not_judged(state.job, error))
+    return replace(_told(state, found), our_start=ours, sooner=changes)
+
+
+def cause(state: WaitingState, site: Site, order: QueueOrder) -> Answer:
+    """The same without any planning: the cause and its evidence, for many jobs of one snapshot.
+
+    `site` is `site_of` this state or another one that sees the same nodes.
+    """
+    found = not_on_the_nodes(state)
+    if found is None:
+        try:
+            need = need_of_job(state.job, site, state.entries)
+            found, _ = on_the_nodes(state, site, need, order.ahead_of(state.job))
+        except (Unplaceable, Unsupported) as error:
+            found = _not_judged(state.job, error)
+    return _told(state, found)
+
+
+def not_on_the_nodes(state: WaitingState) -> Finding | None:
+    """A cause that the nodes' state does not change; None where the nodes have to tell."""
+    found = our_waits.our_wait(state)
+    if found is None and not our_waits.is_gated(state):
+        found = limit_reached(state) or by_slurms_reason(state) or _by_another_reason(state.job)
+    return found
+
+
+def _not_judged(job: QueuedJob, error: Unplaceable | Unsupported) -> Finding:
+    """Slurm's own word for a job whose request is not judged here."""
+    text = f"waits, as Slurm says, for {_slurms_word(job)}"
+    if isinstance(error, Unplaceable):
+        return Finding("slurm", f"{text}; {error.why}")
+    facts = (("constraint", str(error)),)
+    return Finding("slurm", f"{text}; its --constraint is not judged", facts)
 
 
 def _by_another_reason(job: QueuedJob) -> Finding | None:
@@ -68,7 +91,8 @@ def _by_another_reason(job: QueuedJob) -> Finding | None:
     return Finding("slurm", f"waits for what Slurm calls {words.quoted(job.reason)}")
 
 
-def _told(state: WaitingState, found: Finding, name: str) -> Answer:
+def _told(state: WaitingState, found: Finding) -> Answer:
+    name = state.job.name or str(state.job.job_id)
     reason = ("Slurm says", _slurms_word(state.job))
     # A begin time is no plan, and may be that of a gate; a job that is held has none.
     is_planned = state.job.start > state.now and state.job.reason in (*READY, "ReqNodeNotAvail")
@@ -154,12 +178,17 @@ def _after(ahead: list[QueuedJob], state: WaitingState) -> str:
 
 
 def _called(job: QueuedJob) -> str:
+    if job.uid == HIDDEN:
+        return "another user's job"
     return f"job {job.name or job.job_id} of {job.user or job.uid}"
 
 
 def _ahead_facts(ahead: list[QueuedJob]) -> tuple[tuple[str, str], ...]:
     facts = []
     for job in ahead[:MAX_SHOWN]:
+        if job.uid == HIDDEN:
+            facts.append(("ahead", _called(job)))
+            continue
         asked = ", ".join(filter(None, job.requests)) or "no GPUs"
         facts.append(("ahead", f"{_called(job)}, priority {job.priority}: {asked[:60]}"))
     if len(ahead) > MAX_SHOWN:

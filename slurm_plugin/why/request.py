@@ -37,6 +37,7 @@ class NotTried(PluginError):
 OPTIONS = {
     "partition=": "p",
     "account=": "A",
+    "qos=": "q",
     "constraint=": "C",
     "nodelist=": "w",
     "exclude=": "x",
@@ -61,6 +62,33 @@ OPTIONS = {
     **{"job-name=": "J", "output=": "o", "error=": "e", "input=": "i", "chdir=": "D"},
     **{"mail-type=": "", "mail-user=": "", "export=": "", "wrap=": ""},
 }
+#: The variables that sbatch reads like options; each begins with SBATCH_.
+VARIABLES = {
+    "ACCOUNT": "account",
+    "CONSTRAINT": "constraint",
+    "CPUS_PER_GPU": "cpus-per-gpu",
+    "EXCLUSIVE": "exclusive",
+    "GPUS": "gpus",
+    "GPUS_PER_NODE": "gpus-per-node",
+    "GPUS_PER_TASK": "gpus-per-task",
+    "GRES": "gres",
+    "MEM_PER_CPU": "mem-per-cpu",
+    "MEM_PER_GPU": "mem-per-gpu",
+    "MEM_PER_NODE": "mem",
+    "PARTITION": "partition",
+    "QOS": "qos",
+    "RESERVATION": "reservation",
+    "TIMELIMIT": "time",
+}
+#: Those that could change where or when the job starts, and are not judged.
+_NOT_JUDGED = (
+    *("ARRAY_INX", "BATCH", "BURST_BUFFER", "CLUSTERS", "CLUSTER_CONSTRAINT", "CORE_SPEC"),
+    *("DELAY_BOOT", "DISTRIBUTION", "GPUS_PER_SOCKET", "GRES_FLAGS", "HINT", "NETWORK"),
+    *("OVERCOMMIT", "REQ_SWITCH", "SEGMENT_SIZE", "SPREAD_JOB", "THREADS_PER_CORE"),
+    *("THREAD_SPEC", "TRES_PER_TASK", "USE_MIN_NODES"),
+)
+#: Of these sbatch takes one.
+_MEMORY_OPTIONS = frozenset(("mem", "mem-per-cpu", "mem-per-gpu"))
 _SHORT = "".join(f"{letter}:" for letter in OPTIONS.values() if letter)
 _LONG_OF = {f"-{letter}": f"--{name.rstrip('=')}" for name, letter in OPTIONS.items() if letter}
 
@@ -76,6 +104,35 @@ def parsed(argv: Sequence[str]) -> tuple[dict[str, str], str]:
         raise NotTried(f"{error}; options that are not understood are not guessed at") from error
     options = {_LONG_OF.get(name, name).removeprefix("--"): text for name, text in pairs}
     return options, rest[0] if rest else ""
+
+
+def environment_options(environ: Mapping[str, str]) -> dict[str, str]:
+    """The options that sbatch reads from its environment. Raises NotTried for one not judged."""
+    for name in _NOT_JUDGED:
+        if environ.get(f"SBATCH_{name}"):
+            raise NotTried(f"SBATCH_{name} is set in the environment, and it is not judged here")
+    found = {
+        option: text
+        for name, option in VARIABLES.items()
+        # An empty text is --exclusive without a value; it unsets any other option.
+        if (text := environ.get(f"SBATCH_{name}")) or (text == "" and option == "exclusive")
+    }
+    if found.get("exclusive", "").lower() not in ("", "exclusive", "allocation"):
+        raise NotTried(f"SBATCH_EXCLUSIVE={found['exclusive']!r} is not judged")
+    return found
+
+
+def merged(
+    script: Mapping[str, str], environment: Mapping[str, str], given: Mapping[str, str]
+) -> dict[str, str]:
+    """The options as sbatch takes them: the command line's first, a script's last.
+
+    What is asked of memory in options replaces all that the environment asks of it.
+    """
+    written = script.keys() | given.keys()
+    if written & _MEMORY_OPTIONS:
+        environment = {k: v for k, v in environment.items() if k not in _MEMORY_OPTIONS}
+    return {**script, **environment, **given}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +237,8 @@ def _time_s(text: str, partition: str, settings: Settings) -> int:
 
 
 def _memory(options: Mapping[str, str], settings: Settings) -> dict[str, int | str]:
+    if len(options.keys() & _MEMORY_OPTIONS) > 1:
+        raise NotTried("sbatch takes one of --mem, --mem-per-cpu and --mem-per-gpu")
     if text := options.get("mem-per-gpu"):
         return {"memory_per_tres": f"gres/gpu:{_mb(text)}"}
     if text := options.get("mem"):

@@ -18,6 +18,12 @@ def shortage_of(need: Need, site: Site) -> Finding | None:
 
     Raises Unsupported for a constraint that cannot be judged.
     """
+    if need not in site.shortages:
+        site.shortages[need] = _shortage_of(need, site)
+    return site.shortages[need]
+
+
+def _shortage_of(need: Need, site: Site) -> Finding | None:
     usable = [node for node in site.nodes.values() if _may_ever(need, node)]
     if len(usable) < need.nodes:
         return _never(need, site, len(usable))

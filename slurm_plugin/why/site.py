@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from policies import mask_of
+from policies.fragmentation import Fragmentation
 from slurm_plugin.gates.slot_request import gpus_by_slot, recorded_demand
 from slurm_plugin.job_notes.records import GATED, GateRecord
-from slurm_plugin.queue.backfill import in_order
+from slurm_plugin.queue.backfill import in_order, place_of
 from slurm_plugin.queue.candidates import Need, first_hold, fits, lowest, mask_of_types
 from slurm_plugin.queue.capacity import (
     Gpus,
@@ -21,9 +23,12 @@ from slurm_plugin.queue.capacity import (
     nodes_of,
 )
 from slurm_plugin.queue.demand import READY, Demand, Unplaceable, demand_of, need_of, node_names
+from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.fragmentation import fragmentation_of, usual_requests
+from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob, Reservation, SlurmNode
 from slurm_plugin.slurm.slot_types import index_of, model_of, slots_of
-from slurm_plugin.why.state import WaitingState
+from slurm_plugin.why.state import Finding, WaitingState
 
 #: States that a reservation gives its nodes; whom it keeps out is told by the reservation.
 _RESERVED = {"RESERVED", "MAINTENANCE"}
@@ -40,6 +45,8 @@ class Site:
     closed: Mapping[str, str]
     #: Each GPU has a GRES type of its own: a job has the same GPUs on all of its nodes.
     is_slots: bool = False
+    #: What is missing for needs that were looked at already (`shortage_of`).
+    shortages: dict[Need, Finding | None] = field(default_factory=dict, init=False, repr=False)
 
     def hold(self, need: Need, nodes: Mapping[str, Node], end: float) -> Hold | None:
         """What the job would hold of these nodes now until `end`; None where it does not fit."""
@@ -160,20 +167,48 @@ def _without_gpus(job: QueuedJob) -> Need:
     )
 
 
+class QueueOrder:
+    """The jobs of one snapshot that wait for nothing but what others hold, first one first.
+
+    It is made once, and asked about any number of jobs.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._tiers = snapshot.settings.tiers
+        self._nodes_of: dict[str, frozenset[str]] = {}
+
+    @cached_property
+    def jobs(self) -> list[QueuedJob]:
+        """All of them, in Slurm's order."""
+        now = self._snapshot.at
+        return in_order((job for job in self._snapshot.jobs if _is_ready(job, now)), self._tiers)
+
+    def ahead_of(self, job: QueuedJob) -> list[QueuedJob]:
+        """Those that are to start before this one on its partitions' nodes."""
+        place, mine = place_of(job, self._tiers), self._nodes(job.partition)
+        return [
+            other
+            for other in self.jobs
+            if other.job_id != job.job_id
+            and place_of(other, self._tiers) < place
+            and mine & self._nodes(other.partition)
+        ]
+
+    def _nodes(self, partitions: str) -> frozenset[str]:
+        """The nodes of these partitions, whose names are separated by commas."""
+        found = self._nodes_of.get(partitions)
+        if found is None:
+            names = partitions.split(",")
+            parts = (one for one in self._snapshot.settings.partitions if one.name in names)
+            found = frozenset(node for one in parts for node in one.nodes)
+            self._nodes_of[partitions] = found
+        return found
+
+
 def ahead_of(state: WaitingState) -> list[QueuedJob]:
     """The jobs that are to start before this one on its partitions' nodes, first one first."""
-    tiers = state.snapshot.settings.tiers
-    others = [job for job in state.snapshot.jobs if job.job_id != state.job.job_id]
-    order = in_order([state.job, *(job for job in others if _is_ready(job, state.now))], tiers)
-    before = order[: order.index(state.job)]
-    parts = {one.name: frozenset(one.nodes) for one in state.snapshot.settings.partitions}
-
-    @cache
-    def nodes_of_partitions(names: str) -> frozenset[str]:
-        return frozenset().union(*(parts.get(name, ()) for name in names.split(",")))
-
-    mine = nodes_of_partitions(state.job.partition)
-    return [job for job in before if mine & nodes_of_partitions(job.partition)]
+    return QueueOrder(state.snapshot).ahead_of(state.job)
 
 
 def _is_ready(job: QueuedJob, now: float) -> bool:
@@ -183,3 +218,17 @@ def _is_ready(job: QueuedJob, now: float) -> bool:
     kept = GateRecord.read_from(job.admin_comment)
     is_gated = kept is not None and kept.state == GATED and kept.begin <= now
     return is_gated or (job.reason in READY and job.eligible <= now)
+
+
+def fragmentation_now(
+    snapshot: Snapshot, site: Site, entries: Callable[[QueuedJob], str] = lambda job: ""
+) -> Fragmentation:
+    """How scattered the free GPUs are to the jobs of the snapshot.
+
+    `entries` are ours about a job, where they are not in its AdminComment.
+    """
+    needs = []
+    for job in QueueOrder(snapshot).jobs:
+        with suppress(Unplaceable, Unsupported):
+            needs.append(need_of_job(job, site, entries(job)))
+    return fragmentation_of(site.nodes, needs, usual_requests(snapshot.jobs))

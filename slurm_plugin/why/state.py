@@ -15,6 +15,21 @@ from slurm_plugin.slurm.interface import (
     WaitingDetails,
 )
 
+#: The uid that stands for a user whose jobs the reader may not see. Such a job counts in the
+#: queue's order and for what it needs, and no word tells of it more than that it is there.
+HIDDEN = -2
+
+
+def hidden(snapshot: Snapshot, uid: int) -> Snapshot:
+    """The snapshot without what tells one job of other users than `uid` from another."""
+    jobs = tuple(
+        job
+        if job.uid == uid
+        else replace(job, job_id=-i, name="", array_id=0, het_id=0, user="", uid=HIDDEN, account="")
+        for i, job in enumerate(snapshot.jobs, 1)
+    )
+    return replace(snapshot, jobs=jobs)
+
 
 @dataclass(frozen=True, slots=True)
 class WaitingState:

@@ -11,7 +11,7 @@ from slurm_plugin.cli.options import json_option
 @json_option
 @click.option("--markdown", is_flag=True, help="The tables of docs/hints.md.")
 def hints(as_json: bool, markdown: bool) -> None:
-    """List the hint keys: values, default, who reads them."""
+    """List the hint keys: their values, defaults and readers."""
     import json
 
     from policies.hints.page import rows, tables

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from slurm_plugin.cli.groups import CommandGroup
 from slurm_plugin.cli.options import IN_FILE, json_option
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def pattern() -> None:
-    """Patterns from files: edge lists, NCCL's graphs, NVLink traffic counters."""
+    """Show an application's pattern in a file: edges, NCCL's graphs or NVLink's counters."""
 
 
 @pattern.command()

@@ -33,7 +33,13 @@ def place(
     model: Path | None,
     as_json: bool,
 ) -> None:
-    """Choose GPUs on one machine and show the scores."""
+    """Choose GPUs on one machine, and show the scores.
+
+    Neither Slurm nor the engine is needed.
+
+    \b
+      gputopo place --machine dgx1v --free 0-2,5-7 --gpus 3
+    """
     import json
 
     from gres_topology import find

@@ -25,7 +25,11 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     """Say what a job of these sbatch options would get now, without submitting it.
 
     It would start now, on which GPUs and at which bandwidth, or what it would wait for. A script's
-    #SBATCH lines count, too. It is taken to come after all jobs that wait. Nothing is changed.
+    #SBATCH lines and sbatch's variables (SBATCH_PARTITION and so on) count as in a submit. The job
+    is taken to come after all jobs that wait. Nothing is changed.
+
+    \b
+      gputopo try --gres=gpu:4 -t 2:00:00 train.sh
     """
     import getpass
     import json
@@ -35,7 +39,14 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     from slurm_plugin.config import settings as config
     from slurm_plugin.slurm.runner import ProcessRunner
     from slurm_plugin.why.read import read_site, sbatch_says
-    from slurm_plugin.why.request import parsed, request_of, script_options, script_text
+    from slurm_plugin.why.request import (
+        environment_options,
+        merged,
+        parsed,
+        request_of,
+        script_options,
+        script_text,
+    )
     from slurm_plugin.why.text import in_lines
     from slurm_plugin.why.trial import trial
 
@@ -44,9 +55,8 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     settings = config.load(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
     state = read_site(runner)
-    asked = request_of(
-        inside | given, state.snapshot.settings, getpass.getuser(), os.getuid(), state.now
-    )
+    wanted = merged(inside, environment_options(os.environ), given)
+    asked = request_of(wanted, state.snapshot.settings, getpass.getuser(), os.getuid(), state.now)
     is_slots = settings is not None and settings.enforcement == "slots"
     found = trial(state.with_job(asked.job), asked, _decider(settings), is_slots)
     if as_json:

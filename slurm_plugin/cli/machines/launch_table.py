@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 @click.command(name="launch-table")
 @click.argument("machine", metavar="MACHINE|FILE")
 @click.option("--slurm-index", default="identity", show_default=True,
-              help="identity, gres-conf, or a permutation: the topology's GPU of each of"
-              " Slurm's GPUs (2,0,1,3).")  # fmt: skip
+              help="The topology's GPU of each of Slurm's GPUs: identity, gres-conf, or a"
+              " permutation (2,0,1,3).")  # fmt: skip
 @click.option("--gres-conf", "gres_path", type=IN_FILE,
               default=Path("/etc/slurm/gres.conf"), show_default=True,
               help="The file that --slurm-index gres-conf reads.")  # fmt: skip
@@ -56,9 +56,10 @@ def launch_table(
     topology = with_numa(topology, numa_file)
     known = machine_of(topology, _mapping(topology, slurm_index, gres_path, node))
     if plot is not None:
-        from slurm_plugin.launch.drawing import draw
+        from gres_topology.pictures import write as write_picture
+        from slurm_plugin.launch.drawing import drawn
 
-        draw(known, plot)
+        write_picture(drawn(known), plot)
         return
     click.echo(write(known, own=_patterns(files)), nl=False)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurm_plugin.cli.groups import CommandGroup
 from slurm_plugin.cli.machines.collect import collect
 from slurm_plugin.cli.options import json_option, numa_option, plot_option, with_numa
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
     from gres_topology import NodeTopology
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def topology() -> None:
-    """Machines: the catalog, reports of real nodes, gres.conf."""
+    """Show machines, read the hardware of real nodes, and write gres.conf."""
 
 
 topology.add_command(collect)
@@ -53,9 +54,9 @@ def show(machine: str, as_json: bool, plot: Path | None, numa_file: Path | None)
 
     found = with_numa(find(machine), numa_file)
     if plot is not None:
-        from gres_topology.drawing import draw
+        from gres_topology.pictures import machine_picture, write
 
-        draw(found, plot)
+        write(machine_picture(found), plot)
     if as_json:
         click.echo(json.dumps(saved.to_dict(found)))
     else:

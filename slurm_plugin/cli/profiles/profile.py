@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurm_plugin.cli.groups import CommandGroup
 from slurm_plugin.cli.options import (
     OUT_FILE,
     checked_profile,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from slurm_plugin.speed_models.rows import Row
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def profile() -> None:
     """Fit models of how fast jobs run on which shape, and show them."""
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+from slurm_plugin.cli.groups import CommandGroup
 from slurm_plugin.cli.options import IN_FILE, config_option
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
-    """Check the configuration; list its keys."""
+    """Check the configuration, or list its keys."""
 
 
 @config.command()

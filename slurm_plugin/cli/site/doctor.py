@@ -14,7 +14,7 @@ from slurm_plugin.cli.options import config_option, json_option
 @json_option
 @click.option("--quiet", is_flag=True, help="Print only what needs attention.")
 def doctor(config_path: Path, as_json: bool, quiet: bool) -> None:
-    """Check the installation on the controller; say what to fix.
+    """Check the installation on the controller, and say what to fix.
 
     Exit status 1 when something is wrong.
     """

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from slurm_plugin.cli.groups import CommandGroup
 from slurm_plugin.cli.options import OUT_FILE, json_option
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def remote() -> None:
-    """GPUs of other nodes: middleware presets, and the program for the nodes."""
+    """List and check presets for borrowed GPUs, and write the program for the nodes."""
 
 
 @remote.command()

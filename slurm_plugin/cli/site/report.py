@@ -15,7 +15,8 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 @click.command()
 @config_option
-@click.option("--since", metavar="WHEN", help="2h, 7d, 4w, or a date: 2026-01-31[T12:00].")
+@click.option("--since", metavar="WHEN",
+              help="Only what was decided since: 2h, 7d, 4w, or 2026-01-31[T12:00].")  # fmt: skip
 @json_option
 def report(config_path: Path, since: str | None, as_json: bool) -> None:
     """Sum up the decision log: bandwidth and rings against stock Slurm, waits, passes."""

@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
+from slurm_plugin.cli.groups import CommandGroup
 from slurm_plugin.cli.options import config_option, json_option
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def slots() -> None:
-    """Waiting jobs of `enforcement: slots`. Asks Slurm, not the engine."""
+    """List the waiting jobs of `enforcement: slots`, or give them back to Slurm alone."""
 
 
 @slots.command("list")

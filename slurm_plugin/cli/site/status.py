@@ -21,7 +21,10 @@ _SLOTS = ("promised", "gated", "placed", "released", "regated", "refused", "mism
               help="The engine's socket, instead of the configuration's.")  # fmt: skip
 @json_option
 def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
-    """Ask the engine what it decided, passed and how fast. Exit status 2 when it is down."""
+    """Ask the engine what it decided, what it passed and how fast.
+
+    Exit status 2 when it is down.
+    """
     import json
 
     from slurm_plugin import client

@@ -15,8 +15,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
 #: One state each, listed before the first run.
 FEW = range(8)
-MANY = range(1000, 1200)
-#: At most so many states may be declined or told wrongly.
+#: Two hundred more in four parts, of which each keeps the bar by itself.
+MANY = [range(first, first + 50) for first in range(1000, 1200, 50)]
+#: At most such a share of the states may be told wrongly, and be declined.
 WRONG, DECLINED = 0.05, 0.02
 REQUESTS = (
     "--gres=gpu:1", "--gres=gpu:2", "--gres=gpu:3", "--gres=gpu:4", "--gres=gpu:v100:2",
@@ -88,6 +89,8 @@ def compared(cluster: Cluster, seeds: range) -> None:
             declined.append(seed)
         elif not agrees(said, got):
             wrong.append((seed, now, said, got))
+            print(f"wrong in state {seed}: {now}\n  try said {said}\n  the job got {got}")
+    print(f"{len(seeds)} states: {len(wrong)} wrong, {len(declined)} declined")
     assert len(wrong) <= WRONG * len(seeds), wrong
     assert len(declined) <= DECLINED * len(seeds), declined
 
@@ -97,9 +100,23 @@ def test_try_tells_what_the_job_then_gets_in_a_few_states(cluster):
     compared(cluster, FEW)
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.long("two hundred states, each with a job of its own")
-def test_try_tells_what_the_job_then_gets(cluster):
-    compared(cluster, MANY)
+@pytest.mark.parametrize("seeds", MANY, ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+def test_try_tells_what_the_job_then_gets(cluster, seeds):
+    compared(cluster, seeds)
+
+
+@pytest.mark.long("a job of its own, and unit tests say which variables count")
+def test_sbatchs_variables_count_as_in_a_submit(cluster):
+    env = {"SBATCH_PARTITION": "dgx", "SBATCH_GPUS_PER_NODE": "3", "SBATCH_TIMELIMIT": "5"}
+    done = cluster.run("ctl", "gputopo try --json -N2", user="alice", env=env)
+    argv = ["sbatch", "--parsable", "-o", "/dev/null", "-N2", "--wrap", "sleep 60"]
+    job = cluster.wait_running(int(cluster.run("ctl", argv, user="alice", env=env).out))
+    assert {node: set(some) for node, some in json.loads(done.out)["gpus"].items()} == {
+        node: set(some) for node, some in job.gpus.items()
+    }
+    assert job.gpus.keys() == {"dgx1", "dgx2"}
 
 
 def test_nothing_is_submitted_and_what_is_not_understood_is_said(cluster):

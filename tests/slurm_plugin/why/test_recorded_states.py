@@ -1,14 +1,16 @@
 """Each state as a live Slurm 24.11.5 was in it: the same sentence without any Slurm."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from slurm_plugin.why.answer import answer
-from slurm_plugin.why.state import WaitingState
+from slurm_plugin.why.answer import answer, cause
+from slurm_plugin.why.site import QueueOrder, site_of
+from slurm_plugin.why.state import WaitingState, hidden
 from slurm_plugin.why.text import as_json, in_words
 from tests.slurm_plugin.why.sentences import SENTENCES, said
 
@@ -36,6 +38,25 @@ def test_a_recorded_state_has_its_sentence(one):
     found = answer(state_of(one))
     assert said(in_words(found), str(numbers["job"])) == SENTENCES[one["name"]].format(**numbers)
     assert json.loads(json.dumps(as_json(found)))["cause"] == found.cause
+
+
+@pytest.mark.parametrize("one", RECORDED, ids=lambda one: f"{one['mode']} {one['name']}")
+def test_the_cause_alone_is_that_of_the_whole_answer(one):
+    state = state_of(one)
+    found = cause(state, site_of(state), QueueOrder(state.snapshot))
+    assert replace(answer(state), sooner=(), our_start=0) == found
+
+
+@pytest.mark.parametrize("one", RECORDED, ids=lambda one: f"{one['mode']} {one['name']}")
+def test_other_users_jobs_are_not_told_from_one_another(one):
+    """The same cause, and nothing that names a job or user of somebody else."""
+    state = state_of(one)
+    others = [job for job in state.snapshot.jobs if job.uid != state.job.uid]
+    state = replace(state, snapshot=hidden(state.snapshot, state.job.uid))
+    found = answer(state)
+    assert found.cause == answer(state_of(one)).cause
+    said_of = json.dumps(asdict(found))
+    assert not [job for job in others if f"job {job.job_id} " in said_of or job.user in said_of]
 
 
 @pytest.mark.parametrize(

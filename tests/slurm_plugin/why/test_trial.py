@@ -8,7 +8,14 @@ from machines_in_tests import basic_decider
 
 from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
-from slurm_plugin.why.request import NotTried, parsed, request_of, script_options
+from slurm_plugin.why.request import (
+    NotTried,
+    environment_options,
+    merged,
+    parsed,
+    request_of,
+    script_options,
+)
 from slurm_plugin.why.trial import Trial, trial
 from tests.slurm_plugin.why.test_answer import JOB, NOW, node, state
 
@@ -48,12 +55,42 @@ def test_options_become_the_job_that_slurm_would_make(argv, fields):
     [
         *("--dependency=afterok:1", "--gres=gpu:1,nic:1", "--gp 4", "--gpus=x", "-n x"),
         *("--exclusive=user", "-N two", "-t soon", "--mem=lots", "--array=1-3"),
-        *("--gres=gpu:1 --gpus-per-node=1", "--gpus=2 --gres=gpu:1"),
+        *("--gres=gpu:1 --gpus-per-node=1", "--gpus=2 --gres=gpu:1", "--mem=1 --mem-per-cpu=1"),
     ],
 )
 def test_what_is_not_understood_is_refused(argv):
     with pytest.raises(NotTried):
         job_of(*argv.split())
+
+
+@pytest.mark.parametrize(
+    ("script", "environ", "given", "wanted"),
+    [
+        ("-p a -t 5", {"SBATCH_PARTITION": "b"}, "", {"partition": "b", "time": "5"}),
+        ("-p a", {"SBATCH_PARTITION": "b"}, "-p c", {"partition": "c"}),
+        ("", {"SBATCH_GPUS": "2", "SBATCH_COMMENT": "gpu-topo: off", "SLURM_GRES": "gpu:8"}, "",
+         {"gpus": "2"}),
+        ("", {"SBATCH_EXCLUSIVE": "", "SBATCH_ACCOUNT": ""}, "", {"exclusive": ""}),
+        ("", {"SBATCH_EXCLUSIVE": "exclusive"}, "", {"exclusive": "exclusive"}),
+        ("", {"SBATCH_MEM_PER_NODE": "9G"}, "--mem-per-gpu=1G", {"mem-per-gpu": "1G"}),
+        ("--mem=1G", {"SBATCH_MEM_PER_CPU": "9G"}, "", {"mem": "1G"}),
+        ("", {"SBATCH_JOB_NAME": "x", "SBATCH_OUTPUT": "y", "SBATCH_NO_REQUEUE": "1"}, "", {}),
+    ],
+)  # fmt: skip
+def test_sbatchs_variables_count_more_than_a_script_and_less_than_options(
+    script, environ, given, wanted
+):
+    """sbatch.1: input environment variables."""
+    inside, outside = parsed(script.split())[0], parsed(given.split())[0]
+    assert merged(inside, environment_options(environ), outside) == wanted
+
+
+@pytest.mark.parametrize(
+    "environ", [{"SBATCH_ARRAY_INX": "1-3"}, {"SBATCH_EXCLUSIVE": "user"}, {"SBATCH_HINT": "x"}]
+)
+def test_a_variable_that_is_not_judged_is_refused(environ):
+    with pytest.raises(NotTried, match=next(iter(environ))):
+        environment_options(environ)
 
 
 def test_what_stands_behind_the_script_is_the_scripts():

@@ -1,0 +1,54 @@
+"""Fragmentation and stranded GPUs of Slurm's nodes and jobs; `policies.fragmentation` defines both.
+
+A job may run on a node by its partitions, node lists, features and GPU types. Whether it could
+start there now goes by free GPUs, CPUs and memory. Down and drained nodes have nothing free.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from policies import fragmentation
+from policies.fragmentation import Fragmentation
+from slurm_plugin.queue.candidates import Need, fits, may_use
+from slurm_plugin.queue.capacity import Nodes
+from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.slurm.interface import QueuedJob
+
+#: Different requests looked at, the most common first: the rest of a long queue repeats them.
+MAX_KINDS = 256
+
+
+def fragmentation_of(
+    nodes: Nodes, waiting: Iterable[Need], usual: Mapping[Need, int]
+) -> Fragmentation:
+    """The figures of these nodes.
+
+    `waiting` is what the jobs need that wait for nothing but GPUs, CPUs or memory; `usual` is
+    what `usual_requests` says of those that run.
+    """
+    free = {n.name: n.free.bit_count() if n.is_open else 0 for n in nodes.values()}
+
+    def verdict(need: Need, name: str) -> bool | None:
+        node = nodes[name]
+        try:
+            return fits(need, node) if may_use(need, node) else None
+        except Unsupported:
+            # A constraint that cannot be judged keeps the job from no node.
+            return verdict(replace(need, features=""), name)
+
+    kinds = Counter(need for need in waiting if need.gpus)
+    common = dict(kinds.most_common(MAX_KINDS))
+    total = sum(len(node.gpu_types) for node in nodes.values())
+    return fragmentation.fragmentation_of(free, common, usual, verdict, total)
+
+
+def usual_requests(jobs: Iterable[QueuedJob]) -> dict[Need, int]:
+    """What jobs like those that hold GPUs need of each node, and how many hold as much."""
+    held: Counter[Need] = Counter()
+    for job in jobs:
+        if job.state != "PENDING" and (gpus := max(map(len, job.gpus.values()), default=0)):
+            held[Need(gpus, partitions=frozenset(job.partition.split(",")))] += 1
+    return dict(held.most_common(MAX_KINDS))
