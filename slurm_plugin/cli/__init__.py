@@ -38,6 +38,7 @@ SECTIONS = {
         "slots": "slurm_plugin.cli.site.slots",
         "serve": "slurm_plugin.cli.site.serve",
         "serve-donors": "slurm_plugin.cli.site.serve",
+        "web": "slurm_plugin.cli.site.web",
     },
     "For policy authors and researchers": {
         "place": "slurm_plugin.cli.jobs.place",
