@@ -12,7 +12,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 _settings = configparser.ConfigParser(interpolation=None)
 _settings.read(_ROOT / "setup.cfg")
 release = _settings["metadata"]["version"]
-copyright = "the authors of slurm-gputopo, GPL-2.0-or-later"  # noqa: A001 (Sphinx's name)
+copyright = "the authors of slurm-gputopo, GPL-2.0-or-later"
 html_title = f"{project} {release}"
 
 extensions = ["myst_parser"]

@@ -17,14 +17,19 @@ _WIDE, _HALF = 1008.0, 490.0
 
 def machine() -> Picture:
     """What a topology knows."""
-    return machine_picture(catalog.load("dgx1v"), title="dgx1v: who is joined to whom, and how fast")
+    return machine_picture(
+        catalog.load("dgx1v"), title="dgx1v: who is joined to whom, and how fast"
+    )
 
 
 def two_gpus() -> Picture:
     """The same job twice: as Slurm takes GPUs, and as their links ask for."""
     topology = catalog.load("dgx1v")
     panes = []
-    for who, gpus in (("Slurm alone takes 0 and 1", (0, 1)), ("slurm-gputopo takes 0 and 3", (0, 3))):
+    for who, gpus in (
+        ("Slurm alone takes 0 and 1", (0, 1)),
+        ("slurm-gputopo takes 0 and 3", (0, 3)),
+    ):
         marks = Marks(held=dict.fromkeys(gpus, "the job"), chosen=gpus)
         drawn = machine_picture(topology, marks, title=who, is_small=True)
         speed = f"{judge(topology, gpus).effbw_gbps:.1f} GB/s"
