@@ -144,6 +144,7 @@ ORDER = {
 #: The same of policies, modules beside the rooms included.
 POLICIES_ORDER = {
     "errors": "everybody's",
+    "fragmentation": "counts of free GPUs, which know nothing else",
     "patterns": "graphs over ranks, which know no node",
     "performance": "how long jobs run, which knows no node either",
     "contract": "what every policy and its callers agree on; hint keys name patterns",

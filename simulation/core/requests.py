@@ -40,9 +40,9 @@ class RequestMaker:
     """Builds one policy's requests, remembering those of equal jobs."""
 
     def __init__(self, policy: Policy) -> None:
-        ours = policy.name in registry.names()
-        self._policies = registry if ours else Registry((type(policy),))
-        self._name = policy.name
+        kind = type(policy)
+        self._policies = registry if kind.name in registry.names() else Registry((kind,))
+        self._name = kind.name
         self._known: dict[tuple[str, tuple[int, ...]], Request] = {}
 
     def request(self, job: SimJob) -> Request:

@@ -6,18 +6,8 @@ from dataclasses import replace
 
 from policies.remote.drmaestro import RODINIA
 from simulation.reproduction import sc17
-from simulation.reproduction.claims import (
-    PARTLY,
-    Check,
-    Claim,
-    Paper,
-    Row,
-    Run,
-    Sweep,
-    at_least,
-    at_most,
-    near,
-)
+from simulation.reproduction.checks import Check, at_least, at_most, near
+from simulation.reproduction.claims import PARTLY, Claim, Paper, Row, Run, Sweep
 from simulation.reproduction.pictures import Picture
 
 WITHOUT, WITH = "without remote GPUs", "with remote GPUs"

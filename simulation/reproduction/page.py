@@ -6,19 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from simulation.experiments import Figures, Result, experiments
+from simulation.reproduction.checks import Check, figures_of, with_spread
 from simulation.reproduction.claims import (
     NO_RESULT,
     NOT,
     NOT_RUN,
     PARTLY,
     REPRODUCED,
-    Check,
     Paper,
     Row,
     Run,
     Sweep,
-    figures_of,
-    with_spread,
 )
 from simulation.reproduction.running import needed, stored
 

@@ -2,17 +2,8 @@
 
 from __future__ import annotations
 
-from simulation.reproduction.claims import (
-    PARTLY,
-    Claim,
-    Paper,
-    Row,
-    Run,
-    Sweep,
-    at_least,
-    at_most,
-    near,
-)
+from simulation.reproduction.checks import at_least, at_most, near
+from simulation.reproduction.claims import PARTLY, Claim, Paper, Row, Run, Sweep
 from simulation.reproduction.pictures import Picture
 
 G_QUEUE, SHARED = "g-queue", "nodes shared, nothing remote"

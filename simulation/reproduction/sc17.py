@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from simulation.reproduction.claims import (
-    PARTLY,
-    Check,
-    Claim,
-    Paper,
-    Row,
-    Run,
-    Sweep,
-    at_least,
-    at_most,
-    near,
-)
+from simulation.reproduction.checks import Check, at_least, at_most, near
+from simulation.reproduction.claims import PARTLY, Claim, Paper, Row, Run, Sweep
 from simulation.reproduction.pictures import Picture
 
 FCFS, BF, TA, TAP = "fcfs", "best-fit", "topo-aware", "topo-aware-p"

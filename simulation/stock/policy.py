@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from policies import Cluster, NodeState, Placement, Policy, Request, RunningJob, Wait
 from policies.contract.bits import gpus_of
@@ -24,18 +25,38 @@ CORES_PER_GPU = 2
 _LATER_S = 60.0
 
 
+@dataclass(frozen=True, slots=True)
+class StockKind:
+    """How jobs ask, and how a site has set up Slurm."""
+
+    #: Whether jobs ask by `--gpus=N`; else by `--gres=gpu:N`.
+    is_total: bool = False
+    #: `--cpus-per-gpu`, or the site's DefCpuPerGPU; 0: none.
+    cpus_per_gpu: int = 0
+    #: Whether gres.conf has Links, as AutoDetect=nvml gives them.
+    has_links: bool = True
+    order: NodeOrder = NodeOrder.BEST_FIT
+
+
+#: Every kind of stock Slurm that can be compared with, by name.
+STOCK = {
+    "stock": StockKind(),
+    "stock-cpus-per-gpu": StockKind(cpus_per_gpu=CORES_PER_GPU),
+    "stock-gpus": StockKind(is_total=True),
+    "stock-no-links": StockKind(has_links=False),
+    "stock-gpus-no-links": StockKind(is_total=True, has_links=False),
+    "stock-lln": StockKind(order=NodeOrder.LEAST_LOADED),
+    "stock-serial-at-end": StockKind(order=NodeOrder.SERIAL_AT_END),
+}
+
+
 class Stock(Policy):
-    """`--gres=gpu:N` where gres.conf has Links, as AutoDetect=nvml gives them."""
+    """Slurm's own choice, for jobs and a site of one kind."""
 
     name = "stock"
-    #: Whether jobs ask by `--gpus=N`.
-    is_total = False
-    #: `--cpus-per-gpu`, or the site's DefCpuPerGPU; 0: none.
-    cpus_per_gpu = 0
-    has_links = True
-    order = NodeOrder.BEST_FIT
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = name) -> None:
+        self.name, self._kind = kind, STOCK[kind]
         self._held: dict[int, Mapping[str, Taken]] = {}
         self._seen: tuple[RunningJob, ...] = ()
         self._nodes: dict[str, StockNode] = {}
@@ -46,7 +67,7 @@ class Stock(Policy):
         self._forget_ended(cluster.jobs)
         states = sorted(cluster.nodes.values(), key=self._slurms_order)
         nodes = [self._node(state) for state in states]
-        taken = choose(self._ask(request.gpus_per_node), nodes, self.order)
+        taken = choose(self._ask(request.gpus_per_node), nodes, self._kind.order)
         if taken is None:
             other = FirstFit().place(request, cluster)
             assert isinstance(other, Placement)
@@ -59,9 +80,10 @@ class Stock(Policy):
 
     def _ask(self, counts: tuple[int, ...]) -> Ask:
         """`--gres` cannot ask for unequal counts: these are asked for by `--gpus`."""
-        if self.is_total or len(set(counts)) > 1:
-            return Ask(sum(counts), len(counts), is_total=True, cpus_per_gpu=self.cpus_per_gpu)
-        return Ask(counts[0], len(counts), cpus_per_gpu=self.cpus_per_gpu)
+        cpus_per_gpu = self._kind.cpus_per_gpu
+        if self._kind.is_total or len(set(counts)) > 1:
+            return Ask(sum(counts), len(counts), is_total=True, cpus_per_gpu=cpus_per_gpu)
+        return Ask(counts[0], len(counts), cpus_per_gpu=cpus_per_gpu)
 
     def _slurms_order(self, state: NodeState) -> tuple[object, ...]:
         """By name, numbers in it counted."""
@@ -75,7 +97,7 @@ class Stock(Policy):
     def _node(self, state: NodeState) -> StockNode:
         node = self._nodes.get(state.name)
         if node is None or node.free != state.free:
-            machine = machine_of(state.topology, CORES_PER_GPU, has_links=self.has_links)
+            machine = machine_of(state.topology, CORES_PER_GPU, has_links=self._kind.has_links)
             cores = node.cores if node else (machine.cores_per_socket,) * len(machine.sockets)
             node = StockNode(state.name, machine, state.free, cores, state.weight)
             self._nodes[state.name] = node
@@ -97,61 +119,9 @@ class Stock(Policy):
             self._nodes[name] = StockNode(name, node.machine, node.free, cores, node.weight)
 
 
-class StockShares(Stock):
-    """`--gres=gpu:N` with a share of the node's cores for each GPU."""
-
-    name = "stock-cpus-per-gpu"
-    cpus_per_gpu = CORES_PER_GPU
-
-
-class StockGpus(Stock):
-    """`--gpus=N`."""
-
-    name = "stock-gpus"
-    is_total = True
-
-
-class StockNoLinks(Stock):
-    """`--gres=gpu:N` where gres.conf has no Links."""
-
-    name = "stock-no-links"
-    has_links = False
-
-
-class StockGpusNoLinks(StockGpus):
-    """`--gpus=N` where gres.conf has no Links."""
-
-    name = "stock-gpus-no-links"
-    has_links = False
-
-
-class StockLeastLoaded(Stock):
-    """`--gres=gpu:N` with SelectTypeParameters=CR_LLN."""
-
-    name = "stock-lln"
-    order = NodeOrder.LEAST_LOADED
-
-
-class StockSerialAtEnd(Stock):
-    """`--gres=gpu:N` with SchedulerParameters=pack_serial_at_end."""
-
-    name = "stock-serial-at-end"
-    order = NodeOrder.SERIAL_AT_END
-
-
-#: Every kind of stock Slurm that can be compared with, by name.
-STOCK: dict[str, type[Stock]] = {
-    kind.name: kind
-    for kind in (
-        *(Stock, StockShares, StockGpus, StockNoLinks, StockGpusNoLinks),
-        *(StockLeastLoaded, StockSerialAtEnd),
-    )
-}
-
-
 def policy_named(name: str) -> Policy:
     """For one simulated run: a kind of stock Slurm, or a policy of the registry.
 
     RegistryError lists the policies there are.
     """
-    return STOCK[name]() if name in STOCK else registry.get(name)
+    return Stock(name) if name in STOCK else registry.get(name)

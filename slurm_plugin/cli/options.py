@@ -62,7 +62,7 @@ _FITTING = (
 )  # fmt: skip
 
 
-def plot_option(about: str = "Draw to this file.") -> Callable[..., Any]:
+def plot_option(about: str = "Draw to this file (.svg, .png).") -> Callable[..., Any]:
     """--plot FILE."""
     return click.option("--plot", type=OUT_FILE, help=about)
 

@@ -136,6 +136,12 @@ class Config:
         kind="address",
         example="127.0.0.1:9401",
     )
+    metrics_read_s: float = setting(
+        0.0,
+        "With `metrics_listen`: Slurm's queue and nodes are read at least once in so many seconds,"
+        " for the metrics of GPUs and jobs; 0: never for the metrics alone.",
+        high=3600,
+    )
 
     def rule(self, partition: str) -> Rule:
         """The rule of a partition; of several (`a,b`) the one that changes least."""

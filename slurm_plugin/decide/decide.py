@@ -1,13 +1,14 @@
 """From a question to a decision: checks, Cluster and Request, policy, reply, record.
 
-No clock, no file, no socket. Questions and replies have Slurm's GPU indices, policies the
-topology's. Whatever is doubtful is a Pass: Slurm's own choice.
+No file, no socket, and no clock but a stopwatch for the policy. Questions and replies have Slurm's
+GPU indices, policies the topology's. Whatever is doubtful is a Pass: Slurm's own choice.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -164,7 +165,9 @@ class Decider:
     def _ask(
         self, prepared: _Prepared, record: DecisionRecord
     ) -> tuple[PlaceReply, str, Placement | None]:
+        began = time.perf_counter()
         outcome = prepared.policy.place(prepared.request, prepared.cluster)
+        record.policy_s = time.perf_counter() - began
         if isinstance(outcome, Wait):
             reply = self._wait(prepared, outcome)
             if reply is not None:

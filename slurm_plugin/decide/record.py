@@ -41,6 +41,8 @@ class DecisionRecord:
     #: What the decision came to; in observe mode what it would have come to.
     reply: PlaceReply = field(default_factory=Pass)
     reason: str = ""
+    #: How long the policy took; None where none was asked.
+    policy_s: float | None = None
 
     def build(self) -> dict[str, Any]:
         """The line's keys and values."""
@@ -52,6 +54,8 @@ class DecisionRecord:
             line["policy"] = self.preferences.policy
             line["pattern"] = self.request.pattern
             line["gpus_per_node"] = self.request.gpus_per_node
+        if self.policy_s is not None:
+            line["policy_ms"] = round(self.policy_s * 1e3, 3)
         if self.excluded:
             line["excluded_nodes"] = dict(list(self.excluded.items())[:MAX_EXCLUDED])
         line["slurm"] = self._slurm()

@@ -9,16 +9,20 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 
 from slurm_plugin import whole_file
 from slurm_plugin.enabling.edits import Texts
 from slurm_plugin.enabling.slurm_conf import load, store
 from slurm_plugin.errors import PluginError
+
+#: Where a symbolic link stands -> what it names.
+Links = Mapping[Path, Path]
 
 _BACKUP = re.compile(r"\.gputopo-\d{8}-\d{6}(?:-\d+)?")
 
@@ -32,14 +36,6 @@ class Change:
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """job_submit.lua beside slurm.conf."""
-
-    path: Path
-    target: Path
-
-
 def changes(before: Texts, after: Texts) -> list[Change]:
     """The files of which the text differs."""
     return [
@@ -49,12 +45,12 @@ def changes(before: Texts, after: Texts) -> list[Change]:
     ]
 
 
-def write(changed: list[Change], now: datetime, link: Link | None = None) -> list[Path]:
-    """Make the link, write the files; returns their backups. PluginError, and all is as before."""
+def write(changed: list[Change], now: datetime, links: Links = MappingProxyType({})) -> list[Path]:
+    """Make the links, write the files; returns their backups. PluginError, and all is as before."""
     backups = []
     with ExitStack() as undo:
-        if link is not None:
-            undo.callback(_make_link(link))
+        for path, target in links.items():
+            undo.callback(_make_link(path, target))
         for change in changed:
             backup = _back_up(change, now)
             undo.callback(_undo, change, backup)
@@ -98,12 +94,12 @@ def remove(paths: Iterable[Path]) -> None:
             raise PluginError(f"{path}: cannot be removed: {error.strerror}") from error
 
 
-def _make_link(link: Link) -> Callable[[], None]:
+def _make_link(path: Path, target: Path) -> Callable[[], None]:
     try:
-        link.path.symlink_to(link.target)
+        path.symlink_to(target)
     except OSError as error:
-        raise PluginError(f"{link.path}: cannot be linked: {error.strerror}") from error
-    return link.path.unlink
+        raise PluginError(f"{path}: cannot be linked: {error.strerror}") from error
+    return path.unlink
 
 
 def _back_up(change: Change, now: datetime) -> Path:

@@ -16,7 +16,7 @@ from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import PluginError
 from slurm_plugin.explain import machines, search
-from slurm_plugin.explain.story import gpus_of, may_see, story_of
+from slurm_plugin.explain.story import may_see, story_of
 
 #: Version of question and answer.
 VERSION = 1
@@ -68,7 +68,7 @@ def tell(
             raise NotTold(unknown(job))
         return {"told": note, "machines": {}}
     story = story_of(job, records, "engine")
-    return {"told": story, "machines": machines.shown(known, gpus_of(story))}
+    return {"told": story, "machines": machines.shown(known, story)}
 
 
 def _question(payload: bytes) -> tuple[int, str]:

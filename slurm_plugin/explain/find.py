@@ -10,7 +10,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold
-from slurm_plugin.explain.story import gpus_of, story_of
+from slurm_plugin.explain.story import story_of
 from slurm_plugin.job_entries.saved import NAME, readable
 from slurm_plugin.munge import MungeError
 from slurm_plugin.slurm.runner import Runner
@@ -59,7 +59,7 @@ def _from_log(job: int, config: Config, run: Runner) -> Explained:
         return Explained(_without_records(job, config, run))
     story = story_of(job, records, "decision log")
     _with_state(story, run)
-    return Explained(story, records, machines.shown(load_machines(config), gpus_of(story)))
+    return Explained(story, records, machines.shown(load_machines(config), story))
 
 
 def _without_records(job: int, config: Config, run: Runner) -> dict[str, Any]:

@@ -25,7 +25,7 @@ _SAID = {
 
 def in_words(story: Mapping[str, Any]) -> str:
     """The whole story, one line per fact; nothing in it can move the cursor."""
-    lines = [_headline(story), *_asked(story)]
+    lines = [headline(story), *asked(story)]
     if "state" in story:
         lines.append(_line("state", story["state"]))
     lines += [*_loan(story), *_shape(story), *_choices(story), *_started(story)]
@@ -45,7 +45,8 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text)
 
 
-def _headline(story: Mapping[str, Any]) -> str:
+def headline(story: Mapping[str, Any]) -> str:
+    """The job, when it was decided, and what."""
     if "decision" not in story:
         return f"job {story['job']}  told by {story['source']}"
     applied = bool(story.get("applied", story.get("mode") != "observe"))
@@ -55,7 +56,8 @@ def _headline(story: Mapping[str, Any]) -> str:
     return f"job {story['job']}{of}  {when}{said}"
 
 
-def _asked(story: Mapping[str, Any]) -> list[str]:
+def asked(story: Mapping[str, Any]) -> list[str]:
+    """What was asked for, who decided, and why."""
     if "decision" not in story:
         return []
     if story["decision"] == "shape":
@@ -98,7 +100,7 @@ def _choices(story: Mapping[str, Any]) -> list[str]:
         own = {key: value for key, value in story["slurm"].items() if key != "score"}
         lines.append(_choice("Slurm's own", own))
     if "alt" in story:
-        lines.append(_line("else", f"{_gpu_list(story['alt'])}, within the nodes Slurm chose"))
+        lines.append(_line("else", f"{gpu_list(story['alt'])}, within the nodes Slurm chose"))
     lines += [
         _line("left out", f"{name}: {why}") for name, why in story.get("excluded_nodes", {}).items()
     ]
@@ -106,7 +108,16 @@ def _choices(story: Mapping[str, Any]) -> list[str]:
 
 
 def _choice(title: str, choice: Mapping[str, Any]) -> str:
-    text = _gpu_list(choice.get("gpus", {}))
+    text, facts = gpu_list(choice.get("gpus", {})), figures(choice)
+    if facts:
+        text += "  " + ", ".join(facts)
+    if choice.get("pcie_hops"):
+        text += f", {choice['pcie_hops']} PCIe hops"
+    return _line(title, text)
+
+
+def figures(choice: Mapping[str, Any]) -> list[str]:
+    """What a set of GPUs is worth, each figure with its name; the score comes first."""
     facts = []
     if choice.get("terms"):
         terms = ", ".join(f"{name} {value:.2f}" for name, value in choice["terms"].items())
@@ -119,11 +130,7 @@ def _choice(title: str, choice: Mapping[str, Any]) -> str:
             f"sum {choice['agg_gbps']:.0f} GB/s",
             f"left {choice['preserved_gbps']:.0f} GB/s",
         ]
-    if facts:
-        text += "  " + ", ".join(facts)
-    if choice.get("pcie_hops"):
-        text += f", {choice['pcie_hops']} PCIe hops"
-    return _line(title, text)
+    return facts
 
 
 def _started(story: Mapping[str, Any]) -> list[str]:
@@ -136,7 +143,7 @@ def _started(story: Mapping[str, Any]) -> list[str]:
     differs = (
         "" if same or not applied else "  (not as chosen: it did not fit beside CPUs or memory)"
     )
-    return [_line("started", f"{story['started']['time']}  {_gpu_list(gpus)}{differs}")]
+    return [_line("started", f"{story['started']['time']}  {gpu_list(gpus)}{differs}")]
 
 
 def _earlier(story: Mapping[str, Any]) -> list[str]:
@@ -152,7 +159,7 @@ def _earlier(story: Mapping[str, Any]) -> list[str]:
 
 def _tasks(story: Mapping[str, Any]) -> list[str]:
     lines = [
-        _line("task", f"job {task['job']}  {task['decision']}  {_gpu_list(task['gpus'])}")
+        _line("task", f"job {task['job']}  {task['decision']}  {gpu_list(task['gpus'])}")
         for task in story.get("tasks", [])
     ]
     if story.get("tasks_left_out"):
@@ -165,7 +172,7 @@ def _line(title: str, text: str) -> str:
     return f"  {title:{12}}  {text}"
 
 
-def _gpu_list(gpus: Mapping[str, Any]) -> str:
+def gpu_list(gpus: Mapping[str, Any]) -> str:
     """`dgx1: 0,3; dgx2: 1,2`."""
     return "; ".join(f"{name}: {','.join(map(str, some))}" for name, some in gpus.items())
 
@@ -192,9 +199,9 @@ def _loan(story: Mapping[str, Any]) -> list[str]:
         return [_line("not lent", text)]
     if not loan.get("donors"):
         return []
-    lines = [_line("runs on", f"{_gpu_list({loan['host']: loan['gpus']})}, its own GPUs")]
+    lines = [_line("runs on", f"{gpu_list({loan['host']: loan['gpus']})}, its own GPUs")]
     lines += [
-        _line("lent", f"{_gpu_list({one['node']: one['gpus']})}, by job {one['job']}")
+        _line("lent", f"{gpu_list({one['node']: one['gpus']})}, by job {one['job']}")
         for one in loan["donors"]
     ]
     return [*lines, _line("lent because", loan["why"])] if loan.get("why") else lines

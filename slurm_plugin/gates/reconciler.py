@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -42,6 +42,7 @@ from slurm_plugin.queue.capacity import Hold, emptied, holds_in, nodes_of, with_
 from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+from slurm_plugin.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class GateReconciler:
     neighbours: Neighbours | None = None
     hold_reason: HoldReason | None = None
     clock: Callable[[], float] = time.time
+    telemetry: Telemetry = field(default_factory=Telemetry)
 
     def __post_init__(self) -> None:
         """Make the parts."""
@@ -202,13 +204,13 @@ class GateReconciler:
         return bool(self.hold_reason(self._question(job, want), shape))
 
     def _act(self, made: GatePlan, snapshot: Snapshot) -> None:
-        self._carry_out(made)
+        self._carry_out(made, snapshot.at)
         now = self.clock()
         self._backoff.pause(self.matcher.act(made, snapshot.jobs), now)
         self._renew(made)
 
-    def _carry_out(self, made: GatePlan) -> None:
-        """Releases first: they are what people wait for."""
+    def _carry_out(self, made: GatePlan, read_at: float) -> None:
+        """Releases first: they are what people wait for. Slurm was read at `read_at` (epoch)."""
         decided = self._decided
         self._counts["regated"] += made.seen["regated"]
         for release in made.releases:
@@ -216,12 +218,21 @@ class GateReconciler:
                 self._counts["released"] += len(release.jobs)
                 for name, job in release.jobs.items():
                     self._watch.released(name, job, decided.get(name))
+                    self._observe(job, read_at)
             else:
                 for name, change in release.undo:
                     self._update([name], change, quiet=True)
         for name, change in made.updates:
             if self._update([name], change) and (build := decided.get(name)):
                 self.write(build)
+
+    def _observe(self, job: QueuedJob, read_at: float) -> None:
+        """How long the release of this job took, and what it had to wait for."""
+        now, kept = self.clock(), GateRecord.read_from(job.admin_comment)
+        self.telemetry.gate_releases.add(now - read_at)
+        self.telemetry.gate_waits.add(now - max(job.submit, kept.begin if kept else 0))
+        if kept is not None and kept.loan_made_at:
+            self.telemetry.loan_setups.add(now - kept.loan_made_at)
 
     def _renew(self, made: GatePlan) -> None:
         """Shut the gates that would open soon for another lease."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gres_topology import NodeTopology, pci
 from slurm_plugin.errors import PluginError
-from slurm_plugin.link_calibration.nccl_log import Gpu, Log, read_log
+from slurm_plugin.link_calibration.nccl_log import Log, read_log
 
 #: Product families in a name: V100, MI250 (of MI250X), L40S; never memory sizes.
 _FAMILY = re.compile(r"\b([a-z]{1,3}\d{2,4}[a-wyz]?)x?\b")
@@ -39,8 +39,7 @@ def gpus_of(logs: Sequence[Log], topology: NodeTopology) -> list[tuple[int, ...]
         _same_model(log, topology)
         if len(log.gpus) > topology.gpus:
             raise log.fail(
-                log.gpus[0].line,
-                f"{len(log.gpus)} GPUs; {topology.name} has {topology.gpus}: another machine",
+                f"{len(log.gpus)} GPUs; {topology.name} has {topology.gpus}: another machine"
             )
     if any(topology.pci):
         known = {str(address): gpu for gpu, address in enumerate(topology.pci) if address}
@@ -50,34 +49,31 @@ def gpus_of(logs: Sequence[Log], topology: NodeTopology) -> list[tuple[int, ...]
 
 def _same_model(log: Log, topology: NodeTopology) -> None:
     """The products' families are the same, where both names say one."""
-    printed = log.gpus[0].name
-    here, there = (set(_FAMILY.findall(name.lower())) for name in (topology.model or "", printed))
+    names = topology.model or "", log.product
+    here, there = (set(_FAMILY.findall(name.lower())) for name in names)
     if here and there and not here & there:
-        raise log.fail(
-            log.gpus[0].line, f"{printed}; {topology.name} has {topology.model}: another machine"
-        )
+        raise log.fail(f"{log.product}; {topology.name} has {topology.model}: another machine")
 
 
 def _found(log: Log, known: dict[str, int], topology: NodeTopology) -> tuple[int, ...]:
     """The topology's GPUs at the addresses of one log."""
-    gpus = [_at(log, gpu, known, topology) for gpu in log.gpus]
+    gpus = [_at(log, address, known, topology) for address in log.gpus]
     if len(set(gpus)) < len(gpus):
-        raise log.fail(log.gpus[0].line, "two ranks on one GPU; expected one rank per GPU")
+        raise log.fail("two ranks on one GPU; expected one rank per GPU")
     return tuple(sorted(gpus))
 
 
-def _at(log: Log, gpu: Gpu, known: dict[str, int], topology: NodeTopology) -> int:
-    matching = [at for address, at in known.items() if _is_at(gpu.address, address)]
+def _at(log: Log, printed: str, known: dict[str, int], topology: NodeTopology) -> int:
+    matching = [at for address, at in known.items() if _is_at(printed, address)]
     if len(matching) == 1:
         return matching[0]
     if matching:
-        message = f"[{gpu.address}] fits {len(matching)} GPUs of {topology.name}; expected one"
-        raise log.fail(gpu.line, f"{message}: use nccl-tests of 2023 or later, which print domains")
-    raise log.fail(
-        gpu.line,
-        f"no GPU of {topology.name} is at [{gpu.address}] (they are at"
-        f" {', '.join(sorted(known))}): another machine",
+        message = f"[{printed}] fits {len(matching)} GPUs of {topology.name}; expected one"
+        raise log.fail(f"{message}: use nccl-tests of 2023 or later, which print domains", printed)
+    message = (
+        f"no GPU of {topology.name} is at [{printed}] (they are at {', '.join(sorted(known))})"
     )
+    raise log.fail(f"{message}: another machine", printed)
 
 
 def _is_at(printed: str, address: str) -> bool:
@@ -90,7 +86,7 @@ def _is_at(printed: str, address: str) -> bool:
 
 def _by_order(log: Log, logs: Sequence[Log], topology: NodeTopology) -> dict[str, int]:
     """Addresses in the order in which the vendors' tools number GPUs, where all are known."""
-    printed = {gpu.address for other in logs if other.host == log.host for gpu in other.gpus}
+    printed = {gpu for other in logs if other.host == log.host for gpu in other.gpus}
     addresses = {
         f"0000:{int(p, 16):02x}:00.0" if p[:2] == "0x" else pci.normalise(p) for p in printed
     }

@@ -7,6 +7,7 @@ Both print `#` lines with one `Rank` line per GPU, a row per message size (size,
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,25 +41,21 @@ _ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w*\s+\w+\s")
 
 
 @dataclass(frozen=True, slots=True)
-class Gpu:
-    """One `Rank` line: its PCI address as printed, its product name, where it stands."""
-
-    address: str
-    name: str
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
 class Log:
-    """What one log says. `busbw_gbps` is the best of its large messages, out of place."""
+    """What one log says."""
 
     path: Path
     host: str
-    gpus: tuple[Gpu, ...]
+    #: The product that all its GPUs are.
+    product: str
+    #: In the order of ranks, each GPU's PCI address as printed, and the number of its line.
+    gpus: Mapping[str, int]
+    #: The best of its large messages, out of place.
     busbw_gbps: float
 
-    def fail(self, line: int, text: str) -> PluginError:
-        """The error about one line of this log."""
+    def fail(self, text: str, address: str = "") -> PluginError:
+        """The error about the line of one GPU; without an address, about that of the first."""
+        line = self.gpus[address] if address else next(iter(self.gpus.values()))
         return PluginError(f"{self.path}:{line}: {text}")
 
 
@@ -96,8 +93,9 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._name = ""
-        self._gpus: dict[int, Gpu] = {}
-        self._host = ""
+        #: By rank, the address of its GPU and the number of its line.
+        self._gpus: dict[int, tuple[str, int]] = {}
+        self._host = self._product = ""
         self._largest = 0
         self._best = 0.0
         self._rows = 0
@@ -123,20 +121,19 @@ class _Reader:
 
     def _rank(self, number: int, found: re.Match[str]) -> None:
         rank, host, address, name = int(found[1]), found[2], found[4].lower(), found[5].strip()
-        first = next(iter(self._gpus.values()), None)
         if rank in self._gpus or self._rows:
             message = "another run begins here, or each process ran alone (a build without MPI)"
             raise self._fail(number, f"{message}; expected one run per file")
-        if first is not None and host != self._host:
+        if self._gpus and host != self._host:
             raise self._fail(number, f"host {host} beside {self._host}; expected one node")
-        if first is not None and name != first.name:
-            raise self._fail(number, f"{name} beside {first.name}; expected GPUs of one kind")
-        if any(gpu.address == address for gpu in self._gpus.values()):
+        if self._gpus and name != self._product:
+            raise self._fail(number, f"{name} beside {self._product}; expected GPUs of one kind")
+        if any(other == address for other, _ in self._gpus.values()):
             message = (
                 f"a second GPU at [{address}]; expected one rank per GPU, each at its own address"
             )
             raise self._fail(number, message)
-        self._gpus[rank], self._host = Gpu(address, name, number), host
+        self._gpus[rank], self._host, self._product = (address, number), host, name
 
     def _row(self, number: int, fields: list[str]) -> None:
         # Before 2.12 there was no column `root`.
@@ -186,9 +183,9 @@ class _Reader:
             raise self._fail(last, message)
         ranks = sorted(self._gpus)
         if ranks != list(range(len(ranks))):
-            raise self._fail(self._gpus[ranks[-1]].line, f"ranks {ranks}; expected all from 0 on")
+            raise self._fail(self._gpus[ranks[-1]][1], f"ranks {ranks}; expected all from 0 on")
         if len(ranks) < 2:
-            raise self._fail(self._gpus[0].line, "one GPU; expected two or more of one node")
+            raise self._fail(self._gpus[0][1], "one GPU; expected two or more of one node")
         if self._largest < LEAST_BYTES:
             message = f"{self._rows} rows, none of {LEAST_BYTES >> 20} MiB or more"
             raise self._fail(
@@ -197,5 +194,5 @@ class _Reader:
         if not 0 < self._best < float("inf"):
             message = f"{self._best:g} GB/s; expected a bandwidth above zero"
             raise self._fail(self._ended, message)
-        gpus = tuple(self._gpus[rank] for rank in ranks)
-        return Log(self._path, self._host, gpus, self._best)
+        gpus = dict(self._gpus[rank] for rank in ranks)
+        return Log(self._path, self._host, self._product, gpus, self._best)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot, read_snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.telemetry import Telemetry
 
 #: Partitions and Slurm's settings change seldom; they are read this often.
 SETTINGS_S = 60.0
@@ -25,8 +26,11 @@ class Watcher:
     client: SlurmClient
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
+    telemetry: Telemetry = field(default_factory=Telemetry)
     #: The newest snapshot, whatever happened since; None before the first one.
     newest: Snapshot | None = None
+    #: The newest one that shows the nodes, too.
+    newest_of_nodes: Snapshot | None = None
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _wanted: Detail = Detail.JOBS
     _failure: tuple[float, SlurmError] | None = None
@@ -67,7 +71,11 @@ class Watcher:
             )
         except SlurmError as error:
             self._failure = (began, error)
+            self.telemetry.slurm_reads["failed"].add(self.clock() - began)
             raise
+        self.telemetry.slurm_reads["ok"].add(self.clock() - began)
         if detail >= Detail.SETTINGS and not is_known:
             self._settings, self._settings_at = snapshot.settings, began
+        if detail >= Detail.NODES:
+            self.newest_of_nodes = snapshot
         return snapshot

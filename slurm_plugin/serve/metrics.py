@@ -1,90 +1,41 @@
-"""Prometheus metrics (`metrics_listen`, extra `metrics`): the engine's counts and the gains.
+"""Prometheus metrics (`metrics_listen`, extra `metrics`), as `metric_families` names them.
 
-A page is made in a thread, from copies, so that decisions never wait. Sums start with the engine.
+A page is made in a thread, from copies, so that decisions never wait. Counts start with the engine.
+What is told of the site is taken from the newest snapshot of Slurm, whoever wanted that one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import importlib.metadata
 import logging
-import threading
-from collections import Counter
+import platform
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from slurm_plugin.errors import PluginError
-from slurm_plugin.explain.gains import job_gain
 from slurm_plugin.port import Port
+from slurm_plugin.serve.metric_families import FAMILIES
 from slurm_plugin.serve.service import Engine
+from slurm_plugin.serve.site_figures import SiteFigures, figures_of
+from slurm_plugin.serve.tally import Tally
+from slurm_plugin.telemetry import Histogram
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 logger = logging.getLogger(__name__)
 
-#: Label sets per metric; more (a site with very many partitions) are counted together.
-MAX_LABELS = 256
 #: Seconds for which a page is given out again.
 PAGE_S = 1.0
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+#: Of what the slots mode says of itself: what has happened, not what is so.
+GATE_EVENTS = ("released", "regated", "refused", "mismatched")
 
-
-class Tally:
-    """Counts records as they are written to the log; safe to read from another thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counts: dict[str, Counter[tuple[str, ...]]] = {}
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        """Count one record."""
-        decision = str(record.get("decision", "?"))
-        place = (str(record.get("partition") or "-"), str(record.get("policy") or "-"))
-        applied = "yes" if record.get("applied", True) else "no"
-        gain = job_gain(record)
-        with self._lock:
-            if decision == "started":
-                self._count("started", ())
-                return
-            self._count("decisions", (decision, *place, applied))
-            if gain is None or not gain.applied:
-                return
-            if gain.chosen_gbps is not None and gain.slurm_gbps is not None:
-                self._count("compared", place)
-                self._count("bandwidth", (*place, "chosen"), gain.chosen_gbps)
-                self._count("bandwidth", (*place, "slurm"), gain.slurm_gbps)
-            for choice, hops in (("chosen", gain.chosen_hops), ("slurm", gain.slurm_hops)):
-                if hops is not None:
-                    self._count("rings", (*place, choice, "no" if hops == 0 else "yes"))
-
-    def _count(self, name: str, labels: tuple[str, ...], amount: float = 1) -> None:
-        counts = self._counts.setdefault(name, Counter())
-        if labels not in counts and len(counts) >= MAX_LABELS:
-            labels = ("other",) * len(labels)
-        counts[labels] += amount  # type: ignore[assignment]  # GB/s are summed, too
-
-    def copy(self) -> dict[str, dict[tuple[str, ...], float]]:
-        """All counts so far."""
-        with self._lock:
-            return {name: dict(counts) for name, counts in self._counts.items()}
-
-
-#: Counter -> (help, labels): what the engine counts, then what the tally does.
-_FAMILIES = {
-    "messages": ("Messages by verb.", ("verb",)),
-    "replies": ("Replies by kind.", ("reply",)),
-    "passes": ("Questions left to Slurm's own choice.", ("reason",)),
-    "decisions": ("Decisions by kind.", ("decision", "partition", "policy", "applied")),
-    "started": ("Jobs that started with GPUs.", ()),
-    "compared": ("Multi-GPU placements compared with stock Slurm.", ("partition", "policy")),
-    "bandwidth": (
-        "Sum of effective bandwidths (GB/s) of compared placements.",
-        ("partition", "policy", "choice"),
-    ),
-    "rings": ("Rings of several GPUs.", ("partition", "policy", "choice", "pcie_hops")),
-}
+#: By metric, values by label values.
+_Values = dict[str, Mapping[tuple[str, ...], float]]
 
 
 def _said(status: int, body: bytes = b"", *, with_body: bool = True) -> bytes:
@@ -107,17 +58,20 @@ class Metrics:
         self._lock = asyncio.Lock()
         self._page: tuple[float, bytes] = (float("-inf"), b"")
         self._made: Callable[[], bytes] = bytes
+        self._from_loop: _Values = {}
+        self._figures: SiteFigures | None = None
 
     async def start(self) -> None:
         """Serve; the log's thread counts from now on."""
         try:
-            from prometheus_client import CollectorRegistry, generate_latest
+            from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
         except ImportError as error:
             raise PluginError(
                 "metrics_listen needs the extra: pip install 'slurm-gputopo[metrics]'"
             ) from error
         registry = CollectorRegistry()
         registry.register(self)
+        ProcessCollector(registry=registry)
         self._made = partial(generate_latest, registry)
         await self._server.start()
         self._engine.log.watch(self._tally.add)
@@ -143,34 +97,128 @@ class Metrics:
         # One at a time, and made once for all who ask within a second.
         async with self._lock:
             if loop.time() - self._page[0] > PAGE_S:
+                self._from_loop = self._gathered()
                 self._page = (loop.time(), await asyncio.to_thread(self._made))
         return _said(200, self._page[1], with_body=method == b"GET")
 
+    def _gathered(self) -> _Values:
+        """What only the event loop may look at; the rest is done in a thread."""
+        engine = self._engine
+        said = engine.said_by_loops()
+        slots, lending = said.get("slots", {}), said.get("remote", {})
+        return {
+            "gate_events": {(word,): slots.get(word, 0) for word in GATE_EVENTS} if slots else {},
+            "loan_events": by_label(slots.get("loans") or lending.get("loans") or {}),
+            "poll_failures": by_label(engine.setup.telemetry.failed_polls),
+        }
+
     def collect(self) -> Iterator[Metric]:
         """What one scrape gets."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        counted = self._engine.counters.snapshot()
-        counts = self._tally.copy()
-        for name in ("messages", "replies", "passes"):
-            counts[name] = {(label,): count for label, count in counted[name].items()}
-        for name, (doc, labels) in _FAMILIES.items():
-            family = CounterMetricFamily(f"gputopo_{name}", doc, labels=labels)
-            for values, amount in counts.get(name, {}).items():
-                family.add_metric(values, amount)
-            yield family
-        times = GaugeMetricFamily(
-            "gputopo_answer_seconds", "Latest answer times.", labels=["verb", "quantile"]
+        from prometheus_client.core import (
+            CounterMetricFamily,
+            GaugeMetricFamily,
+            HistogramMetricFamily,
         )
-        for verb, found in counted["answer_ms"].items():
-            for key, quantile in (("p50", "0.5"), ("p99", "0.99"), ("max", "1")):
-                times.add_metric([verb, quantile], found[key] / 1e3)
-        yield times
-        log = self._engine.log
-        yield CounterMetricFamily("gputopo_late", "Answers after the deadline.", counted["late"])
-        yield CounterMetricFamily("gputopo_log_lines", "Log lines written.", log.written)
-        yield CounterMetricFamily("gputopo_log_lost", "Log lines lost.", log.dropped)
-        yield GaugeMetricFamily("gputopo_uptime_seconds", "Since the start.", counted["uptime_s"])
-        nodes = self._engine.setup.machines.values()
-        left = sum(1 for machine in nodes if machine.problem)
-        yield GaugeMetricFamily("gputopo_nodes_left_to_slurm", "Nodes not placed on.", left)
+
+        counts, times = self._counts(), self._times()
+        for family in FAMILIES:
+            name, labels = f"gputopo_{family.name}", family.labels
+            if family.kind == "histogram":
+                histograms = HistogramMetricFamily(name, family.about, labels=labels)
+                for values, histogram in times.get(family.name, {}).items():
+                    buckets, total = histogram.cumulative()
+                    histograms.add_metric(values, buckets, total)
+                yield histograms
+                continue
+            kind = GaugeMetricFamily if family.kind == "gauge" else CounterMetricFamily
+            made = kind(name, family.about, labels=labels)
+            for values, amount in counts.get(family.name, {}).items():
+                made.add_metric(values, amount)
+            yield made
+
+    def _counts(self) -> _Values:
+        """Gauges and counters by name."""
+        engine = self._engine
+        counted, log, config = engine.counters.snapshot(), engine.log, engine.setup.config
+        machines = engine.setup.machines.values()
+        simple = {
+            "uptime_seconds": counted["uptime_s"],
+            "switched_off": config.kill_switch.exists(),
+            "config_reloaded": engine.is_reloaded,
+            "nodes_declared": len(machines),
+            "nodes_left_to_slurm": sum(bool(machine.problem) for machine in machines),
+            "late": counted["late"],
+            "log_lines": log.written,
+            "log_lost": log.dropped,
+        }
+        # So that their growth is seen from the first one on.
+        tallied = self._tally.counts()
+        tallied["bandwidth_bytes_per_second"] = tallied.pop("bandwidth", {})
+        known: _Values = {
+            name: {(): 0.0} for name in ("started", "started_undecided", "started_otherwise")
+        }
+        return {
+            "build_info": {(_version(), platform.python_version(), config.enforcement): 1},
+            **{name: {(): float(value)} for name, value in simple.items()},
+            **{name: by_label(counted[name]) for name in ("messages", "replies", "passes")},
+            **known,
+            **tallied,
+            **self._site(),
+            **self._from_loop,
+        }
+
+    def _times(self) -> dict[str, Mapping[tuple[str, ...], Histogram]]:
+        """Histograms by name."""
+        telemetry = self._engine.setup.telemetry
+        by_result, measured = telemetry.slurm_reads.items(), self._tally.times()
+        return {
+            "placement_seconds": measured.get("placement", {}),
+            "postponed_seconds": measured.get("postponed", {}),
+            "answer_seconds": {(v,): h for v, h in self._engine.counters.answers.copy().items()},
+            "slurm_read_seconds": {(result,): histogram for result, histogram in by_result},
+            "gate_release_seconds": {(): telemetry.gate_releases},
+            "gate_wait_seconds": {(): telemetry.gate_waits},
+            "loan_setup_seconds": {(): telemetry.loan_setups},
+        }
+
+    def _site(self) -> _Values:
+        """What the newest snapshot says; nothing before the first one."""
+        snapshot = self._engine.setup.watcher.newest_of_nodes
+        if snapshot is None:
+            return {}
+        if self._figures is None or self._figures.at != snapshot.at:
+            self._figures = figures_of(snapshot)
+        figures = self._figures
+        scattered = figures.fragmentation
+        sizes = scattered.by_largest_set
+        simple = {
+            "snapshot_timestamp_seconds": figures.at,
+            "gpus_free_largest_set": scattered.largest,
+            "gpus_stranded": scattered.stranded,
+            "fragmentation_ratio": scattered.share,
+            "gpus_lent": figures.lent,
+            "donors_orphaned": figures.orphans,
+        }
+        return {
+            **{name: {(): float(value)} for name, value in simple.items()},
+            "gpus": by_label(figures.gpus),
+            "gpus_free": {(str(size),): count for size, count in sizes.items()},
+            "jobs": by_label(figures.jobs),
+            "jobs_waiting": by_label(figures.waits),
+            "gates": by_label(figures.gates),
+            "loans": by_label(figures.loans),
+        }
+
+
+def by_label(counts: Mapping[str, float]) -> dict[tuple[str, ...], float]:
+    """Counts of a metric with one label."""
+    return {(label,): count for label, count in counts.items()}
+
+
+@cache
+def _version() -> str:
+    """The version that is installed; a checkout that is not installed has none."""
+    try:
+        return importlib.metadata.version("slurm-gputopo")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

@@ -29,9 +29,11 @@ from slurm_plugin.serve.loops.gates import GatesLoop
 from slurm_plugin.serve.loops.lending import LendingLoop
 from slurm_plugin.serve.loops.neighbours import NeighboursLoop
 from slurm_plugin.serve.loops.shaping import ShapingLoop
+from slurm_plugin.serve.loops.site import SiteLoop
 from slurm_plugin.serve.metrics import Metrics
 from slurm_plugin.serve.server import LineServer
 from slurm_plugin.serve.service import CLOCK_SET, Engine
+from slurm_plugin.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
@@ -102,13 +104,20 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     """
     notifier = notifier or Notifier()
     keeper = EntryKeeper()
-    load = partial(setup.load, cache=CapacityCache(), reserved=Reservations(), keeper=keeper)
+    load = partial(
+        setup.load,
+        cache=CapacityCache(),
+        reserved=Reservations(),
+        keeper=keeper,
+        telemetry=Telemetry(),
+    )
     first = load(path)
     # Fewer, later collections: a question makes thousands of short-lived objects, no cycles.
     gc.set_threshold(50_000, 20, 50)
     log = DecisionLog(first.config.decision_log)
     engine = Engine(first, log, load)
-    loops = [kind(engine) for kind in (GatesLoop, ShapingLoop, LendingLoop, NeighboursLoop)]
+    kinds = (GatesLoop, ShapingLoop, LendingLoop, NeighboursLoop, SiteLoop)
+    loops = [kind(engine) for kind in kinds]
     server = LineServer(first.config.socket, engine.answer)
     beside = _listeners(engine)
     ended = asyncio.Event()

@@ -34,6 +34,7 @@ from slurm_plugin.protocol import (
 from slurm_plugin.serve import replies
 from slurm_plugin.serve.server import Answer
 from slurm_plugin.serve.setup import Setup
+from slurm_plugin.telemetry import Histogram
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ class Counters:
         self.passes: Counter[str] = Counter()
         self.late = 0
         self._times: dict[str, deque[float]] = {}
+        #: How long answers took since the start, by verb.
+        self.answers: dict[str, Histogram] = {}
 
     def answered(self, verb: str, reply: str, took_s: float) -> None:
         """One message of `verb` was answered with `reply` in `took_s` seconds."""
@@ -72,7 +75,9 @@ class Counters:
         times = self._times.get(verb)
         if times is None:
             times = self._times[verb] = deque(maxlen=WINDOW)
+            self.answers[verb] = Histogram()
         times.append(took_s)
+        self.answers[verb].add(took_s)
 
     def passed(self, reason: str) -> None:
         """A question went to Slurm's own choice for `reason` (a fixed sentence)."""
@@ -111,6 +116,8 @@ class Engine:
         self.counters = Counters(setup.config.deadline_ms / 1e3)
         self._load = load
         self._reloading = asyncio.Lock()
+        #: Is the configuration in force the one on the disk, as of the last reload?
+        self.is_reloaded = True
         self._heard: list[Callable[[str], None]] = []
         self._tell: list[Callable[[], dict[str, Any]]] = []
         #: Held while Slurm's queue is read and changed: one after the other.
@@ -199,6 +206,7 @@ class Engine:
     async def reload(self) -> str | None:
         """Read the configuration again, in a thread; None, or why the old one stays."""
         async with self._reloading:
+            self.is_reloaded = False
             try:
                 setup = await asyncio.to_thread(self._load, self.setup.config.path)
             except PluginError as error:
@@ -208,6 +216,7 @@ class Engine:
                 logger.exception("reload failed; the old configuration stays")
                 return f"{type(error).__name__}: {error}; the old configuration stays"
             former, self.setup = self.setup, setup
+            self.is_reloaded = True
             old = former.config
             self.counters.deadline_s = setup.config.deadline_ms / 1e3
             self.log.config = setup.config.decision_log
@@ -231,6 +240,10 @@ class Engine:
 
         return write
 
+    def said_by_loops(self) -> dict[str, Any]:
+        """What the loops add to `gputopo status`; only the event loop may ask."""
+        return {key: value for tell in self._tell for key, value in tell().items()}
+
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows."""
         setup, config = self.setup, self.setup.config
@@ -253,5 +266,5 @@ class Engine:
             "decisions_written": self.log.written,
             "decisions_lost": self.log.dropped,
             **self.counters.snapshot(),
-            **{key: value for tell in self._tell for key, value in tell().items()},
+            **self.said_by_loops(),
         }

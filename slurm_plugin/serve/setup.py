@@ -35,6 +35,7 @@ from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
 from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ class Setup:
     watcher: Watcher
     #: What the engine knows of its entries in AdminComment.
     keeper: EntryKeeper
+    telemetry: Telemetry
     #: What submits are answered from; None in the select mode.
     cache: CapacityCache | None = None
     #: GPUs that are kept for loans; None in the slots mode.
@@ -94,10 +96,11 @@ def load(
     cache: CapacityCache | None = None,
     reserved: Reservations | None = None,
     keeper: EntryKeeper | None = None,
+    telemetry: Telemetry | None = None,
 ) -> Setup:
     """Read, build and warm up.
 
-    `cache`, `reserved` and `keeper` live on from one configuration to the next.
+    `cache`, `reserved`, `keeper` and `telemetry` live on from one configuration to the next.
 
     Raises ConfigError naming file, line and key, SlurmError where the chosen Slurm client cannot
     work on this host.
@@ -129,9 +132,15 @@ def load(
     keeper.store.show_notes(config.notes == "admin-comment")
     keeper.may_write = lambda: not config.kill_switch.exists()
     client, reader = (EntryClient(choose.client(config.slurm), keeper) for _ in range(2))
+    telemetry = telemetry or Telemetry()
     setup = Setup(
-        *(config, decider, shaping or inner, neighbours, client, Watcher(reader)),
-        *(keeper, cache, reserved, shaping),
+        *(config, decider, shaping or inner, neighbours, client),
+        watcher=Watcher(reader, telemetry=telemetry),
+        keeper=keeper,
+        telemetry=telemetry,
+        cache=cache,
+        reserved=reserved,
+        shaping=shaping,
     )
     warm_up(setup)
     if setup.looks_at_jobs():

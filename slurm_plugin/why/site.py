@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from policies import mask_of
+from policies.fragmentation import Fragmentation
 from slurm_plugin.gates.slot_request import gpus_by_slot, recorded_demand
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.queue.backfill import in_order, place_of
@@ -21,6 +23,8 @@ from slurm_plugin.queue.capacity import (
     nodes_of,
 )
 from slurm_plugin.queue.demand import READY, Demand, Unplaceable, demand_of, need_of, node_names
+from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.fragmentation import fragmentation_of, usual_requests
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob, Reservation, SlurmNode
 from slurm_plugin.slurm.slot_types import index_of, model_of, slots_of
@@ -216,3 +220,17 @@ def _is_ready(job: QueuedJob, now: float) -> bool:
     kept = GateRecord.read_from(job.admin_comment)
     is_gated = kept is not None and kept.state == GATED and kept.begin <= now
     return is_gated or (job.reason in READY and job.eligible <= now)
+
+
+def fragmentation_now(
+    snapshot: Snapshot, site: Site, entries: Callable[[QueuedJob], str] = lambda job: ""
+) -> Fragmentation:
+    """How scattered the free GPUs are to the jobs of the snapshot.
+
+    `entries` are ours about a job, where they are not in its AdminComment.
+    """
+    needs = []
+    for job in QueueOrder(snapshot).jobs:
+        with suppress(Unplaceable, Unsupported):
+            needs.append(need_of_job(job, site, entries(job)))
+    return fragmentation_of(site.nodes, needs, usual_requests(snapshot.jobs))

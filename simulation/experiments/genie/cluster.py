@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from simulation.experiments import Result
 from simulation.experiments.genie.runs import BOUND, OURS, PRINTED, FigureTable, Setting, compared
@@ -29,27 +30,32 @@ SENSITIVITY = (
 )  # fmt: skip
 SCALE = tuple(Setting(f"{4 * nodes} GPUs", Spec(20), nodes) for nodes in (4, 8, 16, 32))
 
+SETTINGS = {
+    "cluster": tuple(Setting(f"{per_hour}/h", Spec(per_hour)) for per_hour in DENSITIES),
+    "sensitivity": SENSITIVITY,
+    "scale": SCALE,
+}
+
 _ASKED = {
     "users": "the sizes 1, 2, 4 and 8 as often as in the Philly trace (81, 2.5, 6 and 10 %)",
     "smallest": "the fewest GPUs that hold the batch",
     "largest": "the whole cluster, as far as the batch allows",
 }
 
-
 #: How long tasks take on the smallest shape, from and to so many hours; the paper does not say.
 TASK_HOURS = {"0.5-3": HOURS, "0.25-1.5": (0.25, 1.5), "0.5-1.5": (0.5, 1.5), "1-6": (1.0, 6.0)}
 
 
-def _result(
+def _compared(
     name: str,
-    settings: Sequence[Setting],
     seeds: Sequence[int],
-    shapes: str,
-    model: str,
-    hours: str,
+    shapes: str = "users",
+    model: str = "calibrated",
+    task_hours: str = "0.5-3",
 ) -> Result:
-    lasting = TASK_HOURS[hours]
-    settings = [replace(one, spec=replace(one.spec, task_hours=lasting)) for one in settings]
+    """All schedulers at every setting of one experiment."""
+    lasting = TASK_HOURS[task_hours]
+    settings = [replace(one, spec=replace(one.spec, task_hours=lasting)) for one in SETTINGS[name]]
     table = compared(settings, seeds, shapes, model)
     measured = table.flat()
     for who in (PRINTED, OURS, BOUND):
@@ -114,32 +120,9 @@ def _notes(shapes: str, model: str, lasting: tuple[float, float]) -> tuple[str, 
     )
 
 
-def cluster(
-    seeds: Sequence[int],
-    shapes: str = "users",
-    model: str = "calibrated",
-    task_hours: str = "0.5-3",
-) -> Result:
-    """5, 10 and 20 tasks per hour for 24 hours on 16 GPUs."""
-    settings = [Setting(f"{per_hour}/h", Spec(per_hour)) for per_hour in DENSITIES]
-    return _result("cluster", settings, seeds, shapes, model, task_hours)
-
-
-def sensitivity(
-    seeds: Sequence[int],
-    shapes: str = "users",
-    model: str = "calibrated",
-    task_hours: str = "0.5-3",
-) -> Result:
-    """Density, shares of the classes (at 15 per hour) and duration (likewise), 16 GPUs."""
-    return _result("sensitivity", SENSITIVITY, seeds, shapes, model, task_hours)
-
-
-def scale(
-    seeds: Sequence[int],
-    shapes: str = "users",
-    model: str = "calibrated",
-    task_hours: str = "0.5-3",
-) -> Result:
-    """20 tasks per hour on 16 to 128 GPUs."""
-    return _result("scale", SCALE, seeds, shapes, model, task_hours)
+#: 5, 10 and 20 tasks per hour for 24 hours on 16 GPUs.
+cluster = partial(_compared, "cluster")
+#: Density, shares of the classes (at 15 per hour) and duration (likewise), on 16 GPUs.
+sensitivity = partial(_compared, "sensitivity")
+#: 20 tasks per hour on 16 to 128 GPUs.
+scale = partial(_compared, "scale")

@@ -14,7 +14,7 @@ from slurm_plugin.cli.options import config_option, engine_option, json_option, 
 @config_option
 @json_option
 @click.option("--all", "every", is_flag=True, help="Every decision in full, not only the last.")
-@plot_option("Draw the node with the job's GPUs marked (.svg, .png; one file per node).")
+@plot_option("Draw its GPUs, and the sets it could have had, to this file (.svg, .png).")
 @engine_option
 def explain(
     job: str, config_path: Path, as_json: bool, every: bool, plot: Path | None, engine: str | None
@@ -26,10 +26,10 @@ def explain(
     """
     import json
 
+    from gres_topology.pictures import write
     from slurm_plugin.config import settings as config
+    from slurm_plugin.explain.drawing import drawn
     from slurm_plugin.explain.find import explained
-    from slurm_plugin.explain.machines import draw
-    from slurm_plugin.explain.story import gpus_of
     from slurm_plugin.explain.text import in_words
     from slurm_plugin.slurm.runner import ProcessRunner
 
@@ -42,9 +42,8 @@ def explain(
     if plot is not None and not found.machines:
         raise click.UsageError("--plot: the job's nodes are not known here")
     if plot is not None:
-        number = int(found.story["job"])
-        for path in draw(found.machines, gpus_of(found.story), number, plot):
-            click.echo(f"drawn: {path}", err=True)
+        write(drawn(found.story, found.machines), plot)
+        click.echo(f"drawn: {plot}", err=True)
 
 
 def checked_job(job: str) -> str:

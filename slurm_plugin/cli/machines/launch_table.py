@@ -56,9 +56,10 @@ def launch_table(
     topology = with_numa(topology, numa_file)
     known = machine_of(topology, _mapping(topology, slurm_index, gres_path, node))
     if plot is not None:
-        from slurm_plugin.launch.drawing import draw
+        from gres_topology.pictures import write as write_picture
+        from slurm_plugin.launch.drawing import drawn
 
-        draw(known, plot)
+        write_picture(drawn(known), plot)
         return
     click.echo(write(known, own=_patterns(files)), nl=False)
 

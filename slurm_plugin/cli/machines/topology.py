@@ -54,9 +54,9 @@ def show(machine: str, as_json: bool, plot: Path | None, numa_file: Path | None)
 
     found = with_numa(find(machine), numa_file)
     if plot is not None:
-        from gres_topology.drawing import draw
+        from gres_topology.pictures import machine_picture, write
 
-        draw(found, plot)
+        write(machine_picture(found), plot)
     if as_json:
         click.echo(json.dumps(saved.to_dict(found)))
     else:

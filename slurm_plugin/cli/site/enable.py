@@ -54,17 +54,17 @@ def enable(config_path: Path, plugin_dir: Path | None, is_applied: bool) -> None
     then = parse(setup.slurm_conf, texts.__getitem__).last(PLUGIN_DIR)
     _refuse_unless_good(checks.findings(here, setup, then.value if then else setup.slurms_own))
     changed = apply.changes(conf.texts, texts)
-    link = None if os.path.lexists(setup.link) else apply.Link(setup.link, setup.script)
-    if not changed and link is None:
+    links = {} if os.path.lexists(setup.link) else {setup.link: setup.script}
+    if not changed and not links:
         click.echo(f"nothing to do: {setup.slurm_conf} and {setup.link} are as they should be")
         return
     _show(changed)
-    if link:
-        click.echo(f"link {link.path} -> {link.target}")
+    for link, target in links.items():
+        click.echo(f"link {link} -> {target}")
     if not is_applied:
         click.echo("nothing was changed: gputopo enable --apply does it")
         return
-    backups = apply.write(changed, datetime.now(), link)
+    backups = apply.write(changed, datetime.now(), links)
     for change, backup in zip(changed, backups, strict=True):
         click.echo(f"done: {change.path}: the old one is {backup}")
     _say_what_is_next(setup, here.config)

@@ -13,11 +13,12 @@ from slurm_plugin.job_notes.records import MAY, MEETS, STARTS, LoanRecord
 from slurm_plugin.lending import standing as loans
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.at_start import start_loans
-from slurm_plugin.lending.at_start.reservations import Reservation, Share
+from slurm_plugin.lending.at_start.reservations import Reservation
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import Candidate, LoanContext, LoanPlan
 from slurm_plugin.lending.standing import Standing
+from slurm_plugin.protocol import Use
 from slurm_plugin.queue import demand
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.candidates import first_hold
@@ -85,11 +86,11 @@ def _has_loan(job: QueuedJob) -> bool:
     return record is not None and record.names_loan
 
 
-def shares_of(job_id: int, loan: Loan, why: str = "") -> dict[int, Share]:
+def shares_of(job_id: int, loan: Loan, why: str = "") -> dict[int, Use]:
     """What is reserved for a loan's jobs before any of them runs."""
-    local = {job_id: Share(loan.host, loan.mask, loan.note(why))}
+    local = {job_id: Use({loan.host: loan.mask}, note=loan.note(why))}
     note = f"lends to job {job_id}"
-    return local | {one.job_id: Share(one.node, one.mask, note) for one in loan.donors}
+    return local | {one.job_id: Use({one.node: one.mask}, note=note) for one in loan.donors}
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.job_notes.records import LoanRecord
 from slurm_plugin.lending import standing as loans
 from slurm_plugin.lending.at_start import planning
 from slurm_plugin.lending.at_start.planning import REQUEUED_S, StartPlan
@@ -21,6 +22,7 @@ from slurm_plugin.queue.capacity import nodes_of
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+from slurm_plugin.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +41,7 @@ class LoanReconciler:
     #: How long Slurm may take to start a job whose donors are ready, in seconds.
     grace_s: int
     clock: Callable[[], float] = time.time
+    telemetry: Telemetry = field(default_factory=Telemetry)
     _backoff: Backoff = field(default_factory=Backoff)
 
     def __post_init__(self) -> None:
@@ -93,9 +96,12 @@ class LoanReconciler:
         """Starts first: they are what people wait for; then ends, then new loans."""
         changes = [*((job, (update,)) for job, update in made.starts), *made.back]
         held = self._held_since(job for job, _ in changes) if changes else set()
+        starting = {job.job_id for job, _ in made.starts}
         for job, updates in changes:
-            if job.job_id not in held:
-                self._update(job, updates)
+            is_done = job.job_id not in held and self._update(job, updates)
+            record = LoanRecord.read_from(job.admin_comment)
+            if is_done and job.job_id in starting and record is not None:
+                self.telemetry.loan_setups.add(self.clock() - record.loan_made_at)
         now = self.clock()
         refused = self.matcher.act(made, queue)
         gone = {job.job_id for job, _, _ in made.offers if job.name in refused}
@@ -118,10 +124,12 @@ class LoanReconciler:
             logger.warning("remote: %s", error)
             return free
 
-    def _update(self, job: QueuedJob, updates: Sequence[JobUpdate]) -> None:
-        """One after the other. Where one is refused none follows; the next poll sees it."""
+    def _update(self, job: QueuedJob, updates: Sequence[JobUpdate]) -> bool:
+        """One after the other; did Slurm take them? Where one is refused none follows."""
         try:
             for update in updates:
                 self.client.update([job.name], update)
         except SlurmError as error:
             logger.warning("remote: job %s: %s", job.name, error)
+            return False
+        return True

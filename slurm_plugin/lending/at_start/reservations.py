@@ -19,26 +19,19 @@ NOTE = "GPUs are kept for job {}, which meets its donors"
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """What is reserved for one job of a loan, and the note for its AdminComment."""
-
-    node: str
-    mask: int
-    note: str
-
-
-@dataclass(frozen=True, slots=True)
 class Reservation:
-    """What is reserved for one loan: the shares of its jobs, by their ids, until an epoch."""
+    """What is reserved for one loan."""
 
-    shares: Mapping[int, Share]
+    #: By the ids of its jobs what each is answered at its start: its GPUs, which are of one node.
+    shares: Mapping[int, Use]
+    #: An epoch.
     until: float
 
     def on(self, node: str) -> int:
         """The mask of GPUs that are reserved on a node."""
         mask = 0
         for share in self.shares.values():
-            mask |= share.mask if share.node == node else 0
+            mask |= share.nodes.get(node, 0)
         return mask
 
 
@@ -89,14 +82,13 @@ class Reservations:
         return {job: one for job, one in self.by_borrower.items() if one.until > now}
 
 
-def _own(asked: PlacementQuestion, share: Share) -> PlacementQuestion | Use:
+def _own(asked: PlacementQuestion, share: Use) -> PlacementQuestion | Use:
     """The share itself, as long as it is free and Slurm starts the job as it was meant to."""
-    [*chosen] = (node for node in asked.candidates if node.own)
-    counts = [node.own.bit_count() for node in chosen]
-    is_free = any(n.name == share.node and not share.mask & ~n.free for n in asked.candidates)
-    if is_free and counts == [share.mask.bit_count()] and chosen[0].name == share.node:
-        return Use({share.node: share.mask}, {}, share.note)
-    return asked
+    own = {node.name: node.own.bit_count() for node in asked.candidates if node.own}
+    free = {node.name: node.free for node in asked.candidates}
+    is_free = all(not mask & ~free.get(name, 0) for name, mask in share.nodes.items())
+    is_meant = own == {name: mask.bit_count() for name, mask in share.nodes.items()}
+    return share if is_free and is_meant else asked
 
 
 def _moved(nodes: list[CandidateNode], missing: list[int]) -> bool:

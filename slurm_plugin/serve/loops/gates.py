@@ -107,4 +107,5 @@ class GatesLoop(ReconcilerLoop[GateReconciler]):
             neighbours=setup.neighbours,
             matcher=self.matcher(setup, SlotLoans()),
             hold_reason=setup.shaping.hold_reason if setup.shaping is not None else None,
+            telemetry=setup.telemetry,
         )

@@ -61,4 +61,6 @@ class LendingLoop(ReconcilerLoop[LoanReconciler]):
         assert setup.reserved is not None
         updates = StartLoans(setup.config.remote.ready_s)
         matcher = self.matcher(setup, updates)
-        return LoanReconciler(setup.client, matcher, updates, setup.reserved, GRACE_S)
+        return LoanReconciler(
+            *(setup.client, matcher, updates, setup.reserved, GRACE_S), telemetry=setup.telemetry
+        )

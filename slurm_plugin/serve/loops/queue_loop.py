@@ -70,6 +70,7 @@ class QueueLoop(ABC):
                 logger.info("%s: Slurm is read again", self.name)
             self._is_failing = False
             return next_s, poll_s
+        setup.telemetry.failed_polls[self.name] += 1
         # It may have changed something before.
         setup.watcher.outdate()
         return poll_s, poll_s

@@ -11,17 +11,8 @@ from click.testing import CliRunner
 
 from simulation.experiments import Experiment, Result, experiments
 from simulation.reproduction import PAPERS, page, running
-from simulation.reproduction.claims import (
-    NOT,
-    PARTLY,
-    Claim,
-    Paper,
-    Row,
-    Run,
-    Sweep,
-    at_least,
-    near,
-)
+from simulation.reproduction.checks import at_least, near
+from simulation.reproduction.claims import NOT, PARTLY, Claim, Paper, Row, Run, Sweep
 from simulation.reproduction.pictures import Picture, svg
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -8,6 +8,7 @@ import pytest
 
 from simulation.experiments import experiments
 from simulation.reproduction import PAPERS
+from simulation.reproduction.checks import at_least, at_most, near
 from simulation.reproduction.claims import (
     NO_RESULT,
     NOT,
@@ -17,9 +18,6 @@ from simulation.reproduction.claims import (
     Claim,
     Row,
     Run,
-    at_least,
-    at_most,
-    near,
 )
 
 ROWS = [pytest.param(row, id=f"{paper.name}: {row.at}: {row.says[:40]}")

@@ -15,7 +15,7 @@ from gres_topology import catalog
 from policies import Cluster, NodeState, Request, RunningJob
 from policies.contract.bits import mask_of
 from simulation.report.pareto import STOCK_OF_ONE_NODE, run
-from simulation.stock import STOCK, Ask, NodeOrder, StockNode, Taken, choose, machine_of
+from simulation.stock import Ask, NodeOrder, Stock, StockNode, Taken, choose, machine_of
 
 ASSETS = Path(__file__).parent / "assets"
 KINDS = {
@@ -101,7 +101,7 @@ def test_a_choice_is_free_and_of_the_size_asked_for(order):
 def test_what_a_job_holds_is_remembered_until_it_ends():
     """The second job is led to the other socket by the first one's core, and back at its end."""
     topology = catalog.load("dgx1v")
-    policy = STOCK["stock"]()
+    policy = Stock()
 
     def place(job_id, free, *running):
         jobs = tuple(RunningJob(number, {"n1": 1}) for number in running)
@@ -116,7 +116,7 @@ def test_what_a_job_holds_is_remembered_until_it_ends():
 def test_node10_comes_after_node2():
     topology = catalog.load("dgx1v")
     nodes = {name: NodeState(name, topology, 0xFF) for name in ("node10", "node2")}
-    answer = STOCK["stock"]().place(Request((1,), 1), Cluster(nodes))
+    answer = Stock().place(Request((1,), 1), Cluster(nodes))
     assert list(answer.gpus) == ["node2"]
 
 

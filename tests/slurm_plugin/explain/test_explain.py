@@ -6,6 +6,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from engine_in_tests import an_engine, served, written
@@ -18,6 +19,7 @@ from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import listener, machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotTold, unknown
+from slurm_plugin.explain.drawing import MOST_SMALL, drawn
 from slurm_plugin.explain.find import explained
 from slurm_plugin.explain.listener import (
     BURST,
@@ -26,6 +28,7 @@ from slurm_plugin.explain.listener import (
     Allowances,
     ExplainListener,
 )
+from slurm_plugin.explain.story import story_of
 from slurm_plugin.job_entries.saved import NAME, JobEntries, entry_file
 from slurm_plugin.serve.setup import Setup
 
@@ -299,14 +302,37 @@ def test_the_log_is_closed_to_others(site):
     assert not stat.S_IMODE(site.config.decision_log.path.stat().st_mode) & stat.S_IRWXO
 
 
-def test_a_job_is_drawn_with_its_gpus_and_ranks(site, tmp_path):
-    pytest.importorskip("matplotlib", reason="the extra `plot` is not installed")
-    known = machines.shown(site.machines, ["dgx1", "mirrored", "alien"])
-    gpus = {"dgx1": [3, 0], "mirrored": [7, 1]}
-    written = machines.draw(known, gpus, 7, tmp_path / "job.svg")
-    assert [path.name for path in written] == ["job-dgx1.svg", "job-mirrored.svg"]
-    plain = machines.draw({"dgx1": known["dgx1"]}, {}, 7, tmp_path / "plain.svg")
-    marked = written[0].read_text()
-    # Filled like nothing else in the drawing: the job's two GPUs.
-    assert marked.count("fill: #ffb300") == 2
-    assert "fill: #ffb300" not in plain[0].read_text()
+def of_class(svg, name):
+    return svg.count(f'class="gt-{name}"')
+
+
+def test_a_job_is_drawn_with_its_ring_slurms_choice_and_the_next_candidates(site):
+    story = story_of(7, search.find(site.config.decision_log, 7), "test")
+    picture = drawn(story, machines.shown(site.machines, story))
+    svg = picture.svg()
+    ElementTree.fromstring(svg)
+    # The node in full with Slurm's 0,1 outlined (and one in its key), where the job has 0,3.
+    assert of_class(svg, "beside") == 3
+    # Two GPUs in full, their key, and two in each small picture.
+    others = [one for one in story["candidates"] if one["gpus"] != {"dgx1": [0, 3]}]
+    small = min(len(others) + 2, MOST_SMALL)
+    assert of_class(svg, "chosen") == 2 + 1 + 2 * small
+    for words in ("chosen", "Slurm&#x27;s own", "dgx1: 0,1", "score 1.15", "policy mapa"):
+        assert words in svg
+
+
+def test_gpus_in_the_picture_are_called_as_slurm_calls_them(site):
+    """`mirrored` counts backwards: the topology's GPU 7 is Slurm's GPU 0."""
+    story = {"job": 7, "decision": "use", "chosen": {"gpus": {"mirrored": [0, 3], "alien": [1]}}}
+    picture = drawn(story, machines.shown(site.machines, story))
+    assert "ranks on 0, 3." in picture.desc
+    assert "alien" not in picture.desc.split("mirrored: 0,3; alien: 1")[0]
+
+
+def test_a_story_with_hostile_words_is_drawn_as_text(site):
+    evil = "</text><script>\x1b"
+    story = {"job": 7, "decision": "use", "hint": evil, "reason": evil, "pattern": "mine@0",
+             "chosen": {"gpus": {"dgx1": [0, 1, 99]}}}  # fmt: skip
+    svg = drawn(story, machines.shown(site.machines, story)).svg()
+    ElementTree.fromstring(svg)
+    assert "<script" not in svg

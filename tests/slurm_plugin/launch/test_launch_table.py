@@ -13,7 +13,7 @@ from commands_in_tests import refused, run
 from gres_topology import catalog
 from slurm_plugin.errors import PluginError
 from slurm_plugin.launch import LaunchMachine, machine_of, write
-from slurm_plugin.launch.drawing import svg
+from slurm_plugin.launch.drawing import drawn
 
 ROOT = Path(__file__).resolve().parents[3]
 DGX1V = machine_of(catalog.load("dgx1v"))
@@ -77,9 +77,8 @@ def test_a_bad_numbering_is_one_line():
 @pytest.mark.parametrize("name", ["dgx1v", "mi250x"])
 def test_the_pictures_in_the_docs_are_current(name):
     """Made again by gputopo launch-table NAME --plot docs/binding-NAME.svg."""
-    assert (ROOT / "docs" / f"binding-{name}.svg").read_text() == svg(
-        machine_of(catalog.load(name))
-    )
+    picture = drawn(machine_of(catalog.load(name)))
+    assert (ROOT / "docs" / f"binding-{name}.svg").read_text() == picture.svg() + "\n"
 
 
 PROLOG = ROOT / "slurm_plugin" / "launch" / "task-prolog"

@@ -6,12 +6,15 @@ import pytest
 from machines_in_tests import BASIC, basic_decider, mask, node, question
 
 from slurm_plugin.enforcement import Select
-from slurm_plugin.lending.at_start.reservations import Reservation, Reservations, Share
-from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, WaitFor
+from slurm_plugin.lending.at_start.reservations import Reservation, Reservations
+from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, Use, WaitFor
 
 AT = 1000.0
 #: Job 7 is to have GPUs 0 and 1 of dgx1, its donor 71 GPUs 2 and 3 of dgx2.
-SHARES = {7: Share("dgx1", mask(0, 1), "borrows"), 71: Share("dgx2", mask(2, 3), "lends")}
+SHARES = {
+    7: Use({"dgx1": mask(0, 1)}, note="borrows"),
+    71: Use({"dgx2": mask(2, 3)}, note="lends"),
+}
 
 
 def reserved(until: float = AT + 60) -> Reservations:
@@ -94,7 +97,7 @@ def test_slurms_own_choice_is_put_off_where_it_takes_what_is_kept(tmp_path):
     kept = reserved()
     ours = select(tmp_path, kept)
     assert isinstance(ours.on_place(asked).reply, Pass)
-    kept.by_borrower = {7: Reservation({7: Share("strange", mask(1), "")}, AT + 60)}
+    kept.by_borrower = {7: Reservation({7: Use({"strange": mask(1)})}, AT + 60)}
     decision = ours.on_place(asked)
     assert isinstance(decision.reply, WaitFor)
     assert decision.record()["decision"] == "wait"

@@ -1,0 +1,56 @@
+"""The key beside a picture: a sample and a text per line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gres_topology.pictures import theme
+from gres_topology.pictures.svg import Svg, element, shortened
+
+_ROW, _SAMPLE = 22.0, 44.0
+_FONT, _MOST_LETTERS = 12, 56
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One line: a sample of `_SAMPLE` by 16 around (0, 0) to its right, and what it means."""
+
+    sample: Sequence[Svg]
+    text: str
+
+
+def legend(keys: Sequence[Key]) -> tuple[list[Svg], float, float]:
+    """The lines below each other, and their width and height."""
+    lines = []
+    for number, key in enumerate(keys):
+        y = _ROW * number
+        text = shortened(key.text, _MOST_LETTERS)
+        lines.append(element("g", *key.sample, transform=f"translate(0 {y:g})"))
+        lines.append(
+            element("text", text, class_="gt-text", x=_SAMPLE + 8, y=y + 4, font_size=_FONT)
+        )
+    letters = max((min(len(key.text), _MOST_LETTERS) for key in keys), default=0)
+    return lines, _SAMPLE + 8 + 0.58 * _FONT * letters, _ROW * len(keys)
+
+
+def line_key(kind: str, width: float, text: str) -> Key:
+    """A line of a kind of link (a key of theme.DASHES)."""
+    sample = element("path", class_=f"gt-{kind}", d=f"M0 0h{_SAMPLE:g}", stroke_width=width)
+    return Key([sample], text)
+
+
+def box_key(look: str, hatch: int, text: str) -> Key:
+    """A box filled as a job's GPUs."""
+    return Key([*filled(look, hatch, 4, -8, 36, 16)], text)
+
+
+def filled(
+    look: str, hatch: int, x: float, y: float, width: float, height: float, stroke: float = 1.2
+) -> list[Svg]:
+    """A box in a job's colour, with its pattern along the lower edge."""
+    box = element("rect", class_=f"gt-{look}", x=x, y=y, width=width, height=height, rx=6,
+                  stroke_width=stroke)  # fmt: skip
+    path = theme.hatch(hatch, round(x + 6), round(y + height - 10), round(width - 12), 6)
+    band = element("path", class_=f"gt-{look}-hatch", d=path, stroke_width=1.5)
+    return [box, band] if path else [box]

@@ -1,0 +1,117 @@
+"""SVG as text: elements whose texts and attributes are always escaped, and files of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from gres_topology.errors import TopologyError
+from gres_topology.pictures import theme
+
+#: Characters that XML 1.0 forbids; names come from users and may hold them.
+_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Svg(str):
+    """Text that is SVG already. `element` escapes every other text that it is given."""
+
+    __slots__ = ()
+
+
+def element(name: str, *inside: str, **attributes: object) -> Svg:
+    """An element with these texts and elements inside.
+
+    Attributes are given with underscores (`class_`, `stroke_width`); one that is None is left
+    out, and a float has one digit behind the point.
+    """
+    head = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escape(_plain(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    body = "".join(part if isinstance(part, Svg) else escape(_legal(part)) for part in inside)
+    return Svg(f"<{name}{head}>{body}</{name}>" if inside else f"<{name}{head}/>")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.1f}".removesuffix(".0")
+    return _legal(str(value))
+
+
+def _legal(text: str) -> str:
+    return _ILLEGAL.sub("\ufffd", text)
+
+
+def shortened(text: str, most: int) -> str:
+    """The text, cut to `most` characters with an ellipsis for the rest."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Elements in an area of `width` by `height`, and their name and description in words."""
+
+    parts: Sequence[Svg]
+    width: float
+    height: float
+    title: str
+    desc: str
+
+    def svg(self, *, is_inline: bool = False) -> str:
+        """The text of one <svg>, with name and description for screen readers.
+
+        An inline one has no <style>, which a strict Content-Security-Policy forbids: its page's
+        own stylesheet has `theme.css()` in it.
+        """
+        style = [] if is_inline else [element("style", Svg(theme.css()))]
+        return element(
+            "svg",
+            element("title", self.title),
+            element("desc", self.desc),
+            *style,
+            element("rect", class_="gt-paper", width=self.width, height=self.height),
+            *self.parts,
+            xmlns="http://www.w3.org/2000/svg",
+            class_="gt-picture",
+            viewBox=f"0 0 {_plain(self.width)} {_plain(self.height)}",
+            width=self.width,
+            height=self.height,
+            role="img",
+            aria_label=self.title,
+        )
+
+
+def write(picture: Picture, target: Path) -> None:
+    """Write a picture to `target`: .svg as it is, .png by cairosvg.
+
+    TopologyError for another ending, without cairosvg (the extra `plot`), or where the file
+    cannot be written.
+    """
+    expected = "expected a file to write, .svg or .png"
+    try:
+        if target.suffix == ".svg":
+            target.write_text(picture.svg() + "\n", encoding="utf-8")
+        elif target.suffix == ".png":
+            target.write_bytes(_png(picture.svg()))
+        else:
+            raise TopologyError(f"{target}: {expected}")
+    except OSError as error:
+        raise TopologyError(f"{target}: {error.strerror}; {expected}") from None
+
+
+def _png(picture_svg: str) -> bytes:
+    """Twice the SVG's size in pixels, in the light colours; cairosvg knows no variables of CSS."""
+    try:
+        import cairosvg
+    except (ImportError, OSError):
+        raise TopologyError(
+            "a PNG needs the extra: pip install 'slurm-gputopo[plot]', and libcairo2;"
+            " an SVG needs neither"
+        ) from None
+    plain = picture_svg.replace(theme.css(), theme.css(is_plain=True))
+    png: bytes = cairosvg.svg2png(bytestring=plain.encode(), scale=2)
+    return png

@@ -1,0 +1,147 @@
+"""Colours, dashes and patterns of every picture: for a light and a dark page, print and grey.
+
+The colours are those of Okabe and Ito (Color Universal Design, 2008), which the colour-blind can
+tell apart; some are lighter or darker here, for their contrast with the paper. None carries a
+meaning alone: links have a dash beside it, jobs a pattern and their name.
+
+A picture names no colours, only classes; `css` says what they look like. Each colour is a variable
+(`--gt-ink`), so a page restyles all pictures by setting variables on any element around them.
+"""
+
+from __future__ import annotations
+
+from gres_topology import links
+
+#: Role -> colour on light paper, on dark paper.
+COLOURS = {
+    "paper": ("#ffffff", "#16181d"),
+    "ink": ("#1b1b1b", "#f2f2f2"),
+    "soft": ("#595959", "#b3b3b3"),
+    "line": ("#8a8a8a", "#8a8a8a"),
+    "group": ("#f1f3f6", "#242832"),
+    "nvlink": ("#009e73", "#1fc598"),
+    "xgmi": ("#d55e00", "#f0843c"),
+    "c2c": ("#b0558f", "#dc9cc0"),
+    "pcie": ("#0072b2", "#56b4e9"),
+    "sockets": ("#6b6b6b", "#a8a8a8"),
+    "ring": ("#e69f00", "#e69f00"),
+}
+#: What jobs are filled with, and the colour of text on it; the same on light and dark paper.
+JOBS = (
+    ("#56b4e9", "#000000"),
+    ("#e69f00", "#000000"),
+    ("#009e73", "#000000"),
+    ("#f0e442", "#000000"),
+    ("#0072b2", "#ffffff"),
+    ("#d55e00", "#000000"),
+    ("#cc79a7", "#000000"),
+)
+#: Somebody's job of which nothing may be told.
+BUSY = ("#c9c9c9", "#000000")
+#: A job's GPUs where no holders are shown.
+CHOSEN = ("#e69f00", "#000000")
+#: Kind of link -> the pattern of its dashes; empty: a line without gaps.
+DASHES = {
+    "nvlink": "",
+    "xgmi": "16 3",
+    "c2c": "12 3 2 3",
+    "pcie": "9 3",
+    "host": "5 4",
+    "sockets": "1.5 4",
+}
+#: Kinds of link that share a colour with another one.
+_COLOUR_OF = {"host": "pcie"}
+
+
+def link_kind(label: str) -> str:
+    """The kind of link (a key of DASHES) that a label of `gres_topology.links` belongs to."""
+    if label == "C2C":
+        return "c2c"
+    if links.is_direct(label):
+        return "nvlink" if label.startswith("NV") else "xgmi"
+    if label in {"PIX", "PXB"}:
+        return "pcie"
+    return "host" if label in {"PHB", "NODE", "PCIE"} else "sockets"
+
+
+def variables(*, is_dark: bool) -> str:
+    """Declarations of all variables with one set of colours, for a page's own selector."""
+    return "".join(f"--gt-{role}:{pair[is_dark]};" for role, pair in COLOURS.items())
+
+
+def css(*, is_plain: bool = False) -> str:
+    """The rules for all pictures.
+
+    Dark colours apply where the reader's system is dark, never in print. A page with a switch of
+    its own sets `variables` on `.gt-picture` for each of its sides. `is_plain` is for programs
+    that know no variables: the light colours as they are.
+    """
+    rules = "".join(f".gt-{name}{{{_declarations(how, is_plain)}}}" for name, how in _RULES.items())
+    if is_plain:
+        return rules
+    dark = f":where(.gt-picture){{{variables(is_dark=True)}}}"
+    return f"{rules}@media screen and (prefers-color-scheme:dark){{{dark}}}"
+
+
+def _declarations(how: dict[str, str], is_plain: bool) -> str:
+    parts = []
+    for key, value in how.items():
+        if value not in COLOURS:
+            parts.append(f"{key}:{value}")
+            continue
+        light = COLOURS[value][0]
+        parts.append(f"{key}:{light}")
+        # A reader without variables keeps the line before.
+        parts += [] if is_plain else [f"{key}:var(--gt-{value},{light})"]
+    return ";".join(parts)
+
+
+def _rules() -> dict[str, dict[str, str]]:
+    """Class (without gt-) -> property -> a role of COLOURS, or CSS as it is."""
+    rules = {
+        "picture": {"font-family": "sans-serif"},
+        "paper": {"fill": "paper"},
+        "text": {"fill": "ink"},
+        "soft": {"fill": "soft"},
+        "group": {"fill": "group", "stroke": "line"},
+        "free": {"fill": "paper", "stroke": "ink"},
+        "edge": {"fill": "none", "stroke": "ink"},
+        "faint": {"fill": "none", "stroke": "line"},
+        "hub": {"fill": "paper", "stroke": "ink"},
+        "beside": {"fill": "none", "stroke": "ink", "stroke-dasharray": "6 3"},
+        "ring": {"fill": "none", "stroke": "ring", "stroke-linecap": "round"},
+        "rank": {"fill": "ink", "stroke": "paper"},
+        "rank-text": {"fill": "paper"},
+    }
+    for kind, dash in DASHES.items():
+        dashes = {"stroke-dasharray": dash} if dash else {}
+        rules[kind] = {"fill": "none", "stroke": _COLOUR_OF.get(kind, kind)} | dashes
+    fills = {f"job{number}": pair for number, pair in enumerate(JOBS)}
+    for name, (fill, ink) in (fills | {"busy": BUSY, "chosen": CHOSEN}).items():
+        rules[name] = {"fill": fill, "stroke": "ink"}
+        rules[f"{name}-text"] = {"fill": ink}
+        rules[f"{name}-hatch"] = {"fill": "none", "stroke": ink}
+    return rules
+
+
+_RULES = _rules()
+#: Patterns there are, no pattern being the first.
+HATCHES = 8
+
+
+def hatch(number: int, x: float, y: float, width: float, height: float) -> str:
+    """The path of a pattern inside a rectangle; empty for number 0.
+
+    Strokes up, strokes down, crosses, bars, a line, dots and zigzag follow.
+    """
+    steps = [x + at for at in range(0, int(width - height) + 1, int(height))]
+    low, middle = y + height, y + height / 2
+    up = "".join(f"M{at:g} {low:g}l{height:g} {-height:g}" for at in steps)
+    down = "".join(f"M{at:g} {y:g}l{height:g} {height:g}" for at in steps)
+    bars = "".join(f"M{at:g} {y:g}v{height:g}" for at in steps)
+    line = f"M{x:g} {middle:g}h{width:g}"
+    dots = "".join(f"M{at:g} {middle:g}h2" for at in steps)
+    zigzag = f"M{x:g} {low:g}" + "".join(
+        f"l{height / 2:g} {-height:g}l{height / 2:g} {height:g}" for _ in steps
+    )
+    return ("", up, down, up + down, bars, line, dots, zigzag)[number % HATCHES]

@@ -1,0 +1,37 @@
+"""Reads Slurm for the metrics where nothing else does; only where the site asks for that."""
+
+from __future__ import annotations
+
+from slurm_plugin.queue.snapshot import Detail
+from slurm_plugin.serve.loops.queue_loop import QueueLoop
+from slurm_plugin.serve.setup import Setup
+
+#: While it is not asked to read, it looks at the configuration this often.
+IDLE_S = 60.0
+
+
+class SiteLoop(QueueLoop):
+    """Takes part in the readings of the other loops, and makes its own where there are none."""
+
+    name = "site"
+
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
+        """Only another configuration: metrics follow jobs at their own pace."""
+        if verb == "reload":
+            self.schedule.heard(verb)
+
+    def poll_s(self, setup: Setup) -> float:
+        """Seconds between two readings."""
+        return setup.config.metrics_read_s or IDLE_S
+
+    async def next_s(self, setup: Setup, since: float) -> float:
+        """One reading, unless another loop has made one lately."""
+        config, watcher, poll_s = setup.config, setup.watcher, self.poll_s(setup)
+        if config.metrics_listen is None or not config.metrics_read_s:
+            return poll_s
+        newest = watcher.newest_of_nodes
+        age_s = float("inf") if newest is None else watcher.clock() - newest.began
+        if age_s < poll_s:
+            return poll_s - age_s
+        await watcher.snapshot(since, Detail.NODES)
+        return poll_s
