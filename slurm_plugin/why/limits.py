@@ -112,7 +112,7 @@ def _owners(state: WaitingState, scope: str) -> dict[str, str]:
         own, *above = state.accounts
         higher = {f"account {name}": f"which is above account {own}" for name in above}
         return {f"user {job.user} in account {own}": "", f"account {own}": "", **higher}
-    found = {}
+    found: dict[str, str] = {}
     of_partitions = {one.qos: f"the QOS of partition {one.name}" for one in state.partitions}
     for name, whose in {**of_partitions, state.details.qos: ""}.items():
         if name:
