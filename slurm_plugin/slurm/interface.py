@@ -99,7 +99,6 @@ class QueuedJob:
     memory_per_node_mb: int = 0
     memory_per_cpu_mb: int = 0
     memory_per_tres: str = ""
-    min_cpus_per_node: int = 0
     #: Slurm's own texts: `gres/gpu:v100:2`, on 22.05 `gres:gpu:v100:2`, and per task on 24.11 and
     #: later `cpu=1,gres/gpu:v100=2`.
     tres_per_node: str = ""
