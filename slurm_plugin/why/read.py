@@ -44,7 +44,9 @@ def read_state(
     entries = str(story.get("entries") or job.admin_comment)
     gate = GateRecord.read_from(entries)
     # Of a job that the engine put behind its gate again Slurm's reason is not seen any more.
-    is_limited = job.reason.startswith(("Assoc", "QOS")) or (gate is not None and gate.tries > 0)
+    is_tried = gate is not None and gate.tries > 0
+    is_limited = is_tried or job.reason.startswith(("Assoc", "QOS", "Max", "Account"))
+    limits, parents = scontrol_tables.limits(run) if is_limited else ([], {})
     details = squeue_table.waiting_details(run, job.job_id)
     private = snapshot.settings.config.get("PrivateData", "")
     return WaitingState(
@@ -53,18 +55,30 @@ def read_state(
         details,
         tuple(scontrol_tables.reservations(run)),
         tuple(scontrol_tables.licenses(run)) if details.licenses else (),
-        tuple(scontrol_tables.limits(run)) if is_limited else (),
+        tuple(limits),
+        parents,
         entries,
         story,
         hides_jobs="jobs" in private.split(",") and uid not in operators,
     )
 
 
-def read_site(run: Runner) -> WaitingState:
-    """The same without a job, for one that is not submitted. Raises SlurmError."""
+def read_site(run: Runner, user: str) -> WaitingState:
+    """The same for a job of this user that is not submitted: it has an account alone.
+
+    Raises SlurmError.
+    """
     snapshot = read_snapshot(SlurmClient(run))
-    found = tuple(scontrol_tables.reservations(run))
-    return WaitingState(QueuedJob(0), snapshot, reservations=found)
+    enforced = snapshot.settings.config.get("AccountingStorageEnforce", "").split(",")
+    limits, parents = scontrol_tables.limits(run) if "limits" in enforced else ([], {})
+    account = scontrol_tables.default_account(run, user)
+    return WaitingState(
+        QueuedJob(0, user=user, uid=os.getuid(), account=account),
+        snapshot,
+        reservations=tuple(scontrol_tables.reservations(run)),
+        limits=tuple(limits),
+        parents=parents,
+    )
 
 
 def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) -> str:

@@ -252,6 +252,7 @@ def test_the_units_are_what_systemd_reads(host):
     folder = host.run("dirname $(dpkg -L slurm-gputopo | grep /gputopo.service)").strip()
     said = host.try_run(f"systemd-analyze verify {folder}/gputopo.service").stdout
     said += host.try_run(f"systemd-analyze verify {folder}/gputopo-donors.service").stdout
+    said += host.try_run(f"systemd-analyze verify {folder}/gputopo-web.service").stdout
     assert not [line for line in said.splitlines() if "gputopo" in line], said
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurm_plugin.cli import files
 from slurm_plugin.cli.groups import CommandGroup
 from slurm_plugin.cli.options import json_option
 
@@ -88,19 +89,20 @@ def run_all(out: Path, only: tuple[str, ...], again: bool) -> None:
     from simulation.experiments import experiments
     from simulation.report import plots
     from simulation.reproduction import PAPERS, page, running
+    from slurm_plugin.cli.progress import watching
 
     if unknown := sorted(set(only) - {*experiments, "none"}):
         raise click.BadParameter(f"--only {unknown[0]}: expected one of {', '.join(experiments)}")
     runs = [run for run in running.needed(PAPERS) if not only or run.experiment in only]
     folder = out / "reproduction"
-    running.run_all(runs, folder, click.echo, again=again)
+    with watching("experiments"):
+        running.run_all(runs, folder, click.echo, again=again)
     if plots.available():
         for path in running.draw(PAPERS, folder):
             click.echo(f"wrote {path}")
     else:
         click.echo("no plots: matplotlib is not installed", err=True)
-    (out / "reproduction.md").write_text(page.page(PAPERS, folder), encoding="utf-8")
-    click.echo(f"wrote {out / 'reproduction.md'}")
+    files.write(out / "reproduction.md", page.page(PAPERS, folder))
 
 
 def _command(found: Experiment) -> click.Command:
@@ -111,11 +113,19 @@ def _command(found: Experiment) -> click.Command:
         sweep: str | None = None,
         **options: str,
     ) -> None:
+        from slurm_plugin.cli.progress import watching
+
         claimed = partial(_claimed, found.name)
         if sweep is not None:
-            _sweep(found, sweep, as_json, seeds, options)
+            with watching(found.name):
+                swept = _swept(found, sweep, seeds, options)
+            if as_json:
+                click.echo(json.dumps(swept.to_dict(), indent=2))
+            else:
+                _print(swept)
             return
-        result = found.run(seeds, **options)
+        with watching(found.name):
+            result = found.run(seeds, **options)
         if plot is not None:
             _plot(result, found, plot)
         if as_json:
@@ -155,40 +165,32 @@ def _plot(result: Result, found: Experiment, target: Path) -> None:
     if not pictures:
         raise Fault(f"{found.name} has no plot")
     if target.suffix == ".svg":
-        files = {target: pictures}
+        drawings = {target: pictures}
     else:
-        files = {target / f"{found.name}-{one.name}.svg": [one] for one in pictures}
-    try:
-        for path, drawn in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(svg(result, drawn), encoding="utf-8")
-            click.echo(f"wrote {path}", err=True)
-    except OSError as error:
-        raise Fault(f"{target}: {error.strerror}") from None
+        drawings = {target / f"{found.name}-{one.name}.svg": [one] for one in pictures}
+    for path, drawn in drawings.items():
+        files.write(path, svg(result, drawn))
 
 
-def _sweep(
-    found: Experiment, option: str, as_json: bool, seeds: list[int] | None, options: dict[str, str]
-) -> None:
+def _swept(
+    found: Experiment, option: str, seeds: list[int] | None, options: dict[str, str]
+) -> Result:
     """A row for each word of an option, with the figures that the experiment's claims look at."""
+    from simulation.core.steps import each
     from simulation.experiments import Result
     from simulation.reproduction import PAPERS
     from simulation.reproduction.page import figures_claimed
 
     figures = figures_claimed(PAPERS, found.name)
     rows: dict[str, dict[str, float | None]] = {}
-    for word in found.options[option]:
+    for word in each(found.options[option]):
         result = found.run(seeds, **{**options, option.replace("-", "_"): word})
         row = rows[f"{option} {word}"] = {}
         for policy, metric in figures:
             for name in (metric, f"{metric}_sd"):
                 if name in result.measured.get(policy, {}):
                     row[f"{policy}: {name}"] = result.measured[policy][name]
-    swept = Result(f"{found.name} by {option}", result.seeds, rows, {}, options=options)
-    if as_json:
-        click.echo(json.dumps(swept.to_dict(), indent=2))
-    else:
-        _print(swept)
+    return Result(f"{found.name} by {option}", result.seeds, rows, {}, options=options)
 
 
 def _claimed(name: str, result: Result) -> list[str]:
