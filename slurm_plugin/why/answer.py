@@ -127,7 +127,7 @@ def on_the_nodes(
         text = f"would fit{where} now, but that would delay {_called(first_job)}, which comes first"
         return Finding("backfill", text, facts), first
     if hold is None:
-        text = f"waits for {words.gpus(need.gpus)} that are free on {need.nodes} nodes at once"
+        text = f"waits for {words.nodes(need.nodes)} with all that it asks for at once"
         return Finding("gpus", text + _after(ahead, state), facts), first
     if ahead or (state.job.reason == "Priority" and state.hides_jobs):
         return Finding("priority", f"would fit{where} now{_after(ahead, state)}", facts), first

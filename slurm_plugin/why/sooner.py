@@ -51,23 +51,32 @@ def _borrowing(
     state: WaitingState, site: Site, need: Need, first: Need | None, lending: RemoteConfig
 ) -> Iterator[str]:
     """GPUs of other nodes, where the job may borrow and has not asked for it."""
-    job = state.job
-    asked = demand_of_job(job, state.entries)
+    asked = demand_of_job(state.job, state.entries)
     kept = GateRecord.read_from(state.entries) or LoanRecord.read_from(state.entries)
-    is_asking = kept is not None and kept.may_borrow
-    if asked is None or is_asking or job.array_id or job.het_id or not matcher.may_borrow(asked):
+    if asked is None or (kept is not None and kept.may_borrow) or shortage_of(need, site) is None:
         return
-    if shortage_of(need, site) is None:
-        return
-    # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
-    option = "with -N 1 and" if asked.form == "job" and asked.max_nodes != 1 else "with"
+    found = loan_for(state, site, need, first, lending)
+    if isinstance(found, Offer):
+        # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
+        option = "with -N 1 and" if asked.form == "job" and asked.max_nodes != 1 else "with"
+        nodes = words.named((found.host, *found.donors))
+        yield f"{option} --comment='gpu-topo: remote=allow' now on {nodes}, over the network"
+
+
+def loan_for(
+    state: WaitingState, site: Site, need: Need, first: Need | None, lending: RemoteConfig
+) -> Offer | str:
+    """What could be lent to the job now if it may borrow, or why nothing could."""
+    job, asked = state.job, demand_of_job(state.job, state.entries)
+    if asked is None or job.array_id or job.het_id or not matcher.may_borrow(asked):
+        return "only a batch job of one node borrows, that asks for 2 GPUs or more and no node"
     borrower = matcher.borrower(need, site.nodes)
     found = offer(borrower, matcher.spare_capacity(site.nodes), lending)
     if not isinstance(found, Offer):
-        return
-    if first is None or not delays(first, site, found.holds, state.now):
-        nodes = words.named((found.host, *found.donors))
-        yield f"{option} --comment='gpu-topo: remote=allow' now on {nodes}, over the network"
+        return found.why
+    if first is not None and delays(first, site, found.holds, state.now):
+        return "that would delay the first job that waits"
+    return found
 
 
 def _now(need: Need, site: Site, first: Need | None, limit_s: float, now: float) -> Hold | None:
