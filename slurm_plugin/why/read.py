@@ -10,7 +10,7 @@ from pathlib import Path
 from slurm_plugin.config.settings import Config
 from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.explain import slurm_says
-from slurm_plugin.explain.answer import NotTold
+from slurm_plugin.explain.answer import NotShown
 from slurm_plugin.explain.find import explained
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.queue.snapshot import read_snapshot
@@ -34,7 +34,7 @@ def read_state(
 ) -> WaitingState:
     """The state of job `text` (an id, or ARRAY_TASK).
 
-    Raises NotTold for no job of this user's, NotWaiting for one that does not wait, SlurmError
+    Raises NotShown for no job of this user's, NotWaiting for one that does not wait, SlurmError
     where Slurm does not answer.
     """
     snapshot = read_snapshot(SlurmClient(run))
@@ -103,7 +103,7 @@ def own_job(text: str, jobs: Sequence[QueuedJob], uid: int, sees_all: bool) -> Q
     if waiting:
         return waiting[0]
     if not named:
-        raise NotTold(f"job {text}: no job of yours with this number is in the queue")
+        raise NotShown(f"job {text}: no job of yours with this number is in the queue")
     state, where = named[0].state, ", ".join(named[0].nodes[:4])
     raise NotWaiting(
         f"job {text} does not wait: it is {state} on {where or 'no node'};"
@@ -128,5 +128,5 @@ def _story(
     """What was decided for the job; empty where nothing is told of it."""
     try:
         return explained(str(job.job_id), config, address, run).story
-    except (NotTold, SlurmError):
+    except (NotShown, SlurmError):
         return {}
