@@ -7,10 +7,10 @@ from pathlib import Path
 
 from gres_topology.drawing import figure
 from slurm_plugin.errors import PluginError
-from slurm_plugin.speed_models.rows import Row
+from slurm_plugin.speed_models.predictions import Prediction
 
 
-def draw(rows: Sequence[Row], batch: int, title: str, path: Path) -> None:
+def draw(rows: Sequence[Prediction], batch: int, title: str, path: Path) -> None:
     """One curve per count of GPUs per node; TopologyError or PluginError where it cannot."""
     with figure(7, 4, is_constrained=True, font_size=9) as drawn:
         axes = drawn.add_subplot()

@@ -199,7 +199,7 @@ def _claimed(name: str, result: Result) -> list[str]:
 
     claims = [one for paper in PAPERS for one in paper.claims if one.run.experiment == name]
     of_these_options = [one for one in claims if one.run.chosen() == result.options]
-    return [one.told(result.measured) for one in of_these_options or claims]
+    return [one.stated(result.measured) for one in of_these_options or claims]
 
 
 def _print(result: Result, claimed: Sequence[str] = ()) -> None:
