@@ -22,6 +22,9 @@ python_root() {
         [ ! -e "$wheel" ] || $pip --no-index --target "$root/vendor" "$wheel"
     done
     rm -rf "$root/bin" "$root/slurm_cluster" "$root/slurm_plugin/select" "$root/slurm_plugin/spank" "$root/slurm_plugin/systemd"
+    # Prometheus and Grafana look for these elsewhere (docs/metrics.md).
+    mkdir -p "$out/slurm-gputopo/usr/share"
+    mv "$root/slurm_plugin/monitoring" "$out/slurm-gputopo/usr/share/gputopo"
     # importlib.metadata needs no more than METADATA; licences of what is vendored stay.
     find "$root" -path '*.dist-info/*' -type f ! -name METADATA ! -name 'LICEN*' -delete
     rm -rf "$root"/slurm_gputopo-*.dist-info/LICENSE "$root"/slurm_gputopo-*.dist-info/licenses
@@ -32,7 +35,8 @@ engine() {
     to="$out/slurm-gputopo"
     python_root
     install -D -m 755 packaging/bin/gputopo "$to/usr/bin/gputopo"
-    install -D -m 644 -t "$to/$units" slurm_plugin/systemd/gputopo.service slurm_plugin/systemd/gputopo-donors.service
+    install -D -m 644 -t "$to/$units" slurm_plugin/systemd/gputopo.service slurm_plugin/systemd/gputopo-donors.service \
+        slurm_plugin/systemd/gputopo-web.service
     # The engine only watches until the administrator says otherwise.
     install -D -m 644 slurm_plugin/config/sample.yaml "$to/etc/slurm/gputopo.yaml"
     PYTHONPATH="$to/$home:$to/$home/vendor" PYTHONDONTWRITEBYTECODE=1 python3 -m slurm_plugin.cli.manual "$to/usr/share" >/dev/null

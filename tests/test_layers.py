@@ -139,6 +139,7 @@ ORDER = {
     "enforcement": "both ways of enforcing beside each other",
     "genie": "wraps whatever enforces",
     "serve": "puts the rooms together",
+    "web": "shows what the others know",
     "cli": "people's way in",
 }
 #: The same of policies, modules beside the rooms included.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from gres_topology import NodeTopology
 from policies import Cluster, Placement, Policy, RunningJob, Wait
 from policies.contract.bits import mask_of
+from simulation.core import steps
 from simulation.core.clock import Clock
 from simulation.core.jobs import SimJob
 from simulation.core.occupancy import Occupancy
@@ -50,8 +51,7 @@ class _Waiting:
 class Simulator:
     """One policy on one virtual cluster, all GPUs free at first.
 
-    `easy`: EASY backfill instead of strict first in, first out. `progress` is called with
-    the number of jobs ended so far.
+    `easy`: EASY backfill instead of strict first in, first out.
     """
 
     cluster: Mapping[str, NodeTopology]
@@ -59,7 +59,6 @@ class Simulator:
     speed: Speed = field(default_factory=Speed)
     easy: bool = False
     bounds: Postponing = field(default_factory=Postponing)
-    progress: Callable[[int], None] | None = None
 
     clock: Clock = field(default_factory=Clock)
     queue: dict[int, SimJob] = field(default_factory=dict)
@@ -78,7 +77,7 @@ class Simulator:
         self._requests = RequestMaker(self.policy)
         self._on_node = {name: set() for name in self.cluster}
 
-    def run(self, jobs: Iterable[SimJob]) -> SimulatedRun:
+    def run(self, jobs: Collection[SimJob]) -> SimulatedRun:
         """Run every job once; records in the order of their starts.
 
         SimulationError for a job that could never start, named with what it asked for.
@@ -90,9 +89,11 @@ class Simulator:
                     " the empty cluster has no such nodes"
                 )
             self.clock.at(job.submit_s, partial(self._submit, job))
-        while self.clock:
-            self.clock.moment()
-            self._schedule()
+        with steps.counted(len(jobs)) as done:
+            while self.clock:
+                self.clock.moment()
+                self._schedule()
+                done(len(self.result.records))
         if self.queue or self.running:
             raise SimulationError(f"job {next(iter(self.queue or self.running))}: never ended")
         self.result.records.sort(key=lambda record: self._order[record.job.job_id])
@@ -193,8 +194,6 @@ class Simulator:
         for other in self._waiting.values():
             if other.until_s > self.clock.now_s:
                 other.until_s, other.is_cut_short = self.clock.now_s, True
-        if self.progress is not None:
-            self.progress(len(self.result.records))
 
     def _rescale(self, nodes: Iterable[str], started: Running | None = None) -> None:
         """New speeds on these nodes: what is done stays done, what is left takes longer or less."""

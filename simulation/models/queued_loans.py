@@ -21,6 +21,7 @@ from policies.remote.r_queue import (
     RQueue,
     execution_s,
 )
+from simulation.core import steps
 from simulation.core.clock import Clock
 from simulation.errors import SimulationError
 from simulation.models.loans import Ended, LoanNodes, RunningLoan
@@ -80,8 +81,10 @@ class QueuedLoanSimulator:
         """Every job's end; `jobs` in order of submits. SimulationError if one never fits."""
         self._jobs = jobs
         self._await_submit(0)
-        while self._clock:
-            self._clock.step()
+        with steps.counted(len(jobs)) as done:
+            while self._clock:
+                self._clock.step()
+                done(len(self._ended))
         if self._waiting:
             asked = jobs[self._waiting[0]].job.request.gpus_per_node
             raise SimulationError(f"a job of {asked} GPUs does not fit the empty cluster; drop it")

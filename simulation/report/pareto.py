@@ -66,6 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--jobs", type=int, default=150)
     options.add_argument("--bound-seeds", type=int, default=4, help="seeds of the bounds' rows")
     chosen = options.parse_args(argv)
+    registry.load_plugins()
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
     print(
         f"# {chosen.machine}, {chosen.jobs} jobs of 1-5 GPUs, FIFO, durations uniform"

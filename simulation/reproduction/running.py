@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from gres_topology.pictures import write as write_picture
+from simulation.core.steps import each
 from simulation.experiments import Result, experiments
 from simulation.reproduction.claims import Paper, Run
 from simulation.reproduction.pictures import drawn
@@ -47,9 +48,11 @@ def run_all(
     """
     folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
-    for at, run in enumerate(runs, 1):
+    kept = set() if again else {run.name for run in runs if stored(folder, run) is not None}
+    minutes = [experiments[run.experiment].minutes * (run.name not in kept) for run in runs]
+    for run, at in zip(runs, each(range(1, len(runs) + 1), minutes), strict=True):
         place = f"{at}/{len(runs)} {run.name}"
-        if not again and stored(folder, run) is not None:
+        if run.name in kept:
             tell(f"{place}: there already")
             continue
         started, used = time.monotonic(), time.process_time()

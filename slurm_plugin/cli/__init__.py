@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import keyword
 import sys
-from typing import Any
+from typing import IO, Any
 
 import click
 
@@ -38,6 +38,7 @@ SECTIONS = {
         "slots": "slurm_plugin.cli.site.slots",
         "serve": "slurm_plugin.cli.site.serve",
         "serve-donors": "slurm_plugin.cli.site.serve",
+        "web": "slurm_plugin.cli.site.web",
     },
     "For policy authors and researchers": {
         "place": "slurm_plugin.cli.jobs.place",
@@ -64,6 +65,19 @@ class Fault(click.ClickException):
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(" ".join(message.split())))
+
+
+class Interrupted(click.ClickException):
+    """Ctrl-C: one line, and the exit status that a shell gives to who ended by this signal."""
+
+    exit_code = 130
+
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Below the ^C that the terminal shows."""
+        click.echo("\ninterrupted", file=file, err=True)
 
 
 def printable(text: str) -> str:
@@ -108,6 +122,8 @@ class LazyGroup(CommandGroup):
         except click.UsageError as error:
             where = error.ctx.command_path if error.ctx else ctx.command_path
             raise Fault(f"{where}: {error.format_message()} (see {where} --help)") from error
+        except KeyboardInterrupt:
+            raise Interrupted from None
         except Exception as error:
             if _is_expected(error):
                 raise Fault(str(error)) from error

@@ -61,7 +61,11 @@ class DecisionRecord:
         line["slurm"] = self._slurm()
         placement = self.placement()
         if placement is not None:
-            line["chosen"] = self._scored(placement) | {"pcie_hops": self._hops(placement)}
+            line["chosen"] = self._scored(placement) | {
+                "pcie_hops": self._hops(placement),
+                # The share of the best there is on an empty node, or the mean of its terms.
+                "utility": round(placement.utility, 4),
+            }
             line["reason"] = placement.reason
             candidates = placement.candidates[:MAX_CANDIDATES]
             line["candidates"] = [self._scored(candidate) for candidate in candidates]

@@ -9,6 +9,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 
@@ -26,6 +27,11 @@ class JobGain:
     slurm_hops: int | None
     waited_s: int
     as_chosen: bool = True
+    uid: int = -1
+    #: GPUs of the whole job.
+    gpus: int = 0
+    #: The ISO week of the decision, `2026-W47`; '' where the record has no time.
+    week: str = ""
 
     @property
     def ratio(self) -> float | None:
@@ -53,7 +59,18 @@ def job_gain(record: Mapping[str, Any]) -> JobGain | None:
         chosen_hops=chosen.get("pcie_hops") if ring else None,
         slurm_hops=slurm.get("pcie_hops") if ring else None,
         waited_s=int(record.get("waited_s", 0)),
+        uid=int(record.get("uid", -1)),
+        gpus=sum(record.get("gpus_per_node", ())),
+        week=_week(str(record.get("time", ""))),
     )
+
+
+def _week(stamp: str) -> str:
+    try:
+        year, week, _ = datetime.fromisoformat(stamp).isocalendar()
+    except ValueError:
+        return ""
+    return f"{year}-W{week:02d}"
 
 
 @dataclass(slots=True)
@@ -100,8 +117,8 @@ class Gains:
             "from": self.first,
             "to": self.last,
             "records": self.records,
-            "placed": _block(applied),
-            "observed": _block(observed),
+            "placed": block(applied),
+            "observed": block(observed),
             "postponements": {
                 "times": self.postponed.total(),
                 "jobs": sum(1 for times in self.postponed.values() if times),
@@ -109,19 +126,20 @@ class Gains:
             },
             "passes": dict(self.passes.most_common()),
             "started_undecided": len(self.undecided),
-            "by_partition": _grouped(applied, "partition"),
-            "by_policy": _grouped(applied, "policy"),
+            "by_partition": grouped(applied, "partition"),
+            "by_policy": grouped(applied, "policy"),
         }
 
 
-def _grouped(gains: Iterable[JobGain], key: str) -> dict[str, Any]:
-    groups: dict[str, list[JobGain]] = defaultdict(list)
+def grouped(gains: Iterable[JobGain], key: str) -> dict[Any, Any]:
+    """Value of the JobGain's field `key` -> the `block` of its jobs."""
+    groups: dict[Any, list[JobGain]] = defaultdict(list)
     for gain in gains:
         groups[getattr(gain, key)].append(gain)
-    return {name: _block(groups[name]) for name in sorted(groups)}
+    return {name: block(groups[name]) for name in sorted(groups)}
 
 
-def _block(gains: list[JobGain]) -> dict[str, Any]:
+def block(gains: list[JobGain]) -> dict[str, Any]:
     """Counts, ratios and rings of some jobs; what did not start as chosen gained nothing."""
     real = [gain for gain in gains if gain.as_chosen]
     compared = [(gain, gain.ratio) for gain in real]

@@ -2,7 +2,9 @@
 
 A record in a job's first reading counts if a reply issued it: by its token, which nobody can guess.
 Where somebody replaced the whole comment before that reading, a job gets the one reply that no
-other job shows and that fits it: same user, same second, same hint, same request.
+other job shows and that fits it: same user, same second, same hint, same request, same gate. While
+several differ, or the reading began before the reply, the next readings decide. A reply that the
+bridge may give to equal submits of the next second fits more than one job.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ MARGIN_S = 5.0
 _TOKEN = re.compile(r"\b(?:token|t)=([0-9A-Za-z]+)((?:-\d+)?)")
 #: Seconds between a reply and the submit time that Slurm shows of its job.
 SAME_S = 2.0
+#: Added to a job's number, which stands behind its token where the bridge's own suffix is lost.
+_LOST = 1_000_000_000
 #: A job is in the first reading that begins so long after its reply, in seconds, or nowhere.
 LATE_S = 10.0
 
@@ -40,6 +44,10 @@ class _Reply(NamedTuple):
     at: float
     clock: float
     ours: dict[str, str]
+    #: Until when (epoch) the job waits behind its gate; 0 for none.
+    gate: int
+    #: The bridge may give it to further submits.
+    is_kept: bool
 
 
 class IssuedEntries:
@@ -51,14 +59,21 @@ class IssuedEntries:
         self._lock = threading.Lock()
         self._by_token: dict[str, dict[str, str]] = {}
         self._unseen: dict[str, _Reply] = {}
+        #: Those whose first job was seen, and that further jobs may have.
+        self._kept: dict[str, _Reply] = {}
 
-    def add(self, comment: str, uid: int, at: float, clock: float) -> str:
-        """Keep a reply's AdminComment; what of it goes to Slurm where notes do not."""
+    def add(
+        self, comment: str, uid: int, at: float, clock: float, gate: int = 0, is_kept: bool = False
+    ) -> str:
+        """Keep a reply's AdminComment; what of it goes to Slurm where notes do not.
+
+        `gate` is when the job may start by itself, `is_kept` whether the bridge may use it again.
+        """
         ours, rest = split(comment)
         with self._lock:
             for token, _ in _TOKEN.findall(f"{ours.get(SLOTS)} {ours.get(SHAPE)}")[:1]:
                 self._by_token[token] = ours
-                self._unseen[token] = _Reply(uid, at, clock, ours)
+                self._unseen[token] = _Reply(uid, at, clock, ours, gate, is_kept)
                 bound(self._by_token)
                 bound(self._unseen)
         return joined(needed_at_slurm(ours, "PENDING", 0, False), rest)
@@ -67,13 +82,14 @@ class IssuedEntries:
         """The comments of the jobs that a reading shows for the first time."""
         with self._lock:
             for token, _ in _TOKEN.findall("\n".join(comments)) if self._unseen else ():
-                self._unseen.pop(token, None)
+                self._shown(token)
 
     def gone(self, began: float) -> None:
         """Forget the replies whose jobs the reading that began then had to show."""
         with self._lock:
-            for token in [t for t, one in self._unseen.items() if one.clock < began - LATE_S]:
-                del self._unseen[token]
+            for some in (self._unseen, self._kept):
+                for token in [t for t, one in some.items() if one.clock < began - LATE_S]:
+                    del some[token]
 
     def has_other(self, job: QueuedJob, ours: Mapping[str, str]) -> bool:
         """Has the job's comment a token that was issued for another submit than these entries?"""
@@ -93,7 +109,7 @@ class IssuedEntries:
         if found:
             token, suffix, issued = found[0]
             return {kind: _named(text, token, suffix) for kind, text in issued.items()}
-        if replaced := self._replaced(job, began):
+        if replaced := self.replaced(job, began):
             return replaced
         is_older = job.submit <= self._since + MARGIN_S
         return {
@@ -102,26 +118,44 @@ class IssuedEntries:
             if (is_older and kind != DONOR) or _may_be_first(kind, text, job)
         }
 
-    def _replaced(self, job: QueuedJob, began: float) -> dict[str, str]:
-        """The entries that a job without a token of ours had before somebody replaced them."""
+    def replaced(self, job: QueuedJob, began: float) -> dict[str, str]:
+        """The entries that a job had before somebody replaced its comment; {} if not known (yet).
+
+        The reading began then, and `seen` was told of all its jobs.
+        """
         with self._lock:
             # Later replies are to jobs that the reading need not show.
-            fitting = [
-                (token, reply.ours)
-                for token, reply in self._unseen.items()
-                if reply.clock < began and _may_be_to(reply, job)
-            ]
-            texts = {joined(ours, "").replace(f"={token}", "") for token, ours in fitting}
+            fitting = {t: one for t, one in self._fitting(job).items() if one.clock < began}
+            texts = {joined(one.ours, "").replace(f"={t}", "") for t, one in fitting.items()}
             if len(texts) != 1:
                 return {}
-            token, ours = fitting[0]
-            del self._unseen[token]
-        return dict(ours)
+            token, reply = next(iter(fitting.items()))
+            suffix = "" if self._shown(token) else f"-{_LOST + job.job_id}"
+        return {kind: _named(text, token, suffix) for kind, text in reply.ours.items()}
+
+    def may_show(self, job: QueuedJob) -> bool:
+        """May a later reading say which reply was to this job?"""
+        with self._lock:
+            return bool(self._fitting(job))
+
+    def _fitting(self, job: QueuedJob) -> dict[str, _Reply]:
+        """The replies that may be to this job, those without a job first."""
+        replies = {**self._unseen, **self._kept} if self._kept else self._unseen
+        return {token: reply for token, reply in replies.items() if _may_be_to(reply, job)}
+
+    def _shown(self, token: str) -> bool:
+        """The reply has a job; False if it had one already."""
+        reply = self._unseen.pop(token, None)
+        if reply is not None and reply.is_kept:
+            self._kept[token] = reply
+        return reply is not None
 
 
 def _may_be_to(reply: _Reply, job: QueuedJob) -> bool:
-    """Does the job ask for what this reply says, in the same second?"""
+    """Does the job ask for what this reply says, in the same second, behind the same gate?"""
     if (job.uid, job.state) != (reply.uid, "PENDING") or abs(job.submit - reply.at) > SAME_S:
+        return False
+    if reply.gate and job.eligible not in (0, reply.gate):
         return False
     comment = joined(reply.ours, "")
     hint = hints.hint_in_user_comment(job.comment)

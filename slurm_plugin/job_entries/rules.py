@@ -20,6 +20,11 @@ RECORDS = (SHAPE, LOAN, SLOTS, DONOR)
 JOIN_S = 60
 
 
+def records(ours: Mapping[str, str]) -> dict[str, str]:
+    """The entries that the engine alone writes."""
+    return {kind: text for kind, text in ours.items() if kind in RECORDS}
+
+
 def needed_at_slurm(
     ours: Mapping[str, str], state: str, ran_s: float, notes_at_slurm: bool
 ) -> dict[str, str]:

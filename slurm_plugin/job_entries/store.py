@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from slurm_plugin.job_entries.issued import IssuedEntries, bound
-from slurm_plugin.job_entries.rules import RECORDS, is_over, is_undone, needed_at_slurm
+from slurm_plugin.job_entries.rules import RECORDS, is_over, is_undone, needed_at_slurm, records
 from slurm_plugin.job_entries.saved import MOST_SAVED, JobEntries, entry_file
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, joined, split
@@ -150,7 +150,8 @@ class EntryStore:
         repair = self._repair(job, known, began, text, rest)
         is_readable = len(rest) <= MAX_COMMENT_BYTES // 2
         known.shown = joined(known.entries.ours, rest if is_readable else "")
-        is_settled = repair is None and known.written_at < began
+        is_known = bool(records(known.entries.ours)) or not self.issued.may_show(job)
+        is_settled = repair is None and known.written_at < began and is_known
         # What is needed of a job that runs changes with time.
         is_lasting = job.state == "PENDING" or self.notes_at_slurm
         known.looks = _looks(job) if is_settled and is_lasting else None
@@ -162,6 +163,8 @@ class EntryStore:
         if known is None or not (known.entries.is_of(job) or self._is_requeued(job, known)):
             return self._first_seen(job, began)
         entries = known.entries
+        if not records(entries.ours) and (ours := self.issued.replaced(job, began)):
+            self._is_dirty, entries.ours = True, entries.ours | ours
         if known.written_at < began:
             shown, _ = split(job.admin_comment)
             known.comment = job.admin_comment
@@ -180,7 +183,7 @@ class EntryStore:
         if not entries.is_like(job) or self.issued.has_other(job, entries.ours):
             return False
         shown, _ = split(job.admin_comment)
-        has_ours = {} != _records(shown) == _records(self._needed(entries.ours, job))
+        has_ours = {} != records(shown) == records(self._needed(entries.ours, job))
         return entries.state != "PENDING" or has_ours
 
     def _compare(self, job: QueuedJob, known: _Known, shown: Mapping[str, str]) -> None:
@@ -188,7 +191,7 @@ class EntryStore:
         entries = known.entries
         former = known.past if is_undone(job, known.asked) else []
         for one in (*known.tried, *former):
-            if _records(self._needed(one, job)) == _records(shown) != {}:
+            if records(self._needed(one, job)) == records(shown) != {}:
                 entries.ours = one
         known.tried = []
         if TOPO in shown:
@@ -344,9 +347,9 @@ class EntryStore:
 
     # --------------------------------------------- what no AdminComment is to show
 
-    def submitted(self, comment: str, uid: int = -1) -> str:
+    def submitted(self, comment: str, uid: int = -1, gate: int = 0, is_kept: bool = False) -> str:
         """Keep a submit's AdminComment for the job that will show; what of it goes to Slurm."""
-        text = self.issued.add(comment, uid, self.wall_clock(), self.clock())
+        text = self.issued.add(comment, uid, self.wall_clock(), self.clock(), gate, is_kept)
         return comment if self.notes_at_slurm else text
 
     def noted(self, job_id: int, hint: str, note: str) -> None:
@@ -386,11 +389,6 @@ class EntryStore:
 def _one_line(comment: str) -> str:
     """The comment as an update can carry it: with others' line breaks as spaces."""
     return " ".join(comment.splitlines()).replace("\0", " ")
-
-
-def _records(ours: Mapping[str, str]) -> dict[str, str]:
-    """The entries that the engine alone writes."""
-    return {kind: text for kind, text in ours.items() if kind in RECORDS}
 
 
 def _looks(job: QueuedJob) -> tuple[object, ...]:

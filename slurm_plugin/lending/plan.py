@@ -30,7 +30,7 @@ class LoanContext:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class LoanCandidate:
     """A waiting job that fits on no node now, and that could perhaps borrow."""
 
     job: QueuedJob

@@ -100,6 +100,12 @@ def expected(progress: Progress) -> list[sweep.ProfilingRun]:
     return [*progress.runs, *more]
 
 
+def share_done(progress: Progress) -> float:
+    """From 0 to 1: runs that are over, among all of the plan."""
+    runs = expected(progress)
+    return sum(run.state in sweep.OVER for run in progress.runs) / max(1, len(runs))
+
+
 def measurements(progress: Progress) -> list[Measurement]:
     """What was measured, as the models are fitted from it."""
     return [

@@ -17,7 +17,8 @@ def submitted(setup: Setup, asked: Submit, answered: SubmitReply) -> SubmitReply
     if not comment or is_change:
         return answered
     assert isinstance(answered, Ok)
-    kept = setup.keeper.store.submitted(comment, asked.uid)
+    gate, is_kept = int(answered.values.get("set.begin_time", 0)), "token" in answered.values
+    kept = setup.keeper.store.submitted(comment, asked.uid, gate, is_kept)
     values = {**answered.values, "set.admin_comment": kept}
     if not values["set.admin_comment"]:
         del values["set.admin_comment"]

@@ -99,7 +99,6 @@ class QueuedJob:
     memory_per_node_mb: int = 0
     memory_per_cpu_mb: int = 0
     memory_per_tres: str = ""
-    min_cpus_per_node: int = 0
     #: Slurm's own texts: `gres/gpu:v100:2`, on 22.05 `gres:gpu:v100:2`, and per task on 24.11 and
     #: later `cpu=1,gres/gpu:v100=2`.
     tres_per_node: str = ""
@@ -184,6 +183,15 @@ class SlurmPartition:
     max_nodes: int = 0
     #: The time limit of a job that names none; 0 for none.
     default_time_s: int = 0
+    #: Whose jobs it takes alone; empty where it takes everybody's.
+    allow_groups: tuple[str, ...] = ()
+    allow_accounts: tuple[str, ...] = ()
+    allow_qos: tuple[str, ...] = ()
+    #: Whose jobs it does not take.
+    deny_accounts: tuple[str, ...] = ()
+    deny_qos: tuple[str, ...] = ()
+    #: A QOS whose limits hold for all its jobs; '' for none.
+    qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)

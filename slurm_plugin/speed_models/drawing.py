@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gres_topology.pictures import Picture, charts
-from slurm_plugin.speed_models.rows import Row
+from slurm_plugin.speed_models.predictions import Prediction
 
 
-def drawn(rows: Sequence[Row], batch: int, title: str) -> Picture:
+def drawn(rows: Sequence[Prediction], batch: int, title: str) -> Picture:
     """One curve per count of GPUs per node."""
     points: dict[str, list[tuple[float, float]]] = {}
     spread: dict[str, list[tuple[float, float]]] = {}

@@ -252,6 +252,7 @@ def test_the_units_are_what_systemd_reads(host):
     folder = host.run("dirname $(dpkg -L slurm-gputopo | grep /gputopo.service)").strip()
     said = host.try_run(f"systemd-analyze verify {folder}/gputopo.service").stdout
     said += host.try_run(f"systemd-analyze verify {folder}/gputopo-donors.service").stdout
+    said += host.try_run(f"systemd-analyze verify {folder}/gputopo-web.service").stdout
     assert not [line for line in said.splitlines() if "gputopo" in line], said
 
 
@@ -261,6 +262,7 @@ def test_every_command_has_a_man_page_and_runs(host):
     listed = host.run("dpkg -L slurm-gputopo")
     assert "/usr/share/man/man1/gputopo-enable.1.gz" in listed
     assert "/usr/share/bash-completion/completions/gputopo" in listed
+    assert "/usr/share/gputopo/dashboards/site.json" in listed
     place = "gputopo place --machine dgx1v --free 0-7 --gpus 2"
     assert "0,3" in host.run(place)
     # Nobody else's modules stand for ours.

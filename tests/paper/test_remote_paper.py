@@ -41,6 +41,7 @@ def test_the_r_queue_waits_less_runs_hardly_longer_and_ends_sooner(queues, name)
     assert found["waiting_longer_percent"] < printed["waiting_longer_percent"]
 
 
+@pytest.mark.long("half a minute")
 def test_no_queue_waits_less_than_one_pool_of_all_gpus(queues):
     pooled, _ = tsubame.simulated(tsubame.BOUND, workload.jobs(1, JOBS), NODES)
     least_s = fmean(job.wait_s for job in pooled)

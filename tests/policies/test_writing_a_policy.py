@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from configparser import ConfigParser
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -30,17 +30,19 @@ def blocks(language: str) -> list[str]:
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page's files, and what pip writes beside an installed package: its entry points."""
     folder = tmp_path_factory.mktemp("spare")
-    (setup_cfg,), (policy, test), (config,) = blocks("ini"), blocks("python"), blocks("yaml")
+    (pyproject,), (policy, test), (config,) = blocks("toml"), blocks("python"), blocks("yaml")
     (folder / "spare.py").write_text(policy)
     (folder / "test_spare.py").write_text(test)
     own = "socket: engine.sock\nstate_dir: state\ndecision_log: {path: decisions.jsonl}\n"
     (folder / "gputopo.yaml").write_text(own + config)
-    read = ConfigParser()
-    read.read_string(setup_cfg)
-    info = folder / f"{read['metadata']['name']}-{read['metadata']['version']}.dist-info"
+    project = tomllib.loads(pyproject)["project"]
+    info = folder / f"{project['name']}-{project['version']}.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: spare\nVersion: 0.1\n")
-    lines = [f"[{group}]\n{names}" for group, names in read["options.entry_points"].items()]
+    lines = [
+        "\n".join([f"[{group}]", *(f"{name} = {what}" for name, what in names.items())])
+        for group, names in project["entry-points"].items()
+    ]
     (info / "entry_points.txt").write_text("\n".join(lines))
     return folder
 
@@ -80,6 +82,12 @@ def test_its_keys_stand_in_the_references_and_are_checked(printed: dict[str, str
     assert "### `spare`" in keys
     assert WRONG is not None
     assert f"wrong.yaml:1: {WRONG[1]}" in printed["gputopo config check wrong.yaml"]
+
+
+def test_it_has_a_row_beside_the_other_policies(package: Path) -> None:
+    few = ["--seeds", "1", "--jobs", "5", "--bound-seeds", "0"]
+    table = run(package, "-m", "simulation.report.pareto", *few)
+    assert re.search(r"^spare +\d\.\d", table, re.M), table
 
 
 def test_the_pages_own_tests_pass(package: Path) -> None:

@@ -18,6 +18,7 @@ from policies.remote.drmaestro.admission import admitted
 from policies.remote.drmaestro.assigning import assign_gpus
 from policies.remote.drmaestro.hosting import host_tasks
 from policies.remote.jobs import Answer
+from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.drmaestro.runs import Choices, bound_s, replayed
 from simulation.experiments.drmaestro.workload import MEANS_S, jobs
@@ -68,8 +69,8 @@ def run(seeds: Sequence[int], sizes: str = "gangs", round_s: str = "10") -> Resu
     """Both ways of treating gangs, by how many jobs may use remote GPUs."""
     rows: dict[str, list[Mapping[str, float]]] = {}
     choices = Choices(IN_REACH, round_s=float(round_s))
-    for seed in seeds:
-        for share, hundredths in SHARES.items():
+    for seed in each(seeds):
+        for share, hundredths in each(SHARES.items()):
             log = asked(seed, sizes, hundredths)
             for name, planner in ((PRINTED, PrintedGangs()), (OURS, DRMaestro())):
                 figures = replayed(log, MACHINES, choices, planner)

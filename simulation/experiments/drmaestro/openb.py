@@ -9,6 +9,7 @@ import numpy as np
 from policies import Request
 from policies.remote import RemoteJob
 from policies.remote.drmaestro import RODINIA, Costs, DRMaestro
+from simulation.core.steps import each
 from simulation.experiments import Result, openb
 from simulation.experiments.drmaestro.runs import AWARE, WITH, WITHOUT, measured
 from simulation.experiments.drmaestro.workload import GOAL
@@ -30,8 +31,8 @@ NOTES = (
 def run(seeds: Sequence[int], nodes: str = "8", fractions: str = "whole") -> Result:
     """The trace with remote GPUs, without, and with network-aware costs."""
     rows: dict[str, list[Mapping[str, float]]] = {WITHOUT: [], WITH: [], AWARE: []}
-    for seed in seeds:
-        for line, found in rows.items():
+    for seed in each(seeds):
+        for line, found in each(rows.items()):
             asked = log(seed, int(nodes), fractions, line)
             planner = DRMaestro(Costs(network_aware=line == AWARE))
             simulator = PlannedLoanSimulator(openb.nodes(int(nodes)), planner, interval_s=ROUND_S)

@@ -9,6 +9,7 @@ from statistics import fmean
 import numpy as np
 
 from policies.remote.drmaestro import Costs, DRMaestro, utility
+from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.drmaestro.workload import (
     GOAL,
@@ -115,8 +116,8 @@ def run_network(
 def _run(scenario: Scenario, seeds: Sequence[int], choices: Choices) -> Result:
     lines = (WITHOUT, WITH, *((AWARE,) if scenario.is_aware else ()))
     rows: dict[str, list[Mapping[str, float]]] = {name: [] for name in (*lines, BOUND)}
-    for seed in seeds:
-        found = {name: simulated(scenario, seed, choices, name) for name in lines}
+    for seed in each(seeds):
+        found = {name: simulated(scenario, seed, choices, name) for name in each(lines)}
         before_s = found[WITHOUT]["makespan_s"]
         found[BOUND] = {
             "makespan_s": bound_s(scenario.machines, asked(scenario, seed, choices, WITH))
@@ -144,8 +145,8 @@ def replayed(
     log: Sequence[PlannedJob], machine_count: int, choices: Choices, planner: DRMaestro
 ) -> dict[str, float]:
     """What becomes of the jobs under one planner."""
-    rooms, warm = machines(machine_count, choices.in_reach)
-    simulator = PlannedLoanSimulator(rooms, planner, warm, choices.round_s)
+    capacities, warm = machines(machine_count, choices.in_reach)
+    simulator = PlannedLoanSimulator(capacities, planner, warm, choices.round_s)
     return measured(simulator, simulator.run(log), choices.goal)
 
 

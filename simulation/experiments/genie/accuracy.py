@@ -14,6 +14,7 @@ import numpy as np
 
 from policies.performance import Run, fit, lightweight
 from policies.performance.runs import Floats
+from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.pollux import PROFILES, runs_of
 
@@ -78,7 +79,7 @@ def of_profile(profile: str, seeds: Sequence[int]) -> dict[str, float | None]:
 
 def run(seeds: Sequence[int]) -> Result:
     """Every model's figures."""
-    measured = {profile: of_profile(profile, seeds) for profile in PROFILES}
+    measured = {profile: of_profile(profile, seeds) for profile in each(PROFILES)}
     notes = (
         "Rows are models, figures errors of the predicted step time. The measurements are Pollux's"
         " (T4 nodes of four GPUs, 1 to 64 GPUs), not the paper's (K80, up to 16 GPUs).",

@@ -12,6 +12,7 @@ import numpy as np
 from policies.contract.scheduling import PRIOR, Platform, Scheduler, Task
 from policies.genie import schedulers
 from policies.genie.tasks import TaskMaker
+from simulation.core.steps import each
 from simulation.experiments.genie.ablation import ABLATIONS
 from simulation.experiments.genie.workload import Models, Spec, TrueTimes, Workload, make, models
 from simulation.experiments.pollux import GPUS_PER_NODE, PROFILES
@@ -76,11 +77,12 @@ def compared(
     `shapes` is what black boxes ask for, `kind` the model that schedulers predict with.
     """
     table = FigureTable()
-    for setting in settings:
+    for setting in each(settings):
         platform = Platform(setting.nodes, GPUS_PER_NODE)
         maker = TaskMaker(platform, _models(kind, True))
-        for scheduler in (*schedulers(PROFILES), *ABLATIONS):
-            replays = [_replayed(scheduler, maker, setting.spec, seed, shapes) for seed in seeds]
+        for scheduler in each((*schedulers(PROFILES), *ABLATIONS)):
+            specs = [(scheduler, maker, setting.spec, seed, shapes) for seed in seeds]
+            replays = [_replayed(*spec) for spec in each(specs)]
             ends = [sorted(one.end_s for one in replay.done) for _, replay in replays]
             table.completed.setdefault(setting.label, {})[scheduler.name] = completion(ends)
             runs = [metrics(*pair, maker) for pair in replays]

@@ -9,6 +9,7 @@ from gres_topology import NodeTopology
 from gres_topology.catalog import load as machine
 from policies.registry import registry
 from simulation.core.record import Record
+from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.mapa.graphs import renumbered
 from simulation.experiments.mapa.jobs import ByEffBw, job_file
@@ -100,11 +101,11 @@ def compare(
 ) -> dict[str, dict[str, float]]:
     """Every policy on the same jobs, a machine for each seed, averaged over the seeds."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
-    for seed, topology in topologies.items():
+    for seed, topology in each(topologies.items()):
         run = partial(records_of, topology=topology, seed=seed, curve=curve, jobs=jobs,
                       saturated_gbps=saturated_gbps)  # fmt: skip
         baseline = run(BASELINE)
-        for name in chosen:
+        for name in each(chosen):
             records = baseline if name == BASELINE else run(name)
             # The oracle's GPUs are the baseline's, its times are not.
             gbps = (
@@ -123,11 +124,15 @@ def run(seeds: Sequence[int], jobs: int = JOBS, saturated_gbps: str = "50") -> R
     same = dict.fromkeys(seeds, topology)
     measured: dict[str, Mapping[str, float | None]] = {}
     default, *others = CURVES
-    measured |= runs(same, (*POLICIES, ORACLE), default)
-    varied = {f"{curve} curve": runs(same, VARIED, curve) for curve in others}
     drawn = {seed: renumbered(topology, seed) for seed in seeds}
-    varied["renumbered"] = runs(drawn, (*POLICIES, ORACLE), default)
-    varied |= {f"renumbered, {curve} curve": runs(drawn, VARIED, curve) for curve in others}
+    ways: dict[str, tuple[Mapping[int, NodeTopology], Sequence[str], str]]
+    ways = {"": (same, (*POLICIES, ORACLE), default)}
+    ways |= {f"{curve} curve": (same, VARIED, curve) for curve in others}
+    ways["renumbered"] = (drawn, (*POLICIES, ORACLE), default)
+    ways |= {f"renumbered, {curve} curve": (drawn, VARIED, curve) for curve in others}
+    weights = [len(names) for _, names, _ in ways.values()]
+    varied = {how: runs(*way) for how, way in each(ways.items(), weights)}
+    measured |= varied.pop("")
     for how, rows in varied.items():
         for name, row in rows.items():
             kept = {key: row[key] for key in row if key.removesuffix("_sd") in HEADLINES}

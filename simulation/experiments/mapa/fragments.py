@@ -8,6 +8,7 @@ from itertools import combinations
 
 from gres_topology import NodeTopology
 from gres_topology.catalog import load as machine
+from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.mapa.dgx1v import BASELINE, MACHINE, POLICIES, records_of
 from simulation.experiments.mapa.graphs import renumbered
@@ -52,7 +53,7 @@ def compare(
     topologies: Mapping[int, NodeTopology], policy: str, jobs: int
 ) -> dict[str, dict[str, float]]:
     """A row for each number of GPUs, averaged over the seeds."""
-    seeds = [figures(topology, policy, seed, jobs) for seed, topology in topologies.items()]
+    seeds = [figures(topology, policy, seed, jobs) for seed, topology in each(topologies.items())]
     means = averaged(seeds)
     rows: dict[str, dict[str, float]] = {}
     for name, value in means.items():

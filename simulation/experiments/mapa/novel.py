@@ -9,6 +9,7 @@ from gres_topology import NodeTopology
 from gres_topology.catalog import load as machine
 from policies.registry import registry
 from simulation.core.jobs import SimJob
+from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.mapa.dgx1v import BASELINE, MACHINE, POLICIES, records_of
 from simulation.experiments.mapa.graphs import as_in_their_code, renumbered
@@ -29,9 +30,9 @@ def compare(
 ) -> dict[str, dict[str, float]]:
     """Every policy on the same jobs, a machine for each seed, averaged over the seeds."""
     found: dict[str, list[dict[str, float]]] = {name: [] for name in POLICIES}
-    for seed, topology in topologies.items():
+    for seed, topology in each(topologies.items()):
         timed = timed_jobs(seed, curve, jobs)
-        for name in POLICIES:
+        for name in each(POLICIES):
             run = Simulator({topology.name: topology}, registry.get(name)).run(timed)
             found[name].append(effbw_figures(run.records, topology))
     return {name: averaged(rows) for name, rows in found.items()}
@@ -40,12 +41,15 @@ def compare(
 def _result(name: str, graph: str, seeds: Sequence[int], jobs: int) -> Result:
     topology = machine(graph)
     measured: dict[str, Mapping[str, float | None]] = {}
-    measured |= compare(dict.fromkeys(seeds, topology), jobs=jobs)
-    varied = {
-        "their code's graph": compare(dict.fromkeys(seeds, as_in_their_code(topology)), jobs=jobs),
-        "renumbered": compare({s: renumbered(topology, s) for s in seeds}, jobs=jobs),
-        "low curve": compare(dict.fromkeys(seeds, topology), "low", jobs),
+    same = dict.fromkeys(seeds, topology)
+    ways = {
+        "": (same, "figure-2b"),
+        "their code's graph": (dict.fromkeys(seeds, as_in_their_code(topology)), "figure-2b"),
+        "renumbered": ({s: renumbered(topology, s) for s in seeds}, "figure-2b"),
+        "low curve": (same, "low"),
     }
+    varied = {how: compare(*way, jobs) for how, way in each(ways.items())}
+    measured |= varied.pop("")
     for how, rows in varied.items():
         for policy in (BASELINE, "mapa-greedy", "mapa-preserve"):
             row = rows[policy]

@@ -15,6 +15,7 @@ from policies.mapa import MapaPreserve
 from policies.matching import symmetry
 from policies.matching.solved import solved
 from policies.scoring.tables import Tables
+from simulation.core.steps import each
 from simulation.experiments import Result
 
 #: Figure 19: hardware graphs of 6, 8 and 16 GPUs.
@@ -41,10 +42,10 @@ def decision_s(topology: NodeTopology, gpus: int) -> tuple[float, float]:
 def run(seeds: Sequence[int], machines: Sequence[str] = MACHINES, repeats: int = REPEATS) -> Result:
     """The experiment; nothing is drawn, so seeds change nothing."""
     measured: dict[str, dict[str, float | None]] = {}
-    for name in machines:
+    for name in each(machines):
         topology = machine(name)
         row: dict[str, float | None] = {}
-        for gpus in range(2, topology.gpus + 1):
+        for gpus in each(range(2, topology.gpus + 1)):
             first, again = zip(*(decision_s(topology, gpus) for _ in range(repeats)), strict=True)
             row[f"gpus_{gpus:02}_first_s"] = median(first)
             row[f"gpus_{gpus:02}_again_s"] = median(again)

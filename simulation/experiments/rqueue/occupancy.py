@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 
+from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.experiment import averaged
 from simulation.experiments.rqueue.tsubame import G_QUEUE, OURS, QUEUES, R_QUEUE, SHARED
@@ -46,12 +47,12 @@ def run(seeds: Sequence[int], submits: str = "as-drawn", picture: str = "no") ->
     rows: dict[str, list[dict[str, float]]] = {}
     drawn: list[str] = []
     bars: dict[str, list[tuple[float, float, float, float]]] = {}
-    for seed in seeds:
+    for seed in each(seeds):
         log = busy_period(seed)
         if submits == "at-once":
             log = [replace(job, submit_s=0.0) for job in log]
         before: list[Ended] = []
-        for name in (G_QUEUE, SHARED, R_QUEUE, OURS):
+        for name in each((G_QUEUE, SHARED, R_QUEUE, OURS)):
             simulator = QueuedLoanSimulator(nodes(NODES), QUEUES[name])
             ended = simulator.run(log)
             before = before or ended

@@ -8,6 +8,7 @@ import numpy as np
 
 from policies import Request
 from policies.remote import RemoteJob
+from simulation.core.steps import each
 from simulation.experiments import Result, openb
 from simulation.experiments.experiment import averaged
 from simulation.experiments.rqueue.decreases import moments
@@ -30,7 +31,7 @@ NOTES = (
 def run(seeds: Sequence[int], nodes: str = "8", fractions: str = "whole") -> Result:
     """The trace under every queue, against nodes shared and nothing remote."""
     rows: dict[str, list[dict[str, float]]] = {}
-    for seed in seeds:
+    for seed in each(seeds):
         jobs = log(seed, int(nodes), fractions)
         for name, ended, base, found in on_real_log(jobs, lambda: openb.nodes(int(nodes))):
             spread = {} if name == G_QUEUE else moments(ended, base)

@@ -8,6 +8,7 @@ import numpy as np
 
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
+from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.experiment import averaged
 from simulation.experiments.rqueue.tsubame import on_real_log
@@ -59,7 +60,7 @@ def log(seed: int) -> list[QueuedLoanJob]:
 def run(seeds: Sequence[int], nodes: str = "all") -> Result:
     """The trace under every queue, against nodes shared and nothing remote."""
     rows: dict[str, list[dict[str, float]]] = {}
-    for seed in seeds:
+    for seed in each(seeds):
         for name, _, _, found in on_real_log(log(seed), lambda: free_nodes(SHARES[nodes])):
             rows.setdefault(name, []).append(found)
     return Result("rqueue-philly", tuple(seeds), averaged(rows), {}, NOTES)

@@ -19,6 +19,7 @@ from policies.remote.r_queue import (
     RQueue,
 )
 from policies.remote.r_queue.queues import empty_nodes
+from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.experiment import averaged
 from simulation.experiments.rqueue.decreases import MINUTE_S, histograms, moments
@@ -160,7 +161,7 @@ def on_real_log(
     Yields the queue's name, what became of the jobs under it and on shared nodes, and its figures.
     """
     base: list[Ended] = []
-    for name in (SHARED, R_QUEUE, OURS, G_QUEUE):
+    for name in each((SHARED, R_QUEUE, OURS, G_QUEUE)):
         ended = QueuedLoanSimulator(nodes_of(), QUEUES[name]).run(log)
         base = base or ended
         found = means(ended) if name == G_QUEUE else figures(ended, base)
@@ -170,21 +171,21 @@ def on_real_log(
 def tsubame(seeds: Sequence[int], year: str = "printed") -> Result:
     """The whole year under every queue; means over the seeds."""
     rows: dict[str, list[Mapping[str, float]]] = {name: [] for name in (*QUEUES, BOUND)}
-    for seed in seeds:
+    for seed in each(seeds):
         log = jobs(seed, year=YEARS[year])
-        base, idle = simulated(G_QUEUE, log)
-        rows[G_QUEUE].append(means(base) | idle)
-        for name in (SHARED, PRINTED, R_QUEUE, IDLE_DONORS, OURS, AUTO):
+        base: list[Ended] = []
+        queues = (G_QUEUE, SHARED, PRINTED, R_QUEUE, IDLE_DONORS, OURS, AUTO, BOUND)
+        for name in each(queues):
             ended, idle = simulated(name, log)
-            rows[name].append(figures(ended, base) | moments(ended, base) | idle)
-        pooled = means(simulated(BOUND, log)[0])
-        waited = means(base)["wait_mean_s"]
-        rows[BOUND].append(
-            {
-                "wait_mean_s": pooled["wait_mean_s"],
-                "wait_decrease_percent": 100 * (1 - pooled["wait_mean_s"] / waited),
-            }
-        )
+            base = base or ended
+            if name == G_QUEUE:
+                rows[name].append(means(ended) | idle)
+            elif name == BOUND:
+                pooled_s, waited_s = (means(one)["wait_mean_s"] for one in (ended, base))
+                gained = 100 * (1 - pooled_s / waited_s)
+                rows[name].append({"wait_mean_s": pooled_s, "wait_decrease_percent": gained})
+            else:
+                rows[name].append(figures(ended, base) | moments(ended, base) | idle)
     printed = dict(zip(TIMES, TABLE_3[NODES], strict=True))
     paper = {**PAPER, R_QUEUE: {**PAPER[R_QUEUE], **_columns("decrease", printed)}}
     return Result("rqueue-tsubame", tuple(seeds), averaged(rows), paper, NOTES)
@@ -202,30 +203,35 @@ def _columns(middle: str, by_time: Mapping[str, tuple[float, float]]) -> dict[st
 def decrease_histograms(seeds: Sequence[int], year: str = "printed") -> Result:
     """Figures 9 to 11: how the decreases of wait, execution time and lifetime are spread."""
     rows: dict[str, list[Mapping[str, float]]] = {R_QUEUE: [], PRINTED: [], OURS: []}
-    for seed in seeds:
+    for seed in each(seeds):
         log = jobs(seed, year=YEARS[year])
-        base, _ = simulated(G_QUEUE, log)
+        ended = {name: simulated(name, log)[0] for name in each((G_QUEUE, *rows))}
         for name, found in rows.items():
-            found.append(histograms(simulated(name, log)[0], base))
+            found.append(histograms(ended[name], ended[G_QUEUE]))
     return Result("rqueue-histograms", tuple(seeds), averaged(rows), {}, HISTOGRAM_NOTES)
 
 
 def shrink(seeds: Sequence[int], year: str = "printed") -> Result:
     """Table III: the R queue on fewer nodes against the G queue on 480."""
     rows: dict[str, list[Mapping[str, float]]] = {R_QUEUE: [], OURS: []}
-    for seed in seeds:
+    for seed in each(seeds):
         log = jobs(seed, year=YEARS[year])
-        base, _ = simulated(G_QUEUE, log)
+        base: list[Ended] = []
+        fewer = [(name, count) for name in rows for count in (*FEWER, *TABLE_3)]
+        columns: dict[str, dict[str, float]] = {name: {} for name in rows}
+        for name, count in each([(G_QUEUE, NODES), *fewer]):
+            ended, _ = simulated(name, log, count)
+            if name == G_QUEUE:
+                base = ended
+                continue
+            got = moments(ended, base)
+            by_time = {
+                time: (got[f"{time}_decrease_s"], got[f"{time}_decrease_spread_s"])
+                for time in TIMES
+            }
+            columns[name] |= _columns(f"decrease_{count}_nodes", by_time)
         for name, found in rows.items():
-            columns: dict[str, float] = {}
-            for count in (*FEWER, *TABLE_3):
-                got = moments(simulated(name, log, count)[0], base)
-                by_time = {
-                    time: (got[f"{time}_decrease_s"], got[f"{time}_decrease_spread_s"])
-                    for time in TIMES
-                }
-                columns |= _columns(f"decrease_{count}_nodes", by_time)
-            found.append(columns)
+            found.append(columns[name])
     paper: dict[str, float] = {}
     for count, figures_of in TABLE_3.items():
         by_time = dict(zip(TIMES, figures_of, strict=True))

@@ -15,6 +15,7 @@ from policies.registry import registry
 from policies.topo_aware.machine import MachineGraph
 from policies.topo_aware.settings import TopoAwareSettings
 from policies.topo_aware.utility import HEAVIEST, JobNeeds, Scale
+from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.experiment import averaged
 from simulation.experiments.sc17 import MACHINE
@@ -101,8 +102,8 @@ def measure(
 def run(seeds: Sequence[int], count: int = STATES) -> Result:
     """The experiment; `count` draws of each machine's free GPUs per seed."""
     rows: dict[str, list[dict[str, float]]] = {}
-    for seed in seeds:
-        for name in MACHINES:
+    for seed in each(seeds):
+        for name in each(MACHINES):
             draw, topology = Random(seed), machine(name)
             frees = states(topology, draw, count)
             one: dict[str, dict[str, float]] = {}

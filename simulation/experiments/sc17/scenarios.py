@@ -6,12 +6,13 @@ the cluster is 80 or 95 % full.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 
 from gres_topology.catalog import load as machine
 from simulation.core.jobs import SimJob, at_load, offered_load
 from simulation.core.record import SimulatedRun
+from simulation.core.steps import each
 from simulation.experiments import Figures, Result
 from simulation.experiments.sc17 import MACHINE, cluster, loaded, policies, workload
 from simulation.experiments.sc17.curves import figures, series
@@ -37,7 +38,6 @@ METRICS = (
 )  # fmt: skip
 
 #: Called with a policy's name and the number of jobs; the result with the jobs ended so far.
-Progress = Callable[[str, int], Callable[[int], None]]
 
 
 def jobs_of(name: str, machines: int, load: str) -> list[SimJob]:
@@ -49,24 +49,18 @@ def jobs_of(name: str, machines: int, load: str) -> list[SimJob]:
     return at_load(jobs, machines * machine(MACHINE).gpus, int(load) / 100, ideal_s)
 
 
-def runs_of(
-    jobs: Sequence[SimJob], machines: int, progress: Progress | None = None
-) -> dict[str, SimulatedRun]:
+def runs_of(jobs: Sequence[SimJob], machines: int) -> dict[str, SimulatedRun]:
     """One run per policy, first in, first out."""
     speed = Profiled(loaded("prof_from_experiments_full"))
     runs = {}
-    for name, policy in policies().items():
-        report = progress(name, len(jobs)) if progress else None
-        runs[name] = Simulator(cluster(machines), policy, speed, progress=report).run(jobs)
+    for name, policy in each(policies().items()):
+        runs[name] = Simulator(cluster(machines), policy, speed).run(jobs)
     return runs
 
 
 def _result(name: str, workload_name: str, machines: int, load: str, paper: Figures) -> Result:
-    from simulation.report.progress import bars
-
     jobs = jobs_of(workload_name, machines, load)
-    with bars() as progress:
-        runs = runs_of(jobs, machines, progress)
+    runs = runs_of(jobs, machines)
     measured: dict[str, dict[str, float | None]] = {}
     nodes, speed = cluster(machines), Profiled(loaded("prof_from_experiments_full"))
     for policy, run in runs.items():

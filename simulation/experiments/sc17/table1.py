@@ -8,6 +8,7 @@ from dataclasses import replace
 from gres_topology.catalog import load
 from simulation.core.jobs import SimJob
 from simulation.core.record import SimulatedRun
+from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.sc17 import MACHINE, loaded, policies, workload
 from simulation.experiments.sc17.curves import figures, lost, series, timeline
@@ -104,7 +105,7 @@ def run(seeds: Sequence[int], variant: str = "authors") -> Result:
             **figures(found),
             **_jobs(found),
         }  # fmt: skip
-    for name, sees_all in (("exhaustive", False), ("exhaustive-clairvoyant", True)):
+    for name, sees_all in each((("exhaustive", False), ("exhaustive-clairvoyant", True))):
         bound = best_makespan_s(jobs_of(variant), topology, speed, clairvoyant=sees_all)
         measured[name] = {"makespan_s": bound}
     bound = measured["exhaustive"]["makespan_s"] or 0.0

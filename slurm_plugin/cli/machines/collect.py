@@ -37,6 +37,7 @@ def collect(
     import dataclasses
     import json
 
+    from slurm_plugin.cli.progress import bar
     from slurm_plugin.collect.run import CHANGED, FAILED, MAX_BYTES, Collector
     from slurm_plugin.collect.store import Store
     from slurm_plugin.config import settings as config
@@ -49,10 +50,12 @@ def collect(
     runner = ProcessRunner(place, timeout_s, max_bytes=MAX_BYTES)
     collector = Collector(runner, Store(settings.state_dir), wait, partition)
     outcomes = []
-    for outcome in collector.collect(wanted, accept):
-        outcomes.append(outcome)
-        if not as_json:
-            click.echo(f"{outcome.node}: {outcome.what}: {outcome.text}")
+    with bar("collecting") as done:
+        for outcome in collector.collect(wanted, accept):
+            outcomes.append(outcome)
+            done(len(outcomes) / len(wanted))
+            if not as_json:
+                click.echo(f"{outcome.node}: {outcome.what}: {outcome.text}")
     reply = _tell_engine(settings.socket)
     if as_json:
         rows = [dataclasses.asdict(outcome) for outcome in outcomes]

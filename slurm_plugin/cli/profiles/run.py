@@ -165,6 +165,7 @@ def _work(
     slurm: SlurmAccess, folder: Folder, progress: Progress,
     asked: tuple[Submission, RunOptions], given: dict[str, Any],
 ) -> None:  # fmt: skip
+    from slurm_plugin.cli.progress import bar
     from slurm_plugin.profiling import plan
     from slurm_plugin.profiling.loop import ProfilingLoop, RunLimits
     from slurm_plugin.profiling.sweep import SUBMITTED
@@ -174,7 +175,13 @@ def _work(
     folder.write(progress)
     terms = RunLimits(given["at_once"], given["tries"], given["poll"], given["startup"])
     try:
-        ProfilingLoop(slurm, folder, progress, asked, terms, click.echo).work()
+        with bar("measuring", plan.share_done(progress)) as done:
+
+            def sleep(seconds: float) -> None:
+                done(plan.share_done(progress))
+                time.sleep(seconds)
+
+            ProfilingLoop(slurm, folder, progress, asked, terms, click.echo, sleep).work()
     except KeyboardInterrupt:
         jobs = [str(run.job) for run in progress.runs if run.state == SUBMITTED]
         left = f"job {', '.join(jobs)} stays in Slurm; " if jobs else ""
@@ -188,7 +195,7 @@ def _store(folder: Folder, progress: Progress, given: dict[str, Any]) -> None:
     from slurm_plugin.cli import Fault
     from slurm_plugin.profiling import plan, sweep
     from slurm_plugin.speed_models.database import Database
-    from slurm_plugin.speed_models.rows import in_words
+    from slurm_plugin.speed_models.predictions import in_words
 
     settings = progress.settings
     runs = plan.measurements(progress)

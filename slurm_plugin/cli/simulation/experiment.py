@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from slurm_plugin.cli import files
 from slurm_plugin.cli.groups import CommandGroup
 from slurm_plugin.cli.options import json_option
 
@@ -87,16 +88,17 @@ def run_all(out: Path, only: tuple[str, ...], again: bool) -> None:
     """
     from simulation.experiments import experiments
     from simulation.reproduction import PAPERS, page, running
+    from slurm_plugin.cli.progress import watching
 
     if unknown := sorted(set(only) - {*experiments, "none"}):
         raise click.BadParameter(f"--only {unknown[0]}: expected one of {', '.join(experiments)}")
     runs = [run for run in running.needed(PAPERS) if not only or run.experiment in only]
     folder = out / "reproduction"
-    running.run_all(runs, folder, click.echo, again=again)
+    with watching("experiments"):
+        running.run_all(runs, folder, click.echo, again=again)
     for path in running.draw(PAPERS, folder):
         click.echo(f"wrote {path}")
-    (out / "reproduction.md").write_text(page.page(PAPERS, folder), encoding="utf-8")
-    click.echo(f"wrote {out / 'reproduction.md'}")
+    files.write(out / "reproduction.md", page.page(PAPERS, folder))
 
 
 def _command(found: Experiment) -> click.Command:
@@ -107,11 +109,19 @@ def _command(found: Experiment) -> click.Command:
         sweep: str | None = None,
         **options: str,
     ) -> None:
+        from slurm_plugin.cli.progress import watching
+
         claimed = partial(_claimed, found.name)
         if sweep is not None:
-            _sweep(found, sweep, as_json, seeds, options)
+            with watching(found.name):
+                swept = _swept(found, sweep, seeds, options)
+            if as_json:
+                click.echo(json.dumps(swept.to_dict(), indent=2))
+            else:
+                _print(swept)
             return
-        result = found.run(seeds, **options)
+        with watching(found.name):
+            result = found.run(seeds, **options)
         if plot is not None:
             _plot(result, found, plot)
         if as_json:
@@ -152,11 +162,11 @@ def _plot(result: Result, found: Experiment, target: Path) -> None:
     if not pictures:
         raise Fault(f"{found.name} has no plot")
     if target.suffix in {".svg", ".png"}:
-        files = {target: together(result, pictures)}
+        drawings = {target: together(result, pictures)}
     else:
-        files = {target / f"{found.name}-{one.name}.svg": drawn(result, one) for one in pictures}
+        drawings = {target / f"{found.name}-{one.name}.svg": drawn(result, one) for one in pictures}
     try:
-        for path, picture in files.items():
+        for path, picture in drawings.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             write(picture, path)
             click.echo(f"wrote {path}", err=True)
@@ -164,28 +174,25 @@ def _plot(result: Result, found: Experiment, target: Path) -> None:
         raise Fault(f"{target}: {error.strerror}") from None
 
 
-def _sweep(
-    found: Experiment, option: str, as_json: bool, seeds: list[int] | None, options: dict[str, str]
-) -> None:
+def _swept(
+    found: Experiment, option: str, seeds: list[int] | None, options: dict[str, str]
+) -> Result:
     """A row for each word of an option, with the figures that the experiment's claims look at."""
+    from simulation.core.steps import each
     from simulation.experiments import Result
     from simulation.reproduction import PAPERS
     from simulation.reproduction.page import figures_claimed
 
     figures = figures_claimed(PAPERS, found.name)
     rows: dict[str, dict[str, float | None]] = {}
-    for word in found.options[option]:
+    for word in each(found.options[option]):
         result = found.run(seeds, **{**options, option.replace("-", "_"): word})
         row = rows[f"{option} {word}"] = {}
         for policy, metric in figures:
             for name in (metric, f"{metric}_sd"):
                 if name in result.measured.get(policy, {}):
                     row[f"{policy}: {name}"] = result.measured[policy][name]
-    swept = Result(f"{found.name} by {option}", result.seeds, rows, {}, options=options)
-    if as_json:
-        click.echo(json.dumps(swept.to_dict(), indent=2))
-    else:
-        _print(swept)
+    return Result(f"{found.name} by {option}", result.seeds, rows, {}, options=options)
 
 
 def _claimed(name: str, result: Result) -> list[str]:
@@ -194,7 +201,7 @@ def _claimed(name: str, result: Result) -> list[str]:
 
     claims = [one for paper in PAPERS for one in paper.claims if one.run.experiment == name]
     of_these_options = [one for one in claims if one.run.chosen() == result.options]
-    return [one.told(result.measured) for one in of_these_options or claims]
+    return [one.stated(result.measured) for one in of_these_options or claims]
 
 
 def _print(result: Result, claimed: Sequence[str] = ()) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from slurm_plugin.cli import files
 from slurm_plugin.cli.options import IN_FILE, OUT_FILE, json_option, number_option
 
 if TYPE_CHECKING:
@@ -91,9 +92,9 @@ def simulate(
     facts = {"queue": queue, "communication": communication, "load": load or "as recorded"}
     report = output.Report(runs, cluster, trace, facts)
     if html is not None:
-        _write(html, to_html(report))
+        files.write(html, to_html(report))
     if csv_file is not None:
-        _write(csv_file, output.to_csv(runs))
+        files.write(csv_file, output.to_csv(runs))
     if as_json:
         click.echo(output.to_json(report))
     else:
@@ -121,11 +122,12 @@ def _cluster(path: Path) -> dict[str, NodeTopology]:
 def _runs(
     trace: Trace, cluster: dict[str, NodeTopology], names: tuple[str, ...], easy: bool, part: float
 ) -> list[SimulatedRun]:
+    from simulation.core.steps import each
     from simulation.errors import SimulationError
     from simulation.models.placing import Simulator
     from simulation.models.speed import ByBandwidth, Speed
-    from simulation.report.progress import bars
     from simulation.stock import policy_named
+    from slurm_plugin.cli.progress import watching
     from slurm_plugin.config.settings import load_policies
 
     load_policies()
@@ -135,23 +137,10 @@ def _runs(
     policies = [policy_named(name) for name in dict.fromkeys(names)]
     speed: Speed = ByBandwidth(part) if part else Speed()
     runs = []
-    with bars() as begin:
-        for policy in policies:
-            progress = begin(policy.name, len(trace.jobs))
-            runs.append(
-                Simulator(cluster, policy, speed, easy=easy, progress=progress).run(trace.jobs)
-            )
+    with watching("simulating"):
+        for policy in each(policies):
+            runs.append(Simulator(cluster, policy, speed, easy=easy).run(trace.jobs))
     return runs
-
-
-def _write(path: Path, text: str) -> None:
-    from slurm_plugin.cli import Fault
-
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise Fault(f"{path}: {error.strerror}") from None
-    click.echo(f"wrote {path}", err=True)
 
 
 def _print(report: Report) -> None:

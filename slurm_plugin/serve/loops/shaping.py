@@ -139,7 +139,7 @@ class ShapingLoop(QueueLoop):
         if now:
             await asyncio.to_thread(self._change, setup.client, now, seen.at)
             setup.watcher.outdate()
-        shaping.told_slurm(starts, shaping.clock())
+        shaping.slurm_knows(starts, shaping.clock())
         if starts:
             self.engine.say(PLANNED)
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())

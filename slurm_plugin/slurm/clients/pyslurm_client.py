@@ -229,7 +229,6 @@ _NUMBERS = {
     "cpus": "cpus",
     "memory_per_node_mb": "memory_per_node",
     "memory_per_cpu_mb": "memory_per_cpu",
-    "min_cpus_per_node": "min_cpus_per_node",
 }
 _TEXTS = {
     "user": "user_name",

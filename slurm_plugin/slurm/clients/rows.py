@@ -116,7 +116,6 @@ class JobRow(msgspec.Struct):
     memory_per_node_mb: _Number = msgspec.field(default=0, name="memory_per_node")
     memory_per_cpu_mb: _Number = msgspec.field(default=0, name="memory_per_cpu")
     memory_per_tres: _Text = ""
-    min_cpus_per_node: _Number = msgspec.field(default=0, name="minimum_cpus_per_node")
     tres_per_node: _Text = ""
     tres_per_job: _Text = ""
     tres_per_task: _Text = ""

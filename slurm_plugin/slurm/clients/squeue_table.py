@@ -45,6 +45,12 @@ def waiting_details(run: Runner, job: int) -> WaitingDetails:
     return WaitingDetails(*row) if row else WaitingDetails()
 
 
+def details_of_all(run: Runner) -> dict[int, WaitingDetails]:
+    """The same of every job in the queue, by id."""
+    columns = ("JobId", "Dependency", "Licenses", "QOS", "SchedNodes")
+    return {int(job): WaitingDetails(*rest) for job, *rest in read(run, columns)}
+
+
 def with_cpus_per_task(run: Runner, jobs: Sequence[QueuedJob]) -> list[QueuedJob]:
     """The jobs with their CPUs per task, which 22.05's JSON always has as null."""
     cpus = {int(job): int(text or 0) for job, text in read(run, ("JobId", "cpus-per-task"))}

@@ -63,6 +63,7 @@ def others_end(cluster: Cluster, when: str) -> None:
     cluster.wait_reconciled()
 
 
+@pytest.mark.long("half a minute; what decides is tested without a cluster")
 def test_remote_auto_lends_when_waiting_would_take_longer(lending):
     """The running jobs are to end within ten minutes; then they get five hours more."""
     with site_of(lending, "decider: r-queue"):

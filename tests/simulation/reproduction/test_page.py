@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from simulation.core.steps import watched
 from simulation.experiments import Experiment, Result, experiments
 from simulation.reproduction import PAPERS, page, running
 from simulation.reproduction.checks import at_least, near
@@ -76,6 +77,15 @@ def test_a_result_that_is_there_is_not_made_again(papers, tmp_path):
         running.run_all(running.needed(papers), tmp_path, lines.append, again=again)
     assert CALLS == ["slow", "fast"] * 2
     assert [line.endswith("there already") for line in lines] == [0, 0, 1, 1, 0, 0]
+
+
+def test_a_result_that_is_there_counts_for_nothing_in_the_time_left(papers, tmp_path):
+    first, second = running.needed(papers)
+    running.run_all([first], tmp_path, lambda line: None)
+    shares: list[float] = []
+    with watched(shares.append):
+        running.run_all([first, second], tmp_path, lambda line: None)
+    assert shares == [1.0]
 
 
 def test_a_result_of_other_seeds_does_not_count(papers, tmp_path):

@@ -1,19 +1,15 @@
 """The help of every command: whole sentences on a narrow terminal, and a guess at a wrong word."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from terminal_in_tests import Terminal
 
 from slurm_plugin.cli import COMMANDS, SECTIONS, cli, manual
 from slurm_plugin.cli.groups import CommandGroup, summary
 
-ROOT = Path(__file__).resolve().parents[3]
 #: What is typed -> the command, for each command and each group.
 EVERY = {
     context.command_path: context.command
@@ -83,25 +79,11 @@ def test_a_mistyped_word_gets_a_guess(typed, guess):
 
 
 def colours(**environment: str) -> bool:
-    """Whether `gputopo --help` writes colours to a terminal."""
-    ours, theirs = os.openpty()
-    line = "from slurm_plugin.cli import main; main()"
-    plain = {key: text for key, text in os.environ.items() if key != "NO_COLOR"}
-    process = subprocess.Popen(
-        [sys.executable, "-c", line, "topology", "show", "--help"], stdout=theirs, stderr=theirs,
-        env=plain | {"PYTHONPATH": str(ROOT), "TERM": "xterm"} | environment,
-    )  # fmt: skip
-    os.close(theirs)
-    text = b""
-    try:
-        while part := os.read(ours, 4096):
-            text += part
-    except OSError:
-        pass  # Linux ends a terminal so, once nobody writes to it.
-    os.close(ours)
-    assert process.wait(timeout=60) == 0
-    assert b"--plot" in text
-    return b"\x1b[" in text
+    """Whether help has colours on a terminal."""
+    terminal = Terminal("topology", "show", "--help", **environment)
+    assert terminal.end() == 0
+    assert "--plot" in terminal.text
+    return "\x1b[" in terminal.text
 
 
 def test_help_is_coloured_on_a_terminal_unless_it_is_not_wanted():

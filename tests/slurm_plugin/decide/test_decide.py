@@ -148,6 +148,8 @@ def test_the_record_of_a_policy_without_scores_is_scored_by_the_judge(decider):
     bare = Placement({"dgx1": (0, 1)}, "fixed", "because")
     ours, _ = fixed(decider, bare)
     record = ours.decide(question(node("dgx1", FULL, mask(0, 1)))).record()
+    # Its utility is the share of what the node could give to two GPUs: 1 for a double link.
+    assert 0.0 < record["chosen"].pop("utility") < 1.0
     assert record["chosen"] == record["slurm"] | {"gpus": {"dgx1": (0, 1)}}
     assert record["chosen"]["effbw_gbps"] == pytest.approx(21.61, abs=0.01)
 

@@ -263,7 +263,7 @@ def test_a_record_replaced_before_the_first_reading_is_its_jobs_where_no_other_f
 
 
 def test_of_several_records_that_fit_a_job_gets_one_only_if_they_are_alike():
-    """And none that another job shows, or that came too late for this reading."""
+    """And none that another job shows."""
     other = ISSUED.replace("5f0a", "77")
     for second, shown, entries in (
         (other, other, ISSUED), (other, JS1, ISSUED), (other.replace("by=node", "by=job"), JS1, ""),
@@ -275,11 +275,50 @@ def test_of_several_records_that_fit_a_job_gets_one_only_if_they_are_alike():
         site.slurm.jobs[9] = gated(9, shown, submit=NOW)
         assert site.seen(8) == entries
         assert joined(split(site.seen(9))[0], "") == (entries and other)
-    late = Site(gated(3)).looked()
-    late.slurm.jobs[9] = gated(9, "", submit=NOW)
-    queue = late.slurm.queue
-    late.slurm.queue = lambda: late.store.submitted(ISSUED, uid=1000) and queue()
-    assert late.seen(9) == ""
+
+
+def test_a_reply_after_the_reading_began_is_its_jobs_in_the_next():
+    site = Site(gated(3)).looked()
+    site.slurm.jobs[9] = gated(9, "", submit=NOW)
+    queue = site.slurm.queue
+    site.slurm.queue = lambda: site.store.submitted(ISSUED, uid=1000) and queue()
+    assert site.seen(9) == ""
+    site.slurm.queue = queue
+    site.clock.s += 1
+    assert site.seen(9) == ISSUED
+
+
+def test_of_two_replies_that_fit_a_job_the_other_jobs_hint_decides():
+    site = Site(gated(3)).looked()
+    tree = HINTED.replace("5f0a", "77")
+    site.store.submitted(ISSUED, uid=1000)
+    site.store.submitted(tree, uid=1000)
+    site.slurm.jobs[8] = gated(8, "", submit=NOW)
+    site.slurm.jobs[9] = replace(gated(9, "", submit=NOW), comment="gpu-topo: pattern=tree")
+    assert (site.seen(8), site.seen(9)) == ("", tree)
+    site.clock.s += 1
+    assert site.seen(8) == ISSUED
+
+
+def test_a_reply_that_the_bridge_used_again_is_every_equal_jobs_that_waits_behind_its_gate():
+    site = Site(gated(3)).looked()
+    site.store.submitted(ISSUED, uid=1000, gate=NOW + 60, is_kept=True)
+    site.slurm.jobs |= {
+        7: gated(7, ISSUED, submit=NOW),
+        8: gated(8, JS1, submit=NOW),
+        9: gated(9, JS1, submit=NOW, eligible=NOW),
+        10: gated(10, "", submit=NOW),
+    }
+    shown = [site.seen(job) for job in (7, 8, 9, 10)]
+    assert shown[0] == ISSUED
+    assert shown[2] == JS1
+    tokens = [GateRecord.read_from(shown[one]).token for one in (0, 1, 3)]
+    assert len(set(tokens)) == 3
+    assert {token.partition("-")[0] for token in tokens} == {"5f0a"}
+    once = Site(gated(3)).looked()
+    once.store.submitted(ISSUED, uid=1000, gate=NOW + 60)
+    once.slurm.jobs |= {7: gated(7, ISSUED, submit=NOW), 8: gated(8, JS1, submit=NOW)}
+    assert once.seen(8) == JS1
 
 
 def test_a_reply_to_a_submit_that_slurm_refused_is_forgotten():

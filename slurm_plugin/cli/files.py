@@ -1,0 +1,26 @@
+"""Files that a command leaves where its user said."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import click
+
+
+def write(path: Path, text: str) -> None:
+    """Write it and say so on standard error; a Fault where that cannot be.
+
+    Ctrl-C waits until the file is whole.
+    """
+    from slurm_plugin.cli import Fault
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Fault(f"{path}: {error.strerror}") from None
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    click.echo(f"wrote {path}", err=True)

@@ -1,0 +1,72 @@
+"""`gputopo web`: the site as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from slurm_plugin.cli.options import config_option
+from slurm_plugin.cli.site.serve import LOG_FORMAT
+
+
+def _text(name: str, metavar: str, about: str, **more: Any) -> Callable[..., Any]:
+    """An option that takes a text."""
+    return click.option(name, metavar=metavar, help=about, **more)
+
+
+@click.command()
+@config_option
+@_text(
+    "--listen",
+    "ADDRESS",
+    "ADDRESS:PORT, or unix:/PATH for a reverse proxy.",
+    multiple=True,
+    default=("127.0.0.1:8080",),
+    show_default=True,
+)
+@_text("--user-header", "NAME", "The header in which a reverse proxy names the user.", default="")
+@_text(
+    "--proxy",
+    "IP",
+    "An address from which that header is believed, besides Unix sockets.",
+    multiple=True,
+)
+@_text("--operator", "USER", "Sees all jobs, as root and SlurmUser do.", multiple=True)
+@_text(
+    "--socket-group", "GROUP", "Who may connect to the Unix socket: the proxy's group.", default=""
+)
+def web(
+    config_path: Path,
+    listen: tuple[str, ...],
+    user_header: str,
+    proxy: tuple[str, ...],
+    operator: tuple[str, ...],
+    socket_group: str,
+) -> None:
+    """Show nodes, waiting jobs and decisions as a web page that looks and never acts.
+
+    Without a proxy the page is for users of this host, each of whom sees their own jobs.
+    """
+    import logging
+
+    from slurm_plugin.cli import Fault
+    from slurm_plugin.config import settings as config
+
+    try:
+        from slurm_plugin.web.run import address_in, run
+    except ImportError as error:
+        name = str(error.name)
+        raise Fault(f"gputopo web needs {name}: pip install 'slurm-gputopo[web]'") from error
+    from slurm_plugin.web import identity, sources
+    from slurm_plugin.web.gain import GainBook
+
+    logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
+    addresses = [address_in(text) for text in listen]
+    settings = config.load(config_path) if config_path.exists() else None
+    found = sources.of_site(settings, identity.uids_of(operator))
+    gains = GainBook.of_log(settings.decision_log) if settings else None
+    who = identity.Identities(found.operators, user_header, identity.checked_proxies(proxy))
+    run(found, who, addresses, gains, socket_group)

@@ -1,0 +1,144 @@
+"""The decision log as the page shows it: the last decisions, and each job's own choice."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+#: Decisions that are shown, and jobs whose choice is remembered.
+MAX_SHOWN, MAX_JOBS = 300, 20_000
+#: How much of the log is read at the start: its end.
+FIRST_BYTES = 8 << 20
+#: The most that is read at a time later on.
+MAX_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One line of the log, in short."""
+
+    job: int
+    #: -1 where the line does not tell; a start has the uid of the decision before it.
+    uid: int
+    time: str
+    #: use, wait, pass, started, shape, lent and so on.
+    decision: str
+    partition: str = ""
+    policy: str = ""
+    why: str = ""
+    #: Node -> GPUs, by Slurm's index: the chosen ones in rank order.
+    gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: What Slurm itself would have taken.
+    slurm_gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: Effective bandwidth in GB/s: of the choice, and of what Slurm would have taken.
+    gbps: float | None = None
+    slurm_gbps: float | None = None
+    #: The share of the best that the node could give, 0 to 1.
+    utility: float | None = None
+    took_ms: float = 0.0
+
+
+class DecisionTail:
+    """Follows the log as it grows and rotates. One thread at a time may call it."""
+
+    def __init__(self, path: Path | None) -> None:
+        """None follows nothing."""
+        self._path = path
+        self._at = 0
+        self._inode = 0
+        self._rest = b""
+        self._count = 0
+        #: The last decisions, each by its number since the start, oldest first.
+        self.shown: deque[tuple[int, Decision]] = deque(maxlen=MAX_SHOWN)
+        #: Job -> the last choice of GPUs that was made for it.
+        self.of_job: OrderedDict[int, Decision] = OrderedDict()
+        self._uids: OrderedDict[int, int] = OrderedDict()
+        #: Why the log cannot be read; '' where it can, or is not there yet.
+        self.problem = ""
+
+    def read(self) -> bool:
+        """Take in what was written since; True where there was something."""
+        if self._path is None:
+            return False
+        try:
+            with self._path.open("rb") as file:
+                data = self._new_bytes(file.fileno())
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self.problem = f"{self._path}: {error.strerror}"
+            return False
+        self.problem = ""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self.take(_decoded(lines))
+        return bool(lines)
+
+    def _new_bytes(self, descriptor: int) -> bytes:
+        found = os.fstat(descriptor)
+        is_first = not self._inode
+        if found.st_ino != self._inode or found.st_size < self._at:
+            self._inode, self._rest = found.st_ino, b""
+            self._at = max(0, found.st_size - FIRST_BYTES) if is_first else 0
+        begins_in_a_line = is_first and self._at > 0
+        data = os.pread(descriptor, FIRST_BYTES if is_first else MAX_BYTES, self._at)
+        self._at += len(data)
+        return data.partition(b"\n")[2] if begins_in_a_line else data
+
+    def take(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Add records, oldest first."""
+        for record in records:
+            decision = self._brief(record)
+            self._count += 1
+            self.shown.append((self._count, decision))
+            if decision.decision == "use":
+                _put(self.of_job, decision.job, decision)
+
+    def _brief(self, record: Mapping[str, Any]) -> Decision:
+        job, chosen = int(record.get("job", 0)), record.get("chosen") or {}
+        uid = int(record.get("uid", self._uids.get(job, -1)))
+        _put(self._uids, job, uid)
+        slurm = record.get("slurm") or {}
+        gpus = record.get("gpus") or chosen.get("gpus") or slurm.get("gpus") or {}
+        return Decision(
+            job,
+            uid,
+            str(record.get("time", "")),
+            str(record.get("decision", "?")),
+            str(record.get("partition") or ""),
+            str(record.get("policy") or ""),
+            str(record.get("reason") or record.get("note") or record.get("why") or "")[:300],
+            _tuples(gpus),
+            _tuples(slurm.get("gpus") or {}),
+            chosen.get("effbw_gbps"),
+            slurm.get("effbw_gbps"),
+            chosen.get("utility"),
+            float(record.get("took_ms", 0.0)),
+        )
+
+
+def _tuples(gpus: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
+    return {str(name): tuple(some) for name, some in gpus.items()}
+
+
+def _put(kept: OrderedDict[int, Any], job: int, value: object) -> None:
+    kept[job] = value
+    kept.move_to_end(job)
+    if len(kept) > MAX_JOBS:
+        kept.popitem(last=False)
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
+    for line in lines:
+        try:
+            record = msgspec.json.decode(line)
+        except msgspec.DecodeError:
+            # Half a line of a crash or a full disk.
+            continue
+        if isinstance(record, dict):
+            yield record

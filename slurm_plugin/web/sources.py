@@ -1,0 +1,180 @@
+"""What the page is made of: Slurm, the engine and the decision log, each read for all viewers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gres_topology import TopologyError
+from gres_topology.slurm_files import network
+from slurm_plugin import client
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decide.load_machines import load_machines
+from slurm_plugin.decide.machines import Machines
+from slurm_plugin.errors import EngineDown, PluginError
+from slurm_plugin.explain import slurm_says
+from slurm_plugin.job_entries.saved import NAME, readable
+from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.queue.demand import READY
+from slurm_plugin.queue.snapshot import Snapshot
+from slurm_plugin.queue.watcher import Watcher
+from slurm_plugin.slurm import choose
+from slurm_plugin.slurm.clients import scontrol_tables, squeue_table
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import License, Limit, QueuedJob, Reservation, WaitingDetails
+from slurm_plugin.slurm.runner import ProcessRunner, Runner
+from slurm_plugin.web.decisions import DecisionTail
+
+#: Reservations, licences and limits are read anew after so many seconds.
+SELDOM_S = 10.0
+#: Seconds that the engine has to say how it is.
+ENGINE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What Slurm tells beside the snapshot, for the reasons of waiting jobs."""
+
+    #: Of every waiting job, where one waits for something that is not on the nodes.
+    details: Mapping[int, WaitingDetails] = field(default_factory=dict)
+    reservations: tuple[Reservation, ...] = ()
+    licenses: tuple[License, ...] = ()
+    limits: tuple[Limit, ...] = ()
+    #: Our entries about jobs, where the engine keeps them to itself.
+    entries: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """How the engine is."""
+
+    is_up: bool
+    #: What is wrong; '' where nothing is.
+    problem: str = ""
+    #: Verb -> p50, p99 and max in milliseconds.
+    answer_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    uptime_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Everything that is read; each function blocks and is to be called in a thread."""
+
+    watcher: Watcher
+    extras: Callable[[Snapshot], Extras]
+    engine: Callable[[], EngineState]
+    decisions: DecisionTail
+    machines: Machines = field(default_factory=dict)
+    #: Node -> the switches or blocks above it, the lowest first.
+    switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    config: Config | None = None
+    run: Runner | None = None
+    #: Uids that may see every job.
+    operators: frozenset[int] = frozenset((0,))
+    #: Said on the page as it is: a recorded day, jobs that Slurm hides.
+    notices: tuple[str, ...] = ()
+
+
+class SlurmExtras:
+    """Asks Slurm for no more than the waiting jobs need."""
+
+    def __init__(self, run: Runner, config: Config | None) -> None:
+        self._run, self._config = run, config
+        self._seldom_at = float("-inf")
+        self._seldom = Extras()
+
+    def __call__(self, snapshot: Snapshot) -> Extras:
+        """What the jobs of this snapshot need. Raises SlurmError."""
+        waiting = [job for job in snapshot.jobs if job.state == "PENDING"]
+        if not waiting:
+            return Extras()
+        entries: dict[int, str] = {}
+        if self._config is not None and self._config.notes == "engine":
+            kept = readable(self._config.state_dir / NAME)
+            entries = {job: one.text() for job, one in kept.items()}
+        others = [job for job in waiting if job.reason not in READY]
+        self._read_seldom(others)
+        found = self._seldom
+        details = squeue_table.details_of_all(self._run) if others else {}
+        return Extras(details, found.reservations, found.licenses, found.limits, entries)
+
+    def _read_seldom(self, others: list[QueuedJob]) -> None:
+        now = time.monotonic()
+        if now - self._seldom_at < SELDOM_S:
+            return
+        is_limited = any(
+            job.reason.startswith(("Assoc", "QOS"))
+            or ((gate := GateRecord.read_from(job.admin_comment)) is not None and gate.tries > 0)
+            for job in others
+        )
+        wants_licenses = any(job.reason == "Licenses" for job in others)
+        self._seldom = Extras(
+            reservations=tuple(scontrol_tables.reservations(self._run)),
+            licenses=tuple(scontrol_tables.licenses(self._run)) if wants_licenses else (),
+            limits=tuple(scontrol_tables.limits(self._run)) if is_limited else (),
+        )
+        self._seldom_at = now
+
+
+def engine_state(config: Config) -> EngineState:
+    """What the engine says on its socket."""
+    try:
+        numbers = client.status(config.socket, ENGINE_S)
+    except (EngineDown, ValueError) as error:
+        return EngineState(False, str(error))
+    return EngineState(True, "", _answer_ms(numbers), float(numbers.get("uptime_s", 0.0)))
+
+
+def _answer_ms(numbers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    found = numbers.get("answer_ms", {})
+    return {str(verb): dict(times) for verb, times in found.items()}
+
+
+def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
+    """The sources of the site that this host belongs to. Raises PluginError.
+
+    Without a configuration (a login node, say) there is no engine and no log to tell of.
+    """
+    if config is None:
+        run = ProcessRunner()
+        slurm = SlurmClient(run)
+    else:
+        choose.check(config.slurm)
+        run = ProcessRunner(config.slurm.bin_dir, config.slurm.timeout_s)
+        slurm = choose.client(config.slurm)
+    operators |= slurm_says.operators(run)
+    return Sources(
+        Watcher(slurm),
+        SlurmExtras(run, config),
+        (lambda: EngineState(False)) if config is None else lambda: engine_state(config),
+        DecisionTail(config.decision_log.path if config else None),
+        load_machines(config) if config else {},
+        _switches(config),
+        config,
+        run,
+        operators,
+        () if config else ("This host has no gputopo.yaml: the engine and its log are not known.",),
+    )
+
+
+def _switches(config: Config | None) -> dict[str, tuple[str, ...]]:
+    """Node -> its domains in Slurm's topology.conf, where gputopo.yaml names one."""
+    if config is None or config.topology_conf is None:
+        return {}
+    try:
+        domains = network.read(config.topology_conf).domains
+    except TopologyError as error:
+        raise PluginError(str(error)) from error
+    found: dict[str, tuple[str, ...]] = {}
+    for domain in domains:
+        for name in domain.nodes:
+            found[name] = (*found.get(name, ()), domain.name)
+    return found
+
+
+def is_hidden(snapshot: Snapshot, uid: int, operators: frozenset[int]) -> bool:
+    """Does Slurm hide other users' jobs from this process (PrivateData)?"""
+    private = snapshot.settings.config.get("PrivateData", "").split(",")
+    return "jobs" in private and uid not in operators

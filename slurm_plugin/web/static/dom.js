@@ -1,0 +1,72 @@
+// Small pieces that every view is made of. Texts go in as text, never as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((one) => one !== null && one !== undefined));
+  return element;
+}
+
+export function html(name, attributes = {}, ...children) {
+  return filled(document.createElement(name), attributes, children);
+}
+
+export function svg(name, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, name), attributes, children);
+}
+
+// A picture that the server drew; it may hold no script, and the page's policy would run none.
+export function picture(text) {
+  const parsed = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
+  return document.importNode(parsed, true);
+}
+
+export function moment(at) {
+  if (!at) return "-";
+  const date = typeof at === "number" ? new Date(at * 1000) : new Date(at);
+  return Number.isNaN(date.getTime()) ? String(at) : date.toLocaleString();
+}
+
+export function duration(seconds) {
+  if (!seconds) return "none";
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  return minutes < 2880 ? `${Math.round(minutes / 6) / 10} h` : `${Math.round(minutes / 144) / 10} d`;
+}
+
+export function gpuList(gpus) {
+  return Object.entries(gpus || {}).map(([node, some]) => `${node}: ${some.join(",")}`).join("; ");
+}
+
+export function plural(count, word) {
+  return `${count} ${word}${count === 1 ? "" : "s"}`;
+}
+
+export function jobLink(id, name) {
+  return html("a", { href: `#/job/${id}` }, name || String(id));
+}
+
+export function table(caption, heads, rows) {
+  const head = html("tr", {}, heads.map((text) => html("th", { scope: "col" }, text)));
+  const body = rows.map((cells) =>
+    html("tr", {}, cells.map((cell, at) => (at ? html("td", { "data-head": heads[at] }, cell)
+      : html("th", { scope: "row" }, cell)))));
+  // Wide tables scroll by themselves, by keyboard as well.
+  return html("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
+    html("table", {}, html("caption", {}, caption), html("thead", {}, head), html("tbody", {}, body)));
+}
+
+export function facts(pairs) {
+  return html("dl", {}, pairs.map(([title, text]) => [html("dt", {}, title), html("dd", {}, text)]));
+}
+
+export async function get(path) {
+  const response = await fetch(path, { headers: { Accept: "application/json" } });
+  if (!response.ok) throw new Error((await response.text()).trim() || response.statusText);
+  return response.json();
+}

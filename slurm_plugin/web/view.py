@@ -1,0 +1,208 @@
+"""What the page shows, as plain values: a part that all may see, and a part for each viewer.
+
+A view is a dict of tables and single values. `TABLES` names the tables, whose rows are compared one
+by one, so that only rows that changed are sent (`changes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from policies.fragmentation import Fragmentation
+from slurm_plugin.explain.slurm_says import loan_in
+from slurm_plugin.queue.backfill import in_order
+from slurm_plugin.queue.candidates import Need
+from slurm_plugin.queue.capacity import Node
+from slurm_plugin.queue.demand import READY, Unplaceable
+from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.fragmentation import fragmentation_of, usual_requests
+from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.web.decisions import Decision, DecisionTail
+from slurm_plugin.web.reasons import Reading, Reason
+from slurm_plugin.web.sources import EngineState
+from slurm_plugin.why.site import Site, need_of_job, site_of
+
+View = dict[str, Any]
+#: Values that are tables: row name -> row.
+TABLES = ("nodes", "history", "jobs", "decisions")
+#: Users' own texts are cut after so many characters.
+MAX_TEXT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The nodes of one reading, and the figures of them."""
+
+    site: Site
+    fragmentation: Fragmentation
+
+
+def cluster_of(reading: Reading) -> Cluster:
+    """Nodes with what is free on them, drained ones closed whatever a job could do there."""
+    # So short a job sees the nodes as they are now; a later reservation keeps it from none.
+    site = site_of(reading.state_of(QueuedJob(0, time_limit_s=1)))
+    running = [job for job in reading.snapshot.jobs if job.state != "PENDING"]
+    needs = list(_needs(reading, site))
+    return Cluster(site, fragmentation_of(site.nodes, needs, usual_requests(running)))
+
+
+def _needs(reading: Reading, site: Site) -> list[Need]:
+    """What the jobs need that wait for nothing but GPUs, CPUs or memory."""
+    found = []
+    for job in reading.waiting(None):
+        if job.reason in READY and not job.held:
+            with suppress(Unplaceable, Unsupported):
+                found.append(need_of_job(job, site, reading.state_of(job).entries))
+    return found
+
+
+def common_view(
+    reading: Reading,
+    cluster: Cluster,
+    engine: EngineState,
+    switches: Mapping[str, tuple[str, ...]],
+) -> View:
+    """What everybody may see: which GPUs are busy, free or stranded, and no word of any job."""
+    figures = cluster.fragmentation
+    nodes, per_node = figures.largest_over_nodes
+    return {
+        "nodes": {
+            name: _node(node, cluster, switches.get(name, ()))
+            for name, node in sorted(cluster.site.nodes.items())
+            if node.gpu_types
+        },
+        "figures": {
+            "gpus": figures.total,
+            "free": figures.free,
+            "stranded": figures.stranded,
+            "fragmentation": round(figures.share, 4),
+            "largest": figures.largest,
+            "largest_over_nodes": [nodes, per_node],
+            "nodes_with": list(figures.nodes_with),
+            "running": sum(job.state != "PENDING" for job in reading.snapshot.jobs),
+            "waiting": len(reading.waiting(None)),
+        },
+        "partitions": [one.name for one in reading.snapshot.settings.partitions],
+        "engine": {
+            "is_up": engine.is_up,
+            "problem": engine.problem,
+            "answer_ms": {verb: dict(times) for verb, times in engine.answer_ms.items()},
+        },
+    }
+
+
+def _node(node: Node, cluster: Cluster, switches: tuple[str, ...]) -> View:
+    closed = cluster.site.closed.get(node.name, "")
+    is_stranded = node.name in cluster.fragmentation.stranded_on
+    free = "x" if closed else "s" if is_stranded else "f"
+    return {
+        # A character per GPU: busy, free, stranded, or closed to all jobs.
+        "gpus": "".join(free if node.free >> i & 1 else "b" for i in range(len(node.gpu_types))),
+        "model": node.model or ", ".join(sorted(set(node.gpu_types))),
+        "closed": closed,
+        "partitions": sorted(node.partitions),
+        "switches": list(switches),
+        "cpus": [node.cpus, node.all_cpus],
+        "memory_mb": [node.memory_mb, node.all_memory_mb],
+    }
+
+
+def own_view(
+    reading: Reading,
+    reasons: Mapping[int, Reason],
+    decisions: DecisionTail,
+    uid: int | None,
+) -> View:
+    """The jobs and decisions that one kind of viewer may see; None sees all."""
+    jobs = [job for job in reading.snapshot.jobs if uid is None or job.uid == uid]
+    order = in_order(reading.waiting(None), reading.snapshot.settings.tiers)
+    places = {job.job_id: place for place, job in enumerate(order, 1)}
+    return {
+        "jobs": {
+            str(job.job_id): _job(
+                job,
+                places.get(job.job_id, 0),
+                reasons.get(job.job_id),
+                decisions.of_job.get(job.job_id),
+            )
+            for job in jobs
+        },
+        "decisions": {
+            str(number): decision_row(decision)
+            for number, decision in list(decisions.shown)
+            if uid is None or decision.uid == uid
+        },
+        "log_problem": decisions.problem if uid is None else "",
+    }
+
+
+def _job(job: QueuedJob, place: int, reason: Reason | None, choice: Decision | None) -> View:
+    row: View = {
+        "name": job.name or str(job.job_id),
+        "user": job.user or str(job.uid),
+        "account": job.account,
+        "partition": job.partition,
+        "state": job.state,
+        "asked": ", ".join(filter(None, job.requests))[:MAX_TEXT],
+        "nodes": max(job.min_nodes, len(job.nodes), 1),
+        "time_limit_s": job.time_limit_s,
+        "submit": job.submit,
+        "comment": job.comment[:MAX_TEXT],
+    }
+    if job.state == "PENDING":
+        # Its place among all waiting jobs, those of other users included.
+        row |= {"place": place, "reason": job.reason, "priority": job.priority, "tasks": job.tasks}
+        row |= {"cause": reason.cause, "sentence": reason.sentence} if reason else {}
+        return row
+    row |= {"start": job.start, "gpus": {node: list(gpus) for node, gpus in job.gpus.items()}}
+    if choice is not None:
+        row |= _choice(job, choice)
+    loan = loan_in(job.admin_comment, is_waiting=False)
+    return row | {"loan": loan} if loan else row
+
+
+def _choice(job: QueuedJob, choice: Decision) -> View:
+    """The order of the job's ranks, and what its links are worth, if it has what was chosen."""
+    has = {node: tuple(sorted(gpus)) for node, gpus in job.gpus.items()}
+    if {node: tuple(sorted(gpus)) for node, gpus in choice.gpus.items()} != has:
+        return {}
+    return {
+        "gpus": {node: list(gpus) for node, gpus in choice.gpus.items()},
+        "gbps": choice.gbps,
+        "slurm_gbps": choice.slurm_gbps,
+        "utility": choice.utility,
+    }
+
+
+def decision_row(decision: Decision) -> View:
+    """One line of the log, as the page lists it."""
+    return {
+        "job": decision.job,
+        "time": decision.time,
+        "decision": decision.decision,
+        "partition": decision.partition,
+        "policy": decision.policy,
+        "why": decision.why,
+        "gpus": {node: list(gpus) for node, gpus in decision.gpus.items()},
+        "gbps": decision.gbps,
+        "slurm_gbps": decision.slurm_gbps,
+        "took_ms": decision.took_ms,
+    }
+
+
+def changes(before: View, after: View) -> View:
+    """What turns one view into the next: of tables rows that are new, changed (`set`) or `gone`."""
+    found: View = {}
+    for key, value in after.items():
+        old = before.get(key)
+        if value == old:
+            continue
+        if key not in TABLES or old is None:
+            found[key] = {"set": value, "gone": []} if key in TABLES else value
+            continue
+        rows = {name: row for name, row in value.items() if old.get(name) != row}
+        found[key] = {"set": rows, "gone": [name for name in old if name not in value]}
+    return found
