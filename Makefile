@@ -8,10 +8,11 @@
 #   make demo     the live cluster and the table of what it does
 #   make bench    the benchmarks (ONLY=name for one)
 #   make mutants  which one-line faults the tests notice (ONLY=policies for one part); writes docs/mutants.md
+#   make docs     the documentation as a site with a search, in .cluster/docs; a dead link is an error
 #   make lint | cluster | cluster-down | shell
 #   make clean    what this checkout brought onto the machine goes: clusters, images, .cluster, a dockerd that it started
 # GPUTOPO_PROJECT names the cluster (default: the checkout's own), SUITE its Debian release (default trixie: Slurm 24.11).
-.PHONY: setup lint test test-long test-matrix test-sanitized test-tools mutants packages demo bench cluster cluster-down shell clean
+.PHONY: setup lint test test-long test-matrix test-sanitized test-tools mutants packages demo bench docs cluster cluster-down shell clean
 .DEFAULT_GOAL := setup
 
 PYTHON := .venv/bin/python
@@ -81,6 +82,11 @@ demo: setup
 
 bench: setup
 	$(PYTHON) -m bench $(ONLY)
+
+docs: setup
+	@$(PYTHON) docs/pictures/draw.py
+	@$(PYTHON) -m sphinx -q -W --keep-going -c docs -b html . .cluster/docs
+	@echo "open .cluster/docs/index.html"
 
 cluster: setup
 	@slurm_cluster/cluster.sh up

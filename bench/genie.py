@@ -31,7 +31,7 @@ from slurm_plugin.genie.models import ModelFile, Models
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import ShapedPartition, ShapingSite
 from slurm_plugin.job_notes.shape import ShapeNote
-from slurm_plugin.lending.at_start.reservations import Reservations
+from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.protocol import Ok, SlotsKeys, Submit
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.speed_models.database import Profile
@@ -79,7 +79,7 @@ def shaping_of(queue: Queue) -> Shaping:
     decider = Decider({}, lambda *_: rule, waiting, registry.get)
     site = ShapingSite(GenieConfig(Path("nowhere.db")), shelf, {"dl": domain})
     found = Shaping(
-        Select(decider, Reservations()), site, lambda *_: rule, clock=lambda: queue.now_s
+        Select(decider, LoanReservations()), site, lambda *_: rule, clock=lambda: queue.now_s
     )
     members = [
         Member(QueuedJob(task.job_id), ShapeNote(task.requested), task) for task in queue.waiting

@@ -22,6 +22,9 @@ python_root() {
         [ ! -e "$wheel" ] || $pip --no-index --target "$root/vendor" "$wheel"
     done
     rm -rf "$root/bin" "$root/slurm_cluster" "$root/slurm_plugin/select" "$root/slurm_plugin/spank" "$root/slurm_plugin/systemd"
+    # Prometheus and Grafana look for these elsewhere (docs/metrics.md).
+    mkdir -p "$out/slurm-gputopo/usr/share"
+    mv "$root/slurm_plugin/monitoring" "$out/slurm-gputopo/usr/share/gputopo"
     # importlib.metadata needs no more than METADATA; licences of what is vendored stay.
     find "$root" -path '*.dist-info/*' -type f ! -name METADATA ! -name 'LICEN*' -delete
     rm -rf "$root"/slurm_gputopo-*.dist-info/LICENSE "$root"/slurm_gputopo-*.dist-info/licenses

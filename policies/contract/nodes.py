@@ -22,7 +22,7 @@ Key = tuple[float, ...]
 Found = TypeVar("Found")
 
 
-class Within(NamedTuple, Generic[Found]):
+class InDomain(NamedTuple, Generic[Found]):
     """What was found on the nodes of one domain, and what it is ranked by."""
 
     #: The key of the worst node that is taken.
@@ -117,19 +117,19 @@ def assign_near(
             remembered[asked] = key(state, count)
         return remembered[asked]
 
-    def within(names: frozenset[str]) -> Within[list[tuple[NodeState, int]]] | None:
+    def within(names: frozenset[str]) -> InDomain[list[tuple[NodeState, int]]] | None:
         inside = {name: nodes[name] for name in names if name in nodes}
         pairs = _assign_within(counts, inside, once)
         if pairs is None or sum(state.weight for state, _ in pairs) > weight:
             return None
         worst = max(once(state, count) for state, count in pairs)
-        return Within(worst, sum(state.free.bit_count() for state in inside.values()), pairs)
+        return InDomain(worst, sum(state.free.bit_count() for state in inside.values()), pairs)
 
     return in_lowest_domain(network, within) or anywhere
 
 
 def in_lowest_domain(
-    network: Network, within: Callable[[frozenset[str]], Within[Found] | None]
+    network: Network, within: Callable[[frozenset[str]], InDomain[Found] | None]
 ) -> Found | None:
     """What `within` finds on the nodes of a domain, in the best of the lowest domains with any.
 

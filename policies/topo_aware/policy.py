@@ -17,7 +17,7 @@ from policies.contract import hint_keys
 from policies.contract.bits import gpus_of
 from policies.contract.hint_keys import HintKey
 from policies.contract.interference import kind_of_request, weight_of
-from policies.contract.nodes import Within, in_lowest_domain
+from policies.contract.nodes import InDomain, in_lowest_domain
 from policies.contract.nouns import Candidate, Cluster, Placement, Request, Wait
 from policies.contract.policy import LooksAt, Policy, Site
 from policies.errors import PolicyError
@@ -108,7 +108,7 @@ class TopoAware(Policy):
         most = sum(cluster.nodes[one.name].weight for one in found[0])
         open_groups = set(map(id, groups))
 
-        def within(names: frozenset[str]) -> Within[tuple[list[_Chosen], list[_Chosen]]] | None:
+        def within(names: frozenset[str]) -> InDomain[tuple[list[_Chosen], list[_Chosen]]] | None:
             inside: dict[int, list[str]] = {}
             near: dict[int, StateGroup] = {}
             for name in sorted(names & cluster.nodes.keys()):
@@ -121,7 +121,7 @@ class TopoAware(Policy):
                 return None
             worst = (-min(one.terms.utility for one in chosen),)
             free = sum(near[at].free_gpus * len(names) for at, names in inside.items())
-            return Within(worst, free, (chosen, others))
+            return InDomain(worst, free, (chosen, others))
 
         return in_lowest_domain(cluster.network, within) or found
 

@@ -26,7 +26,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class Taken:
+class NodeShare:
     """What one job takes of one node; `has_task` where a task of it runs there."""
 
     gpus: int = 0  # mask
@@ -41,7 +41,7 @@ class RunningLoan(JobProgress):
 
     number: int
     placement: RemotePlacement
-    taken: Mapping[str, Taken]
+    taken: Mapping[str, NodeShare]
     crowd: int = 0  # jobs on its fullest node when its speed was set, where that matters
 
 
@@ -79,18 +79,18 @@ class LoanNodes(Generic[R]):
             found |= self._on[name]
         return [found[number] for number in sorted(found)]
 
-    def taken(self, job: RemoteJob, placement: RemotePlacement) -> dict[str, Taken]:
+    def taken(self, job: RemoteJob, placement: RemotePlacement) -> dict[str, NodeShare]:
         """What the placement needs, by node."""
-        taken: dict[str, Taken] = {}
+        taken: dict[str, NodeShare] = {}
         for task in placement.tasks:
-            here = taken.setdefault(task.node, Taken())
+            here = taken.setdefault(task.node, NodeShare())
             here.has_task = True
             here.cpus += job.cpus
             here.memory_mb += job.memory_mb
             for gpu in task.local:
                 here.gpus |= 1 << gpu
             for name, gpu in task.remote:
-                there = taken.setdefault(name, Taken())
+                there = taken.setdefault(name, NodeShare())
                 there.gpus |= 1 << gpu
                 there.cpus += self.free[name].donor_cpus
                 there.memory_mb += self.free[name].donor_memory_mb

@@ -82,7 +82,7 @@ class Claim:
     sentence: str
     checks: tuple[Check, ...]
 
-    def told(self, measured: Figures) -> str:
+    def stated(self, measured: Figures) -> str:
         """The sentence; or that these figures do not carry it, and which."""
         failed = [check for check in self.checks if not check.holds(measured)]
         if not failed:

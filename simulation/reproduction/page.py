@@ -83,10 +83,10 @@ def _cells(row: Row, results: Mapping[str, Result]) -> list[str]:
     if row.run is not None and measured is None:
         minutes = experiments[row.run.experiment].minutes
         because = f"its command was not run for this page; it takes about {minutes:g} minutes"
-    told = verdict + (f": {because}" if because else "")
+    stated = verdict + (f": {because}" if because else "")
     figures = "<br>".join(_compared(row, measured)) if measured is not None else ""
     command = f"`{row.run.command}`" if row.run is not None else ""
-    return [row.at, row.says, figures, told, command]
+    return [row.at, row.says, figures, stated, command]
 
 
 def _compared(row: Row, measured: Figures) -> list[str]:
@@ -112,7 +112,7 @@ def _claims(paper: Paper, results: Mapping[str, Result]) -> list[str]:
     for claim in paper.claims:
         measured = _measured(results, claim.run)
         if measured is not None:
-            lines.append(f"- `{claim.run.command}`: {claim.told(measured)}")
+            lines.append(f"- `{claim.run.command}`: {claim.stated(measured)}")
     return ["\n".join(["What is claimed:\n", *lines])] if lines else []
 
 

@@ -5,15 +5,15 @@ tests/cluster/placement/test_stock_live.py compares it with a live Slurm.
 """
 
 from simulation.stock.choice import choose
-from simulation.stock.nouns import Ask, Machine, NodeOrder, StockNode, Taken, machine_of
+from simulation.stock.nouns import Ask, NodeOrder, StockMachine, StockNode, Taken, machine_of
 from simulation.stock.policy import STOCK, Stock, policy_named
 
 __all__ = [
     "STOCK",
     "Ask",
-    "Machine",
     "NodeOrder",
     "Stock",
+    "StockMachine",
     "StockNode",
     "Taken",
     "choose",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from simulation.stock.gpus import Picker, cores_taken
 from simulation.stock.nouns import Ask, NodeOrder, StockNode, Taken
-from simulation.stock.offers import Offer, add, cpus_offered, offer_of
+from simulation.stock.offers import NodeOffer, add, cpus_offered, offer_of
 
 
 def choose(
@@ -26,7 +26,7 @@ def choose(
     return None if chosen is None else _taken(ask, chosen)
 
 
-Offers = list[Offer | None]
+Offers = list[NodeOffer | None]
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _Pass:
     #: CPUs that may still be given out, and tasks.
     most_cpus: int = field(init=False)
     tasks: int = field(init=False)
-    chosen: dict[int, Offer] = field(default_factory=dict)
+    chosen: dict[int, NodeOffer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         ask, self.nodes = self.ask, self.ask.least_nodes
@@ -62,10 +62,10 @@ class _Pass:
     def is_last(self) -> bool:
         return self.ask.nodes == len(self.chosen) + 1
 
-    def cpus_of(self, offer: Offer) -> int:
+    def cpus_of(self, offer: NodeOffer) -> int:
         return cpus_offered(offer, is_first_pass=self.is_first, got=self.got, nodes_left=self.nodes)
 
-    def limited(self, offer: Offer, cpus: int) -> int:
+    def limited(self, offer: NodeOffer, cpus: int) -> int:
         """No more CPUs than are left to give out, with one for each node still to come."""
         ask, most = self.ask, self.most_cpus - max(self.nodes - 1, 0)
         if cpus > most:
@@ -74,7 +74,7 @@ class _Pass:
         offer.resources = offer.cpus + offer.node.free.bit_count()
         return cpus
 
-    def take(self, at: int, offer: Offer, cpus: int) -> None:
+    def take(self, at: int, offer: NodeOffer, cpus: int) -> None:
         """Adds a node with so many CPUs to the job, unless they turn out to be too few."""
         ask, cpus = self.ask, self.limited(offer, cpus)
         if ask.is_total:
@@ -93,7 +93,7 @@ class _Pass:
         self.chosen[at] = offer
 
 
-def _nodes(ask: Ask, offers: Offers, order: NodeOrder) -> list[Offer] | None:
+def _nodes(ask: Ask, offers: Offers, order: NodeOrder) -> list[NodeOffer] | None:
     """The offers taken by the first pass, else by a second that is content with any socket.
 
     Where neither finds any, nodes with few resources are left out one after the other.
@@ -101,7 +101,7 @@ def _nodes(ask: Ask, offers: Offers, order: NodeOrder) -> list[Offer] | None:
     evaluate, least = _evaluation(order, ask), ask.least_nodes
     offers = list(offers)
 
-    def found(*, is_first: bool) -> list[Offer] | None:
+    def found(*, is_first: bool) -> list[NodeOffer] | None:
         if not is_first or evaluate is not _consecutive:  # whose first look was taken already
             for offer in filter(None, offers):
                 offer.usable = list(offer.node.cores)
@@ -130,7 +130,7 @@ def _nodes(ask: Ask, offers: Offers, order: NodeOrder) -> list[Offer] | None:
     return None
 
 
-def _evaluation(order: NodeOrder, ask: Ask) -> Callable[[_Pass, Offers], list[Offer] | None]:
+def _evaluation(order: NodeOrder, ask: Ask) -> Callable[[_Pass, Offers], list[NodeOffer] | None]:
     if order is NodeOrder.LEAST_LOADED:
         return _least_loaded
     if order is NodeOrder.SERIAL_AT_END and ask.least_cpus == 1 == ask.least_nodes:
@@ -148,7 +148,7 @@ class _Set:
     gpus: int = 0
 
 
-def _consecutive(found: _Pass, offers: Offers) -> list[Offer] | None:
+def _consecutive(found: _Pass, offers: Offers) -> list[NodeOffer] | None:
     """The default: the tightest set of consecutive nodes, and in it the first that suffice."""
     if found.is_first:
         cpus = [0 if offer is None else offer.at_first for offer in offers]
@@ -166,7 +166,7 @@ def _consecutive(found: _Pass, offers: Offers) -> list[Offer] | None:
     return _in_order(found)
 
 
-def _in_order(found: _Pass) -> list[Offer]:
+def _in_order(found: _Pass) -> list[NodeOffer]:
     return [found.chosen[at] for at in sorted(found.chosen)]
 
 
@@ -226,18 +226,18 @@ def _take_from(found: _Pass, chosen: _Set, offers: Offers, cpus: list[int]) -> N
         found.take(at, offer, cpus[at])
 
 
-def _suffices(found: _Pass, offer: Offer | None, cpus: int) -> bool:
+def _suffices(found: _Pass, offer: NodeOffer | None, cpus: int) -> bool:
     if offer is None or cpus < found.cpus:
         return False
     return not found.ask.is_total or found.got + offer.gpus >= found.ask.gpus
 
 
-def _least_loaded(found: _Pass, offers: Offers) -> list[Offer] | None:
+def _least_loaded(found: _Pass, offers: Offers) -> list[NodeOffer] | None:
     """CR_LLN: by weight, then the node with the largest share of its cores free."""
     for weight in _weights(offers):
         last = -1
         while found.may_take():
-            best: tuple[int, Offer, int] | None = None
+            best: tuple[int, NodeOffer, int] | None = None
             for at, offer in enumerate(offers):
                 if offer is None or offer.weight != weight or at in found.chosen:
                     continue
@@ -266,7 +266,7 @@ def _is_less_loaded(node: StockNode, other: StockNode) -> bool:
     return sum(node.cores) * other.machine.cores > sum(other.cores) * node.machine.cores
 
 
-def _from_the_end(found: _Pass, offers: Offers) -> list[Offer] | None:
+def _from_the_end(found: _Pass, offers: Offers) -> list[NodeOffer] | None:
     """pack_serial_at_end: by weight, then the last node."""
     for weight in _weights(offers):
         for at in reversed(range(len(offers))):
@@ -280,7 +280,7 @@ def _from_the_end(found: _Pass, offers: Offers) -> list[Offer] | None:
     return None
 
 
-def _taken(ask: Ask, chosen: Sequence[Offer]) -> dict[str, Taken]:
+def _taken(ask: Ask, chosen: Sequence[NodeOffer]) -> dict[str, Taken]:
     """The cores and GPUs of each chosen node."""
     pickers, got = [], 0
     for place, (offer, cpus) in enumerate(zip(chosen, _dealt(ask, chosen), strict=True)):
@@ -301,12 +301,12 @@ def _taken(ask: Ask, chosen: Sequence[Offer]) -> dict[str, Taken]:
     }
 
 
-def _given(offer: Offer) -> list[int]:
+def _given(offer: NodeOffer) -> list[int]:
     """Cores of each socket that the job may be given."""
     return [min(pair) for pair in zip(offer.usable, offer.limit, strict=True)]
 
 
-def _dealt(ask: Ask, chosen: Sequence[Offer]) -> list[int]:
+def _dealt(ask: Ask, chosen: Sequence[NodeOffer]) -> list[int]:
     """CPUs on each node: a task on each, then more in turn, as many as GPUs need at least."""
     per_task, nodes = ask.cpus_per_task, len(chosen)
     most = [min(offer.cpus, sum(_given(offer))) for offer in chosen]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simulation.stock.nouns import Machine, StockNode
+from simulation.stock.nouns import StockMachine, StockNode
 
 
 def cores_taken(usable: Sequence[int], cpus: int, cpus_per_task: int) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ class Picker:
 
     def __init__(self, node: StockNode, cores: Sequence[int]) -> None:
         """`cores` are those that the job has, by socket."""
-        self.machine: Machine = node.machine
+        self.machine: StockMachine = node.machine
         self.free = node.free
         self.taken = 0
         self.cores = cores

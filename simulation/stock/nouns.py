@@ -22,7 +22,7 @@ class NodeOrder(Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Machine:
+class StockMachine:
     """A kind of node as slurm.conf and gres.conf describe it; `machine_of` makes each once."""
 
     #: Mask of the GPUs beside each socket's cores.
@@ -45,7 +45,7 @@ class Machine:
 
 
 @lru_cache(maxsize=1024)
-def machine_of(topology: NodeTopology, cores_per_gpu: int, *, has_links: bool) -> Machine:
+def machine_of(topology: NodeTopology, cores_per_gpu: int, *, has_links: bool) -> StockMachine:
     """The machine of a topology, with a socket for each NUMA node that has GPUs.
 
     Where NUMA nodes are not known it has one socket, to which gres.conf ties no GPU.
@@ -57,7 +57,7 @@ def machine_of(topology: NodeTopology, cores_per_gpu: int, *, has_links: bool) -
     ] or [0]
     each = -(-topology.gpus * cores_per_gpu // len(sockets))
     links = tuple(link_counts(topology, gpu) for gpu in range(topology.gpus)) if has_links else ()
-    return Machine(tuple(sockets), each, (1 << topology.gpus) - 1 - sum(sockets), links)
+    return StockMachine(tuple(sockets), each, (1 << topology.gpus) - 1 - sum(sockets), links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class StockNode:
     """A node at the moment of the choice."""
 
     name: str
-    machine: Machine
+    machine: StockMachine
     #: Mask of the free GPUs.
     free: int
     #: Free cores of each socket.

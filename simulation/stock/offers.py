@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from simulation.stock.nouns import Ask, Machine, StockNode
+from simulation.stock.nouns import Ask, StockMachine, StockNode
 
 #: The part of a node's scheduling weight that counts the GPUs beside free cores.
 _MOST_NEAR = 0xFF
 
 
 @dataclass(slots=True)
-class Offer:
+class NodeOffer:
     """A node that has what the job needs, and what is left of it as the choice goes on."""
 
     node: StockNode
@@ -40,16 +40,16 @@ class Offer:
     #: CPUs that the job would get here as things are at the beginning, 0 for none.
     at_first: int = 0
 
-    def of(self, node: StockNode) -> Offer:
+    def of(self, node: StockNode) -> NodeOffer:
         """The same of a node in the same state."""
-        return Offer(
+        return NodeOffer(
             *(node, self.ask, self.weight, self.most_gpus, self.cpus, self.resources),
             *(self.usable.copy(), self.limit.copy(), self.gpus, self.tasks),
             *(self.least_cpus, self.at_first),
         )
 
 
-def offer_of(node: StockNode, ask: Ask) -> Offer | None:
+def offer_of(node: StockNode, ask: Ask) -> NodeOffer | None:
     """The node's offer before any is compared; None where it cannot hold a part of the job."""
     known = _offer(node.machine, node.free, node.cores, node.weight, ask)
     return None if known is None else known.of(node)
@@ -57,8 +57,8 @@ def offer_of(node: StockNode, ask: Ask) -> Offer | None:
 
 @lru_cache(maxsize=1 << 16)
 def _offer(
-    machine: Machine, free: int, cores: tuple[int, ...], weight: int, ask: Ask
-) -> Offer | None:
+    machine: StockMachine, free: int, cores: tuple[int, ...], weight: int, ask: Ask
+) -> NodeOffer | None:
     """The offer of any node in this state; many nodes are alike, at many moments."""
     count, gpus, least = sum(cores), free.bit_count(), max(ask.per_node, 1)
     most = min(ask.gpus, count // ask.cpus_per_gpu) if ask.cpus_per_gpu else ask.gpus
@@ -68,12 +68,12 @@ def _offer(
     near = gpus - sum((mask & free).bit_count() for mask, has in pairs if not has)
     node = StockNode("", machine, free, cores, weight)
     rank = weight << 8 | _MOST_NEAR - min(near, most)
-    offer = Offer(node, ask, rank, most, count, count + gpus, list(cores))
+    offer = NodeOffer(node, ask, rank, most, count, count + gpus, list(cores))
     offer.at_first = cpus_offered(offer, is_first_pass=True, got=0, nodes_left=ask.least_nodes)
     return offer
 
 
-def cpus_offered(offer: Offer, *, is_first_pass: bool, got: int, nodes_left: int) -> int:
+def cpus_offered(offer: NodeOffer, *, is_first_pass: bool, got: int, nodes_left: int) -> int:
     """The CPUs that the job would get here, 0 for none; notes GPUs and cores in the offer.
 
     The first pass insists on GPUs beside the job's cores. `got` are GPUs of nodes chosen already,
@@ -105,7 +105,7 @@ def cpus_offered(offer: Offer, *, is_first_pass: bool, got: int, nodes_left: int
     return cpus if ask.cpus_per_gpu else min(cpus, tasks * ask.cpus_per_task)
 
 
-def _tasks(offer: Offer, gpus: int, cores: int) -> tuple[int, int]:
+def _tasks(offer: NodeOffer, gpus: int, cores: int) -> tuple[int, int]:
     """Tasks that these GPUs and cores have room for, and the cores that these need."""
     ask = offer.ask
     tasks, per_task = offer.cpus // ask.cpus_per_task, ask.cpus_per_task
@@ -118,7 +118,7 @@ def _tasks(offer: Offer, gpus: int, cores: int) -> tuple[int, int]:
     return min(by_gpus, tasks), max(tasks * per_task, by_gpus)
 
 
-def _most_gpus(offer: Offer, got: int, nodes_left: int) -> int:
+def _most_gpus(offer: NodeOffer, got: int, nodes_left: int) -> int:
     """GPUs that this node may give: each node still to come needs one of a total."""
     ask = offer.ask
     if not ask.is_total:
@@ -135,7 +135,9 @@ class _Sockets:
         #: GPUs found, CPUs the job may have, and free cores of all sockets.
         self.gpus = self.cpus = self.total = 0
 
-    def go_through(self, offer: Offer, left: list[int], most: int, *, is_first_pass: bool) -> None:
+    def go_through(
+        self, offer: NodeOffer, left: list[int], most: int, *, is_first_pass: bool
+    ) -> None:
         """Takes sockets, most free cores first, until they have GPUs enough. Changes `left`."""
         node, ask = offer.node, offer.ask
         self.cpus, cores = offer.cpus, sum(left)
@@ -159,7 +161,7 @@ class _Sockets:
                 self.needed.add(socket)
             is_enough = is_enough or self.gpus >= most
 
-    def leave_others(self, offer: Offer, left: list[int]) -> int:
+    def leave_others(self, offer: NodeOffer, left: list[int]) -> int:
         """Leaves all cores of sockets whose GPUs are not needed; how many cores there are."""
         for socket in range(len(left)):
             if socket not in self.needed:
@@ -167,7 +169,7 @@ class _Sockets:
                 offer.usable[socket] = left[socket] = 0
         return self.total
 
-    def spare(self, offer: Offer, left: list[int], cores: int, *, with_others: bool) -> int:
+    def spare(self, offer: NodeOffer, left: list[int], cores: int, *, with_others: bool) -> int:
         """Leaves cores beyond `cores`, in turn from the socket that has most; how many remain.
 
         `with_others`: first those of sockets whose GPUs are not needed.
@@ -182,14 +184,14 @@ class _Sockets:
             self._leave(offer, left, max(held, key=lambda socket: left[socket]), 1)
         return self.total
 
-    def _leave(self, offer: Offer, left: list[int], socket: int, cores: int) -> None:
+    def _leave(self, offer: NodeOffer, left: list[int], socket: int, cores: int) -> None:
         left[socket] -= cores
         self.total -= cores
         if cores and not left[socket]:
             offer.usable[socket] = 0
 
 
-def add(offer: Offer, cpus: int, got: int, tasks: int) -> tuple[int, int] | None:
+def add(offer: NodeOffer, cpus: int, got: int, tasks: int) -> tuple[int, int] | None:
     """CPUs and GPUs that a job of so many GPUs in all (`--gpus`) takes of a node.
 
     `tasks` are those that may run here. None where it has too few CPUs for them.

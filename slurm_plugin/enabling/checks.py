@@ -27,7 +27,7 @@ _PLAIN = re.compile(r"/[\w./+@%~-]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class EnablingPlan:
     """What enabling is to bring about."""
 
     slurm_conf: Path
@@ -54,7 +54,7 @@ def own_script() -> Path:
     return script.absolute()
 
 
-def setup(here: Installation, plugin_dir: Path | None) -> Setup:
+def setup(here: Installation, plugin_dir: Path | None) -> EnablingPlan:
     """What is to be done on this site; PluginError where it cannot be told."""
     running = here.slurm_config
     folder = None
@@ -73,7 +73,7 @@ def setup(here: Installation, plugin_dir: Path | None) -> Setup:
             f"PluginDir of slurmctld is {running.get('PluginDir')!r}: expected Slurm's own"
             " directory in it, as plain paths"
         )
-    return Setup(here.slurm_conf, folder, ":".join(own), own_script())
+    return EnablingPlan(here.slurm_conf, folder, ":".join(own), own_script())
 
 
 def _is_for_us(folder: Path, chosen: Path | None) -> bool:
@@ -82,7 +82,7 @@ def _is_for_us(folder: Path, chosen: Path | None) -> bool:
     return folder in (chosen, *PLUGIN_DIRS) and not (folder / slurm_files.PLUGIN_FILE).exists()
 
 
-def findings(here: Installation, plan: Setup, plugin_dir: str) -> Iterator[Finding]:
+def findings(here: Installation, plan: EnablingPlan, plugin_dir: str) -> Iterator[Finding]:
     """Whether slurmctld would work with this PluginDir and our script; with the check's name."""
     folders = [Path(part) for part in plugin_dir.split(":") if part]
     then = {**here.slurm_config, "PluginDir": plugin_dir}
@@ -108,7 +108,7 @@ def _config(here: Installation) -> Iterator[Finding]:
         yield warn("no node is declared: all are left to Slurm", "name them under nodes:")
 
 
-def _bridge(here: Installation, plan: Setup) -> Iterator[Finding]:
+def _bridge(here: Installation, plan: EnablingPlan) -> Iterator[Finding]:
     user = slurm_user(here.slurm_config)
     for path in filter(None, (plan.script, plan.plugin_dir)):
         if user and not _may_read(path, user):

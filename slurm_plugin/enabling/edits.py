@@ -18,8 +18,8 @@ from pathlib import Path
 from slurm_plugin.enabling.slurm_conf import (
     JOB_SUBMIT,
     PLUGIN_DIR,
+    ConfSetting,
     Line,
-    Setting,
     SlurmConf,
     lines,
     parse,
@@ -59,7 +59,7 @@ class _Edit:
     text: str
 
 
-def entries(setting: Setting | None) -> list[str]:
+def entries(setting: ConfSetting | None) -> list[str]:
     """The parts of a value, such as the directories of PluginDir."""
     if setting is None:
         return []
@@ -125,7 +125,7 @@ def _last_in_job_submit(conf: SlurmConf) -> Iterator[_Edit]:
     yield _Edit(setting.path, setting.value_end, setting.value_end, more)
 
 
-def _mark_above(conf: SlurmConf, setting: Setting, entry: str) -> _Edit:
+def _mark_above(conf: SlurmConf, setting: ConfSetting, entry: str) -> _Edit:
     mark = _PUT.format(entry=entry) + _line_break(conf.texts[setting.path])
     return _Edit(setting.path, setting.start, setting.start, mark)
 
@@ -169,7 +169,7 @@ def disabled(conf: SlurmConf) -> Texts:
     return conf_texts(conf.texts, edits)
 
 
-def _taken_out(setting: Setting, entry: str, own: str | None) -> _Edit:
+def _taken_out(setting: ConfSetting, entry: str, own: str | None) -> _Edit:
     separator = _SEPARATOR[setting.key]
     parts = setting.value.split(separator)
     at = [part.strip() for part in parts].index(entry)

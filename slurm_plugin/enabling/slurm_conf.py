@@ -29,7 +29,7 @@ _PAIR = re.compile(r"\s*[A-Za-z0-9_.]+\s*([-*+/]?)=\s*(?:\"([^\"]*)\"|([^\s\"]+)
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ConfSetting:
     """One line that sets a key. Offsets are characters in the text of its file."""
 
     key: str
@@ -58,11 +58,11 @@ class SlurmConf:
     #: Text by path, in the order in which they are read.
     texts: dict[Path, str] = field(default_factory=dict)
     #: Every setting of the keys that matter here, in the order in which Slurm meets them.
-    settings: list[Setting] = field(default_factory=list)
+    settings: list[ConfSetting] = field(default_factory=list)
     #: Every file as often as it is included.
     included: list[Path] = field(default_factory=list)
 
-    def last(self, key: str) -> Setting | None:
+    def last(self, key: str) -> ConfSetting | None:
         """The setting that counts."""
         return next((one for one in reversed(self.settings) if one.key == key), None)
 
@@ -178,7 +178,7 @@ def _included(conf: SlurmConf, name: str) -> Path:
     return Path(os.path.normpath(conf.path.parent / name))
 
 
-def _setting(path: Path, line: Line) -> Setting | None:
+def _setting(path: Path, line: Line) -> ConfSetting | None:
     name = _NAME.match(line.joined)
     if name is None or name[1].lower() not in _KEYS:
         return None
@@ -191,7 +191,7 @@ def _setting(path: Path, line: Line) -> Setting | None:
             f"{where}: read {line.text.strip()!r}, expected {key}=VALUE alone on its line"
         )
     group = 3 if pair[2] is None else 2
-    return Setting(
+    return ConfSetting(
         key=key,
         value=pair[group],
         path=path,

@@ -10,7 +10,7 @@ from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.job_notes import hints
-from slurm_plugin.lending.at_start.reservations import Reservations
+from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.lending.at_start.start_loans import MARK
 from slurm_plugin.protocol import (
     Ok,
@@ -29,7 +29,7 @@ WAITS = "GPUs are kept for a loan"
 class Select:
     """Exact GPUs at a job's start; those `reserved` for a loan are not given to others."""
 
-    def __init__(self, decider: Decider, reserved: Reservations) -> None:
+    def __init__(self, decider: Decider, reserved: LoanReservations) -> None:
         self.decider = decider
         self._reserved = reserved
 

@@ -25,7 +25,7 @@ MAX_QUESTION_BYTES = 1024
 MAX_ANSWER_BYTES = 500_000
 
 
-class NotTold(PluginError):
+class NotShown(PluginError):
     """There is nothing this user may be told."""
 
 
@@ -49,7 +49,7 @@ def answer(
     try:
         job, reply["nonce"] = _question(asked.payload)
         reply |= tell(job, asked.uid, log, known, noted)
-    except NotTold as error:
+    except NotShown as error:
         reply["message"] = str(error)
     return munge.seal(_encoded(reply), only_uid=asked.uid)
 
@@ -57,7 +57,7 @@ def answer(
 def tell(
     job: int, uid: int, log: DecisionLogConfig, known: Machines, noted: Noted = lambda _: None
 ) -> dict[str, Any]:
-    """`told` and the `machines` to draw, as far as `uid` may see; raises NotTold."""
+    """`told` and the `machines` to draw, as far as `uid` may see; raises NotShown."""
     records = search.find(log, job)
     sees_all = uid in (0, os.getuid())
     if not sees_all:
@@ -65,7 +65,7 @@ def tell(
     if not records:
         note = noted(job)
         if note is None or (note["uid"] != uid and not sees_all):
-            raise NotTold(unknown(job))
+            raise NotShown(unknown(job))
         return {"told": note, "machines": {}}
     story = story_of(job, records, "engine")
     return {"told": story, "machines": machines.shown(known, story)}
@@ -78,9 +78,9 @@ def _question(payload: bytes) -> tuple[int, str]:
         asked = json.loads(payload)
         job, nonce = asked["job"], asked["nonce"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise NotTold("the question cannot be read; are both sides of one release?") from None
+        raise NotShown("the question cannot be read; are both sides of one release?") from None
     if type(job) is not int or not 0 < job < 2**32 or not isinstance(nonce, str):
-        raise NotTold("the question names no job")
+        raise NotShown("the question names no job")
     return job, nonce[:64]
 
 

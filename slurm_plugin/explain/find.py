@@ -9,7 +9,7 @@ from typing import Any
 from slurm_plugin.config.settings import Config
 from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import machines, remote, search, slurm_says
-from slurm_plugin.explain.answer import NotTold
+from slurm_plugin.explain.answer import NotShown
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.job_entries.saved import NAME, readable
 from slurm_plugin.munge import MungeError
@@ -30,7 +30,7 @@ def explained(
 ) -> Explained:
     """What is known of job `text` (an id, or ARRAY_TASK).
 
-    Raises NotTold when there is nothing for this user, SlurmError when nobody answers.
+    Raises NotShown when there is nothing for this user, SlurmError when nobody answers.
     """
     job = slurm_says.job_number(run, text)
     if config is not None and os.access(config.decision_log.path, os.R_OK):
@@ -43,7 +43,7 @@ def explained(
         reply = remote.ask(address, job, operators)
     except (EngineDown, MungeError) as error:
         return Explained(_from_slurm(job, run, operators, f"the engine is not reached: {error}"))
-    except NotTold:
+    except NotShown:
         # A job of one's own that has not come up for a start yet is known to Slurm alone.
         return Explained(_from_slurm(job, run, operators, "nothing was decided yet"))
     story = dict(reply["told"])
@@ -67,18 +67,18 @@ def _without_records(job: int, config: Config, run: Runner) -> dict[str, Any]:
     entries = readable(config.state_dir / NAME).get(job)
     try:
         story = _from_slurm(job, run, slurm_says.operators(run), "nothing was decided yet")
-    except (NotTold, SlurmError) as error:
+    except (NotShown, SlurmError) as error:
         if entries is None:
             nothing = f"job {job}: no decision in {config.decision_log.path}"
-            raise NotTold(f"{nothing}; older ones are rotated away") from error
-        return slurm_says.told_by_engine(job, entries)
+            raise NotShown(f"{nothing}; older ones are rotated away") from error
+        return slurm_says.story_of_engine(job, entries)
     if entries is None or (config.notes == "admin-comment" and "note" in story):
         return story
-    return slurm_says.told_by_engine(job, entries) | {"state": story["state"]}
+    return slurm_says.story_of_engine(job, entries) | {"state": story["state"]}
 
 
 def _from_slurm(job: int, run: Runner, operators: frozenset[int], remark: str) -> dict[str, Any]:
-    story = slurm_says.told_by_slurm(run, job, operators)
+    story = slurm_says.story_of_slurm(run, job, operators)
     return story | {"remark": remark}
 
 

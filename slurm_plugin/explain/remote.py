@@ -9,7 +9,7 @@ from typing import Any
 
 from slurm_plugin import munge
 from slurm_plugin.errors import EngineDown
-from slurm_plugin.explain.answer import VERSION, NotTold
+from slurm_plugin.explain.answer import VERSION, NotShown
 
 TIMEOUT_S = 15.0
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 15.0
 def ask(address: tuple[str, int], job: int, trusted_uids: frozenset[int]) -> dict[str, Any]:
     """The engine's answer: `told` and `machines`.
 
-    Raises NotTold where this user may know nothing, EngineDown where no engine of `trusted_uids`
+    Raises NotShown where this user may know nothing, EngineDown where no engine of `trusted_uids`
     answers.
     """
     nonce = secrets.token_hex(8)
@@ -37,7 +37,7 @@ def ask(address: tuple[str, int], job: int, trusted_uids: frozenset[int]) -> dic
     if not ours:
         raise EngineDown(f"{where}: an answer to another question")
     if "told" not in reply:
-        raise NotTold(str(reply.get("message", "no answer")))
+        raise NotShown(str(reply.get("message", "no answer")))
     return dict(reply)
 
 

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.explain.answer import NotTold, unknown
+from slurm_plugin.explain.answer import NotShown, unknown
 from slurm_plugin.job_entries.saved import JobEntries
 from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.records import GATED, MAY, GateRecord, JobRecord, LoanRecord
@@ -30,22 +30,22 @@ def operators(run: Runner) -> frozenset[int]:
 
 
 def job_number(run: Runner, text: str) -> int:
-    """The job id behind `123` or `123_4`; NotTold for a task that Slurm no longer holds."""
+    """The job id behind `123` or `123_4`; NotShown for a task that Slurm no longer holds."""
     if text.isdecimal():
         return int(text)
     try:
         reply = run(["scontrol", "--oneliner", "show", "job", text])
     except SlurmError as error:
-        raise NotTold(f"job {text}: Slurm no longer knows this task; ask by its job id") from error
+        raise NotShown(f"job {text}: Slurm no longer knows this task; ask by its job id") from error
     return int(_pairs(reply.splitlines()[0])["JobId"])
 
 
-def told_by_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str, Any]:
-    """The story as far as Slurm knows it. Raises NotTold like the engine's side."""
+def story_of_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str, Any]:
+    """The story as far as Slurm knows it. Raises NotShown like the engine's side."""
     uid = os.getuid()
     found = _of_controller(run, job) or _of_accounting(run, job)
     if found is None or (uid not in operators and found["uid"] != uid):
-        raise NotTold(unknown(job))
+        raise NotShown(unknown(job))
     comment = found["admin_comment"]
     story = {"job": job, "source": "Slurm", **found}
     if hints.has_hint(comment):
@@ -54,7 +54,7 @@ def told_by_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str,
     return story | {"loan": loan} if loan else story
 
 
-def told_by_engine(job: int, entries: JobEntries) -> dict[str, Any]:
+def story_of_engine(job: int, entries: JobEntries) -> dict[str, Any]:
     """The story as far as the engine's own notes know it."""
     text = entries.text()
     story: dict[str, Any] = {"job": job, "source": "the engine's notes", "uid": entries.uid}

@@ -73,7 +73,7 @@ class Admission:
                 self._unplaced.add(need)
             if are_apart(need, made.nodes):
                 return APART
-            self.borrowers.no_room(job.job_id, need)
+            self.borrowers.fits_nowhere(job.job_id, need)
             return ""
         choice = self.choose(name, job, want, found)
         if isinstance(choice, Pass):

@@ -21,7 +21,7 @@ from slurm_plugin.gates.released import (
 from slurm_plugin.job_notes.records import PLACED, is_ahead
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.lending.plan import Candidate
+from slurm_plugin.lending.plan import LoanCandidate
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.capacity import Hold, Nodes, holds_in, with_hold
 from slurm_plugin.slurm.array_tasks import task_runs
@@ -132,7 +132,7 @@ class _Planning:
             return
         if not self._is_ready(job, want):
             return
-        if self._borrowers.ask(Candidate(job, want.kept, want.asked, want.need)):
+        if self._borrowers.ask(LoanCandidate(job, want.kept, want.asked, want.need)):
             self._admission.changed()
 
     def _leave(self, unit: Unit, why: str) -> None:

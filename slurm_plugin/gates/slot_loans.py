@@ -66,10 +66,10 @@ def continue_loan(
     need = replace(want.need, gpus=loan.mask.bit_count())
     made.take(need.hold([loan.host], loan.mask, end))
     if not state.ports:
-        for lender in loan.donors:
-            donor = queue[lender.job_id]
+        for share in loan.donors:
+            donor = queue[share.job_id]
             if donor.state == "PENDING":
-                made.take(loans.donors_hold(lender, donor, end))
+                made.take(loans.donors_hold(share, donor, end))
         return MEETS
     ready = loan.with_ports(state.ports)
     kept = want.kept.changed(GATED, loan=ready.text())

@@ -10,7 +10,7 @@ from pathlib import Path
 from policies.performance import PerformanceModel
 from policies.performance.similarity import Traits
 from slurm_plugin.errors import PluginError
-from slurm_plugin.speed_models.database import Database, Found, Profile, among
+from slurm_plugin.speed_models.database import Database, Profile, ProfileMatch, among
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Models(Mapping[Key, PerformanceModel]):
         #: What the database has for a profile; None where it has nothing similar either.
         self.found = lru_cache(MAX_KEPT)(self._find)
 
-    def _find(self, key: Key) -> Found | None:
+    def _find(self, key: Key) -> ProfileMatch | None:
         try:
             return among(self._profiles, Traits(key[0]), key[1], self._path)
         except PluginError:
@@ -54,7 +54,7 @@ class ModelFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: tuple[int, int] | None = None
-        self._told = ""
+        self._logged = ""
         self.models = Models((), path)
 
     def refresh(self) -> bool:
@@ -65,12 +65,12 @@ class ModelFile:
             if seen == self._seen:
                 return False
             self.models = Models(tuple(Database(self._path).all()), self._path)
-            self._seen, self._told = seen, ""
+            self._seen, self._logged = seen, ""
         except (OSError, PluginError) as error:
             # Those known already stay; a missing file is logged once.
-            if str(error) != self._told:
+            if str(error) != self._logged:
                 logger.warning("genie: %s; %d profiles are known", error, len(self.models))
-            self._told = str(error)
+            self._logged = str(error)
             return False
         logger.info("genie: %d profiles in %s", len(self.models), self._path)
         return True

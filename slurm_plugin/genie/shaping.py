@@ -235,7 +235,7 @@ class Shaping:
             found.append(job_id)
         return found
 
-    def told_slurm(self, jobs: Iterable[int], now: float) -> None:
+    def slurm_knows(self, jobs: Iterable[int], now: float) -> None:
         """Slurm knows of these starts by now: their time to begin counts from here."""
         for job_id in jobs:
             one = self.starting.get(job_id)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from slurm_plugin.lending.choice.offer import Offer, Refusal
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.lending.plan import Candidate, LoanPlan
+from slurm_plugin.lending.plan import LoanCandidate, LoanPlan
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need
 
@@ -23,14 +23,14 @@ class LoanAdmission:
     now: float
     _waiting: list[tuple[int, Need]] = field(default_factory=list)
     _borrows: set[int] = field(default_factory=set)
-    _candidates: list[Candidate] = field(default_factory=list)
+    _candidates: list[LoanCandidate] = field(default_factory=list)
 
-    def no_room(self, job_id: int, need: Need) -> None:
+    def fits_nowhere(self, job_id: int, need: Need) -> None:
         """This job fits nowhere; the first one of these is not to be delayed."""
         self._waiting.append((job_id, need))
         self.plan.first = self._first()
 
-    def ask(self, candidate: Candidate) -> bool:
+    def ask(self, candidate: LoanCandidate) -> bool:
         """Find donors for a job. Whether a loan for it is in the plan now."""
         if self.matcher is None:
             return False
@@ -57,7 +57,7 @@ class LoanAdmission:
                 return need
         return None
 
-    def _admit(self, candidate: Candidate, answer: Offer | Refusal | None) -> bool:
+    def _admit(self, candidate: LoanCandidate, answer: Offer | Refusal | None) -> bool:
         """Plan a loan unless it delays the first job that waits; a refusal is kept for the user."""
         plan, job = self.plan, candidate.job
         first = self._first(job.job_id)

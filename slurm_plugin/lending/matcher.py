@@ -26,9 +26,9 @@ from slurm_plugin.lending.choice.offer import (
     SpareCapacity,
     offer,
 )
-from slurm_plugin.lending.choice.solver import Solver, Starting
+from slurm_plugin.lending.choice.solver import Solver, SolverStarting
 from slurm_plugin.lending.donors import LONGEST_PAUSE_S, SlurmLoans
-from slurm_plugin.lending.plan import Candidate, LoanPlan
+from slurm_plugin.lending.plan import LoanCandidate, LoanPlan
 from slurm_plugin.queue.candidates import Need, may_use
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of
 from slurm_plugin.queue.demand import Demand
@@ -91,7 +91,7 @@ class LoanMatcher:
                 running.append((loan, use.share))
         self._loads = network_loads(running)
 
-    def borrow(self, jobs: Sequence[Candidate], plan: LoanPlan) -> list[Offer | Refusal | None]:
+    def borrow(self, jobs: Sequence[LoanCandidate], plan: LoanPlan) -> list[Offer | Refusal | None]:
         """A loan for each of these jobs, or why there is none; None for one that may not borrow."""
         now = int(self.clock())
         borrowers = [self._borrower(candidate, plan, now) for candidate in jobs]
@@ -113,11 +113,11 @@ class LoanMatcher:
         most = self.waiting.max_postponements
         try:
             return Round(jobs, capacity, settings, self._solver, most).decide()
-        except Starting:
+        except SolverStarting:
             plan.again = True
             return [None] * len(jobs)
 
-    def _borrower(self, candidate: Candidate, plan: LoanPlan, now: int) -> Borrower | None:
+    def _borrower(self, candidate: LoanCandidate, plan: LoanPlan, now: int) -> Borrower | None:
         """The job where it and the site want that it borrows, and where it may now."""
         job, noted, need = candidate.job, candidate.record, candidate.need
         # Counted for the whole job its GPUs may be more than any node has.

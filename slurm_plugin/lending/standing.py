@@ -39,25 +39,25 @@ def port_of(job: QueuedJob, parent: int) -> int:
     return report.port if report and report.borrower == parent else 0
 
 
-def trouble_of(lender: LoanDonor, donor: QueuedJob | None, borrower: QueuedJob) -> str:
+def trouble_of(share: LoanDonor, donor: QueuedJob | None, borrower: QueuedJob) -> str:
     """Why a donor cannot serve; '' where nothing is known of that."""
     if donor is None or donor.state == "COMPLETING":
-        return f"the donor on {lender.node} is gone"
+        return f"the donor on {share.node} is gone"
     if not lends_to(donor, borrower):
-        return f"job {donor.name} on {lender.node} is no donor of this job"
+        return f"job {donor.name} on {share.node} is no donor of this job"
     report = DonorReport.read_from(donor.comment)
     if report and report.failure is not None and report.borrower == borrower.job_id:
         return " ".join(report.failure.split())[:SHOWN_CHARS] or "a donor failed"
-    return "" if _is_as_lent(lender, donor) else f"the donor on {lender.node} was changed"
+    return "" if _is_as_planned(share, donor) else f"the donor on {share.node} was changed"
 
 
-def _is_as_lent(lender: LoanDonor, donor: QueuedJob) -> bool:
+def _is_as_planned(share: LoanDonor, donor: QueuedJob) -> bool:
     """Does a donor hold, or ask for, no more than it is to lend?"""
     if donor.state == "PENDING":
-        return donor.min_nodes <= 1 and donor.max_nodes <= 1 and donor.req_nodes == lender.node
+        return donor.min_nodes <= 1 and donor.max_nodes <= 1 and donor.req_nodes == share.node
     # In the slots mode the GPUs are the mask's own, else Slurm's choice of as many.
-    gpus = donor.gpus.get(lender.node, ())
-    return donor.nodes == (lender.node,) and len(gpus) == lender.mask.bit_count()
+    gpus = donor.gpus.get(share.node, ())
+    return donor.nodes == (share.node,) and len(gpus) == share.mask.bit_count()
 
 
 class Standing(NamedTuple):
@@ -92,19 +92,19 @@ def standing(
         if host is None or not host.is_open or loan.mask & ~host.free:
             return Standing({}, f"the GPUs of {loan.host} are others' now")
     ports: dict[int, int] = {}
-    for lender in loan.donors:
-        donor = queue.get(lender.job_id)
-        if trouble := trouble_of(lender, donor, job):
+    for share in loan.donors:
+        donor = queue.get(share.job_id)
+        if trouble := trouble_of(share, donor, job):
             return Standing({}, trouble)
         if donor is not None and (port := port_of(donor, job.job_id)):
-            ports[lender.job_id] = port
+            ports[share.job_id] = port
     if len(ports) == len(loan.donors):
         return Standing(ports)
-    # A loan of the future was made before the clock was set back.
+    # A loan whose time is still to come was made before the clock was set back.
     is_late = abs(context.now - record.loan_made_at) > ready_s
     return Standing({}, f"donors were not ready within {ready_s} s" if is_late else "")
 
 
-def donors_hold(lender: LoanDonor, donor: QueuedJob, end: float) -> Hold:
+def donors_hold(share: LoanDonor, donor: QueuedJob, end: float) -> Hold:
     """What a donor that waits for its start is about to hold."""
-    return Hold({lender.node: lender.mask}, donor.cpus, donor.memory_per_node_mb, end)
+    return Hold({share.node: share.mask}, donor.cpus, donor.memory_per_node_mb, end)

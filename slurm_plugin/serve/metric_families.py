@@ -90,6 +90,7 @@ FAMILIES = (
         fragmentation_ratio Share of the free GPUs that a job cannot use, on average over the jobs.
         jobs{state} Jobs with GPUs: "running", or "waiting".
         jobs_waiting{reason} Waiting jobs by "gate", "loan", "postponed", "lends", or Slurm's word.
+        jobs_unheard Running jobs of the last hour that slurmctld did not tell the engine of.
         gates{state} Jobs of the slots mode: "gated", or "placed" and about to start.
         loans{state} Jobs with a loan: "starting", or "running".
         gpus_lent GPUs that are lent to running jobs of other nodes.

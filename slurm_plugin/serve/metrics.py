@@ -10,6 +10,7 @@ import asyncio
 import importlib.metadata
 import logging
 import platform
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from http import HTTPStatus
@@ -31,8 +32,9 @@ logger = logging.getLogger(__name__)
 #: Seconds for which a page is given out again.
 PAGE_S = 1.0
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-#: Of what the slots mode says of itself: what has happened, not what is so.
+#: What the loops count that has happened; they also say what is so at the moment.
 GATE_EVENTS = ("released", "regated", "refused", "mismatched")
+LOAN_EVENTS = ("lent", "refused", "given_up", "lost", "cancelled")
 
 #: By metric, values by label values.
 _Values = dict[str, Mapping[tuple[str, ...], float]]
@@ -60,6 +62,7 @@ class Metrics:
         self._made: Callable[[], bytes] = bytes
         self._from_loop: _Values = {}
         self._figures: SiteFigures | None = None
+        self._since = time.time()
 
     async def start(self) -> None:
         """Serve; the log's thread counts from now on."""
@@ -105,10 +108,12 @@ class Metrics:
         """What only the event loop may look at; the rest is done in a thread."""
         engine = self._engine
         said = engine.said_by_loops()
-        slots, lending = said.get("slots", {}), said.get("remote", {})
+        slots = said.get("slots", {})
+        loans = slots.get("loans", {}) | said.get("remote", {}).get("loans", {})
+        lends = bool(loans) or engine.setup.config.remote.allow
         return {
             "gate_events": {(word,): slots.get(word, 0) for word in GATE_EVENTS} if slots else {},
-            "loan_events": by_label(slots.get("loans") or lending.get("loans") or {}),
+            "loan_events": {(word,): loans.get(word, 0) for word in LOAN_EVENTS} if lends else {},
             "poll_failures": by_label(engine.setup.telemetry.failed_polls),
         }
 
@@ -187,7 +192,9 @@ class Metrics:
         if snapshot is None:
             return {}
         if self._figures is None or self._figures.at != snapshot.at:
-            self._figures = figures_of(snapshot)
+            is_select = self._engine.setup.config.enforcement == "select"
+            heard_of = (self._tally.has_heard_of, self._since) if is_select else ()
+            self._figures = figures_of(snapshot, *heard_of)
         figures = self._figures
         scattered = figures.fragmentation
         sizes = scattered.by_largest_set
@@ -198,6 +205,7 @@ class Metrics:
             "fragmentation_ratio": scattered.share,
             "gpus_lent": figures.lent,
             "donors_orphaned": figures.orphans,
+            "jobs_unheard": figures.unheard,
         }
         return {
             **{name: {(): float(value)} for name, value in simple.items()},

@@ -19,10 +19,10 @@ from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import PluginError
 from slurm_plugin.explain.answer import Noted
 from slurm_plugin.explain.listener import ExplainListener
-from slurm_plugin.explain.slurm_says import told_by_engine
+from slurm_plugin.explain.slurm_says import story_of_engine
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.job_entries.client import EntryKeeper
-from slurm_plugin.lending.at_start.reservations import Reservations
+from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.notify import Notifier
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.loops.gates import GatesLoop
@@ -107,7 +107,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     load = partial(
         setup.load,
         cache=CapacityCache(),
-        reserved=Reservations(),
+        reserved=LoanReservations(),
         keeper=keeper,
         telemetry=Telemetry(),
     )
@@ -163,7 +163,7 @@ def _known_to(site: setup.Setup) -> tuple[DecisionLogConfig, Machines, Noted]:
 
     def noted(job: int) -> dict[str, Any] | None:
         entries = site.keeper.store.hidden(job)
-        return told_by_engine(job, entries) if entries else None
+        return story_of_engine(job, entries) if entries else None
 
     return site.config.decision_log, site.machines, noted
 

@@ -30,7 +30,7 @@ SOCKET_MODE = 0o660
 LINES_PER_TURN = 16
 
 
-class Answer(NamedTuple):
+class LineAnswer(NamedTuple):
     """What a line gets."""
 
     #: None: no reply.
@@ -44,7 +44,7 @@ class Answer(NamedTuple):
 
 
 #: Answers one request line (without its LF). Never raises.
-Answerer = Callable[[bytes], Answer]
+Answerer = Callable[[bytes], LineAnswer]
 
 
 class Connection(asyncio.Protocol):

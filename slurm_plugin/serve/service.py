@@ -1,4 +1,4 @@
-"""Answers lines: one in, one Answer out, counted and written down."""
+"""Answers lines: one in, one LineAnswer out, counted and written down."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from slurm_plugin.protocol import (
     decode,
 )
 from slurm_plugin.serve import replies
-from slurm_plugin.serve.server import Answer
+from slurm_plugin.serve.server import LineAnswer
 from slurm_plugin.serve.setup import Setup
 from slurm_plugin.telemetry import Histogram
 
@@ -135,14 +135,14 @@ class Engine:
         for heard in self._heard:
             heard(verb)
 
-    def answer(self, line: bytes) -> Answer:
+    def answer(self, line: bytes) -> LineAnswer:
         """The answer to one line. A malformed one is answered `error`, and hung up."""
         began = time.perf_counter()
         try:
             message = decode(line)
         except ProtocolError as error:
             self.counters.answered("malformed", "error", time.perf_counter() - began)
-            return Answer(Error(str(error)).encode(error.message_id), close=True)
+            return LineAnswer(Error(str(error)).encode(error.message_id), close=True)
         if isinstance(message, Notice):
             took_s = time.perf_counter() - began
             self.counters.answered(message.kind, "none", took_s)
@@ -152,10 +152,10 @@ class Engine:
                 self.setup.shaping.on_start(message)
             self.setup.neighbours.notice(message)
             if message.kind != "started" or self.setup.config.kill_switch.exists():
-                return Answer(None)
-            return Answer(None, after=self._after(partial(started, message), took_s))
+                return LineAnswer(None)
+            return LineAnswer(None, after=self._after(partial(started, message), took_s))
         if isinstance(message, Admin) and message.verb == "reload":
-            return Answer(None, later=self._answer_reload(message.id))
+            return LineAnswer(None, later=self._answer_reload(message.id))
         verb = type(message).__name__.lower()
         try:
             reply, record = self._reply(message)
@@ -170,7 +170,7 @@ class Engine:
             encoded = reply.encode(message.id)
         took_s = time.perf_counter() - began
         self.counters.answered(verb, type(reply).__name__.lower(), took_s)
-        return Answer(encoded, after=self._after(record, took_s) if record else None)
+        return LineAnswer(encoded, after=self._after(record, took_s) if record else None)
 
     def _reply(self, message: Message) -> tuple[Reply, Callable[[], dict[str, Any]] | None]:
         if isinstance(message, Place):

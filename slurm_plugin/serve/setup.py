@@ -30,7 +30,7 @@ from slurm_plugin.job_entries.client import EntryClient, EntryKeeper
 from slurm_plugin.job_entries.saved import NAME as JOB_ENTRIES
 from slurm_plugin.job_notes.brackets import LOAN, SLOTS
 from slurm_plugin.job_profiles import Learned
-from slurm_plugin.lending.at_start.reservations import Reservations
+from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
@@ -65,7 +65,7 @@ class Setup:
     #: What submits are answered from; None in the select mode.
     cache: CapacityCache | None = None
     #: GPUs that are kept for loans; None in the slots mode.
-    reserved: Reservations | None = None
+    reserved: LoanReservations | None = None
     #: None where no partition is shaped.
     shaping: Shaping | None = None
 
@@ -94,7 +94,7 @@ class Setup:
 def load(
     path: Path,
     cache: CapacityCache | None = None,
-    reserved: Reservations | None = None,
+    reserved: LoanReservations | None = None,
     keeper: EntryKeeper | None = None,
     telemetry: Telemetry | None = None,
 ) -> Setup:
@@ -120,7 +120,7 @@ def load(
             decider, cache, config.slots.lease_s, at_once=config.notes == "admin-comment"
         )
     else:
-        cache, reserved = None, reserved or Reservations()
+        cache, reserved = None, reserved or LoanReservations()
         inner = Select(decider, reserved)
     shaping = None
     if config.genie is not None:

@@ -7,7 +7,7 @@ words or ours.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from policies.fragmentation import Fragmentation
@@ -22,6 +22,8 @@ from slurm_plugin.why.state import WaitingState
 
 #: Different reasons of Slurm that are told apart.
 MAX_REASONS = 48
+#: Starts are looked at for so long, and not before their notice must have come.
+LATELY_S, ON_ITS_WAY_S = 3600, 3
 
 
 @dataclass(slots=True)
@@ -45,10 +47,19 @@ class SiteFigures:
     lent: int = 0
     #: Donors whose borrower is gone.
     orphans: int = 0
+    #: Jobs with GPUs that started lately without the engine's being told.
+    unheard: int = 0
 
 
-def figures_of(snapshot: Snapshot) -> SiteFigures:
-    """The figures of a snapshot that shows the nodes."""
+def figures_of(
+    snapshot: Snapshot,
+    has_heard_of: Callable[[int], bool] = lambda job: True,
+    since: float = 0,
+) -> SiteFigures:
+    """The figures of a snapshot that shows the nodes.
+
+    Of every job with GPUs that started after `since` (epoch) the engine should have heard.
+    """
     # So short a job sees the nodes as they are now.
     site = site_of(WaitingState(QueuedJob(0, time_limit_s=1), snapshot))
     made = SiteFigures(snapshot.at, fragmentation_now(snapshot, site), _gpus(site.nodes.values()))
@@ -66,6 +77,8 @@ def figures_of(snapshot: Snapshot) -> SiteFigures:
                 made.lent += sum(donor.mask.bit_count() for donor in loan.donors)
         if not is_pending:
             made.jobs["running"] += bool(job.gpus)
+            is_due = max(since, snapshot.at - LATELY_S) < job.start < snapshot.at - ON_ITS_WAY_S
+            made.unheard += bool(job.gpus) and is_due and not has_heard_of(job.job_id)
         elif gate is not None or borrower or any("gpu" in text for text in job.requests):
             made.jobs["waiting"] += job.tasks
             made.waits[_known(_reason(job, gate, record), made.waits)] += job.tasks

@@ -13,7 +13,7 @@ from slurm_plugin.telemetry import SLOW_S, Histogram
 
 #: Label sets per metric; more (a site with very many partitions) are counted together.
 MAX_LABELS = 256
-#: Jobs whose last decision is remembered until they start.
+#: Jobs that are remembered: their last decision until they start, and that they were heard of.
 MAX_JOBS = 10_000
 BYTES_PER_GB = 1e9
 #: The sizes that jobs of several GPUs are grouped by.
@@ -29,6 +29,7 @@ class Tally:
         self._times: dict[str, dict[tuple[str, ...], Histogram]] = {}
         # The GPUs that were chosen by node, None where a job was left to Slurm; by job.
         self._decided: OrderedDict[int, Mapping[str, list[int]] | None] = OrderedDict()
+        self._heard_of: OrderedDict[int, None] = OrderedDict()
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Count one record."""
@@ -36,6 +37,7 @@ class Tally:
         place = (str(record.get("partition") or "-"), str(record.get("policy") or "-"))
         applied = "yes" if record.get("applied", True) else "no"
         with self._lock:
+            self._hear(int(record.get("job", 0)))
             if decision == "started":
                 self._started(record)
                 return
@@ -49,6 +51,17 @@ class Tally:
             self._remember(int(record.get("job", 0)), gain.chosen if gain and is_applied else None)
             if gain is not None and is_applied:
                 self._gained(gain, place)
+
+    def _hear(self, job: int) -> None:
+        self._heard_of[job] = None
+        self._heard_of.move_to_end(job)
+        if len(self._heard_of) > MAX_JOBS:
+            self._heard_of.popitem(last=False)
+
+    def has_heard_of(self, job: int) -> bool:
+        """Was there a line about this job lately?"""
+        with self._lock:
+            return job in self._heard_of
 
     def _remember(self, job: int, chosen: Mapping[str, list[int]] | None) -> None:
         self._decided[job] = chosen

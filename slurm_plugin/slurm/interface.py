@@ -183,6 +183,15 @@ class SlurmPartition:
     max_nodes: int = 0
     #: The time limit of a job that names none; 0 for none.
     default_time_s: int = 0
+    #: Whose jobs it takes alone; empty where it takes everybody's.
+    allow_groups: tuple[str, ...] = ()
+    allow_accounts: tuple[str, ...] = ()
+    allow_qos: tuple[str, ...] = ()
+    #: Whose jobs it does not take.
+    deny_accounts: tuple[str, ...] = ()
+    deny_qos: tuple[str, ...] = ()
+    #: A QOS whose limits hold for all its jobs; '' for none.
+    qos: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ProfileMatch:
     """What the database has for a wanted profile: itself, or what stands in for it."""
 
     profile: Profile
@@ -113,7 +113,7 @@ class Database:
         names = {one.traits.name for one in self.all() if one.traits.name.startswith(start)}
         return names.pop() if len(names) == 1 else start
 
-    def find(self, wanted: Traits, task: str = TRAINING) -> Found:
+    def find(self, wanted: Traits, task: str = TRAINING) -> ProfileMatch:
         """The wanted profile, else its other task's, else the likest one's; else PluginError."""
         return among(self.all(), wanted, task, self.path)
 
@@ -164,16 +164,16 @@ class Database:
             )
 
 
-def among(profiles: Sequence[Profile], wanted: Traits, task: str, path: Path) -> Found:
+def among(profiles: Sequence[Profile], wanted: Traits, task: str, path: Path) -> ProfileMatch:
     """The same among profiles already read; `path` is for the message."""
     by_key = {(profile.traits.name, profile.task): profile for profile in profiles}
     exact = by_key.get((wanted.name, task))
     if exact is not None:
-        return Found(exact, exact.model)
+        return ProfileMatch(exact, exact.model)
     other = by_key.get((wanted.name, TRAINING if task == INFERENCE else INFERENCE))
     if other is not None:
         note = f"{wanted.name} was profiled for {other.task} only; its compute time is used"
-        return Found(other, other.model, note=note)
+        return ProfileMatch(other, other.model, note=note)
     known = [profile for profile in profiles if profile.task == task]
     best = nearest(wanted, [profile.traits for profile in known])
     if best is None:
@@ -185,7 +185,7 @@ def among(profiles: Sequence[Profile], wanted: Traits, task: str, path: Path) ->
     traits, like = best
     found = next(profile for profile in known if profile.traits == traits)
     note = f"{wanted.name} was never profiled; {traits.name} stands in (likeness {like:.2f})"
-    return Found(found, borrowed(found.model, like), like, note)
+    return ProfileMatch(found, borrowed(found.model, like), like, note)
 
 
 def _float(value: object) -> float | None:

@@ -6,13 +6,14 @@ import math
 from dataclasses import replace
 
 from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, end_of
 from slurm_plugin.queue.demand import READY, Unplaceable
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why import our_waits, sooner, words
-from slurm_plugin.why.estimate import delays, limit_of, timeline_of
+from slurm_plugin.why.estimate import limit_of, timeline_of
 from slurm_plugin.why.limits import limit_in_the_way, limit_reached
 from slurm_plugin.why.reasons import (
     array_limit_reached,
@@ -123,11 +124,11 @@ def on_the_nodes(
         return replace(found, evidence=(*found.evidence, *facts)), first
     hold = site.hold(need, site.nodes, end_of(state.job, state.now))
     where = f" on {words.named(tuple(hold.gpus))}" if hold else ""
-    if first_job is not None and first is not None and _delays(first, site, hold, state):
+    if first_job is not None and first is not None and _delays(hold, first, site, state.now):
         text = f"would fit{where} now, but that would delay {_called(first_job)}, which comes first"
         return Finding("backfill", text, facts), first
     if hold is None:
-        text = f"waits for {words.gpus(need.gpus)} that are free on {need.nodes} nodes at once"
+        text = f"waits for {words.nodes(need.nodes)} with all that it asks for at once"
         return Finding("gpus", text + _after(ahead, state), facts), first
     if ahead or (state.job.reason == "Priority" and state.hides_jobs):
         return Finding("priority", f"would fit{where} now{_after(ahead, state)}", facts), first
@@ -161,10 +162,8 @@ def _first_that_waits(ahead: list[QueuedJob], site: Site) -> tuple[QueuedJob | N
     return None, None
 
 
-def _delays(first: Need, site: Site, hold: Hold | None, state: WaitingState) -> bool:
-    if hold is None:
-        return False
-    return delays(first, site, [hold], state.now)
+def _delays(hold: Hold | None, first: Need, site: Site, now: float) -> bool:
+    return hold is not None and backfill.delays(first, site.nodes, site.holds, [hold], now)
 
 
 def _after(ahead: list[QueuedJob], state: WaitingState) -> str:

@@ -1,4 +1,8 @@
-"""Slurm's reasons that name a limit: `AssocGrpGRES`, `QOSMaxJobsPerUserLimit`."""
+"""Slurm's reasons that name a limit: `AssocGrpGRES`, `QOSMaxJobsPerUserLimit`.
+
+A reason names neither the owner nor the number: both are looked up among the limits of the job's
+user, of its account and those above it, and of its QOS and its partition's.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,11 @@ from slurm_plugin.slurm.interface import Limit
 from slurm_plugin.why import words
 from slurm_plugin.why.state import Finding, WaitingState
 
-_REASON = re.compile(r"(Assoc|QOS)(Grp|Max|Min)(\w+)")
+# `MaxGRESPerAccount` and `MaxCpuRunMinsPerUser` are limits of a QOS, too.
+_REASON = re.compile(r"(Assoc|QOS|(?=Max\w+Per(?:Account|User)\Z))(Grp|Max|Min)(\w+)")
 #: What a reason's middle is about: the part of Slurm's name of the limit, and its resource.
 _KINDS = (
-    ("SubmitJobs", "SubmitJobs", "submitted jobs"),
+    ("SubmitJob", "SubmitJobs", "submitted jobs"),
     ("Jobs", "Jobs", "jobs"),
     ("Wall", "Wall", "minutes"),
     ("GRES", "TRES", "gres/"),
@@ -24,7 +29,12 @@ _KINDS = (
     ("Billing", "TRES", "billing"),
     ("License", "TRES", "license/"),
 )
-_UNITS = {"gres/gpu": "GPU", "cpu": "CPU", "node": "node", "jobs": "job", "mem": "MB of memory"}
+#: How a reason tells whose each of a limit's numbers is, and the end of the limit's name.
+_EACH = {"PerUser": "PU", "PerAccount": "PA", "PerJob": "PJ", "PerNode": "PN"}
+_UNITS = {
+    **{"gres/gpu": "GPU", "cpu": "CPU", "node": "node", "jobs": "job", "mem": "MB of memory"},
+    **{"minutes": "minute", "submitted jobs": "submitted job"},
+}
 
 
 def limit_reached(state: WaitingState) -> Finding | None:
@@ -35,7 +45,7 @@ def limit_reached(state: WaitingState) -> Finding | None:
     scope, how, what = match.groups()
     found = _behind(state, scope, how, what)
     if found:
-        return _told(found)
+        return _told(found, state)
     whose = "its account or user" if scope == "Assoc" else f"QOS {state.details.qos or '?'}"
     text = f"waits because of a limit on {whose}, which Slurm calls {state.job.reason}"
     return Finding("limit", text)
@@ -50,29 +60,40 @@ def limit_in_the_way(state: WaitingState, need: Need) -> Finding | None:
         "node": need.nodes,
         "jobs": 1,
     }
-    owners = _owners(state, "Assoc") | _owners(state, "QOS")
+    owners = {**_owners(state, "Assoc"), **_owners(state, "QOS")}
     found = [
         one
         for one in _by_name(state)
-        if _is_of(one, owners)
+        if _owner(one) in owners
         and (one.used is not None or one.key.endswith("PJ"))
         and (one.used or 0) + amounts.get(one.resource, 0) > one.most
         and "Min" not in one.key
     ]
-    return _told(found) if found else None
+    return _told(found, state) if found else None
 
 
-def _told(found: list[Limit]) -> Finding:
+def _told(found: list[Limit], state: WaitingState) -> Finding:
     facts = tuple(("limit", _in_full(one)) for one in found)
     first = found[0]
     most = _amount(first, first.most)
-    if first.key.endswith("PJ"):
-        text = f"asks for more than one job of {first.owner} may have: {most}"
-        return Finding("limit", text, facts)
-    used = "" if first.used is None else f", and {_amount(first, first.used)} {_in_use(first)}"
-    verb = "run" if first.resource == "jobs" else "use"
-    text = f"waits because {first.owner} may {verb} {most} at a time{used}"
+    whose = {**_owners(state, "Assoc"), **_owners(state, "QOS")}.get(_owner(first), "")
+    owner = f"{first.owner}, {whose}," if whose else first.owner
+    if first.key.startswith("Min"):
+        text = f"asks for less than a job of {owner} has to: {most}"
+    elif first.key.endswith(("PJ", "PN")):
+        each = "a node of a job" if first.key.endswith("PN") else "one job"
+        text = f"asks for more than {each} of {owner} may have: {most}"
+    else:
+        used = "" if first.used is None else f", and {_amount(first, first.used)} {_in_use(first)}"
+        verb = "run" if first.resource == "jobs" else "use"
+        when = "in all" if _is_of_the_past(first) else "at a time"
+        text = f"waits because {owner} may {verb} {most} {when}{used}"
     return Finding("limit", text, facts)
+
+
+def _is_of_the_past(limit: Limit) -> bool:
+    """Does it count what jobs have used? The others count what jobs hold, or may still use."""
+    return limit.key == "GrpWall" or ("Mins" in limit.key and "RunMins" not in limit.key)
 
 
 def _by_name(state: WaitingState) -> list[Limit]:
@@ -81,16 +102,28 @@ def _by_name(state: WaitingState) -> list[Limit]:
     return [replace(one, owner=one.owner.replace(number, name)) for one in state.limits]
 
 
-def _owners(state: WaitingState, scope: str) -> set[str]:
-    """Whose limits of this scope count for the job."""
-    job, qos = state.job, f"QOS {state.details.qos}"
-    if scope == "QOS":
-        return {qos, f"user {job.user} in {qos}", f"account {job.account} in {qos}"}
-    return {f"account {job.account}", f"user {job.user} in account {job.account}"}
+def _owners(state: WaitingState, scope: str) -> dict[str, str]:
+    """Whose limits of this scope count for the job.
+
+    Each with what it has to do with the job, '' where its name says that.
+    """
+    job = state.job
+    if scope == "Assoc":
+        own, *above = state.accounts
+        higher = {f"account {name}": f"which is above account {own}" for name in above}
+        return {f"user {job.user} in account {own}": "", f"account {own}": "", **higher}
+    found: dict[str, str] = {}
+    of_partitions = {one.qos: f"the QOS of partition {one.name}" for one in state.partitions}
+    for name, whose in {**of_partitions, state.details.qos: ""}.items():
+        if name:
+            qos = f"QOS {name}"
+            found |= {qos: whose, f"user {job.user} in {qos}": whose}
+            found[f"account {job.account} in {qos}"] = whose
+    return found
 
 
-def _is_of(limit: Limit, owners: set[str]) -> bool:
-    return limit.owner.partition(" in partition ")[0] in owners
+def _owner(limit: Limit) -> str:
+    return limit.owner.partition(" in partition ")[0]
 
 
 def _behind(state: WaitingState, scope: str, how: str, what: str) -> list[Limit]:
@@ -99,28 +132,32 @@ def _behind(state: WaitingState, scope: str, how: str, what: str) -> list[Limit]
     if kind is None:
         return []
     _, key, resource = kind
-    is_run = "RunMin" in what
-    owners = _owners(state, scope)
+    over = "RunMins" if "RunMin" in what else "Mins" if "Minutes" in what else ""
+    each = "PJ" if how == "Min" else next((end for per, end in _EACH.items() if per in what), "")
+    owners = _owners(state, scope or "QOS")
     found = [
         one
         for one in _by_name(state)
-        if one.key.startswith(how + key)
+        if one.key == f"{how}{key}{over}{each}"
         and one.resource.startswith(resource)
-        and ("RunMins" in one.key) == is_run
-        and _is_of(one, owners)
+        and _owner(one) in owners
     ]
     return sorted(found, key=lambda one: (-(one.used or 0) / max(one.most, 1), one.owner))
 
 
 def _amount(limit: Limit, count: int) -> str:
     unit = _UNITS.get(limit.resource, limit.resource)
-    plural = "" if count == 1 or unit.endswith("memory") or limit.resource not in _UNITS else "s"
-    return f"{count} {unit}{plural}"
+    if "Mins" in limit.key:
+        unit = f"{unit} minute"
+    is_counted = limit.resource in _UNITS and not unit.endswith("memory")
+    return f"{count} {unit}{'s' if is_counted and count != 1 else ''}"
 
 
 def _in_use(limit: Limit) -> str:
     if limit.resource == "jobs":
         return "runs" if limit.used == 1 else "run"
+    if _is_of_the_past(limit):
+        return "was used" if limit.used == 1 else "were used"
     return f"{words.is_are(limit.used or 0)} in use"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from slurm_plugin.config.settings import Config
 from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.explain import slurm_says
-from slurm_plugin.explain.answer import NotTold
+from slurm_plugin.explain.answer import NotShown
 from slurm_plugin.explain.find import explained
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.queue.snapshot import read_snapshot
@@ -34,7 +34,7 @@ def read_state(
 ) -> WaitingState:
     """The state of job `text` (an id, or ARRAY_TASK).
 
-    Raises NotTold for no job of this user's, NotWaiting for one that does not wait, SlurmError
+    Raises NotShown for no job of this user's, NotWaiting for one that does not wait, SlurmError
     where Slurm does not answer.
     """
     snapshot = read_snapshot(SlurmClient(run))
@@ -44,7 +44,9 @@ def read_state(
     entries = str(story.get("entries") or job.admin_comment)
     gate = GateRecord.read_from(entries)
     # Of a job that the engine put behind its gate again Slurm's reason is not seen any more.
-    is_limited = job.reason.startswith(("Assoc", "QOS")) or (gate is not None and gate.tries > 0)
+    is_tried = gate is not None and gate.tries > 0
+    is_limited = is_tried or job.reason.startswith(("Assoc", "QOS", "Max", "Account"))
+    limits, parents = scontrol_tables.limits(run) if is_limited else ([], {})
     details = squeue_table.waiting_details(run, job.job_id)
     private = snapshot.settings.config.get("PrivateData", "")
     return WaitingState(
@@ -53,18 +55,30 @@ def read_state(
         details,
         tuple(scontrol_tables.reservations(run)),
         tuple(scontrol_tables.licenses(run)) if details.licenses else (),
-        tuple(scontrol_tables.limits(run)) if is_limited else (),
+        tuple(limits),
+        parents,
         entries,
         story,
         hides_jobs="jobs" in private.split(",") and uid not in operators,
     )
 
 
-def read_site(run: Runner) -> WaitingState:
-    """The same without a job, for one that is not submitted. Raises SlurmError."""
+def read_site(run: Runner, user: str) -> WaitingState:
+    """The same for a job of this user that is not submitted: it has an account alone.
+
+    Raises SlurmError.
+    """
     snapshot = read_snapshot(SlurmClient(run))
-    found = tuple(scontrol_tables.reservations(run))
-    return WaitingState(QueuedJob(0), snapshot, reservations=found)
+    enforced = snapshot.settings.config.get("AccountingStorageEnforce", "").split(",")
+    limits, parents = scontrol_tables.limits(run) if "limits" in enforced else ([], {})
+    account = scontrol_tables.default_account(run, user)
+    return WaitingState(
+        QueuedJob(0, user=user, uid=os.getuid(), account=account),
+        snapshot,
+        reservations=tuple(scontrol_tables.reservations(run)),
+        limits=tuple(limits),
+        parents=parents,
+    )
 
 
 def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) -> str:
@@ -89,7 +103,7 @@ def own_job(text: str, jobs: Sequence[QueuedJob], uid: int, sees_all: bool) -> Q
     if waiting:
         return waiting[0]
     if not named:
-        raise NotTold(f"job {text}: no job of yours with this number is in the queue")
+        raise NotShown(f"job {text}: no job of yours with this number is in the queue")
     state, where = named[0].state, ", ".join(named[0].nodes[:4])
     raise NotWaiting(
         f"job {text} does not wait: it is {state} on {where or 'no node'};"
@@ -114,5 +128,5 @@ def _story(
     """What was decided for the job; empty where nothing is told of it."""
     try:
         return explained(str(job.job_id), config, address, run).story
-    except (NotTold, SlurmError):
+    except (NotShown, SlurmError):
         return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from slurm_plugin.slurm.interface import SlurmPartition
 from slurm_plugin.why import words
@@ -24,13 +24,13 @@ _DEPENDENCY = re.compile(r"(after\w*):(\d+)(?:_(?:\d+|\*))?(?:\+\d+)?\((\w+)\)")
 _LICENSE = re.compile(r"([\w.@-]+)(?:[:=](\d+))?")
 _STATES = {"PENDING": "waits itself", "RUNNING": "runs", "SUSPENDED": "is suspended",
            "CONFIGURING": "starts", "COMPLETING": "ends just now"}  # fmt: skip
+#: How Slurm's longer words for a partition that does not take the job begin.
+ABOUT_ACCESS = ("Job's account", "Job's QOS", "uid ")
 #: Reasons of which nothing more is known than a sentence.
 _PLAIN = {
     "Cleaning": "waits until Slurm has cleaned up after its last run",
     "InvalidAccount": "cannot start: its account is not valid any more",
     "InvalidQOS": "cannot start: its QOS is not valid any more",
-    "QOSNotAllowed": "cannot start: its QOS may not be used here",
-    "AccountNotAllowed": "cannot start: its account may not use this partition",
     "BurstBufferResources": "waits for space in the burst buffer",
     "BurstBufferStageIn": "waits until its data is in the burst buffer",
     "Prolog": "waits for its prolog to end",
@@ -51,6 +51,8 @@ def by_slurms_reason(state: WaitingState) -> Finding | None:
     reason = state.job.reason
     if (rule := _RULES.get(reason)) is not None:
         return rule(state)
+    if reason.startswith(ABOUT_ACCESS):
+        return _partition_access(state)
     return Finding("slurm", _PLAIN[reason]) if reason in _PLAIN else None
 
 
@@ -159,10 +161,9 @@ def array_limit_reached(state: WaitingState) -> Finding | None:
     return _array_limit(state) if most and job.array_id and running >= most else None
 
 
-def _partition_state(state: WaitingState) -> Finding:
-    parts = state.snapshot.settings.partitions
-    mine = [one for one in parts if one.name in state.job.partition.split(",")]
-    said = " and ".join(f"{one.name}, which is {one.state}" for one in mine)
+def partition_state(state: WaitingState) -> Finding:
+    """None of its partitions is up."""
+    said = " and ".join(f"{one.name}, which is {one.state}" for one in state.partitions)
     return Finding("partition", f"waits for partition {said or state.job.partition}")
 
 
@@ -174,14 +175,49 @@ def _partition_limit(state: WaitingState) -> Finding:
 def over_partition_limit(state: WaitingState) -> Finding | None:
     """The limit of its partition that the job's request exceeds; None for none."""
     job = state.job
-    for one in state.snapshot.settings.partitions:
-        if one.name not in job.partition.split(","):
-            continue
+    for one in state.partitions:
         if 0 < one.max_time_s < job.time_limit_s:
             return _over(one, f"-t {words.duration(job.time_limit_s)}", one.max_time_s)
         if 0 < one.max_nodes < job.min_nodes:
             return _over(one, words.nodes(job.min_nodes), 0)
     return None
+
+
+def _partition_access(state: WaitingState) -> Finding:
+    """The partition does not take the job, by its account, QOS or group."""
+    if found := not_taken(state):
+        return found
+    for one in state.partitions:
+        if one.allow_groups:
+            whose = f"and user {state.job.user} is in none of them"
+            return _is_for(one, "group", one.allow_groups, whose)
+    return Finding("partition", "cannot start: its partition does not take its user's jobs")
+
+
+def not_taken(state: WaitingState) -> Finding | None:
+    """The rule on accounts and QOS by which a partition of the job does not take it."""
+    account, qos = state.job.account, state.details.qos
+    for one in state.partitions:
+        if account and one.allow_accounts and not set(one.allow_accounts) & set(state.accounts):
+            of = f"and the job is of account {account}"
+            return _is_for(one, "account", one.allow_accounts, of)
+        if denied := [name for name in state.accounts if name in one.deny_accounts]:
+            return _is_closed(one, f"account {denied[0]}")
+        if qos and one.allow_qos and qos not in one.allow_qos:
+            return _is_for(one, "QOS", one.allow_qos, f"and the job has QOS {qos}")
+        if qos in one.deny_qos:
+            return _is_closed(one, f"QOS {qos}")
+    return None
+
+
+def _is_for(partition: SlurmPartition, what: str, names: Sequence[str], but: str) -> Finding:
+    plural = "s" if len(names) > 1 and what != "QOS" else ""
+    text = f"partition {partition.name} is for {what}{plural} {words.named(names)} alone, {but}"
+    return Finding("partition", f"cannot start: {text}")
+
+
+def _is_closed(partition: SlurmPartition, whom: str) -> Finding:
+    return Finding("partition", f"cannot start: partition {partition.name} is closed to {whom}")
 
 
 def _over(partition: SlurmPartition, asked: str, time_s: int) -> Finding:
@@ -199,8 +235,10 @@ _RULES: dict[str, Rule] = {
     "Reservation": _reservation,
     "Licenses": _licenses,
     "JobArrayTaskLimit": _array_limit,
-    "PartitionDown": _partition_state,
-    "PartitionInactive": _partition_state,
+    "PartitionDown": partition_state,
+    "PartitionInactive": partition_state,
     "PartitionTimeLimit": _partition_limit,
     "PartitionNodeLimit": _partition_limit,
+    "QOSNotAllowed": _partition_access,
+    "AccountNotAllowed": _partition_access,
 }

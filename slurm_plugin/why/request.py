@@ -10,7 +10,7 @@ import getopt
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from slurm_plugin.errors import PluginError
 from slurm_plugin.job_notes import hints
 from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.clients.scontrol_tables import seconds
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.interface import WaitingDetails
+from slurm_plugin.why.state import WaitingState
 
 #: The most that is read of a script.
 MAX_SCRIPT_CHARS = 1 << 20
@@ -122,24 +123,26 @@ def environment_options(environ: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def merged(
-    script: Mapping[str, str], environment: Mapping[str, str], given: Mapping[str, str]
-) -> dict[str, str]:
-    """The options as sbatch takes them: the command line's first, a script's last.
+def options_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """The options as sbatch takes them, and whether the job's commands are among them.
 
-    What is asked of memory in options replaces all that the environment asks of it.
+    An option on the command line counts before the environment's, and that before the script's.
+    Raises NotTried for one that is not understood, or where the script cannot be read.
     """
-    written = script.keys() | given.keys()
-    if written & _MEMORY_OPTIONS:
-        environment = {k: v for k, v in environment.items() if k not in _MEMORY_OPTIONS}
-    return {**script, **environment, **given}
+    given, script = parsed(argv)
+    inside = parsed(script_options(_script_text(script)))[0] if script else {}
+    outside = environment_options(environ)
+    if (inside.keys() | given.keys()) & _MEMORY_OPTIONS:
+        # What options ask of memory replaces all that the environment asks of it.
+        outside = {name: text for name, text in outside.items() if name not in _MEMORY_OPTIONS}
+    return {**inside, **outside, **given}, bool(script) or "wrap" in given
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A job that is not submitted, and its hint."""
+    """A job that is not submitted, as if it were the last one that waits, and its hint."""
 
-    job: QueuedJob
+    state: WaitingState
     hint: str
 
 
@@ -158,7 +161,7 @@ def script_options(text: str) -> list[str]:
     return words
 
 
-def script_text(path: str) -> str:
+def _script_text(path: str) -> str:
     """The beginning of a script. Raises NotTried where it cannot be read."""
     try:
         with Path(path).open(errors="replace") as file:
@@ -167,25 +170,25 @@ def script_text(path: str) -> str:
         raise NotTried(f"{path}: {error.strerror}") from error
 
 
-def request_of(
-    options: Mapping[str, str], settings: Settings, user: str, uid: int, now: float
-) -> Request:
-    """The job that sbatch would make of these options. Raises NotTried where that is not known."""
+def request_of(options: Mapping[str, str], site: WaitingState) -> Request:
+    """The job that sbatch would make of these options. Raises NotTried where that is not known.
+
+    `site` has its user's own account.
+    """
+    settings, now = site.snapshot.settings, int(site.now)
     partition = options.get("partition") or _default_partition(settings)
     least, most = _nodes(options.get("nodes", ""))
     tasks = _count(options, "ntasks") or _count(options, "ntasks-per-node") * least or least
     each, per_gpu = _count(options, "cpus-per-task"), _count(options, "cpus-per-gpu")
     fields: dict[str, Any] = {**_memory(options, settings), **_gpus(options)}
-    job = QueuedJob(
-        0,
-        user=user,
-        uid=uid,
-        account=options.get("account", ""),
+    job = replace(
+        site.job,
+        account=options.get("account", site.job.account),
         partition=partition,
         state="PENDING",
         reason="None",
-        submit=int(now),
-        eligible=int(now),
+        submit=now,
+        eligible=now,
         time_limit_s=_time_s(options.get("time", ""), partition, settings),
         min_nodes=least,
         max_nodes=most,
@@ -201,7 +204,8 @@ def request_of(
         **fields,
     )
     hint = options.get("gpu-topo") or hints.hint_in_user_comment(options.get("comment", ""))
-    return Request(job, hint)
+    details = WaitingDetails(qos=options.get("qos", ""))
+    return Request(replace(site, job=job, details=details), hint)
 
 
 def _count(options: Mapping[str, str], name: str) -> int:

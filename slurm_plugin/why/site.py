@@ -43,15 +43,17 @@ class Site:
     holds: tuple[Hold, ...]
     #: Why nothing can start on a node, as far as the job is concerned.
     closed: Mapping[str, str]
-    #: Each GPU has a GRES type of its own: a job has the same GPUs on all of its nodes.
+    #: Each GPU has a GRES type of its own: a job gets the same GPUs on all of its nodes if it can.
     is_slots: bool = False
     #: What is missing for needs that were looked at already (`shortage_of`).
     shortages: dict[Need, Finding | None] = field(default_factory=dict, init=False, repr=False)
 
     def hold(self, need: Need, nodes: Mapping[str, Node], end: float) -> Hold | None:
         """What the job would hold of these nodes now until `end`; None where it does not fit."""
-        if self.is_slots or need.nodes == 1:
-            return first_hold(need, nodes, end)
+        same = first_hold(need, nodes, end) if self.is_slots or need.nodes == 1 else None
+        if same is not None or need.nodes == 1:
+            return same
+        # Where no GPUs are free on all of its nodes Slurm itself chooses.
         ready = [node for node in nodes.values() if fits(need, node)]
         ready.sort(key=lambda node: (node.name not in need.req_nodes, node.weight, node.name))
         if len(ready) < need.nodes:

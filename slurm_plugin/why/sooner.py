@@ -9,10 +9,10 @@ from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.lending import matcher
 from slurm_plugin.lending.choice.offer import Offer, offer
+from slurm_plugin.queue.backfill import delays, earliest_start
 from slurm_plugin.queue.candidates import Need, fits
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.why import words
-from slurm_plugin.why.estimate import delays, earliest_start
 from slurm_plugin.why.resources import shortage_of
 from slurm_plugin.why.site import Site, demand_of_job, site_of
 from slurm_plugin.why.state import WaitingState
@@ -51,23 +51,32 @@ def _borrowing(
     state: WaitingState, site: Site, need: Need, first: Need | None, lending: RemoteConfig
 ) -> Iterator[str]:
     """GPUs of other nodes, where the job may borrow and has not asked for it."""
-    job = state.job
-    asked = demand_of_job(job, state.entries)
+    asked = demand_of_job(state.job, state.entries)
     kept = GateRecord.read_from(state.entries) or LoanRecord.read_from(state.entries)
-    is_asking = kept is not None and kept.may_borrow
-    if asked is None or is_asking or job.array_id or job.het_id or not matcher.may_borrow(asked):
+    if asked is None or (kept is not None and kept.may_borrow) or shortage_of(need, site) is None:
         return
-    if shortage_of(need, site) is None:
-        return
-    # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
-    option = "with -N 1 and" if asked.form == "job" and asked.max_nodes != 1 else "with"
+    found = loan_for(state, site, need, first, lending)
+    if isinstance(found, Offer):
+        # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
+        option = "with -N 1 and" if asked.form == "job" and asked.max_nodes != 1 else "with"
+        nodes = words.named((found.host, *found.donors))
+        yield f"{option} --comment='gpu-topo: remote=allow' now on {nodes}, over the network"
+
+
+def loan_for(
+    state: WaitingState, site: Site, need: Need, first: Need | None, lending: RemoteConfig
+) -> Offer | str:
+    """What could be lent to the job now if it may borrow, or why nothing could."""
+    job, asked = state.job, demand_of_job(state.job, state.entries)
+    if asked is None or job.array_id or job.het_id or not matcher.may_borrow(asked):
+        return "only a batch job of one node borrows, that asks for 2 GPUs or more and no node"
     borrower = matcher.borrower(need, site.nodes)
     found = offer(borrower, matcher.spare_capacity(site.nodes), lending)
     if not isinstance(found, Offer):
-        return
-    if first is None or not delays(first, site, found.holds, state.now):
-        nodes = words.named((found.host, *found.donors))
-        yield f"{option} --comment='gpu-topo: remote=allow' now on {nodes}, over the network"
+        return found.why
+    if first is not None and delays(first, site.nodes, site.holds, found.holds, state.now):
+        return "that would delay the first job that waits"
+    return found
 
 
 def _now(need: Need, site: Site, first: Need | None, limit_s: float, now: float) -> Hold | None:
@@ -76,7 +85,7 @@ def _now(need: Need, site: Site, first: Need | None, limit_s: float, now: float)
     hold = site.hold(need, site.nodes, end)
     if hold is None or first is None:
         return hold
-    return None if delays(first, site, [hold], now) else hold
+    return None if delays(first, site.nodes, site.holds, [hold], now) else hold
 
 
 def _variants(need: Need, site: Site, state: WaitingState) -> Iterator[tuple[str, Need]]:
@@ -145,7 +154,7 @@ def _shorter(state: WaitingState, site: Site, need: Need, first: Need | None) ->
     """A time limit that ends before the first one's start, or before a reservation begins."""
     ends = [one.start for one in state.reservations if one.start > state.now]
     if first is not None:
-        start = earliest_start(first, site, state.now)
+        start = earliest_start(first, site.nodes, site.holds, state.now)
         ends += [int(start)] if start < float("inf") else []
     for end in sorted(ends, reverse=True):
         minutes = int(end - state.now) // 60

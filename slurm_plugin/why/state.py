@@ -12,6 +12,7 @@ from slurm_plugin.slurm.interface import (
     Limit,
     QueuedJob,
     Reservation,
+    SlurmPartition,
     WaitingDetails,
 )
 
@@ -42,6 +43,8 @@ class WaitingState:
     reservations: tuple[Reservation, ...] = ()
     licenses: tuple[License, ...] = ()
     limits: tuple[Limit, ...] = ()
+    #: The account above each account, whose limits hold for it, too.
+    parents: Mapping[str, str] = field(default_factory=dict)
     #: Our entries about the job: its AdminComment, or the engine's own notes.
     entries: str = ""
     #: What `gputopo explain` knows of it; empty where nothing was decided.
@@ -54,9 +57,19 @@ class WaitingState:
         """When all this was so (epoch)."""
         return self.snapshot.at
 
-    def with_job(self, job: QueuedJob) -> WaitingState:
-        """The same for another job, of which there are no entries of ours."""
-        return replace(self, job=job, entries="", story={})
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """The job's account and those above it, its own first."""
+        found = [self.job.account]
+        while (above := self.parents.get(found[-1], "")) and above not in found:
+            found.append(above)
+        return tuple(found)
+
+    @property
+    def partitions(self) -> list[SlurmPartition]:
+        """The partitions that the job names, as far as its user may see them."""
+        named = self.job.partition.split(",")
+        return [one for one in self.snapshot.settings.partitions if one.name in named]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.decide import Decider
+from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.gates import question as slots_question
+from slurm_plugin.gates.admission import APART
 from slurm_plugin.gates.plan import Chosen
+from slurm_plugin.lending.choice.offer import Offer
 from slurm_plugin.protocol import CandidateNode, PlacementQuestion, Use, WaitFor
 from slurm_plugin.queue.candidates import Need, fits, groups
 from slurm_plugin.queue.demand import Unplaceable
@@ -17,11 +22,17 @@ from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why import words
 from slurm_plugin.why.answer import on_the_nodes
 from slurm_plugin.why.estimate import limit_of, timeline_of
-from slurm_plugin.why.reasons import over_partition_limit
+from slurm_plugin.why.limits import limit_in_the_way
+from slurm_plugin.why.reasons import not_taken, over_partition_limit, partition_state
 from slurm_plugin.why.request import NotTried, Request
 from slurm_plugin.why.resources import shortage_of
 from slurm_plugin.why.site import Site, ahead_of, need_of_job, site_of
+from slurm_plugin.why.sooner import loan_for
 from slurm_plugin.why.state import Finding, WaitingState
+
+#: The policy that plans jobs' shapes instead of choosing GPUs.
+GENIE = "genie"
+_NEVER = re.compile(r"can(?:not| never) start(?= as it is:|:)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +48,18 @@ class Trial:
     evidence: tuple[tuple[str, str], ...] = ()
 
 
-def trial(state: WaitingState, asked: Request, decider: Decider | None, is_slots: bool) -> Trial:
+def trial(asked: Request, decider: Decider | None, lending: RemoteConfig | None = None) -> Trial:
     """What becomes of the job. Raises NotTried where that is not known before its start.
 
-    `decider` is the site's, None where its configuration cannot be read here.
+    `decider` and `lending` are the site's, None where its configuration cannot be read here.
     """
-    found = over_partition_limit(state)
-    if found is not None:
+    state, may_borrow = asked.state, False
+    if decider is not None:
+        try:
+            may_borrow = _borrows_by_hint(asked, decider)
+        except HintRefused as error:
+            return Trial(f"sbatch would refuse it: gpu-topo: {error}.", False)
+    if (found := _kept_out(state)) is not None:
         return _waits(found)
     site = site_of(state)
     try:
@@ -51,14 +67,55 @@ def trial(state: WaitingState, asked: Request, decider: Decider | None, is_slots
         ahead = ahead_of(state)
         left = _left_by_others(state, site, ahead)
         hold = left.hold(need, left.nodes, math.inf)
+        if (found := limit_in_the_way(state, need)) is not None:
+            return _waits(found)
         if hold is not None and shortage_of(need, left) is None:
-            return _placed(asked, need, left, hold.gpus, decider, is_slots)
-        found, _ = on_the_nodes(state, site, need, ahead)
+            return _placed(asked, need, left, hold.gpus, decider)
+        found, first = on_the_nodes(state, site, need, ahead)
+        if may_borrow and lending is not None and shortage_of(need, site) is not None:
+            loan = _loan(loan_for(state, site, need, first, lending), lending)
+            found = replace(found, evidence=(("loan", loan), *found.evidence))
     except Unplaceable as error:
         raise NotTried(error.why) from error
     except Unsupported as error:
         raise NotTried(f"--constraint is not judged: {error}") from error
     return _waits(found)
+
+
+def _borrows_by_hint(asked: Request, decider: Decider) -> bool:
+    """May the job borrow GPUs of other nodes?
+
+    Raises HintRefused as at a submit, NotTried for a hint whose outcome is not known here.
+    """
+    job = asked.state.job
+    rule = decider.rule(job.partition, job.account, job.uid)
+    if rule.mode != "enforce":
+        return False
+    preferences = read_preferences(asked.hint, rule)
+    if asked.hint and preferences.policy == GENIE and not preferences.off:
+        raise NotTried(
+            "with policy=genie the engine plans a job's nodes, GPUs and start together with all"
+            " others that wait; what this one would get is not known before its submit"
+        )
+    return preferences.remote
+
+
+def _kept_out(state: WaitingState) -> Finding | None:
+    """What its partition says against the job."""
+    if state.partitions and not any(one.state == "UP" for one in state.partitions):
+        return partition_state(state)
+    return not_taken(state) or over_partition_limit(state)
+
+
+def _loan(found: Offer | str, lending: RemoteConfig) -> str:
+    """What is known of a loan before the job waits for it."""
+    if isinstance(found, str):
+        return f"nothing would be lent to it now: {found}"
+    if lending.decider == "drmaestro":
+        return "it may borrow; what is lent is decided for all jobs together that wait then"
+    lent = " and ".join(f"{words.gpus(m.bit_count())} of {n}" for n, m in found.donors.items())
+    own = f"{words.gpus(found.mask.bit_count())} of {found.host}"
+    return f"{lent} would get ready, to serve it beside {own}; it starts when they are"
 
 
 def _left_by_others(state: WaitingState, site: Site, ahead: list[QueuedJob]) -> Site:
@@ -70,7 +127,13 @@ def _left_by_others(state: WaitingState, site: Site, ahead: list[QueuedJob]) -> 
 
 
 def _waits(found: Finding) -> Trial:
-    return Trial(f"It would not start now: it {found.text}.", False, evidence=found.evidence)
+    never = _NEVER.match(found.text)
+    text = (
+        f"It would never start{found.text[never.end() :]}"
+        if never
+        else f"It would not start now: it {found.text}"
+    )
+    return Trial(f"{text}.", False, evidence=found.evidence)
 
 
 def _placed(
@@ -79,17 +142,16 @@ def _placed(
     site: Site,
     own: Mapping[str, int],
     decider: Decider | None,
-    is_slots: bool,
 ) -> Trial:
     """The job fits: which GPUs the policy gives it. `own` is what Slurm would take itself."""
     if decider is None or not need.gpus or need.exclusive:
         return _by_slurm(
             tuple(own), need, "which GPUs is not known here" if decider is None else ""
         )
-    job = asked.job
+    job = asked.state.job
     question = PlacementQuestion(0, 0, job.uid, 0, 0, (), job.account, job.partition, asked.hint)
-    if is_slots:
-        return _by_slots(question, need, site, decider)
+    if site.is_slots:
+        return _by_slots(question, need, site, own, decider)
     return _by_select(question, need, site, own, decider)
 
 
@@ -118,9 +180,13 @@ def _by_select(
     return _told(gpus, chosen.get("effbw_gbps"))
 
 
-def _by_slots(question: PlacementQuestion, need: Need, site: Site, decider: Decider) -> Trial:
+def _by_slots(
+    question: PlacementQuestion, need: Need, site: Site, own: Mapping[str, int], decider: Decider
+) -> Trial:
     """As the engine asks at a submit; all nodes of a job get the same GPUs."""
     found = groups(need, site.nodes)
+    if not found:
+        return _by_slurm(tuple(own), need, APART)
     choice, build = slots_question.ask(decider, question, need, found)
     if isinstance(choice, WaitFor):
         return _waits(Finding("policy", f"waits for better GPUs: {choice.note}"))

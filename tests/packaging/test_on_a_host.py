@@ -262,6 +262,7 @@ def test_every_command_has_a_man_page_and_runs(host):
     listed = host.run("dpkg -L slurm-gputopo")
     assert "/usr/share/man/man1/gputopo-enable.1.gz" in listed
     assert "/usr/share/bash-completion/completions/gputopo" in listed
+    assert "/usr/share/gputopo/dashboards/site.json" in listed
     place = "gputopo place --machine dgx1v --free 0-7 --gpus 2"
     assert "0,3" in host.run(place)
     # Nobody else's modules stand for ours.

@@ -12,7 +12,7 @@ from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement import Enforcement, Select
 from slurm_plugin.genie.shaping import Shaping
 from slurm_plugin.genie.site import site_of
-from slurm_plugin.lending.at_start.reservations import Reservations
+from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.protocol import Submit
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 from slurm_plugin.speed_models.database import Database, Profile
@@ -46,7 +46,7 @@ def a_shaping(folder: Path, inner: Enforcement | None = None) -> Shaping:
     )
     assert settings.genie is not None
     site = site_of(settings.genie, load_machines(settings), str(settings.path))
-    inner = inner or Select(basic_decider(folder), Reservations())
+    inner = inner or Select(basic_decider(folder), LoanReservations())
     return Shaping(inner, site, Rules(settings), clock=lambda: NOW)
 
 

@@ -24,7 +24,7 @@ from machines_in_tests import BASIC, a_submit, basic_decider
 from gres_topology import hostlist
 from slurm_plugin.decide.neighbours import hint_of, running_job
 from slurm_plugin.enforcement.slots import Slots
-from slurm_plugin.explain.answer import NotTold, _question
+from slurm_plugin.explain.answer import NotShown, _question
 from slurm_plugin.gates import planning, released
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import Chosen, GateContext
@@ -184,7 +184,7 @@ def test_a_job_whose_tasks_cannot_be_read_is_left_out_of_the_queue_alone(caplog)
     [b"[" * 1024, b'{"job":' * 140, b"9" * 1024, b'{"job":1e999,"nonce":""}', b"x" * 5000],
 )
 def test_any_question_to_explain_is_read_or_refused(payload):
-    with bounded(), pytest.raises(NotTold):
+    with bounded(), pytest.raises(NotShown):
         _question(payload)
 
 

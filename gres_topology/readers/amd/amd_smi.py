@@ -117,8 +117,8 @@ def _topology(gpus: Entries, facts: Entries, name: str, report: LinkReport) -> N
 
     def hops(i: int, j: int) -> int:
         link = pairs[order[i], order[j]]
-        told: int | None = link["num_hops"]
-        return kfd.hops_of(kinds[i][j], link["weight"] or 0) if told is None else told
+        stated: int | None = link["num_hops"]
+        return kfd.hops_of(kinds[i][j], link["weight"] or 0) if stated is None else stated
 
     return NodeTopology(
         name=name,
@@ -140,9 +140,9 @@ def _part(facts: Entries, gpu: int, key: str) -> Mapping[str, Any]:
 
 def _links(gpu: int, gpus: Entries, report: LinkReport) -> dict[int, dict[str, Any]]:
     """The GPU's links by the other end, each GPU once, and their numbers as numbers."""
-    told = gpus[gpu]["links"]
+    stated = gpus[gpu]["links"]
     found: dict[int, dict[str, Any]] = {}
-    for link in told if isinstance(told, list) else []:
+    for link in stated if isinstance(stated, list) else []:
         other = _number(link.get("gpu"), _MOST) if isinstance(link, dict) else None
         if other is None or other in found or other not in gpus:
             raise report.error(f"GPU{gpu} has an unknown or repeated link: {str(link)[:60]}")
@@ -159,14 +159,14 @@ def _links(gpu: int, gpus: Entries, report: LinkReport) -> dict[int, dict[str, A
 
 
 def _label(link: Mapping[str, Any], a: int, b: int, report: LinkReport) -> str:
-    told = link.get("link_type")
-    if told is None and link["weight"] is not None:
+    stated = link.get("link_type")
+    if stated is None and link["weight"] is not None:
         return "X" if a == b else kfd.label_of(link["weight"])
-    label = _LABELS.get(str(told))
+    label = _LABELS.get(str(stated))
     if label is None or (label == "X") != (a == b):
         wanted = "SELF" if a == b else "XGMI, PCIE, N/A or UNKNOWN"
         raise report.error(
-            f"cell GPU{a}-GPU{b}: '{str(told)[:30]}' is not a link; expected {wanted}"
+            f"cell GPU{a}-GPU{b}: '{str(stated)[:30]}' is not a link; expected {wanted}"
         )
     return label
 

@@ -57,7 +57,7 @@ class DRMaestro:
                 if need not in hopeless and not self._add(index, job, left, answers, postponed):
                     hopeless.add(need)  # what is left only shrinks
         return [
-            answers.get(index) or (HELD_BACK if index in postponed else _NO_ROOM)
+            answers.get(index) or (HELD_BACK if index in postponed else _NOT_ALL_FIT)
             for index in range(len(jobs))
         ]
 
@@ -203,4 +203,4 @@ def _leave(got: Mapping[int, tuple[int, int]]) -> set[int]:
 
 #: The answer about a job that the network alone holds back.
 HELD_BACK = Wait("the network is too loaded for its remote GPUs", float("inf"))
-_NO_ROOM = Wait("not all of its tasks fit now", float("inf"))
+_NOT_ALL_FIT = Wait("not all of its tasks fit now", float("inf"))

@@ -145,8 +145,8 @@ def replayed(
     log: Sequence[PlannedJob], machine_count: int, choices: Choices, planner: DRMaestro
 ) -> dict[str, float]:
     """What becomes of the jobs under one planner."""
-    rooms, warm = machines(machine_count, choices.in_reach)
-    simulator = PlannedLoanSimulator(rooms, planner, warm, choices.round_s)
+    capacities, warm = machines(machine_count, choices.in_reach)
+    simulator = PlannedLoanSimulator(capacities, planner, warm, choices.round_s)
     return measured(simulator, simulator.run(log), choices.goal)
 
 

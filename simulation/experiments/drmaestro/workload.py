@@ -55,16 +55,16 @@ Warm = list[tuple[float, str, int, int]]
 
 def machines(count: int, in_reach: int) -> tuple[dict[str, NodeCapacity], Warm]:
     """The machines with their first jobs running, and what those give back."""
-    rooms, warm = {}, []
+    capacities, warm = {}, []
     for number in range(count):
         name = f"m{number:03}"
         left = FREE_TASKS[in_reach][number % 4]
         cpus = THREADS if left is None else CPUS * left
         memory_mb = MEMORY_MB if left is None else TASK_MB * left
-        rooms[name] = NodeCapacity(name, (1 << GPUS) - 1, cpus, memory_mb)
+        capacities[name] = NodeCapacity(name, (1 << GPUS) - 1, cpus, memory_mb)
         if left is not None:
             warm.append((WARM_S, name, THREADS - cpus, MEMORY_MB - memory_mb))
-    return rooms, warm
+    return capacities, warm
 
 
 def jobs(

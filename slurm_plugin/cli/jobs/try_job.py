@@ -39,32 +39,19 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     from slurm_plugin.config import settings as config
     from slurm_plugin.slurm.runner import ProcessRunner
     from slurm_plugin.why.read import read_site, sbatch_says
-    from slurm_plugin.why.request import (
-        environment_options,
-        merged,
-        parsed,
-        request_of,
-        script_options,
-        script_text,
-    )
+    from slurm_plugin.why.request import options_of, request_of
     from slurm_plugin.why.text import in_lines
     from slurm_plugin.why.trial import trial
 
-    given, script = parsed(options)
-    inside = parsed(script_options(script_text(script)))[0] if script else {}
+    wanted, has_script = options_of(options, os.environ)
     settings = config.load(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
-    state = read_site(runner)
-    wanted = merged(inside, environment_options(os.environ), given)
-    asked = request_of(wanted, state.snapshot.settings, getpass.getuser(), os.getuid(), state.now)
-    is_slots = settings is not None and settings.enforcement == "slots"
-    found = trial(state.with_job(asked.job), asked, _decider(settings), is_slots)
+    asked = request_of(wanted, read_site(runner, getpass.getuser()))
+    found = trial(asked, _decider(settings), settings.remote if settings else None)
     if as_json:
         click.echo(json.dumps(asdict(found)))
         return
     facts = list(found.evidence)
-    # A script of its own is named among the options, and --wrap may be.
-    has_script = bool(script) or "wrap" in given
     if words := sbatch_says(options, has_script, settings.slurm.bin_dir if settings else None):
         facts.append(("Slurm says", words))
     click.echo(in_lines(found.sentence, facts))

@@ -23,7 +23,7 @@ from slurm_plugin.cli.profiles.run import run
 
 if TYPE_CHECKING:
     from policies.performance import Run
-    from slurm_plugin.speed_models.rows import Row
+    from slurm_plugin.speed_models.predictions import Prediction
 
 
 @click.group(cls=CommandGroup)
@@ -54,7 +54,7 @@ def fit(
     """Fit the runs in FILE (CSV: nodes, gpus, local_batch, step_s) and store the model."""
     from policies.performance.similarity import Traits
     from slurm_plugin.speed_models.database import Database
-    from slurm_plugin.speed_models.rows import in_words
+    from slurm_plugin.speed_models.predictions import in_words
 
     name = checked_profile(file.name.split(".")[0] if name is None else name)
     traits = Traits(name, family, parameters)
@@ -87,10 +87,11 @@ def show(
     MODEL may be cut short. For one that was never profiled the likest one stands in. The
     output says either.
     """
+    from gres_topology.pictures import write
     from policies.performance.similarity import Traits
     from slurm_plugin.speed_models.database import Database
-    from slurm_plugin.speed_models.drawing import draw
-    from slurm_plugin.speed_models.rows import in_words, predictions
+    from slurm_plugin.speed_models.drawing import drawn
+    from slurm_plugin.speed_models.predictions import in_words, predictions
 
     kept = Database(database)
     if model is None:
@@ -105,7 +106,7 @@ def show(
     own = found.profile.traits.name
     if plot is not None:
         title = name if own == name else f"{name} (as {own})"
-        draw(rows, size, f"{title}, {task}, batch {size}", plot)
+        write(drawn(rows, size, f"{title}, {task}, batch {size}"), plot)
     if as_json:
         facts = {"profile": own, "asked": model, "task": task, "likeness": found.likeness,
                  "note": note, "batch": size, "model": found.model.kind}  # fmt: skip
@@ -129,7 +130,7 @@ def _runs(file: Path) -> list[Run]:
         raise Fault(f"{file}: no text; expected a CSV of runs") from error
 
 
-def _plain(row: Row) -> dict[str, float | int | str]:
+def _plain(row: Prediction) -> dict[str, float | int | str]:
     return {
         "shape": str(row.shape),
         "nodes": row.shape.nodes,
@@ -143,7 +144,7 @@ def _plain(row: Row) -> dict[str, float | int | str]:
 
 
 def _list(profiles: Any, as_json: bool) -> None:
-    from slurm_plugin.speed_models.rows import in_words
+    from slurm_plugin.speed_models.predictions import in_words
 
     if as_json:
         facts = [{"profile": one.traits.name, "task": one.task, "model": one.model.kind,
@@ -154,7 +155,7 @@ def _list(profiles: Any, as_json: bool) -> None:
         click.echo(in_words(one.traits.name, one.task, one.model, one.runs))
 
 
-def _print(rows: list[Row], batch: int) -> None:
+def _print(rows: list[Prediction], batch: int) -> None:
     click.echo(f"batch {batch}; 9 of 10 runs lie between low and high")
     click.echo(
         f"{'shape':>7} {'per GPU':>8} {'step':>10} {'low':>10} {'high':>10} {'samples/s':>10}"

@@ -195,7 +195,7 @@ def _store(folder: Folder, progress: Progress, given: dict[str, Any]) -> None:
     from slurm_plugin.cli import Fault
     from slurm_plugin.profiling import plan, sweep
     from slurm_plugin.speed_models.database import Database
-    from slurm_plugin.speed_models.rows import in_words
+    from slurm_plugin.speed_models.predictions import in_words
 
     settings = progress.settings
     runs = plan.measurements(progress)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from slurm_plugin.config.settings import Config
     from slurm_plugin.doctor.finding import Finding
     from slurm_plugin.enabling.apply import Change
-    from slurm_plugin.enabling.checks import Setup
+    from slurm_plugin.enabling.checks import EnablingPlan
     from slurm_plugin.slurm.clients.command_line import SlurmClient
 
 apply_option = click.option("--apply", "is_applied", is_flag=True, help="Do it, too.")
@@ -178,7 +178,7 @@ def _show(changed: list[Change]) -> None:
             click.echo(printable(line.rstrip("\r")))
 
 
-def _say_what_is_next(setup: Setup, config: Config) -> None:
+def _say_what_is_next(setup: EnablingPlan, config: Config) -> None:
     local = Path("/usr/local/lib")
     if setup.plugin_dir not in (None, local):
         click.echo(

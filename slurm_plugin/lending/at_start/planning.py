@@ -13,10 +13,10 @@ from slurm_plugin.job_notes.records import MAY, MEETS, STARTS, LoanRecord
 from slurm_plugin.lending import standing as loans
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.at_start import start_loans
-from slurm_plugin.lending.at_start.reservations import Reservation
+from slurm_plugin.lending.at_start.reservations import LoanReservation
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.lending.plan import Candidate, LoanContext, LoanPlan
+from slurm_plugin.lending.plan import LoanCandidate, LoanContext, LoanPlan
 from slurm_plugin.lending.standing import Standing
 from slurm_plugin.protocol import Use
 from slurm_plugin.queue import demand
@@ -39,7 +39,7 @@ class StartPlan(LoanPlan):
     #: The updates of jobs that ran, and that Slurm put back into the queue.
     back: list[tuple[QueuedJob, tuple[JobUpdate, ...]]] = field(default_factory=list)
     #: What is reserved for loans under way, by the borrower's id.
-    reserved: dict[int, Reservation] = field(default_factory=dict)
+    reserved: dict[int, LoanReservation] = field(default_factory=dict)
     #: Are there donors, or jobs with a loan?
     is_ours: bool = False
 
@@ -149,7 +149,7 @@ class _Planning:
         since = record.at or record.loan_made_at
         most = self.context.grace_s if record.state == STARTS else self.context.ready_s or 0
         until = float(since + most + REQUEUED_S)
-        self.made.reserved[job.job_id] = Reservation(shares, until)
+        self.made.reserved[job.job_id] = LoanReservation(shares, until)
 
     def at_waiting(self, job: QueuedJob, record: LoanRecord | None) -> None:
         """A job without a loan: about to start, or waiting, or to be lent to."""
@@ -168,9 +168,9 @@ class _Planning:
         if hold is not None:
             made.take(hold)
             return
-        self.admission.no_room(job.job_id, need)
+        self.admission.fits_nowhere(job.job_id, need)
         is_paused = self.context.is_paused(job.name, self.context.now)
         # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
         is_spread = bool(job.tres_per_job) and job.max_nodes != 1
         if record is not None and not (job.array_id or job.het_id or is_paused or is_spread):
-            self.admission.ask(Candidate(job, record, asked, need))
+            self.admission.ask(LoanCandidate(job, record, asked, need))

@@ -13,7 +13,7 @@ from slurm_plugin.job_notes.records import LoanRecord
 from slurm_plugin.lending import standing as loans
 from slurm_plugin.lending.at_start import planning
 from slurm_plugin.lending.at_start.planning import REQUEUED_S, StartPlan
-from slurm_plugin.lending.at_start.reservations import Reservation, Reservations
+from slurm_plugin.lending.at_start.reservations import LoanReservation, LoanReservations
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import LoanContext
@@ -37,7 +37,7 @@ class LoanReconciler:
     client: SlurmClient
     matcher: LoanMatcher
     updates: StartLoans
-    reservations: Reservations
+    reservations: LoanReservations
     #: How long Slurm may take to start a job whose donors are ready, in seconds.
     grace_s: int
     clock: Callable[[], float] = time.time
@@ -72,7 +72,7 @@ class LoanReconciler:
         nodes = nodes_of(snapshot.nodes, running)
         return planning.plan(queue, nodes, context, self.updates, self.matcher if lends else None)
 
-    def _planned(self, made: StartPlan) -> dict[int, Reservation]:
+    def _planned(self, made: StartPlan) -> dict[int, LoanReservation]:
         """What is reserved for loans whose donors have no ids yet."""
         reserved = {}
         for job, _, offer in made.offers:
@@ -83,9 +83,9 @@ class LoanReconciler:
             reserved[job.job_id] = self._reservation(job.job_id, loan)
         return reserved
 
-    def _reservation(self, job_id: int, loan: Loan) -> Reservation:
+    def _reservation(self, job_id: int, loan: Loan) -> LoanReservation:
         until = self.clock() + self.updates.ready_s + REQUEUED_S
-        return Reservation(planning.shares_of(job_id, loan), until)
+        return LoanReservation(planning.shares_of(job_id, loan), until)
 
     def _reserve(self, job_id: int, loan: Loan) -> None:
         """Donors have their ids, and start in a moment."""

@@ -19,7 +19,7 @@ NOTE = "GPUs are kept for job {}, which meets its donors"
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
+class LoanReservation:
     """What is reserved for one loan."""
 
     #: By the ids of its jobs what each is answered at its start: its GPUs, which are of one node.
@@ -36,12 +36,12 @@ class Reservation:
 
 
 @dataclass(slots=True)
-class Reservations:
+class LoanReservations:
     """All reservations."""
 
     clock: Callable[[], float] = time.time
     #: By the borrower's id. One thread writes and another reads: it is replaced, never changed.
-    by_borrower: Mapping[int, Reservation] = field(default_factory=dict)
+    by_borrower: Mapping[int, LoanReservation] = field(default_factory=dict)
 
     def answer(self, asked: PlacementQuestion) -> PlacementQuestion | Use | WaitFor:
         """The question as the job may see it: without GPUs that are reserved for others.
@@ -77,7 +77,7 @@ class Reservations:
                 return WaitFor(max(1, seconds), NOTE.format(job))
         return None
 
-    def _valid(self) -> dict[int, Reservation]:
+    def _valid(self) -> dict[int, LoanReservation]:
         now = self.clock()
         return {job: one for job, one in self.by_borrower.items() if one.until > now}
 

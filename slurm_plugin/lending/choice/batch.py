@@ -18,13 +18,13 @@ from slurm_plugin.lending.choice.offer import (
     Offer,
     Refusal,
     SpareCapacity,
+    capacities_of,
     judged,
     local_wait_s,
     offer,
-    rooms_of,
     too_little,
 )
-from slurm_plugin.lending.choice.solver import Solver, Starting, Unsolved
+from slurm_plugin.lending.choice.solver import Solver, SolverStarting, Unsolved
 from slurm_plugin.queue.capacity import Node, with_hold
 
 logger = logging.getLogger(__name__)
@@ -47,14 +47,14 @@ class Round:
     _answers: dict[int, Offer | Refusal] = field(default_factory=dict)
 
     def decide(self) -> list[Offer | Refusal]:
-        """An answer for every job, in their order (that of the queue). Raises Starting."""
+        """An answer for every job, in their order (that of the queue). Raises SolverStarting."""
         self._left = dict(self.capacity.nodes)
         try:
             for usable, indexes in self._groups().items():
                 for model in sorted({self._left[name].model for name in usable}):
                     names = [name for name in sorted(usable) if self._left[name].model == model]
                     self._solve(indexes, names)
-        except Starting:
+        except SolverStarting:
             raise
         except Unsolved as error:
             logger.warning("drmaestro: %s; the R queue decides", error)
@@ -96,8 +96,8 @@ class Round:
         for job in (self.jobs[index] for index in asked):
             most = job.use.max_slowdown or settings.max_slowdown
             jobs.append(replace(job.asked, max_slowdown=most))
-        rooms = rooms_of([self._left[name] for name in names], settings)
-        answers = self.solver.ask(planner, jobs, rooms)
+        capacities = capacities_of([self._left[name] for name in names], settings)
+        answers = self.solver.ask(planner, jobs, capacities)
         for index, answer in zip(asked, answers, strict=True):
             if answer == HELD_BACK:
                 self._answers[index] = NETWORK_BUSY

@@ -173,8 +173,8 @@ def local_wait_s(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig)
     nodes = [capacity.nodes[name] for name in sorted(job.usable & capacity.nodes.keys())]
     releases = [_on(nodes, one) for one in capacity.releases]
     running = {node.name: node.jobs for node in nodes}
-    rooms = rooms_of(nodes, settings)
-    return local_start_s(job.asked, queue_of(settings), rooms, running, releases)
+    capacities = capacities_of(nodes, settings)
+    return local_start_s(job.asked, queue_of(settings), capacities, running, releases)
 
 
 def _on(nodes: Sequence[Node], release: Release) -> Release:
@@ -198,8 +198,8 @@ def _answers(
     queue = queue_of(settings)
     orders = [queue, replace(queue, donors=NETWORK_AWARE)] if job.is_auto else [queue]
     running = {node.name: node.jobs for node in nodes}
-    rooms = rooms_of(nodes, settings)
-    answers = [one.decide(job.asked, rooms, running) for one in orders]
+    capacities = capacities_of(nodes, settings)
+    answers = [one.decide(job.asked, capacities, running) for one in orders]
     placed = [answer for answer in answers if isinstance(answer, RemotePlacement)]
     if job.is_auto and job.use.work is not None:
         auto, work = AutoRQueue(queue, settings.wires), job.use.work
@@ -216,7 +216,7 @@ def by_model(job: Borrower, capacity: SpareCapacity) -> list[list[Node]]:
     return [nodes for _, nodes in sorted(models.items())]
 
 
-def rooms_of(nodes: Iterable[Node], settings: RemoteConfig) -> dict[str, NodeCapacity]:
+def capacities_of(nodes: Iterable[Node], settings: RemoteConfig) -> dict[str, NodeCapacity]:
     """The nodes in the R queue's terms. A GPU that is lent takes a donor's CPUs and memory, too."""
     cpus, memory_mb = settings.donor_cpus, settings.donor_memory_mb
     return {

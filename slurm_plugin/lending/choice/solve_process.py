@@ -23,11 +23,11 @@ def serve(connection: Connection) -> None:
     connection.send(READY)
     while True:
         try:
-            planner, jobs, rooms = connection.recv()
+            planner, jobs, capacities = connection.recv()
         except (EOFError, OSError):
             return
         try:
-            connection.send(planner.decide(jobs, rooms))
+            connection.send(planner.decide(jobs, capacities))
         except PolicyError as error:
             connection.send(str(error))
         except OSError:

@@ -33,7 +33,7 @@ class Unsolved(Exception):
     """There is no answer in time. The text says why."""
 
 
-class Starting(Unsolved):
+class SolverStarting(Unsolved):
     """The process is not there yet: there will be an answer soon."""
 
 
@@ -52,19 +52,19 @@ class Solver:
     _has_ortools: bool = field(default_factory=lambda: best_solver() is by_ortools)
 
     def ask(
-        self, planner: DRMaestro, jobs: Sequence[RemoteJob], rooms: Mapping[str, NodeCapacity]
+        self, planner: DRMaestro, jobs: Sequence[RemoteJob], capacities: Mapping[str, NodeCapacity]
     ) -> Answers:
         """DRMaestro's answer for every job. Raises Unsolved where there is none in time."""
-        if not self._has_ortools and len(jobs) * len(rooms) > MOST_WITHOUT_ORTOOLS:
+        if not self._has_ortools and len(jobs) * len(capacities) > MOST_WITHOUT_ORTOOLS:
             raise Unsolved(
-                f"{len(jobs)} jobs on {len(rooms)} nodes are too many for NetworkX; install"
+                f"{len(jobs)} jobs on {len(capacities)} nodes are too many for NetworkX; install"
                 " slurm-gputopo[flow]"
             )
         if self.clock() < self._not_before:
             raise Unsolved("the solver failed a moment ago")
         connection = self._ready()
         try:
-            connection.send((planner, list(jobs), dict(rooms)))
+            connection.send((planner, list(jobs), dict(capacities)))
             if not connection.poll(self.limit_s):
                 raise Unsolved(f"no answer within {self.limit_s:g} s")
             answers = connection.recv()
@@ -79,7 +79,7 @@ class Solver:
         return list(answers)
 
     def _ready(self) -> Connection:
-        """The connection to a process that listens. Raises Starting until it does."""
+        """The connection to a process that listens. Raises SolverStarting until it does."""
         if self._process is None or self._connection is None:
             self._start()
         assert self._connection is not None
@@ -95,7 +95,7 @@ class Solver:
         if self.clock() - self._started > START_S:
             self._fail()
             raise Unsolved(f"the solver's process did not start within {START_S:g} s")
-        raise Starting("the solver starts")
+        raise SolverStarting("the solver starts")
 
     def _start(self) -> None:
         ours, theirs = multiprocessing.Pipe()

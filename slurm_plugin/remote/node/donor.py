@@ -46,7 +46,7 @@ SHOWN_S = 30.0
 
 
 @dataclass(frozen=True)
-class Task:
+class DonorTask:
     """What a donor is for: `gpus` devices for the job `parent`; ports from `low` to `high`."""
 
     parent: int
@@ -74,11 +74,11 @@ class Task:
         return self.relays and not self.preset.loopback
 
 
-def read(text: str, environment: Mapping[str, str], program: str) -> Task:
+def read(text: str, environment: Mapping[str, str], program: str) -> DonorTask:
     """The task that the engine wrote. Raises RemoteError for anything else."""
     try:
         values = json.loads(text)
-        return Task(
+        return DonorTask(
             int(values["parent"]),
             int(environment["SLURM_JOB_ID"]),
             int(values["gpus"]),
@@ -95,7 +95,7 @@ def read(text: str, environment: Mapping[str, str], program: str) -> Task:
 class Donor:
     """One donor: its server, its door to the network, and its end."""
 
-    def __init__(self, task: Task, vouching: Munge) -> None:
+    def __init__(self, task: DonorTask, vouching: Munge) -> None:
         self._task = task
         self._vouching = vouching
         self._process: asyncio.subprocess.Process | None = None
@@ -283,7 +283,7 @@ async def until_over(
         await asyncio.sleep(min(again_s, poll_s) if is_doubted else poll_s)
 
 
-async def run(task: Task, vouching: Munge) -> int:
+async def run(task: DonorTask, vouching: Munge) -> int:
     """Serve until the end; the exit status."""
     donor = Donor(task, vouching)
     ended = asyncio.Event()

@@ -60,8 +60,8 @@ class DonorEnd:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await handshake.let_in(reader, writer, self.subject, self.vouching, self.strangers)
-            wish = await asyncio.wait_for(reader.readline(), CONNECT_S)
-            await self._do(wish.strip(), (reader, writer))
+            request = await asyncio.wait_for(reader.readline(), CONNECT_S)
+            await self._do(request.strip(), (reader, writer))
         except Refused as error:
             self.refused += 1
             logger.warning("refused %s: %s", writer.get_extra_info("peername"), error)
@@ -72,29 +72,29 @@ class DonorEnd:
                 await writer.drain()
             streams.close(writer)
 
-    async def _do(self, wish: bytes, near: Streams) -> None:
-        if wish == b"info":
+    async def _do(self, request: bytes, near: Streams) -> None:
+        if request == b"info":
             near[1].write(json.dumps(self.info).encode() + b"\n")
-        elif wish == b"open" and self.reach is not None:
+        elif request == b"open" and self.reach is not None:
             far = await self.reach()
             near[1].write(b"ok\n")
             await streams.join(near, far)
 
 
-async def enter(door: Door, wish: str, vouching: Munge) -> Streams:
-    """A connection to a donor after the handshake, once `wish` was sent. Raises Refused."""
+async def enter(door: Door, request: str, vouching: Munge) -> Streams:
+    """A connection to a donor after the handshake, once `request` was sent. Raises Refused."""
     now = asyncio.get_running_loop().time
     end = now() + CONNECT_S
     while True:
         try:
-            return await _try_to_enter(door, wish, vouching)
+            return await _try_to_enter(door, request, vouching)
         except HungUp:
             if now() > end:
                 raise
         await asyncio.sleep(random.uniform(0, AGAIN_S))
 
 
-async def _try_to_enter(door: Door, wish: str, vouching: Munge) -> Streams:
+async def _try_to_enter(door: Door, request: str, vouching: Munge) -> Streams:
     try:
         async with asyncio.timeout(CONNECT_S):
             reader, writer = await asyncio.open_connection(door.host, door.port)
@@ -103,7 +103,7 @@ async def _try_to_enter(door: Door, wish: str, vouching: Munge) -> Streams:
         raise Refused(f"{door.host}:{door.port} cannot be reached: {why}") from error
     try:
         await handshake.prove(reader, writer, door.subject, vouching)
-        writer.write(f"{wish}\n".encode())
+        writer.write(f"{request}\n".encode())
         await writer.drain()
     except (Refused, OSError) as error:
         streams.close(writer)

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import releases
 from slurm_plugin.slurm.clients import rows, scontrol_tables, squeue_table, update_text
@@ -104,24 +103,4 @@ class SlurmClient:
 
     def partitions(self) -> list[SlurmPartition]:
         """`scontrol show partitions --oneliner`: text on every release."""
-        partitions = []
-        text = self._run(["scontrol", "--oneliner", "show", "partitions"])
-        for line in text.splitlines():
-            pairs = dict(word.partition("=")[::2] for word in line.split() if "=" in word)
-            if "PartitionName" in pairs:
-                nodes = pairs.get("Nodes", "")
-                names = () if nodes in ("", "(null)") else hostlist.expand(nodes)
-                default = pairs.get("Default") == "YES"
-                partitions.append(
-                    SlurmPartition(
-                        pairs["PartitionName"],
-                        names,
-                        default,
-                        int(pairs.get("PriorityTier") or 1),
-                        pairs.get("State", "UP"),
-                        scontrol_tables.seconds(pairs.get("MaxTime", "")),
-                        scontrol_tables.number(pairs.get("MaxNodes", "")),
-                        scontrol_tables.seconds(pairs.get("DefaultTime", "")),
-                    )
-                )
-        return sorted(partitions, key=lambda partition: partition.name)
+        return scontrol_tables.partitions(self._run)

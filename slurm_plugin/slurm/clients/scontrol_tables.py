@@ -1,4 +1,4 @@
-"""scontrol's text about what administrators set: reservations, licences, limits.
+"""scontrol's text about what administrators set: partitions, reservations, licences, limits.
 
 No user can write into it. Users are shown what PrivateData lets them see.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from gres_topology import hostlist
-from slurm_plugin.slurm.interface import License, Limit, Reservation
+from slurm_plugin.slurm.interface import License, Limit, Reservation, SlurmPartition
 from slurm_plugin.slurm.runner import Runner
 
 _UNSET = ("", "(null)", "N/A", "NONE", "UNLIMITED", "INFINITE")
@@ -38,6 +38,37 @@ def seconds(text: str) -> int:
 def number(text: str) -> int:
     """A count; 0 where there is no limit."""
     return int(text) if text.isdecimal() else 0
+
+
+def partitions(run: Runner) -> list[SlurmPartition]:
+    """Every partition that this user may see, by name."""
+    text = run(["scontrol", "--oneliner", "show", "partitions"])
+    found = (_pairs(line) for line in text.splitlines())
+    known = (_partition(pairs) for pairs in found if "PartitionName" in pairs)
+    return sorted(known, key=lambda partition: partition.name)
+
+
+def _partition(pairs: dict[str, str]) -> SlurmPartition:
+    def names(key: str) -> tuple[str, ...]:
+        text = pairs.get(key, "")
+        return () if text in ("", "ALL") else tuple(text.split(","))
+
+    return SlurmPartition(
+        pairs["PartitionName"],
+        tuple(hostlist.expand(pairs["Nodes"])) if pairs.get("Nodes") else (),
+        pairs.get("Default") == "YES",
+        int(pairs.get("PriorityTier") or 1),
+        pairs.get("State", "UP"),
+        seconds(pairs.get("MaxTime", "")),
+        number(pairs.get("MaxNodes", "")),
+        seconds(pairs.get("DefaultTime", "")),
+        names("AllowGroups"),
+        names("AllowAccounts"),
+        names("AllowQos"),
+        names("DenyAccounts"),
+        names("DenyQos"),
+        pairs.get("QoS", ""),
+    )
 
 
 def reservations(run: Runner) -> list[Reservation]:
@@ -76,9 +107,31 @@ def _pairs(line: str) -> dict[str, str]:
     return {key: "" if value in _UNSET else value for key, value in pairs}
 
 
-def limits(run: Runner) -> list[Limit]:
-    """The limits of accounts, of users in accounts and of QOS, with what is in use of each."""
-    return list(_limits(run(["scontrol", "show", "assoc_mgr", "flags=assoc,qos"])))
+def limits(run: Runner) -> tuple[list[Limit], dict[str, str]]:
+    """The limits of accounts, of users in accounts and of QOS, with what is in use of each.
+
+    And the account above each account.
+    """
+    text = run(["scontrol", "show", "assoc_mgr", "flags=assoc,qos"])
+    return list(_limits(text)), dict(_parents(text))
+
+
+def default_account(run: Runner, user: str) -> str:
+    """The account of a user's jobs that name none; '' where Slurm has no accounting."""
+    text = run(["scontrol", "show", "assoc_mgr", f"users={user}", "flags=users"])
+    lines = (_pairs(line) for line in text.splitlines())
+    mine = (one for one in lines if _name(one.get("UserName", "")) == user)
+    return next((one["DefAccount"] for one in mine if "DefAccount" in one), "")
+
+
+def _parents(text: str) -> Iterator[tuple[str, str]]:
+    account = ""
+    for line in text.splitlines():
+        pairs = _pairs(line)
+        if "ClusterName" in pairs:
+            account = "" if pairs.get("UserName") else pairs.get("Account", "")
+        elif account and pairs.get("ParentAccount"):
+            yield account, _name(pairs["ParentAccount"])
 
 
 def _limits(text: str) -> Iterator[Limit]:

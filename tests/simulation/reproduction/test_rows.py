@@ -96,11 +96,11 @@ def test_without_a_run_nothing_is_said_of_a_row():
 
 def test_a_claim_that_the_figures_do_not_carry_is_taken_back():
     claim = Claim(Run("sc17-table1"), "mapa is faster.", (at_most("mapa", "time_s", "fcfs", 0.5),))
-    assert claim.told(FIGURES) == (
+    assert claim.stated(FIGURES) == (
         "Not carried by these figures: mapa is faster. (mapa time_s is not at most 0.5 x fcfs)"
     )
     claim = Claim(Run("sc17-table1"), "mapa is faster.", (at_most("mapa", "time_s", "fcfs"),))
-    assert claim.told(FIGURES) == "Claimed: mapa is faster."
+    assert claim.stated(FIGURES) == "Claimed: mapa is faster."
 
 
 def test_a_run_is_named_and_repeated_by_what_differs_from_the_defaults():

@@ -18,7 +18,7 @@ from slurm_plugin.config import settings as configuration
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import listener, machines, remote, search, slurm_says
-from slurm_plugin.explain.answer import NotTold, unknown
+from slurm_plugin.explain.answer import NotShown, unknown
 from slurm_plugin.explain.drawing import MOST_SMALL, drawn
 from slurm_plugin.explain.find import explained
 from slurm_plugin.explain.listener import (
@@ -92,7 +92,7 @@ def test_the_owner_is_told_everything_and_what_to_draw(address):
 def test_a_strangers_job_and_no_job_at_all_get_the_same_words(address, monkeypatch):
     monkeypatch.setenv("FAKE_UID", str(STRANGER))
     for job in (7, 8):
-        with pytest.raises(NotTold, match=f"^{unknown(job)}$"):
+        with pytest.raises(NotShown, match=f"^{unknown(job)}$"):
             remote.ask(address, job, TRUSTED)
 
 
@@ -257,7 +257,7 @@ def test_a_job_that_slurm_no_longer_holds_is_in_accounting(as_owner):
 
 def test_a_strangers_job_is_not_told_by_slurm_either(as_owner):
     for slurm in (Slurm(uid=STRANGER), Slurm(held=False)):
-        with pytest.raises(NotTold, match=f"^{unknown(7)}$"):
+        with pytest.raises(NotShown, match=f"^{unknown(7)}$"):
             told(slurm)
 
 
@@ -290,7 +290,7 @@ def test_what_admin_comment_does_not_say_is_in_the_engines_notes(
     found = explained(str(job), config, None, slurm)
     assert found.story["source"] == source
     assert found.story["note"] == ("why" if job == 8 else "dgx1:0,3 by mapa: ring: 40 GB/s")
-    with pytest.raises(NotTold, match="older ones are rotated away"):
+    with pytest.raises(NotShown, match="older ones are rotated away"):
         explained("9", config, None, Slurm(held=False))
 
 

@@ -25,7 +25,7 @@ from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending import matcher
 from slurm_plugin.lending.choice.offer import Offer, Refusal, offer
-from slurm_plugin.lending.plan import Candidate
+from slurm_plugin.lending.plan import LoanCandidate
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.remote.node import join
 from slurm_plugin.slurm.interface import NOW, QueuedJob
@@ -36,7 +36,7 @@ class OneByOne:
 
     at_once = False
 
-    def borrow(self, jobs: Sequence[Candidate], made: GatePlan) -> list[Offer | Refusal | None]:
+    def borrow(self, jobs: Sequence[LoanCandidate], made: GatePlan) -> list[Offer | Refusal | None]:
         [one] = jobs
         job = replace(matcher.borrower(one.need, made.nodes), end=AT + one.job.time_limit_s)
         return [offer(job, matcher.spare_capacity(made.nodes), SETTINGS)]

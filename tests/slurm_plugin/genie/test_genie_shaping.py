@@ -303,7 +303,7 @@ def test_a_job_has_its_time_to_begin_from_when_slurm_was_told(shaping):
     polled(shaping, [queued(7, "1x4")], EMPTY)
     assert shaping.admit(shaping.plans["dl"], NOW) == [7]
     clock[0] += 5
-    shaping.told_slurm([7, 8], clock[0])
+    shaping.slurm_knows([7, 8], clock[0])
     assert set(shaping.under_way(shaping.snapshots["dl"], NOW + 8)[0]) == {7}
     assert shaping.under_way(shaping.snapshots["dl"], NOW + 10)[1] == {7}
 

@@ -13,12 +13,12 @@ from slurm_plugin.job_notes.records import LoanRecord
 from slurm_plugin.lending.at_start import planning, start_loans
 from slurm_plugin.lending.at_start.planning import StartPlan
 from slurm_plugin.lending.at_start.reconciler import LoanReconciler
-from slurm_plugin.lending.at_start.reservations import Reservations
+from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.choice.offer import Offer
 from slurm_plugin.lending.donors import SlurmLoans
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.lending.plan import Candidate, LoanContext
+from slurm_plugin.lending.plan import LoanCandidate, LoanContext
 from slurm_plugin.queue.capacity import Hold, nodes_of
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.remote.node import join
@@ -74,7 +74,7 @@ class Generous:
 
     at_once = False
 
-    def borrow(self, jobs: Sequence[Candidate], made: object) -> list[Offer]:
+    def borrow(self, jobs: Sequence[LoanCandidate], made: object) -> list[Offer]:
         return [OFFER for _ in jobs]
 
 
@@ -276,7 +276,7 @@ class Slurm(LendingSlurm):
 
     def __init__(self, *jobs: QueuedJob, refuses: str = "") -> None:
         super().__init__(*jobs, refuses=refuses)
-        self.reserved = Reservations(lambda: float(AT))
+        self.reserved = LoanReservations(lambda: float(AT))
         self.kept_at_start: list[int] = []
         self.lines: list[object] = []
 

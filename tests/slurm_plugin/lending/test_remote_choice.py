@@ -22,7 +22,7 @@ from slurm_plugin.lending.choice.network_use import (
     network_use,
 )
 from slurm_plugin.lending.choice.offer import Borrower, Offer, Refusal, SpareCapacity, offer
-from slurm_plugin.lending.choice.solver import Answers, Starting, Unsolved
+from slurm_plugin.lending.choice.solver import Answers, SolverStarting, Unsolved
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.remote import presets
 
@@ -258,8 +258,9 @@ def test_without_an_answer_in_time_the_r_queue_decides():
 
 
 def test_while_the_solver_starts_nobody_decides():
-    with pytest.raises(Starting):
-        decided(borrower(), there=capacity(node("a"), node("b")), solver=InPlace(Starting("x")))
+    there, solver = capacity(node("a"), node("b")), InPlace(SolverStarting("x"))
+    with pytest.raises(SolverStarting):
+        decided(borrower(), there=there, solver=solver)
 
 
 def test_a_plan_with_too_many_donors_is_made_again_by_the_r_queue():

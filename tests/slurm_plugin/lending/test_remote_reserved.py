@@ -6,7 +6,7 @@ import pytest
 from machines_in_tests import BASIC, basic_decider, mask, node, question
 
 from slurm_plugin.enforcement import Select
-from slurm_plugin.lending.at_start.reservations import Reservation, Reservations
+from slurm_plugin.lending.at_start.reservations import LoanReservation, LoanReservations
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, Use, WaitFor
 
 AT = 1000.0
@@ -17,8 +17,8 @@ SHARES = {
 }
 
 
-def reserved(until: float = AT + 60) -> Reservations:
-    return Reservations(lambda: AT, {7: Reservation(SHARES, until)})
+def reserved(until: float = AT + 60) -> LoanReservations:
+    return LoanReservations(lambda: AT, {7: LoanReservation(SHARES, until)})
 
 
 def own(answer: object) -> dict[str, int]:
@@ -81,7 +81,7 @@ def test_else_they_are_like_any_other(asked):
 # -- in the engine ------------------------------------------------------------
 
 
-def select(tmp_path: Path, kept: Reservations) -> Select:
+def select(tmp_path: Path, kept: LoanReservations) -> Select:
     text = BASIC + "remote: {{allow: yes, r_queues: [rq]}}\n"
     return Select(basic_decider(tmp_path, text), kept)
 
@@ -97,7 +97,7 @@ def test_slurms_own_choice_is_put_off_where_it_takes_what_is_kept(tmp_path):
     kept = reserved()
     ours = select(tmp_path, kept)
     assert isinstance(ours.on_place(asked).reply, Pass)
-    kept.by_borrower = {7: Reservation({7: Use({"strange": mask(1)})}, AT + 60)}
+    kept.by_borrower = {7: LoanReservation({7: Use({"strange": mask(1)})}, AT + 60)}
     decision = ours.on_place(asked)
     assert isinstance(decision.reply, WaitFor)
     assert decision.record()["decision"] == "wait"
@@ -112,7 +112,7 @@ def test_where_nothing_is_enforced_nothing_is_kept(tmp_path, partition):
 def submitted(tmp_path: Path, hint: str, partition: str = "batch", **fields: int) -> object:
     values = {"gpus": 4, "nodes": 1, "per_node": 4, "tasks": 1, **fields}
     asked = Submit(1, 1000, partition=partition, hint=hint, **values)
-    return select(tmp_path, Reservations()).on_submit(asked)
+    return select(tmp_path, LoanReservations()).on_submit(asked)
 
 
 @pytest.mark.parametrize(

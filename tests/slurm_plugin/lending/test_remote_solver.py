@@ -14,7 +14,7 @@ from slurm_plugin.lending.choice.solver import (
     MOST_WITHOUT_ORTOOLS,
     Answers,
     Solver,
-    Starting,
+    SolverStarting,
     Unsolved,
 )
 
@@ -45,7 +45,7 @@ def asked(solver: Solver) -> Answers:
     while True:
         try:
             return solver.ask(DRMaestro(), JOBS, ROOMS)
-        except Starting:
+        except SolverStarting:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
@@ -68,7 +68,7 @@ def test_a_process_that_fails_is_ended_and_not_asked_for_a_minute(solvers, then,
     command = (sys.executable, "-c", SILENT + then)
     solver = Solver(0.2 if "within" in why else 60.0, command, lambda: clock[0])
     solvers.append(solver)
-    with pytest.raises(Starting):
+    with pytest.raises(SolverStarting):
         solver.ask(DRMaestro(), JOBS, ROOMS)
     process = solver._process
     with pytest.raises(Unsolved, match=why.replace("the process", "the solver's process")):
@@ -77,7 +77,7 @@ def test_a_process_that_fails_is_ended_and_not_asked_for_a_minute(solvers, then,
     with pytest.raises(Unsolved, match="failed a moment ago"):
         solver.ask(DRMaestro(), JOBS, ROOMS)
     clock[0] += 61
-    with pytest.raises(Starting):
+    with pytest.raises(SolverStarting):
         solver.ask(DRMaestro(), JOBS, ROOMS)
 
 

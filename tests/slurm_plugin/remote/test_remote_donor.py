@@ -19,7 +19,7 @@ from slurm_plugin.job_notes.loan import LoanDonor
 from slurm_plugin.remote import presets, program
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import donor, inside, join, relay, sockets
-from slurm_plugin.remote.node.donor import Donor, Task
+from slurm_plugin.remote.node.donor import Donor, DonorTask
 from slurm_plugin.remote.node.relay import Door
 
 ECHO = presets.load("echo")
@@ -53,17 +53,17 @@ def free_range(count: int) -> tuple[int, int]:
 
 
 @pytest.fixture
-def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Task:
+def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DonorTask:
     """A donor of two GPUs whose server is a small script."""
     (tmp_path / "serve.py").write_text(SERVE)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,5")
     words = (sys.executable, str(tmp_path / "serve.py"), "{bind}", "{port}")
     low, high = free_range(4)
-    return Task(7, 71, 2, low, high, False, replace(ECHO, server=words), "program")
+    return DonorTask(7, 71, 2, low, high, False, replace(ECHO, server=words), "program")
 
 
 @contextlib.asynccontextmanager
-async def opened(task: Task, munge: PaperMunge) -> AsyncIterator[tuple[Donor, Door]]:
+async def opened(task: DonorTask, munge: PaperMunge) -> AsyncIterator[tuple[Donor, Door]]:
     """A donor that serves, and its door."""
     lender = Donor(task, munge)
     try:
@@ -73,7 +73,7 @@ async def opened(task: Task, munge: PaperMunge) -> AsyncIterator[tuple[Donor, Do
 
 
 @pytest.fixture
-def wide(task: Task, tmp_path: Path) -> Task:
+def wide(task: DonorTask, tmp_path: Path) -> DonorTask:
     """A donor whose server listens on every address, with the packed program."""
     packed = tmp_path / "gputopo-node"
     program.write(packed, sys.executable)

@@ -4,7 +4,7 @@ import pytest
 from engine_in_tests import an_engine
 from machines_in_tests import BASIC, mask, node, place
 
-from slurm_plugin.explain.answer import NotTold, tell
+from slurm_plugin.explain.answer import NotShown, tell
 from slurm_plugin.explain.text import in_words
 from slurm_plugin.protocol import Submit, encode_request, split, unquote
 from slurm_plugin.serve.run import _known_to
@@ -72,5 +72,5 @@ def test_users_are_told_of_their_own_jobs_what_no_admin_comment_says(tmp_path):
         # The same once it has ended.
         store.take([], store.clock())
     for uid, number in ((1001, 14), (1000, 15)):
-        with pytest.raises(NotTold, match="no decision for a job of yours"):
+        with pytest.raises(NotShown, match="no decision for a job of yours"):
             tell(number, uid, *_known_to(engine.setup))

@@ -15,19 +15,19 @@ import pytest
 from slurm_plugin.errors import PluginError
 from slurm_plugin.protocol import MAX_REQUEST_BYTES
 from slurm_plugin.serve import server as module
-from slurm_plugin.serve.server import Answer, Answerer, LineServer
+from slurm_plugin.serve.server import Answerer, LineAnswer, LineServer
 
 
-def echo(line: bytes) -> Answer:
+def echo(line: bytes) -> LineAnswer:
     if line == b"quiet":
-        return Answer(None)
+        return LineAnswer(None)
     if line == b"bye":
-        return Answer(b"bye\n", close=True)
+        return LineAnswer(b"bye\n", close=True)
     if line.startswith(b"big "):
-        return Answer(b"x" * int(line[4:]) + b"\n")
+        return LineAnswer(b"x" * int(line[4:]) + b"\n")
     if line == b"later":
-        return Answer(None, later=_later([]))
-    return Answer(line + b"\n")
+        return LineAnswer(None, later=_later([]))
+    return LineAnswer(line + b"\n")
 
 
 async def _later(tasks: list[weakref.ref[object]]) -> bytes:
@@ -177,9 +177,10 @@ async def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_any_other(
 async def test_what_is_to_be_done_after_an_answer_is_done_once_and_after_it(tmp_path):
     told: list[str] = []
 
-    def answer(line: bytes) -> Answer:
+    def answer(line: bytes) -> LineAnswer:
         told.append("answered")
-        return Answer(b"ok\n", after=lambda: told.append("done")) if line else Answer(b"no\n")
+        done = LineAnswer(b"ok\n", after=lambda: told.append("done"))
+        return done if line else LineAnswer(b"no\n")
 
     async with talk(tmp_path / "s", answer) as (reader, writer):
         writer.write(b"one\n")
@@ -243,7 +244,7 @@ async def test_a_later_reply_does_not_hold_up_the_next_line(tmp_path):
 
 async def test_a_later_reply_leaves_nothing_behind(tmp_path):
     tasks: list[weakref.ref[object]] = []
-    later = Answer(None, later=_later(tasks))
+    later = LineAnswer(None, later=_later(tasks))
     async with talk(tmp_path / "s", lambda _: later) as (reader, writer):
         writer.write(b"\n")
         assert await reader.readline() == b"at last\n"

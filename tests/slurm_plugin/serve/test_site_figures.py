@@ -74,6 +74,22 @@ def test_tasks_of_an_array_count_one_by_one_and_jobs_without_gpus_do_not():
     assert (found.jobs, found.waits) == ({"waiting": 5}, {"Resources": 5})
 
 
+@pytest.mark.parametrize(
+    ("sentence", "job", "heard", "unheard"),
+    [
+        ("nobody told of it", {"start": NOW - 60}, set(), 1),
+        ("it was told of", {"start": NOW - 60}, {1}, 0),
+        ("it started before the engine", {"start": NOW - 600}, set(), 0),
+        ("its notice may be on the way", {"start": NOW - 1}, set(), 0),
+        ("it has no GPUs", {"start": NOW - 60, "gpus": {}}, set(), 0),
+    ],
+)
+def test_jobs_that_slurmctld_did_not_tell_of(sentence, job, heard, unheard):
+    running = replace(QueuedJob(1, state="RUNNING", gpus={"a": (0,)}), **job)
+    found = figures_of(snapshot(jobs=[running]), heard.__contains__, NOW - 300)
+    assert found.unheard == unheard
+
+
 def test_a_donor_whose_borrower_is_gone():
     donor = QueuedJob(8, state="RUNNING", gpus={"a": (0,)}, admin_comment="[gpu-donor: of=7]")
     assert figures_of(snapshot(jobs=[donor])).orphans == 1

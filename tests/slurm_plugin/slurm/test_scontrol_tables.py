@@ -17,10 +17,12 @@ ClusterName=gputopo Account=research UserName= Partition= Priority=0 ID=3
     GrpTRESRunMins=cpu=N(10),gres/gpu=100(20)
     MaxJobs= MaxJobsAccrue= MaxSubmitJobs= MaxWallPJ=
     MaxTRESPJ=gres/gpu=8
+    ParentAccount=faculty(2) Lineage=/faculty/research/ DefAssoc=Yes
     Comment=(null)
 ClusterName=gputopo Account=research UserName=alice(2001) Partition=dgx Priority=0 ID=5
     GrpTRES=cpu=N(0),gres/gpu=N(0)
     MaxJobs=1(1) MaxJobsAccrue= MaxSubmitJobs=5(2) MaxWallPJ=60
+    ParentAccount= Lineage=/faculty/research/0-alice/ DefAssoc=Yes
 
 QOS Records
 
@@ -41,7 +43,9 @@ QOS=normal(1)
 def test_limits_have_their_owner_and_what_is_in_use():
     run = FakeRunner({"scontrol show assoc_mgr": ASSOC_MGR})
     alice = "user alice in account research in partition dgx"
-    assert scontrol_tables.limits(run) == [
+    limits, parents = scontrol_tables.limits(run)
+    assert parents == {"research": "faculty"}
+    assert limits == [
         Limit("account research", "GrpTRES", "gres/gpu", 2, 2),
         Limit("account research", "GrpTRESRunMins", "gres/gpu", 100, 20),
         Limit("account research", "MaxTRESPJ", "gres/gpu", 8),
@@ -52,6 +56,28 @@ def test_limits_have_their_owner_and_what_is_in_use():
         Limit("account research in QOS normal", "MaxTRESPA", "gres/gpu", 4, 2),
         Limit("user alice in QOS normal", "MaxTRESPU", "gres/gpu", 2, 2),
     ]
+
+
+def test_a_user_has_an_account_of_their_own_where_slurm_keeps_accounts():
+    line = "UserName=alice(2001) DefAccount=research DefWckey= AdminLevel=None"
+    run = FakeRunner({"scontrol show assoc_mgr": f"User Records\n\n{line}\n"})
+    assert scontrol_tables.default_account(run, "alice") == "research"
+    assert scontrol_tables.default_account(run, "ali") == ""
+
+
+def test_a_partition_has_its_limits_and_who_may_use_it():
+    line = (
+        "PartitionName=dgx AllowGroups=ALL DenyAccounts=physics AllowQos=high,long AllocNodes=ALL"
+        " Default=NO QoS=shared DefaultTime=00:10:00 MaxNodes=UNLIMITED MaxTime=1-00:00:00"
+        " Nodes=dgx[1-2] PriorityTier=3 State=DOWN TotalNodes=2"
+    )
+    run = FakeRunner({"scontrol --oneliner show partitions": f"{line}\nPartitionName=a Nodes=\n"})
+    empty, found = scontrol_tables.partitions(run)
+    assert (empty.name, empty.nodes, empty.state, empty.qos) == ("a", (), "UP", "")
+    assert (found.nodes, found.priority_tier, found.state) == (("dgx1", "dgx2"), 3, "DOWN")
+    assert (found.max_time_s, found.max_nodes, found.default_time_s) == (86400, 0, 600)
+    assert (found.allow_groups, found.allow_accounts, found.allow_qos) == ((), (), ("high", "long"))
+    assert (found.deny_accounts, found.deny_qos, found.qos) == (("physics",), (), "shared")
 
 
 def test_reservations_have_their_nodes_and_times():

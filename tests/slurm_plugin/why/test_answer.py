@@ -12,7 +12,6 @@ from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
 from slurm_plugin.slurm.interface import (
-    Limit,
     QueuedJob,
     Reservation,
     SlurmNode,
@@ -263,7 +262,8 @@ def test_a_job_of_cpus_alone_waits_for_cpus():
     assert sentence(job, nodes=nodes) == says
 
 
-def test_nodes_of_one_job_may_have_different_gpus_free_but_not_in_slots():
+def test_nodes_of_one_job_may_have_different_gpus_free():
+    """With slots Slurm then chooses the GPUs, as no slots are free on both nodes."""
     nodes = [node("dgx1", 4), replace(node("dgx2", 4), used=(4, 5, 6, 7))]
     two = replace(JOB, min_nodes=2)
     says = "Job 14 fits on dgx1, dgx2 now: Slurm starts it when it next looks."
@@ -274,7 +274,6 @@ def test_nodes_of_one_job_may_have_different_gpus_free_but_not_in_slots():
     nodes = [node("dgx1", 4, gpus=types, used_by_type=low),
              node("dgx2", 4, gpus=types, used_by_type=high)]  # fmt: skip
     job = ours(gated(tpn="gres/gpu:v100:4", nodes="2-2"), tres_per_node="", min_nodes=2)
-    says = "Job 14 waits for 4 GPUs that are free on 2 nodes at once."
     assert sentence(job, nodes) == says
 
 
@@ -341,28 +340,6 @@ def test_a_reservation_of_ones_own_leaves_its_nodes_alone():
     job = replace(job, reason="Reservation")
     says = "Job 14 can never start: its reservation class is over."
     assert sentence(job, reservations=(over,)) == says
-
-
-@pytest.mark.parametrize(
-    ("reason", "limit", "says"),
-    [
-        ("AssocMaxGRESPerJob", Limit("account research", "MaxTRESPJ", "gres/gpu", 2),
-         "asks for more than one job of account research may have: 2 GPUs."),
-        ("QOSGrpCpuLimit", Limit("QOS normal", "GrpTRES", "cpu", 8, 8),
-         "waits because QOS normal may use 8 CPUs at a time, and 8 CPUs are in use."),
-        ("QOSMaxGRESPerUser", Limit("user 1000 in QOS normal", "MaxTRESPU", "gres/gpu", 2, 2),
-         "waits because user alice in QOS normal may use 2 GPUs at a time, and 2 GPUs are in use."),
-        ("AssocGrpCPURunMinutesLimit", Limit("account research", "GrpTRES", "cpu", 8, 8),
-         "waits because of a limit on its account or user, which Slurm calls"
-         " AssocGrpCPURunMinutesLimit."),
-        ("AssocGrpGRES", Limit("account others", "GrpTRES", "gres/gpu", 8, 8),
-         "waits because of a limit on its account or user, which Slurm calls AssocGrpGRES."),
-    ],
-)  # fmt: skip
-def test_limits_in_words(reason, limit, says):
-    job = replace(JOB, reason=reason)
-    details = WaitingDetails(qos="normal")
-    assert sentence(job, limits=(limit,), details=details) == f"Job 14 {says}"
 
 
 def test_the_estimate_keeps_to_the_queues_order():

@@ -3,7 +3,7 @@
 import pytest
 from fake_slurm import tool
 
-from slurm_plugin.explain.answer import NotTold
+from slurm_plugin.explain.answer import NotShown
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why.read import NotWaiting, own_job, sbatch_says
 
@@ -24,7 +24,7 @@ def test_a_job_is_found_by_its_number_its_array_or_its_task(text, job):
 
 def test_another_users_job_is_like_none():
     for text in ("11", "12", "11_1"):
-        with pytest.raises(NotTold) as error:
+        with pytest.raises(NotShown) as error:
             own_job(text, QUEUE, ALICE, sees_all=False)
         assert str(error.value) == f"job {text}: no job of yours with this number is in the queue"
     assert own_job("11", QUEUE, ALICE, sees_all=True).uid == BOB

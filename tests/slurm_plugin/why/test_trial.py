@@ -6,26 +6,35 @@ from typing import Any
 import pytest
 from machines_in_tests import basic_decider
 
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.config.sections import Rule
 from slurm_plugin.queue.snapshot import Settings
-from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
+from slurm_plugin.slurm.interface import Limit, QueuedJob, SlurmPartition
 from slurm_plugin.why.request import (
     NotTried,
-    environment_options,
-    merged,
+    Request,
+    options_of,
     parsed,
     request_of,
     script_options,
 )
 from slurm_plugin.why.trial import Trial, trial
-from tests.slurm_plugin.why.test_answer import JOB, NOW, node, state
+from tests.slurm_plugin.why.test_answer import JOB, node, state
 
 SETTINGS = Settings(
     (SlurmPartition("gpu", ("dgx1", "dgx2"), True, default_time_s=600),), {"DefMemPerCPU": "50"}
 )
 
 
+def asked(*argv: str, nodes: Any = (), others: Any = (), **more: Any) -> Request:
+    """What sbatch would make of these options, as the last of the jobs that wait."""
+    site = state(QueuedJob(0, user="alice", uid=1000, account="research"), nodes, others, **more)
+    snapshot = replace(site.snapshot, settings=SETTINGS, jobs=tuple(others))
+    return request_of(options_of(argv, {})[0], replace(site, snapshot=snapshot))
+
+
 def job_of(*argv: str) -> QueuedJob:
-    return request_of(parsed(argv)[0], SETTINGS, "alice", 1000, NOW).job
+    return asked(*argv).state.job
 
 
 @pytest.mark.parametrize(
@@ -78,11 +87,12 @@ def test_what_is_not_understood_is_refused(argv):
     ],
 )  # fmt: skip
 def test_sbatchs_variables_count_more_than_a_script_and_less_than_options(
-    script, environ, given, wanted
+    tmp_path, script, environ, given, wanted
 ):
     """sbatch.1: input environment variables."""
-    inside, outside = parsed(script.split())[0], parsed(given.split())[0]
-    assert merged(inside, environment_options(environ), outside) == wanted
+    path = tmp_path / "job.sh"
+    path.write_text(f"#!/bin/sh\n#SBATCH {script}\n")
+    assert options_of([*given.split(), str(path)], environ) == (wanted, True)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +100,7 @@ def test_sbatchs_variables_count_more_than_a_script_and_less_than_options(
 )
 def test_a_variable_that_is_not_judged_is_refused(environ):
     with pytest.raises(NotTried, match=next(iter(environ))):
-        environment_options(environ)
+        options_of(["--gpus=1"], environ)
 
 
 def test_what_stands_behind_the_script_is_the_scripts():
@@ -107,10 +117,10 @@ def test_a_scripts_lines_count_up_to_its_first_command():
 
 
 def tried(
-    argv: str, nodes: Any, others: Any = (), slots: bool = False, decider: Any = None
+    argv: str, nodes: Any, others: Any = (), decider: Any = None, lending: Any = None, **more: Any
 ) -> Trial:
-    asked = request_of(parsed(argv.split())[0], SETTINGS, "alice", 1000, NOW)
-    return trial(state(asked.job, nodes, others), asked, decider, slots)
+    """`argv` is split at blanks; a hint is given by `--gpu-topo=KEY=VALUE`."""
+    return trial(asked(*argv.split(), nodes=nodes, others=others, **more), decider, lending)
 
 
 def test_a_job_that_fits_starts_and_one_that_does_not_is_told_why():
@@ -157,7 +167,7 @@ def slot_node(name: str, used: tuple[int, ...]) -> Any:
 )
 def test_the_gpus_are_those_of_the_policy(tmp_path, slots, argv, used, gpus):
     one = slot_node("dgx1", used) if slots else replace(node("dgx1", 0), used=used)
-    found = tried(argv, (one,), slots=slots, decider=basic_decider(tmp_path))
+    found = tried(argv, (one,), decider=basic_decider(tmp_path))
     assert {name: set(some) for name, some in found.gpus.items()} == gpus
     assert found.effbw_gbps
     assert found.effbw_gbps > 0
@@ -173,12 +183,83 @@ def test_of_two_nodes_the_better_pair_counts_unless_a_node_is_named(tmp_path):
 def test_a_hint_counts_as_in_a_submit(tmp_path):
     nodes = (replace(node("dgx1", 0), used=(1, 2, 3, 4, 6, 7)),)
     decider = basic_decider(tmp_path)
-    hint = ["--gres=gpu:2", "--comment=gpu-topo: min-utility=0.9"]
-    asked = request_of(parsed(hint)[0], SETTINGS, "alice", 1000, NOW)
-    found = trial(state(asked.job, nodes), asked, decider, is_slots=False)
+    found = tried("--gres=gpu:2 --gpu-topo=min-utility=0.9", nodes, decider=decider)
     assert not found.starts_now
     assert "waits for better GPUs: mapa: " in found.sentence
-    off = ["--gres=gpu:2", "--comment=gpu-topo: off"]
-    asked = request_of(parsed(off)[0], SETTINGS, "a", 1, NOW)
-    found = trial(state(asked.job, nodes), asked, decider, is_slots=False)
+    found = tried("--gres=gpu:2 --gpu-topo=off", nodes, decider=decider)
     assert "on dgx1, on GPUs that Slurm chooses (opted out by hint)" in found.sentence
+    hint = asked("--gres=gpu:2", "--comment=gpu-topo: min-utility=0.9", nodes=nodes)
+    assert not trial(hint, decider).starts_now
+
+
+def test_a_hint_that_a_submit_refuses_is_refused(tmp_path):
+    decider = basic_decider(tmp_path)
+    found = tried("--gres=gpu:2 --gpu-topo=min-utility=2", (node("dgx1", 0),), decider=decider)
+    assert not found.starts_now
+    assert found.sentence.startswith("sbatch would refuse it: gpu-topo: min-utility: ")
+
+
+def test_a_job_whose_shape_the_engine_plans_is_not_judged(tmp_path):
+    with pytest.raises(NotTried, match="not known before its submit"):
+        tried("--gpu-topo=policy=genie", (node("dgx1", 0),), decider=basic_decider(tmp_path))
+
+
+LENDS = RemoteConfig(allow=True, donor_memory_mb=64)
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ("--gpus-per-node=4", "1 GPU of dgx2 would get ready, to serve it beside 3 GPUs of dgx1;"
+         " it starts when they are"),
+        ("--gpus-per-node=7", "nothing would be lent to it now: too few GPUs are free in all"),
+        ("--gpus-per-task=2 -n2", "nothing would be lent to it now: only a batch job of one node"
+         " borrows, that asks for 2 GPUs or more and no node"),
+    ],
+)  # fmt: skip
+def test_what_is_known_of_a_loan_is_told(tmp_path, argv, says):
+    decider = basic_decider(tmp_path)
+    decider = replace(decider, rule=lambda *job: Rule(mode="enforce", lends=True))
+    nodes = (node("dgx1", 5), node("dgx2", 5))
+    found = tried(f"{argv} -N1 --gpu-topo=remote=allow", nodes, (), decider, LENDS)
+    assert not found.starts_now
+    assert dict(found.evidence)["loan"] == says
+
+
+def test_slots_of_which_none_are_free_on_both_nodes_are_slurms_own_choice(tmp_path):
+    nodes = (slot_node("dgx1", (0, 1, 3, 4, 5)), slot_node("dgx2", (0, 1, 2, 4, 6, 7)))
+    found = tried("-N2 --gres=gpu:2", nodes, decider=basic_decider(tmp_path))
+    assert found.gpus == {"dgx1": (), "dgx2": ()}
+
+
+@pytest.mark.parametrize(
+    ("argv", "partition", "says"),
+    [
+        ("", {"state": "DOWN"}, "It would not start now: it waits for partition gpu, which is"
+         " DOWN."),
+        ("", {"allow_accounts": ("physics", "chemistry")}, "It would never start: partition gpu is"
+         " for accounts physics, chemistry alone, and the job is of account research."),
+        ("-A physics", {"allow_accounts": ("physics",)}, "It would start now on dgx1."),
+        ("-q long", {"deny_qos": ("long",)},
+         "It would never start: partition gpu is closed to QOS long."),
+        ("-t 60", {"max_time_s": 600}, "It would never start: it asks for -t 1:00:00, and partition"
+         " gpu allows -t 10 at most."),
+    ],
+)  # fmt: skip
+def test_a_partition_that_does_not_take_the_job(argv, partition, says):
+    one = replace(SETTINGS.partitions[0], **partition)
+    found = asked(*argv.split(), nodes=(node("dgx1", 0),))
+    settings = replace(SETTINGS, partitions=(one,))
+    snapshot = replace(found.state.snapshot, settings=settings)
+    found = replace(found, state=replace(found.state, snapshot=snapshot))
+    assert trial(found, None).sentence == says
+
+
+def test_a_limit_that_the_job_would_exceed_counts():
+    limit = Limit("account faculty", "GrpTRES", "gres/gpu", 8, 6)
+    nodes, above = (node("dgx1", 0),), {"research": "faculty"}
+    assert tried("--gpus-per-node=2", nodes, limits=(limit,), parents=above).starts_now
+    assert tried("--gpus-per-node=3", nodes, limits=(limit,), parents=above).sentence == (
+        "It would not start now: it waits because account faculty, which is above account research,"
+        " may use 8 GPUs at a time, and 6 GPUs are in use."
+    )

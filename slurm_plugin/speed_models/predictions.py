@@ -11,7 +11,7 @@ from slurm_plugin.errors import PluginError
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Prediction:
     """One shape: seconds per iteration with bounds, samples per second."""
 
     shape: Shape
@@ -31,7 +31,7 @@ def in_words(name: str, task: str, model: PerformanceModel, runs: Sequence[Run])
 
 def predictions(
     model: PerformanceModel, batch: int, task: str, nodes: int, gpus_per_node: int
-) -> list[Row]:
+) -> list[Prediction]:
     """Rows for every shape of so many nodes; PluginError where none holds the batch."""
     shapes = fitting(shapes_of(nodes, gpus_per_node), batch, model.max_local_batch)
     if not shapes:
@@ -43,5 +43,5 @@ def predictions(
     found = []
     for shape in shapes:
         estimate = model.estimate(shape, batch, task)
-        found.append(Row(shape, shape.local_batch(batch), estimate, batch / estimate.step_s))
+        found.append(Prediction(shape, shape.local_batch(batch), estimate, batch / estimate.step_s))
     return found

@@ -1,0 +1,83 @@
+"""Limits and partitions that keep a job: whose they are, and what they allow, in words."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from slurm_plugin.queue.snapshot import Settings
+from slurm_plugin.slurm.interface import Limit, WaitingDetails
+from slurm_plugin.why.answer import answer
+from slurm_plugin.why.state import WaitingState
+from tests.slurm_plugin.why.test_answer import JOB, state
+
+#: The account above each account.
+ABOVE = {"research": "faculty", "faculty": "university", "university": "root"}
+
+
+def in_partition(found: WaitingState, **changes: Any) -> WaitingState:
+    """The state with another partition."""
+    settings = Settings(tuple(replace(p, **changes) for p in found.snapshot.settings.partitions))
+    return replace(found, snapshot=replace(found.snapshot, settings=settings))
+
+
+@pytest.mark.parametrize(
+    ("reason", "limit", "says"),
+    [
+        ("AssocMaxGRESPerJob", Limit("account research", "MaxTRESPJ", "gres/gpu", 2),
+         "asks for more than one job of account research may have: 2 GPUs."),
+        ("QOSGrpCpuLimit", Limit("QOS normal", "GrpTRES", "cpu", 8, 8),
+         "waits because QOS normal may use 8 CPUs at a time, and 8 CPUs are in use."),
+        ("QOSMaxGRESPerUser", Limit("user 1000 in QOS normal", "MaxTRESPU", "gres/gpu", 2, 2),
+         "waits because user alice in QOS normal may use 2 GPUs at a time, and 2 GPUs are in use."),
+        ("AssocGrpCPURunMinutesLimit", Limit("account research", "GrpTRES", "cpu", 8, 8),
+         "waits because of a limit on its account or user, which Slurm calls"
+         " AssocGrpCPURunMinutesLimit."),
+        ("AssocGrpGRESMinutes", Limit("account research", "GrpTRESMins", "gres/gpu", 600, 640),
+         "waits because account research may use 600 GPU minutes in all, and 640 GPU minutes were"
+         " used."),
+        ("AssocGrpGRESMinutes", Limit("account research", "GrpTRES", "gres/gpu", 6, 6),
+         "waits because of a limit on its account or user, which Slurm calls"
+         " AssocGrpGRESMinutes."),
+        ("AssocGrpGRES", Limit("account faculty", "GrpTRES", "gres/gpu", 8, 8),
+         "waits because account faculty, which is above account research, may use 8 GPUs at a time,"
+         " and 8 GPUs are in use."),
+        ("QOSMinGRES", Limit("QOS normal", "MinTRESPJ", "gres/gpu", 8),
+         "asks for less than a job of QOS normal has to: 8 GPUs."),
+        ("MaxGRESPerAccount",
+         Limit("account research in QOS normal", "MaxTRESPA", "gres/gpu", 2, 2),
+         "waits because account research in QOS normal may use 2 GPUs at a time, and 2 GPUs are in"
+         " use."),
+        ("QOSGrpGRES", Limit("QOS shared", "GrpTRES", "gres/gpu", 2, 2),
+         "waits because QOS shared, the QOS of partition gpu, may use 2 GPUs at a time, and 2 GPUs"
+         " are in use."),
+        ("AssocGrpGRES", Limit("account others", "GrpTRES", "gres/gpu", 8, 8),
+         "waits because of a limit on its account or user, which Slurm calls AssocGrpGRES."),
+    ],
+)  # fmt: skip
+def test_limits_in_words(reason, limit, says):
+    job = replace(JOB, reason=reason)
+    found = state(job, limits=(limit,), details=WaitingDetails(qos="normal"), parents=ABOVE)
+    assert answer(in_partition(found, qos="shared")).sentence == f"Job 14 {says}"
+
+
+@pytest.mark.parametrize(
+    ("reason", "partition", "says"),
+    [
+        ("AccountNotAllowed", {"allow_accounts": ("physics",)},
+         "partition gpu is for account physics alone, and the job is of account research."),
+        ("AccountNotAllowed", {"deny_accounts": ("university",)},
+         "partition gpu is closed to account university."),
+        ("AccountNotAllowed", {"allow_groups": ("admins", "staff")},
+         "partition gpu is for groups admins, staff alone, and user alice is in none of them."),
+        ("QOSNotAllowed", {"allow_qos": ("high", "long")},
+         "partition gpu is for QOS high, long alone, and the job has QOS normal."),
+        ("QOSNotAllowed", {"deny_qos": ("normal",)}, "partition gpu is closed to QOS normal."),
+        ("Job's account not permitted to use this partition", {},
+         "its partition does not take its user's jobs."),
+    ],
+)  # fmt: skip
+def test_who_may_use_a_partition_in_words(reason, partition, says):
+    details = WaitingDetails(qos="normal")
+    found = state(replace(JOB, reason=reason), details=details, parents=ABOVE)
+    assert answer(in_partition(found, **partition)).sentence == f"Job 14 cannot start: {says}"
