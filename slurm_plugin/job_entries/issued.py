@@ -32,7 +32,7 @@ _TOKEN = re.compile(r"\b(?:token|t)=([0-9A-Za-z]+)((?:-\d+)?)")
 SAME_S = 2.0
 #: Added to a job's number, which stands behind its token where the bridge's own suffix is lost.
 _LOST = 1_000_000_000
-#: A job is in the first reading that begins so long after its reply, in seconds, or nowhere.
+#: A job that no reading shows that began so many seconds after its reply will not come any more.
 LATE_S = 10.0
 
 

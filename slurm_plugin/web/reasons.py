@@ -53,7 +53,6 @@ class Reading:
             extras.reservations,
             extras.licenses,
             extras.limits,
-            extras.parents,
             extras.entries.get(job.job_id) or job.admin_comment,
         )
 
