@@ -13,8 +13,8 @@ from slurm_plugin.web.view import View
 
 #: What a GPU is -> its character and its style. Characters differ, for those who see no colours.
 GPUS = {"b": ("#", "dim"), "f": (".", "green"), "s": ("!", "bold yellow"), "x": ("x", "dim red")}
-#: GPUs of jobs that the viewer may see have a letter and a colour by the job's number.
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#: Letters and colours for the GPUs of jobs that the viewer may see; an x is a closed GPU.
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwyz"
 COLOURS = ("cyan", "magenta", "blue", "bright_red", "bright_green", "bright_cyan")
 #: A node of more GPUs is told in counts.
 MOST_GPUS = 16
@@ -106,6 +106,12 @@ def _tiles(view: View) -> list[Text]:
     names: Sequence[str] = sorted(view.get("nodes", {}), key=_natural)
     wide = max(map(len, names), default=0)
     letters = _letters(view)
+    held = {
+        (node, gpu): letters[number]
+        for number, job in view.get("jobs", {}).items()
+        for node, gpus in job.get("gpus", {}).items()
+        for gpu in gpus
+    }
     tiles = []
     for name in names:
         node = view["nodes"][name]
@@ -116,18 +122,22 @@ def _tiles(view: View) -> list[Text]:
             tile.append(f"{free} of {len(states)} free", "green" if free else "dim")
         else:
             for gpu, state in enumerate(states):
-                tile.append(*letters.get((name, gpu), GPUS[state]))
+                tile.append(*held.get((name, gpu), GPUS[state]))
         tiles.append(tile)
     return tiles
 
 
-def _letters(view: View) -> dict[tuple[str, int], tuple[str, str]]:
-    """(node, GPU) -> letter and colour of the job that the viewer may see there."""
-    found: dict[tuple[str, int], tuple[str, str]] = {}
-    for number, job in view.get("jobs", {}).items():
-        drawn = LETTERS[int(number) % len(LETTERS)], COLOURS[int(number) % len(COLOURS)]
-        for node, gpus in job.get("gpus", {}).items():
-            found |= {(node, gpu): drawn for gpu in gpus}
+def _letters(view: View) -> dict[str, tuple[str, str]]:
+    """Job that runs -> its letter and colour; no letter twice while there are enough of them."""
+    running = sorted((int(job) for job, row in view.get("jobs", {}).items() if row.get("gpus")))
+    found: dict[str, tuple[str, str]] = {}
+    taken: set[str] = set()
+    for job in running:
+        # It keeps its letter from one reading to the next, unless an older job's end frees one.
+        wish = job % len(LETTERS)
+        letter = next((one for one in LETTERS[wish:] + LETTERS if one not in taken), LETTERS[wish])
+        taken.add(letter)
+        found[str(job)] = letter, COLOURS[job % len(COLOURS)]
     return found
 
 
@@ -144,15 +154,14 @@ def _jobs(view: View, width: int) -> list[Text]:
             lines += [Text(f"    {line}") for line in wrapped]
     if not lines:
         lines.append(Text("no job of yours waits" if view.get("is_own") else "no job waits", "dim"))
-    for number, job in jobs:
-        if job["state"] != "PENDING" and job.get("gpus"):
-            lines.append(_cut(_running(int(number), job), width))
+    letters = _letters(view)
+    lines += [_cut(_running(letters[name], job), width) for name, job in jobs if name in letters]
     return lines
 
 
-def _running(number: int, job: View) -> Text:
+def _running(letter: tuple[str, str], job: View) -> Text:
     line = Text()
-    line.append(LETTERS[number % len(LETTERS)], COLOURS[number % len(COLOURS)])
+    line.append(*letter)
     held = "  ".join(f"{node}: {','.join(map(str, gpus))}" for node, gpus in job["gpus"].items())
     speed = f"  {job['gbps']:.1f} GB/s" if job.get("gbps") else ""
     line.append(printable(f" {job['name']}  {job['user']}  runs on {held}{speed}"))

@@ -10,6 +10,8 @@ from web_in_tests import ALICE, SCRIPT, Site, played, running, seen
 from slurm_plugin.top.screen import COLOURS, LETTERS, Place, screen
 from slurm_plugin.top.terminal import Top
 
+SENTENCE = "Job 9 waits for 8 free GPUs on one node: 9 are free; job 10 of bob comes first."
+
 
 def lines(view, width=80, height=24, place=None):
     return [one.plain for one in screen(view, place or Place(), width, height, "12:00:00")]
@@ -29,16 +31,18 @@ def view(tmp_path):
 
 def test_a_job_that_may_be_seen_has_its_letter_on_its_gpus(view):
     text = "\n".join(lines(view))
-    letter = LETTERS[7 % 26]
+    letter = LETTERS[7]
     # Job 7 holds GPUs 0 and 3 of dgx1; the others are free and stranded.
     assert f"dgx1 {letter}!!{letter}!!!!" in text
     assert f"\n{letter} 7  bob  runs on dgx1: 3,0  39.1 GB/s" in text
 
 
 def test_waiting_jobs_stand_in_their_order_with_their_sentences(view):
+    view["jobs"]["9"]["sentence"] = SENTENCE
+    view["jobs"]["10"] |= {"sentence": "", "reason": "Priority"}
     text = " ".join(" ".join(lines(view, height=60)).split())
-    for number in ("9", "10"):
-        assert view["jobs"][number]["sentence"] in text
+    assert "Slurm says: Priority" in text
+    assert SENTENCE in text
     assert text.index("10  bob".replace("  ", " ")) < text.index("9 alice")
     assert "Waiting: 2 -" in text
 
@@ -101,3 +105,13 @@ def test_every_mark_is_told_from_the_others_without_colours():
     assert len(set(marks)) == len(marks)
     assert not set(marks) & set(LETTERS)
     assert len(set(COLOURS)) == len(COLOURS)
+
+
+def test_no_two_jobs_have_one_letter_while_there_are_enough(view):
+    for index in range(40):
+        job = view["jobs"]["7"] | {"gpus": {f"n{index}": [0]}}
+        view["jobs"][str(1000 + 51 * index)] = job
+        view["nodes"][f"n{index}"] = view["nodes"]["dgx1"] | {"gpus": "b"}
+    text = " ".join(lines(view, width=200, height=60))
+    drawn = [text.split(f"n{index} ")[1].split()[0] for index in range(40)]
+    assert len(set(drawn)) == 40
