@@ -25,13 +25,14 @@ function parts(found) {
   const all = found.all;
   if (!all.compared) return [html("p", {}, "No job of several GPUs was placed yet, so there is nothing to compare.")];
   const said = `${all.compared} jobs of several GPUs got ${all.chosen_gbps_mean.toFixed(1)} GB/s effective on average;`
-    + ` Slurm's own choice would have been ${all.slurm_gbps_mean.toFixed(1)} GB/s: ${all.ratio_mean.toFixed(2)} times as much.`;
+    + ` Slurm's own choice would have been ${all.slurm_gbps_mean.toFixed(1)} GB/s. Job by job that is`
+    + ` ${all.ratio_mean.toFixed(2)} times as much on average.`;
   return [html("p", { class: "sentence" }, said), ...KEYS.filter(([key]) => found[key].length).map(([key, title]) => part(title, found[key]))];
 }
 
 function part(title, rows) {
   const most = Math.max(...rows.map((row) => Math.max(row.chosen_gbps_mean, row.slurm_gbps_mean)));
-  return table(title, ["", "jobs", "ours, GB/s", "Slurm's, GB/s", "ratio", "ours above, Slurm's below"], rows.map((row) => [
+  return table(title, ["", "jobs", "ours, GB/s", "Slurm's, GB/s", "ratio by job", "ours above, Slurm's below"], rows.map((row) => [
     row.name, String(row.compared), row.chosen_gbps_mean.toFixed(1), row.slurm_gbps_mean.toFixed(1), row.ratio_mean.toFixed(2),
     bars(row.chosen_gbps_mean, row.slurm_gbps_mean, most),
   ]));
