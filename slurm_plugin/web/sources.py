@@ -46,6 +46,8 @@ class Extras:
     reservations: tuple[Reservation, ...] = ()
     licenses: tuple[License, ...] = ()
     limits: tuple[Limit, ...] = ()
+    #: The account above each account.
+    parents: Mapping[str, str] = field(default_factory=dict)
     #: Our entries about jobs, where the engine keeps them to itself.
     entries: Mapping[int, str] = field(default_factory=dict)
 
@@ -107,7 +109,7 @@ class SlurmExtras:
         self._read_seldom(others)
         found = self._seldom
         details = squeue_table.details_of_all(self._run) if others else {}
-        return Extras(details, found.reservations, found.licenses, found.limits, entries)
+        return replace(found, details=details, entries=entries)
 
     def _read_seldom(self, others: list[QueuedJob]) -> None:
         now = time.monotonic()
@@ -119,10 +121,12 @@ class SlurmExtras:
             for job in others
         )
         wants_licenses = any(job.reason == "Licenses" for job in others)
+        limits, parents = scontrol_tables.limits(self._run) if is_limited else ([], {})
         self._seldom = Extras(
             reservations=tuple(scontrol_tables.reservations(self._run)),
             licenses=tuple(scontrol_tables.licenses(self._run)) if wants_licenses else (),
-            limits=tuple(scontrol_tables.limits(self._run)) if is_limited else (),
+            limits=tuple(limits),
+            parents=parents,
         )
         self._seldom_at = now
 
