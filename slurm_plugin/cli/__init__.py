@@ -18,6 +18,7 @@ SECTIONS = {
         "why": "slurm_plugin.cli.jobs.why",
         "try": "slurm_plugin.cli.jobs.try_job",
         "explain": "slurm_plugin.cli.jobs.explain",
+        "top": "slurm_plugin.cli.jobs.top",
         "hints": "slurm_plugin.cli.jobs.hints",
         "pattern": "slurm_plugin.cli.jobs.pattern",
         "profile": "slurm_plugin.cli.profiles.profile",
