@@ -70,7 +70,7 @@ class _Node:
         return machine_picture(self.topology, marks, title=title, is_small=not said)
 
 
-def _places(story: Mapping[str, Any]) -> list[tuple[str, str, Sequence[int]]]:
+def _places(story: Mapping[str, Any]) -> list[tuple[str, str, list[int]]]:
     """What the job's GPUs are to it, on which node, and which."""
     said, where = "chosen", gpus_of(story)
     if "started" in story:
