@@ -329,6 +329,18 @@ def test_gpus_in_the_picture_are_called_as_slurm_calls_them(site):
     assert "alien" not in picture.desc.split("mirrored: 0,3; alien: 1")[0]
 
 
+def test_a_waiting_job_is_drawn_where_it_would_be_now_and_a_loan_on_both_nodes(site):
+    would = {"job": 7, "decision": "wait", "chosen": {"gpus": {"dgx1": [0, 3]}},
+             "slurm": {"gpus": {"dgx1": [1, 2]}}}  # fmt: skip
+    svg = drawn(would, machines.shown(site.machines, would)).svg()
+    assert "dgx1: 0,3  would be there now" in svg
+    donor = {"node": "mirrored", "gpus": [1], "job": 31}
+    lent = {"job": 7, "decision": "lent", "host": "dgx1", "gpus": [6, 7], "donors": [donor]}
+    svg = drawn(lent, machines.shown(site.machines, lent)).svg()
+    assert "dgx1: 6,7  its own GPUs" in svg
+    assert "mirrored: 1  lent by job 31" in svg
+
+
 def test_a_story_with_hostile_words_is_drawn_as_text(site):
     evil = "</text><script>\x1b"
     story = {"job": 7, "decision": "use", "hint": evil, "reason": evil, "pattern": "mine@0",
