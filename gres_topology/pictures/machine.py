@@ -72,9 +72,8 @@ def machine_picture(
     if not topology.gpus:
         raise TopologyError(f"{topology.name}: no GPUs, so nothing to draw")
     drawn = _Drawn(topology, marks or Marks(), is_small)
-    return drawn.picture(
-        title or f"{topology.name}: {topology.gpus} GPU{'s' * (topology.gpus > 1)}"
-    )
+    gpus = "1 GPU" if topology.gpus == 1 else f"{topology.gpus} GPUs"
+    return drawn.picture(title or f"{topology.name}: {gpus}")
 
 
 def machine_svg(

@@ -79,9 +79,11 @@ def link_kind(label: str) -> str:
     return "host" if label in {"PHB", "NODE", "PCIE"} else "sockets"
 
 
-def variables(*, is_dark: bool) -> str:
-    """Declarations of all variables with one set of colours, for a page's own selector."""
-    return "".join(f"--gt-{role}:{pair[is_dark]};" for role, pair in COLOURS.items())
+def variables(roles: Collection[str] = tuple(COLOURS), *, is_dark: bool) -> str:
+    """Declarations of the variables of these roles, for a selector of a page's own."""
+    return "".join(
+        f"--gt-{role}:{pair[is_dark]};" for role, pair in COLOURS.items() if role in roles
+    )
 
 
 def css(only: Collection[str] | None = None, *, is_plain: bool = False) -> str:
@@ -96,7 +98,7 @@ def css(only: Collection[str] | None = None, *, is_plain: bool = False) -> str:
     if is_plain:
         return rules
     roles = {value for how in used.values() for value in how.values()}
-    dark = "".join(f"--gt-{role}:{pair[1]};" for role, pair in COLOURS.items() if role in roles)
+    dark = variables(roles, is_dark=True)
     return f"{rules}@media screen and (prefers-color-scheme:dark){{:where(.gt-picture){{{dark}}}}}"
 
 
