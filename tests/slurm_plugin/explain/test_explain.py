@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from commands_in_tests import run
 from engine_in_tests import an_engine, served, written
 from fake_slurm import tool
 from machines_in_tests import BASIC, mask, node, question
@@ -319,6 +320,15 @@ def test_a_job_is_drawn_with_its_ring_slurms_choice_and_the_next_candidates(site
     assert of_class(svg, "chosen") == 2 + 1 + 2 * small
     for words in ("chosen", "Slurm&#x27;s own", "dgx1: 0,1", "score 1.15", "policy mapa"):
         assert words in svg
+
+
+def test_the_command_draws_one_file_and_refuses_what_it_cannot_draw(site, tmp_path):
+    """Slurm is not there: what runs and what is lent is left out."""
+    args = ("explain", "7", "--config", str(tmp_path / "gputopo.yaml"), "--plot")
+    assert "policy mapa" in run(*args, str(tmp_path / "job.svg"))
+    ElementTree.parse(tmp_path / "job.svg")
+    said = run(*args, str(tmp_path / "job.gif"), code=2)
+    assert said.endswith("job.gif: expected a file to write, .svg or .png\n")
 
 
 def test_gpus_in_the_picture_are_called_as_slurm_calls_them(site):
