@@ -8,10 +8,11 @@
 #   make demo     the live cluster and the table of what it does
 #   make bench    the benchmarks (ONLY=name for one)
 #   make mutants  which one-line faults the tests notice (ONLY=policies for one part); writes docs/mutants.md
+#   make docs     the documentation as a site with a search, in .cluster/docs; a dead link is an error
 #   make lint | cluster | cluster-down | shell
 #   make clean    what this checkout brought onto the machine goes: clusters, images, .cluster, a dockerd that it started
 # GPUTOPO_PROJECT names the cluster (default: the checkout's own), SUITE its Debian release (default trixie: Slurm 24.11).
-.PHONY: setup lint test test-long test-matrix test-sanitized test-tools mutants packages demo bench cluster cluster-down shell clean
+.PHONY: setup lint test test-long test-matrix test-sanitized test-tools browser mutants packages demo bench docs cluster cluster-down shell clean
 .DEFAULT_GOAL := setup
 
 PYTHON := .venv/bin/python
@@ -45,12 +46,17 @@ test-tools:
 # line, and pytest counts the live tests as skipped (as failures where CI=true).
 PYTEST = $(PYTHON) -m pytest -n $(or $(WORKERS),4) --dist loadscope --no-loadscope-reorder
 
+# A browser for the long tests of the page; without one they are skipped.
+browser: setup
+	@$(PYTHON) -c 'import playwright' 2>/dev/null || $(PYTHON) -m pip install -q -e '.[browser]'
+	@{ command -v chromium && command -v npm; } >/dev/null 2>&1 || slurm_cluster/docker/install-packages.sh chromium npm || test $$? = 3
+
 test: setup test-tools
 	@slurm_cluster/cluster.sh images & $(PYTEST) --junitxml=.cluster/junit/test.xml $(or $(ARGS),--run short); \
 	found=$$?; wait; exit $$found
 
 # The tests marked long, and then the mutants; SHARD=1/4 for a quarter of the files, without these.
-test-long: setup test-tools
+test-long: setup test-tools browser
 	@slurm_cluster/cluster.sh images || test $$? = 3
 	$(PYTEST) --junitxml=.cluster/junit/long.xml --run long $(if $(SHARD),--shard $(SHARD)) $(ARGS)
 	$(if $(SHARD)$(ARGS),,$(MAKE) mutants)
@@ -81,6 +87,11 @@ demo: setup
 
 bench: setup
 	$(PYTHON) -m bench $(ONLY)
+
+docs: setup
+	@$(PYTHON) docs/pictures/draw.py
+	@$(PYTHON) -m sphinx -q -W --keep-going -c docs -b html . .cluster/docs
+	@echo "open .cluster/docs/index.html"
 
 cluster: setup
 	@slurm_cluster/cluster.sh up

@@ -1,5 +1,6 @@
 """What the pages name exists: links, headings, commands, make targets, files, Python names."""
 
+import importlib.util
 import pkgutil
 import re
 import shlex
@@ -86,6 +87,42 @@ def unknown(words: list[str]) -> str | None:
         elif word.startswith("--") and word.split("=")[0] not in {*options, "--help"}:
             return word
     return None
+
+
+def test_every_page_of_docs_is_in_the_sites_table_of_contents_once():
+    text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    listed = [
+        line
+        for block in re.findall(r"^```{toctree}\n(.*?)^```", text, re.M | re.S)
+        for line in block.splitlines()
+        if line and not line.startswith(":") and "<self>" not in line
+    ]
+    named = sorted((ROOT / "docs" / f"{name}.md").resolve() for name in listed)
+    inside = sorted((ROOT / "docs").rglob("*.md"))
+    inside.remove(ROOT / "docs" / "index.md")
+    assert sorted(set(named)) == named
+    assert [path for path in named if path.is_relative_to(ROOT / "docs")] == inside
+    assert all(path.is_file() for path in named)
+
+
+def test_the_readme_names_every_page():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = [path.relative_to(ROOT) for path in (ROOT / "docs").glob("*.md")]
+    assert [str(path) for path in pages if f"]({path})" not in text] == []
+
+
+def test_the_pictures_of_the_first_page_are_those_that_are_drawn(tmp_path, monkeypatch):
+    folder = ROOT / "docs" / "pictures"
+    spec = importlib.util.spec_from_file_location("draw", folder / "draw.py")
+    draw = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(draw)
+    monkeypatch.setattr(draw, "HERE", tmp_path)
+    draw.main()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == sorted(path.name for path in folder.glob("*.svg"))
+    faster, slower = (draw.judge(draw.catalog.load("dgx1v"), gpus) for gpus in ((0, 3), (0, 1)))
+    assert f"{faster.effbw_gbps:.1f} GB/s" in (tmp_path / "two-gpus.svg").read_text()
+    assert faster.effbw_gbps > 1.5 * slower.effbw_gbps  # what the page says of it
 
 
 @every_page

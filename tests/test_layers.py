@@ -140,6 +140,7 @@ ORDER = {
     "genie": "wraps whatever enforces",
     "serve": "puts the rooms together",
     "web": "shows what the others know",
+    "top": "shows the same in a terminal",
     "cli": "people's way in",
 }
 #: The same of policies, modules beside the rooms included.

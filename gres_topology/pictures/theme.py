@@ -10,6 +10,8 @@ A picture names no colours, only classes; `css` says what they look like. Each c
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from gres_topology import links
 
 #: Role -> colour on light paper, on dark paper.
@@ -25,6 +27,15 @@ COLOURS = {
     "pcie": ("#0072b2", "#56b4e9"),
     "sockets": ("#6b6b6b", "#a8a8a8"),
     "ring": ("#e69f00", "#e69f00"),
+    "grid": ("#e2e2e2", "#3a3f4a"),
+    # Lines of charts: as the jobs' colours, dark or light enough for a thin line.
+    "series0": ("#2a86bd", "#56b4e9"),
+    "series1": ("#b37400", "#e69f00"),
+    "series2": ("#007f5c", "#1fc598"),
+    "series3": ("#857700", "#f0e442"),
+    "series4": ("#004c7a", "#7ea6ff"),
+    "series5": ("#c04f00", "#f0843c"),
+    "series6": ("#a8507f", "#dc9cc0"),
 }
 #: What jobs are filled with, and the colour of text on it; the same on light and dark paper.
 JOBS = (
@@ -49,6 +60,10 @@ DASHES = {
     "host": "5 4",
     "sockets": "1.5 4",
 }
+#: Dashes of the lines of charts; as many as go through with the colours before both repeat.
+LINE_DASHES = ("", "9 4", "2 3", "12 4 2 4", "5 2")
+#: Shares from least to most; light ones stand on light paper, dark ones on dark paper alike.
+SHADES = ("#d3e7f5", "#9ccae8", "#56a3d4", "#1f76b3", "#08436e")
 #: Kinds of link that share a colour with another one.
 _COLOUR_OF = {"host": "pcie"}
 
@@ -64,23 +79,27 @@ def link_kind(label: str) -> str:
     return "host" if label in {"PHB", "NODE", "PCIE"} else "sockets"
 
 
-def variables(*, is_dark: bool) -> str:
-    """Declarations of all variables with one set of colours, for a page's own selector."""
-    return "".join(f"--gt-{role}:{pair[is_dark]};" for role, pair in COLOURS.items())
+def variables(roles: Collection[str] = tuple(COLOURS), *, is_dark: bool) -> str:
+    """Declarations of the variables of these roles, for a selector of a page's own."""
+    return "".join(
+        f"--gt-{role}:{pair[is_dark]};" for role, pair in COLOURS.items() if role in roles
+    )
 
 
-def css(*, is_plain: bool = False) -> str:
-    """The rules for all pictures.
+def css(only: Collection[str] | None = None, *, is_plain: bool = False) -> str:
+    """The rules for all pictures, or for these classes (without gt-) alone.
 
     Dark colours apply where the reader's system is dark, never in print. A page with a switch of
     its own sets `variables` on `.gt-picture` for each of its sides. `is_plain` is for programs
     that know no variables: the light colours as they are.
     """
-    rules = "".join(f".gt-{name}{{{_declarations(how, is_plain)}}}" for name, how in _RULES.items())
+    used = {name: how for name, how in _RULES.items() if only is None or name in only}
+    rules = "".join(f".gt-{name}{{{_declarations(how, is_plain)}}}" for name, how in used.items())
     if is_plain:
         return rules
-    dark = f":where(.gt-picture){{{variables(is_dark=True)}}}"
-    return f"{rules}@media screen and (prefers-color-scheme:dark){{{dark}}}"
+    roles = {value for how in used.values() for value in how.values()}
+    dark = variables(roles, is_dark=True)
+    return f"{rules}@media screen and (prefers-color-scheme:dark){{:where(.gt-picture){{{dark}}}}}"
 
 
 def _declarations(how: dict[str, str], is_plain: bool) -> str:
@@ -112,10 +131,17 @@ def _rules() -> dict[str, dict[str, str]]:
         "ring": {"fill": "none", "stroke": "ring", "stroke-linecap": "round"},
         "rank": {"fill": "ink", "stroke": "paper"},
         "rank-text": {"fill": "paper"},
+        "grid": {"fill": "none", "stroke": "grid"},
     }
     for kind, dash in DASHES.items():
         dashes = {"stroke-dasharray": dash} if dash else {}
         rules[kind] = {"fill": "none", "stroke": _COLOUR_OF.get(kind, kind)} | dashes
+    for number in range(len(JOBS)):
+        role = f"series{number}"
+        rules[role] = {"fill": "none", "stroke": role}
+        rules[f"dot{number}"] = {"fill": role}
+    for number, shade in enumerate(SHADES, 1):
+        rules[f"shade{number}"] = {"fill": shade}
     fills = {f"job{number}": pair for number, pair in enumerate(JOBS)}
     for name, (fill, ink) in (fills | {"busy": BUSY, "chosen": CHOSEN}).items():
         rules[name] = {"fill": fill, "stroke": "ink"}

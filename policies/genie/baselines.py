@@ -42,11 +42,11 @@ WEIGHTED_FAIR = ByKey("weighted-fair", lambda task: (task.arrival_s + task.deadl
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Every kind of model has its own GPUs, shared evenly, and is served first come, first.
+    """Each kind of model has an equal part of the GPUs, and its jobs get them first come, first.
 
-    `profiles` are the kinds. A job that asks for more than its kind has gets the largest shape
-    within; one that cannot run on so few may have what it needs while its kind runs nothing, and
-    so may one of a kind that is not listed.
+    `profiles` are the kinds. A job that asks for more than its kind has gets the largest shape that
+    fits. One that cannot run on so few, or whose kind is not listed, may have what it needs while
+    no other job of its kind runs.
     """
 
     profiles: tuple[str, ...]
@@ -74,7 +74,7 @@ class Capacity:
             gpus = int(queue.platform.gpu_counts[at])
             nodes: tuple[str, ...] = ()
             allowed = used[task.profile] + gpus <= share or not used[task.profile]
-            if task.profile not in stopped and allowed and free.gpus and free.fits()[at]:
+            if task.profile not in stopped and allowed and free.fits()[at]:
                 nodes = free.take(at)
                 used[task.profile] += gpus
             else:

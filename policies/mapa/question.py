@@ -38,7 +38,7 @@ class MapaQuestion:
         return sum(distance[gpu] for gpu in choice.order) / len(choice.order)
 
     def _ideal(self, count: int) -> float:
-        """Effective bandwidth of the best set of this size on the best candidate, empty."""
+        """Effective bandwidth of the best set of this size on the best candidate node, empty."""
         if count not in self._ideals:
             kinds = {
                 group.state.topology.shape: group.state.topology

@@ -39,7 +39,7 @@ class Match:
 
 
 def _rank_order(k: int, edges: Edges) -> tuple[tuple[int, ...], list[list[int]]]:
-    """Ranks so that each has a neighbour before it, and those neighbours' places."""
+    """An order of ranks in which each has a neighbour before it; the places of those neighbours."""
     near: list[set[int]] = [set() for _ in range(k)]
     for a, b in edges:
         near[a].add(b)

@@ -133,7 +133,7 @@ def _gpu(element: xmltree.Element, source: str) -> int:
 
 
 def _graph(kind: str, edges: set[Edge], source: str, *, numbered: bool = False) -> Graph:
-    """The graph of these edges; ranks are the numbers there, or `numbered` from 0 already."""
+    """The graph of these edges. Its labels become ranks from 0 on, or are ranks (`numbered`)."""
     if not edges:
         raise PatternError(f"{source}: no two GPUs talk to each other; expected {EXPECTED}")
     labels = sorted({rank for edge in edges for rank in edge})

@@ -45,7 +45,7 @@ def _pass(closeness: Ints, is_right: list[bool]) -> tuple[list[bool], int, int]:
 
 
 def _starts(inside: Ints) -> list[list[bool]]:
-    """The lower and upper half by index; and whoever is farthest from one GPU, for some."""
+    """First cuts: in the middle by index, and some GPUs against those farthest from them."""
     n = len(inside)
     starts = [[place >= n // 2 for place in range(n)]]
     for seed in range(0, n, max(1, n // MOST_SEEDS)):

@@ -1,7 +1,7 @@
-"""How far a long calculation has come, for whoever shows it.
+"""How far a long calculation has come, for a progress bar.
 
 Loops lie inside loops: seeds, policies, jobs. Each says how many steps it has and how many are
-done; who watches gets the share of the whole that is done. Nothing is counted while nobody watches.
+done; a watcher gets the share of the whole that is done. Without a watcher nothing is counted.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class PlannedLoanSimulator:
 
         Those that the network holds back do not keep others from being asked.
         """
-        free = sum(room.free.bit_count() for room in self.machines.values())
+        free = sum(machine.free.bit_count() for machine in self.machines.values())
         asked = []
         for number, job in self._waiting.items():
             wanted = 0 if job.postponed else sum(job.request.gpus_per_node)

@@ -164,7 +164,7 @@ class QueuedLoanSimulator:
         self._move(running, self._loans.take)
 
     def _move(self, running: RunningLoan, change: Callable[[RunningLoan], None]) -> None:
-        """Take or give back what the job has; whoever is beside it goes at another speed then."""
+        """Take or give back what the job has, which changes the speed of the jobs beside it."""
         self._count_idle(running.taken, -1)
         change(running)
         self._count_idle(running.taken, 1)

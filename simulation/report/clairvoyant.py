@@ -1,8 +1,8 @@
-"""The best anybody could do who knows the whole future: a bound, for one node of up to 8 GPUs.
+"""The best plan there is if all jobs are known beforehand: a bound, for one node of up to 8 GPUs.
 
-First in, first out with stated durations, every job starts and ends at the same moments whatever
-GPUs it gets. So the best placement of all jobs together is a longest path over "which job holds
-which GPUs" (Viterbi).
+First in, first out with stated durations, every job starts and ends at the same moments on any
+GPUs. So the best placement of all jobs together is a longest path over "which job holds which
+GPUs" (Viterbi).
 """
 
 from __future__ import annotations

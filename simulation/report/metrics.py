@@ -39,7 +39,7 @@ def summary(run: SimulatedRun, cluster: Mapping[str, NodeTopology]) -> dict[str,
     share, hops = _links(records, cluster)
     first = min((record.job.submit_s for record in records), default=0.0)
     makespan = max((record.end_s for record in records), default=0.0) - first
-    used = sum(_gpus(record) * (record.end_s - record.start_s) for record in records)
+    used = sum(gpus_of(record) * (record.end_s - record.start_s) for record in records)
     return {
         "jobs": len(records),
         "makespan_s": makespan,
@@ -69,12 +69,13 @@ def _busy(records: Sequence[Record], gpus: int) -> float | None:
     submits = [record.job.submit_s for record in records]
     first, last = min(submits), max(submits)
     used = sum(
-        _gpus(record) * max(0.0, min(record.end_s, last) - record.start_s) for record in records
+        gpus_of(record) * max(0.0, min(record.end_s, last) - record.start_s) for record in records
     )
     return used / (gpus * (last - first)) if last > first and gpus else None
 
 
-def _gpus(record: Record) -> int:
+def gpus_of(record: Record) -> int:
+    """GPUs of the job, on all its nodes."""
     return sum(len(gpus) for gpus in record.placement.gpus.values())
 
 
@@ -94,8 +95,8 @@ def _links(
 
 def busy_over_time(records: Sequence[Record]) -> Iterator[tuple[float, int]]:
     """(second, GPUs in use from then on), at every change."""
-    changes = [(record.start_s, _gpus(record)) for record in records]
-    changes += [(record.end_s, -_gpus(record)) for record in records]
+    changes = [(record.start_s, gpus_of(record)) for record in records]
+    changes += [(record.end_s, -gpus_of(record)) for record in records]
     heapq.heapify(changes)
     busy = 0
     while changes:

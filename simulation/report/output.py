@@ -11,7 +11,9 @@ from typing import Any
 
 from gres_topology import NodeTopology
 from simulation.core.record import SimulatedRun
+from simulation.report import words
 from simulation.report.metrics import summary
+from simulation.report.recommendation import recommendation
 from simulation.traces import Trace
 
 #: Metric -> heading and how it is shown, in the order of the table.
@@ -37,14 +39,11 @@ def shown(value: float | None, style: str) -> str:
     if value is None:
         return "-"
     if style == "share":
-        return f"{100 * value:.1f} %"
+        return words.share(value)
     if style == "ms":
         return f"{1000 * value:.2f} ms"
     if style == "time":
-        for unit, seconds in (("d", 86_400), ("h", 3600), ("min", 60)):
-            if value >= 2 * seconds:
-                return f"{value / seconds:.1f} {unit}"
-        return f"{value:.1f} s"
+        return words.time(value)
     return f"{value:,.{style}f}"
 
 
@@ -86,6 +85,7 @@ def to_json(report: Report) -> str:
             "nodes": len(report.cluster),
             "gpus": report.gpus,
             **report.facts,
+            "recommendation": recommendation(report.runs, report.cluster, report.facts),
             "policies": {run.policy: summary(run, report.cluster) for run in report.runs},
         },
         indent=2,

@@ -1,118 +1,163 @@
-"""Pictures of simulated runs, as SVG text: needs matplotlib (the extra `plot`).
-
-Drawn on figures of their own, never on a screen or a global state.
-"""
+"""Pictures of simulated runs: what an administrator decides by."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean
 
 from gres_topology import NodeTopology
-from gres_topology.drawing import figure
-from simulation.core.record import Record, SimulatedRun
-from simulation.report.metrics import busy_over_time
+from gres_topology.pictures import Picture, charts, rows
+from simulation.core.record import SimulatedRun
+from simulation.report.breakdown import (
+    Moment,
+    bandwidth_by_user,
+    in_use,
+    moments,
+    mostly_over_s,
+    natural,
+    waits_by_size,
+)
+from simulation.report.words import unit
 
-#: More rows than this cannot be told apart in a timeline: the first ones are drawn.
-TIMELINE_GPUS = 64
-#: Points of a curve; more cannot be seen.
-POINTS = 2000
-
-
-def available() -> bool:
-    """Whether matplotlib is installed."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def _figure(width: float, height: float, draw: Callable[[Any], None]) -> str:
-    """One SVG with one pair of axes, without the prologue of a file of its own."""
-    with figure(width, height, is_constrained=True, font_size=9) as drawn:
-        draw(drawn.add_subplot())
-        text = io.StringIO()
-        drawn.savefig(text, format="svg", metadata={"Date": None})
-    svg = text.getvalue()
-    return svg[svg.index("<svg") :]
+#: More GPUs or jobs than this cannot be told apart in a timeline: use per node is drawn instead.
+TIMELINE_GPUS, TIMELINE_JOBS = 64, 300
+#: Rows of a picture of nodes; more nodes share a row with their neighbours.
+NODE_ROWS = 40
+#: Points of a curve, and parts of the time in a strip; more cannot be seen.
+POINTS, STRIP_PARTS = 300, 140
+#: Slowdowns and waits are drawn to this many digits: what differs less is the computer's rounding.
+_DIGITS = 6
+#: Users drawn who won most, and as many who lost most; smaller changes than this part are none.
+USERS, SMALLEST = 8, 0.005
 
 
-def timeline(
-    run: SimulatedRun, cluster: Mapping[str, NodeTopology], *, legend: bool = False
-) -> str:
-    """Which job held which GPU when: one row per GPU, a colour per job."""
-    rows = [(name, gpu) for name in sorted(cluster) for gpu in range(cluster[name].gpus)]
-    place = {row: at for at, row in enumerate(rows[:TIMELINE_GPUS])}
-
-    def draw(axes: Any) -> None:
-        for number, record in enumerate(run.records):
-            for name, gpus in record.placement.gpus.items():
-                for gpu in gpus:
-                    if (name, gpu) in place:
-                        _bar(axes, place[name, gpu], record, number, legend)
-        axes.set_yticks(range(len(place)), [f"{name}:{gpu}" for name, gpu in place], fontsize=6)
-        axes.invert_yaxis()
-        axes.set_xlabel("seconds")
-        shown = f" (first {TIMELINE_GPUS} of {len(rows)} GPUs)" if len(rows) > len(place) else ""
-        axes.set_title(run.policy + shown)
-
-    return _figure(9, 1 + 0.14 * max(6, len(place)), draw)
+def waits(runs: Sequence[SimulatedRun]) -> Picture:
+    """Mean wait by job size."""
+    found = {run.policy: waits_by_size(run) for run in runs}
+    # Small jobs first, as the first run has them; every run has the same jobs.
+    sizes = list(found[runs[0].policy])
+    name, length = unit(max(one.mean_s for some in found.values() for one in some.values()))
+    means = {
+        policy: [round(some[size].mean_s, _DIGITS) / length for size in sizes]
+        for policy, some in found.items()
+    }
+    return charts.bars("Mean wait by job size", sizes, means, y=name)
 
 
-def _bar(axes: Any, row: int, record: Record, number: int, legend: bool) -> None:
-    colour = f"C{number % 10}"
-    axes.barh(row, record.end_s - record.start_s, left=record.start_s, height=0.85,
-              color=colour, edgecolor="white", linewidth=0.4)  # fmt: skip
-    if legend:
-        # A log's name for a job: a dollar sign in it begins no formula.
-        name = f" {record.job.name or record.job.job_id}"
-        axes.text(record.start_s, row, name, va="center", fontsize=7, parse_math=False)
+def _ranked(values: Sequence[float]) -> list[tuple[float, float]]:
+    """Worst first, thinned to what can be seen; the last one is always there."""
+    ranked = sorted((round(value, _DIGITS) for value in values), reverse=True)
+    step = max(1, len(ranked) // POINTS)
+    places = [*range(0, len(ranked) - 1, step), len(ranked) - 1]
+    return [(float(at), ranked[at]) for at in places]
 
 
-def _curves(title: str, label: str, curves: Mapping[str, Sequence[float]], log: bool) -> str:
-    """One curve per policy: jobs from worst to best, as the paper's figures 8, 10 and 11."""
-
-    def draw(axes: Any) -> None:
-        for name, values in curves.items():
-            ranked = sorted(values, reverse=True)
-            step = max(1, len(ranked) // POINTS)
-            axes.plot(range(0, len(ranked), step), ranked[::step], label=name, linewidth=1.3)
-        if log:
-            axes.set_yscale("symlog", linthresh=1)
-        axes.set_title(title)
-        axes.set_xlabel("jobs, worst first")
-        axes.set_ylabel(label)
-        axes.legend()
-
-    return _figure(7, 3.2, draw)
+def slowdowns(runs: Sequence[SimulatedRun]) -> Picture | None:
+    """Run time over the best configuration's, worst first; None where no job is slow."""
+    curves = {run.policy: _ranked([record.slowdown for record in run.records]) for run in runs}
+    if max(points[0][1] for points in curves.values()) < 1 + 1e-3:
+        return None
+    return charts.lines("Run time against the best GPUs", curves, x="jobs, worst first",
+                        y="times", from_zero=False)  # fmt: skip
 
 
-def slowdowns(runs: Sequence[SimulatedRun]) -> str:
-    """Run time over the best configuration's, jobs from worst to best."""
-    curves = {run.policy: [record.slowdown for record in run.records] for run in runs}
-    return _curves("Slowdown against the best configuration", "times", curves, log=False)
+def stranded(
+    runs: Sequence[SimulatedRun], cluster: Mapping[str, NodeTopology]
+) -> tuple[Picture, dict[str, list[Moment]]]:
+    """GPUs that were free and of no use to any waiting job, over time; and the moments drawn."""
+    first, last = mostly_over_s(runs)
+    name, length = unit(last - first)
+    found = {run.policy: moments(run, cluster, first, last) for run in runs}
+    curves = {policy: _means(some, first, length) for policy, some in found.items()}
+    return charts.lines("Stranded GPUs", curves, x=name, y="GPUs", is_step=True), found
 
 
-def waits(runs: Sequence[SimulatedRun]) -> str:
-    """Waiting time, jobs from worst to best, on a logarithmic scale from one second on."""
-    curves = {run.policy: [record.waited_s for record in run.records] for run in runs}
-    return _curves("Waiting time", "seconds", curves, log=True)
+def _means(found: Sequence[Moment], first_s: float, length: float) -> list[tuple[float, float]]:
+    """Means of neighbouring moments."""
+    step = max(1, len(found) // (POINTS // 2))
+    parts = [found[at : at + step] for at in range(0, len(found), step)]
+    return [
+        ((part[0].at_s - first_s) / length, fmean(one.stranded for one in part)) for part in parts
+    ]
 
 
-def utilisation(runs: Sequence[SimulatedRun]) -> str:
-    """GPUs in use over time; thinned to what can be seen, each point exact."""
+def users(
+    run: SimulatedRun, reference: SimulatedRun, cluster: Mapping[str, NodeTopology]
+) -> tuple[Picture | None, str]:
+    """Bandwidth won and lost by user against another policy, and the same in words.
 
-    def draw(axes: Any) -> None:
-        for run in runs:
-            points = list(busy_over_time(run.records))
-            points = points[:: max(1, len(points) // POINTS)]
-            axes.step([at for at, _ in points], [busy for _, busy in points], where="post",
-                      label=run.policy, linewidth=1)  # fmt: skip
-        axes.set_ylim(bottom=0)
-        axes.set_title(f"GPUs in use (of {max((run.gpus for run in runs), default=0)})")
-        axes.set_xlabel("seconds")
-        axes.legend()
+    None where no user's bandwidth differs, or the log names no users.
+    """
+    own, other = bandwidth_by_user(run, cluster), bandwidth_by_user(reference, cluster)
+    change = {user: own[user] / other[user] - 1 for user in own if other.get(user)}
+    if not change:
+        return None, "The log names no users with jobs of several GPUs on a node."
+    ranked = sorted(change, key=lambda user: -change[user])
+    won = [user for user in ranked if change[user] > SMALLEST]
+    lost = [user for user in ranked if change[user] < -SMALLEST]
+    said = (
+        f"{run.policy} against {reference.policy}: {len(won)} of {len(change)} users win"
+        f" bandwidth, {len(lost)} lose, {len(change) - len(won) - len(lost)} see no difference."
+    )
+    drawn = {user: 100 * change[user] for user in [*won[:USERS], *lost[-USERS:]]}
+    if not drawn:
+        return None, said
+    title = f"Bandwidth by user: {run.policy} against {reference.policy}"
+    return rows.sideways(title, drawn, x="% of the effective bandwidth", said=_percent), said
 
-    return _figure(7, 3.2, draw)
+
+def _percent(value: float) -> str:
+    return f"{value:+.1f} %"
+
+
+def use(run: SimulatedRun, cluster: Mapping[str, NodeTopology], gpus: int) -> Picture:
+    """Who held which GPU when, of a few jobs on a few GPUs; else the use of each node over time."""
+    names = sorted(cluster, key=natural)
+    if gpus <= TIMELINE_GPUS and len(run.records) <= TIMELINE_JOBS:
+        return _timeline(run, [(name, gpu) for name in names for gpu in range(cluster[name].gpus)])
+    first, last = mostly_over_s([run])
+    name, length = unit(last - first)
+    shares = in_use(run, cluster, first, last, STRIP_PARTS)
+    return rows.strips(f"GPUs in use: {run.policy}", _together(shares, names, cluster),
+                       end=(last - first) / length, x=name, what="in use")  # fmt: skip
+
+
+def _together(
+    shares: Mapping[str, Sequence[float]],
+    names: Sequence[str],
+    cluster: Mapping[str, NodeTopology],
+) -> dict[str, list[float]]:
+    """Rows of one node, or of several neighbours by name, each by its GPUs."""
+    count = min(NODE_ROWS, len(names))
+    cuts = [len(names) * row // count for row in range(count + 1)]
+    found = {}
+    for low, high in pairwise(cuts):
+        some = names[low:high]
+        gpus = sum(cluster[name].gpus for name in some)
+        title = some[0] if len(some) == 1 else f"{some[0]} to {some[-1]}"
+        parts = range(len(shares[some[0]]))
+        found[title] = [
+            sum(shares[name][part] * cluster[name].gpus for name in some) / gpus for part in parts
+        ]
+    return found
+
+
+def _timeline(run: SimulatedRun, gpus: Sequence[tuple[str, int]]) -> Picture:
+    place = {gpu: row for row, gpu in enumerate(gpus)}
+    first, _ = mostly_over_s([run])
+    name, length = unit(max(record.end_s for record in run.records) - first)
+    held = [
+        (
+            place[node, gpu],
+            (record.start_s - first) / length,
+            (record.end_s - first) / length,
+            number,
+            record.job.name or str(record.job.job_id),
+        )
+        for number, record in enumerate(run.records)
+        for node, some in record.placement.gpus.items()
+        for gpu in some
+    ]
+    titles = [f"{node} GPU {gpu}" for node, gpu in gpus]
+    return rows.timeline(f"Who held which GPU: {run.policy}", titles, held, x=name)

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from gres_topology.pictures import write as write_picture
 from simulation.core.steps import each
 from simulation.experiments import Result, experiments
 from simulation.reproduction.claims import Paper, Run
-from simulation.reproduction.pictures import svg
+from simulation.reproduction.pictures import drawn
 
 
 def needed(papers: Collection[Paper]) -> list[Run]:
@@ -80,7 +81,7 @@ def _short(text: str) -> float:
 
 
 def draw(papers: Collection[Paper], folder: Path) -> Iterator[Path]:
-    """Draw each picture of the results that are there. TopologyError without matplotlib."""
+    """Draw each picture of the results that are there."""
     for paper in papers:
         for experiment, pictures in paper.pictures.items():
             result = stored(folder, _shown(paper, experiment))
@@ -88,7 +89,7 @@ def draw(papers: Collection[Paper], folder: Path) -> Iterator[Path]:
                 continue
             for picture in pictures:
                 path = folder / f"{experiment}-{picture.name}.svg"
-                path.write_text(svg(result, [picture]), encoding="utf-8")
+                write_picture(drawn(result, picture), path)
                 yield path
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from simulation.errors import SimulationError
-from simulation.traces.trace import Rejected, Trace
+from simulation.traces.trace import Trace
 
 #: What `--format` must name at least, and how to get all that is used.
 NEEDED = ("JobID", "Submit", "AllocTRES")
@@ -33,7 +33,7 @@ def from_json(source: str, jobs: list[Any]) -> Trace:
         try:
             _add_json(trace, where, job)
         except (KeyError, TypeError, AttributeError) as error:
-            trace.rejected.append(Rejected(where, f"not a job as Slurm writes it: {error!r}"))
+            trace.reject(where, f"not a job as Slurm writes it: {error!r}")
     return trace
 
 
@@ -76,13 +76,13 @@ def from_parsable(source: str, text: str) -> Trace:
         where = f"line {number}"
         if len(words) != len(header):
             reason = f"{len(words)} fields; the header has {len(header)}"
-            trace.rejected.append(Rejected(where, reason))
+            trace.reject(where, reason)
             continue
         row = dict(zip(header, words, strict=True))
         try:
             _add_row(trace, f"{where} (job {row['JobID']})", row)
         except ValueError as error:
-            trace.rejected.append(Rejected(where, str(error)))
+            trace.reject(where, str(error))
     return trace
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from simulation.errors import SimulationError
-from simulation.traces.trace import Rejected, Trace
+from simulation.traces.trace import Trace
 
 #: Columns a CSV must have; nodes, walltime_s, hint and user are read where it has them.
 NEEDED = ("job_id", "submit_s", "duration_s", "gpus")
@@ -29,14 +29,14 @@ def from_csv(source: str, text: str) -> Trace:
         for row in rows:
             where = f"line {rows.line_num}"
             if None in row:
-                trace.rejected.append(Rejected(where, "more fields than the header has"))
+                trace.reject(where, "more fields than the header has")
             elif row["gpus"].strip() in ("0", "0.0"):
                 trace.leave_out("jobs without GPUs")
             else:
                 said: dict[str, Any] = dict(row)
                 trace.add(where, said.pop("job_id"), **said)
     except csv.Error as error:
-        trace.rejected.append(Rejected(f"from line {rows.line_num} on", str(error)))
+        trace.reject(f"from line {rows.line_num} on", str(error))
     return trace
 
 
@@ -52,7 +52,7 @@ def from_swf(source: str, text: str) -> Trace:
             continue
         where = f"line {number}"
         if len(words) != 18:
-            trace.rejected.append(Rejected(where, f"{len(words)} fields; expected 18"))
+            trace.reject(where, f"{len(words)} fields; expected 18")
             continue
         used = words[_SWF_USED] if words[_SWF_USED] != "-1" else words[_SWF_ASKED]
         if used == "0":

@@ -39,6 +39,10 @@ class Trace:
         """Count one row that is left out by rule."""
         self.left_out[kind] = self.left_out.get(kind, 0) + 1
 
+    def reject(self, where: str, reason: str) -> None:
+        """Name one row that cannot be used, and what is wrong with it."""
+        self.rejected.append(Rejected(where, reason))
+
     def add(self, where: str, job_id: object, **said: object) -> None:
         """One job, or a rejection that says what was read and what was expected.
 
@@ -48,7 +52,7 @@ class Trace:
         try:
             self.jobs.append(_job(len(self.jobs) + 1, job_id, said))
         except ValueError as error:
-            self.rejected.append(Rejected(where, str(error)))
+            self.reject(where, str(error))
 
 
 def _job(number: int, job_id: object, said: dict[str, object]) -> SimJob:
@@ -119,10 +123,10 @@ def prepare(
         if not counts.fits(job.gpus_per_node):
             shape = f"{sum(job.gpus_per_node)} GPUs on {len(job.gpus_per_node)} nodes"
             where = f"job {job.name or job.job_id}"
-            ready.rejected.append(Rejected(where, f"{shape}: not on this cluster"))
+            ready.reject(where, f"{shape}: not on this cluster")
             continue
         if wrong := wrong_hint(job.hint):
-            ready.rejected.append(Rejected(f"job {job.name or job.job_id}", wrong))
+            ready.reject(f"job {job.name or job.job_id}", wrong)
             continue
         start = job.submit_s if start is None else start
         identity = job.job_id if job.job_id >= 0 and job.job_id not in seen else -number

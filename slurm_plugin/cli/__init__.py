@@ -18,6 +18,7 @@ SECTIONS = {
         "why": "slurm_plugin.cli.jobs.why",
         "try": "slurm_plugin.cli.jobs.try_job",
         "explain": "slurm_plugin.cli.jobs.explain",
+        "top": "slurm_plugin.cli.jobs.top",
         "hints": "slurm_plugin.cli.jobs.hints",
         "pattern": "slurm_plugin.cli.jobs.pattern",
         "profile": "slurm_plugin.cli.profiles.profile",
@@ -68,7 +69,7 @@ class Fault(click.ClickException):
 
 
 class Interrupted(click.ClickException):
-    """Ctrl-C: one line, and the exit status that a shell gives to who ended by this signal."""
+    """Ctrl-C: one line, and the exit status that shells give to what this signal ended."""
 
     exit_code = 130
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 def bar(name: str, before: float = 0.0) -> Iterator[Callable[[float], None]]:
     """Gives a function to be called with the share that is done, from 0 to 1.
 
-    `before`: the share that an earlier run did. The time left is of the speed since then.
+    `before`: the share that an earlier run did. The time left is reckoned by the speed since then.
     """
     from rich.console import Console
     from rich.progress import (

@@ -205,7 +205,7 @@ class _Loader:
 
 
 def _as_coarse(expected: NodeTopology, found: NodeTopology) -> NodeTopology:
-    """What is expected, as coarse as the node's tool tells it.
+    """What is expected, in no more detail than the node's tool gives.
 
     rocm-smi says XGMI for every pair that the fabric reaches, over any number of hops and links, so
     such a cell agrees with whatever was declared.

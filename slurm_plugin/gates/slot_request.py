@@ -73,10 +73,10 @@ def recorded_demand(job: QueuedJob, kept: GateRecord) -> Demand:
 
 
 def tied_to(job: QueuedJob, kept: GateRecord) -> frozenset[str]:
-    """The only slots that a job of 22.05 can start on once it had some; empty for any other job.
+    """The slots that a job of Slurm 22.05 is tied to once it had some; empty for any other job.
 
-    An update there adds GRES types and never removes one: one that is not asked for any more stays
-    with a count of zero. The job starts on no node without all of them.
+    An update there adds GRES types and never removes one: a type that is not asked for any more
+    stays with a count of zero. The job starts on no node that lacks one of them.
     """
     return frozenset(slots_given(job)) if kept.requests.is_22_05 else frozenset()
 

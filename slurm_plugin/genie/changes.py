@@ -126,7 +126,7 @@ def _may_change(job: QueuedJob) -> bool:
 
 
 def asked_shape(job: QueuedJob) -> Shape | None:
-    """The shape Slurm would start a waiting job with; None for one that is none, or unreadable."""
+    """The shape that a waiting job asks for; None where it asks for none that can be read."""
     try:
         each = sum(counts(job.tres_per_node).values())
     except ValueError:

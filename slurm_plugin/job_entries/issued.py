@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from slurm_plugin.job_entries.rules import needed_at_slurm
+from slurm_plugin.job_entries.rules import needed_at_slurm, records
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO, joined, split
 from slurm_plugin.job_notes.donor import DonorReport, borrower_in
@@ -32,7 +32,7 @@ _TOKEN = re.compile(r"\b(?:token|t)=([0-9A-Za-z]+)((?:-\d+)?)")
 SAME_S = 2.0
 #: Added to a job's number, which stands behind its token where the bridge's own suffix is lost.
 _LOST = 1_000_000_000
-#: A job is in the first reading that begins so long after its reply, in seconds, or nowhere.
+#: A job that no reading shows that began so many seconds after its reply will not come any more.
 LATE_S = 10.0
 
 
@@ -48,6 +48,16 @@ class _Reply(NamedTuple):
     gate: int
     #: The bridge may give it to further submits.
     is_kept: bool
+
+    @property
+    def hint(self) -> str:
+        """The hint of the job's submit."""
+        return hints.hint_in(joined(self.ours, ""))
+
+    @property
+    def record(self) -> str:
+        """What the reply says of the job's gate, loan and shape."""
+        return joined(records(self.ours), "")
 
 
 class IssuedEntries:
@@ -126,8 +136,12 @@ class IssuedEntries:
         with self._lock:
             # Later replies are to jobs that the reading need not show.
             fitting = {t: one for t, one in self._fitting(job).items() if one.clock < began}
-            texts = {joined(one.ours, "").replace(f"={t}", "") for t, one in fitting.items()}
-            if len(texts) != 1:
+            # A hint by an option of sbatch does not stand in the job's comment.
+            hint = hints.hint_in_user_comment(job.comment)
+            same = {t: one for t, one in fitting.items() if one.hint == hint}
+            fitting = same or fitting
+            # Notes may differ.
+            if len({one.hint + one.record.replace(f"={t}", "") for t, one in fitting.items()}) != 1:
                 return {}
             token, reply = next(iter(fitting.items()))
             suffix = "" if self._shown(token) else f"-{_LOST + job.job_id}"
@@ -159,7 +173,7 @@ def _may_be_to(reply: _Reply, job: QueuedJob) -> bool:
         return False
     comment = joined(reply.ours, "")
     hint = hints.hint_in_user_comment(job.comment)
-    if hint and hint != hints.hint_in(comment):
+    if hint and hint != reply.hint:
         return False
     gate, note = GateRecord.read_from(comment), shape_note_in(comment)
     if gate is not None and (gate.state != GATED or gate.requests != job.requests):

@@ -48,7 +48,7 @@ class _Known:
     #: The job's comment as the engine is to see it.
     shown: str = ""
     #: What Slurm showed of the job then; None where something is still to be done about it.
-    looks: tuple[object, ...] | None = None
+    fingerprint: tuple[object, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class EntryStore:
         if at_slurm != self.notes_at_slurm:
             self.notes_at_slurm = at_slurm
             for known in list(self._jobs.values()):
-                known.looks = None
+                known.fingerprint = None
 
     # ------------------------------------------------------------------ readings
 
@@ -126,9 +126,9 @@ class EntryStore:
         self.issued.seen(job.admin_comment for job in jobs if job.job_id not in self._jobs)
         for job in jobs:
             known, note = self._jobs.get(job.job_id), notes.get(job.job_id, "")
-            if known is None or note or known.looks != _looks(job):
+            if known is None or note or known.fingerprint != _fingerprint(job):
                 known = self._known(job, began)
-                if repair := self._look(job, known, note, began):
+                if repair := self._updated(job, known, note, began):
                     repairs.append(repair)
             there[job.job_id] = known
             self._names[job.name] = job.job_id
@@ -142,7 +142,7 @@ class EntryStore:
         self.issued.gone(began)
         return seen, self._with_components(repairs, seen)
 
-    def _look(self, job: QueuedJob, known: _Known, note: str, began: float) -> Repair | None:
+    def _updated(self, job: QueuedJob, known: _Known, note: str, began: float) -> Repair | None:
         """Bring what is known of the job up to date; the repair of its comment, if one is due."""
         text, rest = split(job.admin_comment)
         if note and not (self.notes_at_slurm and TOPO in text):
@@ -154,7 +154,7 @@ class EntryStore:
         is_settled = repair is None and known.written_at < began and is_known
         # What is needed of a job that runs changes with time.
         is_lasting = job.state == "PENDING" or self.notes_at_slurm
-        known.looks = _looks(job) if is_settled and is_lasting else None
+        known.fingerprint = _fingerprint(job) if is_settled and is_lasting else None
         return repair
 
     def _known(self, job: QueuedJob, began: float) -> _Known:
@@ -321,7 +321,7 @@ class EntryStore:
                 self._of_task[name] = ours
                 bound(self._of_task)
             return
-        known.written_at, known.looks = self.clock(), None
+        known.written_at, known.fingerprint = self.clock(), None
         if not is_taken:
             known.tried.append(ours)
             return
@@ -391,6 +391,6 @@ def _one_line(comment: str) -> str:
     return " ".join(comment.splitlines()).replace("\0", " ")
 
 
-def _looks(job: QueuedJob) -> tuple[object, ...]:
+def _fingerprint(job: QueuedJob) -> tuple[object, ...]:
     """What changes where something is to be done about a job's comment."""
     return job.uid, job.state, job.submit, job.admin_comment

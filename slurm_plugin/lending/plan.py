@@ -25,7 +25,7 @@ class LoanContext:
     grace_s: int = 30
     #: How long donors may take to get ready, in seconds; None: nothing is lent any more.
     ready_s: int | None = 60
-    #: Did Slurm refuse an update of the job of this name so lately that none is tried yet?
+    #: Is no update of the job of this name tried, because Slurm refused one a moment ago?
     is_paused: Callable[[str, float], bool] = lambda *_: False
 
 

@@ -100,7 +100,7 @@ def standing(
             ports[share.job_id] = port
     if len(ports) == len(loan.donors):
         return Standing(ports)
-    # A loan of the future was made before the clock was set back.
+    # A loan whose time is still to come was made before the clock was set back.
     is_late = abs(context.now - record.loan_made_at) > ready_s
     return Standing({}, f"donors were not ready within {ready_s} s" if is_late else "")
 

@@ -76,7 +76,7 @@ def read_model(path: Path) -> Calibration:
 
 
 def calibrated(topology: NodeTopology, calibration: Calibration, path: Path) -> NodeTopology:
-    """The topology with a model that was read from `path`; raises PluginError likewise."""
+    """The topology with a model read from `path`; PluginError where it is of another machine."""
     if calibration.shape != topology.shape:
         raise PluginError(
             f"{path}: fitted to {calibration.machine} ({calibration.shape}), not to"

@@ -14,7 +14,7 @@ from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: Reasons of jobs that would run if GPUs were free; others wait for something else.
 _REASONS = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
-#: A job may be pending so long although nothing is in its way: Slurm has not looked yet.
+#: For so many seconds a job may be pending because Slurm has not considered it yet.
 GRACE_S = 5
 
 
@@ -82,6 +82,6 @@ def _may_use(job: QueuedJob, node: SlurmNode) -> bool:
 
 
 def _asked(job: QueuedJob) -> str:
-    """What it asks for, in the words of before a gate took its GPUs away."""
+    """What the job asks for, and what it asked for before it was put behind a gate."""
     kept = GateRecord.read_from(job.admin_comment)
     return ",".join(filter(None, (*job.requests, *(kept.requests if kept else ()))))

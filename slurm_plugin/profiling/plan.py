@@ -81,7 +81,7 @@ def check_same(
 
 
 def again(progress: Progress) -> int:
-    """Have what failed or was skipped run again; how many runs that are."""
+    """Let runs that failed or were skipped be made again. Returns how many there are."""
     found = [run for run in progress.runs if run.state in (FAILED, SKIPPED)]
     for run in found:
         run.state, run.failures, run.job, run.note = WAITING, 0, 0, ""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from slurm_plugin.queue.candidates import Need, groups
+from slurm_plugin.queue.candidates import Need, can_start
 from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_holds
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -34,13 +34,13 @@ def earliest_start(need: Need, nodes: Nodes, holds: Sequence[Hold], now: float) 
 
     A job that overran its limit is about to end: its hold counts as ending `now`.
     """
-    if groups(need, nodes):
+    if can_start(need, nodes):
         return now
     ending = sorted((hold for hold in holds if hold.end < math.inf), key=lambda hold: hold.end)
     ends: float
     for ends, together in groupby(ending, key=lambda hold: hold.end):
         nodes = without_holds(nodes, together)
-        if groups(need, nodes):
+        if can_start(need, nodes):
             return max(ends, now)
     return math.inf
 

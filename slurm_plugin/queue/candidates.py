@@ -145,6 +145,11 @@ def is_even(need: Need, node: Node, mask: int) -> bool:
     return counts == [need.gpus // need.sockets] * need.sockets
 
 
+def can_start(need: Need, nodes: Nodes) -> bool:
+    """Could Slurm start the job now, on whatever GPUs are free?"""
+    return bool(groups(need, nodes)) or are_apart(need, nodes)
+
+
 def are_apart(need: Need, nodes: Nodes) -> bool:
     """Could Slurm start the job of several nodes now, but with other GPUs on each of them?"""
     return need.nodes > 1 and sum(fits(need, node) for node in nodes.values()) >= need.nodes

@@ -62,6 +62,12 @@ class DecisionTail:
         #: Why the log cannot be read; '' where it can, or is not there yet.
         self.problem = ""
 
+    def forget(self) -> None:
+        """Everything that was taken in; numbers go on."""
+        self.shown.clear()
+        self.of_job.clear()
+        self._uids.clear()
+
     def read(self) -> bool:
         """Take in what was written since; True where there was something."""
         if self._path is None:

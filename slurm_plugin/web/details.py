@@ -8,7 +8,6 @@ from typing import Any
 
 from gres_topology.pictures import BUSY, Marks, machine_svg
 from slurm_plugin.decide.machines import Machine
-from slurm_plugin.explain import search
 from slurm_plugin.explain.slurm_says import loan_in
 from slurm_plugin.explain.story import Record, gpus_of, may_see, story_of
 from slurm_plugin.explain.text import in_words
@@ -20,6 +19,9 @@ from slurm_plugin.why.text import as_json
 
 #: Pictures of a job's nodes, of its candidates, and of the jobs of a node.
 MAX_NODES, MAX_CANDIDATES, MAX_JOBS = 4, 8, 16
+
+#: How a decision is said.
+WORDS = {"use": "placed", "pass": "left to Slurm's own choice", "shape": "shaped"}
 
 Gpus = Mapping[str, Sequence[int]]
 
@@ -59,19 +61,15 @@ class Details:
         return found
 
     def _records(self, number: int, uid: int | None) -> list[Record]:
-        config = self.sources.config
-        if config is None:
-            return []
         try:
-            records = search.find(config.decision_log, number)
+            records = self.sources.records_of(number)
         except OSError:
             return []
         return records if uid is None else may_see(records, uid)
 
     def _why(self, job: QueuedJob, uid: int | None) -> dict[str, Any]:
-        config = self.sources.config
         state = self.reading.seen_by(uid).state_of(job)
-        return as_json(answer(state, config.remote if config else None))
+        return as_json(answer(state, self.sources.lending))
 
     def _of_job(
         self, number: int, job: QueuedJob | None, story: Record, uid: int | None
@@ -112,7 +110,7 @@ class Details:
         machine = self.sources.machines.get(name)
         holders = self._holders(name, uid)
         pictures = self._picture(name, name, holders)
-        own = [job for job in jobs if job.gpus.get(name) and uid in (None, job.uid)]
+        own = [job for job in jobs if len(job.gpus.get(name, ())) > 1 and uid in (None, job.uid)]
         for job in own[:MAX_JOBS]:
             choice = self.sources.decisions.of_job.get(job.job_id)
             gpus: Sequence[int] = job.gpus[name]
@@ -172,8 +170,8 @@ def _timeline(job: QueuedJob | None, story: Record) -> list[dict[str, Any]]:
     if job is not None and job.submit:
         found.append({"at": job.submit, "what": "submitted"})
     for record in [*story.get("earlier", ()), *([story] if story.get("decision") else [])]:
-        waits = record.get("wait_s")
-        what = f"postponed by {waits} s at most" if waits else str(record.get("decision", ""))
+        waits, decision = record.get("wait_s"), str(record.get("decision", ""))
+        what = f"postponed by {waits} s at most" if waits else WORDS.get(decision, decision)
         why = record.get("note") or record.get("reason") or record.get("why") or ""
         found.append({"at": record.get("time", ""), "what": what, "why": why})
     if "started" in story:

@@ -5,13 +5,10 @@ The figures are those of `gputopo report`.
 
 from __future__ import annotations
 
-import pwd
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from slurm_plugin.config.sections import DecisionLogConfig
-from slurm_plugin.decide import decision_log
 from slurm_plugin.explain.gains import Gains, JobGain, block, grouped
 from slurm_plugin.explain.search import attributed
 
@@ -25,15 +22,15 @@ Records = Callable[[], Iterable[dict[str, Any]]]
 class GainBook:
     """The whole log, read when somebody asks and at most once a minute; for threads, one by one."""
 
-    def __init__(self, records: Records, clock: Callable[[], float] = time.monotonic) -> None:
-        self._records, self._clock = records, clock
+    def __init__(
+        self,
+        records: Records,
+        name_of: Callable[[int], str] = str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._records, self._name_of, self._clock = records, name_of, clock
         self._jobs: list[JobGain] = []
         self._read_at = float("-inf")
-
-    @classmethod
-    def of_log(cls, config: DecisionLogConfig) -> GainBook:
-        """Of the decision log and its rotated files."""
-        return cls(lambda: decision_log.read(config))
 
     def summary(self, uid: int | None) -> dict[str, Any]:
         """The gains of one user's jobs, or of all; OSError where the log cannot be read."""
@@ -45,8 +42,15 @@ class GainBook:
         return {
             "all": block(placed),
             "observed": block([job for job in jobs if not job.applied]),
-            **{name: _rows(grouped(placed, key), name) for name, key in KEYS.items()},
+            **{name: self._rows(grouped(placed, key), name) for name, key in KEYS.items()},
         }
+
+    def _rows(self, groups: Mapping[Any, Any], key: str) -> list[dict[str, Any]]:
+        return [
+            {"name": self._name_of(name) if key == "user" else str(name or "-"), **row}
+            for name, row in groups.items()
+            if row["compared"]
+        ]
 
 
 def _last_jobs(records: Iterable[dict[str, Any]]) -> Iterable[JobGain]:
@@ -56,18 +60,3 @@ def _last_jobs(records: Iterable[dict[str, Any]]) -> Iterable[JobGain]:
         if len(gains.jobs) > MAX_JOBS:
             del gains.jobs[next(iter(gains.jobs))]
     return gains.jobs.values()
-
-
-def _rows(groups: Mapping[Any, Any], key: str) -> list[dict[str, Any]]:
-    return [
-        {"name": _user(name) if key == "user" else str(name or "-"), **row}
-        for name, row in groups.items()
-        if row["compared"]
-    ]
-
-
-def _user(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)

@@ -82,7 +82,7 @@ class Identities:
         uid = self.owner((host, connection.peer[1]), own)
         if uid is None:
             raise Refused("whose connection this is could not be told; try again")
-        return self._of(uid, _name_of(uid))
+        return self._of(uid, name_of(uid))
 
     def _named(self, names: Sequence[str]) -> Viewer:
         if len(names) != 1:
@@ -172,7 +172,8 @@ def _endpoint(text: str) -> tuple[str, int]:
     return plain_address(str(ipaddress.ip_address(b"".join(words)))), int(port, 16)
 
 
-def _name_of(uid: int) -> str:
+def name_of(uid: int) -> str:
+    """The user's login name; the uid's digits where this host knows none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

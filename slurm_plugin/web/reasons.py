@@ -53,6 +53,7 @@ class Reading:
             extras.reservations,
             extras.licenses,
             extras.limits,
+            extras.parents,
             extras.entries.get(job.job_id) or job.admin_comment,
         )
 

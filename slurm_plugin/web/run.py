@@ -17,7 +17,6 @@ from aiohttp import web
 from slurm_plugin.errors import PluginError
 from slurm_plugin.notify import Notifier
 from slurm_plugin.web.feed import Feed
-from slurm_plugin.web.gain import GainBook
 from slurm_plugin.web.identity import Identities, is_loopback
 from slurm_plugin.web.server import Page, application
 from slurm_plugin.web.sources import Sources
@@ -65,12 +64,11 @@ async def serve(
     sources: Sources,
     who: Identities,
     addresses: Sequence[Address],
-    gains: GainBook | None = None,
     socket_group: str = "",
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises PluginError where an address cannot be had."""
     checked(addresses, who)
-    page = Page(Feed(sources), who, gains)
+    page = Page(Feed(sources), who)
     runner = web.AppRunner(
         application(page),
         access_log=None,
@@ -143,9 +141,8 @@ def run(
     sources: Sources,
     who: Identities,
     addresses: Sequence[Address],
-    gains: GainBook | None = None,
     socket_group: str = "",
 ) -> None:
     """`serve` in an event loop of its own."""
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(sources, who, addresses, gains, socket_group))
+        asyncio.run(serve(sources, who, addresses, socket_group))

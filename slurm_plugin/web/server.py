@@ -39,11 +39,14 @@ class Page:
 
     feed: Feed
     identities: Identities
-    gains: GainBook | None
     clients: Clients = field(default_factory=Clients)
     looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_LOOKS))
     gain_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    gains: GainBook = field(init=False)
     files: dict[str, bytes] = field(default_factory=lambda: _files())
+
+    def __post_init__(self) -> None:
+        self.gains = GainBook(self.feed.sources.all_records, self.feed.sources.name_of)
 
     # -- who asks ------------------------------------------------------------
 
@@ -145,8 +148,6 @@ class Page:
     async def gain(self, request: web.Request) -> web.Response:
         """What was gained against Slurm's own choice."""
         viewer = self.viewer(request)
-        if self.gains is None:
-            raise web.HTTPNotFound(text="no decision log is known here\n")
         try:
             async with self.gain_lock:
                 found = await asyncio.to_thread(self.gains.summary, viewer.kind)

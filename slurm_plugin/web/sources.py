@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gres_topology import TopologyError
 from gres_topology.slurm_files import network
 from slurm_plugin import client
+from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.settings import Config
+from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import EngineDown, PluginError
-from slurm_plugin.explain import slurm_says
+from slurm_plugin.explain import search, slurm_says
 from slurm_plugin.job_entries.saved import NAME, readable
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.queue.demand import READY
@@ -26,9 +28,11 @@ from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import License, Limit, QueuedJob, Reservation, WaitingDetails
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
 from slurm_plugin.web.decisions import DecisionTail
+from slurm_plugin.web.identity import name_of
 
 #: Reservations, licences and limits are read anew after so many seconds.
 SELDOM_S = 10.0
+NO_CONFIG = "This host has no gputopo.yaml: the engine and its log are not known."
 #: Seconds that the engine has to say how it is.
 ENGINE_S = 1.0
 
@@ -42,6 +46,8 @@ class Extras:
     reservations: tuple[Reservation, ...] = ()
     licenses: tuple[License, ...] = ()
     limits: tuple[Limit, ...] = ()
+    #: The account above each account.
+    parents: Mapping[str, str] = field(default_factory=dict)
     #: Our entries about jobs, where the engine keeps them to itself.
     entries: Mapping[int, str] = field(default_factory=dict)
 
@@ -69,8 +75,13 @@ class Sources:
     machines: Machines = field(default_factory=dict)
     #: Node -> the switches or blocks above it, the lowest first.
     switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    config: Config | None = None
-    run: Runner | None = None
+    #: A job's lines of the decision log, and the whole log; both raise OSError.
+    records_of: Callable[[int], list[dict[str, Any]]] = lambda job: []
+    all_records: Callable[[], Iterable[dict[str, Any]]] = lambda: ()
+    #: A uid's login name, or its digits.
+    name_of: Callable[[int], str] = name_of
+    #: The site's lending, where it is known.
+    lending: RemoteConfig | None = None
     #: Uids that may see every job.
     operators: frozenset[int] = frozenset((0,))
     #: Said on the page as it is: a recorded day, jobs that Slurm hides.
@@ -98,7 +109,7 @@ class SlurmExtras:
         self._read_seldom(others)
         found = self._seldom
         details = squeue_table.details_of_all(self._run) if others else {}
-        return Extras(details, found.reservations, found.licenses, found.limits, entries)
+        return replace(found, details=details, entries=entries)
 
     def _read_seldom(self, others: list[QueuedJob]) -> None:
         now = time.monotonic()
@@ -110,10 +121,12 @@ class SlurmExtras:
             for job in others
         )
         wants_licenses = any(job.reason == "Licenses" for job in others)
+        limits, parents = scontrol_tables.limits(self._run) if is_limited else ([], {})
         self._seldom = Extras(
             reservations=tuple(scontrol_tables.reservations(self._run)),
             licenses=tuple(scontrol_tables.licenses(self._run)) if wants_licenses else (),
-            limits=tuple(scontrol_tables.limits(self._run)) if is_limited else (),
+            limits=tuple(limits),
+            parents=parents,
         )
         self._seldom_at = now
 
@@ -145,23 +158,29 @@ def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
         run = ProcessRunner(config.slurm.bin_dir, config.slurm.timeout_s)
         slurm = choose.client(config.slurm)
     operators |= slurm_says.operators(run)
-    return Sources(
+    found = Sources(
         Watcher(slurm),
         SlurmExtras(run, config),
         (lambda: EngineState(False)) if config is None else lambda: engine_state(config),
         DecisionTail(config.decision_log.path if config else None),
-        load_machines(config) if config else {},
-        _switches(config),
-        config,
-        run,
-        operators,
-        () if config else ("This host has no gputopo.yaml: the engine and its log are not known.",),
+        operators=operators,
+        notices=() if config else (NO_CONFIG,),
+    )
+    if config is None:
+        return found
+    return replace(
+        found,
+        machines=load_machines(config),
+        switches=_switches(config),
+        records_of=lambda job: search.find(config.decision_log, job),
+        all_records=lambda: decision_log.read(config.decision_log),
+        lending=config.remote,
     )
 
 
-def _switches(config: Config | None) -> dict[str, tuple[str, ...]]:
+def _switches(config: Config) -> dict[str, tuple[str, ...]]:
     """Node -> its domains in Slurm's topology.conf, where gputopo.yaml names one."""
-    if config is None or config.topology_conf is None:
+    if config.topology_conf is None:
         return {}
     try:
         domains = network.read(config.topology_conf).domains

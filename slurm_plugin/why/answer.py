@@ -6,18 +6,20 @@ import math
 from dataclasses import replace
 
 from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, end_of
 from slurm_plugin.queue.demand import READY, Unplaceable
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why import our_waits, sooner, words
-from slurm_plugin.why.estimate import delays, limit_of, timeline_of
+from slurm_plugin.why.estimate import limit_of, timeline_of
 from slurm_plugin.why.limits import limit_in_the_way, limit_reached
 from slurm_plugin.why.reasons import (
     array_limit_reached,
     by_slurms_reason,
     licence_lacking,
+    not_taken,
     over_partition_limit,
 )
 from slurm_plugin.why.resources import shortage_of
@@ -71,7 +73,8 @@ def not_on_the_nodes(state: WaitingState) -> Finding | None:
     """A cause that the nodes' state does not change; None where the nodes have to tell."""
     found = our_waits.our_wait(state)
     if found is None and not our_waits.is_gated(state):
-        found = limit_reached(state) or by_slurms_reason(state) or _by_another_reason(state.job)
+        found = limit_reached(state) or by_slurms_reason(state) or not_taken(state)
+        return found or _by_another_reason(state.job)
     return found
 
 
@@ -123,7 +126,7 @@ def on_the_nodes(
         return replace(found, evidence=(*found.evidence, *facts)), first
     hold = site.hold(need, site.nodes, end_of(state.job, state.now))
     where = f" on {words.named(tuple(hold.gpus))}" if hold else ""
-    if first_job is not None and first is not None and _delays(first, site, hold, state):
+    if first_job is not None and first is not None and _delays(hold, first, site, state.now):
         text = f"would fit{where} now, but that would delay {_called(first_job)}, which comes first"
         return Finding("backfill", text, facts), first
     if hold is None:
@@ -137,7 +140,8 @@ def on_the_nodes(
 def _kept_by_slurm(state: WaitingState, need: Need) -> Finding | None:
     """Why Slurm would not start a gated job whose GPUs are free."""
     return (
-        over_partition_limit(state)
+        not_taken(state)
+        or over_partition_limit(state)
         or array_limit_reached(state)
         or licence_lacking(state)
         or limit_in_the_way(state, need)
@@ -161,10 +165,8 @@ def _first_that_waits(ahead: list[QueuedJob], site: Site) -> tuple[QueuedJob | N
     return None, None
 
 
-def _delays(first: Need, site: Site, hold: Hold | None, state: WaitingState) -> bool:
-    if hold is None:
-        return False
-    return delays(first, site, [hold], state.now)
+def _delays(hold: Hold | None, first: Need, site: Site, now: float) -> bool:
+    return hold is not None and backfill.delays(first, site.nodes, site.holds, [hold], now)
 
 
 def _after(ahead: list[QueuedJob], state: WaitingState) -> str:

@@ -8,9 +8,9 @@ Scheduling the IBM SP2 with Backfilling", IEEE TPDS 2001).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_holds
@@ -97,18 +97,3 @@ def timeline_of(ahead: Iterable[QueuedJob], site: Site, now: float) -> Timeline:
         if timeline.is_full:
             break
     return timeline
-
-
-def earliest_start(need: Need, site: Site, now: float) -> float:
-    """When the job could start if it were the only one that waits (epoch); inf: not known."""
-    placed = Timeline(site, now).place(need, 1.0)
-    return placed[0] if placed else math.inf
-
-
-def delays(first: Need, site: Site, new: Sequence[Hold], now: float) -> bool:
-    """Would the holds `new`, which are not in the site yet, make the first job start later?"""
-    nodes = dict(site.nodes)
-    for hold in new:
-        nodes = with_hold(nodes, hold)
-    after = replace(site, nodes=nodes, holds=(*site.holds, *new))
-    return earliest_start(first, after, now) > earliest_start(first, site, now)

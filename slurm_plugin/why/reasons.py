@@ -189,19 +189,25 @@ def _partition_access(state: WaitingState) -> Finding:
         return found
     for one in state.partitions:
         if one.allow_groups:
-            whose = f"and user {state.job.user} is in none of them"
+            them = "it" if len(one.allow_groups) == 1 else "them"
+            whose = f"and user {state.job.user} is not in {them}"
             return _is_for(one, "group", one.allow_groups, whose)
     return Finding("partition", "cannot start: its partition does not take its user's jobs")
 
 
 def not_taken(state: WaitingState) -> Finding | None:
-    """The rule on accounts and QOS by which a partition of the job does not take it."""
-    account, qos = state.job.account, state.details.qos
+    """The rule on accounts and QOS by which a partition of the job does not take it.
+
+    Of accounts Slurm gives no reason where the rule was made after the job's submit.
+    """
+    config, qos = state.snapshot.settings.config, state.details.qos
+    is_enforced = "associations" in config.get("AccountingStorageEnforce", "")
+    accounts = state.accounts if is_enforced and state.job.account else ()
     for one in state.partitions:
-        if account and one.allow_accounts and not set(one.allow_accounts) & set(state.accounts):
-            of = f"and the job is of account {account}"
+        if accounts and one.allow_accounts and not set(one.allow_accounts) & set(accounts):
+            of = f"and the job is of account {accounts[0]}"
             return _is_for(one, "account", one.allow_accounts, of)
-        if denied := [name for name in state.accounts if name in one.deny_accounts]:
+        if denied := [name for name in accounts if name in one.deny_accounts]:
             return _is_closed(one, f"account {denied[0]}")
         if qos and one.allow_qos and qos not in one.allow_qos:
             return _is_for(one, "QOS", one.allow_qos, f"and the job has QOS {qos}")

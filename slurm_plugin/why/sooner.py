@@ -9,10 +9,10 @@ from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.lending import matcher
 from slurm_plugin.lending.choice.offer import Offer, offer
+from slurm_plugin.queue.backfill import delays, earliest_start
 from slurm_plugin.queue.candidates import Need, fits
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.why import words
-from slurm_plugin.why.estimate import delays, earliest_start
 from slurm_plugin.why.resources import shortage_of
 from slurm_plugin.why.site import Site, demand_of_job, site_of
 from slurm_plugin.why.state import WaitingState
@@ -74,7 +74,7 @@ def loan_for(
     found = offer(borrower, matcher.spare_capacity(site.nodes), lending)
     if not isinstance(found, Offer):
         return found.why
-    if first is not None and delays(first, site, found.holds, state.now):
+    if first is not None and delays(first, site.nodes, site.holds, found.holds, state.now):
         return "that would delay the first job that waits"
     return found
 
@@ -85,7 +85,7 @@ def _now(need: Need, site: Site, first: Need | None, limit_s: float, now: float)
     hold = site.hold(need, site.nodes, end)
     if hold is None or first is None:
         return hold
-    return None if delays(first, site, [hold], now) else hold
+    return None if delays(first, site.nodes, site.holds, [hold], now) else hold
 
 
 def _variants(need: Need, site: Site, state: WaitingState) -> Iterator[tuple[str, Need]]:
@@ -154,7 +154,7 @@ def _shorter(state: WaitingState, site: Site, need: Need, first: Need | None) ->
     """A time limit that ends before the first one's start, or before a reservation begins."""
     ends = [one.start for one in state.reservations if one.start > state.now]
     if first is not None:
-        start = earliest_start(first, site, state.now)
+        start = earliest_start(first, site.nodes, site.holds, state.now)
         ends += [int(start)] if start < float("inf") else []
     for end in sorted(ends, reverse=True):
         minutes = int(end - state.now) // 60

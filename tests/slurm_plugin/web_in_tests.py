@@ -14,14 +14,14 @@ from aiohttp.test_utils import TestServer
 
 from gres_topology import catalog
 from slurm_plugin.config.sections import DecisionLogConfig
-from slurm_plugin.config.settings import parse
+from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.machines import Machine
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.explain import search
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
 from slurm_plugin.web.decisions import DecisionTail
 from slurm_plugin.web.feed import Feed
-from slurm_plugin.web.gain import GainBook
 from slurm_plugin.web.identity import Identities
 from slurm_plugin.web.server import Page, application
 from slurm_plugin.web.sources import EngineState, Extras, Sources
@@ -119,8 +119,6 @@ class Site:
     def __post_init__(self) -> None:
         self.log = DecisionLogConfig(self.folder / "decisions.jsonl")
         self.log.path.write_bytes(msgspec.json.encode(RECORD) + b"\n")
-        path = self.folder / "gputopo.yaml"
-        config = parse(f"decision_log: {{path: {self.log.path}}}\n", path)
         machine = Machine(catalog.load("dgx1v"))
         self.sources = Sources(
             Watcher(self.slurm, wall_clock=lambda: NOW),  # type: ignore[arg-type]
@@ -129,10 +127,11 @@ class Site:
             DecisionTail(self.log.path),
             {"dgx1": machine, "dgx2": machine},
             {"dgx1": ("leaf1", "spine"), "dgx2": ("leaf1", "spine")},
-            config,
+            records_of=lambda job: search.find(self.log, job),
+            all_records=lambda: decision_log.read(self.log),
             operators=self.who.operators,
         )
-        self.page = Page(Feed(self.sources, self.period_s), self.who, GainBook.of_log(self.log))
+        self.page = Page(Feed(self.sources, self.period_s), self.who)
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[TestServer]:

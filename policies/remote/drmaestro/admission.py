@@ -13,9 +13,9 @@ MANY = 1_000_000
 
 
 def admitted(jobs: Mapping[int, RemoteJob], left: Capacities) -> dict[int, RemoteJob]:
-    """Seniors first, as many as the whole cluster could hold were it one node (Algorithm 4).
+    """The oldest jobs, as many as the cluster could hold if it were one node (Algorithm 4).
 
-    And of each kind of task no more than all machines could hold were there no other.
+    Of each kind of task there are no more than all machines could hold if there were no other.
     """
     cpus = sum(node.cpus for node in left.values())
     memory_mb = sum(node.memory_mb for node in left.values())

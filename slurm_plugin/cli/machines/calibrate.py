@@ -31,9 +31,10 @@ def calibrate(
     import json
 
     from gres_topology import find
+    from gres_topology.pictures import write
     from policies.bandwidth.calibration_fit import fit
     from slurm_plugin.link_calibration import model_file
-    from slurm_plugin.link_calibration.drawing import draw
+    from slurm_plugin.link_calibration.drawing import drawn
     from slurm_plugin.link_calibration.gather import gather
 
     machine = find(topology)
@@ -42,7 +43,7 @@ def calibrate(
     if output is not None:
         model_file.write_model(output, found, sources)
     if plot is not None:
-        draw(found, plot)
+        write(drawn(found), plot)
     click.echo(json.dumps(_facts(found)) if as_json else _text(found))
     if output is not None and not as_json:
         click.echo(

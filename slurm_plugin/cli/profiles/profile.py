@@ -87,9 +87,10 @@ def show(
     MODEL may be cut short. For one that was never profiled the likest one stands in. The
     output says either.
     """
+    from gres_topology.pictures import write
     from policies.performance.similarity import Traits
     from slurm_plugin.speed_models.database import Database
-    from slurm_plugin.speed_models.drawing import draw
+    from slurm_plugin.speed_models.drawing import drawn
     from slurm_plugin.speed_models.predictions import in_words, predictions
 
     kept = Database(database)
@@ -105,7 +106,7 @@ def show(
     own = found.profile.traits.name
     if plot is not None:
         title = name if own == name else f"{name} (as {own})"
-        draw(rows, size, f"{title}, {task}, batch {size}", plot)
+        write(drawn(rows, size, f"{title}, {task}, batch {size}"), plot)
     if as_json:
         facts = {"profile": own, "asked": model, "task": task, "likeness": found.likeness,
                  "note": note, "batch": size, "model": found.model.kind}  # fmt: skip

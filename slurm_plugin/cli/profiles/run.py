@@ -177,11 +177,11 @@ def _work(
     try:
         with bar("measuring", plan.share_done(progress)) as done:
 
-            def sleep(seconds: float) -> None:
+            def say(line: str) -> None:
                 done(plan.share_done(progress))
-                time.sleep(seconds)
+                click.echo(line)
 
-            ProfilingLoop(slurm, folder, progress, asked, terms, click.echo, sleep).work()
+            ProfilingLoop(slurm, folder, progress, asked, terms, say).work()
     except KeyboardInterrupt:
         jobs = [str(run.job) for run in progress.runs if run.state == SUBMITTED]
         left = f"job {', '.join(jobs)} stays in Slurm; " if jobs else ""

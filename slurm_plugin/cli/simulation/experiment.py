@@ -87,7 +87,6 @@ def run_all(out: Path, only: tuple[str, ...], again: bool) -> None:
     Results that are in the folder already are kept: an interrupted run goes on where it was.
     """
     from simulation.experiments import experiments
-    from simulation.report import plots
     from simulation.reproduction import PAPERS, page, running
     from slurm_plugin.cli.progress import watching
 
@@ -97,11 +96,8 @@ def run_all(out: Path, only: tuple[str, ...], again: bool) -> None:
     folder = out / "reproduction"
     with watching("experiments"):
         running.run_all(runs, folder, click.echo, again=again)
-    if plots.available():
-        for path in running.draw(PAPERS, folder):
-            click.echo(f"wrote {path}")
-    else:
-        click.echo("no plots: matplotlib is not installed", err=True)
+    for path in running.draw(PAPERS, folder):
+        click.echo(f"wrote {path}")
     files.write(out / "reproduction.md", page.page(PAPERS, folder))
 
 
@@ -133,8 +129,8 @@ def _command(found: Experiment) -> click.Command:
         else:
             _print(result, claimed(result))
 
-    with_plot = click.option("--plot", type=click.Path(path_type=Path), metavar="FILE.svg|FOLDER",
-                             help="Draw its plots, all in one file or one each.")  # fmt: skip
+    with_plot = click.option("--plot", type=click.Path(path_type=Path), metavar="FILE|FOLDER",
+                             help="Draw its plots: one .svg or .png, or one each.")  # fmt: skip
     command = click.command(name=found.name, help=found.summary)(with_plot(json_option(run)))
     if found.seeds:
         default = ",".join(map(str, found.seeds))
@@ -157,19 +153,25 @@ def _command(found: Experiment) -> click.Command:
 
 
 def _plot(result: Result, found: Experiment, target: Path) -> None:
+    from gres_topology.pictures import write
     from simulation.reproduction import PAPERS
-    from simulation.reproduction.pictures import svg
+    from simulation.reproduction.pictures import drawn, together
     from slurm_plugin.cli import Fault
 
     pictures = [one for paper in PAPERS for one in paper.pictures.get(found.name, ())]
     if not pictures:
         raise Fault(f"{found.name} has no plot")
-    if target.suffix == ".svg":
-        drawings = {target: pictures}
+    if target.suffix in {".svg", ".png"}:
+        drawings = {target: together(result, pictures)}
     else:
-        drawings = {target / f"{found.name}-{one.name}.svg": [one] for one in pictures}
-    for path, drawn in drawings.items():
-        files.write(path, svg(result, drawn))
+        drawings = {target / f"{found.name}-{one.name}.svg": drawn(result, one) for one in pictures}
+    try:
+        for path, picture in drawings.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write(picture, path)
+            click.echo(f"wrote {path}", err=True)
+    except OSError as error:
+        raise Fault(f"{target}: {error.strerror}") from None
 
 
 def _swept(

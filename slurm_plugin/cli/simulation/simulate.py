@@ -144,7 +144,10 @@ def _runs(
 
 
 def _print(report: Report) -> None:
+    from textwrap import fill
+
     from simulation.report import output
+    from simulation.report.recommendation import recommendation
     from slurm_plugin.cli import tables
 
     trace, nodes = report.trace, len(report.cluster)
@@ -160,3 +163,4 @@ def _print(report: Report) -> None:
     columns = [[heading, *(row[at] for row in rows)] for at, heading in enumerate(head) if at]
     table = tables.plain(["", *(row[0] for row in rows)], columns, numbers=True)
     tables.show(table, 30 + 20 * len(rows))
+    click.echo(f"\n{fill(recommendation(report.runs, report.cluster, report.facts), 100)}")

@@ -1,1 +1,1 @@
-"""Commands of whoever runs the cluster: the engine, its settings and state, what it has gained."""
+"""Commands for administrators: the engine, its settings and state, what it has gained."""

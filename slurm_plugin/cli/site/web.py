@@ -38,6 +38,7 @@ def _text(name: str, metavar: str, about: str, **more: Any) -> Callable[..., Any
 @_text(
     "--socket-group", "GROUP", "Who may connect to the Unix socket: the proxy's group.", default=""
 )
+@click.option("--demo", is_flag=True, help="Show a recorded day; no Slurm is needed.")
 def web(
     config_path: Path,
     listen: tuple[str, ...],
@@ -45,12 +46,15 @@ def web(
     proxy: tuple[str, ...],
     operator: tuple[str, ...],
     socket_group: str,
+    demo: bool,
 ) -> None:
     """Show nodes, waiting jobs and decisions as a web page that looks and never acts.
 
     Without a proxy the page is for users of this host, each of whom sees their own jobs.
     """
     import logging
+    import os
+    from dataclasses import replace
 
     from slurm_plugin.cli import Fault
     from slurm_plugin.config import settings as config
@@ -61,12 +65,17 @@ def web(
         name = str(error.name)
         raise Fault(f"gputopo web needs {name}: pip install 'slurm-gputopo[web]'") from error
     from slurm_plugin.web import identity, sources
-    from slurm_plugin.web.gain import GainBook
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     addresses = [address_in(text) for text in listen]
-    settings = config.load(config_path) if config_path.exists() else None
-    found = sources.of_site(settings, identity.uids_of(operator))
-    gains = GainBook.of_log(settings.decision_log) if settings else None
+    operators = identity.uids_of(operator)
+    if demo:
+        from slurm_plugin.web import demo as recorded
+
+        # A made-up site's jobs: whoever calls this may see them.
+        found = replace(recorded.sources(), operators=operators | {os.getuid()})
+    else:
+        settings = config.load(config_path) if config_path.exists() else None
+        found = sources.of_site(settings, operators)
     who = identity.Identities(found.operators, user_header, identity.checked_proxies(proxy))
-    run(found, who, addresses, gains, socket_group)
+    run(found, who, addresses, socket_group)

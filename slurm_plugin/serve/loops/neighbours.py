@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 
 from slurm_plugin.serve.loops.poll_schedule import AGE_SHARE
-from slurm_plugin.serve.loops.queue_loop import QueueLoop
+from slurm_plugin.serve.loops.queue_loop import RegularLoop
 from slurm_plugin.serve.setup import Setup
 
 #: While no policy has asked who runs where, the queue is not read.
 IDLE_S = 1.0
 
 
-class NeighboursLoop(QueueLoop):
+class NeighboursLoop(RegularLoop):
     """Reads from the first time that a policy asks; between readings notices tell of jobs."""
 
     name = "neighbours"
-
-    def heard(self, verb: str, is_awaited: bool = True) -> None:
-        """Only another configuration, whose neighbours are not known yet."""
-        if verb == "reload":
-            self.schedule.heard(verb)
 
     def poll_s(self, setup: Setup) -> float:
         """Seconds between two readings."""

@@ -76,6 +76,15 @@ class QueueLoop(ABC):
         return poll_s, poll_s
 
 
+class RegularLoop(QueueLoop):
+    """A loop that polls at regular times; of all events only a new configuration matters to it."""
+
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
+        """Something happened in Slurm, or to the configuration."""
+        if verb == "reload":
+            self.schedule.heard(verb)
+
+
 class ReconcilerLoop(QueueLoop, Generic[Reconciler]):
     """A loop with a reconciler that remembers things: each configuration gets a new one."""
 

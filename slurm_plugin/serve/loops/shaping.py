@@ -107,7 +107,7 @@ class ShapingLoop(QueueLoop):
         return min(poll_s, SETTLING_S) if settling else poll_s
 
     def _prepare(self, setup: Setup, shaping: Shaping) -> None:
-        """What a new configuration needs to know of Slurm, and the site's files anew."""
+        """Read the site's files again and, for a new configuration, what it needs of Slurm."""
         shaping.site.refresh()
         if self._shaping is not shaping:
             release = releases.parse_version(setup.client.version())

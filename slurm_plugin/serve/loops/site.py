@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from slurm_plugin.queue.snapshot import Detail
-from slurm_plugin.serve.loops.queue_loop import QueueLoop
+from slurm_plugin.serve.loops.queue_loop import RegularLoop
 from slurm_plugin.serve.setup import Setup
 
-#: While it is not asked to read, it looks at the configuration this often.
+#: Seconds between two looks at the configuration, where the site does not ask for readings.
 IDLE_S = 60.0
 
 
-class SiteLoop(QueueLoop):
+class SiteLoop(RegularLoop):
     """Takes part in the readings of the other loops, and makes its own where there are none."""
 
     name = "site"
-
-    def heard(self, verb: str, is_awaited: bool = True) -> None:
-        """Only another configuration: metrics follow jobs at their own pace."""
-        if verb == "reload":
-            self.schedule.heard(verb)
 
     def poll_s(self, setup: Setup) -> float:
         """Seconds between two readings."""

@@ -13,10 +13,11 @@ export function cluster(main) {
   const figures = html("div", { class: "figures" });
   const chart = html("div", {});
   const groups = html("div", { id: "groups" });
+  const colours = html("div", {}, key());
   const tiles = new Map();
   let shape = "";
   main.append(
-    html("h1", {}, "Cluster"), figures, choices(() => { shape = ""; draw(); }), key(), groups,
+    html("h1", {}, "Cluster"), figures, choices(() => { shape = ""; colours.replaceChildren(key()); draw(); }), colours, groups,
     html("h2", {}, "Fragmentation since somebody looked"), chart,
   );
 
@@ -72,7 +73,9 @@ function key() {
   return html("ul", { class: "key", "aria-label": "Colours" },
     sample({ class: "free" }, "free"), sample({ class: "free stranded", fill: "url(#stranded)" }, "stranded: free, and of no use to any job that waits"),
     sample({ class: "free", fill: "url(#closed)" }, "free, but closed to jobs"),
-    sample({ class: "busy" }, "busy"), sample({ class: "c0" }, "a job's, by colour"));
+    sample({ class: "busy" }, "busy"), colourBy === "utility"
+      ? [0, 1, 2, 3, 4].map((at) => sample({ class: `u${at}` }, `${20 * at} to ${20 * at + 20} % of the best`))
+      : sample({ class: "c0" }, `a colour for each ${colourBy}`));
 }
 
 function placesOf(name) {

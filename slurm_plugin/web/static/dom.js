@@ -8,7 +8,7 @@ function filled(element, attributes, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((one) => one !== null && one !== undefined));
+  element.append(...children.flat(Infinity).filter((one) => one !== null && one !== undefined));
   return element;
 }
 
@@ -26,10 +26,16 @@ export function picture(text) {
   return document.importNode(parsed, true);
 }
 
+// When Slurm was read last; an epoch in seconds.
+export const today = { at: Date.now() / 1000 };
+
 export function moment(at) {
   if (!at) return "-";
   const date = typeof at === "number" ? new Date(at * 1000) : new Date(at);
-  return Number.isNaN(date.getTime()) ? String(at) : date.toLocaleString();
+  if (Number.isNaN(date.getTime())) return String(at);
+  // Of the page's own day the time is enough; a recorded day has one of its own.
+  const isToday = date.toDateString() === new Date(today.at * 1000).toDateString();
+  return isToday ? date.toLocaleTimeString() : date.toLocaleString();
 }
 
 export function duration(seconds) {
@@ -51,14 +57,15 @@ export function jobLink(id, name) {
   return html("a", { href: `#/job/${id}` }, name || String(id));
 }
 
-export function table(caption, heads, rows) {
+// `isNamed`: its heading says the same already, and only those who cannot see it need the caption.
+export function table(caption, heads, rows, isNamed = false) {
   const head = html("tr", {}, heads.map((text) => html("th", { scope: "col" }, text)));
   const body = rows.map((cells) =>
     html("tr", {}, cells.map((cell, at) => (at ? html("td", { "data-head": heads[at] }, cell)
       : html("th", { scope: "row" }, cell)))));
   // Wide tables scroll by themselves, by keyboard as well.
   return html("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
-    html("table", {}, html("caption", {}, caption), html("thead", {}, head), html("tbody", {}, body)));
+    html("table", {}, html("caption", isNamed ? { class: "unseen" } : {}, caption), html("thead", {}, head), html("tbody", {}, body)));
 }
 
 export function facts(pairs) {

@@ -54,12 +54,17 @@ function byCause(jobs) {
   return [...found].sort(([, a], [, b]) => b.length - a.length);
 }
 
+function asks(job) {
+  if (!job.asked) return "no GPUs";
+  return job.nodes > 1 ? `${job.asked} on ${job.nodes} nodes` : job.asked;
+}
+
 function section(cause, jobs) {
   const title = CAUSES[cause] || "What Slurm says";
   const rows = jobs.map(([id, job]) => [
-    jobLink(id, job.name), String(job.place), job.user, job.partition, job.asked || "no GPUs",
+    jobLink(id, job.name), String(job.place), job.user, job.partition, asks(job),
     job.sentence || `Slurm says ${job.reason}.`, moment(job.submit),
   ]);
   return html("section", { class: "group" }, html("h2", {}, `${title} (${jobs.length})`),
-    table(`Jobs that wait for: ${title}`, ["job", "place", "user", "partition", "asks for", "why it waits", "since"], rows));
+    table(`Jobs that wait for: ${title}`, ["job", "place", "user", "partition", "asks for", "why it waits", "since"], rows, true));
 }

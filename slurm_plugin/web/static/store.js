@@ -1,5 +1,7 @@
 // What the page knows: the whole view once, then what changed, row by row.
 
+import { today } from "./dom.js";
+
 const TABLES = new Set(["nodes", "history", "jobs", "decisions"]);
 const SILENCE_MS = 25000;
 const RETRY_MS = 2000;
@@ -18,6 +20,7 @@ export function onChange(listener) {
 }
 
 function tell(changed) {
+  if (view.slurm?.at) today.at = view.slurm.at;
   if (changed.has("jobs")) holders = holdersOf(view.jobs);
   for (const listener of listeners) listener(changed);
 }

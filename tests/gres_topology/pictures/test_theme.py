@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 
@@ -35,6 +35,13 @@ def test_texts_and_lines_stand_out_from_their_paper(is_dark):
             assert contrast(colours[text], paper) >= 4.5, text
     for kind in theme.DASHES:
         assert contrast(colours[theme._COLOUR_OF.get(kind, kind)], colours["paper"]) >= 3, kind
+    for role in (role for role in colours if role.startswith("series")):
+        assert contrast(colours[role], colours["paper"]) >= 3, role
+
+
+def test_shades_get_darker_step_by_step():
+    for light, dark in pairwise(theme.SHADES):
+        assert contrast(light, dark) >= 1.3
 
 
 def test_a_gpus_number_stands_out_from_its_jobs_colour():

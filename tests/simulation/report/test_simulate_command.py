@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -68,29 +69,63 @@ def test_the_csv_has_every_job_under_every_policy(simulate, tmp_path):
         assert row["gpus"].split(":")[0] in {"d1", "d2", "p1"}
 
 
-def test_the_page_stands_alone_and_its_pictures_are_drawn(simulate, tmp_path):
-    pytest.importorskip("matplotlib")
+def pictures_of(page):
+    return ["<svg" + part.split("</svg>")[0] + "</svg>" for part in page.split("<svg")[1:]]
+
+
+def titles(page):
+    return [re.search("<title>(.*?)</title>", picture).group(1) for picture in pictures_of(page)]
+
+
+def test_the_page_stands_alone_and_begins_with_words(simulate, tmp_path):
     out = tmp_path / "report.html"
     assert simulate("--html", out, "--policy", "mapa", "--policy", "best-fit").exit_code == 0
     text = out.read_text()
-    pictures = ["<svg" + part.split("</svg>")[0] + "</svg>" for part in text.split("<svg")[1:]]
-    # Waiting, slowdown, use over time, and a timeline per policy.
-    assert len(pictures) == 5
-    named = [{name for name in ("mapa", "best-fit") if f"<!-- {name} -->" in p} for p in pictures]
-    assert named == [{"mapa", "best-fit"}] * 3 + [{"mapa"}, {"best-fit"}]
-    for picture in pictures:
+    advice = text.index("No recommendation: 18 jobs are too few")
+    assert advice < text.index("<table>")
+    for picture in pictures_of(text):
         ElementTree.fromstring(picture)
+        text = text.replace(picture, "")
     for word in ("http://", "https://", "<script", "<link"):
-        outside = text
-        for picture in pictures:
-            outside = outside.replace(picture, "")
-        assert word not in outside
+        assert word not in text
     assert "1 left out: still running" in text
     assert "The rows" not in text
 
 
+def test_few_jobs_are_drawn_by_gpu_and_many_by_node_in_natural_order(simulate, tmp_path):
+    out, cluster = tmp_path / "report.html", tmp_path / "many.yaml"
+    cluster.write_text("nodes: [{nodes: 'h[1-12]', topology: dgx1v}]\n")
+    few = "".join(f"{n},{n},60,4\n" for n in range(20))
+    assert simulate("--html", out, "--policy", "mapa", rows=few).exit_code == 0
+    assert titles(out.read_text())[-1] == "Who held which GPU: mapa"
+    assert simulate("--html", out, "--policy", "mapa", rows=few, cluster=cluster).exit_code == 0
+    page = out.read_text()
+    assert titles(page)[-1] == "GPUs in use: mapa"
+    names = re.findall(r">(h\d+)</text>", pictures_of(page)[-1])
+    assert names == [f"h{n}" for n in range(1, 13)]
+
+
+def test_where_durations_hold_on_any_gpus_no_slowdown_is_drawn(simulate, tmp_path):
+    """Thirds of seconds as durations: the ends' rounding made slowdowns of 1 + 1e-16."""
+    out = tmp_path / "report.html"
+    rows = "".join(f"{n},{n / 3},{n / 7 + 1},3\n" for n in range(50))
+    assert simulate("--html", out, "--policy", "first-fit", rows=rows).exit_code == 0
+    assert "Run time against the best GPUs" not in titles(out.read_text())
+    assert simulate("--html", out, "--communication", "0.9", rows=rows).exit_code == 0
+    assert "Run time against the best GPUs" in titles(out.read_text())
+
+
+def test_months_are_told_in_days(simulate, tmp_path):
+    out = tmp_path / "report.html"
+    rows = "".join(f"{n},{n * 86400},86400,8\n" for n in range(90))
+    assert simulate("--html", out, rows=rows).exit_code == 0
+    axes = re.findall(r'text-anchor="middle">(\w+)</text>', out.read_text())
+    assert "days" in axes
+    assert "seconds" not in axes
+
+
 def test_names_from_a_log_cannot_write_html(simulate, tmp_path):
-    """A file's name, a job's (it stands in the picture, where $ begins no formula), a bad field."""
+    """A file's name, a job's (it stands in the picture), a bad field."""
     out = tmp_path / "report.html"
     rows = "<i>$x_$y,0,5,2\n2,0,<script>,1\n"
     assert simulate("--html", out, log="<b>log.csv", rows=rows).exit_code == 0

@@ -113,7 +113,6 @@ def test_without_a_model_all_are_listed(ask):
 
 
 def test_a_picture_is_drawn(ask, tmp_path):
-    pytest.importorskip("matplotlib")
     stored(ask)
     assert ask("show", "resnet50", "--plot", "p.svg").exit_code == 0
     assert "samples per second" in (tmp_path / "p.svg").read_text()

@@ -288,16 +288,15 @@ def test_a_reply_after_the_reading_began_is_its_jobs_in_the_next():
     assert site.seen(9) == ISSUED
 
 
-def test_of_two_replies_that_fit_a_job_the_other_jobs_hint_decides():
+def test_of_two_replies_that_fit_a_job_the_one_with_its_hint_is_its():
+    """A note that differs is nothing to go by."""
     site = Site(gated(3)).looked()
-    tree = HINTED.replace("5f0a", "77")
-    site.store.submitted(ISSUED, uid=1000)
-    site.store.submitted(tree, uid=1000)
+    tree, noted = HINTED.replace("5f0a", "77"), f"[gpu-topo: | waits] {ISSUED}"
+    for issued in (tree, noted, noted.replace("5f0a", "78").replace("waits", "stands")):
+        site.store.submitted(issued, uid=1000)
     site.slurm.jobs[8] = gated(8, "", submit=NOW)
     site.slurm.jobs[9] = replace(gated(9, "", submit=NOW), comment="gpu-topo: pattern=tree")
-    assert (site.seen(8), site.seen(9)) == ("", tree)
-    site.clock.s += 1
-    assert site.seen(8) == ISSUED
+    assert (site.seen(8), site.seen(9)) == (noted, tree)
 
 
 def test_a_reply_that_the_bridge_used_again_is_every_equal_jobs_that_waits_behind_its_gate():

@@ -145,6 +145,14 @@ def test_backfill_never_delays_the_first_job_and_refuses_nothing_that_would_not(
     assert backfill.delays(first, now_room, holds, [new], 0) is delayed
 
 
+def test_a_job_of_several_nodes_starts_when_each_has_enough_gpus_free_whichever_they_are():
+    """Slurm chooses the GPUs where no set of them is free on all nodes."""
+    slots = tuple(f"s{i}" for i in range(4))
+    nodes = room(node("a", 0b0011, slots), node("b", 0b1000, slots))
+    holds = [Hold({"b": 0b0100}, end=7)]
+    assert backfill.earliest_start(Need(2, nodes=2), nodes, holds, 0) == 7
+
+
 def test_a_job_without_a_time_limit_holds_for_ever():
     full = room(node("a", 0))
     assert backfill.earliest_start(Need(1), full, [Hold({"a": 0xFF})], 0) == math.inf

@@ -17,7 +17,8 @@ ABOVE = {"research": "faculty", "faculty": "university", "university": "root"}
 
 def in_partition(found: WaitingState, **changes: Any) -> WaitingState:
     """The state with another partition."""
-    settings = Settings(tuple(replace(p, **changes) for p in found.snapshot.settings.partitions))
+    parts = tuple(replace(one, **changes) for one in found.snapshot.settings.partitions)
+    settings = Settings(parts, {"AccountingStorageEnforce": "associations,limits,qos"})
     return replace(found, snapshot=replace(found.snapshot, settings=settings))
 
 
@@ -64,12 +65,12 @@ def test_limits_in_words(reason, limit, says):
 @pytest.mark.parametrize(
     ("reason", "partition", "says"),
     [
-        ("AccountNotAllowed", {"allow_accounts": ("physics",)},
+        ("Resources", {"allow_accounts": ("physics",)},
          "partition gpu is for account physics alone, and the job is of account research."),
-        ("AccountNotAllowed", {"deny_accounts": ("university",)},
+        ("Priority", {"deny_accounts": ("university",)},
          "partition gpu is closed to account university."),
         ("AccountNotAllowed", {"allow_groups": ("admins", "staff")},
-         "partition gpu is for groups admins, staff alone, and user alice is in none of them."),
+         "partition gpu is for groups admins, staff alone, and user alice is not in them."),
         ("QOSNotAllowed", {"allow_qos": ("high", "long")},
          "partition gpu is for QOS high, long alone, and the job has QOS normal."),
         ("QOSNotAllowed", {"deny_qos": ("normal",)}, "partition gpu is closed to QOS normal."),

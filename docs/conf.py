@@ -1,0 +1,42 @@
+"""How `make docs` makes the site of these pages; Sphinx reads it.
+
+The pages are plain Markdown, as GitHub shows them: this is about the site alone. Nothing in it
+comes from another host, and its search works without a web server.
+"""
+
+import configparser
+from pathlib import Path
+
+project = "slurm-gputopo"
+_ROOT = Path(__file__).resolve().parents[1]
+_settings = configparser.ConfigParser(interpolation=None)
+_settings.read(_ROOT / "setup.cfg")
+release = _settings["metadata"]["version"]
+copyright = "the authors of slurm-gputopo, GPL-2.0-or-later"
+html_title = f"{project} {release}"
+
+extensions = ["myst_parser"]
+root_doc = "docs/index"
+# The source is the checkout, as pages link to some beside docs/.
+include_patterns = ["docs/**", "slurm_cluster/README.md", "SECURITY.md", "CONTRIBUTING.md",
+                    "CHANGELOG.md"]  # fmt: skip
+exclude_patterns = [".*", "build", "docs/reproduction/**"]
+source_suffix = {".md": "markdown"}
+# Anchors as GitHub makes them, for headings of every depth.
+myst_heading_anchors = 6
+
+html_theme = "furo"
+html_copy_source = False
+html_show_sphinx = False
+
+
+def setup(app):
+    """After the build: whoever opens the folder itself comes to the first page."""
+    app.connect("build-finished", first_page)
+
+
+def first_page(app, error):
+    """Write index.html."""
+    if error is None and app.builder.name == "html":
+        text = '<!doctype html><meta http-equiv="refresh" content="0; url=docs/index.html">\n'
+        (Path(app.outdir) / "index.html").write_text(text, encoding="utf-8")

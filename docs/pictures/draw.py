@@ -1,0 +1,77 @@
+"""Draws the pictures of docs/index.md beside this file; `make docs` runs it.
+
+Every figure in them is computed: on the machines of the catalog, by the judge of the simulator.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gres_topology import catalog
+from gres_topology.pictures import BUSY, Marks, Pane, Picture, machine_picture, sheet, write
+from simulation.core.link_quality import judge
+
+HERE = Path(__file__).resolve().parent
+_WIDE, _HALF = 1008.0, 490.0
+
+
+def machine() -> Picture:
+    """What a topology knows."""
+    return machine_picture(
+        catalog.load("dgx1v"), title="dgx1v: who is joined to whom, and how fast"
+    )
+
+
+def two_gpus() -> Picture:
+    """The same job twice: as Slurm takes GPUs, and as their links ask for."""
+    topology = catalog.load("dgx1v")
+    panes = []
+    for who, gpus in (
+        ("Slurm alone takes 0 and 1", (0, 1)),
+        ("slurm-gputopo takes 0 and 3", (0, 3)),
+    ):
+        marks = Marks(held=dict.fromkeys(gpus, "the job"), chosen=gpus)
+        drawn = machine_picture(topology, marks, title=who, is_small=True)
+        speed = f"{judge(topology, gpus).effbw_gbps:.1f} GB/s"
+        panes.append(Pane(drawn, _HALF, [who, speed]))
+    return sheet("sbatch --gres=gpu:2 on an empty DGX-1V", ["All eight GPUs are free."], panes)
+
+
+def fragments() -> Picture:
+    """Why a job waits beside free GPUs."""
+    topology = catalog.load("dgx1v")
+    panes = []
+    for name, free in (("dgx1", (1, 4, 6)), ("dgx2", (0, 3, 5))):
+        busy = {gpu: BUSY for gpu in range(topology.gpus) if gpu not in free}
+        drawn = machine_picture(topology, Marks(held=busy), title=name, is_small=True)
+        panes.append(Pane(drawn, _HALF, [f"{name}: {len(free)} GPUs are free"]))
+    lines = ["Six GPUs are free, and never four on one node: gputopo why says so in a sentence."]
+    return sheet("sbatch --gres=gpu:4 waits", lines, panes)
+
+
+def loan() -> Picture:
+    """A job with GPUs of another node."""
+    topology = catalog.load("minsky")
+    panes = []
+    for name, gpus, whose in (
+        ("minsky1", (0, 1, 3), "the job runs here, on its own three GPUs"),
+        ("minsky2", (2,), "and borrows the fourth one from here"),
+    ):
+        others = {gpu: BUSY for gpu in range(topology.gpus) if gpu not in gpus}
+        marks = Marks(held={**others, **dict.fromkeys(gpus, "the job")})
+        drawn = machine_picture(topology, marks, title=name, is_small=True)
+        panes.append(Pane(drawn, _HALF, [name, whose]))
+    return sheet("sbatch --gres=gpu:4 --gpu-topo=remote=allow", ["No node has four free."], panes)
+
+
+PICTURES = {"machine": machine, "two-gpus": two_gpus, "fragments": fragments, "loan": loan}
+
+
+def main() -> None:
+    """Write all of them."""
+    for name, draw in PICTURES.items():
+        write(draw(), HERE / f"{name}.svg")
+
+
+if __name__ == "__main__":
+    main()

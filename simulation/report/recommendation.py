@@ -1,0 +1,253 @@
+"""Which policy to take, in words: what it wins and costs against the one a site has now.
+
+Two runs of one log are compared job by job. The log is cut into equal parts in the order of
+submits, and a mean difference counts where it is more than twice its standard error over these
+parts (batch means: Law, Simulation Modeling and Analysis, chapter 9), and more than a hundredth of
+the greater mean. Anything less is called no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, stdev
+
+from gres_topology import NodeTopology
+from simulation.core.link_quality import share_of
+from simulation.core.record import Record, SimulatedRun
+from simulation.report.breakdown import bandwidth_by_user, waits_by_size
+from simulation.report.metrics import summary
+from simulation.report.words import share, time
+
+#: Fewer jobs than this are too few to recommend anything by.
+FEWEST = 100
+#: Parts of the log, a difference's standard errors, and the part of a mean, that make it count.
+PARTS, ERRORS, SMALLEST = 20, 2.0, 0.01
+#: Waits that differ by less than this many seconds are alike, whatever they were.
+SMALLEST_WAIT_S = 1.0
+
+#: Job id -> its figure.
+Figures = Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A mean figure of one policy beside that of another, over the jobs that have it in both."""
+
+    own: float
+    other: float
+    #: Whether the two differ by more than chance.
+    counts: bool
+
+    @property
+    def change(self) -> float:
+        """-0.5: half of it; 0 where they do not differ."""
+        return self.own / self.other - 1 if self.counts and self.other else 0.0
+
+
+def difference(own: Figures, other: Figures, smallest: float = 0.0) -> Difference:
+    """Compare two policies' figures; both in the order of submits."""
+    jobs = [job for job in own if job in other]
+    if not jobs:
+        return Difference(0.0, 0.0, counts=False)
+    mine, its = fmean(own[job] for job in jobs), fmean(other[job] for job in jobs)
+    size = max(abs(mine), abs(its))
+    if len(jobs) < PARTS or abs(mine - its) <= max(smallest, SMALLEST * size):
+        return Difference(mine, its, counts=False)
+    cuts = [len(jobs) * part // PARTS for part in range(PARTS + 1)]
+    means = [fmean(own[job] - other[job] for job in jobs[low:high]) for low, high in pairwise(cuts)]
+    error = stdev(means) / PARTS**0.5
+    return Difference(mine, its, counts=abs(mine - its) > ERRORS * error)
+
+
+class Compared:
+    """The runs of one log, job by job."""
+
+    def __init__(self, runs: Sequence[SimulatedRun], cluster: Mapping[str, NodeTopology]) -> None:
+        self.runs = {run.policy: run for run in runs}
+        self.cluster = cluster
+        self.waits = {run.policy: _by_job(run, lambda record: record.waited_s) for run in runs}
+        #: From submit to end.
+        self.times = {
+            run.policy: _by_job(run, lambda record: record.end_s - record.job.submit_s)
+            for run in runs
+        }
+        self.shares = {run.policy: _by_job(run, self._share) for run in runs}
+
+    def _share(self, record: Record) -> float | None:
+        """The job's bandwidth as a share of the best its nodes could give; None without a ring."""
+        some = [
+            share_of(self.cluster[name], sum(1 << gpu for gpu in gpus))
+            for name, gpus in record.placement.gpus.items()
+            if len(gpus) > 1 and self.cluster[name].gpus <= 16
+        ]
+        return fmean(some) if some else None
+
+    def best(self, figures: Mapping[str, Figures], *, is_high: bool = False) -> list[str]:
+        """The policy with the best mean, then those that do not differ from it."""
+        means = {name: fmean(some.values()) if some else 0.0 for name, some in figures.items()}
+        first = (max if is_high else min)(means, key=lambda name: means[name])
+        return [first] + [
+            name
+            for name in figures
+            if name != first and not self.differ(figures, name, first).counts
+        ]
+
+    def differ(self, figures: Mapping[str, Figures], own: str, other: str) -> Difference:
+        """One policy's figure beside another's."""
+        smallest = 0.0 if figures is self.shares else SMALLEST_WAIT_S
+        return difference(figures[own], figures[other], smallest)
+
+
+def _by_job(run: SimulatedRun, figure: Callable[[Record], float | None]) -> dict[int, float]:
+    records = sorted(run.records, key=lambda record: (record.job.submit_s, record.job.job_id))
+    found = ((record.job.job_id, figure(record)) for record in records)
+    return {job: value for job, value in found if value is not None}
+
+
+def reference_of(names: Sequence[str]) -> str:
+    """What the others are compared with: stock Slurm, else first-fit, else the first one."""
+    stock = [name for name in names if name.startswith("stock")]
+    return stock[0] if stock else "first-fit" if "first-fit" in names else names[0]
+
+
+def recommendation(
+    runs: Sequence[SimulatedRun],
+    cluster: Mapping[str, NodeTopology],
+    facts: Mapping[str, object],
+) -> str:
+    """One paragraph: which policy, what it wins and costs, and under which conditions."""
+    names = [run.policy for run in runs]
+    if len(names) < 2:
+        return (
+            "Nothing to compare: only one policy was run. Name others with --policy; `stock` is"
+            " Slurm without us."
+        )
+    jobs = len(runs[0].records)
+    if jobs < FEWEST:
+        return (
+            f"No recommendation: {jobs} jobs are too few to tell policies from chance; it takes"
+            f" {FEWEST}. The figures below are what these jobs would have got."
+        )
+    compared, reference = Compared(runs, cluster), reference_of(names)
+    feels_links = bool(facts.get("communication"))
+    said = _advice(compared, reference, feels_links)
+    return " ".join([*said, *_conditions(runs, cluster, facts, feels_links)])
+
+
+def _advice(compared: Compared, reference: str, feels_links: bool) -> list[str]:
+    times = compared.times if feels_links else compared.waits
+    soonest = compared.best(times)
+    has_rings = any(compared.shares.values())
+    widest = compared.best(compared.shares, is_high=True) if has_rings else soonest
+    both = [name for name in soonest if name in widest]
+    if len(both) == len(compared.runs):
+        return [f"No difference beyond chance between {', '.join(both)}: keep {reference}."]
+    if reference in both:
+        said = [f"Keep {reference}: no other policy beats it beyond chance."]
+        return said + [line for name in compared.runs if name != reference
+                       for line in _against(compared, name, reference)]  # fmt: skip
+    if both:
+        figures = (times, compared.shares)
+        first = max(both, key=lambda name: _wins(compared, figures, name, reference))
+        others = [name for name in both if name != first]
+        alike = f", or {' or '.join(others)}, which differs from it by chance" if others else ""
+        return [f"Take {first}{alike}.", *_against(compared, first, reference)]
+    fast, wide = soonest[0], widest[0]
+    said = [f"Take {fast} if jobs shall get through soonest, {wide} if links matter more to them."]
+    for name in (fast, wide):
+        said += [] if name == reference else _against(compared, name, reference)
+    return said
+
+
+def _wins(
+    compared: Compared, figures: Sequence[Mapping[str, Figures]], name: str, reference: str
+) -> int:
+    """In how many figures a policy differs from the reference; of equal ones the first is taken."""
+    return sum(compared.differ(some, name, reference).counts for some in figures)
+
+
+def _against(compared: Compared, name: str, reference: str) -> list[str]:
+    """What a policy wins and costs."""
+    waits = compared.differ(compared.waits, name, reference)
+    times = compared.differ(compared.times, name, reference)
+    shares = compared.differ(compared.shares, name, reference)
+    said = []
+    if waits.counts:
+        said.append(f"jobs wait {time(waits.own)} instead of {time(waits.other)}")
+    else:
+        said.append("jobs wait as long")
+    if times.counts and not waits.counts:
+        said.append(f"take {time(times.own)} instead of {time(times.other)} from submit to end")
+    if shares.counts:
+        # As the table has it, where a job of two nodes counts twice.
+        own, other = (
+            summary(compared.runs[run], compared.cluster)["bandwidth_share"] or 0.0
+            for run in (name, reference)
+        )
+        ideal = f"{share(own)} instead of {share(other)} of the ideal bandwidth"
+        said.append(f"jobs of several GPUs on a node get {ideal}")
+    elif compared.shares[name]:
+        said.append("links are as good")
+    return [f"With {name} instead of {reference}, on average {_listed(said)}.",
+            *_losers(compared, name, reference)]  # fmt: skip
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if parts[1:] else parts)
+
+
+def _losers(compared: Compared, name: str, reference: str) -> list[str]:
+    """Sizes of jobs that wait longer and users who lose bandwidth, though the mean may win."""
+    own, other = compared.runs[name], compared.runs[reference]
+    mine, its = waits_by_size(own), waits_by_size(other)
+    longer = {
+        size: wait.mean_s - its[size].mean_s
+        for size, wait in mine.items()
+        if size in its and wait.jobs >= PARTS
+        and wait.mean_s > its[size].mean_s * 1.05 + SMALLEST_WAIT_S * 60
+    }  # fmt: skip
+    said = []
+    if longer:
+        worst = max(longer, key=lambda size: longer[size])
+        said.append(f"Jobs of {worst} wait longer: {time(mine[worst].mean_s)} instead of"
+                    f" {time(its[worst].mean_s)}.")  # fmt: skip
+    users = bandwidth_by_user(own, compared.cluster)
+    before = bandwidth_by_user(other, compared.cluster)
+    lost = [user for user in users if user in before and users[user] < 0.99 * before[user]]
+    if lost:
+        said.append(f"{len(lost)} of {len(users)} users lose more than 1 % of their bandwidth.")
+    return said
+
+
+def _conditions(
+    runs: Sequence[SimulatedRun],
+    cluster: Mapping[str, NodeTopology],
+    facts: Mapping[str, object],
+    feels_links: bool,
+) -> list[str]:
+    """Under which the above holds."""
+    found = [summary(run, cluster) for run in runs]
+    busy = max((one["busy_while_arriving"] or 0.0 for one in found), default=0.0)
+    said = []
+    if max(one["wait_mean_s"] or 0.0 for one in found) < SMALLEST_WAIT_S:
+        said.append(
+            f"Hardly a job waits here ({share(busy)} of the GPU time is in use while jobs"
+            " arrive), so nothing is known of waits on a busier cluster: try --load 0.9."
+        )
+    if feels_links:
+        said.append(
+            f"That a part of {facts['communication']} of each job's time grows as its bandwidth"
+            " shrinks is assumed for all jobs alike; the log does not tell."
+        )
+    else:
+        said.append(
+            "Jobs last as long as in the log on whatever GPUs, so better links shorten no wait"
+            " here; --communication says otherwise."
+        )
+    said.append(
+        "CPUs, memory, partitions, priorities and limits are not simulated, and another month"
+        " has other jobs."
+    )
+    return said

@@ -1,0 +1,42 @@
+"""`gputopo top`: the nodes and the waiting jobs on a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from slurm_plugin.cli.options import config_option
+
+
+@click.command()
+@config_option
+@click.option("--demo", is_flag=True, help="Show a recorded day; no Slurm is needed.")
+def top(config_path: Path, demo: bool) -> None:
+    """Show the nodes' GPUs and what each waiting job waits for, live in the terminal.
+
+    Your own jobs are shown in full; of others' you see that GPUs are busy. Root and SlurmUser see
+    all jobs. Where the output is no terminal it is printed once.
+    """
+    import asyncio
+    import os
+    import sys
+    from dataclasses import replace
+
+    from rich.console import Console
+
+    from slurm_plugin.config import settings as config
+    from slurm_plugin.top.terminal import Top
+    from slurm_plugin.web import sources
+
+    if demo:
+        from slurm_plugin.web import demo as recorded
+
+        # A made-up site's jobs: whoever calls this may see them.
+        found = replace(recorded.sources(), operators=frozenset((os.getuid(),)))
+    else:
+        settings = config.load(config_path) if config_path.exists() else None
+        found = sources.of_site(settings, frozenset((0,)))
+    console = Console(highlight=False)
+    seen = Top(found, None if os.getuid() in found.operators else os.getuid(), console)
+    asyncio.run(seen.run() if console.is_terminal and sys.stdin.isatty() else seen.once())
