@@ -72,7 +72,8 @@ def machine_picture(
     if not topology.gpus:
         raise TopologyError(f"{topology.name}: no GPUs, so nothing to draw")
     drawn = _Drawn(topology, marks or Marks(), is_small)
-    return drawn.picture(title or f"{topology.name}: {topology.gpus} GPUs")
+    gpus = "1 GPU" if topology.gpus == 1 else f"{topology.gpus} GPUs"
+    return drawn.picture(title or f"{topology.name}: {gpus}")
 
 
 def machine_svg(
@@ -124,7 +125,7 @@ class _Drawn:
         around: list[Svg] = []
         if not self.is_small:
             table, legend_w, legend_h = legend(self._keys())
-            room = 76.0 if self.nics else 0.0
+            room = 96.0 if self.nics else 0.0
             down += _TITLE + max(0.0, (legend_h - height) / 2)
             left += room
             right = left + width + room + 20

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from gres_topology import NodeTopology, TopologyError, catalog
+from gres_topology import NodeTopology, TopologyError, catalog, find
 from gres_topology.pictures import BUSY, Marks, machine_picture, machine_svg, theme, write
 
 DGX1V = catalog.load("dgx1v")
@@ -51,6 +52,10 @@ def test_every_gpu_has_a_place_of_its_own_in_every_machine(machine):
 def test_gpus_lie_in_the_box_of_their_numa_node(machine):
     topology = catalog.load(machine)
     svg = machine_svg(topology)
+    assert_each_in_its_box(topology, svg)
+
+
+def assert_each_in_its_box(topology, svg):
     sides = ("x", "y", "width", "height")
     boxes = [[float(box.get(side)) for side in sides] for box in of_class(svg, "group")]
     places = middles(svg, topology.gpus)
@@ -63,6 +68,14 @@ def test_gpus_lie_in_the_box_of_their_numa_node(machine):
             if left < x < left + width and top < y < top + height
         ]
         assert inside == [numas.index(numa)]
+
+
+def test_uneven_numa_nodes_are_boxes_beside_each_other():
+    """Nine GPUs in one NUMA node and three of one each: on an ellipse its box would hold all."""
+    report = Path(__file__).parent.parent / "assets" / "rocm-smi-partitions.txt"
+    svg = machine_svg(find(str(report)))
+    assert_each_in_its_box(find(str(report)), svg)
+    assert "XGMI (xGMI): 50 GB/s" in texts(svg)
 
 
 def test_links_are_as_wide_as_their_bandwidth_and_the_commonest_path_is_only_named():
@@ -167,6 +180,9 @@ def test_files_are_svg_or_png(tmp_path, monkeypatch):
 
 
 def test_a_png_has_colours(tmp_path):
-    pytest.importorskip("cairosvg", reason="the extra `plot` is not installed")
+    try:
+        import cairosvg  # noqa: F401
+    except (ImportError, OSError):
+        pytest.skip("the extra `plot`, or libcairo2, is not installed")
     write(machine_picture(DGX1V), tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
