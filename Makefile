@@ -12,7 +12,7 @@
 #   make lint | cluster | cluster-down | shell
 #   make clean    what this checkout brought onto the machine goes: clusters, images, .cluster, a dockerd that it started
 # GPUTOPO_PROJECT names the cluster (default: the checkout's own), SUITE its Debian release (default trixie: Slurm 24.11).
-.PHONY: setup lint test test-long test-matrix test-sanitized test-tools mutants packages demo bench docs cluster cluster-down shell clean
+.PHONY: setup lint test test-long test-matrix test-sanitized test-tools browser mutants packages demo bench docs cluster cluster-down shell clean
 .DEFAULT_GOAL := setup
 
 PYTHON := .venv/bin/python
@@ -46,12 +46,17 @@ test-tools:
 # line, and pytest counts the live tests as skipped (as failures where CI=true).
 PYTEST = $(PYTHON) -m pytest -n $(or $(WORKERS),4) --dist loadscope --no-loadscope-reorder
 
+# A browser for the long tests of the page; without one they are skipped.
+browser: setup
+	@$(PYTHON) -c 'import playwright' 2>/dev/null || $(PYTHON) -m pip install -q -e '.[browser]'
+	@{ command -v chromium && command -v npm; } >/dev/null 2>&1 || slurm_cluster/docker/install-packages.sh chromium npm || test $$? = 3
+
 test: setup test-tools
 	@slurm_cluster/cluster.sh images & $(PYTEST) --junitxml=.cluster/junit/test.xml $(or $(ARGS),--run short); \
 	found=$$?; wait; exit $$found
 
 # The tests marked long, and then the mutants; SHARD=1/4 for a quarter of the files, without these.
-test-long: setup test-tools
+test-long: setup test-tools browser
 	@slurm_cluster/cluster.sh images || test $$? = 3
 	$(PYTEST) --junitxml=.cluster/junit/long.xml --run long $(if $(SHARD),--shard $(SHARD)) $(ARGS)
 	$(if $(SHARD)$(ARGS),,$(MAKE) mutants)

@@ -25,7 +25,7 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; padding: 0 1em; m
   background: var(--soft) }
 div { overflow-x: auto }
 table { border-collapse: collapse; font-size: 13px }
-th, td { padding: .3em .7em; text-align: right }
+th, td { padding: .3em .7em; text-align: right; white-space: nowrap }
 th:first-child, td:first-child { text-align: left }
 tr:nth-child(even) { background: var(--soft) }
 thead th { border-bottom: 1px solid #888; vertical-align: bottom }
@@ -62,7 +62,8 @@ def to_html(report: Report) -> str:
     """The page."""
     runs, cluster, trace = report.runs, report.cluster, report.trace
     chosen = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.facts.items())
-    head, *rows = table(runs, cluster)
+    # A column per policy: figures of one kind are compared along a line.
+    head, *rows = zip(*table(runs, cluster), strict=True)
     return "\n".join(
         [
             Html(_HEAD) + Html(_VIEW) + tag("title", trace.source),

@@ -54,9 +54,10 @@ if [ "${2:-}" = pyslurm ]; then
     exit 0
 fi
 
-# What the installed project says that it requires, without the extras.
+# What the installed project says that it requires, without the extras but for the page's.
 requires="$("$python" -c 'from importlib.metadata import requires
-print(*(one.replace(" ", "") for one in requires("slurm-gputopo") if ";" not in one))')"
+parts = (one.replace(" ", "").partition(";") for one in requires("slurm-gputopo"))
+print(*(name for name, _, extra in parts if extra in ("", "extra==\"web\"")))')"
 stamp="$(printf '%s\n%s\n' "$version" "$requires" | cksum)"
 [ "$(cat "$out/.stamp" 2>/dev/null)" = "$stamp" ] && exit 0
 

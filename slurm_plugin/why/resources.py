@@ -186,8 +186,9 @@ def _facts(
         for node in usable
         if not node.is_open
     ][: words.MAX_NAMED]
-    others = [node for node in site.nodes.values() if node.gpu_types and node not in usable]
-    if need.features and others:
+    if need.features:
+        named = {node.name for node in usable}
+        others = [n for n in site.nodes.values() if n.gpu_types and n.name not in named]
         lacking = [n.name for n in others if not features.holds(need.features, n.features)]
         if lacking:
             what = f"{words.quoted(need.features)}: not on {words.named(sorted(lacking))}"

@@ -3,7 +3,7 @@
 import { bars } from "./chart.js";
 import { get, html, table } from "./dom.js";
 
-const KEYS = [["week", "By week"], ["user", "By user"], ["partition", "By partition"], ["size", "By GPUs of the job"]];
+const KEYS = [["week", "By week"], ["user", "By user"], ["partition", "By partition"], ["size", "By size of the job"]];
 
 export function gain(main) {
   const body = html("div", {}, html("p", {}, "Reading the decision log ..."));
@@ -27,12 +27,12 @@ function parts(found) {
   const said = `${all.compared} jobs of several GPUs got ${all.chosen_gbps_mean.toFixed(1)} GB/s effective on average;`
     + ` Slurm's own choice would have been ${all.slurm_gbps_mean.toFixed(1)} GB/s. Job by job that is`
     + ` ${all.ratio_mean.toFixed(2)} times as much on average.`;
-  return [html("p", { class: "sentence" }, said), ...KEYS.filter(([key]) => found[key].length).map(([key, title]) => part(title, found[key]))];
+  return [html("p", { class: "sentence" }, said), ...KEYS.filter(([key]) => found[key].length).map(([key, title]) => part(title, key, found[key]))];
 }
 
-function part(title, rows) {
+function part(title, key, rows) {
   const most = Math.max(...rows.map((row) => Math.max(row.chosen_gbps_mean, row.slurm_gbps_mean)));
-  return table(title, ["", "jobs", "ours, GB/s", "Slurm's, GB/s", "ratio by job", "ours above, Slurm's below"], rows.map((row) => [
+  return table(title, [key === "size" ? "GPUs" : key, "jobs", "ours, GB/s", "Slurm's, GB/s", "ratio by job", "ours above, Slurm's below"], rows.map((row) => [
     row.name, String(row.compared), row.chosen_gbps_mean.toFixed(1), row.slurm_gbps_mean.toFixed(1), row.ratio_mean.toFixed(2),
     bars(row.chosen_gbps_mean, row.slurm_gbps_mean, most),
   ]));

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -48,7 +49,7 @@ def noisy(mean, seed=1, count=400):
 def test_shorter_waits_at_equal_links_are_recommended():
     runs = [a_run("stock", noisy(900)), a_run("mapa", noisy(500, 2))]
     said = recommendation(runs, CLUSTER, FACTS)
-    assert said.startswith("Take mapa. With mapa instead of stock, jobs wait 8.")
+    assert said.startswith("Take mapa. With mapa instead of stock, on average jobs wait 8.")
     assert "links are as good" in said
 
 
@@ -71,6 +72,35 @@ def test_waits_against_links_is_a_choice_of_the_site():
     said = recommendation(runs, CLUSTER, FACTS)
     assert said.startswith("Take best-fit if jobs shall get through soonest, mapa if links")
     assert "of the ideal bandwidth" in said
+
+
+def test_of_policies_alike_the_one_that_wins_more_against_the_present_one_is_taken():
+    """First mapa wins in waits and links and best-fit in waits alone, then both in both."""
+    draw = random.Random(7)
+    links = [draw.choice((GOOD, BAD)) for _ in range(400)]
+    stock = a_run("stock", noisy(900), BAD)
+    fit, mapa = a_run("best-fit", noisy(500, 2), BAD), a_run("mapa", noisy(505, 3), GOOD)
+    said = recommendation([stock, fit, mapa], CLUSTER, FACTS)
+    assert said.startswith("Take mapa. With mapa instead of stock")
+    mixed = [replace(one, placement=placed({"h1": gpus}))
+             for one, gpus in zip(fit.records, links, strict=True)]  # fmt: skip
+    same = SimulatedRun("best-fit", mixed, gpus=16), SimulatedRun("mapa", mixed, gpus=16)
+    said = recommendation([stock, *same], CLUSTER, FACTS)
+    assert said.startswith("Take best-fit, or mapa, which differs from it by chance.")
+
+
+def test_the_size_of_jobs_that_waits_longer_though_the_mean_wins_is_named():
+    def mixed(policy, small, large):
+        runs = a_run(policy, small, (0,)), a_run(policy, large, (0, 1, 2, 3))
+        jobs = [replace(one, job=replace(one.job, job_id=one.job.job_id + 1000))
+                for one in runs[1].records]  # fmt: skip
+        return SimulatedRun(policy, [*runs[0].records, *jobs], gpus=16)
+
+    before = mixed("stock", noisy(2000), noisy(500, 2))
+    after = mixed("mapa", noisy(600, 3), noisy(900, 4))
+    said = recommendation([before, after], CLUSTER, FACTS)
+    assert "Jobs of 3 to 4 wait longer: " in said
+    assert "Jobs of 1" not in said
 
 
 def test_users_who_lose_are_counted():
