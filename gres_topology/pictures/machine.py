@@ -17,6 +17,8 @@ from gres_topology.topology import NodeTopology
 #: The holder's name where a GPU is held by a job of which nothing may be told.
 BUSY = "busy"
 _MARGIN, _TITLE = 16.0, 34.0
+#: Holders that the key names; every GPU has its holder's name in it as well.
+_MOST_KEYS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,8 +229,10 @@ class _Drawn:
 
     def _keys(self) -> list[Key]:
         marks, keys = self.marks, list(self.links.keys)
-        names = dict.fromkeys(marks.held[gpu] for gpu in sorted(marks.held))
-        keys += [box_key(*self.looks[name], name) for name in names]
+        names = [*dict.fromkeys(marks.held[gpu] for gpu in sorted(marks.held))]
+        keys += [box_key(*self.looks[name], name) for name in names[:_MOST_KEYS]]
+        if len(names) > _MOST_KEYS:
+            keys.append(Key([], f"and {len(names) - _MOST_KEYS} more"))
         if marks.chosen:
             if any(gpu not in marks.held for gpu in marks.chosen):
                 keys.append(box_key("chosen", 0, "the job's GPUs"))

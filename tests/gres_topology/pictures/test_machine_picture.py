@@ -121,6 +121,14 @@ def test_each_holder_has_a_colour_and_a_pattern_and_the_free_have_none():
     assert texts(svg).count("job 2") == 2
 
 
+def test_the_key_names_no_more_holders_than_one_reads():
+    held = {gpu: f"job {gpu}" for gpu in range(72)}
+    svg = machine_svg(catalog.load("gb200-nvl72"), Marks(held=held))
+    assert texts(svg).count("job 19") == 2
+    assert texts(svg).count("job 20") == 1
+    assert "and 52 more" in texts(svg)
+
+
 def test_a_job_looks_the_same_in_several_pictures():
     styles = {"job 9": 4}
     for held in ({0: "job 1", 1: "job 9"}, {5: "job 9"}):
