@@ -237,6 +237,8 @@ def test_slots_of_which_none_are_free_on_both_nodes_are_slurms_own_choice(tmp_pa
     [
         ("", {"state": "DOWN"}, "It would not start now: it waits for partition gpu, which is"
          " DOWN."),
+        ("", {"state": "DRAIN"}, "sbatch would refuse it: no job may be submitted to gpu, which is"
+         " DRAIN."),
         ("", {"allow_accounts": ("physics", "chemistry")}, "It would never start: partition gpu is"
          " for accounts physics, chemistry alone, and the job is of account research."),
         ("-A physics", {"allow_accounts": ("physics",)}, "It would start now on dgx1."),
