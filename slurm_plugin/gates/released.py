@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from policies import mask_of
@@ -100,9 +100,8 @@ class Watch:
         else:
             self._write(build)
 
-    def follow(self, queue: Sequence[QueuedJob], wants: Mapping[int, Want], made: GatePlan) -> None:
-        """Every job that was not running at the last poll and is now."""
-        ours = [job for job in queue if job.job_id in wants]
+    def follow(self, ours: Sequence[QueuedJob], made: GatePlan) -> None:
+        """Of the jobs with a record of ours, those that started since the last poll."""
         for job in ours if self._tasks else ():
             build = self._tasks.pop(job.name, None)
             if build is not None:
