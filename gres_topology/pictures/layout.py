@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from gres_topology.topology import NodeTopology
 
@@ -60,7 +61,18 @@ def layout_of(topology: NodeTopology, note_lines: int, is_small: bool) -> Layout
     groups = groups_of(topology)
     if topology.gpus > MANY:
         return _table(groups, topology.gpus, note_lines)
-    return _ellipse(groups, topology.gpus, note_lines, is_small)
+    found = _ellipse(groups, topology.gpus, note_lines, is_small)
+    # Where one NUMA node has most of the GPUs, its box would hold others' GPUs, too.
+    if any(_meet(one, other) for one, other in combinations(found.groups.values(), 2)):
+        return _table(groups, topology.gpus, note_lines)
+    return found
+
+
+def _meet(one: Box, other: Box) -> bool:
+    return (
+        abs(2 * one.x + one.width - 2 * other.x - other.width) < one.width + other.width
+        and abs(2 * one.y + one.height - 2 * other.y - other.height) < one.height + other.height
+    )
 
 
 def _ellipse(
@@ -92,15 +104,18 @@ def _ellipse(
 
 
 def _angles(groups: dict[int | None, list[int]], gpus: int) -> dict[int, float]:
-    """Groups clockwise from the left; of two groups each runs from top to bottom."""
+    """Groups clockwise from the left; of two each runs from top to bottom, as do halves of one."""
     gap = 0.7 if len(groups) > 1 else 0.0
-    step = 2 * math.pi / (gpus + gap * len(groups))
-    first = next(iter(groups.values()))
-    half = (len(first) + gap) / 2 * step
-    at = math.pi + half - (0.0 if len(groups) == 2 else math.pi / max(2, len(groups)))
+    parts = list(groups.values())
+    if len(parts) == 1:
+        half = (gpus + 1) // 2
+        parts = [parts[0][:half], parts[0][half:]]
+    step = 2 * math.pi / (gpus + gap * len(parts))
+    first = (len(parts[0]) + gap) / 2 * step
+    at = math.pi + first - (0.0 if len(parts) == 2 else math.pi / len(parts))
     angles = {}
-    for number, members in enumerate(groups.values()):
-        ordered = reversed(members) if len(groups) == 2 and not number else members
+    for number, members in enumerate(parts):
+        ordered = reversed(members) if len(parts) == 2 and not number else members
         at -= gap / 2 * step
         for gpu in ordered:
             angles[gpu] = at - step / 2

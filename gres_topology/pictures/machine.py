@@ -17,6 +17,8 @@ from gres_topology.topology import NodeTopology
 #: The holder's name where a GPU is held by a job of which nothing may be told.
 BUSY = "busy"
 _MARGIN, _TITLE = 16.0, 34.0
+#: Holders that the key names; every GPU has its holder's name in it as well.
+_MOST_KEYS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +74,8 @@ def machine_picture(
     if not topology.gpus:
         raise TopologyError(f"{topology.name}: no GPUs, so nothing to draw")
     drawn = _Drawn(topology, marks or Marks(), is_small)
-    return drawn.picture(title or f"{topology.name}: {topology.gpus} GPUs")
+    gpus = "1 GPU" if topology.gpus == 1 else f"{topology.gpus} GPUs"
+    return drawn.picture(title or f"{topology.name}: {gpus}")
 
 
 def machine_svg(
@@ -124,7 +127,7 @@ class _Drawn:
         around: list[Svg] = []
         if not self.is_small:
             table, legend_w, legend_h = legend(self._keys())
-            room = 76.0 if self.nics else 0.0
+            room = 96.0 if self.nics else 0.0
             down += _TITLE + max(0.0, (legend_h - height) / 2)
             left += room
             right = left + width + room + 20
@@ -226,8 +229,10 @@ class _Drawn:
 
     def _keys(self) -> list[Key]:
         marks, keys = self.marks, list(self.links.keys)
-        names = dict.fromkeys(marks.held[gpu] for gpu in sorted(marks.held))
-        keys += [box_key(*self.looks[name], name) for name in names]
+        names = [*dict.fromkeys(marks.held[gpu] for gpu in sorted(marks.held))]
+        keys += [box_key(*self.looks[name], name) for name in names[:_MOST_KEYS]]
+        if len(names) > _MOST_KEYS:
+            keys.append(Key([], f"and {len(names) - _MOST_KEYS} more"))
         if marks.chosen:
             if any(gpu not in marks.held for gpu in marks.chosen):
                 keys.append(box_key("chosen", 0, "the job's GPUs"))

@@ -91,7 +91,8 @@ def _gbps(topology: NodeTopology, label: str) -> float:
 
 def _key(topology: NodeTopology, label: str, which: str) -> Key:
     kind, gbps = link_kind(label), _gbps(topology, label)
-    text = f"{label} ({_WORDS[kind]}): {gbps:g} GB/s{which}"
+    words = "path unknown" if label == links.UNKNOWN else _WORDS[kind]
+    text = f"{label} ({words}): {gbps:g} GB/s{which}"
     return line_key(kind, width_of(topology, gbps), text)
 
 
@@ -104,7 +105,7 @@ def _between_sockets(topology: NodeTopology, layout: Layout, rest: str | None) -
     if all(topology.kinds[a][b] != rest for a in first for b in second):
         return []
     left, right = layout.groups.values()
-    y = left.y + left.height - 7
+    y = min(left.y + left.height, right.y + right.height) - 7
     return [
         element("path", class_=f"gt-{link_kind(rest)}", stroke_width=4,
                 d=f"M{left.x + left.width:.1f} {y:.1f}L{right.x:.1f} {y:.1f}"),
@@ -145,16 +146,16 @@ def nics(topology: NodeTopology, layout: Layout) -> tuple[list[Svg], list[str]]:
         x, y = _middle(layout, gpus)
         is_right = x > layout.centre[0]
         y = lowest[is_right] = max(y, lowest[is_right] + 28)
-        at = layout.width + 40 if is_right else -40.0
+        at = layout.width + 50 if is_right else -50.0
         lines = "".join(
             f"M{at:.1f} {y:.1f}L{layout.places[gpu][0]:.1f} {layout.places[gpu][1]:.1f}"
             for gpu in gpus
         )
-        text = names[0] if len(names) == 1 else f"{shortened(names[0], 8)} +{len(names) - 1}"
+        text = names[0] if len(names) == 1 else f"{shortened(names[0], 11)} +{len(names) - 1}"
         parts += [
             element("path", class_="gt-faint", d=lines, stroke_width=1.5),
-            element("rect", class_="gt-free", x=at - 34, y=y - 11, width=68, height=22, rx=11),
-            element("text", shortened(text, 11), class_="gt-text", x=at, y=y + 4, font_size=10,
+            element("rect", class_="gt-free", x=at - 43, y=y - 11, width=86, height=22, rx=11),
+            element("text", shortened(text, 14), class_="gt-text", x=at, y=y + 4, font_size=10,
                     text_anchor="middle"),
         ]  # fmt: skip
     return parts, far

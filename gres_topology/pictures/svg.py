@@ -13,6 +13,7 @@ from gres_topology.pictures import theme
 
 #: Characters that XML 1.0 forbids; names come from users and may hold them.
 _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CLASS = re.compile(r'class="gt-([\w-]+)"')
 
 
 class Svg(str):
@@ -67,12 +68,22 @@ class Picture:
         An inline one has no <style>, which a strict Content-Security-Policy forbids: its page's
         own stylesheet has `theme.css()` in it.
         """
-        style = [] if is_inline else [element("style", Svg(theme.css()))]
+        return self._text("" if is_inline else theme.css(self._classes()))
+
+    def plain_svg(self) -> str:
+        """The same in light colours, for programs that know no variables of CSS."""
+        return self._text(theme.css(self._classes(), is_plain=True))
+
+    def _classes(self) -> set[str]:
+        found = _CLASS.findall("".join(self.parts))
+        return {"picture", "paper", *found}
+
+    def _text(self, style: str) -> str:
         return element(
             "svg",
             element("title", self.title),
             element("desc", self.desc),
-            *style,
+            *([element("style", Svg(style))] if style else []),
             element("rect", class_="gt-paper", width=self.width, height=self.height),
             *self.parts,
             xmlns="http://www.w3.org/2000/svg",
@@ -96,7 +107,7 @@ def write(picture: Picture, target: Path) -> None:
         if target.suffix == ".svg":
             target.write_text(picture.svg() + "\n", encoding="utf-8")
         elif target.suffix == ".png":
-            target.write_bytes(_png(picture.svg()))
+            target.write_bytes(_png(picture.plain_svg()))
         else:
             raise TopologyError(f"{target}: {expected}")
     except OSError as error:
@@ -104,7 +115,7 @@ def write(picture: Picture, target: Path) -> None:
 
 
 def _png(picture_svg: str) -> bytes:
-    """Twice the SVG's size in pixels, in the light colours; cairosvg knows no variables of CSS."""
+    """Twice the SVG's size in pixels."""
     try:
         import cairosvg
     except (ImportError, OSError):
@@ -112,6 +123,5 @@ def _png(picture_svg: str) -> bytes:
             "a PNG needs the extra: pip install 'slurm-gputopo[plot]', and libcairo2;"
             " an SVG needs neither"
         ) from None
-    plain = picture_svg.replace(theme.css(), theme.css(is_plain=True))
-    png: bytes = cairosvg.svg2png(bytestring=plain.encode(), scale=2)
+    png: bytes = cairosvg.svg2png(bytestring=picture_svg.encode(), scale=2)
     return png

@@ -10,6 +10,8 @@ A picture names no colours, only classes; `css` says what they look like. Each c
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from gres_topology import links
 
 #: Role -> colour on light paper, on dark paper.
@@ -77,23 +79,27 @@ def link_kind(label: str) -> str:
     return "host" if label in {"PHB", "NODE", "PCIE"} else "sockets"
 
 
-def variables(*, is_dark: bool) -> str:
-    """Declarations of all variables with one set of colours, for a page's own selector."""
-    return "".join(f"--gt-{role}:{pair[is_dark]};" for role, pair in COLOURS.items())
+def variables(roles: Collection[str] = tuple(COLOURS), *, is_dark: bool) -> str:
+    """Declarations of the variables of these roles, for a selector of a page's own."""
+    return "".join(
+        f"--gt-{role}:{pair[is_dark]};" for role, pair in COLOURS.items() if role in roles
+    )
 
 
-def css(*, is_plain: bool = False) -> str:
-    """The rules for all pictures.
+def css(only: Collection[str] | None = None, *, is_plain: bool = False) -> str:
+    """The rules for all pictures, or for these classes (without gt-) alone.
 
     Dark colours apply where the reader's system is dark, never in print. A page with a switch of
     its own sets `variables` on `.gt-picture` for each of its sides. `is_plain` is for programs
     that know no variables: the light colours as they are.
     """
-    rules = "".join(f".gt-{name}{{{_declarations(how, is_plain)}}}" for name, how in _RULES.items())
+    used = {name: how for name, how in _RULES.items() if only is None or name in only}
+    rules = "".join(f".gt-{name}{{{_declarations(how, is_plain)}}}" for name, how in used.items())
     if is_plain:
         return rules
-    dark = f":where(.gt-picture){{{variables(is_dark=True)}}}"
-    return f"{rules}@media screen and (prefers-color-scheme:dark){{{dark}}}"
+    roles = {value for how in used.values() for value in how.values()}
+    dark = variables(roles, is_dark=True)
+    return f"{rules}@media screen and (prefers-color-scheme:dark){{:where(.gt-picture){{{dark}}}}}"
 
 
 def _declarations(how: dict[str, str], is_plain: bool) -> str:

@@ -142,6 +142,7 @@ class FreeGpus:
     platform: Platform
     free: dict[str, int]
     _nodes_with: NDArray[np.int64] | None = field(default=None, init=False)
+    _fits: NDArray[np.bool_] | None = field(default=None, init=False)
 
     @property
     def gpus(self) -> int:
@@ -158,10 +159,9 @@ class FreeGpus:
 
     def fits(self) -> NDArray[np.bool_]:
         """For every shape of the platform whether there are nodes for it."""
-        enough: NDArray[np.bool_] = (
-            self.nodes_with()[self.platform.per_node] >= self.platform.node_counts
-        )
-        return enough
+        if self._fits is None:
+            self._fits = self.nodes_with()[self.platform.per_node] >= self.platform.node_counts
+        return self._fits
 
     def take(self, at: int) -> tuple[str, ...]:
         """Nodes for a shape (by index) that fits: the fullest ones with room, then by name."""
@@ -171,7 +171,7 @@ class FreeGpus:
         chosen = tuple(sorted(fitting[: shape.nodes]))
         for name in chosen:
             self.free[name] -= shape.gpus_per_node
-        self._nodes_with = None
+        self._nodes_with = self._fits = None
         return chosen
 
 
@@ -188,7 +188,7 @@ def in_order(
     for task, at in order:
         nodes: tuple[str, ...] = ()
         if not stopped:
-            if free.gpus and free.fits()[at]:
+            if free.fits()[at]:
                 nodes = free.take(at)
             else:
                 stopped = not may_pass

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.contract.scheduling import Planned, Queue, in_order
+from policies.contract.scheduling import Planned, Queue, Task, in_order
 from policies.performance.runs import Floats
 
 Indices = NDArray[np.int64]
@@ -55,6 +55,22 @@ class TaskTable:
         return result
 
 
+def by_allowance(queue: Queue, *, late_last: bool = False) -> list[tuple[Task, int]]:
+    """The waiting tasks with their shapes (by index), shortest waiting allowance first.
+
+    `late_last`: tasks that no shape brings in time go behind all others.
+    """
+    if not queue.waiting:
+        return []
+    table = TaskTable.of(queue)
+    meets = table.meets(queue.now_s)
+    chosen = table.best(meets)
+    allowance = table.deadline_s - (table.latency_at(chosen) + queue.now_s)
+    is_late = ~np.logical_or.reduce(meets, axis=1) & late_last
+    order = np.lexsort((table.job_id, allowance, is_late))
+    return [(queue.waiting[at], int(chosen[at])) for at in order]
+
+
 @dataclass(frozen=True, slots=True)
 class GeniePaper:
     """Shortest waiting allowance first, as printed."""
@@ -63,10 +79,4 @@ class GeniePaper:
 
     def plan(self, queue: Queue) -> list[Planned]:
         """Choose shapes, order, start from the head on."""
-        if not queue.waiting:
-            return []
-        table = TaskTable.of(queue)
-        chosen = table.best(table.meets(queue.now_s))
-        allowance = table.deadline_s - (table.latency_at(chosen) + queue.now_s)
-        order = np.lexsort((table.job_id, allowance))
-        return in_order(queue, [(queue.waiting[at], int(chosen[at])) for at in order])
+        return in_order(queue, by_allowance(queue))

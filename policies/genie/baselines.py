@@ -74,7 +74,7 @@ class Capacity:
             gpus = int(queue.platform.gpu_counts[at])
             nodes: tuple[str, ...] = ()
             allowed = used[task.profile] + gpus <= share or not used[task.profile]
-            if task.profile not in stopped and allowed and free.gpus and free.fits()[at]:
+            if task.profile not in stopped and allowed and free.fits()[at]:
                 nodes = free.take(at)
                 used[task.profile] += gpus
             else:

@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from gres_topology import NodeTopology
 from simulation.core.link_quality import share_of
 from simulation.core.record import Record, SimulatedRun
-from simulation.report.breakdown import bandwidth_by_user, waits_by_size
+from simulation.report.breakdown import bandwidth_by_user, size_of
 from simulation.report.metrics import summary
 from simulation.report.words import share, time
 
@@ -201,18 +201,20 @@ def _listed(parts: Sequence[str]) -> str:
 def _losers(compared: Compared, name: str, reference: str) -> list[str]:
     """Sizes of jobs that wait longer and users who lose bandwidth, though the mean may win."""
     own, other = compared.runs[name], compared.runs[reference]
-    mine, its = waits_by_size(own), waits_by_size(other)
-    longer = {
-        size: wait.mean_s - its[size].mean_s
-        for size, wait in mine.items()
-        if size in its and wait.jobs >= PARTS
-        and wait.mean_s > its[size].mean_s * 1.05 + SMALLEST_WAIT_S * 60
-    }  # fmt: skip
+    size_by_job = {record.job.job_id: size_of(record) for record in own.records}
+    sizes: dict[str, dict[int, float]] = {}
+    for job, wait in compared.waits[name].items():
+        sizes.setdefault(size_by_job[job], {})[job] = wait
+    waits = {
+        size: difference(some, compared.waits[reference], SMALLEST_WAIT_S)
+        for size, some in sizes.items()
+    }
+    longer = {size: one for size, one in waits.items() if one.counts and one.own > one.other}
     said = []
     if longer:
-        worst = max(longer, key=lambda size: longer[size])
-        said.append(f"Jobs of {worst} wait longer: {time(mine[worst].mean_s)} instead of"
-                    f" {time(its[worst].mean_s)}.")  # fmt: skip
+        worst = max(longer, key=lambda size: longer[size].own - longer[size].other)
+        beside = f"{time(longer[worst].own)} instead of {time(longer[worst].other)}"
+        said.append(f"Jobs of {worst} wait longer: {beside}.")
     users = bandwidth_by_user(own, compared.cluster)
     before = bandwidth_by_user(other, compared.cluster)
     lost = [user for user in users if user in before and users[user] < 0.99 * before[user]]

@@ -48,7 +48,9 @@ def drawn(result: Result, picture: Picture) -> Chart:
 def together(result: Result, pictures: Sequence[Picture]) -> Chart:
     """All plots of a result below each other."""
     charts_of_it = [drawn(result, picture) for picture in pictures]
-    return sheet("", [], [Pane(chart, min(chart.width, 1000)) for chart in charts_of_it])
+    return sheet(
+        result.experiment, [], [Pane(chart, min(chart.width, 1000)) for chart in charts_of_it]
+    )
 
 
 def _seeds(result: Result) -> str:

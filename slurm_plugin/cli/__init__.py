@@ -69,7 +69,7 @@ class Fault(click.ClickException):
 
 
 class Interrupted(click.ClickException):
-    """Ctrl-C: one line, and the exit status that a shell gives to who ended by this signal."""
+    """Ctrl-C: one line, and the exit status that shells give to what this signal ended."""
 
     exit_code = 130
 

@@ -11,7 +11,7 @@ from gres_topology.pictures import Marks, Pane, Picture, machine_picture, sheet
 from gres_topology.readers import saved
 from policies.errors import PolicyError
 from policies.patterns.pattern import fitting, pattern_of
-from slurm_plugin.explain.story import gpus_of
+from slurm_plugin.explain.story import gpus_of, loan_places
 from slurm_plugin.explain.text import asked, figures, gpu_list, headline, printable
 
 #: Small pictures of candidates, the chosen one and Slurm's own included.
@@ -27,14 +27,14 @@ def drawn(story: Mapping[str, Any], machines: Mapping[str, Any]) -> Picture:
     Raises TopologyError where a node's topology cannot be read.
     """
     nodes = {name: _Node(name, machine) for name, machine in machines.items()}
-    gpus, own = gpus_of(story), story.get("slurm", {}).get("gpus", {})
+    own = story.get("slurm", {}).get("gpus", {})
     large = [
-        Pane(node.picture(story, gpus[name], own.get(name, ()), is_small=False), _WIDE)
-        for name, node in nodes.items()
-        if gpus.get(name)
+        Pane(nodes[name].picture(story, gpus, own.get(name, ()), said=said), _WIDE)
+        for said, name, gpus in _places(story)
+        if name in nodes and gpus
     ]
     small = [
-        Pane(nodes[name].picture(story, some, (), is_small=True), _SMALL, _caption(said, choice))
+        Pane(nodes[name].picture(story, some, ()), _SMALL, _caption(said, choice))
         for said, choice in _choices(story)
         for name, some in choice.get("gpus", {}).items()
         if name in nodes and some
@@ -51,9 +51,12 @@ class _Node:
         self.order: Sequence[int] = machine["order"]
 
     def picture(
-        self, story: Mapping[str, Any], gpus: Sequence[int], own: Collection[int], *, is_small: bool
+        self, story: Mapping[str, Any], gpus: Sequence[int], own: Collection[int], said: str = ""
     ) -> Picture:
-        """The node with these GPUs (Slurm's index, in rank order) as the job's."""
+        """The node with these GPUs (Slurm's index, in rank order) as the job's.
+
+        With `said`, words for what they are to it, it is a large picture with heading and key.
+        """
         chosen = [self.order[gpu] for gpu in gpus if gpu < len(self.order)]
         names = [self.order.index(gpu) for gpu in range(self.topology.gpus)]
         beside = [] if set(own) == set(gpus) else own
@@ -63,8 +66,19 @@ class _Node:
             beside=[self.order[gpu] for gpu in beside if gpu < len(self.order)],
             names=names,
         )
-        title = gpu_list({self.name: gpus})
-        return machine_picture(self.topology, marks, title=title, is_small=is_small)
+        title = f"{gpu_list({self.name: gpus})}  {said}"
+        return machine_picture(self.topology, marks, title=title, is_small=not said)
+
+
+def _places(story: Mapping[str, Any]) -> list[tuple[str, str, list[int]]]:
+    """What the job's GPUs are to it, on which node, and which."""
+    said, where = "chosen", gpus_of(story)
+    if "started" in story:
+        said = "started there"
+    elif story.get("decision") == "wait":
+        said, where = "would be there now", story.get("chosen", {}).get("gpus", {})
+    own = [(said, name, gpus) for name, gpus in where.items()]
+    return [*loan_places(story)] or own
 
 
 def _hops(pattern: str, gpus: Sequence[int]) -> list[tuple[int, int]]:

@@ -90,3 +90,18 @@ def gpus_of(story: Mapping[str, Any]) -> dict[str, list[int]]:
         return chosen if same and chosen else started
     applied = story.get("applied", True) and story.get("decision") == "use"
     return chosen if applied or not slurm else slurm
+
+
+def loan_of(story: Mapping[str, Any]) -> Record:
+    """The job's loan or why it has none, as Slurm has it now, else as it was decided."""
+    loan: Record = story.get("loan") or (dict(story) if story.get("decision") == "lent" else {})
+    return loan
+
+
+def loan_places(story: Mapping[str, Any]) -> list[tuple[str, str, list[int]]]:
+    """What the GPUs of a borrower are to it, on which node, and which: its own first."""
+    loan = loan_of(story)
+    if not loan.get("donors"):
+        return []
+    lent = [(f"lent by job {one['job']}", one["node"], one["gpus"]) for one in loan["donors"]]
+    return [("its own GPUs", loan["host"], loan["gpus"]), *lent]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from slurm_plugin.explain.story import loan_of
 from slurm_plugin.lending.record import DECISIONS, LENT
 
 #: How each decision is said, by (decision, applied).
@@ -183,11 +184,8 @@ def _moment(epoch_s: float) -> str:
 
 
 def _loan(story: Mapping[str, Any]) -> list[str]:
-    """Who lends to the job, to whom it lends, or why nothing is lent.
-
-    As Slurm has it now, else as it was decided.
-    """
-    loan = story.get("loan") or (story if story.get("decision") == "lent" else {})
+    """Who lends to the job, to whom it lends, or why nothing is lent."""
+    loan = loan_of(story)
     if "lends_to" in loan:
         return [_line("lends to", f"job {loan['lends_to']}, and ends with it")]
     if "waits" in loan:

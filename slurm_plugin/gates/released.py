@@ -64,7 +64,7 @@ def awaited_hold(job: QueuedJob, want: Want, nodes: Nodes, context: GateContext)
 
 
 def is_in_vain(job: QueuedJob, want: Want) -> bool:
-    """Was the job released as often as it is tried, and kept waiting by no limit of Slurm's?"""
+    """Did all releases of the job come to nothing, and not because of one of Slurm's limits?"""
     return job.reason in IN_VAIN and want.kept.tries + 1 >= MOST_TRIES
 
 

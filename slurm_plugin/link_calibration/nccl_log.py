@@ -160,7 +160,7 @@ class _Reader:
             self._best = max(self._best, busbw)
 
     def _is_ring(self, number: int, algbw: float, busbw: float, *, reduces: bool) -> None:
-        """The two bandwidths fit the collective and the number of GPUs, or it was another one."""
+        """PluginError where the two bandwidths do not fit the collective and the number of GPUs."""
         ranks = len(self._gpus)
         # Without its name only what reduces is certain: all_gather looks like alltoall.
         names = [self._name] if self._name else ["all_reduce_perf", "reduce_scatter_perf"]

@@ -194,7 +194,7 @@ class ProfilingLoop:
             self._end_sweep(run, where)
 
     def _end_sweep(self, failed: sweep.ProfilingRun, where: str) -> None:
-        """What one GPU does not hold, it does not hold in larger batches either."""
+        """A GPU that cannot hold a batch cannot hold a larger one either."""
         singles = [run for run in self._progress.runs if run.is_single]
         for run in singles:
             if run.local_batch > failed.local_batch and run.state == WAITING:

@@ -26,7 +26,7 @@ _REFUSED = {
     "array": _NONE, "begin": _NONE, "hold": _NONE, "wait": _NONE, "test-only": _NONE,
     "clusters": _NONE,
 }  # fmt: skip
-#: In a script these are overruled; beside our own words they would overrule us.
+#: Our own options overrule these in a script; on the command line they would overrule ours.
 _REFUSED_WORDS = _REFUSED | {
     "nodes": _SHAPE, "ntasks": _SHAPE, "ntasks-per-node": _SHAPE, "gres": _SHAPE, "gpus": _SHAPE,
     "gpus-per-node": _SHAPE, "gpus-per-task": _SHAPE,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from policies.fragmentation import Fragmentation
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GATED, MEETS, GateRecord, JobRecord, LoanRecord
 from slurm_plugin.lending import standing as loans
-from slurm_plugin.queue.capacity import Node
+from slurm_plugin.queue.capacity import Node, is_open
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why.site import fragmentation_now, site_of
@@ -62,6 +62,10 @@ def figures_of(
     """
     # So short a job sees the nodes as they are now.
     site = site_of(WaitingState(QueuedJob(0, time_limit_s=1), snapshot))
+    # Reservations are not read for this: nodes under one are nobody's, as Slurm's states say.
+    closed = {node.name for node in snapshot.nodes if not is_open(node)}
+    nodes = {n: replace(node, is_open=n not in closed) for n, node in site.nodes.items()}
+    site = replace(site, nodes=nodes)
     made = SiteFigures(snapshot.at, fragmentation_now(snapshot, site), _gpus(site.nodes.values()))
     there = {job.job_id for job in snapshot.jobs}
     for job in snapshot.jobs:

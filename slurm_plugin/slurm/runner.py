@@ -24,6 +24,8 @@ END_S = 1.0
 _ENVIRONMENT = {"SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "%s"}
 # Variables of these names may hide parts of the queue from a person; the engine must see all.
 _PERSONAL = ("SQUEUE_", "SINFO_")
+# Slurm hides partitions that a user's groups may not use, and the user's own jobs in them.
+_SHOW_ALL = {"SQUEUE_ALL": "1", "SCONTROL_ALL": "1", "SINFO_ALL": "1"}
 
 
 def _environment() -> dict[str, str]:
@@ -50,6 +52,8 @@ class ProcessRunner:
     environment: Mapping[str, str] | None = None
     #: The most that a command may print.
     max_bytes: int = MAX_BYTES
+    #: Show jobs in hidden partitions, too; Slurm always shows them to its own user and to root.
+    shows_all: bool = False
 
     def __call__(self, argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
         """Run `argv` and return its standard output."""
@@ -58,7 +62,7 @@ class ProcessRunner:
         shown = " ".join(argv)
         shown = shown if len(shown) <= SHOWN_CHARS else f"{shown[:SHOWN_CHARS]}..."
         try:
-            env = self.environment or _environment()
+            env = self.environment or _environment() | (_SHOW_ALL if self.shows_all else {})
             done = run_bounded(command, limit, self.max_bytes, stdin, env=env)
         except FileNotFoundError as error:
             raise SlurmError(

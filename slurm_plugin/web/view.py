@@ -7,23 +7,18 @@ by one, so that only rows that changed are sent (`changes`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from policies.fragmentation import Fragmentation
 from slurm_plugin.explain.slurm_says import loan_in
 from slurm_plugin.queue.backfill import in_order
-from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Node
-from slurm_plugin.queue.demand import READY, Unplaceable
-from slurm_plugin.queue.features import Unsupported
-from slurm_plugin.queue.fragmentation import fragmentation_of, usual_requests
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.web.decisions import Decision, DecisionTail
 from slurm_plugin.web.reasons import Reading, Reason
 from slurm_plugin.web.sources import EngineState
-from slurm_plugin.why.site import Site, need_of_job, site_of
+from slurm_plugin.why.site import Site, fragmentation_now, site_of
 
 View = dict[str, Any]
 #: Values that are tables: row name -> row.
@@ -44,19 +39,8 @@ def cluster_of(reading: Reading) -> Cluster:
     """Nodes with what is free on them, drained ones closed whatever a job could do there."""
     # So short a job sees the nodes as they are now; a later reservation keeps it from none.
     site = site_of(reading.state_of(QueuedJob(0, time_limit_s=1)))
-    running = [job for job in reading.snapshot.jobs if job.state != "PENDING"]
-    needs = list(_needs(reading, site))
-    return Cluster(site, fragmentation_of(site.nodes, needs, usual_requests(running)))
-
-
-def _needs(reading: Reading, site: Site) -> list[Need]:
-    """What the jobs need that wait for nothing but GPUs, CPUs or memory."""
-    found = []
-    for job in reading.waiting(None):
-        if job.reason in READY and not job.held:
-            with suppress(Unplaceable, Unsupported):
-                found.append(need_of_job(job, site, reading.state_of(job).entries))
-    return found
+    figures = fragmentation_now(reading.snapshot, site, lambda job: reading.state_of(job).entries)
+    return Cluster(site, figures)
 
 
 def common_view(

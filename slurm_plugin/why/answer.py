@@ -19,6 +19,7 @@ from slurm_plugin.why.reasons import (
     array_limit_reached,
     by_slurms_reason,
     licence_lacking,
+    not_taken,
     over_partition_limit,
 )
 from slurm_plugin.why.resources import shortage_of
@@ -72,7 +73,8 @@ def not_on_the_nodes(state: WaitingState) -> Finding | None:
     """A cause that the nodes' state does not change; None where the nodes have to tell."""
     found = our_waits.our_wait(state)
     if found is None and not our_waits.is_gated(state):
-        found = limit_reached(state) or by_slurms_reason(state) or _by_another_reason(state.job)
+        found = limit_reached(state) or by_slurms_reason(state) or not_taken(state)
+        return found or _by_another_reason(state.job)
     return found
 
 
@@ -138,7 +140,8 @@ def on_the_nodes(
 def _kept_by_slurm(state: WaitingState, need: Need) -> Finding | None:
     """Why Slurm would not start a gated job whose GPUs are free."""
     return (
-        over_partition_limit(state)
+        not_taken(state)
+        or over_partition_limit(state)
         or array_limit_reached(state)
         or licence_lacking(state)
         or limit_in_the_way(state, need)

@@ -44,8 +44,10 @@ def read_state(
     entries = str(story.get("entries") or job.admin_comment)
     gate = GateRecord.read_from(entries)
     # Of a job that the engine put behind its gate again Slurm's reason is not seen any more.
-    is_tried = gate is not None and gate.tries > 0
-    is_limited = is_tried or job.reason.startswith(("Assoc", "QOS", "Max", "Account"))
+    is_limited = gate is not None and gate.tries > 0
+    is_limited |= job.reason.startswith(("Assoc", "QOS", "Max", "Account"))
+    mine = [one for one in snapshot.settings.partitions if one.name in job.partition.split(",")]
+    is_limited |= any(one.allow_accounts or one.deny_accounts for one in mine)
     limits, parents = scontrol_tables.limits(run) if is_limited else ([], {})
     details = squeue_table.waiting_details(run, job.job_id)
     private = snapshot.settings.config.get("PrivateData", "")
@@ -70,13 +72,13 @@ def read_site(run: Runner, user: str) -> WaitingState:
     """
     snapshot = read_snapshot(SlurmClient(run))
     enforced = snapshot.settings.config.get("AccountingStorageEnforce", "").split(",")
-    limits, parents = scontrol_tables.limits(run) if "limits" in enforced else ([], {})
+    limits, parents = scontrol_tables.limits(run) if "associations" in enforced else ([], {})
     account = scontrol_tables.default_account(run, user)
     return WaitingState(
         QueuedJob(0, user=user, uid=os.getuid(), account=account),
         snapshot,
         reservations=tuple(scontrol_tables.reservations(run)),
-        limits=tuple(limits),
+        limits=tuple(limits) if "limits" in enforced else (),
         parents=parents,
     )
 
@@ -84,7 +86,7 @@ def read_site(run: Runner, user: str) -> WaitingState:
 def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) -> str:
     """What `sbatch --test-only` says of these options, '' where it says nothing.
 
-    Nothing is submitted. It knows limits and access rights, which are not looked at here.
+    Nothing is submitted. It knows more access rights than are looked at here.
     """
     wrap = [] if has_script else ["--wrap", "true"]
     sbatch = str(bin_dir / "sbatch") if bin_dir else "sbatch"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import grp
+import os
+import pwd
 import re
 from collections.abc import Callable, Sequence
 
@@ -185,23 +188,49 @@ def over_partition_limit(state: WaitingState) -> Finding | None:
 
 def _partition_access(state: WaitingState) -> Finding:
     """The partition does not take the job, by its account, QOS or group."""
-    if found := not_taken(state):
-        return found
+    too_little = Finding("partition", "cannot start: its partition does not take its user's jobs")
+    return not_taken(state) or _of_no_group(state) or too_little
+
+
+def _partition_config(state: WaitingState) -> Finding:
+    """Any of its partition's settings; 22.05 says so of groups, too."""
+    found = not_taken(state) or over_partition_limit(state) or _of_no_group(state)
+    return found or Finding("partition", "cannot start: its partition's settings rule it out")
+
+
+def _of_no_group(state: WaitingState) -> Finding | None:
+    """The groups that a partition is for, where the job's user is in none of them."""
+    user = state.job.user
     for one in state.partitions:
-        if one.allow_groups:
-            whose = f"and user {state.job.user} is in none of them"
+        if one.allow_groups and not _groups_of(user) & set(one.allow_groups):
+            whose = f"and user {user} is not in {'it' if len(one.allow_groups) == 1 else 'them'}"
             return _is_for(one, "group", one.allow_groups, whose)
-    return Finding("partition", "cannot start: its partition does not take its user's jobs")
+    return None
+
+
+def _groups_of(user: str) -> set[str]:
+    """As this host knows them; none for a user that it does not know."""
+    try:
+        numbers = os.getgrouplist(user, pwd.getpwnam(user).pw_gid)
+        return {grp.getgrgid(number).gr_name for number in numbers}
+    except KeyError:
+        return set()
 
 
 def not_taken(state: WaitingState) -> Finding | None:
-    """The rule on accounts and QOS by which a partition of the job does not take it."""
-    account, qos = state.job.account, state.details.qos
+    """The rule on accounts and QOS by which a partition of the job does not take it.
+
+    Of accounts Slurm gives no reason where the rule was made after the job's submit. They are left
+    out where the accounts above the job's are not known: a rule on those holds for it, too.
+    """
+    config, qos = state.snapshot.settings.config, state.details.qos
+    is_enforced = "associations" in config.get("AccountingStorageEnforce", "")
+    accounts = state.accounts if is_enforced and state.parents and state.job.account else ()
     for one in state.partitions:
-        if account and one.allow_accounts and not set(one.allow_accounts) & set(state.accounts):
-            of = f"and the job is of account {account}"
+        if accounts and one.allow_accounts and not set(one.allow_accounts) & set(accounts):
+            of = f"and the job is of account {accounts[0]}"
             return _is_for(one, "account", one.allow_accounts, of)
-        if denied := [name for name in state.accounts if name in one.deny_accounts]:
+        if denied := [name for name in accounts if name in one.deny_accounts]:
             return _is_closed(one, f"account {denied[0]}")
         if qos and one.allow_qos and qos not in one.allow_qos:
             return _is_for(one, "QOS", one.allow_qos, f"and the job has QOS {qos}")
@@ -241,4 +270,5 @@ _RULES: dict[str, Rule] = {
     "PartitionNodeLimit": _partition_limit,
     "QOSNotAllowed": _partition_access,
     "AccountNotAllowed": _partition_access,
+    "PartitionConfig": _partition_config,
 }

@@ -59,6 +59,8 @@ def trial(asked: Request, decider: Decider | None, lending: RemoteConfig | None 
             may_borrow = _borrows_by_hint(asked, decider)
         except HintRefused as error:
             return Trial(f"sbatch would refuse it: gpu-topo: {error}.", False)
+    if closed := _closed_partition(state):
+        return Trial(f"sbatch would refuse it: no job may be submitted to {closed}.", False)
     if (found := _kept_out(state)) is not None:
         return _waits(found)
     site = site_of(state)
@@ -98,6 +100,14 @@ def _borrows_by_hint(asked: Request, decider: Decider) -> bool:
             " others that wait; what this one would get is not known before its submit"
         )
     return preferences.remote
+
+
+def _closed_partition(state: WaitingState) -> str:
+    """The partitions where all of them take no new jobs, '' otherwise. DOWN means: later."""
+    states = {one.state for one in state.partitions}
+    if not states or states & {"UP", "DOWN"}:
+        return ""
+    return " and ".join(f"{one.name}, which is {one.state}" for one in state.partitions)
 
 
 def _kept_out(state: WaitingState) -> Finding | None:

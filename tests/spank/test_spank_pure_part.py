@@ -125,9 +125,16 @@ def said(found: Launch) -> str:
     )
 
 
+#: Every pattern and every binding of memory once; the other pairs of them in the long run.
+PAIRS = [
+    pytest.param(pattern, memory, marks=() if at == where else pytest.mark.long("every pair"))
+    for at, pattern in enumerate(("ring", "tree", "star"))
+    for where, memory in enumerate(("preferred", "bind", "interleave"))
+]
+
+
 @pytest.mark.parametrize("name", MACHINES)
-@pytest.mark.parametrize("pattern", ["ring", "tree", "star"])
-@pytest.mark.parametrize("memory", ["preferred", "bind", "interleave"])
+@pytest.mark.parametrize(("pattern", "memory"), PAIRS)
 def test_the_plugin_plans_what_the_rule_says(
     program: Path, tmp_path: Path, name: str, pattern: str, memory: str
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from policies.contract.scheduling import FreeGpus, Planned, Queue, in_order
-from policies.genie.algorithm import TaskTable
+from policies.genie.algorithm import by_allowance
 from policies.genie.baselines import TETRIS_CER
 
 
@@ -23,16 +23,7 @@ class PassingHead:
 
     def plan(self, queue: Queue) -> list[Planned]:
         """Choose shapes, order, start all that fit."""
-        if not queue.waiting:
-            return []
-        table = TaskTable.of(queue)
-        meets = table.meets(queue.now_s)
-        chosen = table.best(meets)
-        allowance = table.deadline_s - (table.latency_at(chosen) + queue.now_s)
-        is_late = ~np.logical_or.reduce(meets, axis=1) & self.late_last
-        order = np.lexsort((table.job_id, allowance, is_late))
-        pairs = [(queue.waiting[at], int(chosen[at])) for at in order]
-        return in_order(queue, pairs, may_pass=True)
+        return in_order(queue, by_allowance(queue, late_last=self.late_last), may_pass=True)
 
 
 @dataclass(frozen=True, slots=True)

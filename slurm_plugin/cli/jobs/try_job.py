@@ -45,7 +45,7 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
 
     wanted, has_script = options_of(options, os.environ)
     settings = config.load(config_path) if config_path.exists() else None
-    runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
+    runner = ProcessRunner(settings.slurm.bin_dir if settings else None, shows_all=True)
     asked = request_of(wanted, read_site(runner, getpass.getuser()))
     found = trial(asked, _decider(settings), settings.remote if settings else None)
     if as_json:

@@ -31,7 +31,7 @@ def why(job: str, config_path: Path, as_json: bool, engine: str | None) -> None:
 
     job = checked_job(job)
     settings = config.load(config_path) if config_path.exists() else None
-    runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
+    runner = ProcessRunner(settings.slurm.bin_dir if settings else None, shows_all=True)
     state = read_state(job, settings, checked_address(engine), runner)
     found = answer(state, settings.remote if settings else None)
     click.echo(json.dumps(text.as_json(found)) if as_json else text.in_words(found))

@@ -106,8 +106,13 @@ def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lending):
     """A server that never listens: the job that came later starts when the loan is given up."""
     lending.put("ctl", "/etc/slurm/slow.yaml", SLOW)
     with settings_of(lending, "preset: slow.yaml"):
+        loan = "get ready, to serve it beside 2 GPUs of dgx1"
+        would = lending.run("ctl", ["gputopo", "try", *FOUR, ASKS], user="alice").out
+        assert f"2 GPUs of dgx2 would {loan}; it starts when they are" in would
         jobid = lending.sbatch(*FOUR, ASKS, script=HOLD)
         until(lambda: [job.state for job in donors(lending)] == ["RUNNING"], "a donor runs", 30)
+        why = lending.run("ctl", f"gputopo why {jobid}", user="alice").out
+        assert f"Job {jobid} waits for its loan: 2 GPUs of dgx2 {loan}." in why
         small = lending.sbatch("-p", "dgx", "--gres=gpu:1", script=HOLD)
         for _ in range(10):
             is_small_first = lending.job(small).state == "RUNNING"

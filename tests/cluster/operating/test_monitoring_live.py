@@ -60,6 +60,7 @@ class Slow(FirstFit):
             time.sleep(0.1)
         return super().place(request, cluster)
 """
+NOT_COLLECTED = "nodes:\n  - {nodes: new1, topology: collected}\n"
 KILL_SWITCH = "/etc/slurm/gputopo.disable"
 
 
@@ -88,10 +89,13 @@ def make_everything_happen(cluster: Cluster) -> None:
         full = cluster.started("-w", "minsky1", "--gres=gpu:4", sleep_s=300)
         waits = cluster.sbatch("-w", "minsky1", "--gres=gpu:4", sleep_s=300)
         cluster.wait_reconciled()
-        cluster.end([full.id])
+        cluster.cancel(full.id)
         cluster.wait_running(waits)
+        cluster.cancel(waits)
+        cluster.wait_finished(waits)
     borrower(cluster)
-    cluster.sbatch("-w", "minsky1", "--gres=gpu:4", sleep_s=300)
+    for _ in range(2):
+        cluster.sbatch("-w", "minsky1", "--gres=gpu:4", sleep_s=300)
 
 
 @contextmanager
@@ -134,12 +138,16 @@ def slow_policy(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def breaker_open(cluster: Cluster) -> Iterator[None]:
-    """The engine hangs; what starts after two questions without an answer is not asked about."""
+    """The engine hangs; after a question or two without an answer the others are not asked."""
+    held = ("-w", "bridged1", "--gres=gpu:1", "--hold")
+    ids = [cluster.sbatch(*held, sleep_s=300) for _ in range(6)]
     cluster.engine("pause")
-    ids = [cluster.started(*PAIR, sleep_s=300).id for _ in range(3)]
+    cluster.run("ctl", ["scontrol", "release", ",".join(map(str, ids))])
+    for jobid in ids:
+        cluster.wait_running(jobid, timeout_s=60)
     cluster.engine("resume")
     yield
-    cluster.end(ids)
+    cluster.cancel(*ids)
 
 
 @contextmanager
@@ -178,7 +186,7 @@ def donor_that_cannot_be_cancelled(cluster: Cluster) -> Iterator[None]:
         time.sleep(2)
         leaked = cluster.started(*PAIR, "--comment=gpu-donor of=999999", sleep_s=300)
         yield
-        cluster.end([leaked.id])
+        cluster.run("ctl", ["scancel", str(leaked.id)])
     cluster.run("ctl", f"rm -r {commands}")
 
 
@@ -202,8 +210,7 @@ FAULTS: dict[str, Callable[[Cluster], AbstractContextManager[None]]] = {
     "GputopoGpusStranded": nobody_can_use_what_is_free,
     "GputopoReloadFailed": lambda cluster: reconfigured(cluster, lambda text: text + "wrong: 1\n"),
     "GputopoNodesLeftToSlurm": lambda cluster: reconfigured(
-        cluster,
-        lambda text: text.replace("nodes:\n", "nodes:\n- {nodes: new1, topology: collected}\n", 1),
+        cluster, lambda text: text.replace("nodes:\n", NOT_COLLECTED, 1)
     ),
     "GputopoSwitchedOff": lambda cluster: cluster.temporarily(
         f"touch {KILL_SWITCH}", f"rm {KILL_SWITCH}"

@@ -368,6 +368,8 @@ def test_without_an_engine_the_job_is_held_and_shaped_when_it_is_back(shaping):
     jobid = int(done.out)
     held = shaping.job(jobid)
     assert (held.state, held.fields["Priority"]) == ("PENDING", "0")
+    why = shaping.run("ctl", f"gputopo why {jobid}", user="alice").out
+    assert f"Job {jobid} waits until the engine has chosen its nodes and GPUs." in why
     shaping.engine("start")
     job = shaping.wait_running(jobid)
     assert shape_of(job) == BEST

@@ -43,9 +43,8 @@ def scene(seed: int) -> Scene:
     return Scene(busy, options + ([PICKY] if dice.random() < 0.2 else []))
 
 
-def outcome(cluster: Cluster, options: list[str]) -> dict[str, Any]:
-    """Whether a job of these options starts now, and on which GPUs."""
-    jobid = cluster.sbatch(*options, sleep_s=300)
+def outcome(cluster: Cluster, jobid: int) -> dict[str, Any]:
+    """Whether a job that was just submitted starts now, and on which GPUs."""
     # Slurm has looked at it once it runs, or has another reason than none.
     until(
         lambda: cluster.job(jobid).state == "RUNNING" or cluster.job(jobid).reason != "None",
@@ -80,11 +79,12 @@ def compared(cluster: Cluster, seeds: range) -> None:
     """Counts the states in which `try` was right."""
     wrong, declined = [], []
     for seed in seeds:
-        with cluster.clean():
-            now = scene(seed)
-            cluster.occupy_nodes(now.busy)
-            said = told(cluster, now.options)
-            got = outcome(cluster, now.options)
+        now = scene(seed)
+        held = cluster.occupy_nodes(now.busy)
+        said = told(cluster, now.options)
+        jobid = cluster.sbatch(*now.options, sleep_s=300)
+        got = outcome(cluster, jobid)
+        cluster.end([jobid, *(one for ids in held.values() for one in ids)])
         if said is None:
             declined.append(seed)
         elif not agrees(said, got):

@@ -248,6 +248,36 @@ def a_partition_that_is_down(cluster, undo):
     return sbatch(cluster, *FOUR)
 
 
+@state("PartitionInactive", "select")
+def an_inactive_partition(cluster, undo):
+    return closed(cluster, undo, "state=inactive", "state=up")
+
+
+@state("", "select")
+def a_partition_for_another_account(cluster, undo):
+    return closed(cluster, undo, "allowaccounts=strangers", "allowaccounts=ALL")
+
+
+@state("", "select")
+def a_partition_closed_to_its_QOS(cluster, undo):
+    return closed(cluster, undo, "denyqos=normal", "denyqos=")
+
+
+@state("", "select")
+def a_partition_for_another_group(cluster, undo):
+    return closed(cluster, undo, "allowgroups=root", "allowgroups=ALL")
+
+
+def closed(cluster, undo, how, back):
+    """A job that waited for GPUs when its partition was closed to it; all of them are free now."""
+    held = cluster.occupy_nodes({"dgx1": range(8), "dgx2": range(8)})
+    job = sbatch(cluster, *FOUR)
+    update = "scontrol update partitionname=dgx"
+    changed(cluster, undo, f"{update} {how}", f"{update} {back}")
+    cluster.end(one for some in held.values() for one in some)
+    return job
+
+
 @state("PartitionTimeLimit")
 def the_partitions_time_limit(cluster, undo):
     return sbatch(cluster, "-p", "short", "--gres=gpu:1")
@@ -270,6 +300,21 @@ def GPUs_of_an_account(cluster, undo):
     return sbatch(cluster, *ONE)
 
 
+@state("AssocGrpGRES")
+def GPUs_of_an_account_above(cluster, undo):
+    do = "sacctmgr -i"
+    under = f"{do} modify account research set parent="
+    add = f"{do} add account faculty && {do} modify account faculty set GrpTRES=gres/gpu=2"
+    changed(
+        cluster,
+        undo,
+        f"{add} && {under}faculty",
+        f"scancel -u alice; scancel -u bob; {under}root && {do} delete account faculty",
+    )
+    cluster.started(*ONE, "--gres=gpu:2", user="bob", sleep_s=300)
+    return sbatch(cluster, *ONE)
+
+
 @state("QOSMaxGRESPerUser")
 def GPUs_of_a_user_in_a_QOS(cluster, undo):
     limited(cluster, undo, "qos normal", "MaxTRESPerUser", ("gres/gpu=2", "gres/gpu=-1"))
@@ -282,6 +327,17 @@ def jobs_of_a_user(cluster, undo):
     limited(cluster, undo, "user alice", "MaxJobs", ("1", "-1"))
     cluster.started(*ONE, user="alice", sleep_s=300)
     return sbatch(cluster, *ONE)
+
+
+@state("AssocMaxJobsLimit", "slots")
+def a_limit_behind_an_opened_gate(cluster, undo):
+    """The engine lets the job go when GPUs come free, and Slurm then keeps it."""
+    limited(cluster, undo, "user alice", "MaxJobs", ("1", "-1"))
+    held = cluster.occupy("dgx1", range(8))
+    cluster.started("-p", "off", "-w", "dgx1", user="alice", sleep_s=300)
+    job = sbatch(cluster, *ONE)
+    cluster.end(held)
+    return job
 
 
 @state("BeginTime")

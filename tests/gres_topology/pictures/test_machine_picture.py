@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from itertools import combinations
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from gres_topology import NodeTopology, TopologyError, catalog
+from gres_topology import NodeTopology, TopologyError, catalog, find
 from gres_topology.pictures import BUSY, Marks, machine_picture, machine_svg, theme, write
 
 DGX1V = catalog.load("dgx1v")
@@ -51,6 +52,10 @@ def test_every_gpu_has_a_place_of_its_own_in_every_machine(machine):
 def test_gpus_lie_in_the_box_of_their_numa_node(machine):
     topology = catalog.load(machine)
     svg = machine_svg(topology)
+    assert_each_in_its_box(topology, svg)
+
+
+def assert_each_in_its_box(topology, svg):
     sides = ("x", "y", "width", "height")
     boxes = [[float(box.get(side)) for side in sides] for box in of_class(svg, "group")]
     places = middles(svg, topology.gpus)
@@ -63,6 +68,14 @@ def test_gpus_lie_in_the_box_of_their_numa_node(machine):
             if left < x < left + width and top < y < top + height
         ]
         assert inside == [numas.index(numa)]
+
+
+def test_uneven_numa_nodes_are_boxes_beside_each_other():
+    """Nine GPUs in one NUMA node and three of one each: on an ellipse its box would hold all."""
+    report = Path(__file__).parent.parent / "assets" / "rocm-smi-partitions.txt"
+    svg = machine_svg(find(str(report)))
+    assert_each_in_its_box(find(str(report)), svg)
+    assert "XGMI (xGMI): 50 GB/s" in texts(svg)
 
 
 def test_links_are_as_wide_as_their_bandwidth_and_the_commonest_path_is_only_named():
@@ -106,6 +119,14 @@ def test_each_holder_has_a_colour_and_a_pattern_and_the_free_have_none():
     # One more of each in the key, and four NICs that are outlined as free GPUs are.
     assert looks == {"job0": 2, "job1": 2, "busy": 2, "free": 5 + 1 + 4}
     assert texts(svg).count("job 2") == 2
+
+
+def test_the_key_names_no_more_holders_than_one_reads():
+    held = {gpu: f"job {gpu}" for gpu in range(72)}
+    svg = machine_svg(catalog.load("gb200-nvl72"), Marks(held=held))
+    assert texts(svg).count("job 19") == 2
+    assert texts(svg).count("job 20") == 1
+    assert "and 52 more" in texts(svg)
 
 
 def test_a_job_looks_the_same_in_several_pictures():
@@ -167,6 +188,9 @@ def test_files_are_svg_or_png(tmp_path, monkeypatch):
 
 
 def test_a_png_has_colours(tmp_path):
-    pytest.importorskip("cairosvg", reason="the extra `plot` is not installed")
+    try:
+        import cairosvg  # noqa: F401
+    except (ImportError, OSError):
+        pytest.skip("the extra `plot`, or libcairo2, is not installed")
     write(machine_picture(DGX1V), tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

@@ -89,6 +89,20 @@ def test_of_policies_alike_the_one_that_wins_more_against_the_present_one_is_tak
     assert said.startswith("Take best-fit, or mapa, which differs from it by chance.")
 
 
+def test_the_size_of_jobs_that_waits_longer_though_the_mean_wins_is_named():
+    def mixed(policy, small, large):
+        runs = a_run(policy, small, (0,)), a_run(policy, large, (0, 1, 2, 3))
+        jobs = [replace(one, job=replace(one.job, job_id=one.job.job_id + 1000))
+                for one in runs[1].records]  # fmt: skip
+        return SimulatedRun(policy, [*runs[0].records, *jobs], gpus=16)
+
+    before = mixed("stock", noisy(2000), noisy(500, 2))
+    after = mixed("mapa", noisy(600, 3), noisy(900, 4))
+    said = recommendation([before, after], CLUSTER, FACTS)
+    assert "Jobs of 3 to 4 wait longer: " in said
+    assert "Jobs of 1" not in said
+
+
 def test_users_who_lose_are_counted():
     before = a_run("stock", noisy(900), GOOD, users=("anna", "bob"))
     after = a_run("mapa", noisy(300, 2), BAD, users=("anna", "bob"))

@@ -9,6 +9,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from commands_in_tests import run
 from engine_in_tests import an_engine, served, written
 from fake_slurm import tool
 from machines_in_tests import BASIC, mask, node, question
@@ -321,12 +322,33 @@ def test_a_job_is_drawn_with_its_ring_slurms_choice_and_the_next_candidates(site
         assert words in svg
 
 
+def test_the_command_draws_one_file_and_refuses_what_it_cannot_draw(site, tmp_path):
+    """Slurm is not there: what runs and what is lent is left out."""
+    args = ("explain", "7", "--config", str(tmp_path / "gputopo.yaml"), "--plot")
+    assert "policy mapa" in run(*args, str(tmp_path / "job.svg"))
+    ElementTree.parse(tmp_path / "job.svg")
+    said = run(*args, str(tmp_path / "job.gif"), code=2)
+    assert said.endswith("job.gif: expected a file to write, .svg or .png\n")
+
+
 def test_gpus_in_the_picture_are_called_as_slurm_calls_them(site):
     """`mirrored` counts backwards: the topology's GPU 7 is Slurm's GPU 0."""
     story = {"job": 7, "decision": "use", "chosen": {"gpus": {"mirrored": [0, 3], "alien": [1]}}}
     picture = drawn(story, machines.shown(site.machines, story))
     assert "ranks on 0, 3." in picture.desc
     assert "alien" not in picture.desc.split("mirrored: 0,3; alien: 1")[0]
+
+
+def test_a_waiting_job_is_drawn_where_it_would_be_now_and_a_loan_on_both_nodes(site):
+    would = {"job": 7, "decision": "wait", "chosen": {"gpus": {"dgx1": [0, 3]}},
+             "slurm": {"gpus": {"dgx1": [1, 2]}}}  # fmt: skip
+    svg = drawn(would, machines.shown(site.machines, would)).svg()
+    assert "dgx1: 0,3  would be there now" in svg
+    donor = {"node": "mirrored", "gpus": [1], "job": 31}
+    lent = {"job": 7, "decision": "lent", "host": "dgx1", "gpus": [6, 7], "donors": [donor]}
+    svg = drawn(lent, machines.shown(site.machines, lent)).svg()
+    assert "dgx1: 6,7  its own GPUs" in svg
+    assert "mirrored: 1  lent by job 31" in svg
 
 
 def test_a_story_with_hostile_words_is_drawn_as_text(site):

@@ -37,9 +37,10 @@ def waiting(job_id, **more):
 
 def test_gpus_by_state_and_what_is_stranded():
     nodes = [node("a", (0, 1, 2, 3, 4)), node("b", (0,)), node("c", (0,), "DOWN*")]
+    nodes += [node("d", (), "RESERVED")]
     running = QueuedJob(1, state="RUNNING", partition="gpu", gpus={"b": (0,)})
     found = figures_of(snapshot(nodes, [running, FIT_NOWHERE]))
-    assert found.gpus == {"used": 7, "free": 10, "closed": 7}
+    assert found.gpus == {"used": 7, "free": 10, "closed": 15}
     assert found.fragmentation.by_largest_set == {3: 3, 7: 7}
     assert found.fragmentation.stranded_on == {"a": 3}
     # Half of the jobs, the one that waits, cannot use the three.

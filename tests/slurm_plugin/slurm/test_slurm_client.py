@@ -142,6 +142,8 @@ def test_a_persons_settings_do_not_hide_jobs(tmp_path, monkeypatch):
     told = ProcessRunner(tmp_path)(["squeue"]).splitlines()
     assert "SLURM_BITSTR_LEN=0" in told
     assert not [line for line in told if line.startswith("SQUEUE_")]
+    told = ProcessRunner(tmp_path, shows_all=True)(["squeue"]).splitlines()
+    assert [line for line in told if line.startswith("SQUEUE_")] == ["SQUEUE_ALL=1"]
 
 
 def test_a_missing_command_says_what_to_install(tmp_path):

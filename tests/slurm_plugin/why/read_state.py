@@ -10,7 +10,7 @@ from slurm_plugin.why.read import read_state
 from slurm_plugin.why.state import WaitingState
 
 #: Of slurm.conf's values those that an answer goes by.
-KEPT = ("PrivateData",)
+KEPT = ("PrivateData", "AccountingStorageEnforce")
 
 
 def small(value: Any) -> Any:
@@ -37,4 +37,4 @@ def smallest(state: WaitingState) -> Any:
 
 
 if __name__ == "__main__":
-    print(json.dumps(smallest(read_state(sys.argv[1], None, None, ProcessRunner()))))
+    print(json.dumps(smallest(read_state(sys.argv[1], None, None, ProcessRunner(shows_all=True)))))

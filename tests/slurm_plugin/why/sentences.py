@@ -51,6 +51,15 @@ SENTENCES = {
         "waits for other tasks: only 1 of its array's tasks may run at a time (%1)."
     ),
     "a partition that is down": "waits for partition dgx, which is DOWN.",
+    "an inactive partition": "waits for partition dgx, which is INACTIVE.",
+    "a partition for another account": (
+        "cannot start: partition dgx is for account strangers alone, and the job is of account"
+        " research."
+    ),
+    "a partition closed to its QOS": "cannot start: partition dgx is closed to QOS normal.",
+    "a partition for another group": (
+        "cannot start: partition dgx is for group root alone, and user alice is not in it."
+    ),
     "the partitions time limit": (
         "can never start: it asks for -t 1:00:00, and partition short allows -t 5 at most."
     ),
@@ -60,10 +69,17 @@ SENTENCES = {
     "GPUs of an account": (
         "waits because account research may use 2 GPUs at a time, and 2 GPUs are in use."
     ),
+    "GPUs of an account above": (
+        "waits because account faculty, which is above account research, may use 2 GPUs at a time,"
+        " and 2 GPUs are in use."
+    ),
     "GPUs of a user in a QOS": (
         "waits because user alice in QOS normal may use 2 GPUs at a time, and 2 GPUs are in use."
     ),
     "jobs of a user": (
+        "waits because user alice in account research may run 1 job at a time, and 1 job runs."
+    ),
+    "a limit behind an opened gate": (
         "waits because user alice in account research may run 1 job at a time, and 1 job runs."
     ),
     "min utility": (

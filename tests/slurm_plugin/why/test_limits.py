@@ -17,7 +17,8 @@ ABOVE = {"research": "faculty", "faculty": "university", "university": "root"}
 
 def in_partition(found: WaitingState, **changes: Any) -> WaitingState:
     """The state with another partition."""
-    settings = Settings(tuple(replace(p, **changes) for p in found.snapshot.settings.partitions))
+    parts = tuple(replace(one, **changes) for one in found.snapshot.settings.partitions)
+    settings = Settings(parts, {"AccountingStorageEnforce": "associations,limits,qos"})
     return replace(found, snapshot=replace(found.snapshot, settings=settings))
 
 
@@ -64,15 +65,18 @@ def test_limits_in_words(reason, limit, says):
 @pytest.mark.parametrize(
     ("reason", "partition", "says"),
     [
-        ("AccountNotAllowed", {"allow_accounts": ("physics",)},
+        ("Resources", {"allow_accounts": ("physics",)},
          "partition gpu is for account physics alone, and the job is of account research."),
-        ("AccountNotAllowed", {"deny_accounts": ("university",)},
+        ("Priority", {"deny_accounts": ("university",)},
          "partition gpu is closed to account university."),
         ("AccountNotAllowed", {"allow_groups": ("admins", "staff")},
-         "partition gpu is for groups admins, staff alone, and user alice is in none of them."),
+         "partition gpu is for groups admins, staff alone, and user alice is not in them."),
         ("QOSNotAllowed", {"allow_qos": ("high", "long")},
          "partition gpu is for QOS high, long alone, and the job has QOS normal."),
         ("QOSNotAllowed", {"deny_qos": ("normal",)}, "partition gpu is closed to QOS normal."),
+        ("PartitionConfig", {"allow_groups": ("admins",)},
+         "partition gpu is for group admins alone, and user alice is not in it."),
+        ("PartitionConfig", {}, "its partition's settings rule it out."),
         ("Job's account not permitted to use this partition", {},
          "its partition does not take its user's jobs."),
     ],
@@ -81,3 +85,9 @@ def test_who_may_use_a_partition_in_words(reason, partition, says):
     details = WaitingDetails(qos="normal")
     found = state(replace(JOB, reason=reason), details=details, parents=ABOVE)
     assert answer(in_partition(found, **partition)).sentence == f"Job 14 cannot start: {says}"
+
+
+def test_a_rule_on_accounts_is_not_judged_where_the_accounts_above_are_not_known():
+    found = in_partition(state(), allow_accounts=("faculty",))
+    assert "4 free GPUs on one node" in answer(found).sentence
+    assert "4 free GPUs on one node" in answer(replace(found, parents=ABOVE)).sentence

@@ -237,6 +237,8 @@ def test_slots_of_which_none_are_free_on_both_nodes_are_slurms_own_choice(tmp_pa
     [
         ("", {"state": "DOWN"}, "It would not start now: it waits for partition gpu, which is"
          " DOWN."),
+        ("", {"state": "DRAIN"}, "sbatch would refuse it: no job may be submitted to gpu, which is"
+         " DRAIN."),
         ("", {"allow_accounts": ("physics", "chemistry")}, "It would never start: partition gpu is"
          " for accounts physics, chemistry alone, and the job is of account research."),
         ("-A physics", {"allow_accounts": ("physics",)}, "It would start now on dgx1."),
@@ -248,8 +250,8 @@ def test_slots_of_which_none_are_free_on_both_nodes_are_slurms_own_choice(tmp_pa
 )  # fmt: skip
 def test_a_partition_that_does_not_take_the_job(argv, partition, says):
     one = replace(SETTINGS.partitions[0], **partition)
-    found = asked(*argv.split(), nodes=(node("dgx1", 0),))
-    settings = replace(SETTINGS, partitions=(one,))
+    found = asked(*argv.split(), nodes=(node("dgx1", 0),), parents={"research": "root"})
+    settings = Settings((one,), {"AccountingStorageEnforce": "associations"})
     snapshot = replace(found.state.snapshot, settings=settings)
     found = replace(found, state=replace(found.state, snapshot=snapshot))
     assert trial(found, None).sentence == says
