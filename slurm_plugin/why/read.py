@@ -71,9 +71,11 @@ def read_site(run: Runner, user: str) -> WaitingState:
     Raises SlurmError.
     """
     snapshot = read_snapshot(SlurmClient(run))
-    enforced = snapshot.settings.config.get("AccountingStorageEnforce", "").split(",")
+    config = snapshot.settings.config
+    enforced = config.get("AccountingStorageEnforce", "").split(",")
     limits, parents = scontrol_tables.limits(run) if "associations" in enforced else ([], {})
-    account = scontrol_tables.default_account(run, user)
+    has_accounts = config.get("AccountingStorageType", "").endswith("slurmdbd")
+    account = scontrol_tables.default_account(run, user) if has_accounts else ""
     return WaitingState(
         QueuedJob(0, user=user, uid=os.getuid(), account=account),
         snapshot,

@@ -1,11 +1,11 @@
 """Whose jobs one may ask about, and how they are called."""
 
 import pytest
-from fake_slurm import tool
+from fake_slurm import FakeRunner, tool
 
 from slurm_plugin.explain.answer import NotShown
 from slurm_plugin.slurm.interface import QueuedJob
-from slurm_plugin.why.read import NotWaiting, own_job, sbatch_says
+from slurm_plugin.why.read import NotWaiting, own_job, read_site, sbatch_says
 
 ALICE, BOB = 1000, 1001
 QUEUE = (
@@ -43,3 +43,29 @@ def test_slurms_own_test_is_asked_and_nothing_is_submitted(tmp_path):
     words = sbatch_says(["--gpus=2", "job.sh", "-x"], has_script=True, bin_dir=tmp_path)
     assert words == "tested --test-only --gpus=2 job.sh -x"
     assert sbatch_says([], has_script=False, bin_dir=tmp_path / "nowhere") == ""
+
+
+@pytest.mark.parametrize(
+    ("config", "account", "parents"),
+    [
+        ("AccountingStorageType = accounting_storage/none", "", {}),
+        ("AccountingStorageType = accounting_storage/slurmdbd", "research", {}),
+        ("AccountingStorageType = accounting_storage/slurmdbd\n"
+         "AccountingStorageEnforce = associations", "research", {"research": "root"}),
+    ],
+)  # fmt: skip
+def test_accounts_are_read_where_slurm_keeps_them(config, account, parents):
+    """Limits are, too, where they are enforced; here they are not."""
+    tree = "ClusterName=c Account=research UserName=\n  ParentAccount=root(1)\n  MaxJobs=1(0)\n"
+    run = FakeRunner({
+        "scontrol --version": "slurm 24.11.5",
+        "scontrol show nodes": '{"nodes": []}',
+        "squeue": "",
+        "scontrol -d show jobs": '{"jobs": []}',
+        "scontrol show config": f"SLURM_VERSION = 24.11.5\n{config}\n",
+        "scontrol --oneliner show": "",
+        "scontrol show assoc_mgr flags=assoc,qos": tree,
+        "scontrol show assoc_mgr users=alice": "UserName=alice(1) DefAccount=research\n",
+    })  # fmt: skip
+    site = read_site(run, "alice")
+    assert (site.job.account, site.parents, site.limits) == (account, parents, ())
