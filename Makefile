@@ -44,7 +44,7 @@ test-tools:
 # Tests without a cluster run while images are in the making. Then each worker has a cluster of its
 # own: live tests wait more than they work. Where no container engine can start that is said in one
 # line, and pytest counts the live tests as skipped (as failures where CI=true).
-PYTEST = $(PYTHON) -m pytest -n $(or $(WORKERS),4) --dist loadscope --no-loadscope-reorder
+PYTEST = $(PYTHON) -m pytest -n $(or $(WORKERS),6) --dist loadscope --no-loadscope-reorder
 
 # A browser for the long tests of the page; without one they are skipped.
 browser: setup
