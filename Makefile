@@ -27,7 +27,8 @@ $(STAMP): setup.cfg pyproject.toml
 	3.11 or newer needed: make $(or $(MAKECMDGOALS),setup) PYTHON3=/path/to/python3.11" >&2; false; }
 	@$(PYTHON3) -c 'import venv, ensurepip' 2>/dev/null || slurm_cluster/docker/install-packages.sh $(notdir $(PYTHON3))-venv ca-certificates
 	@test -x $(PYTHON) || $(PYTHON3) -m venv .venv
-	$(PYTHON) -m pip install -q -e '.[dev,plot]'
+	@# Modules are compiled when they are first used: most never are.
+	$(PYTHON) -m pip install -q --no-compile -e '.[dev,plot]'
 	@touch $@
 
 lint: setup
