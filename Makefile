@@ -27,7 +27,8 @@ $(STAMP): setup.cfg pyproject.toml
 	3.11 or newer needed: make $(or $(MAKECMDGOALS),setup) PYTHON3=/path/to/python3.11" >&2; false; }
 	@$(PYTHON3) -c 'import venv, ensurepip' 2>/dev/null || slurm_cluster/docker/install-packages.sh $(notdir $(PYTHON3))-venv ca-certificates
 	@test -x $(PYTHON) || $(PYTHON3) -m venv .venv
-	$(PYTHON) -m pip install -q -e '.[dev,plot]'
+	@# Modules are compiled when they are first used: most never are.
+	$(PYTHON) -m pip install -q --no-compile -e '.[dev,plot]'
 	@touch $@
 
 lint: setup
@@ -44,7 +45,7 @@ test-tools:
 # Tests without a cluster run while images are in the making. Then each worker has a cluster of its
 # own: live tests wait more than they work. Where no container engine can start that is said in one
 # line, and pytest counts the live tests as skipped (as failures where CI=true).
-PYTEST = $(PYTHON) -m pytest -n $(or $(WORKERS),4) --dist loadscope --no-loadscope-reorder
+PYTEST = $(PYTHON) -m pytest -n $(or $(WORKERS),6) --dist loadscope --no-loadscope-reorder
 
 # A browser for the long tests of the page; without one they are skipped.
 browser: setup

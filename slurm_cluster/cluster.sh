@@ -48,6 +48,10 @@ export DOCKER_BUILDKIT=0
 # Seconds are counted from the start of the caller: `make demo` sets it.
 export GPUTOPO_STARTED="${GPUTOPO_STARTED:-$(date +%s)}"
 
+# Ctrl-C: one line, and the status that shells give to who ended by it.
+interrupted() { trap - INT; printf '\ninterrupted\n' >&2; exit 130; }
+trap interrupted INT
+
 say() { printf '[%3d s] %s\n' $(($(date +%s) - GPUTOPO_STARTED)) "$1" >&2; }
 
 compose() {
@@ -100,12 +104,14 @@ context() { # context FILE: all that Dockerfile may COPY, as a tar, with what ev
 }
 
 build() { # build FILE TARGET WHAT [OPTION...]
-    local log="$state/build-$2-$TAG.log"
-    say "image $2: $3"
+    local log="$state/build-$2-$TAG.log" took="$state/took-$2-$TAG" began=$SECONDS
+    say "image $2: $3$([ ! -e "$took" ] || echo ", $(cat "$took") s the last time it was built")"
     # The label comes last, so that checkouts share what is before it.
     context "$1" | docker build --force-rm --build-arg SUITE="$SUITE" --build-arg BUILDER="$(image builder)" \
         --label "gputopo.checkout=$home" --target "$2" -t "$(image "$2")" "${@:4}" - >"$log" 2>&1 ||
         { tail -25 "$log" >&2; echo "building the $2 image failed (see $log)" >&2; exit 1; }
+    # Less is no build: every layer was there.
+    [ $((SECONDS - began)) -lt 5 ] || echo $((SECONDS - began)) >"$took"
 }
 
 # Without what a site keeps to itself (etc), and what only linking and reading need.
@@ -169,8 +175,10 @@ packages() {
     build Dockerfile.builder base "what all begin with"
     build Dockerfile.builder builder "gcc, Slurm's source, our two plugins in C"
     build Dockerfile.packager packager "debhelper, lintian, rpm"
-    say "packages for $SUITE"
+    local took="$state/took-packages-$SUITE" began=$SECONDS
+    say "packages for $SUITE$([ ! -e "$took" ] || echo ", $(cat "$took") s the last time")"
     rm -rf "$out" "$made"
+    trap 'rm -rf "$out" "$made"; interrupted' INT
     mkdir -p "$out" "$made/source"
     "$here/docker/wheels.sh" "$SUITE" vendored "$made/wheels"
     git -C "$root" ls-files -z --cached --others --exclude-standard | tar -C "$root" -c --null -T - --ignore-failed-read | tar -C "$made/source" -x
@@ -178,6 +186,8 @@ packages() {
         "$(image packager)" sh -c "tar -x && source/packaging/build.sh $SUITE >&2; ended=\$?
             tar -C out -c .; exit \$ended" | tar -C "$out" -x
     rm -rf "$made"
+    trap interrupted INT
+    echo $((SECONDS - began)) >"$took"
     flock -u 9
     ls "$out" | sed "s,^,$out/,"
 }

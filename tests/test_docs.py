@@ -89,6 +89,13 @@ def unknown(words: list[str]) -> str | None:
     return None
 
 
+@every_page
+def test_a_page_begins_with_a_title_and_a_sentence(page):
+    title, first, *_ = filter(None, page.read_text(encoding="utf-8").splitlines())
+    assert title.startswith("# ")
+    assert re.match(r"[`\[]?\w", first), first
+
+
 def test_every_page_of_docs_is_in_the_sites_table_of_contents_once():
     text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     listed = [

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/index.md beside this file; `make docs` runs it.
+"""Draws the pictures of docs/index.md and docs/web.md beside this file; `make docs` runs it.
 
 Every figure in them is computed: on the machines of the catalog, by the judge of the simulator.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 from gres_topology import catalog
 from gres_topology.pictures import BUSY, Marks, Pane, Picture, machine_picture, sheet, write
 from simulation.core.link_quality import judge
+from slurm_plugin.web import demo
 
 HERE = Path(__file__).resolve().parent
 _WIDE, _HALF = 1008.0, 490.0
@@ -64,7 +65,31 @@ def loan() -> Picture:
     return sheet("sbatch --gres=gpu:4 --gpu-topo=remote=allow", ["No node has four free."], panes)
 
 
-PICTURES = {"machine": machine, "two-gpus": two_gpus, "fragments": fragments, "loan": loan}
+def page_job() -> Picture:
+    """What `gputopo web` draws of a job: one of its recorded day, among the node's other jobs."""
+    day = demo.Day(speed=1.0, clock=lambda: 0.0)
+    jobs = {job.job_id: job for job in demo.DemoSlurm(day).queue()}
+    tail = demo.DemoDecisions(day)
+    tail.read()
+    best = max(
+        (choice for number, choice in tail.of_job.items() if number in jobs and choice.slurm_gbps),
+        key=lambda choice: (choice.gbps or 0.0) / (choice.slurm_gbps or 1.0),
+    )
+    [(node, gpus)] = best.gpus.items()
+    held = {gpu: f"job {job.job_id}" for job in jobs.values() for gpu in job.gpus.get(node, ())}
+    marks = Marks(held=held, chosen=gpus, beside=best.slurm_gpus.get(node, ()))
+    [machine_name] = {row["machine"] for row in day.recorded["nodes"] if row["name"] == node}
+    title = f"job {best.job} on {node}: {best.gbps:.1f} GB/s, Slurm's own {best.slurm_gbps:.1f}"
+    return machine_picture(catalog.load(machine_name), marks, title=title)
+
+
+PICTURES = {
+    "machine": machine,
+    "two-gpus": two_gpus,
+    "fragments": fragments,
+    "loan": loan,
+    "page-job": page_job,
+}
 
 
 def main() -> None:

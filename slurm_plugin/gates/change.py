@@ -85,7 +85,7 @@ def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
 
 def is_bare(job: QueuedJob, kept: GateRecord) -> bool:
     """Did an engine of 22.05 end between the two updates of the job's release?"""
-    return kept.requests.is_22_05 and kept.state == GATED and not any(job.requests)
+    return not any(job.requests) and kept.state == GATED and kept.requests.is_22_05
 
 
 def _given(part: Part, now: int) -> JobUpdate:

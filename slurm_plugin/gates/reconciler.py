@@ -158,7 +158,7 @@ class GateReconciler:
         )
         # The cache adds what is promised itself, for as long as each promise lasts.
         made.nodes = nodes
-        self._watch.follow(snapshot.jobs, made)
+        self._watch.follow([job for job in snapshot.jobs if job.job_id in wants], made)
         return made
 
     def _publish(

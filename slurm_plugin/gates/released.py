@@ -100,9 +100,8 @@ class Watch:
         else:
             self._write(build)
 
-    def follow(self, queue: Sequence[QueuedJob], made: GatePlan) -> None:
-        """Every job that was not running at the last poll and is now."""
-        ours = [job for job in queue if GateRecord.read_from(job.admin_comment)]
+    def follow(self, ours: Sequence[QueuedJob], made: GatePlan) -> None:
+        """Of the jobs with a record of ours, those that started since the last poll."""
         for job in ours if self._tasks else ():
             build = self._tasks.pop(job.name, None)
             if build is not None:

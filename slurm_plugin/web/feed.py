@@ -36,6 +36,8 @@ SILENCE_S = 10.0
 _ENCODER = msgspec.json.Encoder()
 HIDDEN_JOBS = "Slurm hides jobs from the page's own user (PrivateData): make it an operator."
 
+FAULT = "What Slurm says now cannot be shown; the log of gputopo web says why."
+
 
 class Busy(Exception):
     """There is no view yet; Slurm has not answered."""
@@ -147,7 +149,11 @@ class Feed:
         while True:
             await self._wanted.wait()
             began = self._clock()
-            await self.read()
+            try:
+                await self.read()
+            except Exception:
+                logger.exception("what was read could not be shown")
+                await self._tell(FAULT)
             took = self._clock() - began
             await asyncio.sleep(max(self._period_s - took, took / BUSY_SHARE - took, 0.0))
             self._forget()
@@ -160,7 +166,7 @@ class Feed:
             extras = await asyncio.to_thread(sources.extras, snapshot)
             self.reading, self._slurm_problem = Reading(snapshot, extras), ""
         except SlurmError as error:
-            self._slurm_problem = str(error)
+            self._slurm_problem = f"Slurm does not answer: {error}"
         engine, _ = await asyncio.gather(
             asyncio.to_thread(sources.engine), asyncio.to_thread(sources.decisions.read)
         )
@@ -177,6 +183,18 @@ class Feed:
             self._common = common
             for kind in self._kinds.values():
                 self._renew(kind, self.reading, difference)
+        self.reads += 1
+        async with self._news:
+            self._news.notify_all()
+
+    async def _tell(self, problem: str) -> None:
+        """What was known stays, with a word about it."""
+        slurm = {"problem": problem, "at": self._common.get("slurm", {}).get("at", 0.0)}
+        self._common = {**self._common, "slurm": slurm}
+        for kind in self._kinds.values():
+            if kind.view:
+                kind.number, kind.whole = kind.number + 1, b""
+                kind.event = _ENCODER.encode({"number": kind.number, "slurm": slurm})
         self.reads += 1
         async with self._news:
             self._news.notify_all()

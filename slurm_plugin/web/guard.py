@@ -112,6 +112,12 @@ class Clients:
             await asyncio.sleep(every_s)
             self.close_idle(server)
 
+    def close_all(self, server: web.Server) -> None:
+        """Close every connection, whatever is being answered."""
+        for one in server.connections:
+            if one.transport is not None:
+                one.transport.abort()
+
     def close_idle(self, server: web.Server) -> None:
         """Close what has been idle for too long, and the oldest of too many."""
         now, there = self._clock(), server.connections

@@ -76,7 +76,6 @@ async def serve(
         keepalive_timeout=KEEP_ALIVE_S,
         max_line_size=MAX_LINE,
         max_field_size=MAX_FIELD,
-        shutdown_timeout=1.0,
     )
     await runner.setup()
     assert runner.server is not None
@@ -96,6 +95,8 @@ async def serve(
         notifier.stopping()
         for task in tasks:
             task.cancel()
+        # Streams of events have no end that one could wait for.
+        page.clients.close_all(runner.server)
         await runner.cleanup()
 
 

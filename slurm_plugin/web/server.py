@@ -20,7 +20,14 @@ from slurm_plugin.web.details import Details, NotFound
 from slurm_plugin.web.feed import Busy, Feed
 from slurm_plugin.web.gain import GainBook
 from slurm_plugin.web.guard import HEADERS, Clients, is_own_host, with_headers
-from slurm_plugin.web.identity import Connection, Identities, Refused, Viewer
+from slurm_plugin.web.identity import (
+    Connection,
+    Identities,
+    Refused,
+    Viewer,
+    is_loopback,
+    plain_address,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +61,7 @@ class Page:
         """Who asks; HTTPForbidden where that is not known."""
         connection = connection_of(request)
         header = self.identities.header
-        if not header and connection.family != socket.AF_UNIX and not is_own_host(request):
+        if is_loopback(plain_address(connection.peer[0])) and not is_own_host(request):
             raise web.HTTPForbidden(text="ask by 127.0.0.1 or localhost\n")
         names = request.headers.getall(header, []) if header else []
         try:

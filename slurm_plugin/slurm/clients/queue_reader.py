@@ -25,6 +25,7 @@ _WATCHED = (
     "SubmitTime", "Comment", "admin_comment",
 )  # fmt: skip
 _COLUMNS = ("JobId", *_TABLE, *_WATCHED)
+_STATE, _END = _COLUMNS.index("State"), _COLUMNS.index("EndTime")
 #: More than so many changed jobs are cheaper to read all at once.
 FEW = 12
 
@@ -75,6 +76,9 @@ class QueueReader:
         rows_by_id: dict[int, _Seen] = {}
         first = 1 + len(_TABLE)
         for row in squeue_table.read(self._run, _COLUMNS):
+            if row[_STATE] == "PENDING":
+                # An estimate, which changes for all jobs whose gates are renewed.
+                row[_END] = ""
             job_id, watched = int(row[0]), tuple(row[first:])
             before = rows_by_id.get(job_id)
             if before is None:

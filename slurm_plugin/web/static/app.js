@@ -38,7 +38,7 @@ function say() {
   const said = [];
   if (!link.isUp && hasData) said.push("No connection to the page's server; it is tried again.");
   if (link.problem) said.push(`${link.problem}.`);
-  if (view.slurm?.problem) said.push(`Slurm does not answer: ${view.slurm.problem}`);
+  if (view.slurm?.problem) said.push(view.slurm.problem);
   if (view.engine.is_up === false && view.engine.problem) {
     said.push(`The engine does not answer, Slurm goes on by itself: ${view.engine.problem}`);
   }

@@ -16,7 +16,6 @@ NO_SOURCE = (".git", ".venv", ".cluster", ".*_cache", ".hypothesis", "build", "*
 pytestmark = pytest.mark.cluster
 
 
-@pytest.mark.long("a cluster of other machines; test_cluster_basics has this one's")
 def test_machines_of_the_catalog_and_a_node_without_gpus(slurm_cluster):
     cluster = slurm_cluster({"hgx1": "dgx-h100", "mi[1-2]": "mi300x", "cpu1": ""})
     pair = cluster.sbatch("-w", "hgx1", "--gres=gpu:h100:2", sleep_s=30)

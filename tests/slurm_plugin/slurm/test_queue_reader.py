@@ -46,6 +46,7 @@ class Queue:
             "Reason": job.get("state_reason", "None"),
             "PriorityLong": job.get("priority", 1),
             "StartTime": job.get("start_time") or "N/A",
+            "EndTime": job.get("end_time") or "N/A",
             "Comment": job.get("comment") or "(null)",
             "NodeList": job.get("nodes", ""),
         }
@@ -88,6 +89,18 @@ def test_state_reason_priority_and_start_are_always_those_of_the_table():
     (job,) = queue.client.queue()
     assert (job.reason, job.priority, job.start) == ("Resources", 9, 1795229124)
     assert queue.asked == ["1"]
+
+
+def test_when_a_job_might_end_is_news_only_once_it_runs():
+    queue = Queue({1: waiting(end_time=1795229124)})
+    queue.client.queue()
+    queue.jobs[1]["end_time"] = 1795229184
+    assert [job.end for job in queue.client.queue()] == [0]
+    assert queue.asked == ["1"]
+    queue.jobs[1]["job_state"] = "RUNNING"
+    assert [job.end for job in queue.client.queue()] == [1795229184]
+    queue.jobs[1]["end_time"] = 1795229999
+    assert [job.end for job in queue.client.queue()] == [1795229999]
 
 
 def test_many_changed_jobs_are_read_at_once():

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from web_in_tests import ALICE, BOB, Site, job, running
 
-from slurm_plugin.web.feed import Busy, Feed
+from slurm_plugin.web.feed import FAULT, Busy, Feed
 from slurm_plugin.web.sources import EngineState
 from slurm_plugin.web.view import TABLES
 
@@ -137,11 +137,29 @@ def test_a_slurm_that_does_not_answer_is_told_and_so_is_its_return(site):
             await browser.take()
             site.slurm.problem = "squeue: no answer"
             await browser.until(lambda view: view["slurm"]["problem"])
-            assert browser.view["slurm"]["problem"] == "squeue: no answer"
+            said = "Slurm does not answer: squeue: no answer"
+            assert browser.view["slurm"]["problem"] == said
             # What was known stays.
             assert set(browser.view["jobs"]) == {"7", "8", "9", "10"}
             site.slurm.problem = ""
             await browser.until(lambda view: not view["slurm"]["problem"])
+
+    asyncio.run(look())
+
+
+def test_what_nobody_thought_of_is_told_and_does_not_end_the_page(site, monkeypatch):
+    def fail(*args):
+        raise ZeroDivisionError
+
+    async def look():
+        async with reading(site) as feed:
+            browser = Browser(feed, None)
+            await browser.take()
+            with monkeypatch.context() as patch:
+                patch.setattr("slurm_plugin.web.feed.cluster_of", fail)
+                await browser.until(lambda view: view["slurm"]["problem"] == FAULT)
+            await browser.until(lambda view: not view["slurm"]["problem"])
+            assert set(browser.view["jobs"]) == {"7", "8", "9", "10"}
 
     asyncio.run(look())
 

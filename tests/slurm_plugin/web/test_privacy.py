@@ -5,6 +5,9 @@ import json
 import pytest
 from web_in_tests import ALICE, BOB, SCRIPT, Site, asked, node, played, running, seen
 
+from slurm_plugin.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.job_notes.records import LoanRecord
+
 OTHERS = ("bob", "bobs-secret-comment", "gres/gpu:2", '"7"', "job 7", "job 10", '"10"')
 
 
@@ -75,6 +78,17 @@ def test_texts_of_users_go_out_as_json_and_in_no_markup(tmp_path):
     for picture in json.loads(detail[1])["pictures"]:
         assert "<script" not in picture["svg"]
         assert "<img" not in picture["svg"]
+
+
+def test_a_loan_is_drawn_with_both_nodes(tmp_path):
+    slurm = played()
+    loan = Loan("dgx1", 0b11, (LoanDonor("dgx2", 0b110, 31),))
+    record = LoanRecord("starts", {"remote": "1", "loan": loan.text()})
+    slurm.jobs[1] = running(8, ALICE, {"dgx1": (0, 1)}, admin_comment=record.text())
+    detail = seen(Site(tmp_path, slurm), ALICE, "/api/job/8")
+    titles = [picture["title"] for picture in detail["pictures"]]
+    assert titles == ["job 8 on dgx1", "dgx2 lends to job 8 by job 31"]
+    assert "ranks on 1, 2" in detail["pictures"][1]["svg"]
 
 
 def test_a_node_without_a_known_topology_is_told_so(tmp_path):
