@@ -23,7 +23,8 @@ import docker
 from slurm_cluster.shells import Shells
 
 LINK = Path(__file__).parent / "docker" / "link.py"
-POLL_S = 0.1
+#: Seconds until something is asked again: each time a quarter longer, as asking is a process.
+POLL_S, MOST_POLL_S = 0.1, 0.3
 #: Beyond a command's own time limit, until a host counts as one that hangs.
 GRACE_S = 20.0
 _VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
@@ -49,6 +50,14 @@ class Result:
     err: str
 
 
+def pauses() -> Iterator[float]:
+    """The seconds between one poll and the next, without end."""
+    pause_s = POLL_S
+    while True:
+        yield pause_s
+        pause_s = min(1.25 * pause_s, MOST_POLL_S)
+
+
 def until(
     condition: Callable[[], object], what: str | Callable[[], str], timeout_s: float = 20
 ) -> None:
@@ -56,12 +65,12 @@ def until(
 
     `what` may be a function, which is called for the error alone.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline, wait = time.monotonic() + timeout_s, pauses()
     while not condition():
         if time.monotonic() > deadline:
             missing = what if isinstance(what, str) else what()
             raise ClusterError(f"not within {timeout_s:g} s: {missing}")
-        time.sleep(POLL_S)
+        time.sleep(next(wait))
 
 
 class Hosts:

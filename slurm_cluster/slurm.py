@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from slurm_cluster.hosts import POLL_S, ClusterError, Hosts, until
+from slurm_cluster.hosts import ClusterError, Hosts, pauses, until
 from slurm_cluster.slurm_text import Job, parse_indices, parse_jobs
 from slurm_plugin.slurm import gres_text
 
@@ -100,13 +100,13 @@ class Slurm(Hosts):
 
     def wait_state(self, jobid: int, *states: str, timeout_s: float = 30) -> Job:
         """Polls until the job is in one of the states; else ClusterError with its last record."""
-        deadline = time.monotonic() + timeout_s
+        deadline, wait = time.monotonic() + timeout_s, pauses()
         while (job := self.job(jobid)).state not in states:
             if time.monotonic() > deadline:
                 raise ClusterError(
                     f"job {jobid} is {job.state} ({job.reason}), not {states}: {job.fields}"
                 )
-            time.sleep(POLL_S)
+            time.sleep(next(wait))
         return job
 
     def wait_running(self, jobid: int, timeout_s: float = 30) -> Job:
