@@ -17,7 +17,7 @@ from slurm_plugin.decide.record import Build
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.gates.admission import APART, UNEVEN
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import Choice, Chosen
+from slurm_plugin.gates.plan import FAR_LEASES, Choice, Chosen
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of
 from slurm_plugin.job_notes import hints
@@ -250,7 +250,8 @@ class Slots:
         """
         token = self._token()
         values = job.comment(GATED, token, note, since)
-        values["set.begin_time"] = str(max(job.keys.begin, int(job.now) + self._lease_s))
+        lease_s = self._lease_s * (FAR_LEASES if self.cache.is_long else 1)
+        values["set.begin_time"] = str(max(job.keys.begin, int(job.now) + lease_s))
         # Nothing is promised; the next poll writes the decision down once the job has its id.
         self.cache.promise(token, Hold(), job.now, record, need)
         # Whoever asks for the reason is not to wait for it.

@@ -27,18 +27,22 @@ class Admission:
     context: GateContext
     choose: Choose
     borrowers: LoanAdmission
-    # What is free only gets less while a plan is made: what did not fit once never will.
-    _unplaced: set[Need] = field(default_factory=set)
+    # What is free only gets less while a plan is made: what did not fit once never will. By the
+    # object's id, as ten thousand needs take long to hash; what is kept has its id for itself.
+    _unplaced: dict[int, Need] = field(default_factory=dict)
     # When the first waiting job could start; None after anything has changed.
     _first_start: float | None = None
+    # From which end on a job like these delays the first one, while nothing changes.
+    _delaying: dict[tuple[object, ...], float] = field(default_factory=dict)
 
     def fits_nowhere(self, want: Want) -> bool:
         """Did a job of this need find no node?"""
-        return want.need in self._unplaced
+        return id(want.need) in self._unplaced
 
     def changed(self) -> None:
         """Something else was taken from what is free."""
         self._first_start = None
+        self._delaying.clear()
 
     def admit(self, names: Sequence[str], unit: Unit) -> str | None:
         """Release the whole unit, its members called by these names, or nothing of it.
@@ -51,10 +55,11 @@ class Admission:
         for name, (job, want) in zip(names, unit.members, strict=True):
             part = self._part(name, job, want, is_first=not parts)
             if isinstance(part, str):
-                made.nodes = nodes
-                del made.holds[count:]
-                del made.added[added:]
-                self.changed()
+                if parts:
+                    made.nodes = nodes
+                    del made.holds[count:]
+                    del made.added[added:]
+                    self.changed()
                 return part
             parts.append(part)
         jobs = {part.name: part.job for part in parts}
@@ -67,13 +72,19 @@ class Admission:
         """The slots for one job, taken from what is free; or the answer of `admit`."""
         made, need = self.made, want.need
         assert need is not None
-        found = [] if need in self._unplaced else groups(need, made.nodes)
+        found = [] if id(need) in self._unplaced else groups(need, made.nodes)
         if not found:
             if is_first:
-                self._unplaced.add(need)
+                self._unplaced[id(need)] = need
             if are_apart(need, made.nodes):
                 return APART
             self.borrowers.fits_nowhere(job.job_id, need)
+            return ""
+        end = end_of(job, self.context.now)
+        # Whom a policy would give the same: asking it ten thousand times takes seconds.
+        hint = hints.hint_in(job.admin_comment)
+        like = (id(need), job.uid, job.account, job.partition, hint, want.kept.since)
+        if like in self._delaying and self._delaying[like] <= end:
             return ""
         choice = self.choose(name, job, want, found)
         if isinstance(choice, Pass):
@@ -87,8 +98,9 @@ class Admission:
         if not is_even(need, made.nodes[group.own], mask):
             return UNEVEN
         taken = made.nodes[group.own].all_gpus if need.exclusive else mask
-        hold = need.hold(group.names, taken, end_of(job, self.context.now))
+        hold = need.hold(group.names, taken, end)
         if self._delays_first(hold):
+            self._delaying[like] = min(end, self._delaying.get(like, end))
             return ""
         made.take(hold)
         self.changed()

@@ -48,6 +48,8 @@ class CapacityCache:
     first: Need | None = None
     #: Jobs of these partitions may push others aside once they are eligible: a gate forbids that.
     preempting: frozenset[str] = frozenset()
+    #: Do so many jobs wait that the gates of later ones hold for longer?
+    is_long: bool = False
     #: Promises of slots and of gates, by token: apart, as a submit looks at all those of slots.
     promises: dict[str, SlotPromise] = field(default_factory=dict)
     gated: dict[str, SlotPromise] = field(default_factory=dict)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanContext, LoanPlan
@@ -25,6 +26,10 @@ class Want:
     #: Why slots cannot serve the job, which then has no need; '' where they can.
     problem: str = ""
 
+
+#: So many waiting jobs, the first in Slurm's order, have gates of one lease; all others of
+#: `FAR_LEASES`. To renew a gate costs slurmctld as much as any update.
+NEAR, FAR_LEASES = 500, 10
 
 Member = tuple[QueuedJob, Want]
 
@@ -82,6 +87,18 @@ class JobRelease:
     undo: tuple[tuple[str, JobUpdate], ...] = ()
 
 
+class Renewal(NamedTuple):
+    """A gate that is to be shut for longer."""
+
+    #: When (epoch) it opens now; 0 where that is not known.
+    until: float
+    #: What an update calls the job.
+    name: str
+    job_id: int
+    #: For how many leases from now on.
+    leases: int
+
+
 @dataclass(slots=True)
 class GatePlan(LoanPlan):
     """What is to be done about gates."""
@@ -89,16 +106,17 @@ class GatePlan(LoanPlan):
     releases: list[JobRelease] = field(default_factory=list)
     #: Repairs, notes, and jobs left to Slurm, by the name of the job.
     updates: list[tuple[str, JobUpdate]] = field(default_factory=list)
-    #: Whose gates are shut for another lease: names for the update, and job ids.
-    renew: list[str] = field(default_factory=list)
-    renewed: list[int] = field(default_factory=list)
+    #: Gates that are to be shut for longer, those that open first in front.
+    renewals: list[Renewal] = field(default_factory=list)
+    #: Of these the ones that were: until when (epoch), by job id.
+    renewed: dict[int, int] = field(default_factory=dict)
     #: How many jobs were in which state.
     seen: Counter[str] = field(default_factory=Counter)
 
     @property
     def changes_slurm(self) -> bool:
-        """Is anything to be done?"""
-        gates = self.releases or self.updates or self.renew
+        """Is anything to be done, but for gates that are renewed?"""
+        gates = self.releases or self.updates
         return bool(gates or self.offers or self.broken or self.refusals)
 
     @property

@@ -9,7 +9,17 @@ from itertools import chain, islice
 
 from slurm_plugin.gates import change, slot_loans
 from slurm_plugin.gates.admission import Admission
-from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, Member, Unit, Want
+from slurm_plugin.gates.plan import (
+    FAR_LEASES,
+    NEAR,
+    Choose,
+    GateContext,
+    GatePlan,
+    Member,
+    Renewal,
+    Unit,
+    Want,
+)
 from slurm_plugin.gates.released import (
     ABOUT_TO_START,
     LONGEST_PAUSE_S,
@@ -90,11 +100,12 @@ class _Planning:
                 self._await_donors(unit, by_id)
             else:
                 gated.append(unit)
-        for unit in gated:
+        for place, unit in enumerate(gated):
             if not self._open(unit):
                 self._ask_to_lend(unit)
-                self._renew(unit)
+                self._renew(unit, 1 if place < NEAR else FAR_LEASES)
         self._borrowers.settle()
+        self.made.renewals.sort()
 
     def _await_start(self, unit: Unit) -> None:
         """A released job that has not started: keep its slots, or gate it again after a while."""
@@ -201,8 +212,8 @@ class _Planning:
         for name in names:
             yield [name]
 
-    def _renew(self, unit: Unit) -> None:
-        """Shut a gate again once half of its lease is over.
+    def _renew(self, unit: Unit, leases: int = 1) -> None:
+        """Shut a gate again once half of the time that it is to hold is over.
 
         The update of a heterogeneous job's first component goes to all of them.
         """
@@ -211,15 +222,15 @@ class _Planning:
                 request = JobUpdate(**want.kept.requests._asdict())
                 self.made.updates.append((job.name, request))
         job, want = unit.first
-        now, lease_s = self.context.now, self.context.lease_s
+        now, lease_s = self.context.now, self.context.lease_s * leases
         if want.kept.begin - now >= lease_s:
             return
         known = job.eligible if job.reason == "BeginTime" else 0
         until = known or self.context.holds_until.get(job.job_id, 0)
         # A gate that holds for longer than a lease is one from before the clock was set back.
         if until - now < lease_s / 2 or until - now > 2 * lease_s:
-            self.made.renew.append(str(job.het_id) if job.het_id else job.name)
-            self.made.renewed.append(job.job_id)
+            name = str(job.het_id) if job.het_id else job.name
+            self.made.renewals.append(Renewal(until, name, job.job_id, leases))
 
 
 def units_of(ordered: Iterable[QueuedJob], wants: Mapping[int, Want]) -> list[Unit]:

@@ -25,7 +25,7 @@ from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.record import Build
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, Want
+from slurm_plugin.gates.plan import NEAR, Choice, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.released import Watch, about_to_run, of_job
@@ -33,7 +33,7 @@ from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.loan import gpu_indices
-from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.protocol import PlacementQuestion
 from slurm_plugin.queue.backoff import Backoff
@@ -45,6 +45,9 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 from slurm_plugin.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
+
+#: Gates that are renewed at once, and how many at most in one round before it is time.
+RENEWED_AT_ONCE, MOST_EARLY = 100, 300
 
 #: Why a job is not to start now with this shape; '' where it may.
 HoldReason = Callable[[PlacementQuestion, Shape], str]
@@ -101,7 +104,7 @@ class GateReconciler:
         newer = [p.hold for token, p in self.cache.promises.items() if token not in before]
         _withdraw(made, newer)
         self._publish(made, snapshot, known, met)
-        await asyncio.to_thread(self._act, made, snapshot)
+        await asyncio.to_thread(self._act, made, snapshot, known)
         return made
 
     def status(self) -> dict[str, Any]:
@@ -173,6 +176,7 @@ class GateReconciler:
         self.cache.default_partition = next((p.name for p in partitions if p.is_default), "")
         self.cache.preempting = _preempting(snapshot.settings)
         self.cache.update(nodes, holds, made.first, snapshot.at, known, met)
+        self.cache.is_long = made.seen[GATED] >= NEAR
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
@@ -203,11 +207,11 @@ class GateReconciler:
         shape = Shape(want.need.nodes, want.need.gpus)
         return bool(self.hold_reason(self._question(job, want), shape))
 
-    def _act(self, made: GatePlan, snapshot: Snapshot) -> None:
+    def _act(self, made: GatePlan, snapshot: Snapshot, known: int) -> None:
         self._carry_out(made, snapshot.at)
         now = self.clock()
         self._backoff.pause(self.matcher.act(made, snapshot.jobs), now)
-        self._renew(made)
+        self._renew(made, known)
 
     def _carry_out(self, made: GatePlan, read_at: float) -> None:
         """Releases first: they are what people wait for. Slurm was read at `read_at` (epoch)."""
@@ -234,14 +238,24 @@ class GateReconciler:
         if kept is not None and kept.loan_made_at:
             self.telemetry.loan_setups.add(now - kept.loan_made_at)
 
-    def _renew(self, made: GatePlan) -> None:
-        """Shut the gates that would open soon for another lease."""
+    def _renew(self, made: GatePlan, known: int) -> None:
+        """Shut gates again, a part at a time: the next round goes on where a job has ended."""
         now = self.clock()
-        if made.renew:
-            until = int(now) + self.lease_s
-            # Slurm refuses those that ended meanwhile, and does the others.
-            self._update(made.renew, JobUpdate(begin_time=until), quiet=True)
-            self._holds_until |= dict.fromkeys(made.renewed, float(until))
+        for start in range(0, len(made.renewals), RENEWED_AT_ONCE):
+            some, now = made.renewals[start : start + RENEWED_AT_ONCE], self.clock()
+            is_soon = some[0].until - now < self.lease_s / 2
+            if start and (self.cache.ended != known or (start >= MOST_EARLY and not is_soon)):
+                break
+            for leases in {one.leases for one in some}:
+                until, alike = (
+                    int(now) + leases * self.lease_s,
+                    [one for one in some if one.leases == leases],
+                )
+                # Slurm refuses those that ended meanwhile, and does the others.
+                names = [one.name for one in alike]
+                self._update(names, JobUpdate(begin_time=until), quiet=True)
+                made.renewed |= {one.job_id: until for one in alike}
+        self._holds_until |= made.renewed
         self._holds_until = {job: until for job, until in self._holds_until.items() if until > now}
         self._backoff.forget(now)
 

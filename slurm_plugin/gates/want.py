@@ -8,11 +8,14 @@ from dataclasses import replace
 from slurm_plugin.gates.plan import Want
 from slurm_plugin.gates.slot_request import recorded_demand
 from slurm_plugin.job_notes.records import PLACED, GateRecord
-from slurm_plugin.queue.candidates import groups
+from slurm_plugin.queue.candidates import Need, groups
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.queue.demand import Unplaceable, need_of
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
+
+#: Needs beside those of the jobs there are that are kept.
+MOST_NEEDS = 1000
 
 
 def want_of(job: QueuedJob, empty: Nodes) -> Want | None:
@@ -41,6 +44,8 @@ class Wants:
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[tuple[object, ...], Want | None]] = {}
+        # Equal needs are one object: a plan tells by that what it has looked at.
+        self._needs: dict[Need, Need] = {}
         self._machine: frozenset[object] = frozenset()
 
     def read(self, jobs: Iterable[QueuedJob], empty: Nodes) -> dict[int, Want]:
@@ -53,16 +58,24 @@ class Wants:
             for node in empty.values()
         )
         if machine != self._machine:
-            self._machine, self._kept = machine, {}
+            self._machine, self._kept, self._needs = machine, {}, {}
         kept: dict[int, tuple[tuple[object, ...], Want | None]] = {}
         for job in jobs:
             seen = _watched(job)
             before = self._kept.get(job.job_id)
             if before is None or before[0] != seen:
-                before = (seen, want_of(job, empty))
+                before = (seen, self._want(job, empty))
             kept[job.job_id] = before
         self._kept = kept
+        if len(self._needs) > MOST_NEEDS + len(kept):
+            self._needs = {}
         return {job_id: want for job_id, (_, want) in kept.items() if want is not None}
+
+    def _want(self, job: QueuedJob, empty: Nodes) -> Want | None:
+        want = want_of(job, empty)
+        if want is None or want.need is None:
+            return want
+        return replace(want, need=self._needs.setdefault(want.need, want.need))
 
 
 def _watched(job: QueuedJob) -> tuple[object, ...]:

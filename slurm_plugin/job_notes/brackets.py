@@ -20,6 +20,9 @@ MAX_COMMENT_BYTES = 32768
 KINDS = ("gpu-topo", "gpu-shape", "gpu-loan", "gpu-slots", "gpu-donor")
 TOPO, SHAPE, LOAN, SLOTS, DONOR = KINDS
 
+#: So many comments are remembered as taken apart, but for those that are longer than ours ever are.
+REMEMBERED, REMEMBERED_BYTES = 32768, 4096
+
 _EDGE = re.compile(r"[\[\]]")
 _BRACKET = re.compile(rf"\[({'|'.join(KINDS)}):([^\x00-\x1f\x7f]*)\]")
 
@@ -33,8 +36,17 @@ class _Parts:
     is_closed: bool
 
 
-@lru_cache(maxsize=4096)
 def _parts(comment: str) -> _Parts:
+    is_short = len(comment) <= REMEMBERED_BYTES
+    return _remembered(comment) if is_short else _taken_apart(comment)
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _remembered(comment: str) -> _Parts:
+    return _taken_apart(comment)
+
+
+def _taken_apart(comment: str) -> _Parts:
     ours: dict[str, str] = {}
     others, taken, depth, opened, is_nested = [], 0, 0, 0, False
     if len(comment) > MAX_COMMENT_BYTES:

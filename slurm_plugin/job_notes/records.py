@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from urllib.parse import unquote
 
-from slurm_plugin.job_notes.brackets import LOAN, MAX_BYTES, SLOTS, bracket, inside, with_inside
+from slurm_plugin.job_notes.brackets import (
+    LOAN,
+    MAX_BYTES,
+    REMEMBERED,
+    SLOTS,
+    bracket,
+    inside,
+    with_inside,
+)
 from slurm_plugin.job_notes.loan import Loan
 
 if TYPE_CHECKING:
@@ -90,6 +99,7 @@ class JobRecord:
         return cls.parsed(inside(comment, cls.KIND) or "")
 
     @classmethod
+    @lru_cache(maxsize=REMEMBERED)
     def parsed(cls, text: str) -> Self | None:
         """The record that stands in a bracket; None where we did not write it."""
         words = text.split()

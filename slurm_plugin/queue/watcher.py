@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot, read_snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.telemetry import Telemetry
 
+Answer = TypeVar("Answer")
+
+#: The queue is not read again where the nodes are as they were, unless something came that they do
+#: not show, or reading it takes no more than this share of the time.
+CALM_SHARE = 0.02
+#: And once in so many seconds whatever it takes.
+LONGEST_S = 60.0
 #: Partitions and Slurm's settings change seldom; they are read this often.
 SETTINGS_S = 60.0
 
@@ -37,10 +45,39 @@ class Watcher:
     _settings: Settings | None = None
     _settings_at: float = float("-inf")
     _outdated_at: float = float("-inf")
+    #: How long the last reading of the queue took, in seconds.
+    _took_s: float = 0.0
 
     def outdate(self) -> None:
         """The queue was changed: no older snapshot is given out any more."""
         self._outdated_at = self.clock()
+
+    async def changes(self, since: float) -> Snapshot:
+        """The same in all detail, for who needs to know of jobs that ran until `since`.
+
+        A job that ended or started shows in the nodes. As long as these are as they were, the queue
+        is the one that was read last, where it is so long that reading it takes its time.
+        """
+        async with self._reading:
+            newest, now = self.newest, self.clock()
+            if newest is not None and newest.detail >= Detail.SETTINGS:
+                age = now - newest.began
+                is_calm = age < min(self._took_s / CALM_SHARE, LONGEST_S)
+                if is_calm and newest.began > self._outdated_at and newest.began < since:
+                    nodes = await self._ask(now, lambda: tuple(self.client.nodes()))
+                    if nodes == newest.nodes:
+                        return replace(newest, began=now, at=self.wall_clock())
+        return await self.snapshot(since, Detail.SETTINGS)
+
+    def renewed(self, until: Mapping[int, int]) -> None:
+        """The queue is as it was, but for when these jobs become eligible (epochs, by job id)."""
+        newest = self.newest
+        if newest is not None and until:
+            jobs = (
+                replace(job, eligible=until[job.job_id]) if job.job_id in until else job
+                for job in newest.jobs
+            )
+            self.newest = replace(newest, jobs=tuple(jobs))
 
     async def snapshot(self, since: float, detail: Detail = Detail.JOBS) -> Snapshot:
         """A snapshot that shows all that happened before `since` (by `clock`); waits for a reading.
@@ -65,17 +102,24 @@ class Watcher:
         began = self.clock()
         is_known = began - self._settings_at <= SETTINGS_S
         settings = self._settings if is_known else None
-        try:
-            snapshot = await asyncio.to_thread(
-                read_snapshot, self.client, detail, settings, began, self.wall_clock()
-            )
-        except SlurmError as error:
-            self._failure = (began, error)
-            self.telemetry.slurm_reads["failed"].add(self.clock() - began)
-            raise
-        self.telemetry.slurm_reads["ok"].add(self.clock() - began)
+        at = self.wall_clock()
+        snapshot = await self._ask(
+            began, lambda: read_snapshot(self.client, detail, settings, began, at)
+        )
+        self._took_s = self.clock() - began
         if detail >= Detail.SETTINGS and not is_known:
             self._settings, self._settings_at = snapshot.settings, began
         if detail >= Detail.NODES:
             self.newest_of_nodes = snapshot
         return snapshot
+
+    async def _ask(self, began: float, read: Callable[[], Answer]) -> Answer:
+        """What was read, in a thread. Raises SlurmError where Slurm does not answer."""
+        try:
+            answer = await asyncio.to_thread(read)
+        except SlurmError as error:
+            self._failure = (began, error)
+            self.telemetry.slurm_reads["failed"].add(self.clock() - began)
+            raise
+        self.telemetry.slurm_reads["ok"].add(self.clock() - began)
+        return answer

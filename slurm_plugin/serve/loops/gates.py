@@ -70,10 +70,15 @@ class GatesLoop(ReconcilerLoop[GateReconciler]):
         self._is_off = False
         async with self.engine.turn:
             known = cache.ended
-            snapshot = await setup.watcher.snapshot(since, Detail.SETTINGS)
+            if self.schedule.has_news or cache.promises:
+                snapshot = await setup.watcher.snapshot(since, Detail.SETTINGS)
+            else:
+                snapshot = await setup.watcher.changes(since)
             made = await reconciler.reconcile(snapshot, known)
             if made.changes_slurm:
                 setup.watcher.outdate()
+            else:
+                setup.watcher.renewed(made.renewed)
         if made.again:
             return SUBMIT_S
         if made.seen["placed"] or made.releases or made.offers or made.seen["loan meets"]:

@@ -34,8 +34,11 @@ class PollSchedule:
         # When the next poll is due if no event comes, and how old its snapshot may be.
         self._regular_at = float("inf")
         self._age_s = 0.0
-        # When the events since the last poll began show in Slurm.
+        #: Does the poll follow an event that Slurm's nodes do not show, as the end of a job?
+        self.has_news = True
+        # When the events since the last poll began show in Slurm, and which are such news.
         self._heard: list[float] = []
+        self._news: list[float] = []
         self._echoes: list[float] = []
         self._sooner = asyncio.Event()
 
@@ -49,6 +52,8 @@ class PollSchedule:
             now = max(now + SUBMIT_S, 0.0 if is_awaited else self._calm_at)
         elif verb == "ended":
             self._echoes = [now + later for later in ECHOES_S]
+        if verb != "ended":
+            self._news.append(now)
         self._wake(now)
 
     def _wake(self, due: float) -> None:
@@ -70,8 +75,11 @@ class PollSchedule:
         since = max((self._ended, *(at for at in self._heard if at <= now)))
         if now >= self._regular_at:
             since = max(since, self._regular_at - self._age_s)
-        self.due = float("inf")
-        self._heard = []
+        self.has_news = any(at <= now for at in self._news)
+        # A submit that can wait for a poll of its own is not seen by one that reads no queue.
+        self._news = [] if self.has_news or not self._news else [min(self._news)]
+        self.due = min(self._news, default=float("inf"))
+        self._heard = list(self._news)
         return since
 
     def polled(self, began: float, ended: float, next_s: float, poll_s: float) -> None:

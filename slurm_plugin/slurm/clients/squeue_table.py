@@ -15,28 +15,42 @@ from slurm_plugin.slurm.runner import Runner
 
 #: What squeue prints for a text that is not set.
 _UNSET = ("(null)", "N/A", "n/a")
+# Ends each field of `lines` but the last.
+_END = "\0"
 
 
 def read(run: Runner, columns: Sequence[str], job: int = 0) -> Iterator[list[str]]:
-    """The columns (squeue's long names) of every job in the queue, or of one; unset ones ''."""
-    end = f"\x1f{secrets.token_hex(8)}"
-    wanted = ",".join(f"{name}:0{end}" for name in columns)
+    """The columns (squeue's long names) of every job in the queue, or of one; unset ones ''.
+
+    Raises SlurmError for a table that is not whole.
+    """
+    return (fields(line, columns) for line in lines(run, columns, job))
+
+
+def lines(run: Runner, columns: Sequence[str], job: int = 0) -> list[str]:
+    """The same, a text per job that is equal as long as its columns are; `fields` reads it."""
+    end, last = f"\x1f{secrets.token_urlsafe(8)}", f"\x1f{secrets.token_urlsafe(8)}"
+    *others, final = columns
+    wanted = ",".join([*(f"{name}:0{end}" for name in others), f"{final}:0{last}"])
     # -r: else squeue makes one job of array tasks that wait, even of those changed by themselves.
     argv = ["squeue", "-h", "-a", "-r", "--noconvert", "-O", wanted]
     argv += ["-j", str(job)] if job else []
-    text = run(argv)
-    fields = text.split(end)
-    tail = fields.pop()
-    if len(fields) % len(columns) or tail.strip():
+    # None of Slurm's texts has a NUL in it.
+    *found, tail = run(argv).replace(end, _END).split(last)
+    if tail.strip():
+        raise SlurmError(f"squeue -O {','.join(columns)}: ends within a job: {tail[-60:]!r}")
+    # The line break after a job stands before the next one's first field.
+    return [line.lstrip("\n") for line in found]
+
+
+def fields(line: str, columns: Sequence[str]) -> list[str]:
+    """The columns of one of `lines`; unset ones ''. Raises SlurmError where some are missing."""
+    row = line.split(_END)
+    if len(row) != len(columns):
         raise SlurmError(
-            f"squeue -O {','.join(columns)}: {len(fields)} fields; expected a multiple of"
-            f" {len(columns)}"
+            f"squeue -O {','.join(columns)}: {len(row)} fields; expected {len(columns)}"
         )
-    for start in range(0, len(fields), len(columns)):
-        row = fields[start : start + len(columns)]
-        # The line break after a job stands before the next one's first field.
-        row[0] = row[0].lstrip("\n")
-        yield ["" if text in _UNSET else text for text in row]
+    return ["" if text in _UNSET else text for text in row]
 
 
 def waiting_details(run: Runner, job: int) -> WaitingDetails:

@@ -73,7 +73,7 @@ def test_held_dependent_and_later_jobs_stay_behind_their_gates_and_block_nobody(
 
 def test_a_gate_is_renewed_at_half_its_lease():
     made = planned(gated(1, eligible=1059), gated(2, eligible=1061), free=0)
-    assert made.renew == ["1"]
+    assert [one.name for one in made.renewals] == ["1"]
 
 
 def test_a_released_job_keeps_its_slots_until_it_starts():
@@ -197,7 +197,7 @@ def test_the_tasks_of_an_array_are_released_one_by_one_and_the_rest_is_not_touch
     made = planned(array("1-9", 9, eligible=1001))
     assert made.released == ["7_1", "7_2", "7_3", "7_4"]
     assert made.again
-    assert not made.renew
+    assert not made.renewals
 
 
 def test_an_arrays_throttle_counts_its_running_and_released_tasks():
@@ -300,10 +300,12 @@ SET_BACK = 1000 + 3600
 def test_a_gate_that_would_hold_for_an_hour_is_shut_for_a_lease_again():
     """Without an engine it would not open for so long."""
     made = planned(gated(1, 8, eligible=SET_BACK), free=0)
-    assert made.renew == ["1"]
-    assert planned(gated(1, 8, eligible=1000 + 2 * TERMS.lease_s), free=0).renew == []
+    assert [one.name for one in made.renewals] == ["1"]
+    assert [
+        one.name for one in planned(gated(1, 8, eligible=1000 + 2 * TERMS.lease_s), free=0).renewals
+    ] == []
     own = gated(1, 8, keys=f"begin={SET_BACK}", eligible=SET_BACK)
-    assert planned(own, free=0).renew == []
+    assert [one.name for one in planned(own, free=0).renewals] == []
 
 
 def test_a_job_released_before_is_gated_again_and_not_waited_for():
@@ -334,6 +336,8 @@ def test_a_wait_for_something_better_begins_anew(since):
 def test_slurms_word_on_when_a_gate_opens_counts_and_not_what_it_was_told():
     """A slurmctld that was killed may have forgotten the last renewal."""
     told = replace(TERMS, holds_until={1: 1119})
-    assert planned(gated(1, 8, eligible=1020), free=0, context=told).renew == ["1"]
+    assert [
+        one.name for one in planned(gated(1, 8, eligible=1020), free=0, context=told).renewals
+    ] == ["1"]
     unknown = gated(1, 8, eligible=0, reason="Dependency", depends=True)
-    assert planned(unknown, free=0, context=told).renew == []
+    assert [one.name for one in planned(unknown, free=0, context=told).renewals] == []

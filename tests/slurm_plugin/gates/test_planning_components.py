@@ -55,9 +55,9 @@ def test_a_heterogeneous_job_left_to_slurm_is_left_whole():
 def test_a_heterogeneous_job_takes_nothing_while_a_component_has_no_room():
     made = planned(component(0, 4), component(1, 8, eligible=1001), gated(9))
     assert made.released == []
-    assert made.renew == []
+    assert [one.name for one in made.renewals] == []
     made = planned(component(0, 4, eligible=1001), component(1, 8), gated(9, time_limit_s=0))
-    assert made.renew == ["5"]
+    assert [one.name for one in made.renewals] == ["5"]
     assert made.nodes["dgx1"].free == 0xFF
 
 

@@ -81,11 +81,10 @@ def pyslurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
 
 def table(argv: list[str], _stdin: str) -> str:
     columns = [column.partition(":0") for column in argv[-1].split(",")]
-    end = columns[0][2]
     told = {"tres-per-job": "gres/gpu:v100:4", "cpus-per-task": "2"}
     return "".join(
         "".join(
-            f"{job if name == 'JobId' else told.get(name, 'N/A')}{end}" for name, _, _ in columns
+            f"{job if name == 'JobId' else told.get(name, 'N/A')}{end}" for name, _, end in columns
         )
         + "\n"
         for job in (3, 4, 4, 4)

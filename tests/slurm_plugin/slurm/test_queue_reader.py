@@ -30,14 +30,11 @@ class Queue:
     def squeue(self, argv: list[str], _stdin: str) -> str:
         assert "-r" in argv
         columns = [word.partition(":0") for word in argv[argv.index("-O") + 1].split(",")]
-        ends = {end for _, _, end in columns}
-        assert len(ends) == 1
-        (end,) = ends
         lines = []
         for job_id, job in self.jobs.items():
             for task in job.get("tasks") or ["N/A"]:
                 told = {"JobId": job_id, "ArrayTaskId": task, **self.columns(job)}
-                lines.append("".join(f"{told.get(name, 'N/A')}{end}" for name, _, _ in columns))
+                lines.append("".join(f"{told.get(name, 'N/A')}{end}" for name, _, end in columns))
         return "".join(f"{line}\n" for line in lines)
 
     def columns(self, job: dict[str, Any]) -> dict[str, Any]:
@@ -47,7 +44,10 @@ class Queue:
             "PriorityLong": job.get("priority", 1),
             "StartTime": job.get("start_time") or "N/A",
             "EndTime": job.get("end_time") or "N/A",
+            "SubmitTime": job.get("submit_time") or "N/A",
+            "TimeLimit": job.get("time_limit") or "N/A",
             "Comment": job.get("comment") or "(null)",
+            "admin_comment": job.get("admin_comment") or "(null)",
             "NodeList": job.get("nodes", ""),
         }
 
@@ -104,9 +104,69 @@ def test_when_a_job_might_end_is_news_only_once_it_runs():
 
 
 def test_many_changed_jobs_are_read_at_once():
-    queue = Queue({job_id: waiting() for job_id in range(1, FEW + 2)})
+    queue = Queue({job_id: waiting(time_limit=job_id) for job_id in range(1, FEW + 2)})
     assert len(queue.client.queue()) == FEW + 1
     assert queue.asked == ["all"]
+
+
+def test_of_new_jobs_that_ask_for_the_same_one_is_read_and_the_others_have_their_own():
+    queue = Queue({i: waiting(submit_time=100 + i, admin_comment=f"token {i}") for i in (1, 2, 3)})
+    jobs = queue.client.queue()
+    assert queue.asked == ["1"]
+    assert [(job.job_id, job.name, job.submit) for job in jobs] == [
+        (1, "1", 101),
+        (2, "2", 102),
+        (3, "3", 103),
+    ]
+    assert [job.admin_comment for job in jobs] == ["token 1", "token 2", "token 3"]
+    queue.jobs[4] = waiting(submit_time=104, priority=9)
+    assert [job.priority for job in queue.client.queue()] == [5, 5, 5, 9]
+    assert queue.asked == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "other"),
+    [
+        ("another request", {"time_limit": 7}),
+        ("it runs", {"job_state": "RUNNING"}),
+        ("an array", {"array_job_id": 2, "tasks": ["1", "2"]}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_job_unlike_the_others_is_read_by_itself(sentence, other):
+    queue = Queue({1: waiting(), 2: waiting(**other)})
+    queue.client.queue()
+    assert queue.asked == ["1", "2"]
+
+
+def test_who_was_read_as_a_job_that_changed_just_before_is_read_anew():
+    queue = Queue({1: waiting(time_limit=5), 2: waiting(time_limit=5)})
+    one = queue.one
+
+    def changes(argv: list[str], stdin: str) -> str:
+        queue.jobs[1]["time_limit"] = 9
+        return one(argv, stdin)
+
+    queue.run.replies["scontrol -d --json show job"] = changes
+    queue.client.queue()
+    queue.run.replies["scontrol -d --json show job"] = one
+    assert [job.time_limit_s for job in queue.client.queue()] == [540, 300]
+    assert queue.asked == ["1", "1", "2"]
+
+
+def test_the_next_one_is_read_where_the_first_of_its_kind_just_started():
+    queue = Queue({i: waiting(admin_comment=f"token {i}") for i in (1, 2, 3)})
+    one = queue.one
+
+    def starts(argv: list[str], stdin: str) -> str:
+        queue.jobs[1] |= {"job_state": "RUNNING", "nodes": "n1"}
+        return one(argv, stdin)
+
+    queue.run.replies["scontrol -d --json show job"] = starts
+    jobs = queue.client.queue()
+    assert [job.state for job in jobs] == ["RUNNING", "PENDING", "PENDING"]
+    assert [job.admin_comment for job in jobs] == ["token 1", "token 2", "token 3"]
+    assert queue.asked == ["1", "2"]
 
 
 def test_a_job_that_started_is_read_anew_with_its_gpus():
@@ -126,7 +186,7 @@ def test_a_job_that_ended_is_gone_and_the_others_stay():
 
 
 def test_a_job_that_ended_between_the_two_questions_is_no_error():
-    queue = Queue({1: waiting(), 2: waiting()})
+    queue = Queue({1: waiting(), 2: waiting(comment="another")})
     one = queue.one
 
     def ends(argv: list[str], stdin: str) -> str:
@@ -156,5 +216,5 @@ def test_a_table_that_is_cut_short_is_an_error():
     queue = Queue({1: waiting()})
     whole = queue.squeue
     queue.run.replies["squeue -h"] = lambda argv, stdin: whole(argv, stdin)[:-30]
-    with pytest.raises(SlurmError, match="expected a multiple of"):
+    with pytest.raises(SlurmError, match="ends within a job"):
         queue.client.queue()

@@ -35,10 +35,9 @@ class Service:
 
 def table(argv: list[str], _stdin: str) -> str:
     """squeue's columns: job 10 alone is exclusive, and has 4 CPUs per task."""
-    first, second = argv[-1].split(",")
-    end = first.partition(":0")[2]
-    told = {"Exclusive": "NODE", "cpus-per-task": "4"}[second.partition(":0")[0]]
-    return f"10{end}{told}{end}\n"
+    (_, _, end), (name, _, last) = (word.partition(":0") for word in argv[-1].split(","))
+    told = {"Exclusive": "NODE", "cpus-per-task": "4"}[name]
+    return f"10{end}{told}{last}\n"
 
 
 def serving(release: str, folder: Path) -> Iterator[Service]:

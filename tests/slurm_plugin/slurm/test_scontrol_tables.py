@@ -114,9 +114,10 @@ def test_a_time_limit_in_slurms_words(text, seconds):
 def test_one_jobs_details_come_from_columns_that_no_text_can_leave():
     def squeue(argv: list[str], _: str) -> str:
         assert argv[-2:] == ["-j", "14"]
-        end = argv[argv.index("-O") + 1].split(",")[0].partition(":0")[2]
+        columns = argv[argv.index("-O") + 1].split(",")
         row = ("afterok:3(unfulfilled)", "matlab:1 QOS=x\nfoo", "normal", "(null)")
-        return "".join(f"{text}{end}" for text in row) + "\n"
+        ends = (column.partition(":0")[2] for column in columns)
+        return "".join(map("".join, zip(row, ends, strict=True))) + "\n"
 
     details = squeue_table.waiting_details(FakeRunner({"squeue": squeue}), 14)
     assert details == WaitingDetails("afterok:3(unfulfilled)", "matlab:1 QOS=x\nfoo", "normal")
