@@ -192,14 +192,20 @@ class QueueReader:
             try:
                 return [job for job_id in stale for job in self._ask_one(job_id)]
             except SlurmError:
-                # One of them may be gone by now: the long list does not mind.
+                # The long list tells all that there is.
                 pass
         return rows.queue(self._run(list(self._all_jobs)), " ".join(self._all_jobs))
 
     def _ask_one(self, job_id: int) -> list[QueuedJob]:
         argv = [*self._one_job, str(job_id)]
+        try:
+            jobs = rows.queue(self._run(argv), " ".join(argv))
+        except SlurmError:
+            # An empty reply: the job is over and forgotten, or slurmctld is down.
+            if any(int(line) == job_id for line in squeue_table.lines(self._run, ("JobId",))):
+                raise
+            return []
         # An array's id brings all its tasks.
-        jobs = rows.queue(self._run(argv), " ".join(argv))
         return [job for job in jobs if job.job_id == job_id]
 
 

@@ -218,8 +218,9 @@ def decode(text: str | bytes, kind: type[_Reply], shown: str) -> _Reply:
         problem = "; ".join(map(str, reply.errors[:3]))
         raise SlurmError(f"{shown}: {problem}; is slurmctld up?")
     # 24.11's `scontrol show jobs --json` prints an empty list and exits 0 when slurmctld is down,
-    # which must not pass for an empty queue.
-    if reply.last_update is not None and number(reply.last_update) == 0:
+    # which must not pass for an empty queue. What it tells of one job alone never has a date.
+    is_empty = not getattr(reply, kind.__struct_fields__[0])
+    if is_empty and reply.last_update is not None and number(reply.last_update) == 0:
         raise SlurmError(f"{shown}: an empty reply of no date; is slurmctld up?")
     return reply
 

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 
 import pytest
 from slots_in_tests import Counting
 
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.queue.watcher import SETTINGS_S, Watcher
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 
 class Site:
@@ -93,3 +94,70 @@ def test_a_slurm_that_is_down_is_not_asked_by_each_in_turn(site):
     assert site.slurm.asked["queue"] == 1
     site.slurm.is_down = False
     assert site.at(105.0, (105.0, Detail.JOBS))[0].jobs
+
+
+class Slow(Counting):
+    """A Slurm whose queue takes a fifth of a second to read, and whose nodes change by the word."""
+
+    def __init__(self, site: Site, *jobs: QueuedJob) -> None:
+        super().__init__(*jobs)
+        self.site, self.state = site, "IDLE"
+
+    def queue(self) -> list[QueuedJob]:
+        self.site.now += 0.2
+        return super().queue()
+
+    def nodes(self) -> list[SlurmNode]:
+        return [replace(node, state=(self.state,)) for node in super().nodes()]
+
+
+@pytest.fixture
+def slow() -> Site:
+    site = Site()
+    site.slurm = site.watcher.client = Slow(site, QueuedJob(1), QueuedJob(2))
+    return site
+
+
+def changes(site: Site, now: float) -> Snapshot:
+    site.now = now
+    return asyncio.run(site.watcher.changes(now))
+
+
+def test_a_long_queue_is_not_read_again_while_the_nodes_are_as_they_were(slow):
+    first = changes(slow, 100.0)
+    again = changes(slow, 105.0)
+    assert (slow.slurm.asked["queue"], slow.slurm.asked["nodes"]) == (1, 2)
+    assert (again.jobs, again.began) == (first.jobs, 105.0)
+    # Who looks for a job that was just submitted needs the queue as it is now.
+    slow.at(105.0, (105.0, Detail.JOBS))
+    assert slow.slurm.asked["queue"] == 2
+
+
+@pytest.mark.parametrize(
+    ("sentence", "happens", "at"),
+    [
+        ("a node changed", lambda site: setattr(site.slurm, "state", "MIXED"), 101.0),
+        ("the queue was changed", lambda site: site.watcher.outdate(), 101.0),
+        ("reading it takes little of the time since", lambda _: None, 110.1),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_long_queue_is_read_again_where_something_may_have_come(slow, sentence, happens, at):
+    changes(slow, 100.0)
+    slow.now = 100.5
+    happens(slow)
+    changes(slow, at)
+    assert slow.slurm.asked["queue"] == 2
+
+
+def test_a_short_queue_is_read_again_at_every_regular_look(site):
+    changes(site, 100.0)
+    changes(site, 105.0)
+    assert site.slurm.asked["queue"] == 2
+
+
+def test_renewed_gates_show_without_another_reading(slow):
+    changes(slow, 100.0)
+    slow.watcher.renewed({2: 1795229124})
+    assert [job.eligible for job in changes(slow, 101.0).jobs] == [0, 1795229124]
+    assert slow.slurm.asked["queue"] == 1

@@ -131,3 +131,15 @@ def test_a_regular_look_takes_what_another_loop_read_a_moment_before():
 def test_no_look_takes_the_snapshot_of_the_last_one_again():
     schedule = polled_once(next_s=0.3)
     assert schedule.begin(100.2) == 100.0
+
+
+def test_a_look_after_an_end_alone_has_no_news_and_leaves_waiting_submits_to_their_own():
+    schedule = polled_once()
+    schedule.heard("submit", False, 100.1)
+    schedule.heard("ended", at=100.2)
+    schedule.begin(100.2)
+    assert not schedule.has_news
+    due = schedule.due
+    assert 100.2 < due < float("inf")
+    assert schedule.begin(due) == due
+    assert schedule.has_news

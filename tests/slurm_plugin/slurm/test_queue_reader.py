@@ -57,7 +57,9 @@ class Queue:
 
     def one(self, argv: list[str], _stdin: str) -> str:
         self.asked.append(argv[-1])
-        return self.told([int(argv[-1])] if int(argv[-1]) in self.jobs else [])
+        told = json.loads(self.told([int(argv[-1])] if int(argv[-1]) in self.jobs else []))
+        # 24.11's answer about one job never has a date.
+        return json.dumps(told | {"last_update": {"set": True, "number": 0}})
 
     def told(self, ids: list[int]) -> str:
         if not ids:
@@ -195,6 +197,17 @@ def test_a_job_that_ended_between_the_two_questions_is_no_error():
 
     queue.run.replies["scontrol -d --json show job"] = ends
     assert [job.job_id for job in queue.client.queue()] == [1]
+    assert queue.asked == ["1", "2"]
+
+
+def test_a_slurm_that_is_down_by_then_does_not_pass_for_a_job_that_ended():
+    queue = Queue({1: waiting()})
+    nothing = json.dumps({"jobs": [], "last_update": {"set": True, "number": 0}})
+    queue.run.replies |= dict.fromkeys(
+        ("scontrol -d --json show job", "scontrol -d show jobs --json"), nothing
+    )
+    with pytest.raises(SlurmError, match="is slurmctld up"):
+        queue.client.queue()
 
 
 def test_an_array_that_lost_a_task_is_read_anew():
