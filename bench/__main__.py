@@ -13,6 +13,7 @@ BENCHMARKS = {
     "replay": "bench.replay",
     "submit": "bench.live.submit",
     "slots": "bench.live.slots",
+    "slots-many": "bench.live.slots_many",
     "start": "bench.live.start",
     "start-many": "bench.live.start_many",
     "launch": "bench.live.launch",

@@ -15,8 +15,10 @@ from slurm_plugin.telemetry import Telemetry
 
 Answer = TypeVar("Answer")
 
-#: The queue is not read again where the nodes are as they were, unless something came that they do
-#: not show, or reading it takes no more than this share of the time.
+#: A queue of so many jobs is long.
+LONG = 1000
+#: A long queue is not read again where the nodes are as they were, unless something came that they
+#: do not show, or reading it takes no more than this share of the time.
 CALM_SHARE = 0.02
 #: And once in so many seconds whatever it takes.
 LONGEST_S = 60.0
@@ -56,11 +58,12 @@ class Watcher:
         """The same in all detail, for who needs to know of jobs that ran until `since`.
 
         A job that ended or started shows in the nodes. As long as these are as they were, the queue
-        is the one that was read last, where it is so long that reading it takes its time.
+        is the one that was read last, where that is long.
         """
         async with self._reading:
             newest, now = self.newest, self.clock()
-            if newest is not None and newest.detail >= Detail.SETTINGS:
+            is_long = newest is not None and len(newest.jobs) >= LONG
+            if newest is not None and is_long and newest.detail >= Detail.SETTINGS:
                 age = now - newest.began
                 is_calm = age < min(self._took_s / CALM_SHARE, LONGEST_S)
                 if is_calm and newest.began > self._outdated_at and newest.began < since:
