@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.live.cluster import ASSETS, BENCH_DIR, BenchCluster, build_client, clean
 from bench.measure import Figure, at_least, at_most, conditions, quantile
@@ -60,8 +61,7 @@ return slurm.SUCCESS
 _COUNTED = re.compile(r"submitted=(\d+) failed=(\d+) seconds=([\d.]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """A program that saturates, and how many clients it runs."""
 
     name: str

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
+from typing import NamedTuple
 
 from gres_topology import NodeTopology
 from policies.fragmentation import fragmentation_of
@@ -41,8 +42,7 @@ def size_of(record: Record) -> str:
     return f"more than {SIZES[-1]}"
 
 
-@dataclass(frozen=True, slots=True)
-class SizeWait:
+class SizeWait(NamedTuple):
     """How long the jobs of one size waited."""
 
     jobs: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from slurm_plugin.doctor.elf import uint32_symbol
@@ -99,10 +100,9 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
 
 def is_in(folder: Path) -> bool:
     """Whether our select plugin lies in this directory."""
-    try:
+    with suppress(OSError):
         return _OURS in (folder / PLUGIN_FILE).read_bytes()
-    except OSError:
-        return False
+    return False
 
 
 def _fits(path: Path, version: str) -> Finding:

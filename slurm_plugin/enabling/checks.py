@@ -6,6 +6,7 @@ import os
 import pwd
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -127,10 +128,9 @@ def _bridge(here: Installation, plan: EnablingPlan) -> Iterator[Finding]:
 
 
 def _loads_ours(script: Path) -> bool:
-    try:
+    with suppress(OSError):
         return script.is_file() and slurm_files.loads_ours(script)
-    except OSError:
-        return False
+    return False
 
 
 def _lua_socket(folders: list[Path]) -> Iterator[Finding]:
@@ -157,10 +157,9 @@ def left_behind(conf: SlurmConf, has_link: bool) -> Iterator[Finding]:
 
 def is_our_link(link: Path, script: Path) -> bool:
     """Whether a job_submit.lua is a link to that of this installation."""
-    try:
+    with suppress(OSError):
         return link.is_symlink() and link.samefile(script)
-    except OSError:
-        return False
+    return False
 
 
 def _may_read(path: Path, uid: int) -> bool:
