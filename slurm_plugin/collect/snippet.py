@@ -6,7 +6,7 @@ Each tool's output stands between marks with its exit status, so that a missing 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gres_topology.readers.pasted import unescaped
 from slurm_plugin.errors import PluginError
@@ -35,8 +35,7 @@ _BEGIN = re.compile(r"@gputopo begin ([a-z\-]+)\Z")
 _END = re.compile(r"@gputopo end ([a-z\-]+) (\d+)\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """One tool's output (both streams) and exit status; 127: not installed."""
 
     text: str

@@ -31,13 +31,9 @@ def check_bridge(here: Installation) -> Iterator[Finding]:
     except OSError as error:
         yield fail(f"{script}: {error.strerror}", "gputopo enable --apply links ours there")
         return
-    if is_ours:
-        yield ok(f"{script} is loaded")
-    else:
-        yield fail(
-            f"{script} is not ours and does not load ours",
-            "add the lines of the operator's guide to your job_submit.lua",
-        )
+    what_to_do = "add the lines of the operator's guide to your job_submit.lua"
+    foreign = fail(f"{script} is not ours and does not load ours", what_to_do)
+    yield ok(f"{script} is loaded") if is_ours else foreign
 
 
 def loads_ours(script: Path) -> bool:

@@ -93,13 +93,15 @@ def findings(here: Installation, plan: EnablingPlan, plugin_dir: str) -> Iterato
         "LuaSocket": _lua_socket(folders),
         "enforcement": slots.check_bridge_half(here),
         # They look at the slurm.conf that slurmctld runs with; the next one may have the types.
-        "slots": (replace(found, level="warn") for found in slots.check_slots(here) if found.fix),
+        "slots": (
+            replace(finding, level="warn") for finding in slots.check_slots(here) if finding.fix
+        ),
     }
     if plan.plugin_dir is not None:
         checks["select plugin"] = slurm_files.plugin(then)
     for name, check in checks.items():
-        for found in check:
-            yield replace(found, check=name)
+        for finding in check:
+            yield replace(finding, check=name)
 
 
 def _config(here: Installation) -> Iterator[Finding]:

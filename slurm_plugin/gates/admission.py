@@ -67,15 +67,15 @@ class Admission:
         """The slots for one job, taken from what is free; or the answer of `admit`."""
         made, need = self.made, want.need
         assert need is not None
-        found = [] if need in self._unplaced else groups(need, made.nodes)
-        if not found:
+        candidates = [] if need in self._unplaced else groups(need, made.nodes)
+        if not candidates:
             if is_first:
                 self._unplaced.add(need)
             if are_apart(need, made.nodes):
                 return APART
             self.borrowers.fits_nowhere(job.job_id, need)
             return ""
-        choice = self.choose(name, job, want, found)
+        choice = self.choose(name, job, want, candidates)
         if isinstance(choice, Pass):
             return choice.note
         if isinstance(choice, WaitFor):

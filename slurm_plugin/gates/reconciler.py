@@ -175,10 +175,10 @@ class GateReconciler:
         self.cache.update(nodes, holds, made.first, snapshot.at, known, met)
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
-    def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
+    def _choose(self, name: str, job: QueuedJob, want: Want, candidates: Sequence[Group]) -> Choice:
         assert want.need is not None
         question = self._question(job, want)
-        choice, self._decided[name] = ask(self.decider, question, want.need, found)
+        choice, self._decided[name] = ask(self.decider, question, want.need, candidates)
         return choice
 
     def _question(self, job: QueuedJob, want: Want) -> PlacementQuestion:

@@ -118,14 +118,14 @@ class Watch:
                 self._write(self._tasks.pop(name))
 
     def _started(self, job: QueuedJob) -> None:
-        gpus = {name: mask_of(found) for name, found in job.gpus.items()}
+        gpus = {name: mask_of(indices) for name, indices in job.gpus.items()}
         notice = Notice("started", job.job_id, job.array_id, gpus)
         self._write(lambda: started(notice))
         kept = GateRecord.read_from(job.admin_comment)
         if kept is None or kept.state != PLACED or job.exclusive:
             return
         asked = set(slots_given(job).values())
-        other = [name for name, found in job.gpus.items() if set(found) != asked]
+        other = [name for name, indices in job.gpus.items() if set(indices) != asked]
         if other and asked:
             self.mismatched += 1
             logger.warning(

@@ -154,10 +154,10 @@ class Shaping:
         rule = self.rule(question.partition, question.account, question.uid)
         if rule.mode != "enforce" or not _asks_for_shape(question.hint, rule):
             return ""
-        found = self.plans.get(question.partition, {}).get(question.job)
-        if found is None:
+        place = self.plans.get(question.partition, {}).get(question.job)
+        if place is None:
             return self._unknown(question, shape, now)
-        _, plan = found
+        _, plan = place
         if plan.nodes and plan.shape == shape:
             return ""
         is_current = self.events_seen == self.events
@@ -225,15 +225,15 @@ class Shaping:
 
     def admit(self, plans: Mapping[int, tuple[int, Planned]], now: float) -> list[int]:
         """Keep each plan for as long as a job takes to start; the jobs whose plan is a new one."""
-        found = []
+        new = []
         for job_id, (_, plan) in plans.items():
             before = self.starting.get(job_id)
             if not plan.nodes or (before is not None and now < before.until):
                 continue
             pause = min(2 * before.pause, LONGEST_STALL_S) if before else STALL_S
             self.starting[job_id] = Starting(plan, now + START_S, pause)
-            found.append(job_id)
-        return found
+            new.append(job_id)
+        return new
 
     def slurm_knows(self, jobs: Iterable[int], now: float) -> None:
         """Slurm knows of these starts by now: their time to begin counts from here."""
