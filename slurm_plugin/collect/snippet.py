@@ -72,7 +72,7 @@ def script() -> str:
 
 def sections(output: str) -> dict[str, Section]:
     """The snippet's output by section; raises PluginError where one is missing (cut off)."""
-    found: dict[str, Section] = {}
+    complete: dict[str, Section] = {}
     name, lines = "", list[str]()
     # Some drivers underline the header whatever they print to.
     for line in unescaped(output).splitlines():
@@ -82,11 +82,11 @@ def sections(output: str) -> dict[str, Section]:
         elif end and end[1] == name:
             # The line before the mark is the snippet's own line feed.
             body = lines[:-1] if lines and not lines[-1].strip() else lines
-            found[name] = Section("\n".join(body) + "\n", int(end[2]))
+            complete[name] = Section("\n".join(body) + "\n", int(end[2]))
             name = ""
         elif name:
             lines.append(line)
-    missing = [wanted for wanted in COMMANDS if wanted not in found]
+    missing = [wanted for wanted in COMMANDS if wanted not in complete]
     if missing:
         raise PluginError(f"the node's answer was cut off before {missing[0]}")
-    return found
+    return complete
