@@ -32,7 +32,7 @@ class ShapedPartition:
 
 @dataclass(slots=True)
 class ShapingSite:
-    """All of them. `refresh` is called before the first use, and now and then."""
+    """All shaped partitions. `refresh` is called before the first use, and now and then."""
 
     config: GenieConfig
     shelf: ModelFile
