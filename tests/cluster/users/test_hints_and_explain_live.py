@@ -114,6 +114,8 @@ def test_report_sums_up_what_was_gained(cluster):
     summary = json.loads(done.out)
     assert summary["placed"]["jobs"] >= 1
     assert summary["placed"]["ratio_mean"] >= 1
+    now = summary["now"]
+    assert (now["gpus"] - now["free"], now["stranded"]) == (2, 0)
     assert cluster.run("ctl", ["gputopo", "report"], user="alice", check=False).code == 2
 
 
