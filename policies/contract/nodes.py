@@ -143,6 +143,10 @@ class Candidates(Mapping[str, NodeState]):
             if places & self.among:
                 yield kind.topology
 
+    def only(self, name: str) -> Candidates:
+        """This one alone."""
+        return replace(self, among=self.among & 1 << self.table.place[name])
+
     def without(self, names: Iterable[str]) -> Candidates:
         """The others."""
         left = self.among

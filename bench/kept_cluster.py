@@ -1,0 +1,131 @@
+"""A large cluster as a select plugin tells of it: a table once, then what changed with each question.
+
+Made by a seed: jobs of the asked sizes start where the engine says, and others end, so that the
+cluster stays as full as it is to be and about as many nodes change between two questions as asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from slurm_plugin.node_lines import MOST_NODES, Changes, NodesPart, digest, mix
+from slurm_plugin.placement import CandidateNode
+from slurm_plugin.protocol import Place
+
+TABLE = 0x5EED
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKind:
+    """Nodes alike: how many, how many GPUs, and their machine in gputopo.yaml."""
+
+    prefix: str
+    nodes: int
+    gpus: int
+    machine: str
+
+    @property
+    def hosts(self) -> str:
+        """Their names, as a host list."""
+        return f"{self.prefix}[{1:05d}-{self.nodes:05d}]"
+
+
+class KeptCluster:
+    """Free GPUs by node, in the plugin's order, and the jobs that hold the others."""
+
+    def __init__(self, kinds: Sequence[NodeKind], busy: float, seed: int) -> None:
+        self.draw = Random(seed)
+        named = [
+            (f"{kind.prefix}{at:05d}", kind) for kind in kinds for at in range(1, kind.nodes + 1)
+        ]
+        named.sort()
+        self.names = [name for name, _ in named]
+        self.total = [kind.gpus for _, kind in named]
+        self.index = {name: at for at, name in enumerate(self.names)}
+        self.free = [(1 << total) - 1 for total in self.total]
+        #: GPUs held by a job: (node, mask).
+        self.held: list[list[tuple[int, int]]] = []
+        self.gpus = self.left = sum(self.total)
+        self.floor = round(self.gpus * (1 - busy))
+        self.changed: set[int] = set()
+        self._fill()
+        self.digest = digest(self.free)
+        self.changed.clear()
+
+    def _fill(self) -> None:
+        """Each GPU is busy with the same chance, in jobs of one GPU."""
+        order = list(range(self.gpus))
+        self.draw.shuffle(order)
+        at = [(node, gpu) for node, total in enumerate(self.total) for gpu in range(total)]
+        for one in order[self.floor :]:
+            node, gpu = at[one]
+            self.start([(node, 1 << gpu)])
+
+    def start(self, gpus: list[tuple[int, int]]) -> None:
+        """A job holds these GPUs now."""
+        for node, mask in gpus:
+            self._set(node, self.free[node] & ~mask)
+        self.held.append(gpus)
+
+    def end_some(self, nodes: int) -> None:
+        """Jobs end until so many nodes have changed and the cluster is no fuller than it should be."""
+        while self.held and (len(self.changed) < nodes or self.left < self.floor):
+            at = self.draw.randrange(len(self.held))
+            self.held[at], self.held[-1] = self.held[-1], self.held[at]
+            for node, mask in self.held.pop():
+                self._set(node, self.free[node] | mask)
+
+    def _set(self, node: int, free: int) -> None:
+        self.left += free.bit_count() - self.free[node].bit_count()
+        if self.changed is not None and hasattr(self, "digest"):
+            self.digest ^= mix(node, self.free[node]) ^ mix(node, free)
+        self.free[node] = free
+        self.changed.add(node)
+
+    def table(self) -> Iterator[NodesPart]:
+        """The lines that tell all nodes."""
+        starts = range(0, len(self.names), MOST_NODES)
+        for part, first in enumerate(starts, 1):
+            end = min(len(self.names), first + MOST_NODES)
+            yield NodesPart(
+                *(part, TABLE, part, len(starts), first, self.names[first:end]),
+                *(self.total[first:end], self.free[first:end]),
+                *([1] * (end - first), [""] * (end - first)),
+            )
+
+    def question(self, number: int, counts: Sequence[int], hint: str) -> Place | None:
+        """What slurmctld would ask for a job of these GPUs per node; None where it cannot start."""
+        own = self._slurms(counts)
+        if own is None:
+            return None
+        listed = tuple(
+            CandidateNode(self.names[at], self.total[at], self.free[at], mask, 1)
+            for at, mask in own.items()
+        )
+        free = {at: self.free[at] for at in sorted(self.changed)}
+        self.changed.clear()
+        others = f"0-{len(self.names) - 1}"
+        changes = Changes(TABLE, self.digest, free, others, 1)
+        return Place(number, 0, 1000, 0, 0, listed, hint=hint, id=number, changes=changes)
+
+    def _slurms(self, counts: Sequence[int]) -> dict[int, int] | None:
+        """The lowest GPUs of the first nodes with room."""
+        own: dict[int, int] = {}
+        wanted = sorted(counts, reverse=True)
+        for at, free in enumerate(self.free):
+            if wanted and free.bit_count() >= wanted[0]:
+                mask = 0
+                for _ in range(wanted.pop(0)):
+                    mask |= (free & ~mask) & -(free & ~mask)
+                own[at] = mask
+            if not wanted:
+                return own
+        return None
+
+    def take(self, masks: Mapping[str, int]) -> None:
+        """The job starts on these GPUs; AssertionError where one is not free."""
+        for name, mask in masks.items():
+            assert mask and not mask & ~self.free[self.index[name]], f"{name}: {mask:x}: not free"
+        self.start([(self.index[name], mask) for name, mask in masks.items()])
