@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from simulation.reproduction.checks import Check, at_least, at_most, near
-from simulation.reproduction.claims import PARTLY, Claim, Paper, Row, Run, Sweep
-from simulation.reproduction.pictures import Picture
+from simulation.reproduction.claims import PARTLY, Claim, ExperimentRun, Paper, Row, Sweep
+from simulation.reproduction.plots import Plot
 
 BASE, TOPO, GREEDY, PRESERVE = "first-fit", "topo-aware", "mapa-greedy", "mapa-preserve"
 OTHERS = (BASE, TOPO, GREEDY)
-DGX, TORUS, CUBE = Run("mapa-dgx1v"), Run("mapa-torus16"), Run("mapa-cubemesh16")
-OVERHEAD, FIT, FRAGMENTS = Run("mapa-overhead"), Run("mapa-fit"), Run("mapa-figure4")
+DGX, TORUS, CUBE = (
+    ExperimentRun("mapa-dgx1v"),
+    ExperimentRun("mapa-torus16"),
+    ExperimentRun("mapa-cubemesh16"),
+)
+OVERHEAD, FIT, FRAGMENTS = (
+    ExperimentRun("mapa-overhead"),
+    ExperimentRun("mapa-fit"),
+    ExperimentRun("mapa-figure4"),
+)
 _DGX1V = "it measures a DGX-1 V100, which needs the machine"
 #: Ways to count effective bandwidth: without jobs of one GPU, and as the authors' code logs it.
 READINGS = ("effbw", "logged")
@@ -187,8 +195,8 @@ CLAIMS = (
 )  # fmt: skip
 
 
-def _bandwidth(figure: str, group: str) -> Picture:
-    return Picture(
+def _bandwidth(figure: str, group: str) -> Plot:
+    return Plot(
         f"effbw-{group}", f"{figure}: effective bandwidth, {group} jobs", "boxes", "GB/s",
         metrics={f"{group}_effbw_{{}}_gbps": "of two GPUs or more",
                  f"{group}_effbw1_{{}}_gbps": "one GPU counted at 12.34",
@@ -197,26 +205,26 @@ def _bandwidth(figure: str, group: str) -> Picture:
     )  # fmt: skip
 
 
-PICTURES = {
+PLOTS = {
     "mapa-dgx1v": (
-        Picture("table3", "Table 3: speedup over Baseline, sensitive jobs", "bars", "times",
-                metrics={f"sensitive_speedup_{word}": word for word in _QUANTILES}
-                | {"throughput": "throughput"},
-                policies=(TOPO, GREEDY, PRESERVE, "mapa", "oracle")),
+        Plot("table3", "Table 3: speedup over Baseline, sensitive jobs", "bars", "times",
+             metrics={f"sensitive_speedup_{word}": word for word in _QUANTILES}
+             | {"throughput": "throughput"},
+             policies=(TOPO, GREEDY, PRESERVE, "mapa", "oracle")),
         _bandwidth("Figure 13c", "sensitive"),
         _bandwidth("Figure 13d", "insensitive"),
     ),
     "mapa-figure4": tuple(
-        Picture(f"shares{how[2:7]}", f"Figure 4: share of the best bandwidth, lowest ids{how}",
-                "boxes", "share", metrics={"share_{}": "bandwidth of all links in the set"},
-                policies=tuple(f"{BASE}, {size} GPUs{how}" for size in (2, 3, 4, 5)))
+        Plot(f"shares{how[2:7]}", f"Figure 4: share of the best bandwidth, lowest ids{how}",
+             "boxes", "share", metrics={"share_{}": "bandwidth of all links in the set"},
+             policies=tuple(f"{BASE}, {size} GPUs{how}" for size in (2, 3, 4, 5)))
         for how in ("", ", renumbered")
     ),
     "mapa-torus16": (_bandwidth("Figure 18a", "sensitive"),),
     "mapa-cubemesh16": (_bandwidth("Figure 18b", "sensitive"),),
     "mapa-overhead": (
-        Picture("overhead", "Figure 19: the first decision", "lines", "s", "GPUs of the job",
-                metrics={f"gpus_{k:02}_first_s": k for k in range(2, 17)}),
+        Plot("overhead", "Figure 19: the first decision", "lines", "s", "GPUs of the job",
+             metrics={f"gpus_{k:02}_first_s": k for k in range(2, 17)}),
     ),
 }  # fmt: skip
 
@@ -229,4 +237,4 @@ SWEEPS = (
     )),
 )  # fmt: skip
 
-MAPA = Paper("mapa", "MAPA (Ranganath et al., SC'21)", 19, 3, ROWS, CLAIMS, PICTURES, SWEEPS)
+MAPA = Paper("mapa", "MAPA (Ranganath et al., SC'21)", 19, 3, ROWS, CLAIMS, PLOTS, SWEEPS)

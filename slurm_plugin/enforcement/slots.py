@@ -23,16 +23,8 @@ from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GATED, PLACED
 from slurm_plugin.lending.matcher import may_borrow
-from slurm_plugin.protocol import (
-    Ok,
-    Pass,
-    PlacementQuestion,
-    Refuse,
-    SlotsKeys,
-    Submit,
-    SubmitReply,
-    WaitFor,
-)
+from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply, WaitFor
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even
 from slurm_plugin.queue.capacity import Hold

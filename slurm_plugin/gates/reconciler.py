@@ -35,7 +35,7 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.loan import gpu_indices
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.protocol import PlacementQuestion
+from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, holds_in, nodes_of, with_hold

@@ -29,16 +29,8 @@ from slurm_plugin.genie.domain_snapshot import DomainSnapshot, ShapePromise, pla
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.site import ShapedPartition, ShapingSite
 from slurm_plugin.job_notes.shape import ShapeNote
-from slurm_plugin.protocol import (
-    Notice,
-    Ok,
-    Pass,
-    PlacementQuestion,
-    Refuse,
-    Submit,
-    SubmitReply,
-    WaitFor,
-)
+from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply, WaitFor
 
 logger = logging.getLogger(__name__)
 

@@ -155,16 +155,16 @@ def _command(found: Experiment) -> click.Command:
 def _plot(result: Result, found: Experiment, target: Path) -> None:
     from gres_topology.pictures import write
     from simulation.reproduction import PAPERS
-    from simulation.reproduction.pictures import drawn, together
+    from simulation.reproduction.plots import drawn, together
     from slurm_plugin.cli import Fault
 
-    pictures = [one for paper in PAPERS for one in paper.pictures.get(found.name, ())]
-    if not pictures:
+    plots = [one for paper in PAPERS for one in paper.plots.get(found.name, ())]
+    if not plots:
         raise Fault(f"{found.name} has no plot")
     if target.suffix in {".svg", ".png"}:
-        drawings = {target: together(result, pictures)}
+        drawings = {target: together(result, plots)}
     else:
-        drawings = {target / f"{found.name}-{one.name}.svg": drawn(result, one) for one in pictures}
+        drawings = {target / f"{found.name}-{one.name}.svg": drawn(result, one) for one in plots}
     try:
         for path, picture in drawings.items():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from slurm_plugin.protocol import CandidateNode, PlacementQuestion, Use, WaitFor
+from slurm_plugin.placement import CandidateNode, PlacementQuestion
+from slurm_plugin.protocol import Use, WaitFor
 from slurm_plugin.queue.candidates import lowest
 
 #: A wait of this length ends soon after its loan is settled.
@@ -52,11 +53,10 @@ class LoanReservations:
         for one in reservations.values():
             if asked.job in one.shares:
                 return _own(asked, one.shares[asked.job])
+        reserved = self._masks(reservations)
         nodes, missing = [], []
         for node in asked.candidates:
-            free = node.free
-            for one in reservations.values():
-                free &= ~one.on(node.name)
+            free = node.free & ~reserved.get(node.name, 0)
             count = node.own.bit_count()
             own = node.own & free
             own |= lowest(free & ~own, count - own.bit_count())
@@ -64,9 +64,21 @@ class LoanReservations:
                 missing.append(count)
                 own = 0
             nodes.append(replace(node, free=free, own=own))
-        if missing and not _moved(nodes, missing):
+        if asked.others is not None and not _moved_to_others(nodes, missing, asked, reserved):
             return self.wait(asked) or asked
-        return replace(asked, candidates=tuple(nodes))
+        if asked.others is None and missing and not _moved(nodes, missing):
+            return self.wait(asked) or asked
+        return replace(asked, candidates=tuple(nodes), reserved=reserved)
+
+    @staticmethod
+    def _masks(reservations: Mapping[int, LoanReservation]) -> dict[str, int]:
+        """The GPUs that are reserved, by node."""
+        masks: dict[str, int] = {}
+        for one in reservations.values():
+            for share in one.shares.values():
+                for name, mask in share.nodes.items():
+                    masks[name] = masks.get(name, 0) | mask
+        return masks
 
     def wait(self, asked: PlacementQuestion) -> WaitFor | None:
         """A wait where Slurm's own choice would take GPUs that are reserved for others."""
@@ -89,6 +101,23 @@ def _own(asked: PlacementQuestion, share: Use) -> PlacementQuestion | Use:
     is_free = all(not mask & ~free.get(name, 0) for name, mask in share.nodes.items())
     is_meant = own == {name: mask.bit_count() for name, mask in share.nodes.items()}
     return share if is_free and is_meant else asked
+
+
+def _moved_to_others(
+    nodes: list[CandidateNode],
+    missing: list[int],
+    asked: PlacementQuestion,
+    reserved: Mapping[str, int],
+) -> bool:
+    """As `_moved`, to nodes that the question does not list; these are then listed, too."""
+    assert asked.others is not None
+    for count in sorted(missing, reverse=True):
+        listed = {node.name for node in nodes}
+        found = asked.others.stand_in(count, reserved, listed)
+        if found is None:
+            return False
+        nodes.append(replace(found, own=lowest(found.free, count)))
+    return True
 
 
 def _moved(nodes: list[CandidateNode], missing: list[int]) -> bool:
