@@ -53,10 +53,10 @@ class BenchCluster(Cluster):
     def status_kb(self, pid: str, key: str) -> int:
         """A field of /proc/PID/status in kB (VmRSS, VmHWM)."""
         text = self.run("ctl", ["cat", f"/proc/{pid}/status"]).out
-        found = re.search(rf"^{key}:\s+(\d+) kB$", text, re.MULTILINE)
-        if not found:
+        match = re.search(rf"^{key}:\s+(\d+) kB$", text, re.MULTILINE)
+        if not match:
             raise ClusterError(f"/proc/{pid}/status has no {key}")
-        return int(found[1])
+        return int(match[1])
 
 
 def _down(cluster: BenchCluster) -> None:

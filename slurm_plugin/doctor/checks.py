@@ -21,8 +21,8 @@ def examine(installation: Installation) -> Iterator[Finding]:
     reported: set[str] = set()
     for name, check in CHECKS.items():
         try:
-            for found in check(installation):
-                yield replace(found, check=name)
+            for finding in check(installation):
+                yield replace(finding, check=name)
         except PluginError as error:
             text = " ".join(str(error).split())
             if text not in reported:
