@@ -14,7 +14,8 @@ from slurm_plugin.gates import question as slots_question
 from slurm_plugin.gates.admission import APART
 from slurm_plugin.gates.plan import Chosen
 from slurm_plugin.lending.choice.offer import Offer
-from slurm_plugin.protocol import CandidateNode, PlacementQuestion, Use, WaitFor
+from slurm_plugin.placement import CandidateNode, PlacementQuestion
+from slurm_plugin.protocol import Use, WaitFor
 from slurm_plugin.queue.candidates import Need, fits, groups
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Unplaceable

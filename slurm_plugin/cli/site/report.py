@@ -80,12 +80,12 @@ def _first(since: str, now: datetime) -> datetime:
         except OverflowError:
             pass
     try:
-        found = datetime.fromisoformat(since)
+        moment = datetime.fromisoformat(since)
     except ValueError:
         raise click.UsageError(
             f"--since {since!r}: expected 90m, 2h, 7d, 4w or a date such as 2026-01-31"
         ) from None
-    return found if found.tzinfo else found.astimezone()
+    return moment if moment.tzinfo else moment.astimezone()
 
 
 def _is_after(stamp: object, first: datetime) -> bool:
