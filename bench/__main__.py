@@ -16,6 +16,7 @@ BENCHMARKS = {
     "slots-many": "bench.live.slots_many",
     "start": "bench.live.start",
     "start-many": "bench.live.start_many",
+    "start-large": "bench.live.large.start_large",
     "launch": "bench.live.launch",
     "quality": "bench.live.quality",
     "simulate": "bench.simulate",

@@ -10,7 +10,7 @@ from functools import cached_property
 from policies import mask_of
 from policies.fragmentation import Fragmentation
 from slurm_plugin.gates.slot_request import gpus_by_slot, recorded_demand
-from slurm_plugin.job_notes.records import GATED, GateRecord
+from slurm_plugin.job_notes.records import GATED, GateRecord, LoanRecord
 from slurm_plugin.queue.backfill import in_order, place_of
 from slurm_plugin.queue.candidates import Need, first_hold, fits, lowest, mask_of_types
 from slurm_plugin.queue.capacity import (
@@ -18,9 +18,11 @@ from slurm_plugin.queue.capacity import (
     Hold,
     Node,
     closed_states,
+    end_of,
     gpus_of_one_model,
     holds_in,
     nodes_of,
+    with_hold,
 )
 from slurm_plugin.queue.demand import READY, Demand, Unplaceable, demand_of, need_of, node_names
 from slurm_plugin.queue.features import Unsupported
@@ -28,15 +30,15 @@ from slurm_plugin.queue.fragmentation import fragmentation_of, usual_requests
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob, Reservation, SlurmNode
 from slurm_plugin.slurm.slot_types import index_of, model_of, slots_of
-from slurm_plugin.why.state import Finding, WaitingState
+from slurm_plugin.why.state import WaitingState, WaitReason
 
 #: States that a reservation gives its nodes; whom it keeps out is told by the reservation.
 _RESERVED = {"RESERVED", "MAINTENANCE"}
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """What there is to share."""
+class SiteCapacity:
+    """The nodes as the job may use them, and what the running jobs hold of them."""
 
     #: Every node as it is now; those in `closed` are not open.
     nodes: Mapping[str, Node]
@@ -46,7 +48,7 @@ class Site:
     #: Each GPU has a GRES type of its own: a job gets the same GPUs on all of its nodes if it can.
     is_slots: bool = False
     #: What is missing for needs that were looked at already (`shortage_of`).
-    shortages: dict[Need, Finding | None] = field(default_factory=dict, init=False, repr=False)
+    shortages: dict[Need, WaitReason | None] = field(default_factory=dict, init=False, repr=False)
 
     def hold(self, need: Need, nodes: Mapping[str, Node], end: float) -> Hold | None:
         """What the job would hold of these nodes now until `end`; None where it does not fit."""
@@ -65,14 +67,38 @@ class Site:
         return Hold(masks, need.cpus, need.memory_mb, end)
 
 
-def site_of(state: WaitingState) -> Site:
+def site_of(state: WaitingState) -> SiteCapacity:
     """The nodes as they are to the job: GPUs by model, whatever the way of enforcing."""
     running = [job for job in state.snapshot.jobs if job.state != "PENDING"]
     nodes = nodes_of(state.snapshot.nodes, running, _gpus_by_model)
     closed = _closed(state)
     nodes = {name: replace(node, is_open=name not in closed) for name, node in nodes.items()}
     is_slots = any(slots_of(node.gpus) for node in state.snapshot.nodes)
-    return Site(nodes, tuple(holds_in(nodes, running, state.now)), closed, is_slots)
+    return SiteCapacity(nodes, tuple(holds_in(nodes, running, state.now)), closed, is_slots)
+
+
+def without_loans(site: SiteCapacity, state: WaitingState) -> tuple[SiteCapacity, dict[int, Hold]]:
+    """The site without the GPUs that are kept for loans whose borrowers wait to start.
+
+    And what each of the borrowers and their donors that wait is going to hold, by its job's id.
+    The records stand in the jobs' AdminComment: of jobs that Slurm hides nothing is known.
+    """
+    waiting = {job.job_id: job for job in state.snapshot.jobs if job.state == "PENDING"}
+    kept: dict[int, Hold] = {}
+    for job in waiting.values():
+        record = LoanRecord.read_from(job.admin_comment) or GateRecord.read_from(job.admin_comment)
+        loan = record.loan if record is not None else None
+        if loan is None or job.job_id == state.job.job_id:
+            continue
+        shares = [(job, loan.host, loan.mask)]
+        shares += [(waiting[d.job_id], d.node, d.mask) for d in loan.donors if d.job_id in waiting]
+        for one, node, mask in shares:
+            memory = one.memory_per_node_mb or one.memory_per_cpu_mb * one.cpus
+            kept[one.job_id] = Hold({node: mask}, one.cpus, memory, end_of(one, state.now))
+    nodes = dict(site.nodes)
+    for hold in kept.values():
+        nodes = with_hold(nodes, hold)
+    return replace(site, nodes=nodes, holds=(*site.holds, *kept.values())), kept
 
 
 def _gpus_by_model(node: SlurmNode) -> Gpus:
@@ -121,7 +147,7 @@ def _keeps_out(one: Reservation, state: WaitingState) -> str:
     return f"{what} before the job would end ({one.name})" if starts_soon else ""
 
 
-def need_of_job(job: QueuedJob, site: Site, entries: str = "") -> Need:
+def need_of_job(job: QueuedJob, site: SiteCapacity, entries: str = "") -> Need:
     """What a waiting job needs of each node.
 
     `entries` are ours about it, where they are not in its AdminComment. Raises Unplaceable where
@@ -199,13 +225,13 @@ class QueueOrder:
 
     def _nodes(self, partitions: str) -> frozenset[str]:
         """The nodes of these partitions, whose names are separated by commas."""
-        found = self._nodes_of.get(partitions)
-        if found is None:
+        members = self._nodes_of.get(partitions)
+        if members is None:
             names = partitions.split(",")
             parts = (one for one in self._snapshot.settings.partitions if one.name in names)
-            found = frozenset(node for one in parts for node in one.nodes)
-            self._nodes_of[partitions] = found
-        return found
+            members = frozenset(node for one in parts for node in one.nodes)
+            self._nodes_of[partitions] = members
+        return members
 
 
 def ahead_of(state: WaitingState) -> list[QueuedJob]:
@@ -223,7 +249,7 @@ def _is_ready(job: QueuedJob, now: float) -> bool:
 
 
 def fragmentation_now(
-    snapshot: Snapshot, site: Site, entries: Callable[[QueuedJob], str] = lambda job: ""
+    snapshot: Snapshot, site: SiteCapacity, entries: Callable[[QueuedJob], str] = lambda job: ""
 ) -> Fragmentation:
     """How scattered the free GPUs are to the jobs of the snapshot.
 
