@@ -125,6 +125,6 @@ class Admission:
 
 
 def _alike(job: QueuedJob, want: Want) -> tuple[object, ...]:
-    """Equal for jobs to which a policy gives the same: to ask it ten thousand times takes seconds."""
+    """Equal for jobs that a policy gives the same: asking it ten thousand times takes seconds."""
     hint = hints.hint_in(job.admin_comment)
     return id(want.need), job.uid, job.account, job.partition, hint, want.kept.since
