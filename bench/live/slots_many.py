@@ -32,14 +32,14 @@ JOB = "-t $((10 + i % 6)) --gres=gpu:$((1 + i % 4))"
 #: Ends a job of dgx2, and prints the seconds from the moment that Slurm shows its GPUs free to the
 #: next release in the decision log, and those from scancel on.
 RELEASED = """\
-import json, re, subprocess, sys, time
+import json, os, re, subprocess, sys, time
 def used():
     node = ["scontrol", "-o", "show", "node", "dgx2"]
     text = subprocess.run(node, stdout=subprocess.PIPE, text=True, check=True).stdout
     found = re.search(r"AllocTRES=\\S*gres/gpu=(\\d+)", text)
     return int(found[1]) if found else 0
-log = open({log!r})
-log.seek(0, 2)
+start = os.path.getsize({log!r}) if os.path.exists({log!r}) else 0
+log = None
 before = used()
 began = time.time()
 subprocess.run(["scancel", sys.argv[1]], check=True)
@@ -48,7 +48,10 @@ while time.time() < began + 60 and not (freed and released):
     if freed is None:
         asked = time.time()
         freed = asked if used() < before else None
-    for line in log:
+    if log is None and os.path.exists({log!r}):
+        log = open({log!r})
+        log.seek(start)
+    for line in log or ():
         if json.loads(line).get("decision") == "use":
             released = released or time.time()
     time.sleep(0.002)
@@ -128,7 +131,7 @@ def occupy(cluster: BenchCluster) -> list[int]:
 def submit_all(cluster: BenchCluster) -> float:
     """Ten thousand jobs, by loops beside each other and as arrays; the seconds that takes."""
     began = time.monotonic()
-    one = f"sbatch -o /dev/null {JOB} --wrap 'sleep 300' >/dev/null"
+    one = f"sbatch -o /dev/null {JOB} --wrap 'sleep 300' >/dev/null || true"
     loops = f"for p in $(seq {LOOPS}); do (for i in $(seq {SINGLES}); do {one}; done) & done"
     array = f"sbatch -o /dev/null {JOB} --array=1-{TASKS} --wrap 'sleep 300' >/dev/null"
     arrays = f"for i in $(seq {ARRAYS}); do {array}; done"

@@ -64,7 +64,8 @@ class SlotsConfig:
 
     lease_s: int = setting(
         120,
-        "Seconds a gate holds without being renewed; then Slurm starts the job by itself.",
+        "Seconds a gate holds without being renewed; then Slurm starts the job by itself. Ten"
+        " times as long behind the first 500 waiting jobs.",
         low=10,
         high=3600,
     )
