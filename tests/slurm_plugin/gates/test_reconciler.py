@@ -1,6 +1,7 @@
 """The loop around the plan, on a Slurm that only remembers what it is told."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.plan import GatePlan
-from slurm_plugin.gates.reconciler import HoldReason
+from slurm_plugin.gates.reconciler import RENEWED_AT_ONCE, HoldReason
 from slurm_plugin.gates.released import Watch
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.candidates import Need
@@ -233,3 +234,22 @@ def test_only_partitions_above_the_lowest_tier_preempt_and_only_where_tiers_do(
     slurm = Tiers(preempt_type)
     look(reconciler(tmp_path, slurm, cache), slurm)
     assert cache.preempting == preempting
+
+
+def test_gates_are_renewed_a_part_at_a_time_and_give_way_to_a_job_that_ended(tmp_path):
+    """What is left is renewed in the next round; it is the release that people wait for."""
+    cache, count = CapacityCache(), RENEWED_AT_ONCE + 1
+    slurm = Remembering(*(gated(i, 8) for i in range(1, count + 1)), used=range(8))
+    update = slurm.update
+
+    def ends(jobs: Sequence[str], change: JobUpdate) -> None:
+        cache.ended += 1
+        update(jobs, change)
+
+    slurm.update = ends
+    planner = reconciler(tmp_path, slurm, cache)
+    assert len(look(planner, slurm).renewed) == RENEWED_AT_ONCE
+    slurm.update = update
+    cache.ended = 0
+    assert len(look(planner, slurm).renewed) == count
+    assert [len(names) for names, _ in slurm.updates] == [RENEWED_AT_ONCE, RENEWED_AT_ONCE, 1]
