@@ -21,7 +21,7 @@ LONG = 1000
 #: do not show, or reading it takes no more than this share of the time.
 CALM_SHARE = 0.02
 #: And once in so many seconds whatever it takes.
-LONGEST_S = 60.0
+LONGEST_S = 20.0
 #: Partitions and Slurm's settings change seldom; they are read this often.
 SETTINGS_S = 60.0
 

@@ -15,6 +15,8 @@ BUSY_SHARE = 0.25
 #: The same for polls that are made only for submits that can wait: after a burst of these the
 #: queue is long, and each poll takes its time.
 CALM_SHARE = 0.02
+#: For so long after a submit the bridge may gate others like it without a word.
+KEPT_S = 1.5
 #: A job that ended holds its GPUs for a moment more: these polls follow.
 ECHOES_S = (0.15, 0.5, 1.5)
 #: How old a regular poll's snapshot may be, as a share of the time between polls.
@@ -39,6 +41,8 @@ class PollSchedule:
         # When the events since the last poll began show in Slurm, and which are such news.
         self._heard: list[float] = []
         self._news: list[float] = []
+        # When the last of these was heard, and when a poll with news began.
+        self._said = self._read = float("-inf")
         self._echoes: list[float] = []
         self._sooner = asyncio.Event()
 
@@ -54,6 +58,7 @@ class PollSchedule:
             self._echoes = [now + later for later in ECHOES_S]
         if verb != "ended":
             self._news.append(now)
+            self._said = time.monotonic() if at is None else at
         self._wake(now)
 
     def _wake(self, due: float) -> None:
@@ -75,7 +80,11 @@ class PollSchedule:
         since = max((self._ended, *(at for at in self._heard if at <= now)))
         if now >= self._regular_at:
             since = max(since, self._regular_at - self._age_s)
-        self.has_news = any(at <= now for at in self._news)
+        is_quiet = now >= self._said + KEPT_S
+        self.has_news = any(at <= now for at in self._news) or (
+            is_quiet and self._said + KEPT_S > self._read
+        )
+        self._read = now if self.has_news else self._read
         # A submit that can wait for a poll of its own is not seen by one that reads no queue.
         self._news = [] if self.has_news or not self._news else [min(self._news)]
         self.due = min(self._news, default=float("inf"))

@@ -143,3 +143,18 @@ def test_a_look_after_an_end_alone_has_no_news_and_leaves_waiting_submits_to_the
     assert 100.2 < due < float("inf")
     assert schedule.begin(due) == due
     assert schedule.has_news
+
+
+def test_the_first_look_after_a_burst_has_news_for_the_bridge_gates_its_last_jobs_without_a_word():
+    schedule = polled_once()
+    schedule.heard("submit", False, 100.1)
+    schedule.begin(schedule.due)
+    assert schedule.has_news
+    schedule.heard("submit", True, 110.0)
+    schedule.begin(110.1)
+    schedule.begin(111.0)
+    assert not schedule.has_news
+    schedule.begin(112.0)
+    assert schedule.has_news
+    schedule.begin(113.0)
+    assert not schedule.has_news
