@@ -26,8 +26,8 @@ ENDS = 15
 BAR_IDLE_SHARE = 0.05
 BAR_RELEASE_S = 1.0
 BAR_ANSWER_MS = 50.0
-#: What each of the jobs asks for that wait: four sizes, six time limits.
-JOB = "-t $((10 + i % 6)) --gres=gpu:$((1 + i % 4))"
+#: What each of the jobs asks for that wait for dgx1: four sizes, six time limits.
+JOB = "-t $((10 + i % 6)) -w dgx1 --gres=gpu:$((1 + i % 4))"
 
 #: Ends a job of dgx2, and prints the seconds from the moment that Slurm shows its GPUs free to the
 #: next release in the decision log, and those from scancel on.
@@ -136,6 +136,9 @@ def submit_all(cluster: BenchCluster) -> float:
     array = f"sbatch -o /dev/null {JOB} --array=1-{TASKS} --wrap 'sleep 300' >/dev/null"
     arrays = f"for i in $(seq {ARRAYS}); do {array}; done"
     cluster.sh(f"cd; {loops}; {arrays}; wait", user="alice")
+    # Behind all others, which wait for another node: whoever ends on dgx2 lets one of these start.
+    last = "sbatch -o /dev/null -t 10 -w dgx2 --gres=gpu:1 --wrap 'sleep 600' >/dev/null"
+    cluster.sh(f"cd; for i in $(seq {ENDS + 1}); do {last}; done", user="alice")
     return time.monotonic() - began
 
 
