@@ -68,7 +68,8 @@ class Block:
 
     jobs: int
     times: Times
-    added: list[shim_log.Added]
+    #: What slurmctld logged.
+    log: list[str]
     submit_s: float
     took_s: float
 
@@ -118,7 +119,7 @@ def block(cluster: BenchCluster, size: Size, side: str, seed: int) -> Block:
     wanted = sum(map(tasks, jobs))
     if len(times.starts) < wanted:
         raise AssertionError(f"{side}: {len(times.starts)} starts of {wanted} jobs")
-    return Block(wanted, times, shim_log.read(log), submit_s, took_s)
+    return Block(wanted, times, log, submit_s, took_s)
 
 
 def interval(ours: Sequence[float], stock: Sequence[float]) -> tuple[float, float]:
@@ -241,11 +242,12 @@ def figures(cluster: BenchCluster, size: Size) -> Iterator[Figure]:
     """All of them, on nodes that are up."""
     fill(cluster, size.nodes)
     found = rounds(cluster, size)
-    added = [one for block in found["ours"] for one in block.added]
+    log = [line for block in found["ours"] for line in block.log]
+    added = shim_log.read(log)
     about = {"nodes": size.nodes.count, "declared": size.nodes.declared, "rounds": size.rounds}
     yield locked(found, **about)
     yield selection(found)
-    yield figure("large.added", added, **about, engine=engine(cluster))
+    yield figure("large.added", added, **about, own_us=shim_log.own_us(log), engine=engine(cluster))
     yield answered(added)
 
 
