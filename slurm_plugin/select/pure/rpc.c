@@ -194,6 +194,7 @@ extern gt_result_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *conf
 		limit_us = config->deadline_ms * 1000LL;
 	end_us = now_us + limit_us;
 	rc = exchange(channel, config, line, id, end_us, &text);
+	channel->waited_us += gt_now_us() - now_us;
 	if (rc == GT_ANSWERED && (wrong = gt_reply_parse(text, reply)))
 		rc = failed(channel, GT_GARBAGE, "a reply with %s", wrong);
 	if (rc == GT_ANSWERED) {
