@@ -223,3 +223,106 @@ CLAIM(an_engine_that_lost_the_table_gets_it_again)
 	gt_mirror_give_back(&mirror, &copy);
 	end();
 }
+
+/* ----------------------------------------------------- any order of events */
+
+static uint64_t chance_state;
+
+static uint32_t chance(uint32_t below)
+{
+	chance_state = chance_state * 6364136223846793005u + 1442695040888963407u;
+	return (uint32_t) (chance_state >> 33) % below;
+}
+
+/* The engine: one table, and what it was told since */
+static uint64_t told_number, told[NODES];
+
+static void send_some_of_it(void)
+{
+	gt_copy_t copy;
+
+	if (!gt_mirror_copy(&mirror, &copy))
+		return;
+	for (int i = 0; i < 3; i++)
+		set_free(chance(NODES), chance(256));
+	if (chance(4)) {
+		memcpy(told, copy.free, copy.table->count * sizeof(*told));
+		told_number = copy.table->number;
+		gt_mirror_sent(&mirror, &copy);
+	} else {
+		gt_mirror_lost(&mirror);
+	}
+	gt_mirror_give_back(&mirror, &copy);
+}
+
+static void take_changes(const char *text)
+{
+	while (*text) {
+		char *next;
+		uint32_t index = (uint32_t) strtoul(text, &next, 10);
+
+		CHECK(*next == ':' && index < NODES);
+		told[index % NODES] = strtoull(next + 1, &next, 16);
+		text = next + (*next == ',');
+	}
+}
+
+/* A question, with or without an answer: the engine knows every node's free GPUs. */
+static void ask_about_it(void)
+{
+	if (!gt_mirror_known(&mirror))
+		return;
+	CHECK(told_number == mirror.table->number);
+	if (chance(4)) {
+		take_changes(changed());
+		CHECK(!memcmp(told, mirror.free,
+			      mirror.table->count * sizeof(*told)));
+		if (chance(4))
+			gt_mirror_answered(&mirror, !chance(20));
+	}
+}
+
+static void something_happens(void)
+{
+	uint32_t index = chance(NODES);
+
+	switch (chance(200)) {
+	case 0:
+		nodes[index].weight = chance(3);
+		gt_mirror_look(&mirror, index, &nodes[index]);
+		break;
+	case 1:
+		gt_mirror_forget(&mirror);
+		nodes[index].free = 0;
+		break;
+	case 2:
+		gt_mirror_lost(&mirror);
+		break;
+	case 3:
+		for (uint32_t i = 0; i < NODES / 2 + chance(NODES / 2); i++)
+			set_free(i, chance(256));
+		break;
+	case 4 ... 19:
+		CHECK(gt_mirror_build(&mirror, NODES, look, !chance(8)));
+		break;
+	case 20 ... 49:
+		send_some_of_it();
+		break;
+	case 50 ... 99:
+		ask_about_it();
+		break;
+	default:
+		set_free(index, chance(256));
+	}
+}
+
+CLAIM(in_any_order_of_events_the_engine_knows_what_is_free)
+{
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		chance_state = seed;
+		begin(NODES);
+		for (int i = 0; i < 2000; i++)
+			something_happens();
+		end();
+	}
+}

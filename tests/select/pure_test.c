@@ -164,6 +164,7 @@ static void fuzz(uint64_t seed, uint64_t rounds)
 	static const char *const seeds[] = {
 		"use id=12 node=dgx1/9 node=dgx2/f0 alt=dgx1/3 note=a%20b",
 		"wait id=1 s=30 note=later",
+		"ok id=3 digest=9f1c resync=1",
 		"x [gpu-topo: a=b | waiting 3/10 since 1700000000: why "
 		"(until 1700000030, begin 1699999000)] y",
 		"gpu-topo: pattern=ring",

@@ -137,6 +137,7 @@ static void begin(mood_t mood)
 	gt_kill_switch_watch(switch_path);
 	gt_config_defaults(&config);
 	config.breaker_s = 1;
+	config.deadline_ms = 10;
 	snprintf(config.socket, sizeof(config.socket), "/tmp/gt-sender-%d.sock",
 		 (int) getpid());
 	memset(&engine, 0, sizeof(engine));
@@ -199,9 +200,22 @@ CLAIM(the_table_is_sent_once_and_is_then_known)
 	CHECK(engine.number == mirror.table->number);
 	usleep(300000);
 	CHECK(count(&engine.tables) == 1);
-	gt_mirror_answered(&mirror, true);
-	CHECK(becomes(&engine.tables, 2, 20) && known_within(20));
 	CHECK(!troubles);
+	end();
+}
+
+CLAIM(an_engine_that_wants_the_table_again_gets_it_now_and_then)
+{
+	begin(TAKE);
+	CHECK(known_within(20));
+	usleep(1100000);
+	gt_mirror_answered(&mirror, true);
+	CHECK(becomes(&engine.tables, 2, 5));
+	/* breaker_s must have gone by before the same table is sent once more */
+	gt_mirror_answered(&mirror, true);
+	usleep(400000);
+	CHECK(count(&engine.tables) == 2);
+	CHECK(becomes(&engine.tables, 3, 20) && known_within(20));
 	end();
 }
 
@@ -217,9 +231,10 @@ CLAIM(an_engine_that_starts_again_gets_the_table_again)
 	CHECK(!gt_mirror_known(&mirror));
 	began_us = gt_now_us();
 	listen_on(config.socket);
-	CHECK(becomes(&engine.tables, 2, 30) && known_within(20));
-	/* breaker_s after the attempt in between, at the latest */
-	CHECK(gt_now_us() - began_us < 2500000);
+	CHECK(becomes(&engine.tables, 2, 20));
+	/* twice what it takes at most: this machine may be busy */
+	CHECK(gt_now_us() - began_us < 1000000);
+	CHECK(known_within(20));
 	CHECK(!troubles);
 	end();
 }
@@ -252,7 +267,8 @@ CLAIM(an_engine_that_refuses_is_told_of_once_and_asked_again)
 CLAIM(an_engine_that_hangs_up_or_is_silent_costs_no_more_than_time)
 {
 	begin(HANG_UP);
-	usleep(300000);
+	CHECK(becomes(&troubles, 1, 20));
+	CHECK(strstr(said, "part 1 of 2: connection lost"));
 	CHECK(!gt_mirror_known(&mirror));
 	in_mood(TAKE);
 	CHECK(known_within(30));

@@ -215,6 +215,16 @@ extern void gt_mirror_answered(gt_mirror_t *mirror, bool resync)
 
 /* ------------------------------------------------------------- the sender */
 
+extern uint64_t gt_mirror_number(gt_mirror_t *mirror)
+{
+	uint64_t number;
+
+	pthread_mutex_lock(&mirror->lock);
+	number = mirror->table ? mirror->table->number : 0;
+	pthread_mutex_unlock(&mirror->lock);
+	return number;
+}
+
 extern bool gt_mirror_copy(gt_mirror_t *mirror, gt_copy_t *copy)
 {
 	size_t size;

@@ -68,6 +68,9 @@ typedef struct {
 	uint64_t digest;
 } gt_copy_t;
 
+/* RET the number of the table; 0 without one */
+extern uint64_t gt_mirror_number(gt_mirror_t *mirror);
+
 /*
  * RET true with a copy, to be given back, if the engine must get the table. What changes from
  * now on is told by questions.

@@ -11,9 +11,12 @@
 #include "rpc.h"
 
 #define TENTH_US 100000
-#define PART_MS 1000		/* for the answer to one part */
+/* For the answer to one part: so many deadlines of a question, but no more than that */
+#define PART_DEADLINES 100
+#define PART_MS_MAX 5000
 #define LOG_AGAIN_US (600 * 1000000LL)
-#define PATIENCE_S 2		/* for the thread's end; more than for one part */
+#define PATIENCE_S 6		/* for the thread's end; more than for one part */
+#define KNOCK_US 300000		/* where nobody listens, from one try to the next */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
@@ -31,6 +34,8 @@ static gt_line_t line;
 static gt_reply_t reply;
 static char socket_path[GT_PATH_MAX];	/* of the connection */
 static int64_t logged_us;	/* when trouble was last logged; 0: there is none */
+static uint64_t sent_number;	/* of the table that the engine got on this connection */
+static int64_t sent_us;		/* and when */
 
 static bool is_stopping(void)
 {
@@ -61,9 +66,13 @@ static void hang_up(gt_mirror_t *mirror)
 		return;
 	gt_channel_close(&channel);
 	gt_mirror_lost(mirror);
+	sent_number = 0;
 }
 
-/* RET NULL, or why the engine does not have the part; "" if the switch stopped it */
+/*
+ * RET NULL, or why the engine does not have the part: "" if nobody listens, or if
+ * nothing shall be said
+ */
 static const char *send_part(const gt_config_t *config, const gt_copy_t *copy,
 			     gt_part_t *part)
 {
@@ -78,9 +87,9 @@ static const char *send_part(const gt_config_t *config, const gt_copy_t *copy,
 	if (!gt_line_end(&line))
 		return "no memory for a line";
 	result = gt_channel_ask(&channel, config, &line, part->id,
-				PART_MS * 1000LL, &reply);
-	/* nobody listens, or not yet: the next question says so */
-	if (result == GT_BREAKER || (result == GT_DOWN && part->part == 1))
+				config->deadline_ms * 1000LL, &reply);
+	/* not yet, or not any more: the next question says so */
+	if (result == GT_DOWN && channel.refused)
 		return "";
 	if (result != GT_ANSWERED) {
 		snprintf(wrong, sizeof(wrong), "part %u of %u: %s", part->part,
@@ -121,6 +130,14 @@ static void complain(gt_say_t say, const char *wrong)
 	say(text, GT_SAY_TROUBLE);
 }
 
+/* An engine that wants the same table after every question gets it now and then. */
+static bool is_soon(const gt_config_t *config, gt_mirror_t *mirror)
+{
+	return gt_now_us() < channel.breaker_until_us ||
+	       (sent_number == gt_mirror_number(mirror) &&
+		gt_now_us() - sent_us < config->breaker_s * 1000000LL);
+}
+
 static void send_table(const gt_config_t *config, gt_mirror_t *mirror,
 		       gt_say_t say)
 {
@@ -128,8 +145,7 @@ static void send_table(const gt_config_t *config, gt_mirror_t *mirror,
 	gt_copy_t copy;
 	char text[80];
 
-	if (gt_now_us() < channel.breaker_until_us ||
-	    !gt_mirror_copy(mirror, &copy))
+	if (is_soon(config, mirror) || !gt_mirror_copy(mirror, &copy))
 		return;
 	if (!(wrong = send_parts(config, &copy))) {
 		gt_mirror_sent(mirror, &copy);
@@ -138,14 +154,15 @@ static void send_table(const gt_config_t *config, gt_mirror_t *mirror,
 			 copy.table->count);
 		say(text, logged_us ? GT_SAY_NEWS : GT_SAY_DETAIL);
 		logged_us = 0;
+		sent_number = copy.table->number;
+		sent_us = gt_now_us();
 	} else {
 		gt_channel_close(&channel);
 		gt_mirror_lost(mirror);
-		if (wrong[0]) {
-			channel.breaker_until_us = gt_now_us() +
-						   config->breaker_s * 1000000LL;
+		channel.breaker_until_us = gt_now_us() +
+			(wrong[0] ? config->breaker_s * 1000000LL : KNOCK_US);
+		if (wrong[0])
 			complain(say, wrong);
-		}
 	}
 	gt_mirror_give_back(mirror, &copy);
 }
@@ -181,7 +198,9 @@ extern void gt_sender_start(gt_mirror_t *mirror, const gt_config_t *config,
 {
 	pthread_mutex_lock(&lock);
 	settings = *config;
-	settings.deadline_ms = PART_MS;
+	settings.deadline_ms *= PART_DEADLINES;
+	if (settings.deadline_ms > PART_MS_MAX)
+		settings.deadline_ms = PART_MS_MAX;
 	nodes = mirror;
 	say_it = say;
 	if (!running) {
