@@ -110,8 +110,11 @@ static void look_at_set(const uint64_t *set, uint32_t count)
 		}
 }
 
-static void look_around(bitstr_t *offered, uint32_t count)
+/* The engine compares Slurm's own nodes with what it knows: these must be right. */
+static void look_around(bitstr_t *own, bitstr_t *offered, uint32_t count)
 {
+	gt_bits_words(own, words, word_count);
+	look_at_set(words, count);
 	/* avail_node_bitmap is no help: while a job is tested it is that job's alone */
 	keep_up_nodes(words);
 	for (size_t w = 0; w < word_count; w++) {
@@ -129,12 +132,12 @@ static void look_around(bitstr_t *offered, uint32_t count)
 		look_at(next_audited++ % count);
 }
 
-extern bool gt_cluster_is_known(bitstr_t *offered)
+extern bool gt_cluster_is_known(bitstr_t *own, bitstr_t *offered)
 {
 	uint32_t count = kept();
 
 	if (count)
-		look_around(offered, count);
+		look_around(own, offered, count);
 	if (!kept() && (renew || gt_now_us() - built_us >= APART_US))
 		gt_cluster_build();
 	return gt_mirror_known(&gt_plugin.mirror);

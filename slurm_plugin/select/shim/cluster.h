@@ -20,10 +20,10 @@ extern void gt_cluster_node(int index);
 extern void gt_cluster_job(const job_record_t *job);
 
 /*
- * Looks at nodes that came back, have registered since, or are next in turn. RET true if the
- * engine has the table, so that a question may name nodes by their places
+ * Looks at nodes that Slurm chose, came back, have registered since, or are next in turn.
+ * RET true if the engine has the table, so that a question may name nodes by their places
  */
-extern bool gt_cluster_is_known(bitstr_t *offered);
+extern bool gt_cluster_is_known(bitstr_t *own, bitstr_t *offered);
 
 /* Adds the table's number, what changed in it, and the other nodes that the job may use. */
 extern void gt_cluster_write(gt_line_t *line, bitstr_t *others);

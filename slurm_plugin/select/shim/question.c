@@ -227,6 +227,15 @@ static void write_own(gt_line_t *line, const gt_question_t *question)
 	}
 }
 
+/* RET true if the job may take any free GPU of the nodes that Slurm chose: none is of another type */
+static bool takes_any(const gt_question_t *question)
+{
+	for (int i = 0; next_node_bitmap(question->own, &i); i++)
+		if (gt_node_free(i, question->gpus) != gt_node_free(i, NULL))
+			return false;
+	return true;
+}
+
 /* Adds the other nodes, if there are any and the engine knows all nodes. */
 static void write_others(gt_line_t *line, gt_question_t *question)
 {
@@ -259,8 +268,8 @@ extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
 	gt_line_number(line, "postponed", earlier->waiting.count);
 	gt_line_number(line, "waited_s", earlier->waited_s);
 	write_own(line, question);
-	if (!keeps_nodes(question->test) &&
-	    gt_cluster_is_known(question->offered))
+	if (!keeps_nodes(question->test) && takes_any(question) &&
+	    gt_cluster_is_known(question->own, question->offered))
 		write_others(line, question);
 	return gt_line_end(line);
 }

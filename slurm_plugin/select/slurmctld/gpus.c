@@ -125,7 +125,7 @@ extern uint64_t gt_node_free(int index, const gres_job_state_t *request)
 {
 	const gres_node_state_t *gpus = gt_node_gpus(index);
 
-	return idle(gpus) & right_type(gpus, request);
+	return idle(gpus) & (request ? right_type(gpus, request) : UINT64_MAX);
 }
 
 typedef struct {

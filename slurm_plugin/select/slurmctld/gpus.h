@@ -27,7 +27,7 @@ extern uint32_t gt_node_total(int index);
  */
 extern bool gt_node_read(int index, gt_node_t *node);
 
-/* GPUs of the job's type that nobody uses; the node must be plain */
+/* GPUs of the job's type (NULL: any) that nobody uses; the node must be plain */
 extern uint64_t gt_node_free(int index, const gres_job_state_t *request);
 
 /* The job's only GPU request; NULL if none, several, or shared ones (mps) */

@@ -173,3 +173,17 @@ def test_the_counters_tell_the_plugins_own_time(cluster, engine):
     assert int(figures["added_us_max"]) >= 100_000
     assert 0 < int(figures["own_us_max"]) < 50_000
     assert int(figures["own_us_median"]) <= int(figures["own_us_max"])
+
+
+def test_a_flexible_reservation_keeps_its_jobs_inside(cluster, engine):
+    """What is outside of it has the same Weight; Slurm tells them apart node by node."""
+    reserve = "reservationname=flex users=alice starttime=now duration=10 nodes=dgx[1-2] flags=flex"
+    create = f"scontrol create reservation {reserve}"
+    until(lambda: not cluster.run("ctl", create, check=False).code, "the reservation is made")
+    try:
+        question = asked(cluster, engine, "--reservation=flex", "--gres=gpu:1")
+        assert sorted(engine.candidates(question)) == ["dgx1", "dgx2"]
+        assert "heaviest" not in question
+    finally:
+        clear(cluster)
+        cluster.run("ctl", "scontrol delete reservationname=flex")
