@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from slurm_plugin.protocol import CandidateNode, Place, decode, encode_request
+from slurm_plugin.placement import CandidateNode
+from slurm_plugin.protocol import Place, decode, encode_request
 
 RECORDED = Path(__file__).parent / "assets" / "place_questions.txt"
 

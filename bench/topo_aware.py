@@ -16,6 +16,7 @@ from bench.measure import Figure, at_most, conditions, quantile
 from gres_topology import catalog
 from policies import Cluster, NodeState, Placement, Request, RunningJob
 from policies.contract.bits import mask_of
+from policies.contract.nodes import candidates
 from policies.registry import registry
 from policies.topo_aware import TopoAware
 
@@ -39,7 +40,7 @@ class Crowd:
         topology = catalog.load("minsky")
         full = (1 << topology.gpus) - 1
         names = [f"minsky{number:05}" for number in range(machines)]
-        self.nodes = {name: NodeState(name, topology, full) for name in names}
+        self.nodes = candidates({name: NodeState(name, topology, full) for name in names})
         self.jobs: dict[int, RunningJob] = {}
         self.free = machines * topology.gpus
         self.floor = round(self.free * (1 - BUSY))
@@ -76,10 +77,9 @@ class Crowd:
         self._change(self.jobs.pop(self.draw.choice(list(self.jobs))).gpus, 1)
 
     def _change(self, masks: Mapping[str, int], sign: int) -> None:
-        self.nodes = self.nodes.copy()
+        table = self.nodes.table
         for name, mask in masks.items():
-            old = self.nodes[name]
-            self.nodes[name] = NodeState(name, old.topology, old.free + sign * mask)
+            table.set_free(table.place[name], self.nodes[name].free + sign * mask)
             self.free += sign * mask.bit_count()
 
     def decide(self) -> tuple[float, float]:
@@ -97,7 +97,7 @@ class Crowd:
         return took
 
     def _fits(self, count: int) -> bool:
-        return any(state.free.bit_count() >= count for state in self.nodes.values())
+        return any(state.free.bit_count() >= count for state in self.nodes.table.index.states())
 
 
 def measured(machines: int, decisions: int = DECISIONS) -> dict[str, float]:
@@ -125,19 +125,19 @@ def measured(machines: int, decisions: int = DECISIONS) -> dict[str, float]:
 
 def run() -> Iterator[Figure]:
     """Median and worst beside their bars; then the growth."""
-    found = {}
+    by_size = {}
     for machines in GROWTH:
-        found[machines] = measured(machines, DECISIONS if machines < 10_000 else 300)
+        by_size[machines] = measured(machines, DECISIONS if machines < 10_000 else 300)
     for machines, (median_ms, worst_ms) in BARS.items():
-        detail = {"seed": SEED, **_rounded(found[machines]), **conditions()}
+        detail = {"seed": SEED, **_rounded(by_size[machines]), **conditions()}
         name = f"topo-aware.{machines}_machines"
         yield at_most(
-            f"{name}.median", found[machines]["median_ms"], "ms", median_ms, detail=detail
+            f"{name}.median", by_size[machines]["median_ms"], "ms", median_ms, detail=detail
         )
         if worst_ms is not None:
-            yield at_most(f"{name}.worst", found[machines]["worst_ms"], "ms", worst_ms)
-    growth = found[GROWTH[-1]]["median_ms"] / found[GROWTH[0]]["median_ms"]
-    rows = {str(machines): _rounded(row) for machines, row in found.items()}
+            yield at_most(f"{name}.worst", by_size[machines]["worst_ms"], "ms", worst_ms)
+    growth = by_size[GROWTH[-1]]["median_ms"] / by_size[GROWTH[0]]["median_ms"]
+    rows = {str(machines): _rounded(row) for machines, row in by_size.items()}
     times = GROWTH[-1] / GROWTH[0]
     yield Figure(
         f"topo-aware.growth_over_{times:g}x_machines", round(growth, 2), "times", detail=rows

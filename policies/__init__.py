@@ -7,7 +7,7 @@ all policies by name.
 
 from policies.contract.bits import gpus_of, mask_of
 from policies.contract.hint_keys import HintKey, count, number, one_of
-from policies.contract.nodes import assign, assign_near, groups_of
+from policies.contract.nodes import assign
 from policies.contract.nouns import (
     Candidate,
     Cluster,
@@ -33,10 +33,8 @@ __all__ = [
     "Site",
     "Wait",
     "assign",
-    "assign_near",
     "count",
     "gpus_of",
-    "groups_of",
     "mask_of",
     "number",
     "one_of",

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from gres_topology import NodeTopology
 from policies.contract.bits import gpus_of, mask_of
-from policies.contract.nodes import Key, assign, groups_of
+from policies.contract.nodes import assign
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import Policy
+from policies.contract.ranking import Key
 from policies.scoring.measure import measured
 
 
@@ -60,8 +61,7 @@ class BestFit(Policy):
         def key(state: NodeState, count: int) -> Key:
             return (state.free.bit_count(),)
 
-        nodes = cluster.nodes
-        pairs = assign(request.gpus_per_node, nodes, groups_of(nodes), key)
+        pairs = assign(request.gpus_per_node, cluster.nodes, key, kind=self.name)
         gpus = {state.name: _pick(state, count) for state, count in pairs}
         reason = "the most used nodes and domains with room"
         return measured(gpus, request, cluster, self.name, reason)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from policies.contract.bits import gpus_of
-from policies.contract.nodes import assign, groups_of
+from policies.contract.nodes import assign
 from policies.contract.nouns import Cluster, Placement, Request, Wait
 from policies.contract.policy import Policy
 from policies.scoring.measure import measured
@@ -16,8 +16,9 @@ class FirstFit(Policy):
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits."""
-        nodes = cluster.nodes
-        pairs = assign(request.gpus_per_node, nodes, groups_of(nodes), lambda state, count: ())
+        pairs = assign(
+            request.gpus_per_node, cluster.nodes, lambda state, count: (), kind=self.name
+        )
         gpus = {state.name: gpus_of(state.free)[:count] for state, count in pairs}
         reason = "the lowest free GPU ids of the first nodes with room"
         return measured(gpus, request, cluster, self.name, reason)

@@ -42,7 +42,7 @@ class NoEngineError(ClusterError):
 
 
 @dataclass(frozen=True)
-class Result:
+class CommandResult:
     """What a command in a container left."""
 
     code: int
@@ -107,7 +107,7 @@ class Hosts:
         check: bool = True,
         timeout_s: float = 60,
         env: dict[str, str] | None = None,
-    ) -> Result:
+    ) -> CommandResult:
         """Runs a shell line (str) or an argument list in a host.
 
         ClusterError on a non-zero exit when `check`, and where the host hangs: no answer within
@@ -126,7 +126,7 @@ class Hosts:
                 f"{user}@{host}: {shlex.join(argv)}: no answer within {timeout_s + GRACE_S:g} s;"
                 " the container hangs (is it paused?), or the command ignores its end"
             ) from error
-        result = Result(*outcome)
+        result = CommandResult(*outcome)
         if check and result.code:
             raise ClusterError(
                 f"{user}@{host}: {shlex.join(argv)} exited {result.code}:\n{result.out}{result.err}"

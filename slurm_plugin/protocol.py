@@ -12,13 +12,22 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from slurm_plugin.errors import ProtocolError
+from slurm_plugin.node_lines import (
+    MAX_NODE_GPUS,
+    Changes,
+    NodesPart,
+    change_pairs,
+    changes,
+    nodes_part,
+    part_pairs,
+)
+from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.wire import clean_note, encode, split, unquote
 
 MAX_REQUEST_BYTES = 1 << 20
 MAX_REPLY_BYTES = 64 << 10
 MAX_HINT_BYTES = 4096
 MAX_NAME_BYTES = 1024
-MAX_NODE_GPUS = 256
 FORMS = ("node", "job", "task", "socket")
 
 _MASK = f"[0-9a-fA-F]{{1,{MAX_NODE_GPUS // 4}}}"
@@ -95,48 +104,14 @@ class Submit:
     tasks_per_node: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateNode:
-    """A node where the job could start. GPU sets are masks: bit i is Slurm's GPU i."""
-
-    name: str
-    #: How many GPUs the node has.
-    total: int
-    #: The GPUs that the job may take.
-    free: int
-    #: The GPUs that Slurm itself would take; 0 where it would not use the node.
-    own: int
-    #: Slurm's node Weight: the lowest goes first.
-    weight: int
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementQuestion:
-    """Which GPUs a job gets now."""
-
-    #: Its id; 0 for a job that is only being submitted.
-    job: int
-    #: The id of its array; 0 where it is in none.
-    array: int
-    #: Its user.
-    uid: int
-    #: How often a policy let it wait before.
-    postponed: int
-    #: Seconds since the first of these waits.
-    waited_s: int
-    candidates: tuple[CandidateNode, ...]
-    account: str = ""
-    partition: str = ""
-    #: The user's hint, as written.
-    hint: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place(PlacementQuestion):
     """slurmctld asks about a job that is about to start."""
 
     id: int
     type: str = ""
+    #: What changed in the table of all nodes, and which of them the job may use, too.
+    changes: Changes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +132,7 @@ class Admin:
     id: int
 
 
-Message = Submit | Place | Notice | Admin
+Message = Submit | Place | NodesPart | Notice | Admin
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,7 +336,10 @@ def decode(line: bytes) -> Message:
     try:
         if verb == "place":
             nodes = _candidates(given.nodes)
-            return Place(id=message_id, candidates=nodes, **given.read(Place))
+            changed = changes(given.values, given.number)
+            return Place(id=message_id, candidates=nodes, changes=changed, **given.read(Place))
+        if verb == "nodes":
+            return nodes_part(given.values, given.number)
         if verb == "submit":
             return Submit(id=message_id, slots=given.slots(), **given.read(Submit))
         if verb in ("ping", "status", "reload"):
@@ -369,7 +347,8 @@ def decode(line: bytes) -> Message:
     except ProtocolError as error:
         raise ProtocolError(str(error), message_id) from error
     raise ProtocolError(
-        f"{verb[:40]!r} is no verb; expected submit, place, started, ended, ping, status, reload",
+        f"{verb[:40]!r} is no verb; expected submit, place, nodes, started, ended, ping, status or"
+        " reload",
         message_id,
     )
 
@@ -382,12 +361,15 @@ def encode_request(message: Message) -> bytes:
         return encode(message.kind, pairs)
     if isinstance(message, Admin):
         return encode(message.verb, [("id", str(message.id))])
+    if isinstance(message, NodesPart):
+        return encode("nodes", part_pairs(message))
     pairs = _plain_pairs(message)
     if isinstance(message, Submit):
         slots = [("slots", "1"), *_plain_pairs(message.slots)] if message.slots else []
         return encode("submit", pairs + slots)
     nodes = [f"{n.name}/{n.total}/{n.free:x}/{n.own:x}/{n.weight}" for n in message.candidates]
-    return encode("place", pairs + [("node", node) for node in nodes])
+    pairs += [("node", node) for node in nodes]
+    return encode("place", pairs + (change_pairs(message.changes) if message.changes else []))
 
 
 def _plain_pairs(message: Submit | Place | SlotsKeys) -> list[tuple[str, str]]:

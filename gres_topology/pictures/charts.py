@@ -1,4 +1,4 @@
-"""Charts with a key: bars, lines, points and boxes, which differ in more than their colours."""
+"""Charts with a legend: bars, lines, points and boxes, which differ in more than their colours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from gres_topology.pictures import theme
-from gres_topology.pictures.legend import Key, box_key
+from gres_topology.pictures.legend import LegendEntry, box_entry
 from gres_topology.pictures.scale import (
     HEIGHT,
     WIDTH,
@@ -72,10 +72,10 @@ def bars(
             if math.isfinite(cross):
                 parts.append(_cross(middle, HEIGHT - scale.place(cross)))
     parts += _group_names(groups)
-    keys = [box_key(*look(number), name) for number, name in enumerate(known)]
+    entries = [box_entry(*look(number), name) for number, name in enumerate(known)]
     if marks:
-        keys.append(Key([_cross(22, 0)], crosses_mean))
-    return framed(title, parts, keys, x=x, y=y, desc=in_words(known, y))
+        entries.append(LegendEntry([_cross(22, 0)], crosses_mean))
+    return framed(title, parts, entries, x=x, y=y, desc=in_words(known, y))
 
 
 def _group_names(groups: Sequence[str]) -> list[Svg]:
@@ -150,7 +150,7 @@ def lines(
         for (_, at), (_, more) in zip(series[name], some, strict=True)
     ]
     up = scale_of([*(v for _, v in points), *errors], HEIGHT, is_log=is_log, from_zero=from_zero)
-    parts, keys = grid(across, up), []
+    parts, entries = grid(across, up), []
     for number, (name, some) in enumerate(series.items()):
         places = [(across.place(at), HEIGHT - up.place(v)) for at, v in some if math.isfinite(v)]
         parts.append(_line(number, places, is_step=is_step))
@@ -161,11 +161,11 @@ def lines(
             parts += _whisker(
                 across.place(at), up, value + (above - below) / 2, (above + below) / 2
             )
-        keys.append(Key([_line(number, [(0, 0), (44, 0)])], name))
+        entries.append(LegendEntry([_line(number, [(0, 0), (44, 0)])], name))
     parts += [_cross(across.place(at), HEIGHT - up.place(value)) for at, value in marks]
-    keys += [Key([_cross(22, 0)], crosses_mean)] if marks else []
+    entries += [LegendEntry([_cross(22, 0)], crosses_mean)] if marks else []
     said = in_words({name: [v for _, v in some] for name, some in series.items()}, y)
-    return framed(title, parts, keys, x=x, y=y, desc=said)
+    return framed(title, parts, entries, x=x, y=y, desc=said)
 
 
 def _line(number: int, places: Sequence[tuple[float, float]], *, is_step: bool = False) -> Svg:
@@ -191,16 +191,16 @@ def scatter(
         "path", class_="gt-faint",
         d=f"M0 {HEIGHT:g}L{across.place(most):.1f} {HEIGHT - up.place(most):.1f}",
     )]  # fmt: skip
-    keys = []
+    entries = []
     for number, (name, points) in enumerate(series.items()):
         for a, b, words in points:
             at, high = across.place(a), HEIGHT - up.place(b)
             parts.append(_mark(number, at, high))
             parts.append(element("text", words, class_="gt-soft", x=at + 6, y=high - 3,
                                  font_size=8))  # fmt: skip
-        keys.append(Key([_mark(number, 22, 0)], name))
+        entries.append(LegendEntry([_mark(number, 22, 0)], name))
     said = in_words({name: [b for _, b, _ in some] for name, some in series.items()}, y)
-    return framed(title, parts, keys, x=x, y=y, desc=said)
+    return framed(title, parts, entries, x=x, y=y, desc=said)
 
 
 def _mark(number: int, x: float, y: float) -> Svg:
@@ -233,9 +233,9 @@ def boxes(
                 places = [HEIGHT - scale.place(value) for value in five]
                 parts += _box(number, left + width * 0.1, width * 0.8, places)
     parts += _group_names(groups)
-    keys = [box_key(*look(number), name) for number, name in enumerate(known)]
+    entries = [box_entry(*look(number), name) for number, name in enumerate(known)]
     said = in_words({name: [v for five in fives for v in five] for name, fives in known.items()}, y)
-    return framed(title, parts, keys, x=x, y=y, desc=said)
+    return framed(title, parts, entries, x=x, y=y, desc=said)
 
 
 def _box(number: int, left: float, width: float, places: Sequence[float]) -> list[Svg]:

@@ -1,4 +1,4 @@
-"""The key beside a picture: a sample and a text per line."""
+"""The legend beside a picture: a sample and a text per line."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ _FONT, _MOST_LETTERS = 12, 56
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class LegendEntry:
     """One line: a sample of `_SAMPLE` by 16 around (0, 0) to its right, and what it means."""
 
     sample: Sequence[Svg]
     text: str
 
 
-def legend(keys: Sequence[Key]) -> tuple[list[Svg], float, float]:
+def legend(entries: Sequence[LegendEntry]) -> tuple[list[Svg], float, float]:
     """The lines below each other, and their width and height."""
     lines = []
-    for number, key in enumerate(keys):
+    for number, entry in enumerate(entries):
         y = _ROW * number
-        text = shortened(key.text, _MOST_LETTERS)
-        lines.append(element("g", *key.sample, transform=f"translate(0 {y:g})"))
+        text = shortened(entry.text, _MOST_LETTERS)
+        lines.append(element("g", *entry.sample, transform=f"translate(0 {y:g})"))
         lines.append(
             element("text", text, class_="gt-text", x=_SAMPLE + 8, y=y + 4, font_size=_FONT)
         )
-    letters = max((min(len(key.text), _MOST_LETTERS) for key in keys), default=0)
-    return lines, _SAMPLE + 8 + 0.58 * _FONT * letters, _ROW * len(keys)
+    letters = max((min(len(entry.text), _MOST_LETTERS) for entry in entries), default=0)
+    return lines, _SAMPLE + 8 + 0.58 * _FONT * letters, _ROW * len(entries)
 
 
-def line_key(kind: str, width: float, text: str) -> Key:
+def line_entry(kind: str, width: float, text: str) -> LegendEntry:
     """A line of a kind of link (a key of theme.DASHES)."""
     sample = element("path", class_=f"gt-{kind}", d=f"M0 0h{_SAMPLE:g}", stroke_width=width)
-    return Key([sample], text)
+    return LegendEntry([sample], text)
 
 
-def box_key(look: str, hatch: int, text: str) -> Key:
+def box_entry(look: str, hatch: int, text: str) -> LegendEntry:
     """A box filled as a job's GPUs."""
-    return Key([*filled(look, hatch, 4, -8, 36, 16)], text)
+    return LegendEntry([*filled(look, hatch, 4, -8, 36, 16)], text)
 
 
 def filled(

@@ -9,7 +9,7 @@ from itertools import count
 from gres_topology.errors import TopologyError
 from gres_topology.pictures import theme
 from gres_topology.pictures.layout import GPU_H, GPU_W, layout_of
-from gres_topology.pictures.legend import Key, box_key, filled, legend
+from gres_topology.pictures.legend import LegendEntry, box_entry, filled, legend
 from gres_topology.pictures.shown_links import line, nics, shown_links
 from gres_topology.pictures.svg import Picture, Svg, element, shortened
 from gres_topology.topology import NodeTopology
@@ -17,8 +17,8 @@ from gres_topology.topology import NodeTopology
 #: The holder's name where a GPU is held by a job of which nothing may be told.
 BUSY = "busy"
 _MARGIN, _TITLE = 16.0, 34.0
-#: Holders that the key names; every GPU has its holder's name in it as well.
-_MOST_KEYS = 20
+#: Holders that the legend names; every GPU has its holder's name in it as well.
+_MOST_ENTRIES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class _Drawn:
         width, height, down, left = self.layout.width, self.layout.height, _MARGIN, _MARGIN
         around: list[Svg] = []
         if not self.is_small:
-            table, legend_w, legend_h = legend(self._keys())
+            table, legend_w, legend_h = legend(self._legend())
             room = 96.0 if self.nics else 0.0
             down += _TITLE + max(0.0, (legend_h - height) / 2)
             left += room
@@ -227,35 +227,36 @@ class _Drawn:
     def _called(self, gpu: int) -> str:
         return str(self.marks.names[gpu] if self.marks.names else gpu)
 
-    def _keys(self) -> list[Key]:
-        marks, keys = self.marks, list(self.links.keys)
+    def _legend(self) -> list[LegendEntry]:
+        marks, entries = self.marks, list(self.links.entries)
         names = [*dict.fromkeys(marks.held[gpu] for gpu in sorted(marks.held))]
-        keys += [box_key(*self.looks[name], name) for name in names[:_MOST_KEYS]]
-        if len(names) > _MOST_KEYS:
-            keys.append(Key([], f"and {len(names) - _MOST_KEYS} more"))
+        entries += [box_entry(*self.looks[name], name) for name in names[:_MOST_ENTRIES]]
+        if len(names) > _MOST_ENTRIES:
+            entries.append(LegendEntry([], f"and {len(names) - _MOST_ENTRIES} more"))
         if marks.chosen:
             if any(gpu not in marks.held for gpu in marks.chosen):
-                keys.append(box_key("chosen", 0, "the job's GPUs"))
-            keys.append(Key(_rank(0, 22, 0), "rank"))
+                entries.append(box_entry("chosen", 0, "the job's GPUs"))
+            entries.append(LegendEntry(_rank(0, 22, 0), "rank"))
         if marks.pairs and not self.layout.is_table:
             sample = element("path", class_="gt-ring", d="M4 0h36", stroke_width=13.0)
-            keys.append(Key([sample], "who talks to whom; the slowest with GB/s"))
+            entries.append(LegendEntry([sample], "who talks to whom; the slowest with GB/s"))
         if marks.beside:
             sample = element("rect", class_="gt-beside", x=4, y=-8, width=36, height=16, rx=6,
                              stroke_width=2.2)  # fmt: skip
-            keys.append(Key([sample], marks.beside_means))
+            entries.append(LegendEntry([sample], marks.beside_means))
         if any(gpu not in marks.held for gpu in range(self.topology.gpus)) and marks.held:
-            keys.append(box_key("free", 0, "free"))
+            entries.append(box_entry("free", 0, "free"))
         if self.far_nics:
-            keys.append(Key([], f"NICs near no GPU: {', '.join(self.far_nics)}"))
-        return keys
+            entries.append(LegendEntry([], f"NICs near no GPU: {', '.join(self.far_nics)}"))
+        return entries
 
     def _description(self) -> str:
         """The picture in words."""
         marks, topology = self.marks, self.topology
         numas = len(set(topology.numa) - {None})
         where = f" in {numas} NUMA nodes" if numas > 1 else ""
-        said = [f"{topology.gpus} GPUs{where}; links: {', '.join(k.text for k in self.links.keys)}"]
+        links = ", ".join(entry.text for entry in self.links.entries)
+        said = [f"{topology.gpus} GPUs{where}; links: {links}"]
         for name in dict.fromkeys(marks.held.values()):
             gpus = [self._called(gpu) for gpu in sorted(marks.held) if marks.held[gpu] == name]
             said.append(f"{name} holds {', '.join(gpus)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from gres_topology.pictures import theme
-from gres_topology.pictures.legend import Key, filled
+from gres_topology.pictures.legend import LegendEntry, filled
 from gres_topology.pictures.scale import WIDTH, framed, grid, scale_of
 from gres_topology.pictures.svg import Picture, Svg, element, shortened
 
@@ -63,10 +63,10 @@ def strips(
                                          height=_ROW - 2))  # fmt: skip
                 first = now
     across = scale_of([0.0, end], WIDTH)
-    keys = [_shade_key(shade, what) for shade in range(SHADES + 1)]
+    entries = [_shade_entry(shade, what) for shade in range(SHADES + 1)]
     means = {name: sum(shares) / max(1, len(shares)) for name, shares in rows.items()}
     desc = "; ".join(f"{name}: {100 * mean:.0f} % {what}" for name, mean in means.items())
-    return framed(title, [*_named(list(rows)), *parts, *grid(across, None, height)], keys, x=x,
+    return framed(title, [*_named(list(rows)), *parts, *grid(across, None, height)], entries, x=x,
                   desc=desc, height=height, left=_LEFT)  # fmt: skip
 
 
@@ -75,12 +75,12 @@ def _shade(share: float) -> int:
     return 0 if share <= 1e-9 else min(SHADES, 1 + int(share * SHADES - 1e-9))
 
 
-def _shade_key(shade: int, what: str) -> Key:
+def _shade_entry(shade: int, what: str) -> LegendEntry:
     sample = element("rect", class_=f"gt-shade{shade}" if shade else "gt-free", x=4, y=-8, width=36,
                      height=16)  # fmt: skip
     step = 100 // SHADES
     words = f"{step * (shade - 1)} to {step * shade} %" if shade else "none"
-    return Key([sample], f"{words} {what}")
+    return LegendEntry([sample], f"{words} {what}")
 
 
 def timeline(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gres_topology.pictures.legend import Key, legend
+from gres_topology.pictures.legend import LegendEntry, legend
 from gres_topology.pictures.svg import Picture, Svg, element, shortened
 
 #: The area inside the axes, and what is left of it and above it.
@@ -44,14 +44,14 @@ class Scale:
         if self.is_log:
             most = max(abs(self.low), abs(self.high), 1.0)
             powers = [10.0**at for at in range(math.ceil(math.log10(most)) + 1)]
-            found = sorted([*(-power for power in powers), 0.0, *powers])
+            ticks = sorted([*(-power for power in powers), 0.0, *powers])
         else:
             rough = (self.high - self.low) / 5
             power = 10.0 ** math.floor(math.log10(rough))
             step = power * next(one for one in (1, 2, 2.5, 5, 10) if one * power >= rough * 0.999)
             first = math.ceil(self.low / step - 1e-6)
-            found = [step * at for at in range(first, math.floor(self.high / step + 1e-6) + 1)]
-        return [tick for tick in found if self.low <= tick <= self.high * (1 + 1e-9)]
+            ticks = [step * at for at in range(first, math.floor(self.high / step + 1e-6) + 1)]
+        return [tick for tick in ticks if self.low <= tick <= self.high * (1 + 1e-9)]
 
 
 def scale_of(
@@ -97,7 +97,7 @@ def grid(x: Scale | None, y: Scale | None, height: float = HEIGHT) -> list[Svg]:
 def framed(
     title: str,
     parts: Sequence[Svg],
-    keys: Sequence[Key],
+    entries: Sequence[LegendEntry],
     *,
     x: str = "",
     y: str = "",
@@ -105,8 +105,8 @@ def framed(
     height: float = HEIGHT,
     left: float = LEFT,
 ) -> Picture:
-    """The whole chart: heading, the area with its axes' names, and the key to its right."""
-    table, legend_w, legend_h = legend(keys)
+    """The whole chart: heading, the area with its axes' names, and the legend to its right."""
+    table, legend_w, legend_h = legend(entries)
     right = left + WIDTH + 22
     texts = [
         element("text", shortened(title, 100), class_="gt-text", x=10.0, y=22, font_size=14,
@@ -116,7 +116,7 @@ def framed(
                 font_size=11, text_anchor="middle"),
     ]  # fmt: skip
     border = element("path", class_="gt-faint", d=f"M0 0V{height:g}H{WIDTH:g}")
-    full_w = right + legend_w + 12 if keys else left + WIDTH + 26
+    full_w = right + legend_w + 12 if entries else left + WIDTH + 26
     return Picture(
         [
             *texts,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gres_topology import links
 from gres_topology.pictures.layout import Layout, groups_of
-from gres_topology.pictures.legend import Key, line_key
+from gres_topology.pictures.legend import LegendEntry, line_entry
 from gres_topology.pictures.svg import Svg, element, shortened
 from gres_topology.pictures.theme import link_kind
 from gres_topology.topology import Nic, NodeTopology
@@ -29,10 +29,10 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class ShownLinks:
-    """What is drawn of the links: the lines, and the key that explains them."""
+    """What is drawn of the links: the lines, and the legend that explains them."""
 
     parts: list[Svg]
-    keys: list[Key]
+    entries: list[LegendEntry]
 
 
 def width_of(topology: NodeTopology, gbps: float) -> float:
@@ -60,7 +60,7 @@ def shown_links(topology: NodeTopology, layout: Layout, is_small: bool) -> Shown
     if len(count) == 1 and len(pairs) > 1 and (links.is_direct(next(iter(count))) or not rest):
         label = next(iter(count))
         parts = [] if layout.is_table else _hub(topology, layout, label, is_small)
-        return ShownLinks(parts, [_key(topology, label, ", every pair")])
+        return ShownLinks(parts, [_legend_entry(topology, label, ", every pair")])
     parts = _between_sockets(topology, layout, rest)
     if not layout.is_table:
         drawn = sorted(pairs, key=lambda pair: float(topology.bandwidth_gbps[pair]))
@@ -68,7 +68,10 @@ def shown_links(topology: NodeTopology, layout: Layout, is_small: bool) -> Shown
     labels = sorted(count, key=lambda label: (-_gbps(topology, label), label))
     return ShownLinks(
         parts,
-        [_key(topology, label, ", every other pair" if label == rest else "") for label in labels],
+        [
+            _legend_entry(topology, label, ", every other pair" if label == rest else "")
+            for label in labels
+        ],
     )
 
 
@@ -89,11 +92,11 @@ def _gbps(topology: NodeTopology, label: str) -> float:
     )
 
 
-def _key(topology: NodeTopology, label: str, which: str) -> Key:
+def _legend_entry(topology: NodeTopology, label: str, which: str) -> LegendEntry:
     kind, gbps = link_kind(label), _gbps(topology, label)
     words = "path unknown" if label == links.UNKNOWN else _WORDS[kind]
     text = f"{label} ({words}): {gbps:g} GB/s{which}"
-    return line_key(kind, width_of(topology, gbps), text)
+    return line_entry(kind, width_of(topology, gbps), text)
 
 
 def _between_sockets(topology: NodeTopology, layout: Layout, rest: str | None) -> list[Svg]:

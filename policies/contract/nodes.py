@@ -1,23 +1,23 @@
 """Choosing the nodes: shared by every policy that ranks nodes by what it would do on each.
 
 Slurm's node Weight comes first: a heavier node is never taken while a lighter one has room. Then,
-for several nodes, as few switches between them as can be (`assign_near`), as with Slurm's own
-topology plugins. Nodes of equal (shape, free GPUs, weight) are ranked once, as one group.
+for several nodes, as few switches between them as can be, as with Slurm's own topology plugins.
+Nodes of equal (shape, free GPUs, weight) are ranked once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
-from gres_topology import Network
+from gres_topology import Network, NodeTopology
 from policies.contract.nouns import NodeState
+from policies.contract.ranking import Key, Ranking, StateIndex, each, lowest
 from policies.errors import PolicyError
 
 #: Smaller is better; compared after the weight and before the node's name.
-Key = tuple[float, ...]
-
+RankKey = Callable[[NodeState, int], Key]
 
 Found = TypeVar("Found")
 
@@ -32,130 +32,232 @@ class InDomain(NamedTuple, Generic[Found]):
     found: Found
 
 
-@dataclass(slots=True)
-class AlikeNodes:
-    """Nodes that no policy can tell apart, names ascending; `state` is one of them."""
+class FreeOn(NamedTuple):
+    """By what nodes differ: a number of `NodeTable.kinds`, and the mask of free GPUs."""
 
-    state: NodeState
-    names: list[str]
+    kind: int
+    free: int
 
 
-def groups_of(nodes: Mapping[str, NodeState], *, by_nic: bool = False) -> list[AlikeNodes]:
-    """The candidates as groups, in the order of their first names.
+class NodeKind(NamedTuple):
+    """Nodes of one kind differ in their free GPUs alone."""
 
-    `by_nic`: nodes whose GPUs are not equally far from their NICs are in different groups.
+    topology: NodeTopology
+    weight: int
+
+
+class NodeTable:
+    """All nodes of a cluster by their state; the caller says what changes.
+
+    Node i is `names[i]`; names ascend, so that the lowest place of a set is its first node.
     """
-    groups: dict[tuple[object, ...], AlikeNodes] = {}
-    for name in sorted(nodes):
-        state = nodes[name]
-        kind: tuple[object, ...] = (state.topology.shape, state.free, state.weight)
-        if by_nic:
-            kind = (*kind, state.topology.nic_distance)
-        groups.setdefault(kind, AlikeNodes(state, [])).names.append(name)
-    return list(groups.values())
+
+    def __init__(self, nodes: Iterable[NodeState]) -> None:
+        states = sorted(nodes, key=lambda state: state.name)
+        self.names = [state.name for state in states]
+        self.place = {name: at for at, name in enumerate(self.names)}
+        self.kinds: list[NodeKind] = []
+        numbers: dict[tuple[object, ...], int] = {}
+        kinds = []
+        for state in states:
+            topology = state.topology
+            told_apart = (topology.shape, topology.nic_distance, state.weight)
+            number = numbers.setdefault(told_apart, len(numbers))
+            if number == len(self.kinds):
+                self.kinds.append(NodeKind(topology, state.weight))
+            kinds.append(number)
+        self.index = StateIndex(
+            FreeOn(kind, state.free) for kind, state in zip(kinds, states, strict=True)
+        )
+        #: The nodes of each kind.
+        self.of_kind = [0] * len(self.kinds)
+        for at, kind in enumerate(kinds):
+            self.of_kind[kind] |= 1 << at
+        self._nodes: list[NodeState | None] = [None] * len(states)
+        self._domains: tuple[Network, list[int]] | None = None
+
+    def set_free(self, place: int, free: int) -> None:
+        """A node has these GPUs free now (mask)."""
+        self.index.move(place, FreeOn(self.index[place].kind, free))
+        self._nodes[place] = None
+
+    def node(self, place: int, own: int = 0) -> NodeState:
+        """A node as policies see it; `own` are the GPUs that Slurm would take (mask)."""
+        node = self._nodes[place]
+        if node is None:
+            kind, free = self.index[place]
+            topology, weight = self.kinds[kind]
+            node = self._nodes[place] = NodeState(self.names[place], topology, free, 0, weight)
+        return replace(node, own=own) if own else node
+
+    def ranking(self, kind: Hashable, count: int, key: RankKey) -> Ranking[FreeOn]:
+        """Nodes with `count` GPUs free, by weight and `key`; remembered under (kind, count)."""
+
+        def keys(states: list[FreeOn]) -> list[Key | None]:
+            ranked: list[Key | None] = []
+            for number, free in states:
+                topology, weight = self.kinds[number]
+                fits = free.bit_count() >= count
+                node = NodeState("", topology, free, 0, weight)
+                ranked.append((weight, *key(node, count)) if fits else None)
+            return ranked
+
+        return self.index.ranking(None if kind is None else (kind, count), keys)
+
+    def domains(self, network: Network) -> list[int]:
+        """The nodes of each domain of the network, in its order."""
+        if self._domains is None or self._domains[0] is not network:
+            place = self.place
+            sets = [
+                sum(1 << place[name] for name in domain.nodes if name in place)
+                for domain in network.domains
+            ]
+            self._domains = network, sets
+        return self._domains[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates(Mapping[str, NodeState]):
+    """Some of a table's nodes, by name; `own` has Slurm's own GPUs (masks) where there are any."""
+
+    table: NodeTable
+    #: Their places in the table, as a set.
+    among: int
+    own: Mapping[str, int]
+
+    def __getitem__(self, name: str) -> NodeState:
+        place = self.table.place[name]
+        if not self.among >> place & 1:
+            raise KeyError(name)
+        return self.table.node(place, self.own.get(name, 0))
+
+    def __iter__(self) -> Iterator[str]:
+        return (self.table.names[place] for place in each(self.among))
+
+    def __len__(self) -> int:
+        return self.among.bit_count()
+
+    def topologies(self) -> Iterator[NodeTopology]:
+        """Of each kind of node one."""
+        for kind, places in zip(self.table.kinds, self.table.of_kind, strict=True):
+            if places & self.among:
+                yield kind.topology
+
+    def only(self, name: str) -> Candidates:
+        """This one alone."""
+        return replace(self, among=self.among & 1 << self.table.place[name])
+
+    def without(self, names: Iterable[str]) -> Candidates:
+        """The others."""
+        left = self.among
+        for name in names:
+            left &= ~(1 << self.table.place[name])
+        return replace(self, among=left)
+
+
+def candidates(nodes: Mapping[str, NodeState]) -> Candidates:
+    """The nodes as `Candidates`: what `Cluster.nodes` is, or a table of their own."""
+    if isinstance(nodes, Candidates):
+        return nodes
+    table = NodeTable(nodes.values())
+    own = {name: node.own for name, node in nodes.items() if node.own}
+    return Candidates(table, (1 << len(nodes)) - 1, own)
 
 
 def assign(
     counts: tuple[int, ...],
     nodes: Mapping[str, NodeState],
-    groups: list[AlikeNodes],
-    key: Callable[[NodeState, int], Key],
+    key: RankKey,
+    *,
+    kind: Hashable = None,
+    network: Network | None = None,
 ) -> list[tuple[NodeState, int]]:
     """A node of its own for each count, largest count first: (node, count) pairs.
 
-    `groups` is `groups_of(nodes)`; `key` ranks a node for a count that fits it. What has room for a
-    large count has room for a smaller one, so nodes are found whenever there are any. Raises
-    PolicyError where there are none.
+    `key` ranks a node for a count that fits it, by topology, free GPUs and weight alone; what it
+    says is remembered under `kind`, unless that is None. With a `network` several nodes are as
+    few switches apart as the weights allow. What has room for a large count has room for a smaller
+    one, so nodes are found whenever there are any. Raises PolicyError where there are none.
     """
+    among = candidates(nodes)
     wanted = sorted(counts, reverse=True)
-    alike = groups[0] if len(groups) == 1 else None
-    if alike and len(wanted) <= len(alike.names) and wanted[0] <= alike.state.free.bit_count():
-        # Nothing to rank: one node, or nodes all alike.
-        return [(nodes[name], count) for name, count in zip(alike.names, wanted, strict=False)]
-    taken = [0] * len(groups)
-    pairs = []
-    for count in wanted:
-        best = min(
-            (
-                (group.state.weight, key(group.state, count), group.names[used], at)
-                for at, (group, used) in enumerate(zip(groups, taken, strict=True))
-                if used < len(group.names) and group.state.free.bit_count() >= count
-            ),
-            default=None,
+    rankings = {count: among.table.ranking(kind, count, key) for count in set(wanted)}
+    anywhere = _assign(wanted, rankings, among.among)
+    if isinstance(anywhere, int):
+        raise PolicyError(
+            f"no candidate node has {anywhere} free GPUs left for this request of"
+            f" {'+'.join(map(str, counts))}; the caller must ask with nodes that fit"
         )
-        if best is None:
-            raise PolicyError(
-                f"no candidate node has {count} free GPUs left for this request of"
-                f" {'+'.join(map(str, counts))}; the caller must ask with nodes that fit"
-            )
-        taken[best[3]] += 1
-        pairs.append((nodes[best[2]], count))
+    chosen = anywhere
+    if network is not None and len(wanted) > 1:
+        chosen = _near(wanted, rankings, among, network, anywhere) or anywhere
+    pairs = []
+    for count, (_, place) in zip(wanted, chosen, strict=True):
+        name = among.table.names[place]
+        pairs.append((among.table.node(place, among.own.get(name, 0)), count))
     return pairs
 
 
-def assign_near(
-    counts: tuple[int, ...],
-    nodes: Mapping[str, NodeState],
-    groups: list[AlikeNodes],
-    key: Callable[[NodeState, int], Key],
-    network: Network | None,
-) -> list[tuple[NodeState, int]]:
-    """As `assign`, for several nodes as few switches apart as the weights allow.
+#: Keys (Slurm's weight first) and the places they stand for.
+_Chosen = list[tuple[Key, int]]
 
-    `groups` are made with `by_nic`.
-    """
-    anywhere = assign(counts, nodes, groups, key)
-    if network is None or len(counts) < 2:
-        return anywhere
-    weight = sum(state.weight for state, _ in anywhere)
-    remembered: dict[tuple[int, int], Key] = {}
-    group_of = {name: at for at, group in enumerate(groups) for name in group.names}
 
-    def once(state: NodeState, count: int) -> Key:
-        asked = (group_of[state.name], count)
-        if asked not in remembered:
-            remembered[asked] = key(state, count)
-        return remembered[asked]
+def _assign(
+    wanted: list[int], rankings: Mapping[int, Ranking[FreeOn]], among: int
+) -> _Chosen | int:
+    """A place for each count, or the count that none is left for."""
+    chosen: _Chosen = []
+    for count in wanted:
+        best = next(rankings[count].walk(among), None)
+        if best is None:
+            return count
+        place = lowest(best[1])
+        chosen.append((best[0], place))
+        among ^= 1 << place
+    return chosen
 
-    def within(names: frozenset[str]) -> InDomain[list[tuple[NodeState, int]]] | None:
-        inside = {name: nodes[name] for name in names if name in nodes}
-        pairs = _assign_within(counts, inside, once)
-        if pairs is None or sum(state.weight for state, _ in pairs) > weight:
+
+def _near(
+    wanted: list[int],
+    rankings: Mapping[int, Ranking[FreeOn]],
+    nodes: Candidates,
+    network: Network,
+    anywhere: _Chosen,
+) -> _Chosen | None:
+    """As `_assign`, in the best of the lowest domains with room; no heavier than `anywhere`."""
+    most = sum(key[0] for key, _ in anywhere)
+    table = nodes.table
+
+    def within(places: int) -> InDomain[_Chosen] | None:
+        inside = places & nodes.among
+        if inside.bit_count() < len(wanted):
             return None
-        worst = max(once(state, count) for state, count in pairs)
-        return InDomain(worst, sum(state.free.bit_count() for state in inside.values()), pairs)
+        chosen = _assign(wanted, rankings, inside)
+        if isinstance(chosen, int) or sum(key[0] for key, _ in chosen) > most:
+            return None
+        free = sum(table.index[place].free.bit_count() for place in each(inside))
+        return InDomain(max(key[1:] for key, _ in chosen), free, chosen)
 
-    return in_lowest_domain(network, within) or anywhere
+    return in_lowest_domain(network, table, within)
 
 
 def in_lowest_domain(
-    network: Network, within: Callable[[frozenset[str]], InDomain[Found] | None]
+    network: Network, table: NodeTable, within: Callable[[int], InDomain[Found] | None]
 ) -> Found | None:
-    """What `within` finds on the nodes of a domain, in the best of the lowest domains with any.
+    """What `within` finds on the places of a domain, in the best of the lowest domains with any.
 
     That is the one whose worst node ranks best, then the one with the fewest free GPUs (so that
     others stay whole), then by name. None where it finds nothing in any.
     """
     best: tuple[int, Key, int, str] | None = None
     found = None
-    for domain in network.domains:
+    for domain, places in zip(network.domains, table.domains(network), strict=True):
         if best is not None and domain.level > best[0]:
             break
-        here = within(domain.nodes)
+        here = within(places)
         if here is None:
             continue
         ranked = (domain.level, here.worst, here.free, domain.name)
         if best is None or ranked < best:
             best, found = ranked, here.found
     return found
-
-
-def _assign_within(
-    counts: tuple[int, ...], inside: Mapping[str, NodeState], key: Callable[[NodeState, int], Key]
-) -> list[tuple[NodeState, int]] | None:
-    """`assign` on the nodes of one domain; None where they do not have the room."""
-    free = sorted((state.free.bit_count() for state in inside.values()), reverse=True)
-    wanted = sorted(counts, reverse=True)
-    if len(free) < len(wanted) or any(w > r for w, r in zip(wanted, free, strict=False)):
-        return None
-    return assign(counts, inside, groups_of(inside, by_nic=True), key)

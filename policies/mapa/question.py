@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from policies.contract.nodes import Key, assign_near, groups_of
+from itertools import islice
+
+from policies.contract.nodes import assign, candidates
 from policies.contract.nouns import Candidate, Cluster, NodeState, Placement, Request
+from policies.contract.ranking import Key, lowest
 from policies.matching.choice import Choice
 from policies.patterns.pattern import described
 from policies.scoring.objectives import Objective, near_nics
@@ -16,13 +19,16 @@ class MapaQuestion:
     def __init__(
         self, request: Request, cluster: Cluster, objective: Objective, tables: Tables
     ) -> None:
-        self._request, self._nodes, self._tables = request, cluster.nodes, tables
+        self._request, self._tables = request, tables
+        self._nodes = candidates(cluster.nodes)
         self._objective = objective
         self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
         self._ideals: dict[int, float] = {}
         self._network = cluster.network
         self._is_spread = len(request.gpus_per_node) > 1
-        self._groups = groups_of(cluster.nodes, by_nic=self._is_spread)
+        #: Requests of one kind rank nodes alike.
+        self._kind = (objective.name, objective.demand, request.pattern, self._packing,
+                      self._is_spread, tables)  # fmt: skip
 
     def _top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
         objective = self._objective
@@ -40,14 +46,10 @@ class MapaQuestion:
     def _ideal(self, count: int) -> float:
         """Effective bandwidth of the best set of this size on the best candidate node, empty."""
         if count not in self._ideals:
-            kinds = {
-                group.state.topology.shape: group.state.topology
-                for group in self._groups
-                if group.state.topology.gpus >= count
-            }
             self._ideals[count] = max(
                 self._tables.ideal_effbw_gbps(topology, self._request.pattern, count)
-                for topology in kinds.values()
+                for topology in self._nodes.topologies()
+                if topology.gpus >= count
             )
         return self._ideals[count]
 
@@ -56,7 +58,10 @@ class MapaQuestion:
         return min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
 
     def _key(self, state: NodeState, count: int) -> Key:
-        """Across nodes: this job first, then NICs, empty nodes stay whole, then what is lost."""
+        """Across nodes: this job first, then NICs, empty nodes stay whole, then what is lost.
+
+        It is the same whatever other nodes there are, so that rankings can be remembered.
+        """
         choice = self._top(state, count)[0]
         remaining = state.free.bit_count() - count
         return (
@@ -77,12 +82,13 @@ class MapaQuestion:
             return (choice.destroyed_gbps,)
         if across == "sum":
             return (-choice.agg_gbps,)
-        return (-self._utility(choice, count), -choice.weakest_gbps)
+        # By utility, that is: all share one ideal.
+        return (-choice.effbw_gbps, -choice.weakest_gbps)
 
     def answer(self, policy: str) -> Placement:
         """The placement, in the name of that policy."""
         counts = self._request.gpus_per_node
-        pairs = assign_near(counts, self._nodes, self._groups, self._key, self._network)
+        pairs = assign(counts, self._nodes, self._key, kind=self._kind, network=self._network)
         chosen = [(state, count, self._top(state, count)) for state, count in pairs]
         own = _candidate([(state.name, tops[0]) for state, _, tops in chosen])
         utility = min(self._utility(tops[0], count) for _, count, tops in chosen)
@@ -103,16 +109,23 @@ class MapaQuestion:
     ) -> tuple[Candidate, ...]:
         """The choice itself, the runners-up on its first node, the best of other nodes."""
         first, count, tops = chosen[0]
-        taken = {state.name for state, _, _ in chosen}
-        others = (group.state for group in self._groups if group.state.name not in taken)
-        rest = sorted(
-            (state for state in others if state.free.bit_count() >= count),
-            key=lambda state: (state.weight, self._key(state, count), state.name),
-        )[: TOP // 2 - 1]
+        rest = self._runners_up(count, {state.name for state, _, _ in chosen})
         fixed = [(state.name, other[0]) for state, _, other in chosen[1:]]
         on_node = [_candidate([(first.name, choice), *fixed]) for choice in tops[1:]]
         elsewhere = [_candidate([(s.name, self._top(s, count)[0]), *fixed]) for s in rest]
         return (own, *on_node[: TOP - 1 - len(elsewhere)], *elsewhere)
+
+    def _runners_up(self, count: int, taken: set[str]) -> list[NodeState]:
+        """The best nodes beside those taken, and unlike them, each of a rank of its own."""
+        nodes, table = self._nodes, self._nodes.table
+        among = nodes.among
+        for name in taken:
+            among &= ~table.index.places(table.index[table.place[name]])
+        if not among:
+            return []
+        ranking = table.ranking(self._kind, count, self._key)
+        places = (lowest(places) for _, places in ranking.walk(among))
+        return [table.node(place) for place in islice(places, TOP // 2 - 1)]
 
     def _reason(
         self,

@@ -1,20 +1,19 @@
 """Every node's state (topology, free GPUs, neighbours), kept up to date between questions.
 
-Nodes in the same state are one group: a question costs as much as there are different states. A
-new snapshot is compared with the last one, and only what changed is moved.
+Nodes in the same state are ranked once: a question costs as much as changed since the last one.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
 from itertools import compress, count
 from operator import is_not
 from typing import NamedTuple
 
 from policies.contract.interference import Interference, kind_of_running
-from policies.contract.nouns import Cluster, NodeState, RunningJob
-from policies.topo_aware.utility import Beside, UtilityTerms
+from policies.contract.nodes import NodeTable
+from policies.contract.nouns import RunningJob
+from policies.contract.ranking import StateIndex
+from policies.topo_aware.utility import Beside
 
 #: Jobs that came or went between two snapshots before all are compared at once.
 _FEW = 64
@@ -22,137 +21,68 @@ _Jobs = tuple[RunningJob, ...]
 
 
 class State(NamedTuple):
-    """By what nodes differ; the shape stands for the topology."""
+    """By what nodes differ; `kind` is a number of `NodeTable.kinds`."""
 
-    shape: str
+    kind: int
     free: int
     beside: tuple[Beside, ...]
 
 
-class StateGroup:
-    """Nodes in one state and of one Slurm weight; `node` is one of them."""
-
-    __slots__ = ("_heap", "free_gpus", "members", "node", "solved", "state", "weight")
-
-    def __init__(self, state: State, node: NodeState) -> None:
-        self.state, self.node, self.weight = state, node, node.weight
-        self.free_gpus = node.free.bit_count()
-        #: Solutions by number of question, the solver's to fill.
-        self.solved: dict[int, tuple[int, UtilityTerms]] | None = None
-        self.members: set[str] = set()
-        self._heap: list[str] = []
-
-    def add(self, name: str) -> None:
-        """A node came into this state."""
-        self.members.add(name)
-        heapq.heappush(self._heap, name)
-        if len(self._heap) > 2 * len(self.members) + 16:
-            self._heap = sorted(self.members)
-
-    def first(self, count: int) -> list[str]:
-        """The first names, ascending, `count` at most."""
-        heap, members = self._heap, self.members
-        while heap[0] not in members:
-            heapq.heappop(heap)
-        if count == 1:
-            return [heap[0]]
-        return heapq.nsmallest(count, members)
-
-
 class Index:
-    """Groups of a snapshot; `update` brings them to the next one."""
+    """The states of a table's nodes; `update` brings them to its present and to these jobs."""
 
-    def __init__(self, interference: Interference) -> None:
+    def __init__(self, table: NodeTable, jobs: _Jobs, interference: Interference) -> None:
         self._interference = interference
-        self._nodes: dict[str, NodeState] = {}
-        self._names: list[str] = []
-        self._keys: dict[str, tuple[State, int]] = {}
-        self._groups: dict[tuple[State, int], StateGroup] = {}
-        self._jobs: tuple[RunningJob, ...] = ()
-        self._beside: dict[str, dict[int, Beside]] = {}
+        self._jobs: _Jobs = ()
+        self._beside: dict[int, dict[int, Beside]] = {}
+        self._update_jobs(table, jobs)
+        self._moment = table.index.moment
+        self.states = StateIndex(self._state(table, place) for place in range(len(table.names)))
 
-    def size(self) -> int:
-        """How many nodes the last snapshot had."""
-        return len(self._nodes)
-
-    def groups(self) -> Iterator[StateGroup]:
-        """All groups, in no order that matters."""
-        return iter(self._groups.values())
-
-    def group_of(self, name: str) -> StateGroup:
-        """The group of a node of the last snapshot."""
-        return self._groups[self._keys[name]]
-
-    def update(self, cluster: Cluster) -> None:
-        """Take over a snapshot."""
-        changed = self._update_jobs(cluster.jobs)
-        nodes, known = cluster.nodes, self._nodes
-        if list(nodes) == self._names:
-            # At the speed of C: of 25,000 nodes one or two changed.
-            differs = map(is_not, nodes.values(), known.values())
-            new = list(compress(nodes.items(), differs))
+    def update(self, table: NodeTable, jobs: _Jobs) -> None:
+        """Take over what changed."""
+        changed = self._update_jobs(table, jobs)
+        changes = table.index.changes_since(self._moment)
+        self._moment = table.index.moment
+        if changes is None:
+            changed.update(range(len(table.names)))
         else:
-            for name in known.keys() - nodes.keys():
-                self._leave(name)
-            new = [(name, node) for name, node in nodes.items() if known.get(name) is not node]
-            self._nodes = known = {name: known.get(name, node) for name, node in nodes.items()}
-            self._names = list(nodes)
-        for name, node in new:
-            old = known[name]
-            if name not in self._keys or not _is_same(old, node):
-                changed.add(name)
-            known[name] = node
-        for name in changed:
-            if name in known:
-                self._leave(name)
-                self._enter(known[name])
+            changed.update(place for place, _, _ in changes)
+        for place in changed:
+            self.states.move(place, self._state(table, place))
 
-    def _update_jobs(self, jobs: tuple[RunningJob, ...]) -> set[str]:
+    def _update_jobs(self, table: NodeTable, jobs: _Jobs) -> set[int]:
         """Nodes whose neighbours changed."""
-        changed: set[str] = set()
+        changed: set[int] = set()
         gone, came = _difference(self._jobs, jobs)
         for job in gone:
             for name in job.gpus:
-                self._beside[name].pop(job.job_id, None)
-                changed.add(name)
+                place = table.place.get(name)
+                if place is not None:
+                    self._beside[place].pop(job.job_id, None)
+                    changed.add(place)
         for job in came:
-            kind = self._interference.told_apart(kind_of_running(job))
+            kind = None
             for name, mask in job.gpus.items():
+                place = table.place.get(name)
+                if place is None:
+                    continue
+                kind = kind or self._interference.told_apart(kind_of_running(job))
                 beside = Beside(mask, kind, job.memory_gbps)
-                self._beside.setdefault(name, {})[job.job_id] = beside
-                changed.add(name)
+                self._beside.setdefault(place, {})[job.job_id] = beside
+                changed.add(place)
         self._jobs = jobs
         return changed
 
-    def _state(self, node: NodeState) -> State:
+    def _state(self, table: NodeTable, place: int) -> State:
         """A GPU that is free has no job on it, whatever a cache of Slurm's jobs still says."""
+        kind, free = table.index[place]
         busy = [
-            job if not job.mask & node.free else job._replace(mask=job.mask & ~node.free)
-            for job in self._beside.get(node.name, {}).values()
-            if job.mask & ~node.free
+            job if not job.mask & free else job._replace(mask=job.mask & ~free)
+            for job in self._beside.get(place, {}).values()
+            if job.mask & ~free
         ]
-        return State(node.topology.shape, node.free, tuple(sorted(busy)))
-
-    def _leave(self, name: str) -> None:
-        key = self._keys.pop(name, None)
-        if key is not None:
-            group = self._groups[key]
-            group.members.discard(name)
-            if not group.members:
-                del self._groups[key]
-
-    def _enter(self, node: NodeState) -> None:
-        key = (self._state(node), node.weight)
-        group = self._groups.get(key)
-        if group is None:
-            group = self._groups[key] = StateGroup(key[0], node)
-        group.add(node.name)
-        self._keys[node.name] = key
-
-
-def _is_same(old: NodeState, new: NodeState) -> bool:
-    """Whether nothing we look at has changed."""
-    return old.free == new.free and old.weight == new.weight and old.topology is new.topology
+        return State(kind, free, tuple(sorted(busy)))
 
 
 def _difference(old: _Jobs, new: _Jobs) -> tuple[list[RunningJob], list[RunningJob]]:

@@ -1,15 +1,12 @@
-"""Which GPUs of the virtual cluster are free, and whether a job of some size fits.
-
-The snapshot a policy gets is immutable: a change replaces one node in a copy.
-"""
+"""Which GPUs of the virtual cluster are free, and whether a job of some size fits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from gres_topology import NodeTopology
 from policies import NodeState
+from policies.contract.nodes import candidates
 from simulation.errors import SimulationError
 
 
@@ -41,12 +38,15 @@ class Occupancy:
     """The nodes as policies see them, changed by `take` and `release`."""
 
     def __init__(self, cluster: Mapping[str, NodeTopology]) -> None:
-        self.nodes: dict[str, NodeState] = {
+        full = {
             name: NodeState(name, topology, free=(1 << topology.gpus) - 1)
             for name, topology in cluster.items()
         }
-        self.counts = FreeCounts(topology.gpus for topology in cluster.values())
-        self.gpus = sum(topology.gpus for topology in cluster.values())
+        self.nodes = candidates(full)
+        #: How many GPUs each node has free.
+        self.free = {name: topology.gpus for name, topology in cluster.items()}
+        self.counts = FreeCounts(self.free.values())
+        self.gpus = sum(self.free.values())
 
     def take(self, masks: Mapping[str, int]) -> None:
         """Occupy GPUs; SimulationError where one is not free: the policy's bug."""
@@ -60,8 +60,8 @@ class Occupancy:
         self._set({name: self.nodes[name].free | mask for name, mask in masks.items()})
 
     def _set(self, free: Mapping[str, int]) -> None:
-        nodes = self.nodes.copy()
+        table = self.nodes.table
         for name, mask in free.items():
-            self.counts.move(nodes[name].free.bit_count(), mask.bit_count())
-            nodes[name] = replace(nodes[name], free=mask)
-        self.nodes = nodes
+            self.counts.move(self.free[name], mask.bit_count())
+            self.free[name] = mask.bit_count()
+            table.set_free(table.place[name], mask)

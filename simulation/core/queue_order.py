@@ -41,9 +41,7 @@ def in_turn(
 
 
 def _counts_without(cluster: Occupancy, names: frozenset[str]) -> FreeCounts:
-    return FreeCounts(
-        state.free.bit_count() for name, state in cluster.nodes.items() if name not in names
-    )
+    return FreeCounts(free for name, free in cluster.free.items() if name not in names)
 
 
 def _promise(
@@ -53,7 +51,7 @@ def _promise(
 
     By planned ends: a job that outlives its walltime is taken to end now.
     """
-    free = {name: state.free.bit_count() for name, state in cluster.nodes.items()}
+    free = dict(cluster.free)
     counts = FreeCounts(free.values())
     at_s = now_s
     for other in sorted(running, key=lambda other: other.planned_end_s()):

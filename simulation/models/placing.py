@@ -104,7 +104,7 @@ class Simulator:
 
     def _schedule(self) -> None:
         """One pass over the queue."""
-        if not self.queue or not any(state.free for state in self.occupancy.nodes.values()):
+        if not self.queue or not any(self.occupancy.free.values()):
             return
         jobs = filter(self._may_ask, list(itertools.islice(self.queue.values(), DEPTH)))
         running = self.running.values()
@@ -123,9 +123,7 @@ class Simulator:
 
         `reserved` names nodes it may not use.
         """
-        nodes = self.occupancy.nodes
-        if reserved:
-            nodes = {name: state for name, state in nodes.items() if name not in reserved}
+        nodes = self.occupancy.nodes.without(reserved)
         began = time.perf_counter()
         answer = self.policy.place(self._requests.request(job), Cluster(nodes, self._jobs()))
         self.result.decision_s.append(time.perf_counter() - began)

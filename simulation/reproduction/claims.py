@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 from simulation.experiments import Figures, experiments
 from simulation.reproduction.checks import Check
-from simulation.reproduction.pictures import Picture
+from simulation.reproduction.plots import Plot
 
 REPRODUCED, PARTLY, NOT = "reproduced", "partly", "not"
 NOT_RUN, NO_RESULT = "not run", "no result"
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ExperimentRun:
     """One run of an experiment with options that are not the defaults."""
 
     experiment: str
@@ -54,7 +54,7 @@ class Row:
     #: What the paper shows or says there, with its figures.
     says: str
     #: The run that repeats it; None: nothing does, and `because` says why.
-    run: Run | None = None
+    run: ExperimentRun | None = None
     #: All hold: reproduced. Some: partly. None: not.
     checks: tuple[Check, ...] = ()
     #: Why it is not reproduced, reproduced in part, or not run; what holds instead.
@@ -78,7 +78,7 @@ class Row:
 class Claim:
     """What is claimed of an experiment, in one sentence, and the checks that carry it."""
 
-    run: Run
+    run: ExperimentRun
     sentence: str
     checks: tuple[Check, ...]
 
@@ -103,10 +103,10 @@ class Sweep:
     words: tuple[str, ...] = ()
 
     @property
-    def runs(self) -> dict[str, Run]:
+    def runs(self) -> dict[str, ExperimentRun]:
         """Word -> run."""
         words = self.words or experiments[self.experiment].options[self.option]
-        return {word: Run(self.experiment, {self.option: word}) for word in words}
+        return {word: ExperimentRun(self.experiment, {self.option: word}) for word in words}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,6 @@ class Paper:
     tables: int
     rows: tuple[Row, ...]
     claims: tuple[Claim, ...]
-    #: Experiment -> pictures.
-    pictures: Mapping[str, tuple[Picture, ...]]
+    #: Experiment -> plots.
+    plots: Mapping[str, tuple[Plot, ...]]
     sweeps: tuple[Sweep, ...] = ()

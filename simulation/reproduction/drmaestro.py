@@ -7,15 +7,15 @@ from dataclasses import replace
 from policies.remote.drmaestro import RODINIA
 from simulation.reproduction import sc17
 from simulation.reproduction.checks import Check, at_least, at_most, near
-from simulation.reproduction.claims import PARTLY, Claim, Paper, Row, Run, Sweep
-from simulation.reproduction.pictures import Picture
+from simulation.reproduction.claims import PARTLY, Claim, ExperimentRun, Paper, Row, Sweep
+from simulation.reproduction.plots import Plot
 
 WITHOUT, WITH = "without remote GPUs", "with remote GPUs"
 AWARE, WITHOUT_AWARE = "with remote GPUs, network-aware", "without remote GPUs, network-aware"
 BOUND = "bound: every GPU busy from the first submit on"
-TESTBED, SCALE = Run("drmaestro-testbed"), Run("drmaestro-scale")
-NETWORK, GANGS = Run("drmaestro-network"), Run("drmaestro-gangs")
-OPENB = Run("drmaestro-openb")
+TESTBED, SCALE = ExperimentRun("drmaestro-testbed"), ExperimentRun("drmaestro-scale")
+NETWORK, GANGS = ExperimentRun("drmaestro-network"), ExperimentRun("drmaestro-gangs")
+OPENB, APPLICATIONS = ExperimentRun("drmaestro-openb"), ExperimentRun("thesis-rodinia")
 _SHARES = ("no remote GPUs", "remote GPUs for half of the jobs", "remote GPUs for all")
 _MINSKY = "it measures Caffe on two P100 and NVLink, which needs the machine"
 _CONTAINERS = (
@@ -30,8 +30,8 @@ _REACH = (
 
 
 def _line(name: str, makespan_s: float, speedup: float = 0) -> tuple[Check, ...]:
-    found = near(name, "makespan_s", makespan_s, 0.05)
-    return (found, near(name, "speedup", speedup, 0.05)) if speedup else (found,)
+    makespan = near(name, "makespan_s", makespan_s, 0.05)
+    return (makespan, near(name, "speedup", speedup, 0.05)) if speedup else (makespan,)
 
 
 def _as_in_sc17(here: str, there: str) -> tuple[Row, ...]:
@@ -55,7 +55,7 @@ ROWS = (
     *_as_in_sc17("Figure 10", "Figure 4"),
     *_as_in_sc17("Figure 13", "Figure 6"),
     Row("Figure 14", "shares of their time that seven of Rodinia's applications with a remote GPU"
-        " spend on an idle and on a full network", Run("thesis-rodinia"),
+        " spend on an idle and on a full network", APPLICATIONS,
         tuple(near(name, metric, share, 0, 0.001)
               for name, network in RODINIA.items()
               for metric, share in (("network_share_alone", network.idle),
@@ -128,7 +128,7 @@ CLAIMS = (
           (at_least("ours, no remote GPUs", "makespan_s", "ours, remote GPUs for all", 1.13),
            *(at_most(f"ours, {share}", "makespan_s", f"Algorithm 5 as printed, {share}", 1.02)
              for share in _SHARES))),
-    Claim(Run("thesis-rodinia"), "by the printed shares a full network slows NW 1.63 times, the"
+    Claim(APPLICATIONS, "by the printed shares a full network slows NW 1.63 times, the"
           " other six applications at most 1.11 times.",
           (near("nw", "slowdown", 1.63, 0.01),
            *(at_most(name, "slowdown", 1.11) for name in RODINIA if name != "nw"))),
@@ -144,13 +144,11 @@ CLAIMS = (
 )  # fmt: skip
 
 
-def _makespan(figure: str) -> Picture:
-    return Picture(
-        "makespan", f"{figure}: makespan", "bars", "s", metrics={"makespan_s": "makespan"}
-    )
+def _makespan(figure: str) -> Plot:
+    return Plot("makespan", f"{figure}: makespan", "bars", "s", metrics={"makespan_s": "makespan"})
 
 
-def _overhead(figure: str) -> Picture:
+def _overhead(figure: str) -> Plot:
     metrics = {
         "plan_median_ms": "median",
         "plan_mean_ms": "mean",
@@ -158,10 +156,10 @@ def _overhead(figure: str) -> Picture:
         "plan_longest_ms": "longest",
     }
     title = f"{figure}: processor time of a plan"
-    return Picture("overhead", title, "bars", "ms", metrics=metrics, is_log=True)
+    return Plot("overhead", title, "bars", "ms", metrics=metrics, is_log=True)
 
 
-PICTURES = {
+PLOTS = {
     "drmaestro-testbed": (_makespan("Figure 25"), _overhead("Figure 24")),
     "drmaestro-scale": (_makespan("Figures 26 and 30"), _overhead("Figure 27")),
     "drmaestro-gangs": (_makespan("Jobs of several GPUs and tasks"),),
@@ -180,5 +178,5 @@ SWEEPS = (
 )  # fmt: skip
 
 DRMAESTRO = Paper(
-    "drmaestro", "DRMaestro (Amaral, doctoral thesis)", 31, 10, ROWS, CLAIMS, PICTURES, SWEEPS
+    "drmaestro", "DRMaestro (Amaral, doctoral thesis)", 31, 10, ROWS, CLAIMS, PLOTS, SWEEPS
 )

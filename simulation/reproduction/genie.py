@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from simulation.reproduction.checks import Check, at_least, at_most, near
-from simulation.reproduction.claims import PARTLY, Claim, Paper, Row, Run, Sweep
-from simulation.reproduction.pictures import Picture
+from simulation.reproduction.claims import PARTLY, Claim, ExperimentRun, Paper, Row, Sweep
+from simulation.reproduction.plots import Plot
 
 PRINTED, OURS, BOUND = "genie-paper", "genie", "bound"
 CAPACITY, CER, PERF = "capacity", "tetris-cer", "tetris-perf"
 BLACK_BOXES = ("fifo", CAPACITY, "min-min", "weighted-fair")
 BASELINES = (*BLACK_BOXES, PERF, CER)
-ACCURACY, CLUSTER = Run("genie-accuracy"), Run("genie-cluster")
-SENSITIVITY, SCALE = Run("genie-sensitivity"), Run("genie-scale")
-THEIR_MODEL = Run("genie-cluster", {"model": "genie"})
+ACCURACY, CLUSTER = ExperimentRun("genie-accuracy"), ExperimentRun("genie-cluster")
+SENSITIVITY, SCALE = ExperimentRun("genie-sensitivity"), ExperimentRun("genie-scale")
+THEIR_MODEL = ExperimentRun("genie-cluster", {"model": "genie"})
 PROFILES = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
 DENSITIES = ("5/h", "10/h", "20/h")
 SIZES = ("16 GPUs", "32 GPUs", "64 GPUs", "128 GPUs")
@@ -116,41 +116,40 @@ CLAIMS = (
 )  # fmt: skip
 
 
-def _pair(name: str, figure: str, x: str, places: dict[str, float]) -> tuple[Picture, Picture]:
+def _pair(name: str, figure: str, x: str, places: dict[str, float]) -> tuple[Plot, ...]:
     """QoS guarantee and makespan over something."""
-    return (
-        Picture(f"{name}-qos", f"{figure}: QoS guarantee", "lines", "%", x,
-                metrics={f"qos_pct.{label}": at for label, at in places.items()},
-                policies=(*BASELINES, PRINTED, OURS, BOUND)),
-        Picture(f"{name}-makespan", f"{figure}: makespan", "lines", "s", x,
-                metrics={f"makespan_s.{label}": at for label, at in places.items()},
-                policies=(*BASELINES, PRINTED, OURS, BOUND)),
+    return tuple(
+        Plot(f"{name}-{short}", f"{figure}: {title}", "lines", unit, x,
+             metrics={f"{metric}.{label}": at for label, at in places.items()},
+             policies=(*BASELINES, PRINTED, OURS, BOUND))
+        for short, title, metric, unit in (("qos", "QoS guarantee", "qos_pct", "%"),
+                                           ("makespan", "makespan", "makespan_s", "s"))
     )  # fmt: skip
 
 
 _PER_HOUR = "tasks per hour"
-PICTURES = {
+PLOTS = {
     "genie-accuracy": (
-        Picture("errors", "Figure 15: prediction errors against measurements", "bars", "%",
-                metrics={"light_p95_pct": "calibrated, 95th pct", "cv_p95_pct": "cross-validated",
-                         "genie_light_median_pct": "eqs. 5-8, median"}),
+        Plot("errors", "Figure 15: prediction errors against measurements", "bars", "%",
+             metrics={"light_p95_pct": "calibrated, 95th pct", "cv_p95_pct": "cross-validated",
+                      "genie_light_median_pct": "eqs. 5-8, median"}),
     ),
     "genie-cluster": (
         *_pair("density", "Figure 13a and b", _PER_HOUR, {"5/h": 5, "10/h": 10, "20/h": 20}),
-        Picture("latency", "Figure 13c: normalised latency", "lines", "", _PER_HOUR, is_log=True,
-                metrics={f"latency_norm.{n}/h": n for n in (5, 10, 20)},
-                policies=(*BASELINES, PRINTED, OURS)),
-        *(Picture(f"completed-{n}", f"Figure 13d: tasks completed, {n} per hour", "curves", "%",
-                  "hours", source=f"completed.{n}/h") for n in (5, 10, 20)),
+        Plot("latency", "Figure 13c: normalised latency", "lines", "", _PER_HOUR, is_log=True,
+             metrics={f"latency_norm.{n}/h": n for n in (5, 10, 20)},
+             policies=(*BASELINES, PRINTED, OURS)),
+        *(Plot(f"completed-{n}", f"Figure 13d: tasks completed, {n} per hour", "curves", "%",
+               "hours", source=f"completed.{n}/h") for n in (5, 10, 20)),
     ),
     "genie-sensitivity": (
         *_pair("density", "Figure 14a and b", _PER_HOUR, {f"{n}/h": n for n in range(5, 30, 5)}),
         *_pair("duration", "Figure 14e and f", "hours of arrivals",
                {"12h": 12, "15/h": 24, "48h": 48}),
-        Picture("classes", "Figure 14c: QoS guarantee by urgent:prior:normal", "bars", "%",
-                metrics={f"qos_pct.{label}": label for label in (
-                    "5:15:80", "5:55:40", "20:35:45", "20:60:20")},
-                policies=(CAPACITY, CER, PRINTED, OURS, BOUND)),
+        Plot("classes", "Figure 14c: QoS guarantee by urgent:prior:normal", "bars", "%",
+             metrics={f"qos_pct.{label}": label for label in (
+                 "5:15:80", "5:55:40", "20:35:45", "20:60:20")},
+             policies=(CAPACITY, CER, PRINTED, OURS, BOUND)),
     ),
     "genie-scale": _pair("gpus", "Figure 17", "GPUs",
                          {name: int(name.split()[0]) for name in SIZES}),
@@ -163,4 +162,4 @@ SWEEPS = tuple(
     Sweep("genie-cluster", option, _GAINED) for option in ("shapes", "model", "task-hours")
 )
 
-GENIE = Paper("genie", "GENIE (Chen et al., TPDS)", 18, 3, ROWS, CLAIMS, PICTURES, SWEEPS)
+GENIE = Paper("genie", "GENIE (Chen et al., TPDS)", 18, 3, ROWS, CLAIMS, PLOTS, SWEEPS)

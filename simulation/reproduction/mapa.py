@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from simulation.reproduction.checks import Check, at_least, at_most, near
-from simulation.reproduction.claims import PARTLY, Claim, Paper, Row, Run, Sweep
-from simulation.reproduction.pictures import Picture
+from simulation.reproduction.claims import PARTLY, Claim, ExperimentRun, Paper, Row, Sweep
+from simulation.reproduction.plots import Plot
 
 BASE, TOPO, GREEDY, PRESERVE = "first-fit", "topo-aware", "mapa-greedy", "mapa-preserve"
 OTHERS = (BASE, TOPO, GREEDY)
-DGX, TORUS, CUBE = Run("mapa-dgx1v"), Run("mapa-torus16"), Run("mapa-cubemesh16")
-OVERHEAD, FIT, FRAGMENTS = Run("mapa-overhead"), Run("mapa-fit"), Run("mapa-figure4")
+DGX, TORUS, CUBE = (
+    ExperimentRun("mapa-dgx1v"),
+    ExperimentRun("mapa-torus16"),
+    ExperimentRun("mapa-cubemesh16"),
+)
+OVERHEAD, FIT, FRAGMENTS = (
+    ExperimentRun("mapa-overhead"),
+    ExperimentRun("mapa-fit"),
+    ExperimentRun("mapa-figure4"),
+)
 _DGX1V = "it measures a DGX-1 V100, which needs the machine"
 #: Ways to count effective bandwidth: without jobs of one GPU, and as the authors' code logs it.
 READINGS = ("effbw", "logged")
@@ -80,11 +88,10 @@ ROWS = (
         " the RMS of the errors is 8.4 GB/s, 27 % of the measured bandwidths'"),
     Row("Figure 13a", "third quartile of sensitive jobs' times 540 s (Baseline), 505 (Topo-aware),"
         " 498 (Preserve); VGG-16 785 to 378 s, AlexNet 511 to 374 s (Topo-aware)", DGX,
-        (near(BASE, "sensitive_time_p75_s", 540, 0.05),
-         near(TOPO, "sensitive_time_p75_s", 505, 0.05),
-         near(PRESERVE, "sensitive_time_p75_s", 498, 0.05),
-         near(BASE, "vgg-16_time_p75_s", 785, 0.05), near(TOPO, "vgg-16_time_p75_s", 378, 0.05),
-         near(BASE, "alexnet_time_p75_s", 511, 0.05), near(TOPO, "alexnet_time_p75_s", 374, 0.05)),
+        tuple(near(policy, f"{jobs}_time_p75_s", seconds, 0.05) for policy, jobs, seconds in (
+            (BASE, "sensitive", 540), (TOPO, "sensitive", 505), (PRESERVE, "sensitive", 498),
+            (BASE, "vgg-16", 785), (TOPO, "vgg-16", 378),
+            (BASE, "alexnet", 511), (TOPO, "alexnet", 374))),
         because="Baseline does better here than the paper's, and the paper does not say why its is"
         " so slow; with a numbering drawn for each seed it is (`first-fit, renumbered`)"),
     Row("Figure 13b", "insensitive jobs' times hardly depend on the policy", DGX,
@@ -187,8 +194,8 @@ CLAIMS = (
 )  # fmt: skip
 
 
-def _bandwidth(figure: str, group: str) -> Picture:
-    return Picture(
+def _bandwidth(figure: str, group: str) -> Plot:
+    return Plot(
         f"effbw-{group}", f"{figure}: effective bandwidth, {group} jobs", "boxes", "GB/s",
         metrics={f"{group}_effbw_{{}}_gbps": "of two GPUs or more",
                  f"{group}_effbw1_{{}}_gbps": "one GPU counted at 12.34",
@@ -197,26 +204,26 @@ def _bandwidth(figure: str, group: str) -> Picture:
     )  # fmt: skip
 
 
-PICTURES = {
+PLOTS = {
     "mapa-dgx1v": (
-        Picture("table3", "Table 3: speedup over Baseline, sensitive jobs", "bars", "times",
-                metrics={f"sensitive_speedup_{word}": word for word in _QUANTILES}
-                | {"throughput": "throughput"},
-                policies=(TOPO, GREEDY, PRESERVE, "mapa", "oracle")),
+        Plot("table3", "Table 3: speedup over Baseline, sensitive jobs", "bars", "times",
+             metrics={f"sensitive_speedup_{word}": word for word in _QUANTILES}
+             | {"throughput": "throughput"},
+             policies=(TOPO, GREEDY, PRESERVE, "mapa", "oracle")),
         _bandwidth("Figure 13c", "sensitive"),
         _bandwidth("Figure 13d", "insensitive"),
     ),
     "mapa-figure4": tuple(
-        Picture(f"shares{how[2:7]}", f"Figure 4: share of the best bandwidth, lowest ids{how}",
-                "boxes", "share", metrics={"share_{}": "bandwidth of all links in the set"},
-                policies=tuple(f"{BASE}, {size} GPUs{how}" for size in (2, 3, 4, 5)))
+        Plot(f"shares{how[2:7]}", f"Figure 4: share of the best bandwidth, lowest ids{how}",
+             "boxes", "share", metrics={"share_{}": "bandwidth of all links in the set"},
+             policies=tuple(f"{BASE}, {size} GPUs{how}" for size in (2, 3, 4, 5)))
         for how in ("", ", renumbered")
     ),
     "mapa-torus16": (_bandwidth("Figure 18a", "sensitive"),),
     "mapa-cubemesh16": (_bandwidth("Figure 18b", "sensitive"),),
     "mapa-overhead": (
-        Picture("overhead", "Figure 19: the first decision", "lines", "s", "GPUs of the job",
-                metrics={f"gpus_{k:02}_first_s": k for k in range(2, 17)}),
+        Plot("overhead", "Figure 19: the first decision", "lines", "s", "GPUs of the job",
+             metrics={f"gpus_{k:02}_first_s": k for k in range(2, 17)}),
     ),
 }  # fmt: skip
 
@@ -229,4 +236,4 @@ SWEEPS = (
     )),
 )  # fmt: skip
 
-MAPA = Paper("mapa", "MAPA (Ranganath et al., SC'21)", 19, 3, ROWS, CLAIMS, PICTURES, SWEEPS)
+MAPA = Paper("mapa", "MAPA (Ranganath et al., SC'21)", 19, 3, ROWS, CLAIMS, PLOTS, SWEEPS)

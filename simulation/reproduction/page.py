@@ -13,9 +13,9 @@ from simulation.reproduction.claims import (
     NOT_RUN,
     PARTLY,
     REPRODUCED,
+    ExperimentRun,
     Paper,
     Row,
-    Run,
     Sweep,
 )
 from simulation.reproduction.running import needed, stored
@@ -43,13 +43,13 @@ seeds), and the verdict.
 
 def page(papers: Sequence[Paper], folder: Path) -> str:
     """The whole page by the results in the folder, whose name its links begin with."""
-    found = {run.name: stored(folder, run) for run in needed(papers)}
-    results = {name: result for name, result in found.items() if result is not None}
+    kept = {run.name: stored(folder, run) for run in needed(papers)}
+    results = {name: result for name, result in kept.items() if result is not None}
     parts = [_HEAD, _totals(papers, results)]
     for paper in (one for one in papers if one.rows):
         parts += [f"## {paper.title}", _rows(paper, results), *_claims(paper, results)]
         parts += [text for sweep in paper.sweeps if (text := _sweep(sweep, results))]
-        parts += _pictures(paper, folder)
+        parts += _plots(paper, folder)
     return "\n\n".join(parts) + "\n"
 
 
@@ -58,7 +58,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
-def _measured(results: Mapping[str, Result], run: Run | None) -> Figures | None:
+def _measured(results: Mapping[str, Result], run: ExperimentRun | None) -> Figures | None:
     return results[run.name].measured if run is not None and run.name in results else None
 
 
@@ -131,14 +131,14 @@ def _sweep(sweep: Sweep, results: Mapping[str, Result]) -> str:
     )
 
 
-def _pictures(paper: Paper, folder: Path) -> list[str]:
-    found = []
-    for experiment, pictures in paper.pictures.items():
-        for picture in pictures:
-            name = f"{experiment}-{picture.name}.svg"
+def _plots(paper: Paper, folder: Path) -> list[str]:
+    lines = []
+    for experiment, plots in paper.plots.items():
+        for plot in plots:
+            name = f"{experiment}-{plot.name}.svg"
             if (folder / name).is_file():
-                found.append(f"![{picture.title}]({folder.name}/{name})")
-    return found
+                lines.append(f"![{plot.title}]({folder.name}/{name})")
+    return lines
 
 
 def figures_claimed(papers: Sequence[Paper], experiment: str) -> list[tuple[str, str]]:

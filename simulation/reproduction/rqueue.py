@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from simulation.reproduction.checks import at_least, at_most, near
-from simulation.reproduction.claims import PARTLY, Claim, Paper, Row, Run, Sweep
-from simulation.reproduction.pictures import Picture
+from simulation.reproduction.claims import PARTLY, Claim, ExperimentRun, Paper, Row, Sweep
+from simulation.reproduction.plots import Plot
 
 G_QUEUE, SHARED = "g-queue", "nodes shared, nothing remote"
 LETTER = "r-queue, Figure 6 to the letter"
 R_QUEUE, LOCAL = "r-queue, the paper's donors", "r-queue, local first"
 BOUND = "bound: one pool of all GPUs"
-TSUBAME, SHRINK = Run("rqueue-tsubame"), Run("rqueue-shrink")
+TSUBAME, SHRINK = ExperimentRun("rqueue-tsubame"), ExperimentRun("rqueue-shrink")
 BUSY, PHILLY = (
-    Run("rqueue-occupancy", {"submits": "at-once"}),
-    Run("rqueue-philly", {"nodes": "half"}),
+    ExperimentRun("rqueue-occupancy", {"submits": "at-once"}),
+    ExperimentRun("rqueue-philly", {"nodes": "half"}),
 )
-HISTOGRAMS = Run("rqueue-histograms")
-OPENB = Run("rqueue-openb")
+HISTOGRAMS = ExperimentRun("rqueue-histograms")
+OPENB = ExperimentRun("rqueue-openb")
 _SAME = "-1 to 1 s"
 _YEAR = (
     "no log of TSUBAME2.5 is public; on a synthetic year the sign is the paper's and the size is"
@@ -129,37 +129,37 @@ _LONGER = {
     "over 1 s": "> 1 s",
 }
 _QUEUES = (SHARED, LETTER, R_QUEUE, LOCAL, BOUND)
-PICTURES = {
+PLOTS = {
     "rqueue-tsubame": (
-        Picture("decreases", "Figures 9 and 11: against the G queue", "bars", "% less",
-                metrics={"wait_decrease_percent": "wait", "life_decrease_percent": "lifetime"},
-                policies=_QUEUES),
-        Picture("idle", "Idle GPUs", "bars", "GPUs", metrics={
+        Plot("decreases", "Figures 9 and 11: against the G queue", "bars", "% less",
+             metrics={"wait_decrease_percent": "wait", "life_decrease_percent": "lifetime"},
+             policies=_QUEUES),
+        Plot("idle", "Idle GPUs", "bars", "GPUs", metrics={
             "idle_gpus": "in use or lending", "idle_gpus_hosting": "hosting a task"},
-                policies=(G_QUEUE, LETTER, R_QUEUE, LOCAL)),
+             policies=(G_QUEUE, LETTER, R_QUEUE, LOCAL)),
     ),
     "rqueue-histograms": tuple(
-        Picture(time, f"{figure}: decrease of {what}", "bars", "% of the jobs", is_log=True,
-                metrics={f"{time}_percent.{bin}": label for bin, label in bins.items()})
+        Plot(time, f"{figure}: decrease of {what}", "bars", "% of the jobs", is_log=True,
+             metrics={f"{time}_percent.{bin}": label for bin, label in bins.items()})
         for time, figure, what, bins in (
             ("wait", "Figure 9", "the wait", _LATER | _SOONER),
             ("execution", "Figure 10", "the execution time", _LONGER),
             ("life", "Figure 11", "the lifetime", _LATER | _SOONER))
     ),
     "rqueue-shrink": (
-        Picture("nodes", "Table 3: lifetime against the G queue on 480 nodes", "lines", "s less",
-                "nodes", metrics={f"life_decrease_{n}_nodes_s": n for n in range(430, 490, 10)}),
+        Plot("nodes", "Table 3: lifetime against the G queue on 480 nodes", "lines", "s less",
+             "nodes", metrics={f"life_decrease_{n}_nodes_s": n for n in range(430, 490, 10)}),
     ),
     "rqueue-occupancy": (
-        Picture("occupancy", "Figures 7 and 8: which job has which GPU", "timeline", "", "s",
-                source="occupancy"),
+        Plot("occupancy", "Figures 7 and 8: which job has which GPU", "timeline", "", "s",
+             source="occupancy"),
     ),
     "rqueue-openb": (
-        Picture("waits", "OpenB: mean wait", "bars", "s", metrics={"wait_mean_s": "mean wait"},
-                policies=(SHARED, R_QUEUE, LOCAL)),
+        Plot("waits", "OpenB: mean wait", "bars", "s", metrics={"wait_mean_s": "mean wait"},
+             policies=(SHARED, R_QUEUE, LOCAL)),
     ),
     "rqueue-philly": (
-        Picture("waits", "Philly: mean wait", "bars", "s", metrics={"wait_mean_s": "mean wait"}),
+        Plot("waits", "Philly: mean wait", "bars", "s", metrics={"wait_mean_s": "mean wait"}),
     ),
 }  # fmt: skip
 
@@ -178,5 +178,5 @@ SWEEPS = (
 )  # fmt: skip
 
 RQUEUE = Paper(
-    "rqueue", "The R queue (Markthub et al., PDCAT 2014)", 11, 3, ROWS, CLAIMS, PICTURES, SWEEPS
+    "rqueue", "The R queue (Markthub et al., PDCAT 2014)", 11, 3, ROWS, CLAIMS, PLOTS, SWEEPS
 )

@@ -10,37 +10,41 @@ from pathlib import Path
 from gres_topology.pictures import write as write_picture
 from simulation.core.steps import each
 from simulation.experiments import Result, experiments
-from simulation.reproduction.claims import Paper, Run
-from simulation.reproduction.pictures import drawn
+from simulation.reproduction.claims import ExperimentRun, Paper
+from simulation.reproduction.plots import drawn
 
 
-def needed(papers: Collection[Paper]) -> list[Run]:
+def needed(papers: Collection[Paper]) -> list[ExperimentRun]:
     """Every run of rows, claims and sweeps once, the shortest first."""
-    found: dict[str, Run] = {}
+    by_name: dict[str, ExperimentRun] = {}
     for paper in papers:
         runs = [row.run for row in paper.rows if row.run] + [one.run for one in paper.claims]
         for sweep in paper.sweeps:
             runs += sweep.runs.values()
-        found |= {run.name: run for run in runs}
-    return sorted(found.values(), key=lambda run: (experiments[run.experiment].minutes, run.name))
+        by_name |= {run.name: run for run in runs}
+    return sorted(by_name.values(), key=lambda run: (experiments[run.experiment].minutes, run.name))
 
 
-def stored(folder: Path, run: Run) -> Result | None:
+def stored(folder: Path, run: ExperimentRun) -> Result | None:
     """What an earlier run with the same options and the default seeds has left, if it has."""
     try:
-        found = json.loads((folder / f"{run.name}.json").read_text(encoding="utf-8"))
+        kept = json.loads((folder / f"{run.name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    found.pop("seconds", None)
-    result = Result(**{**found, "seeds": tuple(found["seeds"]), "notes": tuple(found["notes"])})
+    kept.pop("seconds", None)
+    result = Result(**{**kept, "seeds": tuple(kept["seeds"]), "notes": tuple(kept["notes"])})
     # An option that came later had its default before.
-    options = Run(run.experiment, result.options).chosen()
+    options = ExperimentRun(run.experiment, result.options).chosen()
     wanted = (run.chosen(), tuple(experiments[run.experiment].seeds))
     return result if (options, result.seeds) == wanted else None
 
 
 def run_all(
-    runs: Collection[Run], folder: Path, tell: Callable[[str], None], *, again: bool = False
+    runs: Collection[ExperimentRun],
+    folder: Path,
+    tell: Callable[[str], None],
+    *,
+    again: bool = False,
 ) -> None:
     """Make the runs whose results are not in the folder; all of them with `again`.
 
@@ -62,15 +66,15 @@ def run_all(
         tell(f"{place}: {now - started:.0f} s, {now - began:.0f} s in all")
 
 
-def write(folder: Path, run: Run, result: Result, seconds: float) -> None:
+def write(folder: Path, run: ExperimentRun, result: Result, seconds: float) -> None:
     """Leave a result and the processor's seconds; floats to six digits, a curve on one line."""
-    found = json.loads(json.dumps(result.to_dict() | {"seconds": seconds}), parse_float=_short)
+    rounded = json.loads(json.dumps(result.to_dict() | {"seconds": seconds}), parse_float=_short)
     curves: dict[str, str] = {}
-    for lines in found["series"].values():
+    for lines in rounded["series"].values():
         for label, points in lines.items():
             lines[label] = f"curve {len(curves)} of {run.name}"
             curves[lines[label]] = json.dumps(points, separators=(",", ":"))
-    text = json.dumps(found, indent=1)
+    text = json.dumps(rounded, indent=1)
     for mark, points in curves.items():
         text = text.replace(f'"{mark}"', points)
     (folder / f"{run.name}.json").write_text(text + "\n", encoding="utf-8")
@@ -81,19 +85,19 @@ def _short(text: str) -> float:
 
 
 def draw(papers: Collection[Paper], folder: Path) -> Iterator[Path]:
-    """Draw each picture of the results that are there."""
+    """Draw each plot of the results that are there."""
     for paper in papers:
-        for experiment, pictures in paper.pictures.items():
+        for experiment, plots in paper.plots.items():
             result = stored(folder, _shown(paper, experiment))
             if result is None:
                 continue
-            for picture in pictures:
-                path = folder / f"{experiment}-{picture.name}.svg"
-                write_picture(drawn(result, picture), path)
+            for plot in plots:
+                path = folder / f"{experiment}-{plot.name}.svg"
+                write_picture(drawn(result, plot), path)
                 yield path
 
 
-def _shown(paper: Paper, experiment: str) -> Run:
+def _shown(paper: Paper, experiment: str) -> ExperimentRun:
     """The run that a paper's plots of an experiment are of: the first that its rows name."""
     runs = [row.run for row in paper.rows if row.run and row.run.experiment == experiment]
-    return runs[0] if runs else Run(experiment)
+    return runs[0] if runs else ExperimentRun(experiment)

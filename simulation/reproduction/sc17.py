@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from simulation.reproduction.checks import Check, at_least, at_most, near
-from simulation.reproduction.claims import PARTLY, Claim, Paper, Row, Run, Sweep
-from simulation.reproduction.pictures import Picture
+from simulation.reproduction.claims import PARTLY, Claim, ExperimentRun, Paper, Row, Sweep
+from simulation.reproduction.plots import Plot
 
 FCFS, BF, TA, TAP = "fcfs", "best-fit", "topo-aware", "topo-aware-p"
 OTHERS = (FCFS, BF, TA)
-TABLE1, PRINTED = Run("sc17-table1"), Run("sc17-table1", {"variant": "printed"})
-ONE, TWO = Run("sc17-scenario1"), Run("sc17-scenario2")
-PROFILE, ALEXNET = Run("sc17-profile"), "bvlc_alexnet"
+TABLE1, PRINTED = ExperimentRun("sc17-table1"), ExperimentRun("sc17-table1", {"variant": "printed"})
+ONE, TWO = ExperimentRun("sc17-scenario1"), ExperimentRun("sc17-scenario2")
+PROFILE, ALEXNET = ExperimentRun("sc17-profile"), "bvlc_alexnet"
 BESIDE = f"{ALEXNET} beside {ALEXNET}"
-GRAPHS, GIVEN = Run("sc17-graphs"), "topo-aware, job graph"
+GRAPHS, GIVEN = ExperimentRun("sc17-graphs"), "topo-aware, job graph"
 #: The job graphs of `sc17-graphs`.
 SHAPES = ("all-to-all", "ring", "chain", "star", "tree", "two pairs", "drawn weights")
 _HARDWARE = "it measures Caffe on two P100 and NVLink, which needs the machine"
@@ -39,11 +39,10 @@ ROWS = (
     Row("Figure 5", "NVLink bandwidth of AlexNet over time", because=_HARDWARE),
     Row("Figure 6", "two collocated AlexNets slow each other by 30 % with tiny batches, by 24 and"
         " 21 % if one has a big batch, hardly if both have", PROFILE,
-        (near(BESIDE, "1_beside_1_over_packed", 1.30, 0.05),
-         near(BESIDE, "1_beside_1_over_spread", 1.30, 0.05),
-         near(BESIDE, "128_beside_1_over_packed", 1.24, 0.05),
-         near(BESIDE, "128_beside_4_over_packed", 1.21, 0.05),
-         near(BESIDE, "128_beside_128_over_spread", 1, 0.05)),
+        tuple(near(BESIDE, metric, slowdown, 0.05) for metric, slowdown in (
+            ("1_beside_1_over_packed", 1.30), ("1_beside_1_over_spread", 1.30),
+            ("128_beside_1_over_packed", 1.24), ("128_beside_4_over_packed", 1.21),
+            ("128_beside_128_over_spread", 1))),
         best=PARTLY, because="the authors' published times have the 30 % only against a job alone"
         " on one socket, and no slowdown of a big batch"),
     Row("Table 1", "makespan 461.7 s (BF), 456.2 (FCFS), 454.2 (TOPO-AWARE), 356.9 (TOPO-AWARE-P)",
@@ -135,29 +134,29 @@ CLAIMS = (
 _LOST = "time lost over the best's"
 
 
-def _curves(plain: str, with_wait: str) -> tuple[Picture, ...]:
+def _curves(plain: str, with_wait: str) -> tuple[Plot, ...]:
     """The paper's two curves of jobs, the worst first."""
     return (
-        Picture("slowdown", f"{plain}: by the placement", "curves", _LOST, "jobs, worst first",
-                source="slowdown"),
-        Picture("slowdown-wait", f"{with_wait}: with the waiting", "curves", _LOST,
-                "jobs, worst first", source="slowdown_with_wait"),
+        Plot("slowdown", f"{plain}: by the placement", "curves", _LOST, "jobs, worst first",
+             source="slowdown"),
+        Plot("slowdown-wait", f"{with_wait}: with the waiting", "curves", _LOST,
+             "jobs, worst first", source="slowdown_with_wait"),
     )  # fmt: skip
 
 
-PICTURES = {
+PLOTS = {
     "sc17-table1": (
-        Picture("gpus", "Figure 8a to 8d: who has which GPU", "timeline", "", "s", source="gpus"),
+        Plot("gpus", "Figure 8a to 8d: who has which GPU", "timeline", "", "s", source="gpus"),
         *_curves("Figure 8e", "Figure 8f"),
-        Picture("table1", "Table 1: makespan of the six jobs", "bars", "s",
-                metrics={"makespan_s": "makespan"}),
+        Plot("table1", "Table 1: makespan of the six jobs", "bars", "s",
+             metrics={"makespan_s": "makespan"}),
     ),
     **{
         name: (
-            Picture("slowed", f"{figure}: jobs", "bars", "jobs", metrics={
+            Plot("slowed", f"{figure}: jobs", "bars", "jobs", metrics={
                 "slo_violations": "slowed by over 1 %", "below_min_utility": "below min. utility"}),
-            Picture("waits", f"{figure}: waiting", "bars", "s",
-                    metrics={"wait_mean_s": "mean", "wait_p95_s": "95th percentile"}),
+            Plot("waits", f"{figure}: waiting", "bars", "s",
+                 metrics={"wait_mean_s": "mean", "wait_p95_s": "95th percentile"}),
             *_curves(f"{figure}a", f"{figure}b"),
         )
         for name, figure in (("sc17-scenario1", "Figure 10"), ("sc17-scenario2", "Figure 11"))
@@ -171,4 +170,4 @@ SWEEPS = tuple(
     for name in ("sc17-scenario1", "sc17-scenario2")
 )  # fmt: skip
 
-SC17 = Paper("sc17", "TOPO-AWARE (Amaral et al., SC17)", 11, 1, ROWS, CLAIMS, PICTURES, SWEEPS)
+SC17 = Paper("sc17", "TOPO-AWARE (Amaral et al., SC17)", 11, 1, ROWS, CLAIMS, PLOTS, SWEEPS)

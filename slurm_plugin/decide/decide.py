@@ -26,12 +26,15 @@ from policies import (
     Wait,
     mask_of,
 )
+from policies.contract.nodes import Candidates, candidates
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.judge import judge, with_scores
+from slurm_plugin.decide.kept_nodes import lowered
 from slurm_plugin.decide.machines import UNDECLARED, Machines, usable
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
-from slurm_plugin.protocol import CandidateNode, Pass, PlacementQuestion, PlaceReply, Use, WaitFor
+from slurm_plugin.placement import CandidateNode, PlacementQuestion
+from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
 from slurm_plugin.wire import MAX_NOTE_BYTES
 
 logger = logging.getLogger(__name__)
@@ -61,8 +64,11 @@ class _Prepared:
     policy: Policy
     request: Request
     cluster: Cluster
+    nodes: Candidates
     own: Mapping[str, CandidateNode]
     excluded: Mapping[str, str]
+    #: GPUs of these nodes that are kept for other jobs (the topology's masks).
+    reserved: Mapping[str, int]
 
 
 class _Leave(Exception):
@@ -96,8 +102,9 @@ class Decider:
         try:
             prepared = self._prepare(asked, rule)
             record.preferences, record.request = prepared.preferences, prepared.request
-            record.excluded = prepared.excluded
-            reply, reason, placement = self._ask(prepared, record)
+            record.excluded, record.considered = prepared.excluded, len(prepared.nodes)
+            with lowered(prepared.nodes, prepared.reserved):
+                reply, reason, placement = self._ask(prepared, record)
         except _Leave as leave:
             reply, reason = Pass(leave.note), leave.reason
         except Exception:
@@ -129,7 +136,7 @@ class Decider:
             raise _Leave("bad hint", f"hint ignored: {error}") from error
         if preferences.off:
             raise _Leave("opted out by hint")
-        nodes, excluded = self._nodes(asked.candidates)
+        nodes, excluded = self._nodes(asked)
         for name in own:
             if name in excluded:
                 raise _Leave("node left to Slurm", f"{name}: {excluded[name]}")
@@ -139,16 +146,20 @@ class Decider:
         # Running jobs are read only for a policy that looks at them.
         jobs = self.neighbours() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
         cluster = Cluster(nodes, jobs, network=self.network)
-        return _Prepared(asked, preferences, policy, request, cluster, own, excluded)
+        reserved = {
+            name: self.machines.get(name, UNDECLARED).to_topology(mask)
+            for name, mask in asked.reserved.items()
+        }
+        return _Prepared(
+            asked, preferences, policy, request, cluster, nodes, own, excluded, reserved
+        )
 
-    def _nodes(
-        self, asked: tuple[CandidateNode, ...]
-    ) -> tuple[dict[str, NodeState], dict[str, str]]:
-        """Candidates in the topology's indices, and why the others are left out."""
+    def _nodes(self, asked: PlacementQuestion) -> tuple[Candidates, Mapping[str, str]]:
+        """Candidates in the topology's indices, and why others are left out."""
         nodes: dict[str, NodeState] = {}
         excluded: dict[str, str] = {}
         get = self.machines.get
-        for node in asked:
+        for node in asked.candidates:
             machine = get(node.name, UNDECLARED)
             topology = machine.topology
             problem = usable(machine, node.total)
@@ -160,7 +171,10 @@ class Decider:
             else:
                 free, own = machine.to_topology(node.free), machine.to_topology(node.own)
             nodes[node.name] = NodeState(node.name, topology, free, own, node.weight)
-        return nodes, excluded
+        if asked.others is None:
+            return candidates(nodes), excluded
+        own_masks = {node.name: node.own for node in asked.candidates}
+        return asked.others.with_own(own_masks), excluded or asked.others.excluded
 
     def _ask(
         self, prepared: _Prepared, record: DecisionRecord
@@ -177,7 +191,9 @@ class Decider:
             outcome = self._instead(prepared, outcome)
         self._check(prepared, outcome)
         used = self._use(prepared, outcome)
-        scored = partial(with_scores, outcome, prepared.request, prepared.cluster.nodes)
+        # As they are now: the nodes of a kept cluster change with the next question.
+        states = {name: prepared.nodes[name] for name in outcome.gpus}
+        scored = partial(with_scores, outcome, prepared.request, states)
         record.placement, record.own = scored, self._own(prepared)
         return used, "placed", outcome
 
@@ -229,8 +245,8 @@ class Decider:
             request = replace(
                 prepared.request, gpus_per_node=(node.own.bit_count(),), min_utility=0.0
             )
-            state = prepared.cluster.nodes[name]
-            outcome = prepared.policy.place(request, Cluster({name: state}, prepared.cluster.jobs))
+            alone = Cluster(prepared.nodes.only(name), prepared.cluster.jobs)
+            outcome = prepared.policy.place(request, alone)
             placement = outcome.instead if isinstance(outcome, Wait) else outcome
             if placement is None:
                 return {}
@@ -240,9 +256,9 @@ class Decider:
     @staticmethod
     def _own(prepared: _Prepared) -> Callable[[], Placement | None]:
         """What Slurm itself would have taken, scored; for the record, after the reply."""
-        nodes = prepared.cluster.nodes
-        own = {name: nodes[name].own for name in prepared.own}
-        return lambda: judge(own, prepared.request, nodes)
+        states = {name: prepared.nodes[name] for name in prepared.own}
+        own = {name: state.own for name, state in states.items()}
+        return lambda: judge(own, prepared.request, states)
 
     def _masks(self, gpus: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         return {node: mask_of(self.machines[node].to_slurm(g)) for node, g in gpus.items()}

@@ -18,7 +18,8 @@ from policies.hints import parse
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.job_notes import hints
-from slurm_plugin.protocol import Notice, PlacementQuestion
+from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.protocol import Notice
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Hints of jobs that were asked about and have not started yet.

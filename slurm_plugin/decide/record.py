@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from gres_topology import links
 from policies import Candidate, Placement, Request
 from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.decide.preferences import Preferences
-from slurm_plugin.protocol import Notice, Pass, PlacementQuestion, PlaceReply, Use, WaitFor
+from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.protocol import Notice, Pass, PlaceReply, Use, WaitFor
 
 #: Makes a line of the decision log, once the answer is out.
 Build = Callable[[], dict[str, Any]]
@@ -35,6 +37,8 @@ class DecisionRecord:
     preferences: Preferences | None = None
     request: Request | None = None
     excluded: Mapping[str, str] = field(default_factory=dict)
+    #: How many nodes the policy could choose among.
+    considered: int | None = None
     #: The policy's choice (of a wait: what the job would have got), and Slurm's own.
     placement: Scored = lambda: None
     own: Scored = lambda: None
@@ -56,8 +60,10 @@ class DecisionRecord:
             line["gpus_per_node"] = self.request.gpus_per_node
         if self.policy_s is not None:
             line["policy_ms"] = round(self.policy_s * 1e3, 3)
+        if self.considered is not None:
+            line["candidate_nodes"] = self.considered
         if self.excluded:
-            line["excluded_nodes"] = dict(list(self.excluded.items())[:MAX_EXCLUDED])
+            line["excluded_nodes"] = dict(islice(self.excluded.items(), MAX_EXCLUDED))
         line["slurm"] = self._slurm()
         placement = self.placement()
         if placement is not None:

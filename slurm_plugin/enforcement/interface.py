@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from slurm_plugin.decide.decide import Decision
-from slurm_plugin.protocol import PlacementQuestion, Submit, SubmitReply
+from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.protocol import Submit, SubmitReply
 
 #: Seconds for which the bridge may use an answer to a submit again for the very same request.
 KEEP_S = 1

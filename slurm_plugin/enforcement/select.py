@@ -12,16 +12,8 @@ from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.job_notes import hints
 from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.lending.at_start.start_loans import MARK
-from slurm_plugin.protocol import (
-    Ok,
-    Pass,
-    PlacementQuestion,
-    Refuse,
-    Submit,
-    SubmitReply,
-    Use,
-    WaitFor,
-)
+from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, SubmitReply, Use, WaitFor
 
 WAITS = "GPUs are kept for a loan"
 

@@ -23,16 +23,8 @@ from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GATED, PLACED
 from slurm_plugin.lending.matcher import may_borrow
-from slurm_plugin.protocol import (
-    Ok,
-    Pass,
-    PlacementQuestion,
-    Refuse,
-    SlotsKeys,
-    Submit,
-    SubmitReply,
-    WaitFor,
-)
+from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply, WaitFor
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even
 from slurm_plugin.queue.capacity import Hold
@@ -165,12 +157,12 @@ class Slots:
     def _observe(self, job: _Submission, need: Need) -> None:
         """Decide as if it were enforced; the next poll writes it down."""
         nodes, _ = self.cache.now()
-        found = groups(need, nodes)
-        if found and len(self.cache.observed) < MAX_OBSERVED:
-            self.cache.observed.append(self._ask(job, need, found)[1])
+        candidates = groups(need, nodes)
+        if candidates and len(self.cache.observed) < MAX_OBSERVED:
+            self.cache.observed.append(self._ask(job, need, candidates)[1])
 
-    def _ask(self, job: _Submission, need: Need, found: list[Group]) -> tuple[Choice, Build]:
-        return ask(self.decider, job.question(self.cache.default_partition), need, found)
+    def _ask(self, job: _Submission, need: Need, candidates: list[Group]) -> tuple[Choice, Build]:
+        return ask(self.decider, job.question(self.cache.default_partition), need, candidates)
 
     def _slots_or_gate(self, job: _Submission, need: Need) -> Ok:
         """Raises Unplaceable where it is left to Slurm."""
@@ -180,8 +172,8 @@ class Slots:
             # jobs of exactly those GPUs.
             raise Unplaceable("the partition may preempt others")
         nodes, holds = cache.now()
-        found = groups(need, nodes)
-        if not found:
+        candidates = groups(need, nodes)
+        if not candidates:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, nodes) and not keys.het:
                 raise Unplaceable(APART)
@@ -196,7 +188,7 @@ class Slots:
             # not at all. After submits that came to nothing, a user's jobs have to be seen first.
             cache.is_awaited |= not job.is_later
             return self._gate(job, keep=_is_put_off(keys))
-        choice, record = self._ask(job, need, found)
+        choice, record = self._ask(job, need, candidates)
         if isinstance(choice, WaitFor):
             return self._gate(job, choice.note, record, since=int(now))
         if isinstance(choice, Pass):

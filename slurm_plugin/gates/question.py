@@ -8,7 +8,8 @@ from dataclasses import replace
 from slurm_plugin.decide.decide import Decider, Decision, use_note
 from slurm_plugin.decide.record import Build
 from slurm_plugin.gates.plan import Choice, Chosen
-from slurm_plugin.protocol import CandidateNode, Pass, PlacementQuestion, WaitFor
+from slurm_plugin.placement import CandidateNode, PlacementQuestion
+from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.queue.candidates import Group, Need, lowest
 
 

@@ -14,34 +14,34 @@ from slurm_plugin.speed_models.database import Database, Profile, ProfileMatch, 
 
 logger = logging.getLogger(__name__)
 
-Key = tuple[str, str]
+ModelKey = tuple[str, str]
 
 #: Names that clients make up must not fill the memory.
 MAX_KEPT = 4096
 
 
-class Models(Mapping[Key, PerformanceModel]):
+class Models(Mapping[ModelKey, PerformanceModel]):
     """(profile, task) -> model. What was never profiled gets the model of the most similar."""
 
     def __init__(self, profiles: tuple[Profile, ...], path: Path) -> None:
         self._profiles = profiles
         self._path = path
         #: What the database has for a profile; None where it has nothing similar either.
-        self.found = lru_cache(MAX_KEPT)(self._find)
+        self.match = lru_cache(MAX_KEPT)(self._match)
 
-    def _find(self, key: Key) -> ProfileMatch | None:
+    def _match(self, key: ModelKey) -> ProfileMatch | None:
         try:
             return among(self._profiles, Traits(key[0]), key[1], self._path)
         except PluginError:
             return None
 
-    def __getitem__(self, key: Key) -> PerformanceModel:
-        found = self.found(key)
-        if found is None:
+    def __getitem__(self, key: ModelKey) -> PerformanceModel:
+        match = self.match(key)
+        if match is None:
             raise KeyError(key)
-        return found.model
+        return match.model
 
-    def __iter__(self) -> Iterator[Key]:
+    def __iter__(self) -> Iterator[ModelKey]:
         return iter([(profile.traits.name, profile.task) for profile in self._profiles])
 
     def __len__(self) -> int:

@@ -8,14 +8,17 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from slurm_plugin.decide.decision_log import DecisionLog
+from slurm_plugin.decide.kept_nodes import KeptTables, ToldNodes
 from slurm_plugin.decide.record import started
 from slurm_plugin.errors import PluginError, ProtocolError
+from slurm_plugin.node_lines import Changes, NodesPart
 from slurm_plugin.protocol import (
     MAX_REPLY_BYTES,
     Admin,
@@ -40,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 #: The event that the clock was set, for listeners.
 CLOCK_SET = "clock set"
+#: Ends the reply to a question that meant another state of the nodes than we have.
+RESYNC = b" resync=1\n"
 #: Latest answers per verb from which the percentiles are taken.
 WINDOW = 4096
 #: Distinct reasons kept; further ones are counted together.
@@ -115,6 +120,8 @@ class Engine:
         self.log = log
         self.counters = Counters(setup.config.deadline_ms / 1e3)
         self._load = load
+        #: The nodes of each slurmctld that asks.
+        self.tables = KeptTables()
         self._reloading = asyncio.Lock()
         #: Is the configuration in force the one on the disk, as of the last reload?
         self.is_reloaded = True
@@ -156,8 +163,13 @@ class Engine:
             return LineAnswer(None, after=self._after(partial(started, message), took_s))
         if isinstance(message, Admin) and message.verb == "reload":
             return LineAnswer(None, later=self._answer_reload(message.id))
+        if isinstance(message, NodesPart):
+            return self._take_nodes(message, began)
         verb = type(message).__name__.lower()
+        is_lost = False
         try:
+            if isinstance(message, Place) and message.changes is not None:
+                message, is_lost = self._with_others(message, message.changes)
             reply, record = self._reply(message)
             encoded = reply.encode(message.id)
         except Exception:
@@ -168,9 +180,33 @@ class Engine:
             logger.error("a reply of %d bytes is over the limit; pass", len(encoded))
             reply = Pass()
             encoded = reply.encode(message.id)
+        if is_lost:
+            encoded = encoded[:-1] + RESYNC
         took_s = time.perf_counter() - began
         self.counters.answered(verb, type(reply).__name__.lower(), took_s)
         return LineAnswer(encoded, after=self._after(record, took_s) if record else None)
+
+    def _with_others(self, asked: Place, changes: Changes) -> tuple[Place, bool]:
+        """The question with the other nodes it means; whether the plugin has to tell them anew."""
+        machines = self.setup.machines
+        others = self.tables.others(changes, asked.candidates, asked.type, machines)
+        return (replace(asked, others=others) if others else asked), others is None
+
+    def _take_nodes(self, part: NodesPart, began: float) -> LineAnswer:
+        try:
+            told = self.tables.add(part)
+        except ProtocolError as error:
+            self.counters.answered("nodes", "error", time.perf_counter() - began)
+            return LineAnswer(Error(str(error)).encode(part.id))
+        self.counters.answered("nodes", "ok", time.perf_counter() - began)
+        if told is None:
+            return LineAnswer(Ok().encode(part.id))
+        return LineAnswer(None, later=self._keep_nodes(part, told))
+
+    async def _keep_nodes(self, part: NodesPart, told: ToldNodes) -> bytes:
+        kept = await self.tables.keep(part.table, told, self.setup.machines)
+        logger.info("%d nodes, %d left to Slurm", len(told.names), len(kept.excluded))
+        return Ok({"digest": f"{kept.digest:x}"}).encode(part.id)
 
     def _reply(self, message: Message) -> tuple[Reply, Callable[[], dict[str, Any]] | None]:
         if isinstance(message, Place):
@@ -215,7 +251,9 @@ class Engine:
             except Exception as error:
                 logger.exception("reload failed; the old configuration stays")
                 return f"{type(error).__name__}: {error}; the old configuration stays"
+            use_tables = await self.tables.rebuilt(setup.machines)
             former, self.setup = self.setup, setup
+            use_tables()
             self.is_reloaded = True
             old = former.config
             self.counters.deadline_s = setup.config.deadline_ms / 1e3

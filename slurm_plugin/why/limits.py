@@ -97,9 +97,14 @@ def _is_of_the_past(limit: Limit) -> bool:
 
 
 def _by_name(state: WaitingState) -> list[Limit]:
-    """The limits; 22.05 tells a QOS's users by number, and the job's own one is named here."""
+    """The limits, each once: of what is in use the first one tells.
+
+    22.05 tells a QOS's users by number, and the job's own one is named here.
+    """
     number, name = f"user {state.job.uid} in QOS ", f"user {state.job.user} in QOS "
-    return [replace(one, owner=one.owner.replace(number, name)) for one in state.limits]
+    named = [replace(one, owner=one.owner.replace(number, name)) for one in state.limits]
+    first = {(one.owner, one.key, one.resource): one for one in reversed(named)}
+    return [one for one in named if first[one.owner, one.key, one.resource] is one]
 
 
 def _owners(state: WaitingState, scope: str) -> dict[str, str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from slurm_plugin.config.settings import Config
@@ -17,7 +18,7 @@ from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.slurm import array_tasks
 from slurm_plugin.slurm.clients import scontrol_tables, squeue_table
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.interface import Limit, QueuedJob, WaitingDetails
 from slurm_plugin.slurm.runner import Runner, run_bounded
 from slurm_plugin.why.state import WaitingState
 
@@ -65,24 +66,45 @@ def read_state(
     )
 
 
-def read_site(run: Runner, user: str) -> WaitingState:
-    """The same for a job of this user that is not submitted: it has an account alone.
+def read_site(run: Runner, user: str, options: Mapping[str, str]) -> WaitingState:
+    """The same for a job of this user and these options that is not submitted.
 
-    Raises SlurmError.
+    It has an account and a QOS alone. Raises SlurmError.
     """
     snapshot = read_snapshot(SlurmClient(run))
     config = snapshot.settings.config
     enforced = config.get("AccountingStorageEnforce", "").split(",")
     limits, parents = scontrol_tables.limits(run) if "associations" in enforced else ([], {})
     has_accounts = config.get("AccountingStorageType", "").endswith("slurmdbd")
-    account = scontrol_tables.default_account(run, user) if has_accounts else ""
+    account, qos = options.get("account", ""), options.get("qos", "")
+    if has_accounts:
+        account = account or scontrol_tables.default_account(run, user)
+        usual = next((one.name for one in snapshot.settings.partitions if one.is_default), "")
+        of_partition = options.get("partition", usual)
+        qos, unused = _of_qos(run, user, account, of_partition, qos)
+        limits += unused
     return WaitingState(
         QueuedJob(0, user=user, uid=os.getuid(), account=account),
         snapshot,
+        WaitingDetails(qos=qos),
         reservations=tuple(scontrol_tables.reservations(run)),
         limits=tuple(limits) if "limits" in enforced else (),
         parents=parents,
     )
+
+
+def _of_qos(
+    run: Runner, user: str, account: str, partition: str, qos: str
+) -> tuple[str, list[Limit]]:
+    """The job's QOS, its user's own where it names none, and what that allows each user.
+
+    No more than it names where Slurm's database does not answer.
+    """
+    limits: list[Limit] = []
+    with suppress(SlurmError):
+        qos = qos or scontrol_tables.default_qos(run, user, account, partition)
+        limits = scontrol_tables.unused_limits(run, qos, user, account) if qos else []
+    return qos, limits
 
 
 def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) -> str:

@@ -13,6 +13,8 @@ from slurm_plugin.why import words
 from slurm_plugin.why.state import Finding, WaitingState
 
 Rule = Callable[[WaitingState], Finding | None]
+#: What keeps the job out of one of its partitions.
+PartitionRule = Callable[[WaitingState, SlurmPartition], Finding | None]
 
 #: What each kind of dependency waits for the other job to do, and how its failing is told.
 _EVENTS = {
@@ -176,36 +178,63 @@ def _partition_limit(state: WaitingState) -> Finding:
 
 
 def over_partition_limit(state: WaitingState) -> Finding | None:
-    """The limit of its partition that the job's request exceeds; None for none."""
+    """The limit of its partitions that the job's request exceeds; None where one allows it."""
+    return _in_all(state, _over_limit)
+
+
+def refusals(state: WaitingState) -> dict[str, Finding]:
+    """Each partition of the job that would not take it, and by which rule.
+
+    Of groups only this host's own are known.
+    """
+    rules = (_over_account_or_qos, _over_groups, _over_limit)
+    told = {one.name: _first_of(rules, state, one) for one in state.partitions}
+    return {name: found for name, found in told.items() if found is not None}
+
+
+def _in_all(state: WaitingState, *rules: PartitionRule) -> Finding | None:
+    """What these rules say where each of the job's partitions keeps it out by one of them."""
+    told = [_first_of(rules, state, one) for one in state.partitions]
+    return told[0] if told and all(told) else None
+
+
+def _first_of(
+    rules: Sequence[PartitionRule], state: WaitingState, one: SlurmPartition
+) -> Finding | None:
+    return next(filter(None, (rule(state, one) for rule in rules)), None)
+
+
+def _over_limit(state: WaitingState, one: SlurmPartition) -> Finding | None:
     job = state.job
-    for one in state.partitions:
-        if 0 < one.max_time_s < job.time_limit_s:
-            return _over(one, f"-t {words.duration(job.time_limit_s)}", one.max_time_s)
-        if 0 < one.max_nodes < job.min_nodes:
-            return _over(one, words.nodes(job.min_nodes), 0)
+    if 0 < one.max_time_s < job.time_limit_s:
+        return _over(one, f"-t {words.duration(job.time_limit_s)}", one.max_time_s)
+    if 0 < one.max_nodes < job.min_nodes:
+        return _over(one, words.nodes(job.min_nodes), 0)
     return None
 
 
 def _partition_access(state: WaitingState) -> Finding:
     """The partition does not take the job, by its account, QOS or group."""
     too_little = Finding("partition", "cannot start: its partition does not take its user's jobs")
-    return not_taken(state) or _of_no_group(state) or too_little
+    return not_taken(state) or _in_all(state, _over_groups) or too_little
 
 
 def _partition_config(state: WaitingState) -> Finding:
     """Any of its partition's settings; 22.05 says so of groups, too."""
-    found = not_taken(state) or over_partition_limit(state) or _of_no_group(state)
+    found = _in_all(state, _over_account_or_qos, _over_limit, _over_groups)
     return found or Finding("partition", "cannot start: its partition's settings rule it out")
 
 
-def _of_no_group(state: WaitingState) -> Finding | None:
+def _over_groups(state: WaitingState, one: SlurmPartition) -> Finding | None:
     """The groups that a partition is for, where the job's user is in none of them."""
     user = state.job.user
-    for one in state.partitions:
-        if one.allow_groups and not _groups_of(user) & set(one.allow_groups):
-            whose = f"and user {user} is not in {'it' if len(one.allow_groups) == 1 else 'them'}"
-            return _is_for(one, "group", one.allow_groups, whose)
-    return None
+    owner = state.snapshot.settings.config.get("SlurmUser", "").partition("(")[0]
+    if not one.allow_groups or state.job.uid == 0 or user == owner:
+        return None
+    if _groups_of(user) & set(one.allow_groups):
+        return None
+    whose = f"and user {user} is not in {'it' if len(one.allow_groups) == 1 else 'them'}"
+    return _is_for(one, "group", one.allow_groups, whose)
 
 
 def _groups_of(user: str) -> set[str]:
@@ -218,25 +247,29 @@ def _groups_of(user: str) -> set[str]:
 
 
 def not_taken(state: WaitingState) -> Finding | None:
-    """The rule on accounts and QOS by which a partition of the job does not take it.
+    """The rule on accounts and QOS by which no partition of the job takes it.
 
-    Of accounts Slurm gives no reason where the rule was made after the job's submit. They are left
-    out where the accounts above the job's are not known: a rule on those holds for it, too.
+    Of accounts Slurm gives no reason where the rule was made after the job's submit.
+    """
+    return _in_all(state, _over_account_or_qos)
+
+
+def _over_account_or_qos(state: WaitingState, one: SlurmPartition) -> Finding | None:
+    """Accounts are left out where those above the job's are not known.
+
+    A rule on those holds for it, too.
     """
     config, qos = state.snapshot.settings.config, state.details.qos
     is_enforced = "associations" in config.get("AccountingStorageEnforce", "")
     accounts = state.accounts if is_enforced and state.parents and state.job.account else ()
-    for one in state.partitions:
-        if accounts and one.allow_accounts and not set(one.allow_accounts) & set(accounts):
-            of = f"and the job is of account {accounts[0]}"
-            return _is_for(one, "account", one.allow_accounts, of)
-        if denied := [name for name in accounts if name in one.deny_accounts]:
-            return _is_closed(one, f"account {denied[0]}")
-        if qos and one.allow_qos and qos not in one.allow_qos:
-            return _is_for(one, "QOS", one.allow_qos, f"and the job has QOS {qos}")
-        if qos in one.deny_qos:
-            return _is_closed(one, f"QOS {qos}")
-    return None
+    if accounts and one.allow_accounts and not set(one.allow_accounts) & set(accounts):
+        of = f"and the job is of account {accounts[0]}"
+        return _is_for(one, "account", one.allow_accounts, of)
+    if denied := [name for name in accounts if name in one.deny_accounts]:
+        return _is_closed(one, f"account {denied[0]}")
+    if qos and one.allow_qos and qos not in one.allow_qos:
+        return _is_for(one, "QOS", one.allow_qos, f"and the job has QOS {qos}")
+    return _is_closed(one, f"QOS {qos}") if qos in one.deny_qos else None
 
 
 def _is_for(partition: SlurmPartition, what: str, names: Sequence[str], but: str) -> Finding:

@@ -173,7 +173,7 @@ def _script_text(path: str) -> str:
 def request_of(options: Mapping[str, str], site: WaitingState) -> Request:
     """The job that sbatch would make of these options. Raises NotTried where that is not known.
 
-    `site` has its user's own account.
+    `site` has the account and the QOS of jobs that name none.
     """
     settings, now = site.snapshot.settings, int(site.now)
     partition = options.get("partition") or _default_partition(settings)
@@ -204,7 +204,7 @@ def request_of(options: Mapping[str, str], site: WaitingState) -> Request:
         **fields,
     )
     hint = options.get("gpu-topo") or hints.hint_in_user_comment(options.get("comment", ""))
-    details = WaitingDetails(qos=options.get("qos", ""))
+    details = WaitingDetails(qos=options.get("qos", site.details.qos))
     return Request(replace(site, job=job, details=details), hint)
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from policies import mask_of
 from policies.fragmentation import Fragmentation
 from slurm_plugin.gates.slot_request import gpus_by_slot, recorded_demand
-from slurm_plugin.job_notes.records import GATED, GateRecord
+from slurm_plugin.job_notes.records import GATED, GateRecord, LoanRecord
 from slurm_plugin.queue.backfill import in_order, place_of
 from slurm_plugin.queue.candidates import Need, first_hold, fits, lowest, mask_of_types
 from slurm_plugin.queue.capacity import (
@@ -18,9 +18,11 @@ from slurm_plugin.queue.capacity import (
     Hold,
     Node,
     closed_states,
+    end_of,
     gpus_of_one_model,
     holds_in,
     nodes_of,
+    with_hold,
 )
 from slurm_plugin.queue.demand import READY, Demand, Unplaceable, demand_of, need_of, node_names
 from slurm_plugin.queue.features import Unsupported
@@ -73,6 +75,30 @@ def site_of(state: WaitingState) -> Site:
     nodes = {name: replace(node, is_open=name not in closed) for name, node in nodes.items()}
     is_slots = any(slots_of(node.gpus) for node in state.snapshot.nodes)
     return Site(nodes, tuple(holds_in(nodes, running, state.now)), closed, is_slots)
+
+
+def without_loans(site: Site, state: WaitingState) -> tuple[Site, dict[int, Hold]]:
+    """The site without the GPUs that are kept for loans whose borrowers wait to start.
+
+    And what each of the borrowers and their donors that wait is going to hold, by its job's id.
+    The records stand in the jobs' AdminComment: of jobs that Slurm hides nothing is known.
+    """
+    waiting = {job.job_id: job for job in state.snapshot.jobs if job.state == "PENDING"}
+    kept: dict[int, Hold] = {}
+    for job in waiting.values():
+        record = LoanRecord.read_from(job.admin_comment) or GateRecord.read_from(job.admin_comment)
+        loan = record.loan if record is not None else None
+        if loan is None or job.job_id == state.job.job_id:
+            continue
+        shares = [(job, loan.host, loan.mask)]
+        shares += [(waiting[d.job_id], d.node, d.mask) for d in loan.donors if d.job_id in waiting]
+        for one, node, mask in shares:
+            memory = one.memory_per_node_mb or one.memory_per_cpu_mb * one.cpus
+            kept[one.job_id] = Hold({node: mask}, one.cpus, memory, end_of(one, state.now))
+    nodes = dict(site.nodes)
+    for hold in kept.values():
+        nodes = with_hold(nodes, hold)
+    return replace(site, nodes=nodes, holds=(*site.holds, *kept.values())), kept
 
 
 def _gpus_by_model(node: SlurmNode) -> Gpus:

@@ -14,8 +14,10 @@ from slurm_plugin.gates import question as slots_question
 from slurm_plugin.gates.admission import APART
 from slurm_plugin.gates.plan import Chosen
 from slurm_plugin.lending.choice.offer import Offer
-from slurm_plugin.protocol import CandidateNode, PlacementQuestion, Use, WaitFor
+from slurm_plugin.placement import CandidateNode, PlacementQuestion
+from slurm_plugin.protocol import Use, WaitFor
 from slurm_plugin.queue.candidates import Need, fits, groups
+from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Unplaceable
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
@@ -23,10 +25,10 @@ from slurm_plugin.why import words
 from slurm_plugin.why.answer import on_the_nodes
 from slurm_plugin.why.estimate import limit_of, timeline_of
 from slurm_plugin.why.limits import limit_in_the_way
-from slurm_plugin.why.reasons import not_taken, over_partition_limit, partition_state
+from slurm_plugin.why.reasons import partition_state, refusals
 from slurm_plugin.why.request import NotTried, Request
 from slurm_plugin.why.resources import shortage_of
-from slurm_plugin.why.site import Site, ahead_of, need_of_job, site_of
+from slurm_plugin.why.site import Site, ahead_of, need_of_job, site_of, without_loans
 from slurm_plugin.why.sooner import loan_for
 from slurm_plugin.why.state import Finding, WaitingState
 
@@ -61,12 +63,19 @@ def trial(asked: Request, decider: Decider | None, lending: RemoteConfig | None 
             return Trial(f"sbatch would refuse it: gpu-topo: {error}.", False)
     if closed := _closed_partition(state):
         return Trial(f"sbatch would refuse it: no job may be submitted to {closed}.", False)
-    if (found := _kept_out(state)) is not None:
-        return _waits(found)
-    site = site_of(state)
+    if isinstance(kept_out := _where_taken(state), Finding):
+        return _waits(kept_out)
+    asked = replace(asked, state=kept_out)
+    return _on_the_nodes(asked, decider, lending if may_borrow else None)
+
+
+def _on_the_nodes(asked: Request, decider: Decider | None, lending: RemoteConfig | None) -> Trial:
+    """What becomes of a job that its partitions take; `lending` where it may borrow."""
+    state = asked.state
+    site, loans = without_loans(site_of(state), state)
     try:
         need = need_of_job(state.job, site)
-        ahead = ahead_of(state)
+        ahead = [job for job in ahead_of(state) if job.job_id not in loans]
         left = _left_by_others(state, site, ahead)
         hold = left.hold(need, left.nodes, math.inf)
         if (found := limit_in_the_way(state, need)) is not None:
@@ -74,9 +83,11 @@ def trial(asked: Request, decider: Decider | None, lending: RemoteConfig | None 
         if hold is not None and shortage_of(need, left) is None:
             return _placed(asked, need, left, hold.gpus, decider)
         found, first = on_the_nodes(state, site, need, ahead)
-        if may_borrow and lending is not None and shortage_of(need, site) is not None:
+        facts = _kept_facts(loans)
+        if lending is not None and shortage_of(need, site) is not None:
             loan = _loan(loan_for(state, site, need, first, lending), lending)
-            found = replace(found, evidence=(("loan", loan), *found.evidence))
+            facts = (("loan", loan), *facts)
+        found = replace(found, evidence=(*facts, *found.evidence))
     except Unplaceable as error:
         raise NotTried(error.why) from error
     except Unsupported as error:
@@ -110,11 +121,29 @@ def _closed_partition(state: WaitingState) -> str:
     return " and ".join(f"{one.name}, which is {one.state}" for one in state.partitions)
 
 
-def _kept_out(state: WaitingState) -> Finding | None:
-    """What its partition says against the job."""
-    if state.partitions and not any(one.state == "UP" for one in state.partitions):
+def _where_taken(state: WaitingState) -> WaitingState | Finding:
+    """The state with only those of the job's partitions that would start it.
+
+    A Finding where there are none. Where Slurm tells of no partition it is left as it is.
+    """
+    closed = refusals(state)
+    taking = [one for one in state.partitions if one.name not in closed]
+    up = [one.name for one in taking if one.state == "UP"]
+    takes_all = state.snapshot.settings.config.get("EnforcePartLimits") in ("ALL", "YES")
+    if closed and (takes_all or not taking):
+        return next(iter(closed.values()))
+    if taking and not up:
         return partition_state(state)
-    return not_taken(state) or over_partition_limit(state)
+    return replace(state, job=replace(state.job, partition=",".join(up))) if up else state
+
+
+def _kept_facts(loans: Mapping[int, Hold]) -> tuple[tuple[str, str], ...]:
+    """What other jobs' loans keep, in words."""
+    return tuple(
+        ("kept", f"{words.gpus(mask.bit_count())} of {node} for job {job}, which meets its donors")
+        for job, hold in loans.items()
+        for node, mask in hold.gpus.items()
+    )
 
 
 def _loan(found: Offer | str, lending: RemoteConfig) -> str:

@@ -15,7 +15,7 @@ from policies import NodeState, Placement, hints
 from policies.registry import registry
 from slurm_cluster import description
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import Result, until
+from slurm_cluster.hosts import CommandResult, until
 from slurm_cluster.slurm_text import Job, parse_indices, parse_jobs
 
 Gpus = dict[str, tuple[int, ...]]
@@ -48,7 +48,7 @@ def goes_by_links(cluster: Cluster) -> bool:
     return cluster.release < (24, 5)
 
 
-def gpus_of_tasks(result: Result) -> set[tuple[int, ...]]:
+def gpus_of_tasks(result: CommandResult) -> set[tuple[int, ...]]:
     """What every task of SHOW_GPUS saw."""
     lines = [line for line in result.out.splitlines() if line.startswith("gpus ")]
     assert lines, result

@@ -13,7 +13,7 @@ from gres_topology import Network, Nic, NodeTopology
 from gres_topology.slurm_files.network import parse
 from policies import Cluster, NodeState, Placement, Request
 from policies.contract.bits import mask_of
-from policies.contract.nodes import assign_near, groups_of
+from policies.contract.nodes import assign
 from policies.registry import registry
 
 DGX = machine("dgx1v")
@@ -165,11 +165,10 @@ def test_a_thousand_nodes_ask_for_few_sets():
     questions = []
 
     def key(state: NodeState, count: int) -> tuple[float, ...]:
-        questions.append((state.name, count))
+        questions.append((state.free, count))
         return (float(-state.free),)
 
-    groups = groups_of(asked.nodes, by_nic=True)
-    pairs = assign_near((6, 6), asked.nodes, groups, key, network)
+    pairs = assign((6, 6), asked.nodes, key, network=network)
     assert len(questions) <= 8
     assert network.common(state.name for state, _ in pairs).level == 0
 

@@ -3,7 +3,7 @@
 import pytest
 
 from slurm_cluster import hosts
-from slurm_cluster.hosts import ClusterError, Hosts, Result
+from slurm_cluster.hosts import ClusterError, CommandResult, Hosts
 from slurm_cluster.shells import Shells
 
 #: Hangs the first time; then answers every command.
@@ -28,5 +28,5 @@ def test_a_host_that_hangs_is_an_error_and_then_asked_anew(tmp_path, monkeypatch
     cluster = OneHost()
     with pytest.raises(ClusterError, match=r"root@ctl: sinfo -N: no answer within 0.2 s; the cont"):
         cluster.run("ctl", ["sinfo", "-N"], timeout_s=0.2)
-    assert cluster.run("ctl", "true") == Result(0, "there", "")
-    assert cluster.run("ctl", "true") == Result(0, "there", "")
+    assert cluster.run("ctl", "true") == CommandResult(0, "there", "")
+    assert cluster.run("ctl", "true") == CommandResult(0, "there", "")

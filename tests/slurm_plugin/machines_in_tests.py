@@ -11,7 +11,8 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.protocol import CandidateNode, Place, PlacementQuestion, SlotsKeys, Submit
+from slurm_plugin.placement import CandidateNode, PlacementQuestion
+from slurm_plugin.protocol import Place, SlotsKeys, Submit
 
 BASIC = """
 socket: {folder}/engine.sock

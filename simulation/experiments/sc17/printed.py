@@ -8,9 +8,10 @@ time, so 1/I grows with interference.
 
 from __future__ import annotations
 
+from gres_topology import NodeTopology
 from policies.contract.interference import Interference
 from policies.topo_aware.drb import Bipartition
-from policies.topo_aware.index import StateGroup
+from policies.topo_aware.index import State
 from policies.topo_aware.settings import TopoAwareSettings
 from policies.topo_aware.solutions import Solution, Solutions
 from policies.topo_aware.utility import JobNeeds, Scale, UtilityTerms
@@ -49,9 +50,9 @@ class PrintedSolutions(Solutions):
         """With the weights of section 5.2, which are equal."""
         super().__init__(TopoAwareSettings(), interference)
 
-    def solve(self, group: StateGroup, asked: JobNeeds) -> Solution:
-        """Bipartition on one node of the group, from the start."""
-        machine, state = self.machine(group.node.topology), group.state
+    def solve(self, topology: NodeTopology, state: State, asked: JobNeeds) -> Solution:
+        """Bipartition on such a node, from the start."""
+        machine = self.machine(topology)
         scale = PrintedScale(
             machine, state.free, state.beside, asked, self.settings, self.interference
         )

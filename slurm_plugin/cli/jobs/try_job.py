@@ -46,7 +46,7 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     wanted, has_script = options_of(options, os.environ)
     settings = config.load(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir if settings else None, shows_all=True)
-    asked = request_of(wanted, read_site(runner, getpass.getuser()))
+    asked = request_of(wanted, read_site(runner, getpass.getuser(), wanted))
     found = trial(asked, _decider(settings), settings.remote if settings else None)
     if as_json:
         click.echo(json.dumps(asdict(found)))

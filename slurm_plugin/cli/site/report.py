@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurm_plugin.cli.options import config_option, json_option
+
+if TYPE_CHECKING:
+    from slurm_plugin.config.sections import SlurmConfig
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -19,7 +22,10 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
               help="Only what was decided since: 2h, 7d, 4w, or 2026-01-31[T12:00].")  # fmt: skip
 @json_option
 def report(config_path: Path, since: str | None, as_json: bool) -> None:
-    """Sum up the decision log: bandwidth and rings against stock Slurm, waits, passes."""
+    """Sum up the decision log: bandwidth and rings against stock Slurm, waits, passes.
+
+    And what of the free GPUs is of use to jobs now: the log tells nothing of that.
+    """
     import json
 
     from slurm_plugin.cli import Fault
@@ -29,7 +35,8 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
     from slurm_plugin.explain.search import attributed
 
     first = _first(since, datetime.now(UTC)) if since else None
-    log = config.load(config_path).decision_log
+    settings = config.load(config_path)
+    log = settings.decision_log
     gains = Gains()
     try:
         for record in attributed(decision_log.read(log)):
@@ -37,13 +44,32 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
                 gains.add(record)
     except PermissionError as error:
         raise Fault(f"{log.path}: permission denied; run this as root or SlurmUser") from error
-    summary = gains.summary()
+    summary = gains.summary() | {"now": _now(settings.slurm)}
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     elif not gains.records:
         click.echo(f"nothing decided{f' since {since}' if since else ''}: {log.path}")
     else:
         click.echo(_text(summary))
+
+
+def _now(slurm: SlurmConfig) -> dict[str, Any]:
+    """How scattered the free GPUs are, as metrics and pages tell it; or why that is not known."""
+    from slurm_plugin.errors import SlurmError
+    from slurm_plugin.queue.snapshot import read_snapshot
+    from slurm_plugin.serve.site_figures import figures_of
+    from slurm_plugin.slurm import choose
+
+    try:
+        found = figures_of(read_snapshot(choose.client(slurm))).fragmentation
+    except SlurmError as error:
+        return {"problem": str(error)}
+    return {
+        "gpus": found.total,
+        "free": found.free,
+        "stranded": found.stranded,
+        "fragmentation": round(found.share, 4),
+    }
 
 
 def _first(since: str, now: datetime) -> datetime:
@@ -54,12 +80,12 @@ def _first(since: str, now: datetime) -> datetime:
         except OverflowError:
             pass
     try:
-        found = datetime.fromisoformat(since)
+        moment = datetime.fromisoformat(since)
     except ValueError:
         raise click.UsageError(
             f"--since {since!r}: expected 90m, 2h, 7d, 4w or a date such as 2026-01-31"
         ) from None
-    return found if found.tzinfo else found.astimezone()
+    return moment if moment.tzinfo else moment.astimezone()
 
 
 def _is_after(stamp: object, first: datetime) -> bool:
@@ -87,6 +113,13 @@ def _text(summary: dict[str, Any]) -> str:
         for name, block in summary[key].items():
             ratio = f", x {block['ratio_mean']:.2f}" if "ratio_mean" in block else ""
             lines.append(f"{title} {name}: {block['jobs']} jobs{ratio}")
+    now = summary["now"]
+    lines.append(
+        f"now: not known ({now['problem']})"
+        if "problem" in now
+        else f"now: {now['free']} of {now['gpus']} GPUs are free, {now['stranded']} stranded;"
+        f" fragmentation {100 * now['fragmentation']:.0f} %"
+    )
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
 """GPUs that are reserved for loans which are being made.
 
-Other jobs do not see them, and wait where Slurm would start them there. Each reservation has an
-end; without an engine there is none, and the loan comes to nothing.
+Other jobs do not see these GPUs; a job that Slurm would start on them waits. Each reservation ends
+by itself. When the engine stops, its reservations are gone, and the loans fail.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from slurm_plugin.protocol import CandidateNode, PlacementQuestion, Use, WaitFor
+from slurm_plugin.placement import CandidateNode, PlacementQuestion
+from slurm_plugin.protocol import Use, WaitFor
 from slurm_plugin.queue.candidates import lowest
 
-#: A wait of this length ends soon after its loan is settled.
+#: The longest such wait in seconds: short, so that it ends soon after the loan is settled.
 WAIT_S = 10
 NOTE = "GPUs are kept for job {}, which meets its donors"
 
@@ -22,7 +23,7 @@ NOTE = "GPUs are kept for job {}, which meets its donors"
 class LoanReservation:
     """What is reserved for one loan."""
 
-    #: By the ids of its jobs what each is answered at its start: its GPUs, which are of one node.
+    #: Job id -> what this job of the loan is answered at its start: its GPUs, all on one node.
     shares: Mapping[int, Use]
     #: An epoch.
     until: float
@@ -44,19 +45,18 @@ class LoanReservations:
     by_borrower: Mapping[int, LoanReservation] = field(default_factory=dict)
 
     def answer(self, asked: PlacementQuestion) -> PlacementQuestion | Use | WaitFor:
-        """The question as the job may see it: without GPUs that are reserved for others.
+        """The question without the GPUs that are reserved for others.
 
-        A wait where Slurm could start it on nothing else; for a loan's own job its share.
+        A wait where Slurm could start the job on nothing else. For a job of a loan its own GPUs.
         """
         reservations = self._valid()
         for one in reservations.values():
             if asked.job in one.shares:
                 return _own(asked, one.shares[asked.job])
+        reserved = self._masks(reservations)
         nodes, missing = [], []
         for node in asked.candidates:
-            free = node.free
-            for one in reservations.values():
-                free &= ~one.on(node.name)
+            free = node.free & ~reserved.get(node.name, 0)
             count = node.own.bit_count()
             own = node.own & free
             own |= lowest(free & ~own, count - own.bit_count())
@@ -64,9 +64,21 @@ class LoanReservations:
                 missing.append(count)
                 own = 0
             nodes.append(replace(node, free=free, own=own))
-        if missing and not _moved(nodes, missing):
+        if asked.others is not None and not _moved_to_others(nodes, missing, asked, reserved):
             return self.wait(asked) or asked
-        return replace(asked, candidates=tuple(nodes))
+        if asked.others is None and missing and not _moved(nodes, missing):
+            return self.wait(asked) or asked
+        return replace(asked, candidates=tuple(nodes), reserved=reserved)
+
+    @staticmethod
+    def _masks(reservations: Mapping[int, LoanReservation]) -> dict[str, int]:
+        """The GPUs that are reserved, by node."""
+        masks: dict[str, int] = {}
+        for one in reservations.values():
+            for share in one.shares.values():
+                for name, mask in share.nodes.items():
+                    masks[name] = masks.get(name, 0) | mask
+        return masks
 
     def wait(self, asked: PlacementQuestion) -> WaitFor | None:
         """A wait where Slurm's own choice would take GPUs that are reserved for others."""
@@ -83,7 +95,7 @@ class LoanReservations:
 
 
 def _own(asked: PlacementQuestion, share: Use) -> PlacementQuestion | Use:
-    """The share itself, as long as it is free and Slurm starts the job as it was meant to."""
+    """The job's share if it is free and Slurm starts the job as planned; else the question."""
     own = {node.name: node.own.bit_count() for node in asked.candidates if node.own}
     free = {node.name: node.free for node in asked.candidates}
     is_free = all(not mask & ~free.get(name, 0) for name, mask in share.nodes.items())
@@ -91,8 +103,25 @@ def _own(asked: PlacementQuestion, share: Use) -> PlacementQuestion | Use:
     return share if is_free and is_meant else asked
 
 
+def _moved_to_others(
+    nodes: list[CandidateNode],
+    missing: list[int],
+    asked: PlacementQuestion,
+    reserved: Mapping[str, int],
+) -> bool:
+    """As `_moved`, to nodes that the question does not list; these are then listed, too."""
+    assert asked.others is not None
+    for count in sorted(missing, reverse=True):
+        listed = {node.name for node in nodes}
+        found = asked.others.stand_in(count, reserved, listed)
+        if found is None:
+            return False
+        nodes.append(replace(found, own=lowest(found.free, count)))
+    return True
+
+
 def _moved(nodes: list[CandidateNode], missing: list[int]) -> bool:
-    """Let others stand in for Slurm's own nodes, lowest weight first; whether there are enough."""
+    """Replace nodes that Slurm chose by others, lowest weight first; whether there are enough."""
     order = sorted(range(len(nodes)), key=lambda i: (nodes[i].weight, nodes[i].name))
     for count in sorted(missing, reverse=True):
         at = next(

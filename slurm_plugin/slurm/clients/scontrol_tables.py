@@ -1,4 +1,4 @@
-"""scontrol's text about what administrators set: partitions, reservations, licences, limits.
+"""What administrators set, as scontrol and sacctmgr tell it: partitions, reservations, limits.
 
 No user can write into it. Users are shown what PrivateData lets them see.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gres_topology import hostlist
 from slurm_plugin.slurm.interface import License, Limit, Reservation, SlurmPartition
@@ -19,6 +20,10 @@ _OWNER = re.compile(r"(.*?)\(\d+\)\Z")
 _COUNT = re.compile(r"(\d+|N)(?:\.\d+)?(?:\((\d+)(?:\.\d+)?\))?\Z")
 #: What counts the things that each of these limits is on.
 _PLAIN = {"Jobs": "jobs", "SubmitJobs": "submitted jobs", "Wall": "minutes"}
+#: The QOS that Slurm makes by itself.
+NORMAL = "normal"
+#: Seconds that Slurm's database may take to answer.
+DATABASE_S = 5.0
 _KEY = re.compile(r"(?:Grp|Max|Min)(TRES\w*|Jobs|SubmitJobs|Wall)(?:PJ|PU|PA|PN)?\Z")
 
 
@@ -43,8 +48,8 @@ def number(text: str) -> int:
 def partitions(run: Runner) -> list[SlurmPartition]:
     """Every partition that this user may see, by name."""
     text = run(["scontrol", "--oneliner", "show", "partitions"])
-    found = (_pairs(line) for line in text.splitlines())
-    known = (_partition(pairs) for pairs in found if "PartitionName" in pairs)
+    rows = (_pairs(line) for line in text.splitlines())
+    known = (_partition(pairs) for pairs in rows if "PartitionName" in pairs)
     return sorted(known, key=lambda partition: partition.name)
 
 
@@ -73,11 +78,11 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
 
 def reservations(run: Runner) -> list[Reservation]:
     """Every reservation that this user may see, by name."""
-    found = []
+    visible = []
     for line in run(["scontrol", "--oneliner", "show", "reservations"]).splitlines():
         pairs = _pairs(line)
         if "ReservationName" in pairs:
-            found.append(
+            visible.append(
                 Reservation(
                     pairs["ReservationName"],
                     number(pairs.get("StartTime", "")),
@@ -88,18 +93,18 @@ def reservations(run: Runner) -> list[Reservation]:
                     pairs.get("Accounts", ""),
                 )
             )
-    return sorted(found, key=lambda one: one.name)
+    return sorted(visible, key=lambda one: one.name)
 
 
 def licenses(run: Runner) -> list[License]:
     """Every licence, by name."""
-    found = []
+    rows = []
     for line in run(["scontrol", "--oneliner", "show", "licenses"]).splitlines():
         pairs = _pairs(line)
         if "LicenseName" in pairs:
             total, free = number(pairs.get("Total", "")), number(pairs.get("Free", ""))
-            found.append(License(pairs["LicenseName"], total, free))
-    return sorted(found, key=lambda one: one.name)
+            rows.append(License(pairs["LicenseName"], total, free))
+    return sorted(rows, key=lambda one: one.name)
 
 
 def _pairs(line: str) -> dict[str, str]:
@@ -122,6 +127,38 @@ def default_account(run: Runner, user: str) -> str:
     lines = (_pairs(line) for line in text.splitlines())
     mine = (one for one in lines if _name(one.get("UserName", "")) == user)
     return next((one["DefAccount"] for one in mine if "DefAccount" in one), "")
+
+
+def default_qos(run: Runner, user: str, account: str, partition: str) -> str:
+    """The QOS of such jobs that name none, '' where that is not known.
+
+    An association with a partition counts more than one without, the only QOS that it may use or
+    Slurm's "normal" where it has no default. Raises SlurmError.
+    """
+    columns = "format=account,partition,qos,defaultqos"
+    argv = ["sacctmgr", "-nP", "show", "associations", f"user={user}", columns]
+    text = run(argv, timeout_s=DATABASE_S)
+    rows = [row for line in text.splitlines() if len(row := line.split("|")) == 4]
+    mine = [row for row in rows if row[0] == account and row[1] in ("", partition)]
+    for _, _, allowed, default in sorted(mine, key=lambda row: not row[1]):
+        names = allowed.split(",")
+        return default or (names[0] if len(names) == 1 else NORMAL if NORMAL in names else "")
+    return ""
+
+
+def unused_limits(run: Runner, qos: str, user: str, account: str) -> list[Limit]:
+    """What a QOS allows each user and each account, as to those who have used nothing of it yet.
+
+    `limits` tells nothing of these. Raises SlurmError.
+    """
+    keys = {"MaxTRESPU": user, "MaxJobsPU": user, "MaxTRESPA": account, "MaxJobsPA": account}
+    columns = f"format={','.join(keys)}"
+    text = run(["sacctmgr", "-nP", "show", "qos", qos, columns], timeout_s=DATABASE_S)
+    found = []
+    for key, value in zip(keys, text.strip().split("|"), strict=False):
+        whose = f"{'user' if key.endswith('PU') else 'account'} {keys[key]} in QOS {qos}"
+        found += [replace(one, used=0) for one in _limits_in(whose, key, value)]
+    return found
 
 
 def _parents(text: str) -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ import { html, moment, svg } from "./dom.js";
 
 const WIDTH = 600;
 const HEIGHT = 120;
-const LEFT = 44;
+const LEFT = 56;
 
 export function line(points) {
   if (points.length < 2) return html("p", {}, "The chart begins with the second minute.");

@@ -51,7 +51,7 @@ function told(figures) {
     ["largest job now, one node", plural(figures.largest, "GPU")],
     ["largest job now, over nodes", nodes ? `${nodes * each} GPUs: ${plural(nodes, "node")} of ${each}` : "none"],
     ["jobs", `${figures.running} run, ${figures.waiting} wait`],
-  ]);
+  ], true);
 }
 
 function choices(changed) {

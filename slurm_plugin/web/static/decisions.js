@@ -1,6 +1,6 @@
 // The last decisions as they happen, and how long the engine took for its answers.
 
-import { gpuList, html, jobLink, moment, table } from "./dom.js";
+import { gpuList, html, jobLink, table, time } from "./dom.js";
 import { view } from "./store.js";
 
 const WORDS = { use: "placed", wait: "postponed", pass: "left to Slurm", started: "started", shape: "shaped" };
@@ -20,8 +20,8 @@ export function decisions(main) {
     });
     list.replaceChildren(table("The last decisions, newest first", ["job", "when", "what", "partition", "policy", "GPUs", "GB/s", "why"],
       rows.map((one) => [
-        jobLink(one.job), moment(one.time), WORDS[one.decision] || one.decision, one.partition || "-", one.policy || "-", gpuList(one.gpus) || "-",
-        one.gbps ? `${one.gbps.toFixed(1)}${one.slurm_gbps ? ` (Slurm ${one.slurm_gbps.toFixed(1)})` : ""}` : "-", one.why || "-",
+        jobLink(one.job), time(one.time), WORDS[one.decision] || one.decision, one.partition || "-", one.policy || "-", gpuList(one.gpus) || "-",
+        speed(one), one.why || "-",
       ])));
   }
 
@@ -36,4 +36,10 @@ export function decisions(main) {
       if (changed.has("decisions")) draw();
     },
   };
+}
+
+function speed(one) {
+  if (!one.gbps) return "-";
+  const slurm = one.slurm_gbps ? ` (Slurm ${one.slurm_gbps.toFixed(1)})` : "";
+  return html("span", { class: "whole" }, `${one.gbps.toFixed(1)}${slurm}`);
 }

@@ -26,6 +26,13 @@ export function picture(text) {
   return document.importNode(parsed, true);
 }
 
+// The same in a frame: on a narrow window it is scrolled sideways, by keyboard as well, and stays readable.
+export function framed(text) {
+  const drawn = picture(text);
+  const label = drawn.getAttribute("aria-label") || "a drawing";
+  return html("div", { class: "wide", tabindex: "0", role: "region", "aria-label": label }, drawn);
+}
+
 // When Slurm was read last; an epoch in seconds.
 export const today = { at: Date.now() / 1000 };
 
@@ -36,6 +43,10 @@ export function moment(at) {
   // Of the page's own day the time is enough; a recorded day has one of its own.
   const isToday = date.toDateString() === new Date(today.at * 1000).toDateString();
   return isToday ? date.toLocaleTimeString() : date.toLocaleString();
+}
+
+export function time(at) {
+  return html("time", {}, moment(at));
 }
 
 export function duration(seconds) {
@@ -68,8 +79,10 @@ export function table(caption, heads, rows, isNamed = false) {
     html("table", {}, html("caption", isNamed ? { class: "unseen" } : {}, caption), html("thead", {}, head), html("tbody", {}, body)));
 }
 
-export function facts(pairs) {
-  return html("dl", {}, pairs.map(([title, text]) => [html("dt", {}, title), html("dd", {}, text)]));
+// `isLine`: one behind the other, each with its title, in place of two columns.
+export function facts(pairs, isLine = false) {
+  const rows = pairs.map(([title, text]) => [html("dt", {}, title), html("dd", {}, text)]);
+  return html("dl", {}, isLine ? rows.map((row) => html("div", {}, row)) : rows);
 }
 
 export async function get(path) {

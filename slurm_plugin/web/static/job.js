@@ -1,6 +1,6 @@
 // One job: why it has these GPUs, what it waited for, its ranks, a loan; or why it still waits.
 
-import { duration, facts, get, gpuList, html, moment, picture, table } from "./dom.js";
+import { duration, facts, framed, get, gpuList, html, moment, picture, table, time } from "./dom.js";
 import { view } from "./store.js";
 
 export function job(main, id) {
@@ -50,7 +50,7 @@ function parts(found) {
   const shown = [];
   if (found.why) shown.push(html("h2", {}, "Why it waits"), ...answer(found.why));
   if (found.pictures.length) {
-    shown.push(html("h2", {}, "Its GPUs"), html("div", { class: "pictures" }, found.pictures.map((one) => picture(one.svg))));
+    shown.push(html("h2", {}, "Its GPUs"), html("div", { class: "pictures" }, found.pictures.map((one) => framed(one.svg))));
   }
   if (found.facts.length) shown.push(html("h2", {}, "Why these GPUs"), html("p", {}, found.headline), facts(found.facts));
   if (found.ranks.length > 1) {
@@ -78,5 +78,5 @@ function candidate(one) {
 }
 
 function step(one) {
-  return html("li", {}, html("time", {}, moment(one.at)), " ", one.what, one.why ? `: ${one.why}` : "");
+  return html("li", {}, time(one.at), " ", one.what, one.why ? `: ${one.why}` : "");
 }

@@ -1,6 +1,6 @@
 // One node: its GPUs with their links, who holds them, and each job's ring.
 
-import { facts, get, html, jobLink, picture } from "./dom.js";
+import { facts, framed, get, html, jobLink } from "./dom.js";
 import { holders, view } from "./store.js";
 
 export function node(main, name) {
@@ -13,7 +13,7 @@ export function node(main, name) {
     try {
       const found = await get(`api/node/${encodeURIComponent(name)}`);
       const parts = found.problem ? [html("p", {}, `Its links are not known: ${found.problem}.`)] : [];
-      more.replaceChildren(...parts, html("div", { class: "pictures" }, found.pictures.map((one) => picture(one.svg))));
+      more.replaceChildren(...parts, html("div", { class: "pictures" }, found.pictures.map((one) => framed(one.svg))));
     } catch (error) {
       more.replaceChildren(html("p", { class: "problem" }, error.message));
     }

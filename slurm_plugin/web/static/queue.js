@@ -1,6 +1,6 @@
 // All waiting jobs that the viewer may see, by what they wait for.
 
-import { html, jobLink, moment, plural, table } from "./dom.js";
+import { html, jobLink, plural, table, time } from "./dom.js";
 import { view } from "./store.js";
 
 const CAUSES = {
@@ -63,7 +63,7 @@ function section(cause, jobs) {
   const title = CAUSES[cause] || "What Slurm says";
   const rows = jobs.map(([id, job]) => [
     jobLink(id, job.name), String(job.place), job.user, job.partition, asks(job),
-    job.sentence || `Slurm says ${job.reason}.`, moment(job.submit),
+    job.sentence || `Slurm says ${job.reason}.`, time(job.submit),
   ]);
   return html("section", { class: "group" }, html("h2", {}, `${title} (${jobs.length})`),
     table(`Jobs that wait for: ${title}`, ["job", "place", "user", "partition", "asks for", "why it waits", "since"], rows, true));

@@ -113,6 +113,11 @@ def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lending):
         until(lambda: [job.state for job in donors(lending)] == ["RUNNING"], "a donor runs", 30)
         why = lending.run("ctl", f"gputopo why {jobid}", user="alice").out
         assert f"Job {jobid} waits for its loan: 2 GPUs of dgx2 {loan}." in why
+        would = lending.run("ctl", "gputopo try -p dgx --gres=gpu:1", user="bob").out
+        assert would.startswith("It would not start now: it waits for 1 free GPU: none of 16"), (
+            would
+        )
+        assert f"kept          2 GPUs of dgx1 for job {jobid}, which meets its donors" in would
         small = lending.sbatch("-p", "dgx", "--gres=gpu:1", script=HOLD)
         for _ in range(10):
             is_small_first = lending.job(small).state == "RUNNING"

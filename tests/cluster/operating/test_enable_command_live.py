@@ -9,7 +9,7 @@ from live_harness import got_by
 from select_harness import stock_pair
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import Result
+from slurm_cluster.hosts import CommandResult
 from slurm_plugin.enabling.slurm_conf import PLUGIN_DIR, parse
 
 pytestmark = [pytest.mark.cluster]
@@ -32,7 +32,7 @@ def stock(cluster: Cluster) -> Iterator[Cluster]:
     cluster.switch("stock")
 
 
-def gputopo(cluster: Cluster, *args: str, check: bool = True) -> Result:
+def gputopo(cluster: Cluster, *args: str, check: bool = True) -> CommandResult:
     return cluster.run("ctl", ["gputopo", *args], check=check)
 
 

@@ -10,12 +10,12 @@ from modes import enforcement
 from select_harness import stock_pair, told_stock_pair
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import Result, until
+from slurm_cluster.hosts import CommandResult, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
 
-def gputopo(cluster: Cluster, *args: str, check: bool = True) -> Result:
+def gputopo(cluster: Cluster, *args: str, check: bool = True) -> CommandResult:
     return cluster.run("ctl", ["gputopo", *args], check=check, timeout_s=120)
 
 

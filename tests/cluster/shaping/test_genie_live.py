@@ -257,6 +257,7 @@ def test_a_job_that_asks_for_no_gpus_gets_its_shape_and_the_policys_gpus(shaping
     assert job.gpus == by_policy({}, [each], [node])
     assert variables(shaping, jobid) == ("1", "1", "5", "5", "5")
     assert tasks_of(shaping, jobid) == 5
+    until(lambda: "shape" in shape_told(shaping, jobid), "the shape is written down")
     shaped = shape_told(shaping, jobid)
     assert shaped["shape"] == BEST
     assert len(shaped["shapes"]) == 16

@@ -10,7 +10,7 @@ from live_harness import GPU, OLD, SHOW_GPUS, gpus_of_tasks, not_on_old
 from select_harness import FakeEngine, clear, scripted_for_bridge
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import Result, until
+from slurm_cluster.hosts import CommandResult, until
 from slurm_cluster.slurm_text import Job
 
 pytestmark = pytest.mark.cluster
@@ -71,13 +71,13 @@ def gates(engine: FakeEngine) -> None:
     answers(engine, begin_time=opens, admin_comment="[gpu-slots: gated token=1]")
 
 
-def update(slurm: Cluster, job: int | str, words: str, user: str = "root") -> Result:
+def update(slurm: Cluster, job: int | str, words: str, user: str = "root") -> CommandResult:
     """`scontrol update`; what came of it."""
     command = ["scontrol", "update", f"JobId={job}", *words.split()]
     return slurm.run("ctl", command, user=user, check=False)
 
 
-def let_go(slurm: Cluster, job: int | str, words: str) -> Result:
+def let_go(slurm: Cluster, job: int | str, words: str) -> CommandResult:
     """An update that sets slots. On 22.05 the former request must go first, or they merge."""
     if OLD:
         update(slurm, job, f"TresPerNode= {NOTHING_OF_OURS}")
@@ -89,7 +89,7 @@ def release(node: str, slots: Sequence[int]) -> str:
     return f"StartTime=now ReqNodeList={node} gres={gres(slots)} {NOTHING_OF_OURS} NumNodes=1"
 
 
-def step_in(slurm: Cluster, jobid: int) -> Result:
+def step_in(slurm: Cluster, jobid: int) -> CommandResult:
     """The output file of a batch job that ended."""
     slurm.wait_finished(jobid)
     return slurm.run("ctl", ["cat", f"/home/alice/slots.{jobid}"])
@@ -154,7 +154,7 @@ INTERACTIVE = [
 ]
 
 
-def interactive(slurm: Cluster, *args: str) -> Result:
+def interactive(slurm: Cluster, *args: str) -> CommandResult:
     """A command under srun or salloc."""
     return slurm.run("ctl", args, user="alice", check=False)
 

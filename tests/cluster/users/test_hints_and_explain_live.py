@@ -9,7 +9,7 @@ from modes import variant
 from select_harness import told_stock_pair
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import ClusterError, Result, until
+from slurm_cluster.hosts import ClusterError, CommandResult, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
@@ -37,7 +37,7 @@ def configured(rules: None, cluster: Cluster) -> Cluster:
     return cluster
 
 
-def explain(cluster: Cluster, user: str, *args: str) -> Result:
+def explain(cluster: Cluster, user: str, *args: str) -> CommandResult:
     return cluster.run("ctl", ["gputopo", "explain", *args], user=user, check=False)
 
 
@@ -114,6 +114,8 @@ def test_report_sums_up_what_was_gained(cluster):
     summary = json.loads(done.out)
     assert summary["placed"]["jobs"] >= 1
     assert summary["placed"]["ratio_mean"] >= 1
+    now = summary["now"]
+    assert (now["gpus"] - now["free"], now["stranded"]) == (2, 0)
     assert cluster.run("ctl", ["gputopo", "report"], user="alice", check=False).code == 2
 
 

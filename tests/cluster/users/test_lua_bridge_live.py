@@ -8,7 +8,7 @@ from modes import enforcement
 from select_harness import FakeEngine, scripted_for_bridge
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import ClusterError, Result, until
+from slurm_cluster.hosts import ClusterError, CommandResult, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 
@@ -51,7 +51,7 @@ def requests(engine: FakeEngine) -> list[str]:
     return [" ".join(w for w in line.split(" ") if not w.startswith("id=")) for line in lines]
 
 
-def submit(cluster: Cluster, *args: str, tool: str = "sbatch") -> Result:
+def submit(cluster: Cluster, *args: str, tool: str = "sbatch") -> CommandResult:
     command = [tool, "-J", "j", *args]
     command += ["-o", "/dev/null", "--wrap", "true"] if tool == "sbatch" else ["true"]
     return cluster.run("ctl", command, user="alice", check=False)

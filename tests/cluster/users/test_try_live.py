@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from live_harness import PICKY
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
+from tests.cluster.users.waiting_states import LINES
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
@@ -126,3 +128,36 @@ def test_nothing_is_submitted_and_what_is_not_understood_is_said(cluster):
     done = cluster.run("ctl", "gputopo try --burst-buffer=x --gpus=1", user="alice", check=False)
     assert done.code == 2
     assert "options that are not understood are not guessed at" in done.err
+
+
+@pytest.fixture(scope="module")
+def limited(session_cluster: Cluster) -> Iterator[None]:
+    """From here on a reset leads to a Slurm that holds users to limits and to their QOS."""
+    with session_cluster.at_home(slurm_conf=LINES):
+        yield
+
+
+@pytest.mark.long("a Slurm with limits; unit tests have each rule")
+def test_the_users_own_qos_and_groups_count_as_in_a_submit(limited, cluster):
+    ask = ("-p", "dgx", "-t", "10", "--gres=gpu:3")
+    add = "sacctmgr -i add qos small set MaxTRESPerUser=gres/gpu=2"
+    account = "sacctmgr -i modify account research set"
+    add += f" && {account} qos=normal,small defaultqos=small"
+    drop = f"scancel -u alice; {account} qos=normal defaultqos=-1"
+    with cluster.temporarily(add, f"{drop} && sacctmgr -i delete qos small"):
+        done = cluster.run("ctl", ["gputopo", "try", *ask], user="alice")
+        assert "because user alice in QOS small may use 2 GPUs at a time" in done.out
+        job = cluster.sbatch(*ask)
+        until(lambda: cluster.job(job).reason not in ("None", "BeginTime"), "Slurm looked at it")
+        assert (cluster.job(job).fields["QOS"], cluster.job(job).state) == ("small", "PENDING")
+        assert told(cluster, [*ask, "-q", "normal"])["starts_now"]
+    update = "scontrol update partitionname=dgx allowgroups="
+    with cluster.temporarily(f"{update}root", f"{update}ALL"):
+        done = cluster.run("ctl", ["gputopo", "try", *ask], user="alice")
+        assert "partition dgx is for group root alone, and user alice is not in it" in done.out
+        assert told(cluster, [*ask[2:], "-p", "dgx,off"])["starts_now"]
+        # Slurm takes it, unless EnforcePartLimits says otherwise, and does not start it.
+        assert not outcome(cluster, cluster.sbatch(*ask))["starts_now"]
+    cluster.run("ctl", "scancel -u alice")
+    until(lambda: not cluster.run("ctl", "squeue -h").out.strip(), "the queue is empty")
+    assert told(cluster, list(ask))["starts_now"]

@@ -18,7 +18,7 @@ from live_harness import by_policy, topology_of
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 PORT, LOG = 8081, "/tmp/web.log"
 #: The bar: a change of the queue is on the page within so many seconds.
 SOON_S = 2.0

@@ -12,7 +12,7 @@ import pytest
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import Result
+from slurm_cluster.hosts import CommandResult
 from tests.cluster.users.waiting_states import LINES, STATES, waiting
 from tests.slurm_plugin.why.sentences import SENTENCES, said
 
@@ -37,7 +37,7 @@ def site(limited: None, cluster: Cluster) -> Cluster:
     return cluster
 
 
-def why(cluster: Cluster, user: str, *args: str) -> Result:
+def why(cluster: Cluster, user: str, *args: str) -> CommandResult:
     return cluster.run("ctl", ["gputopo", "why", *args], user=user, check=False)
 
 

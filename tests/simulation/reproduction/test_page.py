@@ -13,8 +13,8 @@ from simulation.core.steps import watched
 from simulation.experiments import Experiment, Result, experiments
 from simulation.reproduction import PAPERS, page, running
 from simulation.reproduction.checks import at_least, near
-from simulation.reproduction.claims import NOT, PARTLY, Claim, Paper, Row, Run, Sweep
-from simulation.reproduction.pictures import Picture
+from simulation.reproduction.claims import NOT, PARTLY, Claim, ExperimentRun, Paper, Row, Sweep
+from simulation.reproduction.plots import Plot
 
 DOCS = Path(__file__).parents[3] / "docs"
 CALLS = []
@@ -31,12 +31,12 @@ def toy(seeds, kind="slow"):
     return Result("toy", tuple(seeds), {"mapa": row}, {"mapa": {"time_s": 100.0}}, series=series)
 
 
-PICTURES = (
-    Picture("bars", "Bars", "bars", "s", metrics={"time_s": "time"}),
-    Picture("lines", "Lines", "lines", "s", metrics={"time_s": 5.0}),
-    Picture("boxes", "Boxes", "boxes", "GB/s", metrics={"gbps_{}": "sensitive"}),
-    Picture("curves", "Curves", "curves", "s", source="waits", is_log=True),
-    Picture("timeline", "Timeline", "timeline", "", "s", source="gpus"),
+PLOTS = (
+    Plot("bars", "Bars", "bars", "s", metrics={"time_s": "time"}),
+    Plot("lines", "Lines", "lines", "s", metrics={"time_s": 5.0}),
+    Plot("boxes", "Boxes", "boxes", "GB/s", metrics={"gbps_{}": "sensitive"}),
+    Plot("curves", "Curves", "curves", "s", source="waits", is_log=True),
+    Plot("timeline", "Timeline", "timeline", "", "s", source="gpus"),
 )
 
 
@@ -47,7 +47,7 @@ def papers(monkeypatch):
     options = {"kind": ("slow", "fast")}
     monkeypatch.setitem(experiments, "toy", Experiment("toy", "", "a_toy:toy", (3,), options))
     CALLS.clear()
-    run, check = Run("toy"), near("mapa", "time_s", 100, 0.05)
+    run, check = ExperimentRun("toy"), near("mapa", "time_s", 100, 0.05)
     rows = (
         Row("Table 1", "it takes 100 s", run, (check,)),
         Row("Figure 1", "a machine", is_result=False),
@@ -55,7 +55,7 @@ def papers(monkeypatch):
     )
     claims = (Claim(run, "it is slow.", (at_least("mapa", "time_s", 100),)),)
     sweeps = (Sweep("toy", "kind", (("mapa", "time_s"),)),)
-    return (Paper("p", "A paper", 2, 1, rows, claims, {"toy": PICTURES}, sweeps),)
+    return (Paper("p", "A paper", 2, 1, rows, claims, {"toy": PLOTS}, sweeps),)
 
 
 def test_the_page_has_a_row_for_everything_with_its_verdict(papers, tmp_path):
@@ -92,14 +92,14 @@ def test_a_result_of_other_seeds_does_not_count(papers, tmp_path):
     running.run_all(running.needed(papers), tmp_path, lambda line: None)
     path = tmp_path / "toy.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"seeds": [1, 2]}))
-    assert running.stored(tmp_path, Run("toy")) is None
+    assert running.stored(tmp_path, ExperimentRun("toy")) is None
     assert "its command was not run for this page" in page.page(papers, tmp_path)
 
 
 def test_every_kind_of_plot_is_drawn_with_its_seeds_and_the_papers_figure(papers, tmp_path):
     running.run_all(running.needed(papers), tmp_path, lambda line: None)
     drawn = list(running.draw(papers, tmp_path))
-    assert [path.name for path in drawn] == [f"toy-{one.name}.svg" for one in PICTURES]
+    assert [path.name for path in drawn] == [f"toy-{one.name}.svg" for one in PLOTS]
     assert "Bars (seed 3)" in drawn[0].read_text()
     assert "the paper" in drawn[0].read_text()
     assert "![Bars](" in page.page(papers, tmp_path)

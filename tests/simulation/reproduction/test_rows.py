@@ -16,8 +16,8 @@ from simulation.reproduction.claims import (
     PARTLY,
     REPRODUCED,
     Claim,
+    ExperimentRun,
     Row,
-    Run,
 )
 
 ROWS = [pytest.param(row, id=f"{paper.name}: {row.at}: {row.says[:40]}")
@@ -55,9 +55,9 @@ def test_a_row_is_checked_or_says_why_not(row):
     assert "|" not in row.at + row.says + row.because
 
 
-@pytest.mark.parametrize("name", {p: None for paper in PAPERS for p in paper.pictures})
+@pytest.mark.parametrize("name", {p: None for paper in PAPERS for p in paper.plots})
 def test_plots_are_of_experiments(name):
-    names = [one.name for paper in PAPERS for one in paper.pictures.get(name, ())]
+    names = [one.name for paper in PAPERS for one in paper.plots.get(name, ())]
     assert name in experiments
     assert len(set(names)) == len(names)
 
@@ -82,29 +82,35 @@ def test_a_command_names_options_that_there_are(run):
     ],
 )
 def test_all_checks_make_a_row_reproduced_and_some_partly(checks, verdict):
-    assert Row("Table 1", "", Run("sc17-table1"), tuple(checks)).verdict(FIGURES) == verdict
+    assert (
+        Row("Table 1", "", ExperimentRun("sc17-table1"), tuple(checks)).verdict(FIGURES) == verdict
+    )
 
 
 def test_without_a_run_nothing_is_said_of_a_row():
     checks = (at_most("mapa", "time_s", 200),)
-    assert Row("Table 1", "", Run("sc17-table1"), checks).verdict(None) == NOT_RUN
+    assert Row("Table 1", "", ExperimentRun("sc17-table1"), checks).verdict(None) == NOT_RUN
     assert Row("Table 1", "", because="no data").verdict(None) == NOT_RUN
     assert Row("Figure 1", "a drawing", is_result=False).verdict(None) == NO_RESULT
-    inputs = Row("Table 1", "", Run("sc17-table1"), checks, best=PARTLY)
+    inputs = Row("Table 1", "", ExperimentRun("sc17-table1"), checks, best=PARTLY)
     assert inputs.verdict(FIGURES) == PARTLY
 
 
 def test_a_claim_that_the_figures_do_not_carry_is_taken_back():
-    claim = Claim(Run("sc17-table1"), "mapa is faster.", (at_most("mapa", "time_s", "fcfs", 0.5),))
+    claim = Claim(
+        ExperimentRun("sc17-table1"), "mapa is faster.", (at_most("mapa", "time_s", "fcfs", 0.5),)
+    )
     assert claim.stated(FIGURES) == (
         "Not carried by these figures: mapa is faster. (mapa time_s is not at most 0.5 x fcfs)"
     )
-    claim = Claim(Run("sc17-table1"), "mapa is faster.", (at_most("mapa", "time_s", "fcfs"),))
+    claim = Claim(
+        ExperimentRun("sc17-table1"), "mapa is faster.", (at_most("mapa", "time_s", "fcfs"),)
+    )
     assert claim.stated(FIGURES) == "Claimed: mapa is faster."
 
 
 def test_a_run_is_named_and_repeated_by_what_differs_from_the_defaults():
-    assert Run("sc17-table1", {"variant": "authors"}).name == "sc17-table1"
-    run = Run("sc17-table1", {"variant": "printed"})
+    assert ExperimentRun("sc17-table1", {"variant": "authors"}).name == "sc17-table1"
+    run = ExperimentRun("sc17-table1", {"variant": "printed"})
     assert run.name == "sc17-table1-variant-printed"
     assert run.command == "gputopo experiment sc17-table1 --variant printed"

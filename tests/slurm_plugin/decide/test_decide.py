@@ -11,7 +11,8 @@ from machines_in_tests import basic_decider, mask, node, question
 from policies import Cluster, Placement, Policy, Request, Wait
 from policies.contract.hint_keys import MIN_UTILITY
 from slurm_plugin.decide.decide import Decider, use_note
-from slurm_plugin.protocol import CandidateNode, Pass, Use, WaitFor
+from slurm_plugin.placement import CandidateNode
+from slurm_plugin.protocol import Pass, Use, WaitFor
 from slurm_plugin.wire import clean_note
 
 FULL = 0xFF

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from commands_in_tests import refused, run
 from engine_in_tests import written
+from web_in_tests import played
 
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.explain.gains import Gains
+from slurm_plugin.slurm import choose
 
 NOW = datetime.now(UTC).isoformat()
 
@@ -113,6 +115,19 @@ def test_the_report_in_words(site):
     assert "placed: 2 jobs" in said
     assert "mean ratio 3.00, quartiles 2.50 3.00 3.50" in said
     assert "rings without a PCIe hop: 2 of 2, stock 0" in said
+
+
+def test_the_report_ends_with_what_of_the_free_gpus_is_of_use_now(site, monkeypatch):
+    """Jobs of 2, 5, 8 and 8 GPUs; on the nodes 6 and 3 are free. (6 x 2/4 + 3 x 3/4) / 9."""
+    slurm = played()
+    monkeypatch.setattr(choose, "client", lambda settings: slurm)
+    last = run("report", "--config", str(site)).splitlines()[-1]
+    assert last == "now: 9 of 16 GPUs are free, 9 stranded; fragmentation 58 %"
+    now = json.loads(run("report", "--config", str(site), "--json"))["now"]
+    assert now == {"gpus": 16, "free": 9, "stranded": 9, "fragmentation": 0.5833}
+    slurm.problem = "slurmctld is down"
+    last = run("report", "--config", str(site)).splitlines()[-1]
+    assert last == "now: not known (slurmctld is down)"
 
 
 @pytest.mark.parametrize("since", ["yesterday", "h", "9999999999999d", ""])

@@ -15,7 +15,7 @@ from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import HoldReason
 from slurm_plugin.gates.released import Watch
-from slurm_plugin.protocol import PlacementQuestion
+from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.snapshot import read_snapshot

@@ -14,7 +14,7 @@ from policies.performance import Shape
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.job_profiles import Remote
 from slurm_plugin.lending.record import DECISIONS
-from slurm_plugin.protocol import PlacementQuestion
+from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.slurm.interface import QueuedJob
 

@@ -199,7 +199,7 @@ async def test_of_two_reloads_at_once_the_later_one_counts():
 
     def a_setup() -> SimpleNamespace:
         config = SimpleNamespace(path=Path("x"), deadline_ms=1, decision_log=None, socket=None)
-        return SimpleNamespace(config=config)
+        return SimpleNamespace(config=config, machines={})
 
     first, later = a_setup(), a_setup()
     readings = iter([(first, 0.05), (later, 0.0)])

@@ -65,6 +65,35 @@ def test_a_user_has_an_account_of_their_own_where_slurm_keeps_accounts():
     assert scontrol_tables.default_account(run, "ali") == ""
 
 
+@pytest.mark.parametrize(
+    ("rows", "qos"),
+    [
+        ("research||normal,long|long\nphysics||normal|normal", "long"),
+        ("research||long|", "long"),
+        ("research||long,normal|", "normal"),
+        ("research||long,short|", ""),
+        ("physics||long|long", ""),
+        ("research||normal|normal\nresearch|dgx|long|long\nresearch|cpu|short|short", "long"),
+        ("", ""),
+    ],
+)
+def test_a_job_has_the_qos_of_its_users_association(rows, qos):
+    run = FakeRunner({"sacctmgr -nP show associations user=alice": f"{rows}\n"})
+    assert scontrol_tables.default_qos(run, "alice", "research", "dgx") == qos
+
+
+def test_a_qos_that_nobody_used_has_limits_for_each_user_and_account():
+    run = FakeRunner({"sacctmgr -nP show qos small": "cpu=9,gres/gpu=2|3|gres/gpu=5|\n"})
+    assert scontrol_tables.unused_limits(run, "small", "alice", "research") == [
+        Limit("user alice in QOS small", "MaxTRESPU", "cpu", 9, 0),
+        Limit("user alice in QOS small", "MaxTRESPU", "gres/gpu", 2, 0),
+        Limit("user alice in QOS small", "MaxJobsPU", "jobs", 3, 0),
+        Limit("account research in QOS small", "MaxTRESPA", "gres/gpu", 5, 0),
+    ]
+    none = FakeRunner({"sacctmgr": "\n"})
+    assert scontrol_tables.unused_limits(none, "small", "alice", "research") == []
+
+
 def test_a_partition_has_its_limits_and_who_may_use_it():
     line = (
         "PartitionName=dgx AllowGroups=ALL DenyAccounts=physics AllowQos=high,long AllocNodes=ALL"

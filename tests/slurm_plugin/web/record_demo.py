@@ -24,7 +24,8 @@ from simulation.core.jobs import SimJob
 from simulation.models.placing import Simulator
 from simulation.stock import policy_named
 from slurm_plugin.config.settings import load_policies, parse
-from slurm_plugin.protocol import CandidateNode, PlacementQuestion, WaitFor
+from slurm_plugin.placement import CandidateNode, PlacementQuestion
+from slurm_plugin.protocol import WaitFor
 
 TARGET = Path(__file__).parents[3] / "slurm_plugin" / "web" / "demo_day" / "day.json.gz"
 SEED, DAY_S, WARM_UP_S = 20_261_123, 86_400.0, 43_200.0

@@ -112,6 +112,24 @@ def test_a_job_shows_its_gpus_its_ring_and_why(chromium, demo):
         assert page.locator(".sentence").inner_text().startswith(f"Job {number} ")
 
 
+def test_on_a_narrow_window_drawings_can_still_be_read(chromium, demo):
+    """In CSS pixels: what a drawing says is at least 7 high, its frame is scrolled by itself."""
+    with opened(chromium, demo, viewport=PHONE) as page:
+        to(page, "cluster")
+        page.wait_for_selector(".chart text")
+        to(page, f"job/{job_of(page, 'RUNNING')}")
+        frame = page.locator(".pictures .wide").first
+        assert frame.bounding_box()["width"] <= PHONE["width"]
+        assert frame.evaluate("frame => frame.scrollWidth > frame.clientWidth")
+        words = frame.locator("svg text").all()
+        assert min(word.bounding_box()["height"] for word in words) >= 7
+        to(page, "cluster")
+        for word in page.locator(".chart text").all():
+            box = word.bounding_box()
+            assert box["height"] >= 9
+            assert box["x"] >= 0
+
+
 def test_all_of_it_can_be_reached_by_keyboard(chromium, demo):
     with opened(chromium, demo) as page:
         to(page, "cluster")

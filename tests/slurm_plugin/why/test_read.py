@@ -45,27 +45,55 @@ def test_slurms_own_test_is_asked_and_nothing_is_submitted(tmp_path):
     assert sbatch_says([], has_script=False, bin_dir=tmp_path / "nowhere") == ""
 
 
+OF_ACCOUNTS = "AccountingStorageType = accounting_storage/slurmdbd"
+SITE = {
+    "scontrol --version": "slurm 24.11.5",
+    "scontrol show nodes": '{"nodes": []}',
+    "squeue": "",
+    "scontrol -d show jobs": '{"jobs": []}',
+    "scontrol show config": f"SLURM_VERSION = 24.11.5\n{OF_ACCOUNTS}\n",
+    "scontrol --oneliner show": "PartitionName=dgx Default=YES\n",
+    "scontrol show assoc_mgr users=alice": "UserName=alice(1) DefAccount=research\n",
+    "sacctmgr -nP show associations user=alice": "research||normal,long|\nphysics||long|long\n"
+    "physics|dgx|short|short\n",
+}
+
+
 @pytest.mark.parametrize(
     ("config", "account", "parents"),
     [
         ("AccountingStorageType = accounting_storage/none", "", {}),
-        ("AccountingStorageType = accounting_storage/slurmdbd", "research", {}),
-        ("AccountingStorageType = accounting_storage/slurmdbd\n"
-         "AccountingStorageEnforce = associations", "research", {"research": "root"}),
+        (OF_ACCOUNTS, "research", {}),
+        (f"{OF_ACCOUNTS}\nAccountingStorageEnforce = associations", "research",
+         {"research": "root"}),
     ],
 )  # fmt: skip
 def test_accounts_are_read_where_slurm_keeps_them(config, account, parents):
     """Limits are, too, where they are enforced; here they are not."""
     tree = "ClusterName=c Account=research UserName=\n  ParentAccount=root(1)\n  MaxJobs=1(0)\n"
     run = FakeRunner({
-        "scontrol --version": "slurm 24.11.5",
-        "scontrol show nodes": '{"nodes": []}',
-        "squeue": "",
-        "scontrol -d show jobs": '{"jobs": []}',
+        **SITE,
         "scontrol show config": f"SLURM_VERSION = 24.11.5\n{config}\n",
-        "scontrol --oneliner show": "",
         "scontrol show assoc_mgr flags=assoc,qos": tree,
-        "scontrol show assoc_mgr users=alice": "UserName=alice(1) DefAccount=research\n",
     })  # fmt: skip
-    site = read_site(run, "alice")
+    site = read_site(run, "alice", {})
     assert (site.job.account, site.parents, site.limits) == (account, parents, ())
+
+
+@pytest.mark.parametrize(
+    ("options", "qos"),
+    [
+        ({}, "normal"),
+        ({"qos": "short"}, "short"),
+        ({"account": "physics", "partition": "cpu"}, "long"),
+        ({"account": "physics"}, "short"),
+    ],
+)
+def test_a_job_that_names_no_qos_has_that_of_its_account(options, qos):
+    assert read_site(FakeRunner(SITE), "alice", options).details.qos == qos
+
+
+def test_without_slurms_database_the_qos_is_not_known():
+    without = {line: said for line, said in SITE.items() if not line.startswith("sacctmgr")}
+    site = read_site(FakeRunner(without), "alice", {})
+    assert (site.job.account, site.details.qos) == ("research", "")

@@ -8,8 +8,10 @@ from machines_in_tests import basic_decider
 
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.sections import Rule
+from slurm_plugin.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.queue.snapshot import Settings
-from slurm_plugin.slurm.interface import Limit, QueuedJob, SlurmPartition
+from slurm_plugin.slurm.interface import Limit, QueuedJob, SlurmPartition, WaitingDetails
 from slurm_plugin.why.request import (
     NotTried,
     Request,
@@ -226,6 +228,26 @@ def test_what_is_known_of_a_loan_is_told(tmp_path, argv, says):
     assert dict(found.evidence)["loan"] == says
 
 
+@pytest.mark.parametrize("record", [LoanRecord("meets", {}), GateRecord("gated", {"token": "t"})])
+def test_gpus_that_are_kept_for_anothers_loan_are_not_free(tmp_path, record):
+    """Three GPUs are free on each node; the loan has two of dgx1, and two of dgx2 by its donor."""
+    loan = Loan("dgx1", 0b11000000, (LoanDonor("dgx2", 0b11000000, 31),))
+    borrower = replace(JOB, job_id=28, name="28", uid=1001, reason="BeginTime", eligible=2_000_000,
+                       admin_comment=record.changed(loan=loan.text()).text())  # fmt: skip
+    waits = replace(JOB, job_id=31, uid=1001, req_nodes="dgx2", tres_per_node="gres/gpu:2")
+    runs = replace(waits, state="RUNNING", reason="None", nodes=("dgx2",), gpus={"dgx2": (6, 7)})
+    decider = basic_decider(tmp_path)
+    lent = replace(node("dgx2", 5), used=(*range(5), 6, 7))
+    for donor, dgx2 in ((waits, node("dgx2", 5)), (runs, lent)):
+        free = (node("dgx1", 5), dgx2)
+        assert tried("--gres=gpu:1", free, (borrower, donor), decider).gpus == {"dgx1": (5,)}
+        found = tried("--gres=gpu:2", free, (borrower, donor), decider)
+        assert "2 are free, but never 2 on one node (dgx1 1, dgx2 1)" in found.sentence
+        kept = ("kept", "2 GPUs of dgx1 for job 28, which meets its donors")
+        assert kept in found.evidence
+    assert tried("--gres=gpu:2", free, (), decider).gpus == {"dgx1": (5, 6)}
+
+
 def test_slots_of_which_none_are_free_on_both_nodes_are_slurms_own_choice(tmp_path):
     nodes = (slot_node("dgx1", (0, 1, 3, 4, 5)), slot_node("dgx2", (0, 1, 2, 4, 6, 7)))
     found = tried("-N2 --gres=gpu:2", nodes, decider=basic_decider(tmp_path))
@@ -244,6 +266,8 @@ def test_slots_of_which_none_are_free_on_both_nodes_are_slurms_own_choice(tmp_pa
         ("-A physics", {"allow_accounts": ("physics",)}, "It would start now on dgx1."),
         ("-q long", {"deny_qos": ("long",)},
          "It would never start: partition gpu is closed to QOS long."),
+        ("", {"allow_groups": ("admins", "staff")}, "It would never start: partition gpu is for"
+         " groups admins, staff alone, and user alice is not in them."),
         ("-t 60", {"max_time_s": 600}, "It would never start: it asks for -t 1:00:00, and partition"
          " gpu allows -t 10 at most."),
     ],
@@ -255,6 +279,56 @@ def test_a_partition_that_does_not_take_the_job(argv, partition, says):
     snapshot = replace(found.state.snapshot, settings=settings)
     found = replace(found, state=replace(found.state, snapshot=snapshot))
     assert trial(found, None).sentence == says
+
+
+@pytest.mark.parametrize(
+    ("taken", "limits", "says"),
+    [
+        ({"allow_groups": ("root",)}, "NO", "It would start now on dgx2."),
+        ({"state": "DOWN"}, "NO", "It would start now on dgx2."),
+        ({"allow_groups": ("root",)}, "ALL", "It would never start: partition gpu is for group root"
+         " alone, and user alice is not in it."),
+        ({"state": "DOWN"}, "ALL", "It would start now on dgx2."),
+    ],
+)  # fmt: skip
+def test_of_two_partitions_the_one_that_takes_the_job_counts(taken, limits, says):
+    closed = replace(SETTINGS.partitions[0], nodes=("dgx1",), **taken)
+    other = SlurmPartition("other", ("dgx2",), False)
+    nodes = (node("dgx1", 0), node("dgx2", 0, partitions=("other",)))
+    found = asked("-p", "gpu,other", nodes=nodes)
+    settings = Settings((closed, other), {"EnforcePartLimits": limits})
+    snapshot = replace(found.state.snapshot, settings=settings)
+    assert trial(replace(found, state=replace(found.state, snapshot=snapshot)), None).sentence == (
+        says
+    )
+
+
+@pytest.mark.parametrize(
+    ("user", "uid", "starts"),
+    [("root", 0, True), ("slurm", 64030, True), ("alice", 1000, False), ("daemon", 1, True)],
+)
+def test_a_partition_for_groups_takes_their_users_root_and_slurms_own(user, uid, starts):
+    """The group of a user's own name is in every /etc/group."""
+    group = "daemon" if user == "daemon" else "nobodys"
+    one = replace(SETTINGS.partitions[0], allow_groups=(group,))
+    found = asked(nodes=(node("dgx1", 0),))
+    settings = Settings((one,), {"SlurmUser": "slurm(64030)"})
+    state_of = replace(found.state, snapshot=replace(found.state.snapshot, settings=settings),
+                       job=replace(found.state.job, user=user, uid=uid))  # fmt: skip
+    assert trial(replace(found, state=state_of), None).starts_now is starts
+
+
+def test_the_limits_of_the_users_own_qos_count_where_none_is_named():
+    """What the user has in use stands before what nobody has used (`unused_limits`)."""
+    limit = Limit("user 1000 in QOS small", "MaxTRESPU", "gres/gpu", 2, 1)
+    limits = (limit, replace(limit, owner="user alice in QOS small", used=0))
+    site = {"limits": limits, "details": WaitingDetails(qos="small")}
+    nodes = (node("dgx1", 0),)
+    assert tried("--gpus-per-node=1", nodes, **site).starts_now
+    assert tried("--gpus-per-node=2", nodes, **site).sentence == (
+        "It would not start now: it waits because user alice in QOS small may use 2 GPUs at a time,"
+        " and 1 GPU is in use."
+    )
 
 
 def test_a_limit_that_the_job_would_exceed_counts():

@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gres_topology.pictures import Pane, charts, rows, sheet
-from gres_topology.pictures import Picture as Chart
+from gres_topology.pictures import Pane, Picture, charts, rows, sheet
 from simulation.experiments import Result
 
 QUANTILES = ("min", "p25", "p50", "p75", "max")
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class Plot:
     """One plot, drawn from a result's figures or from one of its `series`.
 
     - `bars`: a group for each metric, a bar for each policy.
@@ -40,14 +39,14 @@ class Picture:
     is_log: bool = False
 
 
-def drawn(result: Result, picture: Picture) -> Chart:
+def drawn(result: Result, plot: Plot) -> Picture:
     """The plot of a result."""
-    return _DRAW[picture.kind](result, picture, f"{picture.title}{_seeds(result)}")
+    return _DRAW[plot.kind](result, plot, f"{plot.title}{_seeds(result)}")
 
 
-def together(result: Result, pictures: Sequence[Picture]) -> Chart:
+def together(result: Result, plots: Sequence[Plot]) -> Picture:
     """All plots of a result below each other."""
-    charts_of_it = [drawn(result, picture) for picture in pictures]
+    charts_of_it = [drawn(result, plot) for plot in plots]
     return sheet(
         result.experiment, [], [Pane(chart, min(chart.width, 1000)) for chart in charts_of_it]
     )
@@ -56,15 +55,15 @@ def together(result: Result, pictures: Sequence[Picture]) -> Chart:
 def _seeds(result: Result) -> str:
     if not result.seeds:
         return ""
-    found = ", ".join(map(str, result.seeds))
+    listed = ", ".join(map(str, result.seeds))
     if len(result.seeds) > 3:
-        found = f"{result.seeds[0]} to {result.seeds[-1]}, {len(result.seeds)} in all"
-    return f" (seeds {found})" if len(result.seeds) > 1 else f" (seed {found})"
+        listed = f"{result.seeds[0]} to {result.seeds[-1]}, {len(result.seeds)} in all"
+    return f" (seeds {listed})" if len(result.seeds) > 1 else f" (seed {listed})"
 
 
-def _chosen(result: Result, picture: Picture) -> list[str]:
-    wanted = result.measured if picture.policies is None else picture.policies
-    return [name for name in wanted if any(_has(result, name, m) for m in picture.metrics)]
+def _chosen(result: Result, plot: Plot) -> list[str]:
+    wanted = result.measured if plot.policies is None else plot.policies
+    return [name for name in wanted if any(_has(result, name, m) for m in plot.metrics)]
 
 
 def _has(result: Result, policy: str, metric: str) -> bool:
@@ -74,29 +73,29 @@ def _has(result: Result, policy: str, metric: str) -> bool:
 def _papers(result: Result, names: Sequence[str], metrics: Sequence[str]) -> charts.Values:
     """The paper's figures of those policies of which it prints any."""
     rows = {name: result.paper.get(name, {}) for name in names}
-    found = {name: [row.get(metric) for metric in metrics] for name, row in rows.items()}
-    return {name: some for name, some in found.items() if any(v is not None for v in some)}
+    printed = {name: [row.get(metric) for metric in metrics] for name, row in rows.items()}
+    return {name: some for name, some in printed.items() if any(v is not None for v in some)}
 
 
-def _bars(result: Result, picture: Picture, title: str) -> Chart:
-    names, metrics = _chosen(result, picture), list(picture.metrics)
+def _bars(result: Result, plot: Plot, title: str) -> Picture:
+    names, metrics = _chosen(result, plot), list(plot.metrics)
     rows = {name: result.measured.get(name, {}) for name in names}
     return charts.bars(
         title,
-        [str(label) for label in picture.metrics.values()],
+        [str(label) for label in plot.metrics.values()],
         {name: [row.get(metric) for metric in metrics] for name, row in rows.items()},
-        x=picture.x,
-        y=picture.y,
+        x=plot.x,
+        y=plot.y,
         spread={name: [row.get(f"{m}_sd") for m in metrics] for name, row in rows.items()},
         crosses=_papers(result, names, metrics),
         crosses_mean="the paper",
-        is_log=picture.is_log,
+        is_log=plot.is_log,
     )
 
 
-def _lines(result: Result, picture: Picture, title: str) -> Chart:
-    places = {metric: float(place) for metric, place in picture.metrics.items()}
-    names = _chosen(result, picture)
+def _lines(result: Result, plot: Plot, title: str) -> Picture:
+    places = {metric: float(place) for metric, place in plot.metrics.items()}
+    names = _chosen(result, plot)
     points: dict[str, list[tuple[float, float]]] = {}
     spread: dict[str, list[tuple[float, float]]] = {}
     for name in names:
@@ -112,43 +111,43 @@ def _lines(result: Result, picture: Picture, title: str) -> Chart:
         ]
         for name in names
     }
-    return charts.lines(title, points, x=picture.x, y=picture.y, has_dots=True,
-                        is_log=picture.is_log, spread=spread, crosses=crosses,
+    return charts.lines(title, points, x=plot.x, y=plot.y, has_dots=True,
+                        is_log=plot.is_log, spread=spread, crosses=crosses,
                         crosses_mean="the paper")  # fmt: skip
 
 
-def _boxes(result: Result, picture: Picture, title: str) -> Chart:
+def _boxes(result: Result, plot: Plot, title: str) -> Picture:
     five = {
         name: [
             [result.measured.get(name, {}).get(pattern.format(word)) for word in QUANTILES]
-            for pattern in picture.metrics
+            for pattern in plot.metrics
         ]
-        for name in _chosen(result, picture)
+        for name in _chosen(result, plot)
     }
-    groups = [str(label) for label in picture.metrics.values()]
-    return charts.boxes(title, groups, five, x=picture.x, y=picture.y, is_log=picture.is_log)
+    groups = [str(label) for label in plot.metrics.values()]
+    return charts.boxes(title, groups, five, x=plot.x, y=plot.y, is_log=plot.is_log)
 
 
-def _curves(result: Result, picture: Picture, title: str) -> Chart:
+def _curves(result: Result, plot: Plot, title: str) -> Picture:
     curves = {
         label: [(float(point[0]), float(point[1])) for point in points]
-        for label, points in result.series.get(picture.source, {}).items()
+        for label, points in result.series.get(plot.source, {}).items()
     }
-    return charts.lines(title, curves, x=picture.x, y=picture.y, is_log=picture.is_log)
+    return charts.lines(title, curves, x=plot.x, y=plot.y, is_log=plot.is_log)
 
 
-def _timeline(result: Result, picture: Picture, title: str) -> Chart:
+def _timeline(result: Result, plot: Plot, title: str) -> Picture:
     """The parts below each other, each with its name at its first row."""
     names: list[str] = []
     held: list[tuple[int, float, float, int, str]] = []
-    for label, bars in result.series.get(picture.source, {}).items():
+    for label, bars in result.series.get(plot.source, {}).items():
         top = len(names)
         names += [label, *[""] * (1 + max((int(bar[0]) for bar in bars), default=0))]
         held += [(top + int(row), start, end, int(job), "") for row, start, end, job in bars]
-    return rows.timeline(title, names, held, x=picture.x)
+    return rows.timeline(title, names, held, x=plot.x)
 
 
-_DRAW: dict[str, Callable[[Result, Picture, str], Chart]] = {
+_DRAW: dict[str, Callable[[Result, Plot, str], Picture]] = {
     "bars": _bars,
     "lines": _lines,
     "boxes": _boxes,

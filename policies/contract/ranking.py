@@ -1,0 +1,175 @@
+"""Places by their state, ranked: a question costs what changed, not what there is.
+
+A place is a number from 0 (a node's, in the order of names); a set of places is an int with bit i
+for place i, so that thousands of places are compared in one step. Places in equal states are never
+looked at one by one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Generic, TypeVar
+
+#: By what states are ranked: smaller is better.
+Key = tuple[float, ...]
+
+State = TypeVar("State", bound=Hashable)
+
+#: Keys of several states, in their order; None for a state that is out of the question.
+Keys = Callable[[list[State]], list[Key | None]]
+
+#: Rankings kept by an index, the last ones asked for. Each holds a set of places for each key.
+KEPT = 64
+
+
+def lowest(places: int) -> int:
+    """The first place of a set that is not empty."""
+    return (places & -places).bit_length() - 1
+
+
+def each(places: int) -> Iterator[int]:
+    """The places of a set, ascending."""
+    while places:
+        low = places & -places
+        yield low.bit_length() - 1
+        places ^= low
+
+
+class StateIndex(Generic[State]):
+    """Which place is in which state, and what changed since somebody looked."""
+
+    def __init__(self, states: Iterable[State]) -> None:
+        self._states = list(states)
+        self._places: dict[State, int] = {}
+        for place, state in enumerate(self._states):
+            self._places[state] = self._places.get(state, 0) | 1 << place
+        #: (place, state before, state after); `_forgotten` of them were dropped.
+        self._changes: list[tuple[int, State, State]] = []
+        self._forgotten = 0
+        self._rankings: OrderedDict[Hashable, Ranking[State]] = OrderedDict()
+
+    def __getitem__(self, place: int) -> State:
+        return self._states[place]
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def places(self, state: State) -> int:
+        """The places in this state."""
+        return self._places.get(state, 0)
+
+    def states(self) -> Iterable[State]:
+        """The states that some place is in."""
+        return self._places.keys()
+
+    def move(self, place: int, state: State) -> None:
+        """A place is in this state now."""
+        old = self._states[place]
+        if old == state:
+            return
+        bit = 1 << place
+        left = self._places[old] ^ bit
+        if left:
+            self._places[old] = left
+        else:
+            del self._places[old]
+        self._places[state] = self._places.get(state, 0) | bit
+        self._states[place] = state
+        self._changes.append((place, old, state))
+        # Whoever is so far behind looks at all states anew.
+        most = max(64, len(self._states))
+        if len(self._changes) > 2 * most:
+            del self._changes[:-most]
+            self._forgotten += most + 1
+
+    def changes_since(self, moment: int) -> list[tuple[int, State, State]] | None:
+        """(place, state before, state after) since `moment`; None where that is too long ago."""
+        at = moment - self._forgotten
+        return None if at < 0 else self._changes[at:]
+
+    @property
+    def moment(self) -> int:
+        """How many changes there were."""
+        return self._forgotten + len(self._changes)
+
+    def ranking(self, kind: Hashable, keys: Keys[State]) -> Ranking[State]:
+        """The states ranked by `keys`, up to date; remembered under `kind` unless it is None.
+
+        Equal kinds have keys that are equal for equal states, at any time.
+        """
+        if kind is None:
+            return Ranking(self, keys)
+        ranking = self._rankings.get(kind)
+        if ranking is None:
+            ranking = self._rankings[kind] = Ranking(self, keys)
+            if len(self._rankings) > KEPT:
+                self._rankings.popitem(last=False)
+        else:
+            self._rankings.move_to_end(kind)
+            ranking.update()
+        return ranking
+
+
+class Ranking(Generic[State]):
+    """Sets of places by the key of their state, the best key first."""
+
+    def __init__(self, index: StateIndex[State], keys: Keys[State]) -> None:
+        self._index, self._keys = index, keys
+        self._rebuild()
+
+    def _rebuild(self) -> None:
+        index = self._index
+        self._key_of: dict[State, Key | None] = {}
+        self._places: dict[Key, int] = {}
+        self._learn(list(index.states()))
+        for state, key in self._key_of.items():
+            if key is not None:
+                self._places[key] = self._places.get(key, 0) | index.places(state)
+        self._order = sorted(self._places)
+        self._moment = index.moment
+
+    def _learn(self, states: list[State]) -> None:
+        if states:
+            self._key_of.update(zip(states, self._keys(states), strict=True))
+
+    def update(self) -> None:
+        """Take over what changed in the index."""
+        index = self._index
+        if self._moment == index.moment:
+            return
+        changes = index.changes_since(self._moment)
+        if changes is None or len(self._key_of) > 4 * max(64, len(index)):
+            self._rebuild()
+            return
+        known = self._key_of
+        self._learn(list({state for _, _, state in changes if state not in known}))
+        for place, old, new in changes:
+            before, after = known[old], known[new]
+            if before != after:
+                if before is not None:
+                    self._drop(before, 1 << place)
+                if after is not None:
+                    self._add(after, 1 << place)
+        self._moment = index.moment
+
+    def _add(self, key: Key, bit: int) -> None:
+        places = self._places.get(key)
+        if places is None:
+            insort(self._order, key)
+        self._places[key] = (places or 0) | bit
+
+    def _drop(self, key: Key, bit: int) -> None:
+        left = self._places[key] ^ bit
+        if left:
+            self._places[key] = left
+        else:
+            del self._places[key], self._order[bisect_left(self._order, key)]
+
+    def walk(self, among: int) -> Iterator[tuple[Key, int]]:
+        """Keys and the places of `among` that have them, none empty, the best first."""
+        for key in self._order:
+            places = self._places[key] & among
+            if places:
+                yield key, places

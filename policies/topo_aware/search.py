@@ -1,0 +1,133 @@
+"""The nodes of one request, by the utility of what bipartitioning chooses on each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from gres_topology import Network
+from policies.contract.nodes import Candidates, InDomain, in_lowest_domain
+from policies.contract.nouns import Request
+from policies.contract.ranking import Key, Ranking, each, lowest
+from policies.topo_aware.index import Index, State
+from policies.topo_aware.solutions import Solutions
+from policies.topo_aware.utility import UtilityTerms
+
+#: Choices kept for the decision log.
+TOP = 6
+
+
+class Chosen(NamedTuple):
+    """GPUs on one node, and what they are worth."""
+
+    name: str
+    mask: int
+    terms: UtilityTerms
+
+
+class Found(NamedTuple):
+    """One node per count, best first, none where they do not fit; the runners-up of the first."""
+
+    chosen: list[Chosen]
+    others: list[Chosen]
+
+
+class NodeSearch:
+    """One request on one snapshot; each node must have `need_gbps` of host memory bandwidth."""
+
+    def __init__(
+        self,
+        solutions: Solutions,
+        request: Request,
+        nodes: Candidates,
+        index: Index,
+        need_gbps: float = 0.0,
+    ) -> None:
+        self._solutions, self._request = solutions, request
+        self._nodes, self._index, self._need_gbps = nodes, index, need_gbps
+        self._packing = -1 if request.options.get("spread") == "yes" else 1
+        self._wanted = sorted(request.gpus_per_node, reverse=True)
+        self._rankings: Mapping[int, Ranking[State]] = {
+            count: self._ranking(count) for count in set(self._wanted)
+        }
+
+    def _ranking(self, count: int) -> Ranking[State]:
+        """Nodes with room by Slurm's weight, utility, then GPUs left (fewest, or most)."""
+        needs = self._solutions.needs(self._request, count)
+
+        def keys(states: list[State]) -> list[Key | None]:
+            ranked: list[Key | None] = []
+            for state in states:
+                left = state.free.bit_count() - count
+                if left < 0 or not self._has_memory(state):
+                    ranked.append(None)
+                    continue
+                topology, weight = self._nodes.table.kinds[state.kind]
+                _, terms = self._solutions.of(topology, state, needs)
+                ranked.append((weight, -terms.utility, self._packing * left))
+            return ranked
+
+        return self._index.states.ranking((needs, self._packing, self._need_gbps), keys)
+
+    def _has_memory(self, state: State) -> bool:
+        socket_gbps = self._solutions.settings.socket_memory_gbps
+        if self._need_gbps <= 0 or socket_gbps <= 0:
+            return True
+        topology = self._nodes.table.kinds[state.kind].topology
+        sockets = len(self._solutions.machine(topology).sockets)
+        used = sum(job.memory_gbps for job in state.beside)
+        return used + self._need_gbps <= socket_gbps * sockets
+
+    def nearest(self, network: Network | None) -> Found:
+        """The best nodes; several as few switches apart as Slurm's weights allow.
+
+        By eq. 3 a path through one more switch is longer than any within a node.
+        """
+        nodes, table = self._nodes, self._nodes.table
+        found = self._choose(nodes.among)
+        if network is None or len(self._wanted) < 2 or not found.chosen:
+            return found
+        most = self._weight(found)
+
+        def within(places: int) -> InDomain[Found] | None:
+            inside = places & nodes.among
+            if inside.bit_count() < len(self._wanted):
+                return None
+            here = self._choose(inside)
+            if not here.chosen or self._weight(here) > most:
+                return None
+            worst = (-min(one.terms.utility for one in here.chosen),)
+            free = sum(table.index[place].free.bit_count() for place in each(inside))
+            return InDomain(worst, free, here)
+
+        return in_lowest_domain(network, table, within) or found
+
+    def _weight(self, found: Found) -> int:
+        table = self._nodes.table
+        return sum(table.node(table.place[one.name]).weight for one in found.chosen)
+
+    def _choose(self, among: int) -> Found:
+        chosen: list[Chosen] = []
+        others: list[Chosen] = []
+        for count in self._wanted:
+            ranking = self._rankings[count]
+            best = next(ranking.walk(among), None)
+            if best is None:
+                return Found([], [])
+            place = lowest(best[1])
+            if not chosen:
+                states = self._index.states
+                unlike = among & ~states.places(states[place])
+                rest = islice(ranking.walk(unlike), TOP - 1)
+                others = [self._on(lowest(places), count) for _, places in rest]
+            chosen.append(self._on(place, count))
+            among ^= 1 << place
+        return Found(chosen, others)
+
+    def _on(self, place: int, count: int) -> Chosen:
+        """What a job of `count` GPUs gets on a node."""
+        table, state = self._nodes.table, self._index.states[place]
+        topology = table.kinds[state.kind].topology
+        needs = self._solutions.needs(self._request, count)
+        return Chosen(table.names[place], *self._solutions.of(topology, state, needs))

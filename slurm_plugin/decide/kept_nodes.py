@@ -1,0 +1,262 @@
+"""The nodes of a cluster, kept between questions: each question brings what changed.
+
+Work grows with the changes, not with the cluster. Table and digest tell whether both sides mean
+the same state; in doubt a question is answered for the nodes that it lists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from policies import NodeState
+from policies.contract.nodes import Candidates, FreeOn, NodeTable
+from policies.contract.ranking import each
+from slurm_plugin import node_lines
+from slurm_plugin.decide.machines import UNDECLARED, Machines, usable
+from slurm_plugin.errors import ProtocolError
+from slurm_plugin.node_lines import Changes, NodesPart
+from slurm_plugin.placement import CandidateNode
+
+logger = logging.getLogger(__name__)
+
+#: Tables kept: that of the running slurmctld, and those of others before it or beside it.
+MOST_TABLES = 4
+#: Nodes of one table.
+MOST_NODES = 100_000
+#: Sets of nodes that are remembered as they travel: most questions name one of a few.
+MOST_SETS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ToldNodes:
+    """The columns of a table, in Slurm's order."""
+
+    names: list[str]
+    total: list[int]
+    free: list[int]
+    weight: list[int]
+    type: list[str]
+
+
+class KeptNodes:
+    """One table: `free` in Slurm's order and masks, `table` as policies see its usable nodes."""
+
+    def __init__(self, told: ToldNodes, machines: Machines) -> None:
+        self.told, self.machines = told, machines
+        self.free = list(told.free)
+        self.digest = node_lines.digest(self.free)
+        self.index = {name: at for at, name in enumerate(told.names)}
+        self.excluded: dict[str, str] = {}
+        states = []
+        for name, total, free, weight in zip(
+            told.names, told.total, told.free, told.weight, strict=True
+        ):
+            machine = machines.get(name, UNDECLARED)
+            problem = usable(machine, total)
+            if machine.topology is None or problem:
+                if total:
+                    self.excluded[name] = problem
+                continue
+            states.append(NodeState(name, machine.topology, machine.to_topology(free), 0, weight))
+        self.table = NodeTable(states)
+        #: Each node's place in `table`, -1 where it has none.
+        self.place = [self.table.place.get(name, -1) for name in told.names]
+        self._in_order = self.place == list(range(len(told.names)))
+        self._sets: OrderedDict[str, int] = OrderedDict()
+        self._of_type: dict[str, int] = {"": (1 << len(states)) - 1}
+        for name, kind in zip(told.names, told.type, strict=True):
+            place = self.table.place.get(name)
+            if kind and place is not None:
+                self._of_type[kind] = self._of_type.get(kind, 0) | 1 << place
+
+    def take(self, free: Mapping[int, int]) -> None:
+        """Nodes have these GPUs free now; raises ProtocolError for nodes or GPUs there are not."""
+        for at, mask in free.items():
+            if at >= len(self.free) or mask >> self.told.total[at]:
+                raise ProtocolError(f"place: changed={at}:{mask:x}: no such node, or no such GPUs")
+            if mask == self.free[at]:
+                continue
+            self.digest ^= node_lines.mix(at, self.free[at]) ^ node_lines.mix(at, mask)
+            self.free[at] = mask
+            if self.place[at] >= 0:
+                machine = self.machines[self.told.names[at]]
+                self.table.set_free(self.place[at], machine.to_topology(mask))
+
+    def among(self, others: str, kind: str, heaviest: int | None) -> int:
+        """The places in `table` of a set that has free GPUs, of a type ("": any)."""
+        places = self._sets.get(others)
+        if places is None:
+            places = self._to_places(node_lines.places(others, len(self.free)))
+            self._sets[others] = places
+            if len(self._sets) > MOST_SETS:
+                self._sets.popitem(last=False)
+        else:
+            self._sets.move_to_end(others)
+        table = self.table
+        places &= self._of_type.get(kind, 0)
+        for number, (_, weight) in enumerate(table.kinds):
+            is_heavy = heaviest is not None and weight > heaviest
+            full = table.of_kind[number] if is_heavy else table.index.places(FreeOn(number, 0))
+            places &= ~full
+        return places
+
+    def _to_places(self, chosen: int) -> int:
+        """A set in Slurm's order as one of places."""
+        if self._in_order or not chosen:
+            return chosen
+        size = len(self.free)
+        raw = np.frombuffer(chosen.to_bytes(size // 8 + 1, "little"), dtype=np.uint8)
+        held = np.unpackbits(raw, count=size, bitorder="little").view(np.bool_)
+        at = np.array(self.place)[held]
+        bits = np.zeros(len(self.table.names), dtype=np.uint8)
+        bits[at[at >= 0]] = 1
+        return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
+
+    def agrees(self, node: CandidateNode) -> bool:
+        """Whether a listed node is known, with the same free GPUs."""
+        at = self.index.get(node.name)
+        return at is not None and (self.told.total[at], self.free[at]) == (node.total, node.free)
+
+    def to_table(self, masks: Mapping[str, int]) -> dict[str, int]:
+        """Slurm's masks as the topology's, of the usable nodes among these."""
+        place, machines = self.table.place, self.machines
+        return {n: machines[n].to_topology(mask) for n, mask in masks.items() if n in place}
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """The nodes of one question beside those it lists (`placement.OtherNodes`)."""
+
+    kept: KeptNodes
+    among: int
+
+    @property
+    def excluded(self) -> Mapping[str, str]:
+        """Nodes of the cluster that are left to Slurm's own choice, and why."""
+        return self.kept.excluded
+
+    def with_own(self, own: Mapping[str, int]) -> Candidates:
+        """They and these, Slurm's own (masks by name), as policies see them."""
+        masks = self.kept.to_table(own)
+        among = self.among
+        for name in masks:
+            among |= 1 << self.kept.table.place[name]
+        return Candidates(self.kept.table, among, masks)
+
+    def stand_in(
+        self, count: int, reserved: Mapping[str, int], without: Collection[str]
+    ) -> CandidateNode | None:
+        """The first node, lowest weight first, with `count` GPUs free beside the reserved ones."""
+        kept, table = self.kept, self.kept.table
+        ranking = table.ranking("stand-in", count, lambda state, count: ())
+        among = self.among
+        for name in without:
+            among &= ~(1 << table.place.get(name, len(table.names)))
+        for _, places in ranking.walk(among):
+            for place in each(places):
+                name = table.names[place]
+                at = kept.index[name]
+                free = kept.free[at] & ~reserved.get(name, 0)
+                if free.bit_count() >= count:
+                    return CandidateNode(name, kept.told.total[at], free, 0, kept.told.weight[at])
+        return None
+
+
+class KeptTables:
+    """The tables that plugins sent, the last ones used."""
+
+    def __init__(self) -> None:
+        self._tables: OrderedDict[int, KeptNodes] = OrderedDict()
+        #: Parts that came of a table, the latest one alone.
+        self._parts: list[NodesPart] = []
+
+    def add(self, part: NodesPart) -> ToldNodes | None:
+        """A part came; with the last one the whole table. Raises ProtocolError for one too few."""
+        if part.part == 1:
+            self._parts = []
+        came = self._parts
+        first = sum(len(one.names) for one in came)
+        fits = all(one.table == part.table and one.parts == part.parts for one in came)
+        if part.part != len(came) + 1 or part.first != first or not fits:
+            self._parts = []
+            raise ProtocolError(f"nodes: part {part.part} does not follow; expected part 1")
+        came.append(part)
+        if part.part < part.parts:
+            return None
+        self._parts = []
+        told = ToldNodes([], [], [], [], [])
+        for one in came:
+            told.names.extend(one.names)
+            told.total.extend(one.total)
+            told.free.extend(one.free)
+            told.weight.extend(one.weight)
+            told.type.extend(one.type)
+        if len(told.names) > MOST_NODES or len(set(told.names)) < len(told.names):
+            raise ProtocolError(f"nodes: over {MOST_NODES} nodes, or one of them twice")
+        return told
+
+    async def keep(self, table: int, told: ToldNodes, machines: Machines) -> KeptNodes:
+        """Use this table from now on; other lines are answered while it is built."""
+        kept = await asyncio.to_thread(KeptNodes, told, machines)
+        self._tables[table] = kept
+        self._tables.move_to_end(table)
+        if len(self._tables) > MOST_TABLES:
+            self._tables.popitem(last=False)
+        return kept
+
+    async def rebuilt(self, machines: Machines) -> Callable[[], None]:
+        """The same nodes with other machines; call what is returned to use them."""
+        former = dict(self._tables)
+        fresh = {}
+        for table, kept in former.items():
+            told = replace(kept.told, free=list(kept.free))
+            fresh[table] = await asyncio.to_thread(KeptNodes, told, machines)
+
+        def use() -> None:
+            for table, new in fresh.items():
+                old = former[table]
+                if self._tables.get(table) is old:
+                    now = {at: free for at, free in enumerate(old.free) if new.free[at] != free}
+                    new.take(now)
+                    self._tables[table] = new
+
+        return use
+
+    def others(
+        self, changes: Changes, listed: Collection[CandidateNode], kind: str, machines: Machines
+    ) -> Others | None:
+        """The other nodes of a question; None where the plugin means another state than we do."""
+        kept = self._tables.get(changes.table)
+        if kept is None or kept.machines is not machines:
+            return None
+        self._tables.move_to_end(changes.table)
+        try:
+            kept.take(changes.free)
+            if kept.digest != changes.state or not all(kept.agrees(node) for node in listed):
+                return None
+            return Others(kept, kept.among(changes.others, kind, changes.heaviest))
+        except ProtocolError as error:
+            logger.error("%s; Slurm's own nodes alone", error)
+            return None
+
+
+@contextmanager
+def lowered(nodes: Candidates, reserved: Mapping[str, int]) -> Iterator[None]:
+    """Hide these GPUs (masks by name) until the end of the block."""
+    table = nodes.table
+    places = {table.place[name]: mask for name, mask in reserved.items() if name in table.place}
+    before = {place: table.index[place].free for place in places}
+    for place, mask in places.items():
+        table.set_free(place, before[place] & ~mask)
+    try:
+        yield
+    finally:
+        for place, free in before.items():
+            table.set_free(place, free)

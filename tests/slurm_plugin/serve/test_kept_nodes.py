@@ -1,0 +1,258 @@
+"""Questions about a cluster that the engine keeps: in step, out of step, and told anew."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from engine_in_tests import an_engine, written
+from machines_in_tests import BASIC, mask, node, place
+
+from slurm_plugin.decide import decision_log
+from slurm_plugin.decide.kept_nodes import MOST_TABLES
+from slurm_plugin.lending.at_start.reservations import LoanReservation
+from slurm_plugin.node_lines import Changes, NodesPart, digest, mix
+from slurm_plugin.protocol import Place, Use, encode_request, split
+from slurm_plugin.serve.service import Engine
+
+#: In Slurm's order, which is not that of their names; `mystery` is not declared.
+NAMES = ["minsky1", "dgx3", "dgx1", "mystery", "dgx2", "mirrored", "login"]
+TOTAL = [4, 8, 8, 8, 8, 8, 0]
+FULL = [(1 << total) - 1 for total in TOTAL]
+TABLE = 0xBEEF
+FIRST_PAIR, BEST_PAIR = mask(0, 1), mask(0, 3)
+
+
+def told(engine: Engine, line: bytes) -> str:
+    """What the engine says to a line about nodes."""
+    answer = engine.answer(line)
+    reply = answer.reply if answer.later is None else asyncio.run(answer.later)
+    return reply.decode()
+
+
+def table(free: list[int] = FULL, number: int = TABLE, **more: list[object]) -> NodesPart:
+    columns = {"weight": [1] * 7, "type": [""] * 7, **more}
+    return NodesPart(1, number, 1, 1, 0, NAMES, TOTAL, list(free), **columns)
+
+
+@pytest.fixture
+def keeping(tmp_path: Path) -> Engine:
+    engine = an_engine(tmp_path)
+    said = told(engine, encode_request(table()))
+    assert said == f"ok id=1 digest={digest(FULL):x}\n"
+    return engine
+
+
+def about(own: dict[str, int], free: list[int] = FULL, **more: object) -> Place:
+    """A question whose table has these GPUs free, those of `changed` since the last."""
+    changed = more.pop("changed", {})
+    others = more.pop("others", "0-6")
+    kept = Changes(TABLE, digest(free), changed, others, more.pop("heaviest", None))
+    at = {name: index for index, name in enumerate(NAMES)}
+    listed = [node(name, free[at[name]], own[name], TOTAL[at[name]]) for name in own]
+    return place(*listed, changes=kept, **more)
+
+
+def ask(engine: Engine, asked: Place) -> list[str]:
+    """The nodes of the reply as they travel, and `resync=1` where that stands there."""
+    answer = engine.answer(encode_request(asked))
+    if answer.after:
+        answer.after()
+    verb, pairs = split(answer.reply)
+    assert verb == "use"
+    keys = ("node", "resync")
+    return [f"{key}={value}" if key == "resync" else value for key, value in pairs if key in keys]
+
+
+def now(**free: int) -> tuple[list[int], dict[int, int]]:
+    """Everything free but what is given, and that as changes."""
+    changed = {NAMES.index(name): left for name, left in free.items()}
+    return [changed.get(at, full) for at, full in enumerate(FULL)], changed
+
+
+def test_nodes_that_no_question_lists_are_taken(keeping, tmp_path):
+    free, changed = now(dgx1=FIRST_PAIR)
+    assert ask(keeping, about({"dgx1": FIRST_PAIR}, free, changed=changed)) != [f"dgx1/{3:x}"]
+    keeping.log.close()
+    (record,) = decision_log.read(keeping.setup.config.decision_log)
+    # All with GPUs but the one that is not declared.
+    assert record["candidate_nodes"] == 5
+    assert record["excluded_nodes"] == {"mystery": "not declared in gputopo.yaml"}
+    assert record["slurm"]["gpus"] == {"dgx1": [0, 1]}
+
+
+def test_the_answer_is_that_to_a_question_which_lists_all_nodes(keeping):
+    """Through changes, each told once; masks are Slurm's own on a node that counts otherwise."""
+    free = list(FULL)
+    for round_, (name, left) in enumerate(
+        [("dgx1", 0x3C), ("dgx3", 0x81), ("dgx2", 0), ("mirrored", 0xE), ("minsky1", 0xF)]
+    ):
+        at = NAMES.index(name)
+        free[at] = left
+        own = {"mirrored": mask(*[g for g in range(8) if free[5] >> g & 1][:2])}
+        asked = about(own, free, changed={at: left}, id=round_ + 1)
+        listed = place(
+            *(
+                node(name, free[at], own.get(name, 0), TOTAL[at])
+                for at, name in enumerate(NAMES)
+                if free[at]
+            )
+        )
+        assert ask(keeping, asked) == ask(keeping, listed)
+
+
+@pytest.mark.parametrize(
+    ("others", "heaviest", "type_", "wanted"),
+    [
+        ("", None, "", {"dgx1"}),
+        ("4", None, "", {"dgx1", "dgx2"}),
+        ("1,4", 1, "", {"dgx1", "dgx2"}),
+        ("1,4", None, "v100", {"dgx1", "dgx3"}),
+        ("3,6", None, "", {"dgx1"}),
+    ],
+)
+def test_only_nodes_that_the_job_may_use_are(tmp_path, others, heaviest, type_, wanted):
+    engine = an_engine(tmp_path)
+    types = ["", "v100", "v100", "", "a100", "", ""]
+    told(engine, encode_request(table(weight=[1, 9, 1, 1, 1, 1, 1], type=types)))
+    free, changed = now(dgx1=FIRST_PAIR)
+    asked = about(
+        {"dgx1": FIRST_PAIR}, free, changed=changed, others=others, heaviest=heaviest, type=type_
+    )
+    message, is_lost = engine._with_others(asked, asked.changes)
+    assert not is_lost
+    got = set(message.others.with_own({"dgx1": FIRST_PAIR}))
+    assert got == wanted
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"table": 0xBAD},
+        {"state": 1},
+        {"free": {2: 0x3}},
+        {"free": {99: 0x3}},
+        {"free": {0: 0x1F}},
+        {"others": "0-7"},
+        {"others": "*!"},
+    ],
+)
+def test_in_doubt_slurms_own_nodes_alone_are_used_and_the_table_asked_for(keeping, wrong):
+    asked = about({"dgx1": FIRST_PAIR})
+    odd = replace(asked, changes=replace(asked.changes, **wrong))
+    assert ask(keeping, odd) == [f"dgx1/{BEST_PAIR:x}", "resync=1"]
+
+
+def test_a_listed_node_that_differs_from_the_table_is_a_doubt(keeping):
+    asked = about({"dgx1": FIRST_PAIR})
+    (listed,) = asked.candidates
+    odd = replace(asked, candidates=(replace(listed, free=0x3F),))
+    assert ask(keeping, odd)[-1] == "resync=1"
+
+
+def test_told_anew_both_sides_are_in_step_again(keeping):
+    lost, changed = now(dgx2=0x3)
+    asked = about({"dgx1": FIRST_PAIR}, lost)
+    assert ask(keeping, asked)[-1] == "resync=1"
+    told(keeping, encode_request(table(lost)))
+    assert ask(keeping, asked) == [f"dgx1/{BEST_PAIR:x}"]
+    # A change that is told twice does no harm.
+    twice = about({"dgx1": FIRST_PAIR}, lost, changed=changed)
+    assert ask(keeping, twice) == ask(keeping, twice) == [f"dgx1/{BEST_PAIR:x}"]
+
+
+def parts() -> list[NodesPart]:
+    whole = table()
+    cuts = [(1, 0, 3), (2, 3, 7)]
+    columns = ("names", "total", "free", "weight", "type")
+    return [
+        replace(
+            whole,
+            **{key: getattr(whole, key)[begin:end] for key in columns},
+            part=number, parts=2, first=begin,
+        )
+        for number, begin, end in cuts
+    ]  # fmt: skip
+
+
+def test_a_table_comes_in_parts(tmp_path):
+    engine = an_engine(tmp_path)
+    first, second = parts()
+    assert told(engine, encode_request(first)) == "ok id=1\n"
+    assert told(engine, encode_request(second)) == f"ok id=1 digest={digest(FULL):x}\n"
+    assert ask(engine, about({"dgx1": FIRST_PAIR})) == [f"dgx1/{BEST_PAIR:x}"]
+
+
+@pytest.mark.parametrize("order", [(1,), (0, 0, 1), (0, 2), (0, 3)])
+def test_parts_that_do_not_follow_each_other_are_refused(tmp_path, order):
+    """Out of turn, twice, of another table, with a gap."""
+    engine = an_engine(tmp_path)
+    first, second = parts()
+    lines = [first, second, replace(second, table=1), replace(second, first=4)]
+    said = [told(engine, encode_request(lines[at])) for at in order]
+    if order == (0, 0, 1):
+        # Begun anew.
+        assert said[-1].startswith("ok")
+        return
+    assert said[-1].startswith("error id=1 message=nodes:")
+    assert "expected%20part%201" in said[-1]
+
+
+def test_a_node_that_stands_in_a_table_twice_is_refused(tmp_path):
+    engine = an_engine(tmp_path)
+    twice = replace(table(), names=["dgx1"] * 7)
+    assert told(engine, encode_request(twice)).startswith("error id=1")
+
+
+def test_a_reload_takes_the_tables_along(keeping, tmp_path):
+    """With the machines of the new configuration."""
+    written(tmp_path, BASIC.replace("nodes: mirrored,", 'nodes: "mirrored,mystery",'))
+    assert asyncio.run(keeping.reload()) is None
+    asked = about({"dgx1": FIRST_PAIR})
+    message, is_lost = keeping._with_others(asked, asked.changes)
+    assert not is_lost
+    assert set(message.others.with_own({})) == set(NAMES) - {"login"}
+
+
+def test_changes_that_come_while_a_table_is_rebuilt_count(keeping):
+    free, changed = now(dgx2=0x3)
+
+    async def rebuilt() -> None:
+        use = await keeping.tables.rebuilt(keeping.setup.machines)
+        ask(keeping, about({"dgx1": FIRST_PAIR}, free, changed=changed))
+        use()
+
+    asyncio.run(rebuilt())
+    assert ask(keeping, about({"dgx1": FIRST_PAIR}, free)) == [f"dgx1/{BEST_PAIR:x}"]
+
+
+def test_of_many_tables_the_last_ones_used_are_kept(keeping):
+    for number in range(1, MOST_TABLES):
+        told(keeping, encode_request(table(number=number)))
+    asked = about({"dgx1": FIRST_PAIR})
+    assert ask(keeping, asked) == [f"dgx1/{BEST_PAIR:x}"]
+    told(keeping, encode_request(table(number=100)))
+    assert ask(keeping, asked) == [f"dgx1/{BEST_PAIR:x}"]
+    assert ask(keeping, replace(asked, changes=replace(asked.changes, table=1)))[-1] == "resync=1"
+
+
+def test_what_is_kept_for_a_loan_is_not_given_to_others(keeping):
+    """Not on the nodes of the table either; Slurm's own choice moves to a node that has room."""
+    everything = dict.fromkeys(("dgx1", "dgx2", "dgx3"), (1 << 8) - 1)
+    shares = {71: Use(everything, note="lends"), 72: Use({"minsky1": 0x7}, note="lends")}
+    keeping.setup.reserved.by_borrower = {7: LoanReservation(shares, 2.0**40)}
+    before = list(keeping.tables._tables[TABLE].table.index.states())
+    asked = about({"dgx1": FIRST_PAIR}, job=8)
+    (taken,) = ask(keeping, asked)
+    assert taken.split("/")[0] == "mirrored"
+    # And nothing of it stays behind.
+    assert set(keeping.tables._tables[TABLE].table.index.states()) == set(before)
+    assert ask(keeping, about({"dgx1": FIRST_PAIR}, job=8, changed={})) == [taken]
+
+
+def test_the_digest_is_that_of_the_changes_alone(keeping):
+    kept = keeping.tables._tables[TABLE]
+    ask(keeping, about({"dgx1": FIRST_PAIR}, now(dgx3=1)[0], changed={1: 1}))
+    assert kept.digest == digest(FULL) ^ mix(1, 0xFF) ^ mix(1, 1)
