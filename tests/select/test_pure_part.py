@@ -58,7 +58,9 @@ def test_the_engine_reads_the_table_and_what_changed_in_it(program: Path) -> Non
     """Both sides have the same nodes, free GPUs and digest, before and after the changes."""
     *lines, digest, question = run(program, "nodes").splitlines()
     parts = [protocol.decode(line.encode()) for line in lines]
-    assert [(p.part, p.parts, p.first, len(p.names)) for p in parts if isinstance(p, NodesPart)] == [
+    assert [
+        (p.part, p.parts, p.first, len(p.names)) for p in parts if isinstance(p, NodesPart)
+    ] == [
         (1, 2, 0, 4096),
         (2, 2, 4096, 904),
     ]

@@ -16,7 +16,7 @@
 #define PART_MS_MAX 5000
 #define LOG_AGAIN_US (600 * 1000000LL)
 #define PATIENCE_S 6		/* for the thread's end; more than for one part */
-#define KNOCK_US 300000		/* where nobody listens, from one try to the next */
+#define KNOCK_US 300000		/* from one connection to the next */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
@@ -67,6 +67,7 @@ static void hang_up(gt_mirror_t *mirror)
 	gt_channel_close(&channel);
 	gt_mirror_lost(mirror);
 	sent_number = 0;
+	channel.breaker_until_us = gt_now_us() + KNOCK_US;
 }
 
 /*
