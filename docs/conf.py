@@ -28,6 +28,8 @@ myst_heading_anchors = 6
 html_theme = "furo"
 html_copy_source = False
 html_show_sphinx = False
+html_static_path = ["site"]
+html_css_files = ["narrow.css"]
 
 
 def setup(app):
