@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from bench.measure import quantile
+
 _LINE = re.compile(r"gputopo: job=(\d+) added_us=(\d+) result=(\S+)")
 _OWN = re.compile(r"gputopo: stats .* own_us_median=(\d+) own_us_max=(\d+)")
 
