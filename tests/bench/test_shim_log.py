@@ -49,5 +49,4 @@ def test_the_plugins_own_part_is_in_its_counters() -> None:
         33,
         96,
     )
-    with pytest.raises(ValueError, match="own_us_median"):
-        own_us(LOG)
+    assert own_us(LOG) is None
