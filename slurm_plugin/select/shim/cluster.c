@@ -7,11 +7,11 @@
 
 /* Of so many nodes, in turn, every question takes a look: a change that nothing told us of. */
 #define AUDITED 32
-/* Looking at all nodes takes milliseconds: no more often than this, but for a new table. */
-#define APART_US 1000000
+/* Of slurmctld's time, questions may look at all nodes for so small a part. */
+#define BUILDING_PART 100
 
 static bool renew;		/* the next table is a new one, whatever it shows */
-static int64_t built_us;	/* when all nodes were last looked at */
+static int64_t build_again_us;	/* a question looks at all nodes no earlier */
 static uint32_t next_audited;
 
 /* Sets of nodes, of so many words each */
@@ -65,6 +65,8 @@ static void keep_up_nodes(uint64_t *set)
 
 extern void gt_cluster_build(void)
 {
+	int64_t start_us = gt_now_us(), end_us;
+
 	if (!gt_plugin_may_act()) {
 		gt_mirror_forget(&gt_plugin.mirror);
 		return;
@@ -74,9 +76,10 @@ extern void gt_cluster_build(void)
 	xrecalloc(unready, word_count, sizeof(*unready));
 	xrecalloc(words, word_count, sizeof(*words));
 	keep_up_nodes(up);
-	built_us = gt_now_us();
 	if (gt_mirror_build(&gt_plugin.mirror, node_record_count, look, renew))
 		renew = false;
+	end_us = gt_now_us();
+	build_again_us = end_us + (end_us - start_us) * BUILDING_PART;
 }
 
 extern void gt_cluster_node(int index)
@@ -138,7 +141,7 @@ extern bool gt_cluster_is_known(bitstr_t *own, bitstr_t *offered)
 
 	if (count)
 		look_around(own, offered, count);
-	if (!kept() && (renew || gt_now_us() - built_us >= APART_US))
+	if (!kept() && (renew || gt_now_us() >= build_again_us))
 		gt_cluster_build();
 	return gt_mirror_known(&gt_plugin.mirror);
 }
