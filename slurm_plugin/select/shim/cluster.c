@@ -7,6 +7,8 @@
 
 /* Of so many nodes, in turn, every question takes a look: a change that nothing told us of. */
 #define AUDITED 32
+/* Of so many that were not ready it takes another look, though Slurm may offer more of them. */
+#define UNREADY_MOST 512
 /* Of slurmctld's time, questions may look at all nodes for so small a part. */
 #define BUILDING_PART 100
 
@@ -102,14 +104,15 @@ extern void gt_cluster_job(const job_record_t *job)
 
 /* -------------------------------------------------------------- questions */
 
-static void look_at_set(const uint64_t *set, uint32_t count)
+static void look_at_set(const uint64_t *set, uint32_t count, uint32_t most)
 {
 	for (size_t w = 0; w < word_count; w++)
 		for (uint64_t left = set[w]; left; left &= left - 1) {
 			size_t index = w * 64 + __builtin_ctzll(left);
 
-			if (index < count)
-				look_at((uint32_t) index);
+			if (index >= count || !most--)
+				return;
+			look_at((uint32_t) index);
 		}
 }
 
@@ -117,7 +120,7 @@ static void look_at_set(const uint64_t *set, uint32_t count)
 static void look_around(bitstr_t *own, bitstr_t *offered, uint32_t count)
 {
 	gt_bits_words(own, words, word_count);
-	look_at_set(words, count);
+	look_at_set(words, count, count);
 	/* avail_node_bitmap is no help: while a job is tested it is that job's alone */
 	keep_up_nodes(words);
 	for (size_t w = 0; w < word_count; w++) {
@@ -126,11 +129,11 @@ static void look_around(bitstr_t *own, bitstr_t *offered, uint32_t count)
 		words[w] ^= up[w];
 		up[w] = now;
 	}
-	look_at_set(words, count);
+	look_at_set(words, count, count);
 	gt_bits_words(offered, words, word_count);
 	for (size_t w = 0; w < word_count; w++)
 		words[w] &= unready[w];
-	look_at_set(words, count);
+	look_at_set(words, count, UNREADY_MOST);
 	for (uint32_t n = 0; n < AUDITED && n < count; n++)
 		look_at(next_audited++ % count);
 }
