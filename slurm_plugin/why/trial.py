@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.config.remote import RemoteConfig
@@ -220,11 +220,7 @@ def _by_select(
 
 
 def _by_slots(
-    question: PlacementQuestion,
-    need: Need,
-    site: SiteNodes,
-    own: Mapping[str, int],
-    decider: Decider,
+    question: PlacementQuestion, need: Need, site: SiteNodes, own: Iterable[str], decider: Decider
 ) -> Trial:
     """As the engine asks at a submit; all nodes of a job get the same GPUs."""
     candidates = groups(need, site.nodes)
