@@ -131,15 +131,15 @@ def _tiles(view: View) -> list[Text]:
 def _letters(view: View) -> dict[str, tuple[str, str]]:
     """Job that runs -> its letter and colour; no letter twice while there are enough of them."""
     running = sorted((int(job) for job, row in view.get("jobs", {}).items() if row.get("gpus")))
-    found: dict[str, tuple[str, str]] = {}
+    letters: dict[str, tuple[str, str]] = {}
     taken: set[str] = set()
     for job in running:
         # It keeps its letter from one reading to the next, unless an older job's end frees one.
         wish = job % len(LETTERS)
         letter = next((one for one in LETTERS[wish:] + LETTERS if one not in taken), LETTERS[wish])
         taken.add(letter)
-        found[str(job)] = letter, COLOURS[job % len(COLOURS)]
-    return found
+        letters[str(job)] = letter, COLOURS[job % len(COLOURS)]
+    return letters
 
 
 def _jobs(view: View, width: int) -> list[Text]:
