@@ -15,6 +15,7 @@ BENCHMARKS = {
     "slots": "bench.live.slots",
     "start": "bench.live.start",
     "start-many": "bench.live.start_many",
+    "start-large": "bench.live.large.start_large",
     "launch": "bench.live.launch",
     "quality": "bench.live.quality",
     "simulate": "bench.simulate",

@@ -78,16 +78,16 @@ def shaping_of(queue: Queue) -> Shaping:
     waiting = WaitingConfig(10, 600, 60)
     decider = Decider({}, lambda *_: rule, waiting, registry.get)
     site = ShapingSite(GenieConfig(Path("nowhere.db")), shelf, {"dl": domain})
-    found = Shaping(
+    shaping = Shaping(
         Select(decider, LoanReservations()), site, lambda *_: rule, clock=lambda: queue.now_s
     )
     members = [
         Member(QueuedJob(task.job_id), ShapeNote(task.requested), task) for task in queue.waiting
     ]
-    found.snapshots["dl"] = DomainSnapshot(
+    shaping.snapshots["dl"] = DomainSnapshot(
         domain, queue.now_s, dict(queue.free), members, list(queue.running)
     )
-    return found
+    return shaping
 
 
 def submits() -> list[float]:

@@ -112,17 +112,17 @@ def rustworkx_matches(gpus: int, k: int) -> Iterator[Mapping[int, int]]:
     generators = rustworkx.generators
     pattern = generators.cycle_graph(k) if k > 2 else generators.path_graph(k)
     graph = generators.complete_graph(gpus)
-    found = rustworkx.vf2_mapping(graph, pattern, subgraph=True, induced=False)
-    for match in found:
+    mappings = rustworkx.vf2_mapping(graph, pattern, subgraph=True, induced=False)
+    for match in mappings:
         yield {rank: gpu for gpu, rank in match.items()}
 
 
 def searches() -> dict[str, Matches]:
     """The libraries that are installed."""
-    found: dict[str, Matches] = {"networkx": networkx_matches}
+    libraries: dict[str, Matches] = {"networkx": networkx_matches}
     if rustworkx is not None:
-        found["rustworkx"] = rustworkx_matches
-    return found
+        libraries["rustworkx"] = rustworkx_matches
+    return libraries
 
 
 def search(
@@ -144,9 +144,9 @@ def search(
 def ours(topology: NodeTopology, k: int) -> float:
     """The bandwidth our exact search finds on the empty node."""
     policy = MapaPreserve(Tables())
-    found = policy.place(Request((k,)), cluster_of(topology, (1 << topology.gpus) - 1))
-    assert isinstance(found, Placement)
-    return found.effbw_gbps
+    placement = policy.place(Request((k,)), cluster_of(topology, (1 << topology.gpus) - 1))
+    assert isinstance(placement, Placement)
+    return placement.effbw_gbps
 
 
 def warm_figures(name: str, topology: NodeTopology) -> Iterator[Figure]:
@@ -159,11 +159,11 @@ def warm_figures(name: str, topology: NodeTopology) -> Iterator[Figure]:
         k = rng.randint(1, topology.gpus // 2)
         free = bits.mask_of(rng.sample(range(topology.gpus), rng.randint(k, topology.gpus)))
         request, cluster = Request((k,)), cluster_of(topology, free)
-        for found in (new_us, again_us):
-            found.append(1e6 * seconds(lambda r=request, c=cluster: policy.place(r, c)))
-    for word, found in (("new_mask", new_us), ("warm", again_us)):
-        detail = {"p99_us": round(quantile(found, 0.99), 1), "questions": MASKS, "seed": SEED}
-        figure_name, value = f"place.{word}.{name}", quantile(found, 0.5)
+        for times_us in (new_us, again_us):
+            times_us.append(1e6 * seconds(lambda r=request, c=cluster: policy.place(r, c)))
+    for word, times_us in (("new_mask", new_us), ("warm", again_us)):
+        detail = {"p99_us": round(quantile(times_us, 0.99), 1), "questions": MASKS, "seed": SEED}
+        figure_name, value = f"place.{word}.{name}", quantile(times_us, 0.5)
         if word == "warm":
             yield at_most(figure_name, value, "us", WARM_US, detail=detail)
         else:
@@ -193,9 +193,9 @@ def against(library: str, matches: Matches, name: str, topology: NodeTopology) -
         if expected is None:
             beyond = k
             break
-        found = ours(topology, k)
-        if abs(expected - found) > 1e-6:
-            raise AssertionError(f"{name}, {k} GPUs: {library} finds {expected}, we {found} GB/s")
+        gbps = ours(topology, k)
+        if abs(expected - gbps) > 1e-6:
+            raise AssertionError(f"{name}, {k} GPUs: {library} finds {expected}, we {gbps} GB/s")
         theirs[k] = took_s
         mine[k] = quantile([cold_s(topology, k, preserve=True) for _ in range(REPEATS)], 0.5)
     largest = max(theirs)

@@ -63,24 +63,24 @@ def child(case: str, name: str) -> None:
 def run() -> Iterator[Figure]:
     """The slowest and the largest policy of every case, each policy in the detail."""
     for case in CASES:
-        found: dict[str, dict[str, float]] = {}
+        by_policy: dict[str, dict[str, float]] = {}
         for name in registry.names():
             command = [sys.executable, "-m", "bench.simulate", case, name]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found[name] = json.loads(done.stdout)
-        slowest = max(found, key=lambda name: found[name]["seconds"])
-        largest = max(found, key=lambda name: found[name]["mib"])
+            by_policy[name] = json.loads(done.stdout)
+        slowest = max(by_policy, key=lambda name: by_policy[name]["seconds"])
+        largest = max(by_policy, key=lambda name: by_policy[name]["mib"])
         detail = {
             "slowest": slowest,
             "policies": {
                 name: {key: value and round(value, 6) for key, value in row.items()}
-                for name, row in found.items()
+                for name, row in by_policy.items()
             },
             **conditions(),
         }
-        seconds = found[slowest]["seconds"]
+        seconds = by_policy[slowest]["seconds"]
         yield at_most(f"simulate.{case}.seconds", seconds, "s", BAR_S, detail=detail)
-        yield at_most(f"simulate.{case}.memory", found[largest]["mib"], "MiB", BAR_MIB)
+        yield at_most(f"simulate.{case}.memory", by_policy[largest]["mib"], "MiB", BAR_MIB)
 
 
 if __name__ == "__main__":

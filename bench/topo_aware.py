@@ -125,19 +125,19 @@ def measured(machines: int, decisions: int = DECISIONS) -> dict[str, float]:
 
 def run() -> Iterator[Figure]:
     """Median and worst beside their bars; then the growth."""
-    found = {}
+    by_size = {}
     for machines in GROWTH:
-        found[machines] = measured(machines, DECISIONS if machines < 10_000 else 300)
+        by_size[machines] = measured(machines, DECISIONS if machines < 10_000 else 300)
     for machines, (median_ms, worst_ms) in BARS.items():
-        detail = {"seed": SEED, **_rounded(found[machines]), **conditions()}
+        detail = {"seed": SEED, **_rounded(by_size[machines]), **conditions()}
         name = f"topo-aware.{machines}_machines"
         yield at_most(
-            f"{name}.median", found[machines]["median_ms"], "ms", median_ms, detail=detail
+            f"{name}.median", by_size[machines]["median_ms"], "ms", median_ms, detail=detail
         )
         if worst_ms is not None:
-            yield at_most(f"{name}.worst", found[machines]["worst_ms"], "ms", worst_ms)
-    growth = found[GROWTH[-1]]["median_ms"] / found[GROWTH[0]]["median_ms"]
-    rows = {str(machines): _rounded(row) for machines, row in found.items()}
+            yield at_most(f"{name}.worst", by_size[machines]["worst_ms"], "ms", worst_ms)
+    growth = by_size[GROWTH[-1]]["median_ms"] / by_size[GROWTH[0]]["median_ms"]
+    rows = {str(machines): _rounded(row) for machines, row in by_size.items()}
     times = GROWTH[-1] / GROWTH[0]
     yield Figure(
         f"topo-aware.growth_over_{times:g}x_machines", round(growth, 2), "times", detail=rows

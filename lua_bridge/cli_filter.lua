@@ -6,7 +6,7 @@
 
 local script = string.match(debug.getinfo(1, "S").source, "^@(.*)$") or ""
 package.path = (string.match(script, "^(.*)/[^/]*$") or "/etc/slurm") .. "/?.lua;" .. package.path
-local found, gres = pcall(require, "gputopo.gres")
+local is_loaded, gres = pcall(require, "gputopo.gres")
 
 local COUNTS = { "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket" }
 
@@ -37,7 +37,7 @@ local function rewrite(options)
   if not model or next(models, model) or gres.is_slot(model) then
     return
   end
-  -- A step gets GPUs of its job, whose nodes are chosen; a constraint could wait for ever.
+  -- Inside a job the nodes are chosen already; with a constraint a step could wait for ever.
   if not os.getenv("SLURM_JOB_ID") then
     local features = gres.with_feature(options["constraint"], model)
     if not features then
@@ -55,7 +55,7 @@ function slurm_cli_setup_defaults(options, early_pass)
 end
 
 function slurm_cli_pre_submit(options, pack_offset)
-  if found then
+  if is_loaded then
     pcall(rewrite, options)
   end
   return slurm.SUCCESS

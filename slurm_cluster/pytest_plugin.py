@@ -84,14 +84,14 @@ class Factory:
         project = self._project("" if described == own else description.text_of(described), suite)
         if project not in self._made:
             self._made[project] = self._start(project, suite, described)
-        found = self._made[project]
-        if isinstance(found, str):
+        started = self._made[project]
+        if isinstance(started, str):
             # In continuous integration a test that cannot run must not pass for one that did.
-            (pytest.fail if in_ci() else pytest.skip)(found)
-        if found.enforcement != enforcement:
-            found.enforcement = enforcement
-            found.is_fresh = False
-        return found
+            (pytest.fail if in_ci() else pytest.skip)(started)
+        if started.enforcement != enforcement:
+            started.enforcement = enforcement
+            started.is_fresh = False
+        return started
 
     @cached_property
     def _name(self) -> str:

@@ -55,10 +55,10 @@ class Port:
         host, port = self._address
         loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(
+            addresses = await loop.getaddrinfo(
                 host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )
-            for family, *_, where in dict.fromkeys(found):
+            for family, *_, where in dict.fromkeys(addresses):
                 listener = socket.create_server(where[:2], family=family, backlog=MAX_OPEN)
                 listener.setblocking(False)
                 self._listeners.append(listener)

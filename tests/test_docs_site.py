@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from browser import browser
 
 ROOT = Path(__file__).resolve().parents[1]
 for name in ("sphinx", "myst_parser", "furo"):
@@ -51,10 +52,27 @@ def test_no_page_loads_anything_from_another_host(site):
         assert found == [], sheet
 
 
+def test_the_first_page_and_its_search_work_from_a_file_on_a_narrow_window(site):
+    """In a browser without a network: pictures can be read, and a word leads to its page."""
+    with browser() as chromium:
+        context = chromium.new_context(viewport={"width": 360, "height": 740}, offline=True)
+        page, wrong = context.new_page(), []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(f"{site.as_uri()}/index.html")
+        page.wait_for_selector("article img")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        assert page.locator("article img").first.bounding_box()["width"] > 700
+        page.goto(f"{site.as_uri()}/search.html?q=stranded")
+        page.wait_for_selector("#search-results a:text('Metrics')")
+        page.wait_for_selector("text=Search finished")
+        assert wrong == []
+
+
 @pytest.mark.parametrize("link", ["nowhere.md", "#nowhere", "index.md#nowhere", "no/picture.svg"])
 def test_a_dead_link_breaks_it(tmp_path, link):
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "conf.py", tmp_path / "docs")
+    shutil.copytree(ROOT / "docs" / "site", tmp_path / "docs" / "site")
     shutil.copy(ROOT / "setup.cfg", tmp_path)
     mark = "!" * link.endswith(".svg")
     page = tmp_path / "docs" / "index.md"

@@ -53,10 +53,10 @@ class BenchCluster(Cluster):
     def status_kb(self, pid: str, key: str) -> int:
         """A field of /proc/PID/status in kB (VmRSS, VmHWM)."""
         text = self.run("ctl", ["cat", f"/proc/{pid}/status"]).out
-        found = re.search(rf"^{key}:\s+(\d+) kB$", text, re.MULTILINE)
-        if not found:
+        match = re.search(rf"^{key}:\s+(\d+) kB$", text, re.MULTILINE)
+        if not match:
             raise ClusterError(f"/proc/{pid}/status has no {key}")
-        return int(found[1])
+        return int(match[1])
 
 
 def _down(cluster: BenchCluster) -> None:
@@ -91,11 +91,18 @@ def build_client(source: Path, out: Path) -> None:
 
     The library goes beside it, since a controller host need not have libslurm.
     """
+    options = f"'-Wl,-rpath,$ORIGIN' -o /out/{source.stem}"
+    _compile(source, out, options, "-lslurm && cp -L /usr/lib/*/libslurm.so.[0-9][0-9] /out/")
+
+
+def build_library(source: Path, out: Path) -> None:
+    """Compile a shared library to be preloaded, in the builder image, into the folder `out`."""
+    _compile(source, out, f"-shared -fPIC -o /out/{source.stem}.so")
+
+
+def _compile(source: Path, out: Path, options: str, behind: str = "") -> None:
     out.mkdir(parents=True, exist_ok=True)
-    script = (
-        f"gcc -O2 -Wall -Wextra -Werror '-Wl,-rpath,$ORIGIN' -o /out/{source.stem}"
-        f" /src/{source.name} -lslurm && cp -L /usr/lib/*/libslurm.so.[0-9][0-9] /out/"
-    )
+    script = f"gcc -O2 -Wall -Wextra -Werror {options} /src/{source.name} {behind}"
     builder = image("builder", os.environ.get("SUITE") or "trixie")
     mounts = ["-v", f"{source.parent}:/src:ro", "-v", f"{out}:/out"]
     subprocess.run(["docker", "run", "--rm", *mounts, builder, "sh", "-c", script], check=True)

@@ -92,15 +92,15 @@ def start_interactive(cluster: Cluster, command: str, args: list[str]) -> int:
 
 def got(cluster: Cluster, job: DemoJob, ids: list[int]) -> list[Gpus]:
     """What each record got: scontrol's word, confirmed by the job's own environment."""
-    found = []
+    sets = []
     for jobid in ids:
         gpus = cluster.job(jobid).gpus
         for node, indices in gpus.items():
             inside = cluster.visible_gpus(jobid, node=node if len(job.where) > 1 else None)
             if sorted(inside) != sorted(indices):
                 raise ClusterError(f"job {jobid} on {node}: Slurm says {indices}, inside {inside}")
-        found.append(gpus)
-    return sorted(found, key=str) if job.tasks == 1 else found
+        sets.append(gpus)
+    return sorted(sets, key=str) if job.tasks == 1 else sets
 
 
 def ask(cluster: Cluster, job: DemoJob, hint: str) -> list[Gpus]:

@@ -33,10 +33,27 @@ def mix(count: int, rng: Random, partitions: tuple[str, ...]) -> list[list[str]]
     return jobs
 
 
-def script(jobs: list[list[str]], rng: Random, longest_s: float) -> str:
-    """A bash script that submits the jobs; each sleeps up to `longest_s`."""
-    lines = []
+def tasks(args: list[str]) -> int:
+    """How many jobs one submit makes: an array's tasks."""
+    return 3 if "--array=0-2" in args else 1
+
+
+def script(
+    jobs: list[list[str]], rng: Random, longest_s: float, commands: tuple[str, ...] = ("sbatch",)
+) -> str:
+    """A bash script that submits the jobs by these commands; each sleeps up to `longest_s`.
+
+    srun and salloc wait for their job, so they run beside what follows, sixteen at a time.
+    """
+    lines, beside = [], 0
     for args in jobs:
-        wrap = f"sleep {rng.uniform(0, longest_s):.2f}"
-        lines.append(shlex.join(["sbatch", "-Q", "-o", "/dev/null", *args, "--wrap", wrap]))
-    return "\n".join(lines)
+        nap = f"sleep {rng.uniform(0, longest_s):.2f}"
+        command = "sbatch" if tasks(args) > 1 else rng.choice(commands)
+        if command == "sbatch":
+            lines.append(shlex.join(["sbatch", "-Q", "-o", "/dev/null", *args, "--wrap", nap]))
+            continue
+        lines.append(f"{shlex.join([command, '-Q', *args])} {nap} &")
+        beside += 1
+        if beside % 16 == 0:
+            lines.append("wait")
+    return "\n".join([*lines, "wait"])

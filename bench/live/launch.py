@@ -34,15 +34,15 @@ def per_task(cluster: BenchCluster) -> Figure:
     for i in range(STEPS):
         wanted = "--gres=gpu:8" if i % 2 else "--gpus-per-task=1"
         cluster.sh(f"srun -w dgx1 -n{TASKS} {wanted} true", user="alice")
-    found = _TOOK.findall(cluster.sh(f"cat {FOLDER}/*"))
-    if len(found) != STEPS * TASKS:
-        raise AssertionError(f"{len(found)} tasks recorded; expected {STEPS * TASKS}")
-    task_ms = [int(task) / 1e3 for task, _ in found]
-    step_ms = [int(step) / 1e3 for _, step in found]
+    times = _TOOK.findall(cluster.sh(f"cat {FOLDER}/*"))
+    if len(times) != STEPS * TASKS:
+        raise AssertionError(f"{len(times)} tasks recorded; expected {STEPS * TASKS}")
+    task_ms = [int(task) / 1e3 for task, _ in times]
+    step_ms = [int(step) / 1e3 for _, step in times]
     detail = {
         "p99_ms": round(quantile(task_ms, 0.99), 3),
         "once_per_step_ms": round(quantile(step_ms, 0.5), 3),
-        "tasks": len(found),
+        "tasks": len(times),
         **conditions(),
     }
     return at_most("launch.per_task", quantile(task_ms, 0.5), "ms", BAR_MS, detail=detail)

@@ -75,30 +75,30 @@ def verdicts(live: BenchCluster, path: str, jobs: list[SimJob]) -> list[Verdict]
 
 def run() -> Iterator[Figure]:
     """Share of the ideal per seed and over all, quartiles of GB/s, rings with a PCIe hop."""
-    found: dict[str, list[list[Verdict]]] = {side: [] for side in SIDES}
+    verdicts: dict[str, list[list[Verdict]]] = {side: [] for side in SIDES}
     with clean() as live:
         live.configure_extra(FIFO)
         with live.slurmctld_log_of() as lines:
             for seed in seeds():
                 for side, judged in run_seed(live, seed).items():
-                    found[side].append([verdict for verdict in judged if verdict.gpus > 1])
+                    verdicts[side].append([verdict for verdict in judged if verdict.gpus > 1])
     # Both sides ask; the stock side is answered `pass`. Anything else but `used` failed open.
-    yield from figures(found, shim_log.results(shim_log.read(lines)))
+    yield from figures(verdicts, shim_log.results(shim_log.read(lines)))
 
 
-def figures(found: dict[str, list[list[Verdict]]], results: dict[str, int]) -> Iterator[Figure]:
-    """The figures of the runs: `found[side][seed]` are the verdicts on multi-GPU jobs.
+def figures(verdicts: dict[str, list[list[Verdict]]], results: dict[str, int]) -> Iterator[Figure]:
+    """The figures of the runs: `verdicts[side][seed]` are the verdicts on multi-GPU jobs.
 
     `results` counts what the select plugin logged for the starts of both sides.
     """
     shares = {
         side: [statistics.fmean(verdict.share for verdict in run) for run in runs]
-        for side, runs in found.items()
+        for side, runs in verdicts.items()
     }
     mean = {side: statistics.fmean(values) for side, values in shares.items()}
     hops = {
         side: statistics.fmean(verdict.pcie_hop for run in runs for verdict in run)
-        for side, runs in found.items()
+        for side, runs in verdicts.items()
     }
     per_seed = {side: [round(value, 4) for value in values] for side, values in shares.items()}
     yield at_least(
@@ -120,15 +120,15 @@ def figures(found: dict[str, list[list[Verdict]]], results: dict[str, int]) -> I
         "share of multi-GPU rings",
         compared_with=f"stock Slurm with Links: {hops['stock']:.4f}",
     )
-    yield from quartiles(found)
+    yield from quartiles(verdicts)
 
 
-def quartiles(found: dict[str, list[list[Verdict]]]) -> Iterator[Figure]:
+def quartiles(verdicts: dict[str, list[list[Verdict]]]) -> Iterator[Figure]:
     """Effective bandwidth of the multi-GPU jobs of all seeds."""
     for name, q in (("q1", 0.25), ("median", 0.5), ("q3", 0.75)):
         value = {
             side: quantile([verdict.effbw_gbps for run in runs for verdict in run], q)
-            for side, runs in found.items()
+            for side, runs in verdicts.items()
         }
         yield Figure(
             f"quality.effbw_{name}",

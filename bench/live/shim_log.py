@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _LINE = re.compile(r"gputopo: job=(\d+) added_us=(\d+) result=(\S+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(NamedTuple):
     """One intercepted start: the time the plugin added, and what came of it."""
 
     job: int

@@ -250,12 +250,12 @@ def rate(cluster: BenchCluster, kind: str = "") -> Figure:
     for i in range(UNLIKE_ROUNDS if kind else RATE_ROUNDS):
         cluster.restart_clean()
         order = ["noop", "bridge"] if i % 2 == 0 else ["bridge", "noop"]
-        found = {}
+        by_side = {}
         for side in order:
             install(cluster, side, PLAIN)
-            found[side] = block(cluster, load, kind)
-            kept[side].append(found[side])
-        speeds = {side: one.submits / one.wall_s for side, one in found.items()}
+            by_side[side] = block(cluster, load, kind)
+            kept[side].append(by_side[side])
+        speeds = {side: one.submits / one.wall_s for side, one in by_side.items()}
         ratios.append(speeds["bridge"] / speeds["noop"])
     sums = {side: total(blocks) for side, blocks in kept.items()}
     name, unit = f"slots.submit_rate.{load.name}", "of the no-op's rate"

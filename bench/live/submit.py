@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from bench.live.cluster import ASSETS, BENCH_DIR, BenchCluster, build_client, clean
 from bench.measure import Figure, at_least, at_most, conditions, quantile
@@ -60,8 +61,7 @@ return slurm.SUCCESS
 _COUNTED = re.compile(r"submitted=(\d+) failed=(\d+) seconds=([\d.]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(NamedTuple):
     """A program that saturates, and how many clients it runs."""
 
     name: str
@@ -129,7 +129,7 @@ def rounds(
             if side != previous:
                 install(cluster, side, template)
             blocks[side].append(block(cluster, load))
-        yield {side: total(found) for side, found in blocks.items()}
+        yield {side: total(side_blocks) for side, side_blocks in blocks.items()}
 
 
 def total(blocks: Sequence[Block]) -> Block:
@@ -143,12 +143,12 @@ def total(blocks: Sequence[Block]) -> Block:
 
 def rate(cluster: BenchCluster, load: Load) -> Figure:
     """The bridge's rate over the no-op's: the median of the rounds."""
-    found = list(rounds(cluster, load, PLAIN, RATE_ROUNDS))
+    measured = list(rounds(cluster, load, PLAIN, RATE_ROUNDS))
     ratios = [
         (one["bridge"].submits / one["bridge"].wall_s) / (one["noop"].submits / one["noop"].wall_s)
-        for one in found
+        for one in measured
     ]
-    sums = {side: total([one[side] for one in found]) for side in SIDES}
+    sums = {side: total([one[side] for one in measured]) for side in SIDES}
     cpu_us = {side: round(1e6 * one.cpu_s / one.submits) for side, one in sums.items()}
     per_s = {side: round(one.submits / one.wall_s, 1) for side, one in sums.items()}
     return at_least(

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/index.md and docs/web.md beside this file; `make docs` runs it.
+"""Draws the pictures of the pages beside this file; `make docs` runs it.
 
 Every figure in them is computed: on the machines of the catalog, by the judge of the simulator.
 """
@@ -9,11 +9,15 @@ from pathlib import Path
 
 from gres_topology import catalog
 from gres_topology.pictures import BUSY, Marks, Pane, Picture, machine_picture, sheet, write
+from simulation.core.jobs import SimJob
 from simulation.core.link_quality import judge
+from simulation.models.placing import Simulator
+from simulation.report import plots
+from simulation.stock import policy_named
 from slurm_plugin.web import demo
 
 HERE = Path(__file__).resolve().parent
-_WIDE, _HALF = 1008.0, 490.0
+_HALF = 490.0
 
 
 def machine() -> Picture:
@@ -83,12 +87,38 @@ def page_job() -> Picture:
     return machine_picture(catalog.load(machine_name), marks, title=title)
 
 
+def report() -> Picture:
+    """Pictures of a page that `gputopo simulate --html` writes: the jobs of the recorded day."""
+    day = demo.Day(speed=1.0, clock=lambda: 0.0).recorded
+    machines = {row["name"]: row["machine"] for row in day["nodes"] if row["partition"] == "gpu"}
+    cluster = {name: catalog.load(machine) for name, machine in machines.items()}
+    jobs = [
+        SimJob(row["id"], tuple(row["asks"]), row["end"] - row["start"], row["submit"],
+               walltime_s=row["limit_s"], user=row["user"])
+        for row in day["jobs"] if row["partition"] == "gpu"
+    ]  # fmt: skip
+    stock, mapa = (
+        Simulator(cluster, policy_named(name), easy=True).run(jobs) for name in ("stock", "mapa")
+    )
+    users, said = plots.users(mapa, stock, cluster)
+    assert users is not None
+    panes = [
+        Pane(plots.waits([stock, mapa]), _HALF, ["Who waits"]),
+        Pane(plots.stranded([stock, mapa], cluster)[0], _HALF, ["Free, and of no use"]),
+        Pane(users, _HALF, ["Bandwidth won and lost"]),
+        Pane(plots.use(mapa, cluster, 8 * len(cluster)), _HALF, ["Use of the nodes"]),
+    ]
+    title = f"{len(jobs)} jobs on {len(cluster)} DGX-1V: Slurm's own choice, and mapa"
+    return sheet(title, [said], panes)
+
+
 PICTURES = {
     "machine": machine,
     "two-gpus": two_gpus,
     "fragments": fragments,
     "loan": loan,
     "page-job": page_job,
+    "report": report,
 }
 
 

@@ -61,11 +61,11 @@ def layout_of(topology: NodeTopology, note_lines: int, is_small: bool) -> Layout
     groups = groups_of(topology)
     if topology.gpus > MANY:
         return _table(groups, topology.gpus, note_lines)
-    found = _ellipse(groups, topology.gpus, note_lines, is_small)
+    ellipse = _ellipse(groups, topology.gpus, note_lines, is_small)
     # Where one NUMA node has most of the GPUs, its box would hold others' GPUs, too.
-    if any(_meet(one, other) for one, other in combinations(found.groups.values(), 2)):
+    if any(_meet(one, other) for one, other in combinations(ellipse.groups.values(), 2)):
         return _table(groups, topology.gpus, note_lines)
-    return found
+    return ellipse
 
 
 def _meet(one: Box, other: Box) -> bool:

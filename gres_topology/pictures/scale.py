@@ -44,14 +44,14 @@ class Scale:
         if self.is_log:
             most = max(abs(self.low), abs(self.high), 1.0)
             powers = [10.0**at for at in range(math.ceil(math.log10(most)) + 1)]
-            found = sorted([*(-power for power in powers), 0.0, *powers])
+            ticks = sorted([*(-power for power in powers), 0.0, *powers])
         else:
             rough = (self.high - self.low) / 5
             power = 10.0 ** math.floor(math.log10(rough))
             step = power * next(one for one in (1, 2, 2.5, 5, 10) if one * power >= rough * 0.999)
             first = math.ceil(self.low / step - 1e-6)
-            found = [step * at for at in range(first, math.floor(self.high / step + 1e-6) + 1)]
-        return [tick for tick in found if self.low <= tick <= self.high * (1 + 1e-9)]
+            ticks = [step * at for at in range(first, math.floor(self.high / step + 1e-6) + 1)]
+        return [tick for tick in ticks if self.low <= tick <= self.high * (1 + 1e-9)]
 
 
 def scale_of(

@@ -75,8 +75,8 @@ class Picture:
         return self._text(theme.css(self._classes(), is_plain=True))
 
     def _classes(self) -> set[str]:
-        found = _CLASS.findall("".join(self.parts))
-        return {"picture", "paper", *found}
+        classes = _CLASS.findall("".join(self.parts))
+        return {"picture", "paper", *classes}
 
     def _text(self, style: str) -> str:
         return element(

@@ -93,10 +93,10 @@ def _without_quotes(text: str) -> str:
 
 def _without_labels(text: str) -> str:
     """Without the task's number that `srun --label` puts before every line."""
-    found = _LABEL.match(text)
-    if found is None:
+    match = _LABEL.match(text)
+    if match is None:
         return text
-    label = found.group(1).rstrip()
+    label = match.group(1).rstrip()
     if re.search(rf"^(?!{label})[ \t]*\S", text, re.MULTILINE):
         return text
     return re.sub(rf"^{label} ?", "", text, flags=re.MULTILINE)

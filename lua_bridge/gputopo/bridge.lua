@@ -94,8 +94,8 @@ local function meaning(verb, fields, is_shape)
   return nil, verb and "the reply '" .. verb .. "' is not known" or fields
 end
 
--- One question of these keys, which may be nil -> "ok" and a checked plan, "refuse" and its line,
--- "pass", or nil when the job is to go on without the engine.
+-- Asks the engine one question; none where `line` or `more` is nil.
+-- -> "ok" and a checked plan, "refuse" and its line, "pass", or nil: go on without the engine.
 local function ask_engine(line, more, is_shape)
   if not (line and more and engine and pause:allows(engine.now())) then
     return nil

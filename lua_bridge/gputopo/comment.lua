@@ -34,7 +34,7 @@ end
 
 -- read(comment) -> {kind -> what is inside}, the rest, whether the rest closes its brackets
 local function read(comment)
-  local found, rest, taken = {}, "", 1
+  local records, rest, taken = {}, "", 1
   local depth, opened, is_nested = 0, nil, false
   local at = find(comment, "[%[%]]")
   while at do
@@ -49,7 +49,7 @@ local function read(comment)
         kind, body = kind_of(sub(comment, opened, at))
       end
       if kind then
-        found[kind] = body
+        records[kind] = body
         rest = rest .. gsub(sub(comment, taken, opened - 1), "%s+$", "")
         taken = at + 1
       end
@@ -57,7 +57,7 @@ local function read(comment)
     at = find(comment, "[%[%]]", at + 1)
   end
   rest = rest .. sub(comment, taken)
-  return found, match(rest, "^%s*(.-)%s*$"), depth == 0
+  return records, match(rest, "^%s*(.-)%s*$"), depth == 0
 end
 
 -- inside(comment, kind) -> what stands in our bracket of this kind ("gpu-slots"), or nil
@@ -74,12 +74,13 @@ function M.hint_in(comment)
   return inside and match(match(inside, "^[^|]*"), "^(.-) *$")
 end
 
--- written(found, rest, is_closed) -> the comment that read() would read like this
-local function written(found, rest, is_closed)
+-- written(records, rest, is_closed) -> the comment that read() would read like this
+local function written(records, rest, is_closed)
   local ours = {}
   for _, kind in ipairs(ORDER) do
-    if found[kind] then
-      ours[#ours + 1] = "[" .. kind .. ":" .. (found[kind] ~= "" and " " or "") .. found[kind] .. "]"
+    if records[kind] then
+      local space = records[kind] ~= "" and " " or ""
+      ours[#ours + 1] = "[" .. kind .. ":" .. space .. records[kind] .. "]"
     end
   end
   local text = table.concat(ours, " ")
@@ -93,17 +94,17 @@ end
 -- Is this text nothing but brackets that an engine may send, each kind at most once? Those of the
 -- slots mode need is_slots; those of donors are never sent.
 function M.are_brackets(text, is_slots)
-  local found, rest = read(text)
-  return rest == "" and next(found) ~= nil and written(found, "", true) == text
-    and not found["gpu-donor"] and (is_slots or not found["gpu-slots"])
+  local records, rest = read(text)
+  return rest == "" and next(records) ~= nil and written(records, "", true) == text
+    and not records["gpu-donor"] and (is_slots or not records["gpu-slots"])
 end
 
 -- The text without its gpu-loan bracket, for a job that may not borrow: only a submit can tell the
 -- batch step of a job to meet donors.
 function M.without_loan(text)
-  local found, rest, is_closed = read(text)
-  found["gpu-loan"] = nil
-  return written(found, rest, is_closed)
+  local records, rest, is_closed = read(text)
+  records["gpu-loan"] = nil
+  return written(records, rest, is_closed)
 end
 
 -- The comment without anything of ours.
@@ -120,11 +121,11 @@ function M.merged(old, ours)
   elseif #old > M.LONGEST then
     return nil
   end
-  local found, rest, is_closed = read(old)
+  local records, rest, is_closed = read(old)
   for kind, inside in pairs((read(ours))) do
-    found[kind] = inside
+    records[kind] = inside
   end
-  return written(found, rest, is_closed)
+  return written(records, rest, is_closed)
 end
 
 return M

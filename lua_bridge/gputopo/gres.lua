@@ -97,27 +97,27 @@ end
 
 -- types(spec) -> the GPU types that a request names, each once
 function M.types(spec)
-  local found, seen = {}, {}
+  local types, seen = {}, {}
   for item in gmatch(spec, "[^,]+") do
     local _, gpu_type = gpu_item(item)
     if gpu_type and not seen[gpu_type] then
       seen[gpu_type] = true
-      found[#found + 1] = gpu_type
+      types[#types + 1] = gpu_type
     end
   end
-  return found
+  return types
 end
 
 -- types_of(job) -> the GPU types that a job's fields, or a table of the same names, ask for
 function M.types_of(job)
-  local found = {}
+  local types = {}
   for _, field in ipairs(M.FIELDS) do
     local text = job[field]
     for _, gpu_type in ipairs(text and M.types(text) or {}) do
-      found[#found + 1] = gpu_type
+      types[#types + 1] = gpu_type
     end
   end
-  return found
+  return types
 end
 
 -- slot_of(job) -> the first particular GPU among them, or nil
@@ -146,7 +146,7 @@ function M.untyped(spec)
       items[place] = ""
     end
   end
-  -- Slurm refuses a type and none beside each other, so all GPUs become one item.
+  -- Slurm refuses items with a type beside items without one, so all GPUs become one item.
   items[place] = head .. total
   return table.concat(items, ",")
 end

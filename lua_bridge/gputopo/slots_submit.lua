@@ -188,15 +188,15 @@ local function is_overcommitted(job, asked)
 end
 
 local function texts(job, asked, features)
-  local found = {
+  local items = {
     { "features", features }, { "req_nodes", job.req_nodes }, { "exc_nodes", job.exc_nodes },
     { "reservation", job.reservation },
   }
   for _, field in ipairs(gres.FIELDS) do
-    found[#found + 1] = { KEY[field], asked[field] }
+    items[#items + 1] = { KEY[field], asked[field] }
   end
   local line = ""
-  for _, pair in ipairs(found) do
+  for _, pair in ipairs(items) do
     local text = pair[2]
     if text and #text > LONGEST_TEXT then
       return nil

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.performance import regression
-from policies.performance.nouns import INFERENCE, TRAINING, Estimate, FittedModel, Shape
+from policies.performance.nouns import INFERENCE, NINETY, TRAINING, Estimate, FittedModel, Shape
 from policies.performance.runs import (
     Columns,
     Floats,
@@ -37,8 +37,6 @@ KNOTS = 7
 NOISE = 0.08
 #: A change of slope at a knot that counts as one standard deviation.
 KINK = 2.0
-#: Two-sided 90 % of a normal distribution, in standard deviations.
-NINETY = 1.645
 #: The residuals' deviation that is assumed before any is seen, and as how many runs that counts.
 RESIDUAL, RESIDUAL_RUNS = 0.10, 5
 

@@ -15,6 +15,8 @@ from policies.performance.runs import Columns, Floats, Run, columns, columns_of_
 #: The two kinds of task. Inference does not synchronise (GENIE, observation 3).
 TRAINING, INFERENCE = "training", "inference"
 TASKS = (TRAINING, INFERENCE)
+#: Two-sided 90 % of a normal distribution, in standard deviations.
+NINETY = 1.645
 
 
 @dataclass(frozen=True, slots=True, order=True)

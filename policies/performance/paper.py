@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from policies.performance.nouns import INFERENCE, TRAINING, Estimate, FittedModel, Shape
+from policies.performance.nouns import INFERENCE, NINETY, TRAINING, Estimate, FittedModel, Shape
 from policies.performance.runs import (
     Columns,
     Floats,
@@ -46,7 +46,7 @@ class PaperModel(FittedModel):
     def estimate(self, shape: Shape, batch: int, task: str = TRAINING) -> Estimate:
         """One shape's seconds; bounds from the residuals alone (the paper gives none)."""
         step = float(self.steps_s([shape], batch, task)[0])
-        reach = np.exp(1.645 * self.deviation)
+        reach = np.exp(NINETY * self.deviation)
         return Estimate(step, float(step / reach), float(step * reach))
 
     def _local_batch(self, shape: Shape, batch: int) -> float:

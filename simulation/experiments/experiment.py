@@ -40,15 +40,15 @@ class Result:
 
 def averaged(rows: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, dict[str, float]]:
     """Means over the seeds; of several seeds each with its standard deviation as `..._sd`."""
-    found: dict[str, dict[str, float]] = {}
+    figures: dict[str, dict[str, float]] = {}
     for name, runs in rows.items():
-        found[name] = {}
+        figures[name] = {}
         for metric in runs[0]:
             values = [run[metric] for run in runs]
-            found[name][metric] = fmean(values)
+            figures[name][metric] = fmean(values)
             if len(values) > 1:
-                found[name][f"{metric}_sd"] = stdev(values)
-    return found
+                figures[name][f"{metric}_sd"] = stdev(values)
+    return figures
 
 
 def ranked(values: Sequence[float]) -> list[list[float]]:
@@ -85,5 +85,5 @@ class Experiment:
         module, _, function = self.where.partition(":")
         run: Callable[..., Result] = getattr(importlib.import_module(module), function)
         words = {name.replace("-", "_"): word for name, word in chosen.items()}
-        found = run(tuple(self.seeds if seeds is None else seeds), **words)
-        return replace(found, options=chosen)
+        result = run(tuple(self.seeds if seeds is None else seeds), **words)
+        return replace(result, options=chosen)

@@ -74,10 +74,10 @@ class LoanNodes(Generic[R]):
 
     def jobs_on(self, names: Iterable[str]) -> list[R]:
         """The jobs on any of these nodes, in the order of their numbers."""
-        found: dict[int, R] = {}
+        by_number: dict[int, R] = {}
         for name in names:
-            found |= self._on[name]
-        return [found[number] for number in sorted(found)]
+            by_number |= self._on[name]
+        return [by_number[number] for number in sorted(by_number)]
 
     def taken(self, job: RemoteJob, placement: RemotePlacement) -> dict[str, NodeShare]:
         """What the placement needs, by node."""

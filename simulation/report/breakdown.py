@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
+from typing import NamedTuple
 
 from gres_topology import NodeTopology
 from policies.fragmentation import fragmentation_of
@@ -41,8 +42,7 @@ def size_of(record: Record) -> str:
     return f"more than {SIZES[-1]}"
 
 
-@dataclass(frozen=True, slots=True)
-class SizeWait:
+class SizeWait(NamedTuple):
     """How long the jobs of one size waited."""
 
     jobs: int
@@ -62,12 +62,12 @@ def waits_by_size(run: SimulatedRun) -> dict[str, SizeWait]:
 
 def effbw_of(record: Record, cluster: Mapping[str, NodeTopology]) -> float | None:
     """The job's effective bandwidth in GB/s, the mean of its nodes; None without a ring."""
-    found = [
+    figures = [
         judge(cluster[name], gpus).effbw_gbps
         for name, gpus in record.placement.gpus.items()
         if len(gpus) > 1 and cluster[name].gpus <= _JUDGED
     ]
-    return fmean(found) if found else None
+    return fmean(figures) if figures else None
 
 
 def bandwidth_by_user(run: SimulatedRun, cluster: Mapping[str, NodeTopology]) -> dict[str, float]:
@@ -115,14 +115,14 @@ def moments(
     state = _State({name: topology.gpus for name, topology in cluster.items()})
     changes = sorted(_changes(run), key=lambda change: change[:2])
     step = (last_s - first_s) / MOMENTS
-    found, at = [], 0
+    moments, at = [], 0
     for number in range(MOMENTS):
         now = first_s + (number + 0.5) * step
         while at < len(changes) and changes[at][0] <= now:
             state.change(changes[at][2], changes[at][1])
             at += 1
-        found.append(state.at(now))
-    return found
+        moments.append(state.at(now))
+    return moments
 
 
 _END, _SUBMIT, _START = 0, 1, 2
@@ -194,13 +194,13 @@ def in_use(
 ) -> dict[str, list[float]]:
     """Node -> its share of GPU time in use, in each of `parts` equal parts of the time."""
     step = (last_s - first_s) / parts or 1.0
-    found = {name: [0.0] * parts for name in nodes}
+    busy = {name: [0.0] * parts for name in nodes}
     for record in run.records:
         for name, gpus in record.placement.gpus.items():
-            if name in found:
-                _add(found[name], len(gpus), record.start_s - first_s, record.end_s - first_s, step)
+            if name in busy:
+                _add(busy[name], len(gpus), record.start_s - first_s, record.end_s - first_s, step)
     return {
-        name: [used / (step * nodes[name].gpus) for used in some] for name, some in found.items()
+        name: [used / (step * nodes[name].gpus) for used in some] for name, some in busy.items()
     }
 
 

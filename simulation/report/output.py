@@ -51,8 +51,8 @@ def table(runs: Sequence[SimulatedRun], cluster: Mapping[str, NodeTopology]) -> 
     """Heading and one row per policy, as text."""
     rows = [["policy", *(heading for heading, _ in TABLE.values())]]
     for run in runs:
-        found = summary(run, cluster)
-        rows.append([run.policy, *(shown(found[m], style) for m, (_, style) in TABLE.items())])
+        figures = summary(run, cluster)
+        rows.append([run.policy, *(shown(figures[m], style) for m, (_, style) in TABLE.items())])
     return rows
 
 

@@ -87,20 +87,20 @@ def to_html(report: Report) -> str:
 def _waits(report: Report) -> list[Html]:
     """Who waits how long, by size."""
     parts = [tag("h2", "Who waits")]
-    found = {run.policy: waits_by_size(run) for run in report.runs}
-    if max(one.p95_s for some in found.values() for one in some.values()) < 1:
+    waits = {run.policy: waits_by_size(run) for run in report.runs}
+    if max(one.p95_s for some in waits.values() for one in some.values()) < 1:
         return [
             *parts,
             tag("p", "Of every size 95 of 100 jobs start within a second, under every policy."),
         ]
-    first = found[report.runs[0].policy]
+    first = waits[report.runs[0].policy]
     rows = [
-        [size, f"{one.jobs:,}", *(_wait(some[size]) for some in found.values())]
+        [size, f"{one.jobs:,}", *(_wait(some[size]) for some in waits.values())]
         for size, one in first.items()
     ]
     said = "Mean wait, and in brackets the wait that 95 of 100 jobs stay below."
     return [*parts, _picture(plots.waits(report.runs)), tag("p", said),
-            _table(["size", "jobs", *found], rows)]  # fmt: skip
+            _table(["size", "jobs", *waits], rows)]  # fmt: skip
 
 
 def _wait(one: SizeWait) -> str:
@@ -109,10 +109,10 @@ def _wait(one: SizeWait) -> str:
 
 def _stranded(report: Report) -> list[Html]:
     """What was free and of no use."""
-    picture, found = plots.stranded(report.runs, report.cluster)
+    picture, moments = plots.stranded(report.runs, report.cluster)
     parts = [tag("h2", "Stranded GPUs"), tag("p", _STRANDED)]
-    rows = [[name, *_means(some, report.gpus)] for name, some in found.items()]
-    if any(one.stranded for some in found.values() for one in some):
+    rows = [[name, *_means(some, report.gpus)] for name, some in moments.items()]
+    if any(one.stranded for some in moments.values() for one in some):
         parts.append(_picture(picture))
     else:
         parts.append(tag("p", "No GPU is stranded at any moment looked at, under no policy."))
@@ -127,12 +127,12 @@ _STRANDED = (
 )
 
 
-def _means(found: Sequence[Moment], gpus: int) -> list[str]:
-    free = fmean(one.free for one in found)
-    stranded = fmean(one.stranded for one in found)
+def _means(moments: Sequence[Moment], gpus: int) -> list[str]:
+    free = fmean(one.free for one in moments)
+    stranded = fmean(one.stranded for one in moments)
     # Of the free GPUs of all moments, not of each moment alike: few free ones weigh little.
-    unusable = sum(one.fragmentation * one.free for one in found)
-    parts = unusable / sum(one.free for one in found) if free else 0.0
+    unusable = sum(one.fragmentation * one.free for one in moments)
+    parts = unusable / sum(one.free for one in moments) if free else 0.0
     return [f"{free:,.1f} GPUs", f"{stranded:,.1f} GPUs ({share(stranded / gpus)})", share(parts)]
 
 

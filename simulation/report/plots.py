@@ -34,13 +34,13 @@ USERS, SMALLEST = 8, 0.005
 
 def waits(runs: Sequence[SimulatedRun]) -> Picture:
     """Mean wait by job size."""
-    found = {run.policy: waits_by_size(run) for run in runs}
+    by_policy = {run.policy: waits_by_size(run) for run in runs}
     # Small jobs first, as the first run has them; every run has the same jobs.
-    sizes = list(found[runs[0].policy])
-    name, length = unit(max(one.mean_s for some in found.values() for one in some.values()))
+    sizes = list(by_policy[runs[0].policy])
+    name, length = unit(max(one.mean_s for some in by_policy.values() for one in some.values()))
     means = {
         policy: [round(some[size].mean_s, _DIGITS) / length for size in sizes]
-        for policy, some in found.items()
+        for policy, some in by_policy.items()
     }
     return charts.bars("Mean wait by job size", sizes, means, y=name)
 
@@ -68,15 +68,15 @@ def stranded(
     """GPUs that were free and of no use to any waiting job, over time; and the moments drawn."""
     first, last = mostly_over_s(runs)
     name, length = unit(last - first)
-    found = {run.policy: moments(run, cluster, first, last) for run in runs}
-    curves = {policy: _means(some, first, length) for policy, some in found.items()}
-    return charts.lines("Stranded GPUs", curves, x=name, y="GPUs", is_step=True), found
+    by_policy = {run.policy: moments(run, cluster, first, last) for run in runs}
+    curves = {policy: _means(some, first, length) for policy, some in by_policy.items()}
+    return charts.lines("Stranded GPUs", curves, x=name, y="GPUs", is_step=True), by_policy
 
 
-def _means(found: Sequence[Moment], first_s: float, length: float) -> list[tuple[float, float]]:
+def _means(moments: Sequence[Moment], first_s: float, length: float) -> list[tuple[float, float]]:
     """Means of neighbouring moments."""
-    step = max(1, len(found) // (POINTS // 2))
-    parts = [found[at : at + step] for at in range(0, len(found), step)]
+    step = max(1, len(moments) // (POINTS // 2))
+    parts = [moments[at : at + step] for at in range(0, len(moments), step)]
     return [
         ((part[0].at_s - first_s) / length, fmean(one.stranded for one in part)) for part in parts
     ]
@@ -131,16 +131,16 @@ def _together(
     """Rows of one node, or of several neighbours by name, each by its GPUs."""
     count = min(NODE_ROWS, len(names))
     cuts = [len(names) * row // count for row in range(count + 1)]
-    found = {}
+    rows = {}
     for low, high in pairwise(cuts):
         some = names[low:high]
         gpus = sum(cluster[name].gpus for name in some)
         title = some[0] if len(some) == 1 else f"{some[0]} to {some[-1]}"
         parts = range(len(shares[some[0]]))
-        found[title] = [
+        rows[title] = [
             sum(shares[name][part] * cluster[name].gpus for name in some) / gpus for part in parts
         ]
-    return found
+    return rows
 
 
 def _timeline(run: SimulatedRun, gpus: Sequence[tuple[str, int]]) -> Picture:

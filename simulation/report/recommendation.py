@@ -102,8 +102,8 @@ class Compared:
 
 def _by_job(run: SimulatedRun, figure: Callable[[Record], float | None]) -> dict[int, float]:
     records = sorted(run.records, key=lambda record: (record.job.submit_s, record.job.job_id))
-    found = ((record.job.job_id, figure(record)) for record in records)
-    return {job: value for job, value in found if value is not None}
+    values = ((record.job.job_id, figure(record)) for record in records)
+    return {job: value for job, value in values if value is not None}
 
 
 def reference_of(names: Sequence[str]) -> str:
@@ -230,10 +230,10 @@ def _conditions(
     feels_links: bool,
 ) -> list[str]:
     """Under which the above holds."""
-    found = [summary(run, cluster) for run in runs]
-    busy = max((one["busy_while_arriving"] or 0.0 for one in found), default=0.0)
+    figures = [summary(run, cluster) for run in runs]
+    busy = max((one["busy_while_arriving"] or 0.0 for one in figures), default=0.0)
     said = []
-    if max(one["wait_mean_s"] or 0.0 for one in found) < SMALLEST_WAIT_S:
+    if max(one["wait_mean_s"] or 0.0 for one in figures) < SMALLEST_WAIT_S:
         said.append(
             f"Hardly a job waits here ({share(busy)} of the GPU time is in use while jobs"
             " arrive), so nothing is known of waits on a busier cluster: try --load 0.9."

@@ -37,8 +37,8 @@ class Check:
         return beyond <= self.off
 
     def _target(self, measured: Figures) -> float | None:
-        found = figure(measured, *self.to) if isinstance(self.to, tuple) else self.to
-        return None if found is None else found * self.times
+        target = figure(measured, *self.to) if isinstance(self.to, tuple) else self.to
+        return None if target is None else target * self.times
 
     @property
     def figures(self) -> list[tuple[str, str]]:

@@ -116,15 +116,14 @@ CLAIMS = (
 )  # fmt: skip
 
 
-def _pair(name: str, figure: str, x: str, places: dict[str, float]) -> tuple[Plot, Plot]:
+def _pair(name: str, figure: str, x: str, places: dict[str, float]) -> tuple[Plot, ...]:
     """QoS guarantee and makespan over something."""
-    return (
-        Plot(f"{name}-qos", f"{figure}: QoS guarantee", "lines", "%", x,
-             metrics={f"qos_pct.{label}": at for label, at in places.items()},
-             policies=(*BASELINES, PRINTED, OURS, BOUND)),
-        Plot(f"{name}-makespan", f"{figure}: makespan", "lines", "s", x,
-             metrics={f"makespan_s.{label}": at for label, at in places.items()},
-             policies=(*BASELINES, PRINTED, OURS, BOUND)),
+    return tuple(
+        Plot(f"{name}-{short}", f"{figure}: {title}", "lines", unit, x,
+             metrics={f"{metric}.{label}": at for label, at in places.items()},
+             policies=(*BASELINES, PRINTED, OURS, BOUND))
+        for short, title, metric, unit in (("qos", "QoS guarantee", "qos_pct", "%"),
+                                           ("makespan", "makespan", "makespan_s", "s"))
     )  # fmt: skip
 
 

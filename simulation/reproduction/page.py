@@ -43,8 +43,8 @@ seeds), and the verdict.
 
 def page(papers: Sequence[Paper], folder: Path) -> str:
     """The whole page by the results in the folder, whose name its links begin with."""
-    found = {run.name: stored(folder, run) for run in needed(papers)}
-    results = {name: result for name, result in found.items() if result is not None}
+    kept = {run.name: stored(folder, run) for run in needed(papers)}
+    results = {name: result for name, result in kept.items() if result is not None}
     parts = [_HEAD, _totals(papers, results)]
     for paper in (one for one in papers if one.rows):
         parts += [f"## {paper.title}", _rows(paper, results), *_claims(paper, results)]
@@ -132,13 +132,13 @@ def _sweep(sweep: Sweep, results: Mapping[str, Result]) -> str:
 
 
 def _plots(paper: Paper, folder: Path) -> list[str]:
-    found = []
+    lines = []
     for experiment, plots in paper.plots.items():
         for plot in plots:
             name = f"{experiment}-{plot.name}.svg"
             if (folder / name).is_file():
-                found.append(f"![{plot.title}]({folder.name}/{name})")
-    return found
+                lines.append(f"![{plot.title}]({folder.name}/{name})")
+    return lines
 
 
 def figures_claimed(papers: Sequence[Paper], experiment: str) -> list[tuple[str, str]]:

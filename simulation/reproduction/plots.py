@@ -55,10 +55,10 @@ def together(result: Result, plots: Sequence[Plot]) -> Picture:
 def _seeds(result: Result) -> str:
     if not result.seeds:
         return ""
-    found = ", ".join(map(str, result.seeds))
+    listed = ", ".join(map(str, result.seeds))
     if len(result.seeds) > 3:
-        found = f"{result.seeds[0]} to {result.seeds[-1]}, {len(result.seeds)} in all"
-    return f" (seeds {found})" if len(result.seeds) > 1 else f" (seed {found})"
+        listed = f"{result.seeds[0]} to {result.seeds[-1]}, {len(result.seeds)} in all"
+    return f" (seeds {listed})" if len(result.seeds) > 1 else f" (seed {listed})"
 
 
 def _chosen(result: Result, plot: Plot) -> list[str]:
@@ -73,8 +73,8 @@ def _has(result: Result, policy: str, metric: str) -> bool:
 def _papers(result: Result, names: Sequence[str], metrics: Sequence[str]) -> charts.Values:
     """The paper's figures of those policies of which it prints any."""
     rows = {name: result.paper.get(name, {}) for name in names}
-    found = {name: [row.get(metric) for metric in metrics] for name, row in rows.items()}
-    return {name: some for name, some in found.items() if any(v is not None for v in some)}
+    printed = {name: [row.get(metric) for metric in metrics] for name, row in rows.items()}
+    return {name: some for name, some in printed.items() if any(v is not None for v in some)}
 
 
 def _bars(result: Result, plot: Plot, title: str) -> Picture:

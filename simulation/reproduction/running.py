@@ -16,23 +16,23 @@ from simulation.reproduction.plots import drawn
 
 def needed(papers: Collection[Paper]) -> list[ExperimentRun]:
     """Every run of rows, claims and sweeps once, the shortest first."""
-    found: dict[str, ExperimentRun] = {}
+    by_name: dict[str, ExperimentRun] = {}
     for paper in papers:
         runs = [row.run for row in paper.rows if row.run] + [one.run for one in paper.claims]
         for sweep in paper.sweeps:
             runs += sweep.runs.values()
-        found |= {run.name: run for run in runs}
-    return sorted(found.values(), key=lambda run: (experiments[run.experiment].minutes, run.name))
+        by_name |= {run.name: run for run in runs}
+    return sorted(by_name.values(), key=lambda run: (experiments[run.experiment].minutes, run.name))
 
 
 def stored(folder: Path, run: ExperimentRun) -> Result | None:
     """What an earlier run with the same options and the default seeds has left, if it has."""
     try:
-        found = json.loads((folder / f"{run.name}.json").read_text(encoding="utf-8"))
+        kept = json.loads((folder / f"{run.name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    found.pop("seconds", None)
-    result = Result(**{**found, "seeds": tuple(found["seeds"]), "notes": tuple(found["notes"])})
+    kept.pop("seconds", None)
+    result = Result(**{**kept, "seeds": tuple(kept["seeds"]), "notes": tuple(kept["notes"])})
     # An option that came later had its default before.
     options = ExperimentRun(run.experiment, result.options).chosen()
     wanted = (run.chosen(), tuple(experiments[run.experiment].seeds))
@@ -68,13 +68,13 @@ def run_all(
 
 def write(folder: Path, run: ExperimentRun, result: Result, seconds: float) -> None:
     """Leave a result and the processor's seconds; floats to six digits, a curve on one line."""
-    found = json.loads(json.dumps(result.to_dict() | {"seconds": seconds}), parse_float=_short)
+    rounded = json.loads(json.dumps(result.to_dict() | {"seconds": seconds}), parse_float=_short)
     curves: dict[str, str] = {}
-    for lines in found["series"].values():
+    for lines in rounded["series"].values():
         for label, points in lines.items():
             lines[label] = f"curve {len(curves)} of {run.name}"
             curves[lines[label]] = json.dumps(points, separators=(",", ":"))
-    text = json.dumps(found, indent=1)
+    text = json.dumps(rounded, indent=1)
     for mark, points in curves.items():
         text = text.replace(f'"{mark}"', points)
     (folder / f"{run.name}.json").write_text(text + "\n", encoding="utf-8")

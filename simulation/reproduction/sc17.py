@@ -39,11 +39,10 @@ ROWS = (
     Row("Figure 5", "NVLink bandwidth of AlexNet over time", because=_HARDWARE),
     Row("Figure 6", "two collocated AlexNets slow each other by 30 % with tiny batches, by 24 and"
         " 21 % if one has a big batch, hardly if both have", PROFILE,
-        (near(BESIDE, "1_beside_1_over_packed", 1.30, 0.05),
-         near(BESIDE, "1_beside_1_over_spread", 1.30, 0.05),
-         near(BESIDE, "128_beside_1_over_packed", 1.24, 0.05),
-         near(BESIDE, "128_beside_4_over_packed", 1.21, 0.05),
-         near(BESIDE, "128_beside_128_over_spread", 1, 0.05)),
+        tuple(near(BESIDE, metric, slowdown, 0.05) for metric, slowdown in (
+            ("1_beside_1_over_packed", 1.30), ("1_beside_1_over_spread", 1.30),
+            ("128_beside_1_over_packed", 1.24), ("128_beside_4_over_packed", 1.21),
+            ("128_beside_128_over_spread", 1))),
         best=PARTLY, because="the authors' published times have the 30 % only against a job alone"
         " on one socket, and no slowdown of a big batch"),
     Row("Table 1", "makespan 461.7 s (BF), 456.2 (FCFS), 454.2 (TOPO-AWARE), 356.9 (TOPO-AWARE-P)",

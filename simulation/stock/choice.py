@@ -30,7 +30,7 @@ Offers = list[NodeOffer | None]
 
 
 @dataclass(slots=True)
-class _Pass:
+class _Attempt:
     """One try to find the nodes of a job."""
 
     ask: Ask
@@ -101,16 +101,16 @@ def _nodes(ask: Ask, offers: Offers, order: NodeOrder) -> list[NodeOffer] | None
     evaluate, least = _evaluation(order, ask), ask.least_nodes
     offers = list(offers)
 
-    def found(*, is_first: bool) -> list[NodeOffer] | None:
+    def tried(*, is_first: bool) -> list[NodeOffer] | None:
         if not is_first or evaluate is not _consecutive:  # whose first look was taken already
             for offer in filter(None, offers):
                 offer.usable = list(offer.node.cores)
-        return evaluate(_Pass(ask, is_first), offers)
+        return evaluate(_Attempt(ask, is_first), offers)
 
     count = sum(offer is not None for offer in offers)
     if count < least:
         return None
-    result = found(is_first=True) or (found(is_first=False) if count <= least else None)
+    result = tried(is_first=True) or (tried(is_first=False) if count <= least else None)
     if result or count <= least:
         return result
     most = max(offer.resources for offer in offers if offer is not None)
@@ -123,14 +123,14 @@ def _nodes(ask: Ask, offers: Offers, order: NodeOrder) -> list[NodeOffer] | None
                 # From the second node of a sweep on Slurm leaves out those with still less.
                 few, is_less = few - (not is_less), True
         if is_less or few == 1:
-            result = found(is_first=False)
+            result = tried(is_first=False)
             if result or count <= least:
                 return result
         few += 1
     return None
 
 
-def _evaluation(order: NodeOrder, ask: Ask) -> Callable[[_Pass, Offers], list[NodeOffer] | None]:
+def _evaluation(order: NodeOrder, ask: Ask) -> Callable[[_Attempt, Offers], list[NodeOffer] | None]:
     if order is NodeOrder.LEAST_LOADED:
         return _least_loaded
     if order is NodeOrder.SERIAL_AT_END and ask.least_cpus == 1 == ask.least_nodes:
@@ -148,26 +148,26 @@ class _Set:
     gpus: int = 0
 
 
-def _consecutive(found: _Pass, offers: Offers) -> list[NodeOffer] | None:
+def _consecutive(attempt: _Attempt, offers: Offers) -> list[NodeOffer] | None:
     """The default: the tightest set of consecutive nodes, and in it the first that suffice."""
-    if found.is_first:
+    if attempt.is_first:
         cpus = [0 if offer is None else offer.at_first for offer in offers]
     else:
-        cpus = [0 if offer is None else found.cpus_of(offer) for offer in offers]
+        cpus = [0 if offer is None else attempt.cpus_of(offer) for offer in offers]
     sets = _sets(offers, cpus)
-    while sets and found.may_take():
-        best = _best_set(found, sets)
-        _take_from(found, best, offers, cpus)
-        if found.is_done():
+    while sets and attempt.may_take():
+        best = _best_set(attempt, sets)
+        _take_from(attempt, best, offers, cpus)
+        if attempt.is_done():
             break
         sets.remove(best)
-    if found.cpus > 0 or found.nodes > 0 or not found.has_gpus():
+    if attempt.cpus > 0 or attempt.nodes > 0 or not attempt.has_gpus():
         return None
-    return _in_order(found)
+    return _in_order(attempt)
 
 
-def _in_order(found: _Pass) -> list[NodeOffer]:
-    return [found.chosen[at] for at in sorted(found.chosen)]
+def _in_order(attempt: _Attempt) -> list[NodeOffer]:
+    return [attempt.chosen[at] for at in sorted(attempt.chosen)]
 
 
 def _sets(offers: Offers, cpus: Sequence[int]) -> list[_Set]:
@@ -186,12 +186,12 @@ def _sets(offers: Offers, cpus: Sequence[int]) -> list[_Set]:
     return sets
 
 
-def _best_set(found: _Pass, sets: Iterable[_Set]) -> _Set:
+def _best_set(attempt: _Attempt, sets: Iterable[_Set]) -> _Set:
     best, is_best_enough = None, False
     for one in sets:
-        is_enough = one.cpus >= found.cpus and len(one.at) >= found.nodes
-        if found.ask.is_total:
-            is_enough = is_enough and found.got + one.gpus >= found.ask.gpus
+        is_enough = one.cpus >= attempt.cpus and len(one.at) >= attempt.nodes
+        if attempt.ask.is_total:
+            is_enough = is_enough and attempt.got + one.gpus >= attempt.ask.gpus
         if (
             best is None
             or one.weight < best.weight
@@ -208,53 +208,53 @@ def _best_set(found: _Pass, sets: Iterable[_Set]) -> _Set:
     return best
 
 
-def _take_from(found: _Pass, chosen: _Set, offers: Offers, cpus: list[int]) -> None:
+def _take_from(attempt: _Attempt, chosen: _Set, offers: Offers, cpus: list[int]) -> None:
     """Takes nodes of a set: one that suffices by itself, else from the first on."""
-    if found.nodes <= 1:
-        enough = [at for at in chosen.at if _suffices(found, offers[at], cpus[at])]
+    if attempt.nodes <= 1:
+        enough = [at for at in chosen.at if _suffices(attempt, offers[at], cpus[at])]
         if enough:
             only = min(enough, key=lambda at: (cpus[at], at))
             for at in chosen.at:
                 if at != only:
                     cpus[at] = 0
     for at in chosen.at:
-        if not found.may_take() or found.is_done():
+        if not attempt.may_take() or attempt.is_done():
             break
-        offer, is_last = offers[at], found.is_last()
-        if offer is None or not cpus[at] or (is_last and cpus[at] < found.cpus):
+        offer, is_last = offers[at], attempt.is_last()
+        if offer is None or not cpus[at] or (is_last and cpus[at] < attempt.cpus):
             continue
-        found.take(at, offer, cpus[at])
+        attempt.take(at, offer, cpus[at])
 
 
-def _suffices(found: _Pass, offer: NodeOffer | None, cpus: int) -> bool:
-    if offer is None or cpus < found.cpus:
+def _suffices(attempt: _Attempt, offer: NodeOffer | None, cpus: int) -> bool:
+    if offer is None or cpus < attempt.cpus:
         return False
-    return not found.ask.is_total or found.got + offer.gpus >= found.ask.gpus
+    return not attempt.ask.is_total or attempt.got + offer.gpus >= attempt.ask.gpus
 
 
-def _least_loaded(found: _Pass, offers: Offers) -> list[NodeOffer] | None:
+def _least_loaded(attempt: _Attempt, offers: Offers) -> list[NodeOffer] | None:
     """CR_LLN: by weight, then the node with the largest share of its cores free."""
     for weight in _weights(offers):
         last = -1
-        while found.may_take():
+        while attempt.may_take():
             best: tuple[int, NodeOffer, int] | None = None
             for at, offer in enumerate(offers):
-                if offer is None or offer.weight != weight or at in found.chosen:
+                if offer is None or offer.weight != weight or at in attempt.chosen:
                     continue
-                cpus = found.cpus_of(offer) if offer.cpus else 0
+                cpus = attempt.cpus_of(offer) if offer.cpus else 0
                 if not cpus:
                     continue
-                cpus = found.limited(offer, cpus)
+                cpus = attempt.limited(offer, cpus)
                 if best is None or _is_less_loaded(offer.node, best[1].node):
                     best = at, offer, cpus
                     if sum(offer.node.cores) == last:
                         break
             if best is None:
                 break
-            found.take(*best)
+            attempt.take(*best)
             last = sum(best[1].node.cores)
-            if found.is_done():
-                return _in_order(found)
+            if attempt.is_done():
+                return _in_order(attempt)
     return None
 
 
@@ -266,17 +266,17 @@ def _is_less_loaded(node: StockNode, other: StockNode) -> bool:
     return sum(node.cores) * other.machine.cores > sum(other.cores) * node.machine.cores
 
 
-def _from_the_end(found: _Pass, offers: Offers) -> list[NodeOffer] | None:
+def _from_the_end(attempt: _Attempt, offers: Offers) -> list[NodeOffer] | None:
     """pack_serial_at_end: by weight, then the last node."""
     for weight in _weights(offers):
         for at in reversed(range(len(offers))):
             offer = offers[at]
-            if not found.may_take() or offer is None or offer.weight != weight:
+            if not attempt.may_take() or offer is None or offer.weight != weight:
                 continue
-            if offer.cpus and (cpus := found.cpus_of(offer)):
-                found.take(at, offer, cpus)
-                if found.is_done():
-                    return _in_order(found)
+            if offer.cpus and (cpus := attempt.cpus_of(offer)):
+                attempt.take(at, offer, cpus)
+                if attempt.is_done():
+                    return _in_order(attempt)
     return None
 
 

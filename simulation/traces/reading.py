@@ -57,14 +57,14 @@ def _text(path: Path) -> str:
 
 def _json(path: Path, text: str) -> Trace:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SimulationError(f"{path}: not JSON: {error}") from None
-    if isinstance(found, dict) and isinstance(found.get("jobs"), list):
-        return sacct.from_json(str(path), found["jobs"])
-    if isinstance(found, dict) and all(
-        isinstance(job, dict) and "arrival" in job for job in found.values()
+    if isinstance(content, dict) and isinstance(content.get("jobs"), list):
+        return sacct.from_json(str(path), content["jobs"])
+    if isinstance(content, dict) and all(
+        isinstance(job, dict) and "arrival" in job for job in content.values()
     ):
-        return tables.from_sc17(str(path), found)
+        return tables.from_sc17(str(path), content)
     raise SimulationError(f"{path}: JSON, but neither has it `jobs` as sacct --json, nor jobs"
                           " with `arrival` as TOPO-AWARE's workloads")  # fmt: skip

@@ -119,8 +119,8 @@ def _is_over(trace: Trace, where: str, state: str, start: object, end: object) -
 
 def _gpus(tres: str) -> int:
     """Untyped GPUs, else the typed ones together: Slurm counts the same GPU under both."""
-    found = {kind: int(count) for kind, count in _GPU.findall(tres)}
-    return found.get("") or sum(found.values())
+    counts = {kind: int(count) for kind, count in _GPU.findall(tres)}
+    return counts.get("") or sum(counts.values())
 
 
 def _epoch(text: str) -> float | None:
@@ -137,6 +137,6 @@ def _epoch(text: str) -> float | None:
 
 def _hint(comment: str | None) -> str:
     """The user's hint in the admin comment's bracket."""
-    found = _HINT.search(comment or "")
-    text = found[1].strip() if found else ""
+    match = _HINT.search(comment or "")
+    text = match[1].strip() if match else ""
     return "" if text == "off" else text

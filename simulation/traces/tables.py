@@ -67,13 +67,13 @@ def from_swf(source: str, text: str) -> Trace:
     return trace
 
 
-def from_sc17(source: str, found: Mapping[str, Mapping[str, Any]]) -> Trace:
+def from_sc17(source: str, jobs: Mapping[str, Mapping[str, Any]]) -> Trace:
     """TOPO-AWARE's workloads (HiEST/gpu-topo-aware): network and batch become the hint.
 
     `time` is used as the duration, where it is one: an experiment takes it from profiles.
     """
     trace = Trace(source, "sc17")
-    for key, job in found.items():
+    for key, job in jobs.items():
         words = [f"profile={job.get('type')}", f"batch={job.get('size')}"]
         utility = job.get("minimal_utility")
         if isinstance(utility, int | float):

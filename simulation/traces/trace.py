@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from gres_topology import NodeTopology
 from simulation.core.jobs import SimJob
@@ -17,8 +18,7 @@ MOST = 1_000_000
 LONGEST_S = 1e10
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     """One row that could not be used: `where` it stands and what was wrong with it."""
 
     where: str

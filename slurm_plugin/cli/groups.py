@@ -54,8 +54,8 @@ class CommandGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write each section; Click itself would cut a summary to one line."""
         for heading, names in self.sections(ctx).items():
-            found = [(name, self.get_command(ctx, name)) for name in names]
-            rows = [(name, summary(one)) for name, one in found if one and not one.hidden]
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [(name, summary(one)) for name, one in commands if one and not one.hidden]
             with formatter.section(heading):
                 formatter.write_dl(rows)
 

@@ -132,8 +132,8 @@ def _options(context: click.Context) -> Iterator[str]:
 
 
 def _shown(context: click.Context) -> list[click.Option]:
-    found = context.command.get_params(context)
-    return [one for one in found if isinstance(one, click.Option) and not one.hidden]
+    params = context.command.get_params(context)
+    return [one for one in params if isinstance(one, click.Option) and not one.hidden]
 
 
 def _environment(context: click.Context) -> list[str]:

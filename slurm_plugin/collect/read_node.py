@@ -69,11 +69,11 @@ def _nvidia(node: str, sections: Mapping[str, Section]) -> NodeTopology:
     if len(addresses) != topology.gpus:
         # Without the query the links still hold; only the index mapping cannot be derived.
         return topology
-    found = [_MINOR.search(detail) for detail in details]
+    matches = [_MINOR.search(detail) for detail in details]
     return dataclasses.replace(
         topology,
         pci=tuple(pci.normalise(address) for address in addresses),
-        minors=tuple(int(match[1]) if match else None for match in found),
+        minors=tuple(int(match[1]) if match else None for match in matches),
     )
 
 

@@ -49,11 +49,11 @@ class Collector:
         """Collect `nodes`; their outcomes in order. `accept`: also hardware that changed."""
         records = self._store.nodes()
         with ThreadPoolExecutor(PARALLEL) as pool:
-            for node, found in zip(nodes, pool.map(self._read, nodes), strict=True):
-                if isinstance(found, str):
-                    yield Outcome(node.name, FAILED, found)
+            for node, answer in zip(nodes, pool.map(self._read, nodes), strict=True):
+                if isinstance(answer, str):
+                    yield Outcome(node.name, FAILED, answer)
                     continue
-                outcome, record = self._compare(node.name, found, records.get(node.name), accept)
+                outcome, record = self._compare(node.name, answer, records.get(node.name), accept)
                 if record != records.get(node.name):
                     records[node.name] = record
                     self._store.save(records)
@@ -103,20 +103,20 @@ class Collector:
             return str(error)
 
     def _compare(
-        self, name: str, found: NodeTopology, known: NodeRecord | None, accept: bool
+        self, name: str, topology: NodeTopology, known: NodeRecord | None, accept: bool
     ) -> tuple[Outcome, NodeRecord]:
-        key = self._store.keep(found)
+        key = self._store.keep(topology)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        shown = f"{found.gpus} GPUs, {found.model or 'model unknown'}, {key}"
+        shown = f"{topology.gpus} GPUs, {topology.model or 'model unknown'}, {key}"
         if known is None:
             return Outcome(name, NEW, shown), NodeRecord(key, key, now)
         if key == known.accepted:
             return Outcome(name, SAME, shown), replace(known, latest=key)
         before = self._store.topology(known.accepted)
-        differences = difference(before, found)
-        if not differences and (before.model is None) != (found.model is None):
+        differences = difference(before, topology)
+        if not differences and (before.model is None) != (topology.model is None):
             # The same hardware, whose tools tell the model now or did not this time.
-            keep = key if found.model else known.accepted
+            keep = key if topology.model else known.accepted
             return Outcome(name, SAME, shown), NodeRecord(keep, keep, now)
         text = "; ".join(differences) or shown
         if accept:

@@ -6,7 +6,7 @@ Each tool's output stands between marks with its exit status, so that a missing 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gres_topology.readers.pasted import unescaped
 from slurm_plugin.errors import PluginError
@@ -35,8 +35,7 @@ _BEGIN = re.compile(r"@gputopo begin ([a-z\-]+)\Z")
 _END = re.compile(r"@gputopo end ([a-z\-]+) (\d+)\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """One tool's output (both streams) and exit status; 127: not installed."""
 
     text: str
@@ -73,7 +72,7 @@ def script() -> str:
 
 def sections(output: str) -> dict[str, Section]:
     """The snippet's output by section; raises PluginError where one is missing (cut off)."""
-    found: dict[str, Section] = {}
+    complete: dict[str, Section] = {}
     name, lines = "", list[str]()
     # Some drivers underline the header whatever they print to.
     for line in unescaped(output).splitlines():
@@ -83,11 +82,11 @@ def sections(output: str) -> dict[str, Section]:
         elif end and end[1] == name:
             # The line before the mark is the snippet's own line feed.
             body = lines[:-1] if lines and not lines[-1].strip() else lines
-            found[name] = Section("\n".join(body) + "\n", int(end[2]))
+            complete[name] = Section("\n".join(body) + "\n", int(end[2]))
             name = ""
         elif name:
             lines.append(line)
-    missing = [wanted for wanted in COMMANDS if wanted not in found]
+    missing = [wanted for wanted in COMMANDS if wanted not in complete]
     if missing:
         raise PluginError(f"the node's answer was cut off before {missing[0]}")
-    return found
+    return complete

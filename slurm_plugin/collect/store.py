@@ -65,10 +65,10 @@ class Store:
                 raise PluginError(f"{key[:60]!r} in {self.folder}/nodes.json is no key of ours")
             path = self.folder / "kinds" / f"{key}.json"
             try:
-                found = saved.read(path.read_text(), name=key, source=str(path))
+                topology = saved.read(path.read_text(), name=key, source=str(path))
             except (OSError, UnicodeDecodeError, TopologyError) as error:
                 raise PluginError(f"{path}: {error}; run gputopo topology collect again") from error
-            self._topologies[key] = found
+            self._topologies[key] = topology
         return self._topologies[key]
 
     def keep(self, topology: NodeTopology) -> str:

@@ -75,7 +75,7 @@ def required(about: str, **stated: Any) -> Any:
 def keys_of(settings: Any) -> tuple[Key, ...]:
     """The keys of a settings class, in order; TypeError or KeyError for a wrong declaration."""
     types = get_type_hints(settings)
-    found = []
+    keys = []
     for one in fields(settings):
         if not one.metadata:
             continue
@@ -83,8 +83,8 @@ def keys_of(settings: Any) -> tuple[Key, ...]:
         kind, choices, section = _declared(types[one.name], one.metadata.get("kind", ""))
         stated |= {"choices": choices, "section": section}
         is_required = one.default is MISSING and one.default_factory is MISSING
-        found.append(Key(one.name, kind, one.default, is_required, **stated))
-    return tuple(found)
+        keys.append(Key(one.name, kind, one.default, is_required, **stated))
+    return tuple(keys)
 
 
 def _declared(annotation: Any, kind: str) -> tuple[str, tuple[str, ...], type | None]:

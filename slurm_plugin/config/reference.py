@@ -90,13 +90,13 @@ def json_schema(config: type = Config) -> dict[str, Any]:
 
 def _object(cls: type) -> dict[str, Any]:
     keys = keys_of(cls)
-    found = {
+    schema = {
         "type": ["object", "null"],
         "properties": {key.name: _property(key) for key in keys},
         "additionalProperties": False,
     }
     required = [key.name for key in keys if key.is_required]
-    return found | ({"required": required} if required else {})
+    return schema | ({"required": required} if required else {})
 
 
 def _property(key: Key) -> dict[str, Any]:

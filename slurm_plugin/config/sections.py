@@ -108,18 +108,18 @@ class NodeSet:
     line: int = 0
 
 
+def _hints(about: str) -> Mapping[str, str]:
+    nothing: Mapping[str, str] = MappingProxyType({})
+    return computed(lambda: nothing, about, kind="hints", example="{pattern: ring}")
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """What applies to the jobs of a partition."""
 
     mode: Mode = setting("observe", "`off`; `observe`: decide and log, change nothing; `enforce`.")
     policy: str = setting("mapa", "Policy for jobs whose hint names none.", kind="policy")
-    hints: Mapping[str, str] = computed(
-        lambda: MappingProxyType({}),
-        "Hints for jobs that give none: `{pattern: ring}`.",
-        kind="hints",
-        example="{pattern: ring}",
-    )
+    hints: Mapping[str, str] = _hints("Hints for jobs that give none: `{pattern: ring}`.")
     users_may_set: tuple[str, ...] | None = setting(
         None, "Hint keys users may write; all when unset.", kind="hint keys", example="[pattern]"
     )
@@ -139,12 +139,7 @@ class Personal:
     policy: str | None = setting(
         None, "Policy for jobs whose hint names none.", kind="policy", example="mapa"
     )
-    hints: Mapping[str, str] = computed(
-        lambda: MappingProxyType({}),
-        "Hints for jobs that give none; key by key.",
-        kind="hints",
-        example="{pattern: ring}",
-    )
+    hints: Mapping[str, str] = _hints("Hints for jobs that give none; key by key.")
     users_may_set: tuple[str, ...] | None = setting(
         None, "Hint keys that may be written.", kind="hint keys", example="[pattern]"
     )

@@ -114,13 +114,13 @@ class SiteReader(Reader):
         sets: list[NodeSet] = []
         declared: dict[str, int] = {}
         for i, item in enumerate(self.items(node, name)):
-            found = self.settings(NodeSet, item, f"{name}[{i}]")
-            for host in found.nodes:
+            node_set = self.settings(NodeSet, item, f"{name}[{i}]")
+            for host in node_set.nodes:
                 if host in declared:
                     problem = f"node {host} was already declared in line {declared[host]}"
                     raise self.fail(item, f"{name}[{i}].nodes", problem)
-                declared[host] = found.line
-            sets.append(found)
+                declared[host] = node_set.line
+            sets.append(node_set)
         return tuple(sets)
 
     def _patterns(self, node: yaml.Node, name: str, key: Key) -> Mapping[str, SitePattern]:

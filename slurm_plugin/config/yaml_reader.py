@@ -104,14 +104,14 @@ class Reader:
             return {}
         if not isinstance(node, yaml.MappingNode):
             raise self.fail(node, name or "file", "expected keys and values")
-        found: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        members: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for at, value in node.value:
             if not isinstance(at, yaml.ScalarNode):
                 raise self.fail(at, name or "file", "a key must be a word")
-            if at.value in found:
+            if at.value in members:
                 raise self.fail(at, _full(name, at.value), "given twice")
-            found[at.value] = (at, value)
-        return found
+            members[at.value] = (at, value)
+        return members
 
     def items(self, node: yaml.Node, name: str) -> list[yaml.Node]:
         """The items of a list."""

@@ -21,8 +21,8 @@ def examine(installation: Installation) -> Iterator[Finding]:
     reported: set[str] = set()
     for name, check in CHECKS.items():
         try:
-            for found in check(installation):
-                yield replace(found, check=name)
+            for finding in check(installation):
+                yield replace(finding, check=name)
         except PluginError as error:
             text = " ".join(str(error).split())
             if text not in reported:
@@ -43,6 +43,7 @@ def check_config(here: Installation) -> Iterator[Finding]:
 def check_nodes(here: Installation) -> Iterator[Finding]:
     """Declared nodes are Slurm's nodes, with as many GPUs; the rest is named."""
     slurm = {node.name: node for node in here.nodes}
+    good: dict[int, list[str]] = {}
     for name, machine in here.machines.items():
         node = slurm.get(name)
         if node is None:
@@ -56,7 +57,10 @@ def check_nodes(here: Installation) -> Iterator[Finding]:
                 "correct topology: in gputopo.yaml or Gres= in slurm.conf",
             )
         else:
-            yield ok(f"{name}: {node.gpu_count} GPUs")
+            good.setdefault(node.gpu_count, []).append(name)
+    for count, names in good.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        yield ok(f"{', '.join(names[:_NAMED])}{more}: {count} GPUs each")
     for name, node in slurm.items():
         if node.gpu_count and name not in here.machines:
             yield warn(
@@ -86,6 +90,8 @@ def _out_of_order(here: Installation, slurm: Mapping[str, SlurmNode]) -> Iterato
                 )
 
 
+#: Nodes in which nothing is wrong are named that far: a cluster has a thousand of them.
+_NAMED = 8
 _FIX_NODE = (
     "if the hardware was changed on purpose: correct topology: or run"
     " `gputopo topology collect --accept NODE`; else repair the node"

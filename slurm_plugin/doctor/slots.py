@@ -35,8 +35,8 @@ def bridge_enforcement(here: Installation) -> str:
     except OSError:
         return "select"
     pairs = (line.split("#")[0].partition("=") for line in lines)
-    found = [value.strip() for key, _, value in pairs if key.strip() == "enforcement"]
-    return found[-1] if found else "select"
+    values = [value.strip() for key, _, value in pairs if key.strip() == "enforcement"]
+    return values[-1] if values else "select"
 
 
 def check_slots(here: Installation) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from slurm_plugin.doctor.elf import uint32_symbol
@@ -30,13 +31,9 @@ def check_bridge(here: Installation) -> Iterator[Finding]:
     except OSError as error:
         yield fail(f"{script}: {error.strerror}", "gputopo enable --apply links ours there")
         return
-    if is_ours:
-        yield ok(f"{script} is loaded")
-    else:
-        yield fail(
-            f"{script} is not ours and does not load ours",
-            "add the lines of the operator's guide to your job_submit.lua",
-        )
+    what_to_do = "add the lines of the operator's guide to your job_submit.lua"
+    foreign = fail(f"{script} is not ours and does not load ours", what_to_do)
+    yield ok(f"{script} is loaded") if is_ours else foreign
 
 
 def loads_ours(script: Path) -> bool:
@@ -99,10 +96,9 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
 
 def is_in(folder: Path) -> bool:
     """Whether our select plugin lies in this directory."""
-    try:
+    with suppress(OSError):
         return _OURS in (folder / PLUGIN_FILE).read_bytes()
-    except OSError:
-        return False
+    return False
 
 
 def _fits(path: Path, version: str) -> Finding:

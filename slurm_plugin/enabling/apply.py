@@ -11,10 +11,10 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from slurm_plugin import whole_file
 from slurm_plugin.enabling.edits import Texts
@@ -27,8 +27,7 @@ Links = Mapping[Path, Path]
 _BACKUP = re.compile(r"\.gputopo-\d{8}-\d{6}(?:-\d+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A file's text before and after; `path` is the file itself, behind all links."""
 
     path: Path

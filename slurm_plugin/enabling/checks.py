@@ -6,6 +6,7 @@ import os
 import pwd
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -92,13 +93,15 @@ def findings(here: Installation, plan: EnablingPlan, plugin_dir: str) -> Iterato
         "LuaSocket": _lua_socket(folders),
         "enforcement": slots.check_bridge_half(here),
         # They look at the slurm.conf that slurmctld runs with; the next one may have the types.
-        "slots": (replace(found, level="warn") for found in slots.check_slots(here) if found.fix),
+        "slots": (
+            replace(finding, level="warn") for finding in slots.check_slots(here) if finding.fix
+        ),
     }
     if plan.plugin_dir is not None:
         checks["select plugin"] = slurm_files.plugin(then)
     for name, check in checks.items():
-        for found in check:
-            yield replace(found, check=name)
+        for finding in check:
+            yield replace(finding, check=name)
 
 
 def _config(here: Installation) -> Iterator[Finding]:
@@ -127,10 +130,9 @@ def _bridge(here: Installation, plan: EnablingPlan) -> Iterator[Finding]:
 
 
 def _loads_ours(script: Path) -> bool:
-    try:
+    with suppress(OSError):
         return script.is_file() and slurm_files.loads_ours(script)
-    except OSError:
-        return False
+    return False
 
 
 def _lua_socket(folders: list[Path]) -> Iterator[Finding]:
@@ -157,10 +159,9 @@ def left_behind(conf: SlurmConf, has_link: bool) -> Iterator[Finding]:
 
 def is_our_link(link: Path, script: Path) -> bool:
     """Whether a job_submit.lua is a link to that of this installation."""
-    try:
+    with suppress(OSError):
         return link.is_symlink() and link.samefile(script)
-    except OSError:
-        return False
+    return False
 
 
 def _may_read(path: Path, uid: int) -> bool:

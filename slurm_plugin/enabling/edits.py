@@ -183,6 +183,6 @@ def _marks(conf: SlurmConf) -> Iterator[tuple[str, str | None, Path, Line, Line 
     """Entry, what the whole line was written beside, file, the comment's line and the next one."""
     for path, text in conf.texts.items():
         for line, below in pairwise([*lines(text), None]):
-            found = line and _MARK.fullmatch(text[line.start : line.end])
-            if line and found:
-                yield found[1] or found[2], found[3], path, line, below
+            mark = line and _MARK.fullmatch(text[line.start : line.end])
+            if line and mark:
+                yield mark[1] or mark[2], mark[3], path, line, below

@@ -41,17 +41,17 @@ if call(state, 0, 0, 0, *rest):
 
 def obstacle(folders: Iterable[Path]) -> str | None:
     """Why the bridge would not work in slurmctld; None if it does. `folders` are PluginDir's."""
-    found = [folder / PLUGIN for folder in folders if (folder / PLUGIN).is_file()]
-    if not found:
+    plugins = [folder / PLUGIN for folder in folders if (folder / PLUGIN).is_file()]
+    if not plugins:
         return f"no directory of PluginDir has {PLUGIN}"
     try:
-        names = [name.decode() for name in _LIBRARY.findall(found[0].read_bytes())]
+        names = [name.decode() for name in _LIBRARY.findall(plugins[0].read_bytes())]
         argv = [sys.executable, "-c", _ASK, *dict.fromkeys(names)]
         done = subprocess.run(
             argv, capture_output=True, text=True, errors="replace", check=False, timeout=_ASKED_S
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{found[0]}: its Lua cannot be asked: {error}"
+        return f"{plugins[0]}: its Lua cannot be asked: {error}"
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
         return lines[-1]

@@ -161,9 +161,9 @@ def _parse_file(
             except PluginError as error:
                 raise PluginError(f"{error} (included in {path}, line {line.number})") from error
         else:
-            found = _setting(path, line)
-            if found is not None:
-                conf.settings.append(found)
+            setting = _setting(path, line)
+            if setting is not None:
+                conf.settings.append(setting)
 
 
 def _included(conf: SlurmConf, name: str) -> Path:

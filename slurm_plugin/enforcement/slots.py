@@ -157,12 +157,12 @@ class Slots:
     def _observe(self, job: _Submission, need: Need) -> None:
         """Decide as if it were enforced; the next poll writes it down."""
         nodes, _ = self.cache.now()
-        found = groups(need, nodes)
-        if found and len(self.cache.observed) < MAX_OBSERVED:
-            self.cache.observed.append(self._ask(job, need, found)[1])
+        candidates = groups(need, nodes)
+        if candidates and len(self.cache.observed) < MAX_OBSERVED:
+            self.cache.observed.append(self._ask(job, need, candidates)[1])
 
-    def _ask(self, job: _Submission, need: Need, found: list[Group]) -> tuple[Choice, Build]:
-        return ask(self.decider, job.question(self.cache.default_partition), need, found)
+    def _ask(self, job: _Submission, need: Need, candidates: list[Group]) -> tuple[Choice, Build]:
+        return ask(self.decider, job.question(self.cache.default_partition), need, candidates)
 
     def _slots_or_gate(self, job: _Submission, need: Need) -> Ok:
         """Raises Unplaceable where it is left to Slurm."""
@@ -172,8 +172,8 @@ class Slots:
             # jobs of exactly those GPUs.
             raise Unplaceable("the partition may preempt others")
         nodes, holds = cache.now()
-        found = groups(need, nodes)
-        if not found:
+        candidates = groups(need, nodes)
+        if not candidates:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, nodes) and not keys.het:
                 raise Unplaceable(APART)
@@ -188,7 +188,7 @@ class Slots:
             # not at all. After submits that came to nothing, a user's jobs have to be seen first.
             cache.is_awaited |= not job.is_later
             return self._gate(job, keep=_is_put_off(keys))
-        choice, record = self._ask(job, need, found)
+        choice, record = self._ask(job, need, candidates)
         if isinstance(choice, WaitFor):
             return self._gate(job, choice.note, record, since=int(now))
         if isinstance(choice, Pass):

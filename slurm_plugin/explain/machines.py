@@ -21,10 +21,10 @@ def shown(machines: Machines, story: Mapping[str, Any]) -> dict[str, Any]:
     others = [story.get("slurm", {}), *story.get("candidates", [])]
     nodes = [*sorted(gpus_of(story)), *(node for _, node, _ in loan_places(story))]
     nodes += [name for one in others for name in one.get("gpus", {})]
-    found: dict[str, Any] = {}
+    drawn: dict[str, Any] = {}
     for name in dict.fromkeys(nodes):
         machine = machines.get(name)
-        if machine is not None and machine.topology is not None and len(found) < MAX_DRAWN:
+        if machine is not None and machine.topology is not None and len(drawn) < MAX_DRAWN:
             order = machine.order or range(machine.topology.gpus)
-            found[name] = {"topology": saved.to_dict(machine.topology), "order": list(order)}
-    return found
+            drawn[name] = {"topology": saved.to_dict(machine.topology), "order": list(order)}
+    return drawn

@@ -28,16 +28,16 @@ def find(config: DecisionLogConfig, job: int) -> list[dict[str, Any]]:
 
     Raises PermissionError where the log is closed to this user.
     """
-    found = _find(config, job)
-    array = next((int(r["array"]) for r in found if r.get("array") not in (0, None, job)), 0)
+    records = _find(config, job)
+    array = next((int(r["array"]) for r in records if r.get("array") not in (0, None, job)), 0)
     if array:
         # A task: what was decided for it stands under its array's id.
         return [r for r in attributed(_find(config, array)) if r.get("job") == job]
-    return list(attributed(found))
+    return list(attributed(records))
 
 
 def _find(config: DecisionLogConfig, job: int) -> list[dict[str, Any]]:
-    found: deque[dict[str, Any]] = deque(maxlen=MAX_RECORDS)
+    records: deque[dict[str, Any]] = deque(maxlen=MAX_RECORDS)
     for path in reversed(rotated(config)):
         for line in _lines(path, (b'"job":%d,' % job, b'"array":%d,' % job)):
             try:
@@ -46,8 +46,8 @@ def _find(config: DecisionLogConfig, job: int) -> list[dict[str, Any]]:
                 # Half a line of a crash or a full disk.
                 continue
             if isinstance(record, dict) and job in (record.get("job"), record.get("array")):
-                found.append(record)
-    return list(found)
+                records.append(record)
+    return list(records)
 
 
 def _lines(path: Path, needles: tuple[bytes, bytes]) -> Iterator[bytes]:

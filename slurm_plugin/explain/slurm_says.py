@@ -25,8 +25,8 @@ _ADMIN_COMMENT = re.compile(r"(?:^|\s)AdminComment=(.*?)(?= [A-Z][A-Za-z/:]*=|$)
 
 def operators(run: Runner) -> frozenset[int]:
     """Uids the engine may run as, and that may see every job: root and SlurmUser."""
-    found = _SLURM_USER.search(run(["scontrol", "show", "config"]))
-    return frozenset({0, int(found[1])} if found else {0})
+    match = _SLURM_USER.search(run(["scontrol", "show", "config"]))
+    return frozenset({0, int(match[1])} if match else {0})
 
 
 def job_number(run: Runner, text: str) -> int:
@@ -43,14 +43,14 @@ def job_number(run: Runner, text: str) -> int:
 def story_of_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str, Any]:
     """The story as far as Slurm knows it. Raises NotShown like the engine's side."""
     uid = os.getuid()
-    found = _of_controller(run, job) or _of_accounting(run, job)
-    if found is None or (uid not in operators and found["uid"] != uid):
+    facts = _of_controller(run, job) or _of_accounting(run, job)
+    if facts is None or (uid not in operators and facts["uid"] != uid):
         raise NotShown(unknown(job))
-    comment = found["admin_comment"]
-    story = {"job": job, "source": "Slurm", **found}
+    comment = facts["admin_comment"]
+    story = {"job": job, "source": "Slurm", **facts}
     if hints.has_hint(comment):
         story |= {"hint": hints.hint_in(comment), "note": hints.note_in(comment)}
-    loan = _loan(found)
+    loan = _loan(facts)
     return story | {"loan": loan} if loan else story
 
 
@@ -66,13 +66,13 @@ def story_of_engine(job: int, entries: JobEntries) -> dict[str, Any]:
 
 def now_of(run: Runner, job: int) -> tuple[str, dict[str, Any]]:
     """State with reason, and the loan (`loan_in`); both empty for a job Slurm no longer holds."""
-    found = _of_controller(run, job)
-    return (str(found["state"]), _loan(found)) if found else ("", {})
+    facts = _of_controller(run, job)
+    return (str(facts["state"]), _loan(facts)) if facts else ("", {})
 
 
-def _loan(found: dict[str, Any]) -> dict[str, Any]:
-    is_waiting = str(found["state"]).startswith("PENDING")
-    return loan_in(found["admin_comment"], is_waiting)
+def _loan(facts: dict[str, Any]) -> dict[str, Any]:
+    is_waiting = str(facts["state"]).startswith("PENDING")
+    return loan_in(facts["admin_comment"], is_waiting)
 
 
 def _of_controller(run: Runner, job: int) -> dict[str, Any] | None:
@@ -113,10 +113,10 @@ def _of_accounting(run: Runner, job: int) -> dict[str, Any] | None:
 
 def _pairs(line: str) -> dict[str, str]:
     # The first of a key counts: what a user wrote into a comment stands behind it.
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for key, value in _PAIR.findall(line):
-        found.setdefault(key, value)
-    return found
+        pairs.setdefault(key, value)
+    return pairs
 
 
 def loan_in(comment: str, is_waiting: bool = True) -> dict[str, Any]:
@@ -138,9 +138,9 @@ def loan_in(comment: str, is_waiting: bool = True) -> dict[str, Any]:
 
 
 def _waiting(kept: JobRecord, note: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"asked": kept.asked, "waits": note}
+    waiting: dict[str, Any] = {"asked": kept.asked, "waits": note}
     if kept.loan_tries:
-        found["tries"] = kept.loan_tries
+        waiting["tries"] = kept.loan_tries
     if kept.next_loan_at:
-        found["next"] = kept.next_loan_at
-    return found
+        waiting["next"] = kept.next_loan_at
+    return waiting

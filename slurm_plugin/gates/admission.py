@@ -1,4 +1,4 @@
-"""Admission of one job behind a gate: its slots, from what is free, unless others would suffer."""
+"""Releases a gated job: gives it slots of what is free, unless that would delay others."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Admission:
     _first_start: float | None = None
 
     def fits_nowhere(self, want: Want) -> bool:
-        """Did a job of this need find no node?"""
+        """Did a job with the same need find no node in this plan?"""
         return want.need in self._unplaced
 
     def changed(self) -> None:
-        """Something else was taken from what is free."""
+        """Others took some of what is free: the first job's start is computed again."""
         self._first_start = None
 
     def admit(self, names: Sequence[str], unit: Unit) -> str | None:
-        """Release the whole unit, its members called by these names, or nothing of it.
+        """Release all members of the unit, or none. Updates call them by these names.
 
         None where it is released; else why it is left to Slurm, '' if it stays behind its gate.
         """
@@ -64,23 +64,23 @@ class Admission:
         return None
 
     def _part(self, name: str, job: QueuedJob, want: Want, is_first: bool) -> change.Part | str:
-        """The slots for one job, taken from what is free; or the answer of `admit`."""
+        """Take the slots for one job; where it gets none, what `admit` returns."""
         made, need = self.made, want.need
         assert need is not None
-        found = [] if need in self._unplaced else groups(need, made.nodes)
-        if not found:
+        candidates = [] if need in self._unplaced else groups(need, made.nodes)
+        if not candidates:
             if is_first:
                 self._unplaced.add(need)
             if are_apart(need, made.nodes):
                 return APART
             self.borrowers.fits_nowhere(job.job_id, need)
             return ""
-        choice = self.choose(name, job, want, found)
+        choice = self.choose(name, job, want, candidates)
         if isinstance(choice, Pass):
             return choice.note
         if isinstance(choice, WaitFor):
             if not job.het_id:
-                # The AdminComment of a first component would go to all of them.
+                # Slurm would copy the AdminComment of a first component to all components.
                 self._write_note(job, want, choice.note)
             return ""
         group, mask = choice.group, choice.mask
@@ -106,9 +106,9 @@ class Admission:
         return start > self._first_start
 
     def _write_note(self, job: QueuedJob, want: Want, note: str) -> None:
-        """Why the policy lets the job wait, once for every new reason: figures do not count."""
+        """Write why the policy lets the job wait, unless only the figures in the reason are new."""
         since = want.kept.since
-        # A wait that begins in the future began before the clock was set back.
+        # Where the wait begins in the future, the clock was set back.
         is_written = 0 < since <= self.context.now
         if not is_written or not hints.has_note(job.admin_comment, note):
             update = change.waiting(job, want.kept, self.context.now, note)

@@ -10,10 +10,11 @@ from slurm_plugin.decide.record import Build
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
 
-#: How long GPUs are kept for a submit. One that Slurm refused, or only tested, never shows up.
+#: Seconds for which GPUs are kept for a submit whose job does not show up: Slurm may have refused
+#: it, or only tested it.
 PROMISE_S = 1.5
-#: A user whose submits came to nothing so often within so many seconds gets gates alone until the
-#: next poll: submits that are only tested must not keep GPUs from others.
+#: When this many submits of a user led to no job within this many seconds, the user's submits get
+#: gates instead of slots until the next poll: tests of submits must not keep GPUs from others.
 MOST_UNMET, UNMET_S = 20, 60.0
 
 
@@ -35,7 +36,7 @@ class SlotPromise:
 class CapacityCache:
     """Written and read by the event loop alone."""
 
-    #: What was read longer ago than this is not used; the loop that reads says how long.
+    #: Figures older than this many seconds are not used; set by the loop that reads them.
     fresh_s: float = float("inf")
     default_partition: str = ""
     #: When the last poll of Slurm began; -inf: never.
@@ -46,7 +47,7 @@ class CapacityCache:
     holds: tuple[Hold, ...] = ()
     #: What the first gated job needs.
     first: Need | None = None
-    #: Jobs of these partitions may push others aside once they are eligible: a gate forbids that.
+    #: Jobs of these partitions may preempt others once they are eligible; a gate prevents that.
     preempting: frozenset[str] = frozenset()
     #: Promises of slots and of gates, by token: apart, as a submit looks at all those of slots.
     promises: dict[str, SlotPromise] = field(default_factory=dict)
@@ -57,9 +58,9 @@ class CapacityCache:
     #: came free that the last poll does not show.
     ended: int = 0
     known: int = 0
-    #: A poll is wanted soon: a job may start or be released, or a decision is to be written down.
+    #: Is a poll wanted soon? A job may start or be released, or a decision waits to be logged.
     is_awaited: bool = False
-    #: A submit since the last poll matters to the next; that of a held or dependent job does not.
+    #: Was there a submit that the next poll must see? Those of held or dependent jobs do not count.
     has_news: bool = False
     #: When the last promises of slots to a user ran out unseen, by uid.
     unmet: dict[int, deque[float]] = field(default_factory=dict)
@@ -79,9 +80,9 @@ class CapacityCache:
     ) -> None:
         """Take what a poll has seen, with what it is about to release.
 
-        `known` is what `ended` was when the poll began. The promises in `met` end, whose jobs the
-        poll has seen: until now submits were answered by the poll before, which does not show them.
-        Where the poll saw no waiting job, the first one that was gated since is the first.
+        `known` is what `ended` was when the poll began. The promises in `met` end: the poll has
+        seen their jobs, so what they hold is in its figures. Where the poll saw no waiting job,
+        the first job that was gated since then counts as the first.
         """
         for token in met:
             self.promises.pop(token, None)
@@ -102,7 +103,7 @@ class CapacityCache:
         need: Need | None = None,
         uid: int = -1,
     ) -> None:
-        """Keep these slots for a job that is on its way, or its place in front of others."""
+        """Keep these slots for a job just submitted; without any, its place in the queue."""
         kept = self.promises if hold.gpus else self.gated
         kept[token] = SlotPromise(hold, now + PROMISE_S, build, need, uid)
 
@@ -116,7 +117,7 @@ class CapacityCache:
         return token in self.promises or token in self.gated
 
     def decision(self, token: str) -> Build | None:
-        """What makes the line of the log for this promise, if there is one; given out once."""
+        """What makes this promise's line of the decision log; None from the second time on."""
         for kept in (self.promises, self.gated):
             if (promise := kept.get(token)) is not None:
                 kept[token] = replace(promise, build=None)
@@ -146,7 +147,7 @@ class CapacityCache:
         self.unmet.clear()
 
     def now(self) -> tuple[Nodes, list[Hold]]:
-        """Room and holds with what is promised taken."""
+        """The nodes and holds, with everything that is promised counted as taken."""
         nodes, holds = self.nodes, list(self.holds)
         for promise in self.promises.values():
             nodes = with_hold(nodes, promise.hold)

@@ -40,8 +40,9 @@ def release(
 ) -> tuple[tuple[str, JobUpdate], ...]:
     """The updates, in this order, that start a job, or all components of a heterogeneous one.
 
-    On 22.05 what the job asked goes first, behind a gate that does not open by itself: without
-    the next update the job would start without GPUs. `others` are components that get no slots.
+    On Slurm 22.05 the job's own request is taken away first, behind a gate that does not open by
+    itself: if the next update never came, the job would start without GPUs. `others` are
+    components that get no slots.
     """
     leader = parts[0].job.het_id
     steps: list[tuple[str, JobUpdate]] = []
@@ -67,9 +68,9 @@ def release(
 
 
 def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
-    """The updates for jobs of 22.05 that lost their request and whose slots Slurm then refused.
+    """The updates that give jobs their requests back, on Slurm 22.05, where it refused their slots.
 
-    Left as they are they would start without GPUs. One that had slots can only have them again.
+    Without them they would start without GPUs. A job that had slots can only ask for those again.
     """
     steps = []
     for part in parts:
@@ -84,7 +85,7 @@ def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
 
 
 def is_bare(job: QueuedJob, kept: GateRecord) -> bool:
-    """Did an engine of 22.05 end between the two updates of the job's release?"""
+    """Did an engine end between a release's two updates (22.05), leaving the job no request?"""
     return not any(job.requests) and kept.state == GATED and kept.requests.is_22_05
 
 
@@ -98,9 +99,10 @@ def _given(part: Part, now: int) -> JobUpdate:
 
 
 def _pinned(update: JobUpdate) -> JobUpdate:
-    """The update for a first component, whose nodes only the bridge may set, by `pin=`.
+    """The update for a heterogeneous job's first component: its nodes stand in `pin=`.
 
-    Slurm gives this comment to the other components, too: their own updates have to come later.
+    Slurm refuses them in the update itself, but the bridge sets them by `pin=`. Slurm copies this
+    comment to the other components: their own updates have to come later.
     """
     comment = update.admin_comment or ""
     kept = GateRecord.read_from(comment)

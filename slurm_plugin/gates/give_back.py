@@ -16,8 +16,8 @@ logger = logging.getLogger(__name__)
 
 def waiting(client: SlurmClient) -> list[tuple[QueuedJob, GateRecord]]:
     """Pending jobs with our bracket, by id. Raises SlurmError when Slurm does not answer."""
-    found = ((job, GateRecord.read_from(job.admin_comment)) for job in client.queue())
-    return [(job, kept) for job, kept in found if kept is not None and job.state == "PENDING"]
+    records = ((job, GateRecord.read_from(job.admin_comment)) for job in client.queue())
+    return [(job, kept) for job, kept in records if kept is not None and job.state == "PENDING"]
 
 
 def give_back(client: SlurmClient) -> int:

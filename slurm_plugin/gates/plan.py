@@ -54,7 +54,7 @@ class Chosen:
 
 #: Slots, a wait for better ones, or Slurm's own choice; each with its note.
 Choice = Chosen | WaitFor | Pass
-#: Asked about a job by the name that an update calls it.
+#: Asks a policy about a job; the first argument is what updates call it.
 Choose = Callable[[str, QueuedJob, Want, Sequence[Group]], Choice]
 
 
@@ -64,7 +64,7 @@ class GateContext(LoanContext):
 
     #: How long a gate holds, in seconds.
     lease_s: int
-    #: Until when (epoch) gates hold whose end Slurm does not show, by job id.
+    #: Job id -> until when (epoch) its gate holds, where Slurm does not show that.
     holds_until: Mapping[int, float] = field(default_factory=dict)
 
 

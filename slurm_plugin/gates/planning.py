@@ -40,7 +40,7 @@ def plan(
     matcher: LoanMatcher | None = None,
     held_back: HeldBack = lambda *_: False,
 ) -> GatePlan:
-    """Everything to be done now. `nodes` are by Slurm's own figures, without what is `promised`.
+    """Everything to be done now. In `nodes` what is `promised` still counts as free.
 
     `matcher` says who would lend to jobs that fit nowhere. A job that is `held_back` stays behind
     its gate and delays nobody.
@@ -182,7 +182,7 @@ class _Planning:
                 return released or bool(refused)
             released = True
             self._active[job.array_id] += 1
-            # An array's name covers the released tasks until Slurm has split them off.
+            # Until Slurm has split the released tasks off, the array still counts them as waiting.
             self.made.again |= job.tasks > 1
         return released
 
@@ -244,6 +244,6 @@ def _unit(members: list[Member], others: list[QueuedJob]) -> Unit:
         if want.kept.token != token:
             own.append((job, want))
         else:
-            # Slurm gave it the first one's comment, and its own update never came.
+            # Slurm copied the first component's comment to it, and its own update never came.
             others.append(replace(job, admin_comment="", req_nodes=""))
     return Unit(tuple(own), tuple(others))

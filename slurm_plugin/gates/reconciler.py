@@ -52,7 +52,7 @@ HoldReason = Callable[[PlacementQuestion, Shape], str]
 
 @dataclass(kw_only=True)
 class GateReconciler:
-    """One round after the other on one Slurm. Not for two threads at once, but for submits.
+    """One round after the other on one Slurm. Rounds never overlap; submits come at any time.
 
     `write` takes what becomes a line of the decision log. `hold_reason` may keep jobs behind
     their gates that would fit. A gate holds for `lease_s` seconds; a released job that has not
@@ -117,7 +117,7 @@ class GateReconciler:
         }
 
     def _meet(self, queue: Sequence[QueuedJob]) -> set[str]:
-        """The tokens of promises whose jobs Slurm shows; their decisions are written."""
+        """The tokens of promises whose jobs Slurm shows; writes their decisions to the log."""
         cache, met = self.cache, set[str]()
         for build in cache.observed:
             self.write(build)
@@ -175,10 +175,10 @@ class GateReconciler:
         self.cache.update(nodes, holds, made.first, snapshot.at, known, met)
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
-    def _choose(self, name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
+    def _choose(self, name: str, job: QueuedJob, want: Want, candidates: Sequence[Group]) -> Choice:
         assert want.need is not None
         question = self._question(job, want)
-        choice, self._decided[name] = ask(self.decider, question, want.need, found)
+        choice, self._decided[name] = ask(self.decider, question, want.need, candidates)
         return choice
 
     def _question(self, job: QueuedJob, want: Want) -> PlacementQuestion:
@@ -283,7 +283,7 @@ def _active(snapshot: Snapshot) -> list[QueuedJob]:
 
 
 def _preempting(settings: Settings) -> frozenset[str]:
-    """Partitions whose jobs may push jobs of others aside."""
+    """Partitions whose jobs may preempt others."""
     if "partition_prio" not in settings.config.get("PreemptType", ""):
         return frozenset()
     lowest = min(settings.tiers.values(), default=1)
@@ -291,7 +291,7 @@ def _preempting(settings: Settings) -> frozenset[str]:
 
 
 def _withdraw(made: GatePlan, promised: Sequence[Hold]) -> None:
-    """What would take the GPUs promised to a submit during the round waits for the next one."""
+    """Drop what would take GPUs that a submit was promised meanwhile; the next round decides."""
     taken: Counter[str] = Counter()
     for promise in promised:
         for name, mask in promise.gpus.items():

@@ -42,7 +42,7 @@ def about_to_run(job: QueuedJob) -> QueuedJob:
 
 
 def awaited_hold(job: QueuedJob, want: Want, nodes: Nodes, context: GateContext) -> Hold | None:
-    """What a released job is about to get; None where it will not start on it."""
+    """What a released job is about to hold; None where it will not start on its slots."""
     now, need = context.now, want.need
     assert need is not None
     given = slots_given(job)
@@ -54,7 +54,7 @@ def awaited_hold(job: QueuedJob, want: Want, nodes: Nodes, context: GateContext)
     hold = Hold(masks, need.cpus, need.memory_mb, end_of(job, now))
     enough = [mask.bit_count() >= need.gpus for mask in masks.values()]
     is_exact = len(masks) == need.nodes and all(enough)
-    # A release in the future: the clock was set back since.
+    # abs: where the release lies in the future, the clock was set back.
     age = abs(now - (want.kept.at or job.submit))
     may_start = job.reason in ABOUT_TO_START or age < STALE_REASON_S
     # Slurm lets a requeued job wait for two minutes: others may have its slots meanwhile.
@@ -92,7 +92,7 @@ class Watch:
         self.mismatched = 0
 
     def released(self, name: str, job: QueuedJob, build: Build | None) -> None:
-        """A release was taken by Slurm. An array's task gets its own id only then."""
+        """Slurm took a release. An array's task gets its id only then: its line comes later."""
         if build is None:
             return
         if job.tasks > 1:
@@ -101,7 +101,7 @@ class Watch:
             self._write(build)
 
     def follow(self, ours: Sequence[QueuedJob], made: GatePlan) -> None:
-        """Of the jobs with a record of ours, those that started since the last poll."""
+        """Log the starts since the last poll, of the jobs that have a record of ours."""
         for job in ours if self._tasks else ():
             build = self._tasks.pop(job.name, None)
             if build is not None:
@@ -118,14 +118,14 @@ class Watch:
                 self._write(self._tasks.pop(name))
 
     def _started(self, job: QueuedJob) -> None:
-        gpus = {name: mask_of(found) for name, found in job.gpus.items()}
+        gpus = {name: mask_of(indices) for name, indices in job.gpus.items()}
         notice = Notice("started", job.job_id, job.array_id, gpus)
         self._write(lambda: started(notice))
         kept = GateRecord.read_from(job.admin_comment)
         if kept is None or kept.state != PLACED or job.exclusive:
             return
         asked = set(slots_given(job).values())
-        other = [name for name, found in job.gpus.items() if set(found) != asked]
+        other = [name for name, indices in job.gpus.items() if set(indices) != asked]
         if other and asked:
             self.mismatched += 1
             logger.warning(

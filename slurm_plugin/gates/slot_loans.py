@@ -19,7 +19,7 @@ STARTS, MEETS, BROKEN = "starts", "meets", "broken"
 
 
 class SlotLoans:
-    """How lending works in this mode: the gate keeps the job away from all GPUs meanwhile."""
+    """Loans in the slots mode: the gate keeps the job from all GPUs until its donors are ready."""
 
     kind = GateRecord
 

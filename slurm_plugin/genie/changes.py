@@ -20,9 +20,9 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 Plans = Mapping[int, tuple[int, Planned]]
 
-#: What scontrol takes (NICE_OFFSET - 3).
+#: The largest site factor that scontrol takes (NICE_OFFSET - 3).
 MOST = 2**31 - 3
-#: 0 would hold a job.
+#: The lowest priority that a job may get: 0 would hold it.
 LEAST = 1
 
 
@@ -59,7 +59,7 @@ def changes(
         if _is_other(member, plan, snapshot.domain, now):
             update = reshaped(member.job, member.said, plan.shape, separator, factor)
             made.reshaped.append((member.job, member.task, plan))
-        # By the plugin's note: Slurm says `BeginTime` only after it has next considered the job.
+        # Told by the plugin's note: Slurm shows `BeginTime` only once it considered the job again.
         if plan.nodes and (postponed_until(member.job.admin_comment) or 0) > now:
             update = replace(update, begin_time=NOW)
         if update != JobUpdate():
@@ -150,7 +150,7 @@ def reshaped(
 
 
 def _said(job: QueuedJob, shape: Shape) -> str:
-    # The plugin's own note on a wait must stay: it has the job's begin time.
+    # The plugin's own note on a wait must stay: the job's begin time stands in it.
     is_postponed = postponed_until(job.admin_comment) is not None
     return hints.note_in(job.admin_comment) if is_postponed else f"shape {shape}"
 

@@ -16,7 +16,8 @@ from slurm_plugin.queue.capacity import is_open
 from slurm_plugin.queue.demand import READY
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
-#: A job that ends gives its GPUs back node by node. For so many seconds no job starts on a part.
+#: A job that ends gives its GPUs back node by node. For this many seconds no job is started on
+#: those that are back already.
 COMPLETING_S = 5
 #: With these reasons a job lacks nothing but GPUs; with others any that it gets would be idle.
 _READY = READY | {"ReqNodeNotAvail", "NodeDown"}
@@ -97,9 +98,9 @@ def planned(
     *,
     is_settling: bool = False,
 ) -> dict[int, tuple[int, Planned]]:
-    """By job id: where it stands in the order, and its plan. Who starts now goes first.
+    """By job id: its place in the order, and its plan. Jobs that start now go first.
 
-    Slurm goes by this order alone: what is behind a job that does not fit must not wait for it.
+    Slurm goes by this order alone, and a job that does not fit must hold up none behind it.
     `starting` are those that were let start before and have not begun yet.
     """
     made = scheduler.plan(queue)

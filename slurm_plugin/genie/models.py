@@ -27,19 +27,19 @@ class Models(Mapping[ModelKey, PerformanceModel]):
         self._profiles = profiles
         self._path = path
         #: What the database has for a profile; None where it has nothing similar either.
-        self.found = lru_cache(MAX_KEPT)(self._find)
+        self.match = lru_cache(MAX_KEPT)(self._match)
 
-    def _find(self, key: ModelKey) -> ProfileMatch | None:
+    def _match(self, key: ModelKey) -> ProfileMatch | None:
         try:
             return among(self._profiles, Traits(key[0]), key[1], self._path)
         except PluginError:
             return None
 
     def __getitem__(self, key: ModelKey) -> PerformanceModel:
-        found = self.found(key)
-        if found is None:
+        match = self.match(key)
+        if match is None:
             raise KeyError(key)
-        return found.model
+        return match.model
 
     def __iter__(self) -> Iterator[ModelKey]:
         return iter([(profile.traits.name, profile.task) for profile in self._profiles])

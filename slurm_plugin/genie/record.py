@@ -31,12 +31,12 @@ class ShapeRecord:
     def build(self) -> dict[str, Any]:
         """The line's keys and values; of a submit without the job's id."""
         shape = self.chosen.shape
-        found = candidates(self.task, self.platform, self.now)
-        shown = [one for at, one in enumerate(found) if at < MAX_CANDIDATES or one.shape == shape]
+        ranked = candidates(self.task, self.platform, self.now)
+        shown = [one for at, one in enumerate(ranked) if at < MAX_CANDIDATES or one.shape == shape]
         return {
             "decision": "shape",
             "shape": str(shape),
-            "why": self._why(found),
+            "why": self._why(ranked),
             "note": self.note,
             "service": self.task.service,
             "deadline": round(self.task.deadline_s),
@@ -52,7 +52,7 @@ class ShapeRecord:
                 }
                 for one in shown
             ],
-            "shapes_left_out": len(found) - len(shown),
+            "shapes_left_out": len(ranked) - len(shown),
             "uid": self.asked.uid,
             "account": self.asked.account,
             "partition": self.asked.partition,
@@ -60,11 +60,11 @@ class ShapeRecord:
             "policy": "genie",
         }
 
-    def _why(self, found: Sequence[ShapeCandidate]) -> str:
+    def _why(self, ranked: Sequence[ShapeCandidate]) -> str:
         if self.is_fixed:
             return "the user's own shape"
-        best = next((one for one in found if one.is_in_time), found[0] if found else None)
-        in_time = any(one.is_in_time for one in found)
+        best = next((one for one in ranked if one.is_in_time), ranked[0] if ranked else None)
+        in_time = any(one.is_in_time for one in ranked)
         what = "of those in time" if in_time else "of all: none is in time"
         if best is None or best.shape == self.chosen.shape:
             return f"the highest cost-effective ratio {what}"

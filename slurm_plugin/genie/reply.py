@@ -37,8 +37,8 @@ def gres(shape: Shape, separator: str) -> str:
 def shape_update(said: ShapeNote, shape: Shape, separator: str) -> JobUpdate:
     """The update that gives a job this shape.
 
-    CPUs are always among it: by them Slurm refuses the whole update of a job that has started,
-    which without them would lose nodes.
+    It always sets CPUs: Slurm refuses an update that sets them for a job that has started. An
+    update without them would take nodes away from that job.
     """
     cpus = cpus_per_node(said, shape)
     return JobUpdate(

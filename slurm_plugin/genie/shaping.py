@@ -72,7 +72,7 @@ class Starting:
 
 @dataclass(slots=True)
 class Shaping:
-    """Around the way of enforcing: the jobs of one configuration whose shape GENIE chooses.
+    """Wraps the way of enforcing, and answers for the jobs whose shape GENIE chooses.
 
     The planning loop fills `snapshots` and `plans`, by domain.
     """
@@ -131,7 +131,7 @@ class Shaping:
         return Decision(reply, reason, record)
 
     def on_start(self, notice: Notice) -> None:
-        """Until the next poll of Slurm its GPUs are no longer free."""
+        """A job has started: until the next poll of Slurm its GPUs count as taken."""
         for snapshot in self.snapshots.values():
             for name, mask in notice.gpus.items():
                 if name in snapshot.free and notice.job not in self.starting:
@@ -146,10 +146,10 @@ class Shaping:
         rule = self.rule(question.partition, question.account, question.uid)
         if rule.mode != "enforce" or not _asks_for_shape(question.hint, rule):
             return ""
-        found = self.plans.get(question.partition, {}).get(question.job)
-        if found is None:
+        place = self.plans.get(question.partition, {}).get(question.job)
+        if place is None:
             return self._unknown(question, shape, now)
-        _, plan = found
+        _, plan = place
         if plan.nodes and plan.shape == shape:
             return ""
         is_current = self.events_seen == self.events
@@ -216,26 +216,26 @@ class Shaping:
         return starting, stalled
 
     def admit(self, plans: Mapping[int, tuple[int, Planned]], now: float) -> list[int]:
-        """Keep each plan for as long as a job takes to start; the jobs whose plan is a new one."""
-        found = []
+        """Keep each plan until its job should have started; the jobs whose plan is a new one."""
+        new = []
         for job_id, (_, plan) in plans.items():
             before = self.starting.get(job_id)
             if not plan.nodes or (before is not None and now < before.until):
                 continue
             pause = min(2 * before.pause, LONGEST_STALL_S) if before else STALL_S
             self.starting[job_id] = Starting(plan, now + START_S, pause)
-            found.append(job_id)
-        return found
+            new.append(job_id)
+        return new
 
     def slurm_knows(self, jobs: Iterable[int], now: float) -> None:
-        """Slurm knows of these starts by now: their time to begin counts from here."""
+        """Slurm has been told of these starts: the time they have to begin counts from now."""
         for job_id in jobs:
             one = self.starting.get(job_id)
             if one is not None:
                 self.starting[job_id] = replace(one, until=now + START_S)
 
     def _unknown(self, question: PlacementQuestion, shape: Shape | None, now: float) -> str:
-        """For a job that no poll has seen: it may start where its submit was promised that."""
+        """Why a job that no poll has seen waits; '' unless its submit promised it a later start."""
         # In the slots mode a thread asks, while submits are answered.
         for promise in list(self.promises.values()):
             same = promise.uid == question.uid and promise.hint == question.hint
@@ -280,7 +280,7 @@ class Shaping:
         return answered
 
     def forget_old(self, now: float) -> None:
-        """Drop what no job has come for."""
+        """Drop promises whose jobs never showed up."""
         for old in [key for key, one in self.promises.items() if one.until <= now]:
             del self.promises[old]
             self.records.pop(old, None)
@@ -295,7 +295,7 @@ def _asks_for_shape(hint: str, rule: Rule) -> bool:
 
 
 def said_of(asked: Submit) -> ShapeNote:
-    """What the user fixed of a job that asks for no GPUs."""
+    """The nodes, tasks and CPUs that the user asked for in a job without GPUs."""
     keys = asked.slots
     return ShapeNote(
         None,

@@ -32,7 +32,7 @@ class ShapedPartition:
 
 @dataclass(slots=True)
 class ShapingSite:
-    """All of them. `refresh` is called before the first use, and now and then."""
+    """All shaped partitions. `refresh` is called before the first use, and now and then."""
 
     config: GenieConfig
     shelf: ModelFile
@@ -46,14 +46,14 @@ class ShapingSite:
 
     def domain(self, partition: str) -> ShapedPartition:
         """The domain of a job's partition; HintError where its jobs are not shaped."""
-        found = self.domains.get(partition)
-        if found is None:
+        domain = self.domains.get(partition)
+        if domain is None:
             known = ", ".join(self.domains) or "none: see `genie` in gputopo.yaml"
             raise HintError(
                 f"policy: genie does not shape the jobs of partition {partition or '(default)'};"
                 f" expected one of {known}"
             )
-        return found
+        return domain
 
     def task(
         self,
@@ -75,8 +75,8 @@ class ShapingSite:
 
     def note(self, asked: ShapingRequest) -> str:
         """Which profile stands in for the job's, in a sentence; empty where it has its own."""
-        found = self.shelf.models.found((asked.work.profile, asked.work.task))
-        return found.note if found else ""
+        match = self.shelf.models.match((asked.work.profile, asked.work.task))
+        return match.note if match else ""
 
 
 def shapes_of(domain: ShapedPartition, said: ShapeNote) -> tuple[Shape, ...]:
@@ -121,8 +121,8 @@ def site_of(config: GenieConfig, machines: Machines, where: str) -> ShapingSite:
     shelf.refresh()
     domains = {}
     for name, rule in config.partitions.items():
-        found = {node: machines.get(node, UNDECLARED).topology for node in rule.nodes}
-        sizes = {topology.gpus for topology in found.values() if topology is not None}
+        topologies = {node: machines.get(node, UNDECLARED).topology for node in rule.nodes}
+        sizes = {topology.gpus for topology in topologies.values() if topology is not None}
         unknown = [node for node in rule.nodes if node not in machines]
         place = f"{where}:{rule.line}: genie.partitions.{name}.nodes"
         if unknown:

@@ -115,9 +115,9 @@ class IssuedEntries:
         """
         tokens: Iterable[tuple[str, str]] = _TOKEN.findall(job.admin_comment)
         with self._lock:
-            found = [(*one, self._by_token[one[0]]) for one in tokens if one[0] in self._by_token]
-        if found:
-            token, suffix, issued = found[0]
+            known = [(*one, self._by_token[one[0]]) for one in tokens if one[0] in self._by_token]
+        if known:
+            token, suffix, issued = known[0]
             return {kind: _named(text, token, suffix) for kind, text in issued.items()}
         if replaced := self.replaced(job, began):
             return replaced

@@ -370,8 +370,8 @@ class EntryStore:
     def entries_of(self, job_id: int) -> JobEntries | None:
         """What is known of a job, be it over."""
         known = self._jobs.get(job_id)
-        found = known.entries if known else self._ended.get(job_id) or self._saved.get(job_id)
-        return found if found is not None and found.ours else None
+        entries = known.entries if known else self._ended.get(job_id) or self._saved.get(job_id)
+        return entries if entries is not None and entries.ours else None
 
     # ---------------------------------------------------------------------- disk
 

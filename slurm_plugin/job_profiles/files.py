@@ -67,10 +67,10 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 def read_profiles(folder: Path) -> dict[tuple[Kind, Kind], float]:
     """Measured slowdowns of every file of the folder; ConfigError names file and place."""
-    found: dict[tuple[Kind, Kind], float] = {}
+    slowdowns: dict[tuple[Kind, Kind], float] = {}
     for path, profile in _files(folder):
-        found |= _slowdowns(path, profile)
-    return found
+        slowdowns |= _slowdowns(path, profile)
+    return slowdowns
 
 
 def read_remote(folder: Path) -> dict[str, Remote]:
@@ -113,7 +113,7 @@ def _read(path: Path) -> _File:
 
 def _slowdowns(path: Path, profile: _File) -> Mapping[tuple[Kind, Kind], float]:
     alone = {(run.gpus, run.batch): run for run in profile.alone}
-    found = {}
+    slowdowns = {}
     for at, pair in enumerate(profile.beside):
         slowdown = pair.slowdown
         if slowdown is None:
@@ -126,8 +126,8 @@ def _slowdowns(path: Path, profile: _File) -> Mapping[tuple[Kind, Kind], float]:
             )
         kind = Kind(profile.profile, pair.batch or 0, pair.gpus)
         other = Kind(pair.other, pair.other_batch or 0, pair.other_gpus)
-        found[kind, other] = slowdown
-    return found
+        slowdowns[kind, other] = slowdown
+    return slowdowns
 
 
 def _ratio(pair: _Beside, alone: _Alone) -> float | None:
@@ -140,6 +140,6 @@ def _ratio(pair: _Beside, alone: _Alone) -> float | None:
 def interference(*measured: Mapping[tuple[Kind, Kind], float]) -> Interference:
     """The model for these measurements; the first that knows a pair counts."""
     merged: dict[tuple[Kind, Kind], float] = {}
-    for found in reversed(measured):
-        merged |= found
+    for slowdowns in reversed(measured):
+        merged |= slowdowns
     return Interference(merged)

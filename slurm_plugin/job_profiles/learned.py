@@ -83,15 +83,15 @@ class Learned:
 
     def slowdowns(self) -> Mapping[tuple[Kind, Kind], float]:
         """Time beside over time alone, same kind and placement; packed where both are known."""
-        found: dict[tuple[Kind, Kind], float] = {}
+        slowdowns: dict[tuple[Kind, Kind], float] = {}
         for is_packed in (False, True):
             for sort in self._runs:
                 if sort.other is None or sort.is_packed != is_packed:
                     continue
                 beside, alone = self.seconds(sort), self.seconds(sort._replace(other=None))
                 if beside and alone:
-                    found[sort.kind, sort.other] = max(1.0, beside / alone)
-        return found
+                    slowdowns[sort.kind, sort.other] = max(1.0, beside / alone)
+        return slowdowns
 
     def save(self) -> None:
         """Write what is new; a disk that is full costs a line in the log."""

@@ -126,12 +126,12 @@ class LaunchMachine:
         """Mask of Slurm's GPUs -> rank order, for every set that is not simply ascending."""
         if self.gpus > EXACT_GPUS:
             return {}
-        found = {}
+        orders = {}
         for mask in range(1, 1 << self.gpus):
             order = self.order(pattern, gpus_of(mask))
             if order != gpus_of(mask):
-                found[mask] = order
-        return found
+                orders[mask] = order
+        return orders
 
     def _to_slurm(self, gpus: Sequence[int]) -> tuple[int, ...]:
         return tuple(self.to_topology.index(gpu) for gpu in gpus)
@@ -145,7 +145,7 @@ def machine_of(topology: NodeTopology, to_topology: Sequence[int] | None = None)
 
 def _nearest(nics: Sequence[Nic], gpu: int) -> tuple[str, ...]:
     for kind in NEAR:
-        found = tuple(nic.name for nic in nics if nic.kinds[gpu] == kind)
-        if found:
-            return found
+        near = tuple(nic.name for nic in nics if nic.kinds[gpu] == kind)
+        if near:
+            return near
     return ()

@@ -15,7 +15,7 @@ DELAYS = Refusal("GPUs of other nodes would make a job wait longer that came fir
 
 @dataclass(slots=True)
 class LoanAdmission:
-    """Takes them in Slurm's order and asks for loans, one by one or for all at the end."""
+    """Takes these jobs in Slurm's order and finds loans, one by one or for all jobs at the end."""
 
     plan: LoanPlan
     #: Finds donors; None where nothing is lent.
@@ -26,12 +26,12 @@ class LoanAdmission:
     _candidates: list[LoanCandidate] = field(default_factory=list)
 
     def fits_nowhere(self, job_id: int, need: Need) -> None:
-        """This job fits nowhere; the first one of these is not to be delayed."""
+        """Note that this job fits on no node. No loan may delay the first of these jobs."""
         self._waiting.append((job_id, need))
         self.plan.first = self._first()
 
     def ask(self, candidate: LoanCandidate) -> bool:
-        """Find donors for a job. Whether a loan for it is in the plan now."""
+        """Find donors for a job; whether the plan now has a loan for it."""
         if self.matcher is None:
             return False
         if self.matcher.at_once:
@@ -49,7 +49,7 @@ class LoanAdmission:
             self._admit(candidate, answer)
 
     def _first(self, before: int = 0) -> Need | None:
-        """The need of the first job that waits for local GPUs, of those before job `before`."""
+        """The need of the first job that waits for local GPUs, if that comes ahead of `before`."""
         for job_id, need in self._waiting:
             if job_id == before:
                 return None
@@ -73,7 +73,7 @@ class LoanAdmission:
             return False
         for hold in answer.holds:
             plan.take(hold)
-        # It waits for its donors alone now, and holds nobody back.
+        # It now waits for its donors alone, so nobody has to wait behind it.
         self._borrows.add(job.job_id)
         plan.first = self._first()
         plan.offers.append((job, candidate.record, answer))

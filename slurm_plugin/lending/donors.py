@@ -1,8 +1,8 @@
 """Donors in Slurm: jobs of the borrowing job's own user, which end with that job.
 
 A donor is submitted without GPUs and with a begin time far away. Then the borrower's AdminComment
-names it, and only then it gets its GPUs and may start. So whatever dies in between leaves at most
-a donor that no borrower names, and the next poll cancels that one.
+names it, and only then it gets its GPUs and may start. If the engine dies in between, at most a
+donor is left that no borrower names; the next poll cancels it.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class LoanUpdates(Protocol):
     def given_up(self, job: QueuedJob, record: Any, note: str) -> Sequence[JobUpdate]:
         """The updates, in this order, that leave the job without the loan that `record` names.
 
-        Where one is refused, none follows.
+        Once Slurm refuses one of them, the rest is not sent.
         """
         ...
 
 
 @dataclass
 class SlurmLoans:
-    """What is done in Slurm about loans; one thread at a time."""
+    """Makes loans in Slurm, looks after them and ends them; used by one thread at a time."""
 
     settings: RemoteConfig
     client: SlurmClient
@@ -154,10 +154,10 @@ class SlurmLoans:
         self.cancel(orphans)
 
     def _is_in_doubt(self, donor: QueuedJob, there: Mapping[int, QueuedJob]) -> bool:
-        """Do donor and borrower run, and nobody knows the borrower's record any more?
+        """Do donor and borrower both run, with the borrower's record lost?
 
-        Somebody else overwrote it, and the engine's own store was lost. The donor ends with the
-        borrower.
+        Somebody overwrote AdminComment, and the engine's own store is gone. Such a donor is left
+        alone: it ends by itself when the borrower ends.
         """
         borrower = there.get(loans.parent_of(donor))
         if borrower is None or not loans.lends_to(donor, borrower):
@@ -166,7 +166,7 @@ class SlurmLoans:
         return donor.state == borrower.state == "RUNNING" and not has_record
 
     def _look_after(self, job: QueuedJob, loan: Loan, there: dict[int, QueuedJob]) -> None:
-        """A running job that lost a donor is put back into the queue."""
+        """Put a running job that lost a donor back into the queue."""
         donors = _donors(job, loan, there)
         is_whole = len(donors) == len(loan.donors)
         if is_whole and all(donor.state == "RUNNING" for donor in donors):
@@ -185,9 +185,9 @@ class SlurmLoans:
             self.cancel([job.job_id])
 
     def refuse(self, job: QueuedJob, record: JobRecord, refusal: Refusal) -> bool:
-        """Note in the job why nothing is lent to it; whether the reason is a new one.
+        """Write into the job why nothing is lent to it; whether the reason is a new one.
 
-        The record keeps since when the network alone holds the job back.
+        The record also keeps the time since which only the network holds the job back.
         """
         now = int(self.clock())
         changed = record.held_by_network(now) if refusal.is_network else record
@@ -205,12 +205,12 @@ class SlurmLoans:
     def give_up(
         self, job: QueuedJob, record: JobRecord, why: str, queue: Mapping[int, QueuedJob]
     ) -> int:
-        """End a loan that came to nothing, and refuse the job where the site wants that.
+        """End a loan that failed; with `unservable: refuse` cancel the job, too.
 
-        The seconds until the next try.
+        Returns the seconds until the next try.
         """
         loan = record.loan
-        # Doubled more often than ten times it would only become a needlessly long number.
+        # After ten doublings the pause is at its longest: no need for a huge power of two.
         pause_s: int = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(record.loan_tries, 10))
         paused = record.paused(int(self.clock()) + pause_s)
         is_refused = self.settings.unservable == "refuse"
@@ -251,6 +251,6 @@ def slurm_loans(
 ) -> SlurmLoans:
     """Loans by Slurm's own commands."""
     runner = ProcessRunner(slurm.bin_dir, slurm.timeout_s)
-    # That process asks Slurm once before its sbatch.
+    # That process runs squeue before its sbatch: two commands of Slurm.
     submitter = Submitter(settings.submitter, 2 * slurm.timeout_s + PATIENCE_S)
     return SlurmLoans(settings, client, runner, submitter, updates)

@@ -43,7 +43,7 @@ RuleOf = Callable[[str, str, int], Rule]
 
 @dataclass
 class LoanMatcher:
-    """Between the plan and what is done in Slurm; one thread at a time."""
+    """Finds loans for a plan, and carries the plan out; used by one thread at a time."""
 
     lending: SlurmLoans
     rule: RuleOf
@@ -67,7 +67,7 @@ class LoanMatcher:
         return self.lending.settings.decider == "drmaestro"
 
     def refresh(self, snapshot: Snapshot) -> bool:
-        """Go by this snapshot from now on; whether anything can be lent."""
+        """Use this snapshot from now on; whether anything can be lent."""
         settings = self.lending.settings
         if settings.allow and snapshot.settings is not self._site:
             self._site = snapshot.settings
@@ -80,7 +80,7 @@ class LoanMatcher:
         return is_open
 
     def _watch_network(self, queue: Sequence[QueuedJob]) -> None:
-        """What the loans that run take of the nodes' networks."""
+        """Note how much of each node's network the running loans use."""
         running = []
         for job in queue:
             noted = None if job.state == "PENDING" else self.lending.record_of(job)
@@ -118,9 +118,9 @@ class LoanMatcher:
             return [None] * len(jobs)
 
     def _borrower(self, candidate: LoanCandidate, plan: LoanPlan, now: int) -> Borrower | None:
-        """The job where it and the site want that it borrows, and where it may now."""
+        """The job as a borrower; None where it, or the site, does not let it borrow now."""
         job, noted, need = candidate.job, candidate.record, candidate.need
-        # Counted for the whole job its GPUs may be more than any node has.
+        # A job that counts its GPUs as a whole may ask for more than any node has.
         if not noted.may_borrow or not may_borrow(candidate.demand) or need.nodes > 1:
             return None
         preferences = self._preferences(job)

@@ -25,7 +25,7 @@ class LoanContext:
     grace_s: int = 30
     #: How long donors may take to get ready, in seconds; None: nothing is lent any more.
     ready_s: int | None = 60
-    #: Is no update of the job of this name tried, because Slurm refused one a moment ago?
+    #: Is the job of this name left alone, because Slurm refused an update of it a moment ago?
     is_paused: Callable[[str, float], bool] = lambda *_: False
 
 
@@ -46,7 +46,7 @@ class LoanPlan:
     nodes: Nodes
     #: What jobs hold, those that run included.
     holds: list[Hold] = field(default_factory=list)
-    #: Of these the holds of jobs about to start.
+    #: Those of `holds` that belong to jobs about to start.
     added: list[Hold] = field(default_factory=list)
     #: What the first job that waits for local GPUs needs.
     first: Need | None = None

@@ -1,4 +1,4 @@
-"""How a loan stands, by what the donors' jobs say of themselves."""
+"""The state of a loan, as its donors' jobs report it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN_CHARS = 120
 def parent_of(job: QueuedJob) -> int:
     """The id of the job that this donor lends to; 0 for no donor.
 
-    Its comment, which its user may write, counts only where no engine marked the job.
+    AdminComment counts first. The comment, which its user can write, counts only without that.
     """
     if borrower := donors.borrower_in(job.admin_comment):
         return borrower
@@ -29,18 +29,18 @@ def parent_of(job: QueuedJob) -> int:
 
 
 def lends_to(donor: QueuedJob, borrower: QueuedJob) -> bool:
-    """Is this job the borrower's donor? Only such a one may be ended for the borrower's sake."""
+    """Is this job the borrower's donor? Nothing else may be cancelled when a loan ends."""
     return donor.uid == borrower.uid and parent_of(donor) == borrower.job_id
 
 
 def port_of(job: QueuedJob, parent: int) -> int:
-    """Where a running donor of `parent` says that it is ready; 0 where it does not."""
+    """The port on which a running donor of job `parent` is ready; 0 where it is not ready."""
     report = DonorReport.read_from(job.comment) if job.state == "RUNNING" else None
     return report.port if report and report.borrower == parent else 0
 
 
 def trouble_of(share: LoanDonor, donor: QueuedJob | None, borrower: QueuedJob) -> str:
-    """Why a donor cannot serve; '' where nothing is known of that."""
+    """Why a donor cannot serve; '' where it can, as far as is known."""
     if donor is None or donor.state == "COMPLETING":
         return f"the donor on {share.node} is gone"
     if not lends_to(donor, borrower):

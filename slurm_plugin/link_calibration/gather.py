@@ -27,9 +27,9 @@ def gather(
     logs = [read_log(path) for path in paths]
     reached: dict[tuple[int, ...], list[float]] = {}
     sources: dict[tuple[int, ...], list[str]] = {}
-    for found, gpus in zip(logs, gpus_of(logs, topology), strict=True):
-        reached.setdefault(gpus, []).append(found.busbw_gbps)
-        sources.setdefault(gpus, []).append(found.path.name)
+    for log, gpus in zip(logs, gpus_of(logs, topology), strict=True):
+        reached.setdefault(gpus, []).append(log.busbw_gbps)
+        sources.setdefault(gpus, []).append(log.path.name)
     return {gpus: sum(all_) / len(all_) for gpus, all_ in reached.items()}, sources
 
 

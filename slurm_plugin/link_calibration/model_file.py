@@ -54,23 +54,23 @@ def write_model(path: Path, fit: Fit, sources: Mapping[tuple[int, ...], list[str
 def read_model(path: Path) -> Calibration:
     """The calibration in `path`; raises PluginError, one line that starts with its name."""
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise PluginError(f"{path}: {error.strerror}; expected {EXPECTED}") from None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError):
         raise PluginError(f"{path}: not YAML; expected {EXPECTED}") from None
-    if not isinstance(found, dict) or "calibration" not in found:
+    if not isinstance(content, dict) or "calibration" not in content:
         raise PluginError(f"{path}: no key `calibration`; expected {EXPECTED}")
-    if found["calibration"] != VERSION:
+    if content["calibration"] != VERSION:
         raise PluginError(
-            f"{path}: calibration: {found['calibration']!r}; expected {VERSION}: calibrate again"
+            f"{path}: calibration: {content['calibration']!r}; expected {VERSION}: calibrate again"
         )
-    unknown = [str(key) for key in found if key not in _KEYS]
+    unknown = [str(key) for key in content if key not in _KEYS]
     if unknown:
         raise PluginError(f"{path}: unknown key {unknown[0]}; expected {', '.join(_KEYS)}")
     try:
         # A PolicyError of Calibration is a ValueError, so it arrives as a ValidationError.
-        return msgspec.convert(found, Calibration)
+        return msgspec.convert(content, Calibration)
     except msgspec.ValidationError as error:
         raise PluginError(f"{path}: {error}; expected {EXPECTED}") from error
 

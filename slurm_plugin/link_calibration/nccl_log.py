@@ -105,22 +105,22 @@ class _Reader:
         return PluginError(f"{self._path}:{line}: {text}")
 
     def line(self, number: int, line: str) -> None:
-        if found := _RANK.fullmatch(line.rstrip()):
-            self._rank(number, found)
-        elif found := _NAMED.match(line):
-            self._name = found[1]
-            if found[1] not in COLLECTIVES:
-                raise self._fail(number, f"a log of {found[1]}; expected {EXPECTED}")
-        elif found := _BOUNDS.match(line):
-            if found[2] != "OK":
-                raise self._fail(number, f"{found[1]} values out of bounds; expected none")
+        if match := _RANK.fullmatch(line.rstrip()):
+            self._rank(number, match)
+        elif match := _NAMED.match(line):
+            self._name = match[1]
+            if match[1] not in COLLECTIVES:
+                raise self._fail(number, f"a log of {match[1]}; expected {EXPECTED}")
+        elif match := _BOUNDS.match(line):
+            if match[2] != "OK":
+                raise self._fail(number, f"{match[1]} values out of bounds; expected none")
         elif _AVERAGE.match(line):
             self._ended = number
         elif _ROW.match(line + " "):
             self._row(number, line.split())
 
-    def _rank(self, number: int, found: re.Match[str]) -> None:
-        rank, host, address, name = int(found[1]), found[2], found[4].lower(), found[5].strip()
+    def _rank(self, number: int, match: re.Match[str]) -> None:
+        rank, host, address, name = int(match[1]), match[2], match[4].lower(), match[5].strip()
         if rank in self._gpus or self._rows:
             message = "another run begins here, or each process ran alone (a build without MPI)"
             raise self._fail(number, f"{message}; expected one run per file")

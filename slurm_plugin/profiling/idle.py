@@ -38,7 +38,7 @@ def first_waiting(
     grace_s: float = 0.0,
 ) -> QueuedJob | None:
     """The job that waits for GPUs of these nodes longest, at least `grace_s`; None without."""
-    found = [
+    waiting = [
         (since, job.job_id, job)
         for job in queue
         if job.job_id not in ours
@@ -46,7 +46,7 @@ def first_waiting(
         and now - since >= grace_s
         and any(_may_use(job, node) for node in nodes)
     ]
-    return min(found)[2] if found else None
+    return min(waiting)[2] if waiting else None
 
 
 def _since(job: QueuedJob, now: float) -> float | None:

@@ -156,21 +156,21 @@ class ProfilingLoop:
             return
         over = over or self._past(run)
         output = self._folder.written(self._progress, run)
-        found = measure.of_run(
+        measured = measure.of_run(
             over, output, self._progress.settings.iterations, self._limits.startup_s, self._clock()
         )
-        if isinstance(found, StepTime):
-            run.step_s, run.by, run.startup_s = found.step_s, found.by, found.startup_s
+        if isinstance(measured, StepTime):
+            run.step_s, run.by, run.startup_s = measured.step_s, measured.by, measured.startup_s
             run.state = DONE
             self._save()
             how = "" if run.by == measure.PRINTED else ", by its run time with all start-up"
             self._say(run, f"{1000 * run.step_s:,.1f} ms per iteration{how}")
-        elif isinstance(found, NoStepTime) and found.again:
-            self._say(run, f"job {run.job}: {found.why}; it is run again")
+        elif isinstance(measured, NoStepTime) and measured.again:
+            self._say(run, f"job {run.job}: {measured.why}; it is run again")
             run.state, run.job = WAITING, 0
             self._save()
-        elif isinstance(found, NoStepTime):
-            self._fail(run, found.why)
+        elif isinstance(measured, NoStepTime):
+            self._fail(run, measured.why)
 
     def _past(self, run: sweep.ProfilingRun) -> SlurmJob | None:
         """The run's job as the accounting knows it."""
@@ -251,10 +251,10 @@ class ProfilingLoop:
         except SlurmError as error:
             self._refused(run, error)
             return
-        found = _JOB.findall(answer)
-        if not found:
+        ids = _JOB.findall(answer)
+        if not ids:
             raise PluginError(f"sbatch said {answer[:200]!r}; expected a job id")
-        run.job, run.state = int(found[-1]), SUBMITTED
+        run.job, run.state = int(ids[-1]), SUBMITTED
         self._save()
         self._say(run, f"job {run.job}")
 

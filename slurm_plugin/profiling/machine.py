@@ -36,11 +36,11 @@ class NodeKind:
 
 def models(node: SlurmNode) -> dict[str, int]:
     """The node's GPUs by model; with a GRES type per GPU those of a model together."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for kind, count in node.gpus.items():
         model = kind if index_of(kind) is None else model_of(kind)
-        found[model] = found.get(model, 0) + count
-    return found
+        counts[model] = counts.get(model, 0) + count
+    return counts
 
 
 def choose(
@@ -87,9 +87,9 @@ def _names(partitions: Sequence[SlurmPartition], text: str) -> set[str]:
 
 
 def _wanted(constraints: NodeConstraints, usable: Sequence[SlurmNode]) -> set[str]:
-    found = {node.name for node in usable}
+    names = {node.name for node in usable}
     if constraints.gpu_type:
-        found &= {node.name for node in usable if constraints.gpu_type in models(node)}
+        names &= {node.name for node in usable if constraints.gpu_type in models(node)}
     if constraints.nodes:
         try:
             asked = set(hostlist.expand(constraints.nodes))
@@ -100,7 +100,7 @@ def _wanted(constraints: NodeConstraints, usable: Sequence[SlurmNode]) -> set[st
             raise PluginError(
                 f"--on {min(strange)}: expected nodes with GPUs of the partition: {_shown(usable)}"
             )
-        found &= asked
+        names &= asked
     elif constraints.constraint:
         # What else a constraint may say is Slurm's to judge.
         if not re.fullmatch(r"[\w.\-&]+", constraints.constraint):
@@ -108,8 +108,8 @@ def _wanted(constraints: NodeConstraints, usable: Sequence[SlurmNode]) -> set[st
                 f"--constraint={constraints.constraint}: not judged here; add --on NODES"
             )
         features = set(constraints.constraint.split("&"))
-        found &= {node.name for node in usable if features <= set(node.features)}
-    return found
+        names &= {node.name for node in usable if features <= set(node.features)}
+    return names
 
 
 def _kind(node: SlurmNode, gpu_type: str) -> str:

@@ -33,12 +33,12 @@ def read_options(words: Sequence[str]) -> tuple[list[tuple[str, str]], int]:
 
     That is the place of its name in `words`, or their number without one.
     """
-    found: list[tuple[str, str]] = []
+    given: list[tuple[str, str]] = []
     at = 0
     while at < len(words):
         word = words[at]
         if word == "--":
-            return found, at + 1
+            return given, at + 1
         if word == "-" or not word.startswith("-"):
             break
         at += 1
@@ -47,25 +47,25 @@ def read_options(words: Sequence[str]) -> tuple[list[tuple[str, str]], int]:
             if not is_given and name not in FLAGS and at < len(words):
                 value = words[at]
                 at += 1
-            found.append((name, value))
+            given.append((name, value))
             continue
         for place, letter in enumerate(word[1:], start=2):
             name = SHORT.get(letter, letter)
             if name in FLAGS:
-                found.append((name, ""))
+                given.append((name, ""))
                 continue
             value = word[place:].removeprefix("=")
             if not value and at < len(words):
                 value = words[at]
                 at += 1
-            found.append((name, value))
+            given.append((name, value))
             break
-    return found, at
+    return given, at
 
 
 def of_script(text: str, name: str) -> list[tuple[str, str]]:
     """The options before a script's first command; PluginError for a line that cannot be read."""
-    found: list[tuple[str, str]] = []
+    given: list[tuple[str, str]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip() and not line.lstrip().startswith("#"):
             break
@@ -79,5 +79,5 @@ def of_script(text: str, name: str) -> list[tuple[str, str]]:
             raise PluginError(
                 f"{name}:{number}: a heterogeneous job; expected a script whose job has one part"
             )
-        found += read_options(words)[0]
-    return found
+        given += read_options(words)[0]
+    return given

@@ -45,15 +45,15 @@ def begin(
         asked.gpu_type or submission.gpu_type,
         asked.on,
     )
-    found = machine.choose(client.nodes(), client.partitions(), constraints)
+    kind = machine.choose(client.nodes(), client.partitions(), constraints)
     batches = asked.batches or sweep.BATCHES
     settings = ProfileSettings(
         asked.name, asked.task, _words(submission), str(cwd), batches,
-        sweep.within(asked.nodes, len(found.names), sweep.NODES, "--nodes"),
-        sweep.within(asked.gpus_per_node, found.gpus_per_node, found.gpus_per_node,
+        sweep.within(asked.nodes, len(kind.names), sweep.NODES, "--nodes"),
+        sweep.within(asked.gpus_per_node, kind.gpus_per_node, kind.gpus_per_node,
                      "--gpus-per-node"),
         asked.iterations or ITERATIONS, asked.per_gpu is not False, constraints.gpu_type, asked.on,
-        found.kind, found.names, found.others,
+        kind.kind, kind.names, kind.others,
     )  # fmt: skip
     return Progress(settings, [sweep.ProfilingRun(1, 1, batch) for batch in batches], int(now))
 
@@ -82,12 +82,12 @@ def check_same(
 
 def again(progress: Progress) -> int:
     """Let runs that failed or were skipped be made again. Returns how many there are."""
-    found = [run for run in progress.runs if run.state in (FAILED, SKIPPED)]
-    for run in found:
+    unfinished = [run for run in progress.runs if run.state in (FAILED, SKIPPED)]
+    for run in unfinished:
         run.state, run.failures, run.job, run.note = WAITING, 0, 0, ""
     if all(run.is_single for run in progress.runs):
         progress.is_shaped = False
-    return len(found)
+    return len(unfinished)
 
 
 def expected(progress: Progress) -> list[sweep.ProfilingRun]:

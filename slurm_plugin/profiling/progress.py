@@ -68,17 +68,17 @@ class Folder:
         """What is there; None where nothing was begun. PluginError for a damaged file."""
         file = self.path / FILE
         try:
-            found = msgspec.json.decode(file.read_bytes(), type=Progress)
+            kept = msgspec.json.decode(file.read_bytes(), type=Progress)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:
             raise PluginError(f"{file}: {error}; expected what profile run wrote there") from error
-        if found.version != VERSION:
+        if kept.version != VERSION:
             raise PluginError(
-                f"{file}: version {found.version}; expected {VERSION}: finish it with the release"
+                f"{file}: version {kept.version}; expected {VERSION}: finish it with the release"
                 " that began it, or give another --folder"
             )
-        return found
+        return kept
 
     def write(self, progress: Progress) -> None:
         """Replace the file."""

@@ -57,7 +57,7 @@ class Submission:
         """An option's value, by sbatch's order: words, variables, script; '' where not given."""
         variable = f"SBATCH_{name.upper().replace('-', '_')}"
         places = (self.given.get(name), self.variables.get(variable), self.in_script.get(name))
-        return next((found for found in places if found), "")
+        return next((place for place in places if place), "")
 
     @property
     def gpu_type(self) -> str:
@@ -83,12 +83,12 @@ def read_submission(words: Sequence[str], variables: Mapping[str, str] = os.envi
     if not words or Path(words[0]).name != "sbatch":
         shown = words[0] if words else "nothing"
         raise PluginError(f"{shown!r} behind the `--`; expected sbatch [OPTIONS] SCRIPT")
-    found, at = options.read_options(words[1:])
-    _refuse(found, _REFUSED_WORDS, "sbatch")
+    pairs, at = options.read_options(words[1:])
+    _refuse(pairs, _REFUSED_WORDS, "sbatch")
     bad = [name for name in _VARIABLES if variables.get(name)]
     if bad:
         raise PluginError(f"{bad[0]} is set; expected none of {', '.join(_VARIABLES)}: unset it")
-    given = dict(found)
+    given = dict(pairs)
     if ":" in words:
         raise PluginError("`:` begins a heterogeneous job; expected a job of one part")
     if "wrap" not in given and at + 1 >= len(words):
@@ -127,7 +127,7 @@ def command(asked: Submission, how: RunOptions, shape: Shape, local_batch: int,
         "gpus_per_node": shape.gpus_per_node,
     }  # fmt: skip
     theirs = [
-        _PLACE.sub(lambda found: str(places[found[1]]), word)
+        _PLACE.sub(lambda match: str(places[match[1]]), word)
         for word in _exporting(asked, variables(how, shape, local_batch))
     ]
     return [Path(asked.command).name, *ours, *theirs]
@@ -175,15 +175,15 @@ def _gpus(asked: Submission, how: RunOptions, shape: Shape) -> list[str]:
         # By themselves the others leave it to Slurm how many each node gives.
         used.append("gpus-per-node")
     kind = f"{how.settings.gpu_type}:" if how.settings.gpu_type else ""
-    found = []
+    words = []
     for form in used:
         text = f"{kind}{numbers[form]}"
         if form == "gres":
             rest = [item for item in asked.in_script.get("gres", "").split(",")
                     if item and not item.startswith(("gpu", "gres:gpu", "gres/gpu"))]  # fmt: skip
             text = ",".join([f"gpu:{text}", *rest])
-        found.append(f"--{form}={text}")
-    return found
+        words.append(f"--{form}={text}")
+    return words
 
 
 def _types(text: str) -> list[str]:
@@ -200,13 +200,13 @@ def _of(script: Path) -> list[tuple[str, str]]:
         text = script.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise PluginError(f"{script}: {error.strerror}; expected a batch script") from error
-    found = options.of_script(text, script.name)
-    _refuse(found, _REFUSED, f"{script.name}: {options.MARK}")
-    return found
+    pairs = options.of_script(text, script.name)
+    _refuse(pairs, _REFUSED, f"{script.name}: {options.MARK}")
+    return pairs
 
 
-def _refuse(found: Sequence[tuple[str, str]], refused: Mapping[str, str], where: str) -> None:
-    for option, value in found:
+def _refuse(pairs: Sequence[tuple[str, str]], refused: Mapping[str, str], where: str) -> None:
+    for option, value in pairs:
         # `--exclusive=user` and the like leave the number of GPUs alone.
         if option == "exclusive" and not value:
             raise PluginError(f"{where} --exclusive: {_ALL}")

@@ -1,4 +1,4 @@
-"""Jobs of which Slurm refused an update are not tried again at once."""
+"""Pauses before a job is updated again after Slurm refused an update of it."""
 
 from __future__ import annotations
 

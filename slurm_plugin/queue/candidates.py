@@ -158,8 +158,7 @@ def are_apart(need: Need, nodes: Nodes) -> bool:
 def _best(need: Need, types: tuple[str, ...], nodes: list[Node]) -> Group | None:
     """The nodes on which most GPUs are free together; of equals those that Slurm takes first.
 
-    Whatever is free on all nodes of a group is free on some of `nodes` together, so a group is
-    found where there is one, up to MAX_SETS.
+    Every set of GPUs that is free on several of the nodes is tried, up to MAX_SETS sets.
     """
     must = [node for node in nodes if node.name in need.req_nodes]
     if len(nodes) < need.nodes or len(must) < len(need.req_nodes):

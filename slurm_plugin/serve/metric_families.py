@@ -21,12 +21,12 @@ class MetricFamily(NamedTuple):
 
 def _families(kind: Literal["counter", "gauge", "histogram"], text: str) -> list[MetricFamily]:
     """One for each line `name{label,...} meaning`."""
-    found = []
+    families = []
     for line in text.strip().splitlines():
         name, _, about = line.strip().partition(" ")
         name, _, labels = name.rstrip("}").partition("{")
-        found.append(MetricFamily(name, kind, tuple(filter(None, labels.split(","))), about))
-    return found
+        families.append(MetricFamily(name, kind, tuple(filter(None, labels.split(","))), about))
+    return families
 
 
 FAMILIES = (

@@ -156,12 +156,12 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
 def _listeners(engine: Engine) -> list[ExplainListener | Metrics]:
     """What listens beside the socket where the site wants it; the engine starts without, too."""
     config = engine.setup.config
-    found: list[ExplainListener | Metrics] = []
+    listeners: list[ExplainListener | Metrics] = []
     if config.explain_listen is not None:
-        found.append(ExplainListener(config.explain_listen, lambda: _known_to(engine.setup)))
+        listeners.append(ExplainListener(config.explain_listen, lambda: _known_to(engine.setup)))
     if config.metrics_listen is not None:
-        found.append(Metrics(config.metrics_listen, engine))
-    return found
+        listeners.append(Metrics(config.metrics_listen, engine))
+    return listeners
 
 
 def _known_to(site: setup.Setup) -> tuple[DecisionLogConfig, Machines, Noted]:

@@ -166,15 +166,15 @@ def _network(config: Config) -> Network | None:
     if config.topology_conf is None:
         return None
     try:
-        found = network.read(config.topology_conf)
+        tree = network.read(config.topology_conf)
     except TopologyError as error:
         raise ConfigError(f"topology_conf: {error}") from error
-    joined = {name for domain in found.domains for name in domain.nodes}
+    joined = {name for domain in tree.domains for name in domain.nodes}
     alone = sorted(name for item in config.nodes for name in item.nodes if name not in joined)
     if alone:
         listed = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
-        logger.warning("%s: %d nodes are below no switch: %s", found.source, len(alone), listed)
-    return found
+        logger.warning("%s: %d nodes are below no switch: %s", tree.source, len(alone), listed)
+    return tree
 
 
 def warm_up(setup: Setup) -> None:

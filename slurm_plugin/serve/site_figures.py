@@ -93,12 +93,12 @@ def figures_of(
 
 def _gpus(nodes: Iterable[Node]) -> Counter[str]:
     """GPUs by state."""
-    found = Counter(used=0, free=0, closed=0)
+    gpus = Counter(used=0, free=0, closed=0)
     for node in nodes:
         free = node.free.bit_count()
-        found["used"] += len(node.gpu_types) - free
-        found["free" if node.is_open else "closed"] += free
-    return found
+        gpus["used"] += len(node.gpu_types) - free
+        gpus["free" if node.is_open else "closed"] += free
+    return gpus
 
 
 def _reason(job: QueuedJob, gate: GateRecord | None, record: JobRecord | None) -> str:

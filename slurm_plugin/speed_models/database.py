@@ -152,14 +152,14 @@ class Database:
             ) from error
 
     def _check(self, connection: sqlite3.Connection, write: bool) -> None:
-        found = connection.execute("PRAGMA user_version").fetchone()[0]
-        if write and found == 0:
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if write and version == 0:
             with connection:
                 connection.execute(_TABLES)
                 connection.execute(f"PRAGMA user_version = {VERSION}")
-        elif found != VERSION:
+        elif version != VERSION:
             raise PluginError(
-                f"{self.path}: version {found}; expected {VERSION}: a database of gputopo profile"
+                f"{self.path}: version {version}; expected {VERSION}: a database of gputopo profile"
                 " fit of this release"
             )
 
@@ -183,9 +183,9 @@ def among(profiles: Sequence[Profile], wanted: Traits, task: str, path: Path) ->
             f" {names or 'none yet, add one with gputopo profile fit'}"
         )
     traits, like = best
-    found = next(profile for profile in known if profile.traits == traits)
+    stand_in = next(profile for profile in known if profile.traits == traits)
     note = f"{wanted.name} was never profiled; {traits.name} stands in (likeness {like:.2f})"
-    return ProfileMatch(found, borrowed(found.model, like), like, note)
+    return ProfileMatch(stand_in, borrowed(stand_in.model, like), like, note)
 
 
 def _float(value: object) -> float | None:

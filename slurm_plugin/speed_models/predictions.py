@@ -40,8 +40,8 @@ def predictions(
             f" with at most {model.max_local_batch} samples: expected a batch of up to"
             f" {model.max_local_batch * nodes * gpus_per_node}"
         )
-    found = []
+    rows = []
     for shape in shapes:
         estimate = model.estimate(shape, batch, task)
-        found.append(Prediction(shape, shape.local_batch(batch), estimate, batch / estimate.step_s))
-    return found
+        rows.append(Prediction(shape, shape.local_batch(batch), estimate, batch / estimate.step_s))
+    return rows

@@ -37,7 +37,7 @@ def screen(view: View, place: Place, width: int, height: int, clock: str) -> lis
     With a height of 0 it is one long page, without keys.
     """
     width = max(width, LEAST[0])
-    head = [_cut(line, width) for line in _head(view, clock)]
+    head = [_cut(line, width) for line in _head(view, clock, width)]
     nodes, jobs = _nodes(view, width), _jobs(view, width)
     room = max(height, LEAST[1]) - len(head) - 3 if height else len(nodes) + len(jobs)
     # Waiting jobs get half of it, and what the nodes leave.
@@ -58,15 +58,16 @@ def screen(view: View, place: Place, width: int, height: int, clock: str) -> lis
     return [*lines, _cut(Text(KEYS, "dim"), width)]
 
 
-def _head(view: View, clock: str) -> Iterator[Text]:
+def _head(view: View, clock: str, width: int) -> Iterator[Text]:
     figures = view.get("figures", {})
     stranded = f", {figures['stranded']} stranded" if figures.get("stranded") else ""
     nodes, per_node = figures.get("largest_over_nodes", (0, 0))
-    over = f", {nodes}x{per_node} on {nodes}" if nodes > 1 else ""
-    yield Text(
-        f"{clock}  {figures.get('free', 0)} of {figures.get('gpus', 0)} GPUs free{stranded};"
-        f" largest job now: {figures.get('largest', 0)} on one node{over}", "bold",
-    )  # fmt: skip
+    over = f", {nodes * per_node} on {nodes} nodes" if nodes > 1 else ""
+    free = f"{clock}  {figures.get('free', 0)} of {figures.get('gpus', 0)} GPUs free{stranded}"
+    largest = f"largest job now: {figures.get('largest', 0)} on one node{over}"
+    both = f"{free}; {largest}"
+    for line in [both] if len(both) <= width else [free, largest]:
+        yield Text(line, "bold")
     problems = [view.get("slurm", {}).get("problem"), view.get("engine", {}).get("problem")]
     for who, problem in zip(("Slurm", "engine"), problems, strict=True):
         if problem:
@@ -130,15 +131,15 @@ def _tiles(view: View) -> list[Text]:
 def _letters(view: View) -> dict[str, tuple[str, str]]:
     """Job that runs -> its letter and colour; no letter twice while there are enough of them."""
     running = sorted((int(job) for job, row in view.get("jobs", {}).items() if row.get("gpus")))
-    found: dict[str, tuple[str, str]] = {}
+    letters: dict[str, tuple[str, str]] = {}
     taken: set[str] = set()
     for job in running:
         # It keeps its letter from one reading to the next, unless an older job's end frees one.
         wish = job % len(LETTERS)
         letter = next((one for one in LETTERS[wish:] + LETTERS if one not in taken), LETTERS[wish])
         taken.add(letter)
-        found[str(job)] = letter, COLOURS[job % len(COLOURS)]
-    return found
+        letters[str(job)] = letter, COLOURS[job % len(COLOURS)]
+    return letters
 
 
 def _jobs(view: View, width: int) -> list[Text]:

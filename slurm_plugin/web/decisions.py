@@ -86,11 +86,11 @@ class DecisionTail:
         return bool(lines)
 
     def _new_bytes(self, descriptor: int) -> bytes:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
         is_first = not self._inode
-        if found.st_ino != self._inode or found.st_size < self._at:
-            self._inode, self._rest = found.st_ino, b""
-            self._at = max(0, found.st_size - FIRST_BYTES) if is_first else 0
+        if status.st_ino != self._inode or status.st_size < self._at:
+            self._inode, self._rest = status.st_ino, b""
+            self._at = max(0, status.st_size - FIRST_BYTES) if is_first else 0
         begins_in_a_line = is_first and self._at > 0
         data = os.pread(descriptor, FIRST_BYTES if is_first else MAX_BYTES, self._at)
         self._at += len(data)

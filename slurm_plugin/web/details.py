@@ -47,7 +47,7 @@ class Details:
             raise NotFound(f"job {number}")
         story = story_of(number, records, "decision log") if records else {}
         lines = in_words(story).splitlines() if story else [""]
-        found: dict[str, Any] = {
+        details: dict[str, Any] = {
             "job": number,
             "headline": lines[0],
             "facts": [[line[:14].strip(), line[14:].strip()] for line in lines[1:]],
@@ -57,8 +57,8 @@ class Details:
             "candidates": self._candidates(story),
         }
         if job is not None and job.state == "PENDING":
-            found["why"] = self._why(job, uid)
-        return found
+            details["why"] = self._why(job, uid)
+        return details
 
     def _records(self, number: int, uid: int | None) -> list[Record]:
         try:
@@ -91,7 +91,7 @@ class Details:
         return pictures
 
     def _candidates(self, story: Record) -> list[dict[str, Any]]:
-        found = []
+        rows = []
         for one in story.get("candidates", ())[:MAX_CANDIDATES]:
             pictures = [
                 picture
@@ -99,8 +99,8 @@ class Details:
                 for picture in self._picture(node, node, {}, gpus, is_small=True)
             ]
             keys = ("gpus", "score", "effbw_gbps")
-            found.append({key: one.get(key) for key in keys} | {"pictures": pictures})
-        return found
+            rows.append({key: one.get(key) for key in keys} | {"pictures": pictures})
+        return rows
 
     def node(self, name: str, uid: int | None) -> dict[str, Any]:
         """A node's GPUs with their links and holders, and each job's ring. Raises NotFound."""
@@ -166,16 +166,16 @@ def _order(machine: Machine) -> Sequence[int]:
 
 def _timeline(job: QueuedJob | None, story: Record) -> list[dict[str, Any]]:
     """What happened to the job, oldest first: times are epochs, or ISO texts of the log."""
-    found: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
     if job is not None and job.submit:
-        found.append({"at": job.submit, "what": "submitted"})
+        events.append({"at": job.submit, "what": "submitted"})
     for record in [*story.get("earlier", ()), *([story] if story.get("decision") else [])]:
         waits, decision = record.get("wait_s"), str(record.get("decision", ""))
         what = f"postponed by {waits} s at most" if waits else WORDS.get(decision, decision)
         why = record.get("note") or record.get("reason") or record.get("why") or ""
-        found.append({"at": record.get("time", ""), "what": what, "why": why})
+        events.append({"at": record.get("time", ""), "what": what, "why": why})
     if "started" in story:
-        found.append({"at": story["started"]["time"], "what": "started"})
+        events.append({"at": story["started"]["time"], "what": "started"})
     elif job is not None and job.start and job.state != "PENDING":
-        found.append({"at": job.start, "what": "started"})
-    return found
+        events.append({"at": job.start, "what": "started"})
+    return events

@@ -91,10 +91,10 @@ class Identities:
         if not _USER.match(names[0]):
             raise Refused(f"{self.header}: no login name")
         try:
-            found = pwd.getpwnam(names[0])
+            user = pwd.getpwnam(names[0])
         except KeyError:
             raise Refused(f"{self.header}: no user of this host") from None
-        return self._of(found.pw_uid, found.pw_name)
+        return self._of(user.pw_uid, user.pw_name)
 
     def _of(self, uid: int, name: str) -> Viewer:
         return Viewer(uid, name, uid in self.operators)
@@ -102,7 +102,7 @@ class Identities:
 
 def checked_proxies(texts: Sequence[str]) -> frozenset[str]:
     """The addresses of proxies. Raises PluginError for one that cannot be believed."""
-    found = set()
+    addresses = set()
     for text in texts:
         try:
             address = ipaddress.ip_address(text)
@@ -113,8 +113,8 @@ def checked_proxies(texts: Sequence[str]) -> frozenset[str]:
                 f"--proxy {text}: every user of this host could send the header from there;"
                 " let the proxy on this host use --listen unix:PATH"
             )
-        found.add(str(address))
-    return frozenset(found)
+        addresses.add(str(address))
+    return frozenset(addresses)
 
 
 def uids_of(names: Sequence[str]) -> frozenset[int]:

@@ -15,7 +15,7 @@ from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob, WaitingDetails
 from slurm_plugin.web.sources import Extras
 from slurm_plugin.why.answer import cause
-from slurm_plugin.why.site import QueueOrder, Site, site_of
+from slurm_plugin.why.site import QueueOrder, SiteNodes, site_of
 from slurm_plugin.why.state import WaitingState, hidden
 
 #: Seconds of work at a time.
@@ -95,12 +95,12 @@ class Reasons:
 def _reasons(reading: Reading, jobs: Iterable[QueuedJob]) -> Iterable[tuple[int, Reason]]:
     """One by one; what they have in common is made once."""
     order = QueueOrder(reading.snapshot)
-    sites: dict[object, Site] = {}
+    sites: dict[object, SiteNodes] = {}
     for job in jobs:
         state = reading.state_of(job)
         # Only reservations make the nodes look different to two jobs.
         key = (job.reservation, job.time_limit_s) if reading.extras.reservations else None
         if key not in sites:
             sites[key] = site_of(state)
-        found = cause(state, sites[key], order)
-        yield job.job_id, Reason(found.cause, found.sentence)
+        explained = cause(state, sites[key], order)
+        yield job.job_id, Reason(explained.cause, explained.sentence)

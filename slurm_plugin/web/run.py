@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import grp
 import logging
 import os
@@ -136,14 +135,3 @@ def _open_to(path: Path, group: str) -> None:
     if group:
         os.chown(path, -1, grp.getgrnam(group).gr_gid)
     path.chmod(0o660)
-
-
-def run(
-    sources: Sources,
-    who: Identities,
-    addresses: Sequence[Address],
-    socket_group: str = "",
-) -> None:
-    """`serve` in an event loop of its own."""
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(sources, who, addresses, socket_group))

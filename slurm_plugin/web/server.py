@@ -147,20 +147,20 @@ class Page:
         details = Details(self.feed.sources, reading)
         try:
             async with self.looks:
-                found = await asyncio.to_thread(look, details, viewer.kind)
+                answer = await asyncio.to_thread(look, details, viewer.kind)
         except NotFound as error:
             raise web.HTTPNotFound(text=f"{error}: none that you may see\n") from None
-        return web.json_response(found)
+        return web.json_response(answer)
 
     async def gain(self, request: web.Request) -> web.Response:
         """What was gained against Slurm's own choice."""
         viewer = self.viewer(request)
         try:
             async with self.gain_lock:
-                found = await asyncio.to_thread(self.gains.summary, viewer.kind)
+                gains = await asyncio.to_thread(self.gains.summary, viewer.kind)
         except OSError as error:
             raise _unavailable(f"the decision log cannot be read: {error.strerror}") from None
-        return web.json_response(found)
+        return web.json_response(gains)
 
 
 def application(page: Page) -> web.Application:

@@ -107,9 +107,9 @@ class SlurmExtras:
             entries = {job: one.text() for job, one in kept.items()}
         others = [job for job in waiting if job.reason not in READY]
         self._read_seldom(others)
-        found = self._seldom
+        seldom = self._seldom
         details = squeue_table.details_of_all(self._run) if others else {}
-        return replace(found, details=details, entries=entries)
+        return replace(seldom, details=details, entries=entries)
 
     def _read_seldom(self, others: list[QueuedJob]) -> None:
         now = time.monotonic()
@@ -141,8 +141,8 @@ def engine_state(config: Config) -> EngineState:
 
 
 def _answer_ms(numbers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    found = numbers.get("answer_ms", {})
-    return {str(verb): dict(times) for verb, times in found.items()}
+    by_verb = numbers.get("answer_ms", {})
+    return {str(verb): dict(times) for verb, times in by_verb.items()}
 
 
 def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
@@ -158,7 +158,7 @@ def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
         run = ProcessRunner(config.slurm.bin_dir, config.slurm.timeout_s)
         slurm = choose.client(config.slurm)
     operators |= slurm_says.operators(run)
-    found = Sources(
+    sources = Sources(
         Watcher(slurm),
         SlurmExtras(run, config),
         (lambda: EngineState(False)) if config is None else lambda: engine_state(config),
@@ -167,9 +167,9 @@ def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
         notices=() if config else (NO_CONFIG,),
     )
     if config is None:
-        return found
+        return sources
     return replace(
-        found,
+        sources,
         machines=load_machines(config),
         switches=_switches(config),
         records_of=lambda job: search.find(config.decision_log, job),
@@ -186,11 +186,11 @@ def _switches(config: Config) -> dict[str, tuple[str, ...]]:
         domains = network.read(config.topology_conf).domains
     except TopologyError as error:
         raise PluginError(str(error)) from error
-    found: dict[str, tuple[str, ...]] = {}
+    switches: dict[str, tuple[str, ...]] = {}
     for domain in domains:
         for name in domain.nodes:
-            found[name] = (*found.get(name, ()), domain.name)
-    return found
+            switches[name] = (*switches.get(name, ()), domain.name)
+    return switches
 
 
 def is_hidden(snapshot: Snapshot, uid: int, operators: frozenset[int]) -> bool:

@@ -18,7 +18,7 @@ from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.web.decisions import Decision, DecisionTail
 from slurm_plugin.web.reasons import Reading, Reason
 from slurm_plugin.web.sources import EngineState
-from slurm_plugin.why.site import Site, fragmentation_now, site_of
+from slurm_plugin.why.site import SiteNodes, fragmentation_now, site_of
 
 View = dict[str, Any]
 #: Values that are tables: row name -> row.
@@ -28,24 +28,24 @@ MAX_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterFigures:
     """The nodes of one reading, and the figures of them."""
 
-    site: Site
+    site: SiteNodes
     fragmentation: Fragmentation
 
 
-def cluster_of(reading: Reading) -> Cluster:
+def cluster_of(reading: Reading) -> ClusterFigures:
     """Nodes with what is free on them, drained ones closed whatever a job could do there."""
     # So short a job sees the nodes as they are now; a later reservation keeps it from none.
     site = site_of(reading.state_of(QueuedJob(0, time_limit_s=1)))
     figures = fragmentation_now(reading.snapshot, site, lambda job: reading.state_of(job).entries)
-    return Cluster(site, figures)
+    return ClusterFigures(site, figures)
 
 
 def common_view(
     reading: Reading,
-    cluster: Cluster,
+    cluster: ClusterFigures,
     engine: EngineState,
     switches: Mapping[str, tuple[str, ...]],
 ) -> View:
@@ -78,7 +78,7 @@ def common_view(
     }
 
 
-def _node(node: Node, cluster: Cluster, switches: tuple[str, ...]) -> View:
+def _node(node: Node, cluster: ClusterFigures, switches: tuple[str, ...]) -> View:
     closed = cluster.site.closed.get(node.name, "")
     is_stranded = node.name in cluster.fragmentation.stranded_on
     free = "x" if closed else "s" if is_stranded else "f"
@@ -179,14 +179,14 @@ def decision_row(decision: Decision) -> View:
 
 def changes(before: View, after: View) -> View:
     """What turns one view into the next: of tables rows that are new, changed (`set`) or `gone`."""
-    found: View = {}
+    changes: View = {}
     for key, value in after.items():
         old = before.get(key)
         if value == old:
             continue
         if key not in TABLES or old is None:
-            found[key] = {"set": value, "gone": []} if key in TABLES else value
+            changes[key] = {"set": value, "gone": []} if key in TABLES else value
             continue
         rows = {name: row for name, row in value.items() if old.get(name) != row}
-        found[key] = {"set": rows, "gone": [name for name in old if name not in value]}
-    return found
+        changes[key] = {"set": rows, "gone": [name for name in old if name not in value]}
+    return changes

@@ -23,8 +23,8 @@ from slurm_plugin.why.reasons import (
     over_partition_limit,
 )
 from slurm_plugin.why.resources import shortage_of
-from slurm_plugin.why.site import QueueOrder, Site, ahead_of, need_of_job, site_of
-from slurm_plugin.why.state import HIDDEN, Answer, Finding, WaitingState
+from slurm_plugin.why.site import QueueOrder, SiteNodes, ahead_of, need_of_job, site_of
+from slurm_plugin.why.state import HIDDEN, Answer, WaitingState, WaitReason
 
 #: Causes that no job's end changes.
 NOT_HELD = ("impossible", "nodes")
@@ -39,69 +39,69 @@ def answer(state: WaitingState, lending: RemoteConfig | None = None) -> Answer:
 
     `lending` is the site's, where it is known: whether GPUs of other nodes are lent.
     """
-    found = not_on_the_nodes(state)
-    if found is not None:
-        return _told(state, found)
+    reason = not_on_the_nodes(state)
+    if reason is not None:
+        return _told(state, reason)
     site = site_of(state)
     try:
         need = need_of_job(state.job, site, state.entries)
         ahead = ahead_of(state)
-        found, first = on_the_nodes(state, site, need, ahead)
+        reason, first = on_the_nodes(state, site, need, ahead)
         ours = _our_start(state, site, need, ahead)
         changes = sooner.changes(state, site, need, first, lending)
     except (Unplaceable, Unsupported) as error:
         return _told(state, _not_judged(state.job, error))
-    return replace(_told(state, found), our_start=ours, sooner=changes)
+    return replace(_told(state, reason), our_start=ours, sooner=changes)
 
 
-def cause(state: WaitingState, site: Site, order: QueueOrder) -> Answer:
+def cause(state: WaitingState, site: SiteNodes, order: QueueOrder) -> Answer:
     """The same without any planning: the cause and its evidence, for many jobs of one snapshot.
 
     `site` is `site_of` this state or another one that sees the same nodes.
     """
-    found = not_on_the_nodes(state)
-    if found is None:
+    reason = not_on_the_nodes(state)
+    if reason is None:
         try:
             need = need_of_job(state.job, site, state.entries)
-            found, _ = on_the_nodes(state, site, need, order.ahead_of(state.job))
+            reason, _ = on_the_nodes(state, site, need, order.ahead_of(state.job))
         except (Unplaceable, Unsupported) as error:
-            found = _not_judged(state.job, error)
-    return _told(state, found)
+            reason = _not_judged(state.job, error)
+    return _told(state, reason)
 
 
-def not_on_the_nodes(state: WaitingState) -> Finding | None:
+def not_on_the_nodes(state: WaitingState) -> WaitReason | None:
     """A cause that the nodes' state does not change; None where the nodes have to tell."""
-    found = our_waits.our_wait(state)
-    if found is None and not our_waits.is_gated(state):
-        found = limit_reached(state) or by_slurms_reason(state) or not_taken(state)
-        return found or _by_another_reason(state.job)
-    return found
+    reason = our_waits.our_wait(state)
+    if reason is None and not our_waits.is_gated(state):
+        reason = limit_reached(state) or by_slurms_reason(state) or not_taken(state)
+        return reason or _by_another_reason(state.job)
+    return reason
 
 
-def _not_judged(job: QueuedJob, error: Unplaceable | Unsupported) -> Finding:
+def _not_judged(job: QueuedJob, error: Unplaceable | Unsupported) -> WaitReason:
     """Slurm's own word for a job whose request is not judged here."""
     text = f"waits, as Slurm says, for {_slurms_word(job)}"
     if isinstance(error, Unplaceable):
-        return Finding("slurm", f"{text}; {error.why}")
+        return WaitReason("slurm", f"{text}; {error.why}")
     facts = (("constraint", str(error)),)
-    return Finding("slurm", f"{text}; its --constraint is not judged", facts)
+    return WaitReason("slurm", f"{text}; its --constraint is not judged", facts)
 
 
-def _by_another_reason(job: QueuedJob) -> Finding | None:
+def _by_another_reason(job: QueuedJob) -> WaitReason | None:
     """Slurm's own word for a reason that the nodes do not explain; None where they may."""
     if job.reason in READY or job.reason.startswith(ABOUT_NODES):
         return None
-    return Finding("slurm", f"waits for what Slurm calls {words.quoted(job.reason)}")
+    return WaitReason("slurm", f"waits for what Slurm calls {words.quoted(job.reason)}")
 
 
-def _told(state: WaitingState, found: Finding) -> Answer:
+def _told(state: WaitingState, because: WaitReason) -> Answer:
     name = state.job.name or str(state.job.job_id)
     reason = ("Slurm says", _slurms_word(state.job))
     # A begin time is no plan, and may be that of a gate; a job that is held has none.
     is_planned = state.job.start > state.now and state.job.reason in (*READY, "ReqNodeNotAvail")
     start = state.job.start if is_planned and not state.job.held else 0
-    facts = (*found.evidence, reason)
-    return Answer(name, found.cause, f"Job {name} {found.text}.", facts, slurm_start=start)
+    facts = (*because.evidence, reason)
+    return Answer(name, because.cause, f"Job {name} {because.text}.", facts, slurm_start=start)
 
 
 def _slurms_word(job: QueuedJob) -> str:
@@ -109,35 +109,35 @@ def _slurms_word(job: QueuedJob) -> str:
 
 
 def on_the_nodes(
-    state: WaitingState, site: Site, need: Need, ahead: list[QueuedJob]
-) -> tuple[Finding, Need | None]:
+    state: WaitingState, site: SiteNodes, need: Need, ahead: list[QueuedJob]
+) -> tuple[WaitReason, Need | None]:
     """What is missing, or who goes first; and the need of the first job, which is not delayed.
 
     `ahead` are the jobs that are to start before this one.
     """
     first_job, first = _first_that_waits(ahead, site)
-    found = shortage_of(need, site)
+    shortage = shortage_of(need, site)
     facts = (*_gate(state), *_ahead_facts(ahead))
-    if found is not None:
-        after = _after(ahead, state) if found.cause not in NOT_HELD else ""
-        evidence = (*found.evidence, *facts)
-        return Finding(found.cause, found.text + after, evidence), first
-    if our_waits.is_gated(state) and (found := _kept_by_slurm(state, need)) is not None:
-        return replace(found, evidence=(*found.evidence, *facts)), first
+    if shortage is not None:
+        after = _after(ahead, state) if shortage.cause not in NOT_HELD else ""
+        evidence = (*shortage.evidence, *facts)
+        return WaitReason(shortage.cause, shortage.text + after, evidence), first
+    if our_waits.is_gated(state) and (shortage := _kept_by_slurm(state, need)) is not None:
+        return replace(shortage, evidence=(*shortage.evidence, *facts)), first
     hold = site.hold(need, site.nodes, end_of(state.job, state.now))
     where = f" on {words.named(tuple(hold.gpus))}" if hold else ""
     if first_job is not None and first is not None and _delays(hold, first, site, state.now):
         text = f"would fit{where} now, but that would delay {_called(first_job)}, which comes first"
-        return Finding("backfill", text, facts), first
+        return WaitReason("backfill", text, facts), first
     if hold is None:
         text = f"waits for {words.nodes(need.nodes)} with all that it asks for at once"
-        return Finding("gpus", text + _after(ahead, state), facts), first
+        return WaitReason("gpus", text + _after(ahead, state), facts), first
     if ahead or (state.job.reason == "Priority" and state.hides_jobs):
-        return Finding("priority", f"would fit{where} now{_after(ahead, state)}", facts), first
-    return Finding("next", f"fits{where} now: Slurm starts it when it next looks", facts), first
+        return WaitReason("priority", f"would fit{where} now{_after(ahead, state)}", facts), first
+    return WaitReason("next", f"fits{where} now: Slurm starts it when it next looks", facts), first
 
 
-def _kept_by_slurm(state: WaitingState, need: Need) -> Finding | None:
+def _kept_by_slurm(state: WaitingState, need: Need) -> WaitReason | None:
     """Why Slurm would not start a gated job whose GPUs are free."""
     return (
         not_taken(state)
@@ -152,20 +152,22 @@ def _gate(state: WaitingState) -> tuple[tuple[str, str], ...]:
     return our_waits.gate_facts(state) if our_waits.is_gated(state) else ()
 
 
-def _first_that_waits(ahead: list[QueuedJob], site: Site) -> tuple[QueuedJob | None, Need | None]:
+def _first_that_waits(
+    ahead: list[QueuedJob], site: SiteNodes
+) -> tuple[QueuedJob | None, Need | None]:
     """The first job ahead that waits for what others hold, and what it needs."""
     for job in ahead[:MAX_AHEAD]:
         try:
             need = need_of_job(job, site)
-            found = shortage_of(need, site)
-            if found is not None and found.cause not in NOT_HELD:
+            shortage = shortage_of(need, site)
+            if shortage is not None and shortage.cause not in NOT_HELD:
                 return job, need
         except (Unplaceable, Unsupported):
             continue
     return None, None
 
 
-def _delays(hold: Hold | None, first: Need, site: Site, now: float) -> bool:
+def _delays(hold: Hold | None, first: Need, site: SiteNodes, now: float) -> bool:
     return hold is not None and backfill.delays(first, site.nodes, site.holds, [hold], now)
 
 
@@ -198,7 +200,7 @@ def _ahead_facts(ahead: list[QueuedJob]) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _our_start(state: WaitingState, site: Site, need: Need, ahead: list[QueuedJob]) -> int:
+def _our_start(state: WaitingState, site: SiteNodes, need: Need, ahead: list[QueuedJob]) -> int:
     """When it starts if all run to their time limits, 0 where that cannot be told."""
     if state.hides_jobs or len(ahead) > MAX_AHEAD:
         return 0

@@ -12,7 +12,7 @@ from dataclasses import replace
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.slurm.interface import Limit
 from slurm_plugin.why import words
-from slurm_plugin.why.state import Finding, WaitingState
+from slurm_plugin.why.state import WaitingState, WaitReason
 
 # `MaxGRESPerAccount` and `MaxCpuRunMinsPerUser` are limits of a QOS, too.
 _REASON = re.compile(r"(Assoc|QOS|(?=Max\w+Per(?:Account|User)\Z))(Grp|Max|Min)(\w+)")
@@ -37,21 +37,21 @@ _UNITS = {
 }
 
 
-def limit_reached(state: WaitingState) -> Finding | None:
+def limit_reached(state: WaitingState) -> WaitReason | None:
     """The limit behind Slurm's reason; None for a reason that names none."""
     match = _REASON.fullmatch(state.job.reason)
     if match is None:
         return None
     scope, how, what = match.groups()
-    found = _behind(state, scope, how, what)
-    if found:
-        return _told(found, state)
+    limits = _behind(state, scope, how, what)
+    if limits:
+        return _told(limits, state)
     whose = "its account or user" if scope == "Assoc" else f"QOS {state.details.qos or '?'}"
     text = f"waits because of a limit on {whose}, which Slurm calls {state.job.reason}"
-    return Finding("limit", text)
+    return WaitReason("limit", text)
 
 
-def limit_in_the_way(state: WaitingState, need: Need) -> Finding | None:
+def limit_in_the_way(state: WaitingState, need: Need) -> WaitReason | None:
     """A limit that the job would exceed, whatever Slurm's reason is; None where none is known."""
     amounts = {
         "gres/gpu": need.gpus * need.nodes,
@@ -61,7 +61,7 @@ def limit_in_the_way(state: WaitingState, need: Need) -> Finding | None:
         "jobs": 1,
     }
     owners = {**_owners(state, "Assoc"), **_owners(state, "QOS")}
-    found = [
+    limits = [
         one
         for one in _by_name(state)
         if _owner(one) in owners
@@ -69,12 +69,12 @@ def limit_in_the_way(state: WaitingState, need: Need) -> Finding | None:
         and (one.used or 0) + amounts.get(one.resource, 0) > one.most
         and "Min" not in one.key
     ]
-    return _told(found, state) if found else None
+    return _told(limits, state) if limits else None
 
 
-def _told(found: list[Limit], state: WaitingState) -> Finding:
-    facts = tuple(("limit", _in_full(one)) for one in found)
-    first = found[0]
+def _told(limits: list[Limit], state: WaitingState) -> WaitReason:
+    facts = tuple(("limit", _in_full(one)) for one in limits)
+    first = limits[0]
     most = _amount(first, first.most)
     whose = {**_owners(state, "Assoc"), **_owners(state, "QOS")}.get(_owner(first), "")
     owner = f"{first.owner}, {whose}," if whose else first.owner
@@ -88,7 +88,7 @@ def _told(found: list[Limit], state: WaitingState) -> Finding:
         verb = "run" if first.resource == "jobs" else "use"
         when = "in all" if _is_of_the_past(first) else "at a time"
         text = f"waits because {owner} may {verb} {most} {when}{used}"
-    return Finding("limit", text, facts)
+    return WaitReason("limit", text, facts)
 
 
 def _is_of_the_past(limit: Limit) -> bool:
@@ -117,14 +117,14 @@ def _owners(state: WaitingState, scope: str) -> dict[str, str]:
         own, *above = state.accounts
         higher = {f"account {name}": f"which is above account {own}" for name in above}
         return {f"user {job.user} in account {own}": "", f"account {own}": "", **higher}
-    found: dict[str, str] = {}
+    owners: dict[str, str] = {}
     of_partitions = {one.qos: f"the QOS of partition {one.name}" for one in state.partitions}
     for name, whose in {**of_partitions, state.details.qos: ""}.items():
         if name:
             qos = f"QOS {name}"
-            found |= {qos: whose, f"user {job.user} in {qos}": whose}
-            found[f"account {job.account} in {qos}"] = whose
-    return found
+            owners |= {qos: whose, f"user {job.user} in {qos}": whose}
+            owners[f"account {job.account} in {qos}"] = whose
+    return owners
 
 
 def _owner(limit: Limit) -> str:
@@ -140,14 +140,14 @@ def _behind(state: WaitingState, scope: str, how: str, what: str) -> list[Limit]
     over = "RunMins" if "RunMin" in what else "Mins" if "Minutes" in what else ""
     each = "PJ" if how == "Min" else next((end for per, end in _EACH.items() if per in what), "")
     owners = _owners(state, scope or "QOS")
-    found = [
+    limits = [
         one
         for one in _by_name(state)
         if one.key == f"{how}{key}{over}{each}"
         and one.resource.startswith(resource)
         and _owner(one) in owners
     ]
-    return sorted(found, key=lambda one: (-(one.used or 0) / max(one.most, 1), one.owner))
+    return sorted(limits, key=lambda one: (-(one.used or 0) / max(one.most, 1), one.owner))
 
 
 def _amount(limit: Limit, count: int) -> str:

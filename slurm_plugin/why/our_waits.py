@@ -12,7 +12,7 @@ from slurm_plugin.job_notes.loan import Loan
 from slurm_plugin.job_notes.records import GATED, MEETS, GateRecord, JobRecord, LoanRecord
 from slurm_plugin.job_notes.shape import shape_note_in
 from slurm_plugin.why import words
-from slurm_plugin.why.state import Finding, WaitingState
+from slurm_plugin.why.state import WaitingState, WaitReason
 
 #: The select plugin's note on a job that it put off (select/shim/sleepers.c).
 _POSTPONED = re.compile(r"waiting (\d+)/(\d+) since (\d+): (.*?)(?: \(until (\d+), begin \d+\))?\Z")
@@ -20,7 +20,7 @@ _POSTPONED = re.compile(r"waiting (\d+)/(\d+) since (\d+): (.*?)(?: \(until (\d+
 _SLURMS_OWN = ("JobHeldAdmin", "Dependency", "DependencyNeverSatisfied")
 
 
-def our_wait(state: WaitingState) -> Finding | None:
+def our_wait(state: WaitingState) -> WaitReason | None:
     """The wait of ours that keeps the job; None where Slurm's reason is the answer."""
     if state.job.reason in _SLURMS_OWN:
         return None
@@ -50,21 +50,21 @@ def gate_facts(state: WaitingState) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _donor(state: WaitingState) -> Finding | None:
+def _donor(state: WaitingState) -> WaitReason | None:
     borrower = donor.borrower_in(state.entries)
     if not borrower:
         return None
-    return Finding("loan", f"is to lend its GPUs to job {borrower}, and waits for their node")
+    return WaitReason("loan", f"is to lend its GPUs to job {borrower}, and waits for their node")
 
 
-def _meets(state: WaitingState, kept: JobRecord | None) -> Finding | None:
+def _meets(state: WaitingState, kept: JobRecord | None) -> WaitReason | None:
     loan = kept.loan if kept is not None else None
     if kept is None or loan is None or kept.state not in (GATED, MEETS):
         return None
     lent = " and ".join(f"{words.gpus(one.gpus)} of {one.node}" for one in loan.donors)
     own = f"{words.gpus(loan.mask.bit_count())} of {loan.host}"
     text = f"waits for its loan: {lent} get ready, to serve it beside {own}"
-    return Finding("loan", text, _loan_facts(kept, loan))
+    return WaitReason("loan", text, _loan_facts(kept, loan))
 
 
 def _loan_facts(kept: JobRecord, loan: Loan) -> tuple[tuple[str, str], ...]:
@@ -75,7 +75,7 @@ def _loan_facts(kept: JobRecord, loan: Loan) -> tuple[tuple[str, str], ...]:
     return (*facts, ("lent because", kept.loan_reason)) if kept.loan_reason else tuple(facts)
 
 
-def _postponed(state: WaitingState, kept: JobRecord | None) -> Finding | None:
+def _postponed(state: WaitingState, kept: JobRecord | None) -> WaitReason | None:
     """A policy found GPUs for the job, and waits for better ones."""
     if state.job.reason != "BeginTime":
         return None
@@ -90,12 +90,12 @@ def _postponed(state: WaitingState, kept: JobRecord | None) -> Finding | None:
         why, facts = note, [("waits since", words.moment(kept.since))]
     else:
         return None
-    return Finding("policy", f"could start, but its policy waits for better GPUs: {why}",
+    return WaitReason("policy", f"could start, but its policy waits for better GPUs: {why}",
                    tuple(facts))  # fmt: skip
 
 
-def _without_shape(state: WaitingState) -> Finding | None:
+def _without_shape(state: WaitingState) -> WaitReason | None:
     note = shape_note_in(state.entries)
     if note is None or note.shape is not None or note.is_held or not state.job.held:
         return None
-    return Finding("shape", "waits until the engine has chosen its nodes and GPUs")
+    return WaitReason("shape", "waits until the engine has chosen its nodes and GPUs")

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 from slurm_plugin.slurm.interface import SlurmPartition
 from slurm_plugin.why import words
-from slurm_plugin.why.state import Finding, WaitingState
+from slurm_plugin.why.state import WaitingState, WaitReason
 
-Rule = Callable[[WaitingState], Finding | None]
+Rule = Callable[[WaitingState], WaitReason | None]
 #: What keeps the job out of one of its partitions.
-PartitionRule = Callable[[WaitingState, SlurmPartition], Finding | None]
+PartitionRule = Callable[[WaitingState, SlurmPartition], WaitReason | None]
 
 #: What each kind of dependency waits for the other job to do, and how its failing is told.
 _EVENTS = {
@@ -51,17 +51,17 @@ _PLAIN = {
 }
 
 
-def by_slurms_reason(state: WaitingState) -> Finding | None:
+def by_slurms_reason(state: WaitingState) -> WaitReason | None:
     """What Slurm's reason means; None where the nodes or a limit have to tell."""
     reason = state.job.reason
     if (rule := _RULES.get(reason)) is not None:
         return rule(state)
     if reason.startswith(ABOUT_ACCESS):
         return _partition_access(state)
-    return Finding("slurm", _PLAIN[reason]) if reason in _PLAIN else None
+    return WaitReason("slurm", _PLAIN[reason]) if reason in _PLAIN else None
 
 
-def _dependency(state: WaitingState) -> Finding:
+def _dependency(state: WaitingState) -> WaitReason:
     waits, facts = [], []
     for kind, job, now in _DEPENDENCY.findall(state.details.dependency):
         if now == "unfulfilled":
@@ -72,7 +72,7 @@ def _dependency(state: WaitingState) -> Finding:
     joined = " or " if "?" in state.details.dependency else " and "
     shown = joined.join(waits[:3]) or "what its dependency names has happened"
     more = f" and {len(waits) - 3} more" if len(waits) > 3 else ""
-    return Finding("dependency", f"waits until {shown}{more}", tuple(facts[: words.MAX_NAMED]))
+    return WaitReason("dependency", f"waits until {shown}{more}", tuple(facts[: words.MAX_NAMED]))
 
 
 def _state_of(job: int, state: WaitingState) -> str:
@@ -82,7 +82,7 @@ def _state_of(job: int, state: WaitingState) -> str:
     return "is not in the queue that you may see"
 
 
-def _never(state: WaitingState) -> Finding:
+def _never(state: WaitingState) -> WaitReason:
     failed = [
         f"job {job} {_EVENTS[kind][1]}"
         for kind, job, now in _DEPENDENCY.findall(state.details.dependency)
@@ -90,45 +90,45 @@ def _never(state: WaitingState) -> Finding:
     ]
     why = " and ".join(failed[:3]) or "its dependency cannot be fulfilled"
     change = f"scancel {state.job.job_id}, or scontrol update jobid={state.job.job_id} dependency="
-    return Finding("dependency", f"can never start: {why}", (("to do", change),))
+    return WaitReason("dependency", f"can never start: {why}", (("to do", change),))
 
 
-def _begin_time(state: WaitingState) -> Finding:
+def _begin_time(state: WaitingState) -> WaitReason:
     begins = max(state.job.eligible, state.job.start)
-    return Finding(
+    return WaitReason(
         "begin time", f"is not to start before {words.moment(begins)} (--begin, or a requeue)"
     )
 
 
-def _held_by_user(state: WaitingState) -> Finding:
+def _held_by_user(state: WaitingState) -> WaitReason:
     facts = (("to do", f"scontrol release {state.job.name or state.job.job_id}"),)
-    return Finding("held", "is held by its user, until it is released", facts)
+    return WaitReason("held", "is held by its user, until it is released", facts)
 
 
-def _held_by_admin(state: WaitingState) -> Finding:
-    return Finding("held", "is held by an administrator, and only one can release it")
+def _held_by_admin(state: WaitingState) -> WaitReason:
+    return WaitReason("held", "is held by an administrator, and only one can release it")
 
 
-def _reservation(state: WaitingState) -> Finding | None:
+def _reservation(state: WaitingState) -> WaitReason | None:
     named = set(state.job.reservation.split(","))
-    found = sorted((r for r in state.reservations if r.name in named), key=lambda r: r.start)
-    if not found:
-        return Finding("reservation", "waits for a reservation that is gone")
-    if any(one.start <= state.now < one.end for one in found):
+    reservations = sorted((r for r in state.reservations if r.name in named), key=lambda r: r.start)
+    if not reservations:
+        return WaitReason("reservation", "waits for a reservation that is gone")
+    if any(one.start <= state.now < one.end for one in reservations):
         return None
-    first = found[0]
+    first = reservations[0]
     if first.end <= state.now:
-        return Finding("reservation", f"can never start: its reservation {first.name} is over")
+        return WaitReason("reservation", f"can never start: its reservation {first.name} is over")
     text = f"waits for its reservation {first.name}, which begins at {words.moment(first.start)}"
     nodes = words.named(first.nodes)
-    return Finding("reservation", text, (("nodes", nodes),) if nodes else ())
+    return WaitReason("reservation", text, (("nodes", nodes),) if nodes else ())
 
 
-def _licenses(state: WaitingState) -> Finding:
-    return licence_lacking(state) or Finding("licence", "waits for a licence")
+def _licenses(state: WaitingState) -> WaitReason:
+    return licence_lacking(state) or WaitReason("licence", "waits for a licence")
 
 
-def licence_lacking(state: WaitingState) -> Finding | None:
+def licence_lacking(state: WaitingState) -> WaitReason | None:
     """The first licence of which too few are free; None where none is known to be."""
     there = {one.name: one for one in state.licenses}
     lacks, facts = [], []
@@ -144,20 +144,22 @@ def licence_lacking(state: WaitingState) -> Finding | None:
             )
     if not lacks:
         return None
-    return Finding("licence", f"waits for a licence: {lacks[0]}", tuple(facts[: words.MAX_NAMED]))
+    return WaitReason(
+        "licence", f"waits for a licence: {lacks[0]}", tuple(facts[: words.MAX_NAMED])
+    )
 
 
-def _array_limit(state: WaitingState) -> Finding:
+def _array_limit(state: WaitingState) -> WaitReason:
     job = state.job
     number = f" {job.throttle}" if job.throttle else ""
     runs = f"only{number} of its array's tasks may run at a time"
     update = f"scontrol update jobid={job.array_id or job.job_id} arraytaskthrottle=N"
-    return Finding(
+    return WaitReason(
         "array", f"waits for other tasks: {runs} (%{job.throttle})", (("to do", update),)
     )
 
 
-def array_limit_reached(state: WaitingState) -> Finding | None:
+def array_limit_reached(state: WaitingState) -> WaitReason | None:
     """The array's own limit, where as many of its tasks run as it allows; None where not."""
     job, most = state.job, state.job.throttle
     running = sum(
@@ -166,45 +168,45 @@ def array_limit_reached(state: WaitingState) -> Finding | None:
     return _array_limit(state) if most and job.array_id and running >= most else None
 
 
-def partition_state(state: WaitingState) -> Finding:
+def partition_state(state: WaitingState) -> WaitReason:
     """None of its partitions is up."""
     said = " and ".join(f"{one.name}, which is {one.state}" for one in state.partitions)
-    return Finding("partition", f"waits for partition {said or state.job.partition}")
+    return WaitReason("partition", f"waits for partition {said or state.job.partition}")
 
 
-def _partition_limit(state: WaitingState) -> Finding:
-    too_much = Finding("partition", "asks for more time or nodes than its partition allows")
+def _partition_limit(state: WaitingState) -> WaitReason:
+    too_much = WaitReason("partition", "asks for more time or nodes than its partition allows")
     return over_partition_limit(state) or too_much
 
 
-def over_partition_limit(state: WaitingState) -> Finding | None:
+def over_partition_limit(state: WaitingState) -> WaitReason | None:
     """The limit of its partitions that the job's request exceeds; None where one allows it."""
     return _in_all(state, _over_limit)
 
 
-def refusals(state: WaitingState) -> dict[str, Finding]:
+def refusals(state: WaitingState) -> dict[str, WaitReason]:
     """Each partition of the job that would not take it, and by which rule.
 
     Of groups only this host's own are known.
     """
     rules = (_over_account_or_qos, _over_groups, _over_limit)
-    told = {one.name: _first_of(rules, state, one) for one in state.partitions}
-    return {name: found for name, found in told.items() if found is not None}
+    by_name = {one.name: _first_of(rules, state, one) for one in state.partitions}
+    return {name: reason for name, reason in by_name.items() if reason is not None}
 
 
-def _in_all(state: WaitingState, *rules: PartitionRule) -> Finding | None:
+def _in_all(state: WaitingState, *rules: PartitionRule) -> WaitReason | None:
     """What these rules say where each of the job's partitions keeps it out by one of them."""
-    told = [_first_of(rules, state, one) for one in state.partitions]
-    return told[0] if told and all(told) else None
+    reasons = [_first_of(rules, state, one) for one in state.partitions]
+    return reasons[0] if reasons and all(reasons) else None
 
 
 def _first_of(
     rules: Sequence[PartitionRule], state: WaitingState, one: SlurmPartition
-) -> Finding | None:
+) -> WaitReason | None:
     return next(filter(None, (rule(state, one) for rule in rules)), None)
 
 
-def _over_limit(state: WaitingState, one: SlurmPartition) -> Finding | None:
+def _over_limit(state: WaitingState, one: SlurmPartition) -> WaitReason | None:
     job = state.job
     if 0 < one.max_time_s < job.time_limit_s:
         return _over(one, f"-t {words.duration(job.time_limit_s)}", one.max_time_s)
@@ -213,19 +215,21 @@ def _over_limit(state: WaitingState, one: SlurmPartition) -> Finding | None:
     return None
 
 
-def _partition_access(state: WaitingState) -> Finding:
+def _partition_access(state: WaitingState) -> WaitReason:
     """The partition does not take the job, by its account, QOS or group."""
-    too_little = Finding("partition", "cannot start: its partition does not take its user's jobs")
+    too_little = WaitReason(
+        "partition", "cannot start: its partition does not take its user's jobs"
+    )
     return not_taken(state) or _in_all(state, _over_groups) or too_little
 
 
-def _partition_config(state: WaitingState) -> Finding:
+def _partition_config(state: WaitingState) -> WaitReason:
     """Any of its partition's settings; 22.05 says so of groups, too."""
-    found = _in_all(state, _over_account_or_qos, _over_limit, _over_groups)
-    return found or Finding("partition", "cannot start: its partition's settings rule it out")
+    refusal = _in_all(state, _over_account_or_qos, _over_limit, _over_groups)
+    return refusal or WaitReason("partition", "cannot start: its partition's settings rule it out")
 
 
-def _over_groups(state: WaitingState, one: SlurmPartition) -> Finding | None:
+def _over_groups(state: WaitingState, one: SlurmPartition) -> WaitReason | None:
     """The groups that a partition is for, where the job's user is in none of them."""
     user = state.job.user
     owner = state.snapshot.settings.config.get("SlurmUser", "").partition("(")[0]
@@ -246,7 +250,7 @@ def _groups_of(user: str) -> set[str]:
         return set()
 
 
-def not_taken(state: WaitingState) -> Finding | None:
+def not_taken(state: WaitingState) -> WaitReason | None:
     """The rule on accounts and QOS by which no partition of the job takes it.
 
     Of accounts Slurm gives no reason where the rule was made after the job's submit.
@@ -254,7 +258,7 @@ def not_taken(state: WaitingState) -> Finding | None:
     return _in_all(state, _over_account_or_qos)
 
 
-def _over_account_or_qos(state: WaitingState, one: SlurmPartition) -> Finding | None:
+def _over_account_or_qos(state: WaitingState, one: SlurmPartition) -> WaitReason | None:
     """Accounts are left out where those above the job's are not known.
 
     A rule on those holds for it, too.
@@ -272,20 +276,20 @@ def _over_account_or_qos(state: WaitingState, one: SlurmPartition) -> Finding | 
     return _is_closed(one, f"QOS {qos}") if qos in one.deny_qos else None
 
 
-def _is_for(partition: SlurmPartition, what: str, names: Sequence[str], but: str) -> Finding:
+def _is_for(partition: SlurmPartition, what: str, names: Sequence[str], but: str) -> WaitReason:
     plural = "s" if len(names) > 1 and what != "QOS" else ""
     text = f"partition {partition.name} is for {what}{plural} {words.named(names)} alone, {but}"
-    return Finding("partition", f"cannot start: {text}")
+    return WaitReason("partition", f"cannot start: {text}")
 
 
-def _is_closed(partition: SlurmPartition, whom: str) -> Finding:
-    return Finding("partition", f"cannot start: partition {partition.name} is closed to {whom}")
+def _is_closed(partition: SlurmPartition, whom: str) -> WaitReason:
+    return WaitReason("partition", f"cannot start: partition {partition.name} is closed to {whom}")
 
 
-def _over(partition: SlurmPartition, asked: str, time_s: int) -> Finding:
+def _over(partition: SlurmPartition, asked: str, time_s: int) -> WaitReason:
     most = f"-t {words.duration(time_s)}" if time_s else words.nodes(partition.max_nodes)
     text = f"can never start: it asks for {asked}, and partition {partition.name}"
-    return Finding("partition", f"{text} allows {most} at most")
+    return WaitReason("partition", f"{text} allows {most} at most")
 
 
 _RULES: dict[str, Rule] = {

@@ -112,15 +112,15 @@ def environment_options(environ: Mapping[str, str]) -> dict[str, str]:
     for name in _NOT_JUDGED:
         if environ.get(f"SBATCH_{name}"):
             raise NotTried(f"SBATCH_{name} is set in the environment, and it is not judged here")
-    found = {
+    options = {
         option: text
         for name, option in VARIABLES.items()
         # An empty text is --exclusive without a value; it unsets any other option.
         if (text := environ.get(f"SBATCH_{name}")) or (text == "" and option == "exclusive")
     }
-    if found.get("exclusive", "").lower() not in ("", "exclusive", "allocation"):
-        raise NotTried(f"SBATCH_EXCLUSIVE={found['exclusive']!r} is not judged")
-    return found
+    if options.get("exclusive", "").lower() not in ("", "exclusive", "allocation"):
+        raise NotTried(f"SBATCH_EXCLUSIVE={options['exclusive']!r} is not judged")
+    return options
 
 
 def options_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[str, str], bool]:
@@ -139,7 +139,7 @@ def options_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[st
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TriedJob:
     """A job that is not submitted, as if it were the last one that waits, and its hint."""
 
     state: WaitingState
@@ -170,7 +170,7 @@ def _script_text(path: str) -> str:
         raise NotTried(f"{path}: {error.strerror}") from error
 
 
-def request_of(options: Mapping[str, str], site: WaitingState) -> Request:
+def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
     """The job that sbatch would make of these options. Raises NotTried where that is not known.
 
     `site` has the account and the QOS of jobs that name none.
@@ -205,7 +205,7 @@ def request_of(options: Mapping[str, str], site: WaitingState) -> Request:
     )
     hint = options.get("gpu-topo") or hints.hint_in_user_comment(options.get("comment", ""))
     details = WaitingDetails(qos=options.get("qos", site.details.qos))
-    return Request(replace(site, job=job, details=details), hint)
+    return TriedJob(replace(site, job=job, details=details), hint)
 
 
 def _count(options: Mapping[str, str], name: str) -> int:
@@ -232,10 +232,10 @@ def _nodes(text: str) -> tuple[int, int]:
 
 def _time_s(text: str, partition: str, settings: Settings) -> int:
     if text:
-        found = seconds(text)
-        if not found and text.upper() not in ("UNLIMITED", "INFINITE"):
+        limit_s = seconds(text)
+        if not limit_s and text.upper() not in ("UNLIMITED", "INFINITE"):
             raise NotTried(f"--time {text!r}: expected minutes, or [DAYS-]HOURS:MINUTES:SECONDS")
-        return found
+        return limit_s
     mine = [one for one in settings.partitions if one.name in partition.split(",")]
     return max((one.default_time_s or one.max_time_s for one in mine), default=0)
 
@@ -263,7 +263,7 @@ def _mb(text: str) -> int:
 
 
 def _gpus(options: Mapping[str, str]) -> dict[str, str]:
-    found = {
+    requests = {
         key: _tres(options[name])
         for name, key in (
             ("gpus-per-node", "tres_per_node"),
@@ -276,10 +276,10 @@ def _gpus(options: Mapping[str, str]) -> dict[str, str]:
         match = _GRES.fullmatch(options["gres"])
         if match is None:
             raise NotTried(f"--gres {options['gres']!r}: only GPUs of one type are judged")
-        found["gres"] = _gpu_text(match[1], match[2] or "1")
-    if len(found) > 1:
+        requests["gres"] = _gpu_text(match[1], match[2] or "1")
+    if len(requests) > 1:
         raise NotTried("two requests for GPUs together are not judged")
-    return {"tres_per_node" if key == "gres" else key: text for key, text in found.items()}
+    return {"tres_per_node" if key == "gres" else key: text for key, text in requests.items()}
 
 
 def _tres(text: str) -> str:

@@ -30,15 +30,15 @@ from slurm_plugin.queue.fragmentation import fragmentation_of, usual_requests
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob, Reservation, SlurmNode
 from slurm_plugin.slurm.slot_types import index_of, model_of, slots_of
-from slurm_plugin.why.state import Finding, WaitingState
+from slurm_plugin.why.state import WaitingState, WaitReason
 
 #: States that a reservation gives its nodes; whom it keeps out is told by the reservation.
 _RESERVED = {"RESERVED", "MAINTENANCE"}
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """What there is to share."""
+class SiteNodes:
+    """The nodes as the job may use them, and what the running jobs hold of them."""
 
     #: Every node as it is now; those in `closed` are not open.
     nodes: Mapping[str, Node]
@@ -48,7 +48,7 @@ class Site:
     #: Each GPU has a GRES type of its own: a job gets the same GPUs on all of its nodes if it can.
     is_slots: bool = False
     #: What is missing for needs that were looked at already (`shortage_of`).
-    shortages: dict[Need, Finding | None] = field(default_factory=dict, init=False, repr=False)
+    shortages: dict[Need, WaitReason | None] = field(default_factory=dict, init=False, repr=False)
 
     def hold(self, need: Need, nodes: Mapping[str, Node], end: float) -> Hold | None:
         """What the job would hold of these nodes now until `end`; None where it does not fit."""
@@ -67,17 +67,17 @@ class Site:
         return Hold(masks, need.cpus, need.memory_mb, end)
 
 
-def site_of(state: WaitingState) -> Site:
+def site_of(state: WaitingState) -> SiteNodes:
     """The nodes as they are to the job: GPUs by model, whatever the way of enforcing."""
     running = [job for job in state.snapshot.jobs if job.state != "PENDING"]
     nodes = nodes_of(state.snapshot.nodes, running, _gpus_by_model)
     closed = _closed(state)
     nodes = {name: replace(node, is_open=name not in closed) for name, node in nodes.items()}
     is_slots = any(slots_of(node.gpus) for node in state.snapshot.nodes)
-    return Site(nodes, tuple(holds_in(nodes, running, state.now)), closed, is_slots)
+    return SiteNodes(nodes, tuple(holds_in(nodes, running, state.now)), closed, is_slots)
 
 
-def without_loans(site: Site, state: WaitingState) -> tuple[Site, dict[int, Hold]]:
+def without_loans(site: SiteNodes, state: WaitingState) -> tuple[SiteNodes, dict[int, Hold]]:
     """The site without the GPUs that are kept for loans whose borrowers wait to start.
 
     And what each of the borrowers and their donors that wait is going to hold, by its job's id.
@@ -147,7 +147,7 @@ def _keeps_out(one: Reservation, state: WaitingState) -> str:
     return f"{what} before the job would end ({one.name})" if starts_soon else ""
 
 
-def need_of_job(job: QueuedJob, site: Site, entries: str = "") -> Need:
+def need_of_job(job: QueuedJob, site: SiteNodes, entries: str = "") -> Need:
     """What a waiting job needs of each node.
 
     `entries` are ours about it, where they are not in its AdminComment. Raises Unplaceable where
@@ -225,13 +225,13 @@ class QueueOrder:
 
     def _nodes(self, partitions: str) -> frozenset[str]:
         """The nodes of these partitions, whose names are separated by commas."""
-        found = self._nodes_of.get(partitions)
-        if found is None:
+        members = self._nodes_of.get(partitions)
+        if members is None:
             names = partitions.split(",")
             parts = (one for one in self._snapshot.settings.partitions if one.name in names)
-            found = frozenset(node for one in parts for node in one.nodes)
-            self._nodes_of[partitions] = found
-        return found
+            members = frozenset(node for one in parts for node in one.nodes)
+            self._nodes_of[partitions] = members
+        return members
 
 
 def ahead_of(state: WaitingState) -> list[QueuedJob]:
@@ -249,7 +249,7 @@ def _is_ready(job: QueuedJob, now: float) -> bool:
 
 
 def fragmentation_now(
-    snapshot: Snapshot, site: Site, entries: Callable[[QueuedJob], str] = lambda job: ""
+    snapshot: Snapshot, site: SiteNodes, entries: Callable[[QueuedJob], str] = lambda job: ""
 ) -> Fragmentation:
     """How scattered the free GPUs are to the jobs of the snapshot.
 

@@ -14,7 +14,7 @@ from slurm_plugin.queue.candidates import Need, fits
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.why import words
 from slurm_plugin.why.resources import shortage_of
-from slurm_plugin.why.site import Site, demand_of_job, site_of
+from slurm_plugin.why.site import SiteNodes, demand_of_job, site_of
 from slurm_plugin.why.state import WaitingState
 
 #: Changes that are told.
@@ -25,7 +25,7 @@ _SPREADS = (2, 3, 4, 6, 8)
 
 def changes(
     state: WaitingState,
-    site: Site,
+    site: SiteNodes,
     need: Need,
     first: Need | None,
     lending: RemoteConfig | None = None,
@@ -36,50 +36,52 @@ def changes(
     judged.
     """
     limit_s = state.job.time_limit_s
-    told = []
+    options = []
     for option, other in _variants(need, site, state):
         hold = _now(other, site, first, limit_s, state.now)
         if hold is not None:
-            told.append(f"{option} now on {words.named(tuple(hold.gpus))}")
-    told += _shorter(state, site, need, first)
+            options.append(f"{option} now on {words.named(tuple(hold.gpus))}")
+    options += _shorter(state, site, need, first)
     if lending is not None and lending.allow:
-        told += _borrowing(state, site, need, first, lending)
-    return tuple(told[:MAX_CHANGES])
+        options += _borrowing(state, site, need, first, lending)
+    return tuple(options[:MAX_CHANGES])
 
 
 def _borrowing(
-    state: WaitingState, site: Site, need: Need, first: Need | None, lending: RemoteConfig
+    state: WaitingState, site: SiteNodes, need: Need, first: Need | None, lending: RemoteConfig
 ) -> Iterator[str]:
     """GPUs of other nodes, where the job may borrow and has not asked for it."""
     asked = demand_of_job(state.job, state.entries)
     kept = GateRecord.read_from(state.entries) or LoanRecord.read_from(state.entries)
     if asked is None or (kept is not None and kept.may_borrow) or shortage_of(need, site) is None:
         return
-    found = loan_for(state, site, need, first, lending)
-    if isinstance(found, Offer):
+    loan = loan_for(state, site, need, first, lending)
+    if isinstance(loan, Offer):
         # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
         option = "with -N 1 and" if asked.form == "job" and asked.max_nodes != 1 else "with"
-        nodes = words.named((found.host, *found.donors))
+        nodes = words.named((loan.host, *loan.donors))
         yield f"{option} --comment='gpu-topo: remote=allow' now on {nodes}, over the network"
 
 
 def loan_for(
-    state: WaitingState, site: Site, need: Need, first: Need | None, lending: RemoteConfig
+    state: WaitingState, site: SiteNodes, need: Need, first: Need | None, lending: RemoteConfig
 ) -> Offer | str:
     """What could be lent to the job now if it may borrow, or why nothing could."""
     job, asked = state.job, demand_of_job(state.job, state.entries)
     if asked is None or job.array_id or job.het_id or not matcher.may_borrow(asked):
         return "only a batch job of one node borrows, that asks for 2 GPUs or more and no node"
     borrower = matcher.borrower(need, site.nodes)
-    found = offer(borrower, matcher.spare_capacity(site.nodes), lending)
-    if not isinstance(found, Offer):
-        return found.why
-    if first is not None and delays(first, site.nodes, site.holds, found.holds, state.now):
+    answer = offer(borrower, matcher.spare_capacity(site.nodes), lending)
+    if not isinstance(answer, Offer):
+        return answer.why
+    if first is not None and delays(first, site.nodes, site.holds, answer.holds, state.now):
         return "that would delay the first job that waits"
-    return found
+    return answer
 
 
-def _now(need: Need, site: Site, first: Need | None, limit_s: float, now: float) -> Hold | None:
+def _now(
+    need: Need, site: SiteNodes, first: Need | None, limit_s: float, now: float
+) -> Hold | None:
     """What the job would take now; None where it does not fit, or delays the first one."""
     end = now + limit_s if limit_s else float("inf")
     hold = site.hold(need, site.nodes, end)
@@ -88,7 +90,7 @@ def _now(need: Need, site: Site, first: Need | None, limit_s: float, now: float)
     return None if delays(first, site.nodes, site.holds, [hold], now) else hold
 
 
-def _variants(need: Need, site: Site, state: WaitingState) -> Iterator[tuple[str, Need]]:
+def _variants(need: Need, site: SiteNodes, state: WaitingState) -> Iterator[tuple[str, Need]]:
     """The option to give instead, and what the job would need then."""
     if fewer := _most_gpus(need, site):
         yield f"with {_gpu_option(need, state, fewer, need.nodes)}", replace(need, gpus=fewer)
@@ -116,7 +118,7 @@ def _gpu_option(need: Need, state: WaitingState, gpus: int, nodes: int) -> str:
     return f"--gpus={kind}{gpus * nodes}" if is_for_job else f"--gres=gpu:{kind}{gpus}"
 
 
-def _spread(need: Need, site: Site) -> Need | None:
+def _spread(need: Need, site: SiteNodes) -> Need | None:
     """The GPUs of one node, evenly on the fewest nodes on which they fit; None for nowhere."""
     if need.nodes > 1 or need.exclusive or need.req_nodes:
         return None
@@ -130,7 +132,7 @@ def _spread(need: Need, site: Site) -> Need | None:
     return None
 
 
-def _most_gpus(need: Need, site: Site) -> int:
+def _most_gpus(need: Need, site: SiteNodes) -> int:
     """The most GPUs per node, fewer than asked for, with which it would fit; 0 for none."""
     for gpus in range(min(need.gpus - 1, 64), 0, -1):
         if shortage_of(replace(need, gpus=gpus), site) is None:
@@ -138,7 +140,7 @@ def _most_gpus(need: Need, site: Site) -> int:
     return 0
 
 
-def _beside(need: Need, site: Site) -> Iterator[tuple[str, Need]]:
+def _beside(need: Need, site: SiteNodes) -> Iterator[tuple[str, Need]]:
     """Fewer CPUs, less memory: as much as is free beside enough GPUs."""
     bare = replace(need, cpus=1, memory_mb=0)
     free = [node for node in site.nodes.values() if fits(bare, node)]
@@ -150,7 +152,7 @@ def _beside(need: Need, site: Site) -> Iterator[tuple[str, Need]]:
         yield f"with --mem={memory}", replace(need, memory_mb=memory)
 
 
-def _shorter(state: WaitingState, site: Site, need: Need, first: Need | None) -> Iterator[str]:
+def _shorter(state: WaitingState, site: SiteNodes, need: Need, first: Need | None) -> Iterator[str]:
     """A time limit that ends before the first one's start, or before a reservation begins."""
     ends = [one.start for one in state.reservations if one.start > state.now]
     if first is not None:

@@ -60,10 +60,10 @@ class WaitingState:
     @property
     def accounts(self) -> tuple[str, ...]:
         """The job's account and those above it, its own first."""
-        found = [self.job.account]
-        while (above := self.parents.get(found[-1], "")) and above not in found:
-            found.append(above)
-        return tuple(found)
+        accounts = [self.job.account]
+        while (above := self.parents.get(accounts[-1], "")) and above not in accounts:
+            accounts.append(above)
+        return tuple(accounts)
 
     @property
     def partitions(self) -> list[SlurmPartition]:
@@ -73,7 +73,7 @@ class WaitingState:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class WaitReason:
     """One cause; `text` completes a sentence that begins with the job: `waits for 4 free GPUs`."""
 
     cause: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.config.remote import RemoteConfig
@@ -26,11 +26,11 @@ from slurm_plugin.why.answer import on_the_nodes
 from slurm_plugin.why.estimate import limit_of, timeline_of
 from slurm_plugin.why.limits import limit_in_the_way
 from slurm_plugin.why.reasons import partition_state, refusals
-from slurm_plugin.why.request import NotTried, Request
+from slurm_plugin.why.request import NotTried, TriedJob
 from slurm_plugin.why.resources import shortage_of
-from slurm_plugin.why.site import Site, ahead_of, need_of_job, site_of, without_loans
+from slurm_plugin.why.site import SiteNodes, ahead_of, need_of_job, site_of, without_loans
 from slurm_plugin.why.sooner import loan_for
-from slurm_plugin.why.state import Finding, WaitingState
+from slurm_plugin.why.state import WaitingState, WaitReason
 
 #: The policy that plans jobs' shapes instead of choosing GPUs.
 GENIE = "genie"
@@ -50,7 +50,7 @@ class Trial:
     evidence: tuple[tuple[str, str], ...] = ()
 
 
-def trial(asked: Request, decider: Decider | None, lending: RemoteConfig | None = None) -> Trial:
+def trial(asked: TriedJob, decider: Decider | None, lending: RemoteConfig | None = None) -> Trial:
     """What becomes of the job. Raises NotTried where that is not known before its start.
 
     `decider` and `lending` are the site's, None where its configuration cannot be read here.
@@ -63,13 +63,13 @@ def trial(asked: Request, decider: Decider | None, lending: RemoteConfig | None 
             return Trial(f"sbatch would refuse it: gpu-topo: {error}.", False)
     if closed := _closed_partition(state):
         return Trial(f"sbatch would refuse it: no job may be submitted to {closed}.", False)
-    if isinstance(kept_out := _where_taken(state), Finding):
+    if isinstance(kept_out := _where_taken(state), WaitReason):
         return _waits(kept_out)
     asked = replace(asked, state=kept_out)
     return _on_the_nodes(asked, decider, lending if may_borrow else None)
 
 
-def _on_the_nodes(asked: Request, decider: Decider | None, lending: RemoteConfig | None) -> Trial:
+def _on_the_nodes(asked: TriedJob, decider: Decider | None, lending: RemoteConfig | None) -> Trial:
     """What becomes of a job that its partitions take; `lending` where it may borrow."""
     state = asked.state
     site, loans = without_loans(site_of(state), state)
@@ -78,24 +78,24 @@ def _on_the_nodes(asked: Request, decider: Decider | None, lending: RemoteConfig
         ahead = [job for job in ahead_of(state) if job.job_id not in loans]
         left = _left_by_others(state, site, ahead)
         hold = left.hold(need, left.nodes, math.inf)
-        if (found := limit_in_the_way(state, need)) is not None:
-            return _waits(found)
+        if (limit := limit_in_the_way(state, need)) is not None:
+            return _waits(limit)
         if hold is not None and shortage_of(need, left) is None:
             return _placed(asked, need, left, hold.gpus, decider)
-        found, first = on_the_nodes(state, site, need, ahead)
+        reason, first = on_the_nodes(state, site, need, ahead)
         facts = _kept_facts(loans)
         if lending is not None and shortage_of(need, site) is not None:
             loan = _loan(loan_for(state, site, need, first, lending), lending)
             facts = (("loan", loan), *facts)
-        found = replace(found, evidence=(*facts, *found.evidence))
+        reason = replace(reason, evidence=(*facts, *reason.evidence))
     except Unplaceable as error:
         raise NotTried(error.why) from error
     except Unsupported as error:
         raise NotTried(f"--constraint is not judged: {error}") from error
-    return _waits(found)
+    return _waits(reason)
 
 
-def _borrows_by_hint(asked: Request, decider: Decider) -> bool:
+def _borrows_by_hint(asked: TriedJob, decider: Decider) -> bool:
     """May the job borrow GPUs of other nodes?
 
     Raises HintRefused as at a submit, NotTried for a hint whose outcome is not known here.
@@ -121,10 +121,10 @@ def _closed_partition(state: WaitingState) -> str:
     return " and ".join(f"{one.name}, which is {one.state}" for one in state.partitions)
 
 
-def _where_taken(state: WaitingState) -> WaitingState | Finding:
+def _where_taken(state: WaitingState) -> WaitingState | WaitReason:
     """The state with only those of the job's partitions that would start it.
 
-    A Finding where there are none. Where Slurm tells of no partition it is left as it is.
+    A WaitReason where there are none. Where Slurm tells of no partition it is left as it is.
     """
     closed = refusals(state)
     taking = [one for one in state.partitions if one.name not in closed]
@@ -146,18 +146,18 @@ def _kept_facts(loans: Mapping[int, Hold]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _loan(found: Offer | str, lending: RemoteConfig) -> str:
+def _loan(loan: Offer | str, lending: RemoteConfig) -> str:
     """What is known of a loan before the job waits for it."""
-    if isinstance(found, str):
-        return f"nothing would be lent to it now: {found}"
+    if isinstance(loan, str):
+        return f"nothing would be lent to it now: {loan}"
     if lending.decider == "drmaestro":
         return "it may borrow; what is lent is decided for all jobs together that wait then"
-    lent = " and ".join(f"{words.gpus(m.bit_count())} of {n}" for n, m in found.donors.items())
-    own = f"{words.gpus(found.mask.bit_count())} of {found.host}"
+    lent = " and ".join(f"{words.gpus(m.bit_count())} of {n}" for n, m in loan.donors.items())
+    own = f"{words.gpus(loan.mask.bit_count())} of {loan.host}"
     return f"{lent} would get ready, to serve it beside {own}; it starts when they are"
 
 
-def _left_by_others(state: WaitingState, site: Site, ahead: list[QueuedJob]) -> Site:
+def _left_by_others(state: WaitingState, site: SiteNodes, ahead: list[QueuedJob]) -> SiteNodes:
     """What the jobs that wait leave over now, all of which come first."""
     timeline = timeline_of(ahead, site, state.now)
     if timeline.is_full:
@@ -165,22 +165,18 @@ def _left_by_others(state: WaitingState, site: Site, ahead: list[QueuedJob]) -> 
     return replace(site, nodes=timeline.free_now(limit_of(state.job)))
 
 
-def _waits(found: Finding) -> Trial:
-    never = _NEVER.match(found.text)
+def _waits(reason: WaitReason) -> Trial:
+    never = _NEVER.match(reason.text)
     text = (
-        f"It would never start{found.text[never.end() :]}"
+        f"It would never start{reason.text[never.end() :]}"
         if never
-        else f"It would not start now: it {found.text}"
+        else f"It would not start now: it {reason.text}"
     )
-    return Trial(f"{text}.", False, evidence=found.evidence)
+    return Trial(f"{text}.", False, evidence=reason.evidence)
 
 
 def _placed(
-    asked: Request,
-    need: Need,
-    site: Site,
-    own: Mapping[str, int],
-    decider: Decider | None,
+    asked: TriedJob, need: Need, site: SiteNodes, own: Mapping[str, int], decider: Decider | None
 ) -> Trial:
     """The job fits: which GPUs the policy gives it. `own` is what Slurm would take itself."""
     if decider is None or not need.gpus or need.exclusive:
@@ -195,7 +191,11 @@ def _placed(
 
 
 def _by_select(
-    question: PlacementQuestion, need: Need, site: Site, own: Mapping[str, int], decider: Decider
+    question: PlacementQuestion,
+    need: Need,
+    site: SiteNodes,
+    own: Mapping[str, int],
+    decider: Decider,
 ) -> Trial:
     """As the select plugin asks: all nodes that fit, and those that Slurm would take itself."""
     ready = sorted(
@@ -211,7 +211,7 @@ def _by_select(
     )
     decision = decider.decide(replace(question, candidates=candidates))
     if isinstance(decision.reply, WaitFor):
-        return _waits(Finding("policy", f"waits for better GPUs: {decision.reply.note}"))
+        return _waits(WaitReason("policy", f"waits for better GPUs: {decision.reply.note}"))
     if not isinstance(decision.reply, Use):
         return _by_slurm(tuple(own), need, decision.reason)
     chosen = decision.record().get("chosen", {})
@@ -220,17 +220,17 @@ def _by_select(
 
 
 def _by_slots(
-    question: PlacementQuestion, need: Need, site: Site, own: Mapping[str, int], decider: Decider
+    question: PlacementQuestion, need: Need, site: SiteNodes, own: Iterable[str], decider: Decider
 ) -> Trial:
     """As the engine asks at a submit; all nodes of a job get the same GPUs."""
-    found = groups(need, site.nodes)
-    if not found:
+    candidates = groups(need, site.nodes)
+    if not candidates:
         return _by_slurm(tuple(own), need, APART)
-    choice, build = slots_question.ask(decider, question, need, found)
+    choice, build = slots_question.ask(decider, question, need, candidates)
     if isinstance(choice, WaitFor):
-        return _waits(Finding("policy", f"waits for better GPUs: {choice.note}"))
+        return _waits(WaitReason("policy", f"waits for better GPUs: {choice.note}"))
     if not isinstance(choice, Chosen):
-        return _by_slurm(found[0].names, need, choice.note)
+        return _by_slurm(candidates[0].names, need, choice.note)
     chosen = build().get("chosen", {})
     order = next(iter(chosen.get("gpus", {}).values()), ())
     return _told(dict.fromkeys(choice.group.names, tuple(order)), chosen.get("effbw_gbps"))

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 from paper_munge import PaperMunge
 
-from slurm_plugin.remote.node.relay import DonorEnd, Door
+from slurm_plugin.remote.node.relay import DonorAddress, DonorEnd
 
 SUBJECT = "4711/4712"
 #: AdminComment of a job to which job 71 lends two GPUs of dgx2.
@@ -30,8 +30,8 @@ async def shouting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 class Donor:
     """A donor's end before a server, and who was refused."""
 
-    def __init__(self, door: Door, end: DonorEnd, server: asyncio.Server) -> None:
-        self.door, self.end, self.server = door, end, server
+    def __init__(self, address: DonorAddress, end: DonorEnd, server: asyncio.Server) -> None:
+        self.address, self.end, self.server = address, end, server
 
 
 @contextlib.asynccontextmanager
@@ -41,6 +41,6 @@ async def donor(munge: PaperMunge) -> AsyncIterator[Donor]:
     end = DonorEnd(SUBJECT, {"gpus": 2}, lambda: asyncio.open_connection("127.0.0.1", port), munge)
     sock = bound()
     listening = await end.start(sock)
-    yield Donor(Door("127.0.0.1", sock.getsockname()[1], SUBJECT), end, server)
+    yield Donor(DonorAddress("127.0.0.1", sock.getsockname()[1], SUBJECT), end, server)
     listening.close()
     server.close()

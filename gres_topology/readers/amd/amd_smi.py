@@ -141,21 +141,21 @@ def _part(facts: Entries, gpu: int, key: str) -> Mapping[str, Any]:
 def _links(gpu: int, gpus: Entries, report: LinkReport) -> dict[int, dict[str, Any]]:
     """The GPU's links by the other end, each GPU once, and their numbers as numbers."""
     stated = gpus[gpu]["links"]
-    found: dict[int, dict[str, Any]] = {}
+    by_gpu: dict[int, dict[str, Any]] = {}
     for link in stated if isinstance(stated, list) else []:
         other = _number(link.get("gpu"), _MOST) if isinstance(link, dict) else None
-        if other is None or other in found or other not in gpus:
+        if other is None or other in by_gpu or other not in gpus:
             raise report.error(f"GPU{gpu} has an unknown or repeated link: {str(link)[:60]}")
-        found[other] = {**link}
+        by_gpu[other] = {**link}
         for key in ("weight", "num_hops"):
             value = link.get(key, "N/A")
-            found[other][key] = None if value == "N/A" else _number(value, 10**6)
-            if value != "N/A" and found[other][key] is None:
+            by_gpu[other][key] = None if value == "N/A" else _number(value, 10**6)
+            if value != "N/A" and by_gpu[other][key] is None:
                 raise report.error(f"cell GPU{gpu}-GPU{other}: {key} is {str(value)[:30]!r}")
-    lost = [other for other in gpus if other not in found]
+    lost = [other for other in gpus if other not in by_gpu]
     if lost:
         raise report.error(f"cell GPU{gpu}-GPU{lost[0]}: missing; expected a link to each GPU")
-    return found
+    return by_gpu
 
 
 def _label(link: Mapping[str, Any], a: int, b: int, report: LinkReport) -> str:

@@ -32,11 +32,11 @@ def run(seeds: Sequence[int], nodes: str = "8", fractions: str = "whole") -> Res
     """The trace with remote GPUs, without, and with network-aware costs."""
     rows: dict[str, list[Mapping[str, float]]] = {WITHOUT: [], WITH: [], AWARE: []}
     for seed in each(seeds):
-        for line, found in each(rows.items()):
+        for line, per_seed in each(rows.items()):
             asked = log(seed, int(nodes), fractions, line)
             planner = DRMaestro(Costs(network_aware=line == AWARE))
             simulator = PlannedLoanSimulator(openb.nodes(int(nodes)), planner, interval_s=ROUND_S)
-            found.append(measured(simulator, simulator.run(asked), GOAL))
+            per_seed.append(measured(simulator, simulator.run(asked), GOAL))
     return Result("drmaestro-openb", tuple(seeds), averaged(rows), {}, NOTES)
 
 
@@ -44,7 +44,7 @@ def log(seed: int, node_count: int, fractions: str, line: str) -> list[PlannedJo
     """The trace's tasks; applications are drawn alike for every line."""
     asked = openb.tasks(openb.nodes(node_count), fractions)
     names = np.random.default_rng(seed).choice(tuple(RODINIA), size=len(asked))
-    found = []
+    jobs = []
     for task, name in zip(asked, names, strict=True):
         network = RODINIA[str(name)]
         job = RemoteJob(
@@ -55,5 +55,5 @@ def log(seed: int, node_count: int, fractions: str, line: str) -> list[PlannedJo
             max_slowdown=GOAL if line == AWARE else float("inf"),
             remote_allowed=line != WITHOUT,
         )
-        found.append(PlannedJob(task.submit_s, job, task.duration_s, network))
-    return found
+        jobs.append(PlannedJob(task.submit_s, job, task.duration_s, network))
+    return jobs

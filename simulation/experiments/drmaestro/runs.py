@@ -117,12 +117,12 @@ def _run(scenario: Scenario, seeds: Sequence[int], choices: Choices) -> Result:
     lines = (WITHOUT, WITH, *((AWARE,) if scenario.is_aware else ()))
     rows: dict[str, list[Mapping[str, float]]] = {name: [] for name in (*lines, BOUND)}
     for seed in each(seeds):
-        found = {name: simulated(scenario, seed, choices, name) for name in each(lines)}
-        before_s = found[WITHOUT]["makespan_s"]
-        found[BOUND] = {
+        by_line = {name: simulated(scenario, seed, choices, name) for name in each(lines)}
+        before_s = by_line[WITHOUT]["makespan_s"]
+        by_line[BOUND] = {
             "makespan_s": bound_s(scenario.machines, asked(scenario, seed, choices, WITH))
         }
-        for name, figures in found.items():
+        for name, figures in by_line.items():
             speedup = {} if name == WITHOUT else {"speedup": before_s / figures["makespan_s"]}
             rows[name].append(figures | speedup)
     return Result(scenario.name, tuple(seeds), averaged(rows), scenario.paper, NOTES)

@@ -87,7 +87,7 @@ def jobs(
     kinds = SIZES[sizes]
     times *= len(kinds) / sum(map(sum, kinds))
     drawn = draw.integers(len(kinds), size=count)
-    found = []
+    jobs = []
     for submit_s, name, alone_s, size in zip(submits, names, times, drawn, strict=True):
         network, gpus = RODINIA[str(name)], kinds[size]
         job = RemoteJob(
@@ -98,5 +98,5 @@ def jobs(
             max_slowdown=goal,
             remote_allowed=remote,
         )
-        found.append(PlannedJob(float(submit_s), job, float(alone_s), network))
-    return found
+        jobs.append(PlannedJob(float(submit_s), job, float(alone_s), network))
+    return jobs

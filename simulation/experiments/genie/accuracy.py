@@ -38,13 +38,13 @@ def cross_validated(runs: Sequence[Run], seed: int) -> Floats:
     """
     places = sorted({(run.nodes, run.gpus) for run in runs if run.gpus > 1})
     random.Random(seed).shuffle(places)
-    found = []
+    errors = []
     for fold in range(FOLDS):
         out = set(places[fold::FOLDS])
         kept = [run for run in runs if (run.nodes, run.gpus) not in out]
         held = [run for run in runs if (run.nodes, run.gpus) in out]
-        found.append(errors_pct(fit("calibrated", kept).runs_s(held), held))
-    result: Floats = np.concatenate(found)
+        errors.append(errors_pct(fit("calibrated", kept).runs_s(held), held))
+    result: Floats = np.concatenate(errors)
     return result
 
 

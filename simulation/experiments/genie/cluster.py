@@ -66,21 +66,21 @@ def _compared(
         paper[PRINTED] |= PAPER_CLUSTER
     notes = _notes(shapes, model, lasting)
     series = {f"completed.{label}": curves for label, curves in table.completed.items()}
-    found = Result(f"genie-{name}", tuple(seeds), measured, paper, notes)
-    return replace(found, series=series) if name == "cluster" else found
+    result = Result(f"genie-{name}", tuple(seeds), measured, paper, notes)
+    return replace(result, series=series) if name == "cluster" else result
 
 
 def _gains(table: FigureTable, settings: Sequence[Setting], who: str) -> dict[str, float | None]:
     """Over the best baseline at every setting, and the largest of them."""
     gains = {setting.label: table.gains(setting.label, who) for setting in settings}
-    found: dict[str, float | None] = {}
+    row: dict[str, float | None] = {}
     for label, (gain, cut) in gains.items():
-        found[f"qos_gain_pct.{label}"] = None if gain is None else round(gain, 2)
-        found[f"makespan_cut_pct.{label}"] = round(cut, 2)
+        row[f"qos_gain_pct.{label}"] = None if gain is None else round(gain, 2)
+        row[f"makespan_cut_pct.{label}"] = round(cut, 2)
     known = [gain for gain, _ in gains.values() if gain is not None]
-    found["qos_gain_pct"] = round(max(known), 2) if known else None
-    found["makespan_cut_pct"] = round(max(cut for _, cut in gains.values()), 2)
-    return found
+    row["qos_gain_pct"] = round(max(known), 2) if known else None
+    row["makespan_cut_pct"] = round(max(cut for _, cut in gains.values()), 2)
+    return row
 
 
 def _notes(shapes: str, model: str, lasting: tuple[float, float]) -> tuple[str, ...]:

@@ -63,12 +63,12 @@ def models(kind: str = "calibrated", *, light: bool = True) -> Models:
 
     `light`: from the lightweight profiler's runs, as schedulers know them; else from all.
     """
-    found: Models = {}
+    models: Models = {}
     for profile in PROFILES:
         runs = lightweight(runs_of(profile)) if light else list(runs_of(profile))
-        found[profile, TRAINING] = fit(kind, runs)
-        found[profile, INFERENCE] = fit(kind, [_forward(run) for run in runs if run.gpus == 1])
-    return found
+        models[profile, TRAINING] = fit(kind, runs)
+        models[profile, INFERENCE] = fit(kind, [_forward(run) for run in runs if run.gpus == 1])
+    return models
 
 
 def _forward(run: Run) -> Run:

@@ -66,14 +66,14 @@ _TEXT = {
 def paper() -> dict[str, dict[str, float | None]]:
     """Table 3 beside the sensitive jobs' quantiles, and what the text says."""
     names = ("min", "p25", "p50", "p75", "max")
-    found: dict[str, dict[str, float | None]] = {}
+    by_policy: dict[str, dict[str, float | None]] = {}
     for policy, (*speedups, throughput) in _TABLE_3.items():
         row: dict[str, float | None] = dict(_TEXT[policy])
         for name, value in zip(names, speedups, strict=True):
             row[f"sensitive_speedup_{name}"] = value
         row["throughput"] = throughput
-        found[policy] = row
-    return found
+        by_policy[policy] = row
+    return by_policy
 
 
 def records_of(
@@ -100,7 +100,7 @@ def compare(
     saturated_gbps: float = SATURATED_GBPS,
 ) -> dict[str, dict[str, float]]:
     """Every policy on the same jobs, a machine for each seed, averaged over the seeds."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
+    by_policy: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
     for seed, topology in each(topologies.items()):
         run = partial(records_of, topology=topology, seed=seed, curve=curve, jobs=jobs,
                       saturated_gbps=saturated_gbps)  # fmt: skip
@@ -113,8 +113,8 @@ def compare(
                 if name == ORACLE
                 else effbw_figures(records, topology)
             )
-            found[name].append(gbps | time_figures(baseline, records))
-    return {name: averaged(rows) for name, rows in found.items()}
+            by_policy[name].append(gbps | time_figures(baseline, records))
+    return {name: averaged(rows) for name, rows in by_policy.items()}
 
 
 def run(seeds: Sequence[int], jobs: int = JOBS, saturated_gbps: str = "50") -> Result:

@@ -41,12 +41,12 @@ def figures(topology: NodeTopology, policy: str, seed: int, jobs: int) -> dict[s
         (gpus,) = record.placement.gpus.values()
         if len(gpus) in shares:
             shares[len(gpus)].append(share(topology, tuple(sorted(gpus))))
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for size, values in shares.items():
-        found |= {f"{size} share_{word}": value for word, value in five(values).items()}
+        figures |= {f"{size} share_{word}": value for word, value in five(values).items()}
         if values:
-            found[f"{size} suboptimal"] = sum(value < 1 for value in values) / len(values)
-    return found
+            figures[f"{size} suboptimal"] = sum(value < 1 for value in values) / len(values)
+    return figures
 
 
 def compare(

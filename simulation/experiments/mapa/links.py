@@ -30,11 +30,11 @@ def ring_links(topology: NodeTopology, gpus: tuple[int, ...], pair: int = 1) -> 
     kinds = topology.kinds
     if len(gpus) == 2:
         return (_counted([kinds[gpus[0]][gpus[1]]] * pair),)
-    found: dict[Links, None] = {}
+    unique: dict[Links, None] = {}
     for order in ring_orders(len(gpus)).tolist():
         ends = [gpus[place] for place in order]
-        found[_counted(kinds[a][b] for a, b in pairwise(ends))] = None
-    return tuple(found)
+        unique[_counted(kinds[a][b] for a, b in pairwise(ends))] = None
+    return tuple(unique)
 
 
 def clique_links(topology: NodeTopology, gpus: tuple[int, ...]) -> Links:

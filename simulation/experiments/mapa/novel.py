@@ -29,13 +29,13 @@ def compare(
     topologies: Mapping[int, NodeTopology], curve: str = "figure-2b", jobs: int = JOBS
 ) -> dict[str, dict[str, float]]:
     """Every policy on the same jobs, a machine for each seed, averaged over the seeds."""
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in POLICIES}
+    by_policy: dict[str, list[dict[str, float]]] = {name: [] for name in POLICIES}
     for seed, topology in each(topologies.items()):
         timed = timed_jobs(seed, curve, jobs)
         for name in each(POLICIES):
             run = Simulator({topology.name: topology}, registry.get(name)).run(timed)
-            found[name].append(effbw_figures(run.records, topology))
-    return {name: averaged(rows) for name, rows in found.items()}
+            by_policy[name].append(effbw_figures(run.records, topology))
+    return {name: averaged(rows) for name, rows in by_policy.items()}
 
 
 def _result(name: str, graph: str, seeds: Sequence[int], jobs: int) -> Result:

@@ -52,13 +52,13 @@ def bandwidths(
 
     `single` is counted for a job of one GPU; None: such jobs are left out.
     """
-    found = []
+    bandwidths = []
     for record in records:
         (gpus,) = record.placement.gpus.values()
         gbps = effbw_gbps(topology, gpus) if len(gpus) > 1 else single
         if gbps is not None and wanted(network_of(record.job)):
-            found.append(gbps)
-    return found
+            bandwidths.append(gbps)
+    return bandwidths
 
 
 def logged_gbps(record: Record, topology: NodeTopology) -> float:
@@ -86,7 +86,7 @@ def effbw_figures(records: Sequence[Record], topology: NodeTopology) -> dict[str
       GB/s: the paper prints 12.33 as a 25th percentile, the value of no set of two to five GPUs.
     - `GROUP_logged_...`: of all, as the authors' code logs it (`logged_gbps`).
     """
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     for group, wanted in GROUPS.items():
         of = [record for record in records if wanted(network_of(record.job))]
         readings = {
@@ -94,13 +94,13 @@ def effbw_figures(records: Sequence[Record], topology: NodeTopology) -> dict[str
             "effbw1": bandwidths(of, topology, wanted, eq2(0, 0, 0)),
             "logged": [logged_gbps(record, topology) for record in of],
         }
-        found |= _named(group, readings)
-    return found
+        figures |= _named(group, readings)
+    return figures
 
 
 def best_figures(jobs: Iterable[SimJob], topology: NodeTopology) -> dict[str, float]:
     """The same figures with every job on the best GPUs of the empty node: no quantile is higher."""
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     listed = list(jobs)
     for group, wanted in GROUPS.items():
         sizes = [job.gpus_per_node[0] for job in listed if wanted(network_of(job))]
@@ -109,8 +109,8 @@ def best_figures(jobs: Iterable[SimJob], topology: NodeTopology) -> dict[str, fl
             "effbw1": [_best_gbps(topology, k, 1) for k in sizes],
             "logged": [_best_gbps(topology, k, 2) for k in sizes],
         }
-        found |= _named(group, readings)
-    return found
+        figures |= _named(group, readings)
+    return figures
 
 
 @lru_cache(maxsize=64)
@@ -143,7 +143,7 @@ def time_figures(baseline: Sequence[Record], records: Sequence[Record]) -> dict[
     (`per_network`) the mean over the sensitive networks.
     """
     groups: dict[str, Wanted] = {**GROUPS, "all": lambda network: True}
-    found = {
+    figures = {
         f"{group}_speedup_{word}": value
         for group, wanted in groups.items()
         for word, value in _speedups(baseline, records, wanted).items()
@@ -152,15 +152,15 @@ def time_figures(baseline: Sequence[Record], records: Sequence[Record]) -> dict[
     for word in QUANTILES:
         values = [each[word] for each in own if word in each]
         if values:
-            found[f"per_network_speedup_{word}"] = fmean(values)
+            figures[f"per_network_speedup_{word}"] = fmean(values)
     makespans = [max(record.end_s for record in run) for run in (baseline, records)]
-    found["throughput"] = makespans[0] / makespans[1]
-    found["sensitive_time_p75_s"] = five(times_s(records, GROUPS["sensitive"]))["p75"]
+    figures["throughput"] = makespans[0] / makespans[1]
+    figures["sensitive_time_p75_s"] = five(times_s(records, GROUPS["sensitive"]))["p75"]
     for name in ("vgg-16", "alexnet"):
         spent = five(times_s(records, _only(name)))
         if spent:
-            found[f"{name}_time_p75_s"] = spent["p75"]
-    return found
+            figures[f"{name}_time_p75_s"] = spent["p75"]
+    return figures
 
 
 def _only(name: str) -> Wanted:
@@ -169,9 +169,9 @@ def _only(name: str) -> Wanted:
 
 def averaged(seeds: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Means over the seeds, each with its standard deviation as `..._sd`."""
-    found: dict[str, float] = {}
+    means: dict[str, float] = {}
     for name in dict.fromkeys(name for one in seeds for name in one):
         values = [one[name] for one in seeds if name in one]
-        found[name] = fmean(values)
-        found[f"{name}_sd"] = stdev(values) if len(values) > 1 else 0.0
-    return found
+        means[name] = fmean(values)
+        means[f"{name}_sd"] = stdev(values) if len(values) > 1 else 0.0
+    return means

@@ -10,14 +10,13 @@ paper's text, or is called a guess: change them only with a reason from the pape
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: Section 5.2: "improvement is limited once the effective bandwidth is past 50 GBps".
 SATURATED_GBPS = 50.0
 
 
-@dataclass(frozen=True, slots=True)
-class NeuralNet:
+class NeuralNet(NamedTuple):
     """A training job: its time on saturating links, its communication share `c`, and source."""
 
     name: str

@@ -51,7 +51,7 @@ def tasks(on: Mapping[str, NodeCapacity], fractions: str = "whole") -> list[Open
 
     CPUs are rounded up. A part of a GPU counts as one GPU, or its task is left out.
     """
-    found = []
+    tasks = []
     for row in _rows("alibaba_openb_2023.csv.gz"):
         asked = float(row["gpus"])
         if fractions == "left-out" and asked != int(asked):
@@ -64,8 +64,8 @@ def tasks(on: Mapping[str, NodeCapacity], fractions: str = "whole") -> list[Open
             math.ceil(1000 * float(row["mem_gb"])),
         )
         if any(fits(task, node) for node in on.values()):
-            found.append(task)
-    return found
+            tasks.append(task)
+    return tasks
 
 
 def fits(task: OpenbTask, node: NodeCapacity) -> bool:

@@ -20,8 +20,8 @@ GPUS_PER_NODE = 4
 @lru_cache(maxsize=len(PROFILES))
 def runs_of(profile: str) -> tuple[Run, ...]:
     """Every measured run of a model: local batch sizes times placements."""
-    found: list[Run] = []
+    runs: list[Run] = []
     for part in ("placements", "scalability"):
         packed = resources.files(__package__).joinpath(f"{profile}-{part}.csv.gz").read_bytes()
-        found += read_runs(gzip.decompress(packed).decode(), f"{profile}-{part}.csv")
-    return tuple(found)
+        runs += read_runs(gzip.decompress(packed).decode(), f"{profile}-{part}.csv")
+    return tuple(runs)

@@ -43,25 +43,25 @@ def moments(ended: Sequence[Ended], before: Sequence[Ended]) -> dict[str, float]
 
     `waiting_longer_s` is how much longer those wait that wait longer at all (section IV.C).
     """
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     by_time = decreases(ended, before)
     for time, seconds in by_time.items():
-        found[f"{time}_decrease_s"] = float(seconds.mean())
-        found[f"{time}_decrease_spread_s"] = float(seconds.std())
+        figures[f"{time}_decrease_s"] = float(seconds.mean())
+        figures[f"{time}_decrease_spread_s"] = float(seconds.std())
     later = by_time["wait"][by_time["wait"] < -1.0]
-    found["waiting_longer_s"] = float(-later.mean()) if later.size else 0.0
-    return found
+    figures["waiting_longer_s"] = float(-later.mean()) if later.size else 0.0
+    return figures
 
 
 def histograms(ended: Sequence[Ended], before: Sequence[Ended]) -> dict[str, float]:
     """Per cent of the jobs in every bin of Figures 9 to 11, named by time and bin."""
-    found: dict[str, float] = {}
+    shares: dict[str, float] = {}
     for time, seconds in decreases(ended, before).items():
         edges = FIGURES[time][1]
         counts, _ = np.histogram(seconds, edges)
         for low, high, count in zip(edges, edges[1:], counts, strict=False):
-            found[f"{time}_percent.{bin_name(low, high)}"] = 100 * float(count) / len(seconds)
-    return found
+            shares[f"{time}_percent.{bin_name(low, high)}"] = 100 * float(count) / len(seconds)
+    return shares
 
 
 def bin_name(low: float, high: float) -> str:

@@ -37,8 +37,8 @@ def busy_period(seed: int) -> list[QueuedLoanJob]:
     for job in year:
         periods.setdefault(int(job.submit_s // PERIOD_S), []).append(job)
     busiest = max(periods, key=lambda number: len(periods[number]))
-    found = periods[busiest]
-    taken = [found[len(found) * number // JOBS] for number in range(JOBS)]
+    period = periods[busiest]
+    taken = [period[len(period) * number // JOBS] for number in range(JOBS)]
     return [replace(job, submit_s=job.submit_s - busiest * PERIOD_S) for job in taken]
 
 
@@ -72,8 +72,8 @@ def figures(
     """One queue's figures, against the G queue's run of the same jobs."""
     more_s, fewer_s, ahead_s, all_s = compared(log, ended, before)
     gpu_s = sum(
-        sum(job.job.request.gpus_per_node) * found.execution_s
-        for job, found in zip(log, ended, strict=True)
+        sum(job.job.request.gpus_per_node) * outcome.execution_s
+        for job, outcome in zip(log, ended, strict=True)
     )
     return {
         "wait_mean_s": fmean(job.wait_s for job in ended),
@@ -93,14 +93,14 @@ def compared(
     log: Sequence[QueuedLoanJob], ended: Sequence[Ended], before: Sequence[Ended]
 ) -> tuple[float, float, float, float]:
     """Seconds with more and with fewer jobs running than before, with more started, and in all."""
-    end_s = max(job.submit_s + found.life_s for job, found in zip(log, ended, strict=True))
+    end_s = max(job.submit_s + outcome.life_s for job, outcome in zip(log, ended, strict=True))
     starts: list[tuple[float, int]] = []
     ends: list[tuple[float, int]] = []
     for runs, sign in ((ended, 1), (before, -1)):
-        for job, found in zip(log, runs, strict=True):
-            start_s = job.submit_s + found.wait_s
+        for job, outcome in zip(log, runs, strict=True):
+            start_s = job.submit_s + outcome.wait_s
             starts.append((start_s, sign))
-            ends.append((start_s + found.execution_s, -sign))
+            ends.append((start_s + outcome.execution_s, -sign))
     more_s, fewer_s = _balance(starts + ends, end_s)
     ahead_s, _ = _balance(starts, end_s)
     return more_s, fewer_s, ahead_s, end_s - min(starts)[0]
@@ -123,14 +123,14 @@ def blocks(
 ) -> list[tuple[float, float, float, float]]:
     """(GPU, start, end, job) of every GPU that a job held; GPUs counted through all nodes."""
     place = {name: at for at, name in enumerate(sorted(simulator.nodes))}
-    found = []
+    bars = []
     for number, one in enumerate(ended):
         start_s = log[number].submit_s + one.wait_s
         for task in simulator.placements[number].tasks:
             for node, gpu in (*((task.node, gpu) for gpu in task.local), *task.remote):
                 row = 3 * place[node] + gpu
-                found.append((float(row), start_s, start_s + one.execution_s, float(number)))
-    return found
+                bars.append((float(row), start_s, start_s + one.execution_s, float(number)))
+    return bars
 
 
 def drawing(
@@ -139,10 +139,10 @@ def drawing(
     """A line per GPU, a letter per job, a dot where it is idle."""
     gpus = [(name, gpu) for name in sorted(simulator.nodes) for gpu in range(3)]
     cells = {pair: ["."] * WIDTH for pair in gpus}
-    for number, found in enumerate(ended):
-        start_s = log[number].submit_s + found.wait_s
+    for number, outcome in enumerate(ended):
+        start_s = log[number].submit_s + outcome.wait_s
         first = int(WIDTH * start_s / simulator.end_s)
-        last = int(WIDTH * (start_s + found.execution_s) / simulator.end_s)
+        last = int(WIDTH * (start_s + outcome.execution_s) / simulator.end_s)
         for task in simulator.placements[number].tasks:
             for pair in (*((task.node, gpu) for gpu in task.local), *task.remote):
                 for at in range(first, max(first + 1, min(last, WIDTH))):

@@ -33,21 +33,21 @@ def run(seeds: Sequence[int], nodes: str = "8", fractions: str = "whole") -> Res
     rows: dict[str, list[dict[str, float]]] = {}
     for seed in each(seeds):
         jobs = log(seed, int(nodes), fractions)
-        for name, ended, base, found in on_real_log(jobs, lambda: openb.nodes(int(nodes))):
+        for name, ended, base, figures in on_real_log(jobs, lambda: openb.nodes(int(nodes))):
             spread = {} if name == G_QUEUE else moments(ended, base)
-            rows.setdefault(name, []).append(found | spread)
+            rows.setdefault(name, []).append(figures | spread)
     return Result("rqueue-openb", tuple(seeds), averaged(rows), {}, NOTES)
 
 
 def log(seed: int, node_count: int, fractions: str) -> list[QueuedLoanJob]:
     """The trace's tasks with GPUs, with transfers drawn for them."""
     draw = np.random.default_rng(seed)
-    found = []
+    jobs = []
     for number, task in enumerate(openb.tasks(openb.nodes(node_count), fractions)):
         if not task.gpus:
             continue
         asked = RemoteJob(
             Request((task.gpus,), job_id=number), cpus=task.cpus, memory_mb=task.memory_mb
         )
-        found.append(QueuedLoanJob(task.submit_s, asked, drawn_work(draw, task.duration_s)))
-    return found
+        jobs.append(QueuedLoanJob(task.submit_s, asked, drawn_work(draw, task.duration_s)))
+    return jobs

@@ -45,22 +45,22 @@ def free_nodes(share: float = 1.0) -> dict[str, NodeCapacity]:
 def log(seed: int) -> list[QueuedLoanJob]:
     """The trace's jobs, with transfers drawn for them."""
     draw = np.random.default_rng(seed)
-    found = []
+    jobs = []
     for job in philly.trace().jobs:
-        found.append(
+        jobs.append(
             QueuedLoanJob(
                 job.submit_s,
                 RemoteJob(Request(job.gpus_per_node, job_id=job.job_id), cpus=0),
                 drawn_work(draw, max(1.0, job.duration_s)),
             )
         )
-    return found
+    return jobs
 
 
 def run(seeds: Sequence[int], nodes: str = "all") -> Result:
     """The trace under every queue, against nodes shared and nothing remote."""
     rows: dict[str, list[dict[str, float]]] = {}
     for seed in each(seeds):
-        for name, _, _, found in on_real_log(log(seed), lambda: free_nodes(SHARES[nodes])):
-            rows.setdefault(name, []).append(found)
+        for name, _, _, figures in on_real_log(log(seed), lambda: free_nodes(SHARES[nodes])):
+            rows.setdefault(name, []).append(figures)
     return Result("rqueue-philly", tuple(seeds), averaged(rows), {}, NOTES)

@@ -130,14 +130,14 @@ def simulated(
 
 def figures(ended: Sequence[Ended], base: Sequence[Ended]) -> dict[str, float]:
     """The paper's metrics of one run, against the G queue's."""
-    found, before = means(ended), means(base)
+    after, before = means(ended), means(base)
     pairs = list(zip(ended, base, strict=True))
     return {
-        **found,
-        "wait_decrease_percent": 100 * (1 - found["wait_mean_s"] / before["wait_mean_s"]),
+        **after,
+        "wait_decrease_percent": 100 * (1 - after["wait_mean_s"] / before["wait_mean_s"]),
         "execution_increase_percent": 100
-        * (found["execution_mean_s"] / before["execution_mean_s"] - 1),
-        "life_decrease_percent": 100 * (1 - found["life_mean_s"] / before["life_mean_s"]),
+        * (after["execution_mean_s"] / before["execution_mean_s"] - 1),
+        "life_decrease_percent": 100 * (1 - after["life_mean_s"] / before["life_mean_s"]),
         "waiting_longer_percent": 100 * fmean(new.wait_s > old.wait_s + 1 for new, old in pairs),
         "remote_percent": 100 * fmean(new.remote_gpus > 0 for new in ended),
         "execution_longest_added_s": max(new.execution_s - new.alone_s for new in ended),
@@ -164,8 +164,8 @@ def on_real_log(
     for name in each((SHARED, R_QUEUE, OURS, G_QUEUE)):
         ended = QueuedLoanSimulator(nodes_of(), QUEUES[name]).run(log)
         base = base or ended
-        found = means(ended) if name == G_QUEUE else figures(ended, base)
-        yield name, ended, base, found | {"wait_median_s": median(job.wait_s for job in ended)}
+        row = means(ended) if name == G_QUEUE else figures(ended, base)
+        yield name, ended, base, row | {"wait_median_s": median(job.wait_s for job in ended)}
 
 
 def tsubame(seeds: Sequence[int], year: str = "printed") -> Result:
@@ -193,11 +193,11 @@ def tsubame(seeds: Sequence[int], year: str = "printed") -> Result:
 
 def _columns(middle: str, by_time: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """The names of Table III's columns: a time's mean decrease and its spread over the jobs."""
-    found = {}
+    row = {}
     for time, (mean_s, spread_s) in by_time.items():
-        found[f"{time}_{middle}_s"] = mean_s
-        found[f"{time}_{middle}_spread_s"] = spread_s
-    return found
+        row[f"{time}_{middle}_s"] = mean_s
+        row[f"{time}_{middle}_spread_s"] = spread_s
+    return row
 
 
 def decrease_histograms(seeds: Sequence[int], year: str = "printed") -> Result:
@@ -206,8 +206,8 @@ def decrease_histograms(seeds: Sequence[int], year: str = "printed") -> Result:
     for seed in each(seeds):
         log = jobs(seed, year=YEARS[year])
         ended = {name: simulated(name, log)[0] for name in each((G_QUEUE, *rows))}
-        for name, found in rows.items():
-            found.append(histograms(ended[name], ended[G_QUEUE]))
+        for name, per_seed in rows.items():
+            per_seed.append(histograms(ended[name], ended[G_QUEUE]))
     return Result("rqueue-histograms", tuple(seeds), averaged(rows), {}, HISTOGRAM_NOTES)
 
 
@@ -230,8 +230,8 @@ def shrink(seeds: Sequence[int], year: str = "printed") -> Result:
                 for time in TIMES
             }
             columns[name] |= _columns(f"decrease_{count}_nodes", by_time)
-        for name, found in rows.items():
-            found.append(columns[name])
+        for name, per_seed in rows.items():
+            per_seed.append(columns[name])
     paper: dict[str, float] = {}
     for count, figures_of in TABLE_3.items():
         by_time = dict(zip(TIMES, figures_of, strict=True))

@@ -103,15 +103,15 @@ def jobs(seed: int, count: int = JOBS, year: Year = PRINTED) -> list[QueuedLoanJ
 
 def _scaled(times: _Numbers, idle_gpus: _Numbers, year: Year) -> _Numbers:
     """Times within [1 s, LONGEST_S] by which jobs alone on their nodes leave 78.02 GPUs idle."""
-    found: _Numbers
+    scaled: _Numbers
     if year.execution_mean_s is not None:
-        found = np.clip(times * year.execution_mean_s / times.mean(), 1.0, LONGEST_S)
-        return found
-    found = times
+        scaled = np.clip(times * year.execution_mean_s / times.mean(), 1.0, LONGEST_S)
+        return scaled
+    scaled = times
     for _ in range(10):  # the bounds bend the scaling; it settles within three
-        found = found * (IDLE_GPUS * DAYS * DAY_S / (found * idle_gpus).sum())
-        found = np.clip(found, 1.0, LONGEST_S)
-    return found
+        scaled = scaled * (IDLE_GPUS * DAYS * DAY_S / (scaled * idle_gpus).sum())
+        scaled = np.clip(scaled, 1.0, LONGEST_S)
+    return scaled
 
 
 def drawn_work(draw: np.random.Generator, time_s: float) -> JobWork:

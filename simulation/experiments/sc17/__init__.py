@@ -54,11 +54,11 @@ def policies() -> Mapping[str, Policy]:
     data = loaded("prof_from_experiments_full")
     measured = interference_of(data)
     site = Site(interference=measured)
-    found = {name: registry.build(name, site=site) for name in (*POLICIES, "mapa")}
+    policies = {name: registry.build(name, site=site) for name in (*POLICIES, "mapa")}
     site = Site(interference=interference_of(data, with_single_gpus=False))
     for name in POLICIES[2:]:
-        found[f"{name}, pessimistic"] = registry.build(name, site=site)
+        policies[f"{name}, pessimistic"] = registry.build(name, site=site)
     solutions = PrintedSolutions(measured)
     for policy in (TopoAware, TopoAwareP):
-        found[f"{policy.name}, as printed"] = policy(solutions)
-    return found
+        policies[f"{policy.name}, as printed"] = policy(solutions)
+    return policies

@@ -51,11 +51,11 @@ def graphs(draw: Random) -> list[JobGraph]:
 
 def states(topology: NodeTopology, draw: Random, count: int) -> list[int]:
     """Distinct masks of free GPUs with room for a job, each number of them as likely."""
-    found: dict[int, None] = {}
+    masks: dict[int, None] = {}
     for _ in range(count):
         free = draw.randint(TASKS, topology.gpus)
-        found[mask_of(draw.sample(range(topology.gpus), free))] = None
-    return list(found)
+        masks[mask_of(draw.sample(range(topology.gpus), free))] = None
+    return list(masks)
 
 
 def placed(policy: str, topology: NodeTopology, free: int, graph: JobGraph) -> dict[int, int]:
@@ -63,10 +63,10 @@ def placed(policy: str, topology: NodeTopology, free: int, graph: JobGraph) -> d
     node = NodeState("n", topology, free)
     pattern = graph.name if graph.name in PATTERNS else "all-to-all"
     request = Request((TASKS,), pattern=pattern)
-    found = registry.get(policy).place(request, Cluster({"n": node}))
-    if not isinstance(found, Placement):
+    answer = registry.get(policy).place(request, Cluster({"n": node}))
+    if not isinstance(answer, Placement):
         raise TypeError(f"{policy} waits without a minimum utility")
-    return dict(enumerate(found.gpus["n"]))
+    return dict(enumerate(answer.gpus["n"]))
 
 
 def measure(
@@ -77,7 +77,7 @@ def measure(
     Means over the states.
     """
     node = MachineGraph(topology)
-    found: dict[str, list[tuple[float, float]]] = {}
+    by_policy: dict[str, list[tuple[float, float]]] = {}
     for free in frees:
         needs = JobNeeds(TASKS, Kind("", 0, TASKS), HEAVIEST)
         scale = Scale(node, free, (), needs, TopoAwareSettings(), Interference({}))
@@ -88,14 +88,14 @@ def measure(
         for name, at in answers.items():
             gpus = [at[task] for task in range(TASKS)]
             over = graph.cost(gpus, node.distance) / least
-            found.setdefault(name, []).append((over, utility - by_graph.utility(at)))
+            by_policy.setdefault(name, []).append((over, utility - by_graph.utility(at)))
     return {
         name: {
             "paths_over_least": fmean(over for over, _ in rows),
             "at_least_paths": fmean(over < 1 + 1e-9 for over, _ in rows),
             "utility_below_best": fmean(below for _, below in rows),
         }
-        for name, rows in found.items()
+        for name, rows in by_policy.items()
     }
 
 
@@ -111,8 +111,8 @@ def run(seeds: Sequence[int], count: int = STATES) -> Result:
                 for policy, figures in measure(topology, graph, frees).items():
                     named = {f"{graph.name} {metric}": v for metric, v in figures.items()}
                     one.setdefault(f"{policy} on {name}", {}).update(named)
-            for row, found in one.items():
-                rows.setdefault(row, []).append(found)
+            for row, figures in one.items():
+                rows.setdefault(row, []).append(figures)
     measured: Mapping[str, Mapping[str, float | None]] = averaged(rows)
     return Result("sc17-graphs", tuple(seeds), measured, {}, _NOTES)
 

@@ -88,10 +88,10 @@ class GraphScale:
         mappings = _mappings(tuple(free), self.graph.tasks)
         costs = _costs(self.graph, mappings, self.distance)
         masks = (1 << mappings).sum(axis=1)
-        found = (
+        utilities = (
             self._utility(int(mask), float(costs[masks == mask].min())) for mask in np.unique(masks)
         )
-        return max(found), float(costs.min())
+        return max(utilities), float(costs.min())
 
     def _utility(self, mask: int, cost: float) -> float:
         terms, settings = self.scale.terms(mask), self.scale.settings

@@ -27,8 +27,8 @@ PAPER: Mapping[str, Mapping[str, float | None]] = {
 }
 
 
-def _pairs(found: Mapping[str, Any]) -> Mapping[str, float]:
-    pairs: Mapping[str, float] = found["num_gpus"]["2"]
+def _pairs(profile: Mapping[str, Any]) -> Mapping[str, float]:
+    pairs: Mapping[str, float] = profile["num_gpus"]["2"]
     return pairs
 
 
@@ -37,8 +37,8 @@ def run(seeds: Sequence[int]) -> Result:
     data = loaded("prof_from_experiments_full")
     measured: dict[str, dict[str, float | None]] = {
         network: {
-            f"batch_{batch}_pack_speedup": _pairs(found)[INTER] / _pairs(found)[INTRA]
-            for batch, found in sorted(batches.items(), key=lambda item: int(item[0]))
+            f"batch_{batch}_pack_speedup": _pairs(profile)[INTER] / _pairs(profile)[INTRA]
+            for batch, profile in sorted(batches.items(), key=lambda item: int(item[0]))
         }
         for network, batches in data["solo"].items()
     }
@@ -49,9 +49,9 @@ def run(seeds: Sequence[int]) -> Result:
 def _beside(data: Mapping[str, Any]) -> dict[str, float | None]:
     """Seconds of one job beside another over those alone, across the sockets and on one."""
     row: dict[str, float | None] = {}
-    for batch, found in data["collocation"][ALEXNET].items():
+    for batch, profile in data["collocation"][ALEXNET].items():
         alone = _pairs(data["solo"][ALEXNET][batch])
-        for other, counts in found["num_gpus"]["2"][ALEXNET].items():
+        for other, counts in profile["num_gpus"]["2"][ALEXNET].items():
             seconds = float(counts["num_gpus"]["2"])
             row[f"{batch}_beside_{other}_over_spread"] = seconds / alone[INTER]
             row[f"{batch}_beside_{other}_over_packed"] = seconds / alone[INTRA]

@@ -33,14 +33,14 @@ def kind_of(job: SimJob) -> Kind:
 def _solo(data: Mapping[str, Any], kind: Kind, is_packed: bool) -> float:
     """Seconds alone; the other placement's where this one was not measured."""
     try:
-        found = data["solo"][kind.profile][str(kind.batch)]["num_gpus"][str(kind.gpus)]
+        times = data["solo"][kind.profile][str(kind.batch)]["num_gpus"][str(kind.gpus)]
     except KeyError:
         raise SimulationError(
             f"the profile has no {kind.profile or 'unnamed job'} of batch {kind.batch or 'unknown'}"
             f" on {kind.gpus} GPUs; expected networks, batches and counts that were measured"
         ) from None
     first, second = (INTRA, INTER) if is_packed else (INTER, INTRA)
-    return float(found[first] or found[second])
+    return float(times[first] or times[second])
 
 
 def interference_of(data: Mapping[str, Any], *, with_single_gpus: bool = True) -> Interference:
@@ -55,17 +55,17 @@ def interference_of(data: Mapping[str, Any], *, with_single_gpus: bool = True) -
     kinds = [
         Kind(network, int(batch), int(gpus))
         for network, batches in data["solo"].items()
-        for batch, found in batches.items()
-        for gpus in found["num_gpus"]
+        for batch, profile in batches.items()
+        for gpus in profile["num_gpus"]
     ]
     measured: dict[tuple[Kind, Kind], float] = {}
     if with_single_gpus:
         single = [kind for kind in kinds if kind.gpus == 1]
         measured = dict.fromkeys(product(single, kinds), 1.0)
     for network, batches in data["collocation"].items():
-        for batch, found in batches.items():
+        for batch, profile in batches.items():
             kind = Kind(network, int(batch), 2)
-            rows = found["num_gpus"].get("2", {})
+            rows = profile["num_gpus"].get("2", {})
             for other, others in rows.items():
                 for size, counts in others.items():
                     seconds = counts["num_gpus"].get("2", 0)

@@ -67,14 +67,14 @@ def jobs_of(variant: str) -> list[SimJob]:
     jobs = workload("workloads-5")
     if variant == "authors":
         return jobs
-    found = []
+    as_printed = []
     for job in jobs:
         if job.job_id in PRINTED:
             network, batch = PRINTED[job.job_id]
             utility = job.hint.rsplit(",", 1)[1]
             job = replace(job, hint=f"profile={network},batch={batch},{utility}")
-        found.append(job)
-    return found
+        as_printed.append(job)
+    return as_printed
 
 
 def runs_of(variant: str) -> dict[str, SimulatedRun]:
@@ -93,17 +93,17 @@ def run(seeds: Sequence[int], variant: str = "authors") -> Result:
     topology = load(MACHINE)
     measured: dict[str, dict[str, float | None]] = {}
     runs = runs_of(variant)
-    for name, found in runs.items():
-        numbers = summary(found, {"minsky1": topology})
-        last = max(record.end_s for record in found.records)
+    for name, run in runs.items():
+        numbers = summary(run, {"minsky1": topology})
+        last = max(record.end_s for record in run.records)
         measured[name] = {
             "makespan_s": last,
             **{key: numbers[key] for key in (
                 "wait_mean_s", "slowdown_mean", "slowdown_max", "slo_violations", "forced"
             )},
-            "below_min_utility": below_minimum(found, {"minsky1": topology}, speed.interference),
-            **figures(found),
-            **_jobs(found),
+            "below_min_utility": below_minimum(run, {"minsky1": topology}, speed.interference),
+            **figures(run),
+            **_jobs(run),
         }  # fmt: skip
     for name, sees_all in each((("exhaustive", False), ("exhaustive-clairvoyant", True))):
         bound = best_makespan_s(jobs_of(variant), topology, speed, clairvoyant=sees_all)

@@ -36,13 +36,13 @@ def explain(
     job = checked_job(job)
     settings = config.load(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
-    found = explained(job, settings, checked_address(engine), runner)
-    for story in (every and found.records) or [found.story]:
+    explanation = explained(job, settings, checked_address(engine), runner)
+    for story in (every and explanation.records) or [explanation.story]:
         click.echo(json.dumps(story) if as_json else in_words(story))
-    if plot is not None and not found.machines:
+    if plot is not None and not explanation.machines:
         raise click.UsageError("--plot: the job's nodes are not known here")
     if plot is not None:
-        write(drawn(found.story, found.machines), plot)
+        write(drawn(explanation.story, explanation.machines), plot)
         click.echo(f"drawn: {plot}", err=True)
 
 

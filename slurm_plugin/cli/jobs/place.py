@@ -116,12 +116,12 @@ def _with_pattern(
     patterns, name, file = {}, pattern, Path(pattern)
     if pattern not in PATTERNS:
         name = file.stem if is_pattern_name(file.stem) else "file"
-        found = site_pattern(name, file)
-        if found.ranks > topology.gpus:
+        custom = site_pattern(name, file)
+        if custom.ranks > topology.gpus:
             raise click.UsageError(
-                f"--pattern {file}: {found.ranks} ranks; {topology.name} has {topology.gpus} GPUs"
+                f"--pattern {file}: {custom.ranks} ranks; {topology.name} has {topology.gpus} GPUs"
             )
-        patterns[name] = found.internal
+        patterns[name] = custom.internal
     return ",".join(part for part in (hint.strip(), f"pattern={name}") if part), patterns
 
 

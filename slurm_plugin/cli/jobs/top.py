@@ -21,22 +21,13 @@ def top(config_path: Path, demo: bool) -> None:
     import asyncio
     import os
     import sys
-    from dataclasses import replace
 
     from rich.console import Console
 
-    from slurm_plugin.config import settings as config
+    from slurm_plugin.cli.site.web import sources_of
     from slurm_plugin.top.terminal import Top
-    from slurm_plugin.web import sources
 
-    if demo:
-        from slurm_plugin.web import demo as recorded
-
-        # A made-up site's jobs: whoever calls this may see them.
-        found = replace(recorded.sources(), operators=frozenset((os.getuid(),)))
-    else:
-        settings = config.load(config_path) if config_path.exists() else None
-        found = sources.of_site(settings, frozenset((0,)))
+    sources = sources_of(config_path, frozenset((0,)), demo)
     console = Console(highlight=False)
-    seen = Top(found, None if os.getuid() in found.operators else os.getuid(), console)
+    seen = Top(sources, None if os.getuid() in sources.operators else os.getuid(), console)
     asyncio.run(seen.run() if console.is_terminal and sys.stdin.isatty() else seen.once())

@@ -39,22 +39,22 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     from slurm_plugin.config import settings as config
     from slurm_plugin.slurm.runner import ProcessRunner
     from slurm_plugin.why.read import read_site, sbatch_says
-    from slurm_plugin.why.request import options_of, request_of
+    from slurm_plugin.why.request import options_of, tried_job
     from slurm_plugin.why.text import in_lines
     from slurm_plugin.why.trial import trial
 
     wanted, has_script = options_of(options, os.environ)
     settings = config.load(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir if settings else None, shows_all=True)
-    asked = request_of(wanted, read_site(runner, getpass.getuser(), wanted))
-    found = trial(asked, _decider(settings), settings.remote if settings else None)
+    asked = tried_job(wanted, read_site(runner, getpass.getuser(), wanted))
+    outcome = trial(asked, _decider(settings), settings.remote if settings else None)
     if as_json:
-        click.echo(json.dumps(asdict(found)))
+        click.echo(json.dumps(asdict(outcome)))
         return
-    facts = list(found.evidence)
+    facts = list(outcome.evidence)
     if words := sbatch_says(options, has_script, settings.slurm.bin_dir if settings else None):
         facts.append(("Slurm says", words))
-    click.echo(in_lines(found.sentence, facts))
+    click.echo(in_lines(outcome.sentence, facts))
 
 
 def _decider(config: Config | None) -> Decider | None:

@@ -33,5 +33,5 @@ def why(job: str, config_path: Path, as_json: bool, engine: str | None) -> None:
     settings = config.load(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir if settings else None, shows_all=True)
     state = read_state(job, settings, checked_address(engine), runner)
-    found = answer(state, settings.remote if settings else None)
-    click.echo(json.dumps(text.as_json(found)) if as_json else text.in_words(found))
+    explanation = answer(state, settings.remote if settings else None)
+    click.echo(json.dumps(text.as_json(explanation)) if as_json else text.in_words(explanation))

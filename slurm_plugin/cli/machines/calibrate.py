@@ -39,45 +39,47 @@ def calibrate(
 
     machine = find(topology)
     measured, sources = gather(logs, machine)
-    found = fit(machine, measured)
+    fitted = fit(machine, measured)
     if output is not None:
-        model_file.write_model(output, found, sources)
+        model_file.write_model(output, fitted, sources)
     if plot is not None:
-        write(drawn(found), plot)
-    click.echo(json.dumps(_facts(found)) if as_json else _text(found))
+        write(drawn(fitted), plot)
+    click.echo(json.dumps(_facts(fitted)) if as_json else _text(fitted))
     if output is not None and not as_json:
         click.echo(
             f"written to {output}; name it as bandwidth_model of these nodes in gputopo.yaml"
         )
 
 
-def _facts(found: Fit) -> dict[str, object]:
+def _facts(fitted: Fit) -> dict[str, object]:
     from policies.bandwidth.calibrated import WEIGHTS
 
-    made = found.calibration
+    made = fitted.calibration
     return {
         "machine": made.machine,
         "shape": made.shape,
         "sizes": made.sizes,
         "weights": dict(zip(WEIGHTS, made.weights, strict=True)),
-        "mean_error": float(found.errors.mean()),
-        "worst_error": float(found.errors.max()),
-        "unseen_error": float(found.unseen.mean()),
+        "mean_error": float(fitted.errors.mean()),
+        "worst_error": float(fitted.errors.max()),
+        "unseen_error": float(fitted.unseen.mean()),
         "sets": [
             {"gpus": gpus, "measured_gbps": float(gbps), "model_gbps": float(model)}
-            for gpus, gbps, model in zip(found.sets, found.measured, found.predicted, strict=True)
+            for gpus, gbps, model in zip(
+                fitted.sets, fitted.measured, fitted.predicted, strict=True
+            )
         ],
     }
 
 
-def _text(found: Fit) -> str:
-    made = found.calibration
+def _text(fitted: Fit) -> str:
+    made = fitted.calibration
     table = []
-    for gpus, gbps, model in zip(found.sets, found.measured, found.predicted, strict=True):
+    for gpus, gbps, model in zip(fitted.sets, fitted.measured, fitted.predicted, strict=True):
         error = f"{100 * (model / gbps - 1):>+7.1f} %"
         table.append(f"{','.join(map(str, gpus)):<20} {gbps:>9.2f} {model:>9.2f} {error}")
     low, high = made.sizes
-    worst = found.sets[int(found.errors.argmax())]
+    worst = fitted.sets[int(fitted.errors.argmax())]
     return "\n".join(
         [
             f"{'GPUs':<20} {'measured':>9} {'model':>9} {'error':>9}   (GB/s, bus bandwidth)",
@@ -85,9 +87,9 @@ def _text(found: Fit) -> str:
             f"{made.machine}: GB/s = {made.pace:.3f} x narrowest hop, and for three GPUs or more"
             f" in a ring of direct links + {made.both_ways:.3f} x its narrowest link"
             f" + {made.throughput:.3f} x direct links of the least linked GPU",
-            f"error: mean {100 * found.errors.mean():.1f} %,"
-            f" worst {100 * found.errors.max():.1f} % (GPUs {','.join(map(str, worst))});"
-            f" of sets left out of the fit: mean {100 * found.unseen.mean():.1f} %",
+            f"error: mean {100 * fitted.errors.mean():.1f} %,"
+            f" worst {100 * fitted.errors.max():.1f} % (GPUs {','.join(map(str, worst))});"
+            f" of sets left out of the fit: mean {100 * fitted.unseen.mean():.1f} %",
             f"holds for rings of {low} to {high} GPUs of this machine",
         ]
     )

@@ -69,13 +69,13 @@ def _patterns(files: tuple[str, ...]) -> tuple[str, ...]:
     from policies.contract.hint_keys import is_pattern_name
     from slurm_plugin.config.pattern_file import site_pattern
 
-    found: dict[str, str] = {}
+    patterns: dict[str, str] = {}
     for text in files:
         name, equals, file = text.partition("=")
-        if not (equals and file and is_pattern_name(name)) or name in found:
+        if not (equals and file and is_pattern_name(name)) or name in patterns:
             raise click.UsageError(f"--pattern {text!r}; expected NAME=FILE, each new NAME once")
-        found[name] = site_pattern(name, Path(file)).internal
-    return tuple(found.values())
+        patterns[name] = site_pattern(name, Path(file)).internal
+    return tuple(patterns.values())
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:

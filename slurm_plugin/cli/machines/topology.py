@@ -34,8 +34,8 @@ def list_() -> None:
 
     width = max(map(len, catalog.names()))
     for name in catalog.names():
-        found = catalog.load(name)
-        click.echo(f"{name:<{width}}  {found.gpus:>2} x {found.model}")
+        node = catalog.load(name)
+        click.echo(f"{name:<{width}}  {node.gpus:>2} x {node.model}")
 
 
 @topology.command()
@@ -52,15 +52,15 @@ def show(machine: str, as_json: bool, plot: Path | None, numa_file: Path | None)
     from gres_topology import find
     from gres_topology.readers import saved
 
-    found = with_numa(find(machine), numa_file)
+    node = with_numa(find(machine), numa_file)
     if plot is not None:
         from gres_topology.pictures import machine_picture, write
 
-        write(machine_picture(found), plot)
+        write(machine_picture(node), plot)
     if as_json:
-        click.echo(json.dumps(saved.to_dict(found)))
+        click.echo(json.dumps(saved.to_dict(node)))
     else:
-        _print(found)
+        _print(node)
 
 
 @topology.command(name="gres-conf")
@@ -87,12 +87,12 @@ def gres_conf(
     from gres_topology import find
     from gres_topology.slurm_files import gres_file
 
-    found = find(machine)
+    node = find(machine)
     text = gres_file.gres_conf(
-        found, nodes, device_pattern, gpu_type=gpu_type, with_cores=with_cores, slots=slots
+        node, nodes, device_pattern, gpu_type=gpu_type, with_cores=with_cores, slots=slots
     )
     if slots:
-        words = gres_file.slots_node_words(found, nodes, gpu_type=gpu_type)
+        words = gres_file.slots_node_words(node, nodes, gpu_type=gpu_type)
         click.echo(f"# slurm.conf: {words}")
     click.echo(text, nl=False)
 
@@ -110,55 +110,57 @@ def diff(expected: str, found: str) -> None:
     raise SystemExit(1 if sentences else 0)
 
 
-def _print(found: NodeTopology) -> None:
+def _print(topology: NodeTopology) -> None:
     from rich.console import Console
 
     # Never narrower than the matrix: one that wraps or is cut cannot be read.
     console = Console(soft_wrap=True, highlight=False)
-    console.width = max(console.width, 200 + 8 * found.gpus)
-    console.print(f"[bold]{found.name}[/bold]: {found.gpus} GPUs, {found.model or 'model unknown'}")
-    console.print(f"source: {found.source}", markup=False)
-    if found.gpus:
-        _print_matrix(console, found)
-        _print_links(console, found)
-    _print_numa(console, found)
+    console.width = max(console.width, 200 + 8 * topology.gpus)
+    console.print(
+        f"[bold]{topology.name}[/bold]: {topology.gpus} GPUs, {topology.model or 'model unknown'}"
+    )
+    console.print(f"source: {topology.source}", markup=False)
+    if topology.gpus:
+        _print_matrix(console, topology)
+        _print_links(console, topology)
+    _print_numa(console, topology)
 
 
-def _print_matrix(console: Console, found: NodeTopology) -> None:
+def _print_matrix(console: Console, topology: NodeTopology) -> None:
     """GPUs and NICs against GPUs, then where each GPU sits."""
     from gres_topology.cpulist import format_list
     from slurm_plugin.cli import tables
 
-    has_pci = any(found.pci)
+    has_pci = any(topology.pci)
     rows: list[list[str]] = []
-    for gpu in range(found.gpus):
-        numa, cpus = found.numa[gpu], found.cpus[gpu]
+    for gpu in range(topology.gpus):
+        numa, cpus = topology.numa[gpu], topology.cpus[gpu]
         seat = ["-" if numa is None else str(numa), "-" if cpus is None else format_list(cpus)]
-        seat += [found.pci[gpu] or "-"] if has_pci else []
-        rows.append([f"GPU{gpu}", *found.kinds[gpu], *seat])
-    rows += [[nic.name, *nic.kinds] for nic in found.nics]
-    gpus = [f"GPU{gpu}" for gpu in range(found.gpus)]
+        seat += [topology.pci[gpu] or "-"] if has_pci else []
+        rows.append([f"GPU{gpu}", *topology.kinds[gpu], *seat])
+    rows += [[nic.name, *nic.kinds] for nic in topology.nics]
+    gpus = [f"GPU{gpu}" for gpu in range(topology.gpus)]
     headings = ["", *gpus, "NUMA", "CPUs", *(["PCI"] if has_pci else [])]
     console.print(tables.plain(headings, rows))
 
 
-def _print_links(console: Console, found: NodeTopology) -> None:
+def _print_links(console: Console, topology: NodeTopology) -> None:
     pairs = Counter(
-        (found.kinds[i][j], float(found.bandwidth_gbps[i, j]))
-        for i in range(found.gpus)
+        (topology.kinds[i][j], float(topology.bandwidth_gbps[i, j]))
+        for i in range(topology.gpus)
         for j in range(i)
     )
     for (label, gbps), count in sorted(pairs.items(), key=lambda item: -item[0][1]):
         console.print(f"{label:<6} {gbps:>6g} GB/s per direction, {count} pairs")
 
 
-def _print_numa(console: Console, found: NodeTopology) -> None:
+def _print_numa(console: Console, topology: NodeTopology) -> None:
     from gres_topology.cpulist import format_list
 
-    numbers = {n for n in found.numa if n is not None} | {n.number for n in found.numa_nodes}
-    known = {node.number: node for node in found.numa_nodes}
+    numbers = {n for n in topology.numa if n is not None} | {n.number for n in topology.numa_nodes}
+    known = {node.number: node for node in topology.numa_nodes}
     for number in sorted(numbers):
-        gpus = [gpu for gpu in range(found.gpus) if found.numa[gpu] == number]
+        gpus = [gpu for gpu in range(topology.gpus) if topology.numa[gpu] == number]
         parts = [f"GPUs {format_list(gpus) or 'none'}"]
         node = known.get(number)
         if node is not None and node.cpus:

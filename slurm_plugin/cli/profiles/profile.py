@@ -98,21 +98,21 @@ def show(
         _list(kept.all(), as_json)
         return
     name = kept.complete(model)
-    found = kept.find(Traits(name), task)
+    match = kept.find(Traits(name), task)
     short = "" if name == model else f"{model} is taken for {name}, the only name that begins so"
-    note = "; ".join(filter(None, (short, found.note)))
-    size = batch or found.model.max_local_batch
-    rows = predictions(found.model, size, task, nodes, gpus_per_node)
-    own = found.profile.traits.name
+    note = "; ".join(filter(None, (short, match.note)))
+    size = batch or match.model.max_local_batch
+    rows = predictions(match.model, size, task, nodes, gpus_per_node)
+    own = match.profile.traits.name
     if plot is not None:
         title = name if own == name else f"{name} (as {own})"
         write(drawn(rows, size, f"{title}, {task}, batch {size}"), plot)
     if as_json:
-        facts = {"profile": own, "asked": model, "task": task, "likeness": found.likeness,
-                 "note": note, "batch": size, "model": found.model.kind}  # fmt: skip
+        facts = {"profile": own, "asked": model, "task": task, "likeness": match.likeness,
+                 "note": note, "batch": size, "model": match.model.kind}  # fmt: skip
         click.echo(json.dumps(facts | {"rows": [_plain(row) for row in rows]}, indent=2))
         return
-    click.echo(in_words(own, task, found.model, found.profile.runs))
+    click.echo(in_words(own, task, match.model, match.profile.runs))
     if note:
         click.echo(note)
     _print(rows, size)

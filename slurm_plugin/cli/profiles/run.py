@@ -87,22 +87,22 @@ def run(words: tuple[str, ...], **given: Any) -> None:  # fmt: skip
     asked = _asked(asked_words, given)
     folder = Folder(given["folder"] or Path(f"gputopo-profile-{asked.name}"))
     cwd = Path.cwd()
-    found = folder.read()
-    if found is not None:
-        plan.check_same(found, asked_words, asked, cwd)
+    progress = folder.read()
+    if progress is not None:
+        plan.check_same(progress, asked_words, asked, cwd)
     else:
-        found = plan.begin(client, asked_words, asked, cwd, time.time())
-    how = submission.RunOptions(found.settings, given["limit"], given["nice"])
-    _print_plan(found, asked_words, how, folder, full=given["dry_run"])
+        progress = plan.begin(client, asked_words, asked, cwd, time.time())
+    how = submission.RunOptions(progress.settings, given["limit"], given["nice"])
+    _print_plan(progress, asked_words, how, folder, full=given["dry_run"])
     if given["dry_run"]:
         return
     _check_writable(given["database"])
     with folder.locked():
         # Another profile run may have worked here until a moment ago.
-        found = folder.read() or found
+        progress = folder.read() or progress
         slurm = SlurmAccess(client, runner, lambda argv, env: _submit(place, argv, env))
-        _work(slurm, folder, found, (asked_words, how), given)
-    _store(folder, found, given)
+        _work(slurm, folder, progress, (asked_words, how), given)
+    _store(folder, progress, given)
 
 
 def _submit(place: Path | None, argv: list[str], variables: Mapping[str, str]) -> str:

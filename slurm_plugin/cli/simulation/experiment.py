@@ -101,7 +101,7 @@ def run_all(out: Path, only: tuple[str, ...], again: bool) -> None:
     files.write(out / "reproduction.md", page.page(PAPERS, folder))
 
 
-def _command(found: Experiment) -> click.Command:
+def _command(experiment: Experiment) -> click.Command:
     def run(
         as_json: bool,
         plot: Path | None,
@@ -111,19 +111,19 @@ def _command(found: Experiment) -> click.Command:
     ) -> None:
         from slurm_plugin.cli.progress import watching
 
-        claimed = partial(_claimed, found.name)
+        claimed = partial(_claimed, experiment.name)
         if sweep is not None:
-            with watching(found.name):
-                swept = _swept(found, sweep, seeds, options)
+            with watching(experiment.name):
+                swept = _swept(experiment, sweep, seeds, options)
             if as_json:
                 click.echo(json.dumps(swept.to_dict(), indent=2))
             else:
                 _print(swept)
             return
-        with watching(found.name):
-            result = found.run(seeds, **options)
+        with watching(experiment.name):
+            result = experiment.run(seeds, **options)
         if plot is not None:
-            _plot(result, found, plot)
+            _plot(result, experiment, plot)
         if as_json:
             click.echo(json.dumps(result.to_dict() | {"claimed": claimed(result)}, indent=2))
         else:
@@ -131,40 +131,44 @@ def _command(found: Experiment) -> click.Command:
 
     with_plot = click.option("--plot", type=click.Path(path_type=Path), metavar="FILE|FOLDER",
                              help="Draw its plots: one .svg or .png, or one each.")  # fmt: skip
-    command = click.command(name=found.name, help=found.summary)(with_plot(json_option(run)))
-    if found.seeds:
-        default = ",".join(map(str, found.seeds))
+    command = click.command(name=experiment.name, help=experiment.summary)(
+        with_plot(json_option(run))
+    )
+    if experiment.seeds:
+        default = ",".join(map(str, experiment.seeds))
         command.params.insert(
             0,
             click.Option(["--seeds"], callback=_seeds, metavar="LIST", help=f"Default: {default}."),
         )
-    for name, words in found.options.items():
+    for name, words in experiment.options.items():
         option = click.Option([f"--{name}"], type=click.Choice(words), default=words[0],
                               show_default=True, metavar="FORM",
                               help=f"Which form of it: {', '.join(words)}.")  # fmt: skip
         command.params.insert(0, option)
-    if found.options:
-        help_ = f"Run it with every form of {' or '.join(found.options)}, side by side."
+    if experiment.options:
+        help_ = f"Run it with every form of {' or '.join(experiment.options)}, side by side."
         swept = click.Option(
-            ["--sweep"], type=click.Choice([*found.options]), metavar="OPTION", help=help_
+            ["--sweep"], type=click.Choice([*experiment.options]), metavar="OPTION", help=help_
         )
         command.params.append(swept)
     return command
 
 
-def _plot(result: Result, found: Experiment, target: Path) -> None:
+def _plot(result: Result, experiment: Experiment, target: Path) -> None:
     from gres_topology.pictures import write
     from simulation.reproduction import PAPERS
     from simulation.reproduction.plots import drawn, together
     from slurm_plugin.cli import Fault
 
-    plots = [one for paper in PAPERS for one in paper.plots.get(found.name, ())]
+    plots = [one for paper in PAPERS for one in paper.plots.get(experiment.name, ())]
     if not plots:
-        raise Fault(f"{found.name} has no plot")
+        raise Fault(f"{experiment.name} has no plot")
     if target.suffix in {".svg", ".png"}:
         drawings = {target: together(result, plots)}
     else:
-        drawings = {target / f"{found.name}-{one.name}.svg": drawn(result, one) for one in plots}
+        drawings = {
+            target / f"{experiment.name}-{one.name}.svg": drawn(result, one) for one in plots
+        }
     try:
         for path, picture in drawings.items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -175,7 +179,7 @@ def _plot(result: Result, found: Experiment, target: Path) -> None:
 
 
 def _swept(
-    found: Experiment, option: str, seeds: list[int] | None, options: dict[str, str]
+    experiment: Experiment, option: str, seeds: list[int] | None, options: dict[str, str]
 ) -> Result:
     """A row for each word of an option, with the figures that the experiment's claims look at."""
     from simulation.core.steps import each
@@ -183,16 +187,16 @@ def _swept(
     from simulation.reproduction import PAPERS
     from simulation.reproduction.page import figures_claimed
 
-    figures = figures_claimed(PAPERS, found.name)
+    figures = figures_claimed(PAPERS, experiment.name)
     rows: dict[str, dict[str, float | None]] = {}
-    for word in each(found.options[option]):
-        result = found.run(seeds, **{**options, option.replace("-", "_"): word})
+    for word in each(experiment.options[option]):
+        result = experiment.run(seeds, **{**options, option.replace("-", "_"): word})
         row = rows[f"{option} {word}"] = {}
         for policy, metric in figures:
             for name in (metric, f"{metric}_sd"):
                 if name in result.measured.get(policy, {}):
                     row[f"{policy}: {name}"] = result.measured[policy][name]
-    return Result(f"{found.name} by {option}", result.seeds, rows, {}, options=options)
+    return Result(f"{experiment.name} by {option}", result.seeds, rows, {}, options=options)
 
 
 def _claimed(name: str, result: Result) -> list[str]:
@@ -240,8 +244,8 @@ def _tables(result: Result, width: int) -> Iterator[Table]:
 
 def _metrics(*tables: Figures) -> list[str]:
     """Every metric once; a spread (`..._sd`) is printed with what it belongs to."""
-    found = list(dict.fromkeys(m for table in tables for row in table.values() for m in row))
-    return [name for name in found if not name.endswith("_sd") or name[:-3] not in found]
+    names = list(dict.fromkeys(m for table in tables for row in table.values() for m in row))
+    return [name for name in names if not name.endswith("_sd") or name[:-3] not in names]
 
 
 def _cell(result: Result, policy: str, metric: str) -> str:

@@ -24,11 +24,11 @@ def presets(as_json: bool) -> None:
 
     from slurm_plugin.remote import presets as known
 
-    found = [known.load(name) for name in known.names()]
+    presets = [known.load(name) for name in known.names()]
     if as_json:
-        click.echo(json.dumps({"presets": [asdict(preset) for preset in found]}, indent=2))
+        click.echo(json.dumps({"presets": [asdict(preset) for preset in presets]}, indent=2))
         return
-    for preset in found:
+    for preset in presets:
         click.echo(f"{preset.name:10} {preset.about}")
 
 

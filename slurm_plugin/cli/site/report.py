@@ -61,14 +61,14 @@ def _now(slurm: SlurmConfig) -> dict[str, Any]:
     from slurm_plugin.slurm import choose
 
     try:
-        found = figures_of(read_snapshot(choose.client(slurm))).fragmentation
+        figures = figures_of(read_snapshot(choose.client(slurm))).fragmentation
     except SlurmError as error:
         return {"problem": str(error)}
     return {
-        "gpus": found.total,
-        "free": found.free,
-        "stranded": found.stranded,
-        "fragmentation": round(found.share, 4),
+        "gpus": figures.total,
+        "free": figures.free,
+        "stranded": figures.stranded,
+        "fragmentation": round(figures.share, 4),
     }
 
 
@@ -80,12 +80,12 @@ def _first(since: str, now: datetime) -> datetime:
         except OverflowError:
             pass
     try:
-        found = datetime.fromisoformat(since)
+        moment = datetime.fromisoformat(since)
     except ValueError:
         raise click.UsageError(
             f"--since {since!r}: expected 90m, 2h, 7d, 4w or a date such as 2026-01-31"
         ) from None
-    return found if found.tzinfo else found.astimezone()
+    return moment if moment.tzinfo else moment.astimezone()
 
 
 def _is_after(stamp: object, first: datetime) -> bool:

@@ -32,8 +32,8 @@ def list_(config_path: Path, as_json: bool) -> None:
 
     settings = config.load(config_path)
     notes = readable(settings.state_dir / NAME)
-    found = waiting(choose.client(settings.slurm))
-    rows = [_row(job, kept, notes.get(job.job_id)) for job, kept in found]
+    jobs = waiting(choose.client(settings.slurm))
+    rows = [_row(job, kept, notes.get(job.job_id)) for job, kept in jobs]
     if as_json:
         click.echo(json.dumps({"jobs": rows}, indent=2))
     elif not rows:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from slurm_plugin.cli.options import config_option
 from slurm_plugin.cli.site.serve import LOG_FORMAT
+
+if TYPE_CHECKING:
+    from slurm_plugin.web.sources import Sources
 
 
 def _text(name: str, metavar: str, about: str, **more: Any) -> Callable[..., Any]:
@@ -52,30 +55,40 @@ def web(
 
     Without a proxy the page is for users of this host, each of whom sees their own jobs.
     """
+    import asyncio
     import logging
-    import os
-    from dataclasses import replace
+    from contextlib import suppress
 
     from slurm_plugin.cli import Fault
-    from slurm_plugin.config import settings as config
 
     try:
-        from slurm_plugin.web.run import address_in, run
+        from slurm_plugin.web.run import address_in, serve
     except ImportError as error:
         name = str(error.name)
         raise Fault(f"gputopo web needs {name}: pip install 'slurm-gputopo[web]'") from error
-    from slurm_plugin.web import identity, sources
+    from slurm_plugin.web import identity
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     addresses = [address_in(text) for text in listen]
     operators = identity.uids_of(operator)
+    shown = sources_of(config_path, operators, demo)
+    who = identity.Identities(shown.operators, user_header, identity.checked_proxies(proxy))
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve(shown, who, addresses, socket_group))
+
+
+def sources_of(config_path: Path, operators: frozenset[int], demo: bool) -> Sources:
+    """What a page shows: the site, as these users see it, or with `demo` a made-up one."""
+    import os
+    from dataclasses import replace
+
+    from slurm_plugin.config import settings
+    from slurm_plugin.web import sources
+
     if demo:
         from slurm_plugin.web import demo as recorded
 
         # A made-up site's jobs: whoever calls this may see them.
-        found = replace(recorded.sources(), operators=operators | {os.getuid()})
-    else:
-        settings = config.load(config_path) if config_path.exists() else None
-        found = sources.of_site(settings, operators)
-    who = identity.Identities(found.operators, user_header, identity.checked_proxies(proxy))
-    run(found, who, addresses, socket_group)
+        return replace(recorded.sources(), operators=operators | {os.getuid()})
+    config = settings.load(config_path) if config_path.exists() else None
+    return sources.of_site(config, operators)

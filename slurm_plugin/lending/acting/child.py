@@ -54,6 +54,6 @@ def run_as(uid: int, argv: list[str], bin_dir: Path | None, timeout_s: float) ->
 
 
 def _environment(user: pwd.struct_passwd) -> dict[str, str]:
-    """The user's environment; of ours only where slurm.conf is. sbatch carries it into the job."""
+    """The user's environment, with our SLURM_CONF if there is one; sbatch passes it to the job."""
     environment = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "PATH": PATH}
     return environment | {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}

@@ -12,7 +12,7 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_notes import donor
 from slurm_plugin.lending.acting.question import Question
 
-#: By then a donor has its GPUs, or its engine is gone and the next one looks after it.
+#: A donor's begin time at its submit. By then the engine, or the next one, has given it its GPUs.
 BEGIN = "now+3600"
 
 # The account comes last: where a site does not enforce accounts a user may write anything there.
@@ -52,7 +52,7 @@ def inherited(job_id: int, uid: int, output: str) -> list[str]:
 
 
 def words(asked: Question, inherited: list[str], settings: RemoteConfig) -> list[str]:
-    """The command line that submits a donor, with what it has of its borrower."""
+    """The command line that submits a donor; `inherited` options are its borrower's."""
     return [
         *("sbatch", "--parsable", f"--job-name={donor.NAME}", "--nodes=1", "--ntasks=1"),
         f"--comment={donor.submitted(asked.borrower)}",
@@ -61,7 +61,7 @@ def words(asked: Question, inherited: list[str], settings: RemoteConfig) -> list
         f"--nodelist={asked.node}",
         *inherited,
         *(f"--begin={BEGIN}", "--no-requeue", "--chdir=/"),
-        # The limits of this process are not the user's.
+        # This process's resource limits are not the user's: none are passed on.
         *("--propagate=NONE", "--output=/dev/null", "--error=/dev/null"),
         f"--wrap={script(asked, settings)}",
     ]

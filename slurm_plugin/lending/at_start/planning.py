@@ -26,7 +26,7 @@ from slurm_plugin.queue.capacity import Hold, Nodes, end_of, holds_in
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
-#: A job that Slurm put back has a begin time at least so many seconds away.
+#: A job that Slurm requeued has a begin time at least this many seconds away.
 REQUEUED_S = 5
 
 
@@ -36,7 +36,7 @@ class StartPlan(LoanPlan):
 
     #: The updates that let jobs start whose donors are ready.
     starts: list[tuple[QueuedJob, JobUpdate]] = field(default_factory=list)
-    #: The updates of jobs that ran, and that Slurm put back into the queue.
+    #: The updates of jobs that ran and were requeued by Slurm.
     back: list[tuple[QueuedJob, tuple[JobUpdate, ...]]] = field(default_factory=list)
     #: What is reserved for loans under way, by the borrower's id.
     reserved: dict[int, LoanReservation] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class _Planning:
                 self.made.take(loans.donors_hold(share, donor, end))
             else:
                 del shares[share.job_id]
-        # It ends then, whatever happens.
+        # The reservation ends at this time, whatever happens.
         since = record.at or record.loan_made_at
         most = self.context.grace_s if record.state == STARTS else self.context.ready_s or 0
         until = float(since + most + REQUEUED_S)
@@ -163,7 +163,7 @@ class _Planning:
         except (demand.Unplaceable, Unsupported, ValueError):
             return
         if len(asked.types) > 1:
-            # A node with several GPU models is not looked at.
+            # Only nodes of one GPU model are looked at: it fits on none of them.
             return
         if hold is not None:
             made.take(hold)

@@ -26,7 +26,7 @@ from slurm_plugin.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
-#: A loan that Slurm refused is not tried again so soon.
+#: Seconds until a loan that Slurm refused is tried again.
 REFUSED_S = 30.0
 
 
@@ -61,7 +61,7 @@ class LoanReconciler:
         now, queue = int(self.clock()), snapshot.jobs
         pending = [job for job in queue if job.state == "PENDING"]
         self.updates.now = now
-        # The priority of donors is our own doing: with them each loan would raise the next one's.
+        # Without donors: their priority is our own doing, and each loan would raise the next one's.
         others = (job.priority for job in pending if not loans.parent_of(job))
         self.updates.highest = max(others, default=0)
         ready_s = self.updates.ready_s if lends else None
@@ -113,9 +113,9 @@ class LoanReconciler:
         self._backoff.pause(refused, now, REFUSED_S)
 
     def _held_since(self, jobs: Iterable[QueuedJob]) -> set[int]:
-        """Those of the jobs that somebody held after the snapshot: our updates would free them.
+        """The jobs that somebody held after the snapshot; they must not be updated now.
 
-        Slurm takes a new priority for a release. The next poll goes by what is read then.
+        Our updates set a priority, which Slurm takes as a release. The next poll sees them held.
         """
         free = {job.job_id for job in jobs if not job.held}
         try:
@@ -125,7 +125,7 @@ class LoanReconciler:
             return free
 
     def _update(self, job: QueuedJob, updates: Sequence[JobUpdate]) -> bool:
-        """One after the other; did Slurm take them? Where one is refused none follows."""
+        """Send updates in order until Slurm refuses one; whether it took all of them."""
         try:
             for update in updates:
                 self.client.update([job.name], update)

@@ -1,7 +1,7 @@
 """GPUs that are reserved for loans which are being made.
 
-Other jobs do not see them, and wait where Slurm would start them there. Each reservation has an
-end; without an engine there is none, and the loan comes to nothing.
+Other jobs do not see these GPUs; a job that Slurm would start on them waits. Each reservation ends
+by itself. When the engine stops, its reservations are gone, and the loans fail.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Use, WaitFor
 from slurm_plugin.queue.candidates import lowest
 
-#: A wait of this length ends soon after its loan is settled.
+#: The longest such wait in seconds: short, so that it ends soon after the loan is settled.
 WAIT_S = 10
 NOTE = "GPUs are kept for job {}, which meets its donors"
 
@@ -23,7 +23,7 @@ NOTE = "GPUs are kept for job {}, which meets its donors"
 class LoanReservation:
     """What is reserved for one loan."""
 
-    #: By the ids of its jobs what each is answered at its start: its GPUs, which are of one node.
+    #: Job id -> what this job of the loan is answered at its start: its GPUs, all on one node.
     shares: Mapping[int, Use]
     #: An epoch.
     until: float
@@ -45,9 +45,9 @@ class LoanReservations:
     by_borrower: Mapping[int, LoanReservation] = field(default_factory=dict)
 
     def answer(self, asked: PlacementQuestion) -> PlacementQuestion | Use | WaitFor:
-        """The question as the job may see it: without GPUs that are reserved for others.
+        """The question without the GPUs that are reserved for others.
 
-        A wait where Slurm could start it on nothing else; for a loan's own job its share.
+        A wait where Slurm could start the job on nothing else. For a job of a loan its own GPUs.
         """
         reservations = self._valid()
         for one in reservations.values():
@@ -95,7 +95,7 @@ class LoanReservations:
 
 
 def _own(asked: PlacementQuestion, share: Use) -> PlacementQuestion | Use:
-    """The share itself, as long as it is free and Slurm starts the job as it was meant to."""
+    """The job's share if it is free and Slurm starts the job as planned; else the question."""
     own = {node.name: node.own.bit_count() for node in asked.candidates if node.own}
     free = {node.name: node.free for node in asked.candidates}
     is_free = all(not mask & ~free.get(name, 0) for name, mask in share.nodes.items())
@@ -113,15 +113,15 @@ def _moved_to_others(
     assert asked.others is not None
     for count in sorted(missing, reverse=True):
         listed = {node.name for node in nodes}
-        found = asked.others.stand_in(count, reserved, listed)
-        if found is None:
+        other = asked.others.stand_in(count, reserved, listed)
+        if other is None:
             return False
-        nodes.append(replace(found, own=lowest(found.free, count)))
+        nodes.append(replace(other, own=lowest(other.free, count)))
     return True
 
 
 def _moved(nodes: list[CandidateNode], missing: list[int]) -> bool:
-    """Let others stand in for Slurm's own nodes, lowest weight first; whether there are enough."""
+    """Replace nodes that Slurm chose by others, lowest weight first; whether there are enough."""
     order = sorted(range(len(nodes)), key=lambda i: (nodes[i].weight, nodes[i].name))
     for count in sorted(missing, reverse=True):
         at = next(

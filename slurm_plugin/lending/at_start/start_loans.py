@@ -15,10 +15,10 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 #: What a submit's reply sets beside the hint.
 MARK = LoanRecord(MAY, {"remote": "1"}).text()
-#: The begin time of a job with a loan is so many seconds later than its donors may take. Then it
-#: starts with its own request, even without an engine.
+#: A job with a loan begins this many seconds after its donors' time is over. If nobody changes
+#: that, it then starts with its own request, even without an engine.
 GATE_S = 30
-#: Slurm's highest priorities have a meaning of their own.
+#: Priorities above this one have special meanings in Slurm.
 HIGHEST = 2**32 - 256
 
 
@@ -41,7 +41,7 @@ class StartLoans:
     kind: ClassVar = LoanRecord
 
     def is_on_loan(self, job: QueuedJob, record: LoanRecord) -> bool:
-        """Does the job need its donors? Not where its begin time came first: it runs locally."""
+        """Does the job need its donors? If its begin time came first, it runs without them."""
         if job.state == "PENDING":
             return True
         return record.state == STARTS and job.state != "COMPLETING"
@@ -64,7 +64,7 @@ class StartLoans:
     def starts(self, job: QueuedJob, record: LoanRecord, loan: Loan) -> JobUpdate:
         """The update that lets a job start on its local GPUs, all donors being ready.
 
-        CPUs are among it: by them Slurm refuses the whole update of a job that runs.
+        It always sets CPUs: Slurm refuses an update that sets them for a job that already runs.
         """
         note = loan.note(record.loan_reason)
         return JobUpdate(
@@ -80,7 +80,7 @@ class StartLoans:
     def given_up(self, job: QueuedJob, record: LoanRecord, note: str) -> tuple[JobUpdate, ...]:
         """The update that gives the job its own request back, then the one that ends the loan.
 
-        In between the record names the loan: a job that starts then has to meet its donors.
+        Until the second one the record names the loan: a job that starts must meet its donors.
         """
         without_loan = JobUpdate(begin_time=NOW, admin_comment=_with(job, record.over(), note))
         if record.state != STARTS:

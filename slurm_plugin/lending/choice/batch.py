@@ -35,7 +35,7 @@ NETWORK_BUSY = Refusal(f"drmaestro: {HELD_BACK.reason}", by_choice=True, is_netw
 
 @dataclass(slots=True)
 class Round:
-    """One round over all jobs that may borrow; what one is lent the next cannot have."""
+    """One round over all jobs that may borrow; GPUs lent to one are not offered to the next."""
 
     jobs: Sequence[Borrower]
     capacity: SpareCapacity
@@ -105,7 +105,7 @@ class Round:
                 self._answers.setdefault(index, TOO_FEW)
             else:
                 self._take(index, answer, names)
-        # An answer may give a job no GPU on its own node, or too many donors. That cannot be done.
+        # Answers without a local GPU, or with too many donors, cannot be done: the R queue decides.
         placed = (i for i, one in zip(asked, answers, strict=True) if not isinstance(one, Wait))
         self._in_turn([index for index in placed if self._answers[index] is TOO_FEW])
 

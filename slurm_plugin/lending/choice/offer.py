@@ -85,7 +85,7 @@ class Refusal:
     """Nothing is lent."""
 
     why: str
-    #: Enough GPUs would be free in all: the user is told.
+    #: Enough GPUs are free in all, so the user is told why none are lent.
     by_choice: bool = False
     #: Only the load of the network is in the way.
     is_network: bool = False
@@ -141,9 +141,9 @@ def judged(
     settings: RemoteConfig,
     wait_s: float,
 ) -> Offer | Refusal:
-    """A placement as an offer, where it can be carried out and, with `remote=auto`, gains.
+    """A placement as an offer; a refusal where it cannot be done, or gains nothing (`remote=auto`).
 
-    `wait_s` is when local GPUs will be free.
+    `wait_s`: seconds until local GPUs are free.
     """
     most = settings.preset.max_donors
     if not answer.remote_gpus or not answer.tasks[0].local or (most and len(answer.donors) > most):
@@ -168,7 +168,7 @@ def judged(
 def local_wait_s(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> float:
     """Seconds until one of the job's nodes has enough free GPUs, if jobs end by their time limits.
 
-    Jobs that wait in front of it are not looked at: it may be later.
+    Waiting jobs ahead of it are not counted, so the real wait may be longer.
     """
     nodes = [capacity.nodes[name] for name in sorted(job.usable & capacity.nodes.keys())]
     releases = [_on(nodes, one) for one in capacity.releases]
@@ -193,7 +193,7 @@ def _answers(
 ) -> Iterator[RemotePlacement]:
     """The R queue's answers on nodes of one model; with `remote=auto` also one by network order.
 
-    The one that the model calls quicker stands first.
+    The one that the model predicts to be quicker comes first.
     """
     queue = queue_of(settings)
     orders = [queue, replace(queue, donors=NETWORK_AWARE)] if job.is_auto else [queue]

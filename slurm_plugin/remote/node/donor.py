@@ -39,7 +39,8 @@ TRIES = 3
 #: Seconds between two looks at the borrowing job, and how long that job may wait for its start.
 POLL_S = 30.0
 PATIENCE_S = 180.0
-#: A record that does not name this donor may be somebody else's text: it is read again after this.
+#: A record that does not name this donor may be somebody else's text: it counts only if it is
+#: still so after this many seconds.
 AGAIN_S = 15.0
 #: A failure stands in the comment for so many seconds; then the donor's job ends by itself.
 SHOWN_S = 30.0
@@ -93,7 +94,7 @@ def read(text: str, environment: Mapping[str, str], program: str) -> DonorTask:
 
 
 class Donor:
-    """One donor: its server, its door to the network, and its end."""
+    """One donor: its server, its socket on the network, and its end."""
 
     def __init__(self, task: DonorTask, vouching: Munge) -> None:
         self._task = task
@@ -101,10 +102,10 @@ class Donor:
         self._process: asyncio.subprocess.Process | None = None
         self._server_port = 0
         self._inside: inside.Outside | None = None
-        self._door: asyncio.Server | None = None
+        self._listening: asyncio.Server | None = None
 
     async def open(self) -> int:
-        """Start the server and the door; the door's port. Raises RemoteError in one line."""
+        """Start the server and listen for the job; the port. Raises RemoteError in one line."""
         task, host = self._task, socket.gethostname()
         devices = echo.devices()
         if len(devices) != task.gpus:
@@ -112,12 +113,12 @@ class Donor:
         command = task.preset.server[0].format_map(self._values(0))
         if shutil.which(command) is None:
             raise RemoteError(f"{host}: {command}: no such program")
-        door = sockets.take(ANY, task.low, task.high, task.job_id)
+        listener = sockets.take(ANY, task.low, task.high, task.job_id)
         try:
-            sockets.check(door)
+            sockets.check(listener)
             await self._start_server()
         except RemoteError as error:
-            door.close()
+            listener.close()
             raise RemoteError(f"{host}: {error}") from error
         info = {
             "host": host,
@@ -127,8 +128,8 @@ class Donor:
         }
         reach = self._reach if task.relays else None
         end = DonorEnd(task.subject, info, reach, self._vouching)
-        self._door = await end.start(door)
-        return int(door.getsockname()[1])
+        self._listening = await end.start(listener)
+        return int(listener.getsockname()[1])
 
     def _values(self, port: int) -> dict[str, str]:
         task = self._task
@@ -241,8 +242,8 @@ class Donor:
 
     async def close(self) -> None:
         """End everything."""
-        if self._door is not None:
-            self._door.close()
+        if self._listening is not None:
+            self._listening.close()
         await self.stop_server()
         if self._inside is not None:
             self._inside.close()
@@ -256,11 +257,11 @@ async def until_over(
     patience_s: float = PATIENCE_S,
     again_s: float = AGAIN_S,
 ) -> None:
-    """Until the borrowing job ends, names other donors or none, or has waited too long.
+    """Return once the borrowing job has ended, names other donors or none, or waited too long.
 
-    A Slurm that does not answer says nothing about that job, nor does an AdminComment without a
-    record: somebody overwrote it, or the engine keeps it. The engine ends donors itself; this is
-    for the case that there is none any more.
+    While Slurm does not answer, or AdminComment has no record (somebody overwrote it, or the
+    engine keeps it), the job counts as alive. The engine itself ends donors; this is for the case
+    that there is no engine any more.
     """
     loop = asyncio.get_running_loop()
     waits_since = loop.time()

@@ -9,7 +9,7 @@ variable, no field of a Slurm job holds a key.
     client  WORD CREDENTIAL("client SUBJECT server's-word client's-word")
     server  ok CREDENTIAL("server SUBJECT server's-word client's-word")    or    refused
 
-A client that is hung up on before it is told anything was one too many: it may try again.
+A connection that is closed before a word came was one too many at that moment: try again.
 """
 
 from __future__ import annotations

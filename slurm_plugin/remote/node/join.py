@@ -21,7 +21,7 @@ from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import preset, relay, slurm, sockets
 from slurm_plugin.remote.node.handshake import Munge
 from slurm_plugin.remote.node.preset import Server
-from slurm_plugin.remote.node.relay import Door, JobEnd
+from slurm_plugin.remote.node.relay import DonorAddress, JobEnd
 from slurm_plugin.remote.node.sockets import LOOPBACK
 
 #: Set by the engine at submit: this job may borrow. Set here once it has borrowed.
@@ -52,8 +52,8 @@ def donors_in(comment: str) -> list[LoanDonor]:
 def donors_of(job_id: int) -> list[LoanDonor]:
     """The donors of this job, which runs; RemoteError where they cannot be known.
 
-    Somebody else may have overwritten its AdminComment. Then donors that say they lend to this job
-    tell that it is on loan, and the engine puts the record back.
+    Somebody else may have overwritten its AdminComment. If donors report that they lend to this
+    job, it has a loan all the same: then we wait until the engine has put the record back.
     """
     deadline = time.monotonic() + RESTORE_S
     while True:
@@ -76,16 +76,16 @@ def _has_donors(job_id: int) -> bool:
 
 async def meet(
     job_id: int, donors: Sequence[LoanDonor], vouching: Munge
-) -> tuple[dict[str, str], list[tuple[Door, socket.socket]]]:
+) -> tuple[dict[str, str], list[tuple[DonorAddress, socket.socket]]]:
     """The tasks' variables, and the donors for which somebody has to listen on loopback.
 
     Raises RemoteError where one donor is away, is not who it should be, or lends another number.
     """
-    doors = [Door(lent.node, lent.port, f"{job_id}/{lent.job_id}") for lent in donors]
-    infos = await asyncio.gather(*(relay.ask(door, vouching) for door in doors))
+    addresses = [DonorAddress(lent.node, lent.port, f"{job_id}/{lent.job_id}") for lent in donors]
+    infos = await asyncio.gather(*(relay.ask(address, vouching) for address in addresses))
     servers: list[Server] = []
-    ends: list[tuple[Door, socket.socket]] = []
-    for lent, door, info in zip(donors, doors, infos, strict=True):
+    ends: list[tuple[DonorAddress, socket.socket]] = []
+    for lent, address, info in zip(donors, addresses, infos, strict=True):
         if info.get("gpus") != lent.gpus:
             raise RemoteError(f"{lent.node} lends {info.get('gpus')} GPUs; expected {lent.gpus}")
         port = int(info.get("port") or 0)
@@ -93,19 +93,21 @@ async def meet(
         if not port:
             sock = socket.create_server((LOOPBACK, 0))
             sockets.check(sock)
-            ends.append((door, sock))
+            ends.append((address, sock))
             host, port = LOOPBACK, sock.getsockname()[1]
-        servers.append(Server(host, port, lent.gpus, lent.job_id, door.subject))
+        servers.append(Server(host, port, lent.gpus, lent.job_id, address.subject))
     middleware = preset.from_json(infos[0].get("preset"))
     variables = middleware.client_environment(servers)
     variables[JOINED] = ",".join(f"{lent.node}:{lent.gpus}" for lent in donors)
     return variables, ends
 
 
-async def keep(ends: Sequence[tuple[Door, socket.socket]], vouching: Munge, pid: int) -> None:
+async def keep(
+    ends: Sequence[tuple[DonorAddress, socket.socket]], vouching: Munge, pid: int
+) -> None:
     """Listen for the job's tasks for as long as process `pid` (the step's daemon) lives."""
-    for door, sock in ends:
-        await JobEnd(door, vouching).start(sock)
+    for address, sock in ends:
+        await JobEnd(address, vouching).start(sock)
     while _is_alive(pid):
         await asyncio.sleep(ALIVE_S)
 
@@ -148,7 +150,7 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     return 0
 
 
-def _leave_behind(ends: Sequence[tuple[Door, socket.socket]], pid: int) -> None:
+def _leave_behind(ends: Sequence[tuple[DonorAddress, socket.socket]], pid: int) -> None:
     """The job's end of the relay runs on in a process of its own, which belongs to the job."""
     sys.stdout.flush()
     if os.fork():

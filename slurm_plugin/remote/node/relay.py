@@ -32,8 +32,8 @@ AGAIN_S = 0.2
 
 
 @dataclass(frozen=True)
-class Door:
-    """A donor's end, as the job's end knows it."""
+class DonorAddress:
+    """Where the job's end reaches a donor's end."""
 
     host: str
     port: int
@@ -81,49 +81,49 @@ class DonorEnd:
             await streams.join(near, far)
 
 
-async def enter(door: Door, request: str, vouching: Munge) -> Streams:
+async def enter(donor: DonorAddress, request: str, vouching: Munge) -> Streams:
     """A connection to a donor after the handshake, once `request` was sent. Raises Refused."""
     now = asyncio.get_running_loop().time
     end = now() + CONNECT_S
     while True:
         try:
-            return await _try_to_enter(door, request, vouching)
+            return await _try_to_enter(donor, request, vouching)
         except HungUp:
             if now() > end:
                 raise
         await asyncio.sleep(random.uniform(0, AGAIN_S))
 
 
-async def _try_to_enter(door: Door, request: str, vouching: Munge) -> Streams:
+async def _try_to_enter(donor: DonorAddress, request: str, vouching: Munge) -> Streams:
     try:
         async with asyncio.timeout(CONNECT_S):
-            reader, writer = await asyncio.open_connection(door.host, door.port)
+            reader, writer = await asyncio.open_connection(donor.host, donor.port)
     except (OSError, TimeoutError) as error:
         why = getattr(error, "strerror", None) or error or f"no answer within {CONNECT_S:g} s"
-        raise Refused(f"{door.host}:{door.port} cannot be reached: {why}") from error
+        raise Refused(f"{donor.host}:{donor.port} cannot be reached: {why}") from error
     try:
-        await handshake.prove(reader, writer, door.subject, vouching)
+        await handshake.prove(reader, writer, donor.subject, vouching)
         writer.write(f"{request}\n".encode())
         await writer.drain()
     except (Refused, OSError) as error:
         streams.close(writer)
         kind = type(error) if isinstance(error, Refused) else HungUp
-        raise kind(f"{door.host}:{door.port}: {error}") from error
+        raise kind(f"{donor.host}:{donor.port}: {error}") from error
     return reader, writer
 
 
-async def ask(door: Door, vouching: Munge) -> dict[str, Any]:
+async def ask(donor: DonorAddress, vouching: Munge) -> dict[str, Any]:
     """What a donor says about itself, once both have proved who they are. Raises RemoteError."""
-    reader, writer = await enter(door, "info", vouching)
+    reader, writer = await enter(donor, "info", vouching)
     try:
         async with asyncio.timeout(CONNECT_S):
             info = json.loads(await reader.readline())
     except (OSError, TimeoutError, ValueError) as error:
-        raise RemoteError(f"{door.host}:{door.port}: no word of its devices: {error}") from error
+        raise RemoteError(f"{donor.host}:{donor.port}: no word of its devices: {error}") from error
     finally:
         streams.close(writer)
     if not isinstance(info, dict):
-        raise RemoteError(f"{door.host}:{door.port}: no word of its devices")
+        raise RemoteError(f"{donor.host}:{donor.port}: no word of its devices")
     return info
 
 
@@ -131,7 +131,7 @@ async def ask(door: Door, vouching: Munge) -> dict[str, Any]:
 class JobEnd:
     """Listens on loopback for one donor; only connections of this process's own user pass."""
 
-    door: Door
+    donor: DonorAddress
     vouching: Munge
     refused: int = 0
     # More at a time would only wait at the donor.
@@ -153,12 +153,12 @@ class JobEnd:
                 logger.warning("refused a connection of another user of this node")
                 return
             async with self._entering:
-                far = await enter(self.door, "open", self.vouching)
+                far = await enter(self.donor, "open", self.vouching)
             if await asyncio.wait_for(far[0].readline(), CONNECT_S) != b"ok\n":
                 streams.close(far[1])
                 raise Refused("its server is away")
             await streams.join((reader, writer), far)
         except (OSError, TimeoutError, ValueError, RemoteError) as error:
-            logger.warning("a task could not reach %s: %s", self.door.host, error)
+            logger.warning("a task could not reach %s: %s", self.donor.host, error)
         finally:
             streams.close(writer)

@@ -41,6 +41,6 @@ async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> No
 
 
 def close(writer: asyncio.StreamWriter) -> None:
-    """Close without a word; the peer may be gone already."""
+    """Close, whether or not the peer is still there."""
     with contextlib.suppress(OSError, RuntimeError):
         writer.close()

@@ -48,8 +48,8 @@ def number(text: str) -> int:
 def partitions(run: Runner) -> list[SlurmPartition]:
     """Every partition that this user may see, by name."""
     text = run(["scontrol", "--oneliner", "show", "partitions"])
-    found = (_pairs(line) for line in text.splitlines())
-    known = (_partition(pairs) for pairs in found if "PartitionName" in pairs)
+    rows = (_pairs(line) for line in text.splitlines())
+    known = (_partition(pairs) for pairs in rows if "PartitionName" in pairs)
     return sorted(known, key=lambda partition: partition.name)
 
 
@@ -78,11 +78,11 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
 
 def reservations(run: Runner) -> list[Reservation]:
     """Every reservation that this user may see, by name."""
-    found = []
+    visible = []
     for line in run(["scontrol", "--oneliner", "show", "reservations"]).splitlines():
         pairs = _pairs(line)
         if "ReservationName" in pairs:
-            found.append(
+            visible.append(
                 Reservation(
                     pairs["ReservationName"],
                     number(pairs.get("StartTime", "")),
@@ -93,18 +93,18 @@ def reservations(run: Runner) -> list[Reservation]:
                     pairs.get("Accounts", ""),
                 )
             )
-    return sorted(found, key=lambda one: one.name)
+    return sorted(visible, key=lambda one: one.name)
 
 
 def licenses(run: Runner) -> list[License]:
     """Every licence, by name."""
-    found = []
+    rows = []
     for line in run(["scontrol", "--oneliner", "show", "licenses"]).splitlines():
         pairs = _pairs(line)
         if "LicenseName" in pairs:
             total, free = number(pairs.get("Total", "")), number(pairs.get("Free", ""))
-            found.append(License(pairs["LicenseName"], total, free))
-    return sorted(found, key=lambda one: one.name)
+            rows.append(License(pairs["LicenseName"], total, free))
+    return sorted(rows, key=lambda one: one.name)
 
 
 def _pairs(line: str) -> dict[str, str]:
@@ -154,11 +154,11 @@ def unused_limits(run: Runner, qos: str, user: str, account: str) -> list[Limit]
     keys = {"MaxTRESPU": user, "MaxJobsPU": user, "MaxTRESPA": account, "MaxJobsPA": account}
     columns = f"format={','.join(keys)}"
     text = run(["sacctmgr", "-nP", "show", "qos", qos, columns], timeout_s=DATABASE_S)
-    found = []
+    allowed = []
     for key, value in zip(keys, text.strip().split("|"), strict=False):
         whose = f"{'user' if key.endswith('PU') else 'account'} {keys[key]} in QOS {qos}"
-        found += [replace(one, used=0) for one in _limits_in(whose, key, value)]
-    return found
+        allowed += [replace(one, used=0) for one in _limits_in(whose, key, value)]
+    return allowed
 
 
 def _parents(text: str) -> Iterator[tuple[str, str]]:

@@ -114,7 +114,7 @@ def test_the_victims_source_port_at_other_addresses_opens_nothing():
     async def attack() -> None:
         munge = PaperMunge()
         async with donor(munge) as served:
-            end, sock = JobEnd(served.door, munge), bound()
+            end, sock = JobEnd(served.address, munge), bound()
             listening = await end.start(sock)
             port = sock.getsockname()[1]
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -141,12 +141,12 @@ def test_strangers_before_the_door_do_not_keep_the_jobs_own_node_out(count, how)
         munge = SlowMunge()
         async with (
             donor(munge) as served,
-            mallory(CROWD, served.door.host, served.door.port, count, how, 60) as crowd,
+            mallory(CROWD, served.address.host, served.address.port, count, how, 60) as crowd,
         ):
             assert await printed(crowd) == count
             for _ in range(5):
                 start = time.monotonic()
-                assert await relay.ask(served.door, munge) == {"gpus": 2}
+                assert await relay.ask(served.address, munge) == {"gpus": 2}
                 assert time.monotonic() - start < 6
 
     asyncio.run(asyncio.wait_for(attack(), 60))
@@ -163,7 +163,7 @@ def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptor
         async with donor(PaperMunge()) as served:
             before = open_files()
             async with mallory(
-                CROWD, served.door.host, served.door.port, 600, "silent", 0.1
+                CROWD, served.address.host, served.address.port, 600, "silent", 0.1
             ) as crowd:
                 await printed(crowd)
                 assert open_files() - before < 300
@@ -179,7 +179,7 @@ def test_endless_words_fill_no_memory():
 
     async def attack() -> None:
         async with donor(PaperMunge()) as served:
-            reader, writer = await asyncio.open_connection(served.door.host, served.door.port)
+            reader, writer = await asyncio.open_connection(served.address.host, served.address.port)
             await reader.readline()
             sent = 0
             with contextlib.suppress(OSError):

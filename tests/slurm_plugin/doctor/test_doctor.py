@@ -211,6 +211,17 @@ def test_gpu_jobs_that_need_no_question(site, ago_s, count, status, values):
     assert site.wrong() == []
 
 
+def test_many_good_nodes_are_one_line_by_their_gpus(site):
+    more = [replace(site.slurm.all_nodes[0], name=f"n{number:03d}") for number in range(200)]
+    site.slurm.all_nodes += more
+    yaml_says("nodes:\n", 'nodes:\n  - {nodes: "n[000-199]", topology: dgx1v}\n')(site)
+    said = [finding.text for finding in site.findings() if finding.check == "nodes"]
+    assert said == [
+        "n000, n001, n002, n003, n004, n005, n006, n007 and 196 more: 8 GPUs each",
+        "minsky1: 4 GPUs each",
+    ]
+
+
 def test_slots_need_no_plugin_of_ours(site):
     in_slots_mode(site)
     assert site.wrong() == []

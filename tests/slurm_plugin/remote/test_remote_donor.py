@@ -20,7 +20,7 @@ from slurm_plugin.remote import presets, program
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import donor, inside, join, relay, sockets
 from slurm_plugin.remote.node.donor import Donor, DonorTask
-from slurm_plugin.remote.node.relay import Door
+from slurm_plugin.remote.node.relay import DonorAddress
 
 ECHO = presets.load("echo")
 SERVE = """
@@ -63,11 +63,11 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DonorTask:
 
 
 @contextlib.asynccontextmanager
-async def opened(task: DonorTask, munge: PaperMunge) -> AsyncIterator[tuple[Donor, Door]]:
-    """A donor that serves, and its door."""
+async def opened(task: DonorTask, munge: PaperMunge) -> AsyncIterator[tuple[Donor, DonorAddress]]:
+    """A donor that serves, and its address."""
     lender = Donor(task, munge)
     try:
-        yield lender, Door("127.0.0.1", await lender.open(), "7/71")
+        yield lender, DonorAddress("127.0.0.1", await lender.open(), "7/71")
     finally:
         await lender.close()
 
@@ -85,44 +85,44 @@ NETWORKS = pytest.mark.skipif(
 )
 
 
-async def open_through(door: Door, munge: PaperMunge, words: bytes) -> bytes:
-    reader, writer = await relay.enter(door, "open", munge)
+async def open_through(address: DonorAddress, munge: PaperMunge, words: bytes) -> bytes:
+    reader, writer = await relay.enter(address, "open", munge)
     assert await reader.readline() == b"ok\n"
     writer.write(words)
     return await asyncio.wait_for(reader.read(), 5)
 
 
-async def test_a_donor_serves_behind_its_door_and_leaves_nothing(task):
+async def test_a_donor_serves_at_its_address_and_leaves_nothing(task):
     munge = PaperMunge()
-    async with opened(task, munge) as (lender, door):
-        told = await relay.ask(door, munge)
+    async with opened(task, munge) as (lender, address):
+        told = await relay.ask(address, munge)
         assert (told["gpus"], told["port"], told["preset"]["name"]) == (2, 0, "echo")
-        assert await open_through(door, munge, b"hello") == b"HELLO"
+        assert await open_through(address, munge, b"hello") == b"HELLO"
         behind = lender._server_port
-        assert {task.low <= port <= task.high for port in (door.port, behind)} == {True}
+        assert {task.low <= port <= task.high for port in (address.port, behind)} == {True}
     assert sockets.listener(behind) is None
-    assert sockets.listener(door.port) is None
+    assert sockets.listener(address.port) is None
 
 
 async def test_where_the_network_is_trusted_tasks_go_to_the_server_itself(task):
     munge = PaperMunge()
-    async with opened(replace(task, trust_network=True), munge) as (_, door):
-        port = (await relay.ask(door, munge))["port"]
+    async with opened(replace(task, trust_network=True), munge) as (_, address):
+        port = (await relay.ask(address, munge))["port"]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"hello")
         assert await reader.read() == b"HELLO"
-        reader, _ = await relay.enter(door, "open", munge)
+        reader, _ = await relay.enter(address, "open", munge)
         assert await reader.read() == b""
 
 
 @NETWORKS
-async def test_a_server_that_listens_on_every_address_is_reached_through_the_door_alone(
+async def test_a_server_that_listens_on_every_address_is_reached_through_the_relay_alone(
     wide, tmp_path
 ):
     """It has a network of its own, in which its port is free whatever runs on the host."""
     munge = PaperMunge()
-    async with opened(wide, munge) as (lender, door):
-        assert await open_through(door, munge, b"hello") == b"HELLO"
+    async with opened(wide, munge) as (lender, address):
+        assert await open_through(address, munge, b"hello") == b"HELLO"
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", lender._server_port)) != 0
         pid = lender._process.pid
@@ -175,8 +175,8 @@ async def test_where_a_node_allows_no_network_of_its_own_such_a_server_is_not_st
 async def test_two_donors_on_one_node_share_no_port(task):
     munge = PaperMunge()
     lenders = [Donor(task, munge), Donor(replace(task, job_id=75), munge)]
-    doors = [await lender.open() for lender in lenders]
-    taken = [*doors, *(lender._server_port for lender in lenders)]
+    ports = [await lender.open() for lender in lenders]
+    taken = [*ports, *(lender._server_port for lender in lenders)]
     assert sorted(taken) == list(range(task.low, task.high + 1))
     third = Donor(replace(task, job_id=79), munge)
     with pytest.raises(RemoteError, match=f"no free port in {task.low}-{task.high}"):
@@ -207,7 +207,7 @@ async def test_a_donor_that_cannot_serve_says_so_in_one_line(task, change, says)
 
 async def test_another_users_server_is_not_taken_for_the_donors_own(task, monkeypatch):
     """Whoever was faster to take a port would get what the job sends to its GPUs."""
-    monkeypatch.setattr(sockets, "check", lambda door: None)
+    monkeypatch.setattr(sockets, "check", lambda address: None)
     monkeypatch.setattr(sockets, "listener", lambda port: os.getuid() + 1)
     lender = Donor(task, PaperMunge())
     with pytest.raises(RemoteError, match="did not listen"):
@@ -278,8 +278,8 @@ def test_a_donors_task_is_read_from_its_batch_script():
 
 async def test_a_job_meets_its_donors_and_its_tasks_reach_them(task):
     munge = PaperMunge()
-    async with opened(task, munge) as (_, door):
-        donors = [LoanDonor("127.0.0.1", 0b11, 71, door.port)]
+    async with opened(task, munge) as (_, address):
+        donors = [LoanDonor("127.0.0.1", 0b11, 71, address.port)]
         variables, ends = await join.meet(7, donors, munge)
         [(_, sock)] = ends
         address = f"127.0.0.1:{sock.getsockname()[1]}"
@@ -296,7 +296,7 @@ async def test_a_job_meets_its_donors_and_its_tasks_reach_them(task):
 
 async def test_a_donor_that_lends_another_number_is_not_taken(task):
     munge = PaperMunge()
-    async with opened(task, munge) as (_, door):
-        donors = [LoanDonor("127.0.0.1", 0b111, 71, door.port)]
+    async with opened(task, munge) as (_, address):
+        donors = [LoanDonor("127.0.0.1", 0b111, 71, address.port)]
         with pytest.raises(RemoteError, match="lends 2 GPUs; expected 3"):
             await join.meet(7, donors, munge)

@@ -14,15 +14,15 @@ from paper_munge import PaperMunge
 
 from slurm_plugin.remote.errors import Refused, RemoteError
 from slurm_plugin.remote.node import echo, handshake, relay
-from slurm_plugin.remote.node.relay import DonorEnd, Door, JobEnd
+from slurm_plugin.remote.node.relay import DonorAddress, DonorEnd, JobEnd
 from slurm_plugin.remote.node.strangers import IN_ALL, PER_SOURCE, Strangers, being_checked
 
 STRANGER = os.getuid() + 1
 
 
 @contextlib.asynccontextmanager
-async def job(door: Door, munge: PaperMunge) -> AsyncIterator[tuple[JobEnd, int]]:
-    end, sock = JobEnd(door, munge), bound()
+async def job(address: DonorAddress, munge: PaperMunge) -> AsyncIterator[tuple[JobEnd, int]]:
+    end, sock = JobEnd(address, munge), bound()
     listening = await end.start(sock)
     yield end, sock.getsockname()[1]
     listening.close()
@@ -40,9 +40,9 @@ async def says(port: int, words: bytes) -> bytes:
     return heard
 
 
-async def stranger(door: Door, words: bytes = b"") -> bytes:
+async def stranger(address: DonorAddress, words: bytes = b"") -> bytes:
     """What a donor answers to these words in place of a proof."""
-    reader, writer = await asyncio.open_connection(door.host, door.port)
+    reader, writer = await asyncio.open_connection(address.host, address.port)
     await reader.readline()
     writer.write(words)
     with contextlib.suppress(OSError):
@@ -52,7 +52,7 @@ async def stranger(door: Door, words: bytes = b"") -> bytes:
 
 async def test_a_task_reaches_the_server_through_both_ends():
     munge = PaperMunge()
-    async with donor(munge) as lender, job(lender.door, munge) as (_, port):
+    async with donor(munge) as lender, job(lender.address, munge) as (_, port):
         assert await says(port, b"hello") == b"HELLO"
         both = await asyncio.gather(*(says(port, b"x" * 300_000) for _ in range(3)))
         assert both == [b"X" * 300_000] * 3
@@ -62,14 +62,14 @@ async def test_another_user_is_refused_and_told_nothing():
     seen: set[str] = set()
     async with donor(PaperMunge(seen=seen)) as lender:
         with pytest.raises(Refused, match="the donor refused us"):
-            await relay.ask(lender.door, PaperMunge(STRANGER, seen))
+            await relay.ask(lender.address, PaperMunge(STRANGER, seen))
         assert lender.end.refused == 1
 
 
 async def test_the_same_users_other_job_is_refused():
     munge = PaperMunge()
     async with donor(munge) as lender:
-        other = Door(lender.door.host, lender.door.port, "4711/9999")
+        other = DonorAddress(lender.address.host, lender.address.port, "4711/9999")
         with pytest.raises(Refused, match="refused us"):
             await relay.ask(other, munge)
 
@@ -84,7 +84,7 @@ async def test_a_donor_of_another_user_is_not_believed():
 
     async with donor(Liar(STRANGER, seen)) as lender:
         with pytest.raises(Refused, match=f"made by uid {STRANGER}"):
-            await relay.ask(lender.door, PaperMunge(seen=seen))
+            await relay.ask(lender.address, PaperMunge(seen=seen))
 
 
 async def test_words_of_an_earlier_connection_open_nothing():
@@ -97,11 +97,11 @@ async def test_words_of_an_earlier_connection_open_nothing():
             return heard[-1]
 
     async with donor(munge) as lender:
-        await relay.ask(lender.door, Listening())
+        await relay.ask(lender.address, Listening())
         words = f"{'0' * 32} {heard[0]}\n".encode()
-        assert await stranger(lender.door, words) == b"refused\n"
+        assert await stranger(lender.address, words) == b"refused\n"
         munge.seen.clear()  # Even were munged to open it twice.
-        assert await stranger(lender.door, words) == b"refused\n"
+        assert await stranger(lender.address, words) == b"refused\n"
         assert lender.end.refused == 2
 
 
@@ -113,15 +113,15 @@ async def test_words_of_an_earlier_connection_open_nothing():
 async def test_noise_is_refused(words):
     munge = PaperMunge()
     async with donor(munge) as lender:
-        assert await stranger(lender.door, words) in (b"refused\n", b"")
+        assert await stranger(lender.address, words) in (b"refused\n", b"")
         assert lender.end.refused == 1
-        assert await relay.ask(lender.door, munge) == {"gpus": 2}
+        assert await relay.ask(lender.address, munge) == {"gpus": 2}
 
 
 async def test_who_says_nothing_is_hung_up_on(monkeypatch):
     monkeypatch.setattr(handshake, "HANDSHAKE_S", 0.2)
     async with donor(PaperMunge()) as lender:
-        assert await stranger(lender.door) == b"refused\n"
+        assert await stranger(lender.address) == b"refused\n"
 
 
 class Stranger:
@@ -196,7 +196,9 @@ async def test_who_was_one_too_many_comes_again_and_gets_in():
     lender = DonorEnd(SUBJECT, {"gpus": 2}, None, munge)
     sock = bound()
     full = await asyncio.start_server(crowded, sock=sock.dup())
-    assert await relay.ask(Door("127.0.0.1", sock.getsockname()[1], SUBJECT), munge) == {"gpus": 2}
+    assert await relay.ask(DonorAddress("127.0.0.1", sock.getsockname()[1], SUBJECT), munge) == {
+        "gpus": 2
+    }
     assert hung_up_on == 3
 
 
@@ -213,7 +215,7 @@ async def test_a_client_whose_munge_was_too_slow_for_the_donor_comes_again(monke
 
     monkeypatch.setattr(handshake, "HANDSHAKE_S", 0.5)
     async with donor(PaperMunge()) as lender:
-        assert await relay.ask(lender.door, SlowAtFirst()) == {"gpus": 2}
+        assert await relay.ask(lender.address, SlowAtFirst()) == {"gpus": 2}
         assert (len(sealed), lender.end.refused) == (2, 1)
 
 
@@ -222,15 +224,15 @@ async def test_what_is_no_donor_is_not_talked_to():
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
 
     server = await asyncio.start_server(greets, sock=bound())
-    door = Door("127.0.0.1", server.sockets[0].getsockname()[1], SUBJECT)
+    address = DonorAddress("127.0.0.1", server.sockets[0].getsockname()[1], SUBJECT)
     with pytest.raises(RemoteError, match="no donor of ours"):
-        await relay.ask(door, PaperMunge())
+        await relay.ask(address, PaperMunge())
     server.close()
 
 
 async def test_a_server_that_died_ends_the_tasks_connection():
     munge = PaperMunge()
-    async with donor(munge) as lender, job(lender.door, munge) as (_, port):
+    async with donor(munge) as lender, job(lender.address, munge) as (_, port):
         lender.server.close()
         await asyncio.sleep(0)
         assert await says(port, b"hello") == b""
@@ -238,7 +240,7 @@ async def test_a_server_that_died_ends_the_tasks_connection():
 
 async def test_a_server_that_dies_while_it_is_used_ends_the_connection():
     munge = PaperMunge()
-    async with donor(munge) as lender, job(lender.door, munge) as (_, port):
+    async with donor(munge) as lender, job(lender.address, munge) as (_, port):
         dying = asyncio.Event()
 
         async def dies(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -259,7 +261,7 @@ async def test_a_server_that_dies_while_it_is_used_ends_the_connection():
 async def test_another_user_of_the_jobs_own_node_does_not_get_through(monkeypatch):
     """The kernel says whose connection it is; here it says that of somebody else."""
     munge = PaperMunge()
-    async with donor(munge) as lender, job(lender.door, munge) as (end, port):
+    async with donor(munge) as lender, job(lender.address, munge) as (end, port):
         with monkeypatch.context() as patch:
             patch.setattr(relay, "owner_of", lambda near, far: STRANGER)
             assert await says(port, b"hello") == b""

@@ -56,6 +56,13 @@ def test_no_line_is_wider_and_none_more_than_the_screen_has(view, width, height)
     assert max(one.cell_len for one in found) <= max(width, 40)
 
 
+def test_the_figures_take_two_lines_where_one_is_too_narrow(view):
+    free, largest = "12:00:00  9 of 16 GPUs free, 9 stranded", "6 on one node, 12 on 2 nodes"
+    view["figures"]["largest_over_nodes"] = (2, 6)
+    assert lines(view, 100)[0] == f"{free}; largest job now: {largest}"
+    assert lines(view, 80)[:2] == [free, f"largest job now: {largest}"]
+
+
 def test_nobody_scrolls_beyond_the_end(view):
     for index in range(200):
         view["nodes"][f"n{index}"] = view["nodes"]["dgx1"]

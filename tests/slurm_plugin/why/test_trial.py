@@ -14,11 +14,11 @@ from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.interface import Limit, QueuedJob, SlurmPartition, WaitingDetails
 from slurm_plugin.why.request import (
     NotTried,
-    Request,
+    TriedJob,
     options_of,
     parsed,
-    request_of,
     script_options,
+    tried_job,
 )
 from slurm_plugin.why.trial import Trial, trial
 from tests.slurm_plugin.why.test_answer import JOB, node, state
@@ -28,11 +28,11 @@ SETTINGS = Settings(
 )
 
 
-def asked(*argv: str, nodes: Any = (), others: Any = (), **more: Any) -> Request:
+def asked(*argv: str, nodes: Any = (), others: Any = (), **more: Any) -> TriedJob:
     """What sbatch would make of these options, as the last of the jobs that wait."""
     site = state(QueuedJob(0, user="alice", uid=1000, account="research"), nodes, others, **more)
     snapshot = replace(site.snapshot, settings=SETTINGS, jobs=tuple(others))
-    return request_of(options_of(argv, {})[0], replace(site, snapshot=snapshot))
+    return tried_job(options_of(argv, {})[0], replace(site, snapshot=snapshot))
 
 
 def job_of(*argv: str) -> QueuedJob:

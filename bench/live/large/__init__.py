@@ -1,0 +1,1 @@
+"""A large cluster: what slurmctld does under stock Slurm and under ours, measured from within."""
