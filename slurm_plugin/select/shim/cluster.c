@@ -7,11 +7,13 @@
 
 /* Of so many nodes, in turn, every question takes a look: a change that nothing told us of. */
 #define AUDITED 32
-/* Looking at all nodes takes milliseconds: no more often than this, but for a new table. */
-#define APART_US 1000000
+/* Of so many that were not ready it takes another look, though Slurm may offer more of them. */
+#define UNREADY_MOST 512
+/* Of slurmctld's time, questions may look at all nodes for so small a part. */
+#define BUILDING_PART 100
 
 static bool renew;		/* the next table is a new one, whatever it shows */
-static int64_t built_us;	/* when all nodes were last looked at */
+static int64_t build_again_us;	/* a question looks at all nodes no earlier */
 static uint32_t next_audited;
 
 /* Sets of nodes, of so many words each */
@@ -65,6 +67,8 @@ static void keep_up_nodes(uint64_t *set)
 
 extern void gt_cluster_build(void)
 {
+	int64_t start_us = gt_now_us(), end_us;
+
 	if (!gt_plugin_may_act()) {
 		gt_mirror_forget(&gt_plugin.mirror);
 		return;
@@ -74,9 +78,10 @@ extern void gt_cluster_build(void)
 	xrecalloc(unready, word_count, sizeof(*unready));
 	xrecalloc(words, word_count, sizeof(*words));
 	keep_up_nodes(up);
-	built_us = gt_now_us();
 	if (gt_mirror_build(&gt_plugin.mirror, node_record_count, look, renew))
 		renew = false;
+	end_us = gt_now_us();
+	build_again_us = end_us + (end_us - start_us) * BUILDING_PART;
 }
 
 extern void gt_cluster_node(int index)
@@ -99,14 +104,15 @@ extern void gt_cluster_job(const job_record_t *job)
 
 /* -------------------------------------------------------------- questions */
 
-static void look_at_set(const uint64_t *set, uint32_t count)
+static void look_at_set(const uint64_t *set, uint32_t count, uint32_t most)
 {
 	for (size_t w = 0; w < word_count; w++)
 		for (uint64_t left = set[w]; left; left &= left - 1) {
 			size_t index = w * 64 + __builtin_ctzll(left);
 
-			if (index < count)
-				look_at((uint32_t) index);
+			if (index >= count || !most--)
+				return;
+			look_at((uint32_t) index);
 		}
 }
 
@@ -114,7 +120,7 @@ static void look_at_set(const uint64_t *set, uint32_t count)
 static void look_around(bitstr_t *own, bitstr_t *offered, uint32_t count)
 {
 	gt_bits_words(own, words, word_count);
-	look_at_set(words, count);
+	look_at_set(words, count, count);
 	/* avail_node_bitmap is no help: while a job is tested it is that job's alone */
 	keep_up_nodes(words);
 	for (size_t w = 0; w < word_count; w++) {
@@ -123,11 +129,11 @@ static void look_around(bitstr_t *own, bitstr_t *offered, uint32_t count)
 		words[w] ^= up[w];
 		up[w] = now;
 	}
-	look_at_set(words, count);
+	look_at_set(words, count, count);
 	gt_bits_words(offered, words, word_count);
 	for (size_t w = 0; w < word_count; w++)
 		words[w] &= unready[w];
-	look_at_set(words, count);
+	look_at_set(words, count, UNREADY_MOST);
 	for (uint32_t n = 0; n < AUDITED && n < count; n++)
 		look_at(next_audited++ % count);
 }
@@ -138,7 +144,7 @@ extern bool gt_cluster_is_known(bitstr_t *own, bitstr_t *offered)
 
 	if (count)
 		look_around(own, offered, count);
-	if (!kept() && (renew || gt_now_us() - built_us >= APART_US))
+	if (!kept() && (renew || gt_now_us() >= build_again_us))
 		gt_cluster_build();
 	return gt_mirror_known(&gt_plugin.mirror);
 }
