@@ -6,11 +6,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-from bench.questions import host_list
 
 START_S = 60.0
 #: Far above any bar: a reply that takes longer stops the benchmark.
@@ -19,6 +17,10 @@ REPLY_S = 30.0
 
 class Client:
     """One kept connection; `ask` is what the select plugin does."""
+
+    #: The engine's process, and how long it took from its start to the first connection (seconds).
+    pid = 0
+    started_s = 0.0
 
     def __init__(self, path: Path) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -37,25 +39,28 @@ class Client:
             reply += part
         return reply, time.perf_counter() - start
 
+    def memory_bytes(self) -> int:
+        """What the engine holds in memory now."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return 1024 * int(status.split("VmRSS:")[1].split()[0])
+
     def close(self) -> None:
         """Hang up."""
         self._socket.close()
 
 
-def configuration(folder: Path, machines: Mapping[str, str]) -> Path:
-    """A gputopo.yaml in `folder`: recorded nodes (name -> machine) and their clones."""
+def configuration(folder: Path, machines: Mapping[str, str], policies: Sequence[str]) -> Path:
+    """A gputopo.yaml in `folder`: host list -> machine; partition `in-NAME` for each policy."""
     lines = [
         f"socket: {folder / 'engine.sock'}",
         f"decision_log: {{path: {folder / 'decisions.jsonl'}}}",
         f"state_dir: {folder}",
         f"kill_switch: {folder / 'off'}",
         "nodes:",
-        *(
-            f'  - {{nodes: "{host_list(name)}", topology: {machine}}}'
-            for name, machine in machines.items()
-        ),
+        *(f'  - {{nodes: "{hosts}", topology: {name}}}' for hosts, name in machines.items()),
         "partitions:",
         "  default: {mode: enforce, policy: mapa}",
+        *(f"  in-{policy}: {{mode: enforce, policy: {policy}}}" for policy in policies),
     ]
     path = folder / "gputopo.yaml"
     path.write_text("\n".join(lines) + "\n")
@@ -63,18 +68,22 @@ def configuration(folder: Path, machines: Mapping[str, str]) -> Path:
 
 
 @contextmanager
-def engine(folder: Path, machines: Mapping[str, str]) -> Iterator[Client]:
-    """An engine for these machines; ended with the block.
+def engine(
+    folder: Path, machines: Mapping[str, str], policies: Sequence[str] = ()
+) -> Iterator[Client]:
+    """An engine for these machines (`configuration`); ended with the block.
 
     Raises RuntimeError with what it said when it does not come up.
     """
-    config = configuration(folder, machines)
+    config = configuration(folder, machines, policies)
     log = folder / "engine.log"
+    began = time.perf_counter()
     with log.open("wb") as out:
         command = [str(Path(sys.executable).with_name("gputopo")), "serve", "--config", str(config)]
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
     try:
         client = _connect(folder / "engine.sock", process, log)
+        client.pid, client.started_s = process.pid, time.perf_counter() - began
         yield client
         client.close()
     finally:
@@ -91,4 +100,4 @@ def _connect(path: Path, process: subprocess.Popen[bytes], log: Path) -> Client:
             if process.poll() is not None or time.monotonic() > end:
                 said = log.read_text()[-2000:]
                 raise RuntimeError(f"the engine did not start ({error}): {said}") from error
-            time.sleep(0.05)
+            time.sleep(0.01)

@@ -1,31 +1,29 @@
-"""replay: recorded questions grown to 1,000 candidate nodes, against a real engine process.
+"""replay: recorded questions against a real engine process, as recorded and on large clusters.
 
-What the select plugin would wait for on a large cluster: from the first byte written to
-the last byte of the reply, one question at a time, over the Unix socket. Each clone of a
-recorded node gets random free GPUs (how many: uniform from none to all; which: uniform),
-new ones at every question, so no two questions see the same cluster. Two figures
-more have 16-GPU nodes among them: one as above, one in which a hundredth of the nodes changes
-between two questions.
+What the select plugin would wait for: from the first byte written to the last byte of the reply,
+one question at a time, over the Unix socket. On large clusters (`bench.kept_cluster`) the recorded
+jobs are asked about in their order, under every policy in turn. 90 % of the GPUs are in use by
+jobs drawn one by one, and ten nodes change between two questions.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 from bench.engine_process import Client, engine
+from bench.kept_cluster import KeptCluster, NodeKind
 from bench.measure import Figure, at_most, conditions, quantile
-from bench.questions import FreeMasks, grow, machines_of, read, renumbered
-from slurm_plugin.protocol import Admin, Place, encode_request
+from bench.questions import machines_of, read
+from policies.registry import registry
+from slurm_plugin.protocol import Admin, Place, encode_request, node_masks, split
 
-NODES = 1_000
-QUESTIONS = 600
 SEED = 1
-BAR_MS = 10.0
+BUSY, CHANGED = 0.9, 10
+#: Questions for each policy; of each kind (policy, pattern, GPUs per node) the first counts apart.
+QUESTIONS = 200
 #: Prefix of a recorded node's name -> machine of the catalog.
 KINDS = {
     "dgx": "dgx1v",
@@ -34,84 +32,177 @@ KINDS = {
     "amd": "mi250x",
     "big": "dgx2",
 }
+#: Median and p99 in ms by nodes; what the first question of a kind may take; bytes of a question.
+BARS = {1000: (0.5, 3.0), 12_500: (1.0, 5.0)}
+FIRST_MS, QUESTION_BYTES, MEMORY_MB, START_S = 25.0, 4096, 1000, 2.0
+AS_RECORDED_MS = 10.0
+GROWTH = (10, 100, 1000, 5000, 12_500, 25_000)
+#: A node of four boards, each of eight GPUs behind one NVSwitch: no machine of the catalog.
+OF_32 = "of-32.txt"
 
 
-def with_big_node(question: Place) -> Place:
-    """The question with one more candidate, an empty 16-GPU machine, to clone from."""
-    first = question.candidates[0]
-    big = replace(first, name="big1", total=16, free=(1 << 16) - 1, own=0)
-    return replace(question, candidates=(*question.candidates, big))
+def mixes(nodes: int) -> dict[str, list[NodeKind]]:
+    """Clusters of about `nodes` nodes, or as many GPUs, by name."""
+    quarter = nodes // 4
+    return {
+        "8_gpus": [NodeKind("v", nodes, 8, "dgx1v")],
+        "mixed": [
+            NodeKind("v", nodes - 3 * quarter, 8, "dgx1v"),
+            NodeKind("amd", quarter, 8, "mi250x"),
+            NodeKind("h", quarter, 8, "dgx-h100"),
+            NodeKind("a", quarter, 8, "dgx-a100"),
+        ],
+        "16_gpus": [NodeKind("w", nodes // 2, 16, "dgx2")],
+        "32_gpus": [NodeKind("x", quarter, 32, OF_32)],
+    }
+
+
+def write_of_32(folder: Path) -> None:
+    """What `nvidia-smi topo -m` would say of such a node."""
+    gpus = range(32)
+    lines = ["\t" + "\t".join(f"GPU{gpu}" for gpu in gpus)]
+    for one in gpus:
+        kinds = ("X" if one == two else "NV18" if one // 8 == two // 8 else "SYS" for two in gpus)
+        lines.append(f"GPU{one}\t" + "\t".join(kinds))
+    (folder / OF_32).write_text("\n".join(lines) + "\n")
+
+
+def taken(reply: bytes) -> dict[str, int]:
+    """The GPUs of a reply by node; AssertionError where it gives none."""
+    verb, pairs = split(reply)
+    assert verb == "use", reply
+    assert "resync" not in dict(pairs), reply
+    return node_masks(value for key, value in pairs if key == "node")
 
 
 def check(question: Place, reply: bytes) -> str:
     """The reply's verb; AssertionError when it takes a GPU that is not free."""
-    words = reply.decode("ascii").split()
     free = {node.name: node.free for node in question.candidates}
-    for word in words:
-        if word.startswith("node="):
-            name, mask = word[len("node=") :].split("/")
-            assert int(mask, 16) & ~free[name] == 0, f"{word}: not free in {question.id}"
-    return words[0]
+    verb, pairs = split(reply)
+    for name, mask in node_masks(value for key, value in pairs if key == "node").items():
+        assert mask & ~free[name] == 0, f"{name}/{mask:x}: not free in {question.id}"
+    return verb
 
 
-def measure(
-    name: str, recorded: Sequence[Place], nodes: int, redrawn: float = 1.0, bar: bool = True
-) -> Iterator[Figure]:
-    """Median, p99 and first question of one recording grown to `nodes`."""
-    masks = FreeMasks(Random(SEED), redrawn)
-    picked = [recorded[i % len(recorded)] for i in range(QUESTIONS)]
-    questions = [replace(grow(q, nodes, masks), id=i + 1) for i, q in enumerate(picked)]
-    lines = [renumbered(question, question.id) for question in questions]
+def as_recorded() -> Iterator[Figure]:
+    """Each question as it was: a few nodes, all of them listed."""
+    recorded = read()
     machines = machines_of(recorded, KINDS)
     with (
         tempfile.TemporaryDirectory(prefix="gputopo-bench-") as folder,
         engine(Path(folder), machines) as client,
     ):
-        times, verbs = _ask_all(client, questions, lines)
+        times = []
+        for number, question in enumerate(recorded, 1):
+            asked = replace(question, id=number, job=number)
+            reply, took_s = client.ask(encode_request(asked))
+            check(asked, reply)
+            times.append(1e3 * took_s)
         ping = encode_request(Admin("ping", 1))
         ping_ms = [1e3 * client.ask(ping)[1] for _ in range(200)]
-    if not verbs["use"]:
-        raise AssertionError(f"no question was answered with GPUs: {dict(verbs)}")
-    detail = {
-        "p99_ms": round(quantile(times, 0.99), 3),
-        "max_ms": round(max(times), 3),
-        "first_ms": round(times[0], 3),
-        "replies": dict(verbs),
-        "questions": QUESTIONS,
-        "recorded": len(recorded),
-        "candidates": nodes,
-        "request_bytes": round(quantile([float(len(line)) for line in lines], 0.5)),
-        "free_masks": "random: number of free GPUs uniform, then which",
-        "redrawn_per_question": redrawn,
-        "seed": SEED,
-        **conditions(),
-    }
+    detail = {"p99_ms": round(quantile(times, 0.99), 3), "questions": len(times), **conditions()}
     beside = f"ping over the same socket: {quantile(ping_ms, 0.5):.3f} ms"
     median = quantile(times, 0.5)
-    if bar:
-        yield at_most(name, median, "ms", BAR_MS, compared_with=beside, detail=detail)
-    else:
-        yield Figure(name, round(median, 4), "ms", compared_with=beside, detail=detail)
+    more = {"compared_with": beside, "detail": detail}
+    yield at_most("replay.as_recorded", median, "ms", AS_RECORDED_MS, **more)
 
 
-def _ask_all(
-    client: Client, questions: Sequence[Place], lines: Sequence[bytes]
-) -> tuple[list[float], Counter[str]]:
-    """Milliseconds of every question, and how often each verb came."""
-    times, verbs = [], Counter[str]()
-    for question, line in zip(questions, lines, strict=True):
-        reply, took_s = client.ask(line)
-        times.append(1e3 * took_s)
-        verbs[check(question, reply)] += 1
-    return times, verbs
+class Replay:
+    """One engine and one large cluster."""
+
+    #: What the engine took: of memory, and to start.
+    memory_mb = 0.0
+    started_s = 0.0
+
+    def __init__(self, client: Client, kinds: Sequence[NodeKind]) -> None:
+        self.client, self.recorded = client, read()
+        self.cluster = KeptCluster(kinds, BUSY, SEED)
+        self.bytes: list[float] = []
+        #: Milliseconds of the first question of each kind, and of the later ones.
+        self.first: dict[tuple[str, ...], float] = {}
+        self.later: dict[str, list[float]] = {}
+        for part in self.cluster.table():
+            client.ask(encode_request(part))
+
+    def ask(self, policy: str, questions: int) -> None:
+        """The recorded jobs in their order, until as many were asked about."""
+        asked = 0
+        for number in range(1, 20 * questions):
+            job = self.recorded[number % len(self.recorded)]
+            job = replace(job, hint=readable(job.hint, policy))
+            self.cluster.end_some(CHANGED)
+            question = self.cluster.question(job, number, f"in-{policy}")
+            if question is None:
+                continue
+            line = encode_request(question)
+            reply, took_s = self.client.ask(line)
+            counts = sorted(node.own.bit_count() for node in question.candidates)
+            kind = (policy, job.hint, *map(str, counts))
+            if kind in self.first:
+                self.later.setdefault(policy, []).append(1e3 * took_s)
+            else:
+                self.first[kind] = 1e3 * took_s
+            self.bytes.append(len(line))
+            self.cluster.take(taken(reply))
+            asked += 1
+            if asked == questions:
+                return
+        raise AssertionError(f"only {asked} of {questions} recorded jobs could start")
+
+
+def readable(hint: str, policy: str) -> str:
+    """The hint without what the policy does not read, or would let the job wait for."""
+    read_keys = registry.hints_of(policy)
+    words = (word for word in hint.split(",") if word.split("=")[0] in read_keys)
+    return ",".join(word for word in words if not word.startswith("min-utility"))
+
+
+def on(kinds: Sequence[NodeKind], policies: Sequence[str]) -> Replay:
+    """A replay on an engine of its own."""
+    hosts = {kind.hosts: kind.machine for kind in kinds}
+    with tempfile.TemporaryDirectory(prefix="gputopo-bench-") as folder:
+        write_of_32(Path(folder))
+        with engine(Path(folder), hosts, policies) as client:
+            replay = Replay(client, kinds)
+            for policy in policies:
+                replay.ask(policy, QUESTIONS)
+            replay.memory_mb = client.memory_bytes() / 1e6
+            replay.started_s = client.started_s
+    return replay
+
+
+def figures(name: str, replay: Replay, bars: tuple[float, float] | None) -> Iterator[Figure]:
+    """Median and p99 of the slowest policy, first questions, bytes, memory, start."""
+    medians = {policy: quantile(times, 0.5) for policy, times in replay.later.items()}
+    tails = {policy: quantile(times, 0.99) for policy, times in replay.later.items()}
+    detail: dict[str, object] = {
+        "median_ms": {policy: round(ms, 3) for policy, ms in medians.items()},
+        "p99_ms": {policy: round(ms, 3) for policy, ms in tails.items()},
+        "nodes": len(replay.cluster.names), "gpus": replay.cluster.gpus, "seed": SEED,
+        **conditions(),
+    }  # fmt: skip
+    more = {"detail": detail}
+    if bars is None:
+        yield Figure(name, round(max(medians.values()), 4), "ms", **more)
+        return
+    slowest, bytes_ = max(replay.first.items(), key=lambda item: item[1]), max(replay.bytes)
+    yield at_most(f"{name}.median", max(medians.values()), "ms", bars[0], **more)
+    yield at_most(f"{name}.p99", max(tails.values()), "ms", bars[1], **more)
+    of_first = {"detail": {"slowest": slowest[0], "kinds": len(replay.first)}}
+    yield at_most(f"{name}.first", slowest[1], "ms", FIRST_MS, **of_first)
+    yield at_most(f"{name}.bytes", bytes_, "bytes", QUESTION_BYTES)
+    yield at_most(f"{name}.memory", replay.memory_mb, "MB", MEMORY_MB)
+    yield at_most(f"{name}.start", replay.started_s, "s", START_S)
 
 
 def run() -> Iterator[Figure]:
-    """As recorded, grown to 1,000, and the same with 16-GPU nodes among them."""
-    recorded = read()
-    yield from measure("replay.as_recorded", recorded, 0)
-    yield from measure("replay.1000_nodes", recorded, NODES)
-    # No bar is set for machines of 16 GPUs yet.
-    big = [with_big_node(question) for question in recorded]
-    yield from measure("replay.1000_nodes_16_gpus", big, NODES, redrawn=0.01, bar=False)
-    yield from measure("replay.1000_nodes_16_gpus_all_new", big, NODES, bar=False)
+    """As recorded; on large clusters of several machines; how it grows."""
+    yield from as_recorded()
+    every = tuple(registry.names())
+    for nodes, bars in BARS.items():
+        for mix, kinds in mixes(nodes).items():
+            name = f"replay.{nodes}_nodes.{mix}"
+            yield from figures(name, on(kinds, every), bars)
+    for nodes in GROWTH:
+        name = f"replay.growth.{nodes}"
+        yield from figures(name, on(mixes(nodes)["8_gpus"], ("mapa",)), None)

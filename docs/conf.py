@@ -28,6 +28,10 @@ myst_heading_anchors = 6
 html_theme = "furo"
 html_copy_source = False
 html_show_sphinx = False
+# Summaries of what was found would be fetched, which no browser does from a file.
+html_show_search_summary = False
+# A block of a page that names no language is a terminal's.
+highlight_language = "none"
 html_static_path = ["site"]
 html_css_files = ["narrow.css"]
 

@@ -56,13 +56,16 @@ def test_the_first_page_and_its_search_work_from_a_file_on_a_narrow_window(site)
     """In a browser without a network: pictures can be read, and a word leads to its page."""
     with browser() as chromium:
         context = chromium.new_context(viewport={"width": 360, "height": 740}, offline=True)
-        page = context.new_page()
+        page, wrong = context.new_page(), []
+        page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(f"{site.as_uri()}/index.html")
         page.wait_for_selector("article img")
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         assert page.locator("article img").first.bounding_box()["width"] > 700
         page.goto(f"{site.as_uri()}/search.html?q=stranded")
         page.wait_for_selector("#search-results a:text('Metrics')")
+        page.wait_for_selector("text=Search finished")
+        assert wrong == []
 
 
 @pytest.mark.parametrize("link", ["nowhere.md", "#nowhere", "index.md#nowhere", "no/picture.svg"])

@@ -10,7 +10,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from bench.measure import quantile
+
 _LINE = re.compile(r"gputopo: job=(\d+) added_us=(\d+) result=(\S+)")
+_OWN = re.compile(r"gputopo: stats .* own_us_median=(\d+) own_us_max=(\d+)")
 
 
 class Added(NamedTuple):
@@ -30,3 +33,14 @@ def read(lines: Iterable[str]) -> list[Added]:
 def results(added: Iterable[Added]) -> dict[str, int]:
     """How often each result came."""
     return dict(Counter(one.result for one in added).most_common())
+
+
+def own_us(lines: Iterable[str]) -> tuple[int, int] | None:
+    """The plugin's own part: the median of the medians that it logged, and the most.
+
+    It logs them every hundred starts; None where there were fewer.
+    """
+    pairs = [(int(m[1]), int(m[2])) for m in map(_OWN.search, lines) if m]
+    if not pairs:
+        return None
+    return round(quantile([median for median, _ in pairs], 0.5)), max(most for _, most in pairs)

@@ -19,6 +19,9 @@ from policies.errors import PolicyError
 #: Smaller is better; compared after the weight and before the node's name.
 RankKey = Callable[[NodeState, int], Key]
 
+#: The same of many nodes that have room, in their order.
+RankKeys = Callable[[list[NodeState], int], list[Key]]
+
 Found = TypeVar("Found")
 
 
@@ -90,17 +93,21 @@ class NodeTable:
             node = self._nodes[place] = NodeState(self.names[place], topology, free, 0, weight)
         return replace(node, own=own) if own else node
 
-    def ranking(self, kind: Hashable, count: int, key: RankKey) -> Ranking[FreeOn]:
-        """Nodes with `count` GPUs free, by weight and `key`; remembered under (kind, count)."""
+    def ranking(self, kind: Hashable, count: int, ranked: RankKeys) -> Ranking[FreeOn]:
+        """Nodes with `count` GPUs free, by weight and key; remembered under (kind, count)."""
 
         def keys(states: list[FreeOn]) -> list[Key | None]:
-            ranked: list[Key | None] = []
-            for number, free in states:
-                topology, weight = self.kinds[number]
-                fits = free.bit_count() >= count
-                node = NodeState("", topology, free, 0, weight)
-                ranked.append((weight, *key(node, count)) if fits else None)
-            return ranked
+            fit = [state for state in states if state.free.bit_count() >= count]
+            kinds = [self.kinds[state.kind] for state in fit]
+            nodes = [
+                NodeState("", kind.topology, state.free, 0, kind.weight)
+                for kind, state in zip(kinds, fit, strict=True)
+            ]
+            known = {
+                state: (kind.weight, *key)
+                for state, kind, key in zip(fit, kinds, ranked(nodes, count), strict=True)
+            }
+            return [known.get(state) for state in states]
 
         return self.index.ranking(None if kind is None else (kind, count), keys)
 
@@ -179,9 +186,25 @@ def assign(
     few switches apart as the weights allow. What has room for a large count has room for a smaller
     one, so nodes are found whenever there are any. Raises PolicyError where there are none.
     """
+
+    def keys(states: list[NodeState], count: int) -> list[Key]:
+        return [key(state, count) for state in states]
+
+    return assign_ranked(counts, nodes, keys, kind=kind, network=network)
+
+
+def assign_ranked(
+    counts: tuple[int, ...],
+    nodes: Mapping[str, NodeState],
+    keys: RankKeys,
+    *,
+    kind: Hashable = None,
+    network: Network | None = None,
+) -> list[tuple[NodeState, int]]:
+    """As `assign`, for a policy that ranks many nodes at once."""
     among = candidates(nodes)
     wanted = sorted(counts, reverse=True)
-    rankings = {count: among.table.ranking(kind, count, key) for count in set(wanted)}
+    rankings = {count: among.table.ranking(kind, count, keys) for count in set(wanted)}
     anywhere = _assign(wanted, rankings, among.among)
     if isinstance(anywhere, int):
         raise PolicyError(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from itertools import islice
 
-from policies.contract.nodes import assign, candidates
+from gres_topology import NodeTopology
+from policies.contract.nodes import assign_ranked, candidates
 from policies.contract.nouns import Candidate, Cluster, NodeState, Placement, Request
 from policies.contract.ranking import Key, lowest
 from policies.matching.choice import Choice
 from policies.patterns.pattern import described
+from policies.scoring.best_sets import BestSet
 from policies.scoring.objectives import Objective, near_nics
 from policies.scoring.tables import TOP, Tables
 
@@ -30,18 +32,13 @@ class MapaQuestion:
         self._kind = (objective.name, objective.demand, request.pattern, self._packing,
                       self._is_spread, tables)  # fmt: skip
 
-    def _top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
-        objective = self._objective
-        if self._is_spread:
-            objective = near_nics(objective, state.topology.nic_distance)
-        return self._tables.top(state.topology, self._request.pattern, count, state.free, objective)
+    def _near_nics(self, topology: NodeTopology) -> Objective:
+        return near_nics(self._objective, topology.nic_distance if self._is_spread else ())
 
-    def _far(self, state: NodeState, choice: Choice) -> float:
-        """How far a GPU of the set is from a NIC on average, for a job of several nodes."""
-        distance = state.topology.nic_distance
-        if not self._is_spread or not distance:
-            return 0.0
-        return sum(distance[gpu] for gpu in choice.order) / len(choice.order)
+    def _top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
+        topology = state.topology
+        objective = self._near_nics(topology)
+        return self._tables.top(topology, self._request.pattern, count, state.free, objective)
 
     def _ideal(self, count: int) -> float:
         """Effective bandwidth of the best set of this size on the best candidate node, empty."""
@@ -57,38 +54,51 @@ class MapaQuestion:
         ideal = self._ideal(count)
         return min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
 
-    def _key(self, state: NodeState, count: int) -> Key:
+    def _keys(self, states: list[NodeState], count: int) -> list[Key]:
         """Across nodes: this job first, then NICs, empty nodes stay whole, then what is lost.
 
-        It is the same whatever other nodes there are, so that rankings can be remembered.
+        They are the same whatever other nodes there are, so that ranks can be remembered.
         """
-        choice = self._top(state, count)[0]
-        remaining = state.free.bit_count() - count
+        alike: dict[int, list[NodeState]] = {}
+        for state in states:
+            alike.setdefault(id(state.topology), []).append(state)
+        best = {kind: iter(self._best(some, count)) for kind, some in alike.items()}
+        return [self._key(next(best[id(state.topology)]), state.free, count) for state in states]
+
+    def _best(self, alike: list[NodeState], count: int) -> list[BestSet]:
+        """The best sets on nodes of one topology."""
+        topology, frees = alike[0].topology, [state.free for state in alike]
+        objective = self._near_nics(topology)
+        return self._tables.best(topology, self._request.pattern, count, frees, objective)
+
+    def _key(self, best: BestSet, free: int, count: int) -> Key:
         return (
-            *self._own_key(choice, count),
-            self._far(state, choice),
-            self._packing * remaining,
-            choice.loss,
-            choice.destroyed_gbps,
+            *self._own_key(best, count),
+            best.nic / count,
+            self._packing * (free.bit_count() - count),
+            best.loss,
+            best.destroyed_gbps,
         )
 
-    def _own_key(self, choice: Choice, count: int) -> Key:
+    def _own_key(self, best: BestSet, count: int) -> Key:
         if count == 1:
-            return (choice.broken_gbps,)
+            return (best.broken_gbps,)
         across = self._objective.across
         if across == "loss":
-            return (choice.loss, choice.destroyed_gbps)
+            return (best.loss, best.destroyed_gbps)
         if across == "destroys":
-            return (choice.destroyed_gbps,)
+            return (best.destroyed_gbps,)
         if across == "sum":
-            return (-choice.agg_gbps,)
+            return (-best.agg_gbps,)
         # By utility, that is: all share one ideal.
-        return (-choice.effbw_gbps, -choice.weakest_gbps)
+        return (-best.effbw_gbps, -best.weakest_gbps)
 
     def answer(self, policy: str) -> Placement:
         """The placement, in the name of that policy."""
         counts = self._request.gpus_per_node
-        pairs = assign(counts, self._nodes, self._key, kind=self._kind, network=self._network)
+        pairs = assign_ranked(
+            counts, self._nodes, self._keys, kind=self._kind, network=self._network
+        )
         chosen = [(state, count, self._top(state, count)) for state, count in pairs]
         own = _candidate([(state.name, tops[0]) for state, _, tops in chosen])
         utility = min(self._utility(tops[0], count) for _, count, tops in chosen)
@@ -123,7 +133,7 @@ class MapaQuestion:
             among &= ~table.index.places(table.index[table.place[name]])
         if not among:
             return []
-        ranking = table.ranking(self._kind, count, self._key)
+        ranking = table.ranking(self._kind, count, self._keys)
         places = (lowest(places) for _, places in ranking.walk(among))
         return [table.node(place) for place in islice(places, TOP // 2 - 1)]
 

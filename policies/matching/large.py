@@ -7,8 +7,9 @@ decision log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,6 +20,8 @@ from policies.matching.links import MB_PER_GB, RING_EFFICIENCY, link_mbps
 from policies.matching.search import best_match
 from policies.patterns.pattern import pattern_of
 
+#: Answers kept, some 5 KB each.
+REMEMBERED = 5_000
 #: How many first GPUs are tried.
 _SEEDS = 16
 
@@ -58,7 +61,11 @@ def measured(weights: Ints, pattern: str, order: tuple[int, ...], free: int) -> 
 
 def grow(topology: NodeTopology, pattern: str, k: int, free: int) -> tuple[Choice, ...]:
     """Sets of k GPUs within `free`, best first: widest weakest link, sum, what is left."""
-    weights, gpus = link_mbps(topology), gpus_of(free)
+    return _grown(link_mbps(topology), pattern, k, free)
+
+
+def _grown(weights: Ints, pattern: str, k: int, free: int) -> tuple[Choice, ...]:
+    gpus = gpus_of(free)
     step = max(1, len(gpus) // _SEEDS)
     orders = [_grow_from(weights, seed, gpus, k) for seed in gpus[::step]]
     return _ranked(measured(weights, pattern, order, free) for order in orders)
@@ -73,11 +80,37 @@ def _ranked(sets: Iterable[Choice]) -> tuple[Choice, ...]:
 
 
 def find(topology: NodeTopology, pattern: str, k: int, free: int) -> tuple[Choice, ...]:
-    """As `grow`, with the best matching there is; the first says whether that is proven."""
+    """As `grow`, with the best matching there is; the first says whether that is proven.
+
+    Only the links among the free GPUs count: masks with equal ones are searched once.
+    """
+    gpus = gpus_of(free)
+    links = link_mbps(topology)[:, gpus][gpus, :].tobytes()
+    return tuple(
+        replace(choice, mask=mask_of(order), order=order)
+        for choice in _found(links, len(gpus), pattern, k)
+        for order in [tuple(gpus[at] for at in choice.order)]
+    )
+
+
+def firsts(
+    topology: NodeTopology, pattern: str, k: int, frees: Iterable[int]
+) -> Iterator[tuple[tuple[int, ...], Choice]]:
+    """The free GPUs of each mask, and the first of `find` there, GPUs counted among these."""
     weights = link_mbps(topology)
-    match = best_match(weights, pattern_of(pattern).edges(k), k, free)
-    best = measured(weights, pattern, match.order, free)
-    ranked = _ranked([best, *grow(topology, pattern, k, free)])
+    for free in frees:
+        gpus = gpus_of(free)
+        links = weights[:, gpus][gpus, :].tobytes()
+        yield gpus, _found(links, len(gpus), pattern, k)[0]
+
+
+@lru_cache(REMEMBERED)
+def _found(links: bytes, gpus: int, pattern: str, k: int) -> tuple[Choice, ...]:
+    """What `find` finds among so many GPUs, all free; `links` are rows of int64, MB/s."""
+    weights, full = np.frombuffer(links, dtype=np.int64).reshape(gpus, gpus), (1 << gpus) - 1
+    match = best_match(weights, pattern_of(pattern).edges(k), k, full)
+    best = measured(weights, pattern, match.order, full)
+    ranked = _ranked([best, *_grown(weights, pattern, k, full)])
     return (replace(ranked[0], proven=match.proven), *ranked[1:])
 
 

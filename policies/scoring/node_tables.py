@@ -73,6 +73,12 @@ def share_of(values: Floats | Ints, ideal: float) -> Floats:
     return shares
 
 
+def columns(scored: Scored, objective: Objective) -> list[Floats | Ints]:
+    """What sets are compared by, in order, larger first."""
+    keys = objective.keys(scored)
+    return keys if scored.nic is None else [keys[0], -scored.nic, *keys[1:]]
+
+
 class NodeTables:
     """All tables of one kind of node and one pattern (at most `EXACT_GPUS` GPUs)."""
 
@@ -153,16 +159,19 @@ class NodeTables:
 
     def score(self, k: int, free: int, objective: Objective) -> tuple[Ints, Scored]:
         """The k-subsets of `free` (row numbers of `sets(k)`) and what is known of each."""
+        rows = np.flatnonzero((self.sets(k).masks & ~np.int64(free)) == 0)
+        return rows, self.scored(k, rows, np.full(len(rows), free), objective)
+
+    def scored(self, k: int, rows: Ints, free: Ints, objective: Objective) -> Scored:
+        """What is known of k-subsets (row numbers), each within free GPUs of its own (masks)."""
         table = self.sets(k)
-        rows = np.flatnonzero((table.masks & ~np.int64(free)) == 0)
-        masks = table.masks[rows]
-        left = free & ~masks
+        left = free & ~table.masks[rows]
         future = self.future_of(objective.demand) if objective.looks_ahead else None
         broken = np.zeros(len(rows), dtype=np.int64)
         if k == 1:
             stays = (left[:, None] >> np.arange(self.topology.gpus)) & 1
             broken = (self.weights[members(self.topology.gpus, 1)[rows, 0]] * stays).max(axis=1)
-        scored = Scored(
+        return Scored(
             k=k,
             share=share_of(table.effbw[rows], table.ideal_effbw_gbps),
             wide_share=share_of(table.weakest[rows], table.ideal_weakest),
@@ -174,7 +183,6 @@ class NodeTables:
             loss=None if future is None else future[free] - future[left],
             nic=self._to_nics(k, rows, objective.nic_distance),
         )
-        return rows, scored
 
     def _to_nics(self, k: int, rows: Ints, nic_distance: tuple[int, ...]) -> Ints | None:
         """How far from NICs each set is, all its GPUs together; None where it is not asked."""
@@ -186,9 +194,7 @@ class NodeTables:
     def top(self, k: int, free: int, objective: Objective, count: int) -> tuple[Choice, ...]:
         """The best `count` sets in `free`, best first; ties go to the lowest ids."""
         rows, scored = self.score(k, free, objective)
-        keys = objective.keys(scored)
-        if scored.nic is not None:
-            keys = [keys[0], -scored.nic, *keys[1:]]
+        keys = columns(scored, objective)
         first = keys[0]
         if len(first) > 4 * count:
             cut = np.partition(first, len(first) - count)[len(first) - count]

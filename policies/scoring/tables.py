@@ -6,6 +6,7 @@ searched (`policies.matching.large`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from policies.matching.graph_solver import MOST_GPUS
 from policies.matching.links import MB_PER_GB, link_mbps
 from policies.matching.solved import solved
 from policies.patterns.pattern import fitting, pattern_of
+from policies.scoring.best_sets import BestSet, as_best, best_sets
 from policies.scoring.node_tables import NodeTables
 from policies.scoring.objectives import Objective
 
@@ -88,6 +90,24 @@ class Tables:
             answer = self._compute(topology, pattern, k, free_mask, objective)
             self._answers[key] = answer
         return answer
+
+    def best(
+        self,
+        topology: NodeTopology,
+        pattern: str,
+        k: int,
+        frees: Sequence[int],
+        objective: Objective,
+    ) -> list[BestSet]:
+        """Of the best set in each of these masks (at least k GPUs each) what nodes go by."""
+        fitted = "ring" if k == 1 else fitting(pattern, k)
+        if is_tabulated(topology, fitted):
+            return best_sets(self.of(topology, fitted), k, frees, objective)
+        nics = objective.nic_distance
+        return [
+            as_best(choice, tuple(nics[gpu] for gpu in gpus) if nics else ())
+            for gpus, choice in large.firsts(topology, fitted, k, frees)
+        ]
 
     def _compute(
         self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective

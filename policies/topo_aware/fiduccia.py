@@ -6,10 +6,14 @@ of the halves' sizes (the ratio cut), so that sockets are cut apart whatever GPU
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from policies.contract.bits import Ints
 
+#: Cuts kept, some 1 KB each.
+REMEMBERED = 20_000
 #: GPUs whose farthest others are tried as a start.
 MOST_SEEDS = 16
 Halves = tuple[tuple[int, ...], tuple[int, ...]]
@@ -61,7 +65,18 @@ def bipartition(distance: Ints, gpus: tuple[int, ...]) -> Halves:
     `distance` is over all GPUs of the node. Passes are repeated from each start until none
     improves; the best cut found is taken, the first of equals, so equal sets are cut alike.
     """
-    inside = distance[np.ix_(gpus, gpus)]
+    inside = distance[:, gpus][gpus, :]
+    # Sets that are as far apart are cut once.
+    sides = _sides(inside.tobytes(), len(gpus))
+    first = tuple(g for g, side in zip(gpus, sides, strict=True) if side == sides[0])
+    second = tuple(g for g, side in zip(gpus, sides, strict=True) if side != sides[0])
+    return first, second
+
+
+@lru_cache(REMEMBERED)
+def _sides(distances: bytes, n: int) -> tuple[bool, ...]:
+    """The half of each of n GPUs; `distances` are rows of int64."""
+    inside = np.frombuffer(distances, dtype=np.int64).reshape(n, n)
     closeness = inside.max() + 1 - inside
     np.fill_diagonal(closeness, 0)
     best, best_cut, best_size = [False], -1, 1
@@ -74,6 +89,4 @@ def bipartition(distance: Ints, gpus: tuple[int, ...]) -> Halves:
             cut, size = new_cut, new_size
         if best_cut < 0 or cut * best_size < best_cut * size:
             best, best_cut, best_size = right, cut, size
-    first = tuple(g for g, side in zip(gpus, best, strict=True) if side == best[0])
-    second = tuple(g for g, side in zip(gpus, best, strict=True) if side != best[0])
-    return first, second
+    return tuple(best)

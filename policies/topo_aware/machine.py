@@ -32,6 +32,7 @@ class MachineGraph:
         self._paths: dict[int, int] = {}
         self._spread: dict[int, tuple[int, int]] = {}
         self._touched: dict[int, int] = {}
+        self._uniform: dict[int, bool] = {}
 
     def cut(self, mask: int) -> tuple[int, int]:
         """The two halves of a set of two GPUs or more, as masks."""
@@ -48,7 +49,7 @@ class MachineGraph:
         if total is None:
             _bounded(self._paths)
             gpus = gpus_of(mask)
-            total = self._paths[mask] = int(self.distance[np.ix_(gpus, gpus)].sum()) // 2
+            total = self._paths[mask] = int(self.distance[:, gpus][gpus, :].sum()) // 2
         return total
 
     def extremes(self, k: int) -> tuple[int, int]:
@@ -100,11 +101,16 @@ class MachineGraph:
 
     def is_uniform(self, mask: int) -> bool:
         """Whether all GPUs of a set are of one socket and equally far from each other."""
-        gpus = gpus_of(mask)
         if self.touched(mask).bit_count() != 1:
             return False
-        pairs = self.distance[np.ix_(gpus, gpus)]
-        return len(gpus) < 3 or len(np.unique(pairs[~np.eye(len(gpus), dtype=bool)])) == 1
+        uniform = self._uniform.get(mask)
+        if uniform is None:
+            _bounded(self._uniform)
+            gpus = gpus_of(mask)
+            rows = self.distance[:, gpus][gpus, :].tolist()
+            others = {row[at] for i, row in enumerate(rows) for at in range(len(row)) if at != i}
+            uniform = self._uniform[mask] = len(others) < 2
+        return uniform
 
 
 def _bounded(kept: dict[int, Any]) -> None:

@@ -8,16 +8,9 @@ from simulation.reproduction.plots import Plot
 
 BASE, TOPO, GREEDY, PRESERVE = "first-fit", "topo-aware", "mapa-greedy", "mapa-preserve"
 OTHERS = (BASE, TOPO, GREEDY)
-DGX, TORUS, CUBE = (
-    ExperimentRun("mapa-dgx1v"),
-    ExperimentRun("mapa-torus16"),
-    ExperimentRun("mapa-cubemesh16"),
-)
-OVERHEAD, FIT, FRAGMENTS = (
-    ExperimentRun("mapa-overhead"),
-    ExperimentRun("mapa-fit"),
-    ExperimentRun("mapa-figure4"),
-)
+DGX, FIT = ExperimentRun("mapa-dgx1v"), ExperimentRun("mapa-fit")
+TORUS, CUBE = ExperimentRun("mapa-torus16"), ExperimentRun("mapa-cubemesh16")
+OVERHEAD, FRAGMENTS = ExperimentRun("mapa-overhead"), ExperimentRun("mapa-figure4")
 _DGX1V = "it measures a DGX-1 V100, which needs the machine"
 #: Ways to count effective bandwidth: without jobs of one GPU, and as the authors' code logs it.
 READINGS = ("effbw", "logged")

@@ -155,7 +155,7 @@ class Others:
     ) -> CandidateNode | None:
         """The first node, lowest weight first, with `count` GPUs free beside the reserved ones."""
         kept, table = self.kept, self.kept.table
-        ranking = table.ranking("stand-in", count, lambda state, count: ())
+        ranking = table.ranking("stand-in", count, lambda states, count: [()] * len(states))
         among = self.among
         for name in without:
             among &= ~(1 << table.place.get(name, len(table.names)))

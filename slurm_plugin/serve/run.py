@@ -7,6 +7,7 @@ import errno
 import gc
 import logging
 import signal
+import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -39,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between two lines about connections that could not be accepted.
 SILENT_S = 10.0
+#: Python's own 5 ms would be a tenth of the callers' deadline.
+SWITCH_S = 0.0005
 #: Seconds between two checks of the clock.
 CHECK_S = 1.0
 #: The least step between two checks. A clock that is only corrected drifts by far less.
@@ -112,6 +115,8 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         telemetry=Telemetry(),
     )
     first = load(path)
+    # Threads that read the queue or compute ahead give way to a question this soon (seconds).
+    sys.setswitchinterval(SWITCH_S)
     # Fewer, later collections: a question makes thousands of short-lived objects, no cycles.
     gc.set_threshold(50_000, 20, 50)
     log = DecisionLog(first.config.decision_log)
@@ -131,6 +136,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
                 logger.error("%s; going on without", error)
         _handle_signals(engine, notifier, ended)
         _announce(engine, notifier)
+        engine.warm()
         keeping = (one.schedule.keep(one.poll) for one in loops)
         running = (_feed(notifier), ClockWatch(engine.say).run(), *keeping)
         tasks = [asyncio.create_task(one) for one in running]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -36,7 +37,7 @@ from slurm_plugin.protocol import (
 )
 from slurm_plugin.serve import replies
 from slurm_plugin.serve.server import LineAnswer
-from slurm_plugin.serve.setup import Setup
+from slurm_plugin.serve.setup import Setup, warm_masks
 from slurm_plugin.telemetry import Histogram
 
 logger = logging.getLogger(__name__)
@@ -261,8 +262,15 @@ class Engine:
             if setup.config.socket != old.socket:
                 logger.warning("reload: a new socket path needs a restart; still %s", old.socket)
             logger.info("reloaded %s", setup.config.path)
+            self.warm()
             self.say("reload")
             return None
+
+    def warm(self) -> None:
+        """Compute ahead what questions may need, while they are answered."""
+        setup = self.setup
+        wanted = partial(warm_masks, setup, lambda: self.setup is setup)
+        threading.Thread(target=wanted, name="warm-up", daemon=True).start()
 
     def write(self, build: Callable[[], dict[str, Any]]) -> None:
         """Write a line of the decision log that belongs to no question."""

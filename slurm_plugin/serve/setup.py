@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -177,30 +178,42 @@ def _network(config: Config) -> Network | None:
 
 
 def warm_up(setup: Setup) -> None:
-    """Ask every policy once per machine kind and job size, so that no first question is slow.
-
-    On nodes of at most `WARM_GPUS` GPUs also about every free mask, for the default pattern.
-    """
-    kinds = {m.topology.shape: m.topology for m in setup.machines.values() if m.topology}
+    """Ask every policy once per machine kind, pattern and job size, so that tables are there."""
     # The common one first: a reload under load is useful before it is complete.
     others = (pattern for pattern in TABULATED if pattern != "ring")
     site = (pattern.internal for pattern in setup.config.patterns.values())
     patterns = ("ring", *others, *site)
     for policy in setup.policies():
-        for topology in kinds.values():
+        for topology in _kinds(setup):
             for pattern in patterns if PATTERN in policy.hints else ("ring",):
                 _warm(policy, pattern, topology, (1 << topology.gpus) - 1)
-        for topology in kinds.values():
-            if topology.gpus <= WARM_GPUS:
-                for free in range(1, (1 << topology.gpus) - 1):
-                    _warm(policy, "ring", topology, free)
     gc.collect()
     # Tables live as long as the process: keep them out of every later collection.
     gc.freeze()
 
 
+def warm_masks(setup: Setup, is_wanted: Callable[[], bool]) -> None:
+    """Ask every policy about every set of free GPUs there can be, on nodes of few; in a thread.
+
+    So no first question of a kind is slow; until this is done it may be.
+    """
+    for policy in setup.policies():
+        for topology in _kinds(setup):
+            if topology.gpus > WARM_GPUS:
+                continue
+            for free in range(1, 1 << topology.gpus):
+                if not is_wanted():
+                    return
+                _warm(policy, "ring", topology, free)
+
+
+def _kinds(setup: Setup) -> list[NodeTopology]:
+    kinds = {m.topology.shape: m.topology for m in setup.machines.values() if m.topology}
+    return list(kinds.values())
+
+
 def _warm(policy: Policy, pattern: str, topology: NodeTopology, free: int) -> None:
-    cluster = Cluster({"warm-up": NodeState("warm-up", topology, free, weight=1)})
+    cluster = Cluster({"warm-up": NodeState("warm-up", topology, free)})
     for gpus in range(1, min(WARM_GPUS, free.bit_count()) + 1):
         try:
             policy.place(Request((gpus,), pattern=pattern), cluster)

@@ -15,7 +15,7 @@ from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob, WaitingDetails
 from slurm_plugin.web.sources import Extras
 from slurm_plugin.why.answer import cause
-from slurm_plugin.why.site import QueueOrder, SiteCapacity, site_of
+from slurm_plugin.why.site import QueueOrder, SiteNodes, site_of
 from slurm_plugin.why.state import WaitingState, hidden
 
 #: Seconds of work at a time.
@@ -95,7 +95,7 @@ class Reasons:
 def _reasons(reading: Reading, jobs: Iterable[QueuedJob]) -> Iterable[tuple[int, Reason]]:
     """One by one; what they have in common is made once."""
     order = QueueOrder(reading.snapshot)
-    sites: dict[object, SiteCapacity] = {}
+    sites: dict[object, SiteNodes] = {}
     for job in jobs:
         state = reading.state_of(job)
         # Only reservations make the nodes look different to two jobs.

@@ -18,7 +18,7 @@ from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.web.decisions import Decision, DecisionTail
 from slurm_plugin.web.reasons import Reading, Reason
 from slurm_plugin.web.sources import EngineState
-from slurm_plugin.why.site import SiteCapacity, fragmentation_now, site_of
+from slurm_plugin.why.site import SiteNodes, fragmentation_now, site_of
 
 View = dict[str, Any]
 #: Values that are tables: row name -> row.
@@ -31,7 +31,7 @@ MAX_TEXT = 300
 class ClusterFigures:
     """The nodes of one reading, and the figures of them."""
 
-    site: SiteCapacity
+    site: SiteNodes
     fragmentation: Fragmentation
 
 

@@ -23,7 +23,7 @@ from slurm_plugin.why.reasons import (
     over_partition_limit,
 )
 from slurm_plugin.why.resources import shortage_of
-from slurm_plugin.why.site import QueueOrder, SiteCapacity, ahead_of, need_of_job, site_of
+from slurm_plugin.why.site import QueueOrder, SiteNodes, ahead_of, need_of_job, site_of
 from slurm_plugin.why.state import HIDDEN, Answer, WaitingState, WaitReason
 
 #: Causes that no job's end changes.
@@ -54,7 +54,7 @@ def answer(state: WaitingState, lending: RemoteConfig | None = None) -> Answer:
     return replace(_told(state, reason), our_start=ours, sooner=changes)
 
 
-def cause(state: WaitingState, site: SiteCapacity, order: QueueOrder) -> Answer:
+def cause(state: WaitingState, site: SiteNodes, order: QueueOrder) -> Answer:
     """The same without any planning: the cause and its evidence, for many jobs of one snapshot.
 
     `site` is `site_of` this state or another one that sees the same nodes.
@@ -109,7 +109,7 @@ def _slurms_word(job: QueuedJob) -> str:
 
 
 def on_the_nodes(
-    state: WaitingState, site: SiteCapacity, need: Need, ahead: list[QueuedJob]
+    state: WaitingState, site: SiteNodes, need: Need, ahead: list[QueuedJob]
 ) -> tuple[WaitReason, Need | None]:
     """What is missing, or who goes first; and the need of the first job, which is not delayed.
 
@@ -153,7 +153,7 @@ def _gate(state: WaitingState) -> tuple[tuple[str, str], ...]:
 
 
 def _first_that_waits(
-    ahead: list[QueuedJob], site: SiteCapacity
+    ahead: list[QueuedJob], site: SiteNodes
 ) -> tuple[QueuedJob | None, Need | None]:
     """The first job ahead that waits for what others hold, and what it needs."""
     for job in ahead[:MAX_AHEAD]:
@@ -167,7 +167,7 @@ def _first_that_waits(
     return None, None
 
 
-def _delays(hold: Hold | None, first: Need, site: SiteCapacity, now: float) -> bool:
+def _delays(hold: Hold | None, first: Need, site: SiteNodes, now: float) -> bool:
     return hold is not None and backfill.delays(first, site.nodes, site.holds, [hold], now)
 
 
@@ -200,7 +200,7 @@ def _ahead_facts(ahead: list[QueuedJob]) -> tuple[tuple[str, str], ...]:
     return tuple(facts)
 
 
-def _our_start(state: WaitingState, site: SiteCapacity, need: Need, ahead: list[QueuedJob]) -> int:
+def _our_start(state: WaitingState, site: SiteNodes, need: Need, ahead: list[QueuedJob]) -> int:
     """When it starts if all run to their time limits, 0 where that cannot be told."""
     if state.hides_jobs or len(ahead) > MAX_AHEAD:
         return 0

@@ -17,7 +17,7 @@ from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_holds
 from slurm_plugin.queue.demand import Unplaceable
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
-from slurm_plugin.why.site import SiteCapacity, need_of_job
+from slurm_plugin.why.site import SiteNodes, need_of_job
 
 #: How many moments are tried for all jobs together; a longer queue is not planned.
 MAX_TRIES = 300
@@ -29,7 +29,7 @@ NO_LIMIT_S = 365 * 86400.0
 class Timeline:
     """Who holds what from when on. Times are epochs."""
 
-    site: SiteCapacity
+    site: SiteNodes
     now: float
     _planned: list[tuple[float, Hold]] = field(default_factory=list)
     _tries: int = 0
@@ -85,7 +85,7 @@ def limit_of(job: QueuedJob) -> float:
     return job.time_limit_s or NO_LIMIT_S
 
 
-def timeline_of(ahead: Iterable[QueuedJob], site: SiteCapacity, now: float) -> Timeline:
+def timeline_of(ahead: Iterable[QueuedJob], site: SiteNodes, now: float) -> Timeline:
     """All that runs, and these waiting jobs in their order; the last are missing if it is full.
 
     A job whose GPUs per node are not known before its start is left out.

@@ -9,11 +9,11 @@ from slurm_plugin.queue import features
 from slurm_plugin.queue.candidates import Need, mask_of_types, may_use
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.why import words
-from slurm_plugin.why.site import SiteCapacity
+from slurm_plugin.why.site import SiteNodes
 from slurm_plugin.why.state import WaitReason
 
 
-def shortage_of(need: Need, site: SiteCapacity) -> WaitReason | None:
+def shortage_of(need: Need, site: SiteNodes) -> WaitReason | None:
     """What is missing for one job now; None where it fits.
 
     Raises Unsupported for a constraint that cannot be judged.
@@ -23,7 +23,7 @@ def shortage_of(need: Need, site: SiteCapacity) -> WaitReason | None:
     return site.shortages[need]
 
 
-def _shortage_of(need: Need, site: SiteCapacity) -> WaitReason | None:
+def _shortage_of(need: Need, site: SiteNodes) -> WaitReason | None:
     usable = [node for node in site.nodes.values() if _may_ever(need, node)]
     if len(usable) < need.nodes:
         return _never(need, site, len(usable))
@@ -51,7 +51,7 @@ def _free(need: Need, node: Node) -> int:
     return (node.free & mask).bit_count()
 
 
-def _never(need: Need, site: SiteCapacity, usable: int) -> WaitReason:
+def _never(need: Need, site: SiteNodes, usable: int) -> WaitReason:
     """No set of nodes can ever serve the job: what rules them out."""
     nodes = list(site.nodes.values())
     checks: Sequence[tuple[str, Need]] = (
@@ -86,7 +86,7 @@ def _only(**kept: Need) -> Need:
     return replace(nothing, **{name: getattr(need, name)})
 
 
-def _closed(need: Need, usable: Sequence[Node], site: SiteCapacity) -> WaitReason:
+def _closed(need: Need, usable: Sequence[Node], site: SiteNodes) -> WaitReason:
     whys = [f"{node.name} is {site.closed[node.name]}" for node in usable if not node.is_open]
     a_node = "a node" if need.nodes == 1 else f"{need.nodes} nodes"
     text = f"waits for {a_node} that can take jobs: {words.named(whys)}"
@@ -168,7 +168,7 @@ def _facts(
     ready: Sequence[Node],
     usable: Sequence[Node],
     free: Mapping[str, int],
-    site: SiteCapacity,
+    site: SiteNodes,
 ) -> tuple[tuple[str, str], ...]:
     """What is free on each node, and why the others do not count."""
     lines = [

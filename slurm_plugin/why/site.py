@@ -37,7 +37,7 @@ _RESERVED = {"RESERVED", "MAINTENANCE"}
 
 
 @dataclass(frozen=True, slots=True)
-class SiteCapacity:
+class SiteNodes:
     """The nodes as the job may use them, and what the running jobs hold of them."""
 
     #: Every node as it is now; those in `closed` are not open.
@@ -67,17 +67,17 @@ class SiteCapacity:
         return Hold(masks, need.cpus, need.memory_mb, end)
 
 
-def site_of(state: WaitingState) -> SiteCapacity:
+def site_of(state: WaitingState) -> SiteNodes:
     """The nodes as they are to the job: GPUs by model, whatever the way of enforcing."""
     running = [job for job in state.snapshot.jobs if job.state != "PENDING"]
     nodes = nodes_of(state.snapshot.nodes, running, _gpus_by_model)
     closed = _closed(state)
     nodes = {name: replace(node, is_open=name not in closed) for name, node in nodes.items()}
     is_slots = any(slots_of(node.gpus) for node in state.snapshot.nodes)
-    return SiteCapacity(nodes, tuple(holds_in(nodes, running, state.now)), closed, is_slots)
+    return SiteNodes(nodes, tuple(holds_in(nodes, running, state.now)), closed, is_slots)
 
 
-def without_loans(site: SiteCapacity, state: WaitingState) -> tuple[SiteCapacity, dict[int, Hold]]:
+def without_loans(site: SiteNodes, state: WaitingState) -> tuple[SiteNodes, dict[int, Hold]]:
     """The site without the GPUs that are kept for loans whose borrowers wait to start.
 
     And what each of the borrowers and their donors that wait is going to hold, by its job's id.
@@ -147,7 +147,7 @@ def _keeps_out(one: Reservation, state: WaitingState) -> str:
     return f"{what} before the job would end ({one.name})" if starts_soon else ""
 
 
-def need_of_job(job: QueuedJob, site: SiteCapacity, entries: str = "") -> Need:
+def need_of_job(job: QueuedJob, site: SiteNodes, entries: str = "") -> Need:
     """What a waiting job needs of each node.
 
     `entries` are ours about it, where they are not in its AdminComment. Raises Unplaceable where
@@ -249,7 +249,7 @@ def _is_ready(job: QueuedJob, now: float) -> bool:
 
 
 def fragmentation_now(
-    snapshot: Snapshot, site: SiteCapacity, entries: Callable[[QueuedJob], str] = lambda job: ""
+    snapshot: Snapshot, site: SiteNodes, entries: Callable[[QueuedJob], str] = lambda job: ""
 ) -> Fragmentation:
     """How scattered the free GPUs are to the jobs of the snapshot.
 

@@ -14,7 +14,7 @@ from slurm_plugin.queue.candidates import Need, fits
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.why import words
 from slurm_plugin.why.resources import shortage_of
-from slurm_plugin.why.site import SiteCapacity, demand_of_job, site_of
+from slurm_plugin.why.site import SiteNodes, demand_of_job, site_of
 from slurm_plugin.why.state import WaitingState
 
 #: Changes that are told.
@@ -25,7 +25,7 @@ _SPREADS = (2, 3, 4, 6, 8)
 
 def changes(
     state: WaitingState,
-    site: SiteCapacity,
+    site: SiteNodes,
     need: Need,
     first: Need | None,
     lending: RemoteConfig | None = None,
@@ -48,7 +48,7 @@ def changes(
 
 
 def _borrowing(
-    state: WaitingState, site: SiteCapacity, need: Need, first: Need | None, lending: RemoteConfig
+    state: WaitingState, site: SiteNodes, need: Need, first: Need | None, lending: RemoteConfig
 ) -> Iterator[str]:
     """GPUs of other nodes, where the job may borrow and has not asked for it."""
     asked = demand_of_job(state.job, state.entries)
@@ -64,7 +64,7 @@ def _borrowing(
 
 
 def loan_for(
-    state: WaitingState, site: SiteCapacity, need: Need, first: Need | None, lending: RemoteConfig
+    state: WaitingState, site: SiteNodes, need: Need, first: Need | None, lending: RemoteConfig
 ) -> Offer | str:
     """What could be lent to the job now if it may borrow, or why nothing could."""
     job, asked = state.job, demand_of_job(state.job, state.entries)
@@ -80,7 +80,7 @@ def loan_for(
 
 
 def _now(
-    need: Need, site: SiteCapacity, first: Need | None, limit_s: float, now: float
+    need: Need, site: SiteNodes, first: Need | None, limit_s: float, now: float
 ) -> Hold | None:
     """What the job would take now; None where it does not fit, or delays the first one."""
     end = now + limit_s if limit_s else float("inf")
@@ -90,7 +90,7 @@ def _now(
     return None if delays(first, site.nodes, site.holds, [hold], now) else hold
 
 
-def _variants(need: Need, site: SiteCapacity, state: WaitingState) -> Iterator[tuple[str, Need]]:
+def _variants(need: Need, site: SiteNodes, state: WaitingState) -> Iterator[tuple[str, Need]]:
     """The option to give instead, and what the job would need then."""
     if fewer := _most_gpus(need, site):
         yield f"with {_gpu_option(need, state, fewer, need.nodes)}", replace(need, gpus=fewer)
@@ -118,7 +118,7 @@ def _gpu_option(need: Need, state: WaitingState, gpus: int, nodes: int) -> str:
     return f"--gpus={kind}{gpus * nodes}" if is_for_job else f"--gres=gpu:{kind}{gpus}"
 
 
-def _spread(need: Need, site: SiteCapacity) -> Need | None:
+def _spread(need: Need, site: SiteNodes) -> Need | None:
     """The GPUs of one node, evenly on the fewest nodes on which they fit; None for nowhere."""
     if need.nodes > 1 or need.exclusive or need.req_nodes:
         return None
@@ -132,7 +132,7 @@ def _spread(need: Need, site: SiteCapacity) -> Need | None:
     return None
 
 
-def _most_gpus(need: Need, site: SiteCapacity) -> int:
+def _most_gpus(need: Need, site: SiteNodes) -> int:
     """The most GPUs per node, fewer than asked for, with which it would fit; 0 for none."""
     for gpus in range(min(need.gpus - 1, 64), 0, -1):
         if shortage_of(replace(need, gpus=gpus), site) is None:
@@ -140,7 +140,7 @@ def _most_gpus(need: Need, site: SiteCapacity) -> int:
     return 0
 
 
-def _beside(need: Need, site: SiteCapacity) -> Iterator[tuple[str, Need]]:
+def _beside(need: Need, site: SiteNodes) -> Iterator[tuple[str, Need]]:
     """Fewer CPUs, less memory: as much as is free beside enough GPUs."""
     bare = replace(need, cpus=1, memory_mb=0)
     free = [node for node in site.nodes.values() if fits(bare, node)]
@@ -152,9 +152,7 @@ def _beside(need: Need, site: SiteCapacity) -> Iterator[tuple[str, Need]]:
         yield f"with --mem={memory}", replace(need, memory_mb=memory)
 
 
-def _shorter(
-    state: WaitingState, site: SiteCapacity, need: Need, first: Need | None
-) -> Iterator[str]:
+def _shorter(state: WaitingState, site: SiteNodes, need: Need, first: Need | None) -> Iterator[str]:
     """A time limit that ends before the first one's start, or before a reservation begins."""
     ends = [one.start for one in state.reservations if one.start > state.now]
     if first is not None:

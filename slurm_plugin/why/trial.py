@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.config.remote import RemoteConfig
@@ -28,7 +28,7 @@ from slurm_plugin.why.limits import limit_in_the_way
 from slurm_plugin.why.reasons import partition_state, refusals
 from slurm_plugin.why.request import NotTried, TriedJob
 from slurm_plugin.why.resources import shortage_of
-from slurm_plugin.why.site import SiteCapacity, ahead_of, need_of_job, site_of, without_loans
+from slurm_plugin.why.site import SiteNodes, ahead_of, need_of_job, site_of, without_loans
 from slurm_plugin.why.sooner import loan_for
 from slurm_plugin.why.state import WaitingState, WaitReason
 
@@ -157,9 +157,7 @@ def _loan(loan: Offer | str, lending: RemoteConfig) -> str:
     return f"{lent} would get ready, to serve it beside {own}; it starts when they are"
 
 
-def _left_by_others(
-    state: WaitingState, site: SiteCapacity, ahead: list[QueuedJob]
-) -> SiteCapacity:
+def _left_by_others(state: WaitingState, site: SiteNodes, ahead: list[QueuedJob]) -> SiteNodes:
     """What the jobs that wait leave over now, all of which come first."""
     timeline = timeline_of(ahead, site, state.now)
     if timeline.is_full:
@@ -178,11 +176,7 @@ def _waits(reason: WaitReason) -> Trial:
 
 
 def _placed(
-    asked: TriedJob,
-    need: Need,
-    site: SiteCapacity,
-    own: Mapping[str, int],
-    decider: Decider | None,
+    asked: TriedJob, need: Need, site: SiteNodes, own: Mapping[str, int], decider: Decider | None
 ) -> Trial:
     """The job fits: which GPUs the policy gives it. `own` is what Slurm would take itself."""
     if decider is None or not need.gpus or need.exclusive:
@@ -199,7 +193,7 @@ def _placed(
 def _by_select(
     question: PlacementQuestion,
     need: Need,
-    site: SiteCapacity,
+    site: SiteNodes,
     own: Mapping[str, int],
     decider: Decider,
 ) -> Trial:
@@ -226,11 +220,7 @@ def _by_select(
 
 
 def _by_slots(
-    question: PlacementQuestion,
-    need: Need,
-    site: SiteCapacity,
-    own: Mapping[str, int],
-    decider: Decider,
+    question: PlacementQuestion, need: Need, site: SiteNodes, own: Iterable[str], decider: Decider
 ) -> Trial:
     """As the engine asks at a submit; all nodes of a job get the same GPUs."""
     candidates = groups(need, site.nodes)

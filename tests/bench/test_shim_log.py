@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.live.shim_log import Added, read, results
+from bench.live.shim_log import Added, own_us, read, results
 from bench.live.start import figure
 
 LOG = """\
@@ -39,3 +39,14 @@ def test_the_median_is_over_the_starts_and_tells_the_other_results() -> None:
 def test_a_run_in_which_the_plugin_placed_nothing_is_no_figure() -> None:
     with pytest.raises(AssertionError, match="timeout"):
         figure("start", [Added(1, 50000, "timeout")])
+
+
+def test_the_plugins_own_part_is_in_its_counters() -> None:
+    line = (
+        "gputopo: stats asked=3 added_us_median=410 added_us_max=50 own_us_median={} own_us_max={}"
+    )
+    assert own_us([*LOG, *(line.format(*pair) for pair in ((31, 96), (35, 40), (33, 90)))]) == (
+        33,
+        96,
+    )
+    assert own_us(LOG) is None

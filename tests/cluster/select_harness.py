@@ -10,8 +10,10 @@ from live_harness import goes_by_links
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 
 SOCKET, RULE, LOG = "/run/gputopo/engine.sock", "/tmp/rule.json", "/tmp/questions.log"
+TABLES = LOG + ".tables"
 PID = "/tmp/fake_engine.pid"
 SCRIPT = Path(__file__).with_name("fake_engine.py")
 SETTINGS = "/etc/slurm/gputopo-select.conf"
@@ -68,7 +70,7 @@ class FakeEngine:
         command = f"python3 /tmp/fake_engine.py {SOCKET} {RULE} {LOG}"
         self.cluster.run(
             "ctl",
-            f"rm -f {SOCKET} {LOG}; touch {LOG};"
+            f"rm -f {SOCKET} {LOG} {TABLES}; touch {LOG} {TABLES};"
             f" setsid {command} >/tmp/fake_engine.out 2>&1 </dev/null &"
             f" echo $! >{PID}; until [ -S {SOCKET} ]; do sleep 0.05; done",
         )
@@ -97,16 +99,31 @@ class FakeEngine:
         alive = f"rm -f {SWITCH}; [ -S {SOCKET} ] && kill -CONT $(cat {PID}) && : >{LOG}"
         if self.cluster.run("ctl", alive, check=False).code:
             self.start()
+            self.wait_for_table(0)
 
     def rule(self, **rule: Any) -> None:
         """What to answer from now on."""
         self.put(RULE, json.dumps(rule))
 
-    def settle(self, **settings: Any) -> None:
-        """Gives the plugin these settings beside SETTLED, and has it read them."""
+    def tables(self) -> list[str]:
+        """The numbers of the tables of nodes that it was told, in order."""
+        return self.cluster.run("ctl", f"cat {TABLES}").out.split()
+
+    def wait_for_table(self, before: int) -> None:
+        """Until it was told one more."""
+        until(lambda: len(self.tables()) > before, "the engine is told the nodes")
+
+    def settle(self, *, told: bool = True, **settings: Any) -> None:
+        """Gives the plugin these settings beside SETTLED, and has it read them.
+
+        told: a plugin that can read them tells the nodes anew.
+        """
+        before = len(self.tables())
         self.settings = {**SETTLED, **settings}
         self.put(SETTINGS, "".join(f"{key}={value}\n" for key, value in self.settings.items()))
         self.cluster.reconfigure()
+        if told:
+            self.wait_for_table(before)
 
     def lines(self, verb: str = "place") -> list[str]:
         """The lines received that start with `verb`."""
@@ -124,6 +141,21 @@ class FakeEngine:
                 result.append(fields)
         return result
 
+    def nodes_lines(self) -> list[dict[str, str]]:
+        """The `nodes` lines received, each as key -> value."""
+        return [
+            dict(token.split("=", 1) for token in line.split()[1:]) for line in self.lines("nodes")
+        ]
+
+    def connections(self) -> int:
+        """How many clients it has now."""
+        return int(self.cluster.run("ctl", f"ss -xH state established src {SOCKET} | wc -l").out)
+
+    @staticmethod
+    def candidates(question: dict[str, list[str]]) -> list[str]:
+        """The nodes that the job could have got, by a question about it."""
+        return [node.split("/")[0] for node in question["node"]]
+
     def own_choice(self, jobid: int) -> dict[str, tuple[int, ...]]:
         """The GPUs that Slurm itself was about to take, from the last question about a job."""
         chosen = {}
@@ -135,7 +167,7 @@ class FakeEngine:
 
     def asked_nodes(self, jobid: int) -> list[str]:
         """The candidates in the first question about a job."""
-        return [node.split("/")[0] for node in self.questions(jobid)[0]["node"]]
+        return self.candidates(self.questions(jobid)[0])
 
 
 @contextmanager

@@ -237,7 +237,8 @@ def is_built(root: Path, one: Mutant) -> bool:
     command = ["luac5.1", "-p", "-"]
     if suffix == ".c":
         command = ["gcc", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-S", "-x", "c"]
-        command += ["-o", "/dev/null", "-"]
+        # headers of the folder below, where there is one
+        command += ["-iquote", "../pure", "-o", "/dev/null", "-"]
     folder = (root / one.path).parent
     if "spank" in folder.parts:
         command.insert(1, "-D_GNU_SOURCE")  # as its Makefile has it

@@ -36,7 +36,7 @@ PARTS: dict[str, tuple[Any, ...]] = {
     "slots": (28, *(f"slurm_plugin/{room}/**/*.py" for room in ("gates", "queue", "job_entries"))),
     "remote": (30, "slurm_plugin/lending/**/*.py", "slurm_plugin/remote/**/*.py"),
     "lua_bridge": (28, "lua_bridge/**/*.lua"),
-    "select": (20, "slurm_plugin/select/pure/*.c"),
+    "select": (20, "slurm_plugin/select/pure/*.c", "slurm_plugin/select/nodes/*.c"),
     "spank": (20, "slurm_plugin/spank/pure/*.c"),
 }
 MEASURED = ("policies", "gres_topology", "simulation", "slurm_plugin")
@@ -193,8 +193,8 @@ says little. The seed draws other lines when files are moved or renamed, or by a
 tests/mutants/run_mutants.py: of lines that nobody had tried 148 of 197 (but for C) were caught, and
 151 of 200 after all files had been moved: 75 % both times.
 
-C: only files that are built without Slurm's headers (`slurm_plugin/select/pure`,
-`slurm_plugin/spank/pure`) are tried here.
+C: only files that are built without Slurm's headers (`slurm_plugin/select/pure`
+and `nodes`, `slurm_plugin/spank/pure`) are tried here.
 With the seeds 2 and 3 (40 each) 25 and 30 were caught at first, 7 and 3 equivalent; tests were
 written for the other 15.
 """

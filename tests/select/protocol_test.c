@@ -88,6 +88,37 @@ CLAIM(wait_and_pass_are_read)
 	CHECK(reply.kind == GT_REPLY_ERROR);
 }
 
+CLAIM(what_is_said_of_the_table_is_read)
+{
+	CHECK(!parse("ok id=3 digest=a"));
+	CHECK(reply.kind == GT_REPLY_OK && reply.has_digest && reply.digest == 10);
+	CHECK(!parse("ok id=3") && !reply.has_digest);
+	CHECK(!parse("use id=1 node=a/1 resync=1") && reply.resync);
+	CHECK(!parse("use id=1 node=a/1 resync=0") && !reply.resync);
+	CHECK(!parse("pass id=1") && !reply.resync);
+}
+
+CLAIM(numbers_are_written_as_they_are)
+{
+	gt_line_begin(&line, "nodes");
+	gt_line_hex(&line, "table", UINT64_MAX);
+	gt_line_add(&line, " free=");
+	gt_line_add_hex(&line, 0);
+	gt_line_add(&line, ",");
+	gt_line_add_hex(&line, 0xabcdef0123456789);
+	gt_line_add(&line, " total=");
+	gt_line_add_decimal(&line, 0);
+	gt_line_add(&line, ",");
+	gt_line_add_decimal(&line, UINT64_MAX);
+	gt_line_add(&line, " names=");
+	gt_line_add_text(&line, "a%b", 2);
+	CHECK(gt_line_end(&line));
+	CHECK_TEXT(line.text, "nodes table=ffffffffffffffff "
+			      "free=0,abcdef0123456789 "
+			      "total=0,18446744073709551615 names=a%25\n");
+	gt_line_free(&line);
+}
+
 CLAIM(keys_of_a_later_protocol_are_ignored)
 {
 	CHECK(!parse("use id=1 node=a/1 rank.a=0,3 confidence=high"));
@@ -105,6 +136,8 @@ CLAIM(malformed_replies_are_refused)
 		"use id=1 node=a/1 =b", "use id=1 node=a/1 b", "wait id=1",
 		"wait id=1 s=0", "wait id=1 s=-3", "wait id=1 s=1.5",
 		"wait id=1 s=99999999", "wait id=1 s=9 s=9",
+		"ok id=1 digest=", "ok id=1 digest=xyz",
+		"ok id=1 digest=1 digest=1", "pass id=1 resync=1 resync=1",
 		"wait id=1 s=9 max_wait_s=0", "wait id=1 s=9 max_wait_s=604801",
 		"use id=99999999999999999999 node=a/1", "\x80use id=1 node=a/1",
 	};

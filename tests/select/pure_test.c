@@ -3,6 +3,7 @@
  *   pure_test            all, "ok CLAIM" or "FAILED CLAIM: where"
  *   pure_test run CLAIM  one
  *   pure_test lines      request lines, to compare with the other codecs
+ *   pure_test nodes      a table of 5,000 nodes, and a question about them after some changes
  *   pure_test replies    what each reply line of standard input means
  *   pure_test brackets   the hint and the note of each comment on standard input, "-" for none
  *   pure_test fuzz SEED ROUNDS   mutated input for every parser
@@ -13,6 +14,8 @@
 #include "../claims.h"
 #include "admin_comment.h"
 #include "mig.h"
+#include "mirror.h"
+#include "node_set.h"
 #include "protocol.h"
 #include "settings.h"
 
@@ -50,6 +53,79 @@ static void print_lines(void)
 	if (gt_line_end(&line))
 		fputs(line.text, stdout);
 	gt_line_free(&line);
+}
+
+#define NODES 5000
+
+static void look(uint32_t index, gt_node_t *node)
+{
+	static char name[16];
+
+	snprintf(name, sizeof(name), "node-%u", index);
+	*node = (gt_node_t) {
+		.name = name,
+		.type = index % 7 ? "a100" : NULL,
+		.total = index % 11 ? 8 : 64,
+		.weight = index < 4096 ? 1 : index,
+		.free = index % 11 ? index % 256 : UINT64_MAX,
+	};
+}
+
+static void print_question(gt_mirror_t *mirror)
+{
+	gt_candidate_t own = { "node-1", 8, 0x1, 0x1, 1 };
+	uint64_t others[NODES / 64] = { 0x5555, 1ULL << 63 };
+	gt_line_t line = { 0 };
+
+	gt_line_begin(&line, "place");
+	gt_line_number(&line, "id", 9);
+	gt_line_number(&line, "job", 9);
+	gt_line_number(&line, "array", 0);
+	gt_line_number(&line, "uid", 1000);
+	gt_line_number(&line, "postponed", 0);
+	gt_line_number(&line, "waited_s", 0);
+	gt_line_candidate(&line, &own);
+	gt_mirror_write(mirror, &line);
+	gt_line_set(&line, "others", others, NODES / 64);
+	gt_line_number(&line, "heaviest", 1);
+	if (gt_line_end(&line))
+		fputs(line.text, stdout);
+	gt_line_free(&line);
+}
+
+static void print_nodes(void)
+{
+	static const uint32_t changed[] = { 2, 4999, 0 };
+	gt_line_t line = { 0 };
+	gt_part_t part = { .id = 1, .parts = 2 };
+	gt_mirror_t mirror;
+	gt_copy_t copy;
+
+	gt_mirror_init(&mirror);
+	if (!gt_mirror_build(&mirror, NODES, look, true) ||
+	    !gt_mirror_copy(&mirror, &copy))
+		abort();
+	for (; part.first < NODES; part.first += part.count) {
+		part.part++;
+		part.count = gt_table_rows_of_line(copy.table, part.first);
+		gt_table_line(&line, copy.table, copy.free, &part);
+		if (gt_line_end(&line))
+			fputs(line.text, stdout);
+	}
+	printf("%" PRIx64 "\n", copy.digest);
+	gt_mirror_give_back(&mirror, &copy);
+	for (size_t i = 0; i < sizeof(changed) / sizeof(changed[0]); i++) {
+		gt_node_t node;
+
+		look(changed[i], &node);
+		node.free = 0x3 << i;
+		gt_mirror_look(&mirror, changed[i], &node);
+	}
+	print_question(&mirror);
+	gt_line_free(&line);
+	gt_table_free(mirror.table);
+	free(mirror.free);
+	free(mirror.is_changed);
 }
 
 static void print_picks(const char *key, const gt_pick_t *picks, size_t count)
@@ -164,6 +240,7 @@ static void fuzz(uint64_t seed, uint64_t rounds)
 	static const char *const seeds[] = {
 		"use id=12 node=dgx1/9 node=dgx2/f0 alt=dgx1/3 note=a%20b",
 		"wait id=1 s=30 note=later",
+		"ok id=3 digest=9f1c resync=1",
 		"x [gpu-topo: a=b | waiting 3/10 since 1700000000: why "
 		"(until 1700000030, begin 1699999000)] y",
 		"gpu-topo: pattern=ring",
@@ -189,6 +266,8 @@ int main(int argc, char **argv)
 		return run_claims(argv[2]);
 	if (!strcmp(what, "lines"))
 		print_lines();
+	else if (!strcmp(what, "nodes"))
+		print_nodes();
 	else if (!strcmp(what, "replies"))
 		print_replies();
 	else if (!strcmp(what, "brackets"))

@@ -20,7 +20,7 @@ CLAIM(settings_start_from_the_defaults)
 {
 	CHECK(settings(""));
 	CHECK(config.deadline_ms == 50 && config.pass_budget_ms == 500);
-	CHECK(config.max_candidates == 2000 && config.respect_weight);
+	CHECK(config.respect_weight && !config.gone);
 	CHECK_TEXT(config.socket, "/run/gputopo/engine.sock");
 	CHECK_TEXT(config.kill_switch, "/etc/slurm/gputopo.disable");
 }
@@ -31,6 +31,16 @@ CLAIM(settings_are_read)
 		       "socket=/tmp/x=y.sock"));
 	CHECK(config.deadline_ms == 20 && !config.respect_weight);
 	CHECK_TEXT(config.socket, "/tmp/x=y.sock");
+}
+
+/* A file of an earlier release goes on to work. */
+CLAIM(a_setting_without_effect_is_named)
+{
+	CHECK(settings("deadline_ms=20\nmax_candidates=2000\n"));
+	CHECK(config.deadline_ms == 20);
+	CHECK_TEXT(config.gone, "max_candidates");
+	CHECK(!settings("max_candidates=1\nmax_candidates=2"));
+	CHECK(settings("max_candidates=many"));
 }
 
 CLAIM(a_bad_setting_is_named_and_nothing_of_it_kept)

@@ -9,17 +9,19 @@ CLAIM(counters_tell_median_and_maximum)
 
 	memset(&stats, 0, sizeof(stats));
 	for (int i = 1; i <= 5; i++)
-		gt_stats_add(&stats, GT_USED, i * 100);
-	gt_stats_add(&stats, GT_BREAKER, 1);
+		gt_stats_add(&stats, GT_USED, i * 100, i * 10);
+	gt_stats_add(&stats, GT_BREAKER, 1, 1);
 	gt_stats_line(&stats, 0, line, sizeof(line));
 	CHECK_TEXT(line, "asked=5 used=5 alt=0 pass=0 wait=0 capped=0 "
 			 "infeasible=0 bad_advice=0 timeout=0 down=0 garbage=0 "
 			 "breaker=1 budget_out=0 not_ours=0 "
-			 "added_us_median=300 added_us_max=500");
+			 "added_us_median=300 added_us_max=500 "
+			 "own_us_median=30 own_us_max=50");
 	for (int i = 0; i < 3000; i++)
-		gt_stats_add(&stats, GT_PASS, 7);
+		gt_stats_add(&stats, GT_PASS, 7, 3);
 	gt_stats_line(&stats, 0, line, sizeof(line));
-	CHECK(strstr(line, "added_us_median=7 added_us_max=500"));
+	CHECK(strstr(line, "added_us_median=7 added_us_max=500 "
+			   "own_us_median=3 own_us_max=50"));
 }
 
 CLAIM(a_line_is_due_by_count_or_by_time)
@@ -28,11 +30,11 @@ CLAIM(a_line_is_due_by_count_or_by_time)
 
 	memset(&stats, 0, sizeof(stats));
 	CHECK(!gt_stats_due(&stats, 2, 1000, 50));
-	gt_stats_add(&stats, GT_USED, 1);
+	gt_stats_add(&stats, GT_USED, 1, 1);
 	CHECK(!gt_stats_due(&stats, 2, 1000, 100));
 	CHECK(gt_stats_due(&stats, 2, 1000, 1100));
 	CHECK(!gt_stats_due(&stats, 2, 0, 5000));
-	gt_stats_add(&stats, GT_USED, 1);
+	gt_stats_add(&stats, GT_USED, 1, 1);
 	CHECK(gt_stats_due(&stats, 2, 0, 100));
 	CHECK(!gt_stats_due(&stats, 0, 0, 100));
 }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 from c_program import built, claims_in, run
 
-from slurm_plugin import protocol
+from slurm_plugin import node_lines, protocol
+from slurm_plugin.node_lines import NodesPart
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "slurm_plugin" / "select"
@@ -49,6 +52,52 @@ def test_the_engine_reads_what_the_plugin_writes(program: Path) -> None:
             protocol.CandidateNode("node-64.x", 64, (1 << 64) - 1, 0, 4294967295),
         )
     assert protocol.decode(notice.encode()) == protocol.Notice("started", 9, 0, {"dgx1": 0x48})
+
+
+def test_the_engine_reads_the_table_and_what_changed_in_it(program: Path) -> None:
+    """Both sides have the same nodes, free GPUs and digest, before and after the changes."""
+    *lines, digest, question = run(program, "nodes").splitlines()
+    parts = [protocol.decode(line.encode()) for line in lines]
+    assert [
+        (p.part, p.parts, p.first, len(p.names)) for p in parts if isinstance(p, NodesPart)
+    ] == [
+        (1, 2, 0, 4096),
+        (2, 2, 4096, 904),
+    ]
+    names, total, free, weight, kinds = (
+        [value for part in parts for value in getattr(part, key)]
+        for key in ("names", "total", "free", "weight", "type")
+    )
+    places = range(5000)
+    assert names == [f"node-{i}" for i in places]
+    assert total == [8 if i % 11 else 64 for i in places]
+    assert weight == [1 if i < 4096 else i for i in places]
+    assert kinds == ["a100" if i % 7 else "" for i in places]
+    assert free == [i % 256 if i % 11 else (1 << 64) - 1 for i in places]
+    assert node_lines.digest(free) == int(digest, 16)
+    asked = protocol.decode(question.encode())
+    assert isinstance(asked, protocol.Place)
+    changes = asked.changes
+    assert changes is not None
+    assert {part.table for part in parts if isinstance(part, NodesPart)} == {changes.table}
+    assert changes.free == {2: 3, 4999: 6, 0: 12}
+    assert changes.heaviest == 1
+    for place, mask in changes.free.items():
+        free[place] = mask
+    assert node_lines.digest(free) == changes.state
+    assert node_lines.places(changes.others, 5000) == 0x5555 | 1 << 127
+
+
+def test_what_questions_cost_is_printed(tmp_path: Path) -> None:
+    """Figures alone: no machine that runs tests is quiet."""
+    target = tmp_path / "mirror_bench"
+    make = ["make", "-C", str(PLUGIN), f"OUT={tmp_path}", str(target)]
+    done = subprocess.run(make, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    figures = run(target, "3").splitlines()
+    sizes = [int(m[1]) for line in figures if (m := re.search(r"at most (\d+) bytes", line))]
+    assert len(sizes) == 8
+    assert max(sizes[:4]) < 4096
 
 
 REPLIES = [

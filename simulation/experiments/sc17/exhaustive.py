@@ -110,16 +110,14 @@ class _Search:
 
     def _rescaled(self, now_s: float, running: tuple[_Job, ...]) -> tuple[_Job, ...]:
         """The running jobs at the speeds that hold from now on."""
-        updated = []
+        anew = []
         placed = [PlacedJob(self.jobs[run.at], {_NODE: run.gpus}) for run in running]
         for at, run in enumerate(running):
             beside = placed[:at] + placed[at + 1 :]
             full_s = self.speed.full_s(placed[at], {_NODE: self.topology}, beside)
             done = (now_s - run.since_s) / run.full_s if run.full_s else 0.0
-            updated.append(
-                replace(run, since_s=now_s, full_s=full_s, left=max(0.0, run.left - done))
-            )
-        return tuple(updated)
+            anew.append(replace(run, since_s=now_s, full_s=full_s, left=max(0.0, run.left - done)))
+        return tuple(anew)
 
     def _drain(self, now_s: float, running: tuple[_Job, ...]) -> float:
         """When the last one ends if nothing more starts."""

@@ -61,14 +61,14 @@ def _now(slurm: SlurmConfig) -> dict[str, Any]:
     from slurm_plugin.slurm import choose
 
     try:
-        found = figures_of(read_snapshot(choose.client(slurm))).fragmentation
+        figures = figures_of(read_snapshot(choose.client(slurm))).fragmentation
     except SlurmError as error:
         return {"problem": str(error)}
     return {
-        "gpus": found.total,
-        "free": found.free,
-        "stranded": found.stranded,
-        "fragmentation": round(found.share, 4),
+        "gpus": figures.total,
+        "free": figures.free,
+        "stranded": figures.stranded,
+        "fragmentation": round(figures.share, 4),
     }
 
 

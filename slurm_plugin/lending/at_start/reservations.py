@@ -113,10 +113,10 @@ def _moved_to_others(
     assert asked.others is not None
     for count in sorted(missing, reverse=True):
         listed = {node.name for node in nodes}
-        found = asked.others.stand_in(count, reserved, listed)
-        if found is None:
+        other = asked.others.stand_in(count, reserved, listed)
+        if other is None:
             return False
-        nodes.append(replace(found, own=lowest(found.free, count)))
+        nodes.append(replace(other, own=lowest(other.free, count)))
     return True
 
 

@@ -82,6 +82,11 @@ extern void gt_line_number(gt_line_t *line, const char *key, uint64_t value)
 	append_format(line, " %s=%" PRIu64, key, value);
 }
 
+extern void gt_line_hex(gt_line_t *line, const char *key, uint64_t value)
+{
+	append_format(line, " %s=%" PRIx64, key, value);
+}
+
 extern void gt_line_text(gt_line_t *line, const char *key, const char *value,
 			 size_t max)
 {
@@ -102,6 +107,48 @@ extern void gt_line_placed(gt_line_t *line, const char *name, uint64_t mask)
 {
 	gt_line_text(line, "node", name, GT_NAME_MAX);
 	append_format(line, "/%" PRIx64, mask);
+}
+
+extern void gt_line_add(gt_line_t *line, const char *text)
+{
+	append(line, text, strlen(text));
+}
+
+/* Digits of a small base; printf is slow where there are thousands of numbers. */
+static void add_digits(gt_line_t *line, uint64_t value, unsigned base)
+{
+	char digits[24], *first = digits + sizeof(digits);
+
+	do
+		*--first = "0123456789abcdef"[value % base];
+	while (value /= base);
+	append(line, first, (size_t) (digits + sizeof(digits) - first));
+}
+
+extern void gt_line_add_hex(gt_line_t *line, uint64_t value)
+{
+	add_digits(line, value, 16);
+}
+
+extern void gt_line_add_decimal(gt_line_t *line, uint64_t value)
+{
+	add_digits(line, value, 10);
+}
+
+extern void gt_line_add_text(gt_line_t *line, const char *text, size_t max)
+{
+	append_encoded(line, text, max);
+}
+
+extern char *gt_line_room(gt_line_t *line, size_t n)
+{
+	return reserve(line, n) ? line->text + line->len : NULL;
+}
+
+extern void gt_line_used(gt_line_t *line, size_t used)
+{
+	line->len += used;
+	line->text[line->len] = '\0';
 }
 
 extern bool gt_line_end(gt_line_t *line)
@@ -203,10 +250,29 @@ static bool read_wait(const char *text, uint32_t *seconds)
 	return true;
 }
 
+static const char *take_flag(const char *key, const char *value,
+			     gt_reply_t *reply, unsigned *bit)
+{
+	if (!strcmp(key, "quiet")) {
+		*bit = 16;
+		reply->quiet = !strcmp(value, "1");
+	} else if (!strcmp(key, "resync")) {
+		*bit = 32;
+		reply->resync = !strcmp(value, "1");
+	} else if (!strcmp(key, "digest")) {
+		*bit = 64;
+		reply->has_digest = read_hex(value, &reply->digest);
+		if (!reply->has_digest)
+			return "a digest that is not hexadecimal";
+	}
+	return NULL;
+}
+
 /* `seen` has one bit per key that may stand only once. */
 static const char *take_field(const char *key, char *value, gt_reply_t *reply,
 			      unsigned *seen)
 {
+	const char *wrong;
 	unsigned bit = 0;
 
 	if (!strcmp(key, "node"))
@@ -228,10 +294,10 @@ static const char *take_field(const char *key, char *value, gt_reply_t *reply,
 	} else if (!strcmp(key, "note") || !strcmp(key, "message")) {
 		bit = 4;
 		gt_note_copy(reply->note, sizeof(reply->note), value);
-	} else if (!strcmp(key, "quiet")) {
-		bit = 16;
-		reply->quiet = !strcmp(value, "1");
-	}	/* a key of a later protocol: ignored */
+	} else if ((wrong = take_flag(key, value, reply, &bit))) {
+		return wrong;
+	}
+	/* a key of a later protocol is ignored */
 	if (*seen & bit)
 		return "a key given twice";
 	*seen |= bit;
@@ -243,6 +309,7 @@ static bool read_verb(const char *verb, gt_reply_kind_t *kind)
 	static const char *const verbs[] = {
 		[GT_REPLY_USE] = "use", [GT_REPLY_WAIT] = "wait",
 		[GT_REPLY_PASS] = "pass", [GT_REPLY_ERROR] = "error",
+		[GT_REPLY_OK] = "ok",
 	};
 
 	for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++)
@@ -273,7 +340,7 @@ extern const char *gt_reply_parse(char *line, gt_reply_t *reply)
 	reply->id = 0;
 	reply->wait_s = reply->max_wait_s = 0;
 	reply->note[0] = '\0';
-	reply->quiet = false;
+	reply->quiet = reply->resync = reply->has_digest = false;
 	reply->pick_count = reply->alt_count = 0;
 	if (!token || !read_verb(token, &reply->kind))
 		return "an unknown verb";

@@ -36,6 +36,7 @@ typedef enum {
 	GT_REPLY_WAIT,
 	GT_REPLY_PASS,
 	GT_REPLY_ERROR,
+	GT_REPLY_OK,		/* to a part of the table of nodes */
 } gt_reply_kind_t;
 
 typedef struct {
@@ -49,6 +50,9 @@ typedef struct {
 	uint32_t wait_s;
 	uint32_t max_wait_s;	/* the site's bound on all waits; 0: not said */
 	bool quiet;		/* nothing of ours may stand in AdminComment */
+	bool resync;		/* the engine lacks the table of nodes, or has another */
+	bool has_digest;
+	uint64_t digest;	/* of the free GPUs that the engine has */
 	char note[GT_NOTE_MAX + 1];
 	size_t pick_count;	/* node= */
 	size_t alt_count;	/* alt= */
@@ -58,11 +62,23 @@ typedef struct {
 
 extern void gt_line_begin(gt_line_t *line, const char *verb);
 extern void gt_line_number(gt_line_t *line, const char *key, uint64_t value);
+extern void gt_line_hex(gt_line_t *line, const char *key, uint64_t value);
 /* At most max bytes of value, percent-encoded; nothing if value is NULL or "" */
 extern void gt_line_text(gt_line_t *line, const char *key, const char *value,
 			 size_t max);
 extern void gt_line_candidate(gt_line_t *line, const gt_candidate_t *node);
 extern void gt_line_placed(gt_line_t *line, const char *name, uint64_t mask);
+
+/* Text as it is, for values of several parts */
+extern void gt_line_add(gt_line_t *line, const char *text);
+extern void gt_line_add_hex(gt_line_t *line, uint64_t value);
+extern void gt_line_add_decimal(gt_line_t *line, uint64_t value);
+/* The same percent-encoded, and at most max bytes of it */
+extern void gt_line_add_text(gt_line_t *line, const char *text, size_t max);
+/* RET where at most n bytes may be written, of which `used` are then said; or NULL */
+extern char *gt_line_room(gt_line_t *line, size_t n);
+extern void gt_line_used(gt_line_t *line, size_t used);
+
 /* Ends the line. RET false if it could not be built: nothing may be sent. */
 extern bool gt_line_end(gt_line_t *line);
 extern void gt_line_free(gt_line_t *line);

@@ -68,6 +68,7 @@ static bool open_socket(gt_channel_t *channel, const char *path)
 	    !connect(channel->fd, (struct sockaddr *) &address,
 		     sizeof(address)))
 		return true;
+	channel->refused = true;
 	failed(channel, GT_DOWN, "%.100s: %s", path, strerror(errno));
 	gt_channel_close(channel);
 	return false;
@@ -193,7 +194,9 @@ extern gt_result_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *conf
 	if (limit_us > config->deadline_ms * 1000LL)
 		limit_us = config->deadline_ms * 1000LL;
 	end_us = now_us + limit_us;
+	channel->refused = false;
 	rc = exchange(channel, config, line, id, end_us, &text);
+	channel->waited_us += gt_now_us() - now_us;
 	if (rc == GT_ANSWERED && (wrong = gt_reply_parse(text, reply)))
 		rc = failed(channel, GT_GARBAGE, "a reply with %s", wrong);
 	if (rc == GT_ANSWERED) {

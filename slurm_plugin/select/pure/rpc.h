@@ -17,9 +17,11 @@ typedef struct {
 	uint64_t last_id;
 	int64_t breaker_until_us;
 	bool failing;		/* the last question failed */
+	bool refused;		/* because nobody listens */
 	bool proven;		/* this connection has answered */
 	int64_t logged_us;	/* when a failure was last logged */
 	uint64_t notices_dropped;
+	int64_t waited_us;	/* for answers, in all */
 	char wrong[160];	/* why the last question failed */
 	size_t len;
 	char in[GT_REPLY_MAX + 1];

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum { TEXT, NUMBER, YESNO } kind_t;
+typedef enum { TEXT, NUMBER, YESNO, GONE } kind_t;
 
 typedef struct {
 	const char *key;
@@ -25,7 +25,7 @@ static const setting_t settings[] = {
 	{ "pass_window_s", NUMBER, AT(pass_window_s), 1, 600 },
 	{ "max_postponements", NUMBER, AT(max_postponements), 0, 10000 },
 	{ "max_wait_s", NUMBER, AT(max_wait_s), 0, GT_WAIT_MAX_S },
-	{ "max_candidates", NUMBER, AT(max_candidates), 1, 4096 },
+	{ "max_candidates", GONE, AT(gone), 0, 0 },
 	{ "stats_every_starts", NUMBER, AT(stats_every_starts), 0, 1000000 },
 	{ "stats_interval_s", NUMBER, AT(stats_interval_s), 0, 86400 },
 	{ "respect_weight", YESNO, AT(respect_weight), 0, 0 },
@@ -44,7 +44,6 @@ extern void gt_config_defaults(gt_config_t *config)
 		.pass_window_s = 5,
 		.max_postponements = 10,
 		.max_wait_s = 3600,
-		.max_candidates = 2000,
 		.stats_every_starts = 100,
 		.stats_interval_s = 600,
 		.respect_weight = true,
@@ -72,6 +71,9 @@ static bool store(gt_config_t *config, const setting_t *setting,
 		*(uint32_t *) field = (uint32_t) number;
 		return digits && digits < 10 && !value[digits] &&
 		       number >= setting->min && number <= setting->max;
+	case GONE:
+		*(const char **) field = setting->key;
+		return true;
 	default:
 		snprintf(expected, size, "yes or no");
 		*(bool *) field = value[0] == 'y';

@@ -22,11 +22,11 @@ typedef struct {
 	uint32_t max_postponements;	/* waits per job */
 	/* safety bound from a job's first wait; replies name the site's own bound */
 	uint32_t max_wait_s;
-	uint32_t max_candidates;	/* more nodes than this: Slurm's own only */
 	uint32_t stats_every_starts;	/* counters to the log, 0: never */
 	uint32_t stats_interval_s;	/* counters to the log, 0: never */
 	bool respect_weight;		/* never a node of higher Weight */
 	bool other_nodes;		/* may take nodes that Slurm did not choose */
+	const char *gone;		/* a key that has no effect any more, or NULL */
 } gt_config_t;
 
 extern void gt_config_defaults(gt_config_t *config);

@@ -14,19 +14,26 @@ extern const char *gt_result_name(gt_result_t result)
 	return names[result];
 }
 
-extern void gt_stats_add(gt_stats_t *stats, gt_result_t result,
-			 int64_t added_us)
+static void keep(int32_t *samples, uint64_t n, int64_t us, int32_t *max_us)
 {
-	int32_t us = added_us > INT32_MAX ? INT32_MAX : (int32_t) added_us;
+	int32_t sample = us > INT32_MAX ? INT32_MAX : (int32_t) us;
 
+	samples[n % GT_SAMPLES] = sample;
+	if (sample > *max_us)
+		*max_us = sample;
+}
+
+extern void gt_stats_add(gt_stats_t *stats, gt_result_t result,
+			 int64_t added_us, int64_t own_us)
+{
 	stats->count[result]++;
 	stats->since_line++;
 	if (result >= GT_BREAKER)
 		return;		/* not asked */
 	stats->asked++;
-	stats->added_us[stats->samples++ % GT_SAMPLES] = us;
-	if (us > stats->max_us)
-		stats->max_us = us;
+	keep(stats->added_us, stats->samples, added_us, &stats->added_max_us);
+	keep(stats->own_us, stats->samples, own_us, &stats->own_max_us);
+	stats->samples++;
 }
 
 extern int gt_stats_due(gt_stats_t *stats, uint32_t every, int64_t interval_us,
@@ -47,7 +54,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int32_t median(const gt_stats_t *stats)
+static int32_t median(const gt_stats_t *stats, const int32_t *samples)
 {
 	size_t n = stats->samples < GT_SAMPLES ? (size_t) stats->samples :
 						 GT_SAMPLES;
@@ -55,7 +62,7 @@ static int32_t median(const gt_stats_t *stats)
 
 	if (!n)
 		return 0;
-	memcpy(sorted, stats->added_us, n * sizeof(sorted[0]));
+	memcpy(sorted, samples, n * sizeof(sorted[0]));
 	qsort(sorted, n, sizeof(sorted[0]), by_value);
 	return sorted[n / 2];
 }
@@ -70,8 +77,9 @@ extern void gt_stats_line(gt_stats_t *stats, int64_t now_us, char *text,
 				" %s=%" PRIu64, names[i], stats->count[i]);
 	if (len > 0 && (size_t) len < size)
 		snprintf(text + len, size - (size_t) len,
-			 " added_us_median=%d added_us_max=%d", median(stats),
-			 stats->max_us);
+			 " added_us_median=%d added_us_max=%d own_us_median=%d own_us_max=%d",
+			 median(stats, stats->added_us), stats->added_max_us,
+			 median(stats, stats->own_us), stats->own_max_us);
 	stats->since_line = 0;
 	stats->line_us = now_us;
 }

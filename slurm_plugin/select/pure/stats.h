@@ -36,8 +36,10 @@ typedef struct {
 	uint64_t since_line;	/* results since the last line in the log */
 	int64_t line_us;	/* when that was */
 	uint64_t samples;
-	int32_t added_us[GT_SAMPLES];	/* of the last questions */
-	int32_t max_us;
+	/* of the last questions, and the most of all */
+	int32_t added_us[GT_SAMPLES];
+	int32_t own_us[GT_SAMPLES];
+	int32_t added_max_us, own_max_us;
 } gt_stats_t;
 
 typedef struct {
@@ -47,12 +49,13 @@ typedef struct {
 } gt_budget_t;
 
 extern const char *gt_result_name(gt_result_t result);
+/* own_us: what is left of added_us without the engine's answer and Slurm's own selections */
 extern void gt_stats_add(gt_stats_t *stats, gt_result_t result,
-			 int64_t added_us);
+			 int64_t added_us, int64_t own_us);
 /* RET true if a log line is due: after `every` results or interval_us, 0 for never */
 extern int gt_stats_due(gt_stats_t *stats, uint32_t every, int64_t interval_us,
 			int64_t now_us);
-/* `asked=12 used=9 ... added_us_median=310 added_us_max=2100` */
+/* `asked=12 used=9 ... added_us_median=310 added_us_max=2100 own_us_median=40 own_us_max=90` */
 extern void gt_stats_line(gt_stats_t *stats, int64_t now_us, char *text,
 			  size_t size);
 

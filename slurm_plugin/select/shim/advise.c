@@ -1,5 +1,6 @@
 #include "plugin.h"
 
+#include "cluster.h"
 #include "gpus.h"
 #include "layout.h"
 #include "question.h"
@@ -81,6 +82,10 @@ static gt_result_t ask(decision_t *decision, int64_t limit_us)
 	result = gt_channel_ask(channel, &gt_plugin.config, &gt_plugin.line,
 				id, limit_us, &gt_plugin.reply);
 	if (result == GT_ANSWERED) {
+		if (decision->question.told &&
+		    gt_plugin.reply.kind < GT_REPLY_ERROR)
+			gt_mirror_answered(&gt_plugin.mirror,
+					   gt_plugin.reply.resync);
 		if (was_failing)
 			info("gputopo: the engine answers again");
 	} else if (gt_channel_should_log(channel)) {
@@ -107,11 +112,12 @@ static int own_count(const gt_question_t *question)
 /*
  * Turns names into nodes. RET NULL, or what makes the advice impossible: it must
  * name nodes of the question, each once, and free GPUs, as many of both as the job
- * has.
+ * has. *allowed becomes false for a node that the job may not use, which the question
+ * could not tell.
  */
 static const char *read_places(const gt_question_t *question, int wanted,
 			       const gt_pick_t *picks, size_t count,
-			       gt_place_t *places)
+			       gt_place_t *places, bool *allowed)
 {
 	bitstr_t *left;
 	int given = 0;
@@ -128,7 +134,10 @@ static const char *read_places(const gt_question_t *question, int wanted,
 			break;
 		}
 		bit_clear(left, node->index);
-		if (picks[i].mask & ~gt_node_free(node->index, question->gpus))
+		if (!gt_question_allows(question, node->index))
+			*allowed = false;
+		else if (picks[i].mask &
+			 ~gt_node_free(node->index, question->gpus))
 			wrong = "GPUs that are not free";
 		given += __builtin_popcountll(picks[i].mask);
 		places[i] = (gt_place_t) { node->index, picks[i].mask };
@@ -157,13 +166,17 @@ static gt_result_t take(decision_t *decision, int wanted,
 	const gt_question_t *question = &decision->question;
 	job_record_t *job = question->test->job;
 	gt_place_t *places = xcalloc(count, sizeof(*places));
+	bool allowed = true;
 	const char *wrong = read_places(question, wanted, picks, count,
-					places);
+					places, &allowed);
 	gt_result_t result = GT_INFEASIBLE;
 
 	if (wrong) {
 		error("gputopo: %pJ: advice with %s, ignored", job, wrong);
 		result = GT_BAD_ADVICE;
+	} else if (!allowed) {
+		verbose("gputopo: %pJ: advice with a node of higher weight, or whose GPUs are reserved or not chosen one by one",
+			job);
 	} else if (!decision->reselect &&
 		   is_own_choice(question, places, count)) {
 		result = GT_USED;
@@ -244,6 +257,8 @@ static void decide(decision_t *decision)
 {
 	job_record_t *job = decision->question.test->job;
 	int64_t start_us = gt_now_us(), limit_us = answer_limit_us(start_us);
+	int64_t added_us;
+	int64_t others_us = gt_plugin.channel.waited_us + gt_stock.spent_us;
 	gt_result_t result = GT_BUDGET_OUT;
 
 	gt_plugin.reply.note[0] = '\0';
@@ -257,8 +272,10 @@ static void decide(decision_t *decision)
 		select_unmasked(decision);
 	if (decision->rc == SLURM_SUCCESS)
 		gt_notice_chosen(job, result, gt_plugin.reply.note);
-	gt_plugin.budget.spent_us += gt_now_us() - start_us;
-	gt_plugin_count(job->job_id, result, gt_now_us() - start_us);
+	added_us = gt_now_us() - start_us;
+	others_us = gt_plugin.channel.waited_us + gt_stock.spent_us - others_us;
+	gt_plugin.budget.spent_us += added_us;
+	gt_plugin_count(job->job_id, result, added_us, added_us - others_us);
 }
 
 extern int gt_advise_job_test(const gt_test_t *test)

@@ -2,20 +2,33 @@
 
 #include "gpus.h"
 #include "layout.h"
+#include "sender.h"
 
 gt_plugin_t gt_plugin;
 
 static void log_stats(int64_t now_us)
 {
-	char text[512];
+	char text[700];
 
 	gt_stats_line(&gt_plugin.stats, now_us, text, sizeof(text));
 	info("gputopo: stats %s notices_dropped=%"PRIu64, text,
 	     gt_plugin.channel.notices_dropped);
 }
 
+/* From the sender's thread */
+static void say(const char *text, gt_tone_t tone)
+{
+	if (tone == GT_SAY_TROUBLE)
+		error("gputopo: %s", text);
+	else if (tone == GT_SAY_NEWS)
+		info("gputopo: %s", text);
+	else
+		verbose("gputopo: %s", text);
+}
+
 extern void gt_plugin_stop(void)
 {
+	gt_sender_stop();
 	gt_kill_switch_stop();
 	gt_plugin.active = false;
 	gt_channel_close(&gt_plugin.channel);
@@ -51,7 +64,12 @@ extern void gt_plugin_read(void)
 	else
 		error("gputopo: %s; every job keeps Slurm's own GPUs until this is fixed and slurmctld reconfigured",
 		      wrong);
+	if (gt_plugin.config.gone)
+		info("gputopo: %s: %s has no effect any more; the line can go",
+		     GT_CONFIG_PATH, gt_plugin.config.gone);
 	gt_kill_switch_watch(gt_plugin.config.kill_switch);
+	if (gt_plugin.active)
+		gt_sender_start(&gt_plugin.mirror, &gt_plugin.config, say);
 	gt_plugin.topology_yaml = gt_topology_yaml();
 }
 
@@ -67,12 +85,12 @@ extern bool gt_plugin_may_read(const job_record_t *job)
 }
 
 extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
-			    int64_t added_us)
+			    int64_t added_us, int64_t own_us)
 {
 	const gt_config_t *config = &gt_plugin.config;
 	int64_t now_us = gt_now_us();
 
-	gt_stats_add(&gt_plugin.stats, result, added_us);
+	gt_stats_add(&gt_plugin.stats, result, added_us, own_us);
 	verbose("gputopo: job=%u added_us=%d result=%s", job_id, (int) added_us,
 		gt_result_name(result));
 	if (gt_stats_due(&gt_plugin.stats, config->stats_every_starts,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kill_switch.h"
+#include "mirror.h"
 #include "rpc.h"
 #include "settings.h"
 #include "stats.h"
@@ -20,6 +21,7 @@ typedef struct {
 	gt_reply_t reply;
 	gt_budget_t budget;
 	gt_stats_t stats;
+	gt_mirror_t mirror;
 	const job_record_t *considered;	/* last job that we could read when called */
 } gt_plugin_t;
 
@@ -44,9 +46,12 @@ extern bool gt_plugin_may_act(void);
 /* RET true if this job's record is what we take it for */
 extern bool gt_plugin_may_read(const job_record_t *job);
 
-/* Counts the result of one job test; writes the counters to the log if they are due. */
+/*
+ * Counts the result of one job test; writes the counters to the log if they are due.
+ * own_us: as in stats.h
+ */
 extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
-			    int64_t added_us);
+			    int64_t added_us, int64_t own_us);
 
 /*
  * Three calls in this order count GPU jobs that started although we were not called

@@ -1,5 +1,6 @@
 #include "question.h"
 
+#include "cluster.h"
 #include "gpus.h"
 #include "layout.h"
 #include "note.h"
@@ -127,24 +128,68 @@ static uint64_t highest_weight(bitstr_t *nodes)
 	return highest;
 }
 
-/* RET Slurm's own nodes and all others that the job could use; NULL if too many */
-static bitstr_t *other_nodes(const gt_question_t *question)
+/*
+ * RET true if the order of the nodes offered is that of their Weights alone. Which nodes
+ * must boot for the job, or are outside of its reservation, stands nowhere else.
+ */
+static bool goes_by_weight(const gt_question_t *question)
 {
-	const gt_config_t *config = &gt_plugin.config;
-	uint64_t limit = highest_weight(question->own) |
-			 (config->respect_weight ? 0 : UINT32_MAX);
-	bitstr_t *nodes = bit_copy(question->own);
+	const job_record_t *job = question->test->job;
 	node_record_t *node;
 
-	for (int i = 0; (node = next_node_bitmap(question->offered, &i)); i++)
-		if (weight(node) <= limit &&
-		    may_use(question->test, i) &&
-		    gt_node_free(i, question->gpus))
-			bit_set(nodes, i);
-	if (bit_set_count(nodes) <= (int) config->max_candidates)
-		return nodes;
-	FREE_NULL_BITMAP(nodes);
-	return NULL;
+	if ((job->details->features && slurm_conf.node_features_plugins) ||
+	    (job->resv_ptr && (job->resv_ptr->flags & RESERVE_FLAG_FLEX)))
+		return false;
+	for (int i = 0; (node = next_node_bitmap(question->own, &i)); i++)
+		if (weight(node) != node->config_ptr->weight)
+			return false;
+	return true;
+}
+
+/* Leaves out what is heavier; looks at every node. */
+static void keep_light(const gt_question_t *question, bitstr_t *nodes)
+{
+	node_record_t *node;
+
+	for (int i = 0; (node = next_node_bitmap(nodes, &i)); i++)
+		if (weight(node) > question->heaviest)
+			bit_clear(nodes, i);
+}
+
+/* Leaves out nodes with GRES that are kept for others. For list_for_each() */
+static int leave_out_reserved(void *item, void *arg)
+{
+	const gres_job_state_t *gres = ((gres_state_t *) item)->gres_data;
+	bitstr_t *nodes = arg;
+
+	for (int i = 0; gres->gres_cnt_node_alloc && i < (int) gres->node_cnt &&
+	     i < bit_size(nodes); i++)
+		if (gres->gres_cnt_node_alloc[i])
+			bit_clear(nodes, i);
+	return 0;
+}
+
+/* RET the nodes that Slurm did not choose and that the job could use; may be empty */
+static bitstr_t *other_nodes(const gt_question_t *question, bool by_weight)
+{
+	list_t *reserved = GT_RESERVED_GRES(question->test);
+	bitstr_t *nodes = bit_copy(question->offered);
+
+	bit_and_not(nodes, question->own);
+	if (reserved)
+		list_for_each(reserved, leave_out_reserved, nodes);
+	if (!by_weight)
+		keep_light(question, nodes);
+	else if (&GT_POWERED_DOWN && GT_POWERED_DOWN)
+		bit_and_not(nodes, GT_POWERED_DOWN);
+	return nodes;
+}
+
+extern bool gt_question_allows(const gt_question_t *question, int index)
+{
+	return bit_test(question->own, index) ||
+	       (weight(node_record_table_ptr[index]) <= question->heaviest &&
+		may_use(question->test, index));
 }
 
 static void write_job(gt_line_t *line, const gt_question_t *question)
@@ -165,17 +210,16 @@ static void write_job(gt_line_t *line, const gt_question_t *question)
 			     MIN(hint.len, HINT_BYTES));
 }
 
-static void write_nodes(gt_line_t *line, const gt_question_t *question)
+static void write_own(gt_line_t *line, const gt_question_t *question)
 {
 	node_record_t *node;
 
-	for (int i = 0; (node = next_node_bitmap(question->asked, &i)); i++) {
+	for (int i = 0; (node = next_node_bitmap(question->own, &i)); i++) {
 		gt_candidate_t candidate = {
 			.name = node->name,
 			.total = gt_node_total(i),
 			.free = gt_node_free(i, question->gpus),
-			.own = bit_test(question->own, i) ?
-			       gt_selected(question->gpus, i) : 0,
+			.own = gt_selected(question->gpus, i),
 			.weight = node->config_ptr->weight,
 		};
 
@@ -183,20 +227,50 @@ static void write_nodes(gt_line_t *line, const gt_question_t *question)
 	}
 }
 
+/* RET true if the job may take any free GPU of the nodes that Slurm chose: none is of another type */
+static bool takes_any(const gt_question_t *question)
+{
+	for (int i = 0; next_node_bitmap(question->own, &i); i++)
+		if (gt_node_free(i, question->gpus) != gt_node_free(i, NULL))
+			return false;
+	return true;
+}
+
+/* Adds the other nodes, if there are any and the engine knows all nodes. */
+static void write_others(gt_line_t *line, gt_question_t *question)
+{
+	bool respected = gt_plugin.config.respect_weight;
+	bool by_weight = goes_by_weight(question);
+	bitstr_t *others;
+
+	question->heaviest = highest_weight(question->own);
+	if (!respected)
+		question->heaviest |= UINT32_MAX;
+	others = other_nodes(question, by_weight);
+	if (bit_ffs(others) >= 0) {
+		gt_cluster_write(line, others);
+		if (respected && by_weight)
+			gt_line_number(line, "heaviest", question->heaviest);
+		bit_or(question->asked, others);
+		question->told = true;
+	}
+	FREE_NULL_BITMAP(others);
+}
+
 extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
 			      uint64_t id, const gt_postponement_t *earlier)
 {
 	question->own = bit_copy(question->test->job->job_resrcs->node_bitmap);
-	if (!keeps_nodes(question->test))
-		question->asked = other_nodes(question);
-	if (!question->asked)
-		question->asked = bit_copy(question->own);
+	question->asked = bit_copy(question->own);
 	gt_line_begin(line, "place");
 	gt_line_number(line, "id", id);
 	write_job(line, question);
 	gt_line_number(line, "postponed", earlier->waiting.count);
 	gt_line_number(line, "waited_s", earlier->waited_s);
-	write_nodes(line, question);
+	write_own(line, question);
+	if (!keeps_nodes(question->test) && takes_any(question) &&
+	    gt_cluster_is_known(question->own, question->offered))
+		write_others(line, question);
 	return gt_line_end(line);
 }
 

@@ -11,6 +11,8 @@ typedef struct {
 	bitstr_t *offered;	/* nodes that Slurm offered to cons_tres */
 	bitstr_t *own;		/* nodes that cons_tres chose; ours to free */
 	bitstr_t *asked;	/* nodes in the question; ours to free */
+	uint64_t heaviest;	/* weight of other nodes, in Slurm's order of them */
+	bool told;		/* what changed in the table of nodes */
 } gt_question_t;
 
 /* Before the stock selection. RET the job's GPU request; NULL if it is Slurm's alone */
@@ -26,5 +28,11 @@ extern bool gt_request_is_open(const gt_test_t *test,
 /* RET false if it cannot be put into one line */
 extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
 			      uint64_t id, const gt_postponement_t *earlier);
+
+/*
+ * RET true if the job may use this node of the question: what the question could not
+ * tell of nodes that Slurm did not choose is looked at here, for those of the advice
+ */
+extern bool gt_question_allows(const gt_question_t *question, int index);
 
 extern void gt_question_free(gt_question_t *question);

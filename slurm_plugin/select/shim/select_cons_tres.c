@@ -3,6 +3,7 @@
  * has the same type and id and lies in an earlier PluginDir. It hands every call on to
  * the stock plugin; what it does besides is in the other files.
  */
+#include "cluster.h"
 #include "plugin.h"
 #include "sleepers.h"
 #include "stock.h"
@@ -17,6 +18,7 @@ extern int init(void)
 	if (gt_stock_open() != SLURM_SUCCESS)
 		return SLURM_ERROR;
 	gt_channel_init(&gt_plugin.channel);
+	gt_mirror_init(&gt_plugin.mirror);
 	return SLURM_SUCCESS;
 }
 
@@ -50,7 +52,27 @@ extern int select_p_node_init(void)
 {
 	gt_sleepers_forget();
 	gt_plugin_read();
+	gt_cluster_renew();
 	return gt_stock.node_init(0, 0, 0, 0, 0, 0);
+}
+
+/* At the end of reading slurm.conf, and after changes of partitions and dynamic nodes */
+extern int select_p_reconfigure(void)
+{
+	int rc = gt_stock.reconfigure(0, 0, 0, 0, 0, 0);
+
+	gt_cluster_build();
+	return rc;
+}
+
+extern int select_p_update_node_config(int index)
+{
+	int rc = gt_stock.update_node_config ?
+		gt_stock.update_node_config(index, 0, 0, 0, 0, 0) :
+		SLURM_SUCCESS;
+
+	gt_cluster_node(index);
+	return rc;
 }
 
 extern int select_p_state_save(char *dir)
@@ -98,6 +120,7 @@ extern int select_p_select_nodeinfo_set(job_record_t *job)
 	uint64_t before = gt_unasked_gpus(job);
 	int rc = gt_stock.select_nodeinfo_set((long) job, 0, 0, 0, 0, 0);
 
+	gt_cluster_job(job);
 	if (rc == SLURM_SUCCESS) {
 		gt_unasked_started(job, before);
 		gt_notice_started(job);
@@ -105,10 +128,45 @@ extern int select_p_select_nodeinfo_set(job_record_t *job)
 	return rc;
 }
 
+extern int select_p_job_expand(job_record_t *from, job_record_t *to)
+{
+	int rc = gt_stock.job_expand((long) from, (long) to, 0, 0, 0, 0);
+
+	gt_cluster_job(to);
+	return rc;
+}
+
+extern int select_p_job_resized(job_record_t *job, node_record_t *node)
+{
+	int rc = gt_stock.job_resized((long) job, (long) node, 0, 0, 0, 0);
+
+	gt_cluster_job(job);
+	if (gt_plugin_may_act())
+		gt_cluster_node((int) node->index);
+	return rc;
+}
+
+extern int select_p_job_suspend(job_record_t *job, bool indefinitely)
+{
+	int rc = gt_stock.job_suspend((long) job, indefinitely, 0, 0, 0, 0);
+
+	gt_cluster_job(job);
+	return rc;
+}
+
+extern int select_p_job_resume(job_record_t *job, bool indefinitely)
+{
+	int rc = gt_stock.job_resume((long) job, indefinitely, 0, 0, 0, 0);
+
+	gt_cluster_job(job);
+	return rc;
+}
+
 extern int select_p_job_fini(job_record_t *job)
 {
 	int rc = gt_stock.job_fini((long) job, 0, 0, 0, 0, 0);
 
+	gt_cluster_job(job);
 	if (gt_plugin_may_read(job)) {
 		gt_notice_ended(job);
 		gt_sleepers_wake(job);

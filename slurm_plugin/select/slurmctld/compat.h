@@ -29,9 +29,15 @@
 #include "src/slurmctld/slurmctld.h"
 #include "src/slurmctld/state_save.h"
 
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 11, 0)
+#define GT_DECLARED_TO_22_05(X) X(update_node_config)
+#else
+#define GT_DECLARED_TO_22_05(X)
+#endif
+
 /* Those of GT_HOOKED_WHERE_THERE (stock.h) that this release declares */
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
-#define GT_DECLARED_WHERE_THERE(X) X(state_save)
+#define GT_DECLARED_WHERE_THERE(X) X(state_save) GT_DECLARED_TO_22_05(X)
 #else
 #define GT_DECLARED_WHERE_THERE(X)
 #endif
@@ -116,6 +122,13 @@ static inline node_record_t *next_node_bitmap(bitstr_t *nodes, int *i)
 
 #endif
 
+/* Nodes that power saving has switched off */
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 5, 0)
+#define GT_POWERED_DOWN power_node_bitmap
+#else
+#define GT_POWERED_DOWN power_down_node_bitmap
+#endif
+
 /* SelectTypeParameters=CR_LLN; later releases renamed the constant. */
 #ifdef CR_LLN
 #define GT_LEAST_LOADED CR_LLN
@@ -129,6 +142,8 @@ static inline node_record_t *next_node_bitmap(bitstr_t *nodes, int *i)
  */
 extern time_t last_job_update __attribute__((weak));
 extern bitstr_t *cg_node_bitmap __attribute__((weak));
+extern bitstr_t *up_node_bitmap __attribute__((weak));
+extern bitstr_t *GT_POWERED_DOWN __attribute__((weak));
 extern list_t *job_list __attribute__((weak));
 extern diag_stats_t slurmctld_diag_stats __attribute__((weak));
 extern slurmctld_config_t slurmctld_config __attribute__((weak));

@@ -41,10 +41,8 @@ static bool one_type(const gres_node_state_t *gpus)
 	return gpus->type_cnt <= 1;
 }
 
-extern bool gt_node_is_plain(int index)
+static bool is_plain(const gres_node_state_t *gpus)
 {
-	gres_node_state_t *gpus = gt_node_gpus(index);
-
 	return gpus && gpus->gres_bit_alloc && !gpus->no_consume &&
 	       bit_size(gpus->gres_bit_alloc) <= GT_GPUS_MAX &&
 	       (uint64_t) bit_size(gpus->gres_bit_alloc) ==
@@ -54,9 +52,59 @@ extern bool gt_node_is_plain(int index)
 	       one_type(gpus);
 }
 
+extern bool gt_node_is_plain(int index)
+{
+	return is_plain(gt_node_gpus(index));
+}
+
+static uint32_t total_of(const gres_node_state_t *gpus)
+{
+	return (uint32_t) bit_size(gpus->gres_bit_alloc);
+}
+
 extern uint32_t gt_node_total(int index)
 {
-	return (uint32_t) bit_size(gt_node_gpus(index)->gres_bit_alloc);
+	return total_of(gt_node_gpus(index));
+}
+
+/* GPUs that nobody uses */
+static uint64_t idle(const gres_node_state_t *gpus)
+{
+	const gres_node_state_t *shared = GT_SHARED(gpus);
+	uint32_t total = total_of(gpus);
+	uint64_t all = total >= GT_GPUS_MAX ? UINT64_MAX : (1ULL << total) - 1;
+	uint64_t busy = gt_mask(gpus->gres_bit_alloc);
+
+	if (shared)
+		busy |= gt_mask(shared->gres_bit_alloc);
+	return all & ~busy;
+}
+
+extern bool gt_node_read(int index, gt_node_t *node)
+{
+	static char deleted[16];
+	node_record_t *record = node_record_table_ptr[index];
+	gres_node_state_t *gpus;
+
+	*node = (gt_node_t) { .name = deleted, .weight = 1 };
+	if (!record) {	/* a dynamic node that was deleted; no node is called so */
+		snprintf(deleted, sizeof(deleted), ".%d", index);
+		return false;
+	}
+	node->name = record->name;
+	node->weight = record->config_ptr->weight;
+	if (!(gpus = gt_node_gpus(index)))
+		return false;
+	node->type = gpus->type_cnt ? gpus->type_name[0] : NULL;
+	if (is_plain(gpus)) {
+		node->total = total_of(gpus);
+		node->free = idle(gpus);
+		return false;
+	}
+	/* as slurm.conf has it, so that the registration changes nothing but free GPUs */
+	if (gpus->gres_cnt_config != NO_VAL64)
+		node->total = (uint32_t) MIN(gpus->gres_cnt_config, GT_GPUS_MAX);
+	return node->total && !gpus->gres_bit_alloc;
 }
 
 /* GPUs of the type the job asks for; all if it names none */
@@ -75,15 +123,9 @@ static uint64_t right_type(const gres_node_state_t *gpus,
 
 extern uint64_t gt_node_free(int index, const gres_job_state_t *request)
 {
-	gres_node_state_t *gpus = gt_node_gpus(index);
-	gres_node_state_t *shared = GT_SHARED(gpus);
-	uint32_t total = gt_node_total(index);
-	uint64_t all = total >= GT_GPUS_MAX ? UINT64_MAX : (1ULL << total) - 1;
-	uint64_t busy = gt_mask(gpus->gres_bit_alloc);
+	const gres_node_state_t *gpus = gt_node_gpus(index);
 
-	if (shared)
-		busy |= gt_mask(shared->gres_bit_alloc);
-	return all & ~busy & right_type(gpus, request);
+	return idle(gpus) & (request ? right_type(gpus, request) : UINT64_MAX);
 }
 
 typedef struct {

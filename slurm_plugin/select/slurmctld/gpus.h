@@ -2,6 +2,7 @@
 #pragma once
 
 #include "stock.h"
+#include "table.h"
 
 #define GT_GPUS_MAX 64		/* bits of a mask */
 
@@ -19,7 +20,14 @@ extern bool gt_node_is_plain(int index);
 
 extern uint32_t gt_node_total(int index);
 
-/* GPUs of the job's type that nobody uses */
+/*
+ * What a look at the node shows; its name and type are valid until the next call, or as
+ * long as Slurm's record. Free GPUs are those of a plain node alone. RET true if its GPUs
+ * are still to come: it has not registered yet
+ */
+extern bool gt_node_read(int index, gt_node_t *node);
+
+/* GPUs of the job's type (NULL: any) that nobody uses; the node must be plain */
 extern uint64_t gt_node_free(int index, const gres_job_state_t *request);
 
 /* The job's only GPU request; NULL if none, several, or shared ones (mps) */

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include "rpc.h"
+
 #define FILE_NAME "select_cons_tres.so"
 
 gt_stock_t gt_stock;
@@ -110,9 +112,14 @@ extern void gt_stock_close(void)
 
 extern int gt_stock_job_test(const gt_test_t *test)
 {
-	return gt_stock.job_test(test->job, test->nodes, test->min_nodes,
-				 test->max_nodes, test->req_nodes, test->mode,
-				 test->preemptee_candidates,
-				 test->preemptee_job_list,
-				 GT_TEST_TAIL_OF(test));
+	int64_t start_us = gt_now_us();
+	int rc;
+
+	rc = gt_stock.job_test(test->job, test->nodes, test->min_nodes,
+			       test->max_nodes, test->req_nodes, test->mode,
+			       test->preemptee_candidates,
+			       test->preemptee_job_list,
+			       GT_TEST_TAIL_OF(test));
+	gt_stock.spent_us += gt_now_us() - start_us;
+	return rc;
 }

@@ -11,9 +11,8 @@
  * `make check-symbols` compares this with the list in Slurm's source.
  */
 #define GT_FORWARDS(X) \
-	X(state_restore) X(job_init) X(job_ready) X(job_expand) \
-	X(job_resized) X(job_mem_reduce) X(job_signal) X(job_suspend) \
-	X(job_resume) X(step_pick_nodes) X(step_start) X(step_finish) \
+	X(state_restore) X(job_init) X(job_ready) \
+	X(job_mem_reduce) X(job_signal) X(step_pick_nodes) X(step_start) X(step_finish) \
 	X(select_nodeinfo_pack) X(select_nodeinfo_unpack) \
 	X(select_nodeinfo_alloc) X(select_nodeinfo_free) \
 	X(select_nodeinfo_set_all) X(select_nodeinfo_get) \
@@ -21,14 +20,16 @@
 	X(select_jobinfo_get) X(select_jobinfo_copy) X(select_jobinfo_pack) \
 	X(select_jobinfo_unpack) X(select_jobinfo_sprint) \
 	X(select_jobinfo_xstrdup) X(get_info_from_plugin) \
-	X(update_node_config) X(reconfigure) X(resv_test)
+	X(resv_test)
 
 /* Those for which we do something before or after the stock plugin does its work */
 #define GT_HOOKED(X) \
-	X(node_init) X(job_begin) X(job_fini) X(select_nodeinfo_set)
+	X(node_init) X(reconfigure) X(job_begin) X(job_fini) \
+	X(select_nodeinfo_set) X(job_expand) X(job_resized) X(job_suspend) \
+	X(job_resume)
 
-/* The same, but releases from 25.05 on do not have them */
-#define GT_HOOKED_WHERE_THERE(X) X(state_save)
+/* The same; releases from 25.05 on lack state_save, those from 22.11 on update_node_config */
+#define GT_HOOKED_WHERE_THERE(X) X(state_save) X(update_node_config)
 
 /*
  * All forwarded functions take at most six integer or pointer arguments, which
@@ -42,6 +43,7 @@ typedef int (*gt_job_test_f)(job_record_t *, bitstr_t *, uint32_t, uint32_t,
 
 typedef struct {
 	void *handle;
+	int64_t spent_us;	/* in its selections, in all */
 	gt_job_test_f job_test;
 #define GT_FIELD(name) gt_forward_t name;
 	GT_FORWARDS(GT_FIELD)

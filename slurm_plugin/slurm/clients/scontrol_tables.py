@@ -154,11 +154,11 @@ def unused_limits(run: Runner, qos: str, user: str, account: str) -> list[Limit]
     keys = {"MaxTRESPU": user, "MaxJobsPU": user, "MaxTRESPA": account, "MaxJobsPA": account}
     columns = f"format={','.join(keys)}"
     text = run(["sacctmgr", "-nP", "show", "qos", qos, columns], timeout_s=DATABASE_S)
-    found = []
+    allowed = []
     for key, value in zip(keys, text.strip().split("|"), strict=False):
         whose = f"{'user' if key.endswith('PU') else 'account'} {keys[key]} in QOS {qos}"
-        found += [replace(one, used=0) for one in _limits_in(whose, key, value)]
-    return found
+        allowed += [replace(one, used=0) for one in _limits_in(whose, key, value)]
+    return allowed
 
 
 def _parents(text: str) -> Iterator[tuple[str, str]]:

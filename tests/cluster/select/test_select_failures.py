@@ -162,7 +162,7 @@ def test_a_bad_setting_is_named_and_only_forwards(cluster, engine):
     """An unknown key: one line names it, and jobs keep Slurm's own GPUs."""
     engine.rule(**PREFER)
     with cluster.slurmctld_log_of() as log:
-        engine.settle(deadline=50)
+        engine.settle(told=False, deadline=50)
         assert cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=30).gpus == stock_pair(cluster)
     assert any(f'{SETTINGS} line 4: unknown key "deadline"' in line for line in log)
 

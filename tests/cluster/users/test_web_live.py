@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from browser import browser, opened
 from live_harness import by_policy, topology_of
+from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -147,11 +148,14 @@ def test_a_submitted_job_appears_with_its_gpus_and_its_ring(cluster, served, chr
     with opened(chromium, served.url, extra_http_headers=headers) as page:
         page.wait_for_selector(".tile")
         job = cluster.sbatch("-p", "dgx", "-w", "dgx1", "--gres=gpu:3", sleep_s=120)
+        if enforcement() == "slots":
+            # Behind its gate it waits for GPUs that just came free; that is no time of the page's.
+            cluster.wait_running(job)
         began = time.monotonic()
         label = f"jobs {job} of alice"
         page.wait_for_selector(f"a[href='#/node/dgx1'][aria-label*='{label}']", timeout=15_000)
         took = time.monotonic() - began
-        print(f"on the page {took:.2f} s after sbatch returned")
+        print(f"on the page after {took:.2f} s")
         assert took <= SOON_S
         gpus = sorted(cluster.wait_running(job).gpus["dgx1"])
         looks = look_of(page, "dgx1")

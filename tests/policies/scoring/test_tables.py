@@ -148,7 +148,9 @@ def test_renaming_the_gpus_never_changes_a_score(gpus, seed, pattern, objective,
     one = Tables().top(topology, pattern, k, full, objective)[0]
     other = Tables().top(relabelled(topology, order), pattern, k, full, objective)[0]
     assert other.score == one.score
-    assert other.effbw_gbps == one.effbw_gbps
+    # Sets that an objective does not tell apart may differ in what it does not look at.
+    if objective is not AGGREGATE:
+        assert other.effbw_gbps == one.effbw_gbps
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255), st.sampled_from(sorted(PATTERNS)), st.data())

@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, mask, node, place
 
+from gres_topology import catalog
 from slurm_plugin import client
 from slurm_plugin.decide import decision_log
 from slurm_plugin.errors import EngineDown
@@ -199,7 +200,7 @@ async def test_of_two_reloads_at_once_the_later_one_counts():
 
     def a_setup() -> SimpleNamespace:
         config = SimpleNamespace(path=Path("x"), deadline_ms=1, decision_log=None, socket=None)
-        return SimpleNamespace(config=config, machines={})
+        return SimpleNamespace(config=config, machines={}, policies=list)
 
     first, later = a_setup(), a_setup()
     readings = iter([(first, 0.05), (later, 0.0)])
@@ -226,6 +227,23 @@ def test_garbage_of_a_load_is_not_kept_with_what_lives_for_ever():
     gc.enable()
     gc.collect()
     assert gone() is None
+
+
+def test_ahead_of_questions_every_set_of_free_gpus_is_asked_about_until_a_reload():
+    asked = []
+
+    def place(request, cluster):
+        asked.append((request.gpus_per_node[0], cluster.nodes["warm-up"].free))
+
+    topology = catalog.load("minsky")
+    policy = SimpleNamespace(name="p", place=place)
+    machines = {name: SimpleNamespace(topology=topology) for name in ("a", "b")}
+    loaded = SimpleNamespace(machines=machines, policies=lambda: [policy])
+    setup.warm_masks(loaded, lambda: True)
+    wanted = [(k, free) for free in range(1, 16) for k in range(1, free.bit_count() + 1)]
+    assert asked == wanted
+    setup.warm_masks(loaded, lambda: len(asked) < len(wanted) + 3)
+    assert asked[len(wanted) :] == wanted[:4]
 
 
 # -- the process ------------------------------------------------------------

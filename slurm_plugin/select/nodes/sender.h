@@ -1,0 +1,24 @@
+/*
+ * Tells the engine all nodes (docs/protocol.md, `nodes`), in a thread and on a connection of
+ * its own: at first, after the engine was started again, and whenever the mirror wants it.
+ * No Slurm header.
+ */
+#pragma once
+
+#include "mirror.h"
+#include "settings.h"
+
+typedef enum {
+	GT_SAY_DETAIL,
+	GT_SAY_NEWS,
+	GT_SAY_TROUBLE,
+} gt_tone_t;
+
+/* A line for the log, from the thread */
+typedef void (*gt_say_t)(const char *text, gt_tone_t tone);
+
+/* Starts the thread, or gives it these settings. While the kill switch is set it is silent. */
+extern void gt_sender_start(gt_mirror_t *mirror, const gt_config_t *config,
+			    gt_say_t say);
+
+extern void gt_sender_stop(void);

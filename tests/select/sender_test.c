@@ -1,0 +1,313 @@
+#define _GNU_SOURCE
+#include "sender.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "../claims.h"
+#include "kill_switch.h"
+#include "rpc.h"
+
+#define NODES 5000		/* two lines */
+
+typedef enum { TAKE, REFUSE, OTHER_DIGEST, SILENT, HANG_UP } mood_t;
+
+/* An engine that takes tables. What threads share is guarded by `lock`. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+	int listener, client;
+	pthread_t thread;
+	mood_t mood;
+	int parts, tables;	/* taken */
+	uint64_t number, digest;
+} engine;
+
+static gt_config_t config;
+static gt_mirror_t mirror;
+static char said[400];
+static int troubles;
+
+static uint64_t value_of(const char *text, const char *key, int base)
+{
+	const char *at = strstr(text, key);
+
+	return at ? strtoull(at + strlen(key), NULL, base) : 0;
+}
+
+/* RET false to hang up */
+static bool answer(int fd, const char *text)
+{
+	char reply[200];
+	uint64_t id = value_of(text, " id=", 10);
+	uint64_t part = value_of(text, " part=", 10);
+	bool last = part == value_of(text, " parts=", 10);
+	mood_t mood;
+
+	pthread_mutex_lock(&lock);
+	mood = engine.mood;
+	engine.parts++;
+	if (mood == TAKE && last) {
+		engine.tables++;
+		engine.number = value_of(text, " table=", 16);
+	}
+	snprintf(reply, sizeof(reply), last ? "ok id=%" PRIu64 " digest=%" PRIx64 "\n" :
+		 "ok id=%" PRIu64 "\n", id, engine.digest + (mood == OTHER_DIGEST));
+	pthread_mutex_unlock(&lock);
+	if (mood == REFUSE)
+		snprintf(reply, sizeof(reply),
+			 "error id=%" PRIu64 " message=unknown%%20verb\n", id);
+	return mood != HANG_UP &&
+	       (mood == SILENT || send(fd, reply, strlen(reply), MSG_NOSIGNAL) > 0);
+}
+
+static void *serve(void *arg)
+{
+	static char text[1 << 20];
+	int fd;
+
+	(void) arg;
+	while ((fd = accept(engine.listener, NULL, NULL)) >= 0) {
+		size_t len = 0;
+		ssize_t n;
+
+		pthread_mutex_lock(&lock);
+		engine.client = fd;
+		pthread_mutex_unlock(&lock);
+		while ((n = read(fd, text + len, sizeof(text) - 1 - len)) > 0) {
+			len += (size_t) n;
+			text[len] = '\0';
+			if (text[len - 1] != '\n')
+				continue;
+			len = 0;
+			if (!answer(fd, text))
+				break;
+		}
+		close(fd);
+	}
+	return NULL;
+}
+
+static void listen_on(const char *path)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+	unlink(path);
+	strcpy(address.sun_path, path);
+	engine.listener = socket(AF_UNIX, SOCK_STREAM, 0);
+	CHECK(!bind(engine.listener, (struct sockaddr *) &address,
+		    sizeof(address)));
+	CHECK(!listen(engine.listener, 4));
+	pthread_create(&engine.thread, NULL, serve, NULL);
+}
+
+static void engine_ends(void)
+{
+	shutdown(engine.listener, SHUT_RDWR);
+	pthread_mutex_lock(&lock);
+	shutdown(engine.client, SHUT_RDWR);
+	pthread_mutex_unlock(&lock);
+	close(engine.listener);
+	pthread_join(engine.thread, NULL);
+	unlink(config.socket);
+}
+
+static void look(uint32_t index, gt_node_t *node)
+{
+	static char name[16];
+
+	snprintf(name, sizeof(name), "n%u", index);
+	*node = (gt_node_t) { name, "a100", 8, 1, 0xff };
+}
+
+static void say(const char *text, gt_tone_t tone)
+{
+	pthread_mutex_lock(&lock);
+	snprintf(said, sizeof(said), "%s", text);
+	troubles += tone == GT_SAY_TROUBLE;
+	pthread_mutex_unlock(&lock);
+}
+
+static const char *switch_path = "/tmp/gt-no-such-file";
+
+static void begin(mood_t mood)
+{
+	gt_kill_switch_watch(switch_path);
+	gt_config_defaults(&config);
+	config.breaker_s = 1;
+	config.deadline_ms = 10;
+	snprintf(config.socket, sizeof(config.socket), "/tmp/gt-sender-%d.sock",
+		 (int) getpid());
+	memset(&engine, 0, sizeof(engine));
+	engine.mood = mood;
+	troubles = 0;
+	gt_mirror_init(&mirror);
+	CHECK(gt_mirror_build(&mirror, NODES, look, true));
+	engine.digest = mirror.digest;
+	listen_on(config.socket);
+	gt_sender_start(&mirror, &config, say);
+}
+
+static void end(void)
+{
+	gt_sender_stop();
+	gt_kill_switch_stop();
+	engine_ends();
+	gt_table_free(mirror.table);
+	free(mirror.free);
+	free(mirror.is_changed);
+}
+
+static void in_mood(mood_t mood)
+{
+	pthread_mutex_lock(&lock);
+	engine.mood = mood;
+	pthread_mutex_unlock(&lock);
+}
+
+static int count(const int *of)
+{
+	int result;
+
+	pthread_mutex_lock(&lock);
+	result = *of;
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+/* RET true if *of becomes that much within so many tenths of a second */
+static bool becomes(const int *of, int expected, int tenths)
+{
+	for (int ms = 0; ms < tenths * 100 && count(of) != expected; ms++)
+		usleep(1000);
+	return count(of) == expected;
+}
+
+static bool known_within(int tenths)
+{
+	for (int ms = 0; ms < tenths * 100 && !gt_mirror_known(&mirror); ms++)
+		usleep(1000);
+	return gt_mirror_known(&mirror);
+}
+
+CLAIM(the_table_is_sent_once_and_is_then_known)
+{
+	begin(TAKE);
+	CHECK(known_within(20));
+	CHECK(count(&engine.parts) == 2 && count(&engine.tables) == 1);
+	CHECK(engine.number == mirror.table->number);
+	usleep(300000);
+	CHECK(count(&engine.tables) == 1);
+	CHECK(!troubles);
+	end();
+}
+
+CLAIM(an_engine_that_wants_the_table_again_gets_it_now_and_then)
+{
+	begin(TAKE);
+	CHECK(known_within(20));
+	usleep(1100000);
+	gt_mirror_answered(&mirror, true);
+	CHECK(becomes(&engine.tables, 2, 5));
+	/* breaker_s must have gone by before the same table is sent once more */
+	gt_mirror_answered(&mirror, true);
+	usleep(400000);
+	CHECK(count(&engine.tables) == 2);
+	CHECK(becomes(&engine.tables, 3, 20) && known_within(20));
+	end();
+}
+
+CLAIM(an_engine_that_starts_again_gets_the_table_again)
+{
+	int64_t began_us;
+
+	begin(TAKE);
+	CHECK(known_within(20));
+	engine_ends();
+	for (int ms = 0; ms < 1000 && gt_mirror_known(&mirror); ms++)
+		usleep(1000);
+	CHECK(!gt_mirror_known(&mirror));
+	began_us = gt_now_us();
+	listen_on(config.socket);
+	CHECK(becomes(&engine.tables, 2, 20));
+	/* twice what it takes at most: this machine may be busy */
+	CHECK(gt_now_us() - began_us < 1000000);
+	CHECK(known_within(20));
+	CHECK(!troubles);
+	end();
+}
+
+CLAIM(an_engine_that_refuses_is_told_of_once_and_asked_again)
+{
+	static const mood_t moods[] = { REFUSE, OTHER_DIGEST };
+	static const char *const whys[] = {
+		"table of nodes: unknown verb;", "table of nodes: another digest",
+	};
+
+	for (int i = 0; i < 2; i++) {
+		int before;
+
+		begin(moods[i]);
+		CHECK(becomes(&troubles, 1, 20));
+		CHECK(strstr(said, whys[i]));
+		before = count(&engine.parts);
+		for (int ms = 0; ms < 3000 && count(&engine.parts) == before; ms++)
+			usleep(1000);
+		CHECK(count(&engine.parts) > before);
+		CHECK(count(&troubles) == 1 && !gt_mirror_known(&mirror));
+		in_mood(TAKE);
+		CHECK(known_within(30));
+		CHECK(strstr(said, "the engine has the table of 5000 nodes"));
+		end();
+	}
+}
+
+CLAIM(an_engine_that_hangs_up_or_is_silent_costs_no_more_than_time)
+{
+	begin(HANG_UP);
+	CHECK(becomes(&troubles, 1, 20));
+	CHECK(strstr(said, "part 1 of 2: connection lost"));
+	CHECK(!gt_mirror_known(&mirror));
+	in_mood(TAKE);
+	CHECK(known_within(30));
+	end();
+	begin(SILENT);
+	CHECK(becomes(&troubles, 1, 20));
+	CHECK(strstr(said, "part 1 of 2: no answer within the deadline"));
+	end();
+}
+
+CLAIM(nothing_is_sent_while_the_kill_switch_is_set)
+{
+	char path[] = "/tmp/gt-sender-switch-XXXXXX";
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	switch_path = path;
+	begin(TAKE);
+	switch_path = "/tmp/gt-no-such-file";
+	usleep(400000);
+	CHECK(!count(&engine.parts));
+	unlink(path);
+	CHECK(known_within(20));
+	CHECK(!symlink("/", path));
+	for (int ms = 0; ms < 2000 && gt_mirror_known(&mirror); ms++)
+		usleep(1000);
+	CHECK(!gt_mirror_known(&mirror));
+	end();
+	unlink(path);
+	close(fd);
+}
+
+CLAIM(nobody_who_listens_is_no_trouble)
+{
+	begin(TAKE);
+	CHECK(known_within(20));
+	engine_ends();
+	usleep(1500000);
+	CHECK(!troubles);
+	listen_on(config.socket);
+	end();
+}
