@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 #: A submit is answered before its job is in the queue.
 SUBMIT_S = 0.05
 #: Polls take at most this share of the time.
-BUSY_SHARE = 0.25
+BUSY_SHARE = 0.5
 #: The same for polls that are made only for submits that can wait: after a burst of these the
 #: queue is long, and each poll takes its time.
 CALM_SHARE = 0.02
