@@ -39,6 +39,11 @@ class Client:
             reply += part
         return reply, time.perf_counter() - start
 
+    def await_tables(self) -> None:
+        """Wait until the engine has computed ahead what it does between questions."""
+        while b"%22computing_ahead%22:%20true" in self.ask(b"status id=1\n")[0]:
+            time.sleep(0.2)
+
     def memory_bytes(self) -> int:
         """What the engine holds in memory now."""
         status = Path(f"/proc/{self.pid}/status").read_text()
@@ -84,6 +89,7 @@ def engine(
     try:
         client = _connect(folder / "engine.sock", process, log)
         client.pid, client.started_s = process.pid, time.perf_counter() - began
+        client.await_tables()
         yield client
         client.close()
     finally:

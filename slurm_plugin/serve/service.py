@@ -46,6 +46,8 @@ logger = logging.getLogger(__name__)
 CLOCK_SET = "clock set"
 #: Ends the reply to a question that meant another state of the nodes than we have.
 RESYNC = b" resync=1\n"
+#: Only after so many seconds without a question is anything computed ahead.
+QUIET_S = 0.1
 #: Latest answers per verb from which the percentiles are taken.
 WINDOW = 4096
 #: Distinct reasons kept; further ones are counted together.
@@ -124,6 +126,9 @@ class Engine:
         #: The nodes of each slurmctld that asks.
         self.tables = KeptTables()
         self._reloading = asyncio.Lock()
+        #: When the last question came, and what computes ahead between questions.
+        self._asked_at = -QUIET_S
+        self._warming: threading.Thread | None = None
         #: Is the configuration in force the one on the disk, as of the last reload?
         self.is_reloaded = True
         self._heard: list[Callable[[str], None]] = []
@@ -167,6 +172,8 @@ class Engine:
         if isinstance(message, NodesPart):
             return self._take_nodes(message, began)
         verb = type(message).__name__.lower()
+        if not isinstance(message, Admin):
+            self._asked_at = began
         is_lost = False
         try:
             if isinstance(message, Place) and message.changes is not None:
@@ -267,10 +274,17 @@ class Engine:
             return None
 
     def warm(self) -> None:
-        """Compute ahead what questions may need, while they are answered."""
+        """Compute ahead what questions may need, whenever none came for a while."""
         setup = self.setup
-        wanted = partial(warm_masks, setup, lambda: self.setup is setup)
-        threading.Thread(target=wanted, name="warm-up", daemon=True).start()
+
+        def may_go_on() -> bool:
+            while self.setup is setup and time.perf_counter() - self._asked_at < QUIET_S:
+                time.sleep(QUIET_S)
+            return self.setup is setup
+
+        warming = partial(warm_masks, setup, may_go_on)
+        self._warming = threading.Thread(target=warming, name="warm-up", daemon=True)
+        self._warming.start()
 
     def write(self, build: Callable[[], dict[str, Any]]) -> None:
         """Write a line of the decision log that belongs to no question."""
@@ -308,6 +322,7 @@ class Engine:
             "nodes_left_to_slurm": dict(list(problems.items())[:MAX_PROBLEMS]),
             "nodes_left_to_slurm_count": len(problems),
             "tables_bytes": setup.tables_bytes(),
+            "computing_ahead": self._warming is not None and self._warming.is_alive(),
             "neighbours": setup.neighbours.status(),
             "decisions_written": self.log.written,
             "decisions_lost": self.log.dropped,

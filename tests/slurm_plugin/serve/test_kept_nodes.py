@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -256,3 +257,18 @@ def test_the_digest_is_that_of_the_changes_alone(keeping):
     kept = keeping.tables._tables[TABLE]
     ask(keeping, about({"dgx1": FIRST_PAIR}, now(dgx3=1)[0], changed={1: 1}))
     assert kept.digest == digest(FULL) ^ mix(1, 0xFF) ^ mix(1, 1)
+
+
+def test_nothing_is_computed_ahead_while_questions_come(keeping, monkeypatch):
+    """It goes on as soon as none came for a while; `gputopo status` says whether it is done."""
+    monkeypatch.setattr("slurm_plugin.serve.service.QUIET_S", 3600.0)
+    ask(keeping, about({"dgx1": FIRST_PAIR}))
+    monkeypatch.setattr("slurm_plugin.serve.service.time.sleep", lambda _: held.wait(0.01))
+    held = threading.Event()
+    keeping.warm()
+    assert keeping.status()["computing_ahead"]
+    keeping._warming.join(0.2)
+    assert keeping.status()["computing_ahead"]
+    monkeypatch.setattr("slurm_plugin.serve.service.QUIET_S", 0.0)
+    keeping._warming.join(60)
+    assert not keeping.status()["computing_ahead"]
