@@ -11,6 +11,8 @@ from bench.measure import Benchmark
 BENCHMARKS = {
     "place": "bench.place",
     "replay": "bench.replay",
+    "growth": "bench.growth",
+    "reload": "bench.reload",
     "submit": "bench.live.submit",
     "slots": "bench.live.slots",
     "slots-many": "bench.live.slots_many",

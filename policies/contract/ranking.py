@@ -41,10 +41,12 @@ class StateIndex(Generic[State]):
     """Which place is in which state, and what changed since somebody looked."""
 
     def __init__(self, states: Iterable[State]) -> None:
-        self._states = list(states)
-        self._places: dict[State, int] = {}
+        # One object for all places in a state: there are few, and many places.
+        same: dict[State, State] = {}
+        self._states = [same.setdefault(state, state) for state in states]
+        self._places: dict[State, int] = dict.fromkeys(same, 0)
         for place, state in enumerate(self._states):
-            self._places[state] = self._places.get(state, 0) | 1 << place
+            self._places[state] |= 1 << place
         #: (place, state before, state after); `_forgotten` of them were dropped.
         self._changes: list[tuple[int, State, State]] = []
         self._forgotten = 0
@@ -52,6 +54,9 @@ class StateIndex(Generic[State]):
 
     def __getitem__(self, place: int) -> State:
         return self._states[place]
+
+    def __iter__(self) -> Iterator[State]:
+        return iter(self._states)
 
     def __len__(self) -> int:
         return len(self._states)
@@ -108,43 +113,44 @@ class StateIndex(Generic[State]):
                 self._rankings.popitem(last=False)
         else:
             self._rankings.move_to_end(kind)
-            ranking.update()
+            ranking.update(self, keys)
         return ranking
 
 
 class Ranking(Generic[State]):
-    """Sets of places by the key of their state, the best key first."""
+    """Sets of places by the key of their state, the best key first.
+
+    It holds neither index nor keys: a table that nobody uses any more is gone at once, and the
+    garbage collector, for which all questions wait, need not look for it.
+    """
 
     def __init__(self, index: StateIndex[State], keys: Keys[State]) -> None:
-        self._index, self._keys = index, keys
-        self._rebuild()
+        self._rebuild(index, keys)
 
-    def _rebuild(self) -> None:
-        index = self._index
+    def _rebuild(self, index: StateIndex[State], keys: Keys[State]) -> None:
         self._key_of: dict[State, Key | None] = {}
         self._places: dict[Key, int] = {}
-        self._learn(list(index.states()))
+        self._learn(list(index.states()), keys)
         for state, key in self._key_of.items():
             if key is not None:
                 self._places[key] = self._places.get(key, 0) | index.places(state)
         self._order = sorted(self._places)
         self._moment = index.moment
 
-    def _learn(self, states: list[State]) -> None:
+    def _learn(self, states: list[State], keys: Keys[State]) -> None:
         if states:
-            self._key_of.update(zip(states, self._keys(states), strict=True))
+            self._key_of.update(zip(states, keys(states), strict=True))
 
-    def update(self) -> None:
+    def update(self, index: StateIndex[State], keys: Keys[State]) -> None:
         """Take over what changed in the index."""
-        index = self._index
         if self._moment == index.moment:
             return
         changes = index.changes_since(self._moment)
         if changes is None or len(self._key_of) > 4 * max(64, len(index)):
-            self._rebuild()
+            self._rebuild(index, keys)
             return
         known = self._key_of
-        self._learn(list({state for _, _, state in changes if state not in known}))
+        self._learn(list({state for _, _, state in changes if state not in known}), keys)
         for place, old, new in changes:
             before, after = known[old], known[new]
             if before != after:

@@ -77,7 +77,8 @@ def test_its_table_and_questions_are_lines_that_tell_its_state() -> None:
     assert decode(encode_request(part)) == part
     known = list(part.free)
     for number in range(1, 30):
-        one.end_some(10)
+        one.change(10)
+        assert one.floor <= one.left < one.floor + 8
         asked = one.question(question(), number, "in-mapa")
         assert asked is not None
         assert decode(encode_request(asked)) == asked
