@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 #: By what states are ranked: smaller is better.
@@ -65,7 +65,7 @@ class StateIndex(Generic[State]):
         """The places in this state."""
         return self._places.get(state, 0)
 
-    def states(self) -> Iterable[State]:
+    def states(self) -> Collection[State]:
         """The states that some place is in."""
         return self._places.keys()
 
@@ -125,32 +125,38 @@ class Ranking(Generic[State]):
     """
 
     def __init__(self, index: StateIndex[State], keys: Keys[State]) -> None:
-        self._rebuild(index, keys)
-
-    def _rebuild(self, index: StateIndex[State], keys: Keys[State]) -> None:
         self._key_of: dict[State, Key | None] = {}
+        self._gather(index, keys)
+
+    def _gather(self, index: StateIndex[State], keys: Keys[State]) -> None:
+        """From all states, of which those that are known keep their keys."""
         self._places: dict[Key, int] = {}
-        self._learn(list(index.states()), keys)
-        for state, key in self._key_of.items():
+        self._learn(index.states(), keys)
+        for state in index.states():
+            key = self._key_of[state]
             if key is not None:
                 self._places[key] = self._places.get(key, 0) | index.places(state)
         self._order = sorted(self._places)
         self._moment = index.moment
 
-    def _learn(self, states: list[State], keys: Keys[State]) -> None:
-        if states:
-            self._key_of.update(zip(states, keys(states), strict=True))
+    def _learn(self, states: Iterable[State], keys: Keys[State]) -> None:
+        new = [state for state in states if state not in self._key_of]
+        if new:
+            self._key_of.update(zip(new, keys(new), strict=True))
 
     def update(self, index: StateIndex[State], keys: Keys[State]) -> None:
         """Take over what changed in the index."""
         if self._moment == index.moment:
             return
         changes = index.changes_since(self._moment)
-        if changes is None or len(self._key_of) > 4 * max(64, len(index)):
-            self._rebuild(index, keys)
+        if len(self._key_of) > 4 * max(64, len(index)):
+            self._key_of = {}
+            changes = None
+        if changes is None or len(changes) > len(index.states()):
+            self._gather(index, keys)
             return
         known = self._key_of
-        self._learn(list({state for _, _, state in changes if state not in known}), keys)
+        self._learn({state for _, _, state in changes}, keys)
         for place, old, new in changes:
             before, after = known[old], known[new]
             if before != after:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from gres_topology import NodeTopology
 from policies.contract.interference import Interference, kind_of_running
-from policies.contract.nodes import NodeTable
+from policies.contract.nodes import FreeOn, NodeTable
 from policies.contract.nouns import RunningJob
 from policies.contract.ranking import StateIndex
 from policies.contract.running import RunningJobs
@@ -23,7 +23,7 @@ from policies.topo_aware.utility import Beside, Crowd
 
 #: Jobs that came or went between two snapshots before all are compared at once.
 _FEW = 64
-#: Different crowds kept, some 1 KB each.
+#: Different crowds kept, some 1 KB each; states without one.
 _MOST_CROWDS = 50_000
 _NOBODY = Crowd()
 _Jobs = Collection[RunningJob]
@@ -54,6 +54,8 @@ class Index:
         self._machines = [machine(kind.topology) for kind in table.kinds]
         self._jobs: _Jobs = ()
         self._crowds: dict[Crowd, Crowd] = {}
+        #: Of nodes without neighbours.
+        self._alone: dict[FreeOn, State] = {}
         self._beside: dict[int, dict[int, Beside]] = {}
         self._update_jobs(table, jobs)
         self._moment = table.index.moment
@@ -96,12 +98,19 @@ class Index:
 
     def _state(self, table: NodeTable, place: int) -> State:
         """A GPU that is free has no job on it, whatever a cache of Slurm's jobs still says."""
-        kind, free = table.index[place]
+        free_on = table.index[place]
+        kind, free = free_on
         machine = self._machines[kind]
-        least = machine.runs.least(free)
         near = self._beside.get(place)
         if not near:
-            return State(kind, least, _NOBODY)
+            state = self._alone.get(free_on)
+            if state is None:
+                if len(self._alone) > _MOST_CROWDS:
+                    self._alone.clear()
+                state = State(kind, machine.runs.least(free), _NOBODY)
+                self._alone[free_on] = state
+            return state
+        least = machine.runs.least(free)
         seats = machine.seats
         busy = [
             job._replace(mask=seats(job.mask & ~free)) for job in near.values() if job.mask & ~free

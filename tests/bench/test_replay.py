@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.kept_cluster import KeptCluster, NodeKind
+from bench.kept.cluster import KeptCluster, NodeKind
+from bench.kept.replay import KINDS, check, mixes, readable, taken, write_of_32
 from bench.questions import machines_of, read
-from bench.replay import KINDS, check, mixes, readable, taken, write_of_32
 from gres_topology import hostlist
 from gres_topology import read as read_topology
 from slurm_plugin.node_lines import MOST_NODES, digest

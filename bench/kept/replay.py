@@ -1,7 +1,7 @@
 """replay: recorded questions against a real engine process, as recorded and on large clusters.
 
 What the select plugin would wait for: from the first byte written to the last byte of the reply,
-one question at a time, over the Unix socket. On large clusters (`bench.kept_cluster`) the recorded
+one question at a time, over the Unix socket. On large clusters (`bench.kept.cluster`) the recorded
 jobs are asked about in their order, under every policy in turn. 90 % of the GPUs are in use by
 jobs drawn one by one, and ten nodes change between two questions. Beside the time by the clock
 stands the engine's processor time meanwhile: on a busy machine the clock counts the others' turns.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.engine_process import Client, engine
-from bench.kept_cluster import KeptCluster, NodeKind
+from bench.kept.cluster import KeptCluster, NodeKind
 from bench.measure import Figure, at_most, conditions, quantile
 from bench.questions import machines_of, read
 from policies.registry import registry

@@ -1,9 +1,9 @@
 """reload: how soon the engine answers after its start, and what a reload does to the answers.
 
-An engine with 12,500 nodes of four machines, as `bench.replay` has it. One client asks without a
-pause, as many schedulers never would, while another has the configuration read again: the same one,
-and one that names other machines, so that everything is built anew. An answer's processor time is
-that of all the engine's threads until it came: what it takes on a machine that does nothing else.
+An engine with 12,500 nodes of four machines, as `replay` has it. One client asks without a pause,
+as no scheduler would, while another has the configuration read again: the same one, and one that
+names other machines, so that everything is built anew. An answer's processor time is that of all
+the engine's threads until it came: what it takes on a machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench.engine_process import Client, configuration, engine
+from bench.kept.replay import START_S, Replay, Took, mixes
 from bench.measure import Figure, at_most, conditions, quantile
 from bench.questions import read
-from bench.replay import START_S, Replay, Took, mixes
 from slurm_plugin.protocol import encode_request
 
 NODES, RELOADS = 12_500, 5

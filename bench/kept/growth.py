@@ -1,8 +1,9 @@
 """growth: what a decision costs by nodes, GPUs per node, changes and waiting jobs.
 
-The first three as `bench.replay` on a large cluster, one of them varied at a time, with jobs of one
-and two GPUs, which fit on every cluster. Waiting jobs: one plan of the slots mode, in process. All
-rows are written to docs/pictures/growth.json, of which `make docs` draws docs/pictures/growth.svg.
+The first three as `replay` has a large cluster, one of them varied at a time, with jobs of one and
+two GPUs, which fit on every cluster. Engines of all sizes are asked in turns, so that whatever else
+the machine does meanwhile meets all of them alike. Waiting jobs: one plan of the slots mode, in
+process. All rows are written to docs/pictures/growth.json, of which `make docs` draws growth.svg.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from bench.kept_cluster import NodeKind
+from bench.kept.cluster import NodeKind
+from bench.kept.replay import OF_32, Replay, Took, on
 from bench.measure import Figure, conditions, quantile
 from bench.questions import read
-from bench.replay import OF_32, Replay, Took, on
 from slurm_plugin.gates.plan import Chosen, GateContext
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.want import Wants
@@ -25,15 +28,25 @@ from slurm_plugin.queue.candidates import lowest
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.slurm.interface import QueuedJob
 
-ROWS = Path(__file__).parents[1] / "docs" / "pictures" / "growth.json"
+ROWS = Path(__file__).parents[2] / "docs" / "pictures" / "growth.json"
 POLICIES = ("mapa", "topo-aware")
-QUESTIONS, ROUNDS = 200, 20
+#: Questions of each kind in one of the rounds; plans for each number of jobs.
+ROUNDS, PER_ROUND, PLANS = 10, 20, 20
 NODES = (10, 100, 1000, 5000, 12_500, 25_000)
 #: Machines of as many GPUs; there are 100,000 GPUs in all.
 GPUS = {4: "minsky", 8: "dgx1v", 16: "dgx2", 32: OF_32, 72: "gb200-nvl72"}
 ALL_GPUS = 100_000
 CHANGES = (1, 10, 100, 500)
 WAITING = (10, 100, 1000, 10_000)
+
+
+class Point(NamedTuple):
+    """A cluster, and how many nodes change between two questions; `at` is what is varied."""
+
+    at: int
+    kind: NodeKind
+    changed: int = 10
+
 
 #: What was varied, and of each policy (or the plan) what it took.
 Row = dict[str, float]
@@ -59,50 +72,42 @@ def small_jobs() -> list[Place]:
     return [jobs[1], jobs[2]]
 
 
-def asked(kind: NodeKind, changes: Sequence[int] = (10,)) -> dict[str, list[list[Took]]]:
-    """Of each policy the answers at as many changes per question, on a cluster of its own."""
+def asked(points: Sequence[Point]) -> dict[str, list[Row]]:
+    """Of each policy a row for each point, all of them asked in turns."""
     jobs = small_jobs()
-    found: dict[str, list[list[Took]]] = {policy: [] for policy in POLICIES}
-    with on([kind], POLICIES) as replay:
-        for policy in POLICIES:
-            for changed in changes:
+    with ExitStack() as stack:
+        replays: dict[NodeKind, Replay] = {}
+        for point in points:
+            if point.kind not in replays:
+                replays[point.kind] = stack.enter_context(on([point.kind], POLICIES))
+        took: dict[tuple[Point, str], list[Took]] = {
+            (point, policy): [] for point in points for policy in POLICIES
+        }
+        for _ in range(ROUNDS):
+            for (point, policy), found in took.items():
+                replay = replays[point.kind]
                 replay.later.pop(policy, None)
-                replay.ask(policy, jobs, QUESTIONS, changed)
-                found[policy].append(settled(replay, policy))
-    return found
-
-
-def settled(replay: Replay, policy: str) -> list[Took]:
-    """Without the first ones, which meet what is in the processor's caches of others."""
-    return replay.later[policy][10:]
+                replay.ask(policy, jobs, PER_ROUND, point.changed)
+                # Not the first ones: what others did has emptied the processor's caches.
+                found += replay.later[policy][2:]
+    return {policy: [row(point.at, took[point, policy]) for point in points] for policy in POLICIES}
 
 
 def by_nodes() -> dict[str, list[Row]]:
     """On DGX-1V."""
-    rows: dict[str, list[Row]] = {policy: [] for policy in POLICIES}
-    for nodes in NODES:
-        for policy, (took,) in asked(NodeKind("v", nodes, 8, "dgx1v")).items():
-            rows[policy].append(row(nodes, took))
-    return rows
+    return asked([Point(nodes, NodeKind("v", nodes, 8, "dgx1v")) for nodes in NODES])
 
 
 def by_gpus() -> dict[str, list[Row]]:
     """On as many GPUs in all."""
-    rows: dict[str, list[Row]] = {policy: [] for policy in POLICIES}
-    for gpus, machine in GPUS.items():
-        kind = NodeKind("v", ALL_GPUS // gpus, gpus, machine)
-        for policy, (took,) in asked(kind).items():
-            rows[policy].append(row(gpus, took))
-    return rows
+    kinds = {gpus: NodeKind("v", ALL_GPUS // gpus, gpus, machine) for gpus, machine in GPUS.items()}
+    return asked([Point(gpus, kind) for gpus, kind in kinds.items()])
 
 
 def by_changes() -> dict[str, list[Row]]:
     """On 12,500 DGX-1V."""
-    by_policy = asked(NodeKind("v", 12_500, 8, "dgx1v"), CHANGES)
-    return {
-        policy: [row(at, took) for at, took in zip(CHANGES, found, strict=True)]
-        for policy, found in by_policy.items()
-    }
+    kind = NodeKind("v", 12_500, 8, "dgx1v")
+    return asked([Point(changed, kind, changed) for changed in CHANGES])
 
 
 def gated(job_id: int) -> QueuedJob:
@@ -123,7 +128,7 @@ def planned(waiting: int) -> Iterator[Took]:
     full = Node("", types, 0, 40, 100_000, partitions=frozenset({"batch"}))
     jobs = [gated(number) for number in range(1, waiting + 1)]
     wants = Wants()
-    for number in range(ROUNDS):
+    for number in range(PLANS):
         nodes = {f"n{at:04}": replace(full, name=f"n{at:04}") for at in range(1000)}
         freed = f"n{37 * number % 1000:04}"
         nodes[freed] = replace(full, name=freed, free=1 << number % 8)
