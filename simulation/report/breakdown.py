@@ -127,6 +127,21 @@ def moments(
     return moments
 
 
+def room(run: SimulatedRun, cluster: Mapping[str, NodeTopology]) -> dict[str, float | None]:
+    """Means over the time in which jobs arrive; None where all were submitted at once.
+
+    `stranded_share` is of all GPUs, `largest_gpus` those of the largest job that could start.
+    """
+    submits = [record.job.submit_s for record in run.records]
+    if not submits or min(submits) == max(submits):
+        return {"stranded_share": None, "largest_gpus": None}
+    seen = moments(run, cluster, min(submits), max(submits))
+    return {
+        "stranded_share": fmean(moment.stranded for moment in seen) / run.gpus,
+        "largest_gpus": fmean(moment.largest for moment in seen),
+    }
+
+
 _END, _SUBMIT, _START = 0, 1, 2
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bench.live import shim_log
 from bench.live.cluster import ASSETS, BENCH_DIR, BenchCluster, clean
@@ -42,8 +44,7 @@ TIMEOUT_S = 900
 #: side -> its partition; the first half of the nodes is ours.
 SIDES = {"mapa": "packed", "stock": "plain"}
 TOPOLOGY_CONF = "/etc/slurm/gputopo-network.conf"
-DRIVER = f"{BENCH_DIR}/submit_at.py"
-#: Slurm's own part of the wait: an unmeasured second may be rounded up at either end.
+DRIVER = ASSETS / "submit_at.py"
 _COLUMNS = "JobName,Partition,Submit,Start,End,NodeList,State"
 
 
@@ -159,8 +160,13 @@ def run_seed(
 ) -> tuple[dict[str, Packed], float]:
     """Both sides' figures for these jobs, and by how much the latest submit was late (s)."""
     run_name = f"p{time.monotonic_ns()}"
-    cluster.put("ctl", f"/tmp/{run_name}", schedule(jobs, run_name))
-    late = cluster.sh(f"python3 {DRIVER} /tmp/{run_name}", user="alice").strip()
+    # Too long for an argument of a command.
+    with tempfile.TemporaryDirectory(prefix="gputopo-bench-") as folder:
+        Path(folder, DRIVER.name).write_text(DRIVER.read_text())
+        Path(folder, run_name).write_text(schedule(jobs, run_name))
+        cluster.put_folder("ctl", BENCH_DIR, Path(folder), user="alice")
+    command = f"python3 {BENCH_DIR}/{DRIVER.name} {BENCH_DIR}/{run_name}"
+    late = cluster.sh(command, user="alice").strip()
     until(lambda: not cluster.sh("squeue -h -u alice -o %A"), "alice has no job", TIMEOUT_S)
     rows = ended(cluster, run_name, 2 * len(jobs))
     packed = {}
@@ -176,8 +182,6 @@ def measure(cluster: BenchCluster, size: Size) -> Iterator[Figure]:
     nodes = PackingNodes()
     nodes.configure(cluster)
     with many_nodes(cluster, nodes):
-        cluster.sh(f"mkdir -p {BENCH_DIR}")
-        cluster.put("ctl", DRIVER, (ASSETS / "submit_at.py").read_text())
         for load, seeds in size.cells:
             runs: dict[str, list[Packed]] = {side: [] for side in SIDES}
             late_s = []
