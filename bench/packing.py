@@ -170,6 +170,11 @@ def _pooled(runs: Sequence[Packed], *classes: str) -> float:
 #: Figure -> (its value over the runs of one side and load, its unit, whether more is better; None:
 #: not to be worse).
 FIGURES: dict[str, tuple[Callable[[Sequence[Packed]], float], str, bool | None]] = {
+    "at_once": (
+        lambda runs: _pooled(runs, "whole", "several"),
+        "share of 8-GPU and multi-node jobs",
+        True,
+    ),
     "whole_at_once": (lambda runs: _pooled(runs, "whole"), "share of 8-GPU jobs", True),
     "several_at_once": (lambda runs: _pooled(runs, "several"), "share of multi-node jobs", True),
     "stranded": (
