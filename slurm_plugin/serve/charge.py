@@ -15,7 +15,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ class Controllers:
 
     hosts: tuple[str, ...]
     state: Path
+    #: The heartbeat of before the hosts were asked for: who is alone writes none.
+    heartbeat: bytes = b""
 
     @classmethod
     def named_in(cls, values: Mapping[str, str]) -> Controllers:
@@ -68,6 +70,8 @@ class Controllers:
     def verdict(self, host: str) -> Verdict:
         """Whether it is `host` that is in charge; looks at the file system."""
         if len(self.hosts) == 1:
+            if self.last_heartbeat() != self.heartbeat:
+                return _doubt("slurmctld writes heartbeats: it has got another controller")
             return Verdict(True, "there is no other controller")
         own = {_short(name): index for index, name in enumerate(self.hosts)}.get(_short(host))
         if own is None:
@@ -84,6 +88,13 @@ class Controllers:
         if index >= len(self.hosts):
             return _doubt(f"{file}: written by controller {index} of {len(self.hosts)}")
         return Verdict(index == own, f"slurmctld on {self.hosts[index]} is in charge")
+
+    def last_heartbeat(self) -> bytes:
+        """What the file says now; nothing where it cannot be read."""
+        try:
+            return (self.state / "heartbeat").read_bytes()
+        except OSError:
+            return b""
 
 
 def _doubt(why: str) -> Verdict:
@@ -153,7 +164,8 @@ class Charge:
 
     async def look(self) -> None:
         """One look; where nothing is known of the controllers yet, Slurm is asked first."""
-        is_due = time.monotonic() - self._read_at >= CONTROLLERS_S
+        often_s = CALM_S if self.verdict.is_doubtful else CONTROLLERS_S
+        is_due = time.monotonic() - self._read_at >= often_s
         if self._reading is None and (is_due or self._controllers is None):
             self._reading = asyncio.create_task(self._read())
         if self._controllers is None and self._reading is not None:
@@ -171,8 +183,7 @@ class Charge:
         """Ask Slurm for its controllers; the former ones stay where it does not say."""
         self._read_at = time.monotonic()
         try:
-            values = await asyncio.to_thread(self._config)
-            self._controllers = Controllers.named_in(values)
+            self._controllers = await asyncio.to_thread(self._named)
         except SlurmError as error:
             if self._controllers is None:
                 logger.debug("which controllers there are is not known: %s", error)
@@ -180,6 +191,12 @@ class Charge:
             logger.exception("which controllers there are could not be read")
         finally:
             self._reading = None
+
+    def _named(self) -> Controllers:
+        """What Slurm says, in a thread."""
+        before = self._controllers.last_heartbeat() if self._controllers else None
+        named = Controllers.named_in(self._config())
+        return replace(named, heartbeat=named.last_heartbeat() if before is None else before)
 
     async def _judge(self, verdict: Verdict) -> None:
         """Take a verdict; who takes charge remembers nothing of before."""

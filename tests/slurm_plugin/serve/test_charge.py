@@ -6,6 +6,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,8 @@ def test_who_wrote_the_heartbeat_is_in_charge(tmp_path, index, host):
 @pytest.mark.parametrize("host", ["ctl", "a-pod"])
 def test_where_there_is_one_controller_it_is_in_charge_whatever_its_host_is_called(tmp_path, host):
     beat(tmp_path, 1)  # an old file
-    assert controllers(tmp_path, ALONE).verdict(host).is_ours
+    alone = controllers(tmp_path, ALONE)
+    assert replace(alone, heartbeat=alone.last_heartbeat()).verdict(host).is_ours
 
 
 #: What leaves it in doubt: what is in the file (None: there is none), the host, what is said.
@@ -154,6 +156,22 @@ def test_the_only_controller_forgets_nothing(tmp_path):
     seen = Seen(tmp_path)
     seen.shown = ALONE
     assert seen.looked() == ["asked", "said"]
+
+
+def test_one_that_gets_another_controller_is_in_doubt_until_slurm_was_asked_again(tmp_path):
+    """Else both engines would act for the minute until it is asked anyway."""
+    seen = Seen(tmp_path)
+    seen.shown = ALONE
+    seen.looked()
+    seen.shown = SHOWN
+    beat(tmp_path, 0)
+    assert seen.looked() == []
+    assert seen.charge.verdict.is_doubtful
+    seen.charge._read_at -= charging.CALM_S
+    assert seen.looked() == ["asked"]
+    seen.looked()
+    assert not seen.charge.verdict.is_doubtful
+    assert not seen.charge.is_ours()
 
 
 def test_while_slurm_is_down_nobody_is_in_charge_until_it_was_asked_once(tmp_path, monkeypatch):
