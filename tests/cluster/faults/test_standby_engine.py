@@ -134,21 +134,21 @@ def test_a_takeover_loses_no_advice_and_no_waiting_job(cluster, with_engine):
     """There and back: jobs that wait on one engine's word start by the other's."""
     live = cluster
     with sharing(live), two_engines(live), watched(live):
-        live.occupy("dgx1", TAKEN)
+        holders = dict(zip(TAKEN, live.occupy("dgx1", TAKEN), strict=True))
         waits = [live.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300) for _ in range(2)]
         for job in waits:
             live.wait_postponed(job)
         more = take_over(live, with_engine=with_engine)
         assert [live.job(job).state for job in waits] == ["PENDING", "PENDING"]
-        # Two free GPUs more: one of the two can start, and be told by ctl2's engine alone.
-        live.run("ctl", "squeue -h -u bob -w dgx1 -o %A | sort -n | head -2 | xargs scancel")
+        # With GPU 0 a good pair: one of the two can start, by the word of ctl2's engine alone.
+        live.cancel(holders.pop(3))
         until(lambda: running(live, waits), "one of those that waited runs", 120)
         [there] = running(live, waits)
         [left] = set(waits) - {there}
         assert decisions(live, there).count("use") == 1
         more += give_back(live, with_engine=with_engine)
         assert live.job(there).state == "RUNNING"
-        live.run("ctl", "squeue -h -u bob -w dgx1 -o %A | xargs scancel")
+        live.cancel(*holders.values())
         live.wait_running(left, timeout_s=120)
         assert decisions(live, left).count("use") == 1
         live.end([*waits, *more])
