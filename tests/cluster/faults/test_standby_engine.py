@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 from lending_harness import ASKS, FOUR, borrower, donors, lending_site, taken_away_after
 from lending_harness import nothing_is_left as no_loan_is_left
-from live_harness import CONFIG, IN_BOTH_MODES, PICKY, TAKEN, by_policy, watched
+from live_harness import CONFIG, IN_BOTH_MODES, PICKY, TAKEN, by_policy, got_by, watched
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError, until
@@ -155,8 +155,7 @@ def test_a_takeover_loses_no_advice_and_no_waiting_job(cluster, with_engine):
         log = live.run("ctl2", "cat /var/log/gputopo/engine.log").out
         assert log.count("in charge: slurmctld on ctl2 is in charge") == 1
         assert "Traceback" not in log + live.engine_log(1000)
-    again = live.started("-w", "dgx1", "--gres=gpu:2")
-    assert again.gpus == by_policy({}, (2,), ("dgx1",))
+    assert got_by(live, "-w", "dgx1", "--gres=gpu:2") == by_policy({}, (2,), ("dgx1",))
 
 
 def running(cluster: Cluster, jobs: Sequence[int]) -> list[int]:

@@ -14,6 +14,7 @@ from engine_in_tests import an_engine
 from genie_in_tests import TwoNodes
 from machines_in_tests import BASIC, named
 
+from slurm_plugin.cli.site.status import _text
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.serve import charge as charging
 from slurm_plugin.serve import setup
@@ -25,7 +26,6 @@ from slurm_plugin.serve.loops.queue_loop import QueueLoop
 from slurm_plugin.serve.loops.shaping import ShapingLoop
 from slurm_plugin.serve.loops.site import SiteLoop
 from slurm_plugin.serve.run import _charge
-from slurm_plugin.serve.service import ANEW
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate
 
@@ -341,6 +341,7 @@ def test_status_tells_who_is_in_charge(tmp_path, monkeypatch):
     engine = loops[0].engine
     charge = _charge(engine)
     assert engine.status()["charge"]["is_doubtful"]
+    assert "STANDING BY for 0 s: Slurm has not said yet" in _text(engine.status())
     beat(tmp_path, 0)
     charge._controllers, charge._host = controllers(tmp_path), "ctl2"
     charge._read_at = time.monotonic()
@@ -353,4 +354,11 @@ def test_status_tells_who_is_in_charge(tmp_path, monkeypatch):
         "why": "slurmctld on ctl is in charge",
         "controllers": ["ctl", "ctl2"],
     }
-    engine.say(ANEW)
+    assert "STANDING BY for 0 s: slurmctld on ctl is in charge" in _text(engine.status())
+    charge._host = "ctl"
+    asyncio.run(charge.look())
+    assert "\nin charge for 0 s, of the controllers ctl, ctl2\n" in _text(engine.status())
+    charge._controllers = replace(controllers(tmp_path, ALONE), heartbeat=b"")
+    (tmp_path / "heartbeat").unlink()
+    asyncio.run(charge.look())
+    assert "charge" not in _text(engine.status())
