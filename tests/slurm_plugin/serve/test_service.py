@@ -335,22 +335,6 @@ def test_the_systemd_unit_fits_the_engine():
     assert "Requires" not in unit
 
 
-@pytest.mark.parametrize("name", ["gputopo", "gputopo-donors"])
-def test_the_unit_of_one_cluster_among_several_may_do_no_more(name):
-    """They differ in what is the cluster's own."""
-    own = ("#", "Description=", "Before=", "ExecStart=", "RuntimeDirectory=", "StateDirectory=")
-    own += ("LogsDirectory=", "Environment=SLURM_CONF=")
-    folder = ROOT / "slurm_plugin" / "systemd"
-    usual, of_one = (
-        [line for line in text.splitlines() if not line.startswith(own)]
-        for text in ((folder / f"{name}{at}.service").read_text() for at in ("", "@"))
-    )
-    assert usual == of_one
-    text = (folder / f"{name}@.service").read_text()
-    for line in text.splitlines():
-        assert "gputopo" not in line.partition("=")[2] or "%i" in line, line
-
-
 def test_the_unit_leaves_the_engine_no_privilege_and_little_else():
     """6.4 of 10 before the hardening; 1.6 with it, most of which is the network."""
     unit = ROOT / "slurm_plugin" / "systemd" / "gputopo.service"
