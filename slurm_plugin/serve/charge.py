@@ -79,11 +79,11 @@ class Controllers:
             return _doubt(f"this host, {host}, is none of the controllers {listed}")
         file = self.state / "heartbeat"
         try:
-            written = file.read_bytes()
+            written = _read(file)
         except OSError as error:
             return _doubt(f"{file}: {error.strerror}")
         if len(written) != _HEARTBEAT.size:
-            return _doubt(f"{file}: {len(written)} bytes, expected {_HEARTBEAT.size}")
+            return _doubt(f"{file}: other than the {_HEARTBEAT.size} bytes that slurmctld writes")
         _, index = _HEARTBEAT.unpack(written)
         if index >= len(self.hosts):
             return _doubt(f"{file}: written by controller {index} of {len(self.hosts)}")
@@ -92,9 +92,15 @@ class Controllers:
     def last_heartbeat(self) -> bytes:
         """What the file says now; nothing where it cannot be read."""
         try:
-            return (self.state / "heartbeat").read_bytes()
+            return _read(self.state / "heartbeat")
         except OSError:
             return b""
+
+
+def _read(file: Path) -> bytes:
+    """What slurmctld writes there, or one byte more; OSError where it cannot be read."""
+    with file.open("rb") as opened:
+        return opened.read(_HEARTBEAT.size + 1)
 
 
 def _doubt(why: str) -> Verdict:
