@@ -30,8 +30,8 @@ _CONTROLLER = re.compile(r"SlurmctldHost\[(\d+)\]")
 LOOK_S, CALM_S = 0.25, 1.0
 #: A file system that hangs for so many seconds says nothing.
 PATIENCE_S = 2.0
-#: The controllers are read anew so often, in seconds: slurm.conf may name others.
-CONTROLLERS_S = 60.0
+#: The controllers are read anew so often, in seconds: slurm.conf may name others. And in doubt.
+CONTROLLERS_S, DOUBTS_S = 60.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Charge:
 
     async def look(self) -> None:
         """One look; where nothing is known of the controllers yet, Slurm is asked first."""
-        often_s = CALM_S if self.verdict.is_doubtful else CONTROLLERS_S
+        often_s = DOUBTS_S if self.verdict.is_doubtful else CONTROLLERS_S
         is_due = time.monotonic() - self._read_at >= often_s
         if self._reading is None and (is_due or self._controllers is None):
             self._reading = asyncio.create_task(self._read())

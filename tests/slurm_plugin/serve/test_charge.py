@@ -167,7 +167,7 @@ def test_one_that_gets_another_controller_is_in_doubt_until_slurm_was_asked_agai
     beat(tmp_path, 0)
     assert seen.looked() == []
     assert seen.charge.verdict.is_doubtful
-    seen.charge._read_at -= charging.CALM_S
+    seen.charge._read_at -= charging.DOUBTS_S
     assert seen.looked() == ["asked"]
     seen.looked()
     assert not seen.charge.verdict.is_doubtful
