@@ -145,12 +145,15 @@ def test_a_takeover_loses_no_advice_and_no_waiting_job(cluster, with_engine):
         until(lambda: running(live, waits), "one of those that waited runs", 120)
         [there] = running(live, waits)
         [left] = set(waits) - {there}
-        assert decisions(live, there).count("use") == 1
+        assert live.job(there).gpus == {"dgx1": (0, 3)}
+        assert advised(live, [there]) == [there]
         more += give_back(live, with_engine=with_engine)
         assert live.job(there).state == "RUNNING"
         live.cancel(*holders.values())
         live.wait_running(left, timeout_s=120)
-        assert decisions(live, left).count("use") == 1
+        assert advised(live, [left]) == [left]
+        # Let go by one engine, and by that one once.
+        assert [decisions(live, job).count("use") for job in waits] == [1, 1]
         live.end([*waits, *more])
         log = live.run("ctl2", "cat /var/log/gputopo/engine.log").out
         assert log.count("in charge: slurmctld on ctl2 is in charge") == 1
