@@ -105,7 +105,7 @@ class EntryStore:
     def reopen(self) -> None:
         """Know of the queue what the file says, and no more: another engine may have written it."""
         self._jobs, self._ended, self._of_task, self._is_dirty = {}, {}, {}, False
-        self._saved = self._read()
+        self._saved, self.issued.since = self._read(), self.wall_clock()
 
     def show_notes(self, at_slurm: bool) -> None:
         """Are notes to stand in AdminComment from now on?"""

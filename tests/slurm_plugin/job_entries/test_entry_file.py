@@ -180,3 +180,15 @@ def test_an_engine_that_stands_by_writes_nothing(tmp_path):
     site.client.keeper.close()
     assert not (tmp_path / "e").exists()
     assert not site.slurm.sent
+
+
+def test_gates_of_the_moments_before_a_takeover_count_though_no_file_tells_of_them(tmp_path):
+    """The engine that stood by was there already, but it was not the one that was asked."""
+    site = Site(gated(submit=NOW + 100), path=tmp_path / "e")
+    assert GateRecord.read_from(site.seen()) is None
+    site = Site(gated(submit=NOW + 100), path=tmp_path / "e")
+    site.store.wall_clock = lambda: NOW + 110.0
+    site.client.keeper.reopen()
+    assert GateRecord.read_from(site.seen()) == GateRecord.read_from(GATE)
+    site.slurm.jobs[8] = gated(8, submit=NOW + 120)
+    assert GateRecord.read_from(site.seen(8)) is None
