@@ -121,7 +121,8 @@ class IssuedEntries:
             return {kind: _named(text, token, suffix) for kind, text in issued.items()}
         if replaced := self.replaced(job, began):
             return replaced
-        is_older = job.submit <= self.since + MARGIN_S
+        # A job that a reply may be to is no former engine's.
+        is_older = job.submit <= self.since + MARGIN_S and not self.may_show(job)
         return {
             kind: text
             for kind, text in shown.items()
