@@ -19,6 +19,8 @@ BENCHMARKS = {
     "start-large": "bench.live.large.start_large",
     "launch": "bench.live.launch",
     "quality": "bench.live.quality",
+    "packing": "bench.packing",
+    "packing-live": "bench.live.large.packing",
     "simulate": "bench.simulate",
     "topo-aware": "bench.topo_aware",
     "drmaestro": "bench.drmaestro",

@@ -99,7 +99,7 @@ class NodeSearch:
                 return None
             worst = (-min(one.terms.utility for one in here.chosen),)
             free = sum(table.index[place].free.bit_count() for place in each(inside))
-            return InDomain(worst, free, here)
+            return InDomain(worst, (free,), here)
 
         return in_lowest_domain(network, table, within) or found
 
