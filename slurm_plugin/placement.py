@@ -57,6 +57,8 @@ class PlacementQuestion:
     candidates: tuple[CandidateNode, ...]
     account: str = ""
     partition: str = ""
+    #: The type of GPU it asks for; "" for any.
+    type: str = ""
     #: The user's hint, as written.
     hint: str = ""
     #: More nodes that it may use, of a cluster that is known; `candidates` are then Slurm's own.
