@@ -110,8 +110,10 @@ class SlicedTopology(NodeTopology):
 
     @cached_property
     def joined_gbps(self) -> tuple[tuple[float, ...], ...]:
-        """The bandwidth of each pair of GPUs, as plain numbers."""
-        return tuple(tuple(map(float, row)) for row in self.whole.bandwidth_gbps)
+        """GB/s by which each pair of GPUs is joined better than the node's worst joined one."""
+        gbps = self.whole.bandwidth_gbps
+        worst = float(gbps[gbps > 0].min(initial=np.inf))
+        return tuple(tuple(max(0.0, float(one) - worst) for one in row) for row in gbps)
 
     def untouched(self, free: int) -> int:
         """How many GPUs nobody uses any part of, if these devices are free (mask)."""

@@ -50,7 +50,7 @@ def choose(topology: SlicedTopology, free: int, profile: str, count: int) -> Cho
         touched |= devices[gpu]
         parents += 1
     spare = (touched & free & ~taken).bit_count()
-    return Choice(taken, (begun, begun and is_idle, lost_gbps, parents, spare))
+    return Choice(taken, (begun, begun and is_idle, lost_gbps, parents, spare, len(untouched)))
 
 
 def _next(

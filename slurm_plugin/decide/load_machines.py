@@ -217,7 +217,12 @@ class _Loader:
         return mapping.from_gres_conf(known, files, detection)
 
 
-def _made(topology: NodeTopology, order: tuple[int, ...] | None, words: tuple[str, ...]) -> Machine:
+def _made(
+    topology: NodeTopology,
+    order: tuple[int, ...] | None,
+    words: tuple[str, ...],
+    model: str | None,
+) -> Machine:
     """A kind of node; raises TopologyError for slices that it cannot have."""
     if not words:
         return Machine(topology, order)

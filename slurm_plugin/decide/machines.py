@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from gres_topology import NodeTopology, cpulist
-from gres_topology.slices import SlicedTopology
+from gres_topology.slices import SlicedTopology, profile_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,9 @@ def names_of(order: Sequence[int], gpus: int) -> list[str | int]:
 
 _NOT_SLICED = Machine(None, problem="no MIG slices are declared for it in gputopo.yaml")
 
+#: Where slices are declared.
+_SLICES = "slices: in gputopo.yaml"
+
 #: What an undeclared node is.
 UNDECLARED = Machine(None, problem="not declared in gputopo.yaml")
 
@@ -95,11 +99,27 @@ def usable(machine: Machine, total: int) -> str:
     """Why a node of `total` GPUs is left to Slurm's own choice; empty if it is not."""
     if machine.problem or machine.topology is None:
         return machine.problem or "no topology"
-    known = machine.topology.gpus if machine.sliced is None else len(machine.order or ())
+    is_sliced = machine.sliced is not None or isinstance(machine.topology, SlicedTopology)
+    known = len(machine.order) if machine.order else machine.topology.gpus
     if known != total:
-        what = "the topology" if machine.sliced is None else "slices: in gputopo.yaml"
-        return f"Slurm says {total} GPUs, {what} {known}"
+        return f"Slurm says {total} GPUs, {_SLICES if is_sliced else 'the topology'} {known}"
     return ""
+
+
+def other_gpus(machine: Machine, counts: Mapping[str, int]) -> str:
+    """What Slurm's GPUs (types in its order, with their counts) are otherwise than declared."""
+    total, topology = sum(counts.values()), machine.topology
+    if machine.sliced is None or not isinstance(machine.sliced.topology, SlicedTopology):
+        known = 0 if topology is None else topology.gpus
+        name = "" if topology is None else topology.name
+        return "" if known == total else f"Slurm has {total} GPUs, its topology {name} {known}"
+    declared = machine.sliced.topology.profiles
+    counted = [profile_of(kind) for kind, count in counts.items() for _ in range(count)]
+    if tuple(counted) == declared:
+        return ""
+    listed = ", ".join(f"{count} {kind or 'of no type'}" for kind, count in counts.items())
+    said = ", ".join(f"{len([*run])} {kind or 'whole'}" for kind, run in groupby(declared))
+    return f"Slurm counts {listed}; {_SLICES} says {said}"
 
 
 def not_of(machine: Machine, own: int, profile: str) -> str:
@@ -112,4 +132,4 @@ def not_of(machine: Machine, own: int, profile: str) -> str:
         return ""
     index = (wrong & -wrong).bit_length() - 1
     what = f"{profile} slice" if profile else "whole GPU"
-    return f"Slurm's GPU {index} is no {what} by slices: in gputopo.yaml"
+    return f"Slurm's GPU {index} is no {what} by {_SLICES}"
