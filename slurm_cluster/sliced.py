@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from gres_topology import catalog
+from gres_topology import catalog, hostlist
 from gres_topology.slices import SlicedTopology, declared
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.description import DEFAULT, read
@@ -65,8 +65,6 @@ def _rest(text: str, machines: dict[str, str], nodes: Sequence[str]) -> str:
 
 
 def _is_in(name: str, names: str) -> bool:
-    from gres_topology import hostlist
-
     return name in hostlist.expand(names)
 
 

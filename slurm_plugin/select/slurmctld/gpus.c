@@ -51,9 +51,24 @@ static bool is_sliced(const gres_node_state_t *gpus)
 	return false;
 }
 
+/*
+ * RET true if all maps have a bit for each GPU. A node whose GPUs were changed has maps of
+ * the former ones, saved with slurmctld's state, until it has registered again
+ */
+static bool maps_agree(const gres_node_state_t *gpus)
+{
+	int64_t size = bit_size(gpus->gres_bit_alloc);
+
+	for (int i = 0; gpus->topo_gres_bitmap && i < gpus->topo_cnt; i++)
+		if (gpus->topo_gres_bitmap[i] &&
+		    bit_size(gpus->topo_gres_bitmap[i]) != size)
+			return false;
+	return true;
+}
+
 static bool is_plain(const gres_node_state_t *gpus)
 {
-	return gpus && gpus->gres_bit_alloc && !gpus->no_consume &&
+	return gpus && gpus->gres_bit_alloc && !gpus->no_consume && maps_agree(gpus) &&
 	       bit_size(gpus->gres_bit_alloc) <= GT_GPUS_MAX &&
 	       (uint64_t) bit_size(gpus->gres_bit_alloc) ==
 	       gpus->gres_cnt_avail &&
@@ -130,7 +145,7 @@ extern bool gt_node_read(int index, gt_node_t *node)
 	/* as slurm.conf has it, so that the registration changes nothing but free GPUs */
 	if (gpus->gres_cnt_config != NO_VAL64)
 		node->total = (uint32_t) MIN(gpus->gres_cnt_config, GT_GPUS_MAX);
-	return node->total && !gpus->gres_bit_alloc;
+	return node->total && (!gpus->gres_bit_alloc || !maps_agree(gpus));
 }
 
 /* GPUs of the type the job asks for; all if it names none */
