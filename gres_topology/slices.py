@@ -146,6 +146,30 @@ def declared(whole: NodeTopology, words: Sequence[str]) -> SlicedTopology:
     return _sliced(whole, tuple(parents), tuple(profiles))
 
 
+def words_of(listing: str) -> list[str]:
+    """What `declared` takes, from the output of `nvidia-smi -L`.
+
+    Whole GPUs come first, then one profile after the other as they are listed: the order of a node
+    whose `Gres=` in slurm.conf names its types so. Raises TopologyError where no GPU is listed.
+    """
+    found: dict[int, Counter[str]] = {}
+    for line in listing.splitlines():
+        if gpu := re.match(r"\s*GPU (\d{1,3}):", line):
+            found[int(gpu[1])] = Counter()
+        elif (slice_ := re.match(r"\s*MIG (\S+)\s+Device\s+\d+:", line)) and found:
+            found[max(found)][slice_[1]] += 1
+    if not found:
+        raise TopologyError("no line `GPU 0: ...`; expected the output of nvidia-smi -L")
+    whole = cpulist.format_list(gpu for gpu, slices in found.items() if not slices)
+    profiles = dict.fromkeys(profile for slices in found.values() for profile in slices)
+    return [part for part in whole.split(",") if part] + [
+        f"{gpu}/{profile}" + (f"*{count}" if count > 1 else "")
+        for profile in profiles
+        for gpu, slices in found.items()
+        if (count := slices[profile])
+    ]
+
+
 def _devices(word: str) -> list[tuple[int, str]]:
     """The (GPU, profile) pairs of one word."""
     match = _WORD.match(word)

@@ -19,6 +19,8 @@ from slurm_cluster.hosts import until
 
 #: The type of the GPUs that are left whole, whatever machine they are of.
 WHOLE = "whole"
+#: What the nodes are said to be: GPUs that can be cut, with pairs on one bridge.
+MACHINE = "a100-pcie-bridged"
 #: Cores of each socket: a slice needs one as a GPU does.
 CORES = 32
 _SLURM, _GRES, _ENGINE = "/cluster/slurm.conf", "/cluster/gres.conf", "/etc/slurm/gputopo.yaml"
@@ -26,16 +28,22 @@ _RESTART = "kill $(pidof slurmd); while pidof slurmd; do sleep 0.1; done; slurmd
 
 
 @contextmanager
-def sliced(cluster: Cluster, nodes: Sequence[str], words: Sequence[str]) -> Iterator[None]:
-    """A block in which these nodes of the usual cluster have the devices that `words` declare."""
+def sliced(
+    cluster: Cluster, nodes: Sequence[str], words: Sequence[str], machine: str = MACHINE
+) -> Iterator[None]:
+    """A block in which these nodes of the usual cluster have the devices that `words` declare.
+
+    All of them are said to be this machine of the catalog, of as many GPUs as they have.
+    """
     usual = read(DEFAULT)
-    found = {node: declared(catalog.load(usual.machines[node]), words) for node in nodes}
+    found = {node: declared(catalog.load(machine), words) for node in nodes}
     engine = cluster.read("ctl", _ENGINE)
     lines = [_rest(cluster.read("ctl", path), usual.machines, nodes) for path in (_SLURM, _GRES)]
+    declares = f"topology: {machine}, slices: [{', '.join(words)}]"
     try:
         cluster.put("ctl", _SLURM, lines[0] + "".join(map(_node_line, nodes, found.values())))
         cluster.put("ctl", _GRES, lines[1] + "".join(map(_gres_lines, nodes, found.values())))
-        cluster.put("ctl", _ENGINE, _with_slices(engine, usual.machines, nodes, words))
+        cluster.put("ctl", _ENGINE, _with_slices(engine, usual.machines, nodes, declares))
         for node, topology in found.items():
             cluster.run(node, _make_devices(topology))
         _restart(cluster, nodes)
@@ -100,13 +108,9 @@ def _make_devices(topology: SlicedTopology) -> str:
     return f"for file in {caps}; do [ -e $file ] || mknod -m 666 $file c 1 3; done"
 
 
-def _with_slices(
-    text: str, machines: dict[str, str], nodes: Sequence[str], words: Sequence[str]
-) -> str:
+def _with_slices(text: str, machines: dict[str, str], nodes: Sequence[str], declares: str) -> str:
     """gputopo.yaml with a line of its own for each of the nodes, and the others as before."""
-    own = [
-        f"  - {{nodes: {n}, topology: {machines[n]}, slices: [{', '.join(words)}]}}" for n in nodes
-    ]
+    own = [f"  - {{nodes: {name}, {declares}}}" for name in nodes]
 
     def without(line: str) -> list[str]:
         match = re.match(r'  - \{nodes: "([^"]+)", (.*)', line)

@@ -57,11 +57,11 @@ class PlacementQuestion:
     candidates: tuple[CandidateNode, ...]
     account: str = ""
     partition: str = ""
-    #: The type of GPU it asks for; "" for any.
-    type: str = ""
     #: The user's hint, as written.
     hint: str = ""
     #: More nodes that it may use, of a cluster that is known; `candidates` are then Slurm's own.
     others: OtherNodes | None = None
     #: GPUs of any of these nodes that are kept for other jobs (masks by name).
     reserved: Mapping[str, int] = field(default_factory=dict)
+    #: The type of GPU that it asks for; "" for any.
+    type: str = ""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gres_topology import TopologyError, catalog
-from gres_topology.slices import declared, profile_of
+from gres_topology.slices import declared, profile_of, words_of
 
 #: Eight A100 whose model names 40 GB.
 A100 = catalog.load("a100-pcie-bridged")
@@ -99,3 +99,25 @@ def test_a_bad_declaration_names_its_word(words, says):
     with pytest.raises(TopologyError) as error:
         declared(A100, words)
     assert says in str(error.value)
+
+
+#: As in NVIDIA's MIG user guide, with identifiers of our own; the second form is of older drivers.
+LISTING = """\
+GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-11111111-2222-3333-4444-555555555555)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-21111111-2222-3333-4444-555555555555)
+  MIG 3g.20gb     Device  0: (UUID: MIG-31111111-2222-3333-4444-555555555555)
+  MIG 2g.10gb     Device  1: (UUID: MIG-41111111-2222-3333-4444-555555555555)
+  MIG 1g.5gb      Device  2: (UUID: MIG-51111111-2222-3333-4444-555555555555)
+GPU 2: A100-SXM4-40GB (UUID: GPU-61111111-2222-3333-4444-555555555555)
+  MIG 1g.5gb Device 0: (UUID: MIG-GPU-61111111-2222-3333-4444-555555555555/7/0)
+  MIG 1g.5gb Device 1: (UUID: MIG-GPU-61111111-2222-3333-4444-555555555555/8/0)
+GPU 3: NVIDIA A100-SXM4-40GB (UUID: GPU-71111111-2222-3333-4444-555555555555)
+"""
+
+
+def test_nvidia_smis_listing_becomes_a_declaration():
+    words = words_of(LISTING)
+    assert words == ["0", "3", "1/3g.20gb", "1/2g.10gb", "1/1g.5gb", "2/1g.5gb*2"]
+    assert words_of("GPU 0: x\n  MIG 7g.40gb  Device  0: (UUID: MIG-1)\n") == ["0/7g.40gb"]
+    with pytest.raises(TopologyError, match="expected the output of nvidia-smi -L"):
+        words_of("NVIDIA-SMI has failed")

@@ -19,10 +19,10 @@ def test_lines_of_other_nodes_stay():
 
 def test_the_engine_is_told_of_the_slices():
     assert (
-        sliced._with_slices(ENGINE, MACHINES, ["dgx1"], ["0-6", "7/1g.5gb*7"])
+        sliced._with_slices(ENGINE, MACHINES, ["dgx1"], "topology: x, slices: [0-6]")
         == """socket: s
 nodes:
-  - {nodes: dgx1, topology: dgx1v, slices: [0-6, 7/1g.5gb*7]}
+  - {nodes: dgx1, topology: x, slices: [0-6]}
   - {nodes: "dgx2", topology: dgx1v, slurm_index: identity}
   - {nodes: "amd1", topology: mi250x, slurm_index: identity}
 partitions:
