@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 
 NO_ENGINE = "no container engine"
 _LOGS = ("/var/log/slurm/slurmctld.log", "/var/log/gputopo/engine.log", "/home/slurmd.*.log")
-_LOG_LINES = 30
+#: Lines of each log in a test's report, and in the file beside it: a reader of many failures wants
+#: to see what each test found.
+_LOG_LINES, _FILE_LINES = 8, 1000
 
 
 class Factory:
@@ -32,7 +35,7 @@ class Factory:
 
     def __init__(self, folder: Path) -> None:
         """`folder` is what the clusters are named after and keep their files in."""
-        self._folder = folder
+        self.folder = folder
         self._made: dict[str, Cluster | str] = {}
         self._ran_before: set[str] = set()
 
@@ -98,7 +101,7 @@ class Factory:
         """What all its clusters' names begin with: a process tells, so it is asked once."""
         from slurm_cluster.cluster import default_project
 
-        return default_project(folder=self._folder)
+        return default_project(folder=self.folder)
 
     def _project(self, text: str, suite: str | None) -> str:
         """A name of its own for each description and, beside others, each of pytest's workers."""
@@ -115,7 +118,7 @@ class Factory:
         if is_running(project):
             self._ran_before.add(project)
         try:
-            return Cluster.up(project, suite, described, self._folder)
+            return Cluster.up(project, suite, described, self.folder)
         except NoEngineError as reason:
             return str(reason)
 
@@ -172,18 +175,29 @@ def in_ci() -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
-    """A failure comes with the last lines of the logs."""
+    """A failure comes with the last lines of the logs, and the name of a file with more of them."""
     report = yield
     factory = item.config.stash.get(_FACTORY, None)
     if report.failed and factory:
-        for cluster in factory.clusters:
-            lines = f'for f in {" ".join(_LOGS)}; do echo "== $f"; tail -n {_LOG_LINES} $f; done'
+        arguments = list(getattr(item, "funcargs", {}).values())
+        used = [one for one in factory.clusters if any(one is argument for argument in arguments)]
+        for cluster in used or factory.clusters:
             try:
-                logs = cluster.run("ctl", lines, check=False).out
+                logs = _kept_logs(cluster, factory.folder, item.name)
             except Exception as error:
                 logs = f"the logs cannot be read: {error}"
             report.sections.append((f"logs of the cluster {cluster.project}", logs))
     return report
+
+
+def _kept_logs(cluster: Cluster, folder: Path, test: str) -> str:
+    """The last lines of a cluster's logs; many more are written into .cluster/logs."""
+    path = folder / ".cluster" / "logs" / f"{re.sub('[^A-Za-z0-9_.-]', '-', test)[:100]}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    tails = 'for f in {}; do echo "== $f"; tail -n {} $f; done'.format
+    path.write_text(cluster.run("ctl", tails(" ".join(_LOGS), _FILE_LINES), check=False).out)
+    last = cluster.run("ctl", tails(" ".join(_LOGS), _LOG_LINES), check=False).out
+    return f"{last}more of them: {path}"
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

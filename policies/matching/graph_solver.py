@@ -64,4 +64,4 @@ class GraphSolver(MatchingSolver):
 
     def size_bytes(self) -> int:
         """Memory of what has been computed so far."""
-        return sum(known.nbytes for known in self._sums.values())
+        return sum(known.nbytes for known in [*self._sums.values()])

@@ -5,6 +5,7 @@ At most `KEPT` solvers of at most 8 MB each are kept, the last ones asked for.
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 
 from policies.contract.bits import Ints
@@ -57,6 +58,8 @@ class Solved:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[_Key, MatchingSolver] = OrderedDict()
+        #: Held for a moment only: never while a solver is made or asked.
+        self._lock = threading.Lock()
 
     def sums(self, pattern: str, weights: Ints, narrowest: int = 0) -> MatchingSolver:
         """Largest sums of links, none narrower than `narrowest` (MB/s)."""
@@ -70,23 +73,29 @@ class Solved:
 
     def _get(self, pattern: str, weights: Ints, joined: Join, narrowest: int) -> MatchingSolver:
         key = (weights.tobytes(), pattern, joined is SUM, narrowest)
-        solver = self._kept.get(key)
-        if solver is None:
-            links = at_least(weights, narrowest) if narrowest else weights
-            solver = self._kept[key] = solver_for(pattern, links, joined)
+        with self._lock:
+            solver = self._kept.get(key)
+            if solver is not None:
+                self._kept.move_to_end(key)
+                return solver
+        links = at_least(weights, narrowest) if narrowest else weights
+        made = solver_for(pattern, links, joined)
+        with self._lock:
+            solver = self._kept.setdefault(key, made)
             if len(self._kept) > KEPT:
                 self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(key)
         return solver
 
     def size_bytes(self) -> int:
         """Memory of the solvers kept."""
-        return sum(solver.size_bytes() for solver in self._kept.values())
+        with self._lock:
+            kept = list(self._kept.values())
+        return sum(solver.size_bytes() for solver in kept)
 
     def clear(self) -> None:
         """Forget all."""
-        self._kept.clear()
+        with self._lock:
+            self._kept.clear()
 
 
 #: The solvers of this process.

@@ -66,7 +66,11 @@ class Compact:
 
 
 class MatchingSolver(ABC):
-    """Answers for one matrix of links, shape (n, n)."""
+    """Answers for one matrix of links, shape (n, n).
+
+    Several threads may ask at once. They may compute the same twice; what one can see of another's
+    work is complete.
+    """
 
     def __init__(self, weights: Ints, joined: Join = SUM) -> None:
         self._n, self._joined, self._compact = len(weights), joined, Compact(weights, joined)
@@ -107,19 +111,21 @@ class PathSolver(MatchingSolver):
         one: Small = np.full((n, n), self._compact.forbidden, dtype=self._compact.links.dtype)
         np.fill_diagonal(one, self._compact.start)
         # _best[size][end, row]: best path over that set; a ring starts at its lowest GPU.
-        self._best: list[Small] = [one[:, :0], one]
+        self._best: dict[int, Small] = {1: one}
 
     def _grow(self, k: int) -> None:
         links, forbidden = self._compact.links, self._compact.forbidden
-        for size in range(len(self._best), k + 1):
-            before = self._best[-1]
+        for size in range(2, k + 1):
+            if size in self._best:
+                continue
+            before = self._best[size - 1]
             shape = (self._n, len(subsets(self._n, size)))
             best: Small = np.full(shape, forbidden, dtype=links.dtype)
             for end, (at, rest) in enumerate(_steps(self._n, size, closed=self._closed)):
                 if len(at):
                     reached = self._joined(before, links[:, end : end + 1]).max(axis=0)
                     best[end, at] = np.maximum(reached[rest], forbidden)
-            self._best.append(best)
+            self._best[size] = best
 
     def _ends(self, k: int) -> Small:
         """What a matching ending in each GPU is worth, shape (n, subsets)."""
@@ -152,7 +158,7 @@ class PathSolver(MatchingSolver):
 
     def size_bytes(self) -> int:
         """Memory of what has been computed so far."""
-        return sum(best.nbytes for best in self._best)
+        return sum(best.nbytes for best in [*self._best.values()])
 
 
 class StarSolver(MatchingSolver):

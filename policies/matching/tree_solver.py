@@ -198,5 +198,5 @@ class TreeSolver(MatchingSolver):
     def size_bytes(self) -> int:
         """Memory of what has been computed so far."""
         return sum(
-            v.nbytes for known in (self._rooted, self._hung, self._rest) for v in known.values()
+            v.nbytes for known in (self._rooted, self._hung, self._rest) for v in [*known.values()]
         )

@@ -115,8 +115,9 @@ class _Pass:
                 for at in range(self.widths):
                     is_root = (roots >> (_BITS * at + gpu)) & 1
                     tops |= is_root * self._near[at, gpu]
-            self._tops[size] = self._empty()
-            self._tops[size][masks] = tops
+            table = self._empty()
+            table[masks] = tops
+            self._tops[size] = table
         return self._tops[size]
 
     def _with_right_part(self, right: int) -> Words:
@@ -165,4 +166,4 @@ class _Pass:
 
     def size_bytes(self) -> int:
         """Memory of what has been computed so far."""
-        return sum(kept.nbytes for known in (self._roots, self._tops) for kept in known.values())
+        return sum(kept.nbytes for known in (self._roots, self._tops) for kept in [*known.values()])

@@ -5,6 +5,7 @@ A 16-GPU node has 65,536 sets over all sizes: 24 bytes each, plus 1 MB by free m
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -88,6 +89,8 @@ class NodeTables:
         self._widths = widths(self.weights)
         self._sets: dict[int, SetTable] = {}
         self._futures: dict[Shares, Floats] = {}
+        #: Held for a moment only: never while something is computed.
+        self._lock = threading.Lock()
 
     @cached_property
     def inside(self) -> Ints:
@@ -123,9 +126,10 @@ class NodeTables:
 
     def size_bytes(self) -> int:
         """Memory of what has been computed so far."""
-        kept = [array for array in vars(self).values() if isinstance(array, np.ndarray)]
-        tables_bytes = sum(table.size_bytes() for table in self._sets.values())
-        kept += self._futures.values()
+        # Copies: other threads compute meanwhile.
+        kept = [array for array in [*vars(self).values()] if isinstance(array, np.ndarray)]
+        tables_bytes = sum(table.size_bytes() for table in [*self._sets.values()])
+        kept += [*self._futures.values()]
         return tables_bytes + sum(column.nbytes for column in kept)
 
     def future_of(self, demand: Shares) -> Floats:
@@ -139,11 +143,14 @@ class NodeTables:
         usual = tuple((k, share) for k, share in demand if k <= n)
         if not usual:
             usual = tuple((k, 1.0) for k in range(2, min(n, n // 2 + 1) + 1))
-        if usual not in self._futures:
-            if len(self._futures) >= FUTURES:
-                del self._futures[next(iter(self._futures))]
-            self._futures[usual] = self._future(usual)
-        return self._futures[usual]
+        future = self._futures.get(usual)
+        if future is None:
+            future = self._future(usual)
+            with self._lock:
+                self._futures[usual] = future
+                if len(self._futures) > FUTURES:
+                    del self._futures[next(iter(self._futures))]
+        return future
 
     def _future(self, usual: Shares) -> Floats:
         total = np.zeros(1 << self.topology.gpus)

@@ -6,6 +6,7 @@ searched (`policies.matching.large`).
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -49,16 +50,19 @@ class Tables:
 
     def __init__(self) -> None:
         self._nodes: dict[tuple[str, str], NodeTables] = {}
+        #: Held for a moment only: never while something is computed.
+        self._lock = threading.Lock()
         self._answers: dict[_Asked, tuple[Choice, ...]] = {}
         self._ideals: dict[tuple[str, str, int], float] = {}
 
     def of(self, topology: NodeTopology, pattern: str) -> NodeTables:
         """The tables of one kind of node (at most `EXACT_GPUS` GPUs) and one pattern."""
         key = (topology.shape, pattern)
-        tables = self._nodes.pop(key, None) or NodeTables(topology, pattern)
-        self._nodes[key] = tables  # the last one asked for stands last
-        if len(self._nodes) > KINDS:
-            del self._nodes[next(iter(self._nodes))]
+        with self._lock:
+            tables = self._nodes.pop(key, None) or NodeTables(topology, pattern)
+            self._nodes[key] = tables  # the last one asked for stands last
+            if len(self._nodes) > KINDS:
+                del self._nodes[next(iter(self._nodes))]
         return tables
 
     def ideal_effbw_gbps(self, topology: NodeTopology, pattern: str, k: int) -> float:
@@ -142,7 +146,9 @@ class Tables:
 
     def size_bytes(self) -> int:
         """Memory of the tables (remembered answers not counted)."""
-        return solved.size_bytes() + sum(node.size_bytes() for node in self._nodes.values())
+        with self._lock:
+            nodes = list(self._nodes.values())
+        return solved.size_bytes() + sum(node.size_bytes() for node in nodes)
 
 
 #: The one set of tables a process needs; topologies of equal shape share them.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -223,6 +224,8 @@ class KeptTables:
         self._tables: OrderedDict[int, KeptNodes] = OrderedDict()
         #: Parts that came of a table, the latest one alone.
         self._parts: list[NodesPart] = []
+        #: The table that came last: its nodes, and when it could be used (epoch).
+        self.told: dict[str, float] | None = None
 
     def add(self, part: NodesPart) -> ToldNodes | None:
         """A part came; with the last one the whole table. Raises ProtocolError for one too few."""
@@ -256,6 +259,7 @@ class KeptTables:
         self._tables.move_to_end(table)
         if len(self._tables) > MOST_TABLES:
             self._tables.popitem(last=False)
+        self.told = {"nodes": len(told.names), "told_at": round(time.time(), 3)}
         return kept
 
     async def rebuilt(self, machines: Machines) -> Callable[[], None]:

@@ -91,6 +91,11 @@ def check_questions(here: Installation) -> Iterator[Finding]:
         status = client.status(here.config.socket)
     except EngineDown:
         return  # check_engine reports it
+    if status.get("messages", {}).get("place") and status.get("slurm_nodes", ...) is None:
+        yield warn(
+            "slurmctld has not told the engine its nodes: jobs get GPUs on nodes of Slurm's choice",
+            "look for `table of nodes` in slurmctld's log; it says why",
+        )
     if jobs := client.unasked(status, here.slurm):
         yield fail(
             f"{jobs} jobs with GPUs have started and the engine was neither asked nor told about"

@@ -322,6 +322,7 @@ class Engine:
             "nodes_left_to_slurm": dict(list(problems.items())[:MAX_PROBLEMS]),
             "nodes_left_to_slurm_count": len(problems),
             "tables_bytes": setup.tables_bytes(),
+            "slurm_nodes": self.tables.told,
             "computing_ahead": self._warming is not None and self._warming.is_alive(),
             "neighbours": setup.neighbours.status(),
             "decisions_written": self.log.written,

@@ -117,3 +117,44 @@ def test_a_test_of_debians_slurm_is_skipped_on_ones_own(started, tmp_path, monke
         Factory(tmp_path)(release="24.11")
     assert Factory(tmp_path)() is not None
     assert len(started) == 1
+
+
+PLAYED = """
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+import pytest
+from slurm_cluster import pytest_plugin
+
+class Played:
+    def __init__(self, project):
+        self.project = project
+    def run(self, host, command, check):
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+        return SimpleNamespace(out=done.stdout)
+
+@pytest.fixture
+def used(slurm_cluster_factory, monkeypatch, tmp_path):
+    (tmp_path / "slurmctld.log").write_text("".join(f"line {n}\\n" for n in range(100)))
+    monkeypatch.setattr(pytest_plugin, "_LOGS", (str(tmp_path / "slurmctld.log"),))
+    made = {name: Played(name) for name in ("idle", "busy")}
+    monkeypatch.setattr(slurm_cluster_factory, "_made", made)
+    yield made["busy"]
+
+def test_one(used):
+    assert used.project == "another"
+"""
+
+
+def test_a_failure_shows_a_few_lines_of_its_own_clusters_logs_and_keeps_many(pytester):
+    pytester.makepyfile(PLAYED)
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    shown = result.stdout.str()
+    assert "logs of the cluster busy" in shown
+    assert "logs of the cluster idle" not in shown
+    assert "line 99\n" in shown
+    assert "line 91\n" not in shown
+    kept = pytester.path / ".cluster" / "logs" / "test_one.log"
+    assert f"more of them: {kept}" in shown
+    assert kept.read_text().splitlines()[1:] == [f"line {n}" for n in range(100)]

@@ -83,6 +83,11 @@ def _text(state: dict[str, Any]) -> str:
         f"nodes: {state['nodes']} declared, {state['nodes_left_to_slurm_count']} left to Slurm"
     )
     lines += [f"  {name}: {why}" for name, why in state["nodes_left_to_slurm"].items()]
+    if told := state["slurm_nodes"]:
+        from datetime import datetime
+
+        when = datetime.fromtimestamp(told["told_at"]).isoformat(" ", "seconds")
+        lines.append(f"slurmctld told its {told['nodes']} nodes at {when}")
     if state["neighbours"]["age_s"] is not None:
         known = state["neighbours"]
         lines.append(f"neighbours: {known['jobs']} jobs, read {known['age_s']:.0f} s ago")

@@ -196,6 +196,13 @@ def test_gpu_jobs_that_start_without_a_question_are_seen(site, boot):
     assert "3 jobs with GPUs have started" in site.only("questions").text
 
 
+def test_questions_without_the_nodes_are_seen(site):
+    site.status.update(messages={"place": 1}, slurm_nodes={"nodes": 5, "told_at": 1.0})
+    assert not site.wrong()
+    site.status["slurm_nodes"] = None
+    assert "has not told the engine its nodes" in site.only("questions", "warn").text
+
+
 #: What makes the same three jobs no sign of anything: when they started, what else is told.
 NO_SIGN: list[tuple[str, float, int, dict[str, Any], dict[str, str]]] = [
     ("one was asked about", 60, 3, {"messages": {"place": 1}}, {}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -257,6 +258,16 @@ def test_the_digest_is_that_of_the_changes_alone(keeping):
     kept = keeping.tables._tables[TABLE]
     ask(keeping, about({"dgx1": FIRST_PAIR}, now(dgx3=1)[0], changed={1: 1}))
     assert kept.digest == digest(FULL) ^ mix(1, 0xFF) ^ mix(1, 1)
+
+
+def test_status_says_when_the_nodes_were_told(tmp_path):
+    engine = an_engine(tmp_path)
+    assert engine.status()["slurm_nodes"] is None
+    before = time.time()
+    told(engine, encode_request(table()))
+    shown = engine.status()["slurm_nodes"]
+    assert shown["nodes"] == len(NAMES)
+    assert before - 0.001 <= shown["told_at"] <= time.time() + 0.001
 
 
 def test_nothing_is_computed_ahead_while_questions_come(keeping, monkeypatch):
