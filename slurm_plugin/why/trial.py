@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gres_topology.slices import profile_of
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
@@ -210,10 +209,7 @@ def _by_select(
         # With --nodelist the nodes are Slurm's.
         if n.name in own or (n.weight <= highest and not need.req_nodes)
     )
-    # Nodes that are looked at here have GPUs of one type; that of slices says which they are.
-    kind = next(iter(site.nodes[next(iter(own))].gpu_types), "")
-    kind = kind if profile_of(kind) else ""
-    decision = decider.decide(replace(question, candidates=candidates, type=kind))
+    decision = decider.decide(replace(question, candidates=candidates))
     if isinstance(decision.reply, WaitFor):
         return _waits(WaitReason("policy", f"waits for better GPUs: {decision.reply.note}"))
     if not isinstance(decision.reply, Use):
