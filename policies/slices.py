@@ -1,9 +1,10 @@
 """MIG slices by the GPU they are of: GPUs in use are filled before another one is begun.
 
-A job's slices are on as few GPUs as can be, and no GPU is begun while those in use have room. The
-GPU that is begun is the one that is joined least to GPUs nobody uses yet, so that pairs on one
-NVLink stay whole; the room that is left in used GPUs is as small as can be. The same goes for the
-choice of the node. Jobs of every policy get slices in this way: no link joins them.
+No GPU is begun while those in use have room. Of those that are begun, and of those that are filled,
+the one that is joined least to GPUs nobody uses goes first: pairs on one NVLink stay whole, and a
+GPU whose partner is free becomes free with it. Then a job's slices are on as few GPUs, and leave as
+little room in them, as can be. The same goes for the choice of the node. Jobs of every policy get
+slices in this way: no link joins them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def choose(topology: SlicedTopology, free: int, profile: str, count: int) -> Cho
     untouched = {gpu for gpu, mask in enumerate(devices) if mask & free == mask}
     is_idle = len(untouched) == topology.whole.gpus
     room = {gpu: mask & typed for gpu, mask in enumerate(devices) if mask & typed}
-    taken, touched, parents, begun, lost_gbps = 0, 0, 0, 0, 0.0
+    taken, touched, parents, begun, lost_gbps, near_gbps = 0, 0, 0, 0, 0.0, 0.0
     while taken.bit_count() < count:
         left = count - taken.bit_count()
         gpu = _next(topology, free, room, untouched, left)
@@ -46,11 +47,14 @@ def choose(topology: SlicedTopology, free: int, profile: str, count: int) -> Cho
             untouched.remove(gpu)
             begun += 1
             lost_gbps += _joined(topology, gpu, untouched)
+        else:
+            near_gbps += _joined(topology, gpu, untouched)
         taken |= _first(room.pop(gpu), left)
         touched |= devices[gpu]
         parents += 1
     spare = (touched & free & ~taken).bit_count()
-    return Choice(taken, (begun, begun and is_idle, lost_gbps, parents, spare, len(untouched)))
+    idle = begun and is_idle
+    return Choice(taken, (begun, idle, lost_gbps, near_gbps, parents, spare, len(untouched)))
 
 
 def _next(
@@ -61,9 +65,9 @@ def _next(
 
     def rank(gpu: int) -> tuple[float, ...]:
         has = room[gpu].bit_count()
-        lost = 0.0 if used else _joined(topology, gpu, untouched)
+        joined = _joined(topology, gpu, untouched)
         spare = (topology.devices_of[gpu] & free).bit_count()
-        return (0, lost, spare, gpu) if has >= left else (1, -has, lost, gpu)
+        return (0, joined, spare, gpu) if has >= left else (1, -has, joined, spare, gpu)
 
     return min(used or room, key=rank)
 

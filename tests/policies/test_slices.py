@@ -42,6 +42,8 @@ CHOICES = [
      "3g.20gb", 2, {0, 4}),
     ("GPU 5 is in use: its bridge partner 4 costs less than a whole pair", HALVES,
      busy(10, 11, of=0xFFFF), "3g.20gb", 1, {8}),
+    ("of GPUs in use the one whose partner is in use, too", HALVES, busy(8, 12, 14, of=0xFFFF),
+     "3g.20gb", 1, {13}),
     ("a whole GPU in use breaks its pair, too", MIXED, busy(0), "3g.20gb", 1, {2}),
     ("slices of other profiles are not for this job", MIXED, busy(*range(2, 6)), "3g.20gb", 2,
      {6, 7}),

@@ -27,11 +27,11 @@ WORDS = ["0", "2", "1/3g.20gb*2", "3/3g.20gb*2", *(f"{gpu}/1g.5gb*7" for gpu in 
 #: side -> partition
 SIDES = {"stock": "off", "slices": "gpu"}
 SEEDS = range(1, 6)
-STEPS = 240
+STEPS = 480
 #: Slices of a job, by profile: how many there are in all, and which sizes are asked for.
 SIZES = {"1g.5gb": (84, (1, 1, 1, 2, 3)), "3g.20gb": (12, (1, 1, 2))}
 #: Shares of the slices that are in use at most, in turns of so many steps.
-BUSY, TURN = (0.6, 0.2), 40
+BUSY, TURN = (0.8, 0.3), 80
 
 
 @dataclass(frozen=True)
