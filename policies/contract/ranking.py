@@ -117,13 +117,15 @@ class Ranking(Generic[State]):
 
     def __init__(self, index: StateIndex[State], keys: Keys[State]) -> None:
         self._index, self._keys = index, keys
+        self._key_of: dict[State, Key | None] = {}
         self._rebuild()
 
     def _rebuild(self) -> None:
-        index = self._index
-        self._key_of: dict[State, Key | None] = {}
+        """All places anew; keys of states that no place is in are forgotten."""
+        index, known = self._index, self._key_of
+        self._key_of = {state: known[state] for state in index.states() if state in known}
         self._places: dict[Key, int] = {}
-        self._learn(list(index.states()))
+        self._learn([state for state in index.states() if state not in known])
         for state, key in self._key_of.items():
             if key is not None:
                 self._places[key] = self._places.get(key, 0) | index.places(state)

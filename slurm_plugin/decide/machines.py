@@ -34,11 +34,11 @@ class Machine:
         """Slurm's mask in the topology's indices; slices are left out."""
         if self.order is None:
             return mask
+        mask &= self.whole
         # Nodes of one kind share the Machine, so that few masks come again and again.
         found = self._masks.get(mask)
         if found is None:
-            only = mask & self.whole
-            found = sum(1 << t for s, t in enumerate(self.order) if only >> s & 1)
+            found = sum(1 << t for s, t in enumerate(self.order) if mask >> s & 1)
             if len(self._masks) < 65_536:
                 self._masks[mask] = found
         return found
