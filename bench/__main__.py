@@ -10,7 +10,9 @@ from bench.measure import Benchmark
 #: name -> module with a `run()`; imported only when asked for.
 BENCHMARKS = {
     "place": "bench.place",
-    "replay": "bench.replay",
+    "replay": "bench.kept.replay",
+    "growth": "bench.kept.growth",
+    "reload": "bench.kept.reload",
     "submit": "bench.live.submit",
     "slots": "bench.live.slots",
     "slots-many": "bench.live.slots_many",
@@ -20,6 +22,8 @@ BENCHMARKS = {
     "launch": "bench.live.launch",
     "quality": "bench.live.placed.quality",
     "slices": "bench.live.placed.slices",
+    "packing": "bench.packing",
+    "packing-live": "bench.live.large.packing",
     "simulate": "bench.simulate",
     "topo-aware": "bench.topo_aware",
     "drmaestro": "bench.drmaestro",

@@ -93,6 +93,23 @@ class SlicedTopology(NodeTopology):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @cached_property
+    def runs(self) -> tuple[int, ...]:
+        """Slices of one profile that are neighbours and of one GPU can take each other's place."""
+        masks: list[int] = []
+        kinds = list(zip(self.parents, self.profiles, strict=True))
+        for device, kind in enumerate(kinds):
+            if device and kind == kinds[device - 1]:
+                masks[-1] |= 1 << device
+            else:
+                masks.append(1 << device)
+        return tuple(masks)
+
+    @property
+    def boards(self) -> tuple[tuple[int, ...], ...]:
+        """None: GPUs differ in whom they are joined to."""
+        return ()
+
+    @cached_property
     def devices_of(self) -> tuple[int, ...]:
         """The devices (mask) of each GPU: itself, or its slices."""
         masks = [0] * self.whole.gpus

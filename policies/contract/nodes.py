@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
 from gres_topology import Network, NodeTopology
+from policies.contract.bits import EXACT_GPUS, Runs
+from policies.contract.blocks import Blocks
 from policies.contract.nouns import NodeState
-from policies.contract.ranking import Key, Ranking, StateIndex, each, lowest
+from policies.contract.ranking import Key, Ranking, StateIndex, each
 from policies.errors import PolicyError
 
 #: Smaller is better; compared after the weight and before the node's name.
@@ -30,8 +33,8 @@ class InDomain(NamedTuple, Generic[Found]):
 
     #: The key of the worst node that is taken.
     worst: Key
-    #: GPUs that are free in the domain.
-    free: int
+    #: What is left in the domain, less is better: it is used up first, so that others stay whole.
+    left: Key
     found: Found
 
 
@@ -72,17 +75,28 @@ class NodeTable:
         self.index = StateIndex(
             FreeOn(kind, state.free) for kind, state in zip(kinds, states, strict=True)
         )
+        #: The same, but GPUs that can take each other's place are not told apart.
+        self.alike = self.index
+        self._runs = [_runs_of(kind.topology) for kind in self.kinds]
+        if any(self._runs):
+            self.alike = StateIndex(self._like(state) for state in self.index)
         #: The nodes of each kind.
         self.of_kind = [0] * len(self.kinds)
         for at, kind in enumerate(kinds):
             self.of_kind[kind] |= 1 << at
         self._nodes: list[NodeState | None] = [None] * len(states)
-        self._domains: tuple[Network, list[int]] | None = None
+        self._domains: tuple[Network, list[int], Blocks] | None = None
 
     def set_free(self, place: int, free: int) -> None:
         """A node has these GPUs free now (mask)."""
-        self.index.move(place, FreeOn(self.index[place].kind, free))
+        state = FreeOn(self.index[place].kind, free)
+        self.index.move(place, state)
+        if self.alike is not self.index:
+            self.alike.move(place, self._like(state))
         self._nodes[place] = None
+
+    def _like(self, state: FreeOn) -> FreeOn:
+        return FreeOn(state.kind, self._runs[state.kind].least(state.free))
 
     def node(self, place: int, own: int = 0) -> NodeState:
         """A node as policies see it; `own` are the GPUs that Slurm would take (mask)."""
@@ -110,18 +124,49 @@ class NodeTable:
             }
             return [known.get(state) for state in states]
 
-        return self.index.ranking(None if kind is None else (kind, count), keys)
+        return self.alike.ranking(None if kind is None else (kind, count), keys)
 
     def domains(self, network: Network) -> list[int]:
         """The nodes of each domain of the network, in its order."""
+        return self._domains_of(network)[1]
+
+    def blocks(self, network: Network) -> Blocks:
+        """The same as `Blocks`."""
+        return self._domains_of(network)[2]
+
+    def _domains_of(self, network: Network) -> tuple[Network, list[int], Blocks]:
         if self._domains is None or self._domains[0] is not network:
             place = self.place
             sets = [
                 sum(1 << place[name] for name in domain.nodes if name in place)
                 for domain in network.domains
             ]
-            self._domains = network, sets
-        return self._domains[1]
+            levels = [domain.level for domain in network.domains]
+            blocks = Blocks(zip(levels, sets, strict=True), len(self.names))
+            self._domains = network, sets, blocks
+        return self._domains
+
+    @property
+    def whole(self) -> int:
+        """The nodes of which every GPU is free."""
+        return self._with(lambda gpus: (1 << gpus) - 1)
+
+    @property
+    def full(self) -> int:
+        """The nodes of which no GPU is free."""
+        return self._with(lambda gpus: 0)
+
+    def _with(self, free: Callable[[int], int]) -> int:
+        """The nodes that have just these GPUs free, by how many they have."""
+        found = 0
+        for number, kind in enumerate(self.kinds):
+            found |= self.index.places(FreeOn(number, free(kind.topology.gpus)))
+        return found
+
+
+def _runs_of(topology: NodeTopology) -> Runs:
+    """Few sets of a small node are worth looking at each; of a large one boards alike are one."""
+    return Runs(topology.runs, topology.boards if topology.gpus > EXACT_GPUS else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +227,9 @@ def assign(
 ) -> list[tuple[NodeState, int]]:
     """A node of its own for each count, largest count first: (node, count) pairs.
 
-    `key` ranks a node for a count that fits it, by topology, free GPUs and weight alone; what it
-    says is remembered under `kind`, unless that is None. With a `network` several nodes are as
+    `key` ranks a node for a count that fits it, by topology, free GPUs and weight alone, whichever
+    of GPUs that can take each other's place are free (`NodeTopology.runs`, `boards`); what it says
+    is remembered under `kind`, unless that is None. With a `network` several nodes are as
     few switches apart as the weights allow. What has room for a large count has room for a smaller
     one, so nodes are found whenever there are any. Raises PolicyError where there are none.
     """
@@ -206,15 +252,14 @@ def assign_ranked(
     among = candidates(nodes)
     wanted = sorted(counts, reverse=True)
     rankings = {count: among.table.ranking(kind, count, keys) for count in set(wanted)}
-    anywhere = _assign(wanted, rankings, among.among)
-    if isinstance(anywhere, int):
+    chosen = _assign(wanted, rankings, among.among)
+    if isinstance(chosen, int):
         raise PolicyError(
-            f"no candidate node has {anywhere} free GPUs left for this request of"
+            f"no candidate node has {chosen} free GPUs left for this request of"
             f" {'+'.join(map(str, counts))}; the caller must ask with nodes that fit"
         )
-    chosen = anywhere
-    if network is not None and len(wanted) > 1:
-        chosen = _near(wanted, rankings, among, network, anywhere) or anywhere
+    if network is not None:
+        chosen = _Near(network, among).instead_of(chosen, wanted, rankings)
     pairs = []
     for count, (_, place) in zip(wanted, chosen, strict=True):
         name = among.table.names[place]
@@ -227,42 +272,69 @@ _Chosen = list[tuple[Key, int]]
 
 
 def _assign(
-    wanted: list[int], rankings: Mapping[int, Ranking[FreeOn]], among: int
+    wanted: list[int],
+    rankings: Mapping[int, Ranking[FreeOn]],
+    among: int,
+    near: _Near | None = None,
 ) -> _Chosen | int:
-    """A place for each count, or the count that none is left for."""
+    """A place for each count, or the count that none is left for.
+
+    Of places of one rank the first by name, or those that keep what is `near` whole.
+    """
     chosen: _Chosen = []
-    for count in wanted:
+    at, end = 0, len(wanted)
+    while at < end:
+        count = wanted[at]
         best = next(rankings[count].walk(among), None)
         if best is None:
             return count
-        place = lowest(best[1])
-        chosen.append((best[0], place))
-        among ^= 1 << place
+        key, places = best
+        alike = 1 if end == 1 else wanted[at:].count(count)
+        if near is None or not places & places - 1:
+            taken = list(islice(each(places), alike))
+        elif end == 1:
+            taken = [near.blocks.one(places, near.whole)]
+        else:
+            taken = near.blocks.several(places, alike)
+        chosen += [(key, place) for place in taken]
+        at += len(taken)
+        for place in taken:
+            among ^= 1 << place
     return chosen
 
 
-def _near(
-    wanted: list[int],
-    rankings: Mapping[int, Ranking[FreeOn]],
-    nodes: Candidates,
-    network: Network,
-    anywhere: _Chosen,
-) -> _Chosen | None:
-    """As `_assign`, in the best of the lowest domains with room; no heavier than `anywhere`."""
-    most = sum(key[0] for key, _ in anywhere)
-    table = nodes.table
+class _Near:
+    """The nodes that a job may use, by the network between them."""
 
-    def within(places: int) -> InDomain[_Chosen] | None:
-        inside = places & nodes.among
-        if inside.bit_count() < len(wanted):
-            return None
-        chosen = _assign(wanted, rankings, inside)
-        if isinstance(chosen, int) or sum(key[0] for key, _ in chosen) > most:
-            return None
-        free = sum(table.index[place].free.bit_count() for place in each(inside))
-        return InDomain(max(key[1:] for key, _ in chosen), free, chosen)
+    def __init__(self, network: Network, nodes: Candidates) -> None:
+        self._network, self._nodes = network, nodes
+        table = nodes.table
+        self.blocks = table.blocks(network)
+        self.whole = table.whole & nodes.among
+        self._usable = nodes.among & ~table.full
 
-    return in_lowest_domain(network, table, within)
+    def instead_of(
+        self, anywhere: _Chosen, wanted: list[int], rankings: Mapping[int, Ranking[FreeOn]]
+    ) -> _Chosen:
+        """As `_assign`: in the best of the lowest domains with room, no heavier than `anywhere`."""
+        most = sum(key[0] for key, _ in anywhere)
+
+        def within(places: int) -> InDomain[int] | None:
+            inside = places & self._usable
+            if inside.bit_count() < len(wanted):
+                return None
+            chosen = _assign(wanted, rankings, inside)
+            if isinstance(chosen, int) or sum(key[0] for key, _ in chosen) > most:
+                return None
+            left = ((self.whole & inside).bit_count(), inside.bit_count())
+            return InDomain(max(key[1:] for key, _ in chosen), left, inside)
+
+        inside = self._nodes.among
+        if len(wanted) > 1:
+            inside = in_lowest_domain(self._network, self._nodes.table, within) or inside
+        nearer = _assign(wanted, rankings, inside, self)
+        assert not isinstance(nearer, int)
+        return nearer
 
 
 def in_lowest_domain(
@@ -270,10 +342,10 @@ def in_lowest_domain(
 ) -> Found | None:
     """What `within` finds on the places of a domain, in the best of the lowest domains with any.
 
-    That is the one whose worst node ranks best, then the one with the fewest free GPUs (so that
-    others stay whole), then by name. None where it finds nothing in any.
+    That is the one whose worst node ranks best, then the one with the least left (so that others
+    stay whole), then by name. None where it finds nothing in any.
     """
-    best: tuple[int, Key, int, str] | None = None
+    best: tuple[int, Key, Key, str] | None = None
     found = None
     for domain, places in zip(network.domains, table.domains(network), strict=True):
         if best is not None and domain.level > best[0]:
@@ -281,7 +353,7 @@ def in_lowest_domain(
         here = within(places)
         if here is None:
             continue
-        ranked = (domain.level, here.worst, here.free, domain.name)
+        ranked = (domain.level, here.worst, here.left, domain.name)
         if best is None or ranked < best:
             best, found = ranked, here.found
     return found

@@ -93,6 +93,22 @@ class NodeTables:
         self._lock = threading.Lock()
 
     @cached_property
+    def _parts(self) -> Ints:
+        """The NUMA nodes' GPUs (masks) of a node whose links are all alike; else none."""
+        parts: dict[int | None, int] = {}
+        for gpu, part in enumerate(self.topology.numa):
+            parts[part] = parts.get(part, 0) | 1 << gpu
+        is_even = len(self._widths) == 1 and None not in parts
+        return np.array([*parts.values()] if is_even else [], dtype=np.int64)
+
+    def _left_in_parts(self, masks: Ints, free: int) -> Ints:
+        """How many GPUs stay free in the parts that each set has a GPU of: whole parts are kept."""
+        stays = free & ~masks[:, None] & self._parts
+        counts = ((stays[:, :, None] >> np.arange(self.topology.gpus)) & 1).sum(axis=2)
+        left: Ints = (counts * ((masks[:, None] & self._parts) != 0)).sum(axis=1)
+        return left
+
+    @cached_property
     def inside(self) -> Ints:
         """Bandwidth left inside every mask, MB/s."""
         return inside(self.weights)
@@ -199,9 +215,14 @@ class NodeTables:
         return far
 
     def top(self, k: int, free: int, objective: Objective, count: int) -> tuple[Choice, ...]:
-        """The best `count` sets in `free`, best first; ties go to the lowest ids."""
+        """The best `count` sets in `free`, best first.
+
+        Where all links are alike ties keep NUMA nodes whole; then they go to the lowest ids.
+        """
         rows, scored = self.score(k, free, objective)
         keys = columns(scored, objective)
+        if len(self._parts):
+            keys = [*keys, -self._left_in_parts(self.sets(k).masks[rows], free)]
         first = keys[0]
         if len(first) > 4 * count:
             cut = np.partition(first, len(first) - count)[len(first) - count]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from gres_topology import NodeTopology
+from gres_topology import Network, NodeTopology
 from policies import Cluster, Placement, Policy, RunningJob, Wait
 from policies.contract.bits import mask_of
 from simulation.core import steps
@@ -51,7 +51,8 @@ class _Waiting:
 class Simulator:
     """One policy on one virtual cluster, all GPUs free at first.
 
-    `easy`: EASY backfill instead of strict first in, first out.
+    `easy`: EASY backfill instead of strict first in, first out. `network`: the one between the
+    nodes, None where it is not known.
     """
 
     cluster: Mapping[str, NodeTopology]
@@ -59,6 +60,7 @@ class Simulator:
     speed: Speed = field(default_factory=Speed)
     easy: bool = False
     bounds: Postponing = field(default_factory=Postponing)
+    network: Network | None = None
 
     clock: Clock = field(default_factory=Clock)
     queue: dict[int, SimJob] = field(default_factory=dict)
@@ -125,7 +127,8 @@ class Simulator:
         """
         nodes = self.occupancy.nodes.without(reserved)
         began = time.perf_counter()
-        answer = self.policy.place(self._requests.request(job), Cluster(nodes, self._jobs()))
+        snapshot = Cluster(nodes, self._jobs(), self.network)
+        answer = self.policy.place(self._requests.request(job), snapshot)
         self.result.decision_s.append(time.perf_counter() - began)
         if isinstance(answer, Wait):
             if self._may_wait(job, answer):

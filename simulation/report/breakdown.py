@@ -106,6 +106,8 @@ class Moment:
     stranded: int
     #: Fragmentation by the same page, from 0 to 1.
     fragmentation: float
+    #: GPUs of the largest job that could start, as many on each of its nodes.
+    largest: int
 
 
 def moments(
@@ -123,6 +125,21 @@ def moments(
             at += 1
         moments.append(state.at(now))
     return moments
+
+
+def room(run: SimulatedRun, cluster: Mapping[str, NodeTopology]) -> dict[str, float | None]:
+    """Means over the time in which jobs arrive; None where all were submitted at once.
+
+    `stranded_share` is of all GPUs, `largest_gpus` those of the largest job that could start.
+    """
+    submits = [record.job.submit_s for record in run.records]
+    if not submits or min(submits) == max(submits):
+        return {"stranded_share": None, "largest_gpus": None}
+    seen = moments(run, cluster, min(submits), max(submits))
+    return {
+        "stranded_share": fmean(moment.stranded for moment in seen) / run.gpus,
+        "largest_gpus": fmean(moment.largest for moment in seen),
+    }
 
 
 _END, _SUBMIT, _START = 0, 1, 2
@@ -168,6 +185,7 @@ class _State:
     def at(self, now_s: float) -> Moment:
         """Nodes of one size with as much free are alike, so each such kind is judged once."""
         free, stranded, unusable = 0, 0, 0.0
+        nodes_with: Counter[int] = Counter()
         for (total, count), nodes in self.kinds.items():
             if not (count and nodes):
                 continue
@@ -177,7 +195,9 @@ class _State:
             free += count * nodes
             stranded += one.stranded * nodes
             unusable += one.unusable * nodes
-        return Moment(now_s, free, stranded, unusable / free if free else 0.0)
+            nodes_with.update(dict.fromkeys(range(1, count + 1), nodes))
+        largest = max((size * nodes for size, nodes in nodes_with.items()), default=0)
+        return Moment(now_s, free, stranded, unusable / free if free else 0.0, largest)
 
 
 def _fits(total: int, free: int, asked: int, node: str) -> bool | None:

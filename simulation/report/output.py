@@ -12,6 +12,7 @@ from typing import Any
 from gres_topology import NodeTopology
 from simulation.core.record import SimulatedRun
 from simulation.report import words
+from simulation.report.breakdown import room
 from simulation.report.metrics import summary
 from simulation.report.recommendation import recommendation
 from simulation.traces import Trace
@@ -26,6 +27,8 @@ TABLE: dict[str, tuple[str, str]] = {
     "slo_violations": ("slowed > 1 %", "0"),
     "utilisation": ("GPUs in use", "share"),
     "busy_while_arriving": ("while jobs arrive", "share"),
+    "stranded_share": ("GPUs stranded", "share"),
+    "largest_gpus": ("largest job that fits", "0"),
     "bandwidth_share": ("of ideal bandwidth", "share"),
     "pcie_rings": ("rings over PCIe", "share"),
     "waits": ("postponed", "0"),
@@ -51,7 +54,7 @@ def table(runs: Sequence[SimulatedRun], cluster: Mapping[str, NodeTopology]) -> 
     """Heading and one row per policy, as text."""
     rows = [["policy", *(heading for heading, _ in TABLE.values())]]
     for run in runs:
-        figures = summary(run, cluster)
+        figures = summary(run, cluster) | room(run, cluster)
         rows.append([run.policy, *(shown(figures[m], style) for m, (_, style) in TABLE.items())])
     return rows
 
@@ -86,7 +89,10 @@ def to_json(report: Report) -> str:
             "gpus": report.gpus,
             **report.facts,
             "recommendation": recommendation(report.runs, report.cluster, report.facts),
-            "policies": {run.policy: summary(run, report.cluster) for run in report.runs},
+            "policies": {
+                run.policy: summary(run, report.cluster) | room(run, report.cluster)
+                for run in report.runs
+            },
         },
         indent=2,
     )

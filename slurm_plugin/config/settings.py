@@ -105,7 +105,7 @@ class Config:
     topology_conf: Path | None = setting(
         None,
         "Slurm's topology.conf: jobs of several nodes get them as few switches apart as can"
-        " be. Unset: all nodes are alike.",
+        " be, those of one node leave whole switches alone. Unset: all nodes are alike.",
         example="topology.conf",
     )
     usual_jobs: Shares | str = setting(
@@ -141,6 +141,12 @@ class Config:
         "With `metrics_listen`: Slurm's queue and nodes are read at least once in so many seconds,"
         " for the metrics of GPUs and jobs; 0: never for the metrics alone.",
         high=3600,
+    )
+    report_read_s: float = setting(
+        600.0,
+        "Once in so many seconds Slurm's queue and nodes are read, and `gputopo report` is told"
+        " what of the free GPUs jobs could use, over time; 0: never for the report.",
+        high=86400,
     )
 
     def rule(self, partition: str) -> Rule:

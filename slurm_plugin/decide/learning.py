@@ -46,7 +46,7 @@ class Teacher:
     _domains: dict[str, list[int]] = field(default_factory=dict)
 
     def started(self, job: RunningJob, beside: Iterable[RunningJob]) -> None:
-        """A job started; `beside` are all that run."""
+        """A job started; `beside` are all that run on its nodes, or more."""
         if not job.profile and not self._running:
             return
         kind, sockets = kind_of_running(job), self._sockets(job.gpus)
@@ -70,6 +70,12 @@ class Teacher:
     def forget(self, job_id: int) -> None:
         """A job is gone, and it is not known since when: nothing is learned from it."""
         self._running.pop(job_id, None)
+
+    def start_anew(self) -> None:
+        """Another engine followed the jobs meanwhile: read what it learned, forget what ran."""
+        self._running, self._ended = {}, {}
+        self.learned.reload()
+        self.on_learned()
 
     def learn(self, client: SlurmClient) -> None:
         """Take the jobs that Slurm calls COMPLETED into account; SlurmError as the client's."""

@@ -34,6 +34,8 @@ def test_devices_stand_in_slurms_order():
     assert found.profiles == ("",) * 6 + ("1g.5gb",) * 2 + ("3g.20gb",)
     assert found.of_profile == {"": 0b111111, "1g.5gb": 0b11000000, "3g.20gb": 0b100000000}
     assert found.devices_of[1] == 0b11000000
+    assert found.runs == (1, 2, 4, 8, 16, 32, 0b11000000, 0b100000000)
+    assert found.boards == ()
     assert found.untouched(0b111111111) == 8
     assert found.untouched(0b101111110) == 6
     assert found.shape != declared(A100, ["2-7", "0/1g.5gb*2", "1/3g.20gb"]).shape

@@ -66,6 +66,12 @@ CHOICES = [
     ("below the top switch if it must be", (8, 8), {"n1": FULL, "n7": FULL}, {"n1", "n7"}),
     ("nodes that hang nowhere are used when nothing else is left", (8, 8),
      {"stray1": FULL, "stray2": FULL}, {"stray1", "stray2"}),
+    ("of two switches the one with fewer whole nodes, whatever else is free there", (8, 8),
+     {"n1": FULL, "n2": FULL, "n3": FULL, "n4": FULL, "n5": FULL, "n6": FULL[:7],
+      "n7": FULL, "n8": FULL, "n9": FULL}, {"n4", "n5"}),
+    ("what no switch holds is taken from as few leaves as can be", (8,) * 5,
+     dict.fromkeys(("n1", "n2", "n4", "n5", "n6", "n7", "n8", "n9"), FULL),
+     {"n1", "n2", "n4", "n5", "n6"}),
     ("inside a switch the fuller node, so that the empty one stays whole", (4, 4),
      {"n1": FULL, "n2": [0, 1, 2, 3], "n3": [4, 5, 6, 7]}, {"n2", "n3"}),
 ]  # fmt: skip
@@ -76,6 +82,39 @@ CHOICES = [
 )
 def test_node_choice(counts, frees, expected):
     assert set(placed("mapa", counts, cluster(frees)).gpus) == expected
+
+
+ONE_NODE = [
+    ("a whole node is opened where fewest are whole", 2,
+     {"n1": FULL, "n2": FULL, "n3": FULL, "n4": FULL, "n5": FULL, "n7": FULL, "n8": FULL,
+      "n9": FULL}, {"n4"}),
+    ("a used node is filled up where fewest nodes are whole", 2,
+     {"n1": FULL, "n2": FULL, "n3": [0, 3], "n4": FULL, "n6": [0, 3], "n9": FULL}, {"n6"}),
+    ("what is left in the node comes before where it is", 2,
+     {"n1": FULL, "n2": FULL, "n3": [0, 3], "n6": [0, 1, 2, 3]}, {"n3"}),
+    ("leaves alike: below the switch with fewest whole nodes", 8,
+     {"n1": FULL, "n4": FULL, "n7": FULL}, {"n7"}),
+    ("a node below no switch is of no use to jobs of several", 8,
+     {"n1": FULL, "stray": FULL}, {"stray"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("count", "frees", "expected"), [pytest.param(*row[1:], id=row[0]) for row in ONE_NODE]
+)
+def test_a_job_of_one_node_keeps_switches_whole(count, frees, expected):
+    assert set(placed("mapa", (count,), cluster(frees)).gpus) == expected
+
+
+def test_five_nodes_of_three_blocks_alone_take_one_block_whole():
+    """Nothing joins the blocks: the largest one goes first, the rest where it fits best."""
+    blocks = parse(
+        "BlockName=a Nodes=n[1-3]\nBlockName=b Nodes=n[4-7]\nBlockName=c Nodes=n[8-9]", ""
+    )
+    frees = {f"n{i}": FULL for i in range(1, 10)}
+    assert set(placed("mapa", (8,) * 6, cluster(frees, blocks)).gpus) == {
+        "n4", "n5", "n6", "n7", "n8", "n9"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("policy", NETWORKED)

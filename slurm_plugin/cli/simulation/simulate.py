@@ -11,7 +11,7 @@ from slurm_plugin.cli import files
 from slurm_plugin.cli.options import IN_FILE, OUT_FILE, json_option, number_option
 
 if TYPE_CHECKING:
-    from gres_topology import NodeTopology
+    from gres_topology import Network, NodeTopology
     from simulation.core.record import SimulatedRun
     from simulation.report.output import Report
     from simulation.traces import Trace
@@ -88,7 +88,8 @@ def simulate(
     trace = prepare(read(log), cluster, skip_days, most)
     if load is not None and trace.jobs:
         trace.jobs = at_load(trace.jobs, sum(kind.gpus for kind in cluster.values()), load)
-    runs = _runs(trace, cluster, names or ("first-fit", "mapa"), queue == "easy", communication)
+    policies = names or ("first-fit", "mapa")
+    runs = _runs(trace, cluster, _network(nodes), policies, queue == "easy", communication)
     facts = {"queue": queue, "communication": communication, "load": load or "as recorded"}
     report = output.Report(runs, cluster, trace, facts)
     if html is not None:
@@ -119,8 +120,28 @@ def _cluster(path: Path) -> dict[str, NodeTopology]:
     return cluster
 
 
+def _network(path: Path) -> Network | None:
+    """The network that the key `topology_conf` names; None where its file is on another machine."""
+    from gres_topology.slurm_files import network
+    from slurm_plugin.config.settings import load
+
+    named = load(path, only=("topology_conf",)).topology_conf
+    if named is None:
+        return None
+    beside = path.parent / named
+    if not beside.is_file():
+        click.echo(f"{beside}: not there; all nodes are alike", err=True)
+        return None
+    return network.read(beside)
+
+
 def _runs(
-    trace: Trace, cluster: dict[str, NodeTopology], names: tuple[str, ...], easy: bool, part: float
+    trace: Trace,
+    cluster: dict[str, NodeTopology],
+    network: Network | None,
+    names: tuple[str, ...],
+    easy: bool,
+    part: float,
 ) -> list[SimulatedRun]:
     from simulation.core.steps import each
     from simulation.errors import SimulationError
@@ -139,7 +160,8 @@ def _runs(
     runs = []
     with watching("simulating"):
         for policy in each(policies):
-            runs.append(Simulator(cluster, policy, speed, easy=easy).run(trace.jobs))
+            simulator = Simulator(cluster, policy, speed, easy=easy, network=network)
+            runs.append(simulator.run(trace.jobs))
     return runs
 
 

@@ -12,6 +12,7 @@ from slurm_plugin.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
     from slurm_plugin.config.sections import SlurmConfig
+    from slurm_plugin.queue.free_history import FreeGpus
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -24,7 +25,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 def report(config_path: Path, since: str | None, as_json: bool) -> None:
     """Sum up the decision log: bandwidth and rings against stock Slurm, waits, passes.
 
-    And what of the free GPUs is of use to jobs now: the log tells nothing of that.
+    And what of the free GPUs is of use to jobs: over time, as the engine noted it, and now.
     """
     import json
 
@@ -33,6 +34,7 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
     from slurm_plugin.decide import decision_log
     from slurm_plugin.explain.gains import Gains
     from slurm_plugin.explain.search import attributed
+    from slurm_plugin.queue.free_history import FreeHistory, over_time
 
     first = _first(since, datetime.now(UTC)) if since else None
     settings = config.load(config_path)
@@ -44,7 +46,12 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
                 gains.add(record)
     except PermissionError as error:
         raise Fault(f"{log.path}: permission denied; run this as root or SlurmUser") from error
-    summary = gains.summary() | {"now": _now(settings.slurm)}
+    rows = FreeHistory(log).since(first.timestamp() if first else None)
+    summary = gains.summary() | {
+        "over_time": over_time(rows),
+        "by_day": {day: over_time(some) for day, some in _by_day(rows).items()},
+        "now": _now(settings.slurm),
+    }
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     elif not gains.records:
@@ -69,7 +76,16 @@ def _now(slurm: SlurmConfig) -> dict[str, Any]:
         "free": figures.free,
         "stranded": figures.stranded,
         "fragmentation": round(figures.share, 4),
+        "largest": list(figures.largest_over_nodes),
     }
+
+
+def _by_day(rows: list[FreeGpus]) -> dict[str, list[FreeGpus]]:
+    """The readings of each day (local time), oldest first."""
+    days: dict[str, list[FreeGpus]] = {}
+    for row in rows:
+        days.setdefault(datetime.fromtimestamp(row.at).date().isoformat(), []).append(row)
+    return days
 
 
 def _first(since: str, now: datetime) -> datetime:
@@ -113,14 +129,41 @@ def _text(summary: dict[str, Any]) -> str:
         for name, block in summary[key].items():
             ratio = f", x {block['ratio_mean']:.2f}" if "ratio_mean" in block else ""
             lines.append(f"{title} {name}: {block['jobs']} jobs{ratio}")
+    lines += _free(summary["over_time"], summary["by_day"])
     now = summary["now"]
+    if "problem" in now:
+        return "\n".join([*lines, f"now: not known ({now['problem']})"])
+    nodes, per_node = now["largest"]
     lines.append(
-        f"now: not known ({now['problem']})"
-        if "problem" in now
-        else f"now: {now['free']} of {now['gpus']} GPUs are free, {now['stranded']} stranded;"
-        f" fragmentation {100 * now['fragmentation']:.0f} %"
+        f"now: {now['free']} of {now['gpus']} GPUs are free, {now['stranded']} stranded;"
+        f" fragmentation {100 * now['fragmentation']:.0f} %; the largest job that could start has"
+        f" {nodes} x {per_node} GPUs"
     )
     return "\n".join(lines)
+
+
+#: Days that are told one by one, the last ones.
+_DAYS = 14
+
+
+def _free(whole: dict[str, Any], by_day: dict[str, dict[str, Any]]) -> list[str]:
+    """What of the free GPUs jobs could use over time; nothing where nothing was noted."""
+    if not whole["readings"]:
+        return []
+
+    def words(some: dict[str, Any]) -> str:
+        return (
+            f"{100 * some['stranded_mean']:.1f} % of the GPUs stranded (at most"
+            f" {100 * some['stranded_most']:.1f} %), fragmentation"
+            f" {100 * some['fragmentation_mean']:.0f} %, largest job that could start"
+            f" {some['largest_median']} GPUs (in nine of ten readings"
+            f" {some['largest_lowest_tenth']})"
+        )
+
+    lines = [f"free GPUs in {whole['readings']} readings: {words(whole)}"]
+    if len(by_day) > 1:
+        lines += [f"  {day}: {words(some)}" for day, some in list(by_day.items())[-_DAYS:]]
+    return lines
 
 
 def _block(title: str, block: dict[str, Any]) -> list[str]:

@@ -59,6 +59,43 @@ def test_the_json_names_every_rejected_row_and_the_table_how_many(simulate):
     assert found["policies"]["mapa"]["bandwidth_share"] == 1.0
 
 
+def test_the_table_has_what_is_stranded_and_the_largest_job_that_fits(simulate, tmp_path):
+    """Two of eight run for 10 s, then three nodes' 8, 8 and 2 are free, and two 8-GPU jobs fit."""
+    rows = "1,0,10,2\n2,20,5,1\n"
+    found = json.loads(simulate("--json", "--policy", "best-fit", rows=rows).output)
+    figures = found["policies"]["best-fit"]
+    assert figures["largest_gpus"] == 16
+    assert figures["stranded_share"] == 0
+    said = simulate("--policy", "best-fit", rows=rows).output
+    assert re.search(r"^largest job that fits +16$", said, re.MULTILINE)
+    together = json.loads(simulate("--json", rows="1,3,5,2\n").output)["policies"]["mapa"]
+    assert together["stranded_share"] is together["largest_gpus"] is None
+
+
+def test_jobs_of_several_nodes_hang_together_where_the_cluster_names_its_network(
+    simulate, tmp_path
+):
+    cluster, out = tmp_path / "four.yaml", tmp_path / "out.csv"
+    cluster.write_text("nodes: [{nodes: 'd[1-4]', topology: dgx1v}]\ntopology_conf: blocks.conf\n")
+    (tmp_path / "log.csv").write_text(
+        "job_id,submit_s,duration_s,gpus,nodes\n1,0,99,8,1\n2,1,9,16,2\n"
+    )
+    options = ("--csv", out, "--policy", "mapa", "--trace", tmp_path / "log.csv")
+
+    def nodes_of_both() -> list[set[str]]:
+        done = simulate(*options, cluster=cluster)
+        assert done.exit_code == 0, done.output
+        said.append(done.output)
+        rows = csv.DictReader(out.open())
+        return [{part.split(":")[0] for part in row["gpus"].split(" ")} for row in rows]
+
+    said: list[str] = []
+    assert nodes_of_both() == [{"d1"}, {"d2", "d3"}]
+    assert f"{tmp_path / 'blocks.conf'}: not there; all nodes are alike" in said[0]
+    (tmp_path / "blocks.conf").write_text("BlockName=a Nodes=d[1-2]\nBlockName=b Nodes=d[3-4]\n")
+    assert nodes_of_both() == [{"d1"}, {"d3", "d4"}]
+
+
 def test_the_csv_has_every_job_under_every_policy(simulate, tmp_path):
     out = tmp_path / "out.csv"
     simulate("--csv", out, "--policy", "mapa", "--policy", "best-fit")

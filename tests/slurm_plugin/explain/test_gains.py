@@ -13,6 +13,8 @@ from web_in_tests import played
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.explain.gains import Gains
+from slurm_plugin.queue import free_history
+from slurm_plugin.queue.free_history import FreeGpus, FreeHistory
 from slurm_plugin.slurm import choose
 
 NOW = datetime.now(UTC).isoformat()
@@ -122,12 +124,59 @@ def test_the_report_ends_with_what_of_the_free_gpus_is_of_use_now(site, monkeypa
     slurm = played()
     monkeypatch.setattr(choose, "client", lambda settings: slurm)
     last = run("report", "--config", str(site)).splitlines()[-1]
-    assert last == "now: 9 of 16 GPUs are free, 9 stranded; fragmentation 58 %"
+    assert last == (
+        "now: 9 of 16 GPUs are free, 9 stranded; fragmentation 58 %; the largest job that could"
+        " start has 1 x 6 GPUs"
+    )
     now = json.loads(run("report", "--config", str(site), "--json"))["now"]
-    assert now == {"gpus": 16, "free": 9, "stranded": 9, "fragmentation": 0.5833}
+    assert now == {
+        "gpus": 16, "free": 9, "stranded": 9, "fragmentation": 0.5833, "largest": [1, 6]
+    }  # fmt: skip
     slurm.problem = "slurmctld is down"
     last = run("report", "--config", str(site)).splitlines()[-1]
     assert last == "now: not known (slurmctld is down)"
+
+
+DAY_S = 86_400
+
+
+def test_the_report_tells_of_the_free_gpus_over_time(site, tmp_path):
+    """One reading of old, three lately, of which `--since` leaves the last two."""
+    now = datetime.now(UTC).timestamp()
+    readings = [(90 * DAY_S, 16, 16), (5000, 8, 2), (1000, 4, 1), (10, 0, 0)]
+    rows = [
+        FreeGpus(now - ago_s, 16, 12, stranded, 0.5, nodes, 4)
+        for ago_s, stranded, nodes in readings
+    ]
+    history = FreeHistory(DecisionLogConfig(tmp_path / "decisions.jsonl"))
+    for row in rows:
+        history.add(row)
+    told = json.loads(run("report", "--config", str(site), "--json", "--since", "1h"))
+    assert told["over_time"] == {
+        "readings": 2, "free_mean": 0.75, "stranded_mean": 0.125, "stranded_most": 0.25,
+        "fragmentation_mean": 0.5, "largest_median": 2, "largest_lowest_tenth": 0,
+    }  # fmt: skip
+    said = run("report", "--config", str(site))
+    assert "free GPUs in 4 readings: 43.8 % of the GPUs stranded (at most 100.0 %)" in said
+    assert "largest job that could start 6 GPUs (in nine of ten readings 0)" in said
+    old = datetime.fromtimestamp(rows[0].at).date().isoformat()
+    assert f"  {old}: 100.0 % of the GPUs stranded" in said
+
+
+def test_a_report_without_readings_says_nothing_of_them(site):
+    assert "readings" not in run("report", "--config", str(site))
+    told = json.loads(run("report", "--config", str(site), "--json"))
+    assert told["over_time"] == {"readings": 0}
+
+
+def test_old_readings_go_when_there_are_too_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(free_history, "MOST_ROWS", 3)
+    log = DecisionLogConfig(path=tmp_path / "decisions.jsonl")
+    for at in range(4):
+        FreeHistory(log).add(FreeGpus(at, 8, 8, 0, 0.0, 1, 8))
+    assert [row.at for row in FreeHistory(log).since(None)] == [1, 2, 3]
+    (tmp_path / "decisions.free.json").write_text("[[1,")
+    assert FreeHistory(log).since(None) == []
 
 
 @pytest.mark.parametrize("since", ["yesterday", "h", "9999999999999d", ""])

@@ -271,15 +271,17 @@ def test_of_several_records_that_fit_a_job_gets_one_only_if_they_are_alike():
         site = Site(gated(3)).looked()
         site.store.submitted(ISSUED, uid=1000)
         site.store.submitted(second, uid=1000)
-        site.slurm.jobs[8] = gated(8, "", submit=NOW)
+        site.slurm.jobs[8] = gated(8, HOSTILE, submit=NOW)
         site.slurm.jobs[9] = gated(9, shown, submit=NOW)
         assert site.seen(8) == entries
         assert joined(split(site.seen(9))[0], "") == (entries and other)
 
 
-def test_a_reply_after_the_reading_began_is_its_jobs_in_the_next():
+@pytest.mark.parametrize("shown", ["", HOSTILE])
+def test_a_reply_after_the_reading_began_is_its_jobs_in_the_next(shown):
+    """However young the engine is: what stands there meanwhile is no former engine's record."""
     site = Site(gated(3)).looked()
-    site.slurm.jobs[9] = gated(9, "", submit=NOW)
+    site.slurm.jobs[9] = gated(9, shown, submit=NOW)
     queue = site.slurm.queue
     site.slurm.queue = lambda: site.store.submitted(ISSUED, uid=1000) and queue()
     assert site.seen(9) == ""

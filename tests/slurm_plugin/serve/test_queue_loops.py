@@ -12,17 +12,20 @@ from genie_in_tests import GENIE, TwoNodes, a_shaping
 from machines_in_tests import BASIC
 from slots_in_tests import Remembering, gated
 
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.capacity import Hold
+from slurm_plugin.queue.free_history import FreeHistory
 from slurm_plugin.serve import run, setup
 from slurm_plugin.serve.loops.gates import GatesLoop
 from slurm_plugin.serve.loops.lending import LendingLoop
 from slurm_plugin.serve.loops.neighbours import NeighboursLoop
 from slurm_plugin.serve.loops.queue_loop import QueueLoop, ReconcilerLoop
 from slurm_plugin.serve.loops.shaping import ShapingLoop
+from slurm_plugin.serve.loops.site import SETTLED_S, SiteLoop
 from slurm_plugin.serve.run import ClockWatch
-from slurm_plugin.serve.service import CLOCK_SET
+from slurm_plugin.serve.service import ANEW
 from slurm_plugin.slurm.interface import NOW
 
 HOUR_S = 3600.0
@@ -104,7 +107,7 @@ def test_a_reconciler_lasts_for_one_configuration_and_one_clock(tmp_path, monkey
     for verb in ("submit", "ended", "reload"):
         ours.heard(verb)
     assert ours.reconciler(engine.setup) is first
-    engine.say(CLOCK_SET)
+    engine.say(ANEW)
     second = ours.reconciler(engine.setup)
     third = ours.reconciler(replace(engine.setup))
     assert first is not second is not third
@@ -172,7 +175,7 @@ def test_a_step_of_the_clock_is_told_once(step_s, said, caplog):
     with caplog.at_level(logging.WARNING):
         watch.check()
         watch.check()
-    assert told == ([CLOCK_SET] if said else [])
+    assert told == ([ANEW] if said else [])
     assert [said in record.getMessage() for record in caplog.records] == ([True] if said else [])
 
 
@@ -180,7 +183,7 @@ async def test_the_clock_is_checked_again_and_again_and_others_get_their_turn(mo
     monkeypatch.setattr(run, "CHECK_S", 0.001)
     ahead, told = iter([0.0, 0.0, HOUR_S]), asyncio.Queue[str]()
     checking = asyncio.create_task(ClockWatch(told.put_nowait, lambda: next(ahead)).run())
-    assert await told.get() == CLOCK_SET
+    assert await told.get() == ANEW
     assert not checking.done()
     checking.cancel()
 
@@ -193,6 +196,45 @@ def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_pat
     now = 1e6
     cache.update({}, (), None, now)
     cache.promise("t", Hold({"dgx1": 3}), now)
-    engine.say(CLOCK_SET)
+    engine.say(ANEW)
     assert not cache.promises
     assert not cache.is_fresh(now - HOUR_S)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"), [("", 2), ("report_read_s: 1200\n", 1), ("report_read_s: 0\n", 0)]
+)
+def test_for_the_report_slurm_is_read_every_ten_minutes_unless_the_site_wants_else(
+    tmp_path, monkeypatch, text, read
+):
+    slurm = TwoNodes()
+    ours = loops(tmp_path, monkeypatch, slurm, text)
+    site, engine = SiteLoop(ours[0].engine), ours[0].engine
+    clock = [100.0]
+    engine.setup.watcher.clock = lambda: clock[0]
+    for clock[0] in (100.0, 99 + SETTLED_S, 100 + SETTLED_S, 699 + SETTLED_S, 700 + SETTLED_S):
+        look([site])
+    assert slurm.asked["nodes"] == read
+    rows = FreeHistory(engine.setup.config.decision_log).since(None)
+    assert len(rows) == read
+    assert {(row.gpus, row.free, row.stranded, row.nodes, row.per_node) for row in rows} == (
+        {(16, 16, 0, 2, 8)} if read else set()
+    )
+
+
+def test_a_reading_that_fails_is_not_in_the_report(tmp_path, monkeypatch, caplog):
+    slurm = TwoNodes()
+    ours = loops(tmp_path, monkeypatch, slurm, "")
+    site, engine = SiteLoop(ours[0].engine), ours[0].engine
+    clock = [0.0]
+    engine.setup.watcher.clock = lambda: clock[0]
+    look([site])
+
+    def gone():
+        raise SlurmError("slurmctld is down")
+
+    monkeypatch.setattr(slurm, "nodes", gone)
+    clock[0] = SETTLED_S
+    look([site])
+    assert "site: Slurm could not be read: slurmctld is down" in caplog.text
+    assert FreeHistory(engine.setup.config.decision_log).since(None) == []

@@ -1,0 +1,207 @@
+"""packing-live: the mixes of `packing` on 72 real slurmd for each side, both sides at once.
+
+One Slurm with two partitions of 72 nodes in four blocks: in one of them `mode: off` leaves the
+choice to stock Slurm, in the other it is ours. Each job is submitted to both at the same moment
+and sleeps as long, so whatever disturbs the machine disturbs both. Durations are a twentieth of
+`packing`'s. Starts and ends are those of Slurm's accounting, to the second.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.live import shim_log
+from bench.live.cluster import ASSETS, BENCH_DIR, BenchCluster, clean
+from bench.live.start_many import EXTRA, FIRST_PORT, PARTITION, ManyNodes, many_nodes
+from bench.measure import Figure, conditions
+from bench.packing import (
+    MACHINE,
+    NODES,
+    PER_NODE,
+    Packed,
+    Size,
+    figures,
+    judged,
+    mix,
+    topology_conf,
+)
+from gres_topology import hostlist
+from policies import Placement
+from simulation.core.jobs import SimJob
+from simulation.core.record import Record, SimulatedRun
+from slurm_cluster.description import Description
+from slurm_cluster.hosts import until
+
+MEAN_S = 30.0
+SEEDS, JOBS = 1, 500
+TIMEOUT_S = 900
+#: side -> its partition; the first half of the nodes is ours.
+SIDES = {"mapa": "packed", "stock": "plain"}
+TOPOLOGY_CONF = "/etc/slurm/gputopo-network.conf"
+DRIVER = ASSETS / "submit_at.py"
+_COLUMNS = "JobName,Partition,Submit,Start,End,NodeList,State"
+
+
+@dataclass(frozen=True)
+class PackingNodes(ManyNodes):
+    """144 nodes with a slurmd each, half of them of either side."""
+
+    count: int = 2 * NODES
+
+    def of(self, side: str) -> list[str]:
+        """The names of one side's nodes."""
+        names = [f"many{number:03}" for number in range(1, self.count + 1)]
+        return names[: self.count // 2] if side == "mapa" else names[self.count // 2 :]
+
+    @property
+    def _machine(self) -> Description:
+        return Description({self.names: MACHINE})
+
+    def slurm_conf(self) -> str:
+        """Their lines, with a partition for each side."""
+        words = self._machine.files()["image/nodes.conf"].split(None, 1)[1].strip()
+        lines = EXTRA.format(
+            tree=self.count + 8,
+            names=self.names,
+            first=FIRST_PORT,
+            last=FIRST_PORT + self.count - 1,
+            machine=words,
+            partition=PARTITION,
+            members=self.names,
+        )
+        return lines + "".join(
+            f"PartitionName={partition} Nodes={','.join(self.of(side))} DefaultTime=10"
+            " MaxTime=INFINITE State=UP\n"
+            for side, partition in SIDES.items()
+        )
+
+    def configure(self, cluster: BenchCluster) -> None:
+        """The nodes in slurm.conf, gres.conf and gputopo.yaml, until the next reset."""
+        cluster.put("ctl", "/cluster/extra.conf", self.slurm_conf())
+        cluster.put("ctl", "/tmp/gres", self._machine.files()["image/gres.conf"])
+        cluster.put("ctl", TOPOLOGY_CONF, topology_conf(self.of("mapa")))
+        cluster.sh(
+            "clusterctl configure gputopo; cat /tmp/gres >>/cluster/gres.conf;"
+            f' sed -i \'s/^nodes:.*/&\\n  - {{nodes: "{self.names}", topology: {MACHINE}}}/;'
+            's/^  "off":.*/&\\n  plain: {mode: "off"}/\' /etc/slurm/gputopo.yaml;'
+            f" echo 'topology_conf: {TOPOLOGY_CONF}' >>/etc/slurm/gputopo.yaml;"
+            " clusterctl engine restart"
+        )
+
+
+def schedule(jobs: Sequence[SimJob], run_name: str) -> str:
+    """For the driver: when to submit what, both sides of a job together."""
+    lines = []
+    for job in jobs:
+        nodes, gpus = len(job.gpus_per_node), job.gpus_per_node[0]
+        limit = max(1, math.ceil((job.walltime_s or job.duration_s) / 60))
+        args = [f"-N{nodes}", f"-n{nodes}", "--mem=10", f"--gres=gpu:{gpus}", f"-t{limit}"]
+        args += ["-Q", "-o", "/dev/null", "-J", f"{run_name}-{job.job_id}"]
+        sleep = ["--wrap", f"sleep {job.duration_s:.2f}"]
+        for partition in SIDES.values():
+            command = ["sbatch", *args, "-p", partition, *sleep]
+            lines.append(json.dumps({"at_s": job.submit_s, "command": command}))
+    return "\n".join(lines) + "\n"
+
+
+def ended(cluster: BenchCluster, run_name: str, count: int) -> list[dict[str, str]]:
+    """Slurm's accounting of the run's jobs, once all have ended."""
+    found: list[dict[str, str]] = []
+
+    def all_there() -> bool:
+        text = cluster.sh(
+            "SLURM_TIME_FORMAT=%s sacct -a -X -n -P -S now-2hours --user alice"
+            f" -o {_COLUMNS} | grep '^{run_name}-' || true"
+        )
+        rows = [
+            dict(zip(_COLUMNS.split(","), line.split("|"), strict=True))
+            for line in text.splitlines()
+        ]
+        found[:] = [row for row in rows if row["End"].isdigit()]
+        return len(found) == count
+
+    until(all_there, lambda: f"{len(found)} of {count} jobs ended", 120)
+    # On a busy machine a job of a limit near its duration is ended by that limit.
+    bad = [row for row in found if row["State"] not in ("COMPLETED", "TIMEOUT")]
+    if bad:
+        raise RuntimeError(f"{len(bad)} jobs did not complete, such as {bad[0]}")
+    return found
+
+
+def records(rows: Sequence[dict[str, str]], jobs: Sequence[SimJob], partition: str) -> list[Record]:
+    """The jobs of one side as the simulator would have recorded them, the first submit at 0.
+
+    Which GPUs of a node a job had is not asked here: all sets are alike.
+    """
+    by_number = {job.job_id: job for job in jobs}
+    first = min(int(row["Submit"]) for row in rows)
+    made = []
+    for row in rows:
+        if row["Partition"] != partition:
+            continue
+        job = by_number[int(row["JobName"].rpartition("-")[2])]
+        gpus = tuple(range(job.gpus_per_node[0]))
+        nodes = hostlist.expand(row["NodeList"])
+        if len(nodes) != len(job.gpus_per_node):
+            raise RuntimeError(f"{row}: expected {len(job.gpus_per_node)} nodes")
+        seen = SimJob(job.job_id, job.gpus_per_node, job.duration_s, int(row["Submit"]) - first)
+        placement = Placement(dict.fromkeys(nodes, gpus), partition, "")
+        made.append(Record(seen, int(row["Start"]) - first, int(row["End"]) - first, placement))
+    return made
+
+
+def run_seed(
+    cluster: BenchCluster, nodes: PackingNodes, jobs: Sequence[SimJob]
+) -> tuple[dict[str, Packed], float]:
+    """Both sides' figures for these jobs, and by how much the latest submit was late (s)."""
+    run_name = f"p{time.monotonic_ns()}"
+    # Too long for an argument of a command.
+    with tempfile.TemporaryDirectory(prefix="gputopo-bench-") as folder:
+        Path(folder, DRIVER.name).write_text(DRIVER.read_text())
+        Path(folder, run_name).write_text(schedule(jobs, run_name))
+        cluster.put_folder("ctl", BENCH_DIR, Path(folder), user="alice")
+    command = f"python3 {BENCH_DIR}/{DRIVER.name} {BENCH_DIR}/{run_name}"
+    late = cluster.sh(command, user="alice").strip()
+    until(lambda: not cluster.sh("squeue -h -u alice -o %A"), "alice has no job", TIMEOUT_S)
+    rows = ended(cluster, run_name, 2 * len(jobs))
+    packed = {}
+    for side, partition in SIDES.items():
+        some = records(rows, jobs, partition)
+        run = SimulatedRun(side, some, gpus=NODES * PER_NODE)
+        packed[side] = judged(run, nodes.of(side), MEAN_S)
+    return packed, float(late)
+
+
+def measure(cluster: BenchCluster, size: Size) -> Iterator[Figure]:
+    """From the first slurmd to the last job; the cluster is to be reset afterwards."""
+    nodes = PackingNodes()
+    nodes.configure(cluster)
+    with many_nodes(cluster, nodes):
+        for load, seeds in size.cells:
+            runs: dict[str, list[Packed]] = {side: [] for side in SIDES}
+            late_s = []
+            with cluster.slurmctld_log_of() as log:
+                for seed in seeds:
+                    jobs = mix(seed, size.jobs, load, MEAN_S)
+                    packed, late = run_seed(cluster, nodes, jobs)
+                    late_s.append(late)
+                    for side in SIDES:
+                        runs[side].append(packed[side])
+            yield from figures("packing_live", load, runs)
+            asked = shim_log.results(shim_log.read(log))
+            detail = {"plugin_results": asked, **conditions()}
+            yield Figure(
+                f"packing_live.{100 * load:.0f}.latest_submit", max(late_s), "s late", detail=detail
+            )
+
+
+def run() -> Iterator[Figure]:
+    """Of the size that the environment says."""
+    with clean() as cluster:
+        yield from measure(cluster, Size.from_environment(SEEDS, JOBS))

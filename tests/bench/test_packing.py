@@ -1,0 +1,104 @@
+"""The packing benchmark: its mix, its blocks, and who wins in the simulator."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bench import packing
+from bench.live.large.packing import DRIVER, PackingNodes, records, schedule
+from gres_topology.slurm_files import network
+from policies import Placement
+from simulation.core.jobs import SimJob, offered_load
+from simulation.core.record import Record, SimulatedRun
+
+NAMES = packing.node_names()
+
+
+def test_a_mix_offers_its_load_and_has_jobs_of_every_kind() -> None:
+    jobs = packing.mix(1, 500, 0.85, 600.0)
+    assert offered_load(jobs, 576) == pytest.approx(0.85, abs=0.001)
+    kinds = Counter(map(packing.class_of, jobs))
+    assert min(kinds.values()) > 20
+    assert max(len(job.gpus_per_node) for job in jobs) <= 18
+    assert all(job.walltime_s >= job.duration_s for job in jobs)
+    assert jobs != packing.mix(2, 500, 0.85, 600.0)
+
+
+def test_there_are_four_blocks_of_eighteen_nodes() -> None:
+    blocks = network.parse(packing.topology_conf(NAMES), "test")
+    assert [len(domain.nodes) for domain in blocks.domains] == [18] * 4
+
+
+def test_figures_by_hand() -> None:
+    """One node runs for 10 of 20 s: two jobs submitted late enough to count, one had to wait."""
+
+    def record(number: int, submit_s: float, start_s: float, nodes: list[str]) -> Record:
+        job = SimJob(number, (8,) * len(nodes), 10.0, submit_s)
+        placement = Placement(dict.fromkeys(nodes, tuple(range(8))), "test", "")
+        return Record(job, start_s, start_s + 10, placement)
+
+    runs = [record(1, 0, 0, [NAMES[0]]), record(2, 10, 13, [NAMES[1]])]
+    runs += [record(3, 20, 20, NAMES[17:19]), record(4, 20, 20, NAMES[20:22])]
+    found = packing.judged(SimulatedRun("mapa", runs, gpus=576), NAMES, 10.0)
+    assert found.at_once == {"small": [], "whole": [False], "several": [True, True]}
+    assert found.one_block == [False, True]
+    assert found.wait_s == 1.0
+    assert found.stranded == 0
+    # 71 nodes are free up to 10 s and from 13 s on, 72 in between.
+    assert found.largest == pytest.approx(8 * (71 * 13 + 72 * 3) / 16, rel=1e-3)
+
+
+def test_in_the_simulator_ours_strands_less_than_stock_and_keeps_jobs_in_one_block() -> None:
+    jobs = packing.mix(1, 400, 0.85, 600.0)
+    runs = {
+        side: [packing.judged(packing.simulated(side, jobs), NAMES, 600.0)]
+        for side in packing.SIDES
+    }
+    told = {figure.name: figure for figure in packing.figures("p", 0.85, runs)}
+    for name in ("p.85.stranded", "p.85.one_block", "p.85.bandwidth"):
+        assert told[name].ok, told[name].line()
+    swapped = {"mapa": runs["stock"], "stock": runs["mapa"]}
+    again = {figure.name: figure for figure in packing.figures("p", 0.85, swapped)}
+    assert not again["p.85.stranded"].ok
+
+
+def test_both_sides_of_the_live_run_are_asked_for_the_same_at_the_same_moment() -> None:
+    lines = schedule(packing.mix(3, 200, 0.7, 30.0), "run").splitlines()
+    ours, stock = lines[0::2], lines[1::2]
+    assert [line.replace('"packed"', '"plain"') for line in ours] == stock
+    nodes = PackingNodes()
+    assert not set(nodes.of("mapa")) & set(nodes.of("stock"))
+    conf = nodes.slurm_conf()
+    assert f"PartitionName=plain Nodes={','.join(nodes.of('stock'))} " in conf
+    assert "Gres=gpu:h100:8" in conf
+
+
+def test_accounting_becomes_records_of_one_side() -> None:
+    jobs = [SimJob(1, (4,), 5.0, 0.3), SimJob(2, (8, 8), 5.0, 1.2)]
+    row = {"JobName": "r-1", "Partition": "packed", "Submit": "100", "Start": "102", "End": "107"}
+    two = {"JobName": "r-2", "Submit": "101", "Start": "101", "NodeList": "many[001-002]"}
+    rows = [row | {"NodeList": "many003"}, row | two, row | {"Partition": "plain"}]
+    found = records(rows, jobs, "packed")
+    assert [one.waited_s for one in found] == [2, 0]
+    assert dict(found[1].placement.gpus) == dict.fromkeys(("many001", "many002"), tuple(range(8)))
+    with pytest.raises(RuntimeError, match="expected 2 nodes"):
+        records([row | two | {"NodeList": "many001"}], jobs, "packed")
+
+
+def test_the_driver_says_how_late_it_was_and_fails_with_a_submit(tmp_path: Path) -> None:
+    def run(*commands: list[str]) -> subprocess.CompletedProcess[str]:
+        lines = [json.dumps({"at_s": 0.1, "command": command}) for command in commands]
+        (tmp_path / "schedule").write_text("\n".join(lines))
+        command = [sys.executable, str(DRIVER), str(tmp_path / "schedule")]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    done = run(["true"], ["true"])
+    assert done.returncode == 0
+    assert float(done.stdout) >= 0
+    assert "a submit failed" in run(["true"], ["false"]).stderr
