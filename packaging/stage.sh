@@ -36,7 +36,7 @@ engine() {
     python_root
     install -D -m 755 packaging/bin/gputopo "$to/usr/bin/gputopo"
     install -D -m 644 -t "$to/$units" slurm_plugin/systemd/gputopo.service slurm_plugin/systemd/gputopo-donors.service \
-        slurm_plugin/systemd/gputopo-web.service
+        slurm_plugin/systemd/gputopo-web.service slurm_plugin/systemd/gputopo@.service slurm_plugin/systemd/gputopo-donors@.service
     # The engine only watches until the administrator says otherwise.
     install -D -m 644 slurm_plugin/config/sample.yaml "$to/etc/slurm/gputopo.yaml"
     PYTHONPATH="$to/$home:$to/$home/vendor" PYTHONDONTWRITEBYTECODE=1 python3 -m slurm_plugin.cli.manual "$to/usr/share" >/dev/null

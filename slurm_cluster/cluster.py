@@ -110,14 +110,22 @@ class Cluster(Faults):
         return cluster_sh(*args, project=self.project, suite=self.suite, folder=folder)
 
     @contextmanager
-    def backup_host(self) -> Iterator[None]:
-        """A block with a second controller host, its slurmctld on standby, known to the nodes."""
+    def backup_host(self, *, engine: bool = False) -> Iterator[None]:
+        """A block with a second controller host, its slurmctld on standby, known to the nodes.
+
+        `engine`: with an engine, too, configured as the one of ctl is.
+        """
         if self.cluster_sh("backup", "up").returncode:
             raise ClusterError("cluster.sh backup up failed")
         try:
             self.switch(self.variant(), backup=True)
             self.reconfigure()
             self.slurmctld("start", host="ctl2")
+            if engine:
+                ours = self.run("ctl", "ls /etc/slurm/gputopo*").out.split()
+                for path in ours:
+                    self.put("ctl2", path, self.read("ctl", path))
+                self.run("ctl2", "clusterctl donors start; clusterctl engine start")
             yield
         finally:
             self.slurmctld("stop", host="ctl2")
@@ -298,9 +306,9 @@ class Cluster(Faults):
         result = self.run("ctl", ["clusterctl", "engine", "pid"], check=False)
         return int(result.out) if not result.code else None
 
-    def engine(self, action: str) -> None:
+    def engine(self, action: str, *, host: str = "ctl") -> None:
         """start, stop, kill, restart, pause (SIGSTOP) or resume (SIGCONT)."""
-        self.run("ctl", ["clusterctl", "engine", action])
+        self.run(host, ["clusterctl", "engine", action])
 
     def wait_reconciled(self) -> None:
         """In the slots mode waits until the reconciler has acted on the queue as it is now.
@@ -322,10 +330,10 @@ class Cluster(Faults):
 
         until(has_read, "the engine has read the queue")
 
-    def status(self) -> dict[str, Any]:
+    def status(self, host: str = "ctl") -> dict[str, Any]:
         """What `gputopo status --json` tells, asked without the command: it is asked often."""
         asked = f"echo status id=1 | socat -t5 - UNIX-CONNECT:{ENGINE_SOCKET}"
-        verb, pairs = split(self.run("ctl", asked).out.encode())
+        verb, pairs = split(self.run(host, asked).out.encode())
         values = {key: unquote(value) for key, value in pairs}
         if verb != "ok":
             raise ClusterError(f"the engine was asked for its status and said {verb} {values}")

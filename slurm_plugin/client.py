@@ -58,7 +58,7 @@ def status(path: Path, timeout_s: float = 2.0) -> dict[str, Any]:
 
 
 def unasked(engine_status: dict[str, Any], slurm: SlurmClient) -> int:
-    """How many GPU jobs started since the engine runs, if the select plugin asked about none.
+    """How many GPU jobs started since the engine is in charge, if it was asked about none ever.
 
     0 where it does ask, where it should not, and for fewer starts than SILENT_STARTS. Raises
     SlurmError when Slurm does not answer.
@@ -66,10 +66,14 @@ def unasked(engine_status: dict[str, Any], slurm: SlurmClient) -> int:
     heard = engine_status.get("messages", {})
     if engine_status.get("enforcement") != "select" or engine_status.get("killed"):
         return 0
+    charge = engine_status.get("charge", {})
+    if not charge.get("is_ours", True):
+        return 0
     # The plugin reports every start, also of jobs that it does not ask about.
     if heard.get("place") or heard.get("started"):
         return 0
-    since = time.time() - engine_status["uptime_s"] + PAUSE_S
+    asked_for_s = min(engine_status["uptime_s"], charge.get("since_s", float("inf")))
+    since = time.time() - asked_for_s + PAUSE_S
     # An epoch: the runner sets SLURM_TIME_FORMAT.
     boot = slurm.config().get("BOOT_TIME", "")
     since = max(since, int(boot) if boot.isdecimal() else 0)

@@ -83,8 +83,11 @@ class DecisionLog:
     def _write(self, line: bytes) -> None:
         if self._file is None:
             self._open()
-        elif self._size + len(line) > self.config.max_mb << 20 or not self.config.path.exists():
-            # Full, or somebody else (logrotate) moved the file away.
+        elif not self._is_there():
+            # logrotate, or the engine of another controller, moved the file away.
+            self._file.close()
+            self._open()
+        elif self._size + len(line) > self.config.max_mb << 20:
             self._rotate()
         assert self._file is not None
         if self._file.write(line) != len(line):
@@ -95,6 +98,16 @@ class DecisionLog:
         if self._failing:
             self._failing = False
             logger.warning("decision log: writing works again; %d lines lost", self.dropped)
+
+    def _is_there(self) -> bool:
+        """Does the path still name the file that is open? Others may have written to it, too."""
+        assert self._file is not None
+        try:
+            named = os.stat(self.config.path)
+        except FileNotFoundError:
+            return False
+        self._size = named.st_size
+        return os.path.samestat(named, os.fstat(self._file.fileno()))
 
     def _failed(self, error: Exception) -> None:
         self.dropped += 1

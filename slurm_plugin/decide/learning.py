@@ -71,6 +71,12 @@ class Teacher:
         """A job is gone, and it is not known since when: nothing is learned from it."""
         self._running.pop(job_id, None)
 
+    def start_anew(self) -> None:
+        """Another engine followed the jobs meanwhile: read what it learned, forget what ran."""
+        self._running, self._ended = {}, {}
+        self.learned.reload()
+        self.on_learned()
+
     def learn(self, client: SlurmClient) -> None:
         """Take the jobs that Slurm calls COMPLETED into account; SlurmError as the client's."""
         if not self._ended:

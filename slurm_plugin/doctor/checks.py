@@ -160,6 +160,7 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "slurm": check_slurm,
     "socket": engine.check_socket,
     "engine": engine.check_engine,
+    "in charge": engine.check_charge,
     "decision log": engine.check_decision_log,
     "bridge": slurm_files.check_bridge,
     "select plugin": check_plugin,

@@ -6,6 +6,7 @@ import os
 import pwd
 import stat
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from slurm_plugin import client
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
@@ -67,6 +68,40 @@ def check_engine(here: Installation) -> Iterator[Finding]:
             f"check space and owner of {here.config.decision_log.path}",
         )
     yield ok(f"answers; up {status.get('uptime_s')} s")
+
+
+def check_charge(here: Installation) -> Iterator[Finding]:
+    """Who is in charge is known; with a backup controller the engines share what they remember."""
+    try:
+        charge = client.status(here.config.socket).get("charge", {})
+    except EngineDown:
+        return  # check_engine reports it
+    if charge.get("is_doubtful"):
+        yield fail(
+            f"the engine changes nothing in Slurm: {charge['why']}",
+            "the engine's user must be SlurmUser, its host one of SlurmctldHost, and"
+            " StateSaveLocation readable there",
+        )
+    elif charge:
+        yield ok(charge["why"] + ("" if charge["is_ours"] else "; this engine stands by"))
+    if len(charge.get("controllers", ())) > 1:
+        yield from _shared(here)
+
+
+def _shared(here: Installation) -> Iterator[Finding]:
+    """The state directory lies where slurmctld's state does, which all controllers share."""
+    slurms, ours = Path(here.slurm_config.get("StateSaveLocation", "")), here.config.state_dir
+    try:
+        is_shared = slurms.stat().st_dev == ours.stat().st_dev
+    except OSError as error:
+        yield warn(f"{error.filename}: {error.strerror}", "run doctor as root or SlurmUser")
+        return
+    if not is_shared:
+        yield warn(
+            f"state_dir {ours} is not on the file system of StateSaveLocation {slurms}: after a"
+            " takeover the engine may not know what the other one wrote",
+            "name a folder there as state_dir, on every controller (docs/controllers.md)",
+        )
 
 
 def check_decision_log(here: Installation) -> Iterator[Finding]:

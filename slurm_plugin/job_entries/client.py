@@ -29,8 +29,10 @@ class EntryKeeper:
 
     def __init__(self, store: EntryStore | None = None) -> None:
         self.store = store or EntryStore()
-        #: Is Slurm to be changed at all?
+        #: Are comments to be repaired?
         self.may_write: Callable[[], bool] = lambda: True
+        #: May this engine change Slurm? An engine beside another slurmctld may else do so.
+        self.is_in_charge: Callable[[], bool] = lambda: True
         self.lock = threading.RLock()
         #: The comments of the newest reading, by job, and when that began.
         self.comments: Mapping[int, str] = {}
@@ -38,10 +40,22 @@ class EntryKeeper:
         #: How long the last reading before an update took, in seconds.
         self.took_s = 0.0
 
+    def check(self) -> None:
+        """Raises SlurmError where Slurm is not to be changed from here."""
+        if not self.is_in_charge():
+            raise SlurmError("slurmctld of this host is not in charge: nothing is changed")
+
+    def reopen(self) -> None:
+        """Forget what was known when another engine took over, and read what that one wrote."""
+        with self.lock:
+            self.comments, self.read_at = {}, float("-inf")
+            self.store.reopen()
+
     def close(self) -> None:
         """Write what is new; the engine ends."""
         with self.lock:
-            self.store.save(is_last=True)
+            if self.is_in_charge():
+                self.store.save(is_last=True)
 
 
 class EntryClient(SlurmClient):
@@ -83,6 +97,8 @@ class EntryClient(SlurmClient):
             keeper.comments = {job.job_id: job.admin_comment for job in jobs}
             keeper.read_at = began
             seen, repairs = keeper.store.take(jobs, began)
+            if not keeper.is_in_charge():
+                return seen
             for repair in repairs if keeper.may_write() else ():
                 if repair.log:
                     logger.warning("%s", repair.log)
@@ -95,8 +111,12 @@ class EntryClient(SlurmClient):
         return seen
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
-        """Change the jobs; an AdminComment of one job keeps the text of others."""
+        """Change the jobs; an AdminComment of one job keeps the text of others.
+
+        Raises SlurmError, too, where Slurm is not to be changed from here.
+        """
         comment, keeper = change.admin_comment, self.keeper
+        keeper.check()
         if comment is None or len(jobs) != 1:
             self.inner.update(jobs, change)
             with keeper.lock:

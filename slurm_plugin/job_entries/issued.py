@@ -64,8 +64,8 @@ class IssuedEntries:
     """Replies are added by the thread that answers, and read by the one that reads the queue."""
 
     def __init__(self, since: float) -> None:
-        #: When (epoch) the engine began to issue.
-        self._since = since
+        #: When (epoch) the engine began to issue; before that another one may have.
+        self.since = since
         self._lock = threading.Lock()
         self._by_token: dict[str, dict[str, str]] = {}
         self._unseen: dict[str, _Reply] = {}
@@ -122,7 +122,7 @@ class IssuedEntries:
         if replaced := self.replaced(job, began):
             return replaced
         # A job that a reply may be to is no former engine's.
-        is_older = job.submit <= self._since + MARGIN_S and not self.may_show(job)
+        is_older = job.submit <= self.since + MARGIN_S and not self.may_show(job)
         return {
             kind: text
             for kind, text in shown.items()

@@ -48,6 +48,14 @@ def entry_file(path: Path) -> RowsFile[JobEntries]:
     return RowsFile(path, list[JobEntries], MAX_BYTES, 0o600)
 
 
+def entries_in(file: RowsFile[JobEntries], foreign: str) -> dict[int, JobEntries]:
+    """The jobs in the file by id, without entries of the `foreign` kind."""
+    jobs = {one.job: one for one in file.read()}
+    for one in jobs.values():
+        one.ours.pop(foreign, None)
+    return jobs
+
+
 def readable(path: Path) -> dict[int, JobEntries]:
     """The jobs in an engine's file by id; none where this user may not read it."""
     return {one.job: one for one in entry_file(path).read()} if os.access(path, os.R_OK) else {}

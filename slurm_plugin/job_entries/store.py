@@ -11,11 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from slurm_plugin.job_entries.issued import IssuedEntries, bound
 from slurm_plugin.job_entries.rules import RECORDS, is_over, is_undone, needed_at_slurm, records
-from slurm_plugin.job_entries.saved import MOST_SAVED, JobEntries, entry_file
+from slurm_plugin.job_entries.saved import MOST_SAVED, JobEntries, entries_in, entry_file
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, joined, split
 from slurm_plugin.rows_file import RowsFile
@@ -77,31 +78,34 @@ class EntryStore:
         self.clock, self.wall_clock = clock, wall_clock
         self._jobs: dict[int, _Known] = {}
         self._ended: dict[int, JobEntries] = {}
-        #: Job ids by what updates call them.
-        self._names: dict[str, int] = {}
-        #: Entries of array tasks that have no id of their own yet, by name.
+        self._names: dict[str, int] = {}  # job ids by what updates call them
+        #: Entries of array tasks without an id of their own yet, by name.
         self._of_task: dict[str, dict[str, str]] = {}
         self.issued = IssuedEntries(wall_clock())
         #: What stands in our bracket of a job that was asked about at its start.
         self._notes: dict[int, str] = {}
         #: Held for a moment only: notes are written by the thread that answers.
         self._said = threading.Lock()
-        self._is_dirty = False
-        self._save_at = float("-inf")
+        self._is_dirty, self._save_at = False, float("-inf")
         self._file: RowsFile[JobEntries] | None = None
+        self._read: Callable[[], dict[int, JobEntries]] = dict
         #: What a former engine knew of jobs that no reading has shown yet.
         self._saved: dict[int, JobEntries] = {}
 
     def open(self, path: Path, foreign: str = "") -> None:
         """Keep the jobs in this file, and take over what is in it; once.
 
-        But for entries of the `foreign` kind, which belong to the other way of enforcing.
+        But for entries of the `foreign` kind: those of the other way of enforcing.
         """
         if self._file is None:
             self._file = entry_file(path)
-            self._saved = {one.job: one for one in self._file.read()}
-            for one in self._saved.values():
-                one.ours.pop(foreign, None)
+            self._read = partial(entries_in, self._file, foreign)
+            self.reopen()
+
+    def reopen(self) -> None:
+        """Know of the queue what the file says, and no more: another engine may have written it."""
+        self._jobs, self._ended, self._of_task, self._is_dirty = {}, {}, {}, False
+        self._saved, self.issued.since = self._read(), self.wall_clock()
 
     def show_notes(self, at_slurm: bool) -> None:
         """Are notes to stand in AdminComment from now on?"""

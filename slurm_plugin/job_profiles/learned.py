@@ -58,6 +58,10 @@ class Learned:
         self._file = RowsFile(path, list[_Row], MAX_BYTES, 0o640) if path is not None else None
         self._runs: dict[Sort, list[float]] = {}
         self._is_dirty = False
+        self.reload()
+
+    def reload(self) -> None:
+        """Know what the file says, and no more."""
         if self._file is not None:
             self._load(self._file)
 
@@ -106,6 +110,7 @@ class Learned:
             message = "%s: %d of %d sorts of runs are left out: an older release did not note whose"
             logger.warning(message, file.path, len(rows) - len(known), len(rows))
         of: Counter[int] = Counter()
+        self._runs, self._is_dirty = {}, False
         for row in known[:MOST_SORTS]:
             of[row.kind.user] += 1
             if of[row.kind.user] <= MOST_OF_ONE:

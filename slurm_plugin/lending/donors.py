@@ -81,6 +81,8 @@ class SlurmLoans:
     clock: Callable[[], float] = time.time
     #: Called with the borrower's id and its loan before the first donor may start.
     on_named: Callable[[int, Loan], object] = lambda job_id, loan: None
+    #: Raises SlurmError where Slurm is not to be changed from here.
+    check: Callable[[], None] = lambda: None
     counts: Counter[str] = field(default_factory=Counter)
     # Polls in a row that did not see all donors of a running job, by its id.
     _missed: Counter[int] = field(default_factory=Counter)
@@ -115,6 +117,7 @@ class SlurmLoans:
 
     def _submitted(self, job: QueuedJob, node: str, mask: int) -> LoanDonor:
         """Submit a donor that waits. SlurmError where the id from the user's sbatch is wrong."""
+        self.check()
         asked = Question(job.job_id, job.uid, node, mask.bit_count())
         donor = LoanDonor(node, mask, self.submitter.donor(asked))
         there = {one.job_id: one for one in self.client.queue()}
@@ -179,6 +182,7 @@ class SlurmLoans:
         self.counts["lost"] += 1
         self._missed.pop(job.job_id, None)
         try:
+            self.check()
             self.run(["scontrol", "requeue", job.name])
         except SlurmError as error:
             logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
@@ -235,6 +239,7 @@ class SlurmLoans:
             return
         self.counts["cancelled"] += len(job_ids)
         try:
+            self.check()
             self.run(["scancel", *map(str, job_ids)])
         except SlurmError as error:
             logger.warning("donors %s: %s; tried again", list(job_ids), error)
@@ -247,10 +252,14 @@ def _donors(job: QueuedJob, loan: Loan, queue: Mapping[int, QueuedJob]) -> list[
 
 
 def slurm_loans(
-    settings: RemoteConfig, slurm: SlurmConfig, client: SlurmClient, updates: LoanUpdates
+    settings: RemoteConfig,
+    slurm: SlurmConfig,
+    client: SlurmClient,
+    updates: LoanUpdates,
+    check: Callable[[], None],
 ) -> SlurmLoans:
-    """Loans by Slurm's own commands."""
+    """Loans by Slurm's own commands; `check` raises SlurmError where none is to be given."""
     runner = ProcessRunner(slurm.bin_dir, slurm.timeout_s)
     # That process runs squeue before its sbatch: two commands of Slurm.
     submitter = Submitter(settings.submitter, 2 * slurm.timeout_s + PATIENCE_S)
-    return SlurmLoans(settings, client, runner, submitter, updates)
+    return SlurmLoans(settings, client, runner, submitter, updates, check=check)

@@ -36,6 +36,7 @@ FAMILIES = (
         build_info{version,python,enforcement} Always 1; what runs.
         uptime_seconds Seconds since the engine began.
         switched_off 1 while the kill switch leaves everything to Slurm.
+        in_charge 1 where slurmctld of this host is in charge, 0 where the engine stands by.
         config_reloaded 0 where the last reload failed, and the old configuration is in force.
         nodes_declared Nodes that gputopo.yaml names.
         nodes_left_to_slurm Declared nodes on which no GPUs are chosen; `gputopo status` says why.

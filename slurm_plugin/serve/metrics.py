@@ -149,6 +149,7 @@ class Metrics:
         simple = {
             "uptime_seconds": counted["uptime_s"],
             "switched_off": config.kill_switch.exists(),
+            "in_charge": engine.setup.keeper.is_in_charge(),
             "config_reloaded": engine.is_reloaded,
             "nodes_declared": len(machines),
             "nodes_left_to_slurm": sum(bool(machine.problem) for machine in machines),
@@ -187,9 +188,9 @@ class Metrics:
         }
 
     def _site(self) -> _Values:
-        """What the newest snapshot says; nothing before the first one."""
+        """What the newest snapshot says; nothing before the first one, or while standing by."""
         snapshot = self._engine.setup.watcher.newest_of_nodes
-        if snapshot is None:
+        if snapshot is None or not self._engine.setup.keeper.is_in_charge():
             return {}
         if self._figures is None or self._figures.at != snapshot.at:
             is_select = self._engine.setup.config.enforcement == "select"

@@ -26,6 +26,7 @@ from slurm_plugin.job_entries.client import EntryKeeper
 from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.notify import Notifier
 from slurm_plugin.serve import setup
+from slurm_plugin.serve.charge import Charge
 from slurm_plugin.serve.loops.gates import GatesLoop
 from slurm_plugin.serve.loops.lending import LendingLoop
 from slurm_plugin.serve.loops.neighbours import NeighboursLoop
@@ -33,7 +34,7 @@ from slurm_plugin.serve.loops.shaping import ShapingLoop
 from slurm_plugin.serve.loops.site import SiteLoop
 from slurm_plugin.serve.metrics import Metrics
 from slurm_plugin.serve.server import LineServer
-from slurm_plugin.serve.service import CLOCK_SET, Engine
+from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class ClockWatch:
         if abs(step_s) > STEP_S:
             way = "forward" if step_s > 0 else "back"
             logger.warning("the clock was set %s by %.0f s; Slurm is read anew", way, abs(step_s))
-            self._say(CLOCK_SET)
+            self._say(ANEW)
 
     async def run(self) -> None:
         """Check until cancelled."""
@@ -123,6 +124,8 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     engine = Engine(first, log, load)
     kinds = (GatesLoop, ShapingLoop, LendingLoop, NeighboursLoop, SiteLoop)
     loops = [kind(engine) for kind in kinds]
+    charge = _charge(engine)
+    keeper.is_in_charge = charge.is_ours
     server = LineServer(first.config.socket, engine.answer)
     beside = _listeners(engine)
     ended = asyncio.Event()
@@ -138,7 +141,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         _announce(engine, notifier)
         engine.warm()
         keeping = (one.schedule.keep(one.poll) for one in loops)
-        running = (_feed(notifier), ClockWatch(engine.say).run(), *keeping)
+        running = (_feed(notifier), ClockWatch(engine.say).run(), charge.run(), *keeping)
         tasks = [asyncio.create_task(one) for one in running]
         await ended.wait()
         for task in tasks:
@@ -151,6 +154,25 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         await asyncio.to_thread(keeper.close)
         await asyncio.to_thread(log.close)
     logger.info("stopped")
+
+
+def _charge(engine: Engine) -> Charge:
+    """Whether slurmctld of this host is in charge; what the engine does when it becomes so."""
+
+    def gained() -> None:
+        site = engine.setup
+        site.keeper.reopen()
+        site.neighbours.teacher.start_anew()
+        if site.reserved is not None:
+            site.reserved.by_borrower = {}
+
+    def say() -> None:
+        engine.setup.watcher.outdate()
+        engine.say(ANEW)
+
+    charge = Charge(lambda: engine.setup.client.config(), gained, say)
+    engine.listen(charge.heard, charge.status)
+    return charge
 
 
 def _listeners(engine: Engine) -> list[ExplainListener | Metrics]:

@@ -42,8 +42,8 @@ from slurm_plugin.telemetry import Histogram
 
 logger = logging.getLogger(__name__)
 
-#: The event that the clock was set, for listeners.
-CLOCK_SET = "clock set"
+#: The event that what listeners remember may be wrong: the clock was set, or another engine acted.
+ANEW = "anew"
 #: Ends the reply to a question that meant another state of the nodes than we have.
 RESYNC = b" resync=1\n"
 #: Only after so many seconds without a question is anything computed ahead.

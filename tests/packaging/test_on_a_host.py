@@ -253,6 +253,10 @@ def test_the_units_are_what_systemd_reads(host):
     said = host.try_run(f"systemd-analyze verify {folder}/gputopo.service").stdout
     said += host.try_run(f"systemd-analyze verify {folder}/gputopo-donors.service").stdout
     said += host.try_run(f"systemd-analyze verify {folder}/gputopo-web.service").stdout
+    # An instance is named by a link.
+    for name in ("gputopo", "gputopo-donors"):
+        link = f"ln -s {folder}/{name}@.service /tmp/{name}@a.service"
+        said += host.try_run(f"{link}; systemd-analyze verify /tmp/{name}@a.service").stdout
     assert not [line for line in said.splitlines() if "gputopo" in line], said
 
 

@@ -1,5 +1,7 @@
+#define _GNU_SOURCE
 #include "settings.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "../claims.h"
@@ -78,6 +80,24 @@ CLAIM(a_missing_file_means_the_defaults)
 	CHECK(gt_config_load(&config, "/nonexistent/select.conf", wrong, 300));
 	CHECK(config.deadline_ms == 50);
 	CHECK(!gt_config_load(&config, "/", wrong, 300));
+}
+
+CLAIM(each_cluster_of_a_host_has_its_file_beside_its_slurm_conf)
+{
+	char folder[] = "/tmp/gputopo-settings-XXXXXX", path[100], file[100];
+	char conf[100];
+	FILE *made;
+
+	CHECK(mkdtemp(folder));
+	snprintf(conf, sizeof(conf), "%s/slurm.conf", folder);
+	snprintf(file, sizeof(file), "%s/gputopo-select.conf", folder);
+	CHECK_TEXT(gt_config_find(conf, path, sizeof(path)), GT_CONFIG_PATH);
+	CHECK((made = fopen(file, "w")) && !fclose(made));
+	CHECK_TEXT(gt_config_find(conf, path, sizeof(path)), file);
+	CHECK_TEXT(gt_config_find(conf, path, 20), GT_CONFIG_PATH);
+	CHECK_TEXT(gt_config_find(NULL, path, sizeof(path)), GT_CONFIG_PATH);
+	CHECK_TEXT(gt_config_find("slurm.conf", path, 100), GT_CONFIG_PATH);
+	CHECK(!unlink(file) && !rmdir(folder));
 }
 
 CLAIM(no_file_stays_open)

@@ -93,6 +93,13 @@ class PlayedSite:
             "uptime_s": 600.0,
             "decisions_lost": 0,
             "messages": {},
+            "charge": {
+                "is_ours": True,
+                "is_doubtful": False,
+                "why": "there is no other controller",
+                "since_s": 600.0,
+                "controllers": ["ctl"],
+            },
         }
         monkeypatch.setattr("slurm_plugin.client.status", lambda path: self.status)
 

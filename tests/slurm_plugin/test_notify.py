@@ -1,10 +1,12 @@
-"""What systemd hears."""
+"""What systemd hears, and is told."""
 
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
+import slurm_plugin
 from slurm_plugin.notify import Notifier
 
 
@@ -36,3 +38,19 @@ def test_without_systemd_or_its_socket_nothing_happens(tmp_path):
 def test_the_watchdog_is_fed_only_for_the_process_it_is_meant_for(pid, expected):
     environment = {"WATCHDOG_USEC": "10000000", "WATCHDOG_PID": pid}
     assert Notifier(environment).watchdog_s == expected
+
+
+@pytest.mark.parametrize("name", ["gputopo", "gputopo-donors"])
+def test_the_unit_of_one_cluster_among_several_may_do_no_more(name):
+    """They differ in what is the cluster's own."""
+    own = ("#", "Description=", "Before=", "ExecStart=", "RuntimeDirectory=", "StateDirectory=")
+    own += ("LogsDirectory=", "Environment=SLURM_CONF=")
+    folder = Path(slurm_plugin.__file__).parent / "systemd"
+    usual, of_one = (
+        [line for line in text.splitlines() if not line.startswith(own)]
+        for text in ((folder / f"{name}{at}.service").read_text() for at in ("", "@"))
+    )
+    assert usual == of_one
+    text = (folder / f"{name}@.service").read_text()
+    for line in text.splitlines():
+        assert "gputopo" not in line.partition("=")[2] or "%i" in line, line

@@ -59,6 +59,12 @@ def _text(state: dict[str, Any]) -> str:
         f"replies: {replies}; {state['late']} late",
         f"decisions: {state['decisions_written']} logged, {state['decisions_lost']} lost",
     ]
+    charge = state.get("charge", {})
+    if not charge.get("is_ours", True):
+        lines.insert(1, f"STANDING BY for {charge['since_s']:.0f} s: {charge['why']}")
+    elif len(charge.get("controllers", ())) > 1:
+        others = ", ".join(charge["controllers"])
+        lines.insert(1, f"in charge for {charge['since_s']:.0f} s, of the controllers {others}")
     if state["killed"]:
         lines.insert(1, "SWITCHED OFF by the kill switch: everything is passed")
     if state.get("unasked"):

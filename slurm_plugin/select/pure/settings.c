@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef enum { TEXT, NUMBER, YESNO, GONE } kind_t;
 
@@ -156,6 +157,21 @@ extern bool gt_config_parse(gt_config_t *config, const char *name, char *text,
 		return false;
 	}
 	return true;
+}
+
+extern const char *gt_config_find(const char *slurm_conf, char *path,
+				  size_t size)
+{
+	const char *slash = slurm_conf ? strrchr(slurm_conf, '/') : NULL;
+	int len;
+
+	if (!slash)
+		return GT_CONFIG_PATH;
+	len = snprintf(path, size, "%.*s/" GT_CONFIG_NAME,
+		       (int) (slash - slurm_conf), slurm_conf);
+	if (len < 0 || (size_t) len >= size || access(path, F_OK))
+		return GT_CONFIG_PATH;
+	return path;
 }
 
 extern bool gt_config_load(gt_config_t *config, const char *path, char *wrong,

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GT_CONFIG_PATH "/etc/slurm/gputopo-select.conf"
+#define GT_CONFIG_NAME "gputopo-select.conf"
+#define GT_CONFIG_PATH "/etc/slurm/" GT_CONFIG_NAME
 #define GT_PATH_MAX 108			/* as sun_path */
 #define GT_WAIT_MAX_S (7 * 24 * 3600)	/* whatever a file or a reply says */
 
@@ -30,6 +31,13 @@ typedef struct {
 } gt_config_t;
 
 extern void gt_config_defaults(gt_config_t *config);
+
+/*
+ * The file of this cluster: beside `slurm_conf` (which may be NULL) where there is one,
+ * as a host may have several clusters' slurmctld, else GT_CONFIG_PATH. RET path, or that.
+ */
+extern const char *gt_config_find(const char *slurm_conf, char *path,
+				  size_t size);
 
 /*
  * Reads `path` over the defaults; no such file means the defaults.

@@ -50,14 +50,16 @@ extern void gt_plugin_sum_up(void)
 
 extern void gt_plugin_read(void)
 {
-	char wrong[400];
+	char wrong[400], beside[256];
+	const char *path;
 
 	gt_layout_forget();
 	gt_channel_close(&gt_plugin.channel);
 	if (!running_in_slurmctld())
 		return;
-	gt_plugin.active = gt_config_load(&gt_plugin.config, GT_CONFIG_PATH,
-					  wrong, sizeof(wrong));
+	path = gt_config_find(slurm_conf.slurm_conf, beside, sizeof(beside));
+	gt_plugin.active = gt_config_load(&gt_plugin.config, path, wrong,
+					  sizeof(wrong));
 	if (gt_plugin.active)
 		verbose("gputopo: asking %s within %u ms",
 			gt_plugin.config.socket, gt_plugin.config.deadline_ms);
@@ -66,7 +68,7 @@ extern void gt_plugin_read(void)
 		      wrong);
 	if (gt_plugin.config.gone)
 		info("gputopo: %s: %s has no effect any more; the line can go",
-		     GT_CONFIG_PATH, gt_plugin.config.gone);
+		     path, gt_plugin.config.gone);
 	gt_kill_switch_watch(gt_plugin.config.kill_switch);
 	if (gt_plugin.active)
 		gt_sender_start(&gt_plugin.mirror, &gt_plugin.config, say);

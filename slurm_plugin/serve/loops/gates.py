@@ -13,7 +13,7 @@ from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.loops.poll_schedule import SUBMIT_S
 from slurm_plugin.serve.loops.queue_loop import ReconcilerLoop
-from slurm_plugin.serve.service import CLOCK_SET, Engine
+from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.serve.setup import Setup
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ class GatesLoop(ReconcilerLoop[GateReconciler]):
             if verb == "reload":
                 super().heard(verb)
             return
-        if verb == CLOCK_SET:
+        if verb == ANEW:
             cache.forget_all()
         if verb == "submit" and not cache.has_news:
             return

@@ -9,7 +9,7 @@ from slurm_plugin.lending.at_start.reconciler import LoanReconciler
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.loops.queue_loop import ReconcilerLoop
-from slurm_plugin.serve.service import Engine
+from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.serve.setup import Setup
 
 POLL_S = 5.0
@@ -28,6 +28,12 @@ class LendingLoop(ReconcilerLoop[LoanReconciler]):
         super().__init__(engine)
         # A former engine may have left loans, whatever this one's configuration says.
         self._is_clear = False
+
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
+        """Something happened in Slurm, or to the configuration."""
+        if verb == ANEW:
+            self._is_clear = False
+        super().heard(verb, is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing in another mode, or where nothing is lent."""

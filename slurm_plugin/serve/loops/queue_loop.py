@@ -12,7 +12,7 @@ from slurm_plugin.job_profiles import read_remote
 from slurm_plugin.lending.donors import LoanUpdates, slurm_loans
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.serve.loops.poll_schedule import PollSchedule
-from slurm_plugin.serve.service import CLOCK_SET, Engine
+from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.serve.setup import Setup
 
 logger = logging.getLogger(__name__)
@@ -52,9 +52,14 @@ class QueueLoop(ABC):
         """
 
     async def poll(self, since: float) -> tuple[float, float]:
-        """One poll; the seconds to the next if no event comes, and `poll_s`."""
+        """One poll; the seconds to the next if no event comes, and `poll_s`.
+
+        None while another host's slurmctld is in charge: even reading repairs comments.
+        """
         setup = self.engine.setup
         poll_s = self.poll_s(setup)
+        if not setup.keeper.is_in_charge():
+            return poll_s, poll_s
         try:
             next_s = await self.next_s(setup, since)
         except SlurmError as error:
@@ -77,11 +82,11 @@ class QueueLoop(ABC):
 
 
 class RegularLoop(QueueLoop):
-    """A loop that polls at regular times; of all events only a new configuration matters to it."""
+    """A loop that polls at regular times, and where all is to be read anew."""
 
     def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
-        if verb == "reload":
+        if verb in ("reload", ANEW):
             self.schedule.heard(verb)
 
 
@@ -97,8 +102,8 @@ class ReconcilerLoop(QueueLoop, Generic[Reconciler]):
 
     def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
-        if verb == CLOCK_SET:
-            # What the reconciler remembers was timed by the old clock.
+        if verb == ANEW:
+            # What the reconciler remembers was timed by the old clock, or others have acted since.
             self._setup = None
         super().heard(verb, is_awaited)
 
@@ -117,7 +122,9 @@ class ReconcilerLoop(QueueLoop, Generic[Reconciler]):
         if self._matcher is not None:
             self._matcher.close()
         config, decider = setup.config, setup.decider
-        lending = slurm_loans(config.remote, config.slurm, setup.client, updates)
+        lending = slurm_loans(
+            config.remote, config.slurm, setup.client, updates, setup.keeper.check
+        )
         folder = config.topo_aware.profiles
         profiles = read_remote(folder) if folder else {}
         self._matcher = LoanMatcher(

@@ -28,7 +28,7 @@ from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.serve.loops.queue_loop import QueueLoop
-from slurm_plugin.serve.service import CLOCK_SET, Engine
+from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.serve.setup import Setup
 from slurm_plugin.slurm import releases
 from slurm_plugin.slurm.clients.command_line import SlurmClient
@@ -72,8 +72,9 @@ class ShapingLoop(QueueLoop):
         if shaping is not None:
             # A job ended or was submitted: the plan does not know of it yet.
             shaping.events += 1
-            if verb == CLOCK_SET:
+            if verb == ANEW:
                 shaping.forget_all()
+                self._factors = {}
         super().heard(verb)
 
     def status(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from slurm_plugin.slurm.clients.queue_reader import QueueReader
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
 from slurm_plugin.slurm.runner import Runner
 
-_CONFIG_LINE = re.compile(r"\s*([A-Za-z][\w()/.\-]*)\s*=\s?(.*?)\s*\Z")
+_CONFIG_LINE = re.compile(r"\s*([A-Za-z][\w()\[\]/.\-]*)\s*=\s?(.*?)\s*\Z")
 
 #: Jobs in one `scontrol update`: it takes about a millisecond for each, and has our time limit.
 AT_ONCE = 500

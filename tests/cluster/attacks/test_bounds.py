@@ -9,9 +9,9 @@ from engine_process import EngineProcess, engine, submit
 
 from slurm_plugin.protocol import encode_request
 
-#: Seconds that an ordinary answer may take beside hostile ones, on a machine that does other
-#: things, too (half a millisecond is usual), and MiB that hostile submits may cost.
-WAIT_S, MEMORY_MB = 2.5, 64
+#: Seconds after which an ordinary answer counts as held up by hostile ones (half a millisecond is
+#: usual, three seconds on a machine with forty processes at work), and MiB these may cost.
+WAIT_S, MEMORY_MB = 10.0, 64
 HOSTILE = {
     "ranges of ranges": {"req_nodes": "n[" + ",".join(["1-65536"] * 500) + "]"},
     "the same names again and again": {"exc_nodes": ",".join(["n[1-4000]"] * 400)},

@@ -159,6 +159,13 @@ def slurmctld_killed(cluster: Cluster) -> Iterator[None]:
 
 
 @contextmanager
+def engine_that_knows_no_controller(cluster: Cluster) -> Iterator[None]:
+    with slurmctld_killed(cluster):
+        cluster.engine("restart")
+        yield
+
+
+@contextmanager
 def log_on_a_full_disk(cluster: Cluster) -> Iterator[None]:
     small = f"decision_log: {{path: {SMALL_DISK}/decisions.jsonl}}"
 
@@ -221,6 +228,7 @@ FAULTS: dict[str, Callable[[Cluster], AbstractContextManager[None]]] = {
     "GputopoDonorsLeft": donor_that_cannot_be_cancelled,
     "GputopoLoansLost": donor_cancelled,
     "GputopoSlurmUnreachable": slurmctld_killed,
+    "GputopoNobodyInCharge": engine_that_knows_no_controller,
     "GputopoEngineDown": engine_stopped,
 }
 

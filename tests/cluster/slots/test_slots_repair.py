@@ -148,11 +148,16 @@ def test_gated_jobs_survive(cluster, watch, count, trouble):
     cluster.wait_reconciled()
     holders = cluster.submit_many([("-w", node, "--exclusive", "--gres=gpu:1") for node in NODES])
     cluster.running_gpus(holders)
+    cluster.wait_reconciled()  # before that the engine may know of nodes that are free
     request = ["sbatch", "--parsable", "-o", "ran.%j.%s", "--open-mode=append", "--gres=gpu:2"]
     script = "'echo ran $SLURM_RESTART_COUNT >>ran.$SLURM_JOB_ID; sleep 0.5'"
     loop = f"rm -f ran.*; for i in $(seq {count}); do {' '.join(request)} --wrap {script}; done"
     ids = [int(word) for word in cluster.run("ctl", loop, user="alice", timeout_s=120).out.split()]
-    until(lambda: cluster.status()["slots"]["gated"] >= count, "all wait behind gates", 60)
+    until(
+        lambda: cluster.status()["slots"]["gated"] >= count,
+        lambda: f"all wait behind gates: {cluster.run('ctl', 'gputopo slots list').out}",
+        60,
+    )
     trouble(cluster)
     cluster.cancel(*holders)
     until(lambda: not cluster.run("ctl", "squeue -h -u alice").out, "all are over", 180)

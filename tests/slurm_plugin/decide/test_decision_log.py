@@ -68,6 +68,22 @@ def test_a_file_moved_away_by_somebody_else_is_made_again(tmp_path):
     assert [r["job"] for r in decision_log.read(settings)] == [2]
 
 
+def test_two_engines_in_turn_write_one_file_and_rotate_it_once(tmp_path):
+    """Each engine keeps the file open while the other one is in charge."""
+    settings = config(tmp_path, max_mb=1, keep=2)
+    logs = [DecisionLog(settings), DecisionLog(settings)]
+    for turn in range(10):
+        log, before = logs[turn % 2], logs[turn % 2].written
+        log.append({"job": turn, "pad": "x" * 300_000})
+        while log.written == before:
+            pass
+    for log in logs:
+        log.close()
+    names = sorted(path.name for path in settings.path.parent.iterdir())
+    assert names == ["decisions.jsonl", "decisions.jsonl.1", "decisions.jsonl.2"]
+    assert [r["job"] for r in decision_log.read(settings)] == list(range(3, 10))
+
+
 def test_a_full_disk_is_said_once_and_the_log_goes_on_after(tmp_path, monkeypatch, caplog):
     full = [True]
     real = DecisionLog._open

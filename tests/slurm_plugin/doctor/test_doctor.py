@@ -206,6 +206,11 @@ NO_SIGN: list[tuple[str, float, int, dict[str, Any], dict[str, str]]] = [
     ("slurmctld was restarted since", 60, 3, {}, {"BOOT_TIME": "now"}),
     ("they are two", 60, 2, {}, {}),
     ("everything is switched off", 60, 3, {"killed": True}, {}),
+    ("another controller is in charge", 60, 3, {"charge": {"is_ours": False, "why": "ctl2"}}, {}),
+    (
+        "another controller was",
+        *(60, 3, {"charge": {"is_ours": True, "why": "ctl", "since_s": 30.0}}, {}),
+    ),
     ("nobody asks in the slots mode", 60, 3, {"enforcement": "slots"}, {}),
 ]
 
@@ -285,3 +290,23 @@ def test_settings_without_which_slots_are_slow(site):
     for word in ("ACCRUE_ALWAYS", "EpilogSlurmctld", "batch_sched_delay=0", "sched_min_interval=0"):
         assert word in texts
     assert {finding.level for finding in site.wrong()} == {"warn"}
+
+
+def test_who_cannot_tell_whether_it_is_in_charge_says_why(site):
+    why = "/state/heartbeat: Permission denied"
+    site.status["charge"] = {"is_ours": False, "is_doubtful": True, "why": why}
+    assert site.only("in charge").text == f"the engine changes nothing in Slurm: {why}"
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_engines_of_two_controllers_share_their_state(site, is_ours, monkeypatch):
+    site.status["charge"] |= {"is_ours": is_ours, "controllers": ["ctl", "ctl2"]}
+    (site.folder / "state").mkdir()
+    site.slurm.values["StateSaveLocation"] = str(site.folder)
+    assert site.wrong() == []
+    [found] = [finding for finding in site.findings() if finding.check == "in charge"]
+    assert found.text.endswith("stands by") != is_ours
+    site.slurm.values["StateSaveLocation"] = "/proc"
+    assert "is not on the file system of" in site.only("in charge", "warn").text
+    site.slurm.values["StateSaveLocation"] = "/nonexistent"
+    assert site.only("in charge", "warn").text == "/nonexistent: No such file or directory"

@@ -158,3 +158,37 @@ def test_jobs_that_ended_without_an_engine_count_as_ended(tmp_path):
     Site(path=tmp_path / "e").looked().store.save(is_last=True)
     later = Site(gated(8), path=tmp_path / "e").looked()
     assert later.store.entries_of(7).state == "ENDED"
+
+
+def test_who_takes_charge_again_knows_what_the_other_engine_wrote_and_no_more(tmp_path):
+    """Of what it knew itself it would put back records that the other one has ended."""
+    first = Site(path=tmp_path / "e").looked()
+    first.client.keeper.close()
+    second = Site(path=tmp_path / "e").looked()
+    second.client.update(["7"], JobUpdate(admin_comment=""))
+    second.client.keeper.close()
+    first.slurm.write(7, "")
+    first.client.keeper.reopen()
+    assert first.seen() == first.slurm.of(7) == ""
+
+
+def test_an_engine_that_stands_by_writes_nothing(tmp_path):
+    site = Site(path=tmp_path / "e")
+    site.client.keeper.is_in_charge = lambda: False
+    site.slurm.write(7, "theirs")
+    site.looked()
+    site.client.keeper.close()
+    assert not (tmp_path / "e").exists()
+    assert not site.slurm.sent
+
+
+def test_gates_of_the_moments_before_a_takeover_count_though_no_file_tells_of_them(tmp_path):
+    """The engine that stood by was there already, but it was not the one that was asked."""
+    site = Site(gated(submit=NOW + 100), path=tmp_path / "e")
+    assert GateRecord.read_from(site.seen()) is None
+    site = Site(gated(submit=NOW + 100), path=tmp_path / "e")
+    site.store.wall_clock = lambda: NOW + 110.0
+    site.client.keeper.reopen()
+    assert GateRecord.read_from(site.seen()) == GateRecord.read_from(GATE)
+    site.slurm.jobs[8] = gated(8, submit=NOW + 120)
+    assert GateRecord.read_from(site.seen(8)) is None

@@ -157,3 +157,14 @@ def test_a_broken_file_is_learned_anew(tmp_path, caplog):
     path.write_text("[{")
     assert Learned(path).slowdowns() == {}
     assert "cannot be read" in caplog.text
+
+
+def test_what_another_engine_learned_is_known_after_a_reload(tmp_path):
+    sort = Sort(Kind("bert", 0, 1, 7), is_packed=True)
+    ours, theirs = (Learned(tmp_path / "l") for _ in range(2))
+    for seconds in (10.0, 10.0, 10.0, 10.0, 10.0):
+        theirs.add(sort, seconds)
+    theirs.save()
+    assert ours.seconds(sort) is None
+    ours.reload()
+    assert ours.seconds(sort) == 10.0

@@ -18,6 +18,7 @@ from loans_in_tests import (
 )
 
 from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.job_notes.loan import Loan
 from slurm_plugin.job_notes.records import GateRecord
@@ -113,6 +114,22 @@ def test_donors_are_submitted_then_written_down_then_let_go():
     assert first.begin_time == NOW
     assert first.tres_per_node == "gpu:v100.s1:1,gpu:v100.s2:1"
     assert first.admin_comment == "[gpu-donor: of=7]"
+
+
+def test_an_engine_that_stands_by_lends_and_ends_nothing():
+    """Its poll may have begun while it was in charge."""
+
+    def check() -> None:
+        raise SlurmError("not in charge")
+
+    slurm, job = LendingSlurm(), gated_with(LOAN)
+    stood_by = replace(lender(slurm), check=check)
+    stood_by.lend(job, kept_of(job), OFFER, THREE)
+    stood_by.cancel([71])
+    running = replace(job, state="RUNNING")
+    for _ in range(5):
+        stood_by.tidy([running])
+    assert not slurm.words
 
 
 def test_where_one_donor_is_refused_all_are_ended():

@@ -104,6 +104,12 @@ def test_every_metric_is_looked_at_by_a_panel_or_an_alert():
 TRIED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "GputopoEngineDown": ({'up{job="gputopo"}': "0x90"}, {'up{job="gputopo"}': "1x90"}),
     "GputopoSwitchedOff": ({"gputopo_switched_off": "1x90"}, {"gputopo_switched_off": "1x30 0x60"}),
+    "GputopoNobodyInCharge": (
+        {'gputopo_in_charge{job="gputopo",instance="a"}': "0x90",
+         'gputopo_in_charge{job="gputopo",instance="b"}': "0x90"},
+        {'gputopo_in_charge{job="gputopo",instance="a"}': "0x90",
+         'gputopo_in_charge{job="gputopo",instance="b"}': "1x90"},
+    ),
     "GputopoReloadFailed": (
         {"gputopo_config_reloaded": "0x90"},
         {"gputopo_config_reloaded": "0x10 1x80"},

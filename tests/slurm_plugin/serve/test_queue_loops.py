@@ -25,7 +25,7 @@ from slurm_plugin.serve.loops.queue_loop import QueueLoop, ReconcilerLoop
 from slurm_plugin.serve.loops.shaping import ShapingLoop
 from slurm_plugin.serve.loops.site import SETTLED_S, SiteLoop
 from slurm_plugin.serve.run import ClockWatch
-from slurm_plugin.serve.service import CLOCK_SET
+from slurm_plugin.serve.service import ANEW
 from slurm_plugin.slurm.interface import NOW
 
 HOUR_S = 3600.0
@@ -107,7 +107,7 @@ def test_a_reconciler_lasts_for_one_configuration_and_one_clock(tmp_path, monkey
     for verb in ("submit", "ended", "reload"):
         ours.heard(verb)
     assert ours.reconciler(engine.setup) is first
-    engine.say(CLOCK_SET)
+    engine.say(ANEW)
     second = ours.reconciler(engine.setup)
     third = ours.reconciler(replace(engine.setup))
     assert first is not second is not third
@@ -175,7 +175,7 @@ def test_a_step_of_the_clock_is_told_once(step_s, said, caplog):
     with caplog.at_level(logging.WARNING):
         watch.check()
         watch.check()
-    assert told == ([CLOCK_SET] if said else [])
+    assert told == ([ANEW] if said else [])
     assert [said in record.getMessage() for record in caplog.records] == ([True] if said else [])
 
 
@@ -183,7 +183,7 @@ async def test_the_clock_is_checked_again_and_again_and_others_get_their_turn(mo
     monkeypatch.setattr(run, "CHECK_S", 0.001)
     ahead, told = iter([0.0, 0.0, HOUR_S]), asyncio.Queue[str]()
     checking = asyncio.create_task(ClockWatch(told.put_nowait, lambda: next(ahead)).run())
-    assert await told.get() == CLOCK_SET
+    assert await told.get() == ANEW
     assert not checking.done()
     checking.cancel()
 
@@ -196,7 +196,7 @@ def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_pat
     now = 1e6
     cache.update({}, (), None, now)
     cache.promise("t", Hold({"dgx1": 3}), now)
-    engine.say(CLOCK_SET)
+    engine.say(ANEW)
     assert not cache.promises
     assert not cache.is_fresh(now - HOUR_S)
 

@@ -1,0 +1,195 @@
+"""An engine beside each of two slurmctld: the one in charge acts, the other takes over at once."""
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+from lending_harness import ASKS, FOUR, borrower, donors, lending_site, taken_away_after
+from lending_harness import nothing_is_left as no_loan_is_left
+from live_harness import CONFIG, IN_BOTH_MODES, PICKY, TAKEN, by_policy, got_by, watched
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import ClusterError, until
+
+pytestmark = [
+    *IN_BOTH_MODES,
+    pytest.mark.long("a standby takes over after more than a minute"),
+    pytest.mark.timeout(900),
+]
+
+TAKE_OVER_S = 120
+#: On the volume that both controllers have, as StateSaveLocation is.
+SHARED = "/var/spool/slurmctld/gputopo"
+LOG = f"{SHARED}/decisions.jsonl"
+YAML = f"state_dir: {SHARED}\ndecision_log: {{path: {LOG}}}"
+#: From when on every job that is submitted is to be placed by advice.
+READY_S = 1.0
+ONE = ("-w", "dgx2", "--gres=gpu:1")
+
+
+@contextmanager
+def two_engines(cluster: Cluster) -> Iterator[None]:
+    """A block with ctl2 and an engine there; ctl is in charge again at the end."""
+    with cluster.backup_host(engine=True):
+        try:
+            cluster.wait_registered()
+            in_charge(cluster, "ctl")
+            yield
+        finally:
+            cluster.slurmctld("start")
+            cluster.engine("start")
+            answered(cluster)
+
+
+@contextmanager
+def sharing(cluster: Cluster) -> Iterator[None]:
+    """A block in which the engines of all controllers keep their files on the same volume."""
+    cluster.run("ctl", f"install -d -o slurm -g slurm -m 750 {SHARED}")
+    text = cluster.read("ctl", CONFIG)
+    cluster.put("ctl", CONFIG, re.sub("^decision_log:.*", YAML, text, flags=re.MULTILINE))
+    cluster.engine("restart")
+    cluster.wait_reconciled()
+    yield
+    cluster.put("ctl", CONFIG, text)
+    cluster.engine("restart")
+    cluster.wait_reconciled()
+    cluster.run("ctl", f"rm -rf {SHARED}")
+
+
+def in_charge(cluster: Cluster, host: str) -> None:
+    """Waits until the engine of this host is in charge, and no other one."""
+
+    def only_this() -> bool:
+        return all(
+            cluster.status(one)["charge"]["is_ours"] == (one == host)
+            for one in ("ctl", "ctl2")
+            if not cluster.run(one, "clusterctl engine pid", check=False).code
+        )
+
+    until(only_this, f"{host} alone is in charge")
+
+
+def answered(cluster: Cluster) -> None:
+    """Waits until some slurmctld answers, and takes jobs."""
+    asked = "timeout 5 squeue"
+    until(lambda: not cluster.run("ctl", asked, check=False).code, "squeue", TAKE_OVER_S)
+    cluster.wait_accepted()
+
+
+def take_over(cluster: Cluster, *, with_engine: bool) -> list[int]:
+    """slurmctld of ctl dies, and its engine; jobs that were submitted as soon as ctl2 answered.
+
+    Those of the next second may be Slurm's own choice; what comes later may not.
+    """
+    cluster.saved()
+    cluster.slurmctld("kill")
+    if with_engine:
+        cluster.engine("kill")
+    answered(cluster)
+    began = time.monotonic()
+    first = cluster.submit_many([ONE] * 2)
+    time.sleep(max(0.0, READY_S - (time.monotonic() - began)))
+    later = cluster.submit_many([ONE] * 2)
+    cluster.running_gpus([*first, *later])
+    print(f"advised at once: {advised(cluster, first)} of {first}")
+    assert advised(cluster, later) == later
+    in_charge(cluster, "ctl2")
+    return [*first, *later]
+
+
+def give_back(cluster: Cluster, *, with_engine: bool) -> list[int]:
+    """slurmctld of ctl comes back, with its engine; jobs that were submitted a second later."""
+    if with_engine:
+        cluster.engine("start")
+    cluster.slurmctld("start")
+    answered(cluster)
+    time.sleep(READY_S)
+    later = cluster.submit_many([("-w", "amd1", "--gres=gpu:1")] * 2)
+    cluster.running_gpus(later)
+    assert advised(cluster, later) == later
+    in_charge(cluster, "ctl")
+    return later
+
+
+def decisions(cluster: Cluster, job: int) -> list[str]:
+    """What was decided about a job, by whichever engine."""
+    lines = map(json.loads, cluster.read("ctl", LOG).splitlines())
+    return [line["decision"] for line in lines if line["job"] == job]
+
+
+def advised(cluster: Cluster, jobs: Sequence[int]) -> list[int]:
+    """Which of these jobs got their GPUs from an engine."""
+    with contextlib.suppress(ClusterError):
+        written = "all that was decided is in the log"
+        until(lambda: all("use" in decisions(cluster, job) for job in jobs), written, 5)
+    return [job for job in jobs if "use" in decisions(cluster, job)]
+
+
+@pytest.mark.parametrize("with_engine", [False, True], ids=["slurmctld dies", "and its engine"])
+def test_a_takeover_loses_no_advice_and_no_waiting_job(cluster, with_engine):
+    """There and back: jobs that wait on one engine's word start by the other's."""
+    live = cluster
+    with sharing(live), two_engines(live), watched(live):
+        holders = dict(zip(TAKEN, live.occupy("dgx1", TAKEN), strict=True))
+        waits = [live.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, sleep_s=300) for _ in range(2)]
+        for job in waits:
+            live.wait_postponed(job)
+        more = take_over(live, with_engine=with_engine)
+        assert [live.job(job).state for job in waits] == ["PENDING", "PENDING"]
+        # With GPU 0 a good pair: one of the two can start, by the word of ctl2's engine alone.
+        live.cancel(holders.pop(3))
+        until(lambda: running(live, waits), "one of those that waited runs", 120)
+        [there] = running(live, waits)
+        [left] = set(waits) - {there}
+        assert live.job(there).gpus == {"dgx1": (0, 3)}
+        assert advised(live, [there]) == [there]
+        more += give_back(live, with_engine=with_engine)
+        assert live.job(there).state == "RUNNING"
+        live.cancel(*holders.values())
+        live.wait_running(left, timeout_s=120)
+        assert advised(live, [left]) == [left]
+        # Let go by one engine, and by that one once.
+        assert [decisions(live, job).count("use") for job in waits] == [1, 1]
+        live.end([*waits, *more])
+        log = live.run("ctl2", "cat /var/log/gputopo/engine.log").out
+        assert log.count("in charge: slurmctld on ctl2 is in charge") == 1
+        assert "Traceback" not in log + live.engine_log(1000)
+    assert got_by(live, "-w", "dgx1", "--gres=gpu:2") == by_policy({}, (2,), ("dgx1",))
+
+
+def running(cluster: Cluster, jobs: Sequence[int]) -> list[int]:
+    return [job for job in jobs if cluster.job(job).state == "RUNNING"]
+
+
+def test_a_takeover_keeps_a_loan_and_makes_no_second_one(live):
+    """The borrower and its donors go on; afterwards the other engine ends and makes loans."""
+    with taken_away_after(live), lending_site(live), sharing(live), two_engines(live):
+        job = borrower(live)
+        lent = sorted(donor.id for donor in donors(live))
+        live.saved()
+        live.slurmctld("kill")
+        live.engine("kill")
+        answered(live)
+        in_charge(live, "ctl2")
+        # Longer than it takes to see a donor as lost, or to lend anew.
+        time.sleep(10)
+        assert live.job(job.id).state == "RUNNING"
+        assert sorted(donor.id for donor in donors(live)) == lent
+        live.cancel(job.id)
+        no_loan_is_left(live)
+        second = live.started(*FOUR, ASKS, sleep_s=300, timeout_s=90)
+        lent = sorted(donor.id for donor in donors(live))
+        assert lent
+        live.engine("start")
+        live.slurmctld("start")
+        answered(live)
+        in_charge(live, "ctl")
+        time.sleep(10)
+        assert live.job(second.id).state == "RUNNING"
+        assert sorted(donor.id for donor in donors(live)) == lent
+        live.cancel(second.id)
+        no_loan_is_left(live)
