@@ -10,7 +10,9 @@ from bench.measure import Benchmark
 #: name -> module with a `run()`; imported only when asked for.
 BENCHMARKS = {
     "place": "bench.place",
-    "replay": "bench.replay",
+    "replay": "bench.kept.replay",
+    "growth": "bench.kept.growth",
+    "reload": "bench.kept.reload",
     "submit": "bench.live.submit",
     "slots": "bench.live.slots",
     "slots-many": "bench.live.slots_many",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -91,7 +91,7 @@ class Decider:
     rule: Callable[[str, str, int], Rule]
     waiting: WaitingConfig
     get_policy: Callable[[str], Policy]
-    neighbours: Callable[[], tuple[RunningJob, ...]] = tuple
+    neighbours: Callable[[], Collection[RunningJob]] = tuple
     network: Network | None = None
 
     def decide(self, asked: PlacementQuestion) -> Decision:

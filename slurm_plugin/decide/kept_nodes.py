@@ -170,6 +170,16 @@ class Others:
         return None
 
 
+#: Computes ahead what questions about a new table may need.
+LookOver = Callable[[NodeTable], None]
+
+
+def _built(told: ToldNodes, machines: Machines, look_over: LookOver) -> KeptNodes:
+    kept = KeptNodes(told, machines)
+    look_over(kept.table)
+    return kept
+
+
 class KeptTables:
     """The tables that plugins sent, the last ones used."""
 
@@ -205,9 +215,14 @@ class KeptTables:
             raise ProtocolError(f"nodes: over {MOST_NODES} nodes, or one of them twice")
         return told
 
-    async def keep(self, table: int, told: ToldNodes, machines: Machines) -> KeptNodes:
-        """Use this table from now on; other lines are answered while it is built."""
-        kept = await asyncio.to_thread(KeptNodes, told, machines)
+    async def keep(
+        self, table: int, told: ToldNodes, machines: Machines, look_over: LookOver
+    ) -> KeptNodes:
+        """Use this table from now on; other lines are answered while it is built.
+
+        `look_over` computes ahead on it, in a thread, before anybody else has it.
+        """
+        kept = await asyncio.to_thread(_built, told, machines, look_over)
         self._tables[table] = kept
         self._tables.move_to_end(table)
         if len(self._tables) > MOST_TABLES:
@@ -215,13 +230,13 @@ class KeptTables:
         self.told = {"nodes": len(told.names), "told_at": round(time.time(), 3)}
         return kept
 
-    async def rebuilt(self, machines: Machines) -> Callable[[], None]:
+    async def rebuilt(self, machines: Machines, look_over: LookOver) -> Callable[[], None]:
         """The same nodes with other machines; call what is returned to use them."""
         former = dict(self._tables)
         fresh = {}
         for table, kept in former.items():
             told = replace(kept.told, free=list(kept.free))
-            fresh[table] = await asyncio.to_thread(KeptNodes, told, machines)
+            fresh[table] = await asyncio.to_thread(_built, told, machines, look_over)
 
         def use() -> None:
             for table, new in fresh.items():
@@ -232,6 +247,11 @@ class KeptTables:
                     self._tables[table] = new
 
         return use
+
+    def use_with(self, machines: Machines) -> None:
+        """The tables are as good for these machines, which are the same."""
+        for kept in self._tables.values():
+            kept.machines = machines
 
     def others(
         self, changes: Changes, listed: Collection[CandidateNode], kind: str, machines: Machines

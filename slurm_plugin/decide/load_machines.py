@@ -53,7 +53,9 @@ class _Loader:
         except PluginError as error:
             self._damage = str(error)
             logger.error("%s", error)
-        self._devices: dict[Path, NodeDevices | TopologyError] = {}
+        #: What each gres.conf says, or why it cannot be read.
+        self._devices: dict[Path, NodeDevices | str] = {}
+        self._stated: dict[tuple[str, mapping.SlurmIndex], mapping.SlurmIndex] = {}
         self._shared: dict[tuple[str, tuple[int, ...] | None], Machine] = {}
         self._models: dict[Path, Calibration] = {}
         self._calibrated: dict[tuple[Path, str], NodeTopology] = {}
@@ -167,8 +169,12 @@ class _Loader:
         if index == GRES_CONF:
             order = self._by_gres_conf(name, node_set.gres_conf, known)
         else:
-            stated = index if isinstance(index, tuple) else range(topology.gpus)
-            order = mapping.explicit(topology, stated)
+            stated = index if isinstance(index, tuple) else tuple(range(topology.gpus))
+            # Checked once for all nodes of a shape.
+            key = (topology.shape, stated)
+            if key not in self._stated:
+                self._stated[key] = mapping.explicit(topology, stated)
+            order = self._stated[key]
             self._contradict(name, node_set, known, order)
         return None if order == tuple(range(len(order))) else order
 
@@ -176,6 +182,8 @@ class _Loader:
         self, name: str, node_set: NodeSet, known: NodeTopology, stated: mapping.SlurmIndex
     ) -> None:
         """Refuse a stated mapping that the minors and gres.conf prove wrong."""
+        if isinstance(self._devices_of(node_set.gres_conf), str):
+            return
         try:
             proven = self._by_gres_conf(name, node_set.gres_conf, known)
         except (PluginError, TopologyError):
@@ -188,16 +196,20 @@ class _Loader:
                 f" {GRES_CONF}"
             )
 
-    def _by_gres_conf(self, name: str, path: Path, known: NodeTopology) -> mapping.SlurmIndex:
-        """The topology's GPU of each that slurmd counts by this gres.conf."""
+    def _devices_of(self, path: Path) -> NodeDevices | str:
         if path not in self._devices:
             try:
                 self._devices[path] = gres_file.load_devices(path)
             except TopologyError as error:
-                self._devices[path] = error
-        devices = self._devices[path]
-        if isinstance(devices, TopologyError):
-            raise devices
+                self._devices[path] = str(error)
+        return self._devices[path]
+
+    def _by_gres_conf(self, name: str, path: Path, known: NodeTopology) -> mapping.SlurmIndex:
+        """The topology's GPU of each that slurmd counts by this gres.conf."""
+        devices = self._devices_of(path)
+        if isinstance(devices, str):
+            # One made anew: with each raise the same one would hold a traceback more.
+            raise TopologyError(devices)
         files, detection = devices.files(name), devices.detected_by(name)
         if not files and not detection:
             raise PluginError(f"{path} has no File= of a GPU for this node")

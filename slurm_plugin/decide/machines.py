@@ -48,6 +48,21 @@ UNDECLARED = Machine(None, problem="not declared in gputopo.yaml")
 Machines = Mapping[str, Machine]
 
 
+def are_same(one: Machines, other: Machines) -> bool:
+    """Whether every node is the same machine in both, to the last link."""
+    if one.keys() != other.keys():
+        return False
+    # Few machines serve many nodes.
+    pairs = {
+        (id(machine), id(other[name])): (machine, other[name]) for name, machine in one.items()
+    }
+    return all(a == b and _links(a) == _links(b) for a, b in pairs.values())
+
+
+def _links(machine: Machine) -> str:
+    return machine.topology.shape if machine.topology else ""
+
+
 def usable(machine: Machine, total: int) -> str:
     """Why a node of `total` GPUs is left to Slurm's own choice; empty if it is not."""
     if machine.problem or machine.topology is None:
