@@ -10,7 +10,9 @@ from bench.measure import Benchmark
 #: name -> module with a `run()`; imported only when asked for.
 BENCHMARKS = {
     "place": "bench.place",
-    "replay": "bench.replay",
+    "replay": "bench.kept.replay",
+    "growth": "bench.kept.growth",
+    "reload": "bench.kept.reload",
     "submit": "bench.live.submit",
     "slots": "bench.live.slots",
     "slots-many": "bench.live.slots_many",
@@ -18,7 +20,8 @@ BENCHMARKS = {
     "start-many": "bench.live.start_many",
     "start-large": "bench.live.large.start_large",
     "launch": "bench.live.launch",
-    "quality": "bench.live.quality",
+    "quality": "bench.live.placed.quality",
+    "slices": "bench.live.placed.slices",
     "packing": "bench.packing",
     "packing-live": "bench.live.large.packing",
     "simulate": "bench.simulate",

@@ -137,5 +137,58 @@ class NodeTopology:
         )
         return distances if len(set(distances)) > 1 else ()
 
+    @cached_property
+    def runs(self) -> tuple[int, ...]:
+        """The GPUs cut into runs of neighbours that can take each other's place, as masks.
+
+        Swapping two GPUs of a run changes no link, no NUMA node and no way to a NIC.
+        """
+        masks = [1] if self.gpus else []
+        for gpu in range(1, self.gpus):
+            if self._are_alike(gpu - 1, gpu):
+                masks[-1] |= 1 << gpu
+            else:
+                masks.append(1 << gpu)
+        return tuple(masks)
+
+    @cached_property
+    def boards(self) -> tuple[tuple[int, ...], ...]:
+        """The runs of several GPUs, those together that can take each other's place as a whole.
+
+        Swapping two of them changes no link and no way to a NIC, but the NUMA nodes' names.
+        """
+        groups: list[list[int]] = []
+        for run in self.runs:
+            if run & run - 1:
+                like = next((some for some in groups if self._swap(some[0], run)), None)
+                groups.append([run]) if like is None else like.append(run)
+        return tuple(map(tuple, groups))
+
+    def _swap(self, one: int, other: int) -> bool:
+        """Whether two runs can take each other's place."""
+        if one.bit_count() != other.bit_count():
+            return False
+        # Within a run, and from it to any other, all links are equal: its first GPUs stand for it.
+        a, b = ((run & -run).bit_length() - 1 for run in (one, other))
+        rest = [gpu for gpu in range(self.gpus) if not (one | other) >> gpu & 1]
+        pairs = [((a, gpu), (b, gpu)) for gpu in rest] + [((a, a + 1), (b, b + 1))]
+        links = self.bandwidth_gbps
+        same_nic = self.nic_distance[a : a + 1] == self.nic_distance[b : b + 1]
+        return same_nic and all(
+            self.kinds[i][j] == self.kinds[k][m] and links[i, j] == links[k, m]
+            for (i, j), (k, m) in pairs
+        )
+
+    def _are_alike(self, one: int, other: int) -> bool:
+        rest = [gpu for gpu in range(self.gpus) if gpu not in (one, other)]
+        links = self.bandwidth_gbps[:, rest]
+        places = [(self.numa[gpu], *self.nic_distance[gpu : gpu + 1]) for gpu in (one, other)]
+        kinds = [[self.kinds[gpu][at] for at in rest] for gpu in (one, other)]
+        return (
+            places[0] == places[1]
+            and kinds[0] == kinds[1]
+            and bool((links[one] == links[other]).all())
+        )
+
     def __hash__(self) -> int:
         return hash(self.shape)

@@ -5,10 +5,20 @@ Every figure in them is computed: on the machines of the catalog, by the judge o
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from gres_topology import catalog
-from gres_topology.pictures import BUSY, Marks, Pane, Picture, machine_picture, sheet, write
+from gres_topology.pictures import (
+    BUSY,
+    Marks,
+    Pane,
+    Picture,
+    charts,
+    machine_picture,
+    sheet,
+    write,
+)
 from simulation.core.jobs import SimJob
 from simulation.core.link_quality import judge
 from simulation.models.placing import Simulator
@@ -112,6 +122,32 @@ def report() -> Picture:
     return sheet(title, [said], panes)
 
 
+def growth() -> Picture:
+    """What `make bench ONLY=growth` measured."""
+    measured = json.loads((Path(__file__).parent / "growth.json").read_text())
+    panes = []
+    for name, title, across in (
+        ("nodes", "Against nodes, of eight GPUs each", "nodes"),
+        ("gpus", "Against GPUs per node, 100,000 in all", "GPUs of a node"),
+        ("changes", "Against nodes that changed, of 12,500", "nodes that changed since the last"),
+        ("waiting", "Against waiting jobs (slots mode)", "jobs behind gates"),
+    ):
+        curves = {
+            line: [(row["at"], row["cpu_ms"]) for row in rows]
+            for line, rows in measured["rows"][name].items()
+        }
+        is_log = name == "waiting"
+        drawn = charts.lines(title, curves, x=across, y="ms of processor time, median",
+                             has_dots=True, is_log=is_log,
+                             is_log_x=is_log or name == "nodes")  # fmt: skip
+        panes.append(Pane(drawn, _HALF))
+    return sheet(
+        "What a decision costs",
+        ["Nodes are on a logarithmic axis, waiting jobs and the time of their plan on two."],
+        panes,
+    )
+
+
 PICTURES = {
     "machine": machine,
     "two-gpus": two_gpus,
@@ -119,6 +155,7 @@ PICTURES = {
     "loan": loan,
     "page-job": page_job,
     "report": report,
+    "growth": growth,
 }
 
 

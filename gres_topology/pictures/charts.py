@@ -132,6 +132,7 @@ def lines(
     is_step: bool = False,
     has_dots: bool = False,
     is_log: bool = False,
+    is_log_x: bool = False,
     from_zero: bool = True,
     spread: Mapping[str, Sequence[tuple[float, float]]] | None = None,
     crosses: Mapping[str, Points] | None = None,
@@ -143,7 +144,7 @@ def lines(
     """
     marks = [point for points in (crosses or {}).values() for point in points]
     points = [*(point for points in series.values() for point in points), *marks]
-    across = scale_of((at for at, _ in points), WIDTH, from_zero=False)
+    across = scale_of((at for at, _ in points), WIDTH, is_log=is_log_x, from_zero=False)
     errors = [
         at + more
         for name, some in (spread or {}).items()

@@ -31,6 +31,46 @@ def mask_of(gpus: Iterable[int]) -> int:
     return mask
 
 
+class Runs:
+    """Runs of neighbouring GPUs that can take each other's place (`NodeTopology.runs`).
+
+    With `boards` (of runs among these) whole ones can, too.
+    """
+
+    def __init__(self, masks: Iterable[int], boards: Iterable[tuple[int, ...]] = ()) -> None:
+        runs = [run for run in masks if run & (run - 1)]
+        self._several = mask_of(gpu for run in runs for gpu in gpus_of(run))
+        grouped = list(boards)
+        known = {run for board in grouped for run in board}
+        grouped += [(run,) for run in runs if run not in known]
+        self._groups = [
+            [(run, (run & -run).bit_length() - 1) for run in sorted(group)] for group in grouped
+        ]
+
+    def least(self, free: int) -> int:
+        """One mask for all that are like this one: as many GPUs of each run, from its first on."""
+        least = free & ~self._several
+        for group in self._groups:
+            counts = [(free & run).bit_count() for run, _ in group]
+            if len(counts) > 1:
+                counts.sort(reverse=True)
+            for count, (_, first) in zip(counts, group, strict=True):
+                least |= ((1 << count) - 1) << first
+        return least
+
+    def __bool__(self) -> bool:
+        """Whether there is any run of more than one GPU."""
+        return bool(self._groups)
+
+
+def moved(mask: int, was: int, now: int) -> int:
+    """Of `now` the GPUs that `mask` has of `was`, counted from the lowest."""
+    if was == now:
+        return mask
+    pairs = zip(gpus_of(was), gpus_of(now), strict=True)
+    return mask_of(to for gpu, to in pairs if mask >> gpu & 1)
+
+
 #: Largest node whose sets are all listed, and tabulated.
 EXACT_GPUS = 16
 

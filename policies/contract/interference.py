@@ -89,6 +89,8 @@ class Interference:
 
     def factor(self, kind: Kind, other: Kind) -> float:
         """How many times longer `kind` takes beside `other` on one socket: 1 to `WORST`."""
+        if not self.measured:
+            return default_factor(kind.batch)
         measured = self.measured.get((kind.of_all, other.of_all))
         if measured is None:
             measured = self.measured.get((kind, other))
@@ -98,7 +100,7 @@ class Interference:
 
     def told_apart(self, kind: Kind) -> Kind:
         """The kind itself where it was measured, else the one for all that behave alike."""
-        for known in (kind, kind.of_all):
+        for known in (kind, kind.of_all) if self._known else ():
             if known in self._known:
                 return known
         batch = kind.batch

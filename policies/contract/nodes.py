@@ -7,12 +7,13 @@ Nodes of equal (shape, free GPUs, weight) are ranked once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
 from gres_topology import Network, NodeTopology
+from policies.contract.bits import EXACT_GPUS, Runs
 from policies.contract.blocks import Blocks
 from policies.contract.nouns import NodeState
 from policies.contract.ranking import Key, Ranking, StateIndex, each
@@ -21,8 +22,8 @@ from policies.errors import PolicyError
 #: Smaller is better; compared after the weight and before the node's name.
 RankKey = Callable[[NodeState, int], Key]
 
-#: The same of many nodes that have room, in their order.
-RankKeys = Callable[[list[NodeState], int], list[Key]]
+#: The same of many nodes that may have room, in their order; None for one that has none.
+RankKeys = Callable[[list[NodeState], int], Sequence[Key | None]]
 
 Found = TypeVar("Found")
 
@@ -74,6 +75,11 @@ class NodeTable:
         self.index = StateIndex(
             FreeOn(kind, state.free) for kind, state in zip(kinds, states, strict=True)
         )
+        #: The same, but GPUs that can take each other's place are not told apart.
+        self.alike = self.index
+        self._runs = [_runs_of(kind.topology) for kind in self.kinds]
+        if any(self._runs):
+            self.alike = StateIndex(self._like(state) for state in self.index)
         #: The nodes of each kind.
         self.of_kind = [0] * len(self.kinds)
         for at, kind in enumerate(kinds):
@@ -83,8 +89,14 @@ class NodeTable:
 
     def set_free(self, place: int, free: int) -> None:
         """A node has these GPUs free now (mask)."""
-        self.index.move(place, FreeOn(self.index[place].kind, free))
+        state = FreeOn(self.index[place].kind, free)
+        self.index.move(place, state)
+        if self.alike is not self.index:
+            self.alike.move(place, self._like(state))
         self._nodes[place] = None
+
+    def _like(self, state: FreeOn) -> FreeOn:
+        return FreeOn(state.kind, self._runs[state.kind].least(state.free))
 
     def node(self, place: int, own: int = 0) -> NodeState:
         """A node as policies see it; `own` are the GPUs that Slurm would take (mask)."""
@@ -108,10 +120,11 @@ class NodeTable:
             known = {
                 state: (kind.weight, *key)
                 for state, kind, key in zip(fit, kinds, ranked(nodes, count), strict=True)
+                if key is not None
             }
             return [known.get(state) for state in states]
 
-        return self.index.ranking(None if kind is None else (kind, count), keys)
+        return self.alike.ranking(None if kind is None else (kind, count), keys)
 
     def domains(self, network: Network) -> list[int]:
         """The nodes of each domain of the network, in its order."""
@@ -149,6 +162,11 @@ class NodeTable:
         for number, kind in enumerate(self.kinds):
             found |= self.index.places(FreeOn(number, free(kind.topology.gpus)))
         return found
+
+
+def _runs_of(topology: NodeTopology) -> Runs:
+    """Few sets of a small node are worth looking at each; of a large one boards alike are one."""
+    return Runs(topology.runs, topology.boards if topology.gpus > EXACT_GPUS else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +227,9 @@ def assign(
 ) -> list[tuple[NodeState, int]]:
     """A node of its own for each count, largest count first: (node, count) pairs.
 
-    `key` ranks a node for a count that fits it, by topology, free GPUs and weight alone; what it
-    says is remembered under `kind`, unless that is None. With a `network` several nodes are as
+    `key` ranks a node for a count that fits it, by topology, free GPUs and weight alone, whichever
+    of GPUs that can take each other's place are free (`NodeTopology.runs`, `boards`); what it says
+    is remembered under `kind`, unless that is None. With a `network` several nodes are as
     few switches apart as the weights allow. What has room for a large count has room for a smaller
     one, so nodes are found whenever there are any. Raises PolicyError where there are none.
     """

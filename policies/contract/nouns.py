@@ -6,7 +6,7 @@ sets, and tuples where order matters (rank order).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -51,7 +51,7 @@ class Cluster:
     """
 
     nodes: Mapping[str, NodeState]
-    jobs: tuple[RunningJob, ...] = ()
+    jobs: Collection[RunningJob] = ()
     network: Network | None = None
 
 

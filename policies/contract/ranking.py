@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 #: By what states are ranked: smaller is better.
@@ -41,10 +41,12 @@ class StateIndex(Generic[State]):
     """Which place is in which state, and what changed since somebody looked."""
 
     def __init__(self, states: Iterable[State]) -> None:
-        self._states = list(states)
-        self._places: dict[State, int] = {}
+        # One object for all places in a state: there are few, and many places.
+        same: dict[State, State] = {}
+        self._states = [same.setdefault(state, state) for state in states]
+        self._places: dict[State, int] = dict.fromkeys(same, 0)
         for place, state in enumerate(self._states):
-            self._places[state] = self._places.get(state, 0) | 1 << place
+            self._places[state] |= 1 << place
         #: (place, state before, state after); `_forgotten` of them were dropped.
         self._changes: list[tuple[int, State, State]] = []
         self._forgotten = 0
@@ -53,6 +55,9 @@ class StateIndex(Generic[State]):
     def __getitem__(self, place: int) -> State:
         return self._states[place]
 
+    def __iter__(self) -> Iterator[State]:
+        return iter(self._states)
+
     def __len__(self) -> int:
         return len(self._states)
 
@@ -60,7 +65,7 @@ class StateIndex(Generic[State]):
         """The places in this state."""
         return self._places.get(state, 0)
 
-    def states(self) -> Iterable[State]:
+    def states(self) -> Collection[State]:
         """The states that some place is in."""
         return self._places.keys()
 
@@ -108,43 +113,51 @@ class StateIndex(Generic[State]):
                 self._rankings.popitem(last=False)
         else:
             self._rankings.move_to_end(kind)
-            ranking.update()
+            ranking.update(self, keys)
         return ranking
 
 
 class Ranking(Generic[State]):
-    """Sets of places by the key of their state, the best key first."""
+    """Sets of places by the key of their state, the best key first.
+
+    It holds neither index nor keys: a table that nobody uses any more is gone at once, and the
+    garbage collector, for which all questions wait, need not look for it.
+    """
 
     def __init__(self, index: StateIndex[State], keys: Keys[State]) -> None:
-        self._index, self._keys = index, keys
-        self._rebuild()
-
-    def _rebuild(self) -> None:
-        index = self._index
         self._key_of: dict[State, Key | None] = {}
+        self._gather(index, keys)
+
+    def _gather(self, index: StateIndex[State], keys: Keys[State]) -> None:
+        """From all states, of which those that are known keep their keys."""
         self._places: dict[Key, int] = {}
-        self._learn(list(index.states()))
-        for state, key in self._key_of.items():
+        self._learn(index.states(), keys)
+        for state in index.states():
+            key = self._key_of[state]
             if key is not None:
                 self._places[key] = self._places.get(key, 0) | index.places(state)
         self._order = sorted(self._places)
         self._moment = index.moment
 
-    def _learn(self, states: list[State]) -> None:
-        if states:
-            self._key_of.update(zip(states, self._keys(states), strict=True))
+    def _learn(self, states: Iterable[State], keys: Keys[State]) -> None:
+        new = [state for state in states if state not in self._key_of]
+        if new:
+            self._key_of.update(zip(new, keys(new), strict=True))
 
-    def update(self) -> None:
+    def update(self, index: StateIndex[State], keys: Keys[State]) -> None:
         """Take over what changed in the index."""
-        index = self._index
         if self._moment == index.moment:
             return
         changes = index.changes_since(self._moment)
-        if changes is None or len(self._key_of) > 4 * max(64, len(index)):
-            self._rebuild()
+        if len(self._key_of) > 4 * max(64, len(index)):
+            known = self._key_of
+            self._key_of = {state: known[state] for state in index.states() if state in known}
+            changes = None
+        if changes is None or len(changes) > len(index.states()):
+            self._gather(index, keys)
             return
         known = self._key_of
-        self._learn(list({state for _, _, state in changes if state not in known}))
+        self._learn({state for _, _, state in changes}, keys)
         for place, old, new in changes:
             before, after = known[old], known[new]
             if before != after:

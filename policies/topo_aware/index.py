@@ -1,39 +1,61 @@
 """Every node's state (topology, free GPUs, neighbours), kept up to date between questions.
 
-Nodes in the same state are ranked once: a question costs as much as changed since the last one.
+Nodes in the same state are ranked once: a question costs as much as changed since the last one. A
+state does not tell apart what is worth the same to any job: GPUs that can take each other's place,
+and neighbours that are on the same sockets.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from itertools import compress, count
 from operator import is_not
 from typing import NamedTuple
 
+from gres_topology import NodeTopology
 from policies.contract.interference import Interference, kind_of_running
-from policies.contract.nodes import NodeTable
+from policies.contract.nodes import FreeOn, NodeTable
 from policies.contract.nouns import RunningJob
 from policies.contract.ranking import StateIndex
-from policies.topo_aware.utility import Beside
+from policies.contract.running import RunningJobs
+from policies.topo_aware.machine import MachineGraph
+from policies.topo_aware.utility import Beside, Crowd
 
 #: Jobs that came or went between two snapshots before all are compared at once.
 _FEW = 64
-_Jobs = tuple[RunningJob, ...]
+#: Different crowds kept, some 1 KB each; states without one.
+_MOST_CROWDS = 50_000
+_NOBODY = Crowd()
+_Jobs = Collection[RunningJob]
 
 
 class State(NamedTuple):
-    """By what nodes differ; `kind` is a number of `NodeTable.kinds`."""
+    """By what nodes differ; `kind` is a number of `NodeTable.kinds`.
+
+    `free` is the least mask that is like the node's (`Runs.least`), neighbours are in their seats.
+    """
 
     kind: int
     free: int
-    beside: tuple[Beside, ...]
+    beside: Crowd
 
 
 class Index:
     """The states of a table's nodes; `update` brings them to its present and to these jobs."""
 
-    def __init__(self, table: NodeTable, jobs: _Jobs, interference: Interference) -> None:
+    def __init__(
+        self,
+        table: NodeTable,
+        jobs: _Jobs,
+        interference: Interference,
+        machine: Callable[[NodeTopology], MachineGraph],
+    ) -> None:
         self._interference = interference
+        self._machines = [machine(kind.topology) for kind in table.kinds]
         self._jobs: _Jobs = ()
+        self._crowds: dict[Crowd, Crowd] = {}
+        #: Of nodes without neighbours.
+        self._alone: dict[FreeOn, State] = {}
         self._beside: dict[int, dict[int, Beside]] = {}
         self._update_jobs(table, jobs)
         self._moment = table.index.moment
@@ -76,23 +98,56 @@ class Index:
 
     def _state(self, table: NodeTable, place: int) -> State:
         """A GPU that is free has no job on it, whatever a cache of Slurm's jobs still says."""
-        kind, free = table.index[place]
+        free_on = table.index[place]
+        kind, free = free_on
+        machine = self._machines[kind]
+        near = self._beside.get(place)
+        if not near:
+            state = self._alone.get(free_on)
+            if state is None:
+                if len(self._alone) > _MOST_CROWDS:
+                    self._alone.clear()
+                state = State(kind, machine.runs.least(free), _NOBODY)
+                self._alone[free_on] = state
+            return state
+        least = machine.runs.least(free)
+        seats = machine.seats
         busy = [
-            job if not job.mask & free else job._replace(mask=job.mask & ~free)
-            for job in self._beside.get(place, {}).values()
-            if job.mask & ~free
+            job._replace(mask=seats(job.mask & ~free)) for job in near.values() if job.mask & ~free
         ]
-        return State(kind, free, tuple(sorted(busy)))
+        # One object for all that are equal: then they are compared in one step.
+        crowd = Crowd(sorted(busy))
+        if len(self._crowds) > _MOST_CROWDS:
+            self._crowds.clear()
+        return State(kind, least, self._crowds.setdefault(crowd, crowd))
 
 
 def _difference(old: _Jobs, new: _Jobs) -> tuple[list[RunningJob], list[RunningJob]]:
-    """(gone, came). Jobs are immutable: the same object is the same job, unchanged.
-
-    Two snapshots mostly hold the same jobs in the same order, some ended, some at the end
-    new; then only the places where they part are looked at.
-    """
+    """(gone, came). Jobs are immutable: the same object is the same job, unchanged."""
     if old is new:
         return [], []
+    if isinstance(old, RunningJobs) and isinstance(new, RunningJobs):
+        return new.since(old)
+    if isinstance(old, tuple) and isinstance(new, tuple):
+        return _of_tuples(old, new)
+    return _of_any(old, new)
+
+
+def _of_any(old: _Jobs, new: _Jobs) -> tuple[list[RunningJob], list[RunningJob]]:
+    before, after = {id(job) for job in old}, {id(job) for job in new}
+    return (
+        [job for job in old if id(job) not in after],
+        [job for job in new if id(job) not in before],
+    )
+
+
+def _of_tuples(
+    old: tuple[RunningJob, ...], new: tuple[RunningJob, ...]
+) -> tuple[list[RunningJob], list[RunningJob]]:
+    """Two snapshots mostly hold the same jobs in the same order, some ended, some at the end new.
+
+    Then only the places where they part are looked at.
+    """
     gone: list[RunningJob] = []
     here = there = 0
     while len(gone) < _FEW:
@@ -103,8 +158,4 @@ def _difference(old: _Jobs, new: _Jobs) -> tuple[list[RunningJob], list[RunningJ
             return gone + list(old[here + rest :]), list(new[there + rest :])
         gone.append(old[here + same])
         here, there = here + same + 1, there + same
-    before, after = {id(job) for job in old}, {id(job) for job in new}
-    return (
-        [job for job in old if id(job) not in after],
-        [job for job in new if id(job) not in before],
-    )
+    return _of_any(old, new)

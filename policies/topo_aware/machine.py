@@ -8,7 +8,7 @@ import numpy as np
 
 from gres_topology import NodeTopology
 from policies.best_fit import domains
-from policies.contract.bits import EXACT_GPUS, Ints, gpus_of, mask_of, subsets
+from policies.contract.bits import EXACT_GPUS, Ints, Runs, gpus_of, mask_of, subsets
 from policies.matching.links import inside
 from policies.topo_aware.fiduccia import bipartition
 from policies.topo_aware.graph import distances, host_distances
@@ -27,6 +27,8 @@ class MachineGraph:
         self.apart: Ints = self.distance + host_distances(topology)
         self.sockets = tuple(domains(topology))
         self.sizes = tuple(mask.bit_count() for mask in self.sockets)
+        #: GPUs that can take each other's place on their socket.
+        self.runs = Runs(run & socket for run in topology.runs for socket in self.sockets)
         self._cuts: dict[int, tuple[int, int]] = {}
         self._sums: list[int] | None = None
         self._paths: dict[int, int] = {}
@@ -89,6 +91,11 @@ class MachineGraph:
             sockets = mask_of(at for at, socket in enumerate(self.sockets) if socket & mask)
             self._touched[mask] = sockets
         return sockets
+
+    def seats(self, mask: int) -> int:
+        """The first GPU of each socket that a set touches: the same for all that touch these."""
+        touched = self.touched(mask)
+        return sum(s & -s for at, s in enumerate(self.sockets) if touched >> at & 1)
 
     def fewest_sockets(self, k: int) -> int:
         """How many sockets k GPUs need on the empty node."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from itertools import combinations
 from typing import Self
 
@@ -165,7 +164,13 @@ class TopoAwareP(TopoAware):
     postpones = True
 
 
-@lru_cache(maxsize=1)
+#: The one that is in use: what was computed outlives a reload that changes nothing of it.
+_in_use: list[Solutions] = []
+
+
 def _shared_solutions(settings: TopoAwareSettings, site: Site) -> Solutions:
-    """One for both policies of a configuration, so that they share what they compute."""
-    return Solutions(settings, site.interference)
+    """One for both policies, so that they share what they compute, as long as both are equal."""
+    asked = (settings, site.interference)
+    if not _in_use or (_in_use[0].settings, _in_use[0].interference) != asked:
+        _in_use[:] = [Solutions(*asked)]
+    return _in_use[0]

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from gres_topology import Network
+from policies.contract.bits import moved
 from policies.contract.nodes import Candidates, InDomain, in_lowest_domain
 from policies.contract.nouns import Request
 from policies.contract.ranking import Key, Ranking, each, lowest
@@ -130,4 +131,5 @@ class NodeSearch:
         table, state = self._nodes.table, self._index.states[place]
         topology = table.kinds[state.kind].topology
         needs = self._solutions.needs(self._request, count)
-        return Chosen(table.names[place], *self._solutions.of(topology, state, needs))
+        mask, terms = self._solutions.of(topology, state, needs)
+        return Chosen(table.names[place], moved(mask, state.free, table.index[place].free), terms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,7 @@ from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.index import Index, State
 from policies.topo_aware.machine import MachineGraph
 from policies.topo_aware.settings import TopoAwareSettings
-from policies.topo_aware.utility import Beside, JobNeeds, Scale, UtilityTerms
+from policies.topo_aware.utility import Crowd, JobNeeds, Scale, UtilityTerms
 
 #: (mask of GPUs, terms).
 Solution = tuple[int, UtilityTerms]
@@ -28,7 +28,7 @@ class Solutions:
     def __init__(self, settings: TopoAwareSettings, interference: Interference) -> None:
         self.settings, self.interference = settings, interference
         self._machines: dict[str, MachineGraph] = {}
-        self._solved: dict[tuple[str, int, tuple[Beside, ...], JobNeeds], Solution] = {}
+        self._solved: dict[tuple[str, int, Crowd, JobNeeds], Solution] = {}
         self._indices: WeakKeyDictionary[NodeTable, Index] = WeakKeyDictionary()
 
     def needs(self, request: Request, count: int) -> JobNeeds:
@@ -45,11 +45,11 @@ class Solutions:
         return machine
 
     @contextmanager
-    def index(self, table: NodeTable, jobs: tuple[RunningJob, ...]) -> Iterator[Index]:
+    def index(self, table: NodeTable, jobs: Collection[RunningJob]) -> Iterator[Index]:
         """The index of a table, up to date, and nobody else's until the end of the block."""
         index = self._indices.pop(table, None)
         if index is None:
-            index = Index(table, jobs, self.interference)
+            index = Index(table, jobs, self.interference, self.machine)
         else:
             index.update(table, jobs)
         yield index

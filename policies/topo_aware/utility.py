@@ -36,6 +36,18 @@ class Beside(NamedTuple):
     memory_gbps: float = 0.0
 
 
+class Crowd(tuple[Beside, ...]):
+    """The neighbours on a node, in their order; hashed once, for they are looked up by often."""
+
+    _hash = 0
+
+    def __hash__(self) -> int:
+        """As a tuple's."""
+        if not self._hash:
+            self._hash = super().__hash__()
+        return self._hash
+
+
 class JobNeeds(NamedTuple):
     """What matters of a job on one node: its GPUs there, its kind, its edge weight (0-4)."""
 

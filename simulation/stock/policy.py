@@ -8,7 +8,7 @@ cores of what it placed: one instance for one simulated run.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from policies import Cluster, NodeState, Placement, Policy, Request, RunningJob, Wait
@@ -58,7 +58,7 @@ class Stock(Policy):
     def __init__(self, kind: str = name) -> None:
         self.name, self._kind = kind, STOCK[kind]
         self._held: dict[int, Mapping[str, Taken]] = {}
-        self._seen: tuple[RunningJob, ...] = ()
+        self._seen: Collection[RunningJob] = ()
         self._nodes: dict[str, StockNode] = {}
         self._rank: dict[str, tuple[object, ...]] = {}
 
@@ -103,7 +103,7 @@ class Stock(Policy):
             self._nodes[state.name] = node
         return node
 
-    def _forget_ended(self, jobs: tuple[RunningJob, ...]) -> None:
+    def _forget_ended(self, jobs: Collection[RunningJob]) -> None:
         if jobs is self._seen:
             return
         self._seen = jobs

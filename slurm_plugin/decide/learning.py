@@ -46,7 +46,7 @@ class Teacher:
     _domains: dict[str, list[int]] = field(default_factory=dict)
 
     def started(self, job: RunningJob, beside: Iterable[RunningJob]) -> None:
-        """A job started; `beside` are all that run."""
+        """A job started; `beside` are all that run on its nodes, or more."""
         if not job.profile and not self._running:
             return
         kind, sockets = kind_of_running(job), self._sockets(job.gpus)

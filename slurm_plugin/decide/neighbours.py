@@ -8,11 +8,12 @@ Which GPUs are free comes with the question.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from policies import RunningJob, mask_of
+from policies.contract.running import RunningJobs
 from policies.errors import HintError
 from policies.hints import parse
 from slurm_plugin.decide.learning import Teacher
@@ -24,6 +25,7 @@ from slurm_plugin.slurm.interface import QueuedJob
 
 #: Hints of jobs that were asked about and have not started yet.
 MOST_HINTS = 20_000
+_NOBODY = RunningJobs()
 #: States in which a job holds its GPUs.
 HOLDING = ("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
 
@@ -71,20 +73,20 @@ class Neighbours:
     is_wanted: bool = False
 
     #: Never changed, but replaced as a whole.
-    _running: Mapping[int, RunningJob] = field(default_factory=dict)
+    _running: RunningJobs = field(default_factory=RunningJobs)
+    #: The same by node.
+    _on_node: dict[str, dict[int, RunningJob]] = field(default_factory=dict)
     #: The hint and the user of jobs that were asked about and have not started yet.
     _asked: dict[int, tuple[str, int | None]] = field(default_factory=dict)
     #: When a notice about a job came.
     _noticed_at: dict[int, float] = field(default_factory=dict)
     _read_at: float | None = None
 
-    def jobs(self) -> tuple[RunningJob, ...]:
+    def jobs(self) -> RunningJobs:
         """The jobs that run, in the topologies' GPU indices; none while that is not known."""
         self.is_wanted = True
         age = self.age_s()
-        if age is None or age > self.max_age_s:
-            return ()
-        return tuple(self._running.values())
+        return _NOBODY if age is None or age > self.max_age_s else self._running
 
     def age_s(self) -> float | None:
         """Seconds since the newest snapshot began; None before the first one."""
@@ -113,8 +115,8 @@ class Neighbours:
             return
         masks = self._to_topology(notice.gpus)
         job = running_job(notice.job, masks, *self._asked.pop(notice.job, ("", None)))
-        self._running = {**self._running, job.job_id: job}
-        self.teacher.started(job, self._running.values())
+        self._change((), [job])
+        self.teacher.started(job, self._beside(job))
 
     def running_in(self, queue: Iterable[QueuedJob]) -> dict[int, RunningJob]:
         """The jobs of this queue that hold GPUs, by id."""
@@ -140,31 +142,49 @@ class Neighbours:
             # Another one that is newer was taken meanwhile.
             return
         is_first = self._read_at is None
-        before = self._running
         # A notice that came since the snapshot began is newer than it.
         later = {job_id for job_id, at in self._noticed_at.items() if at >= began}
+        before = {job.job_id: job for job in self._running}
         # When they ended is not known, so they teach nothing.
         self._remove(before.keys() - running.keys() - later, is_seen=False)
-        mended = {
-            # An equal job stays the same object: policies compare by identity.
-            job_id: before[job_id] if before.get(job_id) == job else job
+        # An equal job stays the same object: policies compare by identity.
+        mended = [
+            job
             for job_id, job in running.items()
-            if job_id not in later
-        }
-        self._running = {**self._running, **mended}
+            if job_id not in later and before.get(job_id) != job
+        ]
+        self._change((), mended)
         self._noticed_at = {job_id: at for job_id, at in self._noticed_at.items() if at >= began}
         self._read_at = began
         if starts and not is_first:
-            for job_id in mended.keys() - before.keys():
-                self.teacher.started(mended[job_id], self._running.values())
+            for job in mended:
+                if job.job_id not in before:
+                    self.teacher.started(job, self._beside(job))
 
     def _remove(self, ended: AbstractSet[int], *, is_seen: bool) -> None:
         """These jobs run no more; `is_seen`: they end now."""
-        self._running = {i: job for i, job in self._running.items() if i not in ended}
+        self._change(ended, ())
         for job_id in ended:
             if is_seen:
                 self.teacher.ended(job_id)
             self.teacher.forget(job_id)
+
+    def _change(self, gone: Collection[int], came: Collection[RunningJob]) -> None:
+        for job_id in (*gone, *(job.job_id for job in came)):
+            old = self._running.get(job_id)
+            for name in old.gpus if old else ():
+                self._on_node[name].pop(job_id, None)
+        for job in came:
+            for name in job.gpus:
+                self._on_node.setdefault(name, {})[job.job_id] = job
+        self._running = self._running.changed(gone, came)
+
+    def _beside(self, job: RunningJob) -> Collection[RunningJob]:
+        """The jobs on the nodes of this one, itself among them."""
+        found: dict[int, RunningJob] = {}
+        for name in job.gpus:
+            found |= self._on_node.get(name, {})
+        return found.values()
 
     def _to_topology(self, masks: Mapping[str, int]) -> dict[str, int]:
         get = self.machines.get

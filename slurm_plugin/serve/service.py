@@ -17,6 +17,7 @@ from typing import Any
 
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.kept_nodes import KeptTables, ToldNodes
+from slurm_plugin.decide.machines import are_same
 from slurm_plugin.decide.record import started
 from slurm_plugin.errors import PluginError, ProtocolError
 from slurm_plugin.node_lines import Changes, NodesPart
@@ -37,7 +38,7 @@ from slurm_plugin.protocol import (
 )
 from slurm_plugin.serve import replies
 from slurm_plugin.serve.server import LineAnswer
-from slurm_plugin.serve.setup import Setup, warm_masks
+from slurm_plugin.serve.setup import Setup, look_over, warm_masks
 from slurm_plugin.telemetry import Histogram
 
 logger = logging.getLogger(__name__)
@@ -212,7 +213,8 @@ class Engine:
         return LineAnswer(None, later=self._keep_nodes(part, told))
 
     async def _keep_nodes(self, part: NodesPart, told: ToldNodes) -> bytes:
-        kept = await self.tables.keep(part.table, told, self.setup.machines)
+        ahead = partial(look_over, self.setup)
+        kept = await self.tables.keep(part.table, told, self.setup.machines, ahead)
         logger.info("%d nodes, %d left to Slurm", len(told.names), len(kept.excluded))
         return Ok({"digest": f"{kept.digest:x}"}).encode(part.id)
 
@@ -259,7 +261,7 @@ class Engine:
             except Exception as error:
                 logger.exception("reload failed; the old configuration stays")
                 return f"{type(error).__name__}: {error}; the old configuration stays"
-            use_tables = await self.tables.rebuilt(setup.machines)
+            use_tables = await self._tables_for(setup)
             former, self.setup = self.setup, setup
             use_tables()
             self.is_reloaded = True
@@ -272,6 +274,14 @@ class Engine:
             self.warm()
             self.say("reload")
             return None
+
+    async def _tables_for(self, setup: Setup) -> Callable[[], None]:
+        """Make the tables ready for this setup; call what is returned to use them with it."""
+        old, new = self.setup, setup
+        is_same = await asyncio.to_thread(are_same, old.machines, new.machines)
+        if is_same and [p.name for p in old.policies()] == [p.name for p in new.policies()]:
+            return partial(self.tables.use_with, new.machines)
+        return await self.tables.rebuilt(new.machines, partial(look_over, new))
 
     def warm(self) -> None:
         """Compute ahead what questions may need, whenever none came for a while."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,8 @@ from pathlib import Path
 from gres_topology import Network, NodeTopology, TopologyError
 from gres_topology.slurm_files import network
 from policies import Cluster, LooksAt, NodeState, Policy, Request
-from policies.contract.hint_keys import PATTERN
+from policies.contract.hint_keys import PATTERN, SENSITIVE
+from policies.contract.nodes import Candidates, NodeTable
 from policies.patterns.pattern import TABULATED
 from slurm_plugin.config import settings as configuration
 from slurm_plugin.config.settings import Config
@@ -44,6 +46,8 @@ logger = logging.getLogger(__name__)
 LEARNED = "learned-profiles.json"
 #: How long a start waits for Slurm to say what runs.
 FIRST_READING_S = 2.0
+#: How long a new table of nodes is looked over; its sender waits meanwhile, for 5 s at most.
+LOOK_OVER_S = 2.0
 #: Job sizes per node whose tables are computed before the first question.
 WARM_GPUS = 8
 
@@ -187,8 +191,15 @@ def warm_up(setup: Setup) -> None:
         for topology in _kinds(setup):
             for pattern in patterns if PATTERN in policy.hints else ("ring",):
                 _warm(policy, pattern, topology, (1 << topology.gpus) - 1)
-    gc.collect()
-    # Tables live as long as the process: keep them out of every later collection.
+    _settle()
+
+
+def _settle() -> None:
+    """Keep what was just made out of every later collection: it lives long, and all would wait.
+
+    The garbage that came with it is young, and collected before.
+    """
+    gc.collect(1)
     gc.freeze()
 
 
@@ -207,17 +218,43 @@ def warm_masks(setup: Setup, is_wanted: Callable[[], bool]) -> None:
                 _warm(policy, "ring", topology, free)
 
 
+def look_over(setup: Setup, table: NodeTable) -> None:
+    """Ask every policy about a job of each size on these nodes, which rank them once.
+
+    So no first question is slow about a table that just came. Nobody else may use it yet.
+    """
+    _ask_about(setup, table)
+    _settle()
+
+
+def _ask_about(setup: Setup, table: NodeTable) -> None:
+    began = time.monotonic()
+    room = max((state.free.bit_count() for state in table.alike.states()), default=0)
+    everywhere = Candidates(table, (1 << len(table.names)) - 1, {})
+    sizes = range(1, min(WARM_GPUS, room) + 1)
+    requests = [Request((gpus,), sensitive=feels) for feels in (True, False) for gpus in sizes]
+    for policy in setup.policies():
+        jobs = setup.neighbours.jobs() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
+        for request in requests if SENSITIVE in policy.hints else requests[: len(sizes)]:
+            if time.monotonic() - began > LOOK_OVER_S:
+                return
+            _ask(policy, request, Cluster(everywhere, jobs))
+
+
 def _kinds(setup: Setup) -> list[NodeTopology]:
     kinds = {m.topology.shape: m.topology for m in setup.machines.values() if m.topology}
     return list(kinds.values())
 
 
 def _warm(policy: Policy, pattern: str, topology: NodeTopology, free: int) -> None:
-    cluster = Cluster({"warm-up": NodeState("warm-up", topology, free)})
+    cluster = Cluster({topology.name: NodeState(topology.name, topology, free)})
     for gpus in range(1, min(WARM_GPUS, free.bit_count()) + 1):
-        try:
-            policy.place(Request((gpus,), pattern=pattern), cluster)
-        except Exception:
-            logger.exception(
-                "%s fails for %d GPUs of %s in a %s", policy.name, gpus, topology.name, pattern
-            )
+        _ask(policy, Request((gpus,), pattern=pattern), cluster)
+
+
+def _ask(policy: Policy, request: Request, cluster: Cluster) -> None:
+    try:
+        policy.place(request, cluster)
+    except Exception:
+        asked = f"{request.gpus_per_node[0]} GPUs in a {request.pattern}"
+        logger.exception("%s fails for %s, asked ahead", policy.name, asked)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.kept_cluster import KeptCluster, NodeKind
+from bench.kept.cluster import KeptCluster, NodeKind
+from bench.kept.replay import KINDS, check, mixes, readable, taken, write_of_32
 from bench.questions import machines_of, read
-from bench.replay import KINDS, check, mixes, readable, taken, write_of_32
 from gres_topology import hostlist
 from gres_topology import read as read_topology
 from slurm_plugin.node_lines import MOST_NODES, digest
@@ -77,7 +77,8 @@ def test_its_table_and_questions_are_lines_that_tell_its_state() -> None:
     assert decode(encode_request(part)) == part
     known = list(part.free)
     for number in range(1, 30):
-        one.end_some(10)
+        one.change(10)
+        assert one.floor <= one.left < one.floor + 8
         asked = one.question(question(), number, "in-mapa")
         assert asked is not None
         assert decode(encode_request(asked)) == asked

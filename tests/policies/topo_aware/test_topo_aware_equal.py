@@ -14,7 +14,7 @@ from gres_topology import Domain, Network
 from policies import Cluster, NodeState, Placement, Request, RunningJob, Site, Wait
 from policies.contract.interference import Interference, Kind
 from policies.registry import registry
-from policies.topo_aware import TopoAwareSettings
+from policies.topo_aware import TopoAwareSettings, policy
 
 MEASURED = Interference(
     {
@@ -28,6 +28,7 @@ KINDS = [(None, None), ("bert", 4), ("vgg", 64), ("other", 1), ("other", 128), (
 
 def built(known=MEASURED, **settings):
     """A policy that has seen nothing yet."""
+    policy._in_use.clear()
     return registry.build(
         "topo-aware", {"topo_aware": TopoAwareSettings(**settings)}, Site((), known)
     )

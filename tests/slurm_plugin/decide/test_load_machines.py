@@ -1,5 +1,6 @@
 """From node sets to machines: nothing is guessed, and a node that cannot be trusted says why."""
 
+import gc
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from gres_topology.readers import saved
 from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config import settings as config
 from slurm_plugin.decide.load_machines import load_machines
-from slurm_plugin.decide.machines import Machine
+from slurm_plugin.decide.machines import Machine, are_same
 from slurm_plugin.errors import ConfigError
 
 MINSKY = catalog.load("minsky")
@@ -212,3 +213,31 @@ def test_a_mistake_in_the_file_is_an_error_with_its_line(tmp_path, nodes, says):
         machines(tmp_path, nodes)
     assert str(caught.value).startswith(f"{tmp_path}/gputopo.yaml:3: nodes[0].")
     assert says in str(caught.value)
+
+
+def test_many_nodes_leave_no_garbage_that_only_the_collector_finds(tmp_path):
+    """All questions wait for the collector, at a reload too."""
+    nodes = '{nodes: "n[1-500]", topology: dgx1v, gres_conf: /nowhere}'
+    gc.collect()
+    gc.disable()
+    try:
+        assert len(machines(tmp_path, nodes)) == 500
+        assert gc.collect() < 500
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        ({}, True),
+        ({"n2": Machine(replace(MINSKY, bandwidth_gbps=2 * MINSKY.bandwidth_gbps))}, False),
+        ({"n2": Machine(MINSKY, (1, 0, 2, 3))}, False),
+        ({"n2": Machine(None, problem="gone")}, False),
+        ({"n3": Machine(MINSKY)}, False),
+    ],
+    ids=["alike", "wider links", "counted otherwise", "not known", "one more"],
+)
+def test_whether_all_machines_are_the_same(change, same):
+    now = {"n1": Machine(MINSKY), "n2": Machine(replace(MINSKY))}
+    assert are_same(now, {"n1": Machine(MINSKY), "n2": Machine(MINSKY)} | change) == same

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -218,11 +220,79 @@ def test_a_reload_takes_the_tables_along(keeping, tmp_path):
     assert set(message.others.with_own({})) == set(NAMES) - {"login"}
 
 
+def test_a_reload_that_changes_no_machine_keeps_the_tables_as_they_are(keeping, tmp_path):
+    kept = keeping.tables._tables[TABLE]
+    written(tmp_path, BASIC.replace("max_postponements: 3", "max_postponements: 7"))
+    assert asyncio.run(keeping.reload()) is None
+    assert keeping.setup.config.waiting.max_postponements == 7
+    assert keeping.tables._tables[TABLE] is kept
+    assert ask(keeping, about({"dgx1": FIRST_PAIR})) == [f"dgx1/{BEST_PAIR:x}"]
+
+
+def test_one_that_names_another_policy_ranks_the_nodes_for_it(keeping, tmp_path):
+    kept = keeping.tables._tables[TABLE]
+    written(tmp_path, BASIC.replace("policy: mapa", "policy: best-fit"))
+    assert asyncio.run(keeping.reload()) is None
+    fresh = keeping.tables._tables[TABLE]
+    assert fresh is not kept
+    assert "best-fit" in {kind for kind, _ in fresh.table.alike._rankings}
+
+
+def test_questions_are_answered_while_the_configuration_is_read_again(
+    keeping, tmp_path, monkeypatch
+):
+    """And while the tables for other machines are built, from the former ones."""
+    begun, may_end = threading.Event(), threading.Event()
+
+    def look_over(setup: object, table: object) -> None:
+        begun.set()
+        assert may_end.wait(30)
+
+    monkeypatch.setattr("slurm_plugin.serve.service.look_over", look_over)
+    written(tmp_path, BASIC.replace("nodes: mirrored,", 'nodes: "mirrored,mystery",'))
+
+    async def asked_meanwhile() -> list[str]:
+        reloading = asyncio.create_task(keeping.reload())
+        assert await asyncio.to_thread(begun.wait, 30)
+        said = ask(keeping, about({"dgx1": FIRST_PAIR}))
+        may_end.set()
+        assert await reloading is None
+        return said
+
+    assert asyncio.run(asked_meanwhile()) == [f"dgx1/{BEST_PAIR:x}"]
+    message, _ = keeping._with_others(*(asked := about({"dgx1": FIRST_PAIR}), asked.changes))
+    assert "mystery" in message.others.with_own({})
+
+
+def test_a_new_table_is_looked_over_before_it_is_used(tmp_path):
+    """By every policy of the rules, for a job of each size that fits somewhere."""
+    engine = an_engine(tmp_path)
+    told(engine, encode_request(table()))
+    kept = engine.tables._tables[TABLE].table
+    assert {count for _, count in kept.alike._rankings} == set(range(1, 9))
+    ranked_by = {kind if isinstance(kind, str) else kind[0] for kind, _ in kept.alike._rankings}
+    assert ranked_by == {"balanced", "preserved", "first-fit"}
+
+
+def test_a_table_that_is_dropped_is_gone_without_the_garbage_collector(keeping):
+    """For which all questions would wait."""
+    gc.collect()
+    gc.disable()
+    try:
+        ask(keeping, about({"dgx1": FIRST_PAIR}))
+        dropped = weakref.ref(keeping.tables._tables[TABLE].table)
+        for number in range(1, MOST_TABLES + 1):
+            told(keeping, encode_request(table(number=number)))
+        assert dropped() is None
+    finally:
+        gc.enable()
+
+
 def test_changes_that_come_while_a_table_is_rebuilt_count(keeping):
     free, changed = now(dgx2=0x3)
 
     async def rebuilt() -> None:
-        use = await keeping.tables.rebuilt(keeping.setup.machines)
+        use = await keeping.tables.rebuilt(keeping.setup.machines, lambda table: None)
         ask(keeping, about({"dgx1": FIRST_PAIR}, free, changed=changed))
         use()
 

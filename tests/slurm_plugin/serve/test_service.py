@@ -233,7 +233,7 @@ def test_ahead_of_questions_every_set_of_free_gpus_is_asked_about_until_a_reload
     asked = []
 
     def place(request, cluster):
-        asked.append((request.gpus_per_node[0], cluster.nodes["warm-up"].free))
+        asked.append((request.gpus_per_node[0], cluster.nodes["minsky"].free))
 
     topology = catalog.load("minsky")
     policy = SimpleNamespace(name="p", place=place)

@@ -1,7 +1,7 @@
 """A large cluster as a select plugin tells of it: a table once, then what changed.
 
-Made by a seed. Jobs start where the engine says and others end, so that the cluster stays as full
-as it is to be, and as many nodes change between two questions as asked.
+Made by a seed. Jobs start where the engine says, others end and start, so that the cluster stays
+as full as it is to be, and as many nodes change between two questions as asked.
 """
 
 from __future__ import annotations
@@ -71,13 +71,26 @@ class KeptCluster:
             self._set(node, self.free[node] & ~mask)
         self.held.append(gpus)
 
-    def end_some(self, nodes: int) -> None:
-        """Jobs end until so many nodes changed, and the cluster is no fuller than it is to be."""
-        while self.held and (len(self.changed) < nodes or self.left < self.floor):
-            at = self.draw.randrange(len(self.held))
-            self.held[at], self.held[-1] = self.held[-1], self.held[at]
-            for node, mask in self.held.pop():
-                self._set(node, self.free[node] | mask)
+    def change(self, nodes: int) -> None:
+        """Jobs end, and others of one GPU start, until so many nodes changed."""
+        while self.left < self.floor or len(self.changed) < min(nodes, len(self.names)):
+            if self.left <= self.floor and self.held:
+                self._end_one()
+            else:
+                self._start_one()
+
+    def _end_one(self) -> None:
+        at = self.draw.randrange(len(self.held))
+        self.held[at], self.held[-1] = self.held[-1], self.held[at]
+        for node, mask in self.held.pop():
+            self._set(node, self.free[node] | mask)
+
+    def _start_one(self) -> None:
+        node = self.draw.randrange(len(self.names))
+        while not self.free[node]:
+            node = self.draw.randrange(len(self.names))
+        free = [gpu for gpu in range(self.total[node]) if self.free[node] >> gpu & 1]
+        self.start([(node, 1 << self.draw.choice(free))])
 
     def _set(self, node: int, free: int) -> None:
         self.left += free.bit_count() - self.free[node].bit_count()

@@ -1,0 +1,1 @@
+"""Benchmarks of an engine that keeps a large cluster."""
