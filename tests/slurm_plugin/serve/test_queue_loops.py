@@ -135,7 +135,7 @@ def test_of_neighbours_nothing_is_read_until_a_policy_asks(tmp_path, monkeypatch
     *_, ours = loops(tmp_path, monkeypatch, slurm, "")
     look([ours])
     assert not slurm.asked
-    assert ours.engine.setup.neighbours.jobs() == ()
+    assert not tuple(ours.engine.setup.neighbours.jobs())
     slurm.is_down = True
     for _ in range(2):
         look([ours])
