@@ -35,7 +35,7 @@ case "$*" in
   --version) echo slurm 24.11.5 ;;
   "show nodes --json") cat "$(dirname "$0")/nodes.json" ;;
   *jobs*--json*|*--json*job*) echo '{"jobs": [], "last_update": {"set": true, "number": 1}}' ;;
-  "show config") echo "SLURM_VERSION = 24.11.5" ;;
+  "show config") echo "SLURM_VERSION = 24.11.5"; echo "SlurmctldHost[0] = ctl" ;;
   *partitions*) echo "PartitionName=batch Default=YES Nodes=dgx[1-16] PriorityTier=1" ;;
 esac""",
 }

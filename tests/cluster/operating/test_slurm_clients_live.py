@@ -50,6 +50,7 @@ def scene(session_cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[
         request.getfixturevalue("pyslurm")
     cluster = session_cluster
     cluster.reset()
+    cluster.engine("stop")  # it would take out records of ours that it never wrote
     with cluster.variant_as("stock"):
         start_rest(cluster)
         begin = "--begin=now+1hour"
