@@ -38,7 +38,7 @@ SwitchName=s2 Nodes=dgx2
 
 def test_a_job_of_one_node_leaves_the_switch_with_more_whole_nodes_alone(cluster):
     """Both dgx are alike and Slurm takes the first; a job of two nodes finds its switch whole."""
-    whole = ("--gres=gpu:v100:8",)
+    whole = ("--gres=gpu:8",)
     stock = cluster.started(*whole, "--comment=gpu-topo: off", sleep_s=300)
     assert set(stock.gpus) == {"dgx1"}
     cluster.cancel(stock.id)
