@@ -310,7 +310,8 @@ class _Near:
         self._network, self._nodes = network, nodes
         table = nodes.table
         self.blocks = table.blocks(network)
-        self.whole = table.whole & nodes.among
+        #: Whoever may use them: jobs of other types and partitions need whole nodes, too.
+        self.whole = table.whole
         self._usable = nodes.among & ~table.full
 
     def instead_of(

@@ -157,6 +157,8 @@ class Details:
         marks = Marks(
             held=held,
             chosen=list(dict.fromkeys(order[gpu] for gpu in chosen if gpu in there)),
+            # No link joins slices.
+            hops=None if all(machine.whole >> gpu & 1 for gpu in chosen) else [],
             beside=list({order[gpu]: None for gpu in slurm if gpu in there}),
             names=machine.names,
         )
