@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from gres_topology import Network, NodeTopology, TopologyError
@@ -232,11 +233,15 @@ def _ask_about(setup: Setup, table: NodeTable) -> None:
     began = time.monotonic()
     room = max((state.free.bit_count() for state in table.alike.states()), default=0)
     everywhere = Candidates(table, (1 << len(table.names)) - 1, {})
-    for policy in setup.policies():
-        jobs = setup.neighbours.jobs() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
-        for request in _usual(policy, min(WARM_GPUS, room)):
-            if time.monotonic() - began > LOOK_OVER_S:
-                return
+    policies = setup.policies()
+    running = setup.neighbours.jobs() if setup.looks_at_jobs() else ()
+    # In turns: what is left when the time is over is not all one policy's.
+    usual = zip_longest(*(_usual(policy, min(WARM_GPUS, room)) for policy in policies))
+    for policy, request in chain.from_iterable(zip(policies, turn, strict=True) for turn in usual):
+        if time.monotonic() - began > LOOK_OVER_S:
+            return
+        if request is not None:
+            jobs = running if LooksAt.RUNNING_JOBS in policy.looks_at else ()
             _ask(policy, request, Cluster(everywhere, jobs))
 
 
