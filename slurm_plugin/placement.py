@@ -63,3 +63,5 @@ class PlacementQuestion:
     others: OtherNodes | None = None
     #: GPUs of any of these nodes that are kept for other jobs (masks by name).
     reserved: Mapping[str, int] = field(default_factory=dict)
+    #: The type of GPU that it asks for; "" for any.
+    type: str = ""

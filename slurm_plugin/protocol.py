@@ -109,7 +109,6 @@ class Place(PlacementQuestion):
     """slurmctld asks about a job that is about to start."""
 
     id: int
-    type: str = ""
     #: What changed in the table of all nodes, and which of them the job may use, too.
     changes: Changes | None = None
 

@@ -155,6 +155,7 @@ POLICIES_ORDER = {
     "scoring": "what a set is worth to this job and to later ones",
     "first_fit": "a policy, which scores what it chose",
     "best_fit": "a policy whose domains topo_aware takes over",
+    "slices": "a policy of its own for MIG slices, which have no links",
     "topo_aware": "policies with a model of their own",
     "mapa": "policies that choose by scores",
     "genie": "shapes jobs; inside a node it is mapa",

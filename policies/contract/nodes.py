@@ -7,7 +7,7 @@ Nodes of equal (shape, free GPUs, weight) are ranked once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
@@ -22,8 +22,8 @@ from policies.errors import PolicyError
 #: Smaller is better; compared after the weight and before the node's name.
 RankKey = Callable[[NodeState, int], Key]
 
-#: The same of many nodes that have room, in their order.
-RankKeys = Callable[[list[NodeState], int], list[Key]]
+#: The same of many nodes that may have room, in their order; None for one that has none.
+RankKeys = Callable[[list[NodeState], int], Sequence[Key | None]]
 
 Found = TypeVar("Found")
 
@@ -120,6 +120,7 @@ class NodeTable:
             known = {
                 state: (kind.weight, *key)
                 for state, kind, key in zip(fit, kinds, ranked(nodes, count), strict=True)
+                if key is not None
             }
             return [known.get(state) for state in states]
 
@@ -309,7 +310,8 @@ class _Near:
         self._network, self._nodes = network, nodes
         table = nodes.table
         self.blocks = table.blocks(network)
-        self.whole = table.whole & nodes.among
+        #: Whoever may use them: jobs of other types and partitions need whole nodes, too.
+        self.whole = table.whole
         self._usable = nodes.among & ~table.full
 
     def instead_of(

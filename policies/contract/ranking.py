@@ -150,7 +150,8 @@ class Ranking(Generic[State]):
             return
         changes = index.changes_since(self._moment)
         if len(self._key_of) > 4 * max(64, len(index)):
-            self._key_of = {}
+            known = self._key_of
+            self._key_of = {state: known[state] for state in index.states() if state in known}
             changes = None
         if changes is None or len(changes) > len(index.states()):
             self._gather(index, keys)

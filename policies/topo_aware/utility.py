@@ -36,16 +36,38 @@ class Beside(NamedTuple):
     memory_gbps: float = 0.0
 
 
+#: How many neighbours there are of each kind, by the sockets (a mask) that they touch.
+_Near = Mapping[int, Mapping[Kind, int]]
+
+
+def _near(beside: tuple[Beside, ...], machine: MachineGraph) -> _Near:
+    near: dict[int, dict[Kind, int]] = {}
+    for job in beside:
+        kinds = near.setdefault(machine.touched(job.mask), {})
+        kinds[job.kind] = kinds.get(job.kind, 0) + 1
+    return near
+
+
 class Crowd(tuple[Beside, ...]):
-    """The neighbours on a node, in their order; hashed once, for they are looked up by often."""
+    """The neighbours on a node, in their order; many kinds of jobs are asked about on each.
+
+    So what is the same for all of these is found once: its hash, and who is where.
+    """
 
     _hash = 0
+    _on: tuple[MachineGraph, _Near] | None = None
 
     def __hash__(self) -> int:
         """As a tuple's."""
         if not self._hash:
             self._hash = super().__hash__()
         return self._hash
+
+    def near(self, machine: MachineGraph) -> _Near:
+        """How many there are of each kind by their sockets, on such a node."""
+        if self._on is None or self._on[0] is not machine:
+            self._on = machine, _near(self, machine)
+        return self._on[1]
 
 
 class JobNeeds(NamedTuple):
@@ -87,6 +109,7 @@ class Scale:
     ) -> None:
         self.machine, self.free, self.beside, self.asked = machine, free, beside, asked
         self.settings, self._interference = weights, interference
+        self._near = beside.near(machine) if isinstance(beside, Crowd) else _near(beside, machine)
         self._slowed: dict[int, float] = {}
         self._known: dict[int, UtilityTerms] = {}
 
@@ -119,11 +142,15 @@ class Scale:
         """The term of interference for a job on these sockets."""
         calm = self._slowed.get(touched)
         if calm is None:
-            near = [job.kind for job in self.beside if self.machine.touched(job.mask) & touched]
             factor, own = self._interference.factor, self.asked.kind
-            suffered = max((factor(own, kind) for kind in near), default=1.0)
-            caused = sum(factor(kind, own) for kind in near)
-            mean = (suffered + caused) / (len(near) + 1)
+            suffered, caused, jobs = 1.0, 0.0, 0
+            for sockets, kinds in self._near.items():
+                if sockets & touched:
+                    for kind, count in kinds.items():
+                        suffered = max(suffered, factor(own, kind))
+                        caused += count * factor(kind, own)
+                        jobs += count
+            mean = (suffered + caused) / (jobs + 1)
             calm = self._slowed[touched] = min(1.0, max(0.0, 1.0 - (mean - 1.0) / (WORST - 1.0)))
         return calm
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from gres_topology import NodeTopology, TopologyError, difference
+from gres_topology.slices import profile_of
 from slurm_plugin.collect.read_node import read_node
 from slurm_plugin.collect.snippet import script, sections
 from slurm_plugin.collect.store import NodeRecord, Store
@@ -66,13 +67,17 @@ class Collector:
             return f"the node is {'+'.join(sorted(bad))}"
         try:
             topology = self._ask(node, with_gpus=False)
-            if isinstance(topology, str) or topology.gpus < node.gpu_count:
+            if isinstance(topology, str) or _too_few(topology, node):
                 # Devices may be confined to jobs that hold them: ask for all of them.
                 topology = self._ask(node, with_gpus=True)
         except SlurmError as error:
             return str(error)
-        if isinstance(topology, NodeTopology) and topology.gpus != node.gpu_count:
-            return f"its tools show {topology.gpus} GPUs, Slurm has {node.gpu_count}"
+        if isinstance(topology, str):
+            return topology
+        whole, slices = _counted(node)
+        if _too_few(topology, node) or (not slices and topology.gpus > whole):
+            more = f" and {slices} MIG slices" if slices else ""
+            return f"its tools show {topology.gpus} GPUs, Slurm has {whole}{more}"
         return topology
 
     def _ask(self, node: SlurmNode, with_gpus: bool) -> NodeTopology | str:
@@ -122,3 +127,15 @@ class Collector:
         if accept:
             return Outcome(name, ACCEPTED, text), NodeRecord(key, key, now)
         return Outcome(name, CHANGED, text), NodeRecord(known.accepted, key, now)
+
+
+def _counted(node: SlurmNode) -> tuple[int, int]:
+    """How many whole GPUs, and how many MIG slices, Slurm counts on the node."""
+    slices = sum(count for kind, count in node.gpus.items() if profile_of(kind))
+    return node.gpu_count - slices, slices
+
+
+def _too_few(topology: NodeTopology, node: SlurmNode) -> bool:
+    """Whether GPUs that Slurm counts are missing; slices are of one GPU more at least."""
+    whole, slices = _counted(node)
+    return topology.gpus < whole + (slices > 0)

@@ -106,7 +106,19 @@ class NodeSet:
         example="models/a100.json",
     )
     gres_conf: Path = setting(Path("/etc/slurm/gres.conf"), f"Read for `slurm_index: {GRES_CONF}`.")
+    slices: tuple[str, ...] = setting(
+        (),
+        "Where GPUs are cut into MIG slices: all that Slurm counts, in its order:"
+        " `[0-5, 6/3g.20gb*2, 7/1g.5gb*7]`, GPU 0 to 5, two slices of GPU 6, seven of GPU 7.",
+        example="[0-6, 7/1g.5gb*7]",
+    )
     line: int = 0
+
+    def conflict(self) -> tuple[str, str] | None:
+        """The key and what is wrong where values cannot go together."""
+        if self.slices and self.slurm_index != IDENTITY:
+            return "slices", "says Slurm's order by itself; leave out slurm_index"
+        return None
 
 
 def _hints(about: str) -> Mapping[str, str]:

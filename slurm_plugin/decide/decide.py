@@ -15,6 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gres_topology import Network
+from gres_topology.slices import profile_of
 from policies import (
     Cluster,
     LooksAt,
@@ -27,10 +28,11 @@ from policies import (
     mask_of,
 )
 from policies.contract.nodes import Candidates, candidates
+from policies.slices import PROFILE, Slices, as_taken, by_gpu
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.kept_nodes import lowered
-from slurm_plugin.decide.machines import UNDECLARED, Machines, usable
+from slurm_plugin.decide.machines import UNDECLARED, Machines, SeenBy, not_of, usable
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
@@ -39,6 +41,8 @@ from slurm_plugin.wire import MAX_NOTE_BYTES
 
 logger = logging.getLogger(__name__)
 
+#: Decides for jobs of MIG slices, whatever policy decides for others.
+SLICES = Slices()
 #: Bytes of a note that are kept for the policy's name and the beginning of its reason.
 REASON_BYTES = 80
 
@@ -66,6 +70,8 @@ class _Prepared:
     cluster: Cluster
     nodes: Candidates
     own: Mapping[str, CandidateNode]
+    #: The nodes' machines, as jobs of this kind see them.
+    machines: Machines
     excluded: Mapping[str, str]
     #: GPUs of these nodes that are kept for other jobs (the topology's masks).
     reserved: Mapping[str, int]
@@ -103,6 +109,7 @@ class Decider:
             prepared = self._prepare(asked, rule)
             record.preferences, record.request = prepared.preferences, prepared.request
             record.excluded, record.considered = prepared.excluded, len(prepared.nodes)
+            record.machines = prepared.machines
             with lowered(prepared.nodes, prepared.reserved):
                 reply, reason, placement = self._ask(prepared, record)
         except _Leave as leave:
@@ -136,45 +143,30 @@ class Decider:
             raise _Leave("bad hint", f"hint ignored: {error}") from error
         if preferences.off:
             raise _Leave("opted out by hint")
-        nodes, excluded = self._nodes(asked)
+        profile = profile_of(asked.type)
+        machines = SeenBy(self.machines, profile) if profile else self.machines
+        nodes, excluded = _nodes(asked, machines, profile)
         for name in own:
             if name in excluded:
                 raise _Leave("node left to Slurm", f"{name}: {excluded[name]}")
         counts = sorted((node.own.bit_count() for node in own.values()), reverse=True)
         request = preferences.request(tuple(counts), asked.job, asked.uid)
-        policy = self.get_policy(preferences.policy)
+        policy: Policy = SLICES
+        if profile:
+            request = replace(request, options={PROFILE: profile})
+            preferences = replace(preferences, policy=policy.name)
+        else:
+            policy = self.get_policy(preferences.policy)
         # Running jobs are read only for a policy that looks at them.
         jobs = self.neighbours() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
         cluster = Cluster(nodes, jobs, network=self.network)
         reserved = {
-            name: self.machines.get(name, UNDECLARED).to_topology(mask)
+            name: machines.get(name, UNDECLARED).to_topology(mask)
             for name, mask in asked.reserved.items()
         }
         return _Prepared(
-            asked, preferences, policy, request, cluster, nodes, own, excluded, reserved
+            asked, preferences, policy, request, cluster, nodes, own, machines, excluded, reserved
         )
-
-    def _nodes(self, asked: PlacementQuestion) -> tuple[Candidates, Mapping[str, str]]:
-        """Candidates in the topology's indices, and why others are left out."""
-        nodes: dict[str, NodeState] = {}
-        excluded: dict[str, str] = {}
-        get = self.machines.get
-        for node in asked.candidates:
-            machine = get(node.name, UNDECLARED)
-            topology = machine.topology
-            problem = usable(machine, node.total)
-            if problem or topology is None:
-                excluded[node.name] = problem
-                continue
-            if machine.order is None:
-                free, own = node.free, node.own
-            else:
-                free, own = machine.to_topology(node.free), machine.to_topology(node.own)
-            nodes[node.name] = NodeState(node.name, topology, free, own, node.weight)
-        if asked.others is None:
-            return candidates(nodes), excluded
-        own_masks = {node.name: node.own for node in asked.candidates}
-        return asked.others.with_own(own_masks), excluded or asked.others.excluded
 
     def _ask(
         self, prepared: _Prepared, record: DecisionRecord
@@ -192,9 +184,15 @@ class Decider:
         self._check(prepared, outcome)
         used = self._use(prepared, outcome)
         # As they are now: the nodes of a kept cluster change with the next question.
-        states = {name: prepared.nodes[name] for name in outcome.gpus}
+        states = {name: prepared.nodes[name] for name in (*outcome.gpus, *prepared.own)}
         scored = partial(with_scores, outcome, prepared.request, states)
         record.placement, record.own = scored, self._own(prepared)
+        if prepared.policy is SLICES:
+            record.of_slices = partial(by_gpu, states)
+            record.placement, record.own = (
+                lambda: outcome,
+                partial(as_taken, {n: node.own for n, node in prepared.own.items()}),
+            )
         return used, "placed", outcome
 
     def _wait(self, prepared: _Prepared, wait: Wait) -> WaitFor | None:
@@ -230,12 +228,13 @@ class Decider:
             raise ValueError(f"{placement.policy} gave {counts} GPUs for {prepared.request}")
 
     def _use(self, prepared: _Prepared, placement: Placement) -> Use:
-        nodes = self._masks(placement.gpus)
+        nodes = self._masks(prepared, placement.gpus)
         counts = {name: mask.bit_count() for name, mask in nodes.items()}
         alt: dict[str, int] = {}
         if counts != {name: node.own.bit_count() for name, node in prepared.own.items()}:
             alt = self._alternative(prepared)
-        in_order = {node: self.machines[node].to_slurm(g) for node, g in placement.gpus.items()}
+        to_slurm = prepared.machines
+        in_order = {node: to_slurm[node].to_slurm(g) for node, g in placement.gpus.items()}
         return Use(nodes, alt, use_note(in_order, placement.policy, placement.reason))
 
     def _alternative(self, prepared: _Prepared) -> dict[str, int]:
@@ -250,7 +249,7 @@ class Decider:
             placement = outcome.instead if isinstance(outcome, Wait) else outcome
             if placement is None:
                 return {}
-            chosen |= self._masks(placement.gpus)
+            chosen |= self._masks(prepared, placement.gpus)
         return chosen
 
     @staticmethod
@@ -260,8 +259,35 @@ class Decider:
         own = {name: state.own for name, state in states.items()}
         return lambda: judge(own, prepared.request, states)
 
-    def _masks(self, gpus: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
-        return {node: mask_of(self.machines[node].to_slurm(g)) for node, g in gpus.items()}
+    @staticmethod
+    def _masks(prepared: _Prepared, gpus: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        machines = prepared.machines
+        return {node: mask_of(machines[node].to_slurm(g)) for node, g in gpus.items()}
+
+
+def _nodes(
+    asked: PlacementQuestion, machines: Machines, profile: str
+) -> tuple[Candidates, Mapping[str, str]]:
+    """Candidates in the topology's indices, and why others are left out."""
+    nodes: dict[str, NodeState] = {}
+    excluded: dict[str, str] = {}
+    get = machines.get
+    for node in asked.candidates:
+        machine = get(node.name, UNDECLARED)
+        topology = machine.topology
+        problem = usable(machine, node.total) or not_of(machine, node.own, profile)
+        if problem or topology is None:
+            excluded[node.name] = problem
+            continue
+        if machine.order is None:
+            free, own = node.free, node.own
+        else:
+            free, own = machine.to_topology(node.free), machine.to_topology(node.own)
+        nodes[node.name] = NodeState(node.name, topology, free, own, node.weight)
+    if asked.others is None:
+        return candidates(nodes), excluded
+    own_masks = {node.name: node.own for node in asked.candidates}
+    return asked.others.with_own(own_masks), excluded or asked.others.excluded
 
 
 def use_note(gpus: Mapping[str, tuple[int, ...]], policy: str, reason: str) -> str:

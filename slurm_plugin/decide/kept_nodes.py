@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gres_topology.slices import SlicedTopology, profile_of
 from policies import NodeState
 from policies.contract.nodes import Candidates, FreeOn, NodeTable
 from policies.contract.ranking import each
 from slurm_plugin import node_lines
-from slurm_plugin.decide.machines import UNDECLARED, Machines, usable
+from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, usable
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.node_lines import Changes, NodesPart
 from slurm_plugin.placement import CandidateNode
@@ -46,55 +47,52 @@ class ToldNodes:
     type: list[str]
 
 
-class KeptNodes:
-    """One table: `free` in Slurm's order and masks, `table` as policies see its usable nodes."""
+class NodesSeen:
+    """The nodes of a table as policies see them, for jobs of whole GPUs or of MIG slices."""
 
-    def __init__(self, told: ToldNodes, machines: Machines) -> None:
-        self.told, self.machines = told, machines
-        self.free = list(told.free)
-        self.digest = node_lines.digest(self.free)
-        self.index = {name: at for at, name in enumerate(told.names)}
+    def __init__(self, told: ToldNodes, machines: Mapping[str, Machine], *, sliced: bool) -> None:
+        #: Every told node's machine, as these jobs see it.
+        self.machines: dict[str, Machine] = {}
         self.excluded: dict[str, str] = {}
         states = []
-        for name, total, free, weight in zip(
-            told.names, told.total, told.free, told.weight, strict=True
+        of_type: dict[str, list[str]] = {}
+        for name, total, free, weight, kind in zip(
+            told.names, told.total, told.free, told.weight, told.type, strict=True
         ):
-            machine = machines.get(name, UNDECLARED)
-            problem = usable(machine, total)
+            whole = machines.get(name, UNDECLARED)
+            if sliced and whole.sliced is None:
+                continue
+            profile = "" if sliced else profile_of(kind)
+            problem = usable(whole, total) or (whole.seen_by(profile).problem if profile else "")
+            machine = whole.sliced if sliced and whole.sliced is not None else whole
             if machine.topology is None or problem:
                 if total:
                     self.excluded[name] = problem
                 continue
+            self.machines[name] = machine
             states.append(NodeState(name, machine.topology, machine.to_topology(free), 0, weight))
+            for one in _types(machine, whole, kind):
+                of_type.setdefault(one, []).append(name)
         self.table = NodeTable(states)
         #: Each node's place in `table`, -1 where it has none.
         self.place = [self.table.place.get(name, -1) for name in told.names]
         self._in_order = self.place == list(range(len(told.names)))
         self._sets: OrderedDict[str, int] = OrderedDict()
-        self._of_type: dict[str, int] = {"": (1 << len(states)) - 1}
-        for name, kind in zip(told.names, told.type, strict=True):
-            place = self.table.place.get(name)
-            if kind and place is not None:
-                self._of_type[kind] = self._of_type.get(kind, 0) | 1 << place
+        places = self.table.place
+        self._of_type = {
+            kind: sum(1 << places[name] for name in names) for kind, names in of_type.items()
+        }
 
-    def take(self, free: Mapping[int, int]) -> None:
-        """Nodes have these GPUs free now; raises ProtocolError for nodes or GPUs there are not."""
-        for at, mask in free.items():
-            if at >= len(self.free) or mask >> self.told.total[at]:
-                raise ProtocolError(f"place: changed={at}:{mask:x}: no such node, or no such GPUs")
-            if mask == self.free[at]:
-                continue
-            self.digest ^= node_lines.mix(at, self.free[at]) ^ node_lines.mix(at, mask)
-            self.free[at] = mask
-            if self.place[at] >= 0:
-                machine = self.machines[self.told.names[at]]
-                self.table.set_free(self.place[at], machine.to_topology(mask))
+    def set_free(self, at: int, name: str, free: int) -> None:
+        """Node `at` of the table has these of Slurm's GPUs free now (mask)."""
+        if self.place[at] >= 0:
+            self.table.set_free(self.place[at], self.machines[name].to_topology(free))
 
     def among(self, others: str, kind: str, heaviest: int | None) -> int:
-        """The places in `table` of a set that has free GPUs, of a type ("": any)."""
+        """The places in `table` of a set that has free GPUs, of a type or profile ("": any)."""
         places = self._sets.get(others)
         if places is None:
-            places = self._to_places(node_lines.places(others, len(self.free)))
+            places = self._to_places(node_lines.places(others, len(self.place)))
             self._sets[others] = places
             if len(self._sets) > MOST_SETS:
                 self._sets.popitem(last=False)
@@ -112,7 +110,7 @@ class KeptNodes:
         """A set in Slurm's order as one of places."""
         if self._in_order or not chosen:
             return chosen
-        size = len(self.free)
+        size = len(self.place)
         raw = np.frombuffer(chosen.to_bytes(size // 8 + 1, "little"), dtype=np.uint8)
         held = np.unpackbits(raw, count=size, bitorder="little").view(np.bool_)
         at = np.array(self.place)[held]
@@ -120,15 +118,63 @@ class KeptNodes:
         bits[at[at >= 0]] = 1
         return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
 
+    def to_table(self, masks: Mapping[str, int]) -> dict[str, int]:
+        """Slurm's masks as the topology's, of the usable nodes among these."""
+        machines = self.machines
+        return {n: machines[n].to_topology(mask) for n, mask in masks.items() if n in machines}
+
+
+def _types(seen: Machine, whole: Machine, kind: str) -> Iterator[str]:
+    """What a job may ask for to get a node's GPUs: profiles, or a type and "" for any.
+
+    Slurm may give a job that names no type slices of a node that has some.
+    """
+    if isinstance(seen.topology, SlicedTopology):
+        yield from (profile for profile in seen.topology.of_profile if profile)
+        return
+    if whole.sliced is None:
+        yield ""
+    if kind:
+        yield kind
+
+
+class KeptNodes:
+    """One table: `free` in Slurm's order and masks, and its usable nodes as policies see them."""
+
+    def __init__(self, told: ToldNodes, machines: Machines) -> None:
+        self.told, self.machines = told, machines
+        self.free = list(told.free)
+        self.digest = node_lines.digest(self.free)
+        self.index = {name: at for at, name in enumerate(told.names)}
+        self.whole = NodesSeen(told, machines, sliced=False)
+        self.sliced = NodesSeen(told, machines, sliced=True)
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes for jobs of whole GPUs."""
+        return self.whole.table
+
+    @property
+    def excluded(self) -> Mapping[str, str]:
+        """Nodes that are left to Slurm's own choice, and why."""
+        return self.whole.excluded
+
+    def take(self, free: Mapping[int, int]) -> None:
+        """Nodes have these GPUs free now; raises ProtocolError for nodes or GPUs there are not."""
+        for at, mask in free.items():
+            if at >= len(self.free) or mask >> self.told.total[at]:
+                raise ProtocolError(f"place: changed={at}:{mask:x}: no such node, or no such GPUs")
+            if mask == self.free[at]:
+                continue
+            self.digest ^= node_lines.mix(at, self.free[at]) ^ node_lines.mix(at, mask)
+            self.free[at] = mask
+            for seen in (self.whole, self.sliced):
+                seen.set_free(at, self.told.names[at], mask)
+
     def agrees(self, node: CandidateNode) -> bool:
         """Whether a listed node is known, with the same free GPUs."""
         at = self.index.get(node.name)
         return at is not None and (self.told.total[at], self.free[at]) == (node.total, node.free)
-
-    def to_table(self, masks: Mapping[str, int]) -> dict[str, int]:
-        """Slurm's masks as the topology's, of the usable nodes among these."""
-        place, machines = self.table.place, self.machines
-        return {n: machines[n].to_topology(mask) for n, mask in masks.items() if n in place}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,26 +182,27 @@ class Others:
     """The nodes of one question beside those it lists (`placement.OtherNodes`)."""
 
     kept: KeptNodes
+    seen: NodesSeen
     among: int
 
     @property
     def excluded(self) -> Mapping[str, str]:
         """Nodes of the cluster that are left to Slurm's own choice, and why."""
-        return self.kept.excluded
+        return self.seen.excluded
 
     def with_own(self, own: Mapping[str, int]) -> Candidates:
         """They and these, Slurm's own (masks by name), as policies see them."""
-        masks = self.kept.to_table(own)
+        masks = self.seen.to_table(own)
         among = self.among
         for name in masks:
-            among |= 1 << self.kept.table.place[name]
-        return Candidates(self.kept.table, among, masks)
+            among |= 1 << self.seen.table.place[name]
+        return Candidates(self.seen.table, among, masks)
 
     def stand_in(
         self, count: int, reserved: Mapping[str, int], without: Collection[str]
     ) -> CandidateNode | None:
         """The first node, lowest weight first, with `count` GPUs free beside the reserved ones."""
-        kept, table = self.kept, self.kept.table
+        kept, table = self.kept, self.seen.table
         ranking = table.ranking("stand-in", count, lambda states, count: [()] * len(states))
         among = self.among
         for name in without:
@@ -164,7 +211,7 @@ class Others:
             for place in each(places):
                 name = table.names[place]
                 at = kept.index[name]
-                free = kept.free[at] & ~reserved.get(name, 0)
+                free = kept.free[at] & self.seen.machines[name].whole & ~reserved.get(name, 0)
                 if free.bit_count() >= count:
                     return CandidateNode(name, kept.told.total[at], free, 0, kept.told.weight[at])
         return None
@@ -265,7 +312,10 @@ class KeptTables:
             kept.take(changes.free)
             if kept.digest != changes.state or not all(kept.agrees(node) for node in listed):
                 return None
-            return Others(kept, kept.among(changes.others, kind, changes.heaviest))
+            profile = profile_of(kind)
+            seen = kept.sliced if profile else kept.whole
+            among = seen.among(changes.others, profile or kind, changes.heaviest)
+            return Others(kept, seen, among)
         except ProtocolError as error:
             logger.error("%s; Slurm's own nodes alone", error)
             return None

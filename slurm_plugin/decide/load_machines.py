@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-from gres_topology import NodeTopology, TopologyError, catalog, difference, read
+from gres_topology import NodeTopology, TopologyError, catalog, difference, read, slices
 from gres_topology.slurm_files import gres_file, mapping
 from gres_topology.slurm_files.gres_file import NodeDevices
 from policies.bandwidth.calibrated import Calibration
@@ -56,7 +56,7 @@ class _Loader:
         #: What each gres.conf says, or why it cannot be read.
         self._devices: dict[Path, NodeDevices | str] = {}
         self._stated: dict[tuple[str, mapping.SlurmIndex], mapping.SlurmIndex] = {}
-        self._shared: dict[tuple[str, tuple[int, ...] | None], Machine] = {}
+        self._shared: dict[tuple[str, tuple[int, ...] | None, tuple[str, ...]], Machine] = {}
         self._models: dict[Path, Calibration] = {}
         self._calibrated: dict[tuple[Path, str], NodeTopology] = {}
 
@@ -66,6 +66,7 @@ class _Loader:
             where = f"{self._config.where(node_set.line)}: nodes[{i}]"
             declared = self._declared(node_set, where)
             self._read_model(node_set, declared, where)
+            self._check_slices(node_set, declared, where)
             for name in node_set.nodes:
                 try:
                     machines[name] = self._machine(name, node_set, declared)
@@ -112,6 +113,16 @@ class _Loader:
         except PluginError as error:
             raise ConfigError(f"{where}.bandwidth_model: {error}") from error
 
+    def _check_slices(self, node_set: NodeSet, declared: NodeTopology | None, where: str) -> None:
+        """Raises ConfigError for slices that these nodes cannot have."""
+        if node_set.slices and self._config.enforcement != "select":
+            raise ConfigError(f"{where}.slices: expected enforcement: select; slots are whole GPUs")
+        try:
+            if node_set.slices and declared is not None:
+                slices.declared(replace(declared, model=None), node_set.slices)
+        except TopologyError as error:
+            raise ConfigError(f"{where}.slices: {error}") from error
+
     def _with_model(self, topology: NodeTopology, node_set: NodeSet) -> NodeTopology:
         """The topology with its set's bandwidth model; one object for all nodes of a shape."""
         path = node_set.bandwidth_model
@@ -134,9 +145,11 @@ class _Loader:
                 self._same(replace(declared, model=None), collected, "declared")
         order = self._order(name, node_set, topology, collected)
         topology = self._with_model(topology, node_set)
-        key = (topology.shape, order)
+        key = (topology.shape, order, node_set.slices)
         if key not in self._shared:
-            self._shared[key] = Machine(topology, order)
+            # A catalog machine says nothing about memory size, which the model names.
+            model = None if declared is not None else topology.model
+            self._shared[key] = _made(topology, order, node_set.slices, model)
         return self._shared[key]
 
     def _accepted(
@@ -214,6 +227,20 @@ class _Loader:
         if not files and not detection:
             raise PluginError(f"{path} has no File= of a GPU for this node")
         return mapping.from_gres_conf(known, files, detection)
+
+
+def _made(
+    topology: NodeTopology,
+    order: tuple[int, ...] | None,
+    words: tuple[str, ...],
+    model: str | None,
+) -> Machine:
+    """A kind of node; raises TopologyError for slices that it cannot have."""
+    if not words:
+        return Machine(topology, order)
+    sliced = slices.declared(replace(topology, model=model), words)
+    whole = sliced.of_profile.get("", 0)
+    return Machine(topology, sliced.parents, sliced=Machine(sliced), whole=whole)
 
 
 def _as_coarse(expected: NodeTopology, found: NodeTopology) -> NodeTopology:

@@ -5,10 +5,12 @@ A node with a `problem` is left to Slurm's own choice; `gputopo doctor` and `sta
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
-from gres_topology import NodeTopology
+from gres_topology import NodeTopology, cpulist
+from gres_topology.slices import SlicedTopology, profile_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,16 +19,22 @@ class Machine:
 
     #: None only where there is a problem.
     topology: NodeTopology | None
-    #: The topology's index of each of Slurm's GPUs; None where both count alike.
+    #: The topology's index of each of Slurm's GPUs; None where both count alike. A slice has that
+    #: of the GPU it is of.
     order: tuple[int, ...] | None = None
     #: Why the node is left to Slurm; empty where it is not.
     problem: str = ""
+    #: The same node as jobs of MIG slices see it, in Slurm's order; None where it has no slices.
+    sliced: Machine | None = None
+    #: Which of Slurm's GPUs are whole (mask); -1: all.
+    whole: int = -1
     _masks: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
 
     def to_topology(self, mask: int) -> int:
-        """Slurm's mask in the topology's indices."""
+        """Slurm's mask in the topology's indices; slices are left out."""
         if self.order is None:
             return mask
+        mask &= self.whole
         # Nodes of one kind share the Machine, so that few masks come again and again.
         found = self._masks.get(mask)
         if found is None:
@@ -41,11 +49,50 @@ class Machine:
             return tuple(gpus)
         return tuple(self.order.index(gpu) for gpu in gpus)
 
+    def seen_by(self, profile: str) -> Machine:
+        """The node for a job of slices of this profile; '' for one of whole GPUs."""
+        return (self.sliced or _NOT_SLICED) if profile else self
+
+    @property
+    def names(self) -> list[str | int]:
+        """What Slurm calls each of the topology's GPUs: its index, or its slices' (`6-7`)."""
+        count = 0 if self.topology is None else self.topology.gpus
+        return names_of(self.order or range(count), count)
+
+
+def names_of(order: Sequence[int], gpus: int) -> list[str | int]:
+    """`Machine.names`, from its order and how many GPUs its topology has."""
+    own: list[list[int]] = [[] for _ in range(gpus)]
+    for index, gpu in enumerate(order):
+        own[gpu].append(index)
+    return [held[0] if len(held) == 1 else cpulist.format_list(held) for held in own]
+
+
+_NOT_SLICED = Machine(None, problem="no MIG slices are declared for it in gputopo.yaml")
+
+#: Where slices are declared.
+_SLICES = "slices: in gputopo.yaml"
 
 #: What an undeclared node is.
 UNDECLARED = Machine(None, problem="not declared in gputopo.yaml")
 
 Machines = Mapping[str, Machine]
+
+
+class SeenBy(Mapping[str, Machine]):
+    """Machines as jobs of MIG slices of one profile see them."""
+
+    def __init__(self, machines: Machines, profile: str) -> None:
+        self._machines, self._profile = machines, profile
+
+    def __getitem__(self, name: str) -> Machine:
+        return self._machines[name].seen_by(self._profile)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._machines)
+
+    def __len__(self) -> int:
+        return len(self._machines)
 
 
 def are_same(one: Machines, other: Machines) -> bool:
@@ -67,6 +114,37 @@ def usable(machine: Machine, total: int) -> str:
     """Why a node of `total` GPUs is left to Slurm's own choice; empty if it is not."""
     if machine.problem or machine.topology is None:
         return machine.problem or "no topology"
-    if machine.topology.gpus != total:
-        return f"Slurm says {total} GPUs, the topology {machine.topology.gpus}"
+    is_sliced = machine.sliced is not None or isinstance(machine.topology, SlicedTopology)
+    known = len(machine.order) if machine.order else machine.topology.gpus
+    if known != total:
+        return f"Slurm says {total} GPUs, {_SLICES if is_sliced else 'the topology'} {known}"
     return ""
+
+
+def other_gpus(machine: Machine, counts: Mapping[str, int]) -> str:
+    """What Slurm's GPUs (types in its order, with their counts) are otherwise than declared."""
+    total, topology = sum(counts.values()), machine.topology
+    if machine.sliced is None or not isinstance(machine.sliced.topology, SlicedTopology):
+        known = 0 if topology is None else topology.gpus
+        name = "" if topology is None else topology.name
+        return "" if known == total else f"Slurm has {total} GPUs, its topology {name} {known}"
+    declared = machine.sliced.topology.profiles
+    counted = [profile_of(kind) for kind, count in counts.items() for _ in range(count)]
+    if tuple(counted) == declared:
+        return ""
+    listed = ", ".join(f"{count} {kind or 'of no type'}" for kind, count in counts.items())
+    said = ", ".join(f"{len([*run])} {kind or 'whole'}" for kind, run in groupby(declared))
+    return f"Slurm counts {listed}; {_SLICES} says {said}"
+
+
+def not_of(machine: Machine, own: int, profile: str) -> str:
+    """Why Slurm's own choice (mask) cannot be what the job asks for by gputopo.yaml; or empty."""
+    if profile and isinstance(machine.topology, SlicedTopology):
+        wrong = own & ~machine.topology.of_profile.get(profile, 0)
+    else:
+        wrong = own & ~machine.whole
+    if not wrong:
+        return ""
+    index = (wrong & -wrong).bit_length() - 1
+    what = f"{profile} slice" if profile else "whole GPU"
+    return f"Slurm's GPU {index} is no {what} by {_SLICES}"

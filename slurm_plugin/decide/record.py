@@ -42,6 +42,8 @@ class DecisionRecord:
     #: The policy's choice (of a wait: what the job would have got), and Slurm's own.
     placement: Scored = lambda: None
     own: Scored = lambda: None
+    #: What a choice of MIG slices means for their GPUs; None for whole GPUs.
+    of_slices: Callable[[Placement], dict[str, Any]] | None = None
     #: What the decision came to; in observe mode what it would have come to.
     reply: PlaceReply = field(default_factory=Pass)
     reason: str = ""
@@ -67,11 +69,10 @@ class DecisionRecord:
         line["slurm"] = self._slurm()
         placement = self.placement()
         if placement is not None:
-            line["chosen"] = self._scored(placement) | {
-                "pcie_hops": self._hops(placement),
+            line["chosen"] = self._judged(placement)
+            if self.of_slices is None:
                 # The share of the best there is on an empty node, or the mean of its terms.
-                "utility": round(placement.utility, 4),
-            }
+                line["chosen"]["utility"] = round(placement.utility, 4)
             line["reason"] = placement.reason
             candidates = placement.candidates[:MAX_CANDIDATES]
             line["candidates"] = [self._scored(candidate) for candidate in candidates]
@@ -84,7 +85,15 @@ class DecisionRecord:
         if own is None:
             return {"gpus": gpus}
         # Judged in the best order there is for that set: Slurm gives none.
-        return self._scored(own) | {"gpus": gpus, "pcie_hops": self._hops(own)}
+        return self._judged(own) | {"gpus": gpus}
+
+    def _judged(self, placement: Placement) -> dict[str, Any]:
+        """What a choice is worth; slices have no links, and what counts are their GPUs."""
+        if self.of_slices is not None:
+            machines = self.machines
+            gpus = {name: machines[name].to_slurm(some) for name, some in placement.gpus.items()}
+            return {"gpus": gpus, **self.of_slices(placement)}
+        return self._scored(placement) | {"pcie_hops": self._hops(placement)}
 
     def _hops(self, placement: Placement) -> int:
         """How many steps of the rings, on all nodes together, leave the GPUs' own links."""

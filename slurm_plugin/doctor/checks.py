@@ -8,6 +8,7 @@ from dataclasses import replace
 from gres_topology import TopologyError
 from gres_topology.slurm_files.gres_file import load_devices
 from slurm_plugin.config.sections import GRES_CONF
+from slurm_plugin.decide.machines import other_gpus
 from slurm_plugin.doctor import engine, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
@@ -50,12 +51,8 @@ def check_nodes(here: Installation) -> Iterator[Finding]:
             yield warn(f"{name} is declared, Slurm does not know it", "fix nodes:")
         elif machine.problem:
             yield fail(f"{name} is left to Slurm: {machine.problem}", _FIX_NODE)
-        elif machine.topology is not None and machine.topology.gpus != node.gpu_count:
-            yield fail(
-                f"{name}: Slurm has {node.gpu_count} GPUs, its topology {machine.topology.name}"
-                f" {machine.topology.gpus}",
-                "correct topology: in gputopo.yaml or Gres= in slurm.conf",
-            )
+        elif machine.topology is not None and (wrong := other_gpus(machine, node.gpus)):
+            yield fail(f"{name}: {wrong}", "correct gputopo.yaml or Gres= in slurm.conf")
         else:
             good.setdefault(node.gpu_count, []).append(name)
     for count, names in good.items():

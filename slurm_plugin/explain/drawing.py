@@ -11,6 +11,7 @@ from gres_topology.pictures import Marks, Pane, Picture, machine_picture, sheet
 from gres_topology.readers import saved
 from policies.errors import PolicyError
 from policies.patterns.pattern import fitting, pattern_of
+from slurm_plugin.decide.machines import names_of
 from slurm_plugin.explain.story import gpus_of, loan_places
 from slurm_plugin.explain.text import asked, figures, gpu_list, headline, printable
 
@@ -57,14 +58,16 @@ class _Node:
 
         With `said`, words for what they are to it, it is a large picture with heading and key.
         """
-        chosen = [self.order[gpu] for gpu in gpus if gpu < len(self.order)]
-        names = [self.order.index(gpu) for gpu in range(self.topology.gpus)]
+        # Several slices may be of one GPU.
+        chosen = list(dict.fromkeys(self.order[gpu] for gpu in gpus if gpu < len(self.order)))
         beside = [] if set(own) == set(gpus) else own
+        # No link joins slices.
+        pattern = "" if "of_gpus" in story.get("chosen", {}) else story.get("pattern", "ring")
         marks = Marks(
             chosen=chosen,
-            hops=_hops(story.get("pattern", "ring"), chosen),
-            beside=[self.order[gpu] for gpu in beside if gpu < len(self.order)],
-            names=names,
+            hops=_hops(pattern, chosen) if pattern else [],
+            beside=list({self.order[gpu]: None for gpu in beside if gpu < len(self.order)}),
+            names=names_of(self.order, self.topology.gpus),
         )
         title = f"{gpu_list({self.name: gpus})}  {said}"
         return machine_picture(self.topology, marks, title=title, is_small=not said)
@@ -101,5 +104,5 @@ def _choices(story: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _caption(said: str, choice: Mapping[str, Any]) -> list[str]:
-    """What the set is, its GPUs, and its two first figures, a line each."""
+    """What the set is, its GPUs, and its first figures, a line each."""
     return [said, gpu_list(choice.get("gpus", {})), ", ".join(figures(choice)[:2])]

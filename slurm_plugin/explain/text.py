@@ -120,6 +120,11 @@ def _choice(title: str, choice: Mapping[str, Any]) -> str:
 def figures(choice: Mapping[str, Any]) -> list[str]:
     """What a set of GPUs is worth, each figure with its name; the score comes first."""
     facts = []
+    if "of_gpus" in choice:
+        begun = choice.get("begun", 0)
+        facts.append(f"slices of {_of_gpus(choice['of_gpus'])}")
+        facts.append(f"{begun} GPU{'' if begun == 1 else 's'} begun")
+        facts.append(f"{choice.get('untouched', '?')} untouched there")
     if choice.get("terms"):
         terms = ", ".join(f"{name} {value:.2f}" for name, value in choice["terms"].items())
         facts.append(f"utility {choice['score']:.2f} ({terms})")
@@ -132,6 +137,11 @@ def figures(choice: Mapping[str, Any]) -> list[str]:
             f"left {choice['preserved_gbps']:.0f} GB/s",
         ]
     return facts
+
+
+def _of_gpus(parents: Mapping[str, Any]) -> str:
+    """`GPU 4, 4, 6`: which GPU of the topology each slice is of, node by node."""
+    return "; ".join(f"GPU {', '.join(map(str, some))}" for some in parents.values())
 
 
 def _started(story: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ takeover and every few seconds from then on. In doubt nobody is in charge.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import re
 import socket
@@ -28,6 +29,8 @@ _HEARTBEAT = struct.Struct("!QQ")
 _CONTROLLER = re.compile(r"SlurmctldHost\[(\d+)\]")
 #: Seconds between two looks: at the file, and where there is none to look at.
 LOOK_S, CALM_S = 0.25, 1.0
+#: A file that is missing is looked for so often, with so many seconds between, as Slurm does.
+TRIES, AGAIN_S = 3, 0.1
 #: A file system that hangs for so many seconds says nothing.
 PATIENCE_S = 2.0
 #: The controllers are read anew so often, in seconds: slurm.conf may name others. And in doubt.
@@ -79,7 +82,7 @@ class Controllers:
             return _doubt(f"this host, {host}, is none of the controllers {listed}")
         file = self.state / "heartbeat"
         try:
-            written = _read(file)
+            written = _read_patiently(file)
         except OSError as error:
             return _doubt(f"{file}: {error.strerror}")
         if len(written) != _HEARTBEAT.size:
@@ -101,6 +104,15 @@ def _read(file: Path) -> bytes:
     """What slurmctld writes there, or one byte more; OSError where it cannot be read."""
     with file.open("rb") as opened:
         return opened.read(_HEARTBEAT.size + 1)
+
+
+def _read_patiently(file: Path) -> bytes:
+    """The same; up to 24.11 Slurm takes the old file away before it puts the new one there."""
+    for _ in range(TRIES - 1):
+        with contextlib.suppress(FileNotFoundError):
+            return _read(file)
+        time.sleep(AGAIN_S)
+    return _read(file)
 
 
 def _doubt(why: str) -> Verdict:

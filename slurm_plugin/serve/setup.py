@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from gres_topology import Network, NodeTopology, TopologyError
 from gres_topology.slurm_files import network
 from policies import Cluster, LooksAt, NodeState, Policy, Request
-from policies.contract.hint_keys import PATTERN, SENSITIVE
+from policies.contract.hint_keys import BATCH, PATTERN, SENSITIVE
+from policies.contract.interference import MEDIUM, SMALL, TINY
 from policies.contract.nodes import Candidates, NodeTable
 from policies.patterns.pattern import TABULATED
 from slurm_plugin.config import settings as configuration
@@ -231,14 +233,27 @@ def _ask_about(setup: Setup, table: NodeTable) -> None:
     began = time.monotonic()
     room = max((state.free.bit_count() for state in table.alike.states()), default=0)
     everywhere = Candidates(table, (1 << len(table.names)) - 1, {})
-    sizes = range(1, min(WARM_GPUS, room) + 1)
-    requests = [Request((gpus,), sensitive=feels) for feels in (True, False) for gpus in sizes]
-    for policy in setup.policies():
-        jobs = setup.neighbours.jobs() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
-        for request in requests if SENSITIVE in policy.hints else requests[: len(sizes)]:
-            if time.monotonic() - began > LOOK_OVER_S:
-                return
+    policies = setup.policies()
+    running = setup.neighbours.jobs() if setup.looks_at_jobs() else ()
+    # In turns: what is left when the time is over is not all one policy's.
+    usual = zip_longest(*(_usual(policy, min(WARM_GPUS, room)) for policy in policies))
+    for policy, request in chain.from_iterable(zip(policies, turn, strict=True) for turn in usual):
+        if time.monotonic() - began > LOOK_OVER_S:
+            return
+        if request is not None:
+            jobs = running if LooksAt.RUNNING_JOBS in policy.looks_at else ()
             _ask(policy, request, Cluster(everywhere, jobs))
+
+
+def _usual(policy: Policy, most: int) -> Iterator[Request]:
+    """What jobs ask for: one to `most` GPUs, and what their hints make of it."""
+    sizes = range(1, most + 1)
+    yield from (Request((gpus,)) for gpus in sizes)
+    if SENSITIVE in policy.hints:
+        yield from (Request((gpus,), sensitive=False) for gpus in sizes)
+    if BATCH in policy.hints:
+        for batch in (TINY, SMALL, MEDIUM, MEDIUM + 1):
+            yield from (Request((gpus,), options={"batch": str(batch)}) for gpus in sizes)
 
 
 def _kinds(setup: Setup) -> list[NodeTopology]:

@@ -148,14 +148,25 @@ class Details:
             return []
         order = _order(machine)
         there = range(len(order))
+        held: dict[int, str] = {}
+        for gpu, name in holders.items():
+            if gpu in there:
+                # Slices of one GPU may be held by several jobs.
+                former = held.get(order[gpu], name)
+                held[order[gpu]] = name if former == name else _SEVERAL
         marks = Marks(
-            held={order[gpu]: name for gpu, name in holders.items() if gpu in there},
-            chosen=[order[gpu] for gpu in chosen if gpu in there],
-            beside=[order[gpu] for gpu in slurm if gpu in there],
-            names=[order.index(i) for i in there],
+            held=held,
+            chosen=list(dict.fromkeys(order[gpu] for gpu in chosen if gpu in there)),
+            # No link joins slices.
+            hops=None if all(machine.whole >> gpu & 1 for gpu in chosen) else [],
+            beside=list({order[gpu]: None for gpu in slurm if gpu in there}),
+            names=machine.names,
         )
         text = machine_svg(machine.topology, marks, title=title, is_small=is_small, is_inline=True)
         return [{"title": title, "svg": text}]
+
+
+_SEVERAL = "several jobs"
 
 
 def _order(machine: Machine) -> Sequence[int]:

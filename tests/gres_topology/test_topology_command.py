@@ -110,3 +110,15 @@ def test_plot_draws_the_machine_without_any_extra(machine, tmp_path, monkeypatch
     target = tmp_path / "out.svg"
     assert run("show", machine, "--plot", target).exit_code == 0
     assert f"{machine}: {catalog.load(machine).gpus} GPUs" in target.read_text()
+
+
+def test_slices_of_nvidia_smis_listing_are_printed_for_gputopo_yaml():
+    listing = "GPU 0: NVIDIA A100 (UUID: GPU-1)\nGPU 1: NVIDIA A100 (UUID: GPU-2)\n"
+    listing += "".join(f"  MIG 3g.20gb     Device  {i}: (UUID: MIG-{i})\n" for i in range(2))
+    result = CliRunner().invoke(cli, ["topology", "slices", "-"], input=listing)
+    assert result.output == (
+        "# slurm.conf: Gres=gpu:TYPE:COUNT,gpu:3g.20gb:COUNT\nslices: [0, 1/3g.20gb*2]\n"
+    )
+    wrong = CliRunner().invoke(cli, ["topology", "slices", "-"], input="no driver")
+    assert (wrong.exit_code, wrong.output.count("\n")) == (2, 1)
+    assert "expected the output of nvidia-smi -L" in wrong.output

@@ -13,7 +13,7 @@ from gres_topology import Network, Nic, NodeTopology
 from gres_topology.slurm_files.network import parse
 from policies import Cluster, NodeState, Placement, Request
 from policies.contract.bits import mask_of
-from policies.contract.nodes import assign
+from policies.contract.nodes import Candidates, NodeTable, assign
 from policies.registry import registry
 
 DGX = machine("dgx1v")
@@ -104,6 +104,14 @@ ONE_NODE = [
 )
 def test_a_job_of_one_node_keeps_switches_whole(count, frees, expected):
     assert set(placed("mapa", (count,), cluster(frees)).gpus) == expected
+
+
+def test_whole_nodes_that_the_job_may_not_use_count_for_others():
+    """Of two free nodes that it may use the one is below a switch with another whole node."""
+    table = NodeTable([NodeState(name, DGX, 0xFF) for name in ("n1", "n4", "n2")])
+    of_type = 1 << table.place["n1"] | 1 << table.place["n4"]
+    asked = Cluster(Candidates(table, of_type, {}), network=TREE)
+    assert set(placed("mapa", (8,), asked).gpus) == {"n4"}
 
 
 def test_five_nodes_of_three_blocks_alone_take_one_block_whole():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -95,6 +95,21 @@ def gres_conf(
         words = gres_file.slots_node_words(node, nodes, gpu_type=gpu_type)
         click.echo(f"# slurm.conf: {words}")
     click.echo(text, nl=False)
+
+
+@topology.command()
+@click.argument("listing", metavar="FILE", type=click.File())
+def slices(listing: TextIO) -> None:
+    """Write a node's MIG slices for gputopo.yaml; FILE (- for stdin) has its nvidia-smi -L.
+
+    The comment says in which order slurm.conf's Gres= has to name the types.
+    """
+    from gres_topology.slices import profile_of, words_of
+
+    words = words_of(listing.read())
+    types = dict.fromkeys(profile_of(word).partition("*")[0] or "TYPE" for word in words)
+    click.echo(f"# slurm.conf: Gres={','.join(f'gpu:{kind}:COUNT' for kind in types)}")
+    click.echo(f"slices: [{', '.join(words)}]")
 
 
 @topology.command()

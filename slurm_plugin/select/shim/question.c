@@ -44,13 +44,15 @@ extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
 
 /*
  * RET true if the node's GPUs can be chosen one by one and none of its GRES is
- * reserved for others
+ * reserved for others. A job that names no type may get whole GPUs and slices at once
  */
-static bool may_use(const gt_test_t *test, int index)
+static bool may_use(const gt_test_t *test, const gres_job_state_t *gpus,
+		    int index)
 {
 	list_t *reserved = GT_RESERVED_GRES(test);
 
 	return gt_node_is_plain(index) &&
+	       (gpus->type_name || !gt_node_is_sliced(index)) &&
 	       !(reserved && list_find_first(reserved, is_reserved, &index));
 }
 
@@ -71,7 +73,7 @@ extern bool gt_request_is_open(const gt_test_t *test,
 	    (job->details->whole_node & WHOLE_NODE_REQUIRED))
 		return false;
 	for (int i = 0; next_node_bitmap(job->job_resrcs->node_bitmap, &i); i++)
-		if (!may_use(test, i) || !gt_selected(gpus, i))
+		if (!may_use(test, gpus, i) || !gt_selected(gpus, i))
 			return false;
 	return true;
 }
@@ -189,7 +191,7 @@ extern bool gt_question_allows(const gt_question_t *question, int index)
 {
 	return bit_test(question->own, index) ||
 	       (weight(node_record_table_ptr[index]) <= question->heaviest &&
-		may_use(question->test, index));
+		may_use(question->test, question->gpus, index));
 }
 
 static void write_job(gt_line_t *line, const gt_question_t *question)
@@ -210,6 +212,16 @@ static void write_job(gt_line_t *line, const gt_question_t *question)
 			     MIN(hint.len, HINT_BYTES));
 }
 
+/*
+ * RET what the engine is told to be free. Of a node with slices that is everything: it
+ * knows which are of the job's type, and must see which GPUs are in use in part
+ */
+static uint64_t told_free(const gt_question_t *question, int index)
+{
+	return gt_node_free(index, gt_node_is_sliced(index) ? NULL :
+			    question->gpus);
+}
+
 static void write_own(gt_line_t *line, const gt_question_t *question)
 {
 	node_record_t *node;
@@ -218,7 +230,7 @@ static void write_own(gt_line_t *line, const gt_question_t *question)
 		gt_candidate_t candidate = {
 			.name = node->name,
 			.total = gt_node_total(i),
-			.free = gt_node_free(i, question->gpus),
+			.free = told_free(question, i),
 			.own = gt_selected(question->gpus, i),
 			.weight = node->config_ptr->weight,
 		};
@@ -227,11 +239,14 @@ static void write_own(gt_line_t *line, const gt_question_t *question)
 	}
 }
 
-/* RET true if the job may take any free GPU of the nodes that Slurm chose: none is of another type */
-static bool takes_any(const gt_question_t *question)
+/*
+ * RET true if what is told of the nodes that Slurm chose is all that is free there: none
+ * has GPUs of a type that neither the job nor the engine knows
+ */
+static bool tells_all(const gt_question_t *question)
 {
 	for (int i = 0; next_node_bitmap(question->own, &i); i++)
-		if (gt_node_free(i, question->gpus) != gt_node_free(i, NULL))
+		if (told_free(question, i) != gt_node_free(i, NULL))
 			return false;
 	return true;
 }
@@ -268,7 +283,7 @@ extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
 	gt_line_number(line, "postponed", earlier->waiting.count);
 	gt_line_number(line, "waited_s", earlier->waited_s);
 	write_own(line, question);
-	if (!keeps_nodes(question->test) && takes_any(question) &&
+	if (!keeps_nodes(question->test) && tells_all(question) &&
 	    gt_cluster_is_known(question->own, question->offered))
 		write_others(line, question);
 	return gt_line_end(line);

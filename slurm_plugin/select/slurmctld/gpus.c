@@ -30,26 +30,51 @@ extern uint64_t gt_mask(bitstr_t *bits)
 	return mask;
 }
 
-static bool one_type(const gres_node_state_t *gpus)
+/* RET how many of the node's types are whole GPUs */
+static int whole_types(const gres_node_state_t *gpus)
+{
+	int count = 0;
+
+	for (int i = 0; i < gpus->type_cnt; i++)
+		count += !gt_is_mig(gpus->type_name[i]);
+	return count;
+}
+
+static bool is_sliced(const gres_node_state_t *gpus)
 {
 	for (int i = 0; i < gpus->type_cnt; i++)
 		if (gt_is_mig(gpus->type_name[i]))
-			return false;
+			return true;
 	for (int i = 0; i < gpus->topo_cnt; i++)
 		if (gpus->topo_type_name && gt_is_mig(gpus->topo_type_name[i]))
+			return true;
+	return false;
+}
+
+/*
+ * RET true if all maps have a bit for each GPU. A node whose GPUs were changed has maps of
+ * the former ones, saved with slurmctld's state, until it has registered again
+ */
+static bool maps_agree(const gres_node_state_t *gpus)
+{
+	int64_t size = bit_size(gpus->gres_bit_alloc);
+
+	for (int i = 0; gpus->topo_gres_bitmap && i < gpus->topo_cnt; i++)
+		if (gpus->topo_gres_bitmap[i] &&
+		    bit_size(gpus->topo_gres_bitmap[i]) != size)
 			return false;
-	return gpus->type_cnt <= 1;
+	return true;
 }
 
 static bool is_plain(const gres_node_state_t *gpus)
 {
-	return gpus && gpus->gres_bit_alloc && !gpus->no_consume &&
+	return gpus && gpus->gres_bit_alloc && !gpus->no_consume && maps_agree(gpus) &&
 	       bit_size(gpus->gres_bit_alloc) <= GT_GPUS_MAX &&
 	       (uint64_t) bit_size(gpus->gres_bit_alloc) ==
 	       gpus->gres_cnt_avail &&
 	       (uint64_t) bit_set_count(gpus->gres_bit_alloc) ==
 	       gpus->gres_cnt_alloc &&
-	       one_type(gpus);
+	       whole_types(gpus) <= 1;
 }
 
 extern bool gt_node_is_plain(int index)
@@ -60,6 +85,13 @@ extern bool gt_node_is_plain(int index)
 static uint32_t total_of(const gres_node_state_t *gpus)
 {
 	return (uint32_t) bit_size(gpus->gres_bit_alloc);
+}
+
+extern bool gt_node_is_sliced(int index)
+{
+	const gres_node_state_t *gpus = gt_node_gpus(index);
+
+	return gpus && is_sliced(gpus);
 }
 
 extern uint32_t gt_node_total(int index)
@@ -80,6 +112,15 @@ static uint64_t idle(const gres_node_state_t *gpus)
 	return all & ~busy;
 }
 
+/* RET the type of the node's whole GPUs, else of its first slices, NULL without any */
+static const char *first_type(const gres_node_state_t *gpus)
+{
+	for (int i = 0; i < gpus->type_cnt; i++)
+		if (!gt_is_mig(gpus->type_name[i]))
+			return gpus->type_name[i];
+	return gpus->type_cnt ? gpus->type_name[0] : NULL;
+}
+
 extern bool gt_node_read(int index, gt_node_t *node)
 {
 	static char deleted[16];
@@ -95,7 +136,7 @@ extern bool gt_node_read(int index, gt_node_t *node)
 	node->weight = record->config_ptr->weight;
 	if (!(gpus = gt_node_gpus(index)))
 		return false;
-	node->type = gpus->type_cnt ? gpus->type_name[0] : NULL;
+	node->type = first_type(gpus);
 	if (is_plain(gpus)) {
 		node->total = total_of(gpus);
 		node->free = idle(gpus);
@@ -104,7 +145,7 @@ extern bool gt_node_read(int index, gt_node_t *node)
 	/* as slurm.conf has it, so that the registration changes nothing but free GPUs */
 	if (gpus->gres_cnt_config != NO_VAL64)
 		node->total = (uint32_t) MIN(gpus->gres_cnt_config, GT_GPUS_MAX);
-	return node->total && !gpus->gres_bit_alloc;
+	return node->total && (!gpus->gres_bit_alloc || !maps_agree(gpus));
 }
 
 /* GPUs of the type the job asks for; all if it names none */
@@ -156,8 +197,7 @@ extern gres_job_state_t *gt_job_gpus(const job_record_t *job)
 	if (!job->gres_list_req)
 		return NULL;
 	list_for_each(job->gres_list_req, note_request, &requests);
-	if (requests.count != 1 || requests.shared ||
-	    gt_is_mig(requests.gpus->type_name))
+	if (requests.count != 1 || requests.shared)
 		return NULL;
 	return requests.gpus;
 }

@@ -13,10 +13,13 @@ extern int gt_is_gpu(void *item, void *key);
 extern gres_node_state_t *gt_node_gpus(int index);
 
 /*
- * RET true if this node's GPUs can be chosen one by one: they have device files, are
- * of one type and at most 64, none is a MIG slice, and counts and bits agree
+ * RET true if this node's GPUs can be chosen one by one: they have device files, are at
+ * most 64 and of one type, MIG slices apart, and counts and bits agree
  */
 extern bool gt_node_is_plain(int index);
+
+/* RET true if some of the node's GPUs are MIG slices: of a job's GPUs its type tells which */
+extern bool gt_node_is_sliced(int index);
 
 extern uint32_t gt_node_total(int index);
 

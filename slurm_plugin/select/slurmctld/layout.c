@@ -65,6 +65,11 @@ static const char *wrong_node(int index)
 	return gres ? WRONG_SIZE("a GRES record", gres) : NULL;
 }
 
+static bool impossible(bitstr_t *bits)
+{
+	return bit_size(bits) < 1 || bit_size(bits) > 65536;
+}
+
 /* RET NULL, or how a node's GPU record differs from what was compiled */
 static const char *wrong_gpus(int index)
 {
@@ -77,18 +82,13 @@ static const char *wrong_gpus(int index)
 		return wrong;
 	if (!gpus->gres_bit_alloc)
 		return NULL;	/* not registered yet, or none */
-	if (bit_size(gpus->gres_bit_alloc) < 1 ||
-	    bit_size(gpus->gres_bit_alloc) > 65536)
+	if (impossible(gpus->gres_bit_alloc))
 		return "a GPU bit map of impossible size";
-	if (gpus->topo_cnt > bit_size(gpus->gres_bit_alloc))
-		return "more GPU topology records than GPUs";
-	for (int i = 0; i < gpus->topo_cnt; i++) {
-		bitstr_t *bits = gpus->topo_gres_bitmap ?
-				 gpus->topo_gres_bitmap[i] : NULL;
-
-		if (bits && bit_size(bits) != bit_size(gpus->gres_bit_alloc))
-			return "GPU bit maps of different sizes";
-	}
+	/* they may be of another size until a node with other GPUs has registered */
+	for (int i = 0; gpus->topo_gres_bitmap && i < gpus->topo_cnt; i++)
+		if (gpus->topo_gres_bitmap[i] &&
+		    impossible(gpus->topo_gres_bitmap[i]))
+			return "a GPU topology bit map of impossible size";
 	return NULL;
 }
 

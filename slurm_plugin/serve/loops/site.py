@@ -8,7 +8,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.queue.free_history import FreeGpus, FreeHistory
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.loops.queue_loop import RegularLoop
-from slurm_plugin.serve.service import Engine
+from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.serve.setup import Setup
 from slurm_plugin.serve.site_figures import figures_of
 
@@ -28,6 +28,13 @@ class SiteLoop(RegularLoop):
         self._history: FreeHistory | None = None
         #: When the next reading for the report is due, by the watcher's clock.
         self._due: float | None = None
+
+    def heard(self, verb: str, is_awaited: bool = True) -> None:
+        """Something happened in Slurm, or to the configuration."""
+        if verb == ANEW:
+            # Another engine may have added readings.
+            self._history = None
+        super().heard(verb, is_awaited)
 
     def poll_s(self, setup: Setup) -> float:
         """Seconds between two readings."""

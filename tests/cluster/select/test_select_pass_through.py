@@ -182,16 +182,17 @@ def test_preemption(cluster, engine):
 
 @pytest.mark.long("GPUs of other kinds are declared on every node first")
 def test_mig_slices(cluster, engine):
-    """A node of MIG slices is neither asked about nor offered to others."""
+    """A job of slices is asked about with all that is free; one that names no type is not."""
     gres = DGX2 + ";s/\\(NodeName=dgx2.*\\)Type=v100/\\1Type=1g.5gb/"
     with other_gpus(cluster, "s/gpu:v100:8/gpu:1g.5gb:8/", gres):
-        for form in ("--gres=gpu:1g.5gb:2", "--gres=gpu:2"):
-            jobid = assert_unasked(cluster, engine, "-w", "dgx2", form)
-            assert "AdminComment" not in cluster.job(jobid).fields
-            assert cluster.visible_gpus(jobid) == cluster.job(jobid).gpus["dgx2"]
-        cluster.started("-x", "dgx2", "--gres=gpu:1", sleep_s=30)
-        anywhere = cluster.started("--gres=gpu:1", sleep_s=30).id
-        assert "dgx2" not in engine.asked_nodes(anywhere)
+        jobid = assert_unasked(cluster, engine, "-w", "dgx2", "--gres=gpu:2")
+        assert "AdminComment" not in cluster.job(jobid).fields
+        assert cluster.visible_gpus(jobid) == cluster.job(jobid).gpus["dgx2"]
+        clear(cluster)
+        engine.rule(**PREFER)
+        job = cluster.started("-w", "dgx2", "--gres=gpu:1g.5gb:2", sleep_s=30)
+        assert job.gpus == {"dgx2": (3, 6)}
+        assert [q["type"] for q in engine.questions(job.id)] == [["1g.5gb"]]
 
 
 @pytest.mark.long("GPUs of other kinds are declared on every node first")

@@ -85,3 +85,19 @@ def test_of_many_rankings_the_last_ones_asked_for_are_kept(monkeypatch):
     index.ranking("c", keys)
     assert index.ranking("a", keys) is kinds[0]
     assert index.ranking("b", keys) is not kinds[1]
+
+
+def test_states_that_stay_are_not_looked_at_again_when_others_are_forgotten():
+    """A thousand sliced nodes are hardly ever twice in one state: what is kept must not grow."""
+    asked: list[int] = []
+
+    def counted(states: list[int]) -> list[Key | None]:
+        asked.extend(states)
+        return [(state,) for state in states]
+
+    index = StateIndex(range(100))
+    for new in range(100, 1000):
+        index.move(0, new)
+        index.ranking("kind", counted)
+    assert len(asked) == len(set(asked)) == 1000 - 1
+    assert [place for _, place in index.ranking("kind", counted).walk(0b11)] == [0b10, 0b01]

@@ -187,6 +187,23 @@ def test_every_failed_node_is_named_and_the_others_are_kept(tmp_path):
     assert set(Store(tmp_path).nodes()) == {"n1"}
 
 
+def test_slices_are_counted_with_the_gpus_they_are_of(tmp_path):
+    """Slurm counts a whole GPU and seven slices, the tools two GPUs."""
+    listed = (
+        "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\nGPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-2)\n"
+    )
+    listed += "".join(f"  MIG 1g.5gb      Device  {i}: (UUID: MIG-{i})\n" for i in range(7))
+    answer = a100(nvidia_smi_list=listed)
+    cut = replace(NODE, gpus={"a100": 1, "a100_1g.5gb": 7})
+    (outcome,) = collector(tmp_path, answer).collect([cut])
+    assert (outcome.what, outcome.text.split(",")[0]) == ("new", "2 GPUs")
+    known = Store(tmp_path).topology(Store(tmp_path).nodes()["n1"].latest)
+    assert known.model == "NVIDIA A100-SXM4-40GB"
+    missing = replace(NODE, name="n2", gpus={"a100": 2, "a100_1g.5gb": 7})
+    (outcome,) = collector(tmp_path, answer).collect([missing])
+    assert outcome.text == "its tools show 2 GPUs, Slurm has 2 and 7 MIG slices"
+
+
 def test_a_key_that_leads_out_of_the_store_is_refused(tmp_path):
     with pytest.raises(PluginError, match="no key of ours"):
         Store(tmp_path).topology("../../etc/passwd")

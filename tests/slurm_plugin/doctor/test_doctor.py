@@ -56,6 +56,10 @@ def yaml_says(old: str, new: str) -> Callable[[PlayedSite], object]:
     return lambda site: site.config.write_text(site.config.read_text().replace(old, new))
 
 
+SLICED = yaml_says(
+    '{nodes: "dgx[1-3]"',
+    '{nodes: dgx1, topology: dgx1v, slices: [0-6, 7/1g.5gb*7]}\n  - {nodes: "dgx[2-3]"',
+)
 NOT_COLLECTED = yaml_says("minsky1, topology: minsky", "minsky1, topology: collected")
 ANOTHER_PARTITION = yaml_says("partitions:\n", "partitions:\n  gone: {mode: observe}\n")
 
@@ -118,6 +122,8 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
      "select/linear"),
     ("GPU counts that differ", four_gpus, "nodes", "fail",
      "dgx1: Slurm has 4 GPUs, its topology dgx1v 8"),
+    ("slices that Slurm does not count so", SLICED, "nodes", "fail",
+     "dgx1: Slurm counts 8 v100; slices: in gputopo.yaml says 7 whole, 7 1g.5gb"),
     ("node left to Slurm", NOT_COLLECTED, "nodes", "fail",
      "minsky1 is left to Slurm: not collected yet"),
     ("types of GPUs that Slurm counts otherwise", types_in_another_order, "nodes", "warn",

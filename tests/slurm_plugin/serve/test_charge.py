@@ -91,6 +91,20 @@ def test_in_doubt_nobody_is_in_charge(tmp_path, written, host, says):
     assert says in verdict.why
 
 
+def test_a_heartbeat_that_is_just_being_replaced_leaves_nothing_in_doubt(tmp_path, monkeypatch):
+    """Slurm 24.11 removes the file first; a doubt would stop the engine and start it anew."""
+    pauses = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 2:
+            beat(tmp_path, 0)
+
+    monkeypatch.setattr(charging.time, "sleep", sleep)
+    assert controllers(tmp_path).verdict("ctl").is_ours
+    assert pauses == [charging.AGAIN_S] * 2
+
+
 @pytest.mark.parametrize("values", [{}, {"SlurmctldHost[1]": "ctl2"}, {"SlurmctldHost": "ctl"}])
 def test_a_reply_without_the_first_controller_is_an_error(values):
     with pytest.raises(SlurmError, match=r"no SlurmctldHost\[0\]"):
@@ -299,6 +313,7 @@ def test_an_engine_that_stands_by_reads_nothing_and_is_awake_once_it_is_in_charg
 
     poll()
     assert not slurm.asked
+    loops[4]._history = object()
     charge = _charge(engine)
     engine.setup.keeper.is_in_charge = lambda: True
     before = engine.setup.watcher.clock()
@@ -308,6 +323,7 @@ def test_an_engine_that_stands_by_reads_nothing_and_is_awake_once_it_is_in_charg
     assert own.schedule.due <= time.monotonic()
     assert loops[3].schedule.due <= time.monotonic()
     assert engine.setup.watcher._outdated_at >= before
+    assert loops[4]._history is None
     poll()
     assert slurm.asked["queue"]
 

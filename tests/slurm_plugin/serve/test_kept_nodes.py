@@ -274,6 +274,19 @@ def test_a_new_table_is_looked_over_before_it_is_used(tmp_path):
     assert ranked_by == {"balanced", "preserved", "first-fit"}
 
 
+def test_topo_aware_knows_each_class_of_batches_before(tmp_path):
+    """And jobs that feel no slow links, and those that say nothing; of one to eight GPUs."""
+    engine = an_engine(tmp_path, BASIC.replace("policy: mapa", "policy: topo-aware"))
+    told(engine, encode_request(table()))
+    policy = engine.setup.decider.get_policy("topo-aware")
+    with policy._solutions.index(engine.tables._tables[TABLE].table, ()) as index:
+        needs = {needs for needs, *_ in index.states._rankings}
+    assert {one.gpus for one in needs} == set(range(1, 9))
+    assert {(one.kind.batch, one.weight) for one in needs} == {
+        *((0, 4), (0, 0), (2, 4), (16, 3), (64, 2), (64, 1))
+    }
+
+
 def test_a_table_that_is_dropped_is_gone_without_the_garbage_collector(keeping):
     """For which all questions would wait."""
     gc.collect()
