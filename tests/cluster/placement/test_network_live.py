@@ -37,15 +37,14 @@ SwitchName=s2 Nodes=dgx2
 
 
 def test_a_job_of_one_node_leaves_the_switch_with_more_whole_nodes_alone(cluster):
-    """Both dgx are alike and Slurm takes the first; a job of two nodes finds its switch whole."""
-    whole = ("--gres=gpu:v100:8",)
-    stock = cluster.started(*whole, "--comment=gpu-topo: off", sleep_s=300)
-    assert set(stock.gpus) == {"dgx1"}
-    cluster.cancel(stock.id)
+    """Both dgx are alike, and a job of two nodes then finds the other's switch whole."""
+    three = cluster.started("--gres=gpu:3", sleep_s=300)
+    assert set(three.gpus) == {"dgx1"}
+    cluster.cancel(three.id)
     cluster.wait_idle()
     cluster.put("ctl", TOPOLOGY_CONF, WHOLE)
     configure_engine(cluster, f"topology_conf: {TOPOLOGY_CONF}")
-    assert set(cluster.started(*whole, sleep_s=300).gpus) == {"dgx2"}
+    assert set(cluster.started("--gres=gpu:3", sleep_s=300).gpus) == {"dgx2"}
     pair = cluster.started("-N2", "--gres=gpu:4", sleep_s=300)
     assert set(pair.gpus) == {"dgx1", "minsky1"}
     assert "nodes below s1" in pair.fields["AdminComment"]
