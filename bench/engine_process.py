@@ -50,7 +50,7 @@ class Client:
 
     def await_tables(self) -> None:
         """Wait until the engine has computed ahead what it does between questions."""
-        while b"%22computing_ahead%22:%20true" in self.ask(b"status id=1\n")[0]:
+        while b'"computing_ahead":%20true' in self.ask(b"status id=1\n")[0]:
             time.sleep(0.2)
 
     def memory_bytes(self) -> int:

@@ -44,6 +44,14 @@ def test_nodes_have_none_of_our_files(cluster):
         assert cluster.run(node, "cat /etc/slurm/slurm.conf").out == config
 
 
+@pytest.mark.select_plugin
+def test_an_engine_or_slurmctld_that_was_started_knows_the_nodes(cluster):
+    """So the next job may get any node; without that, each start would take its five seconds."""
+    for daemon in ("engine", "slurmctld"):
+        assert cluster.run("ctl", ["clusterctl", daemon, "restart"]).err == ""
+        assert cluster.status()["slurm_nodes"]["nodes"] == len(GPUS)
+
+
 # kill returns before the process is gone, and a reset that still finds it has nothing to tell.
 KILL = "pid=$(clusterctl {} pid); kill -9 $pid; while kill -0 $pid 2>/dev/null; do sleep 0.05; done"
 CRASHES = {
