@@ -31,8 +31,8 @@ class SiteLoop(RegularLoop):
 
     def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
-        if verb == ANEW:
-            # Another engine may have added readings.
+        if verb in ("reload", ANEW):
+            # The file may be another one, or another engine may have added readings.
             self._history = None
         super().heard(verb, is_awaited)
 

@@ -222,6 +222,24 @@ def test_for_the_report_slurm_is_read_every_ten_minutes_unless_the_site_wants_el
     )
 
 
+def test_after_a_reload_readings_go_beside_the_decision_log_that_is_named_then(
+    tmp_path, monkeypatch
+):
+    ours = loops(tmp_path, monkeypatch, TwoNodes(), "")
+    site, engine = SiteLoop(ours[0].engine), ours[0].engine
+    engine.listen(site.heard, dict)
+    clock = [0.0]
+    engine.setup.watcher.clock = lambda: clock[0]
+    logs = [engine.setup.config.decision_log]
+    logs.append(replace(logs[0], path=tmp_path / "other.jsonl"))
+    for log, clock[0] in zip(logs, (SETTLED_S, SETTLED_S + 600), strict=True):
+        engine.setup = replace(engine.setup, config=replace(engine.setup.config, decision_log=log))
+        engine.say("reload")
+        site._due = clock[0]
+        look([site])
+    assert [len(FreeHistory(log).since(None)) for log in logs] == [1, 1]
+
+
 def test_a_reading_that_fails_is_not_in_the_report(tmp_path, monkeypatch, caplog):
     slurm = TwoNodes()
     ours = loops(tmp_path, monkeypatch, slurm, "")
