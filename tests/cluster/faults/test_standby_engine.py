@@ -173,23 +173,22 @@ def test_a_takeover_keeps_a_loan_and_makes_no_second_one(live):
         live.saved()
         live.slurmctld("kill")
         live.engine("kill")
-        answered(live)
-        in_charge(live, "ctl2")
-        # Longer than it takes to see a donor as lost, or to lend anew.
-        time.sleep(10)
-        assert live.job(job.id).state == "RUNNING"
-        assert sorted(donor.id for donor in donors(live)) == lent
-        live.cancel(job.id)
-        no_loan_is_left(live)
+        goes_on(live, job.id, lent, "ctl2")
         second = live.started(*FOUR, ASKS, sleep_s=300, timeout_s=90)
         lent = sorted(donor.id for donor in donors(live))
         assert lent
         live.engine("start")
         live.slurmctld("start")
-        answered(live)
-        in_charge(live, "ctl")
-        time.sleep(10)
-        assert live.job(second.id).state == "RUNNING"
-        assert sorted(donor.id for donor in donors(live)) == lent
-        live.cancel(second.id)
-        no_loan_is_left(live)
+        goes_on(live, second.id, lent, "ctl")
+
+
+def goes_on(cluster: Cluster, job: int, lent: list[int], host: str) -> None:
+    """`host` takes charge; the job keeps its donors, which end with it."""
+    answered(cluster)
+    in_charge(cluster, host)
+    # Longer than it takes to see a donor as lost, or to lend anew.
+    time.sleep(10)
+    assert cluster.job(job).state == "RUNNING"
+    assert sorted(donor.id for donor in donors(cluster)) == lent
+    cluster.cancel(job)
+    no_loan_is_left(cluster)
