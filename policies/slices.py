@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gres_topology.slices import SlicedTopology
-from policies.contract.bits import gpus_of, mask_of
+from policies.contract.bits import gpus_of, lowest_bits, mask_of
 from policies.contract.nodes import assign_ranked
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import Policy
@@ -49,7 +49,7 @@ def choose(topology: SlicedTopology, free: int, profile: str, count: int) -> Cho
             lost_gbps += _joined(topology, gpu, untouched)
         else:
             near_gbps += _joined(topology, gpu, untouched)
-        taken |= _first(room.pop(gpu), left)
+        taken |= lowest_bits(room.pop(gpu), left)
         touched |= devices[gpu]
         parents += 1
     spare = (touched & free & ~taken).bit_count()
@@ -75,16 +75,6 @@ def _next(
 def _joined(topology: SlicedTopology, gpu: int, others: set[int]) -> float:
     """GB/s between a GPU and others, itself left out."""
     return sum(topology.joined_gbps[gpu][other] for other in others)
-
-
-def _first(devices: int, count: int) -> int:
-    """The first devices of a mask, `count` at most."""
-    kept = 0
-    for _ in range(min(count, devices.bit_count())):
-        low = devices & -devices
-        kept |= low
-        devices ^= low
-    return kept
 
 
 class Slices(Policy):

@@ -20,11 +20,11 @@ from bench.kept.cluster import NodeKind
 from bench.kept.replay import OF_32, Replay, Took, on
 from bench.measure import Figure, conditions, quantile
 from bench.questions import read
+from policies.contract.bits import lowest_bits
 from slurm_plugin.gates.plan import Chosen, GateContext
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.protocol import Place
-from slurm_plugin.queue.candidates import lowest
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -137,7 +137,9 @@ def planned(waiting: int) -> Iterator[Took]:
         read_ = wants.read(jobs, emptied(nodes))
         made = plan(
             jobs, read_, nodes, context,
-            lambda name, job, want, found: Chosen(found[0], lowest(found[0].free, want.need.gpus)),
+            lambda name, job, want, found: Chosen(
+                found[0], lowest_bits(found[0].free, want.need.gpus)
+            ),
         )  # fmt: skip
         took = Took(1e3 * (time.perf_counter() - began), 1e3 * (time.thread_time() - cpu))
         assert len(made.releases) == 1, "one GPU is free, and a job of one waits"

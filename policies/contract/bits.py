@@ -31,6 +31,15 @@ def mask_of(gpus: Iterable[int]) -> int:
     return mask
 
 
+def lowest_bits(mask: int, count: int) -> int:
+    """The `count` lowest bits of `mask`; fewer where it has fewer."""
+    taken = 0
+    while mask and count:
+        bit = mask & -mask
+        taken, mask, count = taken | bit, mask ^ bit, count - 1
+    return taken
+
+
 class Runs:
     """Runs of neighbouring GPUs that can take each other's place (`NodeTopology.runs`).
 
@@ -69,6 +78,13 @@ def moved(mask: int, was: int, now: int) -> int:
         return mask
     pairs = zip(gpus_of(was), gpus_of(now), strict=True)
     return mask_of(to for gpu, to in pairs if mask >> gpu & 1)
+
+
+def positions(mask: int, size: int) -> Ints:
+    """The set bits of a large mask, which are below `size`, ascending, as an array."""
+    raw = np.frombuffer(mask.to_bytes(size // 8 + 1, "little"), dtype=np.uint8)
+    found: Ints = np.unpackbits(raw, bitorder="little").view(np.bool_).nonzero()[0]
+    return found
 
 
 #: Largest node whose sets are all listed, and tabulated.

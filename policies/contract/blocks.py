@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from policies.contract.bits import Ints
+from policies.contract.bits import Ints, positions
 
 
 class Blocks:
@@ -33,9 +33,7 @@ class Blocks:
 
     def _at(self, places: int) -> Ints:
         """The places of a set, ascending."""
-        raw = np.frombuffer(places.to_bytes(self._size // 8 + 1, "little"), dtype=np.uint8)
-        found: Ints = np.unpackbits(raw, bitorder="little").view(np.bool_).nonzero()[0]
-        return found
+        return positions(places, self._size)
 
     def one(self, places: int, whole: int) -> int:
         """The place for a job of one node: in no domain, else where fewest nodes are `whole`.

@@ -185,14 +185,13 @@ class Decider:
         used = self._use(prepared, outcome)
         # As they are now: the nodes of a kept cluster change with the next question.
         states = {name: prepared.nodes[name] for name in (*outcome.gpus, *prepared.own)}
-        scored = partial(with_scores, outcome, prepared.request, states)
-        record.placement, record.own = scored, self._own(prepared)
         if prepared.policy is SLICES:
+            own = {name: node.own for name, node in prepared.own.items()}
             record.of_slices = partial(by_gpu, states)
-            record.placement, record.own = (
-                lambda: outcome,
-                partial(as_taken, {n: node.own for n, node in prepared.own.items()}),
-            )
+            record.placement, record.own = lambda: outcome, partial(as_taken, own)
+        else:
+            scored = partial(with_scores, outcome, prepared.request, states)
+            record.placement, record.own = scored, self._own(prepared)
         return used, "placed", outcome
 
     def _wait(self, prepared: _Prepared, wait: Wait) -> WaitFor | None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from gres_topology.slices import SlicedTopology, profile_of
 from policies import NodeState
+from policies.contract.bits import positions
 from policies.contract.nodes import Candidates, FreeOn, NodeTable
 from policies.contract.ranking import each
 from slurm_plugin import node_lines
@@ -110,10 +111,7 @@ class NodesSeen:
         """A set in Slurm's order as one of places."""
         if self._in_order or not chosen:
             return chosen
-        size = len(self.place)
-        raw = np.frombuffer(chosen.to_bytes(size // 8 + 1, "little"), dtype=np.uint8)
-        held = np.unpackbits(raw, count=size, bitorder="little").view(np.bool_)
-        at = np.array(self.place)[held]
+        at = np.array(self.place)[positions(chosen, len(self.place))]
         bits = np.zeros(len(self.table.names), dtype=np.uint8)
         bits[at[at >= 0]] = 1
         return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")

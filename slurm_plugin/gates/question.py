@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from policies.contract.bits import lowest_bits
 from slurm_plugin.decide.decide import Decider, Decision, use_note
 from slurm_plugin.decide.record import Build
 from slurm_plugin.gates.plan import Choice, Chosen
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Pass, WaitFor
-from slurm_plugin.queue.candidates import Group, Need, lowest
+from slurm_plugin.queue.candidates import Group, Need
 
 
 def ask(
@@ -23,7 +24,7 @@ def ask(
             group.own,
             len(group.gpu_types),
             group.free,
-            0 if i else lowest(group.free, need.gpus),
+            0 if i else lowest_bits(group.free, need.gpus),
             group.weight,
         )
         for i, group in enumerate(groups)

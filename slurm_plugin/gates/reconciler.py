@@ -247,10 +247,8 @@ class GateReconciler:
             if start and (self.cache.ended != known or (start >= MOST_EARLY and not is_soon)):
                 break
             for leases in {one.leases for one in some}:
-                until, alike = (
-                    int(now) + leases * self.lease_s,
-                    [one for one in some if one.leases == leases],
-                )
+                until = int(now) + leases * self.lease_s
+                alike = [one for one in some if one.leases == leases]
                 # Slurm refuses those that ended meanwhile, and does the others.
                 names = [one.name for one in alike]
                 self._update(names, JobUpdate(begin_time=until), quiet=True)

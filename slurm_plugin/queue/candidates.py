@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from policies.contract.bits import lowest_bits
 from slurm_plugin.queue import features
 from slurm_plugin.queue.capacity import Hold, Node, Nodes
 
@@ -88,15 +89,6 @@ def _of_its_types(need: Need, node: Node) -> Node:
 def mask_of_types(gpu_types: Sequence[str], chosen: Container[str]) -> int:
     """The mask of those of a node's GPUs whose type is among `chosen`."""
     return sum(1 << i for i, gpu_type in enumerate(gpu_types) if gpu_type in chosen)
-
-
-def lowest(mask: int, count: int) -> int:
-    """The `count` lowest bits of `mask`; fewer where it has fewer."""
-    taken = 0
-    while mask and count:
-        bit = mask & -mask
-        taken, mask, count = taken | bit, mask ^ bit, count - 1
-    return taken
 
 
 def groups(need: Need, nodes: Nodes) -> list[Group]:
@@ -195,4 +187,4 @@ def first_hold(need: Need, nodes: Nodes, end: float) -> Hold | None:
     first = next(iter(groups(need, nodes)), None)
     if first is None:
         return None
-    return need.hold(first.names, lowest(first.free, need.gpus), end)
+    return need.hold(first.names, lowest_bits(first.free, need.gpus), end)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from policies import mask_of
+from policies.contract.bits import lowest_bits
 from policies.fragmentation import Fragmentation
 from slurm_plugin.gates.slot_request import gpus_by_slot, recorded_demand
 from slurm_plugin.job_notes.records import GATED, GateRecord, LoanRecord
 from slurm_plugin.queue.backfill import in_order, place_of
-from slurm_plugin.queue.candidates import Need, first_hold, fits, lowest, mask_of_types
+from slurm_plugin.queue.candidates import Need, first_hold, fits, mask_of_types
 from slurm_plugin.queue.capacity import (
     Gpus,
     Hold,
@@ -63,7 +64,7 @@ class SiteNodes:
         masks = {}
         for node in ready[: need.nodes]:
             own = mask_of_types(node.gpu_types, need.types) if need.types else node.all_gpus
-            masks[node.name] = lowest(node.free & own, need.gpus)
+            masks[node.name] = lowest_bits(node.free & own, need.gpus)
         return Hold(masks, need.cpus, need.memory_mb, end)
 
 

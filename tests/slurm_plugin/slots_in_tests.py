@@ -9,6 +9,7 @@ from typing import Any
 
 from machines_in_tests import basic_decider
 
+from policies.contract.bits import lowest_bits
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
@@ -22,7 +23,7 @@ from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.choice.offer import Offer
 from slurm_plugin.lending.donors import SlurmLoans
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.queue.candidates import Group, lowest
+from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Node, Nodes, emptied
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.remote import presets
@@ -87,7 +88,7 @@ TERMS = GateContext(now=1000, lease_s=120, grace_s=30)
 
 
 def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-    return Chosen(found[0], lowest(found[0].free, want.need.gpus), "dgx1:0 by test: why")
+    return Chosen(found[0], lowest_bits(found[0].free, want.need.gpus), "dgx1:0 by test: why")
 
 
 DGX1 = Node("dgx1", V100, 0xFF, 40, 1000, partitions=frozenset({"batch"}))

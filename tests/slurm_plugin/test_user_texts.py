@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from machines_in_tests import BASIC, a_submit, basic_decider
 
 from gres_topology import hostlist
+from policies.contract.bits import lowest_bits
 from slurm_plugin.decide.neighbours import hint_of, running_job
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.explain.answer import NotShown, _question
@@ -36,7 +37,6 @@ from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.protocol import Submit, encode_request
 from slurm_plugin.queue import features
-from slurm_plugin.queue.candidates import lowest
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.queue.demand import MAX_NAMED
 from slurm_plugin.serve.service import Engine
@@ -312,7 +312,7 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed):
             ROOM,
             GateContext(NOW, lease_s=120),
             lambda _name, _job, want, found: Chosen(
-                found[0], lowest(found[0].free, want.need.gpus)
+                found[0], lowest_bits(found[0].free, want.need.gpus)
             ),
         )
     assert "7" in [name for release in made.releases for name in release.jobs]

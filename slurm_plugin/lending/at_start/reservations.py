@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from policies.contract.bits import lowest_bits
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Use, WaitFor
-from slurm_plugin.queue.candidates import lowest
 
 #: The longest such wait in seconds: short, so that it ends soon after the loan is settled.
 WAIT_S = 10
@@ -59,7 +59,7 @@ class LoanReservations:
             free = node.free & ~reserved.get(node.name, 0)
             count = node.own.bit_count()
             own = node.own & free
-            own |= lowest(free & ~own, count - own.bit_count())
+            own |= lowest_bits(free & ~own, count - own.bit_count())
             if own.bit_count() < count:
                 missing.append(count)
                 own = 0
@@ -116,7 +116,7 @@ def _moved_to_others(
         other = asked.others.stand_in(count, reserved, listed)
         if other is None:
             return False
-        nodes.append(replace(other, own=lowest(other.free, count)))
+        nodes.append(replace(other, own=lowest_bits(other.free, count)))
     return True
 
 
@@ -129,5 +129,5 @@ def _moved(nodes: list[CandidateNode], missing: list[int]) -> bool:
         )
         if at is None:
             return False
-        nodes[at] = replace(nodes[at], own=lowest(nodes[at].free, count))
+        nodes[at] = replace(nodes[at], own=lowest_bits(nodes[at].free, count))
     return True
