@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
+from weakref import WeakSet
 
 from gres_topology import Network, NodeTopology
 from policies.contract.bits import EXACT_GPUS, Runs
@@ -18,6 +19,9 @@ from policies.contract.blocks import Blocks
 from policies.contract.nouns import NodeState
 from policies.contract.ranking import Key, Ranking, StateIndex, each
 from policies.errors import PolicyError
+
+#: Changes of a ranking that are taken over in one go between questions: a question waits for it.
+CHANGES_AHEAD = 16
 
 #: Smaller is better; compared after the weight and before the node's name.
 RankKey = Callable[[NodeState, int], Key]
@@ -52,6 +56,14 @@ class NodeKind(NamedTuple):
     weight: int
 
 
+class Follower(Protocol):
+    """What follows the changes of a table."""
+
+    def catch_up(self, table: NodeTable) -> bool:
+        """As `NodeTable.catch_up`; the follower holds no table."""
+        ...
+
+
 class NodeTable:
     """All nodes of a cluster by their state; the caller says what changes.
 
@@ -84,6 +96,8 @@ class NodeTable:
         self.of_kind = [0] * len(self.kinds)
         for at, kind in enumerate(kinds):
             self.of_kind[kind] |= 1 << at
+        #: Who ranks these nodes by more than that, as long as somebody else holds them.
+        self.followers: WeakSet[Follower] = WeakSet()
         self._nodes: list[NodeState | None] = [None] * len(states)
         self._domains: tuple[Network, list[int], Blocks] | None = None
 
@@ -109,10 +123,11 @@ class NodeTable:
 
     def ranking(self, kind: Hashable, count: int, ranked: RankKeys) -> Ranking[FreeOn]:
         """Nodes with `count` GPUs free, by weight and key; remembered under (kind, count)."""
+        of_table = self.kinds
 
         def keys(states: list[FreeOn]) -> list[Key | None]:
             fit = [state for state in states if state.free.bit_count() >= count]
-            kinds = [self.kinds[state.kind] for state in fit]
+            kinds = [of_table[state.kind] for state in fit]
             nodes = [
                 NodeState("", kind.topology, state.free, 0, kind.weight)
                 for kind, state in zip(kinds, fit, strict=True)
@@ -125,6 +140,12 @@ class NodeTable:
             return [known.get(state) for state in states]
 
         return self.alike.ranking(None if kind is None else (kind, count), keys)
+
+    def catch_up(self) -> bool:
+        """Rank some of what changed, ahead of the next question; False where nothing is left."""
+        return self.alike.catch_up(CHANGES_AHEAD) or any(
+            one.catch_up(self) for one in self.followers
+        )
 
     def domains(self, network: Network) -> list[int]:
         """The nodes of each domain of the network, in its order."""
