@@ -25,6 +25,9 @@ RankKey = Callable[[NodeState, int], Key]
 #: The same of many nodes that may have room, in their order; None for one that has none.
 RankKeys = Callable[[list[NodeState], int], Sequence[Key | None]]
 
+#: Networks that a table knows its places in: those of one topology.yaml.
+MOST_NETWORKS = 16
+
 Found = TypeVar("Found")
 
 
@@ -85,7 +88,8 @@ class NodeTable:
         for at, kind in enumerate(kinds):
             self.of_kind[kind] |= 1 << at
         self._nodes: list[NodeState | None] = [None] * len(states)
-        self._domains: tuple[Network, list[int], Blocks] | None = None
+        #: By the network's identity; the network itself is kept, so that it stays its own.
+        self._domains: dict[int, tuple[Network, list[int], Blocks]] = {}
 
     def set_free(self, place: int, free: int) -> None:
         """A node has these GPUs free now (mask)."""
@@ -135,7 +139,8 @@ class NodeTable:
         return self._domains_of(network)[2]
 
     def _domains_of(self, network: Network) -> tuple[Network, list[int], Blocks]:
-        if self._domains is None or self._domains[0] is not network:
+        known = self._domains.get(id(network))
+        if known is None:
             place = self.place
             sets = [
                 sum(1 << place[name] for name in domain.nodes if name in place)
@@ -143,8 +148,10 @@ class NodeTable:
             ]
             levels = [domain.level for domain in network.domains]
             blocks = Blocks(zip(levels, sets, strict=True), len(self.names))
-            self._domains = network, sets, blocks
-        return self._domains
+            if len(self._domains) == MOST_NETWORKS:
+                self._domains.clear()
+            known = self._domains[id(network)] = network, sets, blocks
+        return known
 
     @property
     def whole(self) -> int:
