@@ -113,10 +113,13 @@ class Decider:
     def decide(self, asked: PlacementQuestion) -> Decision:
         """The decision for one question; never raises."""
         rule = self.rule(asked.partition, asked.account, asked.uid)
-        record = DecisionRecord(asked, rule.mode, self.machines)
+        known = self.networks.of(asked.network) if self.networks else None
+        who_chooses = partial(promises.sentence, asked, known)
+        asked, network = promises.seen(asked, known)
+        record = DecisionRecord(asked, rule.mode, self.machines, nodes=who_chooses)
         placement: Placement | None = None
         try:
-            prepared = self._prepare(asked, rule)
+            prepared = self._prepare(asked, rule, network)
             record.preferences, record.request = prepared.preferences, prepared.request
             record.excluded, record.considered = prepared.excluded, len(prepared.nodes)
             record.machines = prepared.machines
@@ -140,10 +143,9 @@ class Decider:
         record = DecisionRecord(asked, rule.mode, self.machines, reply=reply, reason=reason)
         return Decision(reply, reason, record.build)
 
-    def _prepare(self, asked: PlacementQuestion, rule: Rule) -> _Prepared:
+    def _prepare(self, asked: PlacementQuestion, rule: Rule, network: Network | None) -> _Prepared:
         if rule.mode == "off":
             raise _Leave("partition is off", quiet=True)
-        asked, network = self._with_network(asked)
         own = {node.name: node for node in asked.candidates if node.own}
         if not own:
             raise _Leave("Slurm chose no GPUs", quiet=True)
@@ -178,14 +180,6 @@ class Decider:
         return _Prepared(
             asked, preferences, policy, request, cluster, nodes, own, machines, excluded, reserved
         )
-
-    def _with_network(self, asked: PlacementQuestion) -> tuple[PlacementQuestion, Network | None]:
-        """The network between the job's nodes; Slurm's nodes alone where only Slurm knows it."""
-        network = self.networks.of(asked.network) if self.networks else None
-        if promises.keeps_slurms_nodes(asked, network):
-            listed = tuple(node for node in asked.candidates if node.own)
-            return replace(asked, candidates=listed, others=None), None
-        return asked, network if network and network.domains else None
 
     def _ask(
         self, prepared: _Prepared, record: DecisionRecord

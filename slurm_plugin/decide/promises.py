@@ -21,6 +21,16 @@ from slurm_plugin.placement import PlacementQuestion
 YAML = "yaml"
 
 
+def seen(
+    asked: PlacementQuestion, network: Network | None
+) -> tuple[PlacementQuestion, Network | None]:
+    """Slurm's nodes alone where it weighs a network that we do not know; None for no domains."""
+    if keeps_slurms_nodes(asked, network):
+        listed = tuple(node for node in asked.candidates if node.own)
+        return replace(asked, candidates=listed, others=None), None
+    return asked, network if network and network.domains else None
+
+
 def keeps_slurms_nodes(asked: PlacementQuestion, network: Network | None) -> bool:
     """Whether Slurm weighs a network that we do not know: its nodes are taken as they are."""
     if not asked.topology:
@@ -28,6 +38,23 @@ def keeps_slurms_nodes(asked: PlacementQuestion, network: Network | None) -> boo
     if network is None or network.kind not in (TREE, BLOCK, FLAT):
         return True
     return asked.topology not in (YAML, network.kind)
+
+
+def sentence(asked: PlacementQuestion, network: Network | None) -> str:
+    """Who chooses the job's nodes under a network that Slurm weighs itself; "" without one."""
+    if not asked.topology:
+        return ""
+    if asked.topology == YAML:
+        weighed = f"topology {asked.network}" if asked.network else "topology.yaml's default"
+    else:
+        weighed = f"topology/{asked.topology}"
+    if keeps_slurms_nodes(asked, network) or network is None:
+        return f"Slurm's: gputopo.yaml names no such network as its {weighed}"
+    if network.kind == FLAT:
+        return ""
+    domains = "blocks" if network.kind == BLOCK else "switches"
+    whole = f", segments of {asked.segment} whole" if asked.segment else ""
+    return f"ours, in no more {domains} of any level than Slurm's own ({weighed}){whole}"
 
 
 def place(
