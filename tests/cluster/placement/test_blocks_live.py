@@ -13,6 +13,7 @@ import pytest
 from live_harness import configure_engine
 
 from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
 from slurm_cluster.pytest_plugin import Clean
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
@@ -91,14 +92,18 @@ def test_nodes_that_would_be_better_stay_where_slurm_keeps_the_job(
 def test_the_count_of_switches_is_kept(six: Cluster, network: str) -> None:
     if network != "tree":
         pytest.skip("topology/block knows no --switches")
+    four = six.started("-N4", "--switches=2", "--gres=gpu:1", sleep_s=300)
+    six.cancel(four.id)
+    waits = six.sbatch("-N4", "--switches=1@600", "--gres=gpu:1", sleep_s=300)
+    until(lambda: six.job(waits).reason != "None", "Slurm has looked at it")
+    assert six.job(waits).state == "PENDING"
+    six.cancel(waits)
+    six.wait_idle()
     halves(six, "g3", "g4")
     one = six.started("-N3", "--switches=1@600", "--gres=gpu:2", sleep_s=300)
     assert sorted(by_block(one.gpus)) == [0, 3]
     two = six.started("-N2", "--switches=1@600", "--gres=gpu:2", sleep_s=300)
     assert sorted(by_block(two.gpus)) == [0, 2]
-    assert six.started("-N4", "--switches=2", "--gres=gpu:1", sleep_s=300).gpus
-    waits = six.sbatch("-N4", "--switches=1@600", "--gres=gpu:1", sleep_s=300)
-    assert six.job(waits).state == "PENDING"
 
 
 def test_segments_stay_whole(six: Cluster, network: str) -> None:

@@ -9,6 +9,7 @@ from engine_in_tests import written
 from machines_in_tests import BASIC, mask, node, question
 
 from gres_topology.slurm_files import networks
+from slurm_plugin.explain import text
 from slurm_plugin.serve import setup
 
 FULL = 0xF
@@ -30,8 +31,8 @@ TREE = (
 )
 
 
-def loaded(folder, text, name="topology.conf", policy="mapa"):
-    (folder / name).write_text(text)
+def loaded(folder, network, name="topology.conf", policy="mapa"):
+    (folder / name).write_text(network)
     yaml = YAML.replace("{name}", name).replace("policy: mapa}", f"policy: {policy}}}")
     return setup.load(written(folder, yaml)), networks.read(folder / name)
 
@@ -128,7 +129,7 @@ def test_a_node_that_no_block_has_is_not_taken(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("sentence", "name", "text", "more", "is_moved"),
+    ("sentence", "name", "network", "more", "is_moved"),
     [
         ("known", "topology.conf", BLOCKS, {"topology": "block"}, True),
         ("no plugin", "topology.conf", BLOCKS, {}, True),
@@ -147,7 +148,7 @@ def test_a_node_that_no_block_has_is_not_taken(tmp_path):
     ids=lambda value: value if isinstance(value, str) and len(value) < 50 else "",
 )  # fmt: skip
 def test_nodes_are_slurms_where_it_goes_by_a_network_that_we_do_not_know(
-    tmp_path, sentence, name, text, more, is_moved
+    tmp_path, sentence, name, network, more, is_moved
 ):
     """n01 and n02 have two GPUs in use; two GPUs of another job fit exactly there."""
     several = (
@@ -155,7 +156,27 @@ def test_nodes_are_slurms_where_it_goes_by_a_network_that_we_do_not_know(
         "  block: {block_sizes: [6], blocks: [{block: b1, nodes: 'n[01-36]'}]}\n"
         "- {topology: loose, flat: true}\n"
     )
-    found, _ = loaded(tmp_path, several if text == "several" else text, name)
+    found, _ = loaded(tmp_path, several if network == "several" else network, name)
     nodes = [node("n01", 0x3, total=4), node("n07", FULL, 0x3, total=4)]
     reply = found.enforcement.on_place(question(*nodes, **more)).reply
     assert set(reply.nodes) == ({"n01"} if is_moved else {"n07"}), sentence
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"topology": "block"}, "ours, in no more blocks of any level than Slurm's own"),
+        ({"topology": "block", "segment": 2}, "(topology/block), segments of 2 whole"),
+        ({"topology": "tree"}, "Slurm's: gputopo.yaml names no such network as its topology/tree"),
+        ({"topology": "yaml", "network": "racks"}, "as its topology racks"),
+        ({"topology": "yaml"}, "ours, in no more blocks of any level"),
+    ],
+)
+def test_explain_says_who_chose_the_nodes(tmp_path, more, words):
+    found, _ = loaded(tmp_path, BLOCKS)
+    nodes = [node("n01", FULL, FULL, total=4), node("n02", FULL, FULL, total=4)]
+    record = found.enforcement.on_place(question(*nodes, **more)).record()
+    (line,) = (line for line in text.asked(record) if line.lstrip().startswith("nodes"))
+    assert words in line
+    unasked = found.enforcement.on_place(question(*nodes)).record()
+    assert "nodes" not in unasked
