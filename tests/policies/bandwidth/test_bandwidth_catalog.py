@@ -45,7 +45,7 @@ def narrowed(name: str, seed: int) -> NodeTopology:
 
 
 def sizes(topology: NodeTopology) -> list[int]:
-    return sorted({*range(2, min(8, topology.gpus) + 1), topology.gpus})
+    return sorted({*range(2, min(8, topology.gpus) + 1), topology.gpus} - {1})
 
 
 def sampled(topology: NodeTopology, k: int) -> tuple[np.ndarray, np.ndarray]:
