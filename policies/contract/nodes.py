@@ -29,6 +29,9 @@ RankKey = Callable[[NodeState, int], Key]
 #: The same of many nodes that may have room, in their order; None for one that has none.
 RankKeys = Callable[[list[NodeState], int], Sequence[Key | None]]
 
+#: Networks that a table knows its places in: those of one topology.yaml.
+MOST_NETWORKS = 16
+
 Found = TypeVar("Found")
 
 
@@ -99,7 +102,8 @@ class NodeTable:
         #: Who ranks these nodes by more than that, as long as somebody else holds them.
         self.followers: WeakSet[Follower] = WeakSet()
         self._nodes: list[NodeState | None] = [None] * len(states)
-        self._domains: tuple[Network, list[int], Blocks] | None = None
+        #: By the network's identity; the network itself is kept, so that it stays its own.
+        self._domains: dict[int, tuple[Network, list[int], Blocks]] = {}
 
     def set_free(self, place: int, free: int) -> None:
         """A node has these GPUs free now (mask)."""
@@ -156,7 +160,8 @@ class NodeTable:
         return self._domains_of(network)[2]
 
     def _domains_of(self, network: Network) -> tuple[Network, list[int], Blocks]:
-        if self._domains is None or self._domains[0] is not network:
+        known = self._domains.get(id(network))
+        if known is None:
             place = self.place
             sets = [
                 sum(1 << place[name] for name in domain.nodes if name in place)
@@ -164,8 +169,10 @@ class NodeTable:
             ]
             levels = [domain.level for domain in network.domains]
             blocks = Blocks(zip(levels, sets, strict=True), len(self.names))
-            self._domains = network, sets, blocks
-        return self._domains
+            if len(self._domains) == MOST_NETWORKS:
+                self._domains.clear()
+            known = self._domains[id(network)] = network, sets, blocks
+        return known
 
     @property
     def whole(self) -> int:

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from machines import machine
 
-from gres_topology.slurm_files.network import parse
+from gres_topology.slurm_files.topology_conf import parse
 from policies import Cluster, NodeState, Placement, Request, RunningJob, Wait
 from policies.contract.nodes import Candidates, candidates
 from policies.contract.ranking import Ranking
