@@ -64,9 +64,10 @@ class NodeSearch:
                 if left < 0 or not self._has_memory(state):
                     ranked.append(None)
                     continue
-                topology, weight = self._nodes.table.kinds[state.kind]
-                _, terms = self._solutions.of(topology, state, needs)
-                ranked.append((weight, -terms.utility, self._packing * left))
+                kind = self._nodes.table.kinds[state.kind]
+                _, terms = self._solutions.of(kind.topology, state, needs)
+                key = (kind.heaviness, -terms.utility, self._packing * left, kind.topology.lost)
+                ranked.append(key)
             return ranked
 
         return self._index.states.ranking((needs, self._packing, self._need_gbps), keys)
@@ -106,7 +107,8 @@ class NodeSearch:
 
     def _weight(self, found: Found) -> int:
         table = self._nodes.table
-        return sum(table.node(table.place[one.name]).weight for one in found.chosen)
+        kinds = (table.kinds[table.index[table.place[one.name]].kind] for one in found.chosen)
+        return sum(kind.heaviness for kind in kinds)
 
     def _choose(self, among: int) -> Found:
         chosen: list[Chosen] = []
