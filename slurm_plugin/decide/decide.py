@@ -112,7 +112,10 @@ class Decider:
             record.preferences, record.request = prepared.preferences, prepared.request
             record.excluded, record.considered = prepared.excluded, len(prepared.nodes)
             record.machines = prepared.machines
-            with lowered(prepared.nodes, prepared.reserved), raised(*_despite(prepared)):
+            with (
+                lowered(prepared.nodes, prepared.reserved),
+                raised(*_despite(prepared, prepared.request, prepared.nodes)),
+            ):
                 reply, reason, placement = self._ask(prepared, record)
         except _Leave as leave:
             reply, reason = Pass(leave.note), leave.reason
@@ -245,8 +248,10 @@ class Decider:
             request = replace(
                 prepared.request, gpus_per_node=(node.own.bit_count(),), min_utility=0.0
             )
-            alone = Cluster(prepared.nodes.only(name), prepared.cluster.jobs)
-            outcome = prepared.policy.place(request, alone)
+            nodes = prepared.nodes.only(name)
+            alone = Cluster(nodes, prepared.cluster.jobs)
+            with raised(*_despite(prepared, request, nodes)):
+                outcome = prepared.policy.place(request, alone)
             placement = outcome.instead if isinstance(outcome, Wait) else outcome
             if placement is None:
                 return {}
@@ -292,19 +297,21 @@ def _nodes(
     return asked.others.with_own(own_masks), excluded or asked.others.excluded
 
 
-def _despite(prepared: _Prepared) -> tuple[Candidates, Mapping[str, int]]:
-    """The candidates, and their broken GPUs (masks by name) where nothing else fits.
+def _despite(
+    prepared: _Prepared, request: Request, nodes: Candidates
+) -> tuple[Candidates, Mapping[str, int]]:
+    """The nodes, and the broken GPUs (masks by name) of Slurm's own where nothing else fits.
 
     Only Slurm's own nodes are sure to have room, and only if their GPUs are all counted.
     """
-    nodes, machines = prepared.nodes, prepared.machines
+    machines = prepared.machines
     short: dict[str, int] = {}
     for name, node in prepared.own.items():
         topology = machines[name].topology
-        if topology is not None and topology.broken:
+        if name in nodes and topology is not None and topology.broken:
             hidden = machines[name].to_topology(node.free) & topology.broken
             short[name] = hidden & ~prepared.reserved.get(name, 0)
-    if not any(short.values()) or _fits(prepared.request, nodes):
+    if not any(short.values()) or _fits(request, nodes):
         return nodes, {}
     return nodes, short
 

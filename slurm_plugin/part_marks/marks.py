@@ -157,7 +157,7 @@ def change(path: Path, changed: Callable[[Mark], bool], new: Iterable[Mark] = ()
         fresh = {(mark.node, mark.part): mark for mark in new}
         gone = [mark for mark in old if changed(mark) or (mark.node, mark.part) in fresh]
         kept = [mark for mark in old if mark not in gone]
-        rows = sorted([*kept, *fresh.values()], key=lambda mark: (mark.node, mark.gpus))
+        rows = sorted([*kept, *fresh.values()], key=_place)
         if len(rows) > MOST_MARKS:
             raise PluginError(f"{path}: {len(rows)} marks; expected at most {MOST_MARKS}")
         content = b"".join(msgspec.json.encode(mark) + b"\n" for mark in rows)
@@ -166,6 +166,11 @@ def change(path: Path, changed: Callable[[Mark], bool], new: Iterable[Mark] = ()
         else:
             whole_file.replace(path, content, 0o644)
         return gone
+
+
+def _place(mark: Mark) -> tuple[str, int, tuple[int, ...]]:
+    """Where a mark stands in the file: by node, the node itself, its GPUs, its links."""
+    return mark.node, len(mark.gpus), mark.gpus
 
 
 @contextmanager

@@ -89,7 +89,9 @@ def unmark(config_path: Path, node: str, words: tuple[str, ...]) -> None:
     for one in gone:
         click.echo(f"{node}: {one.part} is no longer marked")
     if not gone:
-        click.echo(f"{node}: {part or 'nothing'} is not marked", err=True)
+        click.echo(
+            f"{node}: {part} is not marked" if part else f"{node}: nothing is marked", err=True
+        )
         raise SystemExit(1)
 
 
