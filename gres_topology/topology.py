@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +21,18 @@ from gres_topology.errors import TopologyError
 SELF = "X"
 #: Paths from a GPU to a NIC, nearest first; whatever else there is (SYS) is farther.
 _NIC_PATHS = ("PIX", "PXB", "PHB", "NODE")
+#: Those of them that do not leave the GPU's own PCIe switch or tree of switches.
+_BELOW_ONE_SWITCH = {"PIX", "PXB"}
+
+
+def _distance(path: str) -> int:
+    """0 for the nearest of the paths to a NIC, 4 for those across sockets."""
+    return _NIC_PATHS.index(path) if path in _NIC_PATHS else len(_NIC_PATHS)
+
+
+def _natural(part: str) -> tuple[int, str]:
+    """So that mlx5_10 comes after mlx5_9."""
+    return (int(part), "") if part.isdecimal() else (-1, part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,9 @@ class Nic:
     kinds: tuple[str, ...]
     pci: str | None = None
     numa: int | None = None
+    #: The rail of the network that it is on: NICs of one rail meet at one leaf switch. None where
+    #: that is not known, or for a NIC that is on none.
+    rail: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +124,12 @@ class NodeTopology:
             if len(getattr(self, name)) != n:
                 raise TopologyError(
                     f"{self.name}: {len(getattr(self, name))} entries in {name} for {n} GPUs;"
+                    " expected one per GPU"
+                )
+        for nic in self.nics:
+            if len(nic.kinds) != n:
+                raise TopologyError(
+                    f"{self.name}: {len(nic.kinds)} paths from NIC {nic.name} for {n} GPUs;"
                     " expected one per GPU"
                 )
         matrix = np.array(self.bandwidth_gbps, dtype=np.float64)
@@ -182,10 +204,42 @@ class NodeTopology:
         Empty where no NIC is known, or where all GPUs are equally far, so that it cannot matter.
         """
         distances = tuple(
-            min(_NIC_PATHS.index(kind) if kind in _NIC_PATHS else len(_NIC_PATHS) for kind in kinds)
+            min(map(_distance, kinds))
             for kinds in zip(*(nic.kinds for nic in self.nics), strict=True)
         )
         return distances if len(set(distances)) > 1 else ()
+
+    @property
+    def declares_rails(self) -> bool:
+        """Whether somebody said which rails the NICs are on; else `rails` are by distance."""
+        return any(nic.rail is not None for nic in self.nics)
+
+    @cached_property
+    def rails(self) -> tuple[int, ...]:
+        """The rail of the network that each GPU is on: that of its nearest NIC.
+
+        GPUs with the same nearest NICs share them in turn. Where no NIC has a rail, the NICs that
+        are below a GPU's own PCIe switch are a rail each, in the order of their names, if every
+        GPU has one. Empty where nothing is known, or there is but one rail.
+        """
+        nics = [nic for nic in self.nics if nic.rail is not None]
+        if not nics:
+            nics = [nic for nic in self.nics if _BELOW_ONE_SWITCH & set(nic.kinds)]
+            nics.sort(key=lambda nic: [*map(_natural, re.split(r"(\d+)", nic.name))])
+        found: list[int] = []
+        shared: dict[tuple[int, ...], int] = {}
+        for gpu in range(self.gpus):
+            distances = [_distance(nic.kinds[gpu]) for nic in nics]
+            nearest = min(distances, default=len(_NIC_PATHS))
+            if not nics or (not self.declares_rails and nearest > 1):
+                return ()
+            near = tuple(at for at, distance in enumerate(distances) if distance == nearest)
+            turn = shared.get(near, 0)
+            shared[near] = turn + 1
+            at = near[turn % len(near)]
+            rail = nics[at].rail
+            found.append(at if rail is None else rail)
+        return tuple(found) if len(set(found)) > 1 else ()
 
     @cached_property
     def runs(self) -> tuple[int, ...]:

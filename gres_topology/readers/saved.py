@@ -29,7 +29,13 @@ def to_dict(topology: NodeTopology) -> dict[str, Any]:
         "pci": list(topology.pci),
         "minors": list(topology.minors),
         "nics": [
-            {"name": nic.name, "kinds": list(nic.kinds), "pci": nic.pci, "numa": nic.numa}
+            {
+                "name": nic.name,
+                "kinds": list(nic.kinds),
+                "pci": nic.pci,
+                "numa": nic.numa,
+                "rail": nic.rail,
+            }
             for nic in topology.nics
         ],
         "numa_nodes": [
@@ -97,10 +103,7 @@ def _topology(data: Mapping[str, Any], name: str, source: str) -> NodeTopology:
         pci=_optional(data.get("pci", []), str),
         minors=_optional(data.get("minors", []), int),
         model=data.get("model"),
-        nics=tuple(
-            Nic(str(nic["name"]), tuple(map(str, nic["kinds"])), nic.get("pci"), nic.get("numa"))
-            for nic in data.get("nics", [])
-        ),
+        nics=tuple(map(_nic, data.get("nics", []))),
         numa_nodes=tuple(
             NumaNode(
                 int(node["number"]),
@@ -116,6 +119,12 @@ def _topology(data: Mapping[str, Any], name: str, source: str) -> NodeTopology:
             for one in data.get("impairments", [])
         ),
     )
+
+
+def _nic(nic: Mapping[str, Any]) -> Nic:
+    kinds, rail = tuple(map(str, nic["kinds"])), nic.get("rail")
+    rail = None if rail is None else int(rail)
+    return Nic(str(nic["name"]), kinds, nic.get("pci"), nic.get("numa"), rail)
 
 
 def _label(cell: object, i: int, j: int, source: str) -> str:
