@@ -257,7 +257,8 @@ class Engine:
         async with self._reloading:
             self.is_reloaded = self.is_reloaded and config is not None
             try:
-                read = partial(self._load, self.setup.config.path, config=config)
+                beside = {} if config is None else {"config": config}
+                read = partial(self._load, self.setup.config.path, **beside)
                 setup = await asyncio.to_thread(read)
             except PluginError as error:
                 logger.error("reload: %s; the old configuration stays", error)
