@@ -10,7 +10,7 @@ from gres_topology import TopologyError
 from gres_topology.slurm_files.gres_file import load_devices
 from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config.sections import GRES_CONF
-from slurm_plugin.decide.machines import UNDECLARED, other_gpus
+from slurm_plugin.decide.machines import UNDECLARED, Machine, other_gpus
 from slurm_plugin.doctor import engine, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
@@ -55,6 +55,8 @@ def check_nodes(here: Installation) -> Iterator[Finding]:
             yield warn(f"{name} is declared, Slurm does not know it", "fix nodes:")
         elif machine.problem:
             yield fail(f"{name} is left to Slurm: {machine.problem}", _FIX_NODE)
+        elif lost := _lost_gpus(machine, node):
+            yield fail(f"{name}: {lost}", _FIX_LOST.format(name))
         elif machine.topology is not None and (wrong := other_gpus(machine, node.gpus)):
             yield fail(f"{name}: {wrong}", "correct gputopo.yaml or Gres= in slurm.conf")
         else:
@@ -69,6 +71,15 @@ def check_nodes(here: Installation) -> Iterator[Finding]:
                 "declare it under nodes: in gputopo.yaml",
             )
     yield from _out_of_order(here, slurm)
+
+
+def _lost_gpus(machine: Machine, node: SlurmNode) -> str:
+    """That slurmd found fewer GPUs than there are, for which Slurm drains the node."""
+    topology = machine.topology
+    known = len(machine.order or ()) or (topology.gpus if topology else 0)
+    if node.gpu_count >= known or not any(word in _DRAINED for word in node.state):
+        return ""
+    return f"slurmd found {node.gpu_count} GPUs of {known}, and the node is {'+'.join(node.state)}"
 
 
 def _out_of_order(here: Installation, slurm: Mapping[str, SlurmNode]) -> Iterator[Finding]:
@@ -93,6 +104,12 @@ def _out_of_order(here: Installation, slurm: Mapping[str, SlurmNode]) -> Iterato
 
 #: Nodes in which nothing is wrong are named that far: a cluster has a thousand of them.
 _NAMED = 8
+#: What Slurm makes of a node that registers with less than slurm.conf says.
+_DRAINED = ("DRAIN", "DRAINED", "DRAINING", "INVALID_REG")
+_FIX_LOST = (
+    "a GPU fell off the bus or its driver lost it: nvidia-smi (amd-smi) and dmesg there name it;"
+    " then restart slurmd and `scontrol update nodename={} state=resume`"
+)
 _FIX_NODE = (
     "if the hardware was changed on purpose: correct topology: or run"
     " `gputopo topology collect --accept NODE`; else repair the node"

@@ -101,7 +101,7 @@ def test_lines_for_every_node_count_before_a_nodes_own_as_in_slurmd(tmp_path):
         ("NodeName=n1 Name=gpu File=/dev/nvidia[4-7]", with_minors(0, 1, 2, 3), "is no GPU's"),
         ("NodeName=other Name=gpu File=/dev/nvidia[0-3]", with_minors(0, 1, 2, 3), "no File="),
         ("AutoDetect=nvml", with_minors(0, 1, 2, 3), "PCI addresses of GPUs are unknown"),
-        ("AutoDetect=rsmi", with_minors(0, 1, 2, 3), "AutoDetect=rsmi gres.conf does not tell"),
+        ("AutoDetect=nrt", with_minors(0, 1, 2, 3), "AutoDetect=nrt gres.conf does not tell"),
         (None, with_minors(0, 1, 2, 3), "No such file"),
         ("NodeName=n1 Name", with_minors(0, 1, 2, 3), "expected Key=value"),
     ],

@@ -189,6 +189,15 @@ def test_nodes_known_to_one_side_only_are_named(site):
     assert [(f.level, f.text.split()[0]) for f in wrong] == [("warn", "dgx1"), ("warn", "new1")]
 
 
+@pytest.mark.parametrize("state", ["DRAIN", "INVALID_REG"])
+def test_a_gpu_that_slurmd_did_not_find_is_no_fault_of_the_configuration(site, state):
+    before = site.slurm.all_nodes[0]
+    site.slurm.all_nodes[0] = replace(before, gpus={"v100": 7}, state=("IDLE", state))
+    (wrong,) = site.wrong()
+    assert wrong.text == f"{before.name}: slurmd found 7 GPUs of 8, and the node is IDLE+{state}"
+    assert f"nodename={before.name} state=resume" in wrong.fix
+
+
 def test_slurm_down_is_said_once(site, monkeypatch):
     def down() -> None:
         raise SlurmError("scontrol: no answer within 10 s; is slurmctld up?")
