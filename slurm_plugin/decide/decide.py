@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from gres_topology import Network
 from gres_topology.slices import SlicedTopology, profile_of
+from gres_topology.slurm_files.network import Networks
 from policies import (
     Cluster,
     LooksAt,
@@ -32,6 +33,7 @@ from policies.contract.ranking import Key
 from policies.errors import PolicyError
 from policies.slices import PROFILE, Slices, as_taken, by_gpu
 from slurm_plugin.config.sections import Rule, WaitingConfig
+from slurm_plugin.decide import promises
 from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.kept_nodes import lowered, raised
 from slurm_plugin.decide.machines import UNDECLARED, Machines, SeenBy, not_of, usable
@@ -78,6 +80,14 @@ class _Prepared:
     #: GPUs of these nodes that are kept for other jobs (the topology's masks).
     reserved: Mapping[str, int]
 
+    def place(self, request: Request) -> Placement | Wait:
+        """The policy's answer, as far as Slurm itself promises something of the nodes within it."""
+        if not self.asked.topology or self.cluster.network is None:
+            return self.policy.place(request, self.cluster)
+        at = self.nodes.table.place
+        own = sum(1 << at[name] for name in self.own)
+        return promises.place(self.policy, request, self.cluster, own, self.asked.segment)
+
 
 class _Leave(Exception):
     """It is Slurm's own choice, for a `reason` (a fixed sentence).
@@ -100,15 +110,18 @@ class Decider:
     waiting: WaitingConfig
     get_policy: Callable[[str], Policy]
     neighbours: Callable[[], Collection[RunningJob]] = tuple
-    network: Network | None = None
+    networks: Networks | None = None
 
     def decide(self, asked: PlacementQuestion) -> Decision:
         """The decision for one question; never raises."""
         rule = self.rule(asked.partition, asked.account, asked.uid)
-        record = DecisionRecord(asked, rule.mode, self.machines)
+        known = self.networks.of(asked.network) if self.networks else None
+        who_chooses = partial(promises.sentence, asked, known)
+        asked, network = promises.seen(asked, known)
+        record = DecisionRecord(asked, rule.mode, self.machines, nodes=who_chooses)
         placement: Placement | None = None
         try:
-            prepared = self._prepare(asked, rule)
+            prepared = self._prepare(asked, rule, network)
             record.preferences, record.request = prepared.preferences, prepared.request
             record.excluded, record.considered = prepared.excluded, len(prepared.nodes)
             record.machines = prepared.machines
@@ -135,7 +148,7 @@ class Decider:
         record = DecisionRecord(asked, rule.mode, self.machines, reply=reply, reason=reason)
         return Decision(reply, reason, record.build)
 
-    def _prepare(self, asked: PlacementQuestion, rule: Rule) -> _Prepared:
+    def _prepare(self, asked: PlacementQuestion, rule: Rule, network: Network | None) -> _Prepared:
         if rule.mode == "off":
             raise _Leave("partition is off", quiet=True)
         own = {node.name: node for node in asked.candidates if node.own}
@@ -164,7 +177,7 @@ class Decider:
             policy = self.get_policy(preferences.policy)
         # Running jobs are read only for a policy that looks at them.
         jobs = self.neighbours() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
-        cluster = Cluster(nodes, jobs, network=self.network)
+        cluster = Cluster(nodes, jobs, network=network)
         reserved = {
             name: machines.get(name, UNDECLARED).to_topology(mask)
             for name, mask in asked.reserved.items()
@@ -177,7 +190,7 @@ class Decider:
         self, prepared: _Prepared, record: DecisionRecord
     ) -> tuple[PlaceReply, str, Placement | None]:
         began = time.perf_counter()
-        outcome = prepared.policy.place(prepared.request, prepared.cluster)
+        outcome = prepared.place(prepared.request)
         record.policy_s = time.perf_counter() - began
         if isinstance(outcome, Wait):
             reply = self._wait(prepared, outcome)
@@ -213,7 +226,7 @@ class Decider:
         if wait.instead is not None:
             return wait.instead
         patient = replace(prepared.request, min_utility=0.0)
-        outcome = prepared.policy.place(patient, prepared.cluster)
+        outcome = prepared.place(patient)
         if isinstance(outcome, Wait):
             raise _Leave("waited long enough")
         return outcome

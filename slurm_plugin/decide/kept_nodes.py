@@ -293,6 +293,11 @@ class KeptTables:
 
         return use
 
+    def catch_up(self) -> bool:
+        """A step of `NodeTable.catch_up` on the table in use; False where nothing is left."""
+        kept = next(reversed(self._tables.values()), None)
+        return kept is not None and kept.table.catch_up()
+
     def use_with(self, machines: Machines) -> None:
         """The tables are as good for these machines, which are the same."""
         for kept in self._tables.values():

@@ -43,6 +43,8 @@ class DecisionRecord:
     #: The policy's choice (of a wait: what the job would have got), and Slurm's own.
     placement: Scored = lambda: None
     own: Scored = lambda: None
+    #: Who chose the nodes, where Slurm weighs the network itself; "" where it does not.
+    nodes: Callable[[], str] = str
     #: What a choice of MIG slices means for their GPUs; None for whole GPUs.
     of_slices: Callable[[Placement], dict[str, Any]] | None = None
     #: What the decision came to; in observe mode what it would have come to.
@@ -65,6 +67,8 @@ class DecisionRecord:
             line["policy_ms"] = round(self.policy_s * 1e3, 3)
         if self.considered is not None:
             line["candidate_nodes"] = self.considered
+        if nodes := self.nodes():
+            line["nodes"] = nodes
         if self.excluded:
             line["excluded_nodes"] = dict(islice(self.excluded.items(), MAX_EXCLUDED))
         line["slurm"] = self._slurm()

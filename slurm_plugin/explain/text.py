@@ -75,6 +75,8 @@ def asked(story: Mapping[str, Any]) -> list[str]:
         nodes = story.get("candidate_nodes", "?")
         text = f"policy {story['policy']}, pattern {story['pattern']}, {nodes} nodes to choose from"
         lines.append(_line("decided by", text))
+    if "nodes" in story:
+        lines.append(_line("nodes", story["nodes"]))
     why = story.get("reason") or story.get("note") or story.get("why", "")
     if story.get("decision") != "use":
         why = story.get("note") or why

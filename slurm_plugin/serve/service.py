@@ -193,7 +193,21 @@ class Engine:
             encoded = encoded[:-1] + RESYNC
         took_s = time.perf_counter() - began
         self.counters.answered(verb, type(reply).__name__.lower(), took_s)
-        return LineAnswer(encoded, after=self._after(record, took_s) if record else None)
+        if record is None:
+            return LineAnswer(encoded)
+        return LineAnswer(encoded, after=self._then_ahead(self._after(record, took_s)))
+
+    def _then_ahead(self, write: Callable[[], None]) -> Callable[[], bool]:
+        """Write, then rank nodes that changed ahead of the next question, step by step."""
+        left = [write]
+
+        def step() -> bool:
+            if left:
+                left.pop()()
+                return True
+            return self.tables.catch_up()
+
+        return step
 
     def _with_others(self, asked: Place, changes: Changes) -> tuple[Place, bool]:
         """The question with the other nodes it means; whether the plugin has to tell them anew."""
@@ -306,8 +320,10 @@ class Engine:
         self._after(build, 0.0)()
 
     def _after(self, build: Callable[[], dict[str, Any]], took_s: float) -> Callable[[], None]:
+        now = datetime.now(UTC)
+
         def write() -> None:
-            stamp = datetime.now(UTC).isoformat(timespec="milliseconds")
+            stamp = now.isoformat(timespec="milliseconds")
             try:
                 self.log.append({"time": stamp, "took_ms": round(took_s * 1e3, 3), **build()})
             except Exception:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from gres_topology import Network, NodeTopology, TopologyError
-from gres_topology.slurm_files import network
+from gres_topology import NodeTopology, TopologyError
+from gres_topology.slurm_files import networks
+from gres_topology.slurm_files.network import FLAT, Networks
 from policies import Cluster, LooksAt, NodeState, Policy, Request
 from policies.contract.hint_keys import BATCH, PATTERN, SENSITIVE
 from policies.contract.interference import MEDIUM, SMALL, TINY
@@ -128,7 +129,7 @@ def load(
     teacher = Teacher(learned, machines, chosen.update)
     neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
     rules = Rules(config)
-    decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
+    decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _networks(config))
     if config.enforcement == "slots":
         cache, reserved = cache or CapacityCache(), None
         inner: Enforcement = Slots(
@@ -176,20 +177,21 @@ def _first_reading(setup: Setup) -> None:
         logger.warning("who runs beside whom is not known yet: %s", error)
 
 
-def _network(config: Config) -> Network | None:
-    """What topology.conf says, where one is named; ConfigError where it cannot be read."""
+def _networks(config: Config) -> Networks | None:
+    """What topology.conf or topology.yaml says; ConfigError where it cannot be read."""
     if config.topology_conf is None:
         return None
     try:
-        tree = network.read(config.topology_conf)
+        found = networks.read(config.topology_conf)
     except TopologyError as error:
         raise ConfigError(f"topology_conf: {error}") from error
-    joined = {name for domain in tree.domains for name in domain.nodes}
+    joined = {n for net in found.by_name.values() for domain in net.domains for n in domain.nodes}
     alone = sorted(name for item in config.nodes for name in item.nodes if name not in joined)
-    if alone:
+    if alone and found.default.kind != FLAT:
         listed = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
-        logger.warning("%s: %d nodes are below no switch: %s", tree.source, len(alone), listed)
-    return tree
+        source = found.default.source
+        logger.warning("%s: %d nodes are below no switch: %s", source, len(alone), listed)
+    return found
 
 
 def warm_up(setup: Setup) -> None:

@@ -67,7 +67,7 @@ ANOTHER_PARTITION = yaml_says("partitions:\n", "partitions:\n  gone: {mode: obse
 
 def network_files(site: PlayedSite) -> None:
     """Slurm 26.05 with a topology.yaml, the engine with a topology.conf."""
-    (site.folder / "slurm" / "topology.yaml").write_text("- topology: flat")
+    (site.folder / "slurm" / "topology.yaml").write_text("- {topology: a, flat: true}")
     (site.folder / "topology.conf").write_text("SwitchName=s1 Nodes=dgx1")
     site.config.write_text(site.config.read_text() + "topology_conf: topology.conf\n")
     site.slurm.values["SLURM_VERSION"] = "26.05.3"
@@ -155,7 +155,8 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("types of GPUs that Slurm counts otherwise", types_in_another_order, "nodes", "warn",
      "dgx1: Slurm counts GPUs by the types of Gres= in slurm.conf (v100, a100)"),
     ("topology.yaml beside a topology.conf", network_files, "network", "warn",
-     "Slurm 26.05.3 goes by {folder}/slurm/topology.yaml and not by topology.conf; it chooses"),
+     "Slurm 26.05.3 goes by {folder}/slurm/topology.yaml and not by topology.conf; "
+     "{folder}/topology.conf describes another network"),
     ("bridge and engine that enforce in two ways",
      lambda site: site.bridge.write_text("enforcement = slots # both\n"), "enforcement", "fail",
      "enforcement = slots, gputopo.yaml select"),
@@ -177,10 +178,31 @@ def test_what_is_wrong_is_found_and_nothing_else(site, breaks, check, level, wor
     ("26.05.3", "goes by {folder}/slurm/topology.yaml"),
 ])  # fmt: skip
 def test_a_topology_yaml_counts_from_the_release_on_that_reads_it(site, version, words):
-    (site.folder / "slurm" / "topology.yaml").write_text("- topology: flat")
+    (site.folder / "slurm" / "topology.yaml").write_text("- {topology: a, flat: true}")
     site.slurm.values["SLURM_VERSION"] = version
     (text,) = (found.text for found in site.findings() if found.check == "network")
     assert words.format(folder=site.folder) in text
+
+
+@pytest.mark.parametrize(("ours", "level", "words"), [
+    (None, "warn", "and gputopo.yaml names no topology_conf; Slurm chooses the nodes"),
+    ("slurm/topology.conf", "ok", "Slurm goes by {folder}/slurm/topology.conf, and so does"),
+    ("copy.conf", "ok", "and so does topology_conf: {folder}/copy.conf"),
+    ("other.conf", "warn", "{folder}/other.conf describes another network"),
+    ("broken.conf", "warn", "broken.conf:1: switch s1 has neither nodes nor switches"),
+])  # fmt: skip
+def test_slurm_and_the_engine_go_by_one_network(site, ours, level, words):
+    network = "SwitchName=s1 Nodes=dgx1\n"
+    (site.folder / "slurm" / "topology.conf").write_text(network)
+    (site.folder / "copy.conf").write_text(f"# the same\n{network}")
+    (site.folder / "other.conf").write_text(network.replace("dgx1", "dgx2"))
+    (site.folder / "broken.conf").write_text("SwitchName=s1\n")
+    if ours:
+        site.config.write_text(site.config.read_text() + f"topology_conf: {ours}\n")
+    site.slurm.values["TopologyPlugin"] = "topology/tree"
+    (finding,) = (found for found in site.findings() if found.check == "network")
+    assert finding.level == level
+    assert words.format(folder=site.folder) in finding.text
 
 
 def test_nodes_known_to_one_side_only_are_named(site):
