@@ -1,7 +1,8 @@
 """Choosing the nodes: shared by every policy that ranks nodes by what it would do on each.
 
-Slurm's node Weight comes first: a heavier node is never taken while a lighter one has room. Then,
-for several nodes, as few switches between them as can be, as with Slurm's own topology plugins.
+Slurm's node Weight comes first: a heavier node is never taken while a lighter one has room, nor one
+that delivers less (a power cap) while another of its weight has. Then, for several nodes, as few
+switches between them as can be, as with Slurm's own topology plugins.
 Nodes of equal (shape, free GPUs, weight) are ranked once.
 """
 
@@ -60,6 +61,11 @@ class NodeKind(NamedTuple):
 
     topology: NodeTopology
     weight: int
+
+    @property
+    def heaviness(self) -> int:
+        """Slurm's weight, then what the node delivers less than others of its kind, in tenths."""
+        return 10 * self.weight + self.topology.lag_tenths
 
 
 class Follower(Protocol):
@@ -136,7 +142,10 @@ class NodeTable:
         return replace(node, own=own) if own else node
 
     def ranking(self, kind: Hashable, count: int, ranked: RankKeys) -> Ranking[FreeOn]:
-        """Nodes with `count` GPUs free, by weight and key; remembered under (kind, count)."""
+        """Nodes with `count` GPUs free, by weight and key; remembered under (kind, count).
+
+        Of equal ones those first that have lost least of their links' bandwidth.
+        """
         of_table = self.kinds
 
         def keys(states: list[FreeOn]) -> list[Key | None]:
@@ -147,7 +156,7 @@ class NodeTable:
                 for kind, state in zip(kinds, fit, strict=True)
             ]
             known = {
-                state: (kind.weight, *key)
+                state: (kind.heaviness, *key, kind.topology.lost)
                 for state, kind, key in zip(fit, kinds, ranked(nodes, count), strict=True)
                 if key is not None
             }

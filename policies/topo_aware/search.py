@@ -64,12 +64,13 @@ class NodeSearch:
             ranked: list[Key | None] = []
             for state in states:
                 left = state.free.bit_count() - count
-                topology, weight = kinds[state.kind]
+                kind = kinds[state.kind]
+                topology = kind.topology
                 if left < 0 or not _has_memory(solutions, topology, state, need_gbps):
                     ranked.append(None)
                     continue
                 _, terms = solutions.of(topology, state, needs)
-                ranked.append((weight, -terms.utility, packing * left))
+                ranked.append((kind.heaviness, -terms.utility, packing * left, topology.lost))
             return ranked
 
         return self._index.states.ranking((needs, packing, need_gbps), keys)
@@ -100,7 +101,8 @@ class NodeSearch:
 
     def _weight(self, found: Found) -> int:
         table = self._nodes.table
-        return sum(table.node(table.place[one.name]).weight for one in found.chosen)
+        kinds = (table.kinds[table.index[table.place[one.name]].kind] for one in found.chosen)
+        return sum(kind.heaviness for kind in kinds)
 
     def _choose(self, among: int) -> Found:
         chosen: list[Chosen] = []

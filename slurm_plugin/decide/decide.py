@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gres_topology import Network
-from gres_topology.slices import profile_of
+from gres_topology.slices import SlicedTopology, profile_of
 from gres_topology.slurm_files.network import Networks
 from policies import (
     Cluster,
@@ -28,12 +28,14 @@ from policies import (
     Wait,
     mask_of,
 )
-from policies.contract.nodes import Candidates, candidates
+from policies.contract.nodes import Candidates, assign_ranked, candidates
+from policies.contract.ranking import Key
+from policies.errors import PolicyError
 from policies.slices import PROFILE, Slices, as_taken, by_gpu
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide import promises
 from slurm_plugin.decide.judge import judge, with_scores
-from slurm_plugin.decide.kept_nodes import lowered
+from slurm_plugin.decide.kept_nodes import lowered, raised
 from slurm_plugin.decide.machines import UNDECLARED, Machines, SeenBy, not_of, usable
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
@@ -123,7 +125,10 @@ class Decider:
             record.preferences, record.request = prepared.preferences, prepared.request
             record.excluded, record.considered = prepared.excluded, len(prepared.nodes)
             record.machines = prepared.machines
-            with lowered(prepared.nodes, prepared.reserved):
+            with (
+                lowered(prepared.nodes, prepared.reserved),
+                raised(*_despite(prepared, prepared.request, prepared.nodes)),
+            ):
                 reply, reason, placement = self._ask(prepared, record)
         except _Leave as leave:
             reply, reason = Pass(leave.note), leave.reason
@@ -256,8 +261,10 @@ class Decider:
             request = replace(
                 prepared.request, gpus_per_node=(node.own.bit_count(),), min_utility=0.0
             )
-            alone = Cluster(prepared.nodes.only(name), prepared.cluster.jobs)
-            outcome = prepared.policy.place(request, alone)
+            nodes = prepared.nodes.only(name)
+            alone = Cluster(nodes, prepared.cluster.jobs)
+            with raised(*_despite(prepared, request, nodes)):
+                outcome = prepared.policy.place(request, alone)
             placement = outcome.instead if isinstance(outcome, Wait) else outcome
             if placement is None:
                 return {}
@@ -295,11 +302,54 @@ def _nodes(
             free, own = node.free, node.own
         else:
             free, own = machine.to_topology(node.free), machine.to_topology(node.own)
+        free &= ~topology.broken
         nodes[node.name] = NodeState(node.name, topology, free, own, node.weight)
     if asked.others is None:
         return candidates(nodes), excluded
     own_masks = {node.name: node.own for node in asked.candidates}
     return asked.others.with_own(own_masks), excluded or asked.others.excluded
+
+
+def _despite(
+    prepared: _Prepared, request: Request, nodes: Candidates
+) -> tuple[Candidates, Mapping[str, int]]:
+    """The nodes, and the broken GPUs (masks by name) of Slurm's own where nothing else fits.
+
+    Only Slurm's own nodes are sure to have room, and only if their GPUs are all counted.
+    """
+    machines = prepared.machines
+    short: dict[str, int] = {}
+    for name, node in prepared.own.items():
+        topology = machines[name].topology
+        if name in nodes and topology is not None and topology.broken:
+            hidden = machines[name].to_topology(node.free) & topology.broken
+            short[name] = hidden & ~prepared.reserved.get(name, 0)
+    if not any(short.values()) or _fits(request, nodes):
+        return nodes, {}
+    return nodes, short
+
+
+def _fits(request: Request, nodes: Candidates) -> bool:
+    """Whether the candidates have room for the request."""
+    profile = request.options.get(PROFILE)
+
+    def keys(states: list[NodeState], count: int) -> list[Key | None]:
+        masks = (
+            state.topology.of_profile.get(profile, 0)
+            if profile is not None and isinstance(state.topology, SlicedTopology)
+            else -1
+            for state in states
+        )
+        return [
+            () if (state.free & mask).bit_count() >= count else None
+            for state, mask in zip(states, masks, strict=True)
+        ]
+
+    try:
+        assign_ranked(request.gpus_per_node, nodes, keys, kind=("room", profile))
+    except PolicyError:
+        return False
+    return True
 
 
 def use_note(gpus: Mapping[str, tuple[int, ...]], policy: str, reason: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gres_topology import links
 from policies import Candidate, Placement, Request
-from slurm_plugin.decide.machines import Machine, Machines
+from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, impaired_parts
 from slurm_plugin.decide.preferences import Preferences
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Notice, Pass, PlaceReply, Use, WaitFor
@@ -22,6 +22,7 @@ Build = Callable[[], dict[str, Any]]
 
 MAX_CANDIDATES = 16
 MAX_EXCLUDED = 16
+MAX_MARKED = 8
 
 Scored = Callable[[], Placement | None]
 
@@ -72,6 +73,8 @@ class DecisionRecord:
             line["excluded_nodes"] = dict(islice(self.excluded.items(), MAX_EXCLUDED))
         line["slurm"] = self._slurm()
         placement = self.placement()
+        if marked := self._marked(placement):
+            line["marked"] = marked
         if placement is not None:
             line["chosen"] = self._judged(placement)
             if self.of_slices is None:
@@ -81,6 +84,13 @@ class DecisionRecord:
             candidates = placement.candidates[:MAX_CANDIDATES]
             line["candidates"] = [self._scored(candidate) for candidate in candidates]
         return line
+
+    def _marked(self, placement: Placement | None) -> dict[str, list[str]]:
+        """Broken and slow parts of the nodes in question: those chosen and Slurm's own first."""
+        asked = sorted(self.asked.candidates, key=lambda node: not node.own)
+        names = [*(placement.gpus if placement else ()), *(node.name for node in asked)]
+        parts = ((n, impaired_parts(self.machines.get(n, UNDECLARED))) for n in names)
+        return dict(islice(((name, some) for name, some in parts if some), MAX_MARKED))
 
     def _slurm(self) -> dict[str, Any]:
         """Slurm's own choice, with its scores where the policy could judge it."""

@@ -105,6 +105,11 @@ def _choices(story: Mapping[str, Any]) -> list[str]:
     if "alt" in story:
         lines.append(_line("else", f"{gpu_list(story['alt'])}, within the nodes Slurm chose"))
     lines += [
+        _line("marked", f"{name}: {part}")
+        for name, parts in story.get("marked", {}).items()
+        for part in parts
+    ]
+    lines += [
         _line("left out", f"{name}: {why}") for name, why in story.get("excluded_nodes", {}).items()
     ]
     return lines

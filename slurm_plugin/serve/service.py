@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.kept_nodes import KeptTables, ToldNodes
 from slurm_plugin.decide.machines import are_same
@@ -119,7 +119,7 @@ def _percentiles(times: deque[float]) -> dict[str, float]:
 class Engine:
     """Answers lines with the present Setup; `reload` swaps it as a whole."""
 
-    def __init__(self, setup: Setup, log: DecisionLog, load: Callable[[Path], Setup]) -> None:
+    def __init__(self, setup: Setup, log: DecisionLog, load: Callable[..., Setup]) -> None:
         self.setup = setup
         self.log = log
         self.counters = Counters(setup.config.deadline_ms / 1e3)
@@ -263,12 +263,17 @@ class Engine:
         error = await self.reload()
         return (Ok() if error is None else Error(error)).encode(message_id)
 
-    async def reload(self) -> str | None:
-        """Read the configuration again, in a thread; None, or why the old one stays."""
+    async def reload(self, config: Config | None = None) -> str | None:
+        """Read the configuration again, in a thread; None, or why the old one stays.
+
+        With a `config`, the one in force, what stands beside it is read again (marks, topologies).
+        """
         async with self._reloading:
-            self.is_reloaded = False
+            self.is_reloaded = self.is_reloaded and config is not None
             try:
-                setup = await asyncio.to_thread(self._load, self.setup.config.path)
+                beside = {} if config is None else {"config": config}
+                read = partial(self._load, self.setup.config.path, **beside)
+                setup = await asyncio.to_thread(read)
             except PluginError as error:
                 logger.error("reload: %s; the old configuration stays", error)
                 return str(error)
@@ -278,7 +283,7 @@ class Engine:
             use_tables = await self._tables_for(setup)
             former, self.setup = self.setup, setup
             use_tables()
-            self.is_reloaded = True
+            self.is_reloaded = self.is_reloaded or config is None
             old = former.config
             self.counters.deadline_s = setup.config.deadline_ms / 1e3
             self.log.config = setup.config.decision_log
@@ -347,6 +352,7 @@ class Engine:
             "nodes": len(setup.machines),
             "nodes_left_to_slurm": dict(list(problems.items())[:MAX_PROBLEMS]),
             "nodes_left_to_slurm_count": len(problems),
+            "marks": setup.marks.shown(MAX_PROBLEMS),
             "tables_bytes": setup.tables_bytes(),
             "slurm_nodes": self.tables.told,
             "computing_ahead": self._warming is not None and self._warming.is_alive(),

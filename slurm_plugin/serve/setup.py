@@ -37,6 +37,8 @@ from slurm_plugin.job_entries.saved import NAME as JOB_ENTRIES
 from slurm_plugin.job_notes.brackets import LOAN, SLOTS
 from slurm_plugin.job_profiles import Learned
 from slurm_plugin.lending.at_start.reservations import LoanReservations
+from slurm_plugin.part_marks import marks as part_marks
+from slurm_plugin.part_marks.marks import MarksInForce
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
@@ -70,6 +72,8 @@ class Setup:
     #: What the engine knows of its entries in AdminComment.
     keeper: EntryKeeper
     telemetry: Telemetry
+    #: Parts that the site marked broken or slow.
+    marks: MarksInForce
     #: What submits are answered from; None in the select mode.
     cache: CapacityCache | None = None
     #: GPUs that are kept for loans; None in the slots mode.
@@ -105,17 +109,21 @@ def load(
     reserved: LoanReservations | None = None,
     keeper: EntryKeeper | None = None,
     telemetry: Telemetry | None = None,
+    marks: MarksInForce | None = None,
+    config: Config | None = None,
 ) -> Setup:
-    """Read, build and warm up.
+    """Read, build and warm up; with `config` what stands in force is read anew beside the file.
 
-    `cache`, `reserved`, `keeper` and `telemetry` live on from one configuration to the next.
+    `cache`, `reserved`, `keeper`, `telemetry` and `marks` live on from one configuration to the
+    next.
 
     Raises ConfigError naming file, line and key, SlurmError where the chosen Slurm client cannot
     work on this host.
     """
-    config = configuration.load(path)
+    config = config or configuration.load(path)
     choose.check(config.slurm)
-    machines = load_machines(config)
+    marks = marks or MarksInForce()
+    machines = load_machines(config, marks.update(part_marks.path_in(config.state_dir)))
     learned = Learned(config.state_dir / LEARNED)
     chosen = SitePolicies(config, learned)
     teacher = Teacher(learned, machines, chosen.update)
@@ -146,6 +154,7 @@ def load(
         watcher=Watcher(reader, telemetry=telemetry),
         keeper=keeper,
         telemetry=telemetry,
+        marks=marks,
         cache=cache,
         reserved=reserved,
         shaping=shaping,

@@ -16,6 +16,7 @@ from played_site import PlayedSite, in_slots_mode, plugin_file
 
 from gres_topology import catalog
 from gres_topology.readers import saved
+from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.doctor import CHECKS
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.errors import SlurmError
@@ -87,6 +88,24 @@ def types_in_another_order(site: PlayedSite) -> None:
     )(site)
 
 
+def marked(*lines: str) -> Callable[[PlayedSite], object]:
+    """The site's file of marks has these lines."""
+
+    def write(site: PlayedSite) -> None:
+        (site.folder / "state").mkdir(exist_ok=True)
+        (site.folder / "state" / "marks.jsonl").write_text("\n".join(lines))
+
+    return write
+
+
+def repaired(site: PlayedSite) -> None:
+    """A link that was marked broken is there when the node is looked at later."""
+    store = Store(site.folder / "state")
+    key = store.keep(catalog.load("dgx1v"))
+    store.save({"dgx1": NodeRecord(key, key, "2026-01-02T00:00:00+00:00")})
+    marked('{"node":"dgx1","part":"link 0-3","state":"broken","since":1767225600}')(site)
+
+
 #: What is wrong, how it comes about, the check that finds it, its level, words of text or fix.
 BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("kill switch", lambda site: (site.folder / "off").touch(), "kill switch", "fail",
@@ -126,6 +145,13 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
      "dgx1: Slurm counts 8 v100; slices: in gputopo.yaml says 7 whole, 7 1g.5gb"),
     ("node left to Slurm", NOT_COLLECTED, "nodes", "fail",
      "minsky1 is left to Slurm: not collected yet"),
+    ("a mark that cannot be read", marked("", '{"node": "dgx1"}'), "marks", "fail",
+     "marks.jsonl:2: Object missing required field `part`"),
+    ("a mark of what the node has not",
+     marked('{"node":"minsky1","part":"gpu 5","state":"broken"}'), "marks", "warn",
+     "gputopo topology unmark minsky1 gpu 5"),
+    ("a broken link that is whole again", repaired, "marks", "warn",
+     "dgx1: link 0-3 broken, and its tools show the link whole"),
     ("types of GPUs that Slurm counts otherwise", types_in_another_order, "nodes", "warn",
      "dgx1: Slurm counts GPUs by the types of Gres= in slurm.conf (v100, a100)"),
     ("topology.yaml beside a topology.conf", network_files, "network", "warn",
