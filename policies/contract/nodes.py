@@ -24,9 +24,6 @@ from policies.errors import PolicyError
 #: Changes of a ranking that are taken over in one go between questions: a question waits for it.
 CHANGES_AHEAD = 16
 
-#: States of which it is remembered what they are like; of so many all are forgotten.
-MOST_LIKE = 20_000
-
 #: Smaller is better; compared after the weight and before the node's name.
 RankKey = Callable[[NodeState, int], Key]
 
@@ -102,7 +99,6 @@ class NodeTable:
         #: The same, but GPUs that can take each other's place are not told apart.
         self.alike = self.index
         self._runs = [_runs_of(kind.topology) for kind in self.kinds]
-        self._like_known: dict[FreeOn, FreeOn] = {}
         if any(self._runs):
             self.alike = StateIndex(self._like(state) for state in self.index)
         #: The nodes of each kind.
@@ -124,13 +120,7 @@ class NodeTable:
         self._nodes[place] = None
 
     def _like(self, state: FreeOn) -> FreeOn:
-        like = self._like_known.get(state)
-        if like is None:
-            if len(self._like_known) >= MOST_LIKE:
-                self._like_known.clear()
-            like = FreeOn(state.kind, self._runs[state.kind].least(state.free))
-            self._like_known[state] = like
-        return like
+        return FreeOn(state.kind, self._runs[state.kind].least(state.free))
 
     def node(self, place: int, own: int = 0) -> NodeState:
         """A node as policies see it; `own` are the GPUs that Slurm would take (mask)."""
