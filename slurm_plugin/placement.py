@@ -22,6 +22,10 @@ class CandidateNode:
     own: int
     #: Slurm's node Weight: the lowest goes first.
     weight: int
+    #: Of a job of shards or MPS: the GPUs that nobody uses any part of, and how many shares the
+    #: job could have of each.
+    idle: int = 0
+    left: tuple[int, ...] = ()
 
 
 class OtherNodes(Protocol):
@@ -65,6 +69,10 @@ class PlacementQuestion:
     reserved: Mapping[str, int] = field(default_factory=dict)
     #: The type of GPU that it asks for; "" for any.
     type: str = ""
+    #: What it asks for shares of GPUs by: `shard` or `mps`, "" where it asks for GPUs; and how many
+    #: on each node. `free` and `own` are then GPUs that they can be of, `own` one of each node.
+    shared: str = ""
+    shares: int = 0
     #: What Slurm weighs itself when it chooses nodes: `tree` or `block` of a topology.conf, `yaml`
     #: for a topology.yaml; "" for nothing.
     topology: str = ""

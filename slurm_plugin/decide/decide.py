@@ -28,10 +28,11 @@ from policies import (
     Wait,
     mask_of,
 )
+from policies.contract.interference import Interference
 from policies.contract.nodes import Candidates, assign_ranked, candidates
 from policies.contract.ranking import Key
 from policies.errors import PolicyError
-from policies.slices import PROFILE, Slices, as_taken, by_gpu
+from policies.slices import PROFILE, Shares, Slices, as_taken, by_gpu
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide import promises
 from slurm_plugin.decide.judge import judge, with_scores
@@ -39,6 +40,7 @@ from slurm_plugin.decide.kept_nodes import lowered, raised
 from slurm_plugin.decide.machines import UNDECLARED, Machines, SeenBy, not_of, usable
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
+from slurm_plugin.decide.shares import policy_for
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
 from slurm_plugin.wire import MAX_NOTE_BYTES
@@ -161,7 +163,7 @@ class Decider:
             raise _Leave("bad hint", f"hint ignored: {error}") from error
         if preferences.off:
             raise _Leave("opted out by hint")
-        profile = profile_of(asked.type)
+        profile = "" if asked.shared else profile_of(asked.type)
         machines = SeenBy(self.machines, profile) if profile else self.machines
         nodes, excluded = _nodes(asked, machines, profile)
         for name in own:
@@ -170,7 +172,10 @@ class Decider:
         counts = sorted((node.own.bit_count() for node in own.values()), reverse=True)
         request = preferences.request(tuple(counts), asked.job, asked.uid)
         policy: Policy = SLICES
-        if profile:
+        if asked.shared:
+            policy = policy_for(asked, machines, nodes, (), Interference())
+            preferences = replace(preferences, policy=policy.name)
+        elif profile:
             request = replace(request, options={PROFILE: profile})
             preferences = replace(preferences, policy=policy.name)
         else:
@@ -206,6 +211,10 @@ class Decider:
         if prepared.policy is SLICES:
             own = {name: node.own for name, node in prepared.own.items()}
             record.of_slices = partial(by_gpu, states)
+            record.placement, record.own = lambda: outcome, partial(as_taken, own)
+        elif isinstance(prepared.policy, Shares):
+            own = {name: states[name].own for name in prepared.own}
+            record.of_slices = prepared.policy.of_parents
             record.placement, record.own = lambda: outcome, partial(as_taken, own)
         else:
             scored = partial(with_scores, outcome, prepared.request, states)

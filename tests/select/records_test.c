@@ -83,18 +83,19 @@ extern uint64_t gt_selected(const gres_job_state_t *gpus, int index)
 	return mask;
 }
 
-extern uint64_t gt_node_free(int index, const gres_job_state_t *gpus)
+extern uint64_t gt_question_room(const gt_question_t *question, int index)
 {
 	return 0xff;
 }
 
-extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
+extern gres_state_t *gt_request_gpus(const gt_test_t *test)
 {
-	return &request;
+	static gres_state_t gpus = { .gres_name = "gpu", .gres_data = &request };
+
+	return &gpus;
 }
 
-extern bool gt_request_is_open(const gt_test_t *test,
-			       const gres_job_state_t *gpus)
+extern bool gt_request_is_open(gt_question_t *question)
 {
 	return true;
 }

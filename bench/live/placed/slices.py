@@ -102,7 +102,7 @@ def outcome(output: str, topologies: Mapping[str, SlicedTopology]) -> Outcome:
             if topology is not None:
                 idle = _idle(topology, used)
                 left += len(idle)
-                joined = topology.joined_gbps
+                joined = topology.whole.joined_gbps
                 whole_pairs += sum(a < b and joined[a][b] > 0 for a in idle for b in idle)
         untouched.append(left)
         pairs.append(whole_pairs)

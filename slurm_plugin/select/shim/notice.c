@@ -41,19 +41,19 @@ static void list_gpus(char *text, size_t size, uint64_t gpus)
 /* "dgx1:0,3 dgx2:1,2", as long as it fits */
 static void describe(const job_record_t *job, char *text, size_t size)
 {
-	const gres_job_state_t *gpus = gt_job_gpus(job);
+	const gres_state_t *request = gt_job_request(job);
 	node_record_t *node;
 	size_t len = 0;
 
 	text[0] = '\0';
-	if (!gpus || !job->job_resrcs)
+	if (!request || !job->job_resrcs)
 		return;
 	for (int i = 0;
 	     (node = next_node_bitmap(job->job_resrcs->node_bitmap, &i)) &&
 	     len < size; i++) {
 		char list[200];
 
-		list_gpus(list, sizeof(list), gt_selected(gpus, i));
+		list_gpus(list, sizeof(list), gt_selected(request->gres_data, i));
 		len += snprintf(text + len, size - len, "%s%s:%s",
 				len ? " " : "", node->name, list);
 	}

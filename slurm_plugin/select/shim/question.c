@@ -5,8 +5,11 @@
 #include "layout.h"
 #include "note.h"
 #include "plugin.h"
+#include "shares.h"
 
 #define HINT_BYTES 4096
+/* Of a question about shares, which tells of each GPU: the cluster may have many more */
+#define SHARE_NODES 128
 
 /* ------------------------------------------------- which jobs and nodes */
 
@@ -27,9 +30,10 @@ static int is_reserved(void *item, void *key)
 	       gres->gres_cnt_node_alloc[index];
 }
 
-extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
+extern gres_state_t *gt_request_gpus(const gt_test_t *test)
 {
 	const job_record_t *job = test->job;
+	gres_state_t *request;
 
 	if (test->mode != SELECT_MODE_RUN_NOW || !gt_layout_job(job))
 		return NULL;
@@ -39,21 +43,44 @@ extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
 	    GT_INSIDE_GRES(test) ||
 	    (job->resv_ptr && GT_RESERVATION_GRES(job->resv_ptr)))
 		return NULL;
-	return gt_job_gpus(job);
+	request = gt_job_request(job);
+	if (request && gt_is_shares(request, NULL) && !gt_shares_by_parent())
+		return NULL;
+	return request;
 }
 
 /*
  * RET true if the node's GPUs can be chosen one by one and none of its GRES is
  * reserved for others. A job that names no type may get whole GPUs and slices at once
  */
-static bool may_use(const gt_test_t *test, const gres_job_state_t *gpus,
-		    int index)
+static bool may_use(const gt_question_t *question, int index)
 {
-	list_t *reserved = GT_RESERVED_GRES(test);
+	list_t *reserved = GT_RESERVED_GRES(question->test);
+	gt_shares_t shares;
 
+	if (reserved && list_find_first(reserved, is_reserved, &index))
+		return false;
+	if (question->shares)
+		return gt_node_shares(index, question->shares, &shares);
 	return gt_node_is_plain(index) &&
-	       (gpus->type_name || !gt_node_is_sliced(index)) &&
-	       !(reserved && list_find_first(reserved, is_reserved, &index));
+	       (question->gpus->type_name || !gt_node_is_sliced(index));
+}
+
+/*
+ * RET true if what Slurm chose can be asked about. Shares are: of one GPU on a node, which
+ * is Slurm's rule without MULTIPLE_SHARING_GRES_PJ, and as many on each node
+ */
+static bool is_ours(gt_question_t *question, int index)
+{
+	uint64_t own = gt_selected(question->gpus, index), count;
+
+	if (!question->shares)
+		return own;
+	count = gt_shares_selected(question->shares, index);
+	if (!question->share_count)
+		question->share_count = count;
+	return own && !(own & (own - 1)) && count &&
+	       count == question->share_count;
 }
 
 static bool preempts(const gt_test_t *test)
@@ -62,18 +89,17 @@ static bool preempts(const gt_test_t *test)
 	       list_count(*test->preemptee_job_list);
 }
 
-extern bool gt_request_is_open(const gt_test_t *test,
-			       const gres_job_state_t *gpus)
+extern bool gt_request_is_open(gt_question_t *question)
 {
-	const job_record_t *job = test->job;
+	const job_record_t *job = question->test->job;
 
-	if (preempts(test) || !job->job_resrcs ||
-	    !gt_layout_selection(job, gpus) ||
+	if (preempts(question->test) || !job->job_resrcs ||
+	    !gt_layout_selection(job, question->gpus) ||
 	    !job->job_resrcs->node_bitmap ||
 	    (job->details->whole_node & WHOLE_NODE_REQUIRED))
 		return false;
 	for (int i = 0; next_node_bitmap(job->job_resrcs->node_bitmap, &i); i++)
-		if (!may_use(test, gpus, i) || !gt_selected(gpus, i))
+		if (!may_use(question, i) || !is_ours(question, i))
 			return false;
 	return true;
 }
@@ -204,7 +230,17 @@ extern bool gt_question_allows(const gt_question_t *question, int index)
 {
 	return bit_test(question->own, index) ||
 	       (weight(node_record_table_ptr[index]) <= question->heaviest &&
-		may_use(question->test, question->gpus, index));
+		may_use(question, index));
+}
+
+extern uint64_t gt_question_room(const gt_question_t *question, int index)
+{
+	gt_shares_t shares;
+
+	if (!question->shares)
+		return gt_node_free(index, question->gpus);
+	return gt_node_shares(index, question->shares, &shares) ?
+		gt_shares_fit(&shares, question->share_count) : 0;
 }
 
 static void write_job(gt_line_t *line, const gt_question_t *question)
@@ -220,6 +256,11 @@ static void write_job(gt_line_t *line, const gt_question_t *question)
 		     job->part_ptr ? job->part_ptr->name : job->partition,
 		     GT_NAME_MAX);
 	gt_line_text(line, "type", question->gpus->type_name, GT_NAME_MAX);
+	if (question->shares) {
+		gt_line_text(line, "shared", question->shares->gres_name,
+			     GT_NAME_MAX);
+		gt_line_number(line, "shares", question->share_count);
+	}
 	if (hint.len)
 		gt_line_text(line, "hint", hint.text,
 			     MIN(hint.len, HINT_BYTES));
@@ -235,21 +276,57 @@ static uint64_t told_free(const gt_question_t *question, int index)
 			    question->gpus);
 }
 
+/* On nodes that are not the job's a request holds what a former selection chose there. */
+static void write_node(gt_line_t *line, const gt_question_t *question,
+		       int index, const gt_shares_t *shares)
+{
+	const node_record_t *node = node_record_table_ptr[index];
+	gt_candidate_t candidate = {
+		.name = node->name,
+		.total = gt_node_total(index),
+		.free = shares ? gt_shares_fit(shares, question->share_count) :
+				 told_free(question, index),
+		.own = bit_test(question->own, index) ?
+			gt_selected(question->gpus, index) : 0,
+		.weight = node->config_ptr->weight,
+		.shares = shares,
+	};
+
+	gt_line_candidate(line, &candidate);
+}
+
 static void write_own(gt_line_t *line, const gt_question_t *question)
 {
-	node_record_t *node;
+	gt_shares_t shares;
 
-	for (int i = 0; (node = next_node_bitmap(question->own, &i)); i++) {
-		gt_candidate_t candidate = {
-			.name = node->name,
-			.total = gt_node_total(i),
-			.free = told_free(question, i),
-			.own = gt_selected(question->gpus, i),
-			.weight = node->config_ptr->weight,
-		};
+	for (int i = 0; next_node_bitmap(question->own, &i); i++) {
+		bool shared = question->shares &&
+			      gt_node_shares(i, question->shares, &shares);
 
-		gt_line_candidate(line, &candidate);
+		write_node(line, question, i, shared ? &shares : NULL);
 	}
+}
+
+/* Adds nodes with room in a GPU that is shared already (`begun`), or in one that is idle. */
+static int write_sharing(gt_line_t *line, gt_question_t *question,
+			 bitstr_t *nodes, bool begun, int most)
+{
+	gt_shares_t shares;
+	int count = 0;
+
+	for (int i = 0; count < most && next_node_bitmap(nodes, &i); i++) {
+		uint64_t fit;
+
+		if (!gt_node_shares(i, question->shares, &shares))
+			continue;
+		fit = gt_shares_fit(&shares, question->share_count);
+		if (!fit || !!(fit & ~shares.idle) != begun)
+			continue;
+		write_node(line, question, i, &shares);
+		bit_set(question->asked, i);
+		count++;
+	}
+	return count;
 }
 
 /*
@@ -262,6 +339,16 @@ static bool tells_all(const gt_question_t *question)
 		if (told_free(question, i) != gt_node_free(i, NULL))
 			return false;
 	return true;
+}
+
+/* RET true if the question may tell of nodes that Slurm did not choose */
+static bool tells_others(const gt_question_t *question)
+{
+	/* several nodes of a job of shares stay Slurm's: nothing is told of the network */
+	if (question->shares)
+		return bit_set_count(question->own) == 1;
+	return tells_all(question) &&
+	       gt_cluster_is_known(question->own, question->offered);
 }
 
 /* What Slurm holds the choice of nodes to; it checks that again when it selects. */
@@ -290,7 +377,13 @@ static void write_others(gt_line_t *line, gt_question_t *question)
 	if (!respected)
 		question->heaviest |= UINT32_MAX;
 	others = other_nodes(question, by_weight);
-	if (bit_ffs(others) >= 0) {
+	if (question->shares) {
+		int count = write_sharing(line, question, others, true,
+					  SHARE_NODES);
+
+		write_sharing(line, question, others, false,
+			      SHARE_NODES - count);
+	} else if (bit_ffs(others) >= 0) {
 		write_topology(line, question->test->job);
 		gt_cluster_write(line, others);
 		if (respected && by_weight)
@@ -312,8 +405,7 @@ extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
 	gt_line_number(line, "postponed", earlier->waiting.count);
 	gt_line_number(line, "waited_s", earlier->waited_s);
 	write_own(line, question);
-	if (!keeps_nodes(question->test) && tells_all(question) &&
-	    gt_cluster_is_known(question->own, question->offered))
+	if (!keeps_nodes(question->test) && tells_others(question))
 		write_others(line, question);
 	return gt_line_end(line);
 }

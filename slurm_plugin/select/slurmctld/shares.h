@@ -1,0 +1,25 @@
+/*
+ * Shards and MPS: shares of GPUs, which Slurm counts by the GPU (the parent) they are of.
+ * As Slurm keeps them, a parent is given to jobs of shares or to one job of GPUs, and the
+ * bits of both records are the node's GPUs in the same order.
+ */
+#pragma once
+
+#include "gpus.h"
+#include "protocol.h"
+
+/*
+ * RET true if Slurm lets the parent be chosen: it counts shares by it, and is not told to
+ * prefer the least loaded (SelectTypeParameters=LL_SHARED_GRES)
+ */
+extern bool gt_shares_by_parent(void);
+
+/* RET false if the node's shares are not counted one GPU by one */
+extern bool gt_node_shares(int index, const gres_state_t *request,
+			   gt_shares_t *shares);
+
+/* How many shares the last selection chose on a node for the request */
+extern uint64_t gt_shares_selected(const gres_state_t *request, int index);
+
+/* GPUs with room for so many */
+extern uint64_t gt_shares_fit(const gt_shares_t *shares, uint64_t count);
