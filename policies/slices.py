@@ -12,7 +12,7 @@ it, the least.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -131,8 +131,9 @@ class Shares(Policy):
     rooms: Mapping[str, Room]
     #: How many of what the job asks for on each node, in words: `4 shards`.
     what: str
-    jobs: Collection[RunningJob] = ()
-    interference: Interference = field(default_factory=Interference)
+    #: The jobs with shares on a node.
+    jobs_on: Callable[[str], Collection[RunningJob]]
+    interference: Interference
 
     name = "shares"
 
@@ -141,7 +142,8 @@ class Shares(Policy):
         kind = kind_of_request(request)
         found = []
         for name, state in cluster.nodes.items():
-            slowed = partial(self._slowed, kind, name)
+            beside = [(job.gpus.get(name, 0), kind_of_running(job)) for job in self.jobs_on(name)]
+            slowed = partial(self._slowed, kind, beside)
             choice = choose_parent(state.topology, state.free, self.rooms[name], slowed)
             if choice is not None:
                 heaviness = 10 * state.weight + state.topology.lag_tenths
@@ -156,17 +158,14 @@ class Shares(Policy):
         gpus = {name: gpus_of(mask) for _, _, name, mask in chosen}
         return Placement(gpus, self.name, f"{self.what}: {where}")
 
-    def _slowed(self, kind: Kind, node: str, gpu: int) -> float:
+    def _slowed(self, kind: Kind, beside: Collection[tuple[int, Kind]], gpu: int) -> float:
         """How much the job and the worst of those on a GPU slow each other."""
-        factors = [1.0]
-        for job in self.jobs:
-            if job.gpus.get(node, 0) >> gpu & 1:
-                other = kind_of_running(job)
-                factors += [
-                    self.interference.factor(kind, other),
-                    self.interference.factor(other, kind),
-                ]
-        return max(factors)
+        factors = [
+            max(self.interference.factor(kind, other), self.interference.factor(other, kind))
+            for mask, other in beside
+            if mask >> gpu & 1
+        ]
+        return max(factors, default=1.0)
 
     def of_parents(self, placement: Placement) -> dict[str, Any]:
         """What a choice means: each node's GPU, how many are begun, how many stay untouched."""

@@ -33,7 +33,7 @@ def redeclared(
 ) -> Iterator[None]:
     """A block in which these nodes of the usual cluster are what their lines say.
 
-    `gres_types` are what Slurm counts at all. Jobs are ended and the former files are back at its end.
+    `gres_types` are what Slurm counts. Jobs are ended and the former files are back at its end.
     """
     machines = read(DEFAULT).machines
     engine = cluster.read("ctl", _ENGINE)

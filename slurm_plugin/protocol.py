@@ -123,6 +123,8 @@ class Notice:
     job: int
     array: int
     gpus: Mapping[str, int]
+    #: Does the job have shares of these GPUs only?
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +316,8 @@ def decode(line: bytes) -> Message:
     given = _Fields(verb, pairs)
     if verb in ("started", "ended"):
         gpus = node_masks(given.nodes)
-        return Notice(verb, given.number("job"), given.number("array", 0), gpus)
+        shared = given.number("shared", 0) != 0
+        return Notice(verb, given.number("job"), given.number("array", 0), gpus, shared)
     message_id = given.number("id")
     try:
         if verb == "place":
@@ -342,6 +345,7 @@ def encode_request(message: Message) -> bytes:
     """A request's line: what the bridge, the plugin and the command line send."""
     if isinstance(message, Notice):
         pairs = [("job", str(message.job)), ("array", str(message.array))]
+        pairs += [("shared", "1")] if message.shared else []
         pairs += [("node", f"{name}/{mask:x}") for name, mask in message.gpus.items()]
         return encode(message.kind, pairs)
     if isinstance(message, Admin):

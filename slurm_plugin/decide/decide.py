@@ -28,7 +28,6 @@ from policies import (
     Wait,
     mask_of,
 )
-from policies.contract.interference import Interference
 from policies.contract.nodes import Candidates, assign_ranked, candidates
 from policies.contract.ranking import Key
 from policies.errors import PolicyError
@@ -40,7 +39,7 @@ from slurm_plugin.decide.kept_nodes import lowered, raised
 from slurm_plugin.decide.machines import UNDECLARED, Machines, SeenBy, not_of, usable
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
-from slurm_plugin.decide.shares import policy_for
+from slurm_plugin.decide.shares import NOBODY_SHARES, Sharing
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
 from slurm_plugin.wire import MAX_NOTE_BYTES
@@ -113,6 +112,8 @@ class Decider:
     get_policy: Callable[[str], Policy]
     neighbours: Callable[[], Collection[RunningJob]] = tuple
     networks: Networks | None = None
+    #: Who has shares of GPUs beside whom.
+    sharing: Sharing = NOBODY_SHARES
 
     def decide(self, asked: PlacementQuestion) -> Decision:
         """The decision for one question; never raises."""
@@ -173,7 +174,7 @@ class Decider:
         request = preferences.request(tuple(counts), asked.job, asked.uid)
         policy: Policy = SLICES
         if asked.shared:
-            policy = policy_for(asked, machines, nodes, (), Interference())
+            policy = self.sharing.policy_for(asked, machines, nodes, request)
             preferences = replace(preferences, policy=policy.name)
         elif profile:
             request = replace(request, options={PROFILE: profile})

@@ -217,7 +217,7 @@ def test_slurmd_counts_the_types_in_slurm_confs_order(cluster):
 
 @pytest.mark.long("GPUs of other kinds are declared on every node first")
 def test_shards(cluster, engine):
-    """The GPU that shards are of is chosen, and not free for others; the least loaded one is Slurm's."""
+    """The GPU that shards are of is chosen, and is not free for others."""
     gres = "$a NodeName=dgx2 Name=shard Count=32"
     with other_gpus(cluster, "s/gpu:v100:8/gpu:v100:8,shard:32/", gres):
         jobid = cluster.started("-w", "dgx2", "--gres=shard:2", sleep_s=30).id

@@ -1,4 +1,4 @@
-"""Shards and MPS: a job's shares come from a GPU in use, and Slurm's counts hold."""
+"""Shards: a job's come from a GPU in use, and Slurm's counts hold."""
 
 import random
 import re
@@ -30,10 +30,10 @@ def empty(live: Cluster, shards: Cluster):
     clear(shards)
 
 
-def used(cluster: Cluster, node: str, kind: str = "shard") -> list[int]:
-    """Shares that are in use of each GPU, as slurmctld has it."""
+def used(cluster: Cluster, node: str) -> list[int]:
+    """Shards that are in use of each GPU, as slurmctld has it."""
     text = cluster.run("ctl", f"scontrol -d show node {node}").out
-    match = re.search(rf"GresUsed=\S*{kind}:\w+:\d+\(([\d/,]+)\)", text)
+    match = re.search(r"GresUsed=\S*shard:\w+:\d+\(([\d/,]+)\)", text)
     assert match, text
     return [int(one.split("/")[0]) for one in match[1].split(",")]
 
@@ -104,15 +104,15 @@ def test_a_mix_leaves_nothing_behind(empty):
 
 
 @LONG
-def test_shares_of_mps_are_of_the_one_gpu_that_slurm_allows(live, session_cluster):
-    """Where MPS is declared, all shares of a node that are in use are of one GPU."""
-    with shared(session_cluster, ["bridged1"], "mps", 100):
-        jobs = [holding(session_cluster, "-w", "bridged1", "--gres=mps:30") for _ in range(3)]
-        counts = used(session_cluster, "bridged1", "mps")
-        assert counts == [90, 0, 0, 0, 0, 0, 0, 0]
-        told = explained(session_cluster, jobs[2])
-        assert told["chosen"]["shares"] == "30 shares of MPS"
-        waits = session_cluster.sbatch("-w", "bridged1", "--gres=mps:30", "--mem=1", sleep_s=300)
-        pair = session_cluster.started("-w", "bridged1", "--gres=gpu:2", "--mem=1", sleep_s=300)
-        assert 0 not in pair.gpus["bridged1"]
-        assert session_cluster.job(waits).state == "PENDING"
+def test_shards_keep_away_from_the_jobs_that_they_would_slow(empty):
+    """A job of small batches is slowed by a quarter (docs/profiles.md): the other GPU is shared."""
+    small, big = (f"--comment=gpu-topo: policy=topo-aware,batch={batch}" for batch in (1, 64))
+    holding(empty, "-w", "bridged1", "--gres=shard:3", small)
+    # From the first such job on the queue is read, and not before.
+    until(lambda: empty.status()["neighbours"]["age_s"] is not None, "the queue is read")
+    holding(empty, "-w", "bridged1", "--gres=shard:2", big)
+    assert used(empty, "bridged1") == [3, 0, 2, 0, 0, 0, 0, 0]
+    empty.wait_reconciled()
+    job = holding(empty, "-w", "bridged1", "--gres=shard:1", big)
+    assert used(empty, "bridged1") == [3, 0, 3, 0, 0, 0, 0, 0]
+    assert "a GPU in use" in empty.job(job).fields["AdminComment"]

@@ -1,8 +1,12 @@
 """Shards and MPS: a job's shares come from a GPU in use, and a pair on one bridge stays whole."""
 
+from dataclasses import replace
+
 import pytest
 from machines_in_tests import BASIC, basic_config, decider_of, mask, question
 
+from slurm_plugin.decide.neighbours import running_job
+from slurm_plugin.decide.shares import Sharing
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
@@ -64,6 +68,36 @@ def test_the_node_with_a_shared_gpu_goes_first_and_a_heavier_one_never(decider):
     assert (reply.nodes, reply.alt) == ({"pair2": mask(3)}, {"pair1": mask(0)})
     heavy = shared("pair2", used(g3=1), weight=2)
     assert decider.decide(ask(empty, heavy)).reply.nodes == {"pair1": mask(0)}
+
+
+BIG, TINY = "policy=topo-aware,batch=64", "policy=topo-aware,batch=1"
+BESIDE = [
+    ("a job that its batch size tells apart", BIG, TINY, 4, "1.00"),
+    ("one that is not slowed goes where it slows nobody", BIG, "", 4, "1.00"),
+    ("without a hint anybody may be slowed", "", "", 5, "1.11"),
+]
+
+
+@pytest.mark.parametrize(
+    ("hint", "there", "expected", "slowed"), [b[1:] for b in BESIDE], ids=[b[0] for b in BESIDE]
+)
+def test_of_the_gpus_in_use_the_one_whose_jobs_get_along(decider, hint, there, expected, slowed):
+    """GPU 5 is the fuller one; GPU 4 has a job of large batches."""
+    here = {
+        5: running_job(1, {"pair1": mask(5)}, there),
+        4: running_job(2, {"pair1": mask(4)}, BIG),
+    }
+    wanted = []
+    sharing = Sharing(lambda name: here.values(), lambda: wanted.append(1))
+    asking = replace(decider, sharing=sharing)
+    node = shared("pair1", used(g5=3, g4=1), (0,))
+    decision = asking.decide(ask(node, hint=hint))
+    if not hint:
+        here[4] = running_job(2, {"pair1": mask(4)}, "")
+        decision = asking.decide(ask(node))
+    assert decision.reply.nodes == {"pair1": mask(expected)}
+    assert (f"slowed {slowed} times" in decision.reply.note) == (slowed != "1.00")
+    assert bool(wanted) == bool(hint)
 
 
 def test_each_of_several_nodes_gives_one_gpu(decider):
