@@ -38,7 +38,7 @@ from slurm_plugin.protocol import (
 )
 from slurm_plugin.serve import replies
 from slurm_plugin.serve.server import LineAnswer
-from slurm_plugin.serve.setup import Setup, look_over, warm_masks
+from slurm_plugin.serve.setup import LOOK_OVER_S, Setup, look_over, warm_masks
 from slurm_plugin.telemetry import Histogram
 
 logger = logging.getLogger(__name__)
@@ -127,6 +127,7 @@ class Engine:
         #: The nodes of each slurmctld that asks.
         self.tables = KeptTables()
         self._reloading = asyncio.Lock()
+        self._looking_on: asyncio.Task[None] | None = None
         #: When the last question came, and what computes ahead between questions.
         self._asked_at = -QUIET_S
         self._warming: threading.Thread | None = None
@@ -213,10 +214,19 @@ class Engine:
         return LineAnswer(None, later=self._keep_nodes(part, told))
 
     async def _keep_nodes(self, part: NodesPart, told: ToldNodes) -> bytes:
-        ahead = partial(look_over, self.setup)
+        ahead = partial(look_over, self.setup, limit_s=LOOK_OVER_S)
         kept = await self.tables.keep(part.table, told, self.setup.machines, ahead)
         logger.info("%d nodes, %d left to Slurm", len(told.names), len(kept.excluded))
+        if not kept.is_looked_over:
+            self._looking_on = asyncio.create_task(self._look_on(part.table))
         return Ok({"digest": f"{kept.digest:x}"}).encode(part.id)
+
+    async def _look_on(self, table: int) -> None:
+        """Look over the rest of a table that is in use: on another one, which takes its place."""
+        async with self._reloading:
+            ahead = partial(look_over, self.setup)
+            use = await self.tables.rebuilt(self.setup.machines, ahead, {table})
+            use()
 
     def _reply(self, message: Message) -> tuple[Reply, Callable[[], dict[str, Any]] | None]:
         if isinstance(message, Place):

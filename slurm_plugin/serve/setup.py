@@ -48,8 +48,8 @@ logger = logging.getLogger(__name__)
 LEARNED = "learned-profiles.json"
 #: How long a start waits for Slurm to say what runs.
 FIRST_READING_S = 2.0
-#: How long a new table of nodes is looked over; its sender waits meanwhile, for 5 s at most.
-LOOK_OVER_S = 2.0
+#: How long a new table of nodes is looked over before questions may go by it; and afterwards.
+LOOK_OVER_S, LOOK_ON_S = 0.3, 5.0
 #: Job sizes per node whose tables are computed before the first question.
 WARM_GPUS = 8
 
@@ -220,17 +220,18 @@ def warm_masks(setup: Setup, is_wanted: Callable[[], bool]) -> None:
                 _warm(policy, "ring", topology, free)
 
 
-def look_over(setup: Setup, table: NodeTable) -> None:
+def look_over(setup: Setup, table: NodeTable, limit_s: float = LOOK_ON_S) -> bool:
     """Ask every policy about a job of each size on these nodes, which rank them once.
 
-    So no first question is slow about a table that just came. Nobody else may use it yet.
+    So no first question is slow about a table that just came. Nobody else may use it yet. Whether
+    all was asked within so many seconds.
     """
-    _ask_about(setup, table)
+    is_done = _ask_about(setup, table, time.monotonic() + limit_s)
     _settle()
+    return is_done
 
 
-def _ask_about(setup: Setup, table: NodeTable) -> None:
-    began = time.monotonic()
+def _ask_about(setup: Setup, table: NodeTable, end: float) -> bool:
     room = max((state.free.bit_count() for state in table.alike.states()), default=0)
     everywhere = Candidates(table, (1 << len(table.names)) - 1, {})
     policies = setup.policies()
@@ -238,11 +239,12 @@ def _ask_about(setup: Setup, table: NodeTable) -> None:
     # In turns: what is left when the time is over is not all one policy's.
     usual = zip_longest(*(_usual(policy, min(WARM_GPUS, room)) for policy in policies))
     for policy, request in chain.from_iterable(zip(policies, turn, strict=True) for turn in usual):
-        if time.monotonic() - began > LOOK_OVER_S:
-            return
+        if time.monotonic() > end:
+            return False
         if request is not None:
             jobs = running if LooksAt.RUNNING_JOBS in policy.looks_at else ()
             _ask(policy, request, Cluster(everywhere, jobs))
+    return True
 
 
 def _usual(policy: Policy, most: int) -> Iterator[Request]:

@@ -69,7 +69,7 @@ static int64_t answer_limit_us(int64_t now_us)
 /* RET GT_ANSWERED with the answer in gt_plugin.reply, or why there is none */
 static gt_result_t ask(decision_t *decision, int64_t limit_us)
 {
-	gt_channel_t *channel = &gt_plugin.channel;
+	gt_channel_t *channel = gt_plugin_channel();
 	uint64_t id = ++channel->last_id;
 	bool was_failing = channel->failing;
 	gt_result_t result;

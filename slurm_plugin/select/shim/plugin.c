@@ -75,6 +75,17 @@ extern void gt_plugin_read(void)
 	gt_plugin.topology_yaml = gt_topology_yaml();
 }
 
+extern gt_channel_t *gt_plugin_channel(void)
+{
+	static uint64_t seen;
+	uint64_t taken = gt_mirror_taken(&gt_plugin.mirror);
+
+	if (seen != taken)
+		gt_plugin.channel.breaker_until_us = 0;
+	seen = taken;
+	return &gt_plugin.channel;
+}
+
 extern bool gt_plugin_may_act(void)
 {
 	return gt_plugin.active && !gt_kill_switch_thrown() &&

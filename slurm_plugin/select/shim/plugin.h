@@ -40,6 +40,12 @@ extern void gt_plugin_read(void);
  */
 extern void gt_plugin_sum_up(void);
 
+/*
+ * The connection for questions and notices. A breaker that was thrown before the engine
+ * took the table of nodes is lifted: the engine is there again.
+ */
+extern gt_channel_t *gt_plugin_channel(void);
+
 /* RET true unless the settings, the kill switch or the self-check forbid it */
 extern bool gt_plugin_may_act(void);
 
