@@ -2,8 +2,8 @@
 
     python3 start_stream.py FILE PARTITION EVERY_S
 
-Until FILE.stop is there. FILE gets a line of JSON for each start: `job`, and `at`, the time by which
-it was granted (epoch).
+Until FILE.stop is there. FILE gets a line of JSON for each start: `job`, and `at`, when it was
+known to be granted (epoch).
 """
 
 import json

@@ -10,20 +10,17 @@ IN_STEP_NODES (0: the five of the cluster) has it measured with so many nodes of
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bench.live import shim_log
 from bench.live.cluster import ASSETS, BENCH_DIR, BenchCluster, clean
 from bench.live.start_many import PARTITION, ManyNodes, many_nodes
 from bench.measure import Figure, at_most, conditions
-from slurm_cluster.hosts import ClusterError, until
 
 LOG = "/var/log/gputopo/decisions.jsonl"
 EVERY_S = 0.1

@@ -38,7 +38,7 @@ from slurm_plugin.protocol import (
 )
 from slurm_plugin.serve import replies
 from slurm_plugin.serve.server import LineAnswer
-from slurm_plugin.serve.setup import LOOK_OVER_S, Setup, look_over, warm_masks
+from slurm_plugin.serve.setup import LOOK_OVER_S, Setup, look_over, warm_masks, warm_patterns
 from slurm_plugin.telemetry import Histogram
 
 logger = logging.getLogger(__name__)
@@ -302,8 +302,11 @@ class Engine:
                 time.sleep(QUIET_S)
             return self.setup is setup
 
-        warming = partial(warm_masks, setup, may_go_on)
-        self._warming = threading.Thread(target=warming, name="warm-up", daemon=True)
+        def warm() -> None:
+            warm_patterns(setup, may_go_on)
+            warm_masks(setup, may_go_on)
+
+        self._warming = threading.Thread(target=warm, name="warm-up", daemon=True)
         self._warming.start()
 
     def write(self, build: Callable[[], dict[str, Any]]) -> None:

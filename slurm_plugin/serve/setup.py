@@ -50,6 +50,8 @@ LEARNED = "learned-profiles.json"
 FIRST_READING_S = 2.0
 #: How long a new table of nodes is looked over before questions may go by it; and afterwards.
 LOOK_OVER_S, LOOK_ON_S = 0.3, 5.0
+#: The pattern of a job that names none.
+USUAL = "ring"
 #: Job sizes per node whose tables are computed before the first question.
 WARM_GPUS = 8
 
@@ -104,8 +106,10 @@ def load(
     reserved: LoanReservations | None = None,
     keeper: EntryKeeper | None = None,
     telemetry: Telemetry | None = None,
+    *,
+    in_haste: bool = False,
 ) -> Setup:
-    """Read, build and warm up.
+    """Read, build and warm up; `in_haste` for what all jobs need, because nobody answers yet.
 
     `cache`, `reserved`, `keeper` and `telemetry` live on from one configuration to the next.
 
@@ -150,6 +154,9 @@ def load(
         shaping=shaping,
     )
     warm_up(setup)
+    if not in_haste:
+        warm_patterns(setup, lambda: True)
+        _settle()
     if setup.looks_at_jobs():
         neighbours.is_wanted = True
         _first_reading(setup)
@@ -184,16 +191,25 @@ def _network(config: Config) -> Network | None:
 
 
 def warm_up(setup: Setup) -> None:
-    """Ask every policy once per machine kind, pattern and job size, so that tables are there."""
-    # The common one first: a reload under load is useful before it is complete.
-    others = (pattern for pattern in TABULATED if pattern != "ring")
-    site = (pattern.internal for pattern in setup.config.patterns.values())
-    patterns = ("ring", *others, *site)
+    """Ask every policy once per machine kind and job size, so that tables are there.
+
+    As jobs without a hint do: `warm_patterns` has the others, once the engine answers.
+    """
     for policy in setup.policies():
         for topology in _kinds(setup):
-            for pattern in patterns if PATTERN in policy.hints else ("ring",):
-                _warm(policy, pattern, topology, (1 << topology.gpus) - 1)
+            _warm(policy, USUAL, topology, (1 << topology.gpus) - 1)
     _settle()
+
+
+def warm_patterns(setup: Setup, is_wanted: Callable[[], bool]) -> None:
+    """The same for jobs that name another pattern; in a thread."""
+    site = (pattern.internal for pattern in setup.config.patterns.values())
+    for pattern in (*(one for one in TABULATED if one != USUAL), *site):
+        for policy in setup.policies():
+            for topology in _kinds(setup) if PATTERN in policy.hints else ():
+                if not is_wanted():
+                    return
+                _warm(policy, pattern, topology, (1 << topology.gpus) - 1)
 
 
 def _settle() -> None:
@@ -217,7 +233,7 @@ def warm_masks(setup: Setup, is_wanted: Callable[[], bool]) -> None:
             for free in range(1, 1 << topology.gpus):
                 if not is_wanted():
                     return
-                _warm(policy, "ring", topology, free)
+                _warm(policy, USUAL, topology, free)
 
 
 def look_over(setup: Setup, table: NodeTable, limit_s: float = LOOK_ON_S) -> bool:

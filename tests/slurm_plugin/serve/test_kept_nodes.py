@@ -264,7 +264,13 @@ def test_questions_are_answered_while_the_configuration_is_read_again(
     assert "mystery" in message.others.with_own({})
 
 
-def test_a_new_table_is_looked_over_before_it_is_used(tmp_path):
+@pytest.fixture
+def at_leisure(monkeypatch):
+    """However busy this machine is."""
+    monkeypatch.setattr("slurm_plugin.serve.service.LOOK_OVER_S", 60.0)
+
+
+def test_a_new_table_is_looked_over_before_it_is_used(tmp_path, at_leisure):
     """By every policy of the rules, for a job of each size that fits somewhere."""
     engine = an_engine(tmp_path)
     told(engine, encode_request(table()))
@@ -296,7 +302,7 @@ def test_what_takes_long_to_look_over_is_used_first_and_looked_over_afterwards(
     assert ask(engine, about({"dgx1": FIRST_PAIR}, free)) == got
 
 
-def test_topo_aware_knows_each_class_of_batches_before(tmp_path):
+def test_topo_aware_knows_each_class_of_batches_before(tmp_path, at_leisure):
     """And jobs that feel no slow links, and those that say nothing; of one to eight GPUs."""
     engine = an_engine(tmp_path, BASIC.replace("policy: mapa", "policy: topo-aware"))
     told(engine, encode_request(table()))
