@@ -38,14 +38,15 @@ class Start:
     """A job that started."""
 
     at: float
-    #: Nodes that the engine chose among; None where it was not asked.
+    #: What the plugin made of the answer; None where the engine was not asked.
+    asked: shim_log.Added | None
+    #: Nodes that the engine chose among.
     among: int | None
-    #: What the plugin made of the answer.
-    result: str
 
-    def is_in_step(self, nodes: int) -> bool:
-        """Was it placed among so many nodes?"""
-        return self.among == nodes and self.result == "used"
+    def is_in_step(self, nodes: int | None) -> bool:
+        """Was it placed among all nodes that it might use (`nodes` of them)?"""
+        known = self.asked is not None and (self.asked.nodes, self.asked.result) == ("all", "used")
+        return known and nodes in (None, self.among)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Site:
     one: str
 
 
-def out_of_step(starts: Sequence[Start], since: float, nodes: int) -> tuple[float, int]:
+def out_of_step(starts: Sequence[Start], since: float, nodes: int | None) -> tuple[float, int]:
     """Seconds from the first start that was not in step to the next one after the last such.
 
     And how many there were. RuntimeError where the last start of all was not.
@@ -94,7 +95,7 @@ class Stream:
         self._cluster.sh(f"touch {self._file}.stop")
         self._thread.join()
         results = shim_log.read(self._cluster.slurmctld_log_from(self._since))
-        by_job = {one.job: one.result for one in results}
+        by_job = {one.job: one for one in results}
         among = {}
         for line in self._cluster.sh(f"tail -n 3000 {LOG}").splitlines():
             record = json.loads(line)
@@ -103,50 +104,59 @@ class Stream:
         for line in self._cluster.sh(f"cat {self._file}").splitlines():
             start = json.loads(line)
             job = start["job"]
-            found = Start(start["at"], among.get(job), by_job.get(job, "not asked"))
-            self.starts.append(found)
+            self.starts.append(Start(start["at"], by_job.get(job), among.get(job)))
 
 
-#: Does it, and returns when starts are to be in step (epoch), and among how many nodes.
-Event = Callable[[BenchCluster, Site], tuple[float, int]]
+#: Does it, and returns when starts are to be in step (epoch), and among how many nodes if it
+#: matters: after a while without starts too many may begin for all nodes to have room.
+Event = Callable[[BenchCluster, Site], tuple[float, int | None]]
 
 
-def _now(cluster: BenchCluster, site: Site, *commands: str) -> tuple[float, int]:
-    """From the first command on."""
-    began = time.time()
-    cluster.sh("; ".join(commands))
-    return began, site.nodes
+def _from_now(command: str) -> tuple[Event]:
+    """From the moment on at which the command begins."""
 
+    def do(cluster: BenchCluster, site: Site) -> tuple[float, None]:
+        began = time.time()
+        cluster.sh(command)
+        return began, None
 
-def _done(cluster: BenchCluster, command: str, nodes: int) -> tuple[float, int]:
-    """From the moment that the command returns."""
-    cluster.sh(command)
-    return time.time(), nodes
+    return (do,)
 
 
 def _of_node(change: str, back: str, fewer: int) -> tuple[Event, Event]:
-    """An update of a node, and the one that takes it back; so many fewer nodes in between."""
+    """An update of a node and the one that takes it back, each from its end on.
+
+    With so many fewer nodes in between.
+    """
 
     def do(cluster: BenchCluster, site: Site) -> tuple[float, int]:
-        return _done(cluster, change.format(site.one), site.nodes - fewer)
+        cluster.sh(change.format(site.one))
+        return time.time(), site.nodes - fewer
 
     def undo(cluster: BenchCluster, site: Site) -> tuple[float, int]:
-        return _done(cluster, back.format(site.one), site.nodes)
+        cluster.sh(back.format(site.one))
+        return time.time(), site.nodes
 
     return do, undo
 
 
 RESERVE = "scontrol create reservation reservationname=r users=bob starttime=now duration=10 nodes="
+#: A node of the five loses a GPU, in slurm.conf and gres.conf as in the machine.
+_FEWER = """\
+cp /cluster/slurm.conf /cluster/slurm.conf.full; cp /cluster/gres.conf /cluster/gres.conf.full
+sed -i '/^NodeName=minsky1 /s/p100:4/p100:3/' /cluster/slurm.conf
+sed -i '/^NodeName=minsky1 .*fakegpu3/d' /cluster/gres.conf
+scontrol reconfigure"""
+_FULL = """\
+mv /cluster/slurm.conf.full /cluster/slurm.conf; mv /cluster/gres.conf.full /cluster/gres.conf
+scontrol reconfigure; scontrol update nodename=minsky1 state=resume 2>/dev/null || true"""
 #: Event -> what happens; a pair is done and taken back.
 EVENTS: dict[str, tuple[Event, ...]] = {
-    "engine_restart": (lambda c, s: _now(c, s, "clusterctl engine restart"),),
-    "engine_killed": (lambda c, s: _now(c, s, "clusterctl engine kill; clusterctl engine start"),),
-    "engine_reload": (lambda c, s: _now(c, s, "kill -HUP $(clusterctl engine pid)"),),
-    "slurmctld_restart": (lambda c, s: _now(c, s, "clusterctl slurmctld restart"),),
-    "slurmctld_killed": (
-        lambda c, s: _now(c, s, "clusterctl slurmctld kill; clusterctl slurmctld start"),
-    ),
-    "reconfigure": (lambda c, s: _now(c, s, "scontrol reconfigure"),),
+    "engine_restart": _from_now("clusterctl engine restart"),
+    "engine_killed": _from_now("clusterctl engine kill; clusterctl engine start"),
+    "engine_reload": _from_now("kill -HUP $(clusterctl engine pid)"),
+    "slurmctld_restart": _from_now("clusterctl slurmctld restart"),
+    "reconfigure": _from_now("scontrol reconfigure"),
     "drain": _of_node(
         "scontrol update nodename={} state=drain reason=x",
         "scontrol update nodename={} state=resume",
@@ -155,11 +165,7 @@ EVENTS: dict[str, tuple[Event, ...]] = {
     "weight": _of_node(
         "scontrol update nodename={} weight=9", "scontrol update nodename={} weight=1", 1
     ),
-    "gpus": _of_node(
-        "scontrol update nodename={} gres=gpu:v100:7",
-        "scontrol update nodename={} gres=gpu:v100:8",
-        0,
-    ),
+    "gpus": _of_node(f"{_FEWER}; : {{}}", f"{_FULL}; : {{}}", 1),
     "reservation": _of_node(RESERVE + "{}", "scontrol delete reservationname=r; : {}", 1),
 }
 
@@ -180,7 +186,9 @@ def measured(cluster: BenchCluster, site: Site, name: str, events: Sequence[Even
                 raise RuntimeError(f"{name}: {error}") from error
             took.append(round(seconds, 2))
             missed += bad
-            wrong += sum(one.result == WRONG for one in stream.starts)
+            wrong += sum(
+                one.asked is not None and one.asked.result == WRONG for one in stream.starts
+            )
             starts += len(stream.starts)
     detail = {"seconds": took, "starts": starts, "not_in_step": missed, "nodes": site.nodes}
     detail |= {"advice_with_busy_gpus": wrong, **conditions()}
@@ -191,7 +199,8 @@ def figures(cluster: BenchCluster, site: Site) -> Iterator[Figure]:
     """Every event."""
     cluster.put_folder("ctl", BENCH_DIR, ASSETS)
     cluster.sh(f"chmod -R a+rX {BENCH_DIR}")
-    wanted = os.environ.get("IN_STEP_EVENTS", "").split() or list(EVENTS)
+    wanted = os.environ.get("IN_STEP_EVENTS", "").split()
+    wanted = wanted or [name for name in EVENTS if site.nodes == 5 or name != "gpus"]
     for name in wanted:
         yield measured(cluster, site, name, EVENTS[name])
 

@@ -203,10 +203,13 @@ def warm_up(setup: Setup) -> None:
 
 def warm_patterns(setup: Setup, is_wanted: Callable[[], bool]) -> None:
     """The same for jobs that name another pattern; in a thread."""
+    policies = [policy for policy in setup.policies() if PATTERN in policy.hints]
+    if not policies:
+        return
     site = (pattern.internal for pattern in setup.config.patterns.values())
     for pattern in (*(one for one in TABULATED if one != USUAL), *site):
-        for policy in setup.policies():
-            for topology in _kinds(setup) if PATTERN in policy.hints else ():
+        for policy in policies:
+            for topology in _kinds(setup):
                 if not is_wanted():
                     return
                 _warm(policy, pattern, topology, (1 << topology.gpus) - 1)

@@ -54,9 +54,10 @@ extern bool gt_plugin_may_read(const job_record_t *job);
 
 /*
  * Counts the result of one job test; writes the counters to the log if they are due.
- * own_us: as in stats.h
+ * all_nodes: the answer is about all nodes that the job may use, not about Slurm's own
+ * alone. own_us: as in stats.h
  */
-extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
+extern void gt_plugin_count(uint32_t job_id, gt_result_t result, bool all_nodes,
 			    int64_t added_us, int64_t own_us);
 
 /*
