@@ -126,6 +126,7 @@ _MODELS = (
     (r"gb[23]00|b[23]00|b100", rates(5, 5)),
     (r"gh200|h[128]00|h20\b|gh100", rates(4, 5)),
     (r"a100|a800|a[34]0\b|a10\b|a6000|a5500|a5000|a4500|a30|3090", rates(3, 4)),
+    (r"rtxpro[456]\d{3}", rates(3, 5)),
     (r"l40|l4\b|l20\b|6000ada|4090", rates(3, 4)),
     (r"mi35\d|gfx950", rates(2, 5, "gfx950")),
     (r"mi3\d\d|gfx94", rates(2, 5, "gfx942")),

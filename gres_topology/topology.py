@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,6 +21,18 @@ from gres_topology.errors import TopologyError
 SELF = "X"
 #: Paths from a GPU to a NIC, nearest first; whatever else there is (SYS) is farther.
 _NIC_PATHS = ("PIX", "PXB", "PHB", "NODE")
+#: Those of them that do not leave the GPU's own PCIe switch or tree of switches.
+_BELOW_ONE_SWITCH = {"PIX", "PXB"}
+
+
+def _distance(path: str) -> int:
+    """0 for the nearest of the paths to a NIC, 4 for those across sockets."""
+    return _NIC_PATHS.index(path) if path in _NIC_PATHS else len(_NIC_PATHS)
+
+
+def _natural(part: str) -> tuple[int, str]:
+    """So that mlx5_10 comes after mlx5_9."""
+    return (int(part), "") if part.isdecimal() else (-1, part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,33 @@ class Nic:
     kinds: tuple[str, ...]
     pci: str | None = None
     numa: int | None = None
+    #: The rail of the network that it is on: NICs of one rail meet at one leaf switch. None where
+    #: that is not known, or for a NIC that is on none.
+    rail: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Impairment:
+    """A part of a node that is broken or slow.
+
+    `gpus` are the two ends of a link, one GPU, or none for the node as a whole. `share` is what is
+    left of the bandwidth (of all links of a GPU), or of what a node delivers; 0: broken.
+    """
+
+    gpus: tuple[int, ...]
+    share: float
+    #: Who says so, and why; for people.
+    why: str = field(default="", compare=False)
+
+    def text(self, names: Sequence[str | int] = ()) -> str:
+        """`link 0-3 at 50 %`, `GPU 3 broken`; `names` are what to call the GPUs."""
+        called = [str(names[gpu] if names else gpu) for gpu in self.gpus]
+        left = f"at {100 * self.share:.3g} %" if self.share else "broken"
+        if not called:
+            return f"the node {left}"
+        if len(called) == 2:
+            return f"link {called[0]}-{called[1]} {left}"
+        return f"GPU {called[0]}{' links' if self.share else ''} {left}"
 
 
 @dataclass(frozen=True)
@@ -53,6 +94,7 @@ class NodeTopology:
     GB/s per direction (float64, shape (gpus, gpus), zero diagonal, read-only).
     Per-GPU entries are None where the source does not say. `calibration` names a bandwidth
     model fitted to this kind of node (`policies.bandwidth.calibrated`); empty where there is none.
+    Links are what `impairments` leave of them; `healthy` is the node without any, if it has some.
 
     Raises TopologyError if the parts do not fit together.
     """
@@ -70,6 +112,8 @@ class NodeTopology:
     numa_nodes: tuple[NumaNode, ...] = ()
     threads_per_core: int | None = None
     calibration: str = ""
+    impairments: tuple[Impairment, ...] = ()
+    healthy: NodeTopology | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         n = len(self.kinds)
@@ -80,6 +124,12 @@ class NodeTopology:
             if len(getattr(self, name)) != n:
                 raise TopologyError(
                     f"{self.name}: {len(getattr(self, name))} entries in {name} for {n} GPUs;"
+                    " expected one per GPU"
+                )
+        for nic in self.nics:
+            if len(nic.kinds) != n:
+                raise TopologyError(
+                    f"{self.name}: {len(nic.kinds)} paths from NIC {nic.name} for {n} GPUs;"
                     " expected one per GPU"
                 )
         matrix = np.array(self.bandwidth_gbps, dtype=np.float64)
@@ -118,12 +168,34 @@ class NodeTopology:
     def shape(self) -> str:
         """A short digest of what placement depends on: links, bandwidths, NUMA nodes.
 
-        A calibration counts too, where there is one. Two nodes of equal shape share every
-        precomputed table, whatever their name, PCI addresses or CPU numbers.
+        A calibration counts too, where there is one, and so do impairments. Two nodes of equal
+        shape share every precomputed table, whatever their name, PCI addresses or CPU numbers.
         """
-        parts = [self.kinds, self.bandwidth_gbps.tolist(), self.numa]
-        text = json.dumps([*parts, self.calibration] if self.calibration else parts)
+        parts: list[object] = [self.kinds, self.bandwidth_gbps.tolist(), self.numa]
+        parts += [self.calibration] if self.calibration else []
+        parts += [[(one.gpus, one.share) for one in self.impairments]] if self.impairments else []
+        text = json.dumps(parts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @cached_property
+    def broken(self) -> int:
+        """The GPUs that are broken (mask)."""
+        return sum(
+            1 << one.gpus[0] for one in self.impairments if len(one.gpus) == 1 and not one.share
+        )
+
+    @cached_property
+    def lag_tenths(self) -> int:
+        """How many tenths of what such a node delivers this one does not, 0 to 9."""
+        delivers = min((one.share for one in self.impairments if not one.gpus), default=1.0)
+        return min(9, round(10 * (1.0 - delivers)))
+
+    @cached_property
+    def lost(self) -> float:
+        """The share of the bandwidth of all its links that a node has lost, [0, 1)."""
+        if self.healthy is None:
+            return 0.0
+        return max(0.0, 1.0 - float(self.bandwidth_gbps.sum() / self.healthy.bandwidth_gbps.sum()))
 
     @cached_property
     def nic_distance(self) -> tuple[int, ...]:
@@ -132,10 +204,42 @@ class NodeTopology:
         Empty where no NIC is known, or where all GPUs are equally far, so that it cannot matter.
         """
         distances = tuple(
-            min(_NIC_PATHS.index(kind) if kind in _NIC_PATHS else len(_NIC_PATHS) for kind in kinds)
+            min(map(_distance, kinds))
             for kinds in zip(*(nic.kinds for nic in self.nics), strict=True)
         )
         return distances if len(set(distances)) > 1 else ()
+
+    @property
+    def declares_rails(self) -> bool:
+        """Whether somebody said which rails the NICs are on; else `rails` are by distance."""
+        return any(nic.rail is not None for nic in self.nics)
+
+    @cached_property
+    def rails(self) -> tuple[int, ...]:
+        """The rail of the network that each GPU is on: that of its nearest NIC.
+
+        GPUs with the same nearest NICs share them in turn. Where no NIC has a rail, the NICs that
+        are below a GPU's own PCIe switch are a rail each, in the order of their names, if every
+        GPU has one. Empty where nothing is known, or there is but one rail.
+        """
+        nics = [nic for nic in self.nics if nic.rail is not None]
+        if not nics:
+            nics = [nic for nic in self.nics if _BELOW_ONE_SWITCH & set(nic.kinds)]
+            nics.sort(key=lambda nic: [*map(_natural, re.split(r"(\d+)", nic.name))])
+        found: list[int] = []
+        shared: dict[tuple[int, ...], int] = {}
+        for gpu in range(self.gpus):
+            distances = [_distance(nic.kinds[gpu]) for nic in nics]
+            nearest = min(distances, default=len(_NIC_PATHS))
+            if not nics or (not self.declares_rails and nearest > 1):
+                return ()
+            near = tuple(at for at, distance in enumerate(distances) if distance == nearest)
+            turn = shared.get(near, 0)
+            shared[near] = turn + 1
+            at = near[turn % len(near)]
+            rail = nics[at].rail
+            found.append(at if rail is None else rail)
+        return tuple(found) if len(set(found)) > 1 else ()
 
     @cached_property
     def runs(self) -> tuple[int, ...]:

@@ -12,7 +12,9 @@ numa: [0, 0, 1, 1]
 numa_nodes: {0: 0-31, 1: 32-63}    # CPUs; or {cpus:, memory_mb:, distances: {1: 20}}
 threads_per_core: 1
 cpus, pci, minors: one entry per GPU
-nics: {mlx5_0: [PIX, PIX, SYS, SYS]}
+nics: {mlx5_0: [PIX, PIX, SYS, SYS], mlx5_1: [SYS, SYS, PIX, PIX]}
+rails: {mlx5_0: 0, mlx5_1: 1}      # which leaf switch of the network each NIC is at
+like: dgx-h100                     # optional: all keys of that machine of the catalog but these
 """
 
 from __future__ import annotations
@@ -24,14 +26,17 @@ from typing import Any
 import yaml
 
 from gres_topology import cpulist, links, pci
+from gres_topology.catalog import files
 from gres_topology.errors import TopologyError
 from gres_topology.matrix import bandwidths
 from gres_topology.topology import Nic, NodeTopology, NumaNode
 
 MAX_GPUS = 256
+#: Rails are numbered below this.
+MAX_RAILS = 256
 _KEYS = {
     "name", "source", "model", "rates", "gpus", "links", "other_links", "bandwidth_gbps", "numa",
-    "numa_nodes", "threads_per_core", "cpus", "pci", "minors", "nics",
+    "numa_nodes", "threads_per_core", "cpus", "pci", "minors", "nics", "rails", "like",
 }  # fmt: skip
 
 
@@ -40,6 +45,17 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
 
     Raises TopologyError naming the file and the line or key.
     """
+    machine = _keys(text, source)
+    unknown = sorted(str(key) for key in machine if key not in _KEYS)
+    if unknown:
+        raise TopologyError(
+            f"{source}: unknown key '{unknown[0]}'; expected {', '.join(sorted(_KEYS))}"
+        )
+    return _Machine(machine, source, _lines(text)).topology(name)
+
+
+def _keys(text: str, source: str) -> dict[Any, Any]:
+    """What a text declares, with what it takes over from a machine of the catalog."""
     try:
         machine = yaml.load(text, Loader=_Once)
     except yaml.YAMLError as error:
@@ -51,12 +67,23 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
         raise TopologyError(f"{source}: not YAML; expected a machine in YAML") from None
     if not isinstance(machine, dict):
         raise TopologyError(f"{source}: expected a machine in YAML: keys gpus, links, ...")
-    unknown = sorted(str(key) for key in machine if key not in _KEYS)
-    if unknown:
-        raise TopologyError(
-            f"{source}: unknown key '{unknown[0]}'; expected {', '.join(sorted(_KEYS))}"
-        )
-    return _Machine(machine, source).topology(name)
+    if "like" not in machine:
+        return machine
+    like = machine["like"]
+    if like not in files.names():
+        known = ", ".join(files.names())
+        raise TopologyError(f"{source}: like: {like!r} is not in the catalog; it has {known}")
+    taken = _keys(files.text(like), files.source(like))
+    # NICs and the rails they are on belong together.
+    left_out = {"name", *(("rails",) if "nics" in machine else ())}
+    return {key: value for key, value in taken.items() if key not in left_out} | machine
+
+
+def _lines(text: str) -> dict[str, int]:
+    """The line of each key of a machine that could be read."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    return {str(key.value): key.start_mark.line + 1 for key, _ in pairs}
 
 
 class _Once(yaml.SafeLoader):
@@ -75,9 +102,10 @@ class _Once(yaml.SafeLoader):
 class _Machine:
     """One declared machine: checks each key as it is used."""
 
-    def __init__(self, declared: Mapping[str, Any], source: str) -> None:
+    def __init__(self, declared: Mapping[str, Any], source: str, lines: Mapping[str, int]) -> None:
         self.declared = declared
         self.source = source
+        self.lines = lines
         self.n = self.integer("gpus", declared.get("gpus"), 1, MAX_GPUS)
 
     def topology(self, name: str) -> NodeTopology:
@@ -111,7 +139,9 @@ class _Machine:
         )
 
     def fail(self, key: str, what: str) -> TopologyError:
-        return TopologyError(f"{self.source}: {key}: {what}")
+        line = self.lines.get(key.partition(" ")[0])
+        where = f" line {line}" if line else ""
+        return TopologyError(f"{self.source}{where}: {key}: {what}")
 
     def integer(self, key: str, value: object, low: int, high: int) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -239,8 +269,21 @@ class _Machine:
 
     def nics(self) -> list[Nic]:
         result = []
+        rails = self.rails()
         for name, labels in self.mapping("nics").items():
             if not isinstance(labels, list) or len(labels) != self.n:
                 raise self.fail(f"nics {name}", f"expected {self.n} labels, one per GPU")
-            result.append(Nic(str(name), tuple(self.label(f"nics {name}", x) for x in labels)))
+            kinds = tuple(self.label(f"nics {name}", x) for x in labels)
+            result.append(Nic(str(name), kinds, rail=rails.get(name)))
         return result
+
+    def rails(self) -> dict[Any, int]:
+        """The rail of each NIC that is on one."""
+        nics = self.mapping("nics")
+        rails = self.mapping("rails")
+        for name, rail in rails.items():
+            if name not in nics:
+                known = ", ".join(map(str, nics)) or "none"
+                raise self.fail("rails", f"'{name}' is not among the NICs; nics has {known}")
+            self.integer(f"rails {name}", rail, 0, MAX_RAILS - 1)
+        return rails

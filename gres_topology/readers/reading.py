@@ -40,7 +40,7 @@ _READERS: tuple[tuple[Callable[[str], bool], TopologyReader], ...] = (
     (rocm_smi.looks_like, rocm_smi.read),
     (nvidia_smi.looks_like, nvidia_smi.read),
     (numactl.looks_like, numactl.read),
-    (lambda text: bool(re.search(r"^gpus\s*:", text, re.MULTILINE)), declared.read),
+    (lambda text: bool(re.search(r"^(gpus|like)\s*:", text, re.MULTILINE)), declared.read),
 )
 
 

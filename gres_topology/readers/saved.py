@@ -10,14 +10,14 @@ import numpy as np
 
 from gres_topology import links
 from gres_topology.errors import TopologyError
-from gres_topology.topology import Nic, NodeTopology, NumaNode
+from gres_topology.topology import Impairment, Nic, NodeTopology, NumaNode
 
 T = TypeVar("T")
 
 
 def to_dict(topology: NodeTopology) -> dict[str, Any]:
     """Plain JSON values. `gpus` is the count; matrices are lists of rows; bandwidths GB/s."""
-    return {
+    said: dict[str, Any] = {
         "name": topology.name,
         "source": topology.source,
         "model": topology.model,
@@ -29,7 +29,13 @@ def to_dict(topology: NodeTopology) -> dict[str, Any]:
         "pci": list(topology.pci),
         "minors": list(topology.minors),
         "nics": [
-            {"name": nic.name, "kinds": list(nic.kinds), "pci": nic.pci, "numa": nic.numa}
+            {
+                "name": nic.name,
+                "kinds": list(nic.kinds),
+                "pci": nic.pci,
+                "numa": nic.numa,
+                "rail": nic.rail,
+            }
             for nic in topology.nics
         ],
         "numa_nodes": [
@@ -43,6 +49,11 @@ def to_dict(topology: NodeTopology) -> dict[str, Any]:
         ],
         "threads_per_core": topology.threads_per_core,
     }
+    if topology.impairments:
+        # Links are told as they are with these.
+        parts = [{"gpus": one.gpus, "share": one.share} for one in topology.impairments]
+        said["impairments"] = parts
+    return said
 
 
 def looks_like(text: str) -> bool:
@@ -92,10 +103,7 @@ def _topology(data: Mapping[str, Any], name: str, source: str) -> NodeTopology:
         pci=_optional(data.get("pci", []), str),
         minors=_optional(data.get("minors", []), int),
         model=data.get("model"),
-        nics=tuple(
-            Nic(str(nic["name"]), tuple(map(str, nic["kinds"])), nic.get("pci"), nic.get("numa"))
-            for nic in data.get("nics", [])
-        ),
+        nics=tuple(map(_nic, data.get("nics", []))),
         numa_nodes=tuple(
             NumaNode(
                 int(node["number"]),
@@ -106,7 +114,17 @@ def _topology(data: Mapping[str, Any], name: str, source: str) -> NodeTopology:
             for node in data.get("numa_nodes", [])
         ),
         threads_per_core=data.get("threads_per_core"),
+        impairments=tuple(
+            Impairment(_numbers([*one["gpus"]]), float(one["share"]))
+            for one in data.get("impairments", [])
+        ),
     )
+
+
+def _nic(nic: Mapping[str, Any]) -> Nic:
+    kinds, rail = tuple(map(str, nic["kinds"])), nic.get("rail")
+    rail = None if rail is None else int(rail)
+    return Nic(str(nic["name"]), kinds, nic.get("pci"), nic.get("numa"), rail)
 
 
 def _label(cell: object, i: int, j: int, source: str) -> str:

@@ -25,6 +25,15 @@ def test_show_prints_matrix_links_and_numa_nodes():
     assert "NUMA node 1: GPUs 4-7, CPUs 20-39,60-79" in result.output
 
 
+def test_show_says_which_rail_each_gpu_is_on():
+    lines = run("show", "rtx-pro-6000").output.splitlines()
+    heading = next(line for line in lines if "NUMA" in line and "rail" in line)
+    assert heading.split()[-2:] == ["CPUs", "rail"]
+    rows = [line.split() for line in lines if line.startswith("GPU")]
+    assert [row[-1] for row in rows] == ["0", "0", "1", "1", "2", "2", "3", "3"]
+    assert "rail" not in run("show", "dgx2").output
+
+
 def test_the_largest_matrix_is_not_cut():
     row = next(
         line for line in run("show", "gb200-nvl72").output.splitlines() if line.startswith("GPU71 ")

@@ -11,6 +11,7 @@ import click
 
 from slurm_plugin.cli.groups import CommandGroup
 from slurm_plugin.cli.machines.collect import collect
+from slurm_plugin.cli.machines.mark import mark, marks_, unmark
 from slurm_plugin.cli.options import json_option, numa_option, plot_option, with_numa
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def topology() -> None:
     """Show machines, read the hardware of real nodes, and write gres.conf."""
 
 
-topology.add_command(collect)
+for command in (collect, mark, unmark, marks_):
+    topology.add_command(command)
 
 
 @topology.command(name="list")
@@ -146,16 +148,17 @@ def _print_matrix(console: Console, topology: NodeTopology) -> None:
     from gres_topology.cpulist import format_list
     from slurm_plugin.cli import tables
 
-    has_pci = any(topology.pci)
+    has_pci, has_rails = any(topology.pci), bool(topology.rails)
     rows: list[list[str]] = []
     for gpu in range(topology.gpus):
         numa, cpus = topology.numa[gpu], topology.cpus[gpu]
         seat = ["-" if numa is None else str(numa), "-" if cpus is None else format_list(cpus)]
         seat += [topology.pci[gpu] or "-"] if has_pci else []
+        seat += [str(topology.rails[gpu])] if has_rails else []
         rows.append([f"GPU{gpu}", *topology.kinds[gpu], *seat])
     rows += [[nic.name, *nic.kinds] for nic in topology.nics]
     gpus = [f"GPU{gpu}" for gpu in range(topology.gpus)]
-    headings = ["", *gpus, "NUMA", "CPUs", *(["PCI"] if has_pci else [])]
+    headings = ["", *gpus, "NUMA", "CPUs", *["PCI"] * has_pci, *["rail"] * has_rails]
     console.print(tables.plain(headings, rows))
 
 

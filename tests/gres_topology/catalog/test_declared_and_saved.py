@@ -56,6 +56,30 @@ WRONG = [
     ("minors: [1, 0]", "gpus: 2", "gpus is given twice"),
     ("NV4: 0-1", "NV4: 0-1, NV4: 0-1", "NV4 is given twice"),
     ("numa: [0, 1]", "numa: [0, 7]", "numa: GPU 1 in node 7, which numa_nodes has not"),
+    (
+        "minors: [1, 0]",
+        "rails: {mlx5_0: 0}",
+        "rails: 'mlx5_0' is not among the NICs; nics has none",
+    ),
+    (
+        "minors: [1, 0]",
+        "nics: {a: [PIX, SYS]}\nrails: {b: 0}",
+        "rails: 'b' is not among the NICs; nics has a",
+    ),
+    (
+        "minors: [1, 0]",
+        "nics: {a: [PIX, SYS]}\nrails: {a: x}",
+        "rails a: 'x'; expected a number from 0 to 255",
+    ),
+    (
+        "minors: [1, 0]",
+        "nics: {a: [PIX, SYS]}\nrails: {a: -1}",
+        "rails a: -1; expected a number from",
+    ),
+    ("minors: [1, 0]", "nics: {a: [PIX, SYS]}\nrails: [0]", "rails: [0]; expected a mapping"),
+    ("minors: [1, 0]", "like: dgx3", "like: 'dgx3' is not in the catalog; it has a100"),
+    ("minors: [1, 0]", "like: [dgx2]", "like: ['dgx2'] is not in the catalog"),
+    ("minors: [1, 0]", "like: ../dgx2", "like: '../dgx2' is not in the catalog"),
     ("minors: [1, 0]", "rates: {nvlink: 9}", "rates: nvlink: 9; expected of"),
 ]
 
@@ -66,6 +90,50 @@ def test_a_wrong_declaration_is_named_by_key(old, new, message):
         declared.read(PAIR.replace(old, new), name="mine", source="mine.yaml")
     assert message in str(caught.value)
     assert str(caught.value).startswith("mine.yaml")
+
+
+def test_a_wrong_declaration_is_named_by_line():
+    text = PAIR.replace("minors: [1, 0]", "nics: {a: [PIX, SYS]}\nrails: {b: 0}")
+    with pytest.raises(TopologyError, match=r"^mine.yaml line 8: rails: 'b' is not among"):
+        declared.read(text, name="mine", source="mine.yaml")
+
+
+def test_a_machine_is_like_another_but_for_what_it_says():
+    base = catalog.load("dgx-h100")
+    found = gres_topology.read("like: dgx-h100\nmodel: NVIDIA H800\n", name="h800")
+    assert (found.name, found.model) == ("h800", "NVIDIA H800")
+    assert found.shape == base.shape
+    assert (found.nics, found.rails) == (base.nics, base.rails)
+
+
+def test_other_nics_bring_their_own_rails():
+    text = "like: gb200-tray\nnics: {a: [NODE, NODE, SYS, SYS], b: [SYS, SYS, NODE, NODE]}\n"
+    assert gres_topology.read(text).rails == ()
+    assert gres_topology.read(text + "rails: {a: 4, b: 7}\n").rails == (4, 4, 7, 7)
+
+
+def four(*nics, rails=""):
+    text = "gpus: 4\nother_links: NV6\nnics:\n" + "".join(f"  {nic}\n" for nic in nics)
+    return gres_topology.read(text + rails).rails
+
+
+def test_without_rails_each_nic_below_a_gpus_switch_is_one():
+    own = [f"mlx5_{at}: [{', '.join('PXB' if gpu == 11 - at else 'SYS' for gpu in range(4))}]"
+           for at in (9, 10, 11, 8)]  # fmt: skip
+    assert four(*own) == (3, 2, 1, 0)  # mlx5_8 to mlx5_11, whatever their order in the file
+    pairs = ("a: [PIX, PIX, SYS, SYS]", "b: [PIX, PIX, SYS, SYS]", "c: [SYS, SYS, PIX, PIX]")
+    assert four(*pairs) == (0, 1, 2, 2)  # GPUs share their nearest NICs in turn
+    assert four("a: [PIX, PIX, PIX, PIX]") == ()
+    assert four("a: [PIX, PIX, SYS, SYS]", "b: [SYS, SYS, PIX, NODE]") == ()
+
+
+def test_a_nic_without_a_rail_is_none_of_those_that_have_one():
+    near = (
+        "storage: [PIX, PIX, PIX, PIX]",
+        "a: [NODE, NODE, SYS, SYS]",
+        "b: [SYS, SYS, NODE, NODE]",
+    )
+    assert four(*near, rails="rails: {a: 0, b: 1}\n") == (0, 0, 1, 1)
 
 
 @pytest.mark.parametrize("name", catalog.names())
@@ -100,6 +168,8 @@ def test_json_has_the_promised_keys():
         ({"bandwidth_gbps": [[0, 1]]}, "expected the JSON of topology show"),
         ({"cpus": [1, 2]}, "expected the JSON of topology show"),
         ({"nics": [{}]}, "expected the JSON of topology show"),
+        ({"nics": [{"name": "a", "kinds": ["PIX"]}]}, "1 paths from NIC a for 2 GPUs"),
+        ({"nics": [{"name": "a", "kinds": ["PIX", "SYS"], "rail": "x"}]}, "expected the JSON of"),
     ],
 )
 def test_damaged_json_is_refused(change, message):

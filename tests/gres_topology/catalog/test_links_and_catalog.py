@@ -37,7 +37,7 @@ def test_a_machine_is_whole(name):
     assert None not in found.numa
     assert (found.bandwidth_gbps == found.bandwidth_gbps.T).all()
     off_diagonal = [found.bandwidth_gbps[i, j] for i, j in combinations(range(found.gpus), 2)]
-    assert min(off_diagonal) > 0
+    assert all(gbps > 0 for gbps in off_diagonal)
     for gpu in range(found.gpus):
         node = next((n for n in found.numa_nodes if n.number == found.numa[gpu]), None)
         assert found.cpus[gpu] == (node.cpus if node else None)
@@ -51,6 +51,18 @@ LINK_COUNTS = [
     ("dgx2", 16, [90] * 16, {"NV6": 120}),
     ("dgx-a100", 8, [84] * 8, {"NV12": 28}),
     ("dgx-h100", 8, [126] * 8, {"NV18": 28}),
+    ("dgx-h200", 8, [126] * 8, {"NV18": 28}),
+    ("hgx-a100-4", 4, [12] * 4, {"NV4": 6}),
+    ("hgx-b200", 8, [126] * 8, {"NV18": 28}),
+    ("gb200-tray", 4, [54] * 4, {"NV18": 6}),
+    ("gb300-tray", 4, [54] * 4, {"NV18": 6}),
+    ("gh200", 1, [0], {}),
+    ("gh200-quad", 4, [18] * 4, {"NV6": 6}),
+    ("mi325x", 8, [7] * 8, {"XGMI": 28}),
+    ("mi355x", 8, [7] * 8, {"XGMI": 28}),
+    ("rtx-pro-6000", 8, [0] * 8, {"PIX": 4, "NODE": 8, "SYS": 16}),
+    ("rtx-6000-ada", 8, [0] * 8, {"NODE": 12, "SYS": 16}),
+    ("gb300-nvl72", 72, [18 * 71] * 72, {"NV18": 72 * 71 // 2}),
     ("a100-pcie-bridged", 8, [12] * 8, {"NV12": 4, "SYS": 24}),
     ("l40s-pcie", 4, [0] * 4, {"PIX": 2, "NODE": 4}),
     ("minsky", 4, [2] * 4, {"NV2": 2, "SYS": 4}),
@@ -104,6 +116,56 @@ def test_the_cube_mesh_has_no_gpu_of_more_than_seven_links():
 )  # fmt: skip
 def test_bandwidths_are_those_of_the_data_sheets(machine, pair, gbps):
     assert catalog.load(machine).bandwidth_gbps[pair] == gbps
+
+
+#: What data sheets print per GPU, GB/s both ways: of a switch one port, of a mesh all its links.
+SWITCHED = {
+    "dgx2": 300, "dgx-a100": 600, "dgx-h100": 900, "dgx-h200": 900, "hgx-b200": 1800,
+    "gb200-tray": 1800, "gb200-nvl72": 1800, "gb300-tray": 1800, "gb300-nvl72": 1800,
+}  # fmt: skip
+MESHED = {
+    "dgx1p": 160, "dgx1v": 300, "hgx-a100-4": 600, "gh200-quad": 900,
+    "mi300x": 896, "mi325x": 896, "mi355x": 1075.2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*SWITCHED, *MESHED])
+def test_what_leaves_a_gpu_is_what_its_data_sheet_says(name):
+    found = catalog.load(name)
+    for gpu, row in enumerate(found.bandwidth_gbps):
+        direct = [gbps for at, gbps in enumerate(row) if links.is_direct(found.kinds[gpu][at])]
+        if name in SWITCHED:
+            assert 2 * min(direct) == 2 * max(direct) == SWITCHED[name]
+        else:
+            assert 2 * sum(direct) == pytest.approx(MESHED[name])
+
+
+RAILS = {
+    **dict.fromkeys(
+        ("dgx-a100", "dgx-h100", "dgx-h200", "hgx-b200", "mi300x", "mi325x", "mi355x"),
+        (0, 1, 2, 3, 4, 5, 6, 7),
+    ),
+    **dict.fromkeys(("gb200-tray", "gb300-tray", "gh200-quad"), (0, 1, 2, 3)),
+    "rtx-pro-6000": (0, 0, 1, 1, 2, 2, 3, 3),
+}
+
+
+@pytest.mark.parametrize("name", catalog.names())
+def test_gpus_are_on_the_rails_of_their_nics(name):
+    found = catalog.load(name)
+    assert found.declares_rails == (name in RAILS)
+    if found.declares_rails:
+        assert found.rails == RAILS[name]
+        assert {nic.rail for nic in found.nics} == set(found.rails)
+    # A NIC is as far from a GPU as its own NUMA node is: never nearer across sockets.
+    for nic in found.nics:
+        local = {found.numa[gpu] for gpu, path in enumerate(nic.kinds) if path != "SYS"}
+        assert len(local) == 1
+
+
+@pytest.mark.parametrize("name", sorted({*RAILS, "hgx-a100-4", "gb300-nvl72", "rtx-6000-ada"}))
+def test_newer_machines_say_where_their_source_can_be_read(name):
+    assert "https://" in catalog.load(name).source
 
 
 def test_nearer_paths_are_never_slower():

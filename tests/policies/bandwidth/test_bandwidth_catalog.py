@@ -45,7 +45,7 @@ def narrowed(name: str, seed: int) -> NodeTopology:
 
 
 def sizes(topology: NodeTopology) -> list[int]:
-    return sorted({*range(2, min(8, topology.gpus) + 1), topology.gpus})
+    return sorted({*range(2, min(8, topology.gpus) + 1), topology.gpus} - {1})
 
 
 def sampled(topology: NodeTopology, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -115,8 +115,9 @@ def test_the_regression_is_used_only_where_it_was_fitted(name, pattern):
 
 
 #: Machines whose GPUs have NVLink or xGMI cables to each other; the others have a switch or none.
-MESHES = {"a100-pcie-bridged", "ac922", "cubemesh-16", "dgx1p", "dgx1v", "mi250x", "mi300x",
-          "minsky", "summit", "torus-16"}  # fmt: skip
+MESHES = {"a100-pcie-bridged", "ac922", "cubemesh-16", "dgx1p", "dgx1v", "gh200-quad",
+          "hgx-a100-4", "mi250x", "mi300x", "mi325x", "mi355x", "minsky", "summit",
+          "torus-16"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", catalog.names())
