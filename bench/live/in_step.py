@@ -149,7 +149,11 @@ sed -i '/^NodeName=minsky1 .*fakegpu3/d' /cluster/gres.conf
 scontrol reconfigure"""
 _FULL = """\
 mv /cluster/slurm.conf.full /cluster/slurm.conf; mv /cluster/gres.conf.full /cluster/gres.conf
-scontrol reconfigure; scontrol update nodename=minsky1 state=resume 2>/dev/null || true"""
+scontrol reconfigure
+until sinfo -h -n minsky1 -o %T | grep -Eqx 'idle|mixed'; do
+    scontrol update nodename=minsky1 state=resume 2>/dev/null || true
+    sleep 0.5
+done"""
 #: Event -> what happens; a pair is done and taken back.
 EVENTS: dict[str, tuple[Event, ...]] = {
     "engine_restart": _from_now("clusterctl engine restart"),
