@@ -127,7 +127,7 @@ class Engine:
         #: The nodes of each slurmctld that asks.
         self.tables = KeptTables()
         self._reloading = asyncio.Lock()
-        self._looking_on: asyncio.Task[None] | None = None
+        self._looking_on: set[asyncio.Task[None]] = set()
         #: When the last question came, and what computes ahead between questions.
         self._asked_at = -QUIET_S
         self._warming: threading.Thread | None = None
@@ -232,7 +232,9 @@ class Engine:
         kept = await self.tables.keep(part.table, told, self.setup.machines, ahead)
         logger.info("%d nodes, %d left to Slurm", len(told.names), len(kept.excluded))
         if not kept.is_looked_over:
-            self._looking_on = asyncio.create_task(self._look_on(part.table))
+            looking_on = asyncio.create_task(self._look_on(part.table))
+            self._looking_on.add(looking_on)
+            looking_on.add_done_callback(self._looking_on.discard)
         return Ok({"digest": f"{kept.digest:x}"}).encode(part.id)
 
     async def _look_on(self, table: int) -> None:

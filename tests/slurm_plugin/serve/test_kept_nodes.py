@@ -292,7 +292,7 @@ def test_what_takes_long_to_look_over_is_used_first_and_looked_over_afterwards(
         said = await engine.answer(encode_request(table())).later
         is_ranked = bool(engine.tables._tables[TABLE].table.alike._rankings)
         got = ask(engine, about({"dgx1": FIRST_PAIR}, free, changed=changed))
-        await engine._looking_on
+        await asyncio.gather(*engine._looking_on)
         return said.decode(), is_ranked, got
 
     got = [f"dgx1/{BEST_PAIR:x}"]
