@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -55,7 +55,7 @@ class Gain:
 Wanted = Callable[[Node], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Planner:
     """The nodes and movable jobs of one moment."""
 
@@ -77,7 +77,7 @@ class Planner:
         for _ in range(missing):
             ways = [
                 way
-                for name in nodes
+                for name in self._by_node
                 if name not in ready and name not in chosen
                 and (way := self._cheapest(nodes, name, lambda node: _fits(need, node),
                                            {*ready, *chosen, name}, self.most - len(moves)))
@@ -138,7 +138,17 @@ class Planner:
         return self._cheapest(nodes, name, is_whole, {*but, *self._whole(nodes)}, most)
 
     def _used_nodes(self) -> list[str]:
-        return sorted({one.node for one in self.movable if one.node in self.nodes})
+        return sorted(self._by_node)
+
+    @cached_property
+    def _by_node(self) -> dict[str, list[Movable]]:
+        """The movable jobs of each node, the cheapest first."""
+        found: dict[str, list[Movable]] = {}
+        for one in sorted(self.movable, key=self._cost):
+            here = found.setdefault(one.node, [])
+            if one.node in self.nodes and len(here) < MOST_OF_NODE:
+                here.append(one)
+        return found
 
     @staticmethod
     def _whole(nodes: Nodes) -> list[str]:
@@ -148,14 +158,14 @@ class Planner:
         self, nodes: Nodes, name: str, wanted: Wanted, but: Collection[str], most: int
     ) -> tuple[Move, ...]:
         """The cheapest moves off this node, to none of `but`, after which it is as wanted."""
-        here = [one for one in self.movable if one.node == name]
-        here = sorted(here, key=self._cost)[:MOST_OF_NODE]
+        here = self._by_node.get(name, [])
         sets = (some for size in range(1, most + 1) for some in combinations(here, size))
         for some in sorted(sets, key=lambda some: (sum(map(self._cost, some)), len(some))):
-            left = without_holds(nodes, [one.hold for one in some])
+            holds = [one.hold for one in some]
+            left = without_holds({name: nodes[name]}, holds)
             if not wanted(left[name]):
                 continue
-            moves = _placed(left, sorted(some, key=lambda one: -one.gpus), but)
+            moves = _placed({**nodes, **left}, sorted(some, key=lambda one: -one.gpus), but)
             if moves is not None:
                 return moves
         return ()
