@@ -25,6 +25,11 @@ RankKey = Callable[[NodeState, int], Key]
 #: The same of many nodes that may have room, in their order; None for one that has none.
 RankKeys = Callable[[list[NodeState], int], Sequence[Key | None]]
 
+#: Of places that rank equal for a count of GPUs those that suit each other and those that are
+#: taken: as many as nodes are asked for or more, else as many as do. It gets the places (some),
+#: the GPUs on each, how many nodes, and the places that are taken with that count.
+Suits = Callable[[int, int, int, list[int]], int]
+
 Found = TypeVar("Found")
 
 
@@ -67,7 +72,7 @@ class NodeTable:
         kinds = []
         for state in states:
             topology = state.topology
-            told_apart = (topology.shape, topology.nic_distance, state.weight)
+            told_apart = (topology.shape, topology.nic_distance, topology.rails, state.weight)
             number = numbers.setdefault(told_apart, len(numbers))
             if number == len(self.kinds):
                 self.kinds.append(NodeKind(topology, state.weight))
@@ -247,19 +252,23 @@ def assign_ranked(
     *,
     kind: Hashable = None,
     network: Network | None = None,
+    suits: Suits | None = None,
 ) -> list[tuple[NodeState, int]]:
-    """As `assign`, for a policy that ranks many nodes at once."""
+    """As `assign`, for a policy that ranks many nodes at once.
+
+    Of nodes of equal rank, on one leaf of the network, several are taken by what `suits` says.
+    """
     among = candidates(nodes)
     wanted = sorted(counts, reverse=True)
     rankings = {count: among.table.ranking(kind, count, keys) for count in set(wanted)}
-    chosen = _assign(wanted, rankings, among.among)
+    chosen = _assign(wanted, rankings, among.among, suits=suits if network is None else None)
     if isinstance(chosen, int):
         raise PolicyError(
             f"no candidate node has {chosen} free GPUs left for this request of"
             f" {'+'.join(map(str, counts))}; the caller must ask with nodes that fit"
         )
     if network is not None:
-        chosen = _Near(network, among).instead_of(chosen, wanted, rankings)
+        chosen = _Near(network, among).instead_of(chosen, wanted, rankings, suits)
     pairs = []
     for count, (_, place) in zip(wanted, chosen, strict=True):
         name = among.table.names[place]
@@ -276,11 +285,14 @@ def _assign(
     rankings: Mapping[int, Ranking[FreeOn]],
     among: int,
     near: _Near | None = None,
+    suits: Suits | None = None,
 ) -> _Chosen | int:
     """A place for each count, or the count that none is left for.
 
     Of places of one rank the first by name, or those that keep what is `near` whole.
     """
+    if len(wanted) == 1:
+        suits = None
     chosen: _Chosen = []
     at, end = 0, len(wanted)
     while at < end:
@@ -290,7 +302,9 @@ def _assign(
             return count
         key, places = best
         alike = 1 if end == 1 else wanted[at:].count(count)
-        if near is None or not places & places - 1:
+        if suits is not None and places & places - 1:
+            taken = _suited(places, count, alike, near, suits, chosen, wanted)
+        elif near is None or not places & places - 1:
             taken = list(islice(each(places), alike))
         elif end == 1:
             taken = [near.blocks.one(places, near.whole)]
@@ -301,6 +315,25 @@ def _assign(
         for place in taken:
             among ^= 1 << place
     return chosen
+
+
+def _suited(
+    places: int,
+    count: int,
+    alike: int,
+    near: _Near | None,
+    suits: Suits,
+    chosen: _Chosen,
+    wanted: list[int],
+) -> list[int]:
+    """Up to `alike` places of equal rank that suit each other, on as few leaves as without that."""
+    before = [place for (_, place), gpus in zip(chosen, wanted, strict=False) if gpus == count]
+    if near is None:
+        return list(islice(each(suits(places, count, alike, before)), alike))
+    taken = near.blocks.several(places, alike)
+    leaf = places & near.blocks.leaf_of(taken)
+    fit = suits(leaf, count, alike, before) if leaf else 0
+    return near.blocks.several(fit, alike) if fit.bit_count() >= alike else taken
 
 
 class _Near:
@@ -315,7 +348,11 @@ class _Near:
         self._usable = nodes.among & ~table.full
 
     def instead_of(
-        self, anywhere: _Chosen, wanted: list[int], rankings: Mapping[int, Ranking[FreeOn]]
+        self,
+        anywhere: _Chosen,
+        wanted: list[int],
+        rankings: Mapping[int, Ranking[FreeOn]],
+        suits: Suits | None,
     ) -> _Chosen:
         """As `_assign`: in the best of the lowest domains with room, no heavier than `anywhere`."""
         most = sum(key[0] for key, _ in anywhere)
@@ -333,7 +370,7 @@ class _Near:
         inside = self._nodes.among
         if len(wanted) > 1:
             inside = in_lowest_domain(self._network, self._nodes.table, within) or inside
-        nearer = _assign(wanted, rankings, inside, self)
+        nearer = _assign(wanted, rankings, inside, self, suits)
         assert not isinstance(nearer, int)
         return nearer
 
