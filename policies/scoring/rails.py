@@ -155,15 +155,14 @@ def suiting(offers: Iterable[tuple[int, Offer]], nodes: int, taken: Sequence[Off
 def _by_rails(
     offers: Sequence[tuple[int, Offer]], taken: Sequence[Offer], splits: bool
 ) -> dict[Rails, int]:
-    """Places by the rails that they can have in common, with the taken ones where any can."""
+    """Places by the rails that they can have in common, with most of the taken ones if any can."""
     by_rails: dict[Rails, int] = {}
     for places, offer in offers:
         for rails in offer.rails if splits else offer.rails[: offer.best]:
             by_rails[rails] = by_rails.get(rails, 0) | places
-    if taken:
-        common = set(taken[0].rails).intersection(*(offer.rails for offer in taken))
-        return {rails: by_rails[rails] for rails in common & by_rails.keys()} or by_rails
-    return by_rails
+    votes = Counter(rails for offer in taken for rails in offer.rails if rails in by_rails)
+    most = max(votes.values(), default=0)
+    return {rails: by_rails[rails] for rails, count in votes.items() if count == most} or by_rails
 
 
 def offer_of(masks: tuple[int, ...], best: int, rails_of_gpus: Rails) -> Offer:

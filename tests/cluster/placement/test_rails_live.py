@@ -8,7 +8,7 @@ from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
 
-pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
+pytestmark = [pytest.mark.cluster, pytest.mark.enforced]
 
 MACHINE = "/etc/slurm/rail-node.yaml"
 NODES = ("bridged1", "dgx1", "dgx2")
@@ -29,6 +29,7 @@ def railed(cluster: Cluster) -> Iterator[Cluster]:
     cluster.run("ctl", ["rm", MACHINE])
 
 
+@pytest.mark.both_modes
 def test_the_empty_node_gives_the_rails_that_the_other_has_free(railed):
     """Slurm itself takes the first four of the empty node."""
     railed.occupy("dgx2", LOW)
@@ -44,7 +45,9 @@ def test_the_empty_node_gives_the_rails_that_the_other_has_free(railed):
         assert "rails 4,5,6,7 on each node, over the spine ring 0.00 of 3.50" in words
 
 
+@pytest.mark.select_plugin
 def test_of_equal_nodes_those_with_the_same_rails_free_are_taken(railed):
+    """With slots their GPUs are of different types, of which a job gets none together."""
     railed.occupy_nodes({"bridged1": HIGH, "dgx1": LOW, "dgx2": HIGH})
     pair = ("-N2", "-x", "minsky1,amd1", "--gres=gpu:4")
     job = railed.started(*pair, sleep_s=300)
