@@ -73,7 +73,7 @@ def fake_tools(topology: NodeTopology) -> dict[str, str]:
     nvidia-smi/topo-m.txt and nvidia-smi/gpus.csv, or for AMD's GPUs files below amd-smi and
     rocm-smi.
     """
-    if _is_amd(topology):
+    if is_amd(topology):
         return {
             "amd-smi/topology.json": _amd_json(_amd_links(topology)),
             "amd-smi/asic-bus.json": _amd_json({"gpu_data": list(_amd_cards(topology))}),
@@ -88,12 +88,13 @@ def fake_tools(topology: NodeTopology) -> dict[str, str]:
     }
 
 
-def _is_amd(topology: NodeTopology) -> bool:
+def is_amd(topology: NodeTopology) -> bool:
+    """Whether its tools are AMD's."""
     labels = {label for row in topology.kinds for label in row}
     return "AMD" in (topology.model or "") or any(label.startswith("XGMI") for label in labels)
 
 
-def _addresses(topology: NodeTopology) -> list[str]:
+def addresses(topology: NodeTopology) -> list[str]:
     """The GPUs' PCI addresses: those known, else the machine's usual ones, else made-up ones."""
     known = [address for address in topology.pci if address is not None]
     if len(known) == topology.gpus:
@@ -102,6 +103,11 @@ def _addresses(topology: NodeTopology) -> list[str]:
     if len(buses) != topology.gpus:
         buses = range(1, topology.gpus + 1)
     return [f"{bus >> 8:04x}:{bus & 0xFF:02x}:00.0" for bus in buses]
+
+
+def uuid_of(*parts: object) -> uuid.UUID:
+    """One that is made up of these, the same every time."""
+    return uuid.UUID(bytes=hashlib.sha1("".join(map(str, parts)).encode()).digest()[:16])
 
 
 # -- nvidia-smi ---------------------------------------------------------------
@@ -145,11 +151,10 @@ def _gpus_csv(topology: NodeTopology) -> str:
     model = topology.model or _NO_NAME
     memory_gib, device = _CARDS.get(model, _OTHER_CARD)
     lines = []
-    for gpu, address in enumerate(_addresses(topology)):
+    for gpu, address in enumerate(addresses(topology)):
         # The driver writes the PCI domain in eight digits.
         bus = address.upper().rjust(len("00000000:00:00.0"), "0")
-        digest = hashlib.sha1(f"{topology.name}{gpu}".encode()).digest()
-        name = f"GPU-{uuid.UUID(bytes=digest[:16])}"
+        name = f"GPU-{uuid_of(topology.name, gpu)}"
         lines.append(f"{gpu}, {bus}, {model}, {name}, {memory_gib * 1024} MiB, 0x{device}10DE\n")
     return "".join(lines)
 
@@ -162,17 +167,17 @@ def _amd_json(said: object) -> str:
 
 
 def _amd_links(topology: NodeTopology) -> list[dict[str, Any]]:
-    hops, addresses = _hops(topology), _addresses(topology)
+    hops, known = _hops(topology), addresses(topology)
     return [
         {
             "gpu": gpu,
             "bdf": address,
             "links": [
-                {"gpu": other, "bdf": addresses[other], **_amd_link(gpu, other, hops[gpu])}
+                {"gpu": other, "bdf": known[other], **_amd_link(gpu, other, hops[gpu])}
                 for other in range(topology.gpus)
             ],
         }
-        for gpu, address in enumerate(addresses)
+        for gpu, address in enumerate(known)
     ]
 
 
@@ -191,7 +196,7 @@ def _amd_link(gpu: int, other: int, hops: Mapping[int, int]) -> dict[str, Any]:
 
 
 def _amd_cards(topology: NodeTopology) -> Iterable[dict[str, Any]]:
-    for gpu, address in enumerate(_addresses(topology)):
+    for gpu, address in enumerate(addresses(topology)):
         asic = {"market_name": topology.model or "N/A", "vendor_id": "0x1002", "oam_id": gpu}
         yield {"gpu": gpu, "asic": asic, "bus": {"bdf": address, "slot_type": "OAM"}}
 
@@ -243,8 +248,7 @@ def _hops(topology: NodeTopology) -> dict[int, dict[int, int]]:
 
 def _showbus(topology: NodeTopology) -> str:
     facts = [
-        _fact(gpu, f"PCI Bus: {address.upper()}")
-        for gpu, address in enumerate(_addresses(topology))
+        _fact(gpu, f"PCI Bus: {address.upper()}") for gpu, address in enumerate(addresses(topology))
     ]
     return _report([_title("PCI Bus ID"), *facts, "=" * 90])
 

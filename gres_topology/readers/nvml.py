@@ -102,7 +102,12 @@ def _topology(nvml: Any, name: str) -> NodeTopology:
 
 
 def _device(nvml: Any, index: int) -> NvmlDevice:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    except nvml.NVMLError as error:
+        raise TopologyError(
+            f"NVML: GPU{index}: {error}; expected every GPU to answer (dmesg may tell why)"
+        ) from None
     text = _text(nvml.nvmlDeviceGetPciInfo(handle).busId)
     address = pci.normalise(text)
     if address is None:

@@ -41,16 +41,17 @@ def from_gres_conf(topology: NodeTopology, files: Iterable[str], detection: str 
     """From the device files in gres.conf's order and the minors the topology knows.
 
     `files` are paths that end in the device's minor (`/dev/nvidia3`). `detection` is AutoDetect= in
-    lower case: with `nvml` slurmd sorts GPUs by PCI address, with `nvidia` by device file, whatever
-    gres.conf lists (`_merge_system_gres_conf` in Slurm's gres_gpu.c, 22.05 to 26.05). Raises
-    TopologyError for other ways of detecting, if minors or addresses are unknown or repeated, or
-    if files and GPUs do not match one to one.
+    lower case: with `nvml` and `rsmi` slurmd keeps the order of NVML and of ROCm SMI, which both
+    sort by PCI address, with `nvidia` it sorts by device file, whatever gres.conf lists
+    (`_merge_system_gres_conf` in Slurm's gres_gpu.c, 22.05 to 26.05; RocmSMI::Initialize in
+    rocm_smi_main.cc). Raises TopologyError for other ways of detecting, if minors or addresses are
+    unknown or repeated, or if files and GPUs do not match one to one.
     """
     paths = list(files)
     if detection and paths and len(paths) != topology.gpus:
         raise _other_count(topology, paths)
-    if detection == "nvml":
-        return _by_address(topology)
+    if detection in ("nvml", "rsmi"):
+        return _by_address(topology, detection)
     if detection not in ("", "nvidia"):
         raise TopologyError(
             f"{topology.name}: with AutoDetect={detection} gres.conf does not tell Slurm's order;"
@@ -79,14 +80,14 @@ def _other_count(topology: NodeTopology, paths: Sequence[str]) -> TopologyError:
     )
 
 
-def _by_address(topology: NodeTopology) -> SlurmIndex:
-    """The order of NVML, which is that of PCI addresses."""
+def _by_address(topology: NodeTopology, detection: str) -> SlurmIndex:
+    """The order of PCI addresses."""
     places = {pci.place(address or ""): gpu for gpu, address in enumerate(topology.pci)}
     known = sorted(place for place in places if place is not None)
     if len(known) < topology.gpus:
         raise TopologyError(
-            f"{topology.name}: PCI addresses of GPUs are unknown or repeat, and AutoDetect=nvml"
-            " counts by them; state slurm_index: identity or a permutation"
+            f"{topology.name}: PCI addresses of GPUs are unknown or repeat, and"
+            f" AutoDetect={detection} counts by them; state slurm_index: identity or a permutation"
         )
     return _permutation(places[place] for place in known)
 

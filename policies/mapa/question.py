@@ -5,8 +5,16 @@ from __future__ import annotations
 from itertools import islice
 
 from gres_topology import NodeTopology
-from policies.contract.nodes import assign_ranked, candidates
-from policies.contract.nouns import Candidate, Cluster, NodeState, Placement, Request
+from policies.contract.assign import assign_ranked
+from policies.contract.nodes import candidates
+from policies.contract.nouns import (
+    Candidate,
+    CandidatesLater,
+    Cluster,
+    NodeState,
+    Placement,
+    Request,
+)
 from policies.contract.ranking import Key, lowest
 from policies.matching.choice import Choice
 from policies.patterns.pattern import described
@@ -20,6 +28,71 @@ from policies.scoring.tables import TOP, Tables
 _Chosen = tuple[NodeState, int, tuple[Choice, ...]]
 
 
+class NodeKeys:
+    """What nodes are ranked by for requests of one `kind`, whatever other nodes there are.
+
+    It knows no nodes, so that a ranking may keep it.
+    """
+
+    def __init__(self, request: Request, objective: Objective, tables: Tables) -> None:
+        self._pattern, self._objective, self._tables = request.pattern, objective, tables
+        self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
+        self._is_spread = len(request.gpus_per_node) > 1
+        #: Requests of one kind rank nodes alike.
+        self.kind = (objective.name, objective.demand, request.pattern, self._packing,
+                     self._is_spread, tables)  # fmt: skip
+
+    def _near_nics(self, topology: NodeTopology) -> Objective:
+        return near_nics(self._objective, topology.nic_distance if self._is_spread else ())
+
+    def top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
+        """The best sets of `count` GPUs on a node, the best first."""
+        topology = state.topology
+        objective = self._near_nics(topology)
+        return self._tables.top(topology, self._pattern, count, state.free, objective)
+
+    def offers(self, topology: NodeTopology, count: int) -> Offers | None:
+        """What nodes of a kind offer jobs of several nodes; None where rails are not known."""
+        objective = self._near_nics(topology)
+        return self._tables.offers(topology, self._pattern, count, objective)
+
+    def keys(self, states: list[NodeState], count: int) -> list[Key]:
+        """Across nodes: this job first, then NICs, empty nodes stay whole, then what is lost."""
+        alike: dict[int, list[NodeState]] = {}
+        for state in states:
+            alike.setdefault(id(state.topology), []).append(state)
+        best = {kind: iter(self._best(some, count)) for kind, some in alike.items()}
+        return [self._key(next(best[id(state.topology)]), state.free, count) for state in states]
+
+    def _best(self, alike: list[NodeState], count: int) -> list[BestSet]:
+        """The best sets on nodes of one topology."""
+        topology, frees = alike[0].topology, [state.free for state in alike]
+        objective = self._near_nics(topology)
+        return self._tables.best(topology, self._pattern, count, frees, objective)
+
+    def _key(self, best: BestSet, free: int, count: int) -> Key:
+        return (
+            *self._own_key(best, count),
+            best.nic / count,
+            self._packing * (free.bit_count() - count),
+            best.loss,
+            best.destroyed_gbps,
+        )
+
+    def _own_key(self, best: BestSet, count: int) -> Key:
+        if count == 1:
+            return (best.broken_gbps,)
+        across = self._objective.across
+        if across == "loss":
+            return (best.loss, best.destroyed_gbps)
+        if across == "destroys":
+            return (best.destroyed_gbps,)
+        if across == "sum":
+            return (-best.agg_gbps,)
+        # By utility, that is: all share one ideal.
+        return (-best.effbw_gbps, -best.weakest_gbps)
+
+
 class MapaQuestion:
     """One request against one snapshot."""
 
@@ -29,30 +102,15 @@ class MapaQuestion:
         self._request, self._tables = request, tables
         self._nodes = candidates(cluster.nodes)
         self._objective = objective
-        self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
         self._ideals: dict[int, float] = {}
         self._network = cluster.network
         self._is_spread = len(request.gpus_per_node) > 1
-        #: Requests of one kind rank nodes alike.
-        self._kind = (objective.name, objective.demand, request.pattern, self._packing,
-                      self._is_spread, tables)  # fmt: skip
-
-    def _near_nics(self, topology: NodeTopology) -> Objective:
-        return near_nics(self._objective, topology.nic_distance if self._is_spread else ())
-
-    def _top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
-        topology = state.topology
-        objective = self._near_nics(topology)
-        return self._tables.top(topology, self._request.pattern, count, state.free, objective)
-
-    def _offers(self, topology: NodeTopology, count: int) -> Offers | None:
-        objective = self._near_nics(topology)
-        return self._tables.offers(topology, self._request.pattern, count, objective)
+        self._ranked = NodeKeys(request, objective, tables)
 
     def _suits(self, places: int, count: int, nodes: int, taken: list[int]) -> int:
         """Of places of equal rank those whose nodes can have GPUs on the same rails."""
         table = self._nodes.table
-        of_kind = [self._offers(kind.topology, count) for kind in table.kinds]
+        of_kind = [self._ranked.offers(kind.topology, count) for kind in table.kinds]
         offers = []
         for state, here in table.index.within(places):
             known = of_kind[state.kind]
@@ -67,7 +125,7 @@ class MapaQuestion:
         """The same nodes with equally good GPUs that are on the same rails, as far as there are."""
         known = []
         for state, count, _ in chosen:
-            offers = self._offers(state.topology, count)
+            offers = self._ranked.offers(state.topology, count)
             if offers is None:
                 return chosen
             known.append(offers)
@@ -96,57 +154,18 @@ class MapaQuestion:
         ideal = self._ideal(count)
         return min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
 
-    def _keys(self, states: list[NodeState], count: int) -> list[Key]:
-        """Across nodes: this job first, then NICs, empty nodes stay whole, then what is lost.
-
-        They are the same whatever other nodes there are, so that ranks can be remembered.
-        """
-        alike: dict[int, list[NodeState]] = {}
-        for state in states:
-            alike.setdefault(id(state.topology), []).append(state)
-        best = {kind: iter(self._best(some, count)) for kind, some in alike.items()}
-        return [self._key(next(best[id(state.topology)]), state.free, count) for state in states]
-
-    def _best(self, alike: list[NodeState], count: int) -> list[BestSet]:
-        """The best sets on nodes of one topology."""
-        topology, frees = alike[0].topology, [state.free for state in alike]
-        objective = self._near_nics(topology)
-        return self._tables.best(topology, self._request.pattern, count, frees, objective)
-
-    def _key(self, best: BestSet, free: int, count: int) -> Key:
-        return (
-            *self._own_key(best, count),
-            best.nic / count,
-            self._packing * (free.bit_count() - count),
-            best.loss,
-            best.destroyed_gbps,
-        )
-
-    def _own_key(self, best: BestSet, count: int) -> Key:
-        if count == 1:
-            return (best.broken_gbps,)
-        across = self._objective.across
-        if across == "loss":
-            return (best.loss, best.destroyed_gbps)
-        if across == "destroys":
-            return (best.destroyed_gbps,)
-        if across == "sum":
-            return (-best.agg_gbps,)
-        # By utility, that is: all share one ideal.
-        return (-best.effbw_gbps, -best.weakest_gbps)
-
     def answer(self, policy: str) -> Placement:
         """The placement, in the name of that policy."""
         counts = self._request.gpus_per_node
         pairs = assign_ranked(
             counts,
             self._nodes,
-            self._keys,
-            kind=self._kind,
+            self._ranked.keys,
+            kind=self._ranked.kind,
             network=self._network,
             suits=self._suits if self._is_spread else None,
         )
-        chosen = [(state, count, self._top(state, count)) for state, count in pairs]
+        chosen = [(state, count, self._ranked.top(state, count)) for state, count in pairs]
         if self._is_spread:
             chosen = self._on_rails(chosen)
         own = _candidate([(state.name, tops[0]) for state, _, tops in chosen])
@@ -163,14 +182,19 @@ class MapaQuestion:
             candidates=self._candidates(own, chosen),
         )
 
-    def _candidates(self, own: Candidate, chosen: list[_Chosen]) -> tuple[Candidate, ...]:
+    def _candidates(self, own: Candidate, chosen: list[_Chosen]) -> CandidatesLater:
         """The choice itself, the runners-up on its first node, the best of other nodes."""
         first, count, tops = chosen[0]
         rest = self._runners_up(count, {state.name for state, _, _ in chosen})
         fixed = [(state.name, other[0]) for state, _, other in chosen[1:]]
-        on_node = [_candidate([(first.name, choice), *fixed]) for choice in tops[1:]]
-        elsewhere = [_candidate([(s.name, self._top(s, count)[0]), *fixed]) for s in rest]
-        return (own, *on_node[: TOP - 1 - len(elsewhere)], *elsewhere)
+
+        def compute() -> list[Candidate]:
+            on_node = [_candidate([(first.name, choice), *fixed]) for choice in tops[1:]]
+            best = [(state.name, self._ranked.top(state, count)[0]) for state in rest]
+            elsewhere = [_candidate([one, *fixed]) for one in best]
+            return [own, *on_node[: TOP - 1 - len(elsewhere)], *elsewhere]
+
+        return CandidatesLater(compute)
 
     def _runners_up(self, count: int, taken: set[str]) -> list[NodeState]:
         """The best nodes beside those taken, and unlike them, each of a rank of its own."""
@@ -180,7 +204,7 @@ class MapaQuestion:
             among &= ~table.index.places(table.index[table.place[name]])
         if not among:
             return []
-        ranking = table.ranking(self._kind, count, self._keys)
+        ranking = table.ranking(self._ranked.kind, count, self._ranked.keys)
         places = (lowest(places) for _, places in ranking.walk(among))
         return [table.node(place) for place in islice(places, TOP // 2 - 1)]
 

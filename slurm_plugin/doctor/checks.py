@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from gres_topology import TopologyError
 from gres_topology.slurm_files.gres_file import load_devices
+from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config.sections import GRES_CONF
-from slurm_plugin.decide.machines import other_gpus
+from slurm_plugin.decide.machines import UNDECLARED, Machine, other_gpus
 from slurm_plugin.doctor import engine, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import PluginError
+from slurm_plugin.part_marks import marks
+from slurm_plugin.part_marks.marks import Mark
 from slurm_plugin.slurm.interface import SlurmNode
 from slurm_plugin.speed_models.database import Database
 
@@ -51,6 +55,8 @@ def check_nodes(here: Installation) -> Iterator[Finding]:
             yield warn(f"{name} is declared, Slurm does not know it", "fix nodes:")
         elif machine.problem:
             yield fail(f"{name} is left to Slurm: {machine.problem}", _FIX_NODE)
+        elif lost := _lost_gpus(machine, node):
+            yield fail(f"{name}: {lost}", _FIX_LOST.format(name))
         elif machine.topology is not None and (wrong := other_gpus(machine, node.gpus)):
             yield fail(f"{name}: {wrong}", "correct gputopo.yaml or Gres= in slurm.conf")
         else:
@@ -65,6 +71,15 @@ def check_nodes(here: Installation) -> Iterator[Finding]:
                 "declare it under nodes: in gputopo.yaml",
             )
     yield from _out_of_order(here, slurm)
+
+
+def _lost_gpus(machine: Machine, node: SlurmNode) -> str:
+    """That slurmd found fewer GPUs than there are, for which Slurm drains the node."""
+    topology = machine.topology
+    known = len(machine.order or ()) or (topology.gpus if topology else 0)
+    if node.gpu_count >= known or not any(word in _DRAINED for word in node.state):
+        return ""
+    return f"slurmd found {node.gpu_count} GPUs of {known}, and the node is {'+'.join(node.state)}"
 
 
 def _out_of_order(here: Installation, slurm: Mapping[str, SlurmNode]) -> Iterator[Finding]:
@@ -89,10 +104,50 @@ def _out_of_order(here: Installation, slurm: Mapping[str, SlurmNode]) -> Iterato
 
 #: Nodes in which nothing is wrong are named that far: a cluster has a thousand of them.
 _NAMED = 8
+#: What Slurm makes of a node that registers with less than slurm.conf says.
+_DRAINED = ("DRAIN", "DRAINED", "DRAINING", "INVALID_REG")
+_FIX_LOST = (
+    "a GPU fell off the bus or its driver lost it: nvidia-smi (amd-smi) and dmesg there name it;"
+    " then restart slurmd and `scontrol update nodename={} state=resume`"
+)
 _FIX_NODE = (
     "if the hardware was changed on purpose: correct topology: or run"
     " `gputopo topology collect --accept NODE`; else repair the node"
 )
+
+
+def check_marks(here: Installation) -> Iterator[Finding]:
+    """Parts that are marked broken or slow are parts of declared nodes, and still look so."""
+    path = marks.path_in(here.config.state_dir)
+    found = marks.read(path)
+    store = Store(here.config.state_dir)
+    records = store.nodes()
+    for name, parts in found.items():
+        machine = here.machines.get(name, UNDECLARED)
+        known = (
+            {} if machine.topology is None else {one.gpus for one in machine.topology.impairments}
+        )
+        for mark in parts:
+            unmark = f"gputopo topology unmark {name} {mark.part}"
+            if mark.gpus not in known:
+                yield warn(f"{name}: {mark.text()}: the node has no such part", unmark)
+            elif (record := records.get(name)) and _is_whole(mark, record, store):
+                yield warn(
+                    f"{name}: {mark.text()}, and its tools show the link whole"
+                    f" (collected {record.collected}): repaired?",
+                    unmark,
+                )
+    yield ok(f"{path}: {len(found)} nodes with marked parts")
+
+
+def _is_whole(mark: Mark, record: NodeRecord, store: Store) -> bool:
+    """Whether a link that is marked broken was there when the node was looked at after that."""
+    if mark.state != "broken" or len(mark.gpus) != 2:
+        return False
+    looked = datetime.fromisoformat(record.collected)
+    a, b = mark.gpus
+    accepted, latest = (store.topology(key) for key in (record.accepted, record.latest))
+    return looked.timestamp() > mark.since and accepted.kinds[a][b] == latest.kinds[a][b]
 
 
 def check_partitions(here: Installation) -> Iterator[Finding]:
@@ -168,5 +223,6 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "partitions": check_partitions,
     "network": slurm_files.check_network,
     "nodes": check_nodes,
+    "marks": check_marks,
     "genie": check_genie,
 }

@@ -198,6 +198,7 @@ class TestSlurmIndex:
         [
             ("nvml", [], (3, 2, 1, 0)),
             ("nvml", [f"/dev/nvidia{i}" for i in range(4)], (3, 2, 1, 0)),
+            ("rsmi", [], (3, 2, 1, 0)),
             ("nvidia", [], (2, 3, 0, 1)),
             ("nvidia", [f"/dev/nvidia{i}" for i in (3, 1, 0, 2)], (2, 3, 0, 1)),
             ("", [f"/dev/nvidia{i}" for i in (3, 1, 0, 2)], (1, 3, 2, 0)),
@@ -213,7 +214,8 @@ class TestSlurmIndex:
             ("nvml", [], "PCI addresses of GPUs are unknown"),
             ("nvml", ["/dev/nvidia0"], "1 device files for 4 GPUs"),
             ("nvidia", [], "minor of GPU0 is unknown"),
-            ("rsmi", [], "AutoDetect=rsmi gres.conf does not tell Slurm's order"),
+            ("rsmi", [], "and AutoDetect=rsmi counts by them"),
+            ("oneapi", [], "AutoDetect=oneapi gres.conf does not tell Slurm's order"),
         ],
     )
     def test_an_order_of_detecting_that_is_not_known_is_refused(self, detection, files, message):

@@ -10,7 +10,7 @@ import networkx as nx
 import pytest
 from machines import machine
 
-from gres_topology.slurm_files.network import parse
+from gres_topology.slurm_files.topology_conf import parse
 from policies import Cluster, NodeState, Request
 from policies.contract.bits import mask_of
 from policies.registry import registry
