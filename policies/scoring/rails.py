@@ -79,14 +79,12 @@ def _edges(nodes: int) -> Iterator[tuple[int, int]]:
 
 
 class Offer(NamedTuple):
-    """The sets of GPUs of a node that are equally good for the job, in the policy's order.
-
-    The first `best` of them leave NUMA nodes as whole for other jobs as can be.
-    """
+    """The sets of GPUs of a node that are equally good for the job, in the policy's order."""
 
     masks: tuple[int, ...]
     rails: tuple[Rails, ...]
-    best: int
+    #: The first of them: those that leave NUMA nodes as whole for other jobs as can be.
+    whole: tuple[Rails, ...]
 
 
 def choose(offers: Sequence[Offer]) -> list[int]:
@@ -98,7 +96,7 @@ def choose(offers: Sequence[Offer]) -> list[int]:
     """
     distinct = {id(offer): offer for offer in offers}
     first, others = offers[0], distinct.values()
-    target = _shared(first.rails[: first.best], [set(one.rails[: one.best]) for one in others])
+    target = _shared(first.whole, [set(one.whole) for one in others])
     if target is None:
         target = _shared(first.rails, [set(one.rails) for one in others])
     if target is None:
@@ -158,16 +156,19 @@ def _by_rails(
     """Places by the rails that they can have in common, with most of the taken ones if any can."""
     by_rails: dict[Rails, int] = {}
     for places, offer in offers:
-        for rails in offer.rails if splits else offer.rails[: offer.best]:
+        for rails in offer.rails if splits else offer.whole:
             by_rails[rails] = by_rails.get(rails, 0) | places
+    if not taken:
+        return by_rails
     votes = Counter(rails for offer in taken for rails in offer.rails if rails in by_rails)
     most = max(votes.values(), default=0)
     return {rails: by_rails[rails] for rails, count in votes.items() if count == most} or by_rails
 
 
 def offer_of(masks: tuple[int, ...], best: int, rails_of_gpus: Rails) -> Offer:
-    """The sets with their rails; ranks are taken in the order of the GPUs."""
-    return Offer(masks, tuple(_rails_of(mask, rails_of_gpus) for mask in masks), best)
+    """The sets with their rails, `best` of them whole; ranks are in the order of the GPUs."""
+    rails = tuple(_rails_of(mask, rails_of_gpus) for mask in masks)
+    return Offer(masks, rails, rails[:best])
 
 
 def _rails_of(mask: int, rails_of_gpus: Rails) -> Rails:
