@@ -50,6 +50,8 @@ class StateIndex(Generic[State]):
         self._places: dict[State, int] = dict.fromkeys(same, 0)
         for place, state in enumerate(self._states):
             self._places[state] |= 1 << place
+        #: Changes kept at least: whoever is further behind looks at all states anew.
+        self._most = max(64, len(self._states))
         #: (place, state before, state after); `_forgotten` of them were dropped.
         self._changes: list[tuple[int, State, State]] = []
         self._forgotten = 0
@@ -91,11 +93,9 @@ class StateIndex(Generic[State]):
         self._places[state] = self._places.get(state, 0) | bit
         self._states[place] = state
         self._changes.append((place, old, state))
-        # Whoever is so far behind looks at all states anew.
-        most = max(64, len(self._states))
-        if len(self._changes) > 2 * most:
-            del self._changes[:-most]
-            self._forgotten += most + 1
+        if len(self._changes) > 2 * self._most:
+            del self._changes[: -self._most]
+            self._forgotten += self._most + 1
 
     def changes_since(self, moment: int) -> list[tuple[int, State, State]] | None:
         """(place, state before, state after) since `moment`; None where that is too long ago."""

@@ -143,9 +143,12 @@ class KeptNodes:
         self.told, self.machines = told, machines
         self.free = list(told.free)
         self.digest = node_lines.digest(self.free)
+        #: What nodes that changed add to it.
+        self._mixed: dict[int, int] = {}
         self.index = {name: at for at, name in enumerate(told.names)}
         self.whole = NodesSeen(told, machines, sliced=False)
         self.sliced = NodesSeen(told, machines, sliced=True)
+        self._follow = [seen for seen in (self.whole, self.sliced) if seen.table.names]
 
     @property
     def table(self) -> NodeTable:
@@ -164,9 +167,13 @@ class KeptNodes:
                 raise ProtocolError(f"place: changed={at}:{mask:x}: no such node, or no such GPUs")
             if mask == self.free[at]:
                 continue
-            self.digest ^= node_lines.mix(at, self.free[at]) ^ node_lines.mix(at, mask)
+            mixed = self._mixed.get(at)
+            if mixed is None:
+                mixed = node_lines.mix(at, self.free[at])
+            self._mixed[at] = new = node_lines.mix(at, mask)
+            self.digest ^= mixed ^ new
             self.free[at] = mask
-            for seen in (self.whole, self.sliced):
+            for seen in self._follow:
                 seen.set_free(at, self.told.names[at], mask)
 
     def agrees(self, node: CandidateNode) -> bool:
