@@ -49,7 +49,8 @@ class BlockNodes(PackingNodes):
 
 def measure(cluster: BenchCluster) -> Iterator[Figure]:
     """From the first slurmd to the last job; the cluster is to be reset afterwards."""
-    nodes, seeds = BlockNodes(), range(1, 1 + int(os.environ.get("BLOCKS_SEEDS", "2")))
+    first = int(os.environ.get("BLOCKS_FIRST_SEED", "1"))
+    nodes, seeds = BlockNodes(), range(first, first + int(os.environ.get("BLOCKS_SEEDS", "2")))
     count, load = int(os.environ.get("BLOCKS_JOBS", "250")), 0.6
     runs: dict[str, list[blocks.Kept]] = {side: [] for side in blocks.SIDES}
     late_s = []
@@ -67,7 +68,7 @@ def measure(cluster: BenchCluster) -> Iterator[Figure]:
 
 
 def run() -> Iterator[Figure]:
-    """BLOCKS_SEEDS (2) seeds of BLOCKS_JOBS (250) jobs."""
+    """BLOCKS_SEEDS (2) seeds from BLOCKS_FIRST_SEED (1) on, of BLOCKS_JOBS (250) jobs."""
     with clean() as cluster:
         try:
             yield from measure(cluster)
