@@ -53,6 +53,11 @@ class Client:
         while b'"computing_ahead":%20true' in self.ask(b"status id=1\n")[0]:
             time.sleep(0.2)
 
+    def await_written(self, decisions: int) -> None:
+        """Wait until so many decisions are in the log: what replies leave to do is done."""
+        while f'"decisions_written":%20{decisions},'.encode() not in self.ask(b"status id=1\n")[0]:
+            time.sleep(0.2)
+
     def memory_bytes(self) -> int:
         """What the engine holds in memory now."""
         status = Path(f"/proc/{self.pid}/status").read_text()

@@ -16,7 +16,7 @@ from statistics import fmean
 
 from bench.measure import Figure
 from gres_topology import Network, catalog
-from gres_topology.slurm_files import network
+from gres_topology.slurm_files.topology_conf import parse
 from simulation.core.jobs import SimJob, at_load
 from simulation.core.record import Record, SimulatedRun
 from simulation.models.placing import Simulator
@@ -125,7 +125,7 @@ def class_of(job: SimJob) -> str:
 def judged(run: SimulatedRun, names: Sequence[str], mean_s: float) -> Packed:
     """The figures of a run on the nodes of these names, simulated or live."""
     nodes = dict.fromkeys(names, catalog.load(MACHINE))
-    blocks = network.parse(topology_conf(names), "packing")
+    blocks = parse(topology_conf(names), "packing")
     last_s = max(record.job.submit_s for record in run.records)
     first_s = WARM_UP * last_s
     counted = [record for record in run.records if record.job.submit_s >= first_s]
@@ -153,7 +153,7 @@ def in_one_block(record: Record, blocks: Network) -> bool:
 def simulated(side: str, jobs: Sequence[SimJob]) -> SimulatedRun:
     """One side in the simulator, with EASY backfill by the limits."""
     names = node_names()
-    known = None if side == "stock" else network.parse(topology_conf(names), "packing")
+    known = None if side == "stock" else parse(topology_conf(names), "packing")
     nodes = dict.fromkeys(names, catalog.load(MACHINE))
     return Simulator(nodes, policy_named(side), easy=True, network=known).run(jobs)
 

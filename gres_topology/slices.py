@@ -109,6 +109,16 @@ class SlicedTopology(NodeTopology):
         return tuple(masks)
 
     @property
+    def broken(self) -> int:
+        """The devices (mask) of GPUs that are broken."""
+        return sum(mask for gpu, mask in enumerate(self.devices_of) if self.whole.broken >> gpu & 1)
+
+    @property
+    def lag_tenths(self) -> int:
+        """As of the node."""
+        return self.whole.lag_tenths
+
+    @property
     def boards(self) -> tuple[tuple[int, ...], ...]:
         """None: GPUs differ in whom they are joined to."""
         return ()

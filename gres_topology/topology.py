@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -60,6 +61,30 @@ class Nic:
     rail: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Impairment:
+    """A part of a node that is broken or slow.
+
+    `gpus` are the two ends of a link, one GPU, or none for the node as a whole. `share` is what is
+    left of the bandwidth (of all links of a GPU), or of what a node delivers; 0: broken.
+    """
+
+    gpus: tuple[int, ...]
+    share: float
+    #: Who says so, and why; for people.
+    why: str = field(default="", compare=False)
+
+    def text(self, names: Sequence[str | int] = ()) -> str:
+        """`link 0-3 at 50 %`, `GPU 3 broken`; `names` are what to call the GPUs."""
+        called = [str(names[gpu] if names else gpu) for gpu in self.gpus]
+        left = f"at {100 * self.share:.3g} %" if self.share else "broken"
+        if not called:
+            return f"the node {left}"
+        if len(called) == 2:
+            return f"link {called[0]}-{called[1]} {left}"
+        return f"GPU {called[0]}{' links' if self.share else ''} {left}"
+
+
 @dataclass(frozen=True)
 class NodeTopology:
     """GPUs of one kind of node, the links between them, and where they sit.
@@ -69,6 +94,7 @@ class NodeTopology:
     GB/s per direction (float64, shape (gpus, gpus), zero diagonal, read-only).
     Per-GPU entries are None where the source does not say. `calibration` names a bandwidth
     model fitted to this kind of node (`policies.bandwidth.calibrated`); empty where there is none.
+    Links are what `impairments` leave of them; `healthy` is the node without any, if it has some.
 
     Raises TopologyError if the parts do not fit together.
     """
@@ -86,6 +112,8 @@ class NodeTopology:
     numa_nodes: tuple[NumaNode, ...] = ()
     threads_per_core: int | None = None
     calibration: str = ""
+    impairments: tuple[Impairment, ...] = ()
+    healthy: NodeTopology | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         n = len(self.kinds)
@@ -140,12 +168,34 @@ class NodeTopology:
     def shape(self) -> str:
         """A short digest of what placement depends on: links, bandwidths, NUMA nodes.
 
-        A calibration counts too, where there is one. Two nodes of equal shape share every
-        precomputed table, whatever their name, PCI addresses or CPU numbers.
+        A calibration counts too, where there is one, and so do impairments. Two nodes of equal
+        shape share every precomputed table, whatever their name, PCI addresses or CPU numbers.
         """
-        parts = [self.kinds, self.bandwidth_gbps.tolist(), self.numa]
-        text = json.dumps([*parts, self.calibration] if self.calibration else parts)
+        parts: list[object] = [self.kinds, self.bandwidth_gbps.tolist(), self.numa]
+        parts += [self.calibration] if self.calibration else []
+        parts += [[(one.gpus, one.share) for one in self.impairments]] if self.impairments else []
+        text = json.dumps(parts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @cached_property
+    def broken(self) -> int:
+        """The GPUs that are broken (mask)."""
+        return sum(
+            1 << one.gpus[0] for one in self.impairments if len(one.gpus) == 1 and not one.share
+        )
+
+    @cached_property
+    def lag_tenths(self) -> int:
+        """How many tenths of what such a node delivers this one does not, 0 to 9."""
+        delivers = min((one.share for one in self.impairments if not one.gpus), default=1.0)
+        return min(9, round(10 * (1.0 - delivers)))
+
+    @cached_property
+    def lost(self) -> float:
+        """The share of the bandwidth of all its links that a node has lost, [0, 1)."""
+        if self.healthy is None:
+            return 0.0
+        return max(0.0, 1.0 - float(self.bandwidth_gbps.sum() / self.healthy.bandwidth_gbps.sum()))
 
     @cached_property
     def nic_distance(self) -> tuple[int, ...]:

@@ -15,15 +15,28 @@ from policies.contract.policy import Policy
 from policies.contract.ranking import Key
 from policies.scoring.measure import measured
 
+#: The domains of each shape of node; of so many shapes all are forgotten.
+_known: dict[str, tuple[int, ...]] = {}
+_MOST_KNOWN = 256
 
-def domains(topology: NodeTopology) -> list[int]:
+
+def domains(topology: NodeTopology) -> tuple[int, ...]:
     """The node's GPUs cut into domains, as masks that cover each GPU once."""
+    cut = _known.get(topology.shape)
+    if cut is None:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        cut = _known[topology.shape] = _cut(topology)
+    return cut
+
+
+def _cut(topology: NodeTopology) -> tuple[int, ...]:
     if None not in topology.numa and topology.gpus:
         by_numa: dict[int | None, int] = {}
         for gpu, numa in enumerate(topology.numa):
             by_numa[numa] = by_numa.get(numa, 0) | 1 << gpu
-        return list(by_numa.values())
-    return _islands(topology)
+        return tuple(by_numa.values())
+    return tuple(_islands(topology))
 
 
 def _islands(topology: NodeTopology) -> list[int]:

@@ -65,3 +65,10 @@ class PlacementQuestion:
     reserved: Mapping[str, int] = field(default_factory=dict)
     #: The type of GPU that it asks for; "" for any.
     type: str = ""
+    #: What Slurm weighs itself when it chooses nodes: `tree` or `block` of a topology.conf, `yaml`
+    #: for a topology.yaml; "" for nothing.
+    topology: str = ""
+    #: The partition's topology of the topology.yaml; "" for the default one.
+    network: str = ""
+    #: --segment: nodes in so many are each in one block; 0 for no such wish.
+    segment: int = 0

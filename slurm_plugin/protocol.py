@@ -283,7 +283,7 @@ class _Fields:
 
 
 #: Texts that are names; the others may be longer.
-_NAMES = ("user", "account", "partition", "type")
+_NAMES = ("user", "account", "partition", "type", "topology", "network")
 _PLAIN_FIELDS = {
     kind: [one for one in fields(kind) if one.type in ("int", "str", "bool")]
     for kind in (Submit, Place, SlotsKeys)

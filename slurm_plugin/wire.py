@@ -17,7 +17,9 @@ _BAD_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})")
 
 def clean_note(text: str) -> str:
     """`text` as a note may be: one line, printable, no bracket, at most 200 bytes."""
-    plain = "".join(c if c.isprintable() else " " for c in text)
+    plain = text
+    if not text.isprintable():
+        plain = "".join(c if c.isprintable() else " " for c in text)
     plain = " ".join(plain.replace("]", ")").replace("[", "(").replace("|", "/").split())
     return plain.encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
 

@@ -127,6 +127,7 @@ ORDER = {
     "speed_models": "the same",
     "link_calibration": "the same of links",
     "launch": "the same of a node's binding",
+    "part_marks": "the same of what is broken",
     "queue": "Slurm's nouns as what is free and wanted",
     "profiling": "submits where the queue leaves room",
     "decide": "one decision, which knows no queue",

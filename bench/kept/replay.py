@@ -137,7 +137,14 @@ class Replay:
     def ask(
         self, policy: str, jobs: Sequence[Place], questions: int, changed: int = CHANGED
     ) -> None:
-        """These jobs in their order, until as many were asked about."""
+        """These jobs in their order, until as many were asked about; what they leave is done then.
+
+        They come one after the other, a millisecond apart, as in one pass of a scheduler.
+        """
+        self._ask(policy, jobs, questions, changed)
+        self.client.await_written(len(self.bytes))
+
+    def _ask(self, policy: str, jobs: Sequence[Place], questions: int, changed: int) -> None:
         asked = 0
         for number in range(1, 20 * questions):
             job = jobs[number % len(jobs)]

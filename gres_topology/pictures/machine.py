@@ -119,7 +119,7 @@ class _Drawn:
 
     def picture(self, title: str) -> Picture:
         """The whole picture."""
-        parts = [*self._groups(), *self.links.parts, *self._hops()]
+        parts = [*self._groups(), *self.links.parts, *self._hops(), *self._marked_links()]
         parts += [] if self.is_small else self.nics
         for gpu in range(self.topology.gpus):
             parts += self._gpu(gpu)
@@ -183,6 +183,18 @@ class _Drawn:
             ]  # fmt: skip
         return parts
 
+    def _marked_links(self) -> list[Svg]:
+        """Dots along every link that is marked broken or slow."""
+        if self.layout.is_table:
+            return []
+        places = self.layout.places
+        ends = [one.gpus for one in self.topology.impairments if len(one.gpus) == 2]
+        return [
+            element("path", class_="gt-marked", stroke_width=4.0,
+                    d="M{:.1f} {:.1f}L{:.1f} {:.1f}".format(*places[a], *places[b]))
+            for a, b in ends
+        ]  # fmt: skip
+
     def _beside_gpus(
         self, one: tuple[float, float], other: tuple[float, float]
     ) -> tuple[float, float]:
@@ -222,13 +234,18 @@ class _Drawn:
         if gpu in marks.beside:
             parts.append(element("rect", class_="gt-beside", x=x - 5, y=y - 5, width=GPU_W + 10,
                                  height=GPU_H + 10, rx=9, stroke_width=2.2))  # fmt: skip
+        if any(one.gpus == (gpu,) for one in self.topology.impairments):
+            is_broken = bool(self.topology.broken >> gpu & 1)
+            down = f"M{x:g} {y:g}l{GPU_W:g} {GPU_H:g}" if is_broken else ""
+            up = f"M{x:g} {y + GPU_H:g}l{GPU_W:g} {-GPU_H:g}"
+            parts.append(element("path", class_="gt-marked", d=down + up, stroke_width=3.0))
         return parts + (_rank(marks.chosen.index(gpu), x + GPU_W - 3, y + 3) if is_chosen else [])
 
     def _called(self, gpu: int) -> str:
         return str(self.marks.names[gpu] if self.marks.names else gpu)
 
     def _legend(self) -> list[LegendEntry]:
-        marks, entries = self.marks, list(self.links.entries)
+        marks, entries, topology = self.marks, list(self.links.entries), self.topology
         names = [*dict.fromkeys(marks.held[gpu] for gpu in sorted(marks.held))]
         entries += [box_entry(*self.looks[name], name) for name in names[:_MOST_ENTRIES]]
         if len(names) > _MOST_ENTRIES:
@@ -246,6 +263,11 @@ class _Drawn:
             entries.append(LegendEntry([sample], marks.beside_means))
         if any(gpu not in marks.held for gpu in range(self.topology.gpus)) and marks.held:
             entries.append(box_entry("free", 0, "free"))
+        sample = element("path", class_="gt-marked", d="M0 0h44", stroke_width=4.0)
+        entries += [
+            LegendEntry([sample], f"marked: {one.text(marks.names)}")
+            for one in topology.impairments[:_MOST_ENTRIES]
+        ]
         if self.far_nics:
             entries.append(LegendEntry([], f"NICs near no GPU: {', '.join(self.far_nics)}"))
         return entries
@@ -265,6 +287,7 @@ class _Drawn:
         if marks.pairs:
             gbps = float(topology.bandwidth_gbps[self._weakest(marks.pairs)])
             said.append(f"slowest hop {gbps:g} GB/s")
+        said += [f"marked: {one.text(marks.names)}" for one in topology.impairments]
         if marks.beside:
             said.append(f"{marks.beside_means}: {', '.join(map(self._called, marks.beside))}")
         return ". ".join(said) + "."

@@ -130,6 +130,12 @@ def _rules() -> dict[str, dict[str, str]]:
         "faint": {"fill": "none", "stroke": "line"},
         "hub": {"fill": "paper", "stroke": "ink"},
         "beside": {"fill": "none", "stroke": "ink", "stroke-dasharray": "6 3"},
+        "marked": {
+            "fill": "none",
+            "stroke": "ink",
+            "stroke-dasharray": "1 5",
+            "stroke-linecap": "round",
+        },
         "ring": {"fill": "none", "stroke": "ring", "stroke-linecap": "round"},
         "rank": {"fill": "ink", "stroke": "paper"},
         "rank-text": {"fill": "paper"},

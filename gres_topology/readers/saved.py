@@ -10,14 +10,14 @@ import numpy as np
 
 from gres_topology import links
 from gres_topology.errors import TopologyError
-from gres_topology.topology import Nic, NodeTopology, NumaNode
+from gres_topology.topology import Impairment, Nic, NodeTopology, NumaNode
 
 T = TypeVar("T")
 
 
 def to_dict(topology: NodeTopology) -> dict[str, Any]:
     """Plain JSON values. `gpus` is the count; matrices are lists of rows; bandwidths GB/s."""
-    return {
+    said: dict[str, Any] = {
         "name": topology.name,
         "source": topology.source,
         "model": topology.model,
@@ -49,6 +49,11 @@ def to_dict(topology: NodeTopology) -> dict[str, Any]:
         ],
         "threads_per_core": topology.threads_per_core,
     }
+    if topology.impairments:
+        # Links are told as they are with these.
+        parts = [{"gpus": one.gpus, "share": one.share} for one in topology.impairments]
+        said["impairments"] = parts
+    return said
 
 
 def looks_like(text: str) -> bool:
@@ -109,6 +114,10 @@ def _topology(data: Mapping[str, Any], name: str, source: str) -> NodeTopology:
             for node in data.get("numa_nodes", [])
         ),
         threads_per_core=data.get("threads_per_core"),
+        impairments=tuple(
+            Impairment(_numbers([*one["gpus"]]), float(one["share"]))
+            for one in data.get("impairments", [])
+        ),
     )
 
 

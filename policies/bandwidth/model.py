@@ -125,6 +125,25 @@ class Rings(BandwidthModel):
 MODELS: tuple[BandwidthModel, ...] = (CalibratedBandwidth(), MapaDgx1v(), Cables(), Rings())
 
 
+def left_of(
+    topology: NodeTopology, pattern: str, k: int, weakest: Ints, healthy: tuple[NodeTopology, Ints]
+) -> Floats:
+    """What is left of each set's bandwidth, [0, 1]: by rings on the links as they are and were.
+
+    Models that were fitted to healthy nodes say nothing about others, so their figures are scaled.
+    `weakest` is that of every set, in `healthy` beside the node without its impairments.
+    """
+    general = next(
+        model
+        for model in MODELS[-2:]
+        if all(model.refusal(one, pattern, k) is None for one in (topology, healthy[0]))
+    )
+    now = general.effbw_gbps(topology, k, weakest)
+    before = general.effbw_gbps(healthy[0], k, healthy[1])
+    share: Floats = np.divide(now, before, out=np.ones(len(now)), where=before > 0)
+    return np.minimum(1.0, share)
+
+
 def model_for(topology: NodeTopology, pattern: str, k: int) -> BandwidthModel:
     """The model that predicts for this machine, pattern and size."""
     return next(model for model in MODELS if model.refusal(topology, pattern, k) is None)

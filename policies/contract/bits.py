@@ -40,6 +40,10 @@ def lowest_bits(mask: int, count: int) -> int:
     return taken
 
 
+#: Masks of which it is remembered what they are like; of so many all are forgotten.
+MOST_KNOWN = 20_000
+
+
 class Runs:
     """Runs of neighbouring GPUs that can take each other's place (`NodeTopology.runs`).
 
@@ -48,6 +52,7 @@ class Runs:
 
     def __init__(self, masks: Iterable[int], boards: Iterable[tuple[int, ...]] = ()) -> None:
         runs = [run for run in masks if run & (run - 1)]
+        self._known: dict[int, int] = {}
         self._several = mask_of(gpu for run in runs for gpu in gpus_of(run))
         grouped = list(boards)
         known = {run for board in grouped for run in board}
@@ -58,6 +63,14 @@ class Runs:
 
     def least(self, free: int) -> int:
         """One mask for all that are like this one: as many GPUs of each run, from its first on."""
+        least = self._known.get(free)
+        if least is None:
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            least = self._known[free] = self._least(free)
+        return least
+
+    def _least(self, free: int) -> int:
         least = free & ~self._several
         for group in self._groups:
             counts = [(free & run).bit_count() for run, _ in group]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 
 from policies.contract.bits import Ints, positions
+
+#: Places of one lowest domain (a set), and how many of them a job is to have.
+Share = tuple[int, int]
 
 
 class Blocks:
@@ -72,3 +76,90 @@ class Blocks:
             chosen += map(int, at[leaves == leaf][:left])
             room[leaf] = 0
         return [*chosen, *map(int, at[leaves == 0][: count - len(chosen)])]
+
+    @cached_property
+    def joined(self) -> int:
+        """The places that a lowest domain has."""
+        return _as_set(np.flatnonzero(self._of[0])) if self._of else 0
+
+    @cached_property
+    def _labels(self) -> list[Ints]:
+        """For each level which domain has each place: where it has none, that of the level below.
+
+        Above the highest level all places are one.
+        """
+        labels: list[Ints] = []
+        for level, domain_of in enumerate(self._of):
+            named = domain_of + (level << 32)
+            labels.append(np.where(domain_of > 0, named, labels[-1] if labels else 0))
+        return [*labels, np.zeros(self._size, dtype=np.int64)]
+
+    def counts(self, places: int) -> tuple[int, ...] | None:
+        """How many domains of each level these places are in; None where one is in none."""
+        if places & ~self.joined:
+            return None
+        at = self._at(places)
+        return tuple(len(np.unique(labels[at])) for labels in self._labels)
+
+    def shares(self, places: int) -> list[Share]:
+        """The places by lowest domain, and how many they are."""
+        return [(_as_set(at), len(at)) for at in self._by_label(0, self._at(places & self.joined))]
+
+    def fewest(self, places: int, count: int, unit: int, most: Sequence[int]) -> list[Share] | None:
+        """Lowest domains for `count` nodes of a job, each with whole `unit`s of nodes.
+
+        In no more domains of any level than `most` (as `counts` gives them), and in the smallest
+        hole that suffices, so that larger ones stay whole; None where none is found.
+        """
+        top = next(level for level, number in enumerate(most) if number == 1)
+        around = self._by_label(top, self._at(places & self.joined))
+        holes = [(room, at) for at in around if (room := self._room(at, unit)) >= count]
+        for _, at in sorted(holes, key=lambda hole: hole[0]):
+            shares = list(self._fill(top, at, count, unit))
+            touched = self.counts(_union(share for share, _ in shares))
+            if touched is not None and all(a <= b for a, b in zip(touched, most, strict=True)):
+                return shares
+        return None
+
+    def _by_label(self, level: int, at: Ints) -> list[Ints]:
+        """The places of each domain of a level, in the order of the domains."""
+        labels = self._labels[level][at]
+        order = np.argsort(labels, kind="stable")
+        return np.split(at[order], np.flatnonzero(np.diff(labels[order])) + 1) if len(at) else []
+
+    def _room(self, at: Ints, unit: int) -> int:
+        """How many nodes there are in whole units of one lowest domain."""
+        _, rooms = np.unique(self._labels[0][at], return_counts=True)
+        return int((rooms // unit * unit).sum())
+
+    def _fill(self, level: int, at: Ints, count: int, unit: int) -> Iterator[Share]:
+        """`count` nodes of these places, all of one domain of `level`, on few domains below it."""
+        if level == 0:
+            yield _as_set(at), count
+            return
+        below = [(self._room(some, unit), some) for some in self._by_label(level - 1, at)]
+        while count:
+            enough = [one for one in below if one[0] >= count]
+            rank = min if enough else max
+            found = rank(range(len(below)), key=lambda i: _rank(below[i][0], count, bool(enough)))
+            room, some = below.pop(found)
+            yield from self._fill(level - 1, some, min(room, count), unit)
+            count -= min(room, count)
+
+
+def _rank(room: int, count: int, must_suffice: bool) -> tuple[bool, int]:
+    """The smallest room that suffices, where it must; else the largest."""
+    return (must_suffice and room < count, room)
+
+
+def _as_set(at: Ints) -> int:
+    bits = np.zeros(int(at[-1]) + 1 if len(at) else 0, dtype=np.uint8)
+    bits[at] = 1
+    return int.from_bytes(np.packbits(bits, bitorder="little").tobytes(), "little")
+
+
+def _union(sets: Iterable[int]) -> int:
+    union = 0
+    for one in sets:
+        union |= one
+    return union

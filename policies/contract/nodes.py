@@ -1,7 +1,8 @@
 """Choosing the nodes: shared by every policy that ranks nodes by what it would do on each.
 
-Slurm's node Weight comes first: a heavier node is never taken while a lighter one has room. Then,
-for several nodes, as few switches between them as can be, as with Slurm's own topology plugins.
+Slurm's node Weight comes first: a heavier node is never taken while a lighter one has room, nor one
+that delivers less (a power cap) while another of its weight has. Then, for several nodes, as few
+switches between them as can be, as with Slurm's own topology plugins.
 Nodes of equal (shape, free GPUs, weight) are ranked once.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
+from weakref import WeakSet
 
 from gres_topology import Network, NodeTopology
 from policies.contract.bits import EXACT_GPUS, Runs
@@ -19,11 +21,17 @@ from policies.contract.nouns import NodeState
 from policies.contract.ranking import Key, Ranking, StateIndex, each
 from policies.errors import PolicyError
 
+#: Changes of a ranking that are taken over in one go between questions: a question waits for it.
+CHANGES_AHEAD = 16
+
 #: Smaller is better; compared after the weight and before the node's name.
 RankKey = Callable[[NodeState, int], Key]
 
 #: The same of many nodes that may have room, in their order; None for one that has none.
 RankKeys = Callable[[list[NodeState], int], Sequence[Key | None]]
+
+#: Networks that a table knows its places in: those of one topology.yaml.
+MOST_NETWORKS = 16
 
 Found = TypeVar("Found")
 
@@ -50,6 +58,19 @@ class NodeKind(NamedTuple):
 
     topology: NodeTopology
     weight: int
+
+    @property
+    def heaviness(self) -> int:
+        """Slurm's weight, then what the node delivers less than others of its kind, in tenths."""
+        return 10 * self.weight + self.topology.lag_tenths
+
+
+class Follower(Protocol):
+    """What follows the changes of a table."""
+
+    def catch_up(self, table: NodeTable) -> bool:
+        """As `NodeTable.catch_up`; the follower holds no table."""
+        ...
 
 
 class NodeTable:
@@ -84,8 +105,11 @@ class NodeTable:
         self.of_kind = [0] * len(self.kinds)
         for at, kind in enumerate(kinds):
             self.of_kind[kind] |= 1 << at
+        #: Who ranks these nodes by more than that, as long as somebody else holds them.
+        self.followers: WeakSet[Follower] = WeakSet()
         self._nodes: list[NodeState | None] = [None] * len(states)
-        self._domains: tuple[Network, list[int], Blocks] | None = None
+        #: By the network's identity; the network itself is kept, so that it stays its own.
+        self._domains: dict[int, tuple[Network, list[int], Blocks]] = {}
 
     def set_free(self, place: int, free: int) -> None:
         """A node has these GPUs free now (mask)."""
@@ -108,23 +132,33 @@ class NodeTable:
         return replace(node, own=own) if own else node
 
     def ranking(self, kind: Hashable, count: int, ranked: RankKeys) -> Ranking[FreeOn]:
-        """Nodes with `count` GPUs free, by weight and key; remembered under (kind, count)."""
+        """Nodes with `count` GPUs free, by weight and key; remembered under (kind, count).
+
+        Of equal ones those first that have lost least of their links' bandwidth.
+        """
+        of_table = self.kinds
 
         def keys(states: list[FreeOn]) -> list[Key | None]:
             fit = [state for state in states if state.free.bit_count() >= count]
-            kinds = [self.kinds[state.kind] for state in fit]
+            kinds = [of_table[state.kind] for state in fit]
             nodes = [
                 NodeState("", kind.topology, state.free, 0, kind.weight)
                 for kind, state in zip(kinds, fit, strict=True)
             ]
             known = {
-                state: (kind.weight, *key)
+                state: (kind.heaviness, *key, kind.topology.lost)
                 for state, kind, key in zip(fit, kinds, ranked(nodes, count), strict=True)
                 if key is not None
             }
             return [known.get(state) for state in states]
 
         return self.alike.ranking(None if kind is None else (kind, count), keys)
+
+    def catch_up(self) -> bool:
+        """Rank some of what changed, ahead of the next question; False where nothing is left."""
+        return self.alike.catch_up(CHANGES_AHEAD) or any(
+            one.catch_up(self) for one in self.followers
+        )
 
     def domains(self, network: Network) -> list[int]:
         """The nodes of each domain of the network, in its order."""
@@ -135,7 +169,8 @@ class NodeTable:
         return self._domains_of(network)[2]
 
     def _domains_of(self, network: Network) -> tuple[Network, list[int], Blocks]:
-        if self._domains is None or self._domains[0] is not network:
+        known = self._domains.get(id(network))
+        if known is None:
             place = self.place
             sets = [
                 sum(1 << place[name] for name in domain.nodes if name in place)
@@ -143,8 +178,10 @@ class NodeTable:
             ]
             levels = [domain.level for domain in network.domains]
             blocks = Blocks(zip(levels, sets, strict=True), len(self.names))
-            self._domains = network, sets, blocks
-        return self._domains
+            if len(self._domains) == MOST_NETWORKS:
+                self._domains.clear()
+            known = self._domains[id(network)] = network, sets, blocks
+        return known
 
     @property
     def whole(self) -> int:

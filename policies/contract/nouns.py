@@ -6,10 +6,11 @@ sets, and tuples where order matters (rank order).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from gres_topology import Network, NodeTopology
 
@@ -89,6 +90,32 @@ class Candidate(NamedTuple):
     terms: Mapping[str, float] = MappingProxyType({})
 
 
+class CandidatesLater(Sequence[Candidate]):
+    """Candidates that are computed when somebody looks at them: the job does not wait for them."""
+
+    def __init__(self, compute: Callable[[], Sequence[Candidate]]) -> None:
+        self._compute = compute
+
+    @cached_property
+    def _all(self) -> tuple[Candidate, ...]:
+        return tuple(self._compute())
+
+    @overload
+    def __getitem__(self, at: int) -> Candidate: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Candidate, ...]: ...
+    def __getitem__(self, at: int | slice) -> Candidate | tuple[Candidate, ...]:
+        return self._all[at]
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._all == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """The answer."""
@@ -106,7 +133,7 @@ class Placement:
     #: In [0, 1], as `Request.min_utility`.
     utility: float = 1.0
     #: What the policy compared, its own choice first.
-    candidates: tuple[Candidate, ...] = ()
+    candidates: Sequence[Candidate] = ()
     #: What the utility is made of, where the policy has such terms: each in [0, 1], 1 is best.
     terms: Mapping[str, float] = field(default_factory=dict)
 

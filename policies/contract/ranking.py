@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from itertools import islice
 from typing import Generic, TypeVar
 
 #: By what states are ranked: smaller is better.
@@ -22,6 +23,8 @@ Keys = Callable[[list[State]], list[Key | None]]
 
 #: Rankings kept by an index, the last ones asked for. Each holds a set of places for each key.
 KEPT = 64
+#: Of these the last ones asked for are brought forward between questions.
+AHEAD = 32
 
 
 def lowest(places: int) -> int:
@@ -47,10 +50,13 @@ class StateIndex(Generic[State]):
         self._places: dict[State, int] = dict.fromkeys(same, 0)
         for place, state in enumerate(self._states):
             self._places[state] |= 1 << place
+        #: Changes kept at least: whoever is further behind looks at all states anew.
+        self._most = max(64, len(self._states))
         #: (place, state before, state after); `_forgotten` of them were dropped.
         self._changes: list[tuple[int, State, State]] = []
         self._forgotten = 0
-        self._rankings: OrderedDict[Hashable, Ranking[State]] = OrderedDict()
+        #: The last ones asked for, with what ranks them.
+        self._rankings: OrderedDict[Hashable, tuple[Ranking[State], Keys[State]]] = OrderedDict()
 
     def __getitem__(self, place: int) -> State:
         return self._states[place]
@@ -83,11 +89,9 @@ class StateIndex(Generic[State]):
         self._places[state] = self._places.get(state, 0) | bit
         self._states[place] = state
         self._changes.append((place, old, state))
-        # Whoever is so far behind looks at all states anew.
-        most = max(64, len(self._states))
-        if len(self._changes) > 2 * most:
-            del self._changes[:-most]
-            self._forgotten += most + 1
+        if len(self._changes) > 2 * self._most:
+            del self._changes[: -self._most]
+            self._forgotten += self._most + 1
 
     def changes_since(self, moment: int) -> list[tuple[int, State, State]] | None:
         """(place, state before, state after) since `moment`; None where that is too long ago."""
@@ -102,27 +106,37 @@ class StateIndex(Generic[State]):
     def ranking(self, kind: Hashable, keys: Keys[State]) -> Ranking[State]:
         """The states ranked by `keys`, up to date; remembered under `kind` unless it is None.
 
-        Equal kinds have keys that are equal for equal states, at any time.
+        Equal kinds have keys that are equal for equal states, at any time. Where `keys` holds no
+        table, a table that nobody uses any more is gone at once, and the garbage collector, for
+        which all questions wait, need not look for it.
         """
         if kind is None:
             return Ranking(self, keys)
-        ranking = self._rankings.get(kind)
-        if ranking is None:
-            ranking = self._rankings[kind] = Ranking(self, keys)
+        known = self._rankings.get(kind)
+        if known is None:
+            ranking = Ranking(self, keys)
+            self._rankings[kind] = ranking, keys
             if len(self._rankings) > KEPT:
                 self._rankings.popitem(last=False)
-        else:
-            self._rankings.move_to_end(kind)
-            ranking.update(self, keys)
-        return ranking
+            return ranking
+        self._rankings.move_to_end(kind)
+        known[0].update(self, keys)
+        return known[0]
+
+    def catch_up(self, most: int) -> bool:
+        """Bring one ranking forward by `most` changes, the last one asked for first.
+
+        So the next question of its kind has less to do. False where all are up to date.
+        """
+        for ranking, keys in islice(reversed(self._rankings.values()), AHEAD):
+            if ranking.moment < self.moment:
+                ranking.update(self, keys, most)
+                return True
+        return False
 
 
 class Ranking(Generic[State]):
-    """Sets of places by the key of their state, the best key first.
-
-    It holds neither index nor keys: a table that nobody uses any more is gone at once, and the
-    garbage collector, for which all questions wait, need not look for it.
-    """
+    """Sets of places by the key of their state, the best key first; it holds no index."""
 
     def __init__(self, index: StateIndex[State], keys: Keys[State]) -> None:
         self._key_of: dict[State, Key | None] = {}
@@ -137,18 +151,19 @@ class Ranking(Generic[State]):
             if key is not None:
                 self._places[key] = self._places.get(key, 0) | index.places(state)
         self._order = sorted(self._places)
-        self._moment = index.moment
+        #: The index's moment that it has come to.
+        self.moment = index.moment
 
     def _learn(self, states: Iterable[State], keys: Keys[State]) -> None:
         new = [state for state in states if state not in self._key_of]
         if new:
             self._key_of.update(zip(new, keys(new), strict=True))
 
-    def update(self, index: StateIndex[State], keys: Keys[State]) -> None:
-        """Take over what changed in the index."""
-        if self._moment == index.moment:
+    def update(self, index: StateIndex[State], keys: Keys[State], most: int | None = None) -> None:
+        """Take over what changed in the index, or the first `most` of the changes."""
+        if self.moment == index.moment:
             return
-        changes = index.changes_since(self._moment)
+        changes = index.changes_since(self.moment)
         if len(self._key_of) > 4 * max(64, len(index)):
             known = self._key_of
             self._key_of = {state: known[state] for state in index.states() if state in known}
@@ -156,6 +171,7 @@ class Ranking(Generic[State]):
         if changes is None or len(changes) > len(index.states()):
             self._gather(index, keys)
             return
+        changes = changes[:most]
         known = self._key_of
         self._learn({state for _, _, state in changes}, keys)
         for place, old, new in changes:
@@ -165,7 +181,7 @@ class Ranking(Generic[State]):
                     self._drop(before, 1 << place)
                 if after is not None:
                     self._add(after, 1 << place)
-        self._moment = index.moment
+        self.moment += len(changes)
 
     def _add(self, key: Key, bit: int) -> None:
         places = self._places.get(key)

@@ -6,7 +6,14 @@ from itertools import islice
 
 from gres_topology import NodeTopology
 from policies.contract.nodes import assign_ranked, candidates
-from policies.contract.nouns import Candidate, Cluster, NodeState, Placement, Request
+from policies.contract.nouns import (
+    Candidate,
+    CandidatesLater,
+    Cluster,
+    NodeState,
+    Placement,
+    Request,
+)
 from policies.contract.ranking import Key, lowest
 from policies.matching.choice import Choice
 from policies.patterns.pattern import described
@@ -15,50 +22,31 @@ from policies.scoring.objectives import Objective, near_nics
 from policies.scoring.tables import TOP, Tables
 
 
-class MapaQuestion:
-    """One request against one snapshot."""
+class NodeKeys:
+    """What nodes are ranked by for requests of one `kind`, whatever other nodes there are.
 
-    def __init__(
-        self, request: Request, cluster: Cluster, objective: Objective, tables: Tables
-    ) -> None:
-        self._request, self._tables = request, tables
-        self._nodes = candidates(cluster.nodes)
-        self._objective = objective
+    It knows no nodes, so that a ranking may keep it.
+    """
+
+    def __init__(self, request: Request, objective: Objective, tables: Tables) -> None:
+        self._pattern, self._objective, self._tables = request.pattern, objective, tables
         self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
-        self._ideals: dict[int, float] = {}
-        self._network = cluster.network
         self._is_spread = len(request.gpus_per_node) > 1
         #: Requests of one kind rank nodes alike.
-        self._kind = (objective.name, objective.demand, request.pattern, self._packing,
-                      self._is_spread, tables)  # fmt: skip
+        self.kind = (objective.name, objective.demand, request.pattern, self._packing,
+                     self._is_spread, tables)  # fmt: skip
 
     def _near_nics(self, topology: NodeTopology) -> Objective:
         return near_nics(self._objective, topology.nic_distance if self._is_spread else ())
 
-    def _top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
+    def top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
+        """The best sets of `count` GPUs on a node, the best first."""
         topology = state.topology
         objective = self._near_nics(topology)
-        return self._tables.top(topology, self._request.pattern, count, state.free, objective)
+        return self._tables.top(topology, self._pattern, count, state.free, objective)
 
-    def _ideal(self, count: int) -> float:
-        """Effective bandwidth of the best set of this size on the best candidate node, empty."""
-        if count not in self._ideals:
-            self._ideals[count] = max(
-                self._tables.ideal_effbw_gbps(topology, self._request.pattern, count)
-                for topology in self._nodes.topologies()
-                if topology.gpus >= count
-            )
-        return self._ideals[count]
-
-    def _utility(self, choice: Choice, count: int) -> float:
-        ideal = self._ideal(count)
-        return min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
-
-    def _keys(self, states: list[NodeState], count: int) -> list[Key]:
-        """Across nodes: this job first, then NICs, empty nodes stay whole, then what is lost.
-
-        They are the same whatever other nodes there are, so that ranks can be remembered.
-        """
+    def keys(self, states: list[NodeState], count: int) -> list[Key]:
+        """Across nodes: this job first, then NICs, empty nodes stay whole, then what is lost."""
         alike: dict[int, list[NodeState]] = {}
         for state in states:
             alike.setdefault(id(state.topology), []).append(state)
@@ -69,7 +57,7 @@ class MapaQuestion:
         """The best sets on nodes of one topology."""
         topology, frees = alike[0].topology, [state.free for state in alike]
         objective = self._near_nics(topology)
-        return self._tables.best(topology, self._request.pattern, count, frees, objective)
+        return self._tables.best(topology, self._pattern, count, frees, objective)
 
     def _key(self, best: BestSet, free: int, count: int) -> Key:
         return (
@@ -93,13 +81,42 @@ class MapaQuestion:
         # By utility, that is: all share one ideal.
         return (-best.effbw_gbps, -best.weakest_gbps)
 
+
+class MapaQuestion:
+    """One request against one snapshot."""
+
+    def __init__(
+        self, request: Request, cluster: Cluster, objective: Objective, tables: Tables
+    ) -> None:
+        self._request, self._tables = request, tables
+        self._nodes = candidates(cluster.nodes)
+        self._objective = objective
+        self._ideals: dict[int, float] = {}
+        self._network = cluster.network
+        self._is_spread = len(request.gpus_per_node) > 1
+        self._ranked = NodeKeys(request, objective, tables)
+
+    def _ideal(self, count: int) -> float:
+        """Effective bandwidth of the best set of this size on the best candidate node, empty."""
+        if count not in self._ideals:
+            self._ideals[count] = max(
+                self._tables.ideal_effbw_gbps(topology, self._request.pattern, count)
+                for topology in self._nodes.topologies()
+                if topology.gpus >= count
+            )
+        return self._ideals[count]
+
+    def _utility(self, choice: Choice, count: int) -> float:
+        ideal = self._ideal(count)
+        return min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
+
     def answer(self, policy: str) -> Placement:
         """The placement, in the name of that policy."""
         counts = self._request.gpus_per_node
         pairs = assign_ranked(
-            counts, self._nodes, self._keys, kind=self._kind, network=self._network
+            counts, self._nodes, self._ranked.keys, kind=self._ranked.kind, network=self._network
         )
-        chosen = [(state, count, self._top(state, count)) for state, count in pairs]
+        chosen = [(state, count, self._ranked.top(state, count)) for state, count in pairs]
         own = _candidate([(state.name, tops[0]) for state, _, tops in chosen])
         utility = min(self._utility(tops[0], count) for _, count, tops in chosen)
         return Placement(
@@ -116,14 +133,19 @@ class MapaQuestion:
 
     def _candidates(
         self, own: Candidate, chosen: list[tuple[NodeState, int, tuple[Choice, ...]]]
-    ) -> tuple[Candidate, ...]:
+    ) -> CandidatesLater:
         """The choice itself, the runners-up on its first node, the best of other nodes."""
         first, count, tops = chosen[0]
         rest = self._runners_up(count, {state.name for state, _, _ in chosen})
         fixed = [(state.name, other[0]) for state, _, other in chosen[1:]]
-        on_node = [_candidate([(first.name, choice), *fixed]) for choice in tops[1:]]
-        elsewhere = [_candidate([(s.name, self._top(s, count)[0]), *fixed]) for s in rest]
-        return (own, *on_node[: TOP - 1 - len(elsewhere)], *elsewhere)
+
+        def compute() -> list[Candidate]:
+            on_node = [_candidate([(first.name, choice), *fixed]) for choice in tops[1:]]
+            best = [(state.name, self._ranked.top(state, count)[0]) for state in rest]
+            elsewhere = [_candidate([one, *fixed]) for one in best]
+            return [own, *on_node[: TOP - 1 - len(elsewhere)], *elsewhere]
+
+        return CandidatesLater(compute)
 
     def _runners_up(self, count: int, taken: set[str]) -> list[NodeState]:
         """The best nodes beside those taken, and unlike them, each of a rank of its own."""
@@ -133,7 +155,7 @@ class MapaQuestion:
             among &= ~table.index.places(table.index[table.place[name]])
         if not among:
             return []
-        ranking = table.ranking(self._kind, count, self._keys)
+        ranking = table.ranking(self._ranked.kind, count, self._ranked.keys)
         places = (lowest(places) for _, places in ranking.walk(among))
         return [table.node(place) for place in islice(places, TOP // 2 - 1)]
 

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from gres_topology import NodeTopology
-from policies.bandwidth.model import model_for
+from policies.bandwidth.model import left_of, model_for
 from policies.contract.bits import Floats, Ints, gpus_of, members, subsets
 from policies.contract.demand import Shares
 from policies.matching.choice import Choice
@@ -117,12 +117,20 @@ class NodeTables:
         """The table of k-subsets, 1 <= k <= GPUs of the node."""
         if k not in self._sets:
             weakest = self._weakest(k)
-            pattern = pattern_of(fitting(self.pattern, k)).judged_as
-            model = model_for(self.topology, pattern, k)
-            effbw = model.effbw_gbps(self.topology, k, weakest)
+            effbw, model = self._effbw(k, weakest)
             masks = subsets(self.topology.gpus, k)
-            self._sets[k] = SetTable(masks, weakest, effbw, model.name, partial(self._agg, k))
+            self._sets[k] = SetTable(masks, weakest, effbw, model, partial(self._agg, k))
         return self._sets[k]
+
+    def _effbw(self, k: int, weakest: Ints) -> tuple[Floats, str]:
+        """Every k-subset's effective bandwidth, GB/s, and the model that says so."""
+        pattern, healthy = pattern_of(fitting(self.pattern, k)).judged_as, self.topology.healthy
+        if healthy is None:
+            model = model_for(self.topology, pattern, k)
+            return model.effbw_gbps(self.topology, k, weakest), model.name
+        whole = NodeTables(healthy, self.pattern).sets(k)
+        left = left_of(self.topology, pattern, k, weakest, (healthy, whole.weakest))
+        return whole.effbw * left, whole.model
 
     def _weakest(self, k: int) -> Ints:
         """Widest weakest link of every k-subset, MB/s."""

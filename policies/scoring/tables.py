@@ -67,13 +67,16 @@ class Tables:
 
     def ideal_effbw_gbps(self, topology: NodeTopology, pattern: str, k: int) -> float:
         """The best any set of k GPUs reaches on an empty node of this kind."""
-        pattern = fitting(pattern, k)
-        if is_tabulated(topology, pattern):
-            return self.of(topology, pattern).sets(k).ideal_effbw_gbps
         key = (topology.shape, pattern, k)
-        if key not in self._ideals:
-            self._ideals[key] = large.ideal_gbps(topology, pattern, k)
-        return self._ideals[key]
+        ideal = self._ideals.get(key)
+        if ideal is None:
+            fitted = fitting(pattern, k)
+            if is_tabulated(topology, fitted):
+                ideal = self.of(topology, fitted).sets(k).ideal_effbw_gbps
+            else:
+                ideal = large.ideal_gbps(topology, fitted, k)
+            self._ideals[key] = ideal
+        return ideal
 
     def model_name(self, topology: NodeTopology, pattern: str, k: int) -> str:
         """The bandwidth model that tells sets of this size apart."""

@@ -23,6 +23,8 @@ from policies.topo_aware.utility import Beside, Crowd
 
 #: Jobs that came or went between two snapshots before all are compared at once.
 _FEW = 64
+#: Changes that are ranked in one go between questions.
+STATES_AHEAD = 4
 #: Different crowds kept, some 1 KB each; states without one.
 _MOST_CROWDS = 50_000
 _NOBODY = Crowd()
@@ -72,6 +74,14 @@ class Index:
             changed.update(place for place, _, _ in changes)
         for place in changed:
             self.states.move(place, self._state(table, place))
+
+    def catch_up(self, table: NodeTable) -> bool:
+        """Take over what changed beside the jobs, then rank a few of the new states.
+
+        Each costs a bipartition, so few at once: a question waits for them.
+        """
+        self.update(table, self._jobs)
+        return self.states.catch_up(STATES_AHEAD)
 
     def _update_jobs(self, table: NodeTable, jobs: _Jobs) -> set[int]:
         """Nodes whose neighbours changed."""

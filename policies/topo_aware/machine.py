@@ -25,7 +25,7 @@ class MachineGraph:
         self.distance: Ints = distances(topology)
         #: What halves are cut by: sockets count where direct links make all GPUs near.
         self.apart: Ints = self.distance + host_distances(topology)
-        self.sockets = tuple(domains(topology))
+        self.sockets = domains(topology)
         self.sizes = tuple(mask.bit_count() for mask in self.sockets)
         #: GPUs that can take each other's place on their socket.
         self.runs = Runs(run & socket for run in topology.runs for socket in self.sockets)

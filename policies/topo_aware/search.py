@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from gres_topology import Network
+from gres_topology import Network, NodeTopology
 from policies.contract.bits import moved
 from policies.contract.nodes import Candidates, InDomain, in_lowest_domain
 from policies.contract.nouns import Request
@@ -55,30 +55,25 @@ class NodeSearch:
 
     def _ranking(self, count: int) -> Ranking[State]:
         """Nodes with room by Slurm's weight, utility, then GPUs left (fewest, or most)."""
-        needs = self._solutions.needs(self._request, count)
+        solutions, kinds = self._solutions, self._nodes.table.kinds
+        packing, need_gbps = self._packing, self._need_gbps
+        needs = solutions.needs(self._request, count)
 
+        # The ranking keeps this, which therefore holds no table (`StateIndex.ranking`).
         def keys(states: list[State]) -> list[Key | None]:
             ranked: list[Key | None] = []
             for state in states:
                 left = state.free.bit_count() - count
-                if left < 0 or not self._has_memory(state):
+                kind = kinds[state.kind]
+                topology = kind.topology
+                if left < 0 or not _has_memory(solutions, topology, state, need_gbps):
                     ranked.append(None)
                     continue
-                topology, weight = self._nodes.table.kinds[state.kind]
-                _, terms = self._solutions.of(topology, state, needs)
-                ranked.append((weight, -terms.utility, self._packing * left))
+                _, terms = solutions.of(topology, state, needs)
+                ranked.append((kind.heaviness, -terms.utility, packing * left, topology.lost))
             return ranked
 
-        return self._index.states.ranking((needs, self._packing, self._need_gbps), keys)
-
-    def _has_memory(self, state: State) -> bool:
-        socket_gbps = self._solutions.settings.socket_memory_gbps
-        if self._need_gbps <= 0 or socket_gbps <= 0:
-            return True
-        topology = self._nodes.table.kinds[state.kind].topology
-        sockets = len(self._solutions.machine(topology).sockets)
-        used = sum(job.memory_gbps for job in state.beside)
-        return used + self._need_gbps <= socket_gbps * sockets
+        return self._index.states.ranking((needs, packing, need_gbps), keys)
 
     def nearest(self, network: Network | None) -> Found:
         """The best nodes; several as few switches apart as Slurm's weights allow.
@@ -106,7 +101,8 @@ class NodeSearch:
 
     def _weight(self, found: Found) -> int:
         table = self._nodes.table
-        return sum(table.node(table.place[one.name]).weight for one in found.chosen)
+        kinds = (table.kinds[table.index[table.place[one.name]].kind] for one in found.chosen)
+        return sum(kind.heaviness for kind in kinds)
 
     def _choose(self, among: int) -> Found:
         chosen: list[Chosen] = []
@@ -133,3 +129,15 @@ class NodeSearch:
         needs = self._solutions.needs(self._request, count)
         mask, terms = self._solutions.of(topology, state, needs)
         return Chosen(table.names[place], moved(mask, state.free, table.index[place].free), terms)
+
+
+def _has_memory(
+    solutions: Solutions, topology: NodeTopology, state: State, need_gbps: float
+) -> bool:
+    """Whether so much host memory bandwidth is left."""
+    socket_gbps = solutions.settings.socket_memory_gbps
+    if need_gbps <= 0 or socket_gbps <= 0:
+        return True
+    sockets = len(solutions.machine(topology).sockets)
+    used = sum(job.memory_gbps for job in state.beside)
+    return used + need_gbps <= socket_gbps * sockets

@@ -50,6 +50,7 @@ class Solutions:
         index = self._indices.pop(table, None)
         if index is None:
             index = Index(table, jobs, self.interference, self.machine)
+            table.followers.add(index)
         else:
             index.update(table, jobs)
         yield index

@@ -104,8 +104,9 @@ class Config:
     )
     topology_conf: Path | None = setting(
         None,
-        "Slurm's topology.conf: jobs of several nodes get them as few switches apart as can"
-        " be, those of one node leave whole switches alone. Unset: all nodes are alike.",
+        "Slurm's topology.conf or topology.yaml: jobs of several nodes get them as few switches"
+        " apart as can be, those of one node leave whole switches alone. Unset: all nodes are"
+        " alike, and under a TopologyPlugin they are Slurm's choice.",
         example="topology.conf",
     )
     usual_jobs: Shares | str = setting(

@@ -15,7 +15,8 @@ from functools import partial
 from typing import NamedTuple
 
 from gres_topology import Network
-from gres_topology.slices import profile_of
+from gres_topology.slices import SlicedTopology, profile_of
+from gres_topology.slurm_files.network import Networks
 from policies import (
     Cluster,
     LooksAt,
@@ -27,11 +28,14 @@ from policies import (
     Wait,
     mask_of,
 )
-from policies.contract.nodes import Candidates, candidates
+from policies.contract.nodes import Candidates, assign_ranked, candidates
+from policies.contract.ranking import Key
+from policies.errors import PolicyError
 from policies.slices import PROFILE, Slices, as_taken, by_gpu
 from slurm_plugin.config.sections import Rule, WaitingConfig
+from slurm_plugin.decide import promises
 from slurm_plugin.decide.judge import judge, with_scores
-from slurm_plugin.decide.kept_nodes import lowered
+from slurm_plugin.decide.kept_nodes import lowered, raised
 from slurm_plugin.decide.machines import UNDECLARED, Machines, SeenBy, not_of, usable
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
@@ -76,6 +80,14 @@ class _Prepared:
     #: GPUs of these nodes that are kept for other jobs (the topology's masks).
     reserved: Mapping[str, int]
 
+    def place(self, request: Request) -> Placement | Wait:
+        """The policy's answer, as far as Slurm itself promises something of the nodes within it."""
+        if not self.asked.topology or self.cluster.network is None:
+            return self.policy.place(request, self.cluster)
+        at = self.nodes.table.place
+        own = sum(1 << at[name] for name in self.own)
+        return promises.place(self.policy, request, self.cluster, own, self.asked.segment)
+
 
 class _Leave(Exception):
     """It is Slurm's own choice, for a `reason` (a fixed sentence).
@@ -98,19 +110,25 @@ class Decider:
     waiting: WaitingConfig
     get_policy: Callable[[str], Policy]
     neighbours: Callable[[], Collection[RunningJob]] = tuple
-    network: Network | None = None
+    networks: Networks | None = None
 
     def decide(self, asked: PlacementQuestion) -> Decision:
         """The decision for one question; never raises."""
         rule = self.rule(asked.partition, asked.account, asked.uid)
-        record = DecisionRecord(asked, rule.mode, self.machines)
+        known = self.networks.of(asked.network) if self.networks else None
+        who_chooses = partial(promises.sentence, asked, known)
+        asked, network = promises.seen(asked, known)
+        record = DecisionRecord(asked, rule.mode, self.machines, nodes=who_chooses)
         placement: Placement | None = None
         try:
-            prepared = self._prepare(asked, rule)
+            prepared = self._prepare(asked, rule, network)
             record.preferences, record.request = prepared.preferences, prepared.request
             record.excluded, record.considered = prepared.excluded, len(prepared.nodes)
             record.machines = prepared.machines
-            with lowered(prepared.nodes, prepared.reserved):
+            with (
+                lowered(prepared.nodes, prepared.reserved),
+                raised(*_despite(prepared, prepared.request, prepared.nodes)),
+            ):
                 reply, reason, placement = self._ask(prepared, record)
         except _Leave as leave:
             reply, reason = Pass(leave.note), leave.reason
@@ -130,7 +148,7 @@ class Decider:
         record = DecisionRecord(asked, rule.mode, self.machines, reply=reply, reason=reason)
         return Decision(reply, reason, record.build)
 
-    def _prepare(self, asked: PlacementQuestion, rule: Rule) -> _Prepared:
+    def _prepare(self, asked: PlacementQuestion, rule: Rule, network: Network | None) -> _Prepared:
         if rule.mode == "off":
             raise _Leave("partition is off", quiet=True)
         own = {node.name: node for node in asked.candidates if node.own}
@@ -159,7 +177,7 @@ class Decider:
             policy = self.get_policy(preferences.policy)
         # Running jobs are read only for a policy that looks at them.
         jobs = self.neighbours() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
-        cluster = Cluster(nodes, jobs, network=self.network)
+        cluster = Cluster(nodes, jobs, network=network)
         reserved = {
             name: machines.get(name, UNDECLARED).to_topology(mask)
             for name, mask in asked.reserved.items()
@@ -172,7 +190,7 @@ class Decider:
         self, prepared: _Prepared, record: DecisionRecord
     ) -> tuple[PlaceReply, str, Placement | None]:
         began = time.perf_counter()
-        outcome = prepared.policy.place(prepared.request, prepared.cluster)
+        outcome = prepared.place(prepared.request)
         record.policy_s = time.perf_counter() - began
         if isinstance(outcome, Wait):
             reply = self._wait(prepared, outcome)
@@ -208,7 +226,7 @@ class Decider:
         if wait.instead is not None:
             return wait.instead
         patient = replace(prepared.request, min_utility=0.0)
-        outcome = prepared.policy.place(patient, prepared.cluster)
+        outcome = prepared.place(patient)
         if isinstance(outcome, Wait):
             raise _Leave("waited long enough")
         return outcome
@@ -243,8 +261,10 @@ class Decider:
             request = replace(
                 prepared.request, gpus_per_node=(node.own.bit_count(),), min_utility=0.0
             )
-            alone = Cluster(prepared.nodes.only(name), prepared.cluster.jobs)
-            outcome = prepared.policy.place(request, alone)
+            nodes = prepared.nodes.only(name)
+            alone = Cluster(nodes, prepared.cluster.jobs)
+            with raised(*_despite(prepared, request, nodes)):
+                outcome = prepared.policy.place(request, alone)
             placement = outcome.instead if isinstance(outcome, Wait) else outcome
             if placement is None:
                 return {}
@@ -282,11 +302,54 @@ def _nodes(
             free, own = node.free, node.own
         else:
             free, own = machine.to_topology(node.free), machine.to_topology(node.own)
+        free &= ~topology.broken
         nodes[node.name] = NodeState(node.name, topology, free, own, node.weight)
     if asked.others is None:
         return candidates(nodes), excluded
     own_masks = {node.name: node.own for node in asked.candidates}
     return asked.others.with_own(own_masks), excluded or asked.others.excluded
+
+
+def _despite(
+    prepared: _Prepared, request: Request, nodes: Candidates
+) -> tuple[Candidates, Mapping[str, int]]:
+    """The nodes, and the broken GPUs (masks by name) of Slurm's own where nothing else fits.
+
+    Only Slurm's own nodes are sure to have room, and only if their GPUs are all counted.
+    """
+    machines = prepared.machines
+    short: dict[str, int] = {}
+    for name, node in prepared.own.items():
+        topology = machines[name].topology
+        if name in nodes and topology is not None and topology.broken:
+            hidden = machines[name].to_topology(node.free) & topology.broken
+            short[name] = hidden & ~prepared.reserved.get(name, 0)
+    if not any(short.values()) or _fits(request, nodes):
+        return nodes, {}
+    return nodes, short
+
+
+def _fits(request: Request, nodes: Candidates) -> bool:
+    """Whether the candidates have room for the request."""
+    profile = request.options.get(PROFILE)
+
+    def keys(states: list[NodeState], count: int) -> list[Key | None]:
+        masks = (
+            state.topology.of_profile.get(profile, 0)
+            if profile is not None and isinstance(state.topology, SlicedTopology)
+            else -1
+            for state in states
+        )
+        return [
+            () if (state.free & mask).bit_count() >= count else None
+            for state, mask in zip(states, masks, strict=True)
+        ]
+
+    try:
+        assign_ranked(request.gpus_per_node, nodes, keys, kind=("room", profile))
+    except PolicyError:
+        return False
+    return True
 
 
 def use_note(gpus: Mapping[str, tuple[int, ...]], policy: str, reason: str) -> str:

@@ -71,7 +71,7 @@ class NodesSeen:
                     self.excluded[name] = problem
                 continue
             self.machines[name] = machine
-            states.append(NodeState(name, machine.topology, machine.to_topology(free), 0, weight))
+            states.append(NodeState(name, machine.topology, machine.free(free), 0, weight))
             for one in _types(machine, whole, kind):
                 of_type.setdefault(one, []).append(name)
         self.table = NodeTable(states)
@@ -87,7 +87,7 @@ class NodesSeen:
     def set_free(self, at: int, name: str, free: int) -> None:
         """Node `at` of the table has these of Slurm's GPUs free now (mask)."""
         if self.place[at] >= 0:
-            self.table.set_free(self.place[at], self.machines[name].to_topology(free))
+            self.table.set_free(self.place[at], self.machines[name].free(free))
 
     def among(self, others: str, kind: str, heaviest: int | None) -> int:
         """The places in `table` of a set that has free GPUs, of a type or profile ("": any)."""
@@ -143,9 +143,12 @@ class KeptNodes:
         self.told, self.machines = told, machines
         self.free = list(told.free)
         self.digest = node_lines.digest(self.free)
+        #: What nodes that changed add to it.
+        self._mixed: dict[int, int] = {}
         self.index = {name: at for at, name in enumerate(told.names)}
         self.whole = NodesSeen(told, machines, sliced=False)
         self.sliced = NodesSeen(told, machines, sliced=True)
+        self._follow = [seen for seen in (self.whole, self.sliced) if seen.table.names]
 
     @property
     def table(self) -> NodeTable:
@@ -164,9 +167,13 @@ class KeptNodes:
                 raise ProtocolError(f"place: changed={at}:{mask:x}: no such node, or no such GPUs")
             if mask == self.free[at]:
                 continue
-            self.digest ^= node_lines.mix(at, self.free[at]) ^ node_lines.mix(at, mask)
+            mixed = self._mixed.get(at)
+            if mixed is None:
+                mixed = node_lines.mix(at, self.free[at])
+            self._mixed[at] = new = node_lines.mix(at, mask)
+            self.digest ^= mixed ^ new
             self.free[at] = mask
-            for seen in (self.whole, self.sliced):
+            for seen in self._follow:
                 seen.set_free(at, self.told.names[at], mask)
 
     def agrees(self, node: CandidateNode) -> bool:
@@ -293,6 +300,11 @@ class KeptTables:
 
         return use
 
+    def catch_up(self) -> bool:
+        """A step of `NodeTable.catch_up` on the table in use; False where nothing is left."""
+        kept = next(reversed(self._tables.values()), None)
+        return kept is not None and kept.table.catch_up()
+
     def use_with(self, machines: Machines) -> None:
         """The tables are as good for these machines, which are the same."""
         for kept in self._tables.values():
@@ -322,11 +334,25 @@ class KeptTables:
 @contextmanager
 def lowered(nodes: Candidates, reserved: Mapping[str, int]) -> Iterator[None]:
     """Hide these GPUs (masks by name) until the end of the block."""
+    with _changed(nodes, {name: (0, mask) for name, mask in reserved.items()}):
+        yield
+
+
+@contextmanager
+def raised(nodes: Candidates, more: Mapping[str, int]) -> Iterator[None]:
+    """Show these GPUs (masks by name) as free, too, until the end of the block."""
+    with _changed(nodes, {name: (mask, 0) for name, mask in more.items()}):
+        yield
+
+
+@contextmanager
+def _changed(nodes: Candidates, change: Mapping[str, tuple[int, int]]) -> Iterator[None]:
+    """With GPUs (masks by name) more, then less, until the end of the block."""
     table = nodes.table
-    places = {table.place[name]: mask for name, mask in reserved.items() if name in table.place}
+    places = {table.place[name]: both for name, both in change.items() if name in table.place}
     before = {place: table.index[place].free for place in places}
-    for place, mask in places.items():
-        table.set_free(place, before[place] & ~mask)
+    for place, (more, less) in places.items():
+        table.set_free(place, (before[place] | more) & ~less)
     try:
         yield
     finally:

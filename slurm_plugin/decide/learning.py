@@ -43,7 +43,6 @@ class Teacher:
     clock: Callable[[], float] = time.monotonic
     _running: dict[int, _Run] = field(default_factory=dict)
     _ended: dict[int, tuple[_Run, float]] = field(default_factory=dict)
-    _domains: dict[str, list[int]] = field(default_factory=dict)
 
     def started(self, job: RunningJob, beside: Iterable[RunningJob]) -> None:
         """A job started; `beside` are all that run on its nodes, or more."""
@@ -109,9 +108,7 @@ class Teacher:
             topology = self.machines.get(name, UNDECLARED).topology
             if topology is None:
                 continue
-            if topology.shape not in self._domains:
-                self._domains[topology.shape] = domains(topology)
-            for at, domain in enumerate(self._domains[topology.shape]):
+            for at, domain in enumerate(domains(topology)):
                 if domain & mask:
                     found.add((name, at))
         return frozenset(found)

@@ -7,12 +7,15 @@ mapping, other hardware) is left to Slurm: the PluginError becomes its `problem`
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
 from gres_topology import NodeTopology, TopologyError, catalog, difference, read, slices
+from gres_topology.impaired import impaired
 from gres_topology.slurm_files import gres_file, mapping
 from gres_topology.slurm_files.gres_file import NodeDevices
+from gres_topology.topology import Impairment
 from policies.bandwidth.calibrated import Calibration
 from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config.sections import COLLECTED, GRES_CONF, NodeSet
@@ -21,17 +24,21 @@ from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import ConfigError, PluginError
 from slurm_plugin.link_calibration import model_file
 from slurm_plugin.link_calibration.model_file import calibrated
+from slurm_plugin.part_marks import marks as part_marks
+from slurm_plugin.part_marks.marks import Marks, MarksInForce
 
 logger = logging.getLogger(__name__)
 
 
-def load_machines(config: Config) -> Machines:
-    """Every declared node's machine.
+def load_machines(config: Config, marks: Marks | None = None) -> Machines:
+    """Every declared node's machine, with what is marked on it (by default as the site's file has).
 
     Raises ConfigError for a topology that cannot be read, a permutation that cannot fit, or a
     pattern with more ranks than any node has GPUs.
     """
-    machines = _Loader(config).load()
+    if marks is None:
+        marks = MarksInForce().update(part_marks.path_in(config.state_dir))
+    machines = _Loader(config, marks).load()
     most = max((m.topology.gpus for m in machines.values() if m.topology), default=None)
     for name, pattern in config.patterns.items():
         if most is not None and pattern.ranks > most:
@@ -43,8 +50,9 @@ def load_machines(config: Config) -> Machines:
 
 
 class _Loader:
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, marks: Marks) -> None:
         self._config = config
+        self._marks = marks
         self._store = Store(config.state_dir)
         self._records: dict[str, NodeRecord] = {}
         self._damage = ""
@@ -59,6 +67,7 @@ class _Loader:
         self._shared: dict[tuple[str, tuple[int, ...] | None, tuple[str, ...]], Machine] = {}
         self._models: dict[Path, Calibration] = {}
         self._calibrated: dict[tuple[Path, str], NodeTopology] = {}
+        self._impaired: dict[tuple[str, tuple[Impairment, ...]], NodeTopology] = {}
 
     def load(self) -> Machines:
         machines: dict[str, Machine] = {}
@@ -133,6 +142,22 @@ class _Loader:
             self._calibrated[key] = calibrated(topology, self._models[path], path)
         return self._calibrated[key]
 
+    def _with_marks(self, name: str, topology: NodeTopology) -> NodeTopology:
+        """The topology with what is marked on the node; one object for all that have the same."""
+        if name not in self._marks:
+            return topology
+        parts: list[Impairment] = []
+        for mark in self._marks[name]:
+            try:
+                impaired(topology, [mark.impairment()])
+                parts.append(mark.impairment())
+            except TopologyError as error:
+                logger.error("mark of %s is left out: %s", name, error)
+        key = (topology.shape, tuple(parts))
+        if key not in self._impaired:
+            self._impaired[key] = impaired(topology, parts)
+        return self._impaired[key]
+
     def _machine(self, name: str, node_set: NodeSet, declared: NodeTopology | None) -> Machine:
         record = self._records.get(name)
         collected = None if record is None else self._store.topology(record.latest)
@@ -142,9 +167,9 @@ class _Loader:
             topology = declared
             if collected is not None:
                 # A catalog machine says nothing about memory size, which the model names.
-                self._same(replace(declared, model=None), collected, "declared")
+                self._same(name, replace(declared, model=None), collected, "declared")
         order = self._order(name, node_set, topology, collected)
-        topology = self._with_model(topology, node_set)
+        topology = self._with_marks(name, self._with_model(topology, node_set))
         key = (topology.shape, order, node_set.slices)
         if key not in self._shared:
             # A catalog machine says nothing about memory size, which the model names.
@@ -163,12 +188,13 @@ class _Loader:
         if node_set.slurm_index == GRES_CONF:
             # The mapping is derived from the minors just read, so they may change.
             accepted = replace(accepted, minors=collected.minors)
-        self._same(accepted, collected, "accepted")
-        return collected
+        self._same(name, accepted, collected, "accepted")
+        # A mark is a share of what the node had when it was whole.
+        return accepted if name in self._marks else collected
 
-    @staticmethod
-    def _same(expected: NodeTopology, found: NodeTopology, what: str) -> None:
-        differences = difference(_as_coarse(expected, found), found)
+    def _same(self, name: str, expected: NodeTopology, found: NodeTopology, what: str) -> None:
+        marked = [mark.gpus for mark in self._marks.get(name, ())]
+        differences = difference(_as_coarse(_but(marked, expected, found), found), found)
         if differences:
             more = f" and {len(differences) - 1} more" if len(differences) > 1 else ""
             raise PluginError(f"its hardware is not the {what} one: {differences[0]}{more}")
@@ -241,6 +267,25 @@ def _made(
     sliced = slices.declared(replace(topology, model=model), words)
     whole = sliced.of_profile.get("", 0)
     return Machine(topology, sliced.parents, sliced=Machine(sliced), whole=whole)
+
+
+def _but(
+    marked: Collection[tuple[int, ...]], expected: NodeTopology, found: NodeTopology
+) -> NodeTopology:
+    """What is expected, but for the links of marked parts: those may be as they are found."""
+    if not marked or expected.gpus != found.gpus:
+        return expected
+    gpus = {part[0] for part in marked if len(part) == 1}
+    pairs = {frozenset(part) for part in marked}
+    count = range(expected.gpus)
+    kinds = tuple(
+        tuple(
+            (found if {i, j} & gpus or frozenset((i, j)) in pairs else expected).kinds[i][j]
+            for j in count
+        )
+        for i in count
+    )
+    return replace(expected, kinds=kinds)
 
 
 def _as_coarse(expected: NodeTopology, found: NodeTopology) -> NodeTopology:

@@ -43,6 +43,14 @@ class Machine:
                 self._masks[mask] = found
         return found
 
+    def free(self, mask: int) -> int:
+        """Slurm's free GPUs (mask) that a policy may choose: by the topology's index, none broken.
+
+        The driver may have lost a broken GPU, or give it to a job that fails there; where nothing
+        else fits, `Decider` offers it all the same.
+        """
+        return self.to_topology(mask) & ~(self.topology.broken if self.topology else 0)
+
     def to_slurm(self, gpus: Iterable[int]) -> tuple[int, ...]:
         """The topology's GPUs in Slurm's indices, the order kept."""
         if self.order is None:
@@ -135,6 +143,16 @@ def other_gpus(machine: Machine, counts: Mapping[str, int]) -> str:
     listed = ", ".join(f"{count} {kind or 'of no type'}" for kind, count in counts.items())
     said = ", ".join(f"{len([*run])} {kind or 'whole'}" for kind, run in groupby(declared))
     return f"Slurm counts {listed}; {_SLICES} says {said}"
+
+
+def impaired_parts(machine: Machine) -> list[str]:
+    """What is marked on a node, with why; GPUs are called as Slurm counts them."""
+    topology, names = machine.topology, machine.names
+    if isinstance(topology, SlicedTopology):
+        topology, names = topology.whole, []
+    if topology is None:
+        return []
+    return [one.text(names) + (f": {one.why}" if one.why else "") for one in topology.impairments]
 
 
 def not_of(machine: Machine, own: int, profile: str) -> str:

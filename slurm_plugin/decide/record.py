@@ -12,7 +12,7 @@ from typing import Any
 
 from gres_topology import links
 from policies import Candidate, Placement, Request
-from slurm_plugin.decide.machines import Machine, Machines
+from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, impaired_parts
 from slurm_plugin.decide.preferences import Preferences
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Notice, Pass, PlaceReply, Use, WaitFor
@@ -22,6 +22,7 @@ Build = Callable[[], dict[str, Any]]
 
 MAX_CANDIDATES = 16
 MAX_EXCLUDED = 16
+MAX_MARKED = 8
 
 Scored = Callable[[], Placement | None]
 
@@ -42,6 +43,8 @@ class DecisionRecord:
     #: The policy's choice (of a wait: what the job would have got), and Slurm's own.
     placement: Scored = lambda: None
     own: Scored = lambda: None
+    #: Who chose the nodes, where Slurm weighs the network itself; "" where it does not.
+    nodes: Callable[[], str] = str
     #: What a choice of MIG slices means for their GPUs; None for whole GPUs.
     of_slices: Callable[[Placement], dict[str, Any]] | None = None
     #: What the decision came to; in observe mode what it would have come to.
@@ -64,10 +67,14 @@ class DecisionRecord:
             line["policy_ms"] = round(self.policy_s * 1e3, 3)
         if self.considered is not None:
             line["candidate_nodes"] = self.considered
+        if nodes := self.nodes():
+            line["nodes"] = nodes
         if self.excluded:
             line["excluded_nodes"] = dict(islice(self.excluded.items(), MAX_EXCLUDED))
         line["slurm"] = self._slurm()
         placement = self.placement()
+        if marked := self._marked(placement):
+            line["marked"] = marked
         if placement is not None:
             line["chosen"] = self._judged(placement)
             if self.of_slices is None:
@@ -77,6 +84,13 @@ class DecisionRecord:
             candidates = placement.candidates[:MAX_CANDIDATES]
             line["candidates"] = [self._scored(candidate) for candidate in candidates]
         return line
+
+    def _marked(self, placement: Placement | None) -> dict[str, list[str]]:
+        """Broken and slow parts of the nodes in question: those chosen and Slurm's own first."""
+        asked = sorted(self.asked.candidates, key=lambda node: not node.own)
+        names = [*(placement.gpus if placement else ()), *(node.name for node in asked)]
+        parts = ((n, impaired_parts(self.machines.get(n, UNDECLARED))) for n in names)
+        return dict(islice(((name, some) for name, some in parts if some), MAX_MARKED))
 
     def _slurm(self) -> dict[str, Any]:
         """Slurm's own choice, with its scores where the policy could judge it."""

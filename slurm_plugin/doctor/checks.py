@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from gres_topology import TopologyError
 from gres_topology.slurm_files.gres_file import load_devices
+from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config.sections import GRES_CONF
-from slurm_plugin.decide.machines import Machine, other_gpus
+from slurm_plugin.decide.machines import UNDECLARED, Machine, other_gpus
 from slurm_plugin.doctor import engine, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import PluginError
+from slurm_plugin.part_marks import marks
+from slurm_plugin.part_marks.marks import Mark
 from slurm_plugin.slurm.interface import SlurmNode
 from slurm_plugin.speed_models.database import Database
 
@@ -112,6 +116,40 @@ _FIX_NODE = (
 )
 
 
+def check_marks(here: Installation) -> Iterator[Finding]:
+    """Parts that are marked broken or slow are parts of declared nodes, and still look so."""
+    path = marks.path_in(here.config.state_dir)
+    found = marks.read(path)
+    store = Store(here.config.state_dir)
+    records = store.nodes()
+    for name, parts in found.items():
+        machine = here.machines.get(name, UNDECLARED)
+        known = (
+            {} if machine.topology is None else {one.gpus for one in machine.topology.impairments}
+        )
+        for mark in parts:
+            unmark = f"gputopo topology unmark {name} {mark.part}"
+            if mark.gpus not in known:
+                yield warn(f"{name}: {mark.text()}: the node has no such part", unmark)
+            elif (record := records.get(name)) and _is_whole(mark, record, store):
+                yield warn(
+                    f"{name}: {mark.text()}, and its tools show the link whole"
+                    f" (collected {record.collected}): repaired?",
+                    unmark,
+                )
+    yield ok(f"{path}: {len(found)} nodes with marked parts")
+
+
+def _is_whole(mark: Mark, record: NodeRecord, store: Store) -> bool:
+    """Whether a link that is marked broken was there when the node was looked at after that."""
+    if mark.state != "broken" or len(mark.gpus) != 2:
+        return False
+    looked = datetime.fromisoformat(record.collected)
+    a, b = mark.gpus
+    accepted, latest = (store.topology(key) for key in (record.accepted, record.latest))
+    return looked.timestamp() > mark.since and accepted.kinds[a][b] == latest.kinds[a][b]
+
+
 def check_partitions(here: Installation) -> Iterator[Finding]:
     """Partitions the configuration names exist."""
     known = {partition.name for partition in here.slurm.partitions()}
@@ -185,5 +223,6 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "partitions": check_partitions,
     "network": slurm_files.check_network,
     "nodes": check_nodes,
+    "marks": check_marks,
     "genie": check_genie,
 }

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from gres_topology.errors import TopologyError
+from gres_topology.slurm_files import networks
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
@@ -42,21 +44,49 @@ def loads_ours(script: Path) -> bool:
 
 
 def check_network(here: Installation) -> Iterator[Finding]:
-    """Slurm and the engine go by the same network: since 25.05 topology.yaml is Slurm's."""
-    version = here.slurm_config.get("SLURM_VERSION", "")
-    ours, slurms = here.config.topology_conf, here.beside_slurm_conf("topology.yaml")
-    if parse_version(version) < _TOPOLOGY_YAML or not slurms.exists():
+    """Slurm and the engine go by the same network; since 25.05 topology.yaml is Slurm's."""
+    ours, (what, slurms) = here.config.topology_conf, _slurms_network(here)
+    if slurms is None:
         yield ok(f"topology_conf: {ours}" if ours else "gputopo.yaml names no topology_conf")
-        return
-    problem = f"Slurm {version} goes by {slurms} and not by topology.conf"
-    if here.config.enforcement == "select":
-        problem += "; it chooses the nodes, we choose the GPUs there"
-    if ours:
+    elif ours is None:
+        is_select = here.config.enforcement == "select"
         yield warn(
-            f"{problem}; gputopo.yaml names {ours}", "keep the two in step, or drop topology_conf"
+            f"{what}, and gputopo.yaml names no topology_conf"
+            + ("; Slurm chooses the nodes, we choose the GPUs there" if is_select else ""),
+            f"topology_conf: {slurms} in gputopo.yaml",
         )
+    elif problem := _differs(ours, slurms):
+        yield warn(f"{what}; {problem}", f"topology_conf: {slurms} in gputopo.yaml")
     else:
-        yield ok(problem)
+        yield ok(f"{what}, and so does topology_conf: {ours}")
+
+
+def _slurms_network(here: Installation) -> tuple[str, Path | None]:
+    """What Slurm goes by, in words, and the file; None where it weighs no network that we read."""
+    version = here.slurm_config.get("SLURM_VERSION", "")
+    several = here.beside_slurm_conf("topology.yaml")
+    if parse_version(version) >= _TOPOLOGY_YAML and several.exists():
+        return f"Slurm {version} goes by {several} and not by topology.conf", several
+    plugin = here.slurm_config.get("TopologyPlugin", "")
+    if plugin in ("topology/tree", "topology/block"):
+        file = here.beside_slurm_conf("topology.conf")
+        return f"TopologyPlugin is {plugin}, Slurm goes by {file}", file
+    return "", None
+
+
+def _differs(ours: Path, slurms: Path) -> str:
+    """What is not the same in the two files; "" for nothing."""
+    if ours == slurms:
+        return ""
+    try:
+        first, second = networks.read(ours), networks.read(slurms)
+    except TopologyError as error:
+        return str(error)
+    described = [
+        ({name: (net.kind, net.domains) for name, net in one.by_name.items()}, one.default.domains)
+        for one in (first, second)
+    ]
+    return "" if described[0] == described[1] else f"{ours} describes another network"
 
 
 def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:

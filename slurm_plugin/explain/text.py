@@ -75,6 +75,8 @@ def asked(story: Mapping[str, Any]) -> list[str]:
         nodes = story.get("candidate_nodes", "?")
         text = f"policy {story['policy']}, pattern {story['pattern']}, {nodes} nodes to choose from"
         lines.append(_line("decided by", text))
+    if "nodes" in story:
+        lines.append(_line("nodes", story["nodes"]))
     why = story.get("reason") or story.get("note") or story.get("why", "")
     if story.get("decision") != "use":
         why = story.get("note") or why
@@ -102,6 +104,11 @@ def _choices(story: Mapping[str, Any]) -> list[str]:
         lines.append(_choice("Slurm's own", own))
     if "alt" in story:
         lines.append(_line("else", f"{gpu_list(story['alt'])}, within the nodes Slurm chose"))
+    lines += [
+        _line("marked", f"{name}: {part}")
+        for name, parts in story.get("marked", {}).items()
+        for part in parts
+    ]
     lines += [
         _line("left out", f"{name}: {why}") for name, why in story.get("excluded_nodes", {}).items()
     ]

@@ -282,7 +282,7 @@ def _kinds_of(machines: Machines) -> Callable[[str], tuple[str, tuple[int, ...]]
         if machine is None or machine.topology is None:
             return "", ()
         is_known = None not in machine.topology.numa
-        masks = domains(machine.topology) if is_known else []
+        masks = domains(machine.topology) if is_known else ()
         sockets = (mask_of(machine.to_slurm(gpu_indices(mask))) for mask in masks)
         return f"{machine.topology.shape} {machine.order}", tuple(sockets)
 

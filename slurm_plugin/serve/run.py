@@ -25,6 +25,8 @@ from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.job_entries.client import EntryKeeper
 from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.notify import Notifier
+from slurm_plugin.part_marks import marks as part_marks
+from slurm_plugin.part_marks.marks import MarksInForce
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.charge import Charge
 from slurm_plugin.serve.loops.gates import GatesLoop
@@ -45,6 +47,8 @@ SILENT_S = 10.0
 SWITCH_S = 0.0005
 #: Seconds between two checks of the clock.
 CHECK_S = 1.0
+#: Seconds between two looks at the file of marks.
+MARKS_S = 2.0
 #: The least step between two checks. A clock that is only corrected drifts by far less.
 STEP_S = 2.0
 
@@ -114,6 +118,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         reserved=LoanReservations(),
         keeper=keeper,
         telemetry=Telemetry(),
+        marks=MarksInForce(),
     )
     first = load(path)
     # Threads that read the queue or compute ahead give way to a question this soon (seconds).
@@ -141,7 +146,8 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         _announce(engine, notifier)
         engine.warm()
         keeping = (one.schedule.keep(one.poll) for one in loops)
-        running = (_feed(notifier), ClockWatch(engine.say).run(), charge.run(), *keeping)
+        running = (_feed(notifier), ClockWatch(engine.say).run(), charge.run(), *keeping,
+                   _watch_marks(engine))  # fmt: skip
         tasks = [asyncio.create_task(one) for one in running]
         await ended.wait()
         for task in tasks:
@@ -154,6 +160,17 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         await asyncio.to_thread(keeper.close)
         await asyncio.to_thread(log.close)
     logger.info("stopped")
+
+
+async def _watch_marks(engine: Engine) -> None:
+    """Read the marks anew when their file changes; gputopo.yaml stays as it was read last."""
+    while True:
+        await asyncio.sleep(MARKS_S)
+        site = engine.setup
+        path = part_marks.path_in(site.config.state_dir)
+        if await asyncio.to_thread(site.marks.is_outdated, path):
+            logger.info("%s changed; reading it", path)
+            await engine.reload(site.config)
 
 
 def _charge(engine: Engine) -> Charge:

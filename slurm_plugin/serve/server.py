@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import stat
+from collections import deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -28,6 +29,11 @@ UNREAD_REPLY_S = 10.0
 SOCKET_MODE = 0o660
 #: Lines answered before other connections get their turn.
 LINES_PER_TURN = 16
+#: What replies leave to do waits until no line came for so long (seconds): the next one may be the
+#: same scheduler's, which holds Slurm's locks.
+QUIET_S = 0.005
+#: So much may wait; of more, one is done after each line.
+MOST_LEFT = 1000
 
 
 class LineAnswer(NamedTuple):
@@ -37,8 +43,8 @@ class LineAnswer(NamedTuple):
     reply: bytes | None
     #: Hang up after it.
     close: bool = False
-    #: To be done once the reply is written.
-    after: Callable[[], None] | None = None
+    #: To be done once the reply is written and no more lines come at once; again while it says so.
+    after: Callable[[], bool | None] | None = None
     #: A reply that takes a while; other lines are answered meanwhile.
     later: Coroutine[None, None, bytes] | None = None
 
@@ -116,11 +122,12 @@ class Connection(asyncio.Protocol):
         self._work()
 
     def _answer(self, line: bytes) -> None:
+        self._server.line_at = asyncio.get_running_loop().time()
         answer = self._server.answer(line)
         if answer.reply is not None:
             self.transport.write(answer.reply)
         if answer.after is not None:
-            asyncio.get_running_loop().call_soon(answer.after)
+            self._server.leave(answer.after)
         if answer.later is not None:
             self._server.keep(asyncio.ensure_future(self._reply_later(answer.later)))
         if answer.close:
@@ -179,6 +186,36 @@ class LineServer:
         self._server: asyncio.Server | None = None
         self._identity: tuple[int, int] | None = None
         self._tasks: set[asyncio.Future[None]] = set()
+        #: What replies left to do, the oldest first, and when the last line came.
+        self._left: deque[Callable[[], bool | None]] = deque()
+        self.line_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def leave(self, work: Callable[[], bool | None]) -> None:
+        """Do this when no line came for a moment, after what was left before."""
+        self._left.append(work)
+        loop = asyncio.get_running_loop()
+        if len(self._left) > MOST_LEFT:
+            loop.call_soon(self._do_one)
+        if self._timer is None:
+            self._timer = loop.call_later(QUIET_S, self._if_quiet)
+
+    def _if_quiet(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        left_s = self.line_at + QUIET_S - loop.time()
+        if left_s <= 0:
+            self._do_one()
+            left_s = 0.0
+        if self._left:
+            self._timer = loop.call_later(left_s, self._if_quiet)
+
+    def _do_one(self) -> None:
+        if not self._left:
+            return
+        work = self._left.popleft()
+        if work() and len(self._left) < MOST_LEFT:
+            self._left.append(work)
 
     def keep(self, task: asyncio.Future[None]) -> None:
         """Hold a reference until the task is done: asyncio itself holds none."""
@@ -200,6 +237,8 @@ class LineServer:
         self._server.close()
         for connection in list(self.connections):
             connection.transport.close()
+        for work in self._left:
+            work()
         await asyncio.sleep(0)
         try:
             info = self.path.lstat()

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 
+from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.kept_nodes import KeptTables, ToldNodes
 from slurm_plugin.decide.machines import are_same
@@ -119,7 +119,7 @@ def _percentiles(times: deque[float]) -> dict[str, float]:
 class Engine:
     """Answers lines with the present Setup; `reload` swaps it as a whole."""
 
-    def __init__(self, setup: Setup, log: DecisionLog, load: Callable[[Path], Setup]) -> None:
+    def __init__(self, setup: Setup, log: DecisionLog, load: Callable[..., Setup]) -> None:
         self.setup = setup
         self.log = log
         self.counters = Counters(setup.config.deadline_ms / 1e3)
@@ -193,7 +193,21 @@ class Engine:
             encoded = encoded[:-1] + RESYNC
         took_s = time.perf_counter() - began
         self.counters.answered(verb, type(reply).__name__.lower(), took_s)
-        return LineAnswer(encoded, after=self._after(record, took_s) if record else None)
+        if record is None:
+            return LineAnswer(encoded)
+        return LineAnswer(encoded, after=self._then_ahead(self._after(record, took_s)))
+
+    def _then_ahead(self, write: Callable[[], None]) -> Callable[[], bool]:
+        """Write, then rank nodes that changed ahead of the next question, step by step."""
+        left = [write]
+
+        def step() -> bool:
+            if left:
+                left.pop()()
+                return True
+            return self.tables.catch_up()
+
+        return step
 
     def _with_others(self, asked: Place, changes: Changes) -> tuple[Place, bool]:
         """The question with the other nodes it means; whether the plugin has to tell them anew."""
@@ -249,12 +263,17 @@ class Engine:
         error = await self.reload()
         return (Ok() if error is None else Error(error)).encode(message_id)
 
-    async def reload(self) -> str | None:
-        """Read the configuration again, in a thread; None, or why the old one stays."""
+    async def reload(self, config: Config | None = None) -> str | None:
+        """Read the configuration again, in a thread; None, or why the old one stays.
+
+        With a `config`, the one in force, what stands beside it is read again (marks, topologies).
+        """
         async with self._reloading:
-            self.is_reloaded = False
+            self.is_reloaded = self.is_reloaded and config is not None
             try:
-                setup = await asyncio.to_thread(self._load, self.setup.config.path)
+                beside = {} if config is None else {"config": config}
+                read = partial(self._load, self.setup.config.path, **beside)
+                setup = await asyncio.to_thread(read)
             except PluginError as error:
                 logger.error("reload: %s; the old configuration stays", error)
                 return str(error)
@@ -264,7 +283,7 @@ class Engine:
             use_tables = await self._tables_for(setup)
             former, self.setup = self.setup, setup
             use_tables()
-            self.is_reloaded = True
+            self.is_reloaded = self.is_reloaded or config is None
             old = former.config
             self.counters.deadline_s = setup.config.deadline_ms / 1e3
             self.log.config = setup.config.decision_log
@@ -301,8 +320,10 @@ class Engine:
         self._after(build, 0.0)()
 
     def _after(self, build: Callable[[], dict[str, Any]], took_s: float) -> Callable[[], None]:
+        now = datetime.now(UTC)
+
         def write() -> None:
-            stamp = datetime.now(UTC).isoformat(timespec="milliseconds")
+            stamp = now.isoformat(timespec="milliseconds")
             try:
                 self.log.append({"time": stamp, "took_ms": round(took_s * 1e3, 3), **build()})
             except Exception:
@@ -331,6 +352,7 @@ class Engine:
             "nodes": len(setup.machines),
             "nodes_left_to_slurm": dict(list(problems.items())[:MAX_PROBLEMS]),
             "nodes_left_to_slurm_count": len(problems),
+            "marks": setup.marks.shown(MAX_PROBLEMS),
             "tables_bytes": setup.tables_bytes(),
             "slurm_nodes": self.tables.told,
             "computing_ahead": self._warming is not None and self._warming.is_alive(),

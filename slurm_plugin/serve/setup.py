@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from gres_topology import Network, NodeTopology, TopologyError
-from gres_topology.slurm_files import network
+from gres_topology import NodeTopology, TopologyError
+from gres_topology.slurm_files import networks
+from gres_topology.slurm_files.network import FLAT, Networks
 from policies import Cluster, LooksAt, NodeState, Policy, Request
 from policies.contract.hint_keys import BATCH, PATTERN, SENSITIVE
 from policies.contract.interference import MEDIUM, SMALL, TINY
@@ -36,6 +37,8 @@ from slurm_plugin.job_entries.saved import NAME as JOB_ENTRIES
 from slurm_plugin.job_notes.brackets import LOAN, SLOTS
 from slurm_plugin.job_profiles import Learned
 from slurm_plugin.lending.at_start.reservations import LoanReservations
+from slurm_plugin.part_marks import marks as part_marks
+from slurm_plugin.part_marks.marks import MarksInForce
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
@@ -69,6 +72,8 @@ class Setup:
     #: What the engine knows of its entries in AdminComment.
     keeper: EntryKeeper
     telemetry: Telemetry
+    #: Parts that the site marked broken or slow.
+    marks: MarksInForce
     #: What submits are answered from; None in the select mode.
     cache: CapacityCache | None = None
     #: GPUs that are kept for loans; None in the slots mode.
@@ -104,23 +109,27 @@ def load(
     reserved: LoanReservations | None = None,
     keeper: EntryKeeper | None = None,
     telemetry: Telemetry | None = None,
+    marks: MarksInForce | None = None,
+    config: Config | None = None,
 ) -> Setup:
-    """Read, build and warm up.
+    """Read, build and warm up; with `config` what stands in force is read anew beside the file.
 
-    `cache`, `reserved`, `keeper` and `telemetry` live on from one configuration to the next.
+    `cache`, `reserved`, `keeper`, `telemetry` and `marks` live on from one configuration to the
+    next.
 
     Raises ConfigError naming file, line and key, SlurmError where the chosen Slurm client cannot
     work on this host.
     """
-    config = configuration.load(path)
+    config = config or configuration.load(path)
     choose.check(config.slurm)
-    machines = load_machines(config)
+    marks = marks or MarksInForce()
+    machines = load_machines(config, marks.update(part_marks.path_in(config.state_dir)))
     learned = Learned(config.state_dir / LEARNED)
     chosen = SitePolicies(config, learned)
     teacher = Teacher(learned, machines, chosen.update)
     neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
     rules = Rules(config)
-    decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _network(config))
+    decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _networks(config))
     if config.enforcement == "slots":
         cache, reserved = cache or CapacityCache(), None
         inner: Enforcement = Slots(
@@ -145,6 +154,7 @@ def load(
         watcher=Watcher(reader, telemetry=telemetry),
         keeper=keeper,
         telemetry=telemetry,
+        marks=marks,
         cache=cache,
         reserved=reserved,
         shaping=shaping,
@@ -167,20 +177,21 @@ def _first_reading(setup: Setup) -> None:
         logger.warning("who runs beside whom is not known yet: %s", error)
 
 
-def _network(config: Config) -> Network | None:
-    """What topology.conf says, where one is named; ConfigError where it cannot be read."""
+def _networks(config: Config) -> Networks | None:
+    """What topology.conf or topology.yaml says; ConfigError where it cannot be read."""
     if config.topology_conf is None:
         return None
     try:
-        tree = network.read(config.topology_conf)
+        found = networks.read(config.topology_conf)
     except TopologyError as error:
         raise ConfigError(f"topology_conf: {error}") from error
-    joined = {name for domain in tree.domains for name in domain.nodes}
+    joined = {n for net in found.by_name.values() for domain in net.domains for n in domain.nodes}
     alone = sorted(name for item in config.nodes for name in item.nodes if name not in joined)
-    if alone:
+    if alone and found.default.kind != FLAT:
         listed = ", ".join(alone[:5]) + (", ..." if len(alone) > 5 else "")
-        logger.warning("%s: %d nodes are below no switch: %s", tree.source, len(alone), listed)
-    return tree
+        source = found.default.source
+        logger.warning("%s: %d nodes are below no switch: %s", source, len(alone), listed)
+    return found
 
 
 def warm_up(setup: Setup) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gres_topology import TopologyError
-from gres_topology.slurm_files import network
+from gres_topology.slurm_files import networks
 from slurm_plugin import client
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.settings import Config
@@ -183,7 +183,7 @@ def _switches(config: Config) -> dict[str, tuple[str, ...]]:
     if config.topology_conf is None:
         return {}
     try:
-        domains = network.read(config.topology_conf).domains
+        domains = networks.read(config.topology_conf).default.domains
     except TopologyError as error:
         raise PluginError(str(error)) from error
     switches: dict[str, tuple[str, ...]] = {}

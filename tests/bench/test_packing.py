@@ -12,7 +12,7 @@ import pytest
 
 from bench import packing
 from bench.live.large.packing import DRIVER, PackingNodes, records, schedule
-from gres_topology.slurm_files import network
+from gres_topology.slurm_files import topology_conf
 from policies import Placement
 from simulation.core.jobs import SimJob, offered_load
 from simulation.core.record import Record, SimulatedRun
@@ -31,7 +31,7 @@ def test_a_mix_offers_its_load_and_has_jobs_of_every_kind() -> None:
 
 
 def test_there_are_four_blocks_of_eighteen_nodes() -> None:
-    blocks = network.parse(packing.topology_conf(NAMES), "test")
+    blocks = topology_conf.parse(packing.topology_conf(NAMES), "test")
     assert [len(domain.nodes) for domain in blocks.domains] == [18] * 4
 
 

@@ -10,7 +10,7 @@ import pytest
 from machines import machine
 
 from gres_topology import Network, Nic, NodeTopology
-from gres_topology.slurm_files.network import parse
+from gres_topology.slurm_files.topology_conf import parse
 from policies import Cluster, NodeState, Placement, Request
 from policies.contract.bits import mask_of
 from policies.contract.nodes import Candidates, NodeTable, assign
@@ -117,7 +117,9 @@ def test_whole_nodes_that_the_job_may_not_use_count_for_others():
 def test_five_nodes_of_three_blocks_alone_take_one_block_whole():
     """Nothing joins the blocks: the largest one goes first, the rest where it fits best."""
     blocks = parse(
-        "BlockName=a Nodes=n[1-3]\nBlockName=b Nodes=n[4-7]\nBlockName=c Nodes=n[8-9]", ""
+        "BlockName=a Nodes=n[1-3]\nBlockName=b Nodes=n[4-7]\nBlockName=c Nodes=n[8-9]\n"
+        "BlockSizes=3",
+        "",
     )
     frees = {f"n{i}": FULL for i in range(1, 10)}
     assert set(placed("mapa", (8,) * 6, cluster(frees, blocks)).gpus) == {

@@ -85,7 +85,6 @@ class Profiled(Speed):
 
     data: Mapping[str, Any]
     has_neighbours = True
-    _domains: dict[str, list[int]] = field(default_factory=dict, repr=False)
     #: What it is made of; policies that expect just that are of one mind with it.
     interference: Interference = field(init=False, repr=False)
 
@@ -121,7 +120,5 @@ class Profiled(Speed):
         return self.interference.factor(kind, other)
 
     def _sockets(self, topology: NodeTopology, gpus: Sequence[int]) -> set[int]:
-        if topology.shape not in self._domains:
-            self._domains[topology.shape] = domains(topology)
         mask = mask_of(gpus)
-        return {at for at, dom in enumerate(self._domains[topology.shape]) if dom & mask}
+        return {at for at, dom in enumerate(domains(topology)) if dom & mask}

@@ -11,6 +11,7 @@ import click
 
 from slurm_plugin.cli.groups import CommandGroup
 from slurm_plugin.cli.machines.collect import collect
+from slurm_plugin.cli.machines.mark import mark, marks_, unmark
 from slurm_plugin.cli.options import json_option, numa_option, plot_option, with_numa
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ def topology() -> None:
     """Show machines, read the hardware of real nodes, and write gres.conf."""
 
 
-topology.add_command(collect)
+for command in (collect, mark, unmark, marks_):
+    topology.add_command(command)
 
 
 @topology.command(name="list")

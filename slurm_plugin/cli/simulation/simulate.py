@@ -122,7 +122,7 @@ def _cluster(path: Path) -> dict[str, NodeTopology]:
 
 def _network(path: Path) -> Network | None:
     """The network that the key `topology_conf` names; None where its file is on another machine."""
-    from gres_topology.slurm_files import network
+    from gres_topology.slurm_files import networks
     from slurm_plugin.config.settings import load
 
     named = load(path, only=("topology_conf",)).topology_conf
@@ -132,7 +132,7 @@ def _network(path: Path) -> Network | None:
     if not beside.is_file():
         click.echo(f"{beside}: not there; all nodes are alike", err=True)
         return None
-    return network.read(beside)
+    return networks.read(beside).default
 
 
 def _runs(

@@ -89,6 +89,12 @@ def _text(state: dict[str, Any]) -> str:
         f"nodes: {state['nodes']} declared, {state['nodes_left_to_slurm_count']} left to Slurm"
     )
     lines += [f"  {name}: {why}" for name, why in state["nodes_left_to_slurm"].items()]
+    marks = state.get("marks", {"nodes": {}, "count": 0, "problem": ""})
+    if marks["problem"]:
+        lines.append(f"MARKS NOT READ: {marks['problem']}; the marks read last stay")
+    if marks["count"]:
+        lines.append(f"marked parts on {marks['count']} nodes")
+        lines += [f"  {name}: {part}" for name, some in marks["nodes"].items() for part in some]
     if told := state["slurm_nodes"]:
         from datetime import datetime
 

@@ -78,15 +78,26 @@ extern bool gt_request_is_open(const gt_test_t *test,
 	return true;
 }
 
-/* Slurm itself weighs such a topology when it chooses nodes. */
-static bool has_network_topology(void)
+/*
+ * RET what Slurm itself weighs when it chooses nodes, as the engine is told: "yaml", "tree",
+ * "block"; "" for nothing, NULL for what the engine does not know
+ */
+static const char *weighed_topology(void)
 {
 	const char *plugin = slurm_conf.topology_plugin;
 
-	return gt_plugin.topology_yaml ||
-	       (plugin && xstrcmp(plugin, "topology/default") &&
-		xstrcmp(plugin, "topology/flat") &&
-		xstrcmp(plugin, "topology/none"));
+	if (gt_plugin.topology_yaml)
+		return "yaml";
+	if (!plugin || !xstrcmp(plugin, "topology/default") ||
+	    !xstrcmp(plugin, "topology/flat") ||
+	    !xstrcmp(plugin, "topology/none"))
+		return "";
+	if (!xstrcmp(plugin, "topology/block"))
+		return "block";
+	if (!xstrcmp(plugin, "topology/tree") &&
+	    !xstrcasestr(slurm_conf.topology_param, "dragonfly"))
+		return "tree";
+	return NULL;
 }
 
 static bool least_loaded(const job_record_t *job)
@@ -99,9 +110,11 @@ static bool least_loaded(const job_record_t *job)
 static bool keeps_nodes(const gt_test_t *test)
 {
 	const job_record_t *job = test->job;
+	const char *topology = weighed_topology();
 
-	return !gt_plugin.config.other_nodes || has_network_topology() ||
-	       least_loaded(job) || job->req_switch ||
+	return !gt_plugin.config.other_nodes || !topology ||
+	       (job->req_switch && !*topology) || GT_WHOLE_TOPOLOGY(job) ||
+	       GT_PLACES_SEGMENTS(job) || least_loaded(job) ||
 	       (job->bit_flags & SPREAD_JOB) || job->details->contiguous ||
 	       (job->details->req_node_bitmap &&
 		bit_ffs(job->details->req_node_bitmap) >= 0);
@@ -251,6 +264,21 @@ static bool tells_all(const gt_question_t *question)
 	return true;
 }
 
+/* What Slurm holds the choice of nodes to; it checks that again when it selects. */
+static void write_topology(gt_line_t *line, const job_record_t *job)
+{
+	const char *topology = weighed_topology();
+
+	if (!topology || !*topology)
+		return;
+	gt_line_text(line, "topology", topology, GT_NAME_MAX);
+	if (gt_plugin.topology_yaml)
+		gt_line_text(line, "network", GT_TOPOLOGY_NAME(job),
+			     GT_NAME_MAX);
+	if (GT_SEGMENT(job))
+		gt_line_number(line, "segment", GT_SEGMENT(job));
+}
+
 /* Adds the other nodes, if there are any and the engine knows all nodes. */
 static void write_others(gt_line_t *line, gt_question_t *question)
 {
@@ -263,6 +291,7 @@ static void write_others(gt_line_t *line, gt_question_t *question)
 		question->heaviest |= UINT32_MAX;
 	others = other_nodes(question, by_weight);
 	if (bit_ffs(others) >= 0) {
+		write_topology(line, question->test->job);
 		gt_cluster_write(line, others);
 		if (respected && by_weight)
 			gt_line_number(line, "heaviest", question->heaviest);

@@ -56,6 +56,31 @@ static inline bool gt_topology_yaml(void)
 #endif
 }
 
+/* The partition's topology in topology.yaml, or NULL for the default one */
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 5, 0)
+#define GT_TOPOLOGY_NAME(job) NULL
+#else
+#define GT_TOPOLOGY_NAME(job) \
+	((job)->part_ptr ? (job)->part_ptr->topology_name : NULL)
+#endif
+
+/* --segment, and --exclusive=topo as the job's or its partition's */
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 5, 0)
+#define GT_SEGMENT(job) 0
+#define GT_WHOLE_TOPOLOGY(job) false
+#else
+#define GT_SEGMENT(job) ((job)->details->segment_size)
+#define GT_WHOLE_TOPOLOGY(job) IS_JOB_WHOLE_TOPO(job)
+#endif
+
+/* --spread-segments, --consolidate-segments */
+#ifdef SPREAD_SEGMENTS
+#define GT_PLACES_SEGMENTS(job) \
+	((job)->bit_flags & (SPREAD_SEGMENTS | CONSOLIDATE_SEGMENTS))
+#else
+#define GT_PLACES_SEGMENTS(job) false
+#endif
+
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 11, 0)
 
 typedef struct xlist list_t;

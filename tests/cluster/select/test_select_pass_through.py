@@ -103,7 +103,7 @@ def node_state(cluster: Cluster, node: str) -> str:
 
 SWITCHES = "SwitchName=a Nodes=dgx[1-2],minsky1,bridged1,amd1"
 OWN_NODES = [
-    ("a tree topology", "TopologyPlugin=topology/tree", ()),
+    ("dragonfly", "TopologyPlugin=topology/tree\nTopologyParam=dragonfly", ()),
     ("least loaded nodes", "PartitionName=lln Nodes=ALL LLN=YES DefaultTime=10", ("-p", "lln")),
 ]
 

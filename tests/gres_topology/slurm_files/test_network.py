@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gres_topology import TopologyError
-from gres_topology.slurm_files.network import parse, read
+from gres_topology.slurm_files.networks import read
+from gres_topology.slurm_files.topology_conf import parse
 
 TREE = """\
 # Two islands, four leaf switches.
@@ -96,8 +97,8 @@ def test_a_switch_may_have_nodes_and_switches():
 def test_a_file_is_read_where_it_lies(tmp_path: Path):
     path = tmp_path / "topology.conf"
     path.write_text(TREE)
-    assert read(path).source == str(path)
-    assert read(path).hops("tux0", "tux1") == 1
+    assert read(path).default.source == str(path)
+    assert read(path).default.hops("tux0", "tux1") == 1
 
 
 @pytest.mark.parametrize(
@@ -109,16 +110,16 @@ def test_a_file_is_read_where_it_lies(tmp_path: Path):
         ("SwitchName=a Nodes=n1\nnonsense", "2: 'nonsense' is no Key=value"),
         ("SwitchName=a Nodes=n1 Colour=red", "unknown key colour; expected linkspeed, nodes"),
         ("SwitchName=a Nodes=n1 Nodes=n2", "Nodes is given twice"),
-        ("SwitchName=a", "1: switch a has neither Nodes= nor Switches="),
+        ("SwitchName=a", "1: switch a has neither nodes nor switches below it"),
         ("SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2", "2: a stands in t:1 already"),
-        ("SwitchName=a Switches=b", "switch a lists b, which no SwitchName= line describes"),
+        ("SwitchName=a Switches=b", "switch a lists b, which nothing here describes"),
         ("SwitchName=a Switches=b\nSwitchName=b Switches=a", "below itself: a > b > a"),
         ("SwitchName=a Switches=a", "below itself: a > a"),
         ("SwitchName=a Nodes=n[3-1]", "1: nodes: '3-1'"),
         ("SwitchName=a Nodes=n[1", "1: nodes: 'n"),
         ("SwitchName=a Nodes=n1 \\", "1: ends in a backslash"),
         ("SwitchName=a Nodes=n1\nBlockName=b Nodes=n2", "2: blocks beside switches"),
-        ("BlockName=b", "1: block b has no Nodes="),
+        ("BlockName=b", "1: block b has no nodes"),
         ("BlockName=b Nodes=n1 Switches=s1", "unknown key switches; expected blockname, nodes"),
         ("BlockSizes=4", "1: BlockSizes= without any BlockName="),
         ("BlockName=b Nodes=n1\nBlockSizes=4\nBlockSizes=4", "3: BlockSizes= stands in t:2"),
@@ -134,11 +135,6 @@ def test_a_mistake_is_named_with_its_line(text, told):
         parse(text, "t")
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_topology_yaml_is_refused_by_name(tmp_path: Path):
-    with pytest.raises(TopologyError, match=r"topology.yaml is not read; expected .*topology.conf"):
-        read(tmp_path / "topology.yaml")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from random import Random
 
 import pytest
 from machines import machine
 
-from gres_topology.slurm_files.network import parse
+from gres_topology.slurm_files.topology_conf import parse
 from policies import Cluster, NodeState, Placement, Request, RunningJob, Wait
 from policies.contract.nodes import Candidates, candidates
+from policies.contract.ranking import Ranking
 from policies.registry import registry
 
 KINDS = ("dgx1v", "minsky", "mi250x")
@@ -73,6 +76,9 @@ def test_every_policy_gives_a_kept_cluster_the_same_answers(policy, seed):
     answered = 0
     for _ in range(12):
         told.change()
+        # What is ranked ahead, all of it or some, changes no answer.
+        for _ in range(told.draw.choice((0, 1, 3, 200))):
+            told.kept.table.catch_up()
         counts = told.draw.choice(((1,), (2,), (3,), (4,), (2, 2), (4, 2), (1, 1, 1)))
         options = told.draw.choice(({}, {"spread": "yes"}, {"memory-bandwidth": "40"}))
         request = Request(counts, options=options, pattern=told.draw.choice(("ring", "tree")))
@@ -86,6 +92,46 @@ def test_every_policy_gives_a_kept_cluster_the_same_answers(policy, seed):
         assert placement.gpus.keys() <= set(kept.nodes)
         answered += 1
     assert answered > 5
+
+
+@pytest.mark.parametrize("policy", registry.names())
+def test_what_changed_is_ranked_ahead_of_the_next_question(policy, monkeypatch):
+    told = TwiceTold(3)
+    asked = registry.build(policy)
+    request = Request((2,))
+    nodes = Candidates(told.kept.table, (1 << NODES) - 1, {})
+    asked.place(request, Cluster(nodes, told.jobs))
+    for _ in range(5):
+        told.change()
+        while told.kept.table.catch_up():
+            pass
+    learnt: list[int] = []
+    learn = Ranking._learn
+
+    def counted(self, states, keys):
+        before = len(self._key_of)
+        learn(self, states, keys)
+        learnt.append(len(self._key_of) - before)
+
+    monkeypatch.setattr(Ranking, "_learn", counted)
+    # Neighbours that came and went are looked at with the question alone.
+    asked.place(request, Cluster(nodes, ()))
+    assert sum(learnt) == 0
+
+
+@pytest.mark.parametrize("policy", registry.names())
+def test_a_table_that_nobody_uses_any_more_is_gone_at_once(policy):
+    """The garbage collector, for which all questions wait, need not look for it."""
+    told = TwiceTold(3)
+    asked = registry.build(policy)
+    asked.place(Request((2,)), Cluster(Candidates(told.kept.table, (1 << NODES) - 1, {})))
+    table = weakref.ref(told.kept.table)
+    gc.disable()
+    try:
+        del told.kept
+        assert table() is None
+    finally:
+        gc.enable()
 
 
 def test_some_of_the_nodes_are_a_mapping_like_any_other():

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from policies.contract import ranking
-from policies.contract.ranking import Key, StateIndex, each, lowest
+from policies.contract.ranking import Key, Keys, StateIndex, each, lowest
 
 
 def test_a_set_of_places_is_read_from_its_lowest_on():
@@ -41,6 +41,8 @@ def test_a_ranking_that_is_kept_says_what_a_new_one_says(seed):
             place, state = draw.randrange(len(states)), draw.randrange(9)
             states[place] = state
             index.move(place, state)
+        for _ in range(draw.choice((0, 1, 30))):
+            index.catch_up(4)
         among = draw.getrandbits(len(states))
         kept = index.ranking("kind", keys)
         assert list(kept.walk(among)) == ranked_anew(states, among)
@@ -67,6 +69,32 @@ def test_only_new_states_are_looked_at():
     asked.clear()
     assert next(index.ranking("kind", counted).walk(1 << 5)) == ((2000,), 1 << 5)
     assert asked == [2000]
+
+
+def test_changes_are_ranked_ahead_in_steps_the_last_ranking_first():
+    asked: list[tuple[str, list[int]]] = []
+
+    def named(name: str) -> Keys[int]:
+        def counted(states: list[int]) -> list[Key | None]:
+            asked.append((name, sorted(states)))
+            return [(state,) for state in states]
+
+        return counted
+
+    index = StateIndex(range(100))
+    index.ranking("first", named("first"))
+    index.ranking("last", named("last"))
+    assert not index.catch_up(2)
+    for place in range(3):
+        index.move(place, 200 + place)
+    asked.clear()
+    steps = 0
+    while index.catch_up(2):
+        steps += 1
+    assert steps == 4
+    assert asked == [("last", [200, 201]), ("last", [202]), ("first", [200, 201]), ("first", [202])]
+    index.ranking("first", named("first"))
+    assert len(asked) == 4
 
 
 def test_a_ranking_without_a_name_is_not_remembered():

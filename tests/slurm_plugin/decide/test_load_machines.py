@@ -15,6 +15,7 @@ from slurm_plugin.config import settings as config
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machine, are_same
 from slurm_plugin.errors import ConfigError
+from slurm_plugin.part_marks.marks import Mark, change, path_in
 
 MINSKY = catalog.load("minsky")
 
@@ -241,3 +242,23 @@ def test_many_nodes_leave_no_garbage_that_only_the_collector_finds(tmp_path):
 def test_whether_all_machines_are_the_same(change, same):
     now = {"n1": Machine(MINSKY), "n2": Machine(replace(MINSKY))}
     assert are_same(now, {"n1": Machine(MINSKY), "n2": Machine(MINSKY)} | change) == same
+
+
+def test_a_marked_link_may_be_collected_as_less_and_counts_once(tmp_path):
+    """GPUs 0 and 1 lost one of two NVLinks: without the mark the node is left to Slurm."""
+    kinds = [list(row) for row in MINSKY.kinds]
+    kinds[0][1] = kinds[1][0] = "NV1"
+    gbps = MINSKY.bandwidth_gbps.copy()
+    gbps[0, 1] = gbps[1, 0] = 20
+    less = replace(MINSKY, kinds=tuple(map(tuple, kinds)), bandwidth_gbps=gbps)
+    for declared in ("minsky", "collected"):
+        text = f"{{nodes: n1, topology: {declared}}}"
+        collected = {"n1": (MINSKY, less)}
+        path_in(tmp_path).unlink(missing_ok=True)
+        left = machines(tmp_path, text, collected=collected)["n1"]
+        assert "GPU0 and GPU1: expected NV2, found NV1" in left.problem
+        change(path_in(tmp_path), lambda mark: False, [Mark("n1", "link 0-1", "degraded", 0.5)])
+        marked = machines(tmp_path, text, collected=collected)["n1"]
+        assert marked.problem == ""
+        assert marked.topology.kinds == MINSKY.kinds
+        assert marked.topology.bandwidth_gbps[0, 1] == MINSKY.bandwidth_gbps[0, 1] / 2

@@ -16,6 +16,7 @@ from played_site import PlayedSite, in_slots_mode, plugin_file
 
 from gres_topology import catalog
 from gres_topology.readers import saved
+from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.doctor import CHECKS
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.errors import SlurmError
@@ -66,7 +67,7 @@ ANOTHER_PARTITION = yaml_says("partitions:\n", "partitions:\n  gone: {mode: obse
 
 def network_files(site: PlayedSite) -> None:
     """Slurm 26.05 with a topology.yaml, the engine with a topology.conf."""
-    (site.folder / "slurm" / "topology.yaml").write_text("- topology: flat")
+    (site.folder / "slurm" / "topology.yaml").write_text("- {topology: a, flat: true}")
     (site.folder / "topology.conf").write_text("SwitchName=s1 Nodes=dgx1")
     site.config.write_text(site.config.read_text() + "topology_conf: topology.conf\n")
     site.slurm.values["SLURM_VERSION"] = "26.05.3"
@@ -85,6 +86,24 @@ def types_in_another_order(site: PlayedSite) -> None:
         'dgx[1-3]", topology: dgx1v',
         'dgx[1-3]", topology: own.json, slurm_index: gres-conf, gres_conf: gres.conf',
     )(site)
+
+
+def marked(*lines: str) -> Callable[[PlayedSite], object]:
+    """The site's file of marks has these lines."""
+
+    def write(site: PlayedSite) -> None:
+        (site.folder / "state").mkdir(exist_ok=True)
+        (site.folder / "state" / "marks.jsonl").write_text("\n".join(lines))
+
+    return write
+
+
+def repaired(site: PlayedSite) -> None:
+    """A link that was marked broken is there when the node is looked at later."""
+    store = Store(site.folder / "state")
+    key = store.keep(catalog.load("dgx1v"))
+    store.save({"dgx1": NodeRecord(key, key, "2026-01-02T00:00:00+00:00")})
+    marked('{"node":"dgx1","part":"link 0-3","state":"broken","since":1767225600}')(site)
 
 
 #: What is wrong, how it comes about, the check that finds it, its level, words of text or fix.
@@ -126,10 +145,18 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
      "dgx1: Slurm counts 8 v100; slices: in gputopo.yaml says 7 whole, 7 1g.5gb"),
     ("node left to Slurm", NOT_COLLECTED, "nodes", "fail",
      "minsky1 is left to Slurm: not collected yet"),
+    ("a mark that cannot be read", marked("", '{"node": "dgx1"}'), "marks", "fail",
+     "marks.jsonl:2: Object missing required field `part`"),
+    ("a mark of what the node has not",
+     marked('{"node":"minsky1","part":"gpu 5","state":"broken"}'), "marks", "warn",
+     "gputopo topology unmark minsky1 gpu 5"),
+    ("a broken link that is whole again", repaired, "marks", "warn",
+     "dgx1: link 0-3 broken, and its tools show the link whole"),
     ("types of GPUs that Slurm counts otherwise", types_in_another_order, "nodes", "warn",
      "dgx1: Slurm counts GPUs by the types of Gres= in slurm.conf (v100, a100)"),
     ("topology.yaml beside a topology.conf", network_files, "network", "warn",
-     "Slurm 26.05.3 goes by {folder}/slurm/topology.yaml and not by topology.conf; it chooses"),
+     "Slurm 26.05.3 goes by {folder}/slurm/topology.yaml and not by topology.conf; "
+     "{folder}/topology.conf describes another network"),
     ("bridge and engine that enforce in two ways",
      lambda site: site.bridge.write_text("enforcement = slots # both\n"), "enforcement", "fail",
      "enforcement = slots, gputopo.yaml select"),
@@ -151,10 +178,31 @@ def test_what_is_wrong_is_found_and_nothing_else(site, breaks, check, level, wor
     ("26.05.3", "goes by {folder}/slurm/topology.yaml"),
 ])  # fmt: skip
 def test_a_topology_yaml_counts_from_the_release_on_that_reads_it(site, version, words):
-    (site.folder / "slurm" / "topology.yaml").write_text("- topology: flat")
+    (site.folder / "slurm" / "topology.yaml").write_text("- {topology: a, flat: true}")
     site.slurm.values["SLURM_VERSION"] = version
     (text,) = (found.text for found in site.findings() if found.check == "network")
     assert words.format(folder=site.folder) in text
+
+
+@pytest.mark.parametrize(("ours", "level", "words"), [
+    (None, "warn", "and gputopo.yaml names no topology_conf; Slurm chooses the nodes"),
+    ("slurm/topology.conf", "ok", "Slurm goes by {folder}/slurm/topology.conf, and so does"),
+    ("copy.conf", "ok", "and so does topology_conf: {folder}/copy.conf"),
+    ("other.conf", "warn", "{folder}/other.conf describes another network"),
+    ("broken.conf", "warn", "broken.conf:1: switch s1 has neither nodes nor switches"),
+])  # fmt: skip
+def test_slurm_and_the_engine_go_by_one_network(site, ours, level, words):
+    network = "SwitchName=s1 Nodes=dgx1\n"
+    (site.folder / "slurm" / "topology.conf").write_text(network)
+    (site.folder / "copy.conf").write_text(f"# the same\n{network}")
+    (site.folder / "other.conf").write_text(network.replace("dgx1", "dgx2"))
+    (site.folder / "broken.conf").write_text("SwitchName=s1\n")
+    if ours:
+        site.config.write_text(site.config.read_text() + f"topology_conf: {ours}\n")
+    site.slurm.values["TopologyPlugin"] = "topology/tree"
+    (finding,) = (found for found in site.findings() if found.check == "network")
+    assert finding.level == level
+    assert words.format(folder=site.folder) in finding.text
 
 
 def test_nodes_known_to_one_side_only_are_named(site):

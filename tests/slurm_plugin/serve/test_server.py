@@ -174,20 +174,48 @@ async def test_a_line_that_comes_byte_by_byte_has_no_more_time_than_any_other(
         dripping.cancel()
 
 
-async def test_what_is_to_be_done_after_an_answer_is_done_once_and_after_it(tmp_path):
-    told: list[str] = []
+def works(told: list[str]) -> Answerer:
+    """`one` leaves work that says when it is done, `again` some that is done three times."""
 
     def answer(line: bytes) -> LineAnswer:
-        told.append("answered")
-        done = LineAnswer(b"ok\n", after=lambda: told.append("done"))
-        return done if line else LineAnswer(b"no\n")
+        word = line.decode()
+        told.append(word)
 
-    async with talk(tmp_path / "s", answer) as (reader, writer):
-        writer.write(b"one\n")
-        assert await reader.readline() == b"ok\n"
-        writer.write(b"\n")
-        assert await reader.readline() == b"no\n"
-    assert told == ["answered", "done", "answered"]
+        def done() -> bool:
+            told.append(f"{word} done")
+            return word == "again" and told.count("again done") < 3
+
+        return LineAnswer(line + b"\n", after=done if word in ("one", "two", "again") else None)
+
+    return answer
+
+
+async def say(talking: tuple[asyncio.StreamReader, asyncio.StreamWriter], *words: str) -> None:
+    reader, writer = talking
+    for word in words:
+        writer.write(word.encode() + b"\n")
+        assert await reader.readline() == word.encode() + b"\n"
+
+
+async def test_what_replies_leave_is_done_in_order_once_no_line_comes(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "QUIET_S", 0.3)
+    told: list[str] = []
+    async with talk(tmp_path / "s", works(told)) as talking:
+        await say(talking, "one", "again", "two", "last")
+        assert told == ["one", "again", "two", "last"]
+        await until(lambda: told.count("again done") == 3)
+    assert told[4:] == ["one done", "again done", "two done", "again done", "again done"]
+
+
+async def test_of_much_that_is_left_one_is_done_after_each_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "QUIET_S", 1000)
+    monkeypatch.setattr(module, "MOST_LEFT", 2)
+    told: list[str] = []
+    async with talk(tmp_path / "s", works(told)) as talking:
+        await say(talking, "one", "again", "two", "last")
+        assert told == ["one", "again", "two", "one done", "last"]
+    # The rest before it stops, once each.
+    assert told[5:] == ["again done", "two done"]
 
 
 async def test_nobody_is_taken_in_once_it_has_stopped(tmp_path):

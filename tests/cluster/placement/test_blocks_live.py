@@ -1,0 +1,143 @@
+"""Nodes of our choice under topology/block and topology/tree: what Slurm promises is kept.
+
+Six nodes of four GPUs, in two blocks or below two leaf switches of three; the pairs of GPUs 0,1 and
+2,3 of a node are joined best.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import pytest
+from live_harness import configure_engine
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+from slurm_cluster.pytest_plugin import Clean
+
+pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
+
+FIRST, LAST = {"g1", "g2", "g3"}, {"g4", "g5", "g6"}
+NETWORKS = {
+    "block": "BlockName=b1 Nodes=g[1-3]\nBlockName=b2 Nodes=g[4-6]\nBlockSizes=3,6\n",
+    "tree": "SwitchName=s1 Nodes=g[1-3]\nSwitchName=s2 Nodes=g[4-6]\n"
+    "SwitchName=top Switches=s[1-2]\n",
+}
+#: What Slurm's other nodes hold beside a pair of GPUs that is free.
+HALF = (2, 3)
+SLURMS, OURS = "/etc/slurm/topology.conf", "/etc/slurm/gputopo-network.conf"
+
+
+@pytest.fixture
+def six(slurm_cluster: Clean) -> Cluster:
+    """The cluster without a topology plugin."""
+    return slurm_cluster(nodes={"g[1-6]": "minsky"})
+
+
+@pytest.fixture(params=["block", "tree"])
+def network(six: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Slurm goes by the network, and the engine knows it."""
+    kind: str = request.param
+    if kind == "block" and six.release < (23, 11):
+        pytest.skip("this Slurm has no topology/block")
+    six.put("ctl", SLURMS, NETWORKS[kind])
+    six.configure_extra(f"TopologyPlugin=topology/{kind}")
+    six.put("ctl", OURS, NETWORKS[kind])
+    configure_engine(six, f"topology_conf: {OURS}")
+    yield kind
+    # slurmctld would not start with such a plugin and no description of the network
+    six.run("ctl", "rm -f /cluster/extra.conf")
+    six.switch("gputopo")
+    six.run("ctl", f"rm -f {SLURMS} {OURS}")
+
+
+def halves(cluster: Cluster, *nodes: str) -> None:
+    """These nodes have two GPUs free, joined by the best link."""
+    cluster.occupy_nodes(dict.fromkeys(nodes, HALF))
+
+
+def by_block(gpus: Mapping[str, object]) -> list[int]:
+    """How many nodes of each block or leaf switch."""
+    return [len(FIRST & set(gpus)), len(LAST & set(gpus))]
+
+
+def test_a_job_of_one_node_fills_a_node_and_leaves_blocks_whole(six: Cluster, network: str) -> None:
+    """Slurm alone takes a whole node, of the other block or switch or of this one."""
+    halves(six, "g2")
+    assert six.started("--gres=gpu:2", sleep_s=300).gpus == {"g2": (0, 1)}
+
+
+def test_a_job_of_several_nodes_stays_in_one_block_and_fills_it(six: Cluster, network: str) -> None:
+    halves(six, "g2", "g3")
+    job = six.started("-N2", "--gres=gpu:2", sleep_s=300)
+    assert job.gpus == {"g2": (0, 1), "g3": (0, 1)}
+    assert ("nodes below b1" if network == "block" else "nodes below s1") in job.fields[
+        "AdminComment"
+    ]
+    explained = six.run("ctl", f"gputopo explain {job.id}").out
+    assert f"than Slurm's own (topology/{network})" in explained
+    # and the other is whole for who needs it
+    assert set(six.started("-N3", "--gres=gpu:4", sleep_s=300).gpus) == LAST
+
+
+def test_nodes_that_would_be_better_stay_where_slurm_keeps_the_job(
+    six: Cluster, network: str
+) -> None:
+    """Of the halves one is here and one there: together they would be on two switches."""
+    halves(six, "g3", "g4")
+    assert sorted(by_block(six.started("-N2", "--gres=gpu:2", sleep_s=300).gpus)) == [0, 2]
+
+
+def test_the_count_of_switches_is_kept(six: Cluster, network: str) -> None:
+    if network != "tree":
+        pytest.skip("topology/block knows no --switches")
+    four = six.started("-N4", "--switches=2", "--gres=gpu:1", sleep_s=300)
+    six.cancel(four.id)
+    waits = six.sbatch("-N4", "--switches=1@600", "--gres=gpu:1", sleep_s=300)
+    until(lambda: six.job(waits).reason != "None", "Slurm has looked at it")
+    assert six.job(waits).state == "PENDING"
+    six.cancel(waits)
+    six.wait_idle()
+    halves(six, "g3", "g4")
+    one = six.started("-N3", "--switches=1@600", "--gres=gpu:2", sleep_s=300)
+    assert sorted(by_block(one.gpus)) == [0, 3]
+    two = six.started("-N2", "--switches=1@600", "--gres=gpu:2", sleep_s=300)
+    assert sorted(by_block(two.gpus)) == [0, 2]
+
+
+def test_segments_stay_whole(six: Cluster, network: str) -> None:
+    """Four nodes in twos: two of each block, and of each those that are begun."""
+    if network != "block" or six.release < (24, 5):
+        pytest.skip("--segment is for topology/block, since 24.05")
+    halves(six, "g1", "g3", "g5")
+    job = six.started("-N4", "--segment=2", "--gres=gpu:2", sleep_s=300)
+    assert by_block(job.gpus) == [2, 2]
+    assert {"g1", "g3", "g5"} < set(job.gpus)
+
+
+def test_nodes_that_slurm_refuses_leave_its_own(six: Cluster, network: str) -> None:
+    """The engine has a network of last week: its nodes are in two blocks, and Slurm says no."""
+    if network != "block":
+        pytest.skip("a tree whose switches are joined refuses no nodes")
+    six.put("ctl", OURS, "BlockName=b1 Nodes=g3,g4,g1\nBlockName=b2 Nodes=g2,g5,g6\nBlockSizes=3")
+    six.engine("restart")
+    halves(six, "g3", "g4")
+    job = six.started("-N2", "--gres=gpu:2", sleep_s=300)
+    assert sorted(by_block(job.gpus)) == [0, 2]
+    log = six.read("ctl", "/var/log/slurm/slurmctld.log")
+    assert re.search(rf"gputopo: job={job.id} added_us=\d+ result=alt", log)
+
+
+def test_without_a_network_of_ours_the_nodes_are_slurms(six: Cluster, network: str) -> None:
+    """gputopo.yaml names no file: only GPUs are chosen, and doctor says why."""
+    config = six.read("ctl", "/etc/slurm/gputopo.yaml")
+    six.put("ctl", "/etc/slurm/gputopo.yaml", config.replace(f"topology_conf: {OURS}\n", ""))
+    six.engine("restart")
+    halves(six, "g3", "g4")
+    job = six.started("-N2", "--gres=gpu:2", sleep_s=300)
+    assert sorted(by_block(job.gpus)) == [0, 2]
+    assert all(gpus in ((0, 1), (2, 3)) for gpus in job.gpus.values())
+    doctor = six.run("ctl", "gputopo doctor", check=False).out
+    assert f"TopologyPlugin is topology/{network}" in doctor
+    assert f"as its topology/{network}" in six.run("ctl", f"gputopo explain {job.id}").out
