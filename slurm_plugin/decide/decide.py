@@ -28,7 +28,8 @@ from policies import (
     Wait,
     mask_of,
 )
-from policies.contract.nodes import Candidates, assign_ranked, candidates
+from policies.contract.assign import assign_ranked
+from policies.contract.nodes import Candidates, candidates
 from policies.contract.ranking import Key
 from policies.errors import PolicyError
 from policies.slices import PROFILE, Slices, as_taken, by_gpu
