@@ -24,6 +24,7 @@ BENCHMARKS = {
     "slices": "bench.live.placed.slices",
     "packing": "bench.packing",
     "blocks": "bench.blocks",
+    "rails": "bench.rails",
     "packing-live": "bench.live.large.packing",
     "blocks-live": "bench.live.large.blocks",
     "simulate": "bench.simulate",

@@ -22,7 +22,7 @@ from policies.contract.bits import positions
 from policies.contract.nodes import Candidates, FreeOn, NodeTable
 from policies.contract.ranking import each
 from slurm_plugin import node_lines
-from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, usable
+from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, profile_for, usable
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.node_lines import Changes, NodesPart
 from slurm_plugin.placement import CandidateNode
@@ -203,6 +203,11 @@ class Others:
             among |= 1 << self.seen.table.place[name]
         return Candidates(self.seen.table, among, masks)
 
+    def free_on(self, name: str) -> int:
+        """The GPUs (mask) that are free on a node of the cluster; 0 for one that is not known."""
+        at = self.kept.index.get(name)
+        return 0 if at is None else self.kept.free[at]
+
     def stand_in(
         self, count: int, reserved: Mapping[str, int], without: Collection[str]
     ) -> CandidateNode | None:
@@ -322,7 +327,8 @@ class KeptTables:
             kept.take(changes.free)
             if kept.digest != changes.state or not all(kept.agrees(node) for node in listed):
                 return None
-            profile = profile_of(kind)
+            own = (node.name for node in listed if node.own)
+            profile = profile_for(kind, own, machines)
             seen = kept.sliced if profile else kept.whole
             among = seen.among(changes.others, profile or kind, changes.heaviest)
             return Others(kept, seen, among)
