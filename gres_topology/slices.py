@@ -1,8 +1,9 @@
-"""MIG slices: the parts of a GPU that Slurm counts as GPUs of their own, and the GPU each is of.
+"""MIG slices and partitions: parts of a GPU that Slurm counts as GPUs, and the GPU each is of.
 
 Names as in NVIDIA's MIG user guide: a profile is `3g.20gb` (compute slices, memory), `1c.3g.20gb` a
 compute instance of it. As a GRES type Slurm's AutoDetect=nvml puts the GPU's name before it
 (`a100_1g.5gb`: `_handle_mig` in Slurm's gpu_nvml.c, 22.05 to 26.05); by hand it may stand alone.
+Those of AMD's GPUs are in `partitions`; what is done with either is the same.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gres_topology import cpulist, links
+from gres_topology import cpulist, links, partitions
 from gres_topology.errors import TopologyError
 from gres_topology.topology import SELF, NodeTopology
 
@@ -69,9 +70,12 @@ _MOST_COMPUTE = 7
 
 
 def profile_of(gres_type: str) -> str:
-    """The profile that a GRES type names: `a100_1g.5gb` is `1g.5gb`; '' for a whole GPU's type."""
+    """The profile that a GRES type names: `a100_1g.5gb` is `1g.5gb`; '' for a whole GPU's type.
+
+    Of AMD's it is the mode: `mi300x_cpx` is `cpx`.
+    """
     match = re.search(r"(?:\d+c\.)?\d+g\.\d+gb.*", gres_type)
-    return match.group(0) if match else ""
+    return match.group(0) if match else partitions.mode_of(gres_type)
 
 
 @dataclass(frozen=True)
@@ -167,11 +171,13 @@ def declared(whole: NodeTopology, words: Sequence[str]) -> SlicedTopology:
 
 
 def words_of(listing: str) -> list[str]:
-    """What `declared` takes, from the output of `nvidia-smi -L`.
+    """What `declared` takes, from `nvidia-smi -L` or `amd-smi partition --current --json`.
 
     Whole GPUs come first, then one profile after the other as they are listed: the order of a node
     whose `Gres=` in slurm.conf names its types so. Raises TopologyError where no GPU is listed.
     """
+    if partitions.looks_like(listing):
+        return partitions.words_of(listing)
     found: dict[int, Counter[str]] = {}
     for line in listing.splitlines():
         if gpu := re.match(r"\s*GPU (\d{1,3}):", line):
@@ -179,7 +185,10 @@ def words_of(listing: str) -> list[str]:
         elif (slice_ := re.match(r"\s*MIG (\S+)\s+Device\s+\d+:", line)) and found:
             found[max(found)][slice_[1]] += 1
     if not found:
-        raise TopologyError("no line `GPU 0: ...`; expected the output of nvidia-smi -L")
+        raise TopologyError(
+            "no line `GPU 0: ...`; expected the output of nvidia-smi -L, or of amd-smi partition"
+            " --current --json"
+        )
     whole = cpulist.format_list(gpu for gpu, slices in found.items() if not slices)
     profiles = dict.fromkeys(profile for slices in found.values() for profile in slices)
     return [part for part in whole.split(",") if part] + [
@@ -199,7 +208,7 @@ def _devices(word: str) -> list[tuple[int, str]]:
         except ValueError:
             raise TopologyError(f"{word!r}: expected {EXPECTED}") from None
     profile = profile_of(match[2])
-    if not _PROFILE.match(profile):
+    if not _PROFILE.match(profile) and not partitions.mode_of(profile):
         raise TopologyError(f"{word}: {match[2]!r} is no MIG profile; expected {EXPECTED}")
     return [(int(match[1]), profile)] * int(match[3] or 1)
 
@@ -210,6 +219,10 @@ def _check_gpu(whole: NodeTopology, gpu: int, profiles: Sequence[str]) -> None:
         found = f"{len(profiles)} times" if profiles else "nowhere"
         raise TopologyError(f"GPU {gpu} stands {found}; expected each GPU once, whole or in slices")
     if "" in profiles:
+        return
+    if any(map(partitions.mode_of, profiles)):
+        if problem := partitions.problem(whole.model, profiles):
+            raise TopologyError(f"GPU {gpu}: {problem}")
         return
     parts = _instances(profiles)
     memory = re.search(r"(\d+) ?GB", whole.model or "")

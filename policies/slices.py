@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from gres_topology import NodeTopology
 from gres_topology.slices import SlicedTopology
+from policies.contract.assign import assign_ranked
 from policies.contract.bits import gpus_of, lowest_bits, mask_of
 from policies.contract.interference import (
     Interference,
@@ -25,7 +26,6 @@ from policies.contract.interference import (
     kind_of_request,
     kind_of_running,
 )
-from policies.contract.nodes import assign_ranked
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, RunningJob, Wait
 from policies.contract.policy import Policy
 from policies.contract.ranking import Key

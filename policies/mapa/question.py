@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from gres_topology import NodeTopology
-from policies.contract.nodes import assign_ranked, candidates
+from policies.contract.assign import assign_ranked
+from policies.contract.nodes import candidates
 from policies.contract.nouns import (
     Candidate,
     CandidatesLater,
@@ -19,7 +20,12 @@ from policies.matching.choice import Choice
 from policies.patterns.pattern import described
 from policies.scoring.best_sets import BestSet
 from policies.scoring.objectives import Objective, near_nics
+from policies.scoring.offers import Offers
+from policies.scoring.rails import choose, suiting
 from policies.scoring.tables import TOP, Tables
+
+#: A node, how many of its GPUs, and the best sets of them, best first.
+_Chosen = tuple[NodeState, int, tuple[Choice, ...]]
 
 
 class NodeKeys:
@@ -44,6 +50,11 @@ class NodeKeys:
         topology = state.topology
         objective = self._near_nics(topology)
         return self._tables.top(topology, self._pattern, count, state.free, objective)
+
+    def offers(self, topology: NodeTopology, count: int) -> Offers | None:
+        """What nodes of a kind offer jobs of several nodes; None where rails are not known."""
+        objective = self._near_nics(topology)
+        return self._tables.offers(topology, self._pattern, count, objective)
 
     def keys(self, states: list[NodeState], count: int) -> list[Key]:
         """Across nodes: this job first, then NICs, empty nodes stay whole, then what is lost."""
@@ -96,6 +107,39 @@ class MapaQuestion:
         self._is_spread = len(request.gpus_per_node) > 1
         self._ranked = NodeKeys(request, objective, tables)
 
+    def _suits(self, places: int, count: int, nodes: int, taken: list[int]) -> int:
+        """Of places of equal rank those whose nodes can have GPUs on the same rails."""
+        table = self._nodes.table
+        of_kind = [self._ranked.offers(kind.topology, count) for kind in table.kinds]
+        offers = []
+        for state, here in table.index.within(places):
+            known = of_kind[state.kind]
+            if known is None:
+                return places
+            offers.append((here, known.of(state.free)))
+        before = [table.index[place] for place in taken]
+        sets = [known.of(state.free) for state in before if (known := of_kind[state.kind])]
+        return suiting(offers, nodes, sets)
+
+    def _on_rails(self, chosen: list[_Chosen]) -> list[_Chosen]:
+        """The same nodes with equally good GPUs that are on the same rails, as far as there are."""
+        known = []
+        for state, count, _ in chosen:
+            offers = self._ranked.offers(state.topology, count)
+            if offers is None:
+                return chosen
+            known.append(offers)
+        sets = [offers.of(state.free) for offers, (state, _, _) in zip(known, chosen, strict=True)]
+        if all(len(offer.masks) == 1 for offer in sets):
+            return chosen
+        moved = []
+        for offers, (state, count, tops), mask in zip(known, chosen, choose(sets), strict=True):
+            if mask != tops[0].mask:
+                best = offers.choice(state.free, mask)
+                tops = (best, *(top for top in tops if top.mask != mask))
+            moved.append((state, count, tops))
+        return moved
+
     def _ideal(self, count: int) -> float:
         """Effective bandwidth of the best set of this size on the best candidate node, empty."""
         if count not in self._ideals:
@@ -114,9 +158,16 @@ class MapaQuestion:
         """The placement, in the name of that policy."""
         counts = self._request.gpus_per_node
         pairs = assign_ranked(
-            counts, self._nodes, self._ranked.keys, kind=self._ranked.kind, network=self._network
+            counts,
+            self._nodes,
+            self._ranked.keys,
+            kind=self._ranked.kind,
+            network=self._network,
+            suits=self._suits if self._is_spread else None,
         )
         chosen = [(state, count, self._ranked.top(state, count)) for state, count in pairs]
+        if self._is_spread:
+            chosen = self._on_rails(chosen)
         own = _candidate([(state.name, tops[0]) for state, _, tops in chosen])
         utility = min(self._utility(tops[0], count) for _, count, tops in chosen)
         return Placement(
@@ -131,9 +182,7 @@ class MapaQuestion:
             candidates=self._candidates(own, chosen),
         )
 
-    def _candidates(
-        self, own: Candidate, chosen: list[tuple[NodeState, int, tuple[Choice, ...]]]
-    ) -> CandidatesLater:
+    def _candidates(self, own: Candidate, chosen: list[_Chosen]) -> CandidatesLater:
         """The choice itself, the runners-up on its first node, the best of other nodes."""
         first, count, tops = chosen[0]
         rest = self._runners_up(count, {state.name for state, _, _ in chosen})
@@ -163,7 +212,7 @@ class MapaQuestion:
         self,
         own: Candidate,
         utility: float,
-        chosen: list[tuple[NodeState, int, tuple[Choice, ...]]],
+        chosen: list[_Chosen],
     ) -> str:
         proven = all(tops[0].proven for _, _, tops in chosen)
         exact = "" if proven else " (the best found, not proven the best)"
@@ -183,7 +232,7 @@ class MapaQuestion:
         joined = self._network.common(own.gpus)
         return ", nodes joined by no switch" if joined is None else f", nodes below {joined.name}"
 
-    def _by(self, chosen: list[tuple[NodeState, int, tuple[Choice, ...]]]) -> str:
+    def _by(self, chosen: list[_Chosen]) -> str:
         """Words for the reason where every figure comes from the site's own measurements."""
         if not all(state.topology.calibration for state, _, _ in chosen):
             return ""

@@ -13,7 +13,7 @@
 
 #include "../claims.h"
 #include "admin_comment.h"
-#include "mig.h"
+#include "part.h"
 #include "mirror.h"
 #include "node_set.h"
 #include "protocol.h"
@@ -225,7 +225,7 @@ static void fuzz_one(char *text, size_t size)
 	if (!bracket.found)
 		abort();
 	free(comment);
-	gt_is_mig(text);
+	gt_is_part(text);
 	gt_reply_id(text);
 	copy = strdup(text);
 	gt_config_parse(&config, "fuzz", copy, wrong, sizeof(wrong));
@@ -246,6 +246,7 @@ static void fuzz(uint64_t seed, uint64_t rounds)
 		"gpu-topo: pattern=ring",
 		"deadline_ms=50\nsocket=/run/x\n# c\nrespect_weight=no",
 		"nvidia_a100_1g.5gb",
+		"mi300x_cpx_nps4",
 	};
 	char text[400];
 

@@ -2,7 +2,8 @@
 
 The same text may hold `amd-smi static --asic --bus --json` and `amd-smi static --numa --json`,
 which tell models and NUMA nodes. Up to ROCm 6.3 each is a list of GPUs, later the static ones
-stand below `gpu_data`. Lines around them that do not begin with a bracket are passed over.
+stand below `gpu_data`. Of a GPU that is partitioned amd-smi lists each part: the first stands for
+the GPU. Lines around them that do not begin with a bracket are passed over.
 """
 
 from __future__ import annotations
@@ -52,7 +53,32 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
             gpus[number], line = item, at
     if not gpus:
         raise TopologyError(f"{source}: no links between GPUs; {_EXPECTED}")
-    return _topology(gpus, facts, name, LinkReport(source, line))
+    return _topology(*_whole(gpus, facts), name, LinkReport(source, line))
+
+
+def _whole(gpus: Entries, facts: Entries) -> tuple[Entries, Entries]:
+    """The first part alone of each GPU; parts have the GPU's address, or one of its functions.
+
+    (The library's note on `amdsmi_get_gpu_bdf_id`, ROCm 6.3: the part's number is in the address's
+    function, or in bits that are not shown.)
+    """
+    first: dict[object, int] = {}
+    for gpu in sorted(gpus):
+        address = pci.normalise(str(gpus[gpu].get("bdf")))
+        first.setdefault(address.rpartition(".")[0] if address else gpu, gpu)
+    if len(first) == len(gpus):
+        return gpus, facts
+    kept = set(first.values())
+
+    def shown(links: object) -> object:
+        """Without links to parts that are left out."""
+        if not isinstance(links, list):
+            return links
+        gone = gpus.keys() - kept
+        return [link for link in links if not isinstance(link, dict) or link.get("gpu") not in gone]
+
+    wholes = {gpu: {**gpus[gpu], "links": shown(gpus[gpu]["links"])} for gpu in sorted(kept)}
+    return wholes, {gpu: fact for gpu, fact in facts.items() if gpu not in gpus.keys() - kept}
 
 
 class LinkReport:

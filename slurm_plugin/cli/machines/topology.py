@@ -102,14 +102,15 @@ def gres_conf(
 @topology.command()
 @click.argument("listing", metavar="FILE", type=click.File())
 def slices(listing: TextIO) -> None:
-    """Write a node's MIG slices for gputopo.yaml; FILE (- for stdin) has its nvidia-smi -L.
+    """Write a node's MIG slices or AMD partitions for gputopo.yaml.
 
+    FILE (- for stdin) has its nvidia-smi -L, or its amd-smi partition --current --json.
     The comment says in which order slurm.conf's Gres= has to name the types.
     """
     from gres_topology.slices import profile_of, words_of
 
     words = words_of(listing.read())
-    types = dict.fromkeys(profile_of(word).partition("*")[0] or "TYPE" for word in words)
+    types = dict.fromkeys(profile_of(word.partition("*")[0]) or "TYPE" for word in words)
     click.echo(f"# slurm.conf: Gres={','.join(f'gpu:{kind}:COUNT' for kind in types)}")
     click.echo(f"slices: [{', '.join(words)}]")
 

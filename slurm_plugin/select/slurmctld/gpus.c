@@ -1,6 +1,6 @@
 #include "gpus.h"
 
-#include "mig.h"
+#include "part.h"
 
 extern int gt_is_gpu(void *item, void *key)
 {
@@ -44,17 +44,17 @@ static int whole_types(const gres_node_state_t *gpus)
 	int count = 0;
 
 	for (int i = 0; i < gpus->type_cnt; i++)
-		count += !gt_is_mig(gpus->type_name[i]);
+		count += !gt_is_part(gpus->type_name[i]);
 	return count;
 }
 
 static bool is_sliced(const gres_node_state_t *gpus)
 {
 	for (int i = 0; i < gpus->type_cnt; i++)
-		if (gt_is_mig(gpus->type_name[i]))
+		if (gt_is_part(gpus->type_name[i]))
 			return true;
 	for (int i = 0; i < gpus->topo_cnt; i++)
-		if (gpus->topo_type_name && gt_is_mig(gpus->topo_type_name[i]))
+		if (gpus->topo_type_name && gt_is_part(gpus->topo_type_name[i]))
 			return true;
 	return false;
 }
@@ -124,7 +124,7 @@ static uint64_t idle(const gres_node_state_t *gpus)
 static const char *first_type(const gres_node_state_t *gpus)
 {
 	for (int i = 0; i < gpus->type_cnt; i++)
-		if (!gt_is_mig(gpus->type_name[i]))
+		if (!gt_is_part(gpus->type_name[i]))
 			return gpus->type_name[i];
 	return gpus->type_cnt ? gpus->type_name[0] : NULL;
 }

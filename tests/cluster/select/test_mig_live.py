@@ -1,4 +1,4 @@
-"""MIG slices, declared by hand: GPUs in use are filled, whole GPUs go by links as ever."""
+"""MIG slices and AMD partitions, by hand: GPUs in use are filled, whole ones go by links."""
 
 import pytest
 from live_harness import explained
@@ -81,3 +81,17 @@ def test_doctor_compares_what_is_declared_with_slurms_types(empty):
     found = empty.run("ctl", ["gputopo", "doctor"], check=False).out
     assert "bridged1: Slurm counts" not in found
     assert "22 GPUs each" in found
+
+
+@pytest.mark.long("a node is declared with partitions first")
+def test_partitions_of_a_gpu_in_use_are_filled(live: Cluster):
+    """GPU 6 is left again, one partition of GPU 7 is in use: Slurm itself would begin GPU 6."""
+    with sliced(live, ["amd1"], ["0-5", "6/cpx*8", "7/cpx*8"], "mi300x"):
+        first = [holding(live, "-w", "amd1", "--gres=gpu:cpx:1") for _ in range(9)]
+        assert [gpus["amd1"][0] for _, gpus in first] == list(range(6, 15))
+        live.end([job for job, _ in first[:8]], {"amd1": (14,)})
+        job, gpus = holding(live, "-w", "amd1", "--gres=gpu:cpx:4")
+        assert gpus == {"amd1": (15, 16, 17, 18)}
+        told = explained(live, job)
+        assert told["chosen"]["of_gpus"] == {"amd1": [7, 7, 7, 7]}
+        assert (told["chosen"]["begun"], told["slurm"]["begun"]) == (0, 1)
