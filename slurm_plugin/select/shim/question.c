@@ -8,8 +8,6 @@
 #include "shares.h"
 
 #define HINT_BYTES 4096
-/* Of a question about shares, which tells of each GPU: the cluster may have many more */
-#define SHARE_NODES 128
 
 /* ------------------------------------------------- which jobs and nodes */
 
@@ -276,57 +274,24 @@ static uint64_t told_free(const gt_question_t *question, int index)
 			    question->gpus);
 }
 
-/* On nodes that are not the job's a request holds what a former selection chose there. */
-static void write_node(gt_line_t *line, const gt_question_t *question,
-		       int index, const gt_shares_t *shares)
-{
-	const node_record_t *node = node_record_table_ptr[index];
-	gt_candidate_t candidate = {
-		.name = node->name,
-		.total = gt_node_total(index),
-		.free = shares ? gt_shares_fit(shares, question->share_count) :
-				 told_free(question, index),
-		.own = bit_test(question->own, index) ?
-			gt_selected(question->gpus, index) : 0,
-		.weight = node->config_ptr->weight,
-		.shares = shares,
-	};
-
-	gt_line_candidate(line, &candidate);
-}
-
 static void write_own(gt_line_t *line, const gt_question_t *question)
 {
-	gt_shares_t shares;
+	node_record_t *node;
 
-	for (int i = 0; next_node_bitmap(question->own, &i); i++) {
-		bool shared = question->shares &&
-			      gt_node_shares(i, question->shares, &shares);
+	for (int i = 0; (node = next_node_bitmap(question->own, &i)); i++) {
+		gt_candidate_t candidate = {
+			.name = node->name,
+			.total = gt_node_total(i),
+			.free = told_free(question, i),
+			.own = gt_selected(question->gpus, i),
+			.weight = node->config_ptr->weight,
+		};
 
-		write_node(line, question, i, shared ? &shares : NULL);
+		if (question->shares)
+			gt_shares_line_own(line, question->shares, i);
+		else
+			gt_line_candidate(line, &candidate);
 	}
-}
-
-/* Adds nodes with room in a GPU that is shared already (`begun`), or in one that is idle. */
-static int write_sharing(gt_line_t *line, gt_question_t *question,
-			 bitstr_t *nodes, bool begun, int most)
-{
-	gt_shares_t shares;
-	int count = 0;
-
-	for (int i = 0; count < most && next_node_bitmap(nodes, &i); i++) {
-		uint64_t fit;
-
-		if (!gt_node_shares(i, question->shares, &shares))
-			continue;
-		fit = gt_shares_fit(&shares, question->share_count);
-		if (!fit || !!(fit & ~shares.idle) != begun)
-			continue;
-		write_node(line, question, i, &shares);
-		bit_set(question->asked, i);
-		count++;
-	}
-	return count;
 }
 
 /*
@@ -378,11 +343,9 @@ static void write_others(gt_line_t *line, gt_question_t *question)
 		question->heaviest |= UINT32_MAX;
 	others = other_nodes(question, by_weight);
 	if (question->shares) {
-		int count = write_sharing(line, question, others, true,
-					  SHARE_NODES);
-
-		write_sharing(line, question, others, false,
-			      SHARE_NODES - count);
+		gt_shares_line_others(line, question->shares,
+				      question->share_count, others,
+				      question->asked);
 	} else if (bit_ffs(others) >= 0) {
 		write_topology(line, question->test->job);
 		gt_cluster_write(line, others);

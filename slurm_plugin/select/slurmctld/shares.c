@@ -87,3 +87,58 @@ extern uint64_t gt_shares_fit(const gt_shares_t *shares, uint64_t count)
 			fit |= 1ULL << i;
 	return fit;
 }
+
+/* ------------------------------------------------------------ the question */
+
+/* A question tells of each GPU of a node, and the cluster may have very many. */
+#define MOST_NODES 128
+
+static void line_node(gt_line_t *line, const gt_shares_t *shares, int index,
+		      uint64_t count, uint64_t own)
+{
+	const node_record_t *node = node_record_table_ptr[index];
+	gt_candidate_t candidate = {
+		.name = node->name,
+		.total = shares->total,
+		.free = gt_shares_fit(shares, count),
+		.own = own,
+		.weight = node->config_ptr->weight,
+		.shares = shares,
+	};
+
+	gt_line_candidate(line, &candidate);
+}
+
+extern void gt_shares_line_own(gt_line_t *line, const gres_state_t *request,
+			       int index)
+{
+	gt_shares_t shares;
+
+	if (gt_node_shares(index, request, &shares))
+		line_node(line, &shares, index,
+			  gt_shares_selected(request, index),
+			  gt_selected(request->gres_data, index));
+}
+
+extern void gt_shares_line_others(gt_line_t *line, const gres_state_t *request,
+				  uint64_t count, bitstr_t *nodes,
+				  bitstr_t *told)
+{
+	int left = MOST_NODES;
+	gt_shares_t shares;
+
+	for (int begun = 1; begun >= 0; begun--) {
+		for (int i = 0; left && next_node_bitmap(nodes, &i); i++) {
+			uint64_t fit;
+
+			if (!gt_node_shares(i, request, &shares))
+				continue;
+			fit = gt_shares_fit(&shares, count);
+			if (!fit || !!(fit & ~shares.idle) != begun)
+				continue;
+			line_node(line, &shares, i, count, 0);
+			bit_set(told, i);
+			left--;
+		}
+	}
+}

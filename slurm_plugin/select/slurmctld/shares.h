@@ -23,3 +23,15 @@ extern uint64_t gt_shares_selected(const gres_state_t *request, int index);
 
 /* GPUs with room for so many */
 extern uint64_t gt_shares_fit(const gt_shares_t *shares, uint64_t count);
+
+/* Adds a node to a question, which Slurm chose for the request; gt_node_shares() knows it */
+extern void gt_shares_line_own(gt_line_t *line, const gres_state_t *request,
+			       int index);
+
+/*
+ * Adds those of the nodes that have room for so many shares on one GPU, 128 at most, and to
+ * `told`: first those where such a GPU is shared already
+ */
+extern void gt_shares_line_others(gt_line_t *line, const gres_state_t *request,
+				  uint64_t count, bitstr_t *nodes,
+				  bitstr_t *told);
