@@ -148,18 +148,20 @@ def candidates(texts: list[str]) -> tuple[CandidateNode, ...]:
 
 def check_shares(place: PlacementQuestion) -> None:
     """Raises ProtocolError unless every node of a question about shares, and no other, has some."""
-    if place.shared and (place.shared not in SHARED or not place.shares):
+    if not place.shared:
+        if any(node.left for node in place.candidates):
+            raise ProtocolError("place: a node tells of shares; expected shared= with it")
+        return
+    if place.shared not in SHARED or not place.shares:
         listed = " or ".join(SHARED)
         raise ProtocolError(f"place: shared={place.shared!r}; expected {listed}, and shares=")
     for node in place.candidates:
         told = len(node.left)
-        fit = sum(1 << i for i, left in enumerate(node.left) if left and left >= place.shares)
-        if told != (node.total if place.shared else 0) or (
-            place.shared and (node.free & ~fit or node.own.bit_count() > 1 or node.idle >> told)
-        ):
+        fit = sum(1 << gpu for gpu, left in enumerate(node.left) if left >= place.shares)
+        if told != node.total or node.free & ~fit or node.idle >> told or node.own & node.own - 1:
             raise ProtocolError(
-                f"place: {node.name}: shares are told of {told} GPUs; expected those of each GPU"
-                " with shared= alone, FREE where there are enough, and one GPU in OWN"
+                f"place: {node.name}: shares of {told} GPUs; expected those of all {node.total},"
+                " enough of each in FREE, and one GPU in OWN"
             )
 
 

@@ -8,6 +8,9 @@ from typing import Protocol
 
 from policies.contract.nodes import Candidates
 
+#: What Slurm calls shares of GPUs -> what one is called, and several.
+_SHARES = {"shard": ("shard", "shards"), "mps": ("share of MPS", "shares of MPS")}
+
 
 @dataclass(frozen=True, slots=True)
 class CandidateNode:
@@ -83,3 +86,9 @@ class PlacementQuestion:
     network: str = ""
     #: --segment: nodes in so many are each in one block; 0 for no such wish.
     segment: int = 0
+
+    @property
+    def shares_in_words(self) -> str:
+        """How many shares the job asks for on each node: `4 shards`."""
+        one, several = _SHARES[self.shared]
+        return f"{self.shares} {several if self.shares != 1 else one}"

@@ -32,10 +32,10 @@ from policies.contract.assign import assign_ranked
 from policies.contract.nodes import Candidates, candidates
 from policies.contract.ranking import Key
 from policies.errors import PolicyError
+from policies.mapa.judge import judge, with_scores
 from policies.slices import PROFILE, Shares, Slices, as_taken, by_gpu
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide import promises
-from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.kept_nodes import lowered, raised
 from slurm_plugin.decide.machines import (
     UNDECLARED,
@@ -45,9 +45,9 @@ from slurm_plugin.decide.machines import (
     profile_for,
     usable,
 )
+from slurm_plugin.decide.neighbours import NOBODY_SHARES, Sharing
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
-from slurm_plugin.decide.shares import NOBODY_SHARES, Sharing
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
 from slurm_plugin.wire import MAX_NOTE_BYTES

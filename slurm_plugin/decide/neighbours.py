@@ -12,19 +12,25 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from policies import RunningJob, mask_of
+from gres_topology import NodeTopology
+from policies import Request, RunningJob, mask_of
+from policies.contract.hint_keys import BATCH, PROFILE
+from policies.contract.interference import Interference
 from policies.contract.running import RunningJobs
 from policies.errors import HintError
 from policies.hints import parse
+from policies.slices import Room, Shares
 from slurm_plugin.decide.learning import Teacher
-from slurm_plugin.decide.machines import UNDECLARED, Machines
+from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines
 from slurm_plugin.job_notes import hints
-from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Notice
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Hints of jobs that were asked about and have not started yet.
 MOST_HINTS = 20_000
+#: Hint keys that tell jobs apart.
+SAYS_WHAT_IT_IS = {PROFILE.name, BATCH.name}
 _NOBODY = RunningJobs()
 #: States in which a job holds its GPUs.
 HOLDING = ("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
@@ -98,15 +104,10 @@ class Neighbours:
         return _NOBODY if age is None or age > self.max_age_s else self._running
 
     def sharing(self, node: str) -> Collection[RunningJob]:
-        """The jobs with shares of GPUs of this node, as far as that is followed and known."""
+        """The jobs with shares of GPUs of this node; none while that is not known."""
         age = self.age_s()
-        if not self.is_wanted or age is None or age > self.max_age_s:
-            return ()
-        return tuple(self._sharing_on.get(node, {}).values())
-
-    def want(self) -> None:
-        """From now on follow who runs."""
-        self.is_wanted = True
+        is_known = self.is_wanted and age is not None and age <= self.max_age_s
+        return tuple(self._sharing_on.get(node, {}).values()) if is_known else ()
 
     def age_s(self) -> float | None:
         """Seconds since the newest snapshot began; None before the first one."""
@@ -239,3 +240,47 @@ class Neighbours:
             for name, machine in known.items()
             if machine.topology is not None and not machine.problem
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """Who has shares of which GPU, and how much jobs slow each other."""
+
+    #: None: nobody is followed.
+    neighbours: Neighbours | None = None
+    interference: Callable[[], Interference] = Interference
+
+    def policy_for(
+        self,
+        asked: PlacementQuestion,
+        machines: Machines,
+        names: Collection[str],
+        request: Request,
+    ) -> Shares:
+        """The policy for one question, of the nodes of these names, in the topologies' indices.
+
+        Until a job says what it is nobody is followed: reading the queue costs Slurm something.
+        """
+        beside = self.neighbours
+        if beside and SAYS_WHAT_IT_IS & request.options.keys():
+            beside.is_wanted = True
+        rooms = {
+            node.name: _room(node, machine, topology)
+            for node in asked.candidates
+            if node.name in names
+            and (machine := machines[node.name])
+            and (topology := machine.topology)
+        }
+        jobs_on = beside.sharing if beside else lambda name: ()
+        return Shares(rooms, asked.shares_in_words, jobs_on, self.interference())
+
+
+#: Where nobody is followed.
+NOBODY_SHARES = Sharing()
+
+
+def _room(node: CandidateNode, machine: Machine, topology: NodeTopology) -> Room:
+    left = list(node.left)
+    for index, gpu in enumerate(machine.order or ()):
+        left[gpu] = node.left[index]
+    return Room(machine.to_topology(node.idle) & ~topology.broken, tuple(left))

@@ -15,7 +15,6 @@ from policies import Candidate, Placement, Request
 from policies.scoring.rails import spine_bytes
 from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, impaired_parts
 from slurm_plugin.decide.preferences import Preferences
-from slurm_plugin.decide.shares import in_words
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Notice, Pass, PlaceReply, Use, WaitFor
 
@@ -66,7 +65,7 @@ class DecisionRecord:
             line["pattern"] = self.request.pattern
             line["gpus_per_node"] = self.request.gpus_per_node
         if self.asked.shared:
-            line["shares"] = in_words(self.asked)
+            line["shares"] = self.asked.shares_in_words
         if self.policy_s is not None:
             line["policy_ms"] = round(self.policy_s * 1e3, 3)
         if self.considered is not None:

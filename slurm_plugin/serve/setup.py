@@ -24,9 +24,8 @@ from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machines
-from slurm_plugin.decide.neighbours import Neighbours
+from slurm_plugin.decide.neighbours import Neighbours, Sharing
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.decide.shares import Sharing
 from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.enforcement import Enforcement, Select, Slots
 from slurm_plugin.errors import ConfigError, SlurmError
@@ -136,7 +135,7 @@ def load(
     teacher = Teacher(learned, machines, chosen.update)
     neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
     rules = Rules(config)
-    sharing = Sharing(neighbours.sharing, neighbours.want, chosen.interference)
+    sharing = Sharing(neighbours, chosen.interference)
     decider = Decider(
         machines, rules, config.waiting, chosen, neighbours.jobs, _networks(config), sharing
     )

@@ -1,12 +1,12 @@
 """Shards and MPS: a job's shares come from a GPU in use, and a pair on one bridge stays whole."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from machines_in_tests import BASIC, basic_config, decider_of, mask, question
 
-from slurm_plugin.decide.neighbours import running_job
-from slurm_plugin.decide.shares import Sharing
+from slurm_plugin.decide.neighbours import Sharing, running_job
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
@@ -87,9 +87,8 @@ def test_of_the_gpus_in_use_the_one_whose_jobs_get_along(decider, hint, there, e
         5: running_job(1, {"pair1": mask(5)}, there),
         4: running_job(2, {"pair1": mask(4)}, BIG),
     }
-    wanted = []
-    sharing = Sharing(lambda name: here.values(), lambda: wanted.append(1))
-    asking = replace(decider, sharing=sharing)
+    beside = SimpleNamespace(is_wanted=False, sharing=lambda name: here.values())
+    asking = replace(decider, sharing=Sharing(beside))
     node = shared("pair1", used(g5=3, g4=1), (0,))
     decision = asking.decide(ask(node, hint=hint))
     if not hint:
@@ -97,7 +96,7 @@ def test_of_the_gpus_in_use_the_one_whose_jobs_get_along(decider, hint, there, e
         decision = asking.decide(ask(node))
     assert decision.reply.nodes == {"pair1": mask(expected)}
     assert (f"slowed {slowed} times" in decision.reply.note) == (slowed != "1.00")
-    assert bool(wanted) == bool(hint)
+    assert beside.is_wanted == bool(hint)
 
 
 def test_each_of_several_nodes_gives_one_gpu(decider):
