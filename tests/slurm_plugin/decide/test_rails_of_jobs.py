@@ -61,6 +61,17 @@ def test_rails_by_distance_are_said_to_be_so_and_jobs_of_one_node_have_none(deci
     assert "rails" not in alone["chosen"]
 
 
+def test_where_switches_reduce_it_is_said_what_they_send(tmp_path):
+    names = "mlx5_0, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9, mlx5_10, mlx5_11"
+    (tmp_path / "own.yaml").write_text(f"like: dgx-h100\nsharp: [{names}]\n")
+    text = TEXT.replace("topology: dgx-h100", "topology: own.yaml")
+    asked = question(node("h1", 0xFF, LOW), node("h2", HIGH, HIGH))
+    line = basic_decider(tmp_path, text).decide(asked).record()
+    words = in_words(story_of(7, [line | {"time": "T1"}], "decision log"))
+    assert "tree 0.00 of 2.00, SHARP 0.00 of 4.00 bytes per byte reduced" in words
+    assert "tree 2.00 of 2.00, SHARP 4.00 of 4.00 bytes per byte reduced" in words
+
+
 def test_machines_without_rails_say_nothing_of_them(decider):
     asked = question(node("minsky1", 0xF, mask(0, 1), total=4), node("h1", 0xFF, mask(0, 1)))
     assert "rails" not in decider.decide(asked).record()["slurm"]
