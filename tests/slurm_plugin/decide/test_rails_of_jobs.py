@@ -36,6 +36,16 @@ def test_both_nodes_give_the_same_rails_where_slurm_would_not(decider):
     assert "rails h1: 0,1,2,3; h2: 4,5,6,7, over the spine ring 3.50 of 3.50" in words
 
 
+def test_on_slurms_own_nodes_too_the_rails_are_the_same(decider):
+    """h1 and h3 suit each other and are taken; should that fail, h1 and h2 have two in common."""
+    asked = question(
+        node("h1", LOW, mask(0, 1)), node("h2", HIGH | mask(2, 3), mask(2, 3)), node("h3", LOW)
+    )
+    reply = decider.decide(asked).reply
+    assert reply.nodes == {"h1": mask(0, 1), "h3": mask(0, 1)}
+    assert reply.alt == {"h1": mask(2, 3), "h2": mask(2, 3)}
+
+
 def test_slurms_own_indices_are_told_beside_the_rails_of_those_gpus(tmp_path):
     """On h1 Slurm counts backwards: its GPUs 0 to 3 are on rails 7 to 4."""
     text = TEXT.replace(
