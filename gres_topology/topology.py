@@ -180,6 +180,12 @@ class NodeTopology:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @cached_property
+    def is_even(self) -> bool:
+        """Whether all pairs of GPUs are joined alike and nothing is impaired: any set will do."""
+        apart = self.bandwidth_gbps[~np.eye(self.gpus, dtype=bool)]
+        return not self.impairments and bool((apart == apart[:1]).all())
+
+    @cached_property
     def broken(self) -> int:
         """The GPUs that are broken (mask)."""
         return sum(
