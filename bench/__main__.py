@@ -23,6 +23,7 @@ BENCHMARKS = {
     "quality": "bench.live.placed.quality",
     "slices": "bench.live.placed.slices",
     "packing": "bench.packing",
+    "rails": "bench.rails",
     "packing-live": "bench.live.large.packing",
     "simulate": "bench.simulate",
     "topo-aware": "bench.topo_aware",

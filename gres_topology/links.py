@@ -2,7 +2,8 @@
 
 All numbers are GB/s (10^9 bytes), per direction, for one link (NVLink, xGMI) or for
 sixteen lanes (PCIe). Labels are those of `nvidia-smi topo -m` (`NV4`, `PIX`, ...), `XGMI`
-with an optional count for AMD (`XGMI4`), and `PCIE` where a tool says no more than that.
+with an optional count for AMD (`XGMI4`), `XL` with the count of lanes for Intel (`XL16`), and
+`PCIE` where a tool says no more than that.
 """
 
 from __future__ import annotations
@@ -44,6 +45,10 @@ XGMI_GBPS = {
     "gfx950": (76.8, "AMD CDNA 4 whitepaper: 153.6 GB/s both ways per link"),
 }
 
+#: A lane of Intel's Xe Link. `xpu-smi discovery` in XPU Manager's user guide: 51,880 MiB/s sent and
+#: received by a port of four lanes.
+XELINK_GBPS = 51_880 * 1.048576e-3 / 2 / 4
+
 #: NVLink-C2C between the dies of a superchip (NVIDIA Grace Hopper whitepaper: 900 both ways).
 C2C_GBPS = 450.0
 
@@ -53,9 +58,9 @@ SYNONYMS = {"SOC": "SYS", "XGMI1": "XGMI"}
 #: Where the source does not know the path. Scored as the slowest kind.
 UNKNOWN = "N/A"
 
-EXPECTED = "X, NV<n>, C2C, PIX, PXB, PHB, NODE, SYS (SOC), XGMI, PCIE or N/A"
+EXPECTED = "X, NV<n>, C2C, PIX, PXB, PHB, NODE, SYS (SOC), XGMI, XL<n>, PCIE or N/A"
 
-_COUNTED = re.compile(r"(NV|XGMI)([1-9]\d?)")
+_COUNTED = re.compile(r"(NV|XGMI|XL)([1-9]\d?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ class LinkRates:
             return C2C_GBPS
         if label.startswith("NV"):
             return self.nvlink_gbps * link_count(label)
+        if label.startswith("XL"):
+            return XELINK_GBPS * link_count(label)
         if label.startswith("XGMI"):
             return self.xgmi_gbps * link_count(label)
         return self.pcie_gbps * PCIE_SHARE.get(label, 1.0)
@@ -96,7 +103,7 @@ def canonical(label: str) -> str | None:
 
 
 def link_count(label: str) -> int:
-    """Point-to-point links behind a label: NV4 -> 4, XGMI -> 1, C2C -> 1, PCIe paths -> 0."""
+    """Point-to-point links (of Xe Link: lanes): NV4 -> 4, XGMI -> 1, C2C -> 1, PCIe paths -> 0."""
     if label in {"XGMI", "C2C"}:
         return 1
     match = _COUNTED.fullmatch(label)
@@ -104,7 +111,7 @@ def link_count(label: str) -> int:
 
 
 def is_direct(label: str) -> bool:
-    """Whether GPUs so joined talk without the PCIe tree (NVLink, xGMI, C2C)."""
+    """Whether GPUs so joined talk without the PCIe tree (NVLink, xGMI, Xe Link, C2C)."""
     return link_count(label) > 0
 
 
@@ -128,6 +135,7 @@ _MODELS = (
     (r"a100|a800|a[34]0\b|a10\b|a6000|a5500|a5000|a4500|a30|3090", rates(3, 4)),
     (r"rtxpro[456]\d{3}", rates(3, 5)),
     (r"l40|l4\b|l20\b|6000ada|4090", rates(3, 4)),
+    (r"gpumax1[15]\d\d", rates(2, 5)),
     (r"mi35\d|gfx950", rates(2, 5, "gfx950")),
     (r"mi3\d\d|gfx94", rates(2, 5, "gfx942")),
     (r"mi2\d\d|gfx90a", rates(2, 4, "gfx90a")),

@@ -5,9 +5,9 @@ these names and `policies.scoring.measured` (docs/writing-a-policy.md); `policie
 all policies by name.
 """
 
+from policies.contract.assign import assign
 from policies.contract.bits import gpus_of, mask_of
 from policies.contract.hint_keys import HintKey, count, number, one_of
-from policies.contract.nodes import assign
 from policies.contract.nouns import (
     Ahead,
     Candidate,

@@ -8,8 +8,8 @@ still has room; a job too big for one domain takes the emptiest first, to span f
 from __future__ import annotations
 
 from gres_topology import NodeTopology
+from policies.contract.assign import assign
 from policies.contract.bits import gpus_of, mask_of
-from policies.contract.nodes import assign
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import Policy
 from policies.contract.ranking import Key

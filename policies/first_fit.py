@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from policies.contract.assign import assign
 from policies.contract.bits import gpus_of
-from policies.contract.nodes import assign
 from policies.contract.nouns import Cluster, Placement, Request, Wait
 from policies.contract.policy import Policy
 from policies.scoring.measure import measured

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gres_topology.slices import SlicedTopology
+from policies.contract.assign import assign_ranked
 from policies.contract.bits import gpus_of, lowest_bits, mask_of
-from policies.contract.nodes import assign_ranked
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import Policy
 from policies.contract.ranking import Key

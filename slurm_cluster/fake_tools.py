@@ -73,6 +73,11 @@ def fake_tools(topology: NodeTopology) -> dict[str, str]:
     nvidia-smi/topo-m.txt and nvidia-smi/gpus.csv, or for AMD's GPUs files below amd-smi and
     rocm-smi.
     """
+    if "Intel" in (topology.model or ""):
+        return {
+            "xpu-smi/topology.txt": _tiles(topology),
+            "xpu-smi/discovery.json": _amd_json({"device_list": list(_devices(topology))}),
+        }
     if is_amd(topology):
         return {
             "amd-smi/topology.json": _amd_json(_amd_links(topology)),
@@ -205,6 +210,26 @@ def _amd_places(topology: NodeTopology) -> Iterable[dict[str, Any]]:
     for gpu, numa in enumerate(topology.numa):
         node = -1 if numa is None else numa
         yield {"gpu": gpu, "numa": {"node": node, "affinity": node, "cpu_affinity": "N/A"}}
+
+
+# -- xpu-smi ------------------------------------------------------------------
+
+
+def _tiles(topology: NodeTopology) -> str:
+    """The matrix, of one tile a GPU: how the tiles of a real one are joined is not known."""
+    names = [f"GPU {gpu}/0" for gpu in range(topology.gpus)]
+    lines = [" " * 9 + "|".join(names) + "|CPU Affinity"]
+    for name, kinds, cpus in zip(names, topology.kinds, topology.cpus, strict=True):
+        cells = ("S" if label == SELF else label for label in kinds)
+        words = [*(word.ljust(7) for word in cells), cpulist.format_list(cpus or ())]
+        lines.append(f"{name} |" + "|".join(words))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _devices(topology: NodeTopology) -> Iterable[dict[str, Any]]:
+    for gpu, address in enumerate(addresses(topology)):
+        named = {"device_name": topology.model, "vendor_name": "Intel(R) Corporation"}
+        yield {"device_id": gpu, **named, "device_type": "GPU", "pci_bdf_address": address}
 
 
 # -- rocm-smi -----------------------------------------------------------------

@@ -34,6 +34,9 @@ class OtherNodes(Protocol):
     def with_own(self, own: Mapping[str, int]) -> Candidates:
         """They and these, Slurm's own (masks by name), as policies see them."""
 
+    def free_on(self, name: str) -> int:
+        """The GPUs (mask) that are free on a node of the cluster; 0 for one that is not known."""
+
     def stand_in(
         self, count: int, reserved: Mapping[str, int], without: Collection[str]
     ) -> CandidateNode | None:

@@ -20,6 +20,7 @@ _WIDE_GBPS = 40.0
 _WORDS = {
     "nvlink": "NVLink",
     "xgmi": "xGMI",
+    "xelink": "Xe Link",
     "c2c": "NVLink-C2C",
     "pcie": "PCIe switch",
     "host": "PCIe",

@@ -55,6 +55,7 @@ CHOSEN = ("#e69f00", "#000000")
 DASHES = {
     "nvlink": "",
     "xgmi": "16 3",
+    "xelink": "14 3 5 3",
     "c2c": "12 3 2 3",
     "pcie": "9 3",
     "host": "5 4",
@@ -65,7 +66,7 @@ LINE_DASHES = ("", "9 4", "2 3", "12 4 2 4", "5 2")
 #: Shares from least to most; light ones stand on light paper, dark ones on dark paper alike.
 SHADES = ("#d3e7f5", "#9ccae8", "#56a3d4", "#1f76b3", "#08436e")
 #: Kinds of link that share a colour with another one.
-_COLOUR_OF = {"host": "pcie"}
+_COLOUR_OF = {"host": "pcie", "xelink": "xgmi"}
 
 
 def link_kind(label: str) -> str:
@@ -73,7 +74,8 @@ def link_kind(label: str) -> str:
     if label == "C2C":
         return "c2c"
     if links.is_direct(label):
-        return "nvlink" if label.startswith("NV") else "xgmi"
+        families = {"NV": "nvlink", "XL": "xelink"}
+        return families.get(label[:2], "xgmi")
     if label in {"PIX", "PXB"}:
         return "pcie"
     return "host" if label in {"PHB", "NODE", "PCIE"} else "sockets"

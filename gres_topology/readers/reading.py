@@ -10,7 +10,15 @@ from typing import Protocol
 from gres_topology import catalog
 from gres_topology.catalog import declared
 from gres_topology.errors import TopologyError
-from gres_topology.readers import hwloc_xml, nccl_xml, numactl, nvidia_smi, pasted, saved
+from gres_topology.readers import (
+    hwloc_xml,
+    nccl_xml,
+    numactl,
+    nvidia_smi,
+    pasted,
+    saved,
+    xpu_smi,
+)
 from gres_topology.readers.amd import amd_smi, rocm_smi
 from gres_topology.topology import NodeTopology
 
@@ -18,8 +26,9 @@ from gres_topology.topology import NodeTopology
 MAX_BYTES = 32 * 2**20
 
 FORMATS = (
-    "nvidia-smi topo -m, amd-smi topology --json, rocm-smi --showtopo, NCCL or RCCL topology XML,"
-    " hwloc XML (lstopo --of xml), numactl --hardware, a machine in YAML, or saved JSON"
+    "nvidia-smi topo -m, amd-smi topology --json, rocm-smi --showtopo, xpu-smi topology -m,"
+    " NCCL or RCCL topology XML, hwloc XML (lstopo --of xml), numactl --hardware, a machine in"
+    " YAML, or saved JSON"
 )
 
 
@@ -38,6 +47,7 @@ _READERS: tuple[tuple[Callable[[str], bool], TopologyReader], ...] = (
     (lambda text: _is_xml(text) and bool(re.search(r"<topology\b", text)), hwloc_xml.read),
     (lambda text: _is_xml(text) and bool(re.search(r"<system\b", text)), nccl_xml.read),
     (rocm_smi.looks_like, rocm_smi.read),
+    (xpu_smi.looks_like, xpu_smi.read),
     (nvidia_smi.looks_like, nvidia_smi.read),
     (numactl.looks_like, numactl.read),
     (lambda text: bool(re.search(r"^(gpus|like)\s*:", text, re.MULTILINE)), declared.read),

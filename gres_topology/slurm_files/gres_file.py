@@ -19,7 +19,8 @@ from gres_topology.errors import TopologyError
 from gres_topology.topology import NodeTopology
 
 _TYPE = re.compile(
-    r"(?<![a-z0-9])(?:g[bh]\d{3}|[abhvp]\d{2,3}|k\d{2}[a-z]?|[lt]\d{1,2}s?|mi\d{2,3}[ax]?|rtx\w+)",
+    r"(?<![a-z0-9])(?:g[bh]\d{3}|[abhvp]\d{2,3}|k\d{2}[a-z]?|[lt]\d{1,2}s?|mi\d{2,3}[ax]?"
+    r"|rtx\w+|max 1\d{3})",
     re.IGNORECASE,
 )
 
@@ -141,7 +142,7 @@ def _check_names(node_names: str) -> None:
 def type_of(model: str | None) -> str | None:
     """A short GRES type from a product name: `Tesla V100-SXM2-16GB` -> `v100`."""
     match = _TYPE.search(model or "")
-    return match.group(0).lower() if match else None
+    return match.group(0).lower().replace(" ", "") if match else None
 
 
 def link_counts(topology: NodeTopology, gpu: int) -> tuple[int, ...]:

@@ -25,12 +25,16 @@ class Blocks:
         #: For each level the domain of each place, by its number among those of the level, from
         #: 1; 0 for a place in none.
         self._of: list[Ints] = []
+        #: The places of each leaf, in the order of their numbers.
+        self._leaves: list[int] = []
         counts: list[int] = []
         for level, places in domains:
             while len(self._of) <= level:
                 self._of.append(np.zeros(size, dtype=np.int64))
                 counts.append(0)
             counts[level] += 1
+            if level == 0:
+                self._leaves.append(places)
             at = self._at(places)
             free = at[self._of[level][at] == 0]
             self._of[level][free] = counts[level]
@@ -38,6 +42,12 @@ class Blocks:
     def _at(self, places: int) -> Ints:
         """The places of a set, ascending."""
         return positions(places, self._size)
+
+    def leaf_of(self, taken: list[int]) -> int:
+        """The places of the one leaf that all of these are on; none where they are on several."""
+        leaves = {int(self._of[0][place]) for place in taken} if self._of else {0}
+        leaf = leaves.pop()
+        return 0 if leaves or not leaf else self._leaves[leaf - 1]
 
     def one(self, places: int, whole: int) -> int:
         """The place for a job of one node: in no domain, else where fewest nodes are `whole`.

@@ -68,6 +68,12 @@ def count(high: int) -> Values:
     return f"a whole number from 1 to {high}", read
 
 
+def _yes_or(high: int, what: str) -> Values:
+    """`yes`, or a whole number from 1."""
+    allowed, read = count(high)
+    return f"yes, or {allowed} ({what})", lambda text: text if text == "yes" else read(text)
+
+
 def is_pattern_name(text: str) -> bool:
     """Whether a site may give a pattern this name: none of ours, short enough for the launch."""
     return bool(_NAME.fullmatch(text)) and len(text) < 64 and text not in PATTERNS
@@ -114,6 +120,14 @@ REMOTE = HintKey(
     " predicted to end the job sooner",
     reader=ENGINE,
 )
+MOVABLE = HintKey(
+    "movable",
+    *_yes_or(10_080, "minutes between two checkpoints"),
+    "no",
+    "may be requeued and started elsewhere to make room; what it costs goes by its checkpoints",
+    flag=True,
+    reader=ENGINE,
+)
 BIND = HintKey(
     "bind",
     *one_of("numa", "none"),
@@ -135,6 +149,6 @@ KEYS: dict[str, HintKey] = {
     for key in (
         *(POLICY, PATTERN, SENSITIVE, PROFILE, BATCH, ITERATIONS, TASK, CLASS, DEADLINE),
         *(MIN_UTILITY, MEMORY_BANDWIDTH, SINGLE_NODE, ANTI_COLLOCATION, PACK, SPREAD),
-        *(REMOTE, BIND, MEM),
+        *(REMOTE, MOVABLE, BIND, MEM),
     )
 }

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from gres_topology import Network, NodeTopology
@@ -19,7 +18,6 @@ from policies.contract.bits import EXACT_GPUS, Runs
 from policies.contract.blocks import Blocks
 from policies.contract.nouns import NodeState
 from policies.contract.ranking import Key, Ranking, StateIndex, each
-from policies.errors import PolicyError
 
 #: Changes of a ranking that are taken over in one go between questions: a question waits for it.
 CHANGES_AHEAD = 16
@@ -32,18 +30,6 @@ RankKeys = Callable[[list[NodeState], int], Sequence[Key | None]]
 
 #: Networks that a table knows its places in: those of one topology.yaml.
 MOST_NETWORKS = 16
-
-Found = TypeVar("Found")
-
-
-class InDomain(NamedTuple, Generic[Found]):
-    """What was found on the nodes of one domain, and what it is ranked by."""
-
-    #: The key of the worst node that is taken.
-    worst: Key
-    #: What is left in the domain, less is better: it is used up first, so that others stay whole.
-    left: Key
-    found: Found
 
 
 class FreeOn(NamedTuple):
@@ -88,7 +74,7 @@ class NodeTable:
         kinds = []
         for state in states:
             topology = state.topology
-            told_apart = (topology.shape, topology.nic_distance, state.weight)
+            told_apart = (topology.shape, topology.nic_distance, topology.rails, state.weight)
             number = numbers.setdefault(told_apart, len(numbers))
             if number == len(self.kinds):
                 self.kinds.append(NodeKind(topology, state.weight))
@@ -252,146 +238,3 @@ def candidates(nodes: Mapping[str, NodeState]) -> Candidates:
     table = NodeTable(nodes.values())
     own = {name: node.own for name, node in nodes.items() if node.own}
     return Candidates(table, (1 << len(nodes)) - 1, own)
-
-
-def assign(
-    counts: tuple[int, ...],
-    nodes: Mapping[str, NodeState],
-    key: RankKey,
-    *,
-    kind: Hashable = None,
-    network: Network | None = None,
-) -> list[tuple[NodeState, int]]:
-    """A node of its own for each count, largest count first: (node, count) pairs.
-
-    `key` ranks a node for a count that fits it, by topology, free GPUs and weight alone, whichever
-    of GPUs that can take each other's place are free (`NodeTopology.runs`, `boards`); what it says
-    is remembered under `kind`, unless that is None. With a `network` several nodes are as
-    few switches apart as the weights allow. What has room for a large count has room for a smaller
-    one, so nodes are found whenever there are any. Raises PolicyError where there are none.
-    """
-
-    def keys(states: list[NodeState], count: int) -> list[Key]:
-        return [key(state, count) for state in states]
-
-    return assign_ranked(counts, nodes, keys, kind=kind, network=network)
-
-
-def assign_ranked(
-    counts: tuple[int, ...],
-    nodes: Mapping[str, NodeState],
-    keys: RankKeys,
-    *,
-    kind: Hashable = None,
-    network: Network | None = None,
-) -> list[tuple[NodeState, int]]:
-    """As `assign`, for a policy that ranks many nodes at once."""
-    among = candidates(nodes)
-    wanted = sorted(counts, reverse=True)
-    rankings = {count: among.table.ranking(kind, count, keys) for count in set(wanted)}
-    chosen = _assign(wanted, rankings, among.among)
-    if isinstance(chosen, int):
-        raise PolicyError(
-            f"no candidate node has {chosen} free GPUs left for this request of"
-            f" {'+'.join(map(str, counts))}; the caller must ask with nodes that fit"
-        )
-    if network is not None:
-        chosen = _Near(network, among).instead_of(chosen, wanted, rankings)
-    pairs = []
-    for count, (_, place) in zip(wanted, chosen, strict=True):
-        name = among.table.names[place]
-        pairs.append((among.table.node(place, among.own.get(name, 0)), count))
-    return pairs
-
-
-#: Keys (Slurm's weight first) and the places they stand for.
-_Chosen = list[tuple[Key, int]]
-
-
-def _assign(
-    wanted: list[int],
-    rankings: Mapping[int, Ranking[FreeOn]],
-    among: int,
-    near: _Near | None = None,
-) -> _Chosen | int:
-    """A place for each count, or the count that none is left for.
-
-    Of places of one rank the first by name, or those that keep what is `near` whole.
-    """
-    chosen: _Chosen = []
-    at, end = 0, len(wanted)
-    while at < end:
-        count = wanted[at]
-        best = next(rankings[count].walk(among), None)
-        if best is None:
-            return count
-        key, places = best
-        alike = 1 if end == 1 else wanted[at:].count(count)
-        if near is None or not places & places - 1:
-            taken = list(islice(each(places), alike))
-        elif end == 1:
-            taken = [near.blocks.one(places, near.whole)]
-        else:
-            taken = near.blocks.several(places, alike)
-        chosen += [(key, place) for place in taken]
-        at += len(taken)
-        for place in taken:
-            among ^= 1 << place
-    return chosen
-
-
-class _Near:
-    """The nodes that a job may use, by the network between them."""
-
-    def __init__(self, network: Network, nodes: Candidates) -> None:
-        self._network, self._nodes = network, nodes
-        table = nodes.table
-        self.blocks = table.blocks(network)
-        #: Whoever may use them: jobs of other types and partitions need whole nodes, too.
-        self.whole = table.whole
-        self._usable = nodes.among & ~table.full
-
-    def instead_of(
-        self, anywhere: _Chosen, wanted: list[int], rankings: Mapping[int, Ranking[FreeOn]]
-    ) -> _Chosen:
-        """As `_assign`: in the best of the lowest domains with room, no heavier than `anywhere`."""
-        most = sum(key[0] for key, _ in anywhere)
-
-        def within(places: int) -> InDomain[int] | None:
-            inside = places & self._usable
-            if inside.bit_count() < len(wanted):
-                return None
-            chosen = _assign(wanted, rankings, inside)
-            if isinstance(chosen, int) or sum(key[0] for key, _ in chosen) > most:
-                return None
-            left = ((self.whole & inside).bit_count(), inside.bit_count())
-            return InDomain(max(key[1:] for key, _ in chosen), left, inside)
-
-        inside = self._nodes.among
-        if len(wanted) > 1:
-            inside = in_lowest_domain(self._network, self._nodes.table, within) or inside
-        nearer = _assign(wanted, rankings, inside, self)
-        assert not isinstance(nearer, int)
-        return nearer
-
-
-def in_lowest_domain(
-    network: Network, table: NodeTable, within: Callable[[int], InDomain[Found] | None]
-) -> Found | None:
-    """What `within` finds on the places of a domain, in the best of the lowest domains with any.
-
-    That is the one whose worst node ranks best, then the one with the least left (so that others
-    stay whole), then by name. None where it finds nothing in any.
-    """
-    best: tuple[int, Key, Key, str] | None = None
-    found = None
-    for domain, places in zip(network.domains, table.domains(network), strict=True):
-        if best is not None and domain.level > best[0]:
-            break
-        here = within(places)
-        if here is None:
-            continue
-        ranked = (domain.level, here.worst, here.left, domain.name)
-        if best is None or ranked < best:
-            best, found = ranked, here.found
-    return found

@@ -71,6 +71,10 @@ class StateIndex(Generic[State]):
         """The places in this state."""
         return self._places.get(state, 0)
 
+    def within(self, places: int) -> list[tuple[State, int]]:
+        """The states that some of these places are in, with those places."""
+        return [(state, here) for state, some in self._places.items() if (here := some & places)]
+
     def states(self) -> Collection[State]:
         """The states that some place is in."""
         return self._places.keys()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from gres_topology import NodeTopology
-from policies.contract.nodes import assign_ranked, candidates
+from policies.contract.assign import assign_ranked
+from policies.contract.nodes import candidates
 from policies.contract.nouns import (
     Candidate,
     CandidatesLater,
@@ -19,7 +20,12 @@ from policies.matching.choice import Choice
 from policies.patterns.pattern import described
 from policies.scoring.best_sets import BestSet
 from policies.scoring.objectives import Objective, near_nics
+from policies.scoring.offers import Offers
+from policies.scoring.rails import choose, suiting
 from policies.scoring.tables import TOP, Tables
+
+#: A node, how many of its GPUs, and the best sets of them, best first.
+Chosen = tuple[NodeState, int, tuple[Choice, ...]]
 
 
 class NodeKeys:
@@ -44,6 +50,11 @@ class NodeKeys:
         topology = state.topology
         objective = self._near_nics(topology)
         return self._tables.top(topology, self._pattern, count, state.free, objective)
+
+    def offers(self, topology: NodeTopology, count: int) -> Offers | None:
+        """What nodes of a kind offer jobs of several nodes; None where rails are not known."""
+        objective = self._near_nics(topology)
+        return self._tables.offers(topology, self._pattern, count, objective)
 
     def keys(self, states: list[NodeState], count: int) -> list[Key]:
         """Across nodes: this job first, then NICs, empty nodes stay whole, then what is lost."""
@@ -82,10 +93,6 @@ class NodeKeys:
         return (-best.effbw_gbps, -best.weakest_gbps)
 
 
-#: A node, how many GPUs of it, and the best sets of so many.
-Chosen = tuple[NodeState, int, tuple[Choice, ...]]
-
-
 class MapaQuestion:
     """One request against one snapshot."""
 
@@ -99,6 +106,39 @@ class MapaQuestion:
         self._network = cluster.network
         self._is_spread = len(request.gpus_per_node) > 1
         self._ranked = NodeKeys(request, objective, tables)
+
+    def _suits(self, places: int, count: int, nodes: int, taken: list[int]) -> int:
+        """Of places of equal rank those whose nodes can have GPUs on the same rails."""
+        table = self._nodes.table
+        of_kind = [self._ranked.offers(kind.topology, count) for kind in table.kinds]
+        offers = []
+        for state, here in table.index.within(places):
+            known = of_kind[state.kind]
+            if known is None:
+                return places
+            offers.append((here, known.of(state.free)))
+        before = [table.index[place] for place in taken]
+        sets = [known.of(state.free) for state in before if (known := of_kind[state.kind])]
+        return suiting(offers, nodes, sets)
+
+    def _on_rails(self, chosen: list[Chosen]) -> list[Chosen]:
+        """The same nodes with equally good GPUs that are on the same rails, as far as there are."""
+        known = []
+        for state, count, _ in chosen:
+            offers = self._ranked.offers(state.topology, count)
+            if offers is None:
+                return chosen
+            known.append(offers)
+        sets = [offers.of(state.free) for offers, (state, _, _) in zip(known, chosen, strict=True)]
+        if all(len(offer.masks) == 1 for offer in sets):
+            return chosen
+        moved = []
+        for offers, (state, count, tops), mask in zip(known, chosen, choose(sets), strict=True):
+            if mask != tops[0].mask:
+                best = offers.choice(state.free, mask)
+                tops = (best, *(top for top in tops if top.mask != mask))
+            moved.append((state, count, tops))
+        return moved
 
     def _ideal(self, count: int) -> float:
         """Effective bandwidth of the best set of this size on the best candidate node, empty."""
@@ -122,9 +162,15 @@ class MapaQuestion:
         """The nodes, and on each the count and the best sets."""
         counts = self._request.gpus_per_node
         pairs = assign_ranked(
-            counts, self._nodes, self._ranked.keys, kind=self._ranked.kind, network=self._network
+            counts,
+            self._nodes,
+            self._ranked.keys,
+            kind=self._ranked.kind,
+            network=self._network,
+            suits=self._suits if self._is_spread else None,
         )
-        return [(state, count, self.top(state, count)) for state, count in pairs]
+        chosen = [(state, count, self.top(state, count)) for state, count in pairs]
+        return self._on_rails(chosen) if self._is_spread else chosen
 
     def placement(self, policy: str, chosen: list[Chosen]) -> Placement:
         """The answer in the name of that policy: the first set on each node."""

@@ -242,6 +242,29 @@ class NodeTables:
             self._choice(k, free, int(rows[at]), int(at), scored, objective) for at in ranked
         )
 
+    def equals(self, k: int, free: int, objective: Objective) -> tuple[tuple[int, ...], int]:
+        """The sets (masks) in `free` that are as good for the job as the best, in `top`'s order.
+
+        With how many of them leave NUMA nodes as whole as the best.
+        """
+        rows, scored = self.score(k, free, objective)
+        among = np.ones(len(rows), dtype=np.bool_)
+        for key in columns(scored, objective):
+            there = np.where(among, key, -np.inf)
+            among = there == there.max()
+        masks = self.sets(k).masks[rows[among]]
+        if not len(self._parts):
+            return tuple(masks.tolist()), len(masks)
+        left = self._left_in_parts(masks, free)
+        order = np.argsort(left, kind="stable")
+        return tuple(masks[order].tolist()), int((left == left.min()).sum())
+
+    def choice(self, k: int, free: int, mask: int, objective: Objective) -> Choice:
+        """What one set of k GPUs is worth within `free`."""
+        rows = np.flatnonzero(self.sets(k).masks == mask)
+        scored = self.scored(k, rows, np.array([free]), objective)
+        return self._choice(k, free, int(rows[0]), 0, scored, objective)
+
     def _choice(
         self, k: int, free: int, row: int, at: int, scored: Scored, objective: Objective
     ) -> Choice:

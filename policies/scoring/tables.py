@@ -25,6 +25,7 @@ from policies.patterns.pattern import fitting, pattern_of
 from policies.scoring.best_sets import BestSet, as_best, best_sets
 from policies.scoring.node_tables import NodeTables
 from policies.scoring.objectives import Objective
+from policies.scoring.offers import Offers
 
 #: Answers kept, some 2 KB each; when there are more, all are dropped.
 REMEMBERED = 20_000
@@ -53,6 +54,7 @@ class Tables:
         #: Held for a moment only: never while something is computed.
         self._lock = threading.Lock()
         self._answers: dict[_Asked, tuple[Choice, ...]] = {}
+        self._offers: dict[tuple[object, ...], Offers] = {}
         self._ideals: dict[tuple[str, str, int], float] = {}
 
     def of(self, topology: NodeTopology, pattern: str) -> NodeTables:
@@ -97,6 +99,26 @@ class Tables:
             answer = self._compute(topology, pattern, k, free_mask, objective)
             self._answers[key] = answer
         return answer
+
+    def offers(
+        self, topology: NodeTopology, pattern: str, k: int, objective: Objective
+    ) -> Offers | None:
+        """What nodes of this kind offer a job of several nodes; None where rails are not known.
+
+        Sets of more than `EXACT_GPUS` GPUs are not listed, so there is none of larger nodes.
+        """
+        pattern = "ring" if k == 1 else fitting(pattern, k)
+        if not topology.rails or not is_tabulated(topology, pattern):
+            return None
+        ahead = (objective.demand, objective.nic_distance)
+        key = (topology.shape, pattern, k, objective.name, ahead, topology.rails)
+        offers = self._offers.get(key)
+        if offers is None:
+            if len(self._offers) >= KINDS:
+                self._offers.clear()
+            tables = self.of(topology, pattern)
+            offers = self._offers[key] = Offers(tables, k, objective, topology.rails)
+        return offers
 
     def best(
         self,

@@ -7,8 +7,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from gres_topology import Network, NodeTopology
+from policies.contract.assign import InDomain, in_lowest_domain
 from policies.contract.bits import moved
-from policies.contract.nodes import Candidates, InDomain, in_lowest_domain
+from policies.contract.nodes import Candidates
 from policies.contract.nouns import Request
 from policies.contract.ranking import Key, Ranking, each, lowest
 from policies.topo_aware.index import Index, State

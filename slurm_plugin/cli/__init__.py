@@ -37,6 +37,7 @@ SECTIONS = {
         "status": "slurm_plugin.cli.site.status",
         "report": "slurm_plugin.cli.site.report",
         "slots": "slurm_plugin.cli.site.slots",
+        "defrag": "slurm_plugin.cli.site.defrag",
         "serve": "slurm_plugin.cli.site.serve",
         "serve-donors": "slurm_plugin.cli.site.serve",
         "web": "slurm_plugin.cli.site.web",

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from gres_topology import NodeTopology, TopologyError, pci
-from gres_topology.readers import nvidia_smi
+from gres_topology.readers import nvidia_smi, xpu_smi
 from gres_topology.readers.amd import amd_smi, rocm_smi
 from gres_topology.readers.numactl import merge_numa
 from slurm_plugin.collect.snippet import Section
@@ -27,6 +27,9 @@ _RENDER = re.compile(r"^renderD(\d+) .*/([0-9a-fA-F:.]+)\s*$", re.MULTILINE)
 #: ROCm has no rocm-smi any more.
 AMD_SMI = ("amd-smi-topo", "amd-smi-asic", "amd-smi-numa")
 ROCM_SMI = ("rocm-smi-topo", "rocm-smi-bus", "rocm-smi-name")
+XPU_SMI = ("xpu-smi-topo", "xpu-smi-list")
+#: Any one of them shows the links.
+_TOPOLOGIES = ("nvidia-smi-topo", "amd-smi-topo", "rocm-smi-topo", "xpu-smi-topo")
 
 
 def read_node(node: str, sections: Mapping[str, Section]) -> NodeTopology:
@@ -37,6 +40,8 @@ def read_node(node: str, sections: Mapping[str, Section]) -> NodeTopology:
         topology = _amd(node, sections)
     elif sections["rocm-smi-topo"].status == 0:
         topology = _rocm(node, sections)
+    elif sections["xpu-smi-topo"].status == 0:
+        topology = _intel(node, sections)
     else:
         raise PluginError(f"{node}: {_why_none(sections)}")
     if sections["numactl"].status != 0:
@@ -50,13 +55,13 @@ def read_node(node: str, sections: Mapping[str, Section]) -> NodeTopology:
 
 
 def _why_none(sections: Mapping[str, Section]) -> str:
-    for name in ("nvidia-smi-topo", "amd-smi-topo", "rocm-smi-topo"):
+    for name in _TOPOLOGIES:
         section = sections[name]
         if section.status != 127:
             lines = section.text.strip().splitlines() or ["no message"]
             tool = name.rpartition("-")[0]
             return f"{tool} failed with status {section.status}: {lines[-1]}"
-    return "none of nvidia-smi, amd-smi and rocm-smi is installed there"
+    return "none of nvidia-smi, amd-smi, rocm-smi and xpu-smi is installed there"
 
 
 def _nvidia(node: str, sections: Mapping[str, Section]) -> NodeTopology:
@@ -87,13 +92,18 @@ def _rocm(node: str, sections: Mapping[str, Section]) -> NodeTopology:
     return _with_render_nodes(topology, sections)
 
 
+def _intel(node: str, sections: Mapping[str, Section]) -> NodeTopology:
+    topology = xpu_smi.read(_texts(sections, XPU_SMI), name=node, source=node)
+    return _with_render_nodes(topology, sections)
+
+
 def _texts(sections: Mapping[str, Section], names: Sequence[str]) -> str:
     """What a tool said where it did not fail."""
     return "".join(sections[name].text for name in names if sections[name].status == 0)
 
 
 def _with_render_nodes(topology: NodeTopology, sections: Mapping[str, Section]) -> NodeTopology:
-    """The topology with the minor of each GPU's device file; only sysfs knows it for AMD."""
+    """The topology with each GPU's device minor; for others than NVIDIA only sysfs knows it."""
     if None in topology.pci:
         return topology
     nodes = {pci.normalise(a): int(n) for n, a in _RENDER.findall(sections["drm"].text)}

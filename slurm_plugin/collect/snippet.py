@@ -23,6 +23,8 @@ COMMANDS = {
     "rocm-smi-topo": "rocm-smi --showtopo",
     "rocm-smi-bus": "rocm-smi --showbus",
     "rocm-smi-name": "rocm-smi --showproductname",
+    "xpu-smi-topo": "xpu-smi topology -m",
+    "xpu-smi-list": "xpu-smi discovery -j",
     "numactl": "numactl --hardware",
     # Which device file is which PCI device: the only place that knows for AMD.
     "drm": "render_nodes",

@@ -84,6 +84,31 @@ class SlotsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class DefragConfig:
+    """Whether and how running jobs are moved to make room."""
+
+    move: bool = setting(
+        False,
+        "Requeue jobs that allow it (hint `movable`) and start them elsewhere where the first"
+        " waiting job starts by that; else only `gputopo defrag --plan` tells what could be done.",
+    )
+    most_moves: int = setting(
+        1, "Jobs that may be moved, one after the other, for one waiting job.", low=1, high=4
+    )
+    max_gpu_hours: float = setting(
+        8.0, "GPU hours that the moves for one waiting job may cost, by checkpoints.", high=100_000
+    )
+    every_s: int = setting(600, "Seconds between the moves for two jobs.", high=86400)
+    start_s: int = setting(
+        120,
+        "A moved job that has not started at its new place after so many seconds is let go: it"
+        " starts wherever there is room.",
+        low=10,
+        high=3600,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSet:
     """Nodes of one kind of machine; `line` is where they are declared."""
 

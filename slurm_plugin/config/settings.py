@@ -21,6 +21,7 @@ from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.sections import (
     MODES,
     DecisionLogConfig,
+    DefragConfig,
     NodeSet,
     Personal,
     Rule,
@@ -89,6 +90,7 @@ class Config:
     waiting: WaitingConfig = computed(WaitingConfig, "How long a policy may postpone a job.")
     slurm: SlurmConfig = computed(SlurmConfig, "How the engine reaches Slurm's commands.")
     slots: SlotsConfig = computed(SlotsConfig, "How `enforcement: slots` keeps its gates.")
+    defrag: DefragConfig = computed(DefragConfig, "Moving running jobs to make room.")
     remote: RemoteConfig = computed(RemoteConfig, "GPUs of other nodes, lent over the network.")
     topo_aware: TopoAwareConfig = computed(
         TopoAwareConfig, "Weights of `topo-aware` and `topo-aware-p`, and what they know of jobs."
@@ -215,4 +217,9 @@ def parse(text: str, path: Path, only: Collection[str] = ()) -> Config:
         raise ConfigError(f"{path}:1: not YAML: {error}") from error
     if only and isinstance(root, yaml.MappingNode):
         root.value = [(key, value) for key, value in root.value if key.value in only]
-    return SiteReader(path).settings(with_sections, root, unset={"path": path})
+    config = SiteReader(path).settings(with_sections, root, unset={"path": path})
+    if config.defrag.move and config.enforcement != "select":
+        raise ConfigError(
+            f"{path}:1: defrag.move: expected enforcement: select; a job behind slots keeps them"
+        )
+    return config

@@ -203,6 +203,11 @@ class Others:
             among |= 1 << self.seen.table.place[name]
         return Candidates(self.seen.table, among, masks)
 
+    def free_on(self, name: str) -> int:
+        """The GPUs (mask) that are free on a node of the cluster; 0 for one that is not known."""
+        at = self.kept.index.get(name)
+        return 0 if at is None else self.kept.free[at]
+
     def stand_in(
         self, count: int, reserved: Mapping[str, int], without: Collection[str]
     ) -> CandidateNode | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from gres_topology import links
 from policies import Candidate, Placement, Request
+from policies.scoring.rails import spine_bytes
 from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, impaired_parts
 from slurm_plugin.decide.preferences import Preferences
 from slurm_plugin.placement import PlacementQuestion
@@ -107,7 +108,27 @@ class DecisionRecord:
             machines = self.machines
             gpus = {name: machines[name].to_slurm(some) for name, some in placement.gpus.items()}
             return {"gpus": gpus, **self.of_slices(placement)}
-        return self._scored(placement) | {"pcie_hops": self._hops(placement)}
+        hops = {"pcie_hops": self._hops(placement)}
+        return self._scored(placement) | hops | self._rails(placement)
+
+    def _rails(self, placement: Placement) -> dict[str, Any]:
+        """The rails of a job of several nodes, and what its collectives send over the spine.
+
+        Bytes per byte that is reduced, with nodes in the order of their names.
+        """
+        names = sorted(placement.gpus)
+        topologies = [self.machines[name].topology for name in names]
+        known = [one for one in topologies if one is not None and one.rails]
+        if len(names) < 2 or len(known) < len(names):
+            return {}
+        rails = [
+            tuple(topology.rails[gpu] for gpu in placement.gpus[name])
+            for name, topology in zip(names, known, strict=True)
+        ]
+        spine = {key: round(value, 4) for key, value in spine_bytes(rails)._asdict().items()}
+        declared = all(topology.declares_rails for topology in known)
+        return {"rails": dict(zip(names, rails, strict=True)), "spine": spine,
+                "rails_declared": declared}  # fmt: skip
 
     def _hops(self, placement: Placement) -> int:
         """How many steps of the rings, on all nodes together, leave the GPUs' own links."""

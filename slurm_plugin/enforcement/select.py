@@ -48,13 +48,13 @@ class Select:
         """The decision on the GPUs that are not reserved; a loan's own job gets its share."""
         decider, reserved = self.decider, self._reserved
         mode = decider.rule(question.partition, question.account, question.uid).mode
-        if mode != "enforce" or not reserved.by_borrower:
+        if mode != "enforce" or not reserved.is_any:
             return decider.decide(question)
         seen = reserved.answer(question)
         if isinstance(seen, WaitFor):
             return decider.settled(question, seen, WAITS)
         if isinstance(seen, Use):
-            return decider.settled(question, seen, "its share of a loan")
+            return decider.settled(question, seen, "its place is kept")
         decision = decider.decide(seen)
         # Slurm's own choice knows nothing of what is kept.
         wait = reserved.wait(question) if isinstance(decision.reply, Pass) else None

@@ -143,7 +143,21 @@ def figures(choice: Mapping[str, Any]) -> list[str]:
             f"sum {choice['agg_gbps']:.0f} GB/s",
             f"left {choice['preserved_gbps']:.0f} GB/s",
         ]
-    return facts
+    return facts + (_rails(choice) if "spine" in choice else [])
+
+
+def _rails(choice: Mapping[str, Any]) -> list[str]:
+    """Which rails a job of several nodes is on, and what crosses the spine."""
+    rails, spine = choice["rails"], choice["spine"]
+    alike = {tuple(some) for some in rails.values()}
+    where = (
+        f"{','.join(map(str, alike.pop()))} on each node" if len(alike) == 1 else gpu_list(rails)
+    )
+    told = "" if choice.get("rails_declared") else " (by the NICs' distance)"
+    shares = (
+        f"{kind} {spine[kind]:.2f} of {spine[kind + '_total']:.2f}" for kind in ("ring", "tree")
+    )
+    return [f"rails {where}{told}", f"over the spine {', '.join(shares)} bytes per byte reduced"]
 
 
 def _of_gpus(parents: Mapping[str, Any]) -> str:

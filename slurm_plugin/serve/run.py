@@ -29,6 +29,7 @@ from slurm_plugin.part_marks import marks as part_marks
 from slurm_plugin.part_marks.marks import MarksInForce
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.charge import Charge
+from slurm_plugin.serve.loops.defrag import DefragLoop
 from slurm_plugin.serve.loops.gates import GatesLoop
 from slurm_plugin.serve.loops.lending import LendingLoop
 from slurm_plugin.serve.loops.neighbours import NeighboursLoop
@@ -127,7 +128,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     gc.set_threshold(50_000, 20, 50)
     log = DecisionLog(first.config.decision_log)
     engine = Engine(first, log, load)
-    kinds = (GatesLoop, ShapingLoop, LendingLoop, NeighboursLoop, SiteLoop)
+    kinds = (GatesLoop, ShapingLoop, LendingLoop, DefragLoop, NeighboursLoop, SiteLoop)
     loops = [kind(engine) for kind in kinds]
     charge = _charge(engine)
     keeper.is_in_charge = charge.is_ours

@@ -12,8 +12,9 @@ from machines import machine
 from gres_topology import Network, Nic, NodeTopology
 from gres_topology.slurm_files.topology_conf import parse
 from policies import Cluster, NodeState, Placement, Request
+from policies.contract.assign import assign
 from policies.contract.bits import mask_of
-from policies.contract.nodes import Candidates, NodeTable, assign
+from policies.contract.nodes import Candidates, NodeTable
 from policies.registry import registry
 
 DGX = machine("dgx1v")

@@ -25,7 +25,7 @@ print(json.dumps(saved.to_dict(nvml.read(name="n"))))
 NVIDIA = [
     name
     for name in catalog.names()
-    if not is_amd(catalog.load(name)) and catalog.load(name).gpus <= 64
+    if not is_amd(catalog.load(name)) and name != "aurora" and catalog.load(name).gpus <= 64
 ]
 BRIDGED = replace(catalog.load("a100-pcie-bridged"), minors=tuple(range(7, -1, -1)))
 

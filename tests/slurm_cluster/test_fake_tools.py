@@ -18,8 +18,9 @@ from slurm_plugin.collect.read_node import read_node
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE_SMI = ROOT / "slurm_cluster" / "docker" / "image" / "fake-smi"
-AMD = ["mi250x", "mi300x", "mi325x", "mi355x"]
-NVIDIA = [name for name in catalog.names() if name not in AMD]
+AMD = ["mi250x", "mi300a", "mi300x", "mi325x", "mi355x"]
+INTEL = ["aurora"]
+NVIDIA = [name for name in catalog.names() if name not in (*AMD, *INTEL)]
 
 
 def node(folder: Path, topology: NodeTopology, lacks: str = "") -> Callable[[str], str]:
@@ -31,7 +32,7 @@ def node(folder: Path, topology: NodeTopology, lacks: str = "") -> Callable[[str
         (answers / path).parent.mkdir(parents=True, exist_ok=True)
         (answers / path).write_text(text)
     tools.mkdir(parents=True)
-    for tool in ("nvidia-smi", "amd-smi", "rocm-smi", "numactl"):
+    for tool in ("nvidia-smi", "amd-smi", "rocm-smi", "xpu-smi", "numactl"):
         if (answers / tool).is_dir():
             (tools / tool).symlink_to(FAKE_SMI)
         else:
@@ -66,6 +67,15 @@ def test_a_collected_nvidia_node_is_the_machine_of_the_catalog(name, tmp_path):
     assert actual.minors == tuple(range(machine.gpus))
     # nvidia-smi counts GPUs by address.
     assert None not in actual.pci
+    assert list(actual.pci) == sorted(actual.pci)
+
+
+@pytest.mark.parametrize("name", INTEL)
+def test_a_collected_intel_node_is_the_machine_of_the_catalog(name, tmp_path):
+    machine = catalog.load(name)
+    actual = collected(tmp_path, machine)
+    for field in ("kinds", "numa", "cpus", "model"):
+        assert getattr(actual, field) == getattr(machine, field), field
     assert list(actual.pci) == sorted(actual.pci)
 
 

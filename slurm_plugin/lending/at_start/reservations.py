@@ -17,6 +17,9 @@ from slurm_plugin.protocol import Use, WaitFor
 #: The longest such wait in seconds: short, so that it ends soon after the loan is settled.
 WAIT_S = 10
 NOTE = "GPUs are kept for job {}, which meets its donors"
+MOVED_NOTE = "GPUs are kept for job {}, which is moved there"
+#: A moved job is asked about again so soon, in seconds, where its place is not free yet.
+MOVED_S = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,13 @@ class LoanReservations:
     clock: Callable[[], float] = time.time
     #: By the borrower's id. One thread writes and another reads: it is replaced, never changed.
     by_borrower: Mapping[int, LoanReservation] = field(default_factory=dict)
+    #: By the id of a job that is moved, its new place; replaced as well, by a thread of its own.
+    moved: Mapping[int, LoanReservation] = field(default_factory=dict)
+
+    @property
+    def is_any(self) -> bool:
+        """Whether anything is reserved."""
+        return bool(self.by_borrower or self.moved)
 
     def answer(self, asked: PlacementQuestion) -> PlacementQuestion | Use | WaitFor:
         """The question without the GPUs that are reserved for others.
@@ -52,7 +62,8 @@ class LoanReservations:
         reservations = self._valid()
         for one in reservations.values():
             if asked.job in one.shares:
-                return _own(asked, one.shares[asked.job])
+                share = one.shares[asked.job]
+                return _there(asked, share) if asked.job in self.moved else _own(asked, share)
         reserved = self._masks(reservations)
         nodes, missing = [], []
         for node in asked.candidates:
@@ -86,12 +97,14 @@ class LoanReservations:
             touches = any(one.on(node.name) & node.own for node in asked.candidates)
             if touches and asked.job not in one.shares:
                 seconds = min(WAIT_S, int(one.until - self.clock()) + 1)
-                return WaitFor(max(1, seconds), NOTE.format(job))
+                note = MOVED_NOTE if job in self.moved else NOTE
+                return WaitFor(max(1, seconds), note.format(job))
         return None
 
     def _valid(self) -> dict[int, LoanReservation]:
         now = self.clock()
-        return {job: one for job, one in self.by_borrower.items() if one.until > now}
+        reserved = {**self.by_borrower, **self.moved}
+        return {job: one for job, one in reserved.items() if one.until > now}
 
 
 def _own(asked: PlacementQuestion, share: Use) -> PlacementQuestion | Use:
@@ -101,6 +114,19 @@ def _own(asked: PlacementQuestion, share: Use) -> PlacementQuestion | Use:
     is_free = all(not mask & ~free.get(name, 0) for name, mask in share.nodes.items())
     is_meant = own == {name: mask.bit_count() for name, mask in share.nodes.items()}
     return share if is_free and is_meant else asked
+
+
+def _there(asked: PlacementQuestion, share: Use) -> Use | WaitFor:
+    """A moved job's place, whichever node Slurm would take; a wait until it is free."""
+    free = {node.name: node.free for node in asked.candidates}
+    counts = sorted(node.own.bit_count() for node in asked.candidates if node.own)
+    for name, mask in share.nodes.items():
+        known = free.get(name)
+        if known is None and asked.others is not None:
+            known = asked.others.free_on(name)
+        if counts != [mask.bit_count()] or mask & ~(known or 0):
+            return WaitFor(MOVED_S, f"its new place on {name} is not free yet")
+    return share
 
 
 def _moved_to_others(

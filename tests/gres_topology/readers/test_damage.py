@@ -11,8 +11,9 @@ from gres_topology import TopologyError
 
 ASSETS = Path(__file__).parents[1] / "assets"
 FILES = sorted(f for f in ASSETS.glob("*.txt") if "p2p" not in f.name)
-MATRICES = [f for f in FILES if re.match(r"(own-(?!nccl|rccl|hwloc|rocm)|nvidia-smi)", f.name)]
+MATRICES = [f for f in FILES if re.match(r"(own-(?!nccl|rccl|hwloc|rocm|xpu)|nvidia-smi)", f.name)]
 ROCM = [f for f in FILES if "rocm" in f.name]
+XPU = [f for f in FILES if "xpu" in f.name]
 
 
 def outcome(text):
@@ -48,8 +49,8 @@ def test_a_file_cut_at_any_line_is_the_same_machine_or_refused(path):
     cuts = {*range(0, len(lines), step), *range(min(60, len(lines)))}
     for cut in sorted(cuts):
         found = outcome("\n".join(lines[:cut]))
-        # What follows the link matrix of rocm-smi is optional, so a cut there only loses it.
-        if found is not None and path not in ROCM:
+        # What follows the link matrix of rocm-smi and xpu-smi is optional: a cut only loses it.
+        if found is not None and path not in [*ROCM, *XPU]:
             assert what_matters(found) == whole, f"cut after line {cut}"
         elif found is not None:
             assert what_matters(found)[:2] == whole[:2], f"cut after line {cut}"
@@ -159,3 +160,14 @@ def test_a_file_larger_than_any_report_is_not_read(tmp_path, more, told):
 @pytest.mark.parametrize(("sentence", "text"), HOSTILE, ids=[h[0] for h in HOSTILE])
 def test_a_hostile_file_is_refused(sentence, text):
     assert outcome(text) is None
+
+
+@pytest.mark.parametrize("path", XPU, ids=lambda p: p.stem)
+@pytest.mark.parametrize("value", ["XL5", "NODE", "S", "MDF", "junk", ""])
+def test_a_cell_of_xpu_smi_altered_is_noticed(path, value):
+    text = path.read_text()
+    cells = list(re.finditer(r"(?<=\|)(XL\S+|MDF|S)(?= *\|)", text))
+    assert cells
+    for cell in cells[:: max(1, len(cells) // 60)]:
+        if cell.group() != value:
+            assert outcome(text[: cell.start()] + value + text[cell.end() :]) is None, cell

@@ -14,7 +14,8 @@ from gres_topology.readers import pasted, saved
 from slurm_cluster.fake_tools import fake_tools
 
 ASSETS = Path(__file__).parents[1] / "assets"
-NVIDIA = "nvidia-smi/topo-m.txt"
+#: One of them for each machine.
+PRINTED = ("nvidia-smi/topo-m.txt", "rocm-smi/showtopo.txt", "xpu-smi/topology.txt")
 
 
 def read(text):
@@ -30,7 +31,8 @@ def reports():
     for name in catalog.names():
         topology = catalog.load(name)
         tools = fake_tools(topology)
-        texts[f"{name} printed"] = tools.get(NVIDIA) or tools["rocm-smi/showtopo.txt"]
+        (text,) = (tools[path] for path in PRINTED if path in tools)
+        texts[f"{name} printed"] = text
         if name in ("dgx1v", "mi250x"):
             texts[f"{name} saved"] = json.dumps(saved.to_dict(topology), indent=1)
             texts[f"{name} declared"] = (Path(catalog.__file__).parent / f"{name}.yaml").read_text()

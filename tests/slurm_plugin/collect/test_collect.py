@@ -105,7 +105,7 @@ def test_numactl_of_another_machine_is_left_out():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (output(), "none of nvidia-smi, amd-smi and rocm-smi is installed"),
+        (output(), "none of nvidia-smi, amd-smi, rocm-smi and xpu-smi is installed"),
         (output(nvidia_smi_topo=("no driver\nNVIDIA-SMI has failed", 9)), "status 9: NVIDIA-SMI"),
         (output(nvidia_smi_topo=("", 124)), "failed with status 124"),
     ],

@@ -1,0 +1,215 @@
+"""Which nodes a job gets: the best of those that have room, few switches apart.
+
+Of nodes of equal rank those that keep switches whole, or suit each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from itertools import islice
+from typing import Generic, NamedTuple, TypeVar
+
+from gres_topology import Network
+from policies.contract.nodes import (
+    Candidates,
+    FreeOn,
+    NodeTable,
+    RankKey,
+    RankKeys,
+    candidates,
+)
+from policies.contract.nouns import NodeState
+from policies.contract.ranking import Key, Ranking, each
+from policies.errors import PolicyError
+
+#: Of places that rank equal for a count of GPUs those that suit each other and those that are
+#: taken: as many as nodes are asked for or more, else as many as do. It gets the places (some),
+#: the GPUs on each, how many nodes, and the places that are taken with that count.
+Suits = Callable[[int, int, int, list[int]], int]
+
+Found = TypeVar("Found")
+
+
+class InDomain(NamedTuple, Generic[Found]):
+    """What was found on the nodes of one domain, and what it is ranked by."""
+
+    #: The key of the worst node that is taken.
+    worst: Key
+    #: What is left in the domain, less is better: it is used up first, so that others stay whole.
+    left: Key
+    found: Found
+
+
+def assign(
+    counts: tuple[int, ...],
+    nodes: Mapping[str, NodeState],
+    key: RankKey,
+    *,
+    kind: Hashable = None,
+    network: Network | None = None,
+) -> list[tuple[NodeState, int]]:
+    """A node of its own for each count, largest count first: (node, count) pairs.
+
+    `key` ranks a node for a count that fits it, by topology, free GPUs and weight alone, whichever
+    of GPUs that can take each other's place are free (`NodeTopology.runs`, `boards`); what it says
+    is remembered under `kind`, unless that is None. With a `network` several nodes are as
+    few switches apart as the weights allow. What has room for a large count has room for a smaller
+    one, so nodes are found whenever there are any. Raises PolicyError where there are none.
+    """
+
+    def keys(states: list[NodeState], count: int) -> list[Key]:
+        return [key(state, count) for state in states]
+
+    return assign_ranked(counts, nodes, keys, kind=kind, network=network)
+
+
+def assign_ranked(
+    counts: tuple[int, ...],
+    nodes: Mapping[str, NodeState],
+    keys: RankKeys,
+    *,
+    kind: Hashable = None,
+    network: Network | None = None,
+    suits: Suits | None = None,
+) -> list[tuple[NodeState, int]]:
+    """As `assign`, for a policy that ranks many nodes at once.
+
+    Of nodes of equal rank, on one leaf of the network, several are taken by what `suits` says.
+    """
+    among = candidates(nodes)
+    wanted = sorted(counts, reverse=True)
+    rankings = {count: among.table.ranking(kind, count, keys) for count in set(wanted)}
+    chosen = _assign(wanted, rankings, among.among, suits=suits if network is None else None)
+    if isinstance(chosen, int):
+        raise PolicyError(
+            f"no candidate node has {chosen} free GPUs left for this request of"
+            f" {'+'.join(map(str, counts))}; the caller must ask with nodes that fit"
+        )
+    if network is not None:
+        chosen = _Near(network, among).instead_of(chosen, wanted, rankings, suits)
+    pairs = []
+    for count, (_, place) in zip(wanted, chosen, strict=True):
+        name = among.table.names[place]
+        pairs.append((among.table.node(place, among.own.get(name, 0)), count))
+    return pairs
+
+
+#: Keys (Slurm's weight first) and the places they stand for.
+_Chosen = list[tuple[Key, int]]
+
+
+def _assign(
+    wanted: list[int],
+    rankings: Mapping[int, Ranking[FreeOn]],
+    among: int,
+    near: _Near | None = None,
+    suits: Suits | None = None,
+) -> _Chosen | int:
+    """A place for each count, or the count that none is left for.
+
+    Of places of one rank the first by name, or those that keep what is `near` whole.
+    """
+    if len(wanted) == 1:
+        suits = None
+    chosen: _Chosen = []
+    at, end = 0, len(wanted)
+    while at < end:
+        count = wanted[at]
+        best = next(rankings[count].walk(among), None)
+        if best is None:
+            return count
+        key, places = best
+        alike = 1 if end == 1 else wanted[at:].count(count)
+        if suits is not None and places & places - 1:
+            taken = _suited(places, count, alike, near, suits, chosen, wanted)
+        elif near is None or not places & places - 1:
+            taken = list(islice(each(places), alike))
+        elif end == 1:
+            taken = [near.blocks.one(places, near.whole)]
+        else:
+            taken = near.blocks.several(places, alike)
+        chosen += [(key, place) for place in taken]
+        at += len(taken)
+        for place in taken:
+            among ^= 1 << place
+    return chosen
+
+
+def _suited(
+    places: int,
+    count: int,
+    alike: int,
+    near: _Near | None,
+    suits: Suits,
+    chosen: _Chosen,
+    wanted: list[int],
+) -> list[int]:
+    """Up to `alike` places of equal rank that suit each other, on as few leaves as without that."""
+    before = [place for (_, place), gpus in zip(chosen, wanted, strict=False) if gpus == count]
+    if near is None:
+        return list(islice(each(suits(places, count, alike, before)), alike))
+    taken = near.blocks.several(places, alike)
+    leaf = places & near.blocks.leaf_of(taken)
+    fit = suits(leaf, count, alike, before) if leaf else 0
+    return near.blocks.several(fit, alike) if fit.bit_count() >= alike else taken
+
+
+class _Near:
+    """The nodes that a job may use, by the network between them."""
+
+    def __init__(self, network: Network, nodes: Candidates) -> None:
+        self._network, self._nodes = network, nodes
+        table = nodes.table
+        self.blocks = table.blocks(network)
+        #: Whoever may use them: jobs of other types and partitions need whole nodes, too.
+        self.whole = table.whole
+        self._usable = nodes.among & ~table.full
+
+    def instead_of(
+        self,
+        anywhere: _Chosen,
+        wanted: list[int],
+        rankings: Mapping[int, Ranking[FreeOn]],
+        suits: Suits | None,
+    ) -> _Chosen:
+        """As `_assign`: in the best of the lowest domains with room, no heavier than `anywhere`."""
+        most = sum(key[0] for key, _ in anywhere)
+
+        def within(places: int) -> InDomain[int] | None:
+            inside = places & self._usable
+            if inside.bit_count() < len(wanted):
+                return None
+            chosen = _assign(wanted, rankings, inside)
+            if isinstance(chosen, int) or sum(key[0] for key, _ in chosen) > most:
+                return None
+            left = ((self.whole & inside).bit_count(), inside.bit_count())
+            return InDomain(max(key[1:] for key, _ in chosen), left, inside)
+
+        inside = self._nodes.among
+        if len(wanted) > 1:
+            inside = in_lowest_domain(self._network, self._nodes.table, within) or inside
+        nearer = _assign(wanted, rankings, inside, self, suits)
+        assert not isinstance(nearer, int)
+        return nearer
+
+
+def in_lowest_domain(
+    network: Network, table: NodeTable, within: Callable[[int], InDomain[Found] | None]
+) -> Found | None:
+    """What `within` finds on the places of a domain, in the best of the lowest domains with any.
+
+    That is the one whose worst node ranks best, then the one with the least left (so that others
+    stay whole), then by name. None where it finds nothing in any.
+    """
+    best: tuple[int, Key, Key, str] | None = None
+    found = None
+    for domain, places in zip(network.domains, table.domains(network), strict=True):
+        if best is not None and domain.level > best[0]:
+            break
+        here = within(places)
+        if here is None:
+            continue
+        ranked = (domain.level, here.worst, here.left, domain.name)
+        if best is None or ranked < best:
+            best, found = ranked, here.found
+    return found
