@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gres_topology import Network
-from gres_topology.slices import SlicedTopology, profile_of
+from gres_topology.slices import SlicedTopology
 from gres_topology.slurm_files.network import Networks
 from policies import (
     Ahead,
@@ -38,7 +38,14 @@ from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide import promises
 from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.kept_nodes import lowered, raised
-from slurm_plugin.decide.machines import UNDECLARED, Machines, SeenBy, not_of, usable
+from slurm_plugin.decide.machines import (
+    UNDECLARED,
+    Machines,
+    SeenBy,
+    not_of,
+    profile_for,
+    usable,
+)
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
@@ -164,7 +171,7 @@ class Decider:
             raise _Leave("bad hint", f"hint ignored: {error}") from error
         if preferences.off:
             raise _Leave("opted out by hint")
-        profile = profile_of(asked.type)
+        profile = profile_for(asked.type, own, self.machines)
         machines = SeenBy(self.machines, profile) if profile else self.machines
         nodes, excluded = _nodes(asked, machines, profile)
         for name in own:
@@ -261,11 +268,13 @@ class Decider:
     def _alternative(self, prepared: _Prepared) -> dict[str, int]:
         """The best GPUs on the very nodes Slurm chose, as many on each as it chose."""
         chosen: dict[str, int] = {}
+        by_count: dict[int, list[str]] = {}
         for name, node in prepared.own.items():
-            request = replace(
-                prepared.request, gpus_per_node=(node.own.bit_count(),), min_utility=0.0
-            )
-            nodes = prepared.nodes.only(name)
+            by_count.setdefault(node.own.bit_count(), []).append(name)
+        for count, names in by_count.items():
+            counts = (count,) * len(names)
+            request = replace(prepared.request, gpus_per_node=counts, min_utility=0.0)
+            nodes = prepared.nodes.only(*names)
             alone = Cluster(nodes, prepared.cluster.jobs)
             with raised(*_despite(prepared, request, nodes)):
                 outcome = prepared.policy.place(request, alone)
