@@ -81,10 +81,10 @@ def _waits(job: QueuedJob, now: float) -> bool:
 
 
 def _asked(job: QueuedJob) -> WaitingJob | None:
-    """None for a job whose GPUs per node are not known."""
+    """None for a job whose GPUs per node are not known, or whose request is none we can read."""
     try:
         demand = demand_of(job)
-    except Unplaceable:
+    except (Unplaceable, ValueError):
         return None
     nodes = max(1, demand.nodes)
     gpus = demand.per_node or -(-demand.gpus // nodes)

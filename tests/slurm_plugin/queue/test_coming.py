@@ -102,3 +102,8 @@ def test_notices_since_the_snapshot_count():
     ahead = coming.ahead(asked(2), running(1), NOW + 20)
     assert list(ahead.queue) == [], "one runs, the other is asked about"
     assert [(one.in_s, one.mask) for one in ahead.releases] == [(590, 1 << 1)], "three has ended"
+
+
+def test_a_request_that_cannot_be_read_is_left_out():
+    hostile = waiting(2, 2, priority=200, tres_per_node="gres/gpu:1(")
+    assert sizes(Coming([waiting(1, 1), hostile], NOW), asked(9)) == [1]
