@@ -110,6 +110,9 @@ def test_a_gpu_that_fell_off_the_bus_is_told_and_the_node_serves_again_without_i
     with node_of(live, MACHINE, "gpu:a100:8") as here:
         collected(live)
         here.becomes(MACHINE, lost=[2])
+        row = collected(live)
+        assert row["what"] == "failed"
+        assert "the device handle for GPU0000:41:00.0: GPU is lost" in row["text"]
         here.restart()
 
         def is_drained() -> bool:
