@@ -56,6 +56,12 @@ def problem(model: str | None, modes: Sequence[str]) -> str:
     return ""
 
 
+def counts(model: str | None) -> frozenset[int]:
+    """Into how many parts a GPU of this model may be cut; none where it cannot be."""
+    xcds = next((count for name, count in _XCDS if re.search(name, model or "")), 0)
+    return frozenset(parts for parts, _ in _MODES.get(xcds, {}).values())
+
+
 def looks_like(text: str) -> bool:
     """Whether the text is what `words_of` reads."""
     return re.search(r'"current_partition"\s*:', text) is not None

@@ -22,6 +22,7 @@ import numpy as np
 
 from gres_topology import NodeTopology, pci
 from gres_topology.slices import SlicedTopology
+from gres_topology.topology import SELF
 from slurm_cluster.cluster import Cluster, image
 from slurm_cluster.description import numa_cores
 from slurm_cluster.fake_tools import addresses, fake_tools, is_amd, uuid_of
@@ -259,5 +260,27 @@ def remaining(
         cpus=tuple(topology.cpus[gpu] for gpu in gpus),
         pci=tuple(known[gpu] for gpu in gpus),
         minors=tuple(of[gpu] for gpu in gpus),
+        nics=(),
+    )
+
+
+def partitioned(topology: NodeTopology, parts: int) -> NodeTopology:
+    """What AMD's tools count where each GPU is in so many partitions: one function for each."""
+    of = [gpu for gpu in range(topology.gpus) for _ in range(parts)]
+    kinds = tuple(
+        tuple(SELF if a == b else "XGMI" if of[a] == of[b] else topology.kinds[of[a]][of[b]]
+              for b in range(len(of)))
+        for a in range(len(of))
+    )  # fmt: skip
+    known, first = addresses(topology), minors(topology)
+    gbps = np.array(topology.bandwidth_gbps)[np.ix_(of, of)]
+    return replace(
+        topology,
+        kinds=kinds,
+        bandwidth_gbps=np.where(np.eye(len(of), dtype=bool), 0.0, np.maximum(gbps, 1.0)),
+        numa=tuple(topology.numa[gpu] for gpu in of),
+        cpus=tuple(topology.cpus[gpu] for gpu in of),
+        pci=tuple(f"{known[gpu][:-1]}{i % parts}" for i, gpu in enumerate(of)),
+        minors=tuple(first[gpu] * parts + i % parts for i, gpu in enumerate(of)),
         nics=(),
     )

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from gres_topology import NodeTopology, TopologyError, difference
+from gres_topology import NodeTopology, TopologyError, difference, partitions
 from gres_topology.slices import profile_of
 from slurm_plugin.collect.read_node import read_node
 from slurm_plugin.collect.snippet import script, sections
@@ -76,7 +76,7 @@ class Collector:
             return topology
         whole, slices = _counted(node)
         if _too_few(topology, node) or (not slices and topology.gpus > whole):
-            more = f" and {slices} MIG slices" if slices else ""
+            more = f" and {slices} slices" if slices else ""
             return f"its tools show {topology.gpus} GPUs, Slurm has {whole}{more}"
         return topology
 
@@ -130,7 +130,7 @@ class Collector:
 
 
 def _counted(node: SlurmNode) -> tuple[int, int]:
-    """How many whole GPUs, and how many MIG slices, Slurm counts on the node."""
+    """How many whole GPUs, and how many slices, Slurm counts on the node."""
     slices = sum(count for kind, count in node.gpus.items() if profile_of(kind))
     return node.gpu_count - slices, slices
 
@@ -138,4 +138,6 @@ def _counted(node: SlurmNode) -> tuple[int, int]:
 def _too_few(topology: NodeTopology, node: SlurmNode) -> bool:
     """Whether GPUs that Slurm counts are missing; slices are of one GPU more at least."""
     whole, slices = _counted(node)
+    if whole in (topology.gpus * parts for parts in partitions.counts(topology.model)):
+        return False  # Every GPU is partitioned, and gpu/rsmi gives its parts the GPU's type.
     return topology.gpus < whole + (slices > 0)

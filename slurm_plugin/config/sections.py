@@ -133,7 +133,7 @@ class NodeSet:
     gres_conf: Path = setting(Path("/etc/slurm/gres.conf"), f"Read for `slurm_index: {GRES_CONF}`.")
     slices: tuple[str, ...] = setting(
         (),
-        "Where GPUs are cut into MIG slices: all that Slurm counts, in its order:"
+        "Where GPUs are cut into slices or partitions: all that Slurm counts, in its order:"
         " `[0-5, 6/3g.20gb*2, 7/1g.5gb*7]`, GPU 0 to 5, two slices of GPU 6, seven of GPU 7.",
         example="[0-6, 7/1g.5gb*7]",
     )

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gres_topology import Network
-from gres_topology.slices import SlicedTopology, profile_of
+from gres_topology.slices import SlicedTopology
 from gres_topology.slurm_files.network import Networks
 from policies import (
     Cluster,
@@ -37,7 +37,14 @@ from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide import promises
 from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.kept_nodes import lowered, raised
-from slurm_plugin.decide.machines import UNDECLARED, Machines, SeenBy, not_of, usable
+from slurm_plugin.decide.machines import (
+    UNDECLARED,
+    Machines,
+    SeenBy,
+    not_of,
+    profile_for,
+    usable,
+)
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
@@ -162,7 +169,7 @@ class Decider:
             raise _Leave("bad hint", f"hint ignored: {error}") from error
         if preferences.off:
             raise _Leave("opted out by hint")
-        profile = profile_of(asked.type)
+        profile = profile_for(asked.type, own, self.machines)
         machines = SeenBy(self.machines, profile) if profile else self.machines
         nodes, excluded = _nodes(asked, machines, profile)
         for name in own:

@@ -22,7 +22,7 @@ from policies.contract.bits import positions
 from policies.contract.nodes import Candidates, FreeOn, NodeTable
 from policies.contract.ranking import each
 from slurm_plugin import node_lines
-from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, usable
+from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, profile_for, usable
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.node_lines import Changes, NodesPart
 from slurm_plugin.placement import CandidateNode
@@ -327,7 +327,8 @@ class KeptTables:
             kept.take(changes.free)
             if kept.digest != changes.state or not all(kept.agrees(node) for node in listed):
                 return None
-            profile = profile_of(kind)
+            own = (node.name for node in listed if node.own)
+            profile = profile_for(kind, own, machines)
             seen = kept.sliced if profile else kept.whole
             among = seen.among(changes.others, profile or kind, changes.heaviest)
             return Others(kept, seen, among)

@@ -62,6 +62,13 @@ class Machine:
         return (self.sliced or _NOT_SLICED) if profile else self
 
     @property
+    def only_profile(self) -> str:
+        """The profile of all that Slurm counts there; '' where there are several, or whole GPUs."""
+        sliced = self.sliced.topology if self.sliced else None
+        profiles = sliced.of_profile if isinstance(sliced, SlicedTopology) else ()
+        return next(iter(profiles)) if len(profiles) == 1 else ""
+
+    @property
     def names(self) -> list[str | int]:
         """What Slurm calls each of the topology's GPUs: its index, or its slices' (`6-7`)."""
         count = 0 if self.topology is None else self.topology.gpus
@@ -76,7 +83,7 @@ def names_of(order: Sequence[int], gpus: int) -> list[str | int]:
     return [held[0] if len(held) == 1 else cpulist.format_list(held) for held in own]
 
 
-_NOT_SLICED = Machine(None, problem="no MIG slices are declared for it in gputopo.yaml")
+_NOT_SLICED = Machine(None, problem="no slices are declared for it in gputopo.yaml")
 
 #: Where slices are declared.
 _SLICES = "slices: in gputopo.yaml"
@@ -101,6 +108,18 @@ class SeenBy(Mapping[str, Machine]):
 
     def __len__(self) -> int:
         return len(self._machines)
+
+
+def profile_for(kind: str, nodes: Iterable[str], machines: Machines) -> str:
+    """The profile that a job of this GRES type means on these nodes; '' for whole GPUs.
+
+    A type need not name it where there is no other: AMD's partitions, as gpu/rsmi finds them, have
+    the type of the GPU.
+    """
+    if profile := profile_of(kind):
+        return profile
+    profiles = {machines.get(name, UNDECLARED).only_profile for name in nodes}
+    return profiles.pop() if len(profiles) == 1 else ""
 
 
 def are_same(one: Machines, other: Machines) -> bool:
@@ -138,7 +157,9 @@ def other_gpus(machine: Machine, counts: Mapping[str, int]) -> str:
         return "" if known == total else f"Slurm has {total} GPUs, its topology {name} {known}"
     declared = machine.sliced.topology.profiles
     counted = [profile_of(kind) for kind, count in counts.items() for _ in range(count)]
-    if tuple(counted) == declared:
+    if tuple(counted) == declared or (
+        machine.only_profile and not any(counted) and total == len(declared)
+    ):
         return ""
     listed = ", ".join(f"{count} {kind or 'of no type'}" for kind, count in counts.items())
     said = ", ".join(f"{len([*run])} {kind or 'whole'}" for kind, run in groupby(declared))

@@ -14,19 +14,15 @@ import pytest
 from gres_topology import NodeTopology, catalog, pci
 from gres_topology.slices import declared
 from slurm_cluster import detected
-from slurm_cluster.fake_tools import addresses, is_amd
+from slurm_cluster.fake_tools import addresses
 
 READ = """
 import json
 from gres_topology.readers import nvml, saved
 print(json.dumps(saved.to_dict(nvml.read(name="n"))))
 """
-#: What NVML tells on one host; the rack of GB200 is eighteen of them.
-NVIDIA = [
-    name
-    for name in catalog.names()
-    if not is_amd(catalog.load(name)) and name != "aurora" and catalog.load(name).gpus <= 64
-]
+#: Machines of every kind of path: links of two kinds, a switch, bridges, PCIe alone.
+NVIDIA = ("dgx1v", "dgx2", "hgx-b200", "a100-pcie-bridged", "l40s-pcie", "rtx-pro-6000", "summit")
 BRIDGED = replace(catalog.load("a100-pcie-bridged"), minors=tuple(range(7, -1, -1)))
 
 

@@ -16,7 +16,7 @@ from gres_topology import NodeTopology, catalog
 from gres_topology.slices import declared
 from slurm_cluster import detected as by_slurmd
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.detected import Detected, detected, remaining, slice_uuid
+from slurm_cluster.detected import Detected, detected, partitioned, remaining, slice_uuid
 from slurm_cluster.hosts import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin, pytest.mark.enforced]
@@ -189,3 +189,26 @@ def test_amds_gpus_are_found_by_rocm_smi(live: Cluster, machine: str, best: str)
         gpus, job = pair(live, node=AMD)
         assert backwards.kinds[gpus[0]][gpus[1]] == best
         assert visible(live, job, "ROCR_VISIBLE_DEVICES") == [str(gpu) for gpu in gpus]
+
+
+@pytest.mark.long(LONG)
+def test_partitions_that_rocm_smi_counts_are_placed_by_their_gpu(live: Cluster):
+    """Two MI300X in CPX, all of one type; GPU 1 is in use, Slurm itself would begin GPU 0."""
+    with_plugin(live, AMD, "rsmi")
+    parts = partitioned(remaining(catalog.load("mi300x"), [0, 4]), 8)
+    keys = "topology: collected, slices: [0/cpx*8, 1/cpx*8]"
+    with node_of(live, parts, "gpu:mi300x:16", keys, AMD) as here:
+        renders = [*range(128, 136), *range(160, 168)]
+        assert [row["File"] for row in here.gres()] == [f"/dev/dri/renderD{n}" for n in renders]
+        row = collected(live, AMD)
+        assert (row["what"], row["text"].split(",")[0]) == ("new", "2 GPUs")
+        assert wrong(live, AMD) == []
+        one = ("-w", AMD, "--gres=gpu:mi300x:1", "--mem=1")
+        held = [live.started(*one, sleep_s=300) for _ in range(9)]
+        assert [job.gpus[AMD][0] for job in held] == list(range(9))
+        live.cancel(*(job.id for job in held[:8]))
+        for job in held[:8]:
+            live.wait_finished(job.id)
+        for asked, got in (("gpu:mi300x:2", (9, 10)), ("gpu:1", (11,))):
+            job = live.started("-w", AMD, f"--gres={asked}", "--mem=1", sleep_s=300)
+            assert job.gpus[AMD] == got

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from fake_slurm import FakeRunner, tool
 
+from gres_topology import catalog
+from slurm_cluster.detected import partitioned, remaining
+from slurm_cluster.fake_tools import fake_tools
 from slurm_plugin.collect import snippet
 from slurm_plugin.collect.read_node import read_node
 from slurm_plugin.collect.run import Collector
@@ -201,7 +204,21 @@ def test_slices_are_counted_with_the_gpus_they_are_of(tmp_path):
     assert known.model == "NVIDIA A100-SXM4-40GB"
     missing = replace(NODE, name="n2", gpus={"a100": 2, "a100_1g.5gb": 7})
     (outcome,) = collector(tmp_path, answer).collect([missing])
-    assert outcome.text == "its tools show 2 GPUs, Slurm has 2 and 7 MIG slices"
+    assert outcome.text == "its tools show 2 GPUs, Slurm has 2 and 7 slices"
+
+
+@pytest.mark.parametrize(("counted", "told"), [(16, "2 GPUs"), (12, "its tools show 2 GPUs"),
+                                               (2, "2 GPUs")])  # fmt: skip
+def test_partitions_have_the_type_of_their_gpu(tmp_path, counted, told):
+    """amd-smi lists each partition, and so does gpu/rsmi: 8 of each MI300X."""
+    mi300x = remaining(catalog.load("mi300x"), [0, 4])
+    texts = fake_tools(partitioned(mi300x, 8))
+    answer = output(
+        amd_smi_topo=texts["amd-smi/topology.json"], amd_smi_asic=texts["amd-smi/asic-bus.json"]
+    )
+    parts = replace(NODE, gpus={"mi300x": counted})
+    (outcome,) = collector(tmp_path, answer).collect([parts])
+    assert outcome.text.split(",")[0] == told
 
 
 def test_a_key_that_leads_out_of_the_store_is_refused(tmp_path):

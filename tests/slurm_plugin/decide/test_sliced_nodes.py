@@ -6,7 +6,7 @@ from machines_in_tests import BASIC, basic_config, decider_of, mask, node, quest
 from slurm_plugin import node_lines
 from slurm_plugin.decide.kept_nodes import KeptNodes, Others, ToldNodes
 from slurm_plugin.decide.load_machines import load_machines
-from slurm_plugin.decide.machines import other_gpus
+from slurm_plugin.decide.machines import other_gpus, profile_for
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.explain.machines import shown
 from slurm_plugin.explain.story import story_of
@@ -63,6 +63,27 @@ def test_the_node_with_a_gpu_in_use_is_taken_first(decider):
     assert reply.alt == {"mig1": mask(4)}
 
 
+@pytest.mark.parametrize("kind", ["mi300x", "", "cpx"])
+def test_a_type_need_not_name_the_only_profile_there_is(tmp_path, kind):
+    """AMD's partitions, as gpu/rsmi finds them: GPU 1 is in use, GPU 0 is begun by Slurm."""
+    text = TEXT.replace("a100-pcie-bridged", "mi300a").replace(SLICES, "[0/cpx*6, 1-3/cpx*6]")
+    text = text.replace("1-3/cpx*6", "1/cpx*6, 2/cpx*6, 3/cpx*6")
+    decider = decider_of(basic_config(tmp_path, text))
+    free = (1 << 24) - 1 & ~mask(6)
+    asked = question(node("mig1", free, mask(0, 1), total=24), type=kind)
+    decision = decider.decide(asked)
+    assert decision.reply.nodes == {"mig1": mask(7, 8)}
+    machine = decider.machines["mig1"]
+    assert other_gpus(machine, {"mi300x": 24}) == ""
+    assert "Slurm counts 23 mi300x" in other_gpus(machine, {"mi300x": 23})
+    # Beside others of the table it is found, too.
+    told = ToldNodes(["mig1"], [24], [free], [1], ["mi300x"])
+    kept = KeptNodes(told, decider.machines)
+    assert kept.sliced.among("0-0", "cpx", None) == 1
+    assert profile_for(kind, ["mig1"], decider.machines) == "cpx"
+    assert profile_for("v100", ["mig1", "dgx1"], decider.machines) == ""
+
+
 def test_a_job_of_whole_gpus_is_placed_by_links(decider):
     """The bridge joins 0 and 2, whatever slices are in use."""
     for free in (ALL, ALL & ~mask(4, 9, 16)):
@@ -73,7 +94,7 @@ def test_a_job_of_whole_gpus_is_placed_by_links(decider):
 
 LEFT = [
     ("slices where none are declared", node("dgx1", 0xFF, mask(0)), "1g.5gb",
-     "dgx1: no MIG slices are declared for it in gputopo.yaml"),
+     "dgx1: no slices are declared for it in gputopo.yaml"),
     ("Slurm's own choice is another profile", mig("mig1", ALL, mask(4)), "1g.5gb",
      "mig1: Slurm's GPU 4 is no 1g.5gb slice by slices: in gputopo.yaml"),
     ("Slurm's own choice is whole", mig("mig1", ALL, mask(0)), "1g.5gb",
@@ -138,7 +159,7 @@ def test_a_job_of_no_type_gets_no_node_that_has_slices(decider):
 def test_slices_that_nobody_declared_are_no_gpus(decider):
     """Seven slices of one GPU look like the seven GPUs of a node that is declared without them."""
     kept = kept_nodes(decider, names=["a", "b", "c", "d", "dgx1"], total=[0] * 4 + [8])
-    assert kept.excluded["dgx1"] == "no MIG slices are declared for it in gputopo.yaml"
+    assert kept.excluded["dgx1"] == "no slices are declared for it in gputopo.yaml"
 
 
 def test_the_type_of_a_question_reaches_the_decider():
