@@ -65,6 +65,19 @@ class Blocks:
                 break
         return int(at[0])
 
+    def begun(self, places: int, whole: int) -> int:
+        """Those in no lowest domain, else those in the one with the fewest `whole` nodes.
+
+        Of equal domains the first. Whichever node of these is taken, other domains stay whole.
+        """
+        if not self._of:
+            return places
+        at = self._at(places)
+        domains = self._of[0][at]
+        counts = np.bincount(self._of[0][self._at(whole)], minlength=int(domains.max()) + 1)
+        around = np.where(domains > 0, counts[domains], -1)
+        return _as_set(at[domains == domains[around == around.min()].min()])
+
     def several(self, places: int, count: int) -> list[int]:
         """Places for up to `count` nodes of one job, on few leaves.
 

@@ -265,11 +265,13 @@ class Decider:
     def _alternative(self, prepared: _Prepared) -> dict[str, int]:
         """The best GPUs on the very nodes Slurm chose, as many on each as it chose."""
         chosen: dict[str, int] = {}
+        by_count: dict[int, list[str]] = {}
         for name, node in prepared.own.items():
-            request = replace(
-                prepared.request, gpus_per_node=(node.own.bit_count(),), min_utility=0.0
-            )
-            nodes = prepared.nodes.only(name)
+            by_count.setdefault(node.own.bit_count(), []).append(name)
+        for count, names in by_count.items():
+            counts = (count,) * len(names)
+            request = replace(prepared.request, gpus_per_node=counts, min_utility=0.0)
+            nodes = prepared.nodes.only(*names)
             alone = Cluster(nodes, prepared.cluster.jobs)
             with raised(*_despite(prepared, request, nodes)):
                 outcome = prepared.policy.place(request, alone)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 from gres_topology import Network
 from gres_topology.slurm_files.network import BLOCK, FLAT, TREE
-from policies import Cluster, Placement, Policy, Request, Wait
+from policies import Cluster, LooksAt, Placement, Policy, Request, Wait
 from policies.contract.blocks import Blocks, Share
 from policies.contract.nodes import Candidates
+from policies.slices import PROFILE
 from slurm_plugin.placement import PlacementQuestion
 
 #: Slurm reads several topologies from this file.
@@ -84,7 +85,10 @@ class _Promised:
     segment: int
 
     def place(self) -> Placement | Wait:
-        outcome = self._on(self.nodes.among & self.blocks.joined)
+        joined = self.nodes.among & self.blocks.joined
+        if len(self.request.gpus_per_node) == 1:
+            return self._on(self._begun(joined))
+        outcome = self._on(joined)
         if self._is_kept(outcome):
             return outcome
         near = self._near()
@@ -101,6 +105,33 @@ class _Promised:
         if counts is not None:
             request = replace(request, gpus_per_node=counts, min_utility=0.0)
         return self.policy.place(request, replace(self.cluster, nodes=among))
+
+    def _begun(self, joined: int) -> int:
+        """For a job of one node under topology/block: the block with the fewest whole nodes.
+
+        Another job has to fit into one block, so that whole ones count for more there than full
+        nodes; but only where the job cannot tell the nodes apart.
+        """
+        if not self._is_block or not self._will_any_node_do():
+            return joined
+        room = joined & self._with_room(self.request.gpus_per_node[0])
+        return self.blocks.begun(room, self.nodes.table.whole) if room else joined
+
+    @property
+    def _is_block(self) -> bool:
+        network = self.cluster.network
+        return network is not None and network.kind == BLOCK
+
+    def _will_any_node_do(self) -> bool:
+        """All GPUs are joined alike, and neither hint nor neighbours say where to go."""
+        options, shapes = self.request.options, {t.shape: t for t in self.nodes.topologies()}
+        return (
+            len(shapes) == 1
+            and next(iter(shapes.values())).is_even
+            and LooksAt.RUNNING_JOBS not in self.policy.looks_at
+            and PROFILE not in options
+            and options.get("spread") != "yes"
+        )
 
     def _places(self, placement: Placement) -> int:
         at = self.nodes.table.place

@@ -54,6 +54,11 @@ class PackingNodes(ManyNodes):
 
     count: int = 2 * NODES
 
+    @property
+    def machine(self) -> str:
+        """Of the catalog."""
+        return MACHINE
+
     def of(self, side: str) -> list[str]:
         """The names of one side's nodes."""
         names = [f"many{number:03}" for number in range(1, self.count + 1)]
@@ -61,7 +66,7 @@ class PackingNodes(ManyNodes):
 
     @property
     def _machine(self) -> Description:
-        return Description({self.names: MACHINE})
+        return Description({self.names: self.machine})
 
     def slurm_conf(self) -> str:
         """Their lines, with a partition for each side."""
@@ -81,14 +86,19 @@ class PackingNodes(ManyNodes):
             for side, partition in SIDES.items()
         )
 
+    @property
+    def network(self) -> str:
+        """The blocks as the engine knows them."""
+        return topology_conf(self.of("mapa"))
+
     def configure(self, cluster: BenchCluster) -> None:
         """The nodes in slurm.conf, gres.conf and gputopo.yaml, until the next reset."""
         cluster.put("ctl", "/cluster/extra.conf", self.slurm_conf())
         cluster.put("ctl", "/tmp/gres", self._machine.files()["image/gres.conf"])
-        cluster.put("ctl", TOPOLOGY_CONF, topology_conf(self.of("mapa")))
+        cluster.put("ctl", TOPOLOGY_CONF, self.network)
         cluster.sh(
             "clusterctl configure gputopo; cat /tmp/gres >>/cluster/gres.conf;"
-            f' sed -i \'s/^nodes:.*/&\\n  - {{nodes: "{self.names}", topology: {MACHINE}}}/;'
+            f' sed -i \'s/^nodes:.*/&\\n  - {{nodes: "{self.names}", topology: {self.machine}}}/;'
             's/^  "off":.*/&\\n  plain: {mode: "off"}/\' /etc/slurm/gputopo.yaml;'
             f" echo 'topology_conf: {TOPOLOGY_CONF}' >>/etc/slurm/gputopo.yaml;"
             " clusterctl engine restart"
@@ -158,8 +168,8 @@ def records(rows: Sequence[dict[str, str]], jobs: Sequence[SimJob], partition: s
 
 def run_seed(
     cluster: BenchCluster, nodes: PackingNodes, jobs: Sequence[SimJob]
-) -> tuple[dict[str, Packed], float]:
-    """Both sides' figures for these jobs, and by how much the latest submit was late (s)."""
+) -> tuple[dict[str, SimulatedRun], float]:
+    """Both sides' runs of these jobs, and by how much the latest submit was late (s)."""
     run_name = f"p{time.monotonic_ns()}"
     # Too long for an argument of a command.
     with tempfile.TemporaryDirectory(prefix="gputopo-bench-") as folder:
@@ -170,12 +180,11 @@ def run_seed(
     late = cluster.sh(command, user="alice").strip()
     until(lambda: not cluster.sh("squeue -h -u alice -o %A"), "alice has no job", TIMEOUT_S)
     rows = ended(cluster, run_name, 2 * len(jobs))
-    packed = {}
-    for side, partition in SIDES.items():
-        some = records(rows, jobs, partition)
-        run = SimulatedRun(side, some, gpus=NODES * PER_NODE)
-        packed[side] = judged(run, nodes.of(side), MEAN_S)
-    return packed, float(late)
+    runs = {
+        side: SimulatedRun(side, records(rows, jobs, partition), gpus=NODES * PER_NODE)
+        for side, partition in SIDES.items()
+    }
+    return runs, float(late)
 
 
 def measure(cluster: BenchCluster, size: Size) -> Iterator[Figure]:
@@ -189,10 +198,10 @@ def measure(cluster: BenchCluster, size: Size) -> Iterator[Figure]:
             with cluster.slurmctld_log_of() as log:
                 for seed in seeds:
                     jobs = mix(seed, size.jobs, load, MEAN_S)
-                    packed, late = run_seed(cluster, nodes, jobs)
+                    seen, late = run_seed(cluster, nodes, jobs)
                     late_s.append(late)
                     for side in SIDES:
-                        runs[side].append(packed[side])
+                        runs[side].append(judged(seen[side], nodes.of(side), MEAN_S))
             yield from figures("packing_live", load, runs)
             asked = shim_log.results(shim_log.read(log))
             detail = {"plugin_results": asked, **conditions()}

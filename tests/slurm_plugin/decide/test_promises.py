@@ -31,9 +31,10 @@ TREE = (
 )
 
 
-def loaded(folder, network, name="topology.conf", policy="mapa"):
+def loaded(folder, network, name="topology.conf", policy="mapa", machine="minsky"):
     (folder / name).write_text(network)
     yaml = YAML.replace("{name}", name).replace("policy: mapa}", f"policy: {policy}}}")
+    yaml = yaml.replace('"n[01-36]", topology: minsky', f'"n[01-36]", topology: {machine}')
     return setup.load(written(folder, yaml)), networks.read(folder / name)
 
 
@@ -105,6 +106,25 @@ def test_a_job_of_several_fills_the_smallest_block_that_suffices(tmp_path):
     reply = found.enforcement.on_place(asked(usable, ["n35", "n36"], "block")).reply
     assert set(reply.nodes) == {"n05", "n06"}
     assert "nodes below b1" in reply.note
+
+
+@pytest.mark.parametrize(
+    ("sentence", "machine", "kind", "expected"),
+    [
+        ("all GPUs alike: the block that is begun", "gb200-tray", "block", {"n36"}),
+        ("links differ: the fullest node", "minsky", "block", {"n02"}),
+        ("a tree keeps nobody out: the fullest node", "gb200-tray", "tree", {"n02"}),
+    ],
+)
+def test_a_job_of_one_node_keeps_whole_blocks_where_all_gpus_are_alike(
+    tmp_path, sentence, machine, kind, expected
+):
+    """Of b6 one node has room at all; n02 is the fullest, but all the others of b1 are whole."""
+    found, _ = loaded(tmp_path, BLOCKS if kind == "block" else TREE, machine=machine)
+    free = dict.fromkeys(NODES[:30], FULL) | {"n02": 0x3, "n36": FULL}
+    nodes = [node(name, bits, 0x3 if name == "n08" else 0, total=4) for name, bits in free.items()]
+    reply = found.enforcement.on_place(question(*nodes, topology=kind)).reply
+    assert set(reply.nodes) == expected, sentence
 
 
 def test_segments_are_whole_in_each_block(tmp_path):
