@@ -18,6 +18,7 @@ from gres_topology import Network
 from gres_topology.slices import SlicedTopology
 from gres_topology.slurm_files.network import Networks
 from policies import (
+    Ahead,
     Cluster,
     LooksAt,
     NodeState,
@@ -45,9 +46,9 @@ from slurm_plugin.decide.machines import (
     profile_for,
     usable,
 )
-from slurm_plugin.decide.neighbours import NOBODY_SHARES, Sharing
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
+from slurm_plugin.job_profiles.sharing import NOBODY_SHARES, Sharing
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
 from slurm_plugin.wire import MAX_NOTE_BYTES
@@ -122,6 +123,7 @@ class Decider:
     networks: Networks | None = None
     #: Who has shares of GPUs beside whom.
     sharing: Sharing = NOBODY_SHARES
+    ahead: Callable[[PlacementQuestion], Ahead | None] = lambda asked: None
 
     def decide(self, asked: PlacementQuestion) -> Decision:
         """The decision for one question; never raises."""
@@ -182,7 +184,12 @@ class Decider:
         request = preferences.request(tuple(counts), asked.job, asked.uid)
         policy: Policy = SLICES
         if asked.shared:
-            policy = self.sharing.policy_for(asked, machines, nodes, request)
+            rooms = {
+                node.name: machines[node.name].room(node.idle, node.left)
+                for node in asked.candidates
+                if node.name in nodes
+            }
+            policy = self.sharing.policy_for(request, asked.shares_in_words, rooms)
             preferences = replace(preferences, policy=policy.name)
         elif profile:
             request = replace(request, options={PROFILE: profile})
@@ -191,7 +198,8 @@ class Decider:
             policy = self.get_policy(preferences.policy)
         # Running jobs are read only for a policy that looks at them.
         jobs = self.neighbours() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
-        cluster = Cluster(nodes, jobs, network=network)
+        ahead = self.ahead(asked) if LooksAt.QUEUE in policy.looks_at else None
+        cluster = Cluster(nodes, jobs, network, ahead)
         reserved = {
             name: machines.get(name, UNDECLARED).to_topology(mask)
             for name, mask in asked.reserved.items()

@@ -12,35 +12,23 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from gres_topology import NodeTopology
-from policies import Request, RunningJob, mask_of
-from policies.contract.hint_keys import BATCH, PROFILE
-from policies.contract.interference import Interference
+from policies import Ahead, RunningJob, mask_of
 from policies.contract.running import RunningJobs
 from policies.errors import HintError
 from policies.hints import parse
-from policies.slices import Room, Shares
 from slurm_plugin.decide.learning import Teacher
-from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines
+from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.job_notes import hints
-from slurm_plugin.placement import CandidateNode, PlacementQuestion
+from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Notice
+from slurm_plugin.queue.coming import Coming
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Hints of jobs that were asked about and have not started yet.
 MOST_HINTS = 20_000
-#: Hint keys that tell jobs apart.
-SAYS_WHAT_IT_IS = {PROFILE.name, BATCH.name}
 _NOBODY = RunningJobs()
 #: States in which a job holds its GPUs.
 HOLDING = ("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
-
-
-def hint_of(job: QueuedJob) -> str:
-    """The job's hint: from our bracket in AdminComment, else from the user's Comment."""
-    if hints.has_hint(job.admin_comment):
-        return hints.hint_in(job.admin_comment)
-    return hints.hint_in_user_comment(job.comment)
 
 
 def running_job(
@@ -96,6 +84,7 @@ class Neighbours:
     #: When a notice about a job came.
     _noticed_at: dict[int, float] = field(default_factory=dict)
     _read_at: float | None = None
+    _coming: Coming = field(default_factory=Coming)
 
     def jobs(self) -> RunningJobs:
         """The jobs that run, in the topologies' GPU indices; none while that is not known."""
@@ -108,6 +97,11 @@ class Neighbours:
         age = self.age_s()
         is_known = self.is_wanted and age is not None and age <= self.max_age_s
         return tuple(self._sharing_on.get(node, {}).values()) if is_known else ()
+
+    def ahead(self, asked: PlacementQuestion) -> Ahead | None:
+        """What a job finds that waits and comes free; None while that is not known."""
+        running = self.jobs()
+        return None if running is _NOBODY else self._coming.ahead(asked, running, time.time())
 
     def age_s(self) -> float | None:
         """Seconds since the newest snapshot began; None before the first one."""
@@ -135,6 +129,7 @@ class Neighbours:
             self._remove({notice.job}, is_seen=True)
             return
         masks = self._to_topology(notice.gpus)
+        self._coming.started(notice.job, time.time())
         asked = self._asked.pop(notice.job, ("", None))
         job = running_job(notice.job, masks, *asked, shares=notice.shared)
         if job.shares:
@@ -151,7 +146,7 @@ class Neighbours:
             job.job_id: running_job(
                 job.job_id,
                 self._to_topology({name: mask_of(gpus) for name, gpus in of_nodes.items()}),
-                hint_of(job),
+                hints.hint_of(job.admin_comment, job.comment),
                 job.uid,
                 shares=not job.gpus,
             )
@@ -160,9 +155,14 @@ class Neighbours:
         }
 
     def take(
-        self, running: Mapping[int, RunningJob], began: float, *, starts: bool = False
+        self,
+        running: Mapping[int, RunningJob],
+        began: float,
+        coming: Coming | None = None,
+        *,
+        starts: bool = False,
     ) -> None:
-        """Take what runs in a snapshot that `began` then (by `clock`).
+        """Take what runs and what is coming in a snapshot that `began` then (by `clock`).
 
         `starts`: where no notices tell of starts, a job that is new in the snapshot starts now.
         """
@@ -190,6 +190,10 @@ class Neighbours:
         self._change((), mended)
         self._noticed_at = {job_id: at for job_id, at in self._noticed_at.items() if at >= began}
         self._read_at = began
+        if coming is not None:
+            self._coming = coming
+            for job_id in later:
+                coming.started(job_id, time.time())
         if starts and not is_first:
             for job in mended:
                 if job.job_id not in before:
@@ -240,47 +244,3 @@ class Neighbours:
             for name, machine in known.items()
             if machine.topology is not None and not machine.problem
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Sharing:
-    """Who has shares of which GPU, and how much jobs slow each other."""
-
-    #: None: nobody is followed.
-    neighbours: Neighbours | None = None
-    interference: Callable[[], Interference] = Interference
-
-    def policy_for(
-        self,
-        asked: PlacementQuestion,
-        machines: Machines,
-        names: Collection[str],
-        request: Request,
-    ) -> Shares:
-        """The policy for one question, of the nodes of these names, in the topologies' indices.
-
-        Until a job says what it is nobody is followed: reading the queue costs Slurm something.
-        """
-        beside = self.neighbours
-        if beside and SAYS_WHAT_IT_IS & request.options.keys():
-            beside.is_wanted = True
-        rooms = {
-            node.name: _room(node, machine, topology)
-            for node in asked.candidates
-            if node.name in names
-            and (machine := machines[node.name])
-            and (topology := machine.topology)
-        }
-        jobs_on = beside.sharing if beside else lambda name: ()
-        return Shares(rooms, asked.shares_in_words, jobs_on, self.interference())
-
-
-#: Where nobody is followed.
-NOBODY_SHARES = Sharing()
-
-
-def _room(node: CandidateNode, machine: Machine, topology: NodeTopology) -> Room:
-    left = list(node.left)
-    for index, gpu in enumerate(machine.order or ()):
-        left[gpu] = node.left[index]
-    return Room(machine.to_topology(node.idle) & ~topology.broken, tuple(left))

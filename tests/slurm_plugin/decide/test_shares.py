@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 from machines_in_tests import BASIC, basic_config, decider_of, mask, question
 
-from slurm_plugin.decide.neighbours import Sharing, running_job
+from slurm_plugin.decide.neighbours import running_job
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
+from slurm_plugin.job_profiles.sharing import Sharing
 from slurm_plugin.placement import CandidateNode
 from slurm_plugin.protocol import Pass, decode, encode_request
 
