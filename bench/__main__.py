@@ -19,6 +19,7 @@ BENCHMARKS = {
     "start": "bench.live.start",
     "start-many": "bench.live.start_many",
     "start-large": "bench.live.large.start_large",
+    "in-step": "bench.live.in_step",
     "launch": "bench.live.launch",
     "quality": "bench.live.placed.quality",
     "slices": "bench.live.placed.slices",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from bench.measure import quantile
 
-_LINE = re.compile(r"gputopo: job=(\d+) added_us=(\d+) result=(\S+)")
+_LINE = re.compile(r"gputopo: job=(\d+) added_us=(\d+) result=(\S+)(?: nodes=(\S+))?")
 _OWN = re.compile(r"gputopo: stats .* own_us_median=(\d+) own_us_max=(\d+)")
 
 
@@ -22,12 +22,14 @@ class Added(NamedTuple):
     job: int
     added_us: int
     result: str
+    #: `all` where the engine chose among all nodes that the job may use; `own`, or not said.
+    nodes: str | None = None
 
 
 def read(lines: Iterable[str]) -> list[Added]:
     """Every such line, in order; other lines are skipped."""
     matches = (_LINE.search(line) for line in lines)
-    return [Added(int(m[1]), int(m[2]), m[3]) for m in matches if m]
+    return [Added(int(m[1]), int(m[2]), m[3], m[4]) for m in matches if m]
 
 
 def results(added: Iterable[Added]) -> dict[str, int]:

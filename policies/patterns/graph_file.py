@@ -14,8 +14,6 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-import networkx as nx
-
 from gres_topology.errors import TopologyError
 from gres_topology.readers import xmltree
 from policies.errors import PatternError
@@ -134,6 +132,8 @@ def _gpu(element: xmltree.Element, source: str) -> int:
 
 def _graph(kind: str, edges: set[Edge], source: str, *, numbered: bool = False) -> Graph:
     """The graph of these edges. Its labels become ranks from 0 on, or are ranks (`numbered`)."""
+    import networkx as nx  # not before: an engine that reads no such file starts sooner
+
     if not edges:
         raise PatternError(f"{source}: no two GPUs talk to each other; expected {EXPECTED}")
     labels = sorted({rank for edge in edges for rank in edge})

@@ -7,14 +7,17 @@ link is an edge between two GPUs. A path never runs through a third GPU: none fo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import networkx as nx
 import numpy as np
 
 from gres_topology import NodeTopology
 from gres_topology.links import is_direct
 from policies.best_fit import domains
 from policies.contract.bits import Ints, gpus_of
+
+if TYPE_CHECKING:  # else where it is used: an engine without this policy starts sooner
+    import networkx as nx
 
 #: Distances are whole numbers of this part of a weight, so that equal sums are equal.
 SCALE = 1000
@@ -28,6 +31,8 @@ HOP_WEIGHT = 100.0
 
 def _switches(topology: NodeTopology, gpus: Sequence[int]) -> list[list[frozenset[int]]]:
     """Groups of GPUs below one switch, then below a tree of switches, within one socket."""
+    import networkx as nx
+
     levels = []
     for kinds in (("PIX",), ("PIX", "PXB")):
         graph = nx.Graph()
@@ -41,6 +46,8 @@ def _switches(topology: NodeTopology, gpus: Sequence[int]) -> list[list[frozense
 
 def host_tree(topology: NodeTopology) -> nx.Graph:
     """GPUs (vertices 0..n-1), switches, sockets and the machine, without direct links."""
+    import networkx as nx
+
     tree = nx.Graph()
     tree.add_node("machine")
     for number, mask in enumerate(domains(topology)):
@@ -64,6 +71,8 @@ def host_tree(topology: NodeTopology) -> nx.Graph:
 
 def host_distances(topology: NodeTopology) -> Ints:
     """Shortest paths through the host, as if there were no direct links; as `distances`."""
+    import networkx as nx
+
     n = topology.gpus
     tree = host_tree(topology)
     distances = np.zeros((n, n), dtype=np.int64)

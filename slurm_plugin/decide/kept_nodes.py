@@ -146,6 +146,8 @@ class KeptNodes:
         #: What nodes that changed add to it.
         self._mixed: dict[int, int] = {}
         self.index = {name: at for at, name in enumerate(told.names)}
+        #: Was it looked over to the end?
+        self.is_looked_over = True
         self.whole = NodesSeen(told, machines, sliced=False)
         self.sliced = NodesSeen(told, machines, sliced=True)
         self._follow = [seen for seen in (self.whole, self.sliced) if seen.table.names]
@@ -227,13 +229,13 @@ class Others:
         return None
 
 
-#: Computes ahead what questions about a new table may need.
-LookOver = Callable[[NodeTable], None]
+#: Computes ahead what questions about a new table may need; whether that is all of it.
+LookOver = Callable[[NodeTable], bool]
 
 
 def _built(told: ToldNodes, machines: Machines, look_over: LookOver) -> KeptNodes:
     kept = KeptNodes(told, machines)
-    look_over(kept.table)
+    kept.is_looked_over = look_over(kept.table)
     return kept
 
 
@@ -287,9 +289,11 @@ class KeptTables:
         self.told = {"nodes": len(told.names), "told_at": round(time.time(), 3)}
         return kept
 
-    async def rebuilt(self, machines: Machines, look_over: LookOver) -> Callable[[], None]:
-        """The same nodes with other machines; call what is returned to use them."""
-        former = dict(self._tables)
+    async def rebuilt(
+        self, machines: Machines, look_over: LookOver, tables: Collection[int] | None = None
+    ) -> Callable[[], None]:
+        """The same nodes, in all tables or these, for these machines; call the result to use it."""
+        former = {at: kept for at, kept in self._tables.items() if tables is None or at in tables}
         fresh = {}
         for table, kept in former.items():
             told = replace(kept.told, free=list(kept.free))

@@ -121,7 +121,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         telemetry=Telemetry(),
         marks=MarksInForce(),
     )
-    first = load(path)
+    first = load(path, in_haste=True)
     # Threads that read the queue or compute ahead give way to a question this soon (seconds).
     sys.setswitchinterval(SWITCH_S)
     # Fewer, later collections: a question makes thousands of short-lived objects, no cycles.

@@ -38,7 +38,7 @@ from slurm_plugin.protocol import (
 )
 from slurm_plugin.serve import replies
 from slurm_plugin.serve.server import LineAnswer
-from slurm_plugin.serve.setup import Setup, look_over, warm_masks
+from slurm_plugin.serve.setup import LOOK_OVER_S, Setup, look_over, warm_masks, warm_patterns
 from slurm_plugin.telemetry import Histogram
 
 logger = logging.getLogger(__name__)
@@ -127,6 +127,7 @@ class Engine:
         #: The nodes of each slurmctld that asks.
         self.tables = KeptTables()
         self._reloading = asyncio.Lock()
+        self._looking_on: set[asyncio.Task[None]] = set()
         #: When the last question came, and what computes ahead between questions.
         self._asked_at = -QUIET_S
         self._warming: threading.Thread | None = None
@@ -227,10 +228,21 @@ class Engine:
         return LineAnswer(None, later=self._keep_nodes(part, told))
 
     async def _keep_nodes(self, part: NodesPart, told: ToldNodes) -> bytes:
-        ahead = partial(look_over, self.setup)
+        ahead = partial(look_over, self.setup, limit_s=LOOK_OVER_S)
         kept = await self.tables.keep(part.table, told, self.setup.machines, ahead)
         logger.info("%d nodes, %d left to Slurm", len(told.names), len(kept.excluded))
+        if not kept.is_looked_over:
+            looking_on = asyncio.create_task(self._look_on(part.table))
+            self._looking_on.add(looking_on)
+            looking_on.add_done_callback(self._looking_on.discard)
         return Ok({"digest": f"{kept.digest:x}"}).encode(part.id)
+
+    async def _look_on(self, table: int) -> None:
+        """Look over the rest of a table that is in use: on another one, which takes its place."""
+        async with self._reloading:
+            ahead = partial(look_over, self.setup)
+            use = await self.tables.rebuilt(self.setup.machines, ahead, {table})
+            use()
 
     def _reply(self, message: Message) -> tuple[Reply, Callable[[], dict[str, Any]] | None]:
         if isinstance(message, Place):
@@ -311,8 +323,11 @@ class Engine:
                 time.sleep(QUIET_S)
             return self.setup is setup
 
-        warming = partial(warm_masks, setup, may_go_on)
-        self._warming = threading.Thread(target=warming, name="warm-up", daemon=True)
+        def warm() -> None:
+            warm_patterns(setup, may_go_on)
+            warm_masks(setup, may_go_on)
+
+        self._warming = threading.Thread(target=warm, name="warm-up", daemon=True)
         self._warming.start()
 
     def write(self, build: Callable[[], dict[str, Any]]) -> None:

@@ -39,6 +39,7 @@ from slurm_plugin.job_profiles import Learned
 from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.part_marks import marks as part_marks
 from slurm_plugin.part_marks.marks import MarksInForce
+from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
@@ -51,8 +52,10 @@ logger = logging.getLogger(__name__)
 LEARNED = "learned-profiles.json"
 #: How long a start waits for Slurm to say what runs.
 FIRST_READING_S = 2.0
-#: How long a new table of nodes is looked over; its sender waits meanwhile, for 5 s at most.
-LOOK_OVER_S = 2.0
+#: How long a new table of nodes is looked over before questions may go by it; and afterwards.
+LOOK_OVER_S, LOOK_ON_S = 0.3, 5.0
+#: The pattern of a job that names none.
+USUAL = "ring"
 #: Job sizes per node whose tables are computed before the first question.
 WARM_GPUS = 8
 
@@ -87,8 +90,9 @@ class Setup:
         return self.decider.machines
 
     def looks_at_jobs(self) -> bool:
-        """Does a policy of the rules go by who runs beside a job?"""
-        return any(LooksAt.RUNNING_JOBS in policy.looks_at for policy in self.policies())
+        """Does a policy of the rules go by the jobs that run, or wait?"""
+        read = {LooksAt.RUNNING_JOBS, LooksAt.QUEUE}
+        return any(read & policy.looks_at for policy in self.policies())
 
     def policies(self) -> list[Policy]:
         """The policies the partitions name, each once."""
@@ -111,8 +115,12 @@ def load(
     telemetry: Telemetry | None = None,
     marks: MarksInForce | None = None,
     config: Config | None = None,
+    *,
+    in_haste: bool = False,
 ) -> Setup:
     """Read, build and warm up; with `config` what stands in force is read anew beside the file.
+
+    `in_haste`: only what all jobs need is warm, because nobody answers yet.
 
     `cache`, `reserved`, `keeper`, `telemetry` and `marks` live on from one configuration to the
     next.
@@ -129,7 +137,10 @@ def load(
     teacher = Teacher(learned, machines, chosen.update)
     neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
     rules = Rules(config)
-    decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _networks(config))
+    decider = Decider(
+        *(machines, rules, config.waiting, chosen, neighbours.jobs, _networks(config)),
+        ahead=neighbours.ahead,
+    )
     if config.enforcement == "slots":
         cache, reserved = cache or CapacityCache(), None
         inner: Enforcement = Slots(
@@ -160,6 +171,9 @@ def load(
         shaping=shaping,
     )
     warm_up(setup)
+    if not in_haste:
+        warm_patterns(setup, lambda: True)
+        _settle()
     if setup.looks_at_jobs():
         neighbours.is_wanted = True
         _first_reading(setup)
@@ -172,7 +186,8 @@ def _first_reading(setup: Setup) -> None:
     client = choose.client(replace(setup.config.slurm, timeout_s=patience_s))
     try:
         snapshot = read_snapshot(client, Detail.JOBS)
-        setup.neighbours.take(setup.neighbours.running_in(snapshot.jobs), snapshot.began)
+        running = setup.neighbours.running_in(snapshot.jobs)
+        setup.neighbours.take(running, snapshot.began, Coming(snapshot.jobs, snapshot.at))
     except SlurmError as error:
         logger.warning("who runs beside whom is not known yet: %s", error)
 
@@ -195,16 +210,28 @@ def _networks(config: Config) -> Networks | None:
 
 
 def warm_up(setup: Setup) -> None:
-    """Ask every policy once per machine kind, pattern and job size, so that tables are there."""
-    # The common one first: a reload under load is useful before it is complete.
-    others = (pattern for pattern in TABULATED if pattern != "ring")
-    site = (pattern.internal for pattern in setup.config.patterns.values())
-    patterns = ("ring", *others, *site)
+    """Ask every policy once per machine kind and job size, so that tables are there.
+
+    As jobs without a hint do: `warm_patterns` has the others, once the engine answers.
+    """
     for policy in setup.policies():
         for topology in _kinds(setup):
-            for pattern in patterns if PATTERN in policy.hints else ("ring",):
-                _warm(policy, pattern, topology, (1 << topology.gpus) - 1)
+            _warm(policy, USUAL, topology, (1 << topology.gpus) - 1)
     _settle()
+
+
+def warm_patterns(setup: Setup, is_wanted: Callable[[], bool]) -> None:
+    """The same for jobs that name another pattern; in a thread."""
+    policies = [policy for policy in setup.policies() if PATTERN in policy.hints]
+    if not policies:
+        return
+    site = (pattern.internal for pattern in setup.config.patterns.values())
+    for pattern in (*(one for one in TABULATED if one != USUAL), *site):
+        for policy in policies:
+            for topology in _kinds(setup):
+                if not is_wanted():
+                    return
+                _warm(policy, pattern, topology, (1 << topology.gpus) - 1)
 
 
 def _settle() -> None:
@@ -228,20 +255,21 @@ def warm_masks(setup: Setup, is_wanted: Callable[[], bool]) -> None:
             for free in range(1, 1 << topology.gpus):
                 if not is_wanted():
                     return
-                _warm(policy, "ring", topology, free)
+                _warm(policy, USUAL, topology, free)
 
 
-def look_over(setup: Setup, table: NodeTable) -> None:
+def look_over(setup: Setup, table: NodeTable, limit_s: float = LOOK_ON_S) -> bool:
     """Ask every policy about a job of each size on these nodes, which rank them once.
 
-    So no first question is slow about a table that just came. Nobody else may use it yet.
+    So no first question is slow about a table that just came. Nobody else may use it yet. Whether
+    all was asked within so many seconds.
     """
-    _ask_about(setup, table)
+    is_done = _ask_about(setup, table, time.monotonic() + limit_s)
     _settle()
+    return is_done
 
 
-def _ask_about(setup: Setup, table: NodeTable) -> None:
-    began = time.monotonic()
+def _ask_about(setup: Setup, table: NodeTable, end: float) -> bool:
     room = max((state.free.bit_count() for state in table.alike.states()), default=0)
     everywhere = Candidates(table, (1 << len(table.names)) - 1, {})
     policies = setup.policies()
@@ -249,11 +277,12 @@ def _ask_about(setup: Setup, table: NodeTable) -> None:
     # In turns: what is left when the time is over is not all one policy's.
     usual = zip_longest(*(_usual(policy, min(WARM_GPUS, room)) for policy in policies))
     for policy, request in chain.from_iterable(zip(policies, turn, strict=True) for turn in usual):
-        if time.monotonic() - began > LOOK_OVER_S:
-            return
+        if time.monotonic() > end:
+            return False
         if request is not None:
             jobs = running if LooksAt.RUNNING_JOBS in policy.looks_at else ()
             _ask(policy, request, Cluster(everywhere, jobs))
+    return True
 
 
 def _usual(policy: Policy, most: int) -> Iterator[Request]:

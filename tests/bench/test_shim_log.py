@@ -9,7 +9,7 @@ from bench.live.start import figure
 
 LOG = """\
 [2026-01-01T10:00:00.000] gputopo: asking /run/gputopo/engine.sock within 50 ms
-[2026-01-01T10:00:01.000] gputopo: job=12 added_us=410 result=used
+[2026-01-01T10:00:01.000] gputopo: job=12 added_us=410 result=used nodes=all
 [2026-01-01T10:00:01.100] sched: Allocate JobId=12 NodeList=dgx1 #CPUs=1 Partition=gpu
 [2026-01-01T10:00:02.000] gputopo: job=13 added_us=50012 result=timeout
 [2026-01-01T10:00:03.000] gputopo: job=14 added_us=3000 result=alt
@@ -19,7 +19,7 @@ LOG = """\
 
 def test_only_the_lines_of_jobs_are_read() -> None:
     assert read(LOG) == [
-        Added(12, 410, "used"),
+        Added(12, 410, "used", "all"),
         Added(13, 50012, "timeout"),
         Added(14, 3000, "alt"),
     ]

@@ -211,6 +211,42 @@ def test_systemd_keeps_an_engine_without_privileges_running(host):
     assert "active" not in host.try_run("systemctl is-active gputopo gputopo-donors").stdout.split()
 
 
+B = """\
+socket: /run/gputopo-b/engine.sock
+state_dir: /var/lib/gputopo-b
+decision_log: {path: /var/log/gputopo-b/decisions.jsonl}
+kill_switch: /etc/slurm-b/gputopo.disable
+nodes: [{nodes: dgx1, topology: dgx1v, slurm_index: identity}]
+partitions: {default: {mode: observe}}
+"""
+STATUS_B = (
+    "SLURM_CONF=/etc/slurm-b/slurm.conf GPUTOPO_CONFIG=/etc/slurm-b/gputopo.yaml gputopo status"
+)
+
+
+@pytest.mark.parametrize("host", [BootedHost], indirect=True)
+def test_the_engine_of_another_cluster_is_an_instance_of_the_unit(host):
+    """Beside the first one: killed, upgraded with it, and stopped when the package goes."""
+    host.run(INSTALL)
+    host.run("install -d /etc/slurm-b; cp /etc/slurm/slurm.conf /etc/slurm-b/")
+    host.write("/etc/slurm-b/gputopo.yaml", B)
+    host.start_engine()
+    host.run("systemctl enable --now gputopo@b")
+    assert "observe" in host.run(STATUS_B)
+    pid = "systemctl show -P MainPID gputopo@b"
+    first = host.run(pid)
+    assert host.run(f"ps -o user= -p {first}").strip() == "slurm"
+    host.run("systemctl kill -s KILL gputopo@b")
+    host.wait_for(f"[ $(systemctl show -P NRestarts gputopo@b) = 1 ] && {STATUS_B}")
+    assert host.engine("NRestarts") == "0"
+    second = host.run(pid)
+    host.run("apt-get install -y --reinstall --no-install-recommends ./slurm-gputopo_*.deb")
+    host.wait_for(STATUS_B)
+    assert host.run(pid) not in (first, second)
+    host.run("apt-get remove -y slurm-gputopo")
+    assert "active" not in host.try_run("systemctl is-active gputopo gputopo@b").stdout.split()
+
+
 def test_the_ansible_role_sets_up_a_host_of_slurmctld_and_one_of_slurmd(image, debs, tmp_path):
     """In check mode, for real, and again without a change; one with systemd and one without."""
     need("ansible-playbook")

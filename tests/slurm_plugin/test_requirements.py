@@ -46,3 +46,10 @@ def test_the_command_line_ends_as_it_should_with_a_click_before_8_2():
     assert done.returncode == 2
     assert "nosuch" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_start_loads_no_library_that_few_configurations_need():
+    """Graphs are for topo-aware, patterns from files and the R queue's flows alone."""
+    program = "import sys, slurm_plugin.serve.run; sys.exit('networkx' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-import networkx as nx
-
 from policies.errors import PolicyError
 
 #: (tail, head) -> units; of arcs that carry none, nothing is said.
@@ -47,6 +45,8 @@ FlowSolver = Callable[[FlowNetwork], Flows]
 
 def by_networkx(network: FlowNetwork) -> Flows:
     """The cheapest flow by network simplex; PolicyError if there is none."""
+    import networkx as nx
+
     graph = nx.DiGraph()
     for node, units in network.supplies.items():
         graph.add_node(node, demand=-units)

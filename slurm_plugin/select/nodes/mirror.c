@@ -264,7 +264,18 @@ extern void gt_mirror_sent(gt_mirror_t *mirror, const gt_copy_t *copy)
 	pthread_mutex_lock(&mirror->lock);
 	if (!mirror->wanted)
 		mirror->known = copy->table->number;
+	mirror->taken++;
 	pthread_mutex_unlock(&mirror->lock);
+}
+
+extern uint64_t gt_mirror_taken(gt_mirror_t *mirror)
+{
+	uint64_t taken;
+
+	pthread_mutex_lock(&mirror->lock);
+	taken = mirror->taken;
+	pthread_mutex_unlock(&mirror->lock);
+	return taken;
 }
 
 extern void gt_mirror_lost(gt_mirror_t *mirror)

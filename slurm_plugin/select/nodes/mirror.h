@@ -23,6 +23,7 @@ typedef struct {
 	bool stale;		/* must be built before it is used */
 	bool wanted;		/* the engine must get the table */
 	uint64_t known;		/* number of the table that the engine has; 0: none */
+	uint64_t taken;		/* how many tables an engine has taken */
 } gt_mirror_t;
 
 /* Without a table, stale */
@@ -77,6 +78,9 @@ extern uint64_t gt_mirror_number(gt_mirror_t *mirror);
  */
 extern bool gt_mirror_copy(gt_mirror_t *mirror, gt_copy_t *copy);
 extern void gt_mirror_give_back(gt_mirror_t *mirror, gt_copy_t *copy);
+
+/* RET how many tables an engine has taken so far: with each one it is there, whatever was before */
+extern uint64_t gt_mirror_taken(gt_mirror_t *mirror);
 
 /* The engine has what was copied. */
 extern void gt_mirror_sent(gt_mirror_t *mirror, const gt_copy_t *copy);

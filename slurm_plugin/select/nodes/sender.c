@@ -16,7 +16,9 @@
 #define PART_MS_MAX 5000
 #define LOG_AGAIN_US (600 * 1000000LL)
 #define PATIENCE_S 6		/* for the thread's end; more than for one part */
-#define KNOCK_US 300000		/* from one connection to the next */
+#define KNOCK_US TENTH_US	/* from one connection to the next */
+/* Before a table is sent once more: at first, then twice as long each time, up to breaker_s */
+#define AGAIN_US (2 * TENTH_US)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
@@ -36,6 +38,7 @@ static char socket_path[GT_PATH_MAX];	/* of the connection */
 static int64_t logged_us;	/* when trouble was last logged; 0: there is none */
 static uint64_t sent_number;	/* of the table that the engine got on this connection */
 static int64_t sent_us;		/* and when */
+static int64_t again_us;	/* how long the same table, or one that failed, waits */
 
 static bool is_stopping(void)
 {
@@ -52,12 +55,13 @@ static bool must_be_silent(void)
 	return gt_kill_switch_thrown() || is_stopping();
 }
 
-/* The engine says nothing unasked: what can be read is the end. */
+/* The engine says nothing unasked: what can be read is the end. It is waited for a while. */
 static bool is_closed(void)
 {
 	struct pollfd end = { .fd = channel.fd, .events = POLLIN };
 
-	return channel.fd >= 0 && poll(&end, 1, 0) > 0;
+	/* poll() leaves out a descriptor of -1 */
+	return poll(&end, 1, TENTH_US / 1000) > 0;
 }
 
 static void hang_up(gt_mirror_t *mirror)
@@ -131,12 +135,35 @@ static void complain(gt_say_t say, const char *wrong)
 	say(text, GT_SAY_TROUBLE);
 }
 
+/* One table more that is not the last word: the next one waits longer. */
+static void wait_longer(const gt_config_t *config)
+{
+	int64_t most_us = config->breaker_s * 1000000LL;
+
+	again_us = again_us ? 2 * again_us : AGAIN_US;
+	if (again_us > most_us)
+		again_us = most_us;
+}
+
 /* An engine that wants the same table after every question gets it now and then. */
-static bool is_soon(const gt_config_t *config, gt_mirror_t *mirror)
+static bool is_soon(gt_mirror_t *mirror)
 {
 	return gt_now_us() < channel.breaker_until_us ||
 	       (sent_number == gt_mirror_number(mirror) &&
-		gt_now_us() - sent_us < config->breaker_s * 1000000LL);
+		gt_now_us() - sent_us < again_us);
+}
+
+/* The engine has a table: was it another one, or did the one before serve for a while? */
+static void note_sent(const gt_config_t *config, uint64_t number)
+{
+	int64_t now_us = gt_now_us();
+
+	if (sent_number != number ||
+	    now_us - sent_us > 2 * config->breaker_s * 1000000LL)
+		again_us = 0;
+	wait_longer(config);
+	sent_number = number;
+	sent_us = now_us;
 }
 
 static void send_table(const gt_config_t *config, gt_mirror_t *mirror,
@@ -146,7 +173,7 @@ static void send_table(const gt_config_t *config, gt_mirror_t *mirror,
 	gt_copy_t copy;
 	char text[80];
 
-	if (is_soon(config, mirror) || !gt_mirror_copy(mirror, &copy))
+	if (is_soon(mirror) || !gt_mirror_copy(mirror, &copy))
 		return;
 	if (!(wrong = send_parts(config, &copy))) {
 		gt_mirror_sent(mirror, &copy);
@@ -155,15 +182,16 @@ static void send_table(const gt_config_t *config, gt_mirror_t *mirror,
 			 copy.table->count);
 		say(text, logged_us ? GT_SAY_NEWS : GT_SAY_DETAIL);
 		logged_us = 0;
-		sent_number = copy.table->number;
-		sent_us = gt_now_us();
+		note_sent(config, copy.table->number);
 	} else {
 		gt_channel_close(&channel);
 		gt_mirror_lost(mirror);
-		channel.breaker_until_us = gt_now_us() +
-			(wrong[0] ? config->breaker_s * 1000000LL : KNOCK_US);
-		if (wrong[0])
+		if (wrong[0]) {
+			wait_longer(config);
 			complain(say, wrong);
+		}
+		channel.breaker_until_us = gt_now_us() +
+					   (wrong[0] ? again_us : KNOCK_US);
 	}
 	gt_mirror_give_back(mirror, &copy);
 }
@@ -175,19 +203,19 @@ static void *run(void *arg)
 		gt_config_t config;
 		gt_mirror_t *mirror;
 		gt_say_t say;
+		/* always: this is what the thread sleeps in */
+		bool closed = is_closed();
 
 		pthread_mutex_lock(&lock);
 		config = settings;
 		mirror = nodes;
 		say = say_it;
 		pthread_mutex_unlock(&lock);
-		if (must_be_silent() || is_closed() ||
-		    strcmp(socket_path, config.socket))
+		if (must_be_silent() || closed || strcmp(socket_path, config.socket))
 			hang_up(mirror);
 		memcpy(socket_path, config.socket, sizeof(socket_path));
 		if (!must_be_silent())
 			send_table(&config, mirror, say);
-		usleep(TENTH_US);
 	}
 	gt_channel_close(&channel);
 	gt_line_free(&line);

@@ -69,7 +69,7 @@ static int64_t answer_limit_us(int64_t now_us)
 /* RET GT_ANSWERED with the answer in gt_plugin.reply, or why there is none */
 static gt_result_t ask(decision_t *decision, int64_t limit_us)
 {
-	gt_channel_t *channel = &gt_plugin.channel;
+	gt_channel_t *channel = gt_plugin_channel();
 	uint64_t id = ++channel->last_id;
 	bool was_failing = channel->failing;
 	gt_result_t result;
@@ -174,6 +174,9 @@ static gt_result_t take(decision_t *decision, int wanted,
 	if (wrong) {
 		error("gputopo: %pJ: advice with %s, ignored", job, wrong);
 		result = GT_BAD_ADVICE;
+		/* it may come of what the engine takes to be free: it is told anew */
+		if (question->told)
+			gt_mirror_answered(&gt_plugin.mirror, true);
 	} else if (!allowed) {
 		verbose("gputopo: %pJ: advice with a node of higher weight, or whose GPUs are reserved or not chosen one by one",
 			job);
@@ -260,10 +263,13 @@ static void decide(decision_t *decision)
 	int64_t added_us;
 	int64_t others_us = gt_plugin.channel.waited_us + gt_stock.spent_us;
 	gt_result_t result = GT_BUDGET_OUT;
+	bool all_nodes;
 
 	gt_plugin.reply.note[0] = '\0';
 	if (limit_us)
 		result = ask(decision, limit_us);
+	all_nodes = result == GT_ANSWERED && decision->question.told &&
+		    !gt_plugin.reply.resync;
 	if (result == GT_ANSWERED)
 		result = obey(decision);
 	else if (!limit_us && gt_wait_go_on(job, &decision->earlier))
@@ -275,7 +281,8 @@ static void decide(decision_t *decision)
 	added_us = gt_now_us() - start_us;
 	others_us = gt_plugin.channel.waited_us + gt_stock.spent_us - others_us;
 	gt_plugin.budget.spent_us += added_us;
-	gt_plugin_count(job->job_id, result, added_us, added_us - others_us);
+	gt_plugin_count(job->job_id, result, all_nodes, added_us,
+			added_us - others_us);
 }
 
 extern int gt_advise_job_test(const gt_test_t *test)

@@ -84,10 +84,19 @@ extern void gt_cluster_build(void)
 	build_again_us = end_us + (end_us - start_us) * BUILDING_PART;
 }
 
+/* Looks at all nodes anew if a look at one found that the table differs, and not too often. */
+static void build_if_due(void)
+{
+	if (!kept() && !renew && gt_now_us() >= build_again_us)
+		gt_cluster_build();
+}
+
 extern void gt_cluster_node(int index)
 {
-	if (index >= 0 && (uint32_t) index < kept())
-		look_at((uint32_t) index);
+	if (index < 0 || (uint32_t) index >= kept())
+		return;
+	look_at((uint32_t) index);
+	build_if_due();
 }
 
 extern void gt_cluster_job(const job_record_t *job)
@@ -100,6 +109,7 @@ extern void gt_cluster_job(const job_record_t *job)
 	for (int i = 0; next_node_bitmap(job->job_resrcs->node_bitmap, &i) &&
 	     (uint32_t) i < count; i++)
 		look_at((uint32_t) i);
+	build_if_due();
 }
 
 /* -------------------------------------------------------------- questions */

@@ -142,7 +142,8 @@ extern void gt_notice_started(const job_record_t *job)
 		return;
 	begin_line(line, "started", job);
 	if (add_gpus(line, job) && gt_line_end(line))
-		gt_channel_tell(&gt_plugin.channel, &gt_plugin.config, line);
+		gt_channel_tell(gt_plugin_channel(), &gt_plugin.config,
+				line);
 }
 
 extern void gt_notice_ended(const job_record_t *job)
@@ -154,5 +155,6 @@ extern void gt_notice_ended(const job_record_t *job)
 		return;
 	begin_line(line, "ended", job);
 	if (gt_line_end(line))
-		gt_channel_tell(&gt_plugin.channel, &gt_plugin.config, line);
+		gt_channel_tell(gt_plugin_channel(), &gt_plugin.config,
+				line);
 }

@@ -75,6 +75,17 @@ extern void gt_plugin_read(void)
 	gt_plugin.topology_yaml = gt_topology_yaml();
 }
 
+extern gt_channel_t *gt_plugin_channel(void)
+{
+	static uint64_t seen;
+	uint64_t taken = gt_mirror_taken(&gt_plugin.mirror);
+
+	if (seen != taken)
+		gt_plugin.channel.breaker_until_us = 0;
+	seen = taken;
+	return &gt_plugin.channel;
+}
+
 extern bool gt_plugin_may_act(void)
 {
 	return gt_plugin.active && !gt_kill_switch_thrown() &&
@@ -86,15 +97,16 @@ extern bool gt_plugin_may_read(const job_record_t *job)
 	return gt_plugin.active && gt_layout_job(job);
 }
 
-extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
+extern void gt_plugin_count(uint32_t job_id, gt_result_t result, bool all_nodes,
 			    int64_t added_us, int64_t own_us)
 {
 	const gt_config_t *config = &gt_plugin.config;
 	int64_t now_us = gt_now_us();
 
 	gt_stats_add(&gt_plugin.stats, result, added_us, own_us);
-	verbose("gputopo: job=%u added_us=%d result=%s", job_id, (int) added_us,
-		gt_result_name(result));
+	verbose("gputopo: job=%u added_us=%d result=%s nodes=%s", job_id,
+		(int) added_us, gt_result_name(result),
+		all_nodes ? "all" : "own");
 	if (gt_stats_due(&gt_plugin.stats, config->stats_every_starts,
 			 config->stats_interval_s * 1000000LL, now_us))
 		log_stats(now_us);

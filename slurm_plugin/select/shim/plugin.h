@@ -40,6 +40,12 @@ extern void gt_plugin_read(void);
  */
 extern void gt_plugin_sum_up(void);
 
+/*
+ * The connection for questions and notices. A breaker that was thrown before the engine
+ * took the table of nodes is lifted: the engine is there again.
+ */
+extern gt_channel_t *gt_plugin_channel(void);
+
 /* RET true unless the settings, the kill switch or the self-check forbid it */
 extern bool gt_plugin_may_act(void);
 
@@ -48,9 +54,10 @@ extern bool gt_plugin_may_read(const job_record_t *job);
 
 /*
  * Counts the result of one job test; writes the counters to the log if they are due.
- * own_us: as in stats.h
+ * all_nodes: the answer is about all nodes that the job may use, not about Slurm's own
+ * alone. own_us: as in stats.h
  */
-extern void gt_plugin_count(uint32_t job_id, gt_result_t result,
+extern void gt_plugin_count(uint32_t job_id, gt_result_t result, bool all_nodes,
 			    int64_t added_us, int64_t own_us);
 
 /*

@@ -2,15 +2,14 @@
 
 import contextlib
 import json
-import re
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pytest
 from lending_harness import ASKS, FOUR, borrower, donors, lending_site, taken_away_after
 from lending_harness import nothing_is_left as no_loan_is_left
-from live_harness import CONFIG, IN_BOTH_MODES, PICKY, TAKEN, by_policy, got_by, watched
+from live_harness import IN_BOTH_MODES, PICKY, TAKEN, by_policy, got_by, watched
+from standby_harness import LOG, answered, in_charge, sharing, two_engines
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError, until
@@ -21,63 +20,9 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
-TAKE_OVER_S = 120
-#: On the volume that both controllers have, as StateSaveLocation is.
-SHARED = "/var/spool/slurmctld/gputopo"
-LOG = f"{SHARED}/decisions.jsonl"
-YAML = f"state_dir: {SHARED}\ndecision_log: {{path: {LOG}}}"
 #: From when on every job that is submitted is to be placed by advice.
 READY_S = 1.0
 ONE = ("-w", "dgx2", "--gres=gpu:1")
-
-
-@contextmanager
-def two_engines(cluster: Cluster) -> Iterator[None]:
-    """A block with ctl2 and an engine there; ctl is in charge again at the end."""
-    with cluster.backup_host(engine=True):
-        try:
-            cluster.wait_registered()
-            in_charge(cluster, "ctl")
-            yield
-        finally:
-            cluster.slurmctld("start")
-            cluster.engine("start")
-            answered(cluster)
-
-
-@contextmanager
-def sharing(cluster: Cluster) -> Iterator[None]:
-    """A block in which the engines of all controllers keep their files on the same volume."""
-    cluster.run("ctl", f"install -d -o slurm -g slurm -m 750 {SHARED}")
-    text = cluster.read("ctl", CONFIG)
-    cluster.put("ctl", CONFIG, re.sub("^decision_log:.*", YAML, text, flags=re.MULTILINE))
-    cluster.engine("restart")
-    cluster.wait_reconciled()
-    yield
-    cluster.put("ctl", CONFIG, text)
-    cluster.engine("restart")
-    cluster.wait_reconciled()
-    cluster.run("ctl", f"rm -rf {SHARED}")
-
-
-def in_charge(cluster: Cluster, host: str) -> None:
-    """Waits until the engine of this host is in charge, and no other one."""
-
-    def only_this() -> bool:
-        return all(
-            cluster.status(one)["charge"]["is_ours"] == (one == host)
-            for one in ("ctl", "ctl2")
-            if not cluster.run(one, "clusterctl engine pid", check=False).code
-        )
-
-    until(only_this, f"{host} alone is in charge")
-
-
-def answered(cluster: Cluster) -> None:
-    """Waits until some slurmctld answers, and takes jobs."""
-    asked = "timeout 5 squeue"
-    until(lambda: not cluster.run("ctl", asked, check=False).code, "squeue", TAKE_OVER_S)
-    cluster.wait_accepted()
 
 
 def take_over(cluster: Cluster, *, with_engine: bool) -> list[int]:

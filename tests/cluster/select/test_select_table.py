@@ -82,12 +82,31 @@ def test_an_engine_that_lost_count_gets_the_table_again(cluster, engine):
     before = len(engine.tables())
     engine.rule(**PREFER, resync=True)
     assert cluster.started("--gres=gpu:v100:1", sleep_s=300).gpus
-    # breaker_s after the table before it, at the latest
     engine.wait_for_table(before)
     engine.rule(**PREFER)
     question = asked(cluster, engine, "--gres=gpu:v100:1")
     assert sorted(engine.candidates(question)) == ["dgx1", "dgx2"]
     assert question["table"] == engine.tables()[-1:]
+
+
+@pytest.mark.parametrize(
+    "advice",
+    [{"dgx1": [0]}, {"dgx9": [0]}],
+    ids=["a GPU in use", "a node of another name"],
+)
+def test_an_engine_that_names_what_is_not_to_be_had_gets_the_table_again(cluster, engine, advice):
+    """Though table and digest are the same: it would be wrong again with each job otherwise."""
+    cluster.occupy("dgx1", [0])
+    asked(cluster, engine, "--gres=gpu:v100:1")
+    before = len(engine.tables())
+    engine.rule(do="use", nodes=advice)
+    job = cluster.started("--gres=gpu:v100:1", sleep_s=300)
+    assert "table" in engine.questions(job.id)[-1]
+    assert job.gpus not in ({"dgx1": (0,)}, {"dgx9": (0,)})
+    engine.rule(**PREFER)
+    engine.wait_for_table(before)
+    question = asked(cluster, engine, "--gres=gpu:v100:1")
+    assert sorted(engine.candidates(question)) == ["dgx1", "dgx2"]
 
 
 def test_an_engine_without_the_verb_is_asked_about_slurms_nodes(cluster, engine):

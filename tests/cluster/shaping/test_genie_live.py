@@ -3,23 +3,21 @@
 To the models jobs take hours; the tests end them.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from comment_writer import overwriting
 from live_harness import CONFIG, by_policy, configure_engine, explained
-from modes import enforcement
 
 from policies.genie import GeniePaper
 from policies.genie.submit import candidates
 from policies.genie.tasks import TaskConstraints
 from policies.performance import Work
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import ClusterError, until
+from slurm_cluster.hosts import until
 from slurm_cluster.slurm import RECORD
-from slurm_cluster.slurm_text import Job
-from tests.cluster.shaping.genie_queue import MAKER, PLATFORM, QUEUE, RUNS, Step, simulated
+from tests.cluster.shaping.genie_queue import MAKER, PLATFORM, QUEUE, simulated
+from tests.cluster.shaping.genie_site import goes_as_simulated, hint, shape_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 
@@ -27,60 +25,6 @@ reshaping = pytest.mark.usefixtures("reshapes")
 
 #: After so many ends it hangs on seconds what Algorithm 1 as printed starts.
 PAPER, PAPER_STEPS = GeniePaper(), 6
-FOLDER = "/etc/slurm/genie"
-DATABASE = f"{FOLDER}/performance.db"
-GENIE = f"""
-genie:
-  database: {DATABASE}
-  poll_s: 2
-  partitions:
-    dgx: {{nodes: "dgx[1-2]"}}
-  accounts:
-    guests: {{classes: {{normal: 2}}}}
-"""
-
-
-@pytest.fixture(scope="module")
-def profiles(session_cluster: Cluster) -> Iterator[None]:
-    """From here on a reset leads to an engine that shapes the jobs of partition dgx."""
-    session_cluster.run("ctl", ["mkdir", "-p", FOLDER])
-    for name, some in RUNS.items():
-        rows = [f"{run.nodes},{run.gpus},{run.local_batch},{run.step_s}" for run in some]
-        file = f"{FOLDER}/{name}.csv"
-        session_cluster.put("ctl", file, "\n".join(["nodes,gpus,local_batch,step_s", *rows]))
-        session_cluster.run("ctl", ["gputopo", "profile", "fit", file, "--database", DATABASE])
-    with session_cluster.at_home(yaml=GENIE):
-        yield
-    session_cluster.run("ctl", ["rm", "-rf", FOLDER])
-
-
-@pytest.fixture
-def shaping(profiles: None, cluster: Cluster) -> Cluster:
-    """A cluster whose engine shapes jobs, and knows what Slurm's books say."""
-    until(lambda: cluster.status()["genie"]["domains"], "the engine has read the queue", 20)
-    cluster.wait_reconciled()
-    return cluster
-
-
-@pytest.fixture
-def reshapes(live: Cluster) -> None:
-    """Only where a waiting job can be given another shape."""
-    if enforcement() == "slots" and live.release < (23, 2):
-        pytest.skip("on 22.05 with slots a waiting job keeps its shape")
-
-
-def hint(work: Work, service: str = "normal", **more: object) -> str:
-    """The option of a job of this work."""
-    keys = {"policy": "genie", "profile": work.profile, "batch": work.batch,
-            "iterations": work.iterations, "task": work.task, "class": service, **more}  # fmt: skip
-    return "--comment=gpu-topo: " + ",".join(f"{key}={value}" for key, value in keys.items())
-
-
-def shape_of(job: Job) -> str:
-    """The shape a running job has, from Slurm's books."""
-    counts = {len(gpus) for gpus in job.gpus.values()}
-    assert len(counts) == 1, job.gpus
-    return f"{len(job.gpus)}x{counts.pop()}"
 
 
 def refused(cluster: Cluster, *args: str) -> str:
@@ -103,30 +47,6 @@ def test_the_queue_is_one_whose_outcome_hangs_neither_on_seconds_nor_on_nodes():
     urgent = [at for at, job in enumerate(QUEUE, 1) if job.service == "urgent"]
     assert all(starts[job] == 0 for job in urgent)
     assert len(set(starts.values())) >= 8
-
-
-def submitted_queue(cluster: Cluster) -> list[int]:
-    """A job that holds all GPUs, and those of QUEUE behind it."""
-    first = cluster.started("-p", "dgx", "-N2", "--gres=gpu:8", script="sleep 3600").id
-    lines = []
-    for job in QUEUE:
-        more = {"deadline": f"{job.deadline_s}s"} if job.deadline_s else {}
-        lines.append(["-p", "dgx", hint(job.work, job.service, **more)])
-    return [first, *cluster.submit_many(lines, script="sleep 3600")]
-
-
-def reached(cluster: Cluster, ids: list[int], running: dict[int, str], waiting: int) -> None:
-    """These jobs run, with these shapes, and the engine knows; fails where others do."""
-
-    def now() -> tuple[dict[int, str], int]:
-        result = {job.id: shape_of(job) for job in cluster.jobs() if job.state == "RUNNING"}
-        known = cluster.status()["genie"]["domains"]["dgx"]["waiting"]
-        return {ids.index(job): shape for job, shape in result.items()}, known
-
-    try:
-        until(lambda: now() == (running, waiting), "the simulator's jobs run", 90)
-    except ClusterError:
-        assert now() == (running, waiting)
 
 
 @reshaping
@@ -166,21 +86,6 @@ def test_the_papers_algorithm_starts_the_queue_as_in_the_simulator(shaping):
     shaping.engine("restart")
     until(lambda: shaping.status()["genie"]["domains"], "the engine has read the queue", 20)
     goes_as_simulated(shaping, simulated(0, PAPER)[:PAPER_STEPS])
-
-
-def goes_as_simulated(shaping: Cluster, steps: list[Step] | None = None) -> None:
-    """The queue's jobs start as in the simulator, and with the same shapes."""
-    ids = submitted_queue(shaping)
-    running, waiting = {0: "2x8"}, len(QUEUE)
-    reached(shaping, ids, running, waiting)
-    for step in simulated() if steps is None else steps:
-        del running[step.ends]
-        running |= step.starts
-        waiting -= len(step.starts)
-        shaping.cancel(ids[step.ends])
-        reached(shaping, ids, running, waiting)
-        if not waiting:
-            break
 
 
 @pytest.mark.long("half a minute")

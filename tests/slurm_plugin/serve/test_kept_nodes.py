@@ -244,9 +244,9 @@ def test_questions_are_answered_while_the_configuration_is_read_again(
     """And while the tables for other machines are built, from the former ones."""
     begun, may_end = threading.Event(), threading.Event()
 
-    def look_over(setup: object, table: object) -> None:
+    def look_over(setup: object, table: object) -> bool:
         begun.set()
-        assert may_end.wait(30)
+        return may_end.wait(30)
 
     monkeypatch.setattr("slurm_plugin.serve.service.look_over", look_over)
     written(tmp_path, BASIC.replace("nodes: mirrored,", 'nodes: "mirrored,mystery",'))
@@ -264,7 +264,13 @@ def test_questions_are_answered_while_the_configuration_is_read_again(
     assert "mystery" in message.others.with_own({})
 
 
-def test_a_new_table_is_looked_over_before_it_is_used(tmp_path):
+@pytest.fixture
+def at_leisure(monkeypatch):
+    """However busy this machine is."""
+    monkeypatch.setattr("slurm_plugin.serve.service.LOOK_OVER_S", 60.0)
+
+
+def test_a_new_table_is_looked_over_before_it_is_used(tmp_path, at_leisure):
     """By every policy of the rules, for a job of each size that fits somewhere."""
     engine = an_engine(tmp_path)
     told(engine, encode_request(table()))
@@ -274,7 +280,29 @@ def test_a_new_table_is_looked_over_before_it_is_used(tmp_path):
     assert ranked_by == {"balanced", "preserved", "first-fit"}
 
 
-def test_topo_aware_knows_each_class_of_batches_before(tmp_path):
+def test_what_takes_long_to_look_over_is_used_first_and_looked_over_afterwards(
+    tmp_path, monkeypatch
+):
+    """What changes meanwhile counts."""
+    monkeypatch.setattr("slurm_plugin.serve.service.LOOK_OVER_S", -1.0)
+    engine = an_engine(tmp_path)
+    free, changed = now(dgx2=0x3)
+
+    async def kept() -> tuple[str, bool, list[str]]:
+        said = await engine.answer(encode_request(table())).later
+        is_ranked = bool(engine.tables._tables[TABLE].table.alike._rankings)
+        got = ask(engine, about({"dgx1": FIRST_PAIR}, free, changed=changed))
+        await asyncio.gather(*engine._looking_on)
+        return said.decode(), is_ranked, got
+
+    got = [f"dgx1/{BEST_PAIR:x}"]
+    assert asyncio.run(kept()) == (f"ok id=1 digest={digest(FULL):x}\n", False, got)
+    ranked = engine.tables._tables[TABLE].table.alike._rankings
+    assert {count for _, count in ranked} == set(range(1, 9))
+    assert ask(engine, about({"dgx1": FIRST_PAIR}, free)) == got
+
+
+def test_topo_aware_knows_each_class_of_batches_before(tmp_path, at_leisure):
     """And jobs that feel no slow links, and those that say nothing; of one to eight GPUs."""
     engine = an_engine(tmp_path, BASIC.replace("policy: mapa", "policy: topo-aware"))
     told(engine, encode_request(table()))
@@ -305,7 +333,7 @@ def test_changes_that_come_while_a_table_is_rebuilt_count(keeping):
     free, changed = now(dgx2=0x3)
 
     async def rebuilt() -> None:
-        use = await keeping.tables.rebuilt(keeping.setup.machines, lambda table: None)
+        use = await keeping.tables.rebuilt(keeping.setup.machines, lambda table: True)
         ask(keeping, about({"dgx1": FIRST_PAIR}, free, changed=changed))
         use()
 

@@ -1,7 +1,6 @@
 """The engine's answers as lines, its counters, its reload; and the real process."""
 
 import asyncio
-import gc
 import json
 import logging
 import os
@@ -13,7 +12,6 @@ import socket
 import subprocess
 import sys
 import time
-import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +22,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, mask, node, place
 
-from gres_topology import catalog
 from slurm_plugin import client
 from slurm_plugin.decide import decision_log
 from slurm_plugin.errors import EngineDown
@@ -213,37 +210,6 @@ async def test_of_two_reloads_at_once_the_later_one_counts():
     engine = Engine(a_setup(), SimpleNamespace(), load)
     assert await asyncio.gather(engine.reload(), engine.reload()) == [None, None]
     assert engine.setup is later
-
-
-def test_garbage_of_a_load_is_not_kept_with_what_lives_for_ever():
-    class Garbage:
-        def __init__(self) -> None:
-            self.itself = self
-
-    gone = weakref.ref(Garbage())
-    config = SimpleNamespace(patterns={})
-    gc.disable()
-    setup.warm_up(SimpleNamespace(machines={}, config=config, policies=list))
-    gc.enable()
-    gc.collect()
-    assert gone() is None
-
-
-def test_ahead_of_questions_every_set_of_free_gpus_is_asked_about_until_a_reload():
-    asked = []
-
-    def place(request, cluster):
-        asked.append((request.gpus_per_node[0], cluster.nodes["minsky"].free))
-
-    topology = catalog.load("minsky")
-    policy = SimpleNamespace(name="p", place=place)
-    machines = {name: SimpleNamespace(topology=topology) for name in ("a", "b")}
-    loaded = SimpleNamespace(machines=machines, policies=lambda: [policy])
-    setup.warm_masks(loaded, lambda: True)
-    wanted = [(k, free) for free in range(1, 16) for k in range(1, free.bit_count() + 1)]
-    assert asked == wanted
-    setup.warm_masks(loaded, lambda: len(asked) < len(wanted) + 3)
-    assert asked[len(wanted) :] == wanted[:4]
 
 
 # -- the process ------------------------------------------------------------

@@ -1,0 +1,151 @@
+"""Tables of nodes that are wrong though everything agrees, or that come in the middle of others."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from engine_in_tests import an_engine, written
+from machines_in_tests import BASIC, mask, node, place
+
+from slurm_plugin.node_lines import Changes, NodesPart, digest, mix
+from slurm_plugin.protocol import encode_request, split
+from slurm_plugin.serve.service import Engine
+
+TABLE, NODES = 0xBEEF, 100
+NAMES = [f"n{at}" for at in range(NODES)]
+FULL, BUSY = 0xFF, 0xF0
+
+
+def table(free: list[int], names: list[str] = NAMES) -> NodesPart:
+    """All nodes of a large cluster."""
+    count = len(names)
+    columns = ([8] * count, free, [1] * count, [""] * count)
+    return NodesPart(1, TABLE, 1, 1, 0, names, *columns)
+
+
+def large(tmp_path: Path) -> Engine:
+    return an_engine(tmp_path, BASIC.replace("nodes: mirrored,", 'nodes: "mirrored,n[0-99]",'))
+
+
+async def told(engine: Engine, part: NodesPart) -> bytes:
+    return await engine.answer(encode_request(part)).later
+
+
+def chosen(engine: Engine, free: list[int], listed: int) -> tuple[str, int, bool]:
+    """Node and GPUs of the reply to a question, and whether the table is asked for again."""
+    own = node(NAMES[listed], free[listed], free[listed] & -free[listed])
+    asked = place(own, changes=Changes(TABLE, digest(free), {}, f"0-{NODES - 1}", None))
+    verb, pairs = split(engine.answer(encode_request(asked)).reply)
+    assert verb == "use"
+    reply = dict(pairs)
+    name, gpus = reply["node"].split("/")
+    return name, int(gpus, 16), "resync" in reply
+
+
+def unnoticed() -> set[int]:
+    """Nodes that can go from FULL to BUSY together without another digest.
+
+    A digest is a sum in GF(2)^64, so that some of 65 changes always cancel out.
+    """
+    rows: dict[int, tuple[int, int]] = {}
+    for at in range(NODES):
+        value, members = mix(at, FULL) ^ mix(at, BUSY), 1 << at
+        while value:
+            top = value.bit_length()
+            if top not in rows:
+                rows[top] = (value, members)
+                break
+            value, members = value ^ rows[top][0], members ^ rows[top][1]
+        else:
+            return {one for one in range(NODES) if members >> one & 1}
+    raise AssertionError("no such set")
+
+
+def test_a_table_told_anew_counts_though_its_digest_is_that_of_the_old_one(tmp_path):
+    """What the plugin does when it finds advice with GPUs in use: it knows no better."""
+    changed = unnoticed()
+    before = [FULL] * NODES
+    after = [BUSY if at in changed else FULL for at in range(NODES)]
+    assert digest(before) == digest(after)
+    listed = min(set(range(NODES)) - changed)
+    engine = large(tmp_path)
+
+    async def asked() -> list[tuple[str, int, bool]]:
+        await told(engine, table(before))
+        first = chosen(engine, after, listed)
+        # It may take GPUs on any node for free that are not; nothing shows it.
+        assert engine.tables._tables[TABLE].free == before
+        await told(engine, table(after))
+        return [first, chosen(engine, after, listed)]
+
+    (_, _, first_lost), (name, gpus, lost) = asyncio.run(asked())
+    assert (first_lost, lost) == (False, False)
+    assert engine.tables._tables[TABLE].free == after
+    assert not gpus & ~after[NAMES.index(name)]
+
+
+def test_of_two_tables_that_come_at_once_none_is_mixed_with_the_other(tmp_path):
+    """Two slurmctld, or one that was started again in the middle: the part of neither is lost."""
+    engine = large(tmp_path)
+    whole = table([FULL] * NODES)
+    halves = [
+        replace(
+            whole,
+            **{
+                key: getattr(whole, key)[first : first + 50]
+                for key in ("names", "total", "free", "weight", "type")
+            },
+            first=first,
+            part=part,
+            parts=2,
+        )
+        for part, first in ((1, 0), (2, 50))
+    ]
+    other = [replace(half, table=7, free=[BUSY] * 50) for half in halves]
+    said = [engine.answer(encode_request(part)) for part in (halves[0], other[0], halves[1])]
+    assert said[1].reply == b"ok id=1\n"
+    assert said[2].reply.startswith(b"error id=1")
+    # Each begins again, as both plugins do, one after the other.
+    for pair, number, free in ((halves, TABLE, FULL), (other, 7, BUSY)):
+        engine.answer(encode_request(pair[0]))
+        asyncio.run(told(engine, pair[1]))
+        assert engine.tables._tables[number].free == [free] * NODES
+
+
+def test_a_table_that_comes_while_the_configuration_is_read_again_is_not_used_with_the_old_one(
+    tmp_path, monkeypatch
+):
+    """It is asked for once more: its nodes were seen as the machines they are no longer."""
+    engine = large(tmp_path)
+    begun, may_end = threading.Event(), threading.Event()
+    full = [FULL] * NODES
+
+    def look_over(*_: object, **__: object) -> bool:
+        begun.set()
+        return may_end.wait(30)
+
+    async def meanwhile() -> tuple[bool, bool]:
+        await told(engine, table(full))
+        monkeypatch.setattr("slurm_plugin.serve.service.look_over", look_over)
+        yaml = BASIC.replace("nodes: mirrored,", 'nodes: "mirrored,n[0-98]",')
+        written(tmp_path, yaml)
+        reloading = asyncio.create_task(engine.reload())
+        assert await asyncio.to_thread(begun.wait, 30)
+        monkeypatch.setattr("slurm_plugin.serve.service.look_over", lambda *_, **__: True)
+        # Another number: slurmctld was started again just now.
+        await told(engine, replace(table(full), table=8))
+        may_end.set()
+        assert await reloading is None
+        asked = place(
+            node("n0", FULL, mask(0)),
+            changes=Changes(8, digest(full), {}, f"0-{NODES - 1}", None),
+        )
+        first = b"resync=1" in engine.answer(encode_request(asked)).reply
+        await told(engine, replace(table(full), table=8))
+        return first, b"resync=1" in engine.answer(encode_request(asked)).reply
+
+    assert asyncio.run(meanwhile()) == (True, False)
+    assert "n99" in engine.tables._tables[8].excluded

@@ -1,0 +1,57 @@
+"""What is computed before the engine answers, and what afterwards."""
+
+import gc
+import weakref
+from types import SimpleNamespace
+
+from engine_in_tests import written
+
+from gres_topology import catalog
+from slurm_plugin.serve import setup
+
+
+def test_garbage_of_a_load_is_not_kept_with_what_lives_for_ever():
+    class Garbage:
+        def __init__(self) -> None:
+            self.itself = self
+
+    gone = weakref.ref(Garbage())
+    config = SimpleNamespace(patterns={})
+    gc.disable()
+    setup.warm_up(SimpleNamespace(machines={}, config=config, policies=list))
+    gc.enable()
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_start_waits_for_no_pattern_that_a_hint_may_name(tmp_path, monkeypatch):
+    """A reload does: the former configuration answers meanwhile."""
+    asked = []
+    monkeypatch.setattr(setup, "_warm", lambda policy, pattern, *rest: asked.append(pattern))
+    path = written(tmp_path)
+    loaded = setup.load(path, in_haste=True)
+    assert set(asked) == {"ring"}
+    setup.warm_patterns(loaded, lambda: True)
+    afterwards = len(asked)
+    assert {"tree", "chain", "star", "all-to-all"} < set(asked)
+    setup.load(path)
+    assert asked[afterwards:] == asked[:afterwards]
+    setup.warm_patterns(loaded, lambda: False)
+    assert len(asked) == 2 * afterwards
+
+
+def test_ahead_of_questions_every_set_of_free_gpus_is_asked_about_until_a_reload():
+    asked = []
+
+    def place(request, cluster):
+        asked.append((request.gpus_per_node[0], cluster.nodes["minsky"].free))
+
+    topology = catalog.load("minsky")
+    policy = SimpleNamespace(name="p", place=place)
+    machines = {name: SimpleNamespace(topology=topology) for name in ("a", "b")}
+    loaded = SimpleNamespace(machines=machines, policies=lambda: [policy])
+    setup.warm_masks(loaded, lambda: True)
+    wanted = [(k, free) for free in range(1, 16) for k in range(1, free.bit_count() + 1)]
+    assert asked == wanted
+    setup.warm_masks(loaded, lambda: len(asked) < len(wanted) + 3)
+    assert asked[len(wanted) :] == wanted[:4]
