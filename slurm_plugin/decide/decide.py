@@ -18,6 +18,7 @@ from gres_topology import Network
 from gres_topology.slices import SlicedTopology
 from gres_topology.slurm_files.network import Networks
 from policies import (
+    Ahead,
     Cluster,
     LooksAt,
     NodeState,
@@ -119,6 +120,7 @@ class Decider:
     get_policy: Callable[[str], Policy]
     neighbours: Callable[[], Collection[RunningJob]] = tuple
     networks: Networks | None = None
+    ahead: Callable[[PlacementQuestion], Ahead | None] = lambda asked: None
 
     def decide(self, asked: PlacementQuestion) -> Decision:
         """The decision for one question; never raises."""
@@ -185,7 +187,8 @@ class Decider:
             policy = self.get_policy(preferences.policy)
         # Running jobs are read only for a policy that looks at them.
         jobs = self.neighbours() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
-        cluster = Cluster(nodes, jobs, network=network)
+        ahead = self.ahead(asked) if LooksAt.QUEUE in policy.looks_at else None
+        cluster = Cluster(nodes, jobs, network, ahead)
         reserved = {
             name: machines.get(name, UNDECLARED).to_topology(mask)
             for name, mask in asked.reserved.items()
