@@ -23,12 +23,13 @@ def impaired(topology: NodeTopology, impairments: Collection[Impairment]) -> Nod
         return topology
     kinds = [list(row) for row in topology.kinds]
     gbps = np.array(topology.bandwidth_gbps)
+    ports = np.ones(topology.gpus)
     for one in impairments:
         _check(topology, one)
         if len(one.gpus) == 1 and one.share:
-            # All its links go through the same ports; the diagonal is 0.
-            gbps[one.gpus[0], :] *= one.share
-            gbps[:, one.gpus[0]] *= one.share
+            ports[one.gpus[0]] = one.share
+    # A link carries what the ports at its worse end do.
+    gbps *= np.minimum.outer(ports, ports)
     for one in impairments:
         if len(one.gpus) == 2:
             a, b = one.gpus

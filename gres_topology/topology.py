@@ -59,6 +59,8 @@ class Nic:
     #: The rail of the network that it is on: NICs of one rail meet at one leaf switch. None where
     #: that is not known, or for a NIC that is on none.
     rail: int | None = None
+    #: Whether the switches of that rail reduce what passes them (NVIDIA's SHARP).
+    sharp: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,11 @@ class NodeTopology:
     def declares_rails(self) -> bool:
         """Whether somebody said which rails the NICs are on; else `rails` are by distance."""
         return any(nic.rail is not None for nic in self.nics)
+
+    @property
+    def sharp_rails(self) -> frozenset[int]:
+        """The rails whose switches reduce."""
+        return frozenset(nic.rail for nic in self.nics if nic.sharp and nic.rail is not None)
 
     @cached_property
     def rails(self) -> tuple[int, ...]:

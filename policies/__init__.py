@@ -9,18 +9,22 @@ from policies.contract.assign import assign
 from policies.contract.bits import gpus_of, mask_of
 from policies.contract.hint_keys import HintKey, count, number, one_of
 from policies.contract.nouns import (
+    Ahead,
     Candidate,
     Cluster,
     NodeState,
     Placement,
+    Release,
     Request,
     RunningJob,
     Wait,
+    WaitingJob,
 )
 from policies.contract.policy import LooksAt, Policy, Site
 from policies.contract.settings import setting
 
 __all__ = [
+    "Ahead",
     "Candidate",
     "Cluster",
     "HintKey",
@@ -28,10 +32,12 @@ __all__ = [
     "NodeState",
     "Placement",
     "Policy",
+    "Release",
     "Request",
     "RunningJob",
     "Site",
     "Wait",
+    "WaitingJob",
     "assign",
     "count",
     "gpus_of",

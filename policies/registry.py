@@ -19,12 +19,14 @@ from policies.contract.policy import UNKNOWN_SITE, Policy, Site
 from policies.errors import RegistryError
 from policies.first_fit import Fcfs, FirstFit
 from policies.genie.gpus import GenieGpus
+from policies.horizon import Horizon
 from policies.mapa import Mapa, MapaGreedy, MapaPreserve, MapaPreserveSite, MapaWidest
 from policies.topo_aware import TopoAware, TopoAwareP
 
 #: The policies of this project.
 OURS: tuple[type[Policy], ...] = (
     *(Mapa, MapaWidest, MapaPreserve, MapaPreserveSite, MapaGreedy),
+    Horizon,
     *(FirstFit, Fcfs, BestFit),
     *(TopoAware, TopoAwareP),
     GenieGpus,

@@ -125,8 +125,8 @@ def detected(
             with redeclared(cluster, {node: lines}):
                 yield here
         finally:
-            libraries = f"{_LIB}/libnvidia-ml.so.1 {_LIB}/librocm_smi64.so {_LIB}/libfakehost.so"
-            cluster.run(node, f"rm -f {libraries} && ldconfig")
+            libraries = "libnvidia-ml.so* librocm_smi64.so libfakehost.so"
+            cluster.run(node, f"cd {_LIB} && rm -f {libraries} && ldconfig")
 
 
 def has_plugin(cluster: Cluster, node: str, kind: str) -> bool:

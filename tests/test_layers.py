@@ -160,6 +160,7 @@ POLICIES_ORDER = {
     "slices": "a policy of its own for MIG slices, which have no links",
     "topo_aware": "policies with a model of their own",
     "mapa": "policies that choose by scores",
+    "horizon": "mapa with the queue in view",
     "genie": "shapes jobs; inside a node it is mapa",
     "remote": "GPUs of other nodes; not asked for by name",
     "registry": "knows every policy by its name",

@@ -14,6 +14,7 @@ threads_per_core: 1
 cpus, pci, minors: one entry per GPU
 nics: {mlx5_0: [PIX, PIX, SYS, SYS], mlx5_1: [SYS, SYS, PIX, PIX]}
 rails: {mlx5_0: 0, mlx5_1: 1}      # which leaf switch of the network each NIC is at
+sharp: [mlx5_0, mlx5_1]            # those whose switches reduce on the way
 like: dgx-h100                     # optional: all keys of that machine of the catalog but these
 """
 
@@ -36,7 +37,8 @@ MAX_GPUS = 256
 MAX_RAILS = 256
 _KEYS = {
     "name", "source", "model", "rates", "gpus", "links", "other_links", "bandwidth_gbps", "numa",
-    "numa_nodes", "threads_per_core", "cpus", "pci", "minors", "nics", "rails", "like",
+    "numa_nodes", "threads_per_core", "cpus", "pci", "minors", "nics", "rails", "sharp",
+    "like",
 }  # fmt: skip
 
 
@@ -75,7 +77,7 @@ def _keys(text: str, source: str) -> dict[Any, Any]:
         raise TopologyError(f"{source}: like: {like!r} is not in the catalog; it has {known}")
     taken = _keys(files.text(like), files.source(like))
     # NICs and the rails they are on belong together.
-    left_out = {"name", *(("rails",) if "nics" in machine else ())}
+    left_out = {"name", *(("rails", "sharp") if "nics" in machine else ())}
     return {key: value for key, value in taken.items() if key not in left_out} | machine
 
 
@@ -270,11 +272,12 @@ class _Machine:
     def nics(self) -> list[Nic]:
         result = []
         rails = self.rails()
+        sharp = self.sharp(rails)
         for name, labels in self.mapping("nics").items():
             if not isinstance(labels, list) or len(labels) != self.n:
                 raise self.fail(f"nics {name}", f"expected {self.n} labels, one per GPU")
             kinds = tuple(self.label(f"nics {name}", x) for x in labels)
-            result.append(Nic(str(name), kinds, rail=rails.get(name)))
+            result.append(Nic(str(name), kinds, rail=rails.get(name), sharp=name in sharp))
         return result
 
     def rails(self) -> dict[Any, int]:
@@ -287,3 +290,14 @@ class _Machine:
                 raise self.fail("rails", f"'{name}' is not among the NICs; nics has {known}")
             self.integer(f"rails {name}", rail, 0, MAX_RAILS - 1)
         return rails
+
+    def sharp(self, rails: Mapping[Any, int]) -> list[Any]:
+        """The NICs whose switches reduce."""
+        names = self.declared.get("sharp") or []
+        if not isinstance(names, list):
+            raise self.fail("sharp", f"{names!r}; expected a list of NICs")
+        lost = next((name for name in names if name not in list(rails)), None)
+        if lost is not None:
+            known = ", ".join(map(str, rails)) or "none"
+            raise self.fail("sharp", f"{lost!r} is on no rail; rails has {known}")
+        return names

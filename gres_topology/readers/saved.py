@@ -35,6 +35,7 @@ def to_dict(topology: NodeTopology) -> dict[str, Any]:
                 "pci": nic.pci,
                 "numa": nic.numa,
                 "rail": nic.rail,
+                "sharp": nic.sharp,
             }
             for nic in topology.nics
         ],
@@ -124,7 +125,8 @@ def _topology(data: Mapping[str, Any], name: str, source: str) -> NodeTopology:
 def _nic(nic: Mapping[str, Any]) -> Nic:
     kinds, rail = tuple(map(str, nic["kinds"])), nic.get("rail")
     rail = None if rail is None else int(rail)
-    return Nic(str(nic["name"]), kinds, nic.get("pci"), nic.get("numa"), rail)
+    sharp = bool(nic.get("sharp", False))
+    return Nic(str(nic["name"]), kinds, nic.get("pci"), nic.get("numa"), rail, sharp)
 
 
 def _label(cell: object, i: int, j: int, source: str) -> str:

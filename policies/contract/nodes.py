@@ -219,9 +219,10 @@ class Candidates(Mapping[str, NodeState]):
             if places & self.among:
                 yield kind.topology
 
-    def only(self, name: str) -> Candidates:
-        """This one alone."""
-        return replace(self, among=self.among & 1 << self.table.place[name])
+    def only(self, *names: str) -> Candidates:
+        """These alone."""
+        places = sum(1 << self.table.place[name] for name in names)
+        return replace(self, among=self.among & places)
 
     def without(self, names: Iterable[str]) -> Candidates:
         """The others."""

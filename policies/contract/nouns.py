@@ -45,15 +45,49 @@ class RunningJob:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A job that waits, in what policies go by."""
+
+    gpus_per_node: tuple[int, ...]
+    #: How long it will run, as far as that is known (seconds).
+    lasts_s: float
+    pattern: str = "ring"
+    sensitive: bool = True
+
+
+class Release(NamedTuple):
+    """GPUs that become free."""
+
+    in_s: float
+    node: str
+    mask: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What is to come, as far as it is known at the moment of a question."""
+
+    #: How long the job that is asked about will run (seconds).
+    lasts_s: float
+    #: Who else waits, in Slurm's order; the first ones of many.
+    queue: Sequence[WaitingJob] = ()
+    #: Which GPUs come free, the earliest first; the first ones of many.
+    releases: Sequence[Release] = ()
+    #: Whether jobs may pass the first one that waits where they do not delay it (backfill).
+    backfill: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Cluster:
     """A snapshot: candidate nodes by name, what runs on them, and the network between them.
 
-    `network` is None where it is not known (one switch for all, say).
+    `network` is None where it is not known (one switch for all, say), and so is `ahead`.
     """
 
     nodes: Mapping[str, NodeState]
     jobs: Collection[RunningJob] = ()
     network: Network | None = None
+    ahead: Ahead | None = None
 
 
 @dataclass(frozen=True, slots=True)

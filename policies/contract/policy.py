@@ -18,6 +18,8 @@ class LooksAt(Enum):
 
     #: Who runs where: `Cluster.jobs` is filled in.
     RUNNING_JOBS = "running jobs"
+    #: Who waits and what comes free: `Cluster.ahead` is filled in.
+    QUEUE = "queue"
     #: How much jobs slow each other: `Site.interference`; the policy is built anew as more of
     #: that is learned.
     INTERFERENCE = "interference"

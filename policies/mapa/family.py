@@ -37,7 +37,7 @@ class Mapa(Policy):
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits, or wait for its minimal utility."""
         asked = MapaQuestion(request, cluster, self._objective(request), self.tables)
-        placement = asked.answer(self.name)
+        placement = self._answer(asked, request, cluster)
         if placement.utility < request.min_utility:
             return Wait(
                 f"the best free GPUs reach {placement.utility:.2f} of the ideal bandwidth,"
@@ -46,6 +46,9 @@ class Mapa(Policy):
                 instead=placement,
             )
         return placement
+
+    def _answer(self, asked: MapaQuestion, request: Request, cluster: Cluster) -> Placement:
+        return asked.placement(self.name, asked.chosen())
 
     def _objective(self, request: Request) -> Objective:
         alone = max(request.gpus_per_node) == 1

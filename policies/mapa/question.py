@@ -25,7 +25,7 @@ from policies.scoring.rails import choose, suiting
 from policies.scoring.tables import TOP, Tables
 
 #: A node, how many of its GPUs, and the best sets of them, best first.
-_Chosen = tuple[NodeState, int, tuple[Choice, ...]]
+Chosen = tuple[NodeState, int, tuple[Choice, ...]]
 
 
 class NodeKeys:
@@ -121,7 +121,7 @@ class MapaQuestion:
         sets = [known.of(state.free) for state in before if (known := of_kind[state.kind])]
         return suiting(offers, nodes, sets)
 
-    def _on_rails(self, chosen: list[_Chosen]) -> list[_Chosen]:
+    def _on_rails(self, chosen: list[Chosen]) -> list[Chosen]:
         """The same nodes with equally good GPUs that are on the same rails, as far as there are."""
         known = []
         for state, count, _ in chosen:
@@ -154,8 +154,12 @@ class MapaQuestion:
         ideal = self._ideal(count)
         return min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
 
-    def answer(self, policy: str) -> Placement:
-        """The placement, in the name of that policy."""
+    def top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
+        """The best sets of `count` GPUs on a node, the best first."""
+        return self._ranked.top(state, count)
+
+    def chosen(self) -> list[Chosen]:
+        """The nodes, and on each the count and the best sets."""
         counts = self._request.gpus_per_node
         pairs = assign_ranked(
             counts,
@@ -165,9 +169,11 @@ class MapaQuestion:
             network=self._network,
             suits=self._suits if self._is_spread else None,
         )
-        chosen = [(state, count, self._ranked.top(state, count)) for state, count in pairs]
-        if self._is_spread:
-            chosen = self._on_rails(chosen)
+        chosen = [(state, count, self.top(state, count)) for state, count in pairs]
+        return self._on_rails(chosen) if self._is_spread else chosen
+
+    def placement(self, policy: str, chosen: list[Chosen]) -> Placement:
+        """The answer in the name of that policy: the first set on each node."""
         own = _candidate([(state.name, tops[0]) for state, _, tops in chosen])
         utility = min(self._utility(tops[0], count) for _, count, tops in chosen)
         return Placement(
@@ -182,21 +188,21 @@ class MapaQuestion:
             candidates=self._candidates(own, chosen),
         )
 
-    def _candidates(self, own: Candidate, chosen: list[_Chosen]) -> CandidatesLater:
+    def _candidates(self, own: Candidate, chosen: list[Chosen]) -> CandidatesLater:
         """The choice itself, the runners-up on its first node, the best of other nodes."""
         first, count, tops = chosen[0]
-        rest = self._runners_up(count, {state.name for state, _, _ in chosen})
+        rest = self.runners_up(count, {state.name for state, _, _ in chosen})
         fixed = [(state.name, other[0]) for state, _, other in chosen[1:]]
 
         def compute() -> list[Candidate]:
             on_node = [_candidate([(first.name, choice), *fixed]) for choice in tops[1:]]
-            best = [(state.name, self._ranked.top(state, count)[0]) for state in rest]
+            best = [(state.name, self.top(state, count)[0]) for state in rest]
             elsewhere = [_candidate([one, *fixed]) for one in best]
             return [own, *on_node[: TOP - 1 - len(elsewhere)], *elsewhere]
 
         return CandidatesLater(compute)
 
-    def _runners_up(self, count: int, taken: set[str]) -> list[NodeState]:
+    def runners_up(self, count: int, taken: set[str]) -> list[NodeState]:
         """The best nodes beside those taken, and unlike them, each of a rank of its own."""
         nodes, table = self._nodes, self._nodes.table
         among = nodes.among
@@ -212,7 +218,7 @@ class MapaQuestion:
         self,
         own: Candidate,
         utility: float,
-        chosen: list[_Chosen],
+        chosen: list[Chosen],
     ) -> str:
         proven = all(tops[0].proven for _, _, tops in chosen)
         exact = "" if proven else " (the best found, not proven the best)"
@@ -232,7 +238,7 @@ class MapaQuestion:
         joined = self._network.common(own.gpus)
         return ", nodes joined by no switch" if joined is None else f", nodes below {joined.name}"
 
-    def _by(self, chosen: list[_Chosen]) -> str:
+    def _by(self, chosen: list[Chosen]) -> str:
         """Words for the reason where every figure comes from the site's own measurements."""
         if not all(state.topology.calibration for state, _, _ in chosen):
             return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gres_topology import NodeTopology
+from gres_topology.links import is_direct
 from policies.contract.bits import Ints
 
 #: MB/s in one GB/s (vendors' decimal units).
@@ -46,3 +47,17 @@ def inside(weights: Ints) -> Ints:
             to_mask[low : 2 * low] = to_mask[:low] + weights[gpu, other]
         total[bit : 2 * bit] = total[:bit] + to_mask
     return total
+
+
+def host_mbps(topology: NodeTopology) -> int:
+    """The widest path through the host between two GPUs in MB/s, 0 if there is none."""
+    n = topology.gpus
+    return max(
+        (
+            round(1000 * float(topology.bandwidth_gbps[i, j]))
+            for i in range(n)
+            for j in range(i)
+            if not is_direct(topology.kinds[i][j])
+        ),
+        default=0,
+    )

@@ -8,7 +8,7 @@ node has GPUs of the job; the r-th GPU of each node, in rank order, talks to the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 #: The rails of one node's GPUs, in rank order.
@@ -25,22 +25,29 @@ class Spine(NamedTuple):
     tree: float
     ring_total: float
     tree_total: float
+    #: The same where switches reduce (SHARP); None where those of these rails do not.
+    sharp: float | None = None
+    sharp_total: float | None = None
 
 
-def spine_bytes(rails: Sequence[Rails]) -> Spine:
+def spine_bytes(rails: Sequence[Rails], sharp: Collection[int] = ()) -> Spine:
     """What one all-reduce sends between nodes, by the rails of each node's GPUs in rank order.
 
-    `rails` has the nodes in rank order; unit: bytes per byte of the buffer that is reduced. Both
-    are counted as NCCL builds them, with one channel for each GPU of the node that has most; a
-    node with fewer uses its own in turn.
+    `rails` has the nodes in rank order, `sharp` the rails whose switches reduce; unit: bytes per
+    byte of the buffer that is reduced. All are counted as NCCL builds them, with one channel for
+    each GPU of the node that has most; a node with fewer uses its own in turn.
 
     - `ring`: each channel passes all nodes once and carries 2 (P - 1) / P of its share of the
       buffer over each of its N steps between N nodes, P GPUs in all (Patarasuk and Yuan, JPDC
       2009).
     - `tree`: each channel's share is halved over the two trees of Sanders, Speck and Traff (2009)
       as in NCCL's src/graph/trees.cc; each of their N - 1 edges carries its half up and down.
+      NVLS, by which a node's GPUs reduce in their NVSwitches, has the same trees between nodes.
+    - `sharp`: every node sends each channel's share to its leaf switch and gets the result (Graham
+      et al., COMHPC 2016). Below one leaf it is reduced there; else each leaf sends its sum to the
+      spine and gets the result.
 
-    0 for a job of one node. NVLS, SHARP and all-to-all are not counted.
+    0 for a job of one node. All-to-all is not counted.
     """
     nodes, gpus = len(rails), sum(map(len, rails))
     if nodes < 2:
@@ -50,8 +57,18 @@ def spine_bytes(rails: Sequence[Rails]) -> Spine:
     ring = sum(_crossing(rails[at], rails[at - 1], channels) for at in range(nodes))
     edges = list(_edges(nodes))
     tree = sum(_crossing(rails[one], rails[other], channels) for one, other in edges)
+    reduces = sharp and all(rail in sharp for some in rails for rail in some)
+    leaves = [len({some[at % len(some)] for some in rails}) for at in range(channels)]
+    above = sum(2 * count for count in leaves if count > 1) / channels
     # An edge carries half of a channel's share up, and the same down.
-    return Spine(ring * step, tree / channels, nodes * channels * step, float(len(edges)))
+    return Spine(
+        ring * step,
+        tree / channels,
+        nodes * channels * step,
+        float(len(edges)),
+        above if reduces else None,
+        2.0 * nodes if reduces else None,
+    )
 
 
 def _crossing(one: Rails, other: Rails, channels: int) -> int:

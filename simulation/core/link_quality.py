@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from gres_topology import NodeTopology
-from gres_topology.links import is_direct
 from policies.contract.bits import mask_of, subsets
+from policies.matching.links import host_mbps
 from policies.scoring.tables import tables
 from simulation.errors import SimulationError
 
@@ -27,20 +27,6 @@ class Verdict:
     share: float
     #: Whether even the set's widest ring crosses the host somewhere.
     pcie_hop: bool
-
-
-def host_mbps(topology: NodeTopology) -> int:
-    """The widest path through the host between two GPUs in MB/s, 0 if there is none."""
-    n = topology.gpus
-    return max(
-        (
-            round(1000 * float(topology.bandwidth_gbps[i, j]))
-            for i in range(n)
-            for j in range(i)
-            if not is_direct(topology.kinds[i][j])
-        ),
-        default=0,
-    )
 
 
 def judge(topology: NodeTopology, gpus: Iterable[int]) -> Verdict:

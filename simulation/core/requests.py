@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from policies import Policy, Request, RunningJob
+from policies import Policy, Request, RunningJob, WaitingJob
 from policies.errors import HintError
 from policies.hints import Hints, to_request
 from policies.registry import Registry, registry
@@ -57,6 +57,11 @@ class RequestMaker:
                 raise SimulationError(f"job {job.job_id}: hint {job.hint!r}: {error}") from None
             self._known[key] = request
         return replace(request, job_id=job.job_id)
+
+    def waiting(self, job: SimJob, lasts_s: float) -> WaitingJob:
+        """The job as others see it that start before."""
+        request = self.request(job)
+        return WaitingJob(request.gpus_per_node, lasts_s, request.pattern, request.sensitive)
 
     def running(self, job: SimJob, masks: Mapping[str, int]) -> RunningJob:
         """The job as its later neighbours see it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -9,7 +10,16 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gres_topology import Network, NodeTopology
-from policies import Cluster, Placement, Policy, RunningJob, Wait
+from policies import (
+    Ahead,
+    Cluster,
+    LooksAt,
+    Placement,
+    Policy,
+    Release,
+    RunningJob,
+    Wait,
+)
 from policies.contract.bits import mask_of
 from simulation.core import steps
 from simulation.core.clock import Clock
@@ -23,6 +33,8 @@ from simulation.models.speed import PlacedJob, Speed
 
 #: How many queued jobs one pass looks at (Slurm's default_queue_depth and bf_max_job_test).
 DEPTH = 500
+#: Waiting and running jobs that a policy sees which looks ahead; the engine shows as many.
+AHEAD = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +139,7 @@ class Simulator:
         """
         nodes = self.occupancy.nodes.without(reserved)
         began = time.perf_counter()
-        snapshot = Cluster(nodes, self._jobs(), self.network)
+        snapshot = Cluster(nodes, self._jobs(), self.network, self._ahead(job))
         answer = self.policy.place(self._requests.request(job), snapshot)
         self.result.decision_s.append(time.perf_counter() - began)
         if isinstance(answer, Wait):
@@ -138,6 +150,26 @@ class Simulator:
             self._start(job, answer.instead, is_forced=True)
         else:
             self._start(job, answer)
+
+    def _ahead(self, job: SimJob) -> Ahead | None:
+        """What is to come, for a policy that looks at it."""
+        if LooksAt.QUEUE not in self.policy.looks_at:
+            return None
+        others = (one for one in self.queue.values() if one is not job)
+        queue = [
+            self._requests.waiting(one, self._planned_s(one))
+            for one in itertools.islice(others, AHEAD)
+        ]
+        ends = heapq.nsmallest(AHEAD, self.running.values(), key=Running.planned_end_s)
+        releases = [
+            Release(max(0.0, run.planned_end_s() - self.clock.now_s), name, mask)
+            for run in ends
+            for name, mask in run.masks.items()
+        ]
+        return Ahead(self._planned_s(job), queue, releases, backfill=self.easy)
+
+    def _planned_s(self, job: SimJob) -> float:
+        return self.speed.ideal_s(job) if job.walltime_s is None else job.walltime_s
 
     def _jobs(self) -> tuple[RunningJob, ...]:
         if self._snapshot is None:

@@ -18,6 +18,7 @@ from gres_topology import Network
 from gres_topology.slices import SlicedTopology
 from gres_topology.slurm_files.network import Networks
 from policies import (
+    Ahead,
     Cluster,
     LooksAt,
     NodeState,
@@ -119,6 +120,7 @@ class Decider:
     get_policy: Callable[[str], Policy]
     neighbours: Callable[[], Collection[RunningJob]] = tuple
     networks: Networks | None = None
+    ahead: Callable[[PlacementQuestion], Ahead | None] = lambda asked: None
 
     def decide(self, asked: PlacementQuestion) -> Decision:
         """The decision for one question; never raises."""
@@ -185,7 +187,8 @@ class Decider:
             policy = self.get_policy(preferences.policy)
         # Running jobs are read only for a policy that looks at them.
         jobs = self.neighbours() if LooksAt.RUNNING_JOBS in policy.looks_at else ()
-        cluster = Cluster(nodes, jobs, network=network)
+        ahead = self.ahead(asked) if LooksAt.QUEUE in policy.looks_at else None
+        cluster = Cluster(nodes, jobs, network, ahead)
         reserved = {
             name: machines.get(name, UNDECLARED).to_topology(mask)
             for name, mask in asked.reserved.items()
@@ -265,11 +268,13 @@ class Decider:
     def _alternative(self, prepared: _Prepared) -> dict[str, int]:
         """The best GPUs on the very nodes Slurm chose, as many on each as it chose."""
         chosen: dict[str, int] = {}
+        by_count: dict[int, list[str]] = {}
         for name, node in prepared.own.items():
-            request = replace(
-                prepared.request, gpus_per_node=(node.own.bit_count(),), min_utility=0.0
-            )
-            nodes = prepared.nodes.only(name)
+            by_count.setdefault(node.own.bit_count(), []).append(name)
+        for count, names in by_count.items():
+            counts = (count,) * len(names)
+            request = replace(prepared.request, gpus_per_node=counts, min_utility=0.0)
+            nodes = prepared.nodes.only(*names)
             alone = Cluster(nodes, prepared.cluster.jobs)
             with raised(*_despite(prepared, request, nodes)):
                 outcome = prepared.policy.place(request, alone)

@@ -64,10 +64,9 @@ class _Loader:
         #: What each gres.conf says, or why it cannot be read.
         self._devices: dict[Path, NodeDevices | str] = {}
         self._stated: dict[tuple[str, mapping.SlurmIndex], mapping.SlurmIndex] = {}
-        self._shared: dict[tuple[str, tuple[int, ...] | None, tuple[str, ...]], Machine] = {}
+        self._shared: dict[tuple[object, ...], Machine] = {}
         self._models: dict[Path, Calibration] = {}
         self._calibrated: dict[tuple[Path, str], NodeTopology] = {}
-        self._impaired: dict[tuple[str, tuple[Impairment, ...]], NodeTopology] = {}
 
     def load(self) -> Machines:
         machines: dict[str, Machine] = {}
@@ -143,7 +142,7 @@ class _Loader:
         return self._calibrated[key]
 
     def _with_marks(self, name: str, topology: NodeTopology) -> NodeTopology:
-        """The topology with what is marked on the node; one object for all that have the same."""
+        """The topology with what is marked on the node."""
         if name not in self._marks:
             return topology
         parts: list[Impairment] = []
@@ -153,10 +152,7 @@ class _Loader:
                 parts.append(mark.impairment())
             except TopologyError as error:
                 logger.error("mark of %s is left out: %s", name, error)
-        key = (topology.shape, tuple(parts))
-        if key not in self._impaired:
-            self._impaired[key] = impaired(topology, parts)
-        return self._impaired[key]
+        return impaired(topology, parts)
 
     def _machine(self, name: str, node_set: NodeSet, declared: NodeTopology | None) -> Machine:
         record = self._records.get(name)
@@ -170,7 +166,9 @@ class _Loader:
                 self._same(name, replace(declared, model=None), collected, "declared")
         order = self._order(name, node_set, topology, collected)
         topology = self._with_marks(name, self._with_model(topology, node_set))
-        key = (topology.shape, order, node_set.slices)
+        # Parts that are marked alike may be so for other reasons.
+        whys = tuple(one.why for one in topology.impairments)
+        key = (topology.shape, order, node_set.slices, whys)
         if key not in self._shared:
             # A catalog machine says nothing about memory size, which the model names.
             model = None if declared is not None else topology.model

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from policies import RunningJob, mask_of
+from policies import Ahead, RunningJob, mask_of
 from policies.contract.running import RunningJobs
 from policies.errors import HintError
 from policies.hints import parse
@@ -21,6 +21,7 @@ from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.job_notes import hints
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Notice
+from slurm_plugin.queue.coming import Coming
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Hints of jobs that were asked about and have not started yet.
@@ -28,13 +29,6 @@ MOST_HINTS = 20_000
 _NOBODY = RunningJobs()
 #: States in which a job holds its GPUs.
 HOLDING = ("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
-
-
-def hint_of(job: QueuedJob) -> str:
-    """The job's hint: from our bracket in AdminComment, else from the user's Comment."""
-    if hints.has_hint(job.admin_comment):
-        return hints.hint_in(job.admin_comment)
-    return hints.hint_in_user_comment(job.comment)
 
 
 def running_job(
@@ -81,12 +75,18 @@ class Neighbours:
     #: When a notice about a job came.
     _noticed_at: dict[int, float] = field(default_factory=dict)
     _read_at: float | None = None
+    _coming: Coming = field(default_factory=Coming)
 
     def jobs(self) -> RunningJobs:
         """The jobs that run, in the topologies' GPU indices; none while that is not known."""
         self.is_wanted = True
         age = self.age_s()
         return _NOBODY if age is None or age > self.max_age_s else self._running
+
+    def ahead(self, asked: PlacementQuestion) -> Ahead | None:
+        """What a job finds that waits and comes free; None while that is not known."""
+        running = self.jobs()
+        return None if running is _NOBODY else self._coming.ahead(asked, running, time.time())
 
     def age_s(self) -> float | None:
         """Seconds since the newest snapshot began; None before the first one."""
@@ -114,6 +114,7 @@ class Neighbours:
             self._remove({notice.job}, is_seen=True)
             return
         masks = self._to_topology(notice.gpus)
+        self._coming.started(notice.job, time.time())
         job = running_job(notice.job, masks, *self._asked.pop(notice.job, ("", None)))
         self._change((), [job])
         self.teacher.started(job, self._beside(job))
@@ -124,7 +125,7 @@ class Neighbours:
             job.job_id: running_job(
                 job.job_id,
                 self._to_topology({name: mask_of(gpus) for name, gpus in job.gpus.items()}),
-                hint_of(job),
+                hints.hint_of(job.admin_comment, job.comment),
                 job.uid,
             )
             for job in queue
@@ -132,9 +133,14 @@ class Neighbours:
         }
 
     def take(
-        self, running: Mapping[int, RunningJob], began: float, *, starts: bool = False
+        self,
+        running: Mapping[int, RunningJob],
+        began: float,
+        coming: Coming | None = None,
+        *,
+        starts: bool = False,
     ) -> None:
-        """Take what runs in a snapshot that `began` then (by `clock`).
+        """Take what runs and what is coming in a snapshot that `began` then (by `clock`).
 
         `starts`: where no notices tell of starts, a job that is new in the snapshot starts now.
         """
@@ -156,6 +162,10 @@ class Neighbours:
         self._change((), mended)
         self._noticed_at = {job_id: at for job_id, at in self._noticed_at.items() if at >= began}
         self._read_at = began
+        if coming is not None:
+            self._coming = coming
+            for job_id in later:
+                coming.started(job_id, time.time())
         if starts and not is_first:
             for job in mended:
                 if job.job_id not in before:

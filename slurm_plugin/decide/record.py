@@ -125,7 +125,9 @@ class DecisionRecord:
             tuple(topology.rails[gpu] for gpu in placement.gpus[name])
             for name, topology in zip(names, known, strict=True)
         ]
-        spine = {key: round(value, 4) for key, value in spine_bytes(rails)._asdict().items()}
+        sharp = frozenset.intersection(*(topology.sharp_rails for topology in known))
+        counted = spine_bytes(rails, sharp)._asdict()
+        spine = {key: round(value, 4) for key, value in counted.items() if value is not None}
         declared = all(topology.declares_rails for topology in known)
         return {"rails": dict(zip(names, rails, strict=True)), "spine": spine,
                 "rails_declared": declared}  # fmt: skip

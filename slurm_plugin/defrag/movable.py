@@ -91,7 +91,9 @@ def movable_jobs(
     found = []
     for job in jobs:
         text = (entries or {}).get(job.job_id) or job.admin_comment
-        if job.state != "RUNNING" or job.job_id in moved or len(job.nodes) != 1 or job.het_id:
+        if job.state != "RUNNING" or job.job_id in moved or len(job.nodes) != 1:
+            continue
+        if job.het_id or job.array_id:
             continue
         partition = rule(job.partition, job.account, job.uid)
         interval_s = interval_of(hint_in(text), partition)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,8 +51,8 @@ class Mover:
     decider: Decider
     reservations: LoanReservations
     config: DefragConfig
-    #: Which of these jobs Slurm may requeue, and doing it: `slurm.requeue`.
-    requeueable: Callable[[Sequence[int]], set[int]]
+    #: Which jobs Slurm may requeue, and doing it: `slurm.requeue`.
+    requeueable: Callable[[], set[int]]
     requeue_held: Callable[[str], None]
     clock: Callable[[], float] = time.time
     #: None until the file was read.
@@ -128,10 +128,10 @@ class Mover:
             # Others end soon enough by themselves.
             and earliest_start(need, nodes, holds, now) > now + self.config.start_s
         ]
-        movable = movable_jobs(running, nodes, self.decider.rule, self.moves.jobs)
-        if not enforced or not movable:
+        if not enforced:
             return None
-        allowed = self.requeueable([one.job.job_id for one in movable])
+        movable = movable_jobs(running, nodes, self.decider.rule, self.moves.jobs)
+        allowed = self.requeueable() if movable else set()
         movable = [one for one in movable if one.job.job_id in allowed]
         gain = Planner(nodes, movable, now, self.config.most_moves).for_job(*enforced[0])
         if gain is None or gain.cost_gpu_s > 3600 * self.config.max_gpu_hours:

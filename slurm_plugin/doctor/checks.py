@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -11,6 +12,8 @@ from gres_topology.slurm_files.gres_file import load_devices
 from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config.sections import GRES_CONF
 from slurm_plugin.decide.machines import UNDECLARED, Machine, other_gpus
+from slurm_plugin.defrag import record
+from slurm_plugin.defrag.mover import ASKED_S
 from slurm_plugin.doctor import engine, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
@@ -140,6 +143,24 @@ def check_marks(here: Installation) -> Iterator[Finding]:
     yield ok(f"{path}: {len(found)} nodes with marked parts")
 
 
+def check_moves(here: Installation) -> Iterator[Finding]:
+    """No job is left on its way to another node."""
+    path = record.path_in(here.config.state_dir)
+    moves = record.read(path)
+    move = moves.open
+    if move is not None and time.time() > max(move.at + ASKED_S, move.until) + _LATE_S:
+        yield warn(
+            f"job {move.name} of {move.user} is on its way from {move.source} to {move.target} for"
+            " too long: it may be held",
+            f"start the engine, which goes on with it; else scontrol release {move.name}",
+        )
+    yield ok(f"{len(moves.past)} jobs were moved to make room")
+
+
+#: An engine that runs has ended every move that many seconds after its time.
+_LATE_S = 60
+
+
 def _is_whole(mark: Mark, record: NodeRecord, store: Store) -> bool:
     """Whether a link that is marked broken was there when the node was looked at after that."""
     if mark.state != "broken" or len(mark.gpus) != 2:
@@ -224,5 +245,6 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "network": slurm_files.check_network,
     "nodes": check_nodes,
     "marks": check_marks,
+    "moves": check_moves,
     "genie": check_genie,
 }

@@ -155,7 +155,9 @@ def _rails(choice: Mapping[str, Any]) -> list[str]:
     )
     told = "" if choice.get("rails_declared") else " (by the NICs' distance)"
     shares = (
-        f"{kind} {spine[kind]:.2f} of {spine[kind + '_total']:.2f}" for kind in ("ring", "tree")
+        f"{said} {spine[key]:.2f} of {spine[f'{key}_total']:.2f}"
+        for key, said in (("ring", "ring"), ("tree", "tree"), ("sharp", "SHARP"))
+        if key in spine
     )
     return [f"rails {where}{told}", f"over the spine {', '.join(shares)} bytes per byte reduced"]
 

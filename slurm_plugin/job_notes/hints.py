@@ -30,6 +30,13 @@ def hint_in_user_comment(comment: str) -> str:
     return match[1] if match else ""
 
 
+def hint_of(admin_comment: str, comment: str) -> str:
+    """A job's hint: from our bracket in AdminComment, else from the user's Comment."""
+    if has_hint(admin_comment):
+        return hint_in(admin_comment)
+    return hint_in_user_comment(comment)
+
+
 def note_in(comment: str) -> str:
     """The note behind the hint, '' without."""
     return (inside(comment, TOPO) or "").partition("|")[2].strip()

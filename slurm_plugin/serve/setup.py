@@ -39,6 +39,7 @@ from slurm_plugin.job_profiles import Learned
 from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.part_marks import marks as part_marks
 from slurm_plugin.part_marks.marks import MarksInForce
+from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
@@ -89,8 +90,9 @@ class Setup:
         return self.decider.machines
 
     def looks_at_jobs(self) -> bool:
-        """Does a policy of the rules go by who runs beside a job?"""
-        return any(LooksAt.RUNNING_JOBS in policy.looks_at for policy in self.policies())
+        """Does a policy of the rules go by the jobs that run, or wait?"""
+        read = {LooksAt.RUNNING_JOBS, LooksAt.QUEUE}
+        return any(read & policy.looks_at for policy in self.policies())
 
     def policies(self) -> list[Policy]:
         """The policies the partitions name, each once."""
@@ -135,7 +137,10 @@ def load(
     teacher = Teacher(learned, machines, chosen.update)
     neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
     rules = Rules(config)
-    decider = Decider(machines, rules, config.waiting, chosen, neighbours.jobs, _networks(config))
+    decider = Decider(
+        *(machines, rules, config.waiting, chosen, neighbours.jobs, _networks(config)),
+        ahead=neighbours.ahead,
+    )
     if config.enforcement == "slots":
         cache, reserved = cache or CapacityCache(), None
         inner: Enforcement = Slots(
@@ -181,7 +186,8 @@ def _first_reading(setup: Setup) -> None:
     client = choose.client(replace(setup.config.slurm, timeout_s=patience_s))
     try:
         snapshot = read_snapshot(client, Detail.JOBS)
-        setup.neighbours.take(setup.neighbours.running_in(snapshot.jobs), snapshot.began)
+        running = setup.neighbours.running_in(snapshot.jobs)
+        setup.neighbours.take(running, snapshot.began, Coming(snapshot.jobs, snapshot.at))
     except SlurmError as error:
         logger.warning("who runs beside whom is not known yet: %s", error)
 

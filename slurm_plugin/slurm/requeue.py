@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-
+from slurm_plugin.slurm.clients import squeue_table
 from slurm_plugin.slurm.runner import Runner
 
-_FIELD = re.compile(r"(?:^| )(JobId|Requeue|BatchFlag)=(\d+)")
 
-
-def requeueable(run: Runner, jobs: Iterable[int]) -> set[int]:
-    """Those of the jobs that are batch jobs and may be requeued; SlurmError without an answer."""
-    found = set()
-    for job in jobs:
-        line = run(["scontrol", "--oneliner", "show", "job", str(job)])
-        fields = {name: int(value) for name, value in reversed(_FIELD.findall(line))}
-        if fields.get("Requeue") == fields.get("BatchFlag") == 1:
-            found.add(job)
-    return found
+def requeueable(run: Runner) -> set[int]:
+    """The batch jobs in the queue that may be requeued, by id; SlurmError without an answer."""
+    rows = squeue_table.read(run, ("JobId", "Requeue", "BatchFlag"))
+    return {int(job) for job, may, is_batch in rows if may == is_batch == "1"}
 
 
 def requeue_held(run: Runner, name: str) -> None:

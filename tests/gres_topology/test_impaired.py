@@ -46,6 +46,8 @@ def test_a_gpu_with_slow_ports_slows_all_its_links():
     left = whole.bandwidth_gbps[2, others] * 11 / 12
     assert node.bandwidth_gbps[2, others] == pytest.approx(left)
     assert node.broken == 0
+    both = impaired(whole, [Impairment((2,), 11 / 12), Impairment((5,), 0.5)])
+    assert both.bandwidth_gbps[2, 5] == pytest.approx(whole.bandwidth_gbps[2, 5] / 2)
 
 
 def test_broken_gpus_and_caps_change_no_link_and_yet_the_shape():

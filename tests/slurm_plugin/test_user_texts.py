@@ -23,7 +23,7 @@ from machines_in_tests import BASIC, a_submit, basic_decider
 
 from gres_topology import hostlist
 from policies.contract.bits import lowest_bits
-from slurm_plugin.decide.neighbours import hint_of, running_job
+from slurm_plugin.decide.neighbours import running_job
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.explain.answer import NotShown, _question
 from slurm_plugin.gates import planning, released
@@ -32,12 +32,14 @@ from slurm_plugin.gates.plan import Chosen, GateContext
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.genie.changes import asked_shape
 from slurm_plugin.genie.domain_snapshot import domain_snapshot
+from slurm_plugin.job_notes.hints import hint_of
 from slurm_plugin.lending.at_start import planning as at_start
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.protocol import Submit, encode_request
 from slurm_plugin.queue import features
 from slurm_plugin.queue.capacity import Node, emptied
+from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.demand import MAX_NAMED
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm import array_tasks
@@ -305,7 +307,9 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed):
     with bounded():
         for job in queue:
             released.about_to_run(job)
-            running_job(job.job_id, {}, hint_of(job))
+            running_job(job.job_id, {}, hint_of(job.admin_comment, job.comment))
+        # Nor does one that looks ahead.
+        Coming(queue, NOW)
         made = planning.plan(
             queue,
             Wants().read(queue, emptied(ROOM)),

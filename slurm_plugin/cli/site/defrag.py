@@ -61,7 +61,7 @@ def _plan(config: Config, most: int) -> dict[str, Any]:
     moved = record.read(record.path_in(config.state_dir)).jobs
     some = movable_jobs(running, nodes, Rules(config), moved, entries)
     run = ProcessRunner(config.slurm.bin_dir, config.slurm.timeout_s)
-    allowed = requeue.requeueable(run, [one.job.job_id for one in some])
+    allowed = requeue.requeueable(run) if some else set()
     movable = [one for one in some if one.job.job_id in allowed]
     planner = Planner(nodes, movable, now, most)
     waiting = waiting_jobs(snapshot.jobs, nodes, snapshot.settings.tiers, now)[:MOST_WAITING]

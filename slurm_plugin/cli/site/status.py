@@ -95,6 +95,9 @@ def _text(state: dict[str, Any]) -> str:
     if marks["count"]:
         lines.append(f"marked parts on {marks['count']} nodes")
         lines += [f"  {name}: {part}" for name, some in marks["nodes"].items() for part in some]
+    if moves := state.get("defrag"):
+        under_way = f", moving job {moves['moving']}" if moves["moving"] else ""
+        lines.append(f"jobs moved to make room: {moves['moved']}{under_way}")
     if told := state["slurm_nodes"]:
         from datetime import datetime
 

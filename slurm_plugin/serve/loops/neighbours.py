@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from slurm_plugin.queue.coming import Coming
 from slurm_plugin.serve.loops.poll_schedule import AGE_SHARE
 from slurm_plugin.serve.loops.queue_loop import RegularLoop
 from slurm_plugin.serve.setup import Setup
@@ -40,5 +41,6 @@ class NeighboursLoop(RegularLoop):
         if snapshot is None or snapshot.began <= neighbours.clock() - self.poll_s(setup):
             snapshot = await setup.watcher.snapshot(since)
         running = await asyncio.to_thread(neighbours.running_in, snapshot.jobs)
-        neighbours.take(running, snapshot.began)
+        coming = await asyncio.to_thread(Coming, snapshot.jobs, snapshot.at)
+        neighbours.take(running, snapshot.began, coming)
         return neighbours.clock() - snapshot.began

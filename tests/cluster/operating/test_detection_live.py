@@ -110,6 +110,9 @@ def test_a_gpu_that_fell_off_the_bus_is_told_and_the_node_serves_again_without_i
     with node_of(live, MACHINE, "gpu:a100:8") as here:
         collected(live)
         here.becomes(MACHINE, lost=[2])
+        row = collected(live)
+        assert row["what"] == "failed"
+        assert "the device handle for GPU0000:41:00.0: GPU is lost" in row["text"]
         here.restart()
 
         def is_drained() -> bool:
@@ -144,6 +147,8 @@ SLICED = declared(MACHINE, WORDS)
 @pytest.mark.long(LONG)
 def test_mig_slices_that_slurmd_finds_are_placed_by_their_gpu(live: Cluster):
     with_plugin(live, NODE, "nvml")
+    if live.release < (23, 2):
+        pytest.skip("22.05 counts slices that it detects in turns with GPUs (docs/mig.md)")
     keys = f"topology: collected, slices: [{', '.join(WORDS)}]"
     gres = "gpu:a100:6,gpu:1g.5gb:7,gpu:3g.20gb:2"
     with node_of(live, SLICED, gres, keys) as here:

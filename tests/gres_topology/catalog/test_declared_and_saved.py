@@ -77,6 +77,9 @@ WRONG = [
         "rails a: -1; expected a number from",
     ),
     ("minors: [1, 0]", "nics: {a: [PIX, SYS]}\nrails: [0]", "rails: [0]; expected a mapping"),
+    ("minors: [1, 0]", "sharp: [a]", "sharp: 'a' is on no rail; rails has none"),
+    ("minors: [1, 0]", "sharp: yes", "sharp: True; expected a list of NICs"),
+    ("minors: [1, 0]", "sharp: [[a]]", "sharp: ['a'] is on no rail"),
     ("minors: [1, 0]", "like: dgx3", "like: 'dgx3' is not in the catalog; it has a100"),
     ("minors: [1, 0]", "like: [dgx2]", "like: ['dgx2'] is not in the catalog"),
     ("minors: [1, 0]", "like: ../dgx2", "like: '../dgx2' is not in the catalog"),
@@ -110,6 +113,14 @@ def test_other_nics_bring_their_own_rails():
     text = "like: gb200-tray\nnics: {a: [NODE, NODE, SYS, SYS], b: [SYS, SYS, NODE, NODE]}\n"
     assert gres_topology.read(text).rails == ()
     assert gres_topology.read(text + "rails: {a: 4, b: 7}\n").rails == (4, 4, 7, 7)
+
+
+def test_switches_that_reduce_are_named_by_their_nics():
+    found = gres_topology.read("like: gb200-tray\nsharp: [mlx5_1, mlx5_3]\n")
+    assert found.sharp_rails == {1, 3}
+    again = gres_topology.read(json.dumps(saved.to_dict(found)) + "\n")
+    assert again.sharp_rails == {1, 3}
+    assert catalog.load("gb200-tray").sharp_rails == set()
 
 
 def four(*nics, rails=""):

@@ -142,5 +142,6 @@ def test_some_of_the_nodes_are_a_mapping_like_any_other():
     assert list(some) == sorted(told.states.keys() - {"n03", "n07"})
     assert some["n04"] == told.states["n04"]
     assert list(some.only("n04")) == ["n04"]
+    assert list(some.only("n06", "n04")) == ["n04", "n06"]
     with pytest.raises(KeyError):
         some["n07"]

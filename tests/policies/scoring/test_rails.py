@@ -52,6 +52,16 @@ def test_two_trees_reach_every_node_and_no_more_is_sent_than_between_nodes(nodes
     assert apart.ring_total == pytest.approx(2 * (2 * nodes - 1) / 2)
 
 
+def test_switches_that_reduce_send_one_sum_of_each_leaf():
+    """SHARP: each node sends and gets a byte per byte; leaves do that over the spine."""
+    same = spine_bytes([(0, 1)] * 5, sharp={0, 1})
+    assert (same.sharp, same.sharp_total) == (0, 10)
+    apart = spine_bytes([(0, 1), (0, 1), (0, 2)], sharp={0, 1, 2})
+    assert apart.sharp == 2  # half of the buffer, from two leaves, up and down
+    assert spine_bytes([(0, 1), (0, 2)], sharp={0, 1}).sharp is None
+    assert spine_bytes([(0, 1), (0, 2)]).sharp is None
+
+
 def offer(*rails, best=None):
     """Sets named by their number."""
     return Offer(tuple(range(len(rails))), rails, rails[:best])

@@ -135,3 +135,10 @@ def test_marks_of_parts_that_a_node_has_not_are_left_out(tmp_path, caplog):
     machines = load_machines(basic_config(tmp_path), marks)
     assert machines["minsky1"].topology.broken == mask(1)
     assert "mark of minsky1 is left out: GPU 7 broken" in caplog.text
+
+
+def test_nodes_marked_alike_for_different_reasons_are_told_apart(site):
+    decider = site(broken(3), Mark("dgx2", "gpu 3", "broken", why="Xid 79", by="root"))
+    for name, why in (("dgx1", "fell off the bus"), ("dgx2", "Xid 79")):
+        line = decider.decide(question(node(name, ALL, 1))).record()
+        assert line["marked"] == {name: [f"GPU 3 broken: {why}, by root"]}

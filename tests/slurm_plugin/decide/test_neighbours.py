@@ -12,8 +12,9 @@ from policies.contract.interference import WORST, Kind, kind_of_request
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.load_machines import load_machines
-from slurm_plugin.decide.neighbours import Neighbours, hint_of
+from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_notes.hints import hint_of
 from slurm_plugin.job_profiles import Learned, interference
 from slurm_plugin.job_profiles.learned import Sort
 from slurm_plugin.protocol import Notice, WaitFor
@@ -161,10 +162,9 @@ def test_before_the_first_reading_nobody_is_known(tmp_path, slurm):
 
 
 def test_a_hint_comes_from_our_bracket_else_from_the_comment():
-    job = row(1, {})
-    assert hint_of(job) == HINT
-    assert hint_of(replace(job, admin_comment="", comment="gpu-topo: batch=4")) == "batch=4"
-    assert hint_of(replace(job, admin_comment="", comment="my job")) == ""
+    assert hint_of(row(1, {}).admin_comment, "gpu-topo: batch=4") == HINT
+    assert hint_of("", "gpu-topo: batch=4") == "batch=4"
+    assert hint_of("", "my job") == ""
 
 
 @pytest.mark.parametrize("hint", ["", "off", "nonsense", "batch=x", "policy=gone,batch=4"])

@@ -36,6 +36,16 @@ def test_both_nodes_give_the_same_rails_where_slurm_would_not(decider):
     assert "rails h1: 0,1,2,3; h2: 4,5,6,7, over the spine ring 3.50 of 3.50" in words
 
 
+def test_on_slurms_own_nodes_too_the_rails_are_the_same(decider):
+    """h1 and h3 suit each other and are taken; should that fail, h1 and h2 have two in common."""
+    asked = question(
+        node("h1", LOW, mask(0, 1)), node("h2", HIGH | mask(2, 3), mask(2, 3)), node("h3", LOW)
+    )
+    reply = decider.decide(asked).reply
+    assert reply.nodes == {"h1": mask(0, 1), "h3": mask(0, 1)}
+    assert reply.alt == {"h1": mask(2, 3), "h2": mask(2, 3)}
+
+
 def test_slurms_own_indices_are_told_beside_the_rails_of_those_gpus(tmp_path):
     """On h1 Slurm counts backwards: its GPUs 0 to 3 are on rails 7 to 4."""
     text = TEXT.replace(
@@ -59,6 +69,17 @@ def test_rails_by_distance_are_said_to_be_so_and_jobs_of_one_node_have_none(deci
     assert "on each node (by the NICs' distance), over the spine ring 0.00" in words
     alone = decider.decide(question(node("h1", 0xFF, LOW))).record()
     assert "rails" not in alone["chosen"]
+
+
+def test_where_switches_reduce_it_is_said_what_they_send(tmp_path):
+    names = "mlx5_0, mlx5_3, mlx5_4, mlx5_5, mlx5_6, mlx5_9, mlx5_10, mlx5_11"
+    (tmp_path / "own.yaml").write_text(f"like: dgx-h100\nsharp: [{names}]\n")
+    text = TEXT.replace("topology: dgx-h100", "topology: own.yaml")
+    asked = question(node("h1", 0xFF, LOW), node("h2", HIGH, HIGH))
+    line = basic_decider(tmp_path, text).decide(asked).record()
+    words = in_words(story_of(7, [line | {"time": "T1"}], "decision log"))
+    assert "tree 0.00 of 2.00, SHARP 0.00 of 4.00 bytes per byte reduced" in words
+    assert "tree 2.00 of 2.00, SHARP 4.00 of 4.00 bytes per byte reduced" in words
 
 
 def test_machines_without_rails_say_nothing_of_them(decider):

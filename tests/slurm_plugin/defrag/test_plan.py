@@ -126,6 +126,7 @@ LEFT = [
     ("a reservation", {"reservation": "r"}),
     ("a whole node", {"exclusive": True}),
     ("a component of a heterogeneous job", {"het_id": 1}),
+    ("a task of an array", {"array_id": 1, "task": "2"}),
     ("it is ending", {"state": "COMPLETING"}),
     ("it is suspended", {"state": "SUSPENDED"}),
     ("a loan", {"admin_comment": "[gpu-topo: movable=30 |] [gpu-loan: x]"}),

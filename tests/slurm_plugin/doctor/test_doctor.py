@@ -17,6 +17,7 @@ from played_site import PlayedSite, in_slots_mode, plugin_file
 from gres_topology import catalog
 from gres_topology.readers import saved
 from slurm_plugin.collect.store import NodeRecord, Store
+from slurm_plugin.defrag import record
 from slurm_plugin.doctor import CHECKS
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.errors import SlurmError
@@ -106,6 +107,13 @@ def repaired(site: PlayedSite) -> None:
     marked('{"node":"dgx1","part":"link 0-3","state":"broken","since":1767225600}')(site)
 
 
+def left_on_its_way(site: PlayedSite) -> None:
+    """An engine that died in the middle of a move, a day ago."""
+    move = record.Moved(65, "65", "alice", 4, "dgx1", "dgx2", 5000, 1, 71, record.ASKED, 6000)
+    (site.folder / "state").mkdir(exist_ok=True)
+    record.write(site.folder / "state" / "moves.json", record.MovesFile(move))
+
+
 #: What is wrong, how it comes about, the check that finds it, its level, words of text or fix.
 BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("kill switch", lambda site: (site.folder / "off").touch(), "kill switch", "fail",
@@ -152,6 +160,8 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
      "gputopo topology unmark minsky1 gpu 5"),
     ("a broken link that is whole again", repaired, "marks", "warn",
      "dgx1: link 0-3 broken, and its tools show the link whole"),
+    ("a job that is left on its way", left_on_its_way, "moves", "warn",
+     "start the engine, which goes on with it; else scontrol release 65"),
     ("types of GPUs that Slurm counts otherwise", types_in_another_order, "nodes", "warn",
      "dgx1: Slurm counts GPUs by the types of Gres= in slurm.conf (v100, a100)"),
     ("topology.yaml beside a topology.conf", network_files, "network", "warn",

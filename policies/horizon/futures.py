@@ -1,0 +1,250 @@
+"""What comes if a job takes certain GPUs: the next starts, played through.
+
+Jobs start in Slurm's order where they have room first, and by EASY backfill (Lifka 1995) where that
+is on; each takes the node and the set that mapa would. What all get is summed up.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import islice
+from typing import NamedTuple
+
+from gres_topology import NodeTopology
+from policies.contract.bits import gpus_of
+from policies.contract.nodes import candidates
+from policies.contract.nouns import Ahead, Cluster, NodeState, Placement, Request, WaitingJob
+from policies.contract.ranking import Key, each
+from policies.mapa.question import NodeKeys
+from policies.matching.choice import Choice
+from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
+from policies.scoring.objectives import Objective
+from policies.scoring.tables import Tables
+
+#: Larger nodes have too many sets to know the best of each beforehand.
+MOST_GPUS = 8
+#: Starts that are looked at.
+STARTS = 8
+#: Nodes with free GPUs that are looked at, beside those where GPUs come free.
+MOST_NODES = 64
+#: Jobs behind the first one that waits that backfill may start.
+DEEP = 8
+#: What a ring through the host costs beside its bandwidth, as a share of the ideal.
+HOP_WEIGHT = 0.1
+#: Choices remembered, some 300 bytes each; of so many all are forgotten.
+MOST_CHOICES = 50_000
+
+
+@lru_cache(maxsize=256)
+def _links_differ(topology: NodeTopology) -> bool:
+    return len(widths(link_mbps(topology))) > 1
+
+
+def is_told_apart(topology: NodeTopology) -> bool:
+    """Whether it matters which GPUs of such a node a job gets, and can be told in time."""
+    return 1 < topology.gpus <= MOST_GPUS and _links_differ(topology)
+
+
+class Best(NamedTuple):
+    """What mapa takes on a node in one state."""
+
+    mask: int
+    #: What the job gains there, a share of its ideal.
+    gain: float
+    #: By what nodes are compared, smaller first.
+    key: Key
+
+
+class Choices:
+    """mapa's choice for each state of a node, each found once."""
+
+    def __init__(self, tables: Tables, objective: Callable[[Request], Objective]) -> None:
+        self._tables, self._objective = tables, objective
+        self._known: dict[tuple[str, str, bool, int, int], Best] = {}
+
+    def best(self, job: WaitingJob, count: int, topology: NodeTopology, free: int) -> Best:
+        """For `count` GPUs of a node, of which `free` (mask) has at least as many."""
+        asked = (topology.shape, job.pattern, job.sensitive, count, free)
+        best = self._known.get(asked)
+        if best is None:
+            if len(self._known) >= MOST_CHOICES:
+                self._known.clear()
+            best = self._known[asked] = self._find(job, count, topology, free)
+        return best
+
+    def _find(self, job: WaitingJob, count: int, topology: NodeTopology, free: int) -> Best:
+        request = Request((count,), pattern=job.pattern, sensitive=job.sensitive)
+        ranked = NodeKeys(request, self._objective(request), self._tables)
+        state = NodeState("", topology, free)
+        choice = ranked.top(state, count)[0]
+        key = ranked.keys([state], count)[0]
+        return Best(choice.mask, gain(topology, choice, sensitive=job.sensitive), key)
+
+
+def gain(topology: NodeTopology, choice: Choice, *, sensitive: bool) -> float:
+    """What a job gains by a set, as a share of its ideal."""
+    if not sensitive or choice.mask.bit_count() < 2:
+        return 0.0
+    hops = round(choice.weakest_gbps * MB_PER_GB) <= host_mbps(topology)
+    return choice.share - HOP_WEIGHT * hops
+
+
+class Future(NamedTuple):
+    """What comes if the job takes one set."""
+
+    #: The sum of what all gain (`gain`).
+    worth: float
+    #: The next start on the job's own node: GPUs (mask), none where there is none.
+    next_mask: int
+
+    def explained(self, placement: Placement, node: str) -> Placement:
+        """The placement, its reason saying what it leaves for whom."""
+        if not self.next_mask:
+            return placement
+        left = ",".join(map(str, gpus_of(self.next_mask)))
+        count = self.next_mask.bit_count()
+        reason = f"{placement.reason}; leaves {left} for the next job of {count}"
+        return replace(placement, reason=reason)
+
+
+class _End(NamedTuple):
+    """GPUs that come free."""
+
+    at_s: float
+    node: str
+    mask: int
+
+
+class _Part(NamedTuple):
+    """What a waiting job wants of one node."""
+
+    job: WaitingJob
+    gpus: int
+
+
+class World:
+    """The nodes that the next starts are about, at the moment of the question."""
+
+    def __init__(self, choices: Choices, cluster: Cluster, request: Request) -> None:
+        assert cluster.ahead is not None
+        self._choices, self._ahead = choices, cluster.ahead
+        self._job = WaitingJob(
+            request.gpus_per_node, cluster.ahead.lasts_s, request.pattern, request.sensitive
+        )
+        self._table = candidates(cluster.nodes).table
+        self._parts = list(_parts(cluster.ahead))
+        self._ends: list[_End] = []
+        #: Those where GPUs are free or come free.
+        self._nodes: dict[str, NodeState] = {}
+        for release in cluster.ahead.releases:
+            if self._add(release.node):
+                self._ends.append(_End(release.in_s, release.node, release.mask))
+        heapq.heapify(self._ends)
+        table = self._table
+        for place in islice(each((1 << len(table.names)) - 1 & ~table.full), MOST_NODES):
+            self._add(table.names[place])
+
+    def _add(self, name: str) -> bool:
+        """Whether the node is looked at."""
+        if name not in self._nodes:
+            place = self._table.place.get(name)
+            if place is None:
+                return False
+            node = self._table.node(place)
+            if not is_told_apart(node.topology):
+                return False
+            self._nodes[name] = node
+        return True
+
+    def play(self, node: NodeState, count: int, choice: Choice) -> Future:
+        """What comes if the job takes this set of a node."""
+        self._add(node.name)
+        free = {name: one.free for name, one in self._nodes.items()}
+        free[node.name] &= ~choice.mask
+        run = _Run(self, free, [*self._ends])
+        heapq.heappush(run.ends, _End(self._job.lasts_s, node.name, choice.mask))
+        own = gain(node.topology, choice, sensitive=self._job.sensitive)
+        run.play(self._parts, node.name, backfill=self._ahead.backfill)
+        return Future(own + run.worth, run.next_mask)
+
+    def best(self, part: _Part, free: dict[str, int], without: str) -> tuple[str, Best] | None:
+        """Where a job's part would go now, None where no node has room."""
+        found: tuple[tuple[int, Key, str], Best] | None = None
+        for name, mask in free.items():
+            if mask.bit_count() < part.gpus or name == without:
+                continue
+            node = self._nodes[name]
+            best = self._choices.best(part.job, part.gpus, node.topology, mask)
+            ranked = (node.weight, best.key, name)
+            if found is None or ranked < found[0]:
+                found = ranked, best
+        return None if found is None else (found[0][2], found[1])
+
+
+def _parts(ahead: Ahead) -> Iterator[_Part]:
+    """What waits, node by node; jobs too large for these nodes are others' business."""
+    for job in ahead.queue:
+        if max(job.gpus_per_node) <= MOST_GPUS:
+            for count in job.gpus_per_node:
+                yield _Part(job, count)
+
+
+class _Run:
+    """One future while it is played."""
+
+    def __init__(self, world: World, free: dict[str, int], ends: list[_End]) -> None:
+        self._world, self.free, self.ends = world, free, ends
+        self.now_s = self.worth = 0.0
+        self.starts = self.next_mask = 0
+
+    def play(self, parts: Sequence[_Part], own: str, *, backfill: bool) -> None:
+        """Start what waits, in order, until enough is seen or nothing more comes free."""
+        left = list(parts)
+        while left and self.starts < STARTS:
+            if self._try(left[0], own):
+                del left[0]
+                continue
+            if not self.ends:
+                return
+            if backfill:
+                self._pass(left, own)
+            end = heapq.heappop(self.ends)
+            self.now_s = end.at_s
+            self.free[end.node] |= end.mask
+
+    def _try(self, part: _Part, own: str, without: str = "") -> bool:
+        """Start it now if a node has room."""
+        found = self._world.best(part, self.free, without)
+        if found is None:
+            return False
+        name, best = found
+        self.free[name] &= ~best.mask
+        heapq.heappush(self.ends, _End(self.now_s + part.job.lasts_s, name, best.mask))
+        self.worth += best.gain
+        self.starts += 1
+        if name == own and not self.next_mask:
+            self.next_mask = best.mask
+        return True
+
+    def _pass(self, left: list[_Part], own: str) -> None:
+        """Backfill: who ends before the first one starts, or takes another node than it will."""
+        starts_s, promised = self._promise(left[0].gpus)
+        at = 1
+        while at < min(len(left), 1 + DEEP):
+            ends_s = self.now_s + left[at].job.lasts_s
+            if self._try(left[at], own, "" if ends_s <= starts_s else promised):
+                del left[at]
+            else:
+                at += 1
+
+    def _promise(self, count: int) -> tuple[float, str]:
+        """When and where so many GPUs are free at the earliest."""
+        free = {name: mask.bit_count() for name, mask in self.free.items()}
+        for end in sorted(self.ends):
+            free[end.node] += end.mask.bit_count()
+            if free[end.node] >= count:
+                return end.at_s, end.node
+        return float("inf"), ""

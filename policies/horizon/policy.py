@@ -1,0 +1,67 @@
+"""horizon: as mapa, but with the jobs that wait and the GPUs that come free in view.
+
+For some of the sets and nodes that mapa would take, what comes is played through (`futures`), mapa
+deciding for everybody else. The set goes to the job with which all of them together fare best: a
+rollout of one step over mapa (Bertsekas, Tsitsiklis and Wu 1997, section 2). With an empty queue
+it is mapa.
+"""
+
+from __future__ import annotations
+
+from policies.contract.nouns import Cluster, NodeState, Placement, Request
+from policies.contract.policy import LooksAt
+from policies.horizon.futures import Choices, Future, World, is_told_apart
+from policies.mapa.family import Mapa
+from policies.mapa.question import MapaQuestion
+from policies.matching.choice import Choice
+
+#: Nodes that are compared: mapa's own and the next best ones unlike it.
+MOST_NODES = 3
+#: A future has to be better by so much of one job's ideal, else mapa's own choice stands: what
+#: comes is never known for sure.
+LEAST_GAIN = 0.05
+
+
+class Horizon(Mapa):
+    """Looks some starts ahead in the real queue."""
+
+    name = "horizon"
+    looks_at = frozenset({LooksAt.QUEUE})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._choices = Choices(self.tables, self._objective)
+
+    def _answer(self, asked: MapaQuestion, request: Request, cluster: Cluster) -> Placement:
+        pairs = asked.chosen()
+        if cluster.ahead is None or not cluster.ahead.queue or len(pairs) > 1:
+            return asked.placement(self.name, pairs)
+        state, count, _ = pairs[0]
+        if not is_told_apart(state.topology):
+            return asked.placement(self.name, pairs)
+        others = asked.runners_up(count, {state.name})[: MOST_NODES - 1]
+        nodes = [state, *(other for other in others if other.weight == state.weight)]
+        world = World(self._choices, cluster, request)
+        best = _best(world, asked, nodes, count)
+        if best is None:
+            return asked.placement(self.name, pairs)
+        node, choice, future = best
+        rest = [one for one in asked.top(node, count) if one.mask != choice.mask]
+        placement = asked.placement(self.name, [(node, count, (choice, *rest))])
+        return future.explained(placement, node.name)
+
+
+def _best(
+    world: World, asked: MapaQuestion, nodes: list[NodeState], count: int
+) -> tuple[NodeState, Choice, Future] | None:
+    """The node and set with the best future; None where that is mapa's own, the first."""
+    best: tuple[NodeState, Choice, Future] | None = None
+    least: float | None = None
+    for node in nodes:
+        for choice in asked.top(node, count):
+            future = world.play(node, count, choice)
+            if least is None:
+                least = future.worth + LEAST_GAIN
+            elif future.worth > least:
+                best, least = (node, choice, future), future.worth
+    return best

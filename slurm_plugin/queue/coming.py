@@ -1,0 +1,102 @@
+"""Who waits and which GPUs come free, for policies that look ahead.
+
+From the last snapshot of the queue; the select plugin's notices tell which of its jobs have started
+or ended since. Ends are those of the jobs' time limits.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from policies import Ahead, Release, WaitingJob
+from policies.contract.running import RunningJobs
+from policies.errors import HintError
+from policies.hints import parse
+from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.queue.backfill import in_order
+from slurm_plugin.queue.demand import Unplaceable, demand_of
+from slurm_plugin.slurm.interface import QueuedJob
+
+#: Waiting jobs, and running ones, that a policy sees.
+MOST_AHEAD = 64
+#: Waiting jobs that are read: a question sees those of its partition.
+MOST_READ = 1000
+#: What a job without a limit, or one that no snapshot has seen yet, is taken to run (seconds).
+UNKNOWN_S = 3600.0
+
+
+class Coming:
+    """One snapshot's jobs that wait, in Slurm's order, and the ends of those that run."""
+
+    def __init__(self, jobs: Iterable[QueuedJob] = (), now: float = 0.0) -> None:
+        jobs = list(jobs)
+        waiting = (job for job in jobs if _waits(job, now))
+        #: (job, its partitions, what it asks for), one for each task of an array.
+        self._waiting: list[tuple[int, tuple[str, ...], WaitingJob]] = []
+        for job in islice(in_order(waiting, {}), MOST_READ):
+            asked = _asked(job)
+            if asked is not None:
+                one = (job.job_id, tuple(job.partition.split(",")), asked)
+                self._waiting += [one] * min(job.tasks, MOST_AHEAD)
+        self._lasts_s = {job_id: asked.lasts_s for job_id, _, asked in self._waiting}
+        #: (epoch, job) of those that run, the first to end first.
+        self._ends = sorted((job.end, job.job_id) for job in jobs if job.end and job.gpus)
+
+    def started(self, job_id: int, now: float) -> None:
+        """A job started after the snapshot."""
+        insort(self._ends, (round(now + self._lasts_s.get(job_id, UNKNOWN_S)), job_id))
+
+    def ahead(self, asked: PlacementQuestion, running: RunningJobs, now: float) -> Ahead:
+        """What the job of a question finds; `running` are the jobs that run now."""
+        own = asked.job if asked.job in self._lasts_s else asked.array
+        jobs = ((end, running.get(job_id)) for end, job_id in self._ends)
+        ends = islice(((end, job) for end, job in jobs if job is not None), MOST_AHEAD)
+        releases = [
+            Release(max(0.0, end - now), name, mask)
+            for end, job in ends
+            for name, mask in job.gpus.items()
+        ]
+        others = tuple(islice(self._others(own, asked.partition, running), MOST_AHEAD))
+        return Ahead(self._lasts_s.get(own, UNKNOWN_S), others, releases)
+
+    def _others(self, own: int, partition: str, running: RunningJobs) -> Iterator[WaitingJob]:
+        """Who else waits; of the tasks of one's own array all but one."""
+        is_own_seen = False
+        for job_id, partitions, job in self._waiting:
+            if job_id == own and not is_own_seen:
+                is_own_seen = True
+            elif partition in partitions and running.get(job_id) is None:
+                yield job
+
+
+def _waits(job: QueuedJob, now: float) -> bool:
+    """Whether Slurm would start the job as soon as there is room."""
+    if job.state != "PENDING" or job.depends or not job.priority:
+        return False
+    return job.eligible <= now or GateRecord.read_from(job.admin_comment) is not None
+
+
+def _asked(job: QueuedJob) -> WaitingJob | None:
+    """None for a job whose GPUs per node are not known, or whose request is none we can read."""
+    try:
+        demand = demand_of(job)
+    except (Unplaceable, ValueError):
+        return None
+    nodes = max(1, demand.nodes)
+    gpus = demand.per_node or -(-demand.gpus // nodes)
+    if not gpus:
+        return None
+    try:
+        values = parse(hints.hint_of(job.admin_comment, job.comment), default_policy="mapa").values
+    except HintError:
+        values = {}
+    return WaitingJob(
+        (gpus,) * nodes,
+        float(job.time_limit_s or UNKNOWN_S),
+        values.get("pattern", "ring"),
+        values.get("sensitive", "yes") == "yes",
+    )

@@ -1,0 +1,61 @@
+"""`policy: horizon` live: a job leaves the set that the next one in Slurm's queue needs."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from live_harness import IN_BOTH_MODES, explained
+from select_harness import clear
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+
+pytestmark = [*IN_BOTH_MODES, pytest.mark.enforced]
+
+#: The queue is read from the start, for every job of alice.
+SITE = "users: {alice: {policy: horizon}}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def site_that_looks_ahead(session_cluster: Cluster) -> Iterator[None]:
+    with session_cluster.at_home(yaml=SITE):
+        yield
+
+
+def submit(cluster: Cluster, gpus: int, *args: str) -> int:
+    return cluster.sbatch("-w", "dgx1", f"--gres=gpu:{gpus}", *args, sleep_s=300)
+
+
+def has_read_the_queue(cluster: Cluster) -> None:
+    """The engine's newest reading of the queue began after this was called."""
+    called = time.monotonic()
+
+    def is_newer() -> bool:
+        age_s = cluster.status()["neighbours"]["age_s"]
+        return age_s is not None and age_s < time.monotonic() - called
+
+    until(is_newer, "the engine has read the queue again")
+
+
+@pytest.mark.parametrize(
+    ("waits", "gpus"),
+    [
+        pytest.param(6, (0, 4), id="six wait: the pair that they do without"),
+        pytest.param(0, (2, 3), id="nobody waits: mapa's own"),
+    ],
+)
+def test_two_gpus_leave_the_set_for_the_job_that_waits_next(cluster, waits, gpus):
+    """Of 0,2,3,4,6,7 free and 1,5 soon: every pair on a double link is as good for this job."""
+    first = cluster.wait_running(submit(cluster, 6))
+    assert first.gpus == {"dgx1": (0, 2, 3, 4, 6, 7)}
+    second = cluster.wait_running(submit(cluster, 2, "--time=5"))
+    assert second.gpus == {"dgx1": (1, 5)}
+    job = submit(cluster, 2)
+    if waits:
+        submit(cluster, waits)
+    has_read_the_queue(cluster)
+    cluster.cancel(first.id)
+    assert cluster.wait_running(job).gpus == {"dgx1": gpus}
+    reason = explained(cluster, job)["reason"]
+    assert ("leaves 1,2,3,5,6,7 for the next job of 6" in reason) == bool(waits), reason
+    clear(cluster)

@@ -1,0 +1,109 @@
+"""What a question finds ahead: who waits, in Slurm's order, and which GPUs come free when."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies import RunningJob
+from policies.contract.running import RunningJobs
+from slurm_plugin.job_notes.records import GATED, GateRecord
+from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.queue.coming import MOST_AHEAD, UNKNOWN_S, Coming
+from slurm_plugin.slurm.interface import QueuedJob
+
+NOW = 10_000
+
+
+def waiting(job_id: int, gpus: int, **more: object) -> QueuedJob:
+    fields = {
+        **{"state": "PENDING", "partition": "batch", "priority": 100, "submit": job_id},
+        **{"min_nodes": 1, "time_limit_s": 600, "tres_per_node": f"gres/gpu:{gpus}"},
+    }
+    return QueuedJob(job_id, **(fields | more))
+
+
+def runs(job_id: int, end: int) -> QueuedJob:
+    return QueuedJob(job_id, state="RUNNING", end=end, gpus={"dgx1": (job_id,)})
+
+
+def asked(job: int, array: int = 0, partition: str = "batch") -> PlacementQuestion:
+    return PlacementQuestion(job, array, 1000, 0, 0, (), partition=partition)
+
+
+def running(*jobs: int) -> RunningJobs:
+    return RunningJobs(RunningJob(job, {"dgx1": 1 << job}) for job in jobs)
+
+
+def sizes(coming: Coming, question: PlacementQuestion, *ids: int) -> list[int]:
+    """GPUs of those that wait, while jobs of these ids run."""
+    return [job.gpus_per_node[0] for job in coming.ahead(question, running(*ids), NOW).queue]
+
+
+def test_others_wait_in_slurms_order():
+    jobs = [waiting(1, 1), waiting(2, 2, priority=300), waiting(3, 3, priority=200)]
+    coming = Coming(jobs, NOW)
+    assert sizes(coming, asked(9)) == [2, 3, 1]
+    assert sizes(coming, asked(3)) == [2, 1]
+    assert coming.ahead(asked(3), running(), NOW).lasts_s == 600
+    assert coming.ahead(asked(9), running(), NOW).lasts_s == UNKNOWN_S
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        waiting(2, 2, priority=0),
+        waiting(2, 2, depends=True),
+        waiting(2, 2, eligible=NOW + 60),
+        waiting(2, 2, state="SUSPENDED"),
+        waiting(2, 2, tres_per_node=""),
+        waiting(2, 2, partition="other"),
+    ],
+    ids=["held", "depends", "begins later", "no longer waits", "no GPUs", "another partition"],
+)
+def test_who_could_not_start_here_is_left_out(other):
+    assert sizes(Coming([waiting(1, 1), other], NOW), asked(9)) == [1]
+
+
+def test_a_gated_job_waits_whatever_its_begin_time():
+    gated = GateRecord(GATED).written_into("")
+    job = waiting(2, 2, eligible=NOW + 60, admin_comment=gated)
+    assert sizes(Coming([job], NOW), asked(9)) == [2]
+
+
+def test_hints_partitions_and_nodes_are_those_of_the_job():
+    comment = "gpu-topo: pattern=tree,sensitive=no"
+    job = waiting(1, 2, min_nodes=3, partition="x,batch", comment=comment, time_limit_s=0)
+    [found] = Coming([job], NOW).ahead(asked(9), running(), NOW).queue
+    assert found.gpus_per_node == (2, 2, 2)
+    assert (found.pattern, found.sensitive, found.lasts_s) == ("tree", False, UNKNOWN_S)
+    wrong = waiting(1, 2, comment="gpu-topo: pattern=nonsense")
+    [found] = Coming([wrong], NOW).ahead(asked(9), running(), NOW).queue
+    assert (found.pattern, found.sensitive) == ("ring", True)
+
+
+def test_an_arrays_other_tasks_wait_too_and_no_more_than_can_be_seen():
+    array = waiting(5, 2, array_id=5, tasks=3)
+    coming = Coming([array], NOW)
+    assert sizes(coming, asked(5)) == [2, 2]
+    assert sizes(coming, asked(7, array=5)) == [2, 2]
+    many = Coming([waiting(5, 2, tasks=5000), waiting(6, 1)], NOW)
+    assert sizes(many, asked(9)) == [2] * MOST_AHEAD
+
+
+def test_gpus_come_free_by_the_limits_of_those_that_run():
+    coming = Coming([runs(1, NOW + 500), runs(2, NOW + 5), runs(3, NOW - 7), runs(4, 0)], NOW)
+    free = coming.ahead(asked(9), running(1, 2, 3, 4), NOW).releases
+    assert [(one.in_s, one.mask) for one in free] == [(0, 1 << 3), (5, 1 << 2), (500, 1 << 1)]
+
+
+def test_notices_since_the_snapshot_count():
+    coming = Coming([waiting(1, 1), waiting(2, 2), runs(3, NOW + 50)], NOW)
+    coming.started(1, NOW + 10)
+    ahead = coming.ahead(asked(2), running(1), NOW + 20)
+    assert list(ahead.queue) == [], "one runs, the other is asked about"
+    assert [(one.in_s, one.mask) for one in ahead.releases] == [(590, 1 << 1)], "three has ended"
+
+
+def test_a_request_that_cannot_be_read_is_left_out():
+    hostile = waiting(2, 2, priority=200, tres_per_node="gres/gpu:1(")
+    assert sizes(Coming([waiting(1, 1), hostile], NOW), asked(9)) == [1]
