@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bench import blocks
+from bench.live.large.blocks import BlockNodes
 from gres_topology import catalog
+from gres_topology.slurm_files.topology_conf import parse
 from policies import Cluster, NodeState, Request, Wait
 from simulation.core.jobs import SimJob, offered_load
 
@@ -49,3 +51,14 @@ def test_a_mix_offers_its_load_and_is_judged_alike_on_both_sides():
     figures = {figure.name: figure for figure in blocks.figures(0.6, runs)}
     assert len(figures) == len(blocks.FIGURES)
     assert 0 < figures["blocks.60.largest"].value <= 18
+
+
+def test_the_live_nodes_are_four_domains_for_each_side() -> None:
+    nodes = BlockNodes()
+    found = parse(nodes.network, "test").domains
+    assert [len(domain.nodes) for domain in found if domain.level == 0] == [18] * 8
+    for side in ("mapa", "stock"):
+        whole = [domain for domain in found if domain.nodes <= set(nodes.of(side))]
+        assert len(whole) == 4
+    assert "TopologyPlugin=topology/block" in nodes.slurm_conf()
+    assert "gpu:gb200:4" in nodes.slurm_conf()

@@ -20,7 +20,8 @@ from bench.measure import Figure, conditions
 
 #: Slurm's accounting is to the second.
 MEAN_S = 15.0
-SLURMS = "/etc/slurm/topology.conf"
+#: Where slurmctld reads it, and where every slurmd of the container finds it.
+SLURMS = ("/etc/slurm/topology.conf", "/cluster/topology.conf")
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class BlockNodes(PackingNodes):
 
     def configure(self, cluster: BenchCluster) -> None:
         """As packing's; slurmctld does not start without the file."""
-        cluster.put("ctl", SLURMS, self.network)
+        for path in SLURMS:
+            cluster.put("ctl", path, self.network)
         super().configure(cluster)
 
 
@@ -73,4 +75,4 @@ def run() -> Iterator[Figure]:
         try:
             yield from measure(cluster)
         finally:
-            cluster.sh(f"rm -f {SLURMS}")
+            cluster.sh(f"rm -f {' '.join(SLURMS)}")
