@@ -139,13 +139,6 @@ class SlicedTopology(NodeTopology):
             masks[profile] |= 1 << device
         return dict(masks)
 
-    @cached_property
-    def joined_gbps(self) -> tuple[tuple[float, ...], ...]:
-        """GB/s by which each pair of GPUs is joined better than the node's worst joined one."""
-        gbps = self.whole.bandwidth_gbps
-        worst = float(gbps[gbps > 0].min(initial=np.inf))
-        return tuple(tuple(max(0.0, float(one) - worst) for one in row) for row in gbps)
-
     def untouched(self, free: int) -> int:
         """How many GPUs nobody uses any part of, if these devices are free (mask)."""
         return sum(mask & free == mask for mask in self.devices_of)

@@ -206,6 +206,13 @@ class NodeTopology:
         return max(0.0, 1.0 - float(self.bandwidth_gbps.sum() / self.healthy.bandwidth_gbps.sum()))
 
     @cached_property
+    def joined_gbps(self) -> tuple[tuple[float, ...], ...]:
+        """GB/s by which each pair of GPUs is joined better than the node's worst joined one."""
+        gbps = self.bandwidth_gbps
+        worst = float(gbps[gbps > 0].min(initial=np.inf))
+        return tuple(tuple(max(0.0, float(one) - worst) for one in row) for row in gbps)
+
+    @cached_property
     def nic_distance(self) -> tuple[int, ...]:
         """For each GPU how far its nearest NIC is: 0 below one switch (PIX) to 4 (SYS).
 

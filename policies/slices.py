@@ -1,23 +1,35 @@
-"""MIG slices by the GPU they are of: GPUs in use are filled before another one is begun.
+"""MIG slices, shards and MPS by the GPU they are of: GPUs in use are filled first.
 
 No GPU is begun while those in use have room. Of those that are begun, and of those that are filled,
 the one that is joined least to GPUs nobody uses goes first: pairs on one NVLink stay whole, and a
 GPU whose partner is free becomes free with it. Then a job's slices are on as few GPUs, and leave as
 little room in them, as can be. The same goes for the choice of the node. Jobs of every policy get
-slices in this way: no link joins them.
+slices in this way: no link joins them. A job's shares (shards, MPS) are of one GPU of a node, as
+Slurm has it; of the GPUs in use that one goes first whose jobs slow the new one, and are slowed by
+it, the least.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
+from gres_topology import NodeTopology
 from gres_topology.slices import SlicedTopology
 from policies.contract.assign import assign_ranked
 from policies.contract.bits import gpus_of, lowest_bits, mask_of
-from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
+from policies.contract.interference import (
+    Interference,
+    Kind,
+    kind_of_request,
+    kind_of_running,
+)
+from policies.contract.nouns import Cluster, NodeState, Placement, Request, RunningJob, Wait
 from policies.contract.policy import Policy
 from policies.contract.ranking import Key
+from policies.errors import PolicyError
 
 #: The option of a request that names the profile; no user may write it.
 PROFILE = "slice"
@@ -46,9 +58,9 @@ def choose(topology: SlicedTopology, free: int, profile: str, count: int) -> Cho
         if gpu in untouched:
             untouched.remove(gpu)
             begun += 1
-            lost_gbps += _joined(topology, gpu, untouched)
+            lost_gbps += _joined(topology.whole, gpu, untouched)
         else:
-            near_gbps += _joined(topology, gpu, untouched)
+            near_gbps += _joined(topology.whole, gpu, untouched)
         taken |= lowest_bits(room.pop(gpu), left)
         touched |= devices[gpu]
         parents += 1
@@ -65,16 +77,107 @@ def _next(
 
     def rank(gpu: int) -> tuple[float, ...]:
         has = room[gpu].bit_count()
-        joined = _joined(topology, gpu, untouched)
+        joined = _joined(topology.whole, gpu, untouched)
         spare = (topology.devices_of[gpu] & free).bit_count()
         return (0, joined, spare, gpu) if has >= left else (1, -has, joined, spare, gpu)
 
     return min(used or room, key=rank)
 
 
-def _joined(topology: SlicedTopology, gpu: int, others: set[int]) -> float:
+def _joined(topology: NodeTopology, gpu: int, others: set[int]) -> float:
     """GB/s between a GPU and others, itself left out."""
     return sum(topology.joined_gbps[gpu][other] for other in others)
+
+
+class Room(NamedTuple):
+    """What a job could have of a node's GPUs in shares (shards, MPS)."""
+
+    #: The GPUs that nobody uses any part of (mask).
+    idle: int
+    #: Shares that are left on each GPU.
+    left: tuple[int, ...]
+
+
+def choose_parent(
+    topology: NodeTopology, free: int, room: Room, slowed: Callable[[int], float]
+) -> Choice | None:
+    """One of the free GPUs (mask) for all of a job's shares; None where there is none.
+
+    `slowed` says how much the job and those on a GPU slow each other, from 1 on.
+    """
+    untouched = set(gpus_of(room.idle))
+    is_idle = len(untouched) == topology.gpus
+    ranked = []
+    for gpu in gpus_of(free):
+        begun = gpu in untouched
+        joined = _joined(topology, gpu, untouched - {gpu})
+        beside = (0.0, 0.0) if begun else (slowed(gpu), joined)
+        lost_gbps = joined if begun else 0.0
+        key = (begun, begun and is_idle, lost_gbps, *beside, room.left[gpu], len(untouched) - begun)
+        ranked.append((key, gpu))
+    if not ranked:
+        return None
+    best, gpu = min(ranked)
+    return Choice(1 << gpu, best)
+
+
+@dataclass(frozen=True)
+class Shares(Policy):
+    """Fills the GPUs that are shared already, those first whose jobs and the new one get along.
+
+    Made for one question: it says of each node what is left, and which jobs have shares.
+    """
+
+    rooms: Mapping[str, Room]
+    #: How many of what the job asks for on each node, in words: `4 shards`.
+    what: str
+    #: The jobs with shares on a node.
+    jobs_on: Callable[[str], Collection[RunningJob]]
+    interference: Interference
+
+    name = "shares"
+
+    def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
+        """Choose a GPU on each node; what runs on it does not count before GPUs are begun."""
+        kind = kind_of_request(request)
+        found = []
+        for name, state in cluster.nodes.items():
+            beside = [(job.gpus.get(name, 0), kind_of_running(job)) for job in self.jobs_on(name)]
+            slowed = partial(self._slowed, kind, beside)
+            choice = choose_parent(state.topology, state.free, self.rooms[name], slowed)
+            if choice is not None:
+                heaviness = 10 * state.weight + state.topology.lag_tenths
+                found.append((heaviness, choice.key, name, choice.devices))
+        chosen = sorted(found)[: len(request.gpus_per_node)]
+        if len(chosen) < len(request.gpus_per_node):
+            raise PolicyError(f"{len(chosen)} nodes have room for {self.what}")
+        begun = sum(bool(key[0]) for _, key, _, _ in chosen)
+        where = f"{begun} GPU{'s' * (begun > 1)} begun" if begun else "a GPU in use"
+        if (worst := max(key[3] for _, key, _, _ in chosen)) > 1:
+            where += f", slowed {worst:.2f} times at most"
+        gpus = {name: gpus_of(mask) for _, _, name, mask in chosen}
+        return Placement(gpus, self.name, f"{self.what}: {where}")
+
+    def _slowed(self, kind: Kind, beside: Collection[tuple[int, Kind]], gpu: int) -> float:
+        """How much the job and the worst of those on a GPU slow each other."""
+        factors = [
+            max(self.interference.factor(kind, other), self.interference.factor(other, kind))
+            for mask, other in beside
+            if mask >> gpu & 1
+        ]
+        return max(factors, default=1.0)
+
+    def of_parents(self, placement: Placement) -> dict[str, Any]:
+        """What a choice means: each node's GPU, how many are begun, how many stay untouched."""
+        idle = {name: self.rooms[name].idle for name in placement.gpus}
+        taken = {name: mask_of(gpus) for name, gpus in placement.gpus.items()}
+        begun = sum((taken[name] & idle[name]).bit_count() for name in taken)
+        return {
+            "of_gpus": {name: list(gpus) for name, gpus in placement.gpus.items()},
+            "shares": self.what,
+            "begun": begun,
+            "untouched": sum(mask.bit_count() for mask in idle.values()) - begun,
+        }
 
 
 class Slices(Policy):

@@ -28,16 +28,19 @@ class Lines:
 
 
 @contextmanager
-def redeclared(cluster: Cluster, nodes: Mapping[str, Lines]) -> Iterator[None]:
+def redeclared(
+    cluster: Cluster, nodes: Mapping[str, Lines], gres_types: str = "gpu"
+) -> Iterator[None]:
     """A block in which these nodes of the usual cluster are what their lines say.
 
-    Jobs are ended and the former files are back at its end.
+    `gres_types` are what Slurm counts. Jobs are ended and the former files are back at its end.
     """
     machines = read(DEFAULT).machines
     engine = cluster.read("ctl", _ENGINE)
     slurm, gres = (rest(cluster.read("ctl", path), machines, nodes) for path in (_SLURM, _GRES))
     told = {name: lines.engine for name, lines in nodes.items()}
     try:
+        slurm = re.sub("(?m)^GresTypes=.*", f"GresTypes={gres_types}", slurm)
         cluster.put("ctl", _SLURM, slurm + "".join(lines.slurm for lines in nodes.values()))
         cluster.put("ctl", _GRES, gres + "".join(lines.gres for lines in nodes.values()))
         cluster.put("ctl", _ENGINE, with_nodes(engine, machines, told))

@@ -1,4 +1,4 @@
-"""Nodes whose fake GPUs are cut into MIG slices, for as long as a block lasts.
+"""Nodes whose fake GPUs are cut into MIG slices, or shared, for as long as a block lasts.
 
 Each slice has the device files that a real one has: its GPU's, and two of its own. Slurm is told by
 hand (MultipleFiles= in gres.conf), and the engine by `slices` in gputopo.yaml.
@@ -40,6 +40,25 @@ def sliced(
     for node, topology in found.items():
         cluster.run(node, _make_devices(topology))
     with redeclared(cluster, lines):
+        yield
+
+
+@contextmanager
+def shared(
+    cluster: Cluster, nodes: Sequence[str], kind: str, each: int, machine: str = MACHINE
+) -> Iterator[None]:
+    """A block in which each GPU of these nodes has so many shares (`shard`, `mps`)."""
+    topology = declared(catalog.load(machine), [f"0-{catalog.load(machine).gpus - 1}"])
+    total = each * topology.gpus
+    lines = {
+        node: Lines(
+            _node_line(node, topology).replace(" State=", f",{kind}:{total} State="),
+            f"{_gres_lines(node, topology)}NodeName={node} Name={kind} Count={total}\n",
+            f"topology: {machine}",
+        )
+        for node in nodes
+    }
+    with redeclared(cluster, lines, f"gpu,{kind}"):
         yield
 
 

@@ -9,13 +9,14 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from slurm_plugin.errors import ProtocolError
+from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.wire import unquote
 
 #: Parts of one table, nodes of one part, changes in one question.
@@ -25,12 +26,22 @@ MAX_NODE_GPUS = 256
 #: A place of the table that no node has is named `.INDEX`.
 _NAME = r"[A-Za-z0-9_.][A-Za-z0-9_.\-]{0,254}"
 _NAMES = re.compile(rf"{_NAME}(,{_NAME})*\Z")
+_NODE = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,254}"
 _HEX64 = re.compile(r"[0-9a-f]{1,16}\Z")
 _CHANGE = re.compile(rf"(\d{{1,7}}):([0-9a-fA-F]{{1,{MAX_NODE_GPUS // 4}}})\Z")
 _RANGE = re.compile(r"(\d{1,7})(?:-(\d{1,7}))?\Z")
 _ALL_BITS = (1 << 64) - 1
 
 Value = TypeVar("Value", int, str)
+
+#: Slurm's GRES that are shares of GPUs.
+SHARED = ("shard", "mps")
+_MASK = f"[0-9a-fA-F]{{1,{MAX_NODE_GPUS // 4}}}"
+#: At its end what a question about shares says of the node: idle GPUs, and what is left of each.
+_CANDIDATE = re.compile(
+    rf"({_NODE})/(\d{{1,3}})/({_MASK})/({_MASK})/(\d{{1,10}})"
+    rf"(?:/({_MASK})/(\d{{1,18}}(?:,\d{{1,18}}){{0,{MAX_NODE_GPUS - 1}}}))?\Z"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +122,55 @@ def changes(values: Mapping[str, str], number: Callable[[str, int | None], int])
     heaviest = number("heaviest", None) if "heaviest" in values else None
     table, state = _hex64(values, "table"), _hex64(values, "state")
     return Changes(table, state, free, values.get("others", ""), heaviest)
+
+
+def candidates(texts: list[str]) -> tuple[CandidateNode, ...]:
+    """The `node=` values of a question; raises ProtocolError for anything else."""
+    nodes = []
+    for text in texts:
+        match = _CANDIDATE.match(text)
+        if match is None:
+            raise ProtocolError(f"node={text[:60]!r} is not NAME/TOTAL/FREE/OWN/WEIGHT")
+        name, total, free, own, weight, idle, left = match.groups()
+        node = CandidateNode(name, int(total), int(free, 16), int(own, 16), int(weight))
+        if left:
+            counts = tuple(map(int, left.split(",")))
+            node = replace(node, idle=int(idle, 16), left=counts)
+        if node.total > MAX_NODE_GPUS or node.free >> node.total or node.own & ~node.free:
+            raise ProtocolError(
+                f"node={text[:60]!r}: FREE must lie within TOTAL GPUs and OWN within FREE"
+            )
+        nodes.append(node)
+    if len({node.name for node in nodes}) != len(nodes):
+        raise ProtocolError("place: a node is given twice")
+    return tuple(nodes)
+
+
+def check_shares(place: PlacementQuestion) -> None:
+    """Raises ProtocolError unless every node of a question about shares, and no other, has some."""
+    if not place.shared:
+        if any(node.left for node in place.candidates):
+            raise ProtocolError("place: a node tells of shares; expected shared= with it")
+        return
+    if place.shared not in SHARED or not place.shares:
+        listed = " or ".join(SHARED)
+        raise ProtocolError(f"place: shared={place.shared!r}; expected {listed}, and shares=")
+    for node in place.candidates:
+        told = len(node.left)
+        fit = sum(1 << gpu for gpu, left in enumerate(node.left) if left >= place.shares)
+        if told != node.total or node.free & ~fit or node.idle >> told or node.own & node.own - 1:
+            raise ProtocolError(
+                f"place: {node.name}: shares of {told} GPUs; expected those of all {node.total},"
+                " enough of each in FREE, and one GPU in OWN"
+            )
+
+
+def candidate_text(node: CandidateNode) -> str:
+    """A `node=` value."""
+    text = f"{node.name}/{node.total}/{node.free:x}/{node.own:x}/{node.weight}"
+    if node.left:
+        text += f"/{node.idle:x}/{','.join(map(str, node.left))}"
+    return text
 
 
 def part_pairs(part: NodesPart) -> list[tuple[str, str]]:

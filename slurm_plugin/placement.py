@@ -8,6 +8,9 @@ from typing import Protocol
 
 from policies.contract.nodes import Candidates
 
+#: What Slurm calls shares of GPUs -> what one is called, and several.
+_SHARES = {"shard": ("shard", "shards"), "mps": ("share of MPS", "shares of MPS")}
+
 
 @dataclass(frozen=True, slots=True)
 class CandidateNode:
@@ -22,6 +25,10 @@ class CandidateNode:
     own: int
     #: Slurm's node Weight: the lowest goes first.
     weight: int
+    #: Of a job of shards or MPS: the GPUs that nobody uses any part of, and how many shares the
+    #: job could have of each.
+    idle: int = 0
+    left: tuple[int, ...] = ()
 
 
 class OtherNodes(Protocol):
@@ -68,6 +75,10 @@ class PlacementQuestion:
     reserved: Mapping[str, int] = field(default_factory=dict)
     #: The type of GPU that it asks for; "" for any.
     type: str = ""
+    #: What it asks for shares of GPUs by: `shard` or `mps`, "" where it asks for GPUs; and how many
+    #: on each node. `free` and `own` are then GPUs that they can be of, `own` one of each node.
+    shared: str = ""
+    shares: int = 0
     #: What Slurm weighs itself when it chooses nodes: `tree` or `block` of a topology.conf, `yaml`
     #: for a topology.yaml; "" for nothing.
     topology: str = ""
@@ -75,3 +86,9 @@ class PlacementQuestion:
     network: str = ""
     #: --segment: nodes in so many are each in one block; 0 for no such wish.
     segment: int = 0
+
+    @property
+    def shares_in_words(self) -> str:
+        """How many shares the job asks for on each node: `4 shards`."""
+        one, several = _SHARES[self.shared]
+        return f"{self.shares} {several if self.shares != 1 else one}"

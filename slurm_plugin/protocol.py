@@ -16,12 +16,15 @@ from slurm_plugin.node_lines import (
     MAX_NODE_GPUS,
     Changes,
     NodesPart,
+    candidate_text,
+    candidates,
     change_pairs,
     changes,
+    check_shares,
     nodes_part,
     part_pairs,
 )
-from slurm_plugin.placement import CandidateNode, PlacementQuestion
+from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.wire import clean_note, encode, split, unquote
 
 MAX_REQUEST_BYTES = 1 << 20
@@ -32,7 +35,6 @@ FORMS = ("node", "job", "task", "socket")
 
 _MASK = f"[0-9a-fA-F]{{1,{MAX_NODE_GPUS // 4}}}"
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,254}"
-_CANDIDATE = re.compile(rf"({_NAME})/(\d{{1,3}})/({_MASK})/({_MASK})/(\d{{1,10}})\Z")
 _NODE_MASK = re.compile(rf"({_NAME})/({_MASK})\Z")
 _DECIMAL = re.compile(r"\d{1,18}\Z")
 
@@ -121,6 +123,8 @@ class Notice:
     job: int
     array: int
     gpus: Mapping[str, int]
+    #: Does the job have shares of these GPUs only?
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,29 +287,11 @@ class _Fields:
 
 
 #: Texts that are names; the others may be longer.
-_NAMES = ("user", "account", "partition", "type", "topology", "network")
+_NAMES = ("user", "account", "partition", "type", "topology", "network", "shared")
 _PLAIN_FIELDS = {
     kind: [one for one in fields(kind) if one.type in ("int", "str", "bool")]
     for kind in (Submit, Place, SlotsKeys)
 }
-
-
-def _candidates(texts: list[str]) -> tuple[CandidateNode, ...]:
-    nodes = []
-    for text in texts:
-        match = _CANDIDATE.match(text)
-        if match is None:
-            raise ProtocolError(f"node={text[:60]!r} is not NAME/TOTAL/FREE/OWN/WEIGHT")
-        name, total, free, own, weight = match.groups()
-        node = CandidateNode(name, int(total), int(free, 16), int(own, 16), int(weight))
-        if node.total > MAX_NODE_GPUS or node.free >> node.total or node.own & ~node.free:
-            raise ProtocolError(
-                f"node={text[:60]!r}: FREE must lie within TOTAL GPUs and OWN within FREE"
-            )
-        nodes.append(node)
-    if len({node.name for node in nodes}) != len(nodes):
-        raise ProtocolError("place: a node is given twice")
-    return tuple(nodes)
 
 
 def node_masks(texts: Iterable[str]) -> dict[str, int]:
@@ -330,13 +316,16 @@ def decode(line: bytes) -> Message:
     given = _Fields(verb, pairs)
     if verb in ("started", "ended"):
         gpus = node_masks(given.nodes)
-        return Notice(verb, given.number("job"), given.number("array", 0), gpus)
+        shared = given.number("shared", 0) != 0
+        return Notice(verb, given.number("job"), given.number("array", 0), gpus, shared)
     message_id = given.number("id")
     try:
         if verb == "place":
-            nodes = _candidates(given.nodes)
+            nodes = candidates(given.nodes)
             changed = changes(given.values, given.number)
-            return Place(id=message_id, candidates=nodes, changes=changed, **given.read(Place))
+            place = Place(id=message_id, candidates=nodes, changes=changed, **given.read(Place))
+            check_shares(place)
+            return place
         if verb == "nodes":
             return nodes_part(given.values, given.number)
         if verb == "submit":
@@ -356,6 +345,7 @@ def encode_request(message: Message) -> bytes:
     """A request's line: what the bridge, the plugin and the command line send."""
     if isinstance(message, Notice):
         pairs = [("job", str(message.job)), ("array", str(message.array))]
+        pairs += [("shared", "1")] if message.shared else []
         pairs += [("node", f"{name}/{mask:x}") for name, mask in message.gpus.items()]
         return encode(message.kind, pairs)
     if isinstance(message, Admin):
@@ -366,8 +356,7 @@ def encode_request(message: Message) -> bytes:
     if isinstance(message, Submit):
         slots = [("slots", "1"), *_plain_pairs(message.slots)] if message.slots else []
         return encode("submit", pairs + slots)
-    nodes = [f"{n.name}/{n.total}/{n.free:x}/{n.own:x}/{n.weight}" for n in message.candidates]
-    pairs += [("node", node) for node in nodes]
+    pairs += [("node", candidate_text(node)) for node in message.candidates]
     return encode("place", pairs + (change_pairs(message.changes) if message.changes else []))
 
 

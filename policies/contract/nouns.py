@@ -42,6 +42,8 @@ class RunningJob:
     memory_gbps: float = 0.0
     #: Its owner's uid, where that is known.
     user: int | None = None
+    #: Does it have shares of these GPUs only (shards, MPS)?
+    shares: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,10 +242,12 @@ class NodeTables:
             self._choice(k, free, int(rows[at]), int(at), scored, objective) for at in ranked
         )
 
-    def equals(self, k: int, free: int, objective: Objective) -> tuple[tuple[int, ...], int]:
+    def equals(
+        self, k: int, free: int, objective: Objective, most: int
+    ) -> tuple[tuple[int, ...], int]:
         """The sets (masks) in `free` that are as good for the job as the best, in `top`'s order.
 
-        With how many of them leave NUMA nodes as whole as the best.
+        `most` at most; with how many of them leave NUMA nodes as whole as the best.
         """
         rows, scored = self.score(k, free, objective)
         among = np.ones(len(rows), dtype=np.bool_)
@@ -254,10 +256,11 @@ class NodeTables:
             among = there == there.max()
         masks = self.sets(k).masks[rows[among]]
         if not len(self._parts):
-            return tuple(masks.tolist()), len(masks)
+            return tuple(masks[:most].tolist()), min(most, len(masks))
         left = self._left_in_parts(masks, free)
         order = np.argsort(left, kind="stable")
-        return tuple(masks[order].tolist()), int((left == left.min()).sum())
+        whole = int((left == left.min()).sum())
+        return tuple(masks[order[:most]].tolist()), min(most, whole)
 
     def choice(self, k: int, free: int, mask: int, objective: Objective) -> Choice:
         """What one set of k GPUs is worth within `free`."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from policies.matching.choice import Choice
 from policies.scoring.node_tables import NodeTables
 from policies.scoring.objectives import Objective
-from policies.scoring.rails import Offer, Rails, offer_of
+from policies.scoring.rails import Offer, Rails
 
 #: Masks, and sets in them, that are remembered; some 2 KB each at most.
-REMEMBERED = 4096
+REMEMBERED = 1024
+#: Sets of one mask that are looked at: all there are of eight GPUs, the first of 12,870 of sixteen.
+MOST_SETS = 128
 
 
 class Offers:
@@ -17,6 +19,8 @@ class Offers:
     def __init__(self, tables: NodeTables, k: int, objective: Objective, rails: Rails) -> None:
         self._tables, self._k, self._objective, self._rails = tables, k, objective, rails
         self._by_mask: dict[int, Offer] = {}
+        #: Few sets are in many masks.
+        self._rails_of: dict[int, Rails] = {}
         self._choices: dict[tuple[int, int], Choice] = {}
 
     def of(self, free: int) -> Offer:
@@ -25,9 +29,18 @@ class Offers:
         if offer is None:
             if len(self._by_mask) >= REMEMBERED:
                 self._by_mask.clear()
-            masks, best = self._tables.equals(self._k, free, self._objective)
-            offer = self._by_mask[free] = offer_of(masks, best, self._rails)
+            masks, best = self._tables.equals(self._k, free, self._objective, MOST_SETS)
+            rails = tuple(map(self._of_set, masks))
+            offer = self._by_mask[free] = Offer(masks, rails, rails[:best])
         return offer
+
+    def _of_set(self, mask: int) -> Rails:
+        """The rails of a set, in the order of its GPUs."""
+        rails = self._rails_of.get(mask)
+        if rails is None:
+            rails = tuple(rail for gpu, rail in enumerate(self._rails) if mask >> gpu & 1)
+            self._rails_of[mask] = rails
+        return rails
 
     def choice(self, free: int, mask: int) -> Choice:
         """What one of these sets is worth."""

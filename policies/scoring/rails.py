@@ -180,13 +180,3 @@ def _by_rails(
     votes = Counter(rails for offer in taken for rails in offer.rails if rails in by_rails)
     most = max(votes.values(), default=0)
     return {rails: by_rails[rails] for rails, count in votes.items() if count == most} or by_rails
-
-
-def offer_of(masks: tuple[int, ...], best: int, rails_of_gpus: Rails) -> Offer:
-    """The sets with their rails, `best` of them whole; ranks are in the order of the GPUs."""
-    rails = tuple(_rails_of(mask, rails_of_gpus) for mask in masks)
-    return Offer(masks, rails, rails[:best])
-
-
-def _rails_of(mask: int, rails_of_gpus: Rails) -> Rails:
-    return tuple(rail for gpu, rail in enumerate(rails_of_gpus) if mask >> gpu & 1)

@@ -33,10 +33,10 @@ from policies.contract.assign import assign_ranked
 from policies.contract.nodes import Candidates, candidates
 from policies.contract.ranking import Key
 from policies.errors import PolicyError
-from policies.slices import PROFILE, Slices, as_taken, by_gpu
+from policies.mapa.judge import judge, with_scores
+from policies.slices import PROFILE, Shares, Slices, as_taken, by_gpu
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide import promises
-from slurm_plugin.decide.judge import judge, with_scores
 from slurm_plugin.decide.kept_nodes import lowered, raised
 from slurm_plugin.decide.machines import (
     UNDECLARED,
@@ -48,6 +48,7 @@ from slurm_plugin.decide.machines import (
 )
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, DecisionRecord
+from slurm_plugin.job_profiles.sharing import NOBODY_SHARES, Sharing
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
 from slurm_plugin.wire import MAX_NOTE_BYTES
@@ -120,6 +121,8 @@ class Decider:
     get_policy: Callable[[str], Policy]
     neighbours: Callable[[], Collection[RunningJob]] = tuple
     networks: Networks | None = None
+    #: Who has shares of GPUs beside whom.
+    sharing: Sharing = NOBODY_SHARES
     ahead: Callable[[PlacementQuestion], Ahead | None] = lambda asked: None
 
     def decide(self, asked: PlacementQuestion) -> Decision:
@@ -171,7 +174,7 @@ class Decider:
             raise _Leave("bad hint", f"hint ignored: {error}") from error
         if preferences.off:
             raise _Leave("opted out by hint")
-        profile = profile_for(asked.type, own, self.machines)
+        profile = "" if asked.shared else profile_for(asked.type, own, self.machines)
         machines = SeenBy(self.machines, profile) if profile else self.machines
         nodes, excluded = _nodes(asked, machines, profile)
         for name in own:
@@ -180,7 +183,15 @@ class Decider:
         counts = sorted((node.own.bit_count() for node in own.values()), reverse=True)
         request = preferences.request(tuple(counts), asked.job, asked.uid)
         policy: Policy = SLICES
-        if profile:
+        if asked.shared:
+            rooms = {
+                node.name: machines[node.name].room(node.idle, node.left)
+                for node in asked.candidates
+                if node.name in nodes
+            }
+            policy = self.sharing.policy_for(request, asked.shares_in_words, rooms)
+            preferences = replace(preferences, policy=policy.name)
+        elif profile:
             request = replace(request, options={PROFILE: profile})
             preferences = replace(preferences, policy=policy.name)
         else:
@@ -217,6 +228,10 @@ class Decider:
         if prepared.policy is SLICES:
             own = {name: node.own for name, node in prepared.own.items()}
             record.of_slices = partial(by_gpu, states)
+            record.placement, record.own = lambda: outcome, partial(as_taken, own)
+        elif isinstance(prepared.policy, Shares):
+            own = {name: states[name].own for name in prepared.own}
+            record.of_slices = prepared.policy.of_parents
             record.placement, record.own = lambda: outcome, partial(as_taken, own)
         else:
             scored = partial(with_scores, outcome, prepared.request, states)

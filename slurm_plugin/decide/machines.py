@@ -11,6 +11,7 @@ from itertools import groupby
 
 from gres_topology import NodeTopology, cpulist
 from gres_topology.slices import SlicedTopology, profile_of
+from policies.slices import Room
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,13 @@ class Machine:
         else fits, `Decider` offers it all the same.
         """
         return self.to_topology(mask) & ~(self.topology.broken if self.topology else 0)
+
+    def room(self, idle: int, left: Sequence[int]) -> Room:
+        """Idle GPUs (mask) and shares left by Slurm's index, in the topology's."""
+        counts = list(left)
+        for index, gpu in enumerate(self.order or ()):
+            counts[gpu] = left[index]
+        return Room(self.free(idle), tuple(counts))
 
     def to_slurm(self, gpus: Iterable[int]) -> tuple[int, ...]:
         """The topology's GPUs in Slurm's indices, the order kept."""

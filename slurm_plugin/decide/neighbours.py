@@ -32,7 +32,12 @@ HOLDING = ("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
 
 
 def running_job(
-    job_id: int, masks: Mapping[str, int], hint: str, user: int | None = None
+    job_id: int,
+    masks: Mapping[str, int],
+    hint: str,
+    user: int | None = None,
+    *,
+    shares: bool = False,
 ) -> RunningJob:
     """The job as policies see it; a wrong hint is taken for none."""
     try:
@@ -47,6 +52,7 @@ def running_job(
         batch=int(values["batch"]) if "batch" in values else None,
         memory_gbps=float(values.get("memory-bandwidth", "0")),
         user=user,
+        shares=shares,
     )
 
 
@@ -70,6 +76,9 @@ class Neighbours:
     _running: RunningJobs = field(default_factory=RunningJobs)
     #: The same by node.
     _on_node: dict[str, dict[int, RunningJob]] = field(default_factory=dict)
+    #: The jobs of shares, whose neighbours are on the same GPU: by id, and by node.
+    _sharing: dict[int, RunningJob] = field(default_factory=dict)
+    _sharing_on: dict[str, dict[int, RunningJob]] = field(default_factory=dict)
     #: The hint and the user of jobs that were asked about and have not started yet.
     _asked: dict[int, tuple[str, int | None]] = field(default_factory=dict)
     #: When a notice about a job came.
@@ -82,6 +91,12 @@ class Neighbours:
         self.is_wanted = True
         age = self.age_s()
         return _NOBODY if age is None or age > self.max_age_s else self._running
+
+    def sharing(self, node: str) -> Collection[RunningJob]:
+        """The jobs with shares of GPUs of this node; none while that is not known."""
+        age = self.age_s()
+        is_known = self.is_wanted and age is not None and age <= self.max_age_s
+        return tuple(self._sharing_on.get(node, {}).values()) if is_known else ()
 
     def ahead(self, asked: PlacementQuestion) -> Ahead | None:
         """What a job finds that waits and comes free; None while that is not known."""
@@ -115,21 +130,28 @@ class Neighbours:
             return
         masks = self._to_topology(notice.gpus)
         self._coming.started(notice.job, time.time())
-        job = running_job(notice.job, masks, *self._asked.pop(notice.job, ("", None)))
+        asked = self._asked.pop(notice.job, ("", None))
+        job = running_job(notice.job, masks, *asked, shares=notice.shared)
+        if job.shares:
+            # How long it runs teaches nothing of jobs that have whole GPUs.
+            self._share((), [job])
+            return
         self._change((), [job])
         self.teacher.started(job, self._beside(job))
 
     def running_in(self, queue: Iterable[QueuedJob]) -> dict[int, RunningJob]:
         """The jobs of this queue that hold GPUs, by id."""
+        held = ((job, job.gpus or job.shared_gpus) for job in queue if job.state in HOLDING)
         return {
             job.job_id: running_job(
                 job.job_id,
-                self._to_topology({name: mask_of(gpus) for name, gpus in job.gpus.items()}),
+                self._to_topology({name: mask_of(gpus) for name, gpus in of_nodes.items()}),
                 hints.hint_of(job.admin_comment, job.comment),
                 job.uid,
+                shares=not job.gpus,
             )
-            for job in queue
-            if job.state in HOLDING and job.gpus
+            for job, of_nodes in held
+            if of_nodes
         }
 
     def take(
@@ -150,6 +172,12 @@ class Neighbours:
         is_first = self._read_at is None
         # A notice that came since the snapshot began is newer than it.
         later = {job_id for job_id, at in self._noticed_at.items() if at >= began}
+        shares = {job_id: job for job_id, job in running.items() if job.shares}
+        self._share(
+            self._sharing.keys() - shares.keys() - later,
+            [job for job_id, job in shares.items() if job_id not in later],
+        )
+        running = {job_id: job for job_id, job in running.items() if not job.shares}
         before = {job.job_id: job for job in self._running}
         # When they ended is not known, so they teach nothing.
         self._remove(before.keys() - running.keys() - later, is_seen=False)
@@ -171,8 +199,20 @@ class Neighbours:
                 if job.job_id not in before:
                     self.teacher.started(job, self._beside(job))
 
+    def _share(self, gone: Collection[int], came: Collection[RunningJob]) -> None:
+        """As `_change`, for jobs of shares."""
+        for job_id in (*gone, *(job.job_id for job in came)):
+            old = self._sharing.pop(job_id, None)
+            for name in old.gpus if old else ():
+                self._sharing_on[name].pop(job_id, None)
+        for job in came:
+            self._sharing[job.job_id] = job
+            for name in job.gpus:
+                self._sharing_on.setdefault(name, {})[job.job_id] = job
+
     def _remove(self, ended: AbstractSet[int], *, is_seen: bool) -> None:
         """These jobs run no more; `is_seen`: they end now."""
+        self._share(ended & self._sharing.keys(), ())
         self._change(ended, ())
         for job_id in ended:
             if is_seen:

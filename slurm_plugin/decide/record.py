@@ -46,7 +46,7 @@ class DecisionRecord:
     own: Scored = lambda: None
     #: Who chose the nodes, where Slurm weighs the network itself; "" where it does not.
     nodes: Callable[[], str] = str
-    #: What a choice of MIG slices means for their GPUs; None for whole GPUs.
+    #: What a choice of MIG slices or shares means for their GPUs; None for whole GPUs.
     of_slices: Callable[[Placement], dict[str, Any]] | None = None
     #: What the decision came to; in observe mode what it would have come to.
     reply: PlaceReply = field(default_factory=Pass)
@@ -64,6 +64,8 @@ class DecisionRecord:
             line["policy"] = self.preferences.policy
             line["pattern"] = self.request.pattern
             line["gpus_per_node"] = self.request.gpus_per_node
+        if self.asked.shared:
+            line["shares"] = self.asked.shares_in_words
         if self.policy_s is not None:
             line["policy_ms"] = round(self.policy_s * 1e3, 3)
         if self.considered is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from policies import LooksAt, Policy, Site
-from policies.contract.interference import Kind
+from policies.contract.interference import Interference, Kind
 from policies.registry import registry
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.usual_jobs import learned as learned_shares
@@ -43,9 +43,14 @@ class SitePolicies:
             changed = (n for n, p in self._policies.items() if LooksAt.INTERFERENCE in p.looks_at)
             self._policies = self._policies | self._built(*changed)
 
+    def interference(self) -> Interference:
+        """How much jobs slow each other, as the site wrote and jobs taught."""
+        return self._interference
+
     def _built(self, *names: str) -> dict[str, Policy]:
         """Raises ConfigError where a policy cannot be built of what the site set."""
-        site = Site(self._usual, interference(self._written, self._taught))
+        self._interference = interference(self._written, self._taught)
+        site = Site(self._usual, self._interference)
         policies = {}
         for name in names:
             try:

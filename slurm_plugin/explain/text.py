@@ -70,7 +70,8 @@ def asked(story: Mapping[str, Any]) -> list[str]:
     where = f"partition {story.get('partition') or '-'} ({story.get('mode', '-')})"
     account = f", account {story['account']}" if story.get("account") else ""
     hint = story.get("hint") or "none, the site's defaults"
-    lines = [_line("asked", f"{wanted} GPUs in {where}{account}; hint: {hint}")]
+    wanted = f"{story['shares']} a node" if "shares" in story else f"{wanted} GPUs"
+    lines = [_line("asked", f"{wanted} in {where}{account}; hint: {hint}")]
     if "policy" in story:
         nodes = story.get("candidate_nodes", "?")
         text = f"policy {story['policy']}, pattern {story['pattern']}, {nodes} nodes to choose from"
@@ -129,7 +130,7 @@ def figures(choice: Mapping[str, Any]) -> list[str]:
     facts = []
     if "of_gpus" in choice:
         begun = choice.get("begun", 0)
-        facts.append(f"slices of {_of_gpus(choice['of_gpus'])}")
+        facts.append(f"{choice.get('shares', 'slices')} of {_of_gpus(choice['of_gpus'])}")
         facts.append(f"{begun} GPU{'' if begun == 1 else 's'} begun")
         facts.append(f"{choice.get('untouched', '?')} untouched there")
     if choice.get("terms"):

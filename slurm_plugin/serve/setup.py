@@ -36,6 +36,7 @@ from slurm_plugin.job_entries.client import EntryClient, EntryKeeper
 from slurm_plugin.job_entries.saved import NAME as JOB_ENTRIES
 from slurm_plugin.job_notes.brackets import LOAN, SLOTS
 from slurm_plugin.job_profiles import Learned
+from slurm_plugin.job_profiles.sharing import Sharing
 from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.part_marks import marks as part_marks
 from slurm_plugin.part_marks.marks import MarksInForce
@@ -140,6 +141,7 @@ def load(
     decider = Decider(
         *(machines, rules, config.waiting, chosen, neighbours.jobs, _networks(config)),
         ahead=neighbours.ahead,
+        sharing=Sharing(neighbours, chosen.interference),
     )
     if config.enforcement == "slots":
         cache, reserved = cache or CapacityCache(), None

@@ -16,6 +16,8 @@ _ITEM = re.compile(
     r"(?P<marks>(?:\([^()]*\))*)\Z"
 )
 _INDEX = re.compile(r"\(IDX:([0-9,\-]+)\)")
+#: What a job has of each GPU, and how many there are.
+_SHARES = re.compile(r"(?:gres[:/])?(?:shard|mps):[^()]*\((\d+/\d+(?:,\d+/\d+)*)\)\Z")
 
 
 def counts(text: str) -> dict[str, int]:
@@ -39,6 +41,16 @@ def indices(text: str) -> tuple[int, ...]:
         match = _INDEX.search(item)
         if item.removeprefix("gres:").removeprefix("gres/").startswith("gpu:") and match:
             numbers.update(parse_list(match[1]))
+    return tuple(sorted(numbers))
+
+
+def shared(text: str) -> tuple[int, ...]:
+    """The indices of GPUs that a job has shares of: `shard:a100:3(0/4,3/4)` is of GPU 1."""
+    numbers: set[int] = set()
+    for item in _items(text):
+        if match := _SHARES.match(item):
+            used = enumerate(part.split("/")[0] for part in match[1].split(","))
+            numbers.update(gpu for gpu, count in used if int(count))
     return tuple(sorted(numbers))
 
 

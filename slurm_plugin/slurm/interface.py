@@ -114,6 +114,8 @@ class QueuedJob:
     admin_comment: str = ""
     #: Node -> Slurm's indices of the GPUs that the job holds there.
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    #: GPUs of which it has shares (shards, MPS) instead, by node; by the JSON readers alone.
+    shared_gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def requests(self) -> GpuRequests:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from bench.live.placed.slices import BUSY, SIZES, WORDS, Outcome, figures, outcome, script, steps
+import pytest
+
+from bench.live.placed.slices import (
+    BUSY,
+    SHARD_SIZES,
+    SIZES,
+    WORDS,
+    Outcome,
+    figures,
+    outcome,
+    script,
+    steps,
+)
 from gres_topology import catalog
 from gres_topology.slices import declared
 
@@ -17,16 +29,27 @@ def test_a_gpu_is_untouched_while_none_of_its_slices_is_in_use() -> None:
     assert found == Outcome([6, 3], [3, 0], 1)
 
 
-def test_the_jobs_of_a_seed_never_ask_for_more_than_there_is() -> None:
+def test_a_shared_gpu_is_untouched_while_none_of_its_shards_is_in_use() -> None:
+    topologies = {"dgx1": declared(catalog.load("a100-pcie-bridged"), ["0-7"])}
+    idle = ",".join(["0/4"] * 8)
+    some = f"1/4,{idle[4:]}"
+    said = f"dgx1 gpu:whole:0(IDX:N/A),shard:whole:0({idle})\nstep\n"
+    said += f"dgx1 gpu:whole:1(IDX:7),shard:whole:1({some})\nstep\n"
+    # Bridges join 0 and 2, 6 and 7.
+    assert outcome(said, topologies) == Outcome([8, 6], [4, 2], 0)
+
+
+@pytest.mark.parametrize("sizes_of", [SIZES, SHARD_SIZES], ids=["slices", "shards"])
+def test_the_jobs_of_a_seed_never_ask_for_more_than_there_is(sizes_of) -> None:
     for seed in range(20):
         held: dict[int, tuple[str, int]] = {}
-        for step in steps(seed):
+        for step in steps(seed, sizes_of):
             if step.ends:
                 del held[step.job]
             else:
-                held[step.job] = (step.profile, step.slices)
-            for profile, (total, sizes) in SIZES.items():
-                used = sum(count for of, count in held.values() if of == profile)
+                held[step.job] = (step.gres, step.count)
+            for gres, (total, sizes) in sizes_of.items():
+                used = sum(count for of, count in held.values() if of == gres)
                 assert used < max(BUSY) * total + max(sizes)
     assert steps(3) == steps(3) != steps(4)
 
@@ -38,6 +61,6 @@ def test_a_side_differs_by_its_partition_alone() -> None:
 
 def test_more_gpus_in_use_than_under_stock_slurm_misses_the_bar() -> None:
     better, worse = Outcome([4, 4], [1, 1], 0), Outcome([3, 4], [1, 1], 0)
-    good = next(figures({"stock": [worse], "slices": [better]}))
-    bad = next(figures({"stock": [better], "slices": [worse]}))
+    good = next(figures({"stock": [worse], "ours": [better]}, "shards", 24))
+    bad = next(figures({"stock": [better], "ours": [worse]}, "shards", 24))
     assert (good.ok, bad.ok) == (True, False)

@@ -136,7 +136,7 @@ class Question:
         self.nodes = {}
         for key, value in fields:
             if key == "node":
-                name, total, free, own, weight = value.split("/")
+                name, total, free, own, weight = value.split("/")[:5]
                 self.nodes[name] = (int(total), int(free, 16), int(own, 16), int(weight))
 
     def own(self) -> dict[str, list[int]]:

@@ -160,7 +160,7 @@ class FakeEngine:
         """The GPUs that Slurm itself was about to take, from the last question about a job."""
         chosen = {}
         for node in self.questions(jobid)[-1]["node"]:
-            name, _, _, own, _ = node.split("/")
+            name, _, _, own = node.split("/")[:4]
             if gpus := tuple(gpu for gpu in range(64) if int(own, 16) >> gpu & 1):
                 chosen[name] = gpus
         return chosen

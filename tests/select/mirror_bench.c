@@ -55,7 +55,7 @@ static void keep(uint32_t count, uint32_t *next)
 
 static void ask(size_t words)
 {
-	gt_candidate_t own = { "node00001", 8, 0xff, 0x3, 1 };
+	gt_candidate_t own = { "node00001", 8, 0xff, 0x3, 1, NULL };
 
 	gt_line_begin(&line, "place");
 	gt_line_number(&line, "id", 4711);

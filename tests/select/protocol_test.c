@@ -15,7 +15,7 @@ static const char *parse(const char *text)
 
 CLAIM(a_question_is_one_encoded_line)
 {
-	gt_candidate_t dgx1 = { "dgx1", 8, 0xb6, 0x30, 1 };
+	gt_candidate_t dgx1 = { "dgx1", 8, 0xb6, 0x30, 1, NULL };
 
 	gt_line_begin(&line, "place");
 	gt_line_number(&line, "id", 7);
@@ -26,6 +26,17 @@ CLAIM(a_question_is_one_encoded_line)
 	CHECK(gt_line_end(&line));
 	CHECK_TEXT(line.text, "place id=7 hint=a=\"1\"%09b=50%25%7F%0A%C3%A4 "
 			      "node=dgx1/8/b6/30/1\n");
+}
+
+CLAIM(a_node_of_shares_tells_what_each_gpu_has_left)
+{
+	gt_shares_t shares = { 3, 0x4, { 1, 0, UINT64_MAX } };
+	gt_candidate_t node = { "dgx1", 3, 0x5, 0x1, 1, &shares };
+
+	gt_line_begin(&line, "place");
+	gt_line_candidate(&line, &node);
+	CHECK(gt_line_end(&line));
+	CHECK_TEXT(line.text, "place node=dgx1/3/5/1/1/4/1,0,18446744073709551615\n");
 }
 
 CLAIM(a_long_value_is_cut)
@@ -39,7 +50,7 @@ CLAIM(a_long_value_is_cut)
 CLAIM(no_name_is_longer_than_the_engine_takes)
 {
 	static char name[2000];
-	gt_candidate_t node = { name, 8, 0xb6, 0x30, 1 };
+	gt_candidate_t node = { name, 8, 0xb6, 0x30, 1, NULL };
 
 	memset(name, 'n', sizeof(name) - 1);
 	gt_line_begin(&line, "place");

@@ -29,8 +29,8 @@ static void print_lines(void)
 	gt_line_t line = { 0 };
 
 	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
-		gt_candidate_t a = { "dgx1", 8, 0xb6, 0x30, 1 };
-		gt_candidate_t b = { "node-64.x", 64, UINT64_MAX, 0, 4294967295u };
+		gt_candidate_t a = { "dgx1", 8, 0xb6, 0x30, 1, NULL };
+		gt_candidate_t b = { "node-64.x", 64, UINT64_MAX, 0, 4294967295u, NULL };
 
 		gt_line_begin(&line, "place");
 		gt_line_number(&line, "id", i + 1);
@@ -73,7 +73,7 @@ static void look(uint32_t index, gt_node_t *node)
 
 static void print_question(gt_mirror_t *mirror)
 {
-	gt_candidate_t own = { "node-1", 8, 0x1, 0x1, 1 };
+	gt_candidate_t own = { "node-1", 8, 0x1, 0x1, 1, NULL };
 	uint64_t others[NODES / 64] = { 0x5555, 1ULL << 63 };
 	gt_line_t line = { 0 };
 

@@ -7,6 +7,7 @@
 #include "gpus.h"
 #include "plugin.h"
 #include "question.h"
+#include "shares.h"
 
 /* ------------------------------------------------------------- stand-ins */
 
@@ -83,18 +84,19 @@ extern uint64_t gt_selected(const gres_job_state_t *gpus, int index)
 	return mask;
 }
 
-extern uint64_t gt_node_free(int index, const gres_job_state_t *gpus)
+extern uint64_t gt_question_room(const gt_question_t *question, int index)
 {
 	return 0xff;
 }
 
-extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
+extern gres_state_t *gt_request_gpus(const gt_test_t *test)
 {
-	return &request;
+	static gres_state_t gpus = { .gres_name = "gpu", .gres_data = &request };
+
+	return &gpus;
 }
 
-extern bool gt_request_is_open(const gt_test_t *test,
-			       const gres_job_state_t *gpus)
+extern bool gt_request_is_open(gt_question_t *question)
 {
 	return true;
 }
@@ -173,6 +175,112 @@ CLAIM(a_choice_that_did_not_begin_is_forgotten)
 	CHECK(test_job(0, false) == SLURM_SUCCESS);
 	gt_notice_begin(&job);
 	CHECK(!xstrcmp(job.admin_comment, "[gpu-topo: h]"));
+}
+
+/* ------------------------------------------------- shards and MPS of a node */
+
+#define GPUS 4
+
+static bitstr_t *gpu_bitmaps[GPUS];
+static uint64_t share_total[GPUS], share_used[GPUS];
+static gres_node_state_t gpu_record, share_record;
+static gres_state_t gpu_entry = { .gres_name = "gpu", .gres_data = &gpu_record };
+static gres_state_t share_entry = { .gres_name = "shard", .gres_data = &share_record };
+static gres_job_state_t share_request;
+static gres_state_t asks = { .gres_name = "shard", .gres_data = &share_request };
+
+/* dgx1 with four GPUs of four shards each, of which these are in use */
+static void share_out(uint64_t gpu0, uint64_t gpu1, uint64_t gpu2, uint64_t gpu3)
+{
+	uint64_t used[GPUS] = { gpu0, gpu1, gpu2, gpu3 };
+
+	FREE_NULL_BITMAP(gpu_record.gres_bit_alloc);
+	FREE_NULL_BITMAP(share_record.gres_bit_alloc);
+	FREE_NULL_LIST(dgx1.gres_list);
+	gpu_record = (gres_node_state_t) {
+		.gres_bit_alloc = bit_alloc(GPUS), .gres_cnt_avail = GPUS,
+	};
+	share_record = (gres_node_state_t) {
+		.gres_bit_alloc = bit_alloc(GPUS), .topo_cnt = GPUS,
+		.topo_gres_bitmap = gpu_bitmaps, .topo_gres_cnt_avail = share_total,
+		.topo_gres_cnt_alloc = share_used,
+	};
+	for (int i = 0; i < GPUS; i++) {
+		FREE_NULL_BITMAP(gpu_bitmaps[i]);
+		gpu_bitmaps[i] = bit_alloc(GPUS);
+		bit_set(gpu_bitmaps[i], i);
+		share_total[i] = 4;
+		share_used[i] = used[i];
+		share_record.gres_cnt_alloc += used[i];
+		if (used[i])
+			bit_set(share_record.gres_bit_alloc, i);
+	}
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 11, 0)
+	gpu_record.alt_gres_ns = &share_record;
+#else
+	gpu_record.alt_gres = &share_entry;
+#endif
+	share_entry.config_flags = 0;
+	dgx1.gres_list = list_create(NULL);
+	list_append(dgx1.gres_list, &gpu_entry);
+	list_append(dgx1.gres_list, &share_entry);
+}
+
+CLAIM(a_gpu_that_a_job_has_whole_has_no_shares_left)
+{
+	gt_shares_t shares;
+
+	share_out(3, 0, 4, 0);
+	bit_set(gpu_record.gres_bit_alloc, 3);
+	gpu_record.gres_cnt_alloc = 1;
+	CHECK(gt_node_shares(0, &asks, &shares));
+	CHECK(shares.total == GPUS && shares.left[0] == 1 && shares.left[1] == 4);
+	CHECK(shares.left[2] == 0 && shares.left[3] == 0);
+	CHECK(gt_shares_fit(&shares, 1) == 0x3 && gt_shares_fit(&shares, 2) == 0x2);
+}
+
+CLAIM(where_one_gpu_alone_may_be_shared_it_is_the_one_in_use)
+{
+	gt_shares_t shares;
+
+	share_out(0, 1, 0, 0);
+	share_entry.config_flags = GRES_CONF_ONE_SHARING;
+	CHECK(gt_node_shares(0, &asks, &shares));
+	CHECK(gt_shares_fit(&shares, 1) == 0x2);
+	share_out(0, 0, 0, 0);
+	share_entry.config_flags = GRES_CONF_ONE_SHARING;
+	CHECK(gt_node_shares(0, &asks, &shares));
+	CHECK(gt_shares_fit(&shares, 1) == 0xf);
+}
+
+CLAIM(shares_that_are_not_counted_gpu_by_gpu_are_slurms)
+{
+	gt_shares_t shares;
+
+	share_out(0, 0, 0, 0);
+	bit_set(gpu_bitmaps[0], 1);
+	CHECK(!gt_node_shares(0, &asks, &shares));
+	share_out(0, 0, 0, 0);
+	share_record.topo_cnt = 1;
+	CHECK(!gt_node_shares(0, &asks, &shares));
+	share_out(5, 0, 0, 0);
+	CHECK(!gt_node_shares(0, &asks, &shares));
+	share_out(0, 0, 0, 0);
+	asks.gres_name = "mps";
+	CHECK(!gt_node_shares(0, &asks, &shares));
+	asks.gres_name = "shard";
+	CHECK(gt_node_shares(0, &asks, &shares));
+}
+
+CLAIM(a_job_has_one_request_for_gpus_or_shares_or_none_that_is_ours)
+{
+	job = (job_record_t) { .gres_list_req = list_create(NULL) };
+	CHECK(!gt_job_request(&job));
+	list_append(job.gres_list_req, &asks);
+	CHECK(gt_job_request(&job) == &asks);
+	list_append(job.gres_list_req, &gpu_entry);
+	CHECK(!gt_job_request(&job));
+	FREE_NULL_LIST(job.gres_list_req);
 }
 
 int main(void)

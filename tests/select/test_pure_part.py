@@ -11,6 +11,7 @@ from c_program import built, claims_in, run
 
 from slurm_plugin import node_lines, protocol
 from slurm_plugin.node_lines import NodesPart
+from slurm_plugin.placement import CandidateNode
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "slurm_plugin" / "select"
@@ -48,8 +49,8 @@ def test_the_engine_reads_what_the_plugin_writes(program: Path) -> None:
         assert (place.uid, place.partition, place.hint) == (1000, "gpu", hint)
         assert (place.postponed, place.waited_s) == (2, 61)
         assert place.candidates == (
-            protocol.CandidateNode("dgx1", 8, 0xB6, 0x30, 1),
-            protocol.CandidateNode("node-64.x", 64, (1 << 64) - 1, 0, 4294967295),
+            CandidateNode("dgx1", 8, 0xB6, 0x30, 1),
+            CandidateNode("node-64.x", 64, (1 << 64) - 1, 0, 4294967295),
         )
     assert protocol.decode(notice.encode()) == protocol.Notice("started", 9, 0, {"dgx1": 0x48})
 

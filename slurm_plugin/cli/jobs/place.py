@@ -71,9 +71,9 @@ def _outcome(
 ) -> Placement | Wait:
     """What the hint's policy answers for one job on this machine alone."""
     from policies import Cluster, NodeState, Placement, mask_of
+    from policies.mapa.judge import with_scores
     from policies.registry import registry
     from slurm_plugin.config.sections import Rule
-    from slurm_plugin.decide.judge import with_scores
     from slurm_plugin.decide.preferences import read_preferences
 
     preferences = read_preferences(hint, Rule("enforce", "mapa", patterns=patterns))

@@ -101,6 +101,12 @@ extern void gt_line_candidate(gt_line_t *line, const gt_candidate_t *node)
 	gt_line_text(line, "node", node->name, GT_NAME_MAX);
 	append_format(line, "/%u/%" PRIx64 "/%" PRIx64 "/%u", node->total,
 		      node->free, node->own, node->weight);
+	if (!node->shares)
+		return;
+	append_format(line, "/%" PRIx64, node->shares->idle);
+	for (uint32_t i = 0; i < node->shares->total; i++)
+		append_format(line, "%c%" PRIu64, i ? ',' : '/',
+			      node->shares->left[i]);
 }
 
 extern void gt_line_placed(gt_line_t *line, const char *name, uint64_t mask)

@@ -22,6 +22,15 @@ typedef struct {
 	bool failed;		/* too long, or no memory */
 } gt_line_t;
 
+#define GT_GPUS_MAX 64			/* bits of a mask */
+
+/* What shards or MPS are left on a node, by GPU */
+typedef struct {
+	uint32_t total;		/* GPUs on the node */
+	uint64_t idle;		/* GPUs that nobody uses any part of */
+	uint64_t left[GT_GPUS_MAX];
+} gt_shares_t;
+
 /* One candidate node: bit i of a mask is Slurm's GPU index i on that node. */
 typedef struct {
 	const char *name;
@@ -29,6 +38,7 @@ typedef struct {
 	uint64_t free;		/* GPUs the job may take */
 	uint64_t own;		/* GPUs Slurm itself would take */
 	uint32_t weight;	/* Slurm's node Weight */
+	const gt_shares_t *shares;	/* of a job of shards or MPS, else NULL */
 } gt_candidate_t;
 
 typedef enum {

@@ -4,6 +4,7 @@
 #include "gpus.h"
 #include "layout.h"
 #include "question.h"
+#include "shares.h"
 #include "wait.h"
 
 /* A job's record before a selection: the next selection shall start from it, too. */
@@ -137,7 +138,7 @@ static const char *read_places(const gt_question_t *question, int wanted,
 		if (!gt_question_allows(question, node->index))
 			*allowed = false;
 		else if (picks[i].mask &
-			 ~gt_node_free(node->index, question->gpus))
+			 ~gt_question_room(question, node->index))
 			wrong = "GPUs that are not free";
 		given += __builtin_popcountll(picks[i].mask);
 		places[i] = (gt_place_t) { node->index, picks[i].mask };
@@ -288,22 +289,24 @@ static void decide(decision_t *decision)
 extern int gt_advise_job_test(const gt_test_t *test)
 {
 	decision_t decision = { .question.test = test };
-	gres_job_state_t *gpus = NULL;
+	gres_state_t *request = NULL;
 
 	gt_notice_forget();
 	if (test->mode == SELECT_MODE_RUN_NOW && gt_layout_job(test->job))
 		gt_wait_settle(test->job, &decision.earlier);
 	if (gt_plugin_may_act())
-		gpus = gt_request_gpus(test);
-	if (!gpus)
+		request = gt_request_gpus(test);
+	if (!request)
 		return gt_stock_job_test(test);
-	decision.question.gpus = gpus;
+	decision.question.gpus = request->gres_data;
+	if (gt_is_shares(request, NULL))
+		decision.question.shares = request;
 	decision.question.offered = bit_copy(test->nodes);
 	decision.before = (before_t) { *test->job, *test->job->details };
 	decision.rc = gt_stock_job_test(test);
 	if (decision.rc != SLURM_SUCCESS)
 		gt_wait_sleep_on(test->job, &decision.earlier);
-	else if (gt_request_is_open(test, gpus))
+	else if (gt_request_is_open(&decision.question))
 		decide(&decision);
 	gt_question_free(&decision.question);
 	FREE_NULL_BITMAP(decision.question.offered);

@@ -41,19 +41,19 @@ static void list_gpus(char *text, size_t size, uint64_t gpus)
 /* "dgx1:0,3 dgx2:1,2", as long as it fits */
 static void describe(const job_record_t *job, char *text, size_t size)
 {
-	const gres_job_state_t *gpus = gt_job_gpus(job);
+	const gres_state_t *request = gt_job_request(job);
 	node_record_t *node;
 	size_t len = 0;
 
 	text[0] = '\0';
-	if (!gpus || !job->job_resrcs)
+	if (!request || !job->job_resrcs)
 		return;
 	for (int i = 0;
 	     (node = next_node_bitmap(job->job_resrcs->node_bitmap, &i)) &&
 	     len < size; i++) {
 		char list[200];
 
-		list_gpus(list, sizeof(list), gt_selected(gpus, i));
+		list_gpus(list, sizeof(list), gt_selected(request->gres_data, i));
 		len += snprintf(text + len, size - len, "%s%s:%s",
 				len ? " " : "", node->name, list);
 	}
@@ -107,11 +107,20 @@ static void begin_line(gt_line_t *line, const char *verb,
 	gt_line_number(line, "array", job->array_job_id);
 }
 
+/* RET the entry of GPUs, else that of shares of them, or NULL */
+static gres_state_t *of_gpus(list_t *gres)
+{
+	gres_state_t *found = gres ? list_find_first(gres, gt_is_gpu, NULL) :
+				     NULL;
+
+	return found || !gres ? found :
+		list_find_first(gres, gt_is_shares, NULL);
+}
+
 /* RET true if the job has GPUs that we can name */
 static bool add_gpus(gt_line_t *line, const job_record_t *job)
 {
-	gres_state_t *found = job->gres_list_alloc ?
-		list_find_first(job->gres_list_alloc, gt_is_gpu, NULL) : NULL;
+	gres_state_t *found = of_gpus(job->gres_list_alloc);
 	gres_job_state_t *gpus = found ? found->gres_data : NULL;
 	bool any = false;
 	uint32_t n = 0;
@@ -119,6 +128,8 @@ static bool add_gpus(gt_line_t *line, const job_record_t *job)
 
 	if (!gpus || !gpus->gres_bit_alloc || !job->job_resrcs)
 		return false;
+	if (gt_is_shares(found, NULL))
+		gt_line_number(line, "shared", 1);
 	for (int i = 0; n < gpus->node_cnt &&
 	     (node = next_node_bitmap(job->job_resrcs->node_bitmap, &i)); i++) {
 		uint64_t mask = gt_mask(gpus->gres_bit_alloc[n++]);
@@ -150,8 +161,7 @@ extern void gt_notice_ended(const job_record_t *job)
 {
 	gt_line_t *line = &gt_plugin.line;
 
-	if (!gt_plugin_may_act() || !job->gres_list_req ||
-	    !list_find_first(job->gres_list_req, gt_is_gpu, NULL))
+	if (!gt_plugin_may_act() || !of_gpus(job->gres_list_req))
 		return;
 	begin_line(line, "ended", job);
 	if (gt_line_end(line))

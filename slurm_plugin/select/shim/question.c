@@ -5,6 +5,7 @@
 #include "layout.h"
 #include "note.h"
 #include "plugin.h"
+#include "shares.h"
 
 #define HINT_BYTES 4096
 
@@ -27,9 +28,10 @@ static int is_reserved(void *item, void *key)
 	       gres->gres_cnt_node_alloc[index];
 }
 
-extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
+extern gres_state_t *gt_request_gpus(const gt_test_t *test)
 {
 	const job_record_t *job = test->job;
+	gres_state_t *request;
 
 	if (test->mode != SELECT_MODE_RUN_NOW || !gt_layout_job(job))
 		return NULL;
@@ -39,21 +41,44 @@ extern gres_job_state_t *gt_request_gpus(const gt_test_t *test)
 	    GT_INSIDE_GRES(test) ||
 	    (job->resv_ptr && GT_RESERVATION_GRES(job->resv_ptr)))
 		return NULL;
-	return gt_job_gpus(job);
+	request = gt_job_request(job);
+	if (request && gt_is_shares(request, NULL) && !gt_shares_by_parent())
+		return NULL;
+	return request;
 }
 
 /*
  * RET true if the node's GPUs can be chosen one by one and none of its GRES is
  * reserved for others. A job that names no type may get whole GPUs and slices at once
  */
-static bool may_use(const gt_test_t *test, const gres_job_state_t *gpus,
-		    int index)
+static bool may_use(const gt_question_t *question, int index)
 {
-	list_t *reserved = GT_RESERVED_GRES(test);
+	list_t *reserved = GT_RESERVED_GRES(question->test);
+	gt_shares_t shares;
 
+	if (reserved && list_find_first(reserved, is_reserved, &index))
+		return false;
+	if (question->shares)
+		return gt_node_shares(index, question->shares, &shares);
 	return gt_node_is_plain(index) &&
-	       (gpus->type_name || !gt_node_is_sliced(index)) &&
-	       !(reserved && list_find_first(reserved, is_reserved, &index));
+	       (question->gpus->type_name || !gt_node_is_sliced(index));
+}
+
+/*
+ * RET true if what Slurm chose can be asked about. Shares are: of one GPU on a node, which
+ * is Slurm's rule without MULTIPLE_SHARING_GRES_PJ, and as many on each node
+ */
+static bool is_ours(gt_question_t *question, int index)
+{
+	uint64_t own = gt_selected(question->gpus, index), count;
+
+	if (!question->shares)
+		return own;
+	count = gt_shares_selected(question->shares, index);
+	if (!question->share_count)
+		question->share_count = count;
+	return own && !(own & (own - 1)) && count &&
+	       count == question->share_count;
 }
 
 static bool preempts(const gt_test_t *test)
@@ -62,18 +87,17 @@ static bool preempts(const gt_test_t *test)
 	       list_count(*test->preemptee_job_list);
 }
 
-extern bool gt_request_is_open(const gt_test_t *test,
-			       const gres_job_state_t *gpus)
+extern bool gt_request_is_open(gt_question_t *question)
 {
-	const job_record_t *job = test->job;
+	const job_record_t *job = question->test->job;
 
-	if (preempts(test) || !job->job_resrcs ||
-	    !gt_layout_selection(job, gpus) ||
+	if (preempts(question->test) || !job->job_resrcs ||
+	    !gt_layout_selection(job, question->gpus) ||
 	    !job->job_resrcs->node_bitmap ||
 	    (job->details->whole_node & WHOLE_NODE_REQUIRED))
 		return false;
 	for (int i = 0; next_node_bitmap(job->job_resrcs->node_bitmap, &i); i++)
-		if (!may_use(test, gpus, i) || !gt_selected(gpus, i))
+		if (!may_use(question, i) || !is_ours(question, i))
 			return false;
 	return true;
 }
@@ -204,7 +228,17 @@ extern bool gt_question_allows(const gt_question_t *question, int index)
 {
 	return bit_test(question->own, index) ||
 	       (weight(node_record_table_ptr[index]) <= question->heaviest &&
-		may_use(question->test, question->gpus, index));
+		may_use(question, index));
+}
+
+extern uint64_t gt_question_room(const gt_question_t *question, int index)
+{
+	gt_shares_t shares;
+
+	if (!question->shares)
+		return gt_node_free(index, question->gpus);
+	return gt_node_shares(index, question->shares, &shares) ?
+		gt_shares_fit(&shares, question->share_count) : 0;
 }
 
 static void write_job(gt_line_t *line, const gt_question_t *question)
@@ -220,6 +254,11 @@ static void write_job(gt_line_t *line, const gt_question_t *question)
 		     job->part_ptr ? job->part_ptr->name : job->partition,
 		     GT_NAME_MAX);
 	gt_line_text(line, "type", question->gpus->type_name, GT_NAME_MAX);
+	if (question->shares) {
+		gt_line_text(line, "shared", question->shares->gres_name,
+			     GT_NAME_MAX);
+		gt_line_number(line, "shares", question->share_count);
+	}
 	if (hint.len)
 		gt_line_text(line, "hint", hint.text,
 			     MIN(hint.len, HINT_BYTES));
@@ -248,7 +287,10 @@ static void write_own(gt_line_t *line, const gt_question_t *question)
 			.weight = node->config_ptr->weight,
 		};
 
-		gt_line_candidate(line, &candidate);
+		if (question->shares)
+			gt_shares_line_own(line, question->shares, i);
+		else
+			gt_line_candidate(line, &candidate);
 	}
 }
 
@@ -262,6 +304,16 @@ static bool tells_all(const gt_question_t *question)
 		if (told_free(question, i) != gt_node_free(i, NULL))
 			return false;
 	return true;
+}
+
+/* RET true if the question may tell of nodes that Slurm did not choose */
+static bool tells_others(const gt_question_t *question)
+{
+	/* several nodes of a job of shares stay Slurm's: nothing is told of the network */
+	if (question->shares)
+		return bit_set_count(question->own) == 1;
+	return tells_all(question) &&
+	       gt_cluster_is_known(question->own, question->offered);
 }
 
 /* What Slurm holds the choice of nodes to; it checks that again when it selects. */
@@ -290,7 +342,11 @@ static void write_others(gt_line_t *line, gt_question_t *question)
 	if (!respected)
 		question->heaviest |= UINT32_MAX;
 	others = other_nodes(question, by_weight);
-	if (bit_ffs(others) >= 0) {
+	if (question->shares) {
+		gt_shares_line_others(line, question->shares,
+				      question->share_count, others,
+				      question->asked);
+	} else if (bit_ffs(others) >= 0) {
 		write_topology(line, question->test->job);
 		gt_cluster_write(line, others);
 		if (respected && by_weight)
@@ -312,8 +368,7 @@ extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
 	gt_line_number(line, "postponed", earlier->waiting.count);
 	gt_line_number(line, "waited_s", earlier->waited_s);
 	write_own(line, question);
-	if (!keeps_nodes(question->test) && tells_all(question) &&
-	    gt_cluster_is_known(question->own, question->offered))
+	if (!keeps_nodes(question->test) && tells_others(question))
 		write_others(line, question);
 	return gt_line_end(line);
 }

@@ -7,7 +7,9 @@
 
 typedef struct {
 	const gt_test_t *test;
-	const gres_job_state_t *gpus;
+	const gres_job_state_t *gpus;	/* the request, also one for shares of GPUs */
+	const gres_state_t *shares;	/* the same for shards or MPS, else NULL */
+	uint64_t share_count;	/* shares on each of the job's nodes */
 	bitstr_t *offered;	/* nodes that Slurm offered to cons_tres */
 	bitstr_t *own;		/* nodes that cons_tres chose; ours to free */
 	bitstr_t *asked;	/* nodes in the question; ours to free */
@@ -15,15 +17,17 @@ typedef struct {
 	bool told;		/* what changed in the table of nodes */
 } gt_question_t;
 
-/* Before the stock selection. RET the job's GPU request; NULL if it is Slurm's alone */
-extern gres_job_state_t *gt_request_gpus(const gt_test_t *test);
+/*
+ * Before the stock selection. RET the job's request for GPUs or shares of them; NULL if it
+ * is Slurm's alone
+ */
+extern gres_state_t *gt_request_gpus(const gt_test_t *test);
 
 /*
  * After the stock selection succeeded. RET true if the engine may be asked to choose
  * other GPUs: none are reserved, nobody is preempted, and the job shares its nodes
  */
-extern bool gt_request_is_open(const gt_test_t *test,
-			       const gres_job_state_t *gpus);
+extern bool gt_request_is_open(gt_question_t *question);
 
 /* RET false if it cannot be put into one line */
 extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
@@ -34,5 +38,8 @@ extern bool gt_question_write(gt_question_t *question, gt_line_t *line,
  * tell of nodes that Slurm did not choose is looked at here, for those of the advice
  */
 extern bool gt_question_allows(const gt_question_t *question, int index);
+
+/* GPUs of a node that the job may get, or get its shares of */
+extern uint64_t gt_question_room(const gt_question_t *question, int index);
 
 extern void gt_question_free(gt_question_t *question);

@@ -224,7 +224,7 @@ extern bool gt_sleepers_gpus_to_come(const job_record_t *job)
 
 static bool had_gpus(const job_record_t *job)
 {
-	return job->node_bitmap && job->gres_list_req && gt_job_gpus(job);
+	return job->node_bitmap && job->gres_list_req && gt_job_request(job);
 }
 
 /* RET true if the engine may be asked about the job now; else it sleeps until it may */

@@ -147,6 +147,21 @@ static inline node_record_t *next_node_bitmap(bitstr_t *nodes, int *i)
 
 #endif
 
+/*
+ * Shards and MPS. 22.05 does not keep how many of a job's are of which GPU, so there the GPU
+ * is Slurm's choice.
+ */
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 11, 0)
+#define GT_COUNTS_SHARES false
+#define GT_LEAST_LOADED_SHARES 0
+#elif defined(LL_SHARED_GRES)
+#define GT_COUNTS_SHARES true
+#define GT_LEAST_LOADED_SHARES LL_SHARED_GRES
+#else
+#define GT_COUNTS_SHARES true
+#define GT_LEAST_LOADED_SHARES SELECT_LL_SHARED_GRES
+#endif
+
 /* Nodes that power saving has switched off */
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 5, 0)
 #define GT_POWERED_DOWN power_node_bitmap

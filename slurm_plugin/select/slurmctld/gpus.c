@@ -8,6 +8,14 @@ extern int gt_is_gpu(void *item, void *key)
 	return !xstrcmp(((gres_state_t *) item)->gres_name, "gpu");
 }
 
+extern int gt_is_shares(void *item, void *key)
+{
+	const char *name = ((gres_state_t *) item)->gres_name;
+
+	(void) key;
+	return !xstrcmp(name, "shard") || !xstrcmp(name, "mps");
+}
+
 extern gres_node_state_t *gt_node_gpus(int index)
 {
 	node_record_t *node = node_record_table_ptr[index];
@@ -170,36 +178,28 @@ extern uint64_t gt_node_free(int index, const gres_job_state_t *request)
 }
 
 typedef struct {
-	gres_job_state_t *gpus;
+	gres_state_t *found;
 	int count;
-	bool shared;
 } requests_t;
 
 static int note_request(void *item, void *arg)
 {
-	gres_state_t *gres = item;
 	requests_t *requests = arg;
 
-	if (!xstrcmp(gres->gres_name, "gpu")) {
-		requests->gpus = gres->gres_data;
+	if (gt_is_gpu(item, NULL) || gt_is_shares(item, NULL)) {
+		requests->found = item;
 		requests->count++;
-	} else if (!xstrcmp(gres->gres_name, "mps") ||
-		   !xstrcmp(gres->gres_name, "shard")) {
-		requests->shared = true;
 	}
 	return 0;
 }
 
-extern gres_job_state_t *gt_job_gpus(const job_record_t *job)
+extern gres_state_t *gt_job_request(const job_record_t *job)
 {
 	requests_t requests = { 0 };
 
-	if (!job->gres_list_req)
-		return NULL;
-	list_for_each(job->gres_list_req, note_request, &requests);
-	if (requests.count != 1 || requests.shared)
-		return NULL;
-	return requests.gpus;
+	if (job->gres_list_req)
+		list_for_each(job->gres_list_req, note_request, &requests);
+	return requests.count == 1 ? requests.found : NULL;
 }
 
 extern uint64_t gt_selected(const gres_job_state_t *request, int index)

@@ -1,13 +1,15 @@
 /* GPUs of nodes and GPU requests of jobs as masks, and a selection of exactly some. */
 #pragma once
 
+#include "protocol.h"
 #include "stock.h"
 #include "table.h"
 
-#define GT_GPUS_MAX 64		/* bits of a mask */
-
 /* RET true for the GRES "gpu"; for list_find_first() */
 extern int gt_is_gpu(void *item, void *key);
+
+/* RET true for the GRES "shard" and "mps", shares of GPUs; for list_find_first() */
+extern int gt_is_shares(void *item, void *key);
 
 /* The GPU record of node `index`, or NULL */
 extern gres_node_state_t *gt_node_gpus(int index);
@@ -33,8 +35,8 @@ extern bool gt_node_read(int index, gt_node_t *node);
 /* GPUs of the job's type (NULL: any) that nobody uses; the node must be plain */
 extern uint64_t gt_node_free(int index, const gres_job_state_t *request);
 
-/* The job's only GPU request; NULL if none, several, or shared ones (mps) */
-extern gres_job_state_t *gt_job_gpus(const job_record_t *job);
+/* The job's only request for GPUs or shares of them; NULL if none or several */
+extern gres_state_t *gt_job_request(const job_record_t *job);
 
 /* GPUs that the last selection chose on a node for the request */
 extern uint64_t gt_selected(const gres_job_state_t *request, int index);

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -149,7 +149,7 @@ class JobRow(msgspec.Struct):
             return None
         plain: dict[str, Any] = {name: number(getattr(self, name)) for name in _NUMBERS}
         plain |= {name: getattr(self, name) or "" for name in _TEXTS}
-        names, gpus = self._held()
+        names, details = self._held()
         return QueuedJob(
             job_id=self.job_id,
             state=state,
@@ -157,7 +157,8 @@ class JobRow(msgspec.Struct):
             depends=bool(self.dependency),
             exclusive="none" in words(self.shared),
             nodes=names,
-            gpus=gpus,
+            gpus=_indices(gres_text.indices, details),
+            shared_gpus=_indices(gres_text.shared, details),
             # What Slurm writes there for a job that waits is an estimate, and not always.
             end=0 if state == "PENDING" else number(self.end_time),
             **array_tasks.fields(
@@ -166,13 +167,18 @@ class JobRow(msgspec.Struct):
             **plain,
         )
 
-    def _held(self) -> tuple[tuple[str, ...], Mapping[str, tuple[int, ...]]]:
-        """The job's nodes and, of those with GPUs, their indices."""
+    def _held(self) -> tuple[tuple[str, ...], Sequence[tuple[str, str]]]:
+        """The job's nodes, and of those with GRES what it has there."""
         names = hostlist.expand(self.node_list) if self.node_list else ()
         # One gres_detail entry per allocated node, in the order of the nodes.
-        details = zip(names, self.gres_detail or (), strict=False)
-        gpus = {name: gres_text.indices(detail) for name, detail in details}
-        return names, {name: indices for name, indices in gpus.items() if indices}
+        return names, [*zip(names, self.gres_detail or (), strict=False)]
+
+
+def _indices(
+    read: Callable[[str], tuple[int, ...]], details: Sequence[tuple[str, str]]
+) -> Mapping[str, tuple[int, ...]]:
+    """What is read of each node's text, where it is anything."""
+    return {name: gpus for name, detail in details if (gpus := read(detail))}
 
 
 # JobRow's fields that are the same in QueuedJob.

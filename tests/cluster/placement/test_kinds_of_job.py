@@ -122,7 +122,7 @@ def test_a_preempting_job_gets_the_best_of_what_it_freed(cluster):
 @pytest.mark.select_plugin
 @pytest.mark.long("GPUs of other kinds are declared on every node first")
 def test_mps_jobs_share_their_gpu_and_nothing_else(cluster):
-    """--gres=mps is untouched; whole GPUs beside it are the policy's of the others."""
+    """Shares of MPS are of one GPU; whole GPUs beside it are the policy's of the others."""
     gres = "$a NodeName=dgx2 Name=mps Count=800"
     with other_gpus(cluster, "s/gpu:v100:8/gpu:v100:8,mps:800/", gres, types="gpu,mps"):
         sharing = [
@@ -132,7 +132,8 @@ def test_mps_jobs_share_their_gpu_and_nothing_else(cluster):
         cluster.running_gpus(sharing)
         shared = {cluster.env_of(jobid).get("CUDA_VISIBLE_DEVICES", "") for jobid in sharing}
         assert len(shared) == 1
-        assert all("AdminComment" not in cluster.job(jobid).fields for jobid in sharing)
+        notes = [cluster.job(jobid).fields["AdminComment"] for jobid in sharing]
+        assert all("by shares: 50 shares of MPS" in note for note in notes), notes
         whole = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
         got = cluster.wait_running(whole).gpus
         assert got == by_policy({"dgx2": [int(gpu) for gpu in shared]}, (2,), ("dgx2",))

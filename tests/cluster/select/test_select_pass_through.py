@@ -217,10 +217,20 @@ def test_slurmd_counts_the_types_in_slurm_confs_order(cluster):
 
 @pytest.mark.long("GPUs of other kinds are declared on every node first")
 def test_shards(cluster, engine):
-    """A job of shards is not asked about; the GPU it uses is not free for others."""
+    """The GPU that shards are of is chosen, and is not free for others."""
     gres = "$a NodeName=dgx2 Name=shard Count=32"
     with other_gpus(cluster, "s/gpu:v100:8/gpu:v100:8,shard:32/", gres):
-        assert_unasked(cluster, engine, "-w", "dgx2", "--gres=shard:2")
+        jobid = cluster.started("-w", "dgx2", "--gres=shard:2", sleep_s=30).id
+        asked = engine.questions(jobid)[0]
+        assert (asked["shared"], asked["shares"]) == (["shard"], ["2"])
+        assert asked["node"] == ["dgx2/8/ff/1/1/ff/4,4,4,4,4,4,4,4"]
+        assert cluster.visible_gpus(jobid) == (6,)
+        spread = "s/^SelectTypeParameters=.*/&,LL_SHARED_GRES/"
+        cluster.run("ctl", ["sed", "-i", spread, "/cluster/slurm.conf"])
+        cluster.restart_slurmctld()
+        assert_unasked(cluster, engine, "-w", "dgx2", "--gres=shard:1")
+        clear(cluster)
+        cluster.started("-w", "dgx2", "--gres=shard:2", sleep_s=30)
         jobid = cluster.sbatch("-w", "dgx2", "--gres=gpu:2", sleep_s=30)
         gpus = cluster.wait_running(jobid).gpus["dgx2"]
         free = int(engine.questions(jobid)[0]["node"][0].split("/")[2], 16)

@@ -10,12 +10,15 @@ import networkx as nx
 import pytest
 from machines import machine
 
+from gres_topology import Nic
 from gres_topology.slurm_files.topology_conf import parse
 from policies import Cluster, NodeState, Request
 from policies.contract.bits import mask_of
 from policies.registry import registry
 from policies.scoring import rails as module
+from policies.scoring.objectives import BALANCED
 from policies.scoring.rails import Offer, choose, spine_bytes
+from policies.scoring.tables import tables
 
 H100 = machine("dgx-h100")
 FAMILY = ("mapa", "mapa-widest", "mapa-preserve", "mapa-preserve-site", "mapa-greedy")
@@ -140,6 +143,20 @@ def test_one_leaf_comes_before_the_same_rails():
     more = frees | {"d": HIGH, "e": LOW}
     found = placed({**more, "b": []}, (4, 4), network=network)
     assert found.gpus == {"c": tuple(LOW), "e": tuple(LOW)}
+
+
+def test_of_many_equal_sets_some_are_looked_at():
+    """Sixteen GPUs have 12,870 sets of eight; those are rails of a DGX-2 by its NICs."""
+    paths = [["PIX" if gpu // 2 == nic else "NODE" for gpu in range(16)] for nic in range(8)]
+    nics = tuple(Nic(f"mlx5_{at}", tuple(some)) for at, some in enumerate(paths))
+    topology = replace(machine("dgx2"), nics=nics)
+    assert topology.rails == tuple(gpu // 2 for gpu in range(16))
+    upper = list(range(8, 16))
+    found = placed({"a": list(range(16)), "b": upper}, (8, 8), topology=topology)
+    assert {tuple(sorted(some)) for some in found.gpus.values()} == {tuple(upper)}
+    offer = tables.offers(topology, "ring", 8, BALANCED).of(0xFFFF)
+    assert len(offer.masks) == 128
+    assert len(offer.whole) == 2
 
 
 def test_machines_whose_rails_alone_differ_are_told_apart():

@@ -106,6 +106,25 @@ def test_a_notice_is_known_at_once_with_the_hint_of_the_question(cache):
     assert not cache.jobs()
 
 
+def test_a_job_of_shares_is_a_neighbour_of_such_jobs_alone(cache, slurm, clock):
+    cache.asked(question(node("dgx1", 0xFF, 1), job=5, hint=HINT))
+    cache.notice(Notice("started", 5, 0, {"dgx1": mask(3)}, shared=True))
+    (job,) = cache.sharing("dgx1")
+    assert (job.gpus, job.profile) == ({"dgx1": mask(3)}, "bert")
+    assert (list(cache.jobs()), list(cache.sharing("dgx2"))) == ([], [])
+    slurm.rows = [replace(row(6, {}), shared_gpus={"dgx2": (1,)}), row(7, {"dgx1": (0,)})]
+    clock.now += 5
+    refresh(cache, slurm)
+    assert [job.job_id for job in cache.sharing("dgx2")] == [6]
+    assert [job.job_id for job in cache.jobs()] == [7]
+    assert not cache.sharing("dgx1")
+    cache.notice(Notice("ended", 6, 0, {}))
+    assert not cache.sharing("dgx2")
+    clock.now += 31
+    cache.notice(Notice("started", 8, 0, {"dgx1": 1}, shared=True))
+    assert not cache.sharing("dgx1")
+
+
 def test_a_missed_end_is_mended_by_the_next_reading(cache, slurm):
     cache.notice(started(5, dgx1=1))
     slurm.rows = [row(6, {"dgx2": (1,)})]

@@ -31,6 +31,22 @@ def test_counts_by_type_and_indices(text, counts, indices):
     assert gres_text.indices(text) == indices
 
 
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        ("shard:a100:3(0/4,3/4,0/4,0/4)", (1,)),
+        ("shard:2(2/4)", (0,)),
+        ("mps:150(100/100,50/100)", (0, 1)),
+        ("gres:shard:1(0/4,1/4),lic:2", (1,)),
+        ("gpu:a100:2(IDX:0-1)", ()),
+        ("shard:2", ()),
+        ("", ()),
+    ],
+)
+def test_gpus_that_a_job_has_shares_of(text, gpus):
+    assert gres_text.shared(text) == gpus
+
+
 @pytest.mark.parametrize("text", ["gpu:v100:x", "gpu:a:b:c", "!!"])
 def test_what_is_no_gres_is_refused(text):
     with pytest.raises(ValueError, match="expected NAME"):

@@ -174,10 +174,11 @@ def test_the_next_one_is_read_where_the_first_of_its_kind_just_started():
 def test_a_job_that_started_is_read_anew_with_its_gpus():
     queue = Queue({1: waiting()})
     queue.client.queue()
-    held = ["gpu:a:1(IDX:3)", "gpu:a:1(IDX:0)"]
+    held = ["gpu:a:1(IDX:3)", "gpu:a:1(IDX:0),shard:a:1(0/4,1/4)"]
     queue.jobs[1] |= {"job_state": "RUNNING", "nodes": "n[1-2]", "gres_detail": held}
     (job,) = queue.client.queue()
     assert job.gpus == {"n1": (3,), "n2": (0,)}
+    assert job.shared_gpus == {"n2": (1,)}
 
 
 def test_a_job_that_ended_is_gone_and_the_others_stay():

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from policies import Cluster, NodeState, Placement, Request, Wait, mask_of
-from policies.mapa import Mapa
+from policies.contract.bits import mask_of
+from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
+from policies.mapa.family import Mapa
 
 JUDGE = Mapa()
 #: What a placement says of its links.
