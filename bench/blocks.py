@@ -221,7 +221,8 @@ def figures(
             round(fmean(of["ours"]), 3),
             unit,
             bar="not worse than stock's by more than the standard error",
-            ok=fmean(better) >= -noise,
+            # One seed tells nothing of the noise.
+            ok=fmean(better) >= -noise if len(better) > 1 else None,
             compared_with=f"stock Slurm: {fmean(of['stock']):.3f}",
             detail={
                 "better_by": round(fmean(better), 3),

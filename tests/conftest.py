@@ -10,10 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 #: c_program.py, which folders share; importlib mode adds no path of its own.
 sys.path.insert(0, str(Path(__file__).parent))
+# How long one example takes says more of the machine than of the code.
+settings.register_profile("ours", deadline=None)
+settings.load_profile("ours")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -14,6 +14,8 @@ WIDTH, HEIGHT = 560.0, 230.0
 LEFT, TOP, BOTTOM = 66.0, 44.0, 46.0
 #: Differences below this part of the greatest value are rounding of the computer's.
 _ROUNDING = 1e-9
+#: And a range so small is none: its parts cannot be told from 0.
+_LEAST = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def scale_of(
     """
     known = [value for value in values if math.isfinite(value)] + ([0.0] if from_zero else [])
     low, high = min(known, default=0.0), max(known, default=0.0)
-    if high - low <= _ROUNDING * max(abs(low), abs(high)):
+    if high - low <= max(_ROUNDING * max(abs(low), abs(high)), _LEAST):
         high = low + 1.0
     room = 0.0 if is_log else 0.04 * (high - low)
     return Scale(low - (room if low < 0 else 0.0), high + room, length, is_log)

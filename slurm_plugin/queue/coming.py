@@ -27,12 +27,17 @@ MOST_AHEAD = 64
 MOST_READ = 1000
 #: What a job without a limit, or one that no snapshot has seen yet, is taken to run (seconds).
 UNKNOWN_S = 3600.0
+#: Slurm's SchedulerType, by default; under any other one nobody passes the first that waits.
+BACKFILL = "sched/backfill"
 
 
 class Coming:
     """One snapshot's jobs that wait, in Slurm's order, and the ends of those that run."""
 
-    def __init__(self, jobs: Iterable[QueuedJob] = (), now: float = 0.0) -> None:
+    def __init__(
+        self, jobs: Iterable[QueuedJob] = (), now: float = 0.0, scheduler: str = BACKFILL
+    ) -> None:
+        self._backfill = scheduler == BACKFILL
         jobs = list(jobs)
         waiting = (job for job in jobs if _waits(job, now))
         #: (job, its partitions, what it asks for), one for each task of an array.
@@ -61,7 +66,8 @@ class Coming:
             for name, mask in job.gpus.items()
         ]
         others = tuple(islice(self._others(own, asked.partition, running), MOST_AHEAD))
-        return Ahead(self._lasts_s.get(own, UNKNOWN_S), others, releases)
+        lasts_s = self._lasts_s.get(own, UNKNOWN_S)
+        return Ahead(lasts_s, others, releases, backfill=self._backfill)
 
     def _others(self, own: int, partition: str, running: RunningJobs) -> Iterator[WaitingJob]:
         """Who else waits; of the tasks of one's own array all but one."""

@@ -90,10 +90,9 @@ class Setup:
         """The declared nodes."""
         return self.decider.machines
 
-    def looks_at_jobs(self) -> bool:
-        """Does a policy of the rules go by the jobs that run, or wait?"""
-        read = {LooksAt.RUNNING_JOBS, LooksAt.QUEUE}
-        return any(read & policy.looks_at for policy in self.policies())
+    def looks_at(self, *what: LooksAt) -> bool:
+        """Does a policy of the rules go by one of these?"""
+        return any(policy.looks_at.intersection(what) for policy in self.policies())
 
     def policies(self) -> list[Policy]:
         """The policies the partitions name, each once."""
@@ -176,7 +175,7 @@ def load(
     if not in_haste:
         warm_patterns(setup, lambda: True)
         _settle()
-    if setup.looks_at_jobs():
+    if setup.looks_at(LooksAt.RUNNING_JOBS, LooksAt.QUEUE):
         neighbours.is_wanted = True
         _first_reading(setup)
     return setup
@@ -275,7 +274,7 @@ def _ask_about(setup: Setup, table: NodeTable, end: float) -> bool:
     room = max((state.free.bit_count() for state in table.alike.states()), default=0)
     everywhere = Candidates(table, (1 << len(table.names)) - 1, {})
     policies = setup.policies()
-    running = setup.neighbours.jobs() if setup.looks_at_jobs() else ()
+    running = setup.neighbours.jobs() if setup.looks_at(LooksAt.RUNNING_JOBS) else ()
     # In turns: what is left when the time is over is not all one policy's.
     usual = zip_longest(*(_usual(policy, min(WARM_GPUS, room)) for policy in policies))
     for policy, request in chain.from_iterable(zip(policies, turn, strict=True) for turn in usual):

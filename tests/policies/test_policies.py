@@ -215,7 +215,7 @@ def test_every_policy_reports_what_its_set_is_worth(policy):
     st.integers(0, 20),
     st.data(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_enough_or_none_and_no_gpu_twice(policy, pattern, sensitive, frees, seed, data):
     topology = drawn(8, seed)
     states = [NodeState(f"n{i}", topology, free, weight=i % 2) for i, free in enumerate(frees)]

@@ -223,13 +223,15 @@ CLAIM(an_engine_that_wants_the_table_after_every_question_gets_it_ever_less_ofte
 
 	begin(TAKE);
 	CHECK(known_within(20));
-	for (began_us = gt_now_us(); gt_now_us() - began_us < 3000000;) {
+	began_us = gt_now_us();
+	while (count(&engine.tables) < 5 && gt_now_us() - began_us < 60000000) {
 		gt_mirror_answered(&mirror, true);
 		usleep(1000);
 	}
-	/* after 0.2, 0.4, 0.8 s, and breaker_s from then on */
-	CHECK(count(&engine.tables) >= 2 && count(&engine.tables) <= 6);
-	CHECK(known_within(20));
+	CHECK(count(&engine.tables) == 5);
+	/* after 0.2, 0.4, 0.8 s, and breaker_s from then on: a busy machine takes longer */
+	CHECK(gt_now_us() - began_us > 2200000);
+	CHECK(known_within(100));
 	end();
 }
 

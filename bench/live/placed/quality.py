@@ -1,9 +1,9 @@
-"""What jobs get on the live cluster: stock Slurm with `Links` against mapa, in the same run.
+"""What jobs get on the live cluster: stock Slurm with `Links`, mapa and horizon, in the same run.
 
 One dgx1v node each, side by side in one Slurm: the partition with `mode: off` gets Slurm's
-own choice, the other one ours. 150 jobs of 1-5 GPUs (uniform, first in first out,
-`--gres`), the same jobs for both, five paired seeds. The GPUs are those that
-CUDA_VISIBLE_DEVICES names inside the job; one judge for all.
+own choice, the other one ours; then `horizon` has the same jobs. 150 jobs of 1-5 GPUs (uniform,
+first in first out, `--gres`), five paired seeds. The GPUs are those that CUDA_VISIBLE_DEVICES
+names inside the job; one judge for all.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from simulation.core.link_quality import Verdict, judge
 
 MACHINE = "dgx1v"
 #: side -> (partition, node)
-SIDES = {"stock": ("off", "dgx2"), "mapa": ("gpu", "dgx1")}
+SIDES = {"stock": ("off", "dgx2"), "mapa": ("gpu", "dgx1"), "horizon": ("gpu", "dgx1")}
+#: The sides that run at the same time, for each seed one after the other.
+ROUNDS = (("stock", "mapa"), ("horizon",))
 JOBS = 150
 #: A simulated minute is this many live seconds: 60-600 s become 0.3-3 s.
 TIME_SCALE = 1 / 200
@@ -46,6 +48,8 @@ def submit_line(side: str, job: SimJob, folder: str) -> str:
         f" sleep {job.duration_s * TIME_SCALE:.2f}"
     )
     args = ["-p", partition, "-w", node, f"--gres=gpu:{job.gpus_per_node[0]}", "-o", "/dev/null"]
+    if side == "horizon":
+        args.append("--comment=gpu-topo: policy=horizon")
     return shlex.join(["sbatch", "-Q", *args, "--wrap", script])
 
 
@@ -53,10 +57,11 @@ def run_seed(live: BenchCluster, seed: int) -> dict[str, list[Verdict]]:
     """Runs the seed's jobs on both sides and judges what each job saw."""
     jobs = mixed_jobs(seed, JOBS)
     folder = f"/home/alice/quality.{seed}.{time.monotonic_ns()}"
-    lines = [submit_line(side, job, folder) for job in jobs for side in SIDES]
-    script = "\n".join(["set -e", f"mkdir {folder}", *lines])
-    live.run("ctl", ["bash", "-c", script], user="alice", timeout_s=300)
-    live.wait_idle(timeout_s=TIMEOUT_S)
+    for sides in ROUNDS:
+        lines = [submit_line(side, job, folder) for job in jobs for side in sides]
+        script = "\n".join(["set -e", f"mkdir -p {folder}", *lines])
+        live.run("ctl", ["bash", "-c", script], user="alice", timeout_s=300)
+        live.wait_idle(timeout_s=TIMEOUT_S)
     return {side: verdicts(live, f"{folder}/{side}", jobs) for side in SIDES}
 
 
@@ -114,6 +119,13 @@ def figures(verdicts: dict[str, list[list[Verdict]]], results: dict[str, int]) -
             "plugin_results": results,
         },
     )
+    for name, figure, of in (("share_of_ideal", mean, ""), ("pcie_rings", hops, " of the rings")):
+        yield Figure(
+            f"quality.horizon_{name}",
+            round(figure["horizon"], 4),
+            f"share{of}",
+            compared_with=f"mapa: {figure['mapa']:.4f}",
+        )
     yield Figure(
         "quality.pcie_rings",
         round(hops["mapa"], 4),

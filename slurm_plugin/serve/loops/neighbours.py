@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from slurm_plugin.queue.coming import Coming
+from slurm_plugin.queue.coming import BACKFILL, Coming
+from slurm_plugin.queue.watcher import SETTINGS_S
 from slurm_plugin.serve.loops.poll_schedule import AGE_SHARE
 from slurm_plugin.serve.loops.queue_loop import RegularLoop
 from slurm_plugin.serve.setup import Setup
@@ -17,6 +18,9 @@ class NeighboursLoop(RegularLoop):
     """Reads from the first time that a policy asks; between readings notices tell of jobs."""
 
     name = "neighbours"
+    #: SchedulerType, and when it was read.
+    _known = BACKFILL
+    _read_at = float("-inf")
 
     def poll_s(self, setup: Setup) -> float:
         """Seconds between two readings."""
@@ -35,12 +39,21 @@ class NeighboursLoop(RegularLoop):
         # Loops that poll as often have read the queue again by then.
         return max(0.0, (1 + AGE_SHARE) * poll_s - age_s)
 
+    async def _scheduler(self, setup: Setup) -> str:
+        """SchedulerType, read about once a minute."""
+        now = setup.neighbours.clock()
+        if now >= self._read_at + SETTINGS_S:
+            config = await asyncio.to_thread(setup.client.config)
+            self._known, self._read_at = config.get("SchedulerType", BACKFILL), now
+        return self._known
+
     async def _take(self, setup: Setup, since: float) -> float:
         """Take what another loop has read lately, or else a new snapshot; its age in seconds."""
         neighbours, snapshot = setup.neighbours, setup.watcher.newest
         if snapshot is None or snapshot.began <= neighbours.clock() - self.poll_s(setup):
             snapshot = await setup.watcher.snapshot(since)
         running = await asyncio.to_thread(neighbours.running_in, snapshot.jobs)
-        coming = await asyncio.to_thread(Coming, snapshot.jobs, snapshot.at)
+        scheduler = await self._scheduler(setup)
+        coming = await asyncio.to_thread(Coming, snapshot.jobs, snapshot.at, scheduler)
         neighbours.take(running, snapshot.began, coming)
         return neighbours.clock() - snapshot.began

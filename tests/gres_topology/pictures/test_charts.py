@@ -7,7 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gres_topology.pictures import charts, rows, theme
@@ -63,6 +63,7 @@ def test_rounding_is_drawn_as_no_difference():
 
 
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1), st.booleans())
+@example([5e-324], False)
 def test_a_scale_holds_its_values_in_their_order_and_its_ticks_are_few(values, is_log):
     scale = scale_of(values, 100.0, is_log=is_log)
     places = [scale.place(value) for value in sorted(values)]

@@ -116,7 +116,7 @@ def wide_host(gbps: float) -> NodeTopology:
 
 
 @given(st.integers(3, 7), st.integers(0, 40), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_wider_cable_never_lowers_it(gpus, seed, data):
     topology = drawn(gpus, seed)
     i = data.draw(st.integers(1, gpus - 1))

@@ -85,7 +85,7 @@ def test_the_error_of_unseen_sets_shows_what_the_fit_hides():
     assert found.unseen.mean() > found.errors.mean()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.integers(2, 8), st.integers(0, 50), st.lists(st.floats(1e-3, 1), min_size=28, max_size=28)
 )

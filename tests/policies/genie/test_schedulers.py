@@ -164,7 +164,7 @@ def queues(draw):
     return queue(*tasks, free=free, running=running)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(queues(), st.sampled_from(ALL))
 def test_every_job_is_planned_once_and_no_gpu_twice(asked, scheduler):
     before = dict(asked.free)
@@ -184,14 +184,14 @@ def test_every_job_is_planned_once_and_no_gpu_twice(asked, scheduler):
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(queues(), st.sampled_from(ALL))
 def test_on_an_empty_cluster_somebody_starts(asked, scheduler):
     empty = Queue(asked.now_s, PLATFORM, FREE, asked.waiting)
     assert not asked.waiting or any(one.nodes for one in scheduler.plan(empty))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(queues(), st.sampled_from(ALL), st.randoms(use_true_random=False))
 def test_the_order_in_which_jobs_are_given_does_not_matter(asked, scheduler, shuffled):
     mixed = list(asked.waiting)
@@ -280,7 +280,7 @@ def test_the_shortest_waiting_allowance_goes_first_and_may_be_negative():
     assert plan[0].allowance_s == pytest.approx(-50 - plan[0].task.latency_s[3])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(queues())
 def test_as_printed_equals_the_printed_loops(asked):
     rows = []
@@ -360,7 +360,7 @@ def test_nobody_passes_a_task_that_waited_too_long():
     assert set(started(Genie(patience_s=inf), wide, task(2, deadline_s=150), free=busy)) == {2}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(queues())
 def test_whoever_could_start_in_time_does_unless_the_gpus_are_taken(asked):
     plan = Genie(patience_s=inf, urgent_patience_s=inf).plan(asked)

@@ -24,7 +24,7 @@ from policies.scoring.tables import TOP, Tables
 
 
 @given(st.integers(2, 6), st.integers(0, 10_000), st.sampled_from(sorted(PATTERNS)), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_search_finds_the_widest_then_the_largest_as_by_trying_all(gpus, seed, pattern, data):
     topology = drawn(gpus, seed)
     k = data.draw(st.integers(2, min(gpus, 5)))
@@ -140,7 +140,7 @@ def test_the_two_of_a_bridged_pair_are_twins_and_others_are_not():
 
 
 @given(st.integers(0, 10_000), st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_trees_on_a_machine_with_symmetries_are_worth_the_same_after_renaming(seed, data):
     topology = machine("dgx1v")
     order = tuple(data.draw(st.permutations(range(8))))

@@ -181,7 +181,7 @@ def test_what_is_written_as_an_edge_list_is_read_again_and_recognised(name, k):
     assert set(PATTERNS[same].edges(k)) == set(graph.edges)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(alphabet="0123456789 ,-#\n<>GPU:LinkTxRaKB/\t\r\0\u00e9", max_size=200))
 def test_any_text_is_read_or_refused(text):
     try:

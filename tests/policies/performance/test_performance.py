@@ -154,7 +154,7 @@ def test_a_single_run_is_enough_for_a_guess():
     assert model.estimate(Shape(4, 4), 512).high_s > 2 * 0.5
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(st.integers(1, 8), st.integers(1, 4), st.integers(1, 4096),

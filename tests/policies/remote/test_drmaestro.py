@@ -81,7 +81,7 @@ def spent(asked, answers, name, donor_cpus):
 
 
 @with_each_solver
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(free=machines, asked=jobs, donor_cpus=st.integers(0, 1))
 def test_no_machine_gives_more_than_it_has_and_no_gpu_is_given_twice(
     solve, free, asked, donor_cpus
@@ -97,7 +97,7 @@ def test_no_machine_gives_more_than_it_has_and_no_gpu_is_given_twice(
         assert memory <= node.memory_mb
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(machines, jobs)
 def test_a_job_gets_every_gpu_of_every_task_or_nothing(free, asked):
     for request, found in zip(asked, planner().decide(asked, rooms(*free)), strict=True):
@@ -109,7 +109,7 @@ def test_a_job_gets_every_gpu_of_every_task_or_nothing(free, asked):
         assert request.remote_allowed or not found.remote_gpus
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(machines, jobs)
 def test_nobody_waits_for_one_task_that_still_fits(free, asked):
     found = rooms(*free)
@@ -157,7 +157,7 @@ def cheapest_lending(asked, hosted, found, costs):
     return best
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 3), min_size=3, max_size=3),
     st.lists(
@@ -203,7 +203,7 @@ def test_gpus_are_lent_at_the_cost_that_trying_everything_finds(free, drawn, loa
 
 
 @with_each_solver
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     free=machines,
     drawn=st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=4),

@@ -88,7 +88,7 @@ asked = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     nodes, asked, st.sampled_from((LEAST_OCCUPIED, LOCAL_FIRST, NETWORK_AWARE)), st.integers(0, 2)
 )
@@ -113,7 +113,7 @@ def test_a_job_gets_free_gpus_and_cpus_only_each_once_and_all_it_asked(
         assert cpus + donor_cpus * lent.count(f"n{number}") <= free_cpus
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(nodes, asked, st.sampled_from((LEAST_OCCUPIED, LOCAL_FIRST, NETWORK_AWARE)))
 def test_whatever_the_g_queue_starts_the_r_queue_starts_on_the_same_nodes(free, request, donors):
     plain = decided(GQueue(), request, free)
@@ -121,7 +121,7 @@ def test_whatever_the_g_queue_starts_the_r_queue_starts_on_the_same_nodes(free, 
         assert decided(RQueue(donors), request, free).tasks == plain.tasks
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(nodes, asked)
 def test_one_task_waits_only_where_no_node_has_its_cpus_or_too_few_gpus_are_idle(free, request):
     one = job(request.request.gpus_per_node[0], cpus=request.cpus)
@@ -144,7 +144,7 @@ def every_place(gpus, left):
                 yield host, sources
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.integers(0, 7), st.integers(0, 4)), min_size=2, max_size=4),
     st.integers(1, 3),

@@ -88,7 +88,7 @@ drawn = st.lists(
 ends = st.lists(st.floats(1.0, 1000.0), min_size=4, max_size=4, unique=True)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(drawn, ends, st.lists(st.integers(1, 3), min_size=1, max_size=3), st.integers(1, 4))
 def test_local_gpus_are_predicted_for_the_first_end_after_which_the_job_fits(
     nodes, times, gpus, cpus
@@ -117,7 +117,7 @@ def test_local_gpus_are_predicted_for_the_first_end_after_which_the_job_fits(
     assert found == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     drawn,
     ends,

@@ -121,7 +121,7 @@ def test_the_default_takes_the_largest_score_and_what_it_leaves_is_counted_by_ha
 
 
 @given(st.integers(2, 7), st.integers(0, 10_000), st.sampled_from(sorted(PATTERNS)), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_on_any_machine_the_tables_equal_trying_all_orders(gpus, seed, pattern, data):
     topology = drawn(gpus, seed)
     k = data.draw(st.integers(2, min(gpus, 6)))
@@ -139,7 +139,7 @@ def test_on_any_machine_the_tables_equal_trying_all_orders(gpus, seed, pattern, 
     st.sampled_from(OBJECTIVES),
     st.data(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_renaming_the_gpus_never_changes_a_score(gpus, seed, pattern, objective, data):
     topology = drawn(gpus, seed)
     order = tuple(data.draw(st.permutations(range(gpus))))
@@ -154,7 +154,7 @@ def test_renaming_the_gpus_never_changes_a_score(gpus, seed, pattern, objective,
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255), st.sampled_from(sorted(PATTERNS)), st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_rank_order_holds_the_set_once_and_uses_its_widest_matching(seed, free, pattern, data):
     topology = drawn(8, seed)
     k = data.draw(st.integers(1, free.bit_count()))

@@ -230,7 +230,7 @@ jobs_to_run = st.lists(
     st.booleans(),
     st.sampled_from([Speed(), Halved()]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_every_job_runs_once_and_no_gpu_is_shared(policy, raw, easy, speed):
     jobs = [SimJob(n, gpus, took, at) for n, (gpus, took, at) in enumerate(raw, 1)]
     run = Simulator(TWO, registry.get(policy), speed, easy=easy).run(jobs)
@@ -250,7 +250,7 @@ def test_every_job_runs_once_and_no_gpu_is_shared(policy, raw, easy, speed):
 
 
 @given(jobs_to_run)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_nothing_starts_late_with_one_job_at_a_time(raw):
     """With strict order and stated durations, a start is a submit or somebody's end."""
     jobs = [SimJob(n, gpus, took, at) for n, (gpus, took, at) in enumerate(raw, 1)]

@@ -4,7 +4,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from machines_in_tests import basic_decider, mask, node, question
 
@@ -258,7 +258,6 @@ def questions(draw: st.DrawFn) -> list[CandidateNode]:
     return nodes
 
 
-@settings(deadline=None)
 @given(questions(), st.sampled_from(["", "pattern=tree", "policy=best-fit", "policy=first-fit"]))
 def test_what_is_used_is_free_and_as_much_as_slurm_counted(decider, nodes, hint):
     reply = decider.decide(question(*nodes, hint=hint)).reply

@@ -7,7 +7,7 @@ import pytest
 from engine_in_tests import written
 from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, question
 
-from policies import Request
+from policies import LooksAt, Request
 from policies.contract.interference import WORST, Kind, kind_of_request
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.learning import Teacher
@@ -240,7 +240,7 @@ def test_a_site_sets_weights_and_profiles_and_slurm_need_not_be_there(tmp_path):
     text += "slurm: {{bin_dir: /nowhere}}\n"
     text = text.replace("plain: {{policy: first-fit}}", "plain: {{policy: topo-aware}}")
     found = setup.load(written(tmp_path, text))
-    assert found.looks_at_jobs()
+    assert found.looks_at(LooksAt.RUNNING_JOBS)
     assert found.neighbours.age_s() is None
     asked = question(
         node("minsky1", mask(1, 2, 3), mask(1), total=4), partition="plain", hint="profile=bert"

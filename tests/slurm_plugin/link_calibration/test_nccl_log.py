@@ -108,7 +108,7 @@ def test_what_is_no_whole_run_is_refused_with_its_line(text, message):
     assert "\n" not in str(caught.value)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, len(GOOD) - 1), st.text(max_size=12), st.integers(0, 80))
 def test_a_damaged_log_is_read_or_refused_in_one_line(at, put, lost):
     try:

@@ -107,3 +107,9 @@ def test_notices_since_the_snapshot_count():
 def test_a_request_that_cannot_be_read_is_left_out():
     hostile = waiting(2, 2, priority=200, tres_per_node="gres/gpu:1(")
     assert sizes(Coming([waiting(1, 1), hostile], NOW), asked(9)) == [1]
+
+
+def test_without_backfill_nobody_passes():
+    jobs = [waiting(1, 1)]
+    assert Coming(jobs, NOW).ahead(asked(9), running(), NOW).backfill
+    assert not Coming(jobs, NOW, "sched/builtin").ahead(asked(9), running(), NOW).backfill

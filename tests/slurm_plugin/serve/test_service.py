@@ -100,7 +100,7 @@ def test_garbage_is_an_error_and_ends_the_connection(engine):
     assert b"Traceback" not in answer.reply
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.one_of(
         st.binary(max_size=200),
