@@ -94,10 +94,11 @@ def test_a_mutant_is_caught_or_hangs_or_survives(tmp_path):
         "def test_waits(): time.sleep(100 * code_here.waits_s)\n"
     )
     tests = {f"test_code.py::test_{name}": 0.1 for name in ("flaky", "there", "waits")}
+    spare_s = {"there = 2 < 2": 60.0, "waits_s = 1": 5.0, "unseen = 4": 60.0}
     result = {
-        one.becomes: verdict(tree, one, tests, spare_s=5.0).outcome
+        one.becomes: verdict(tree, one, tests, spare_s[one.becomes]).outcome
         for one in mutants(tree, code.name)
-        if one.becomes in ("there = 2 < 2", "waits_s = 1", "unseen = 4")
+        if one.becomes in spare_s
     }
     assert result == {"there = 2 < 2": "caught", "waits_s = 1": "hung", "unseen = 4": "survived"}
 

@@ -67,14 +67,16 @@ def test_the_default_reaches_the_bar(runs):
     assert fmean(r.pcie_hops for r in runs["mapa"]) <= 0.24
 
 
-def test_no_policy_of_ours_beats_the_default_in_both(runs):
-    """The default lies on the Pareto front."""
+def test_no_policy_that_looks_at_one_job_beats_the_default_in_both(runs):
+    """The default is on their Pareto front; `horizon`, which knows the queue, beats it."""
     share = fmean(r.share for r in runs["mapa"])
     hops = fmean(r.pcie_hops for r in runs["mapa"])
-    for name, found in runs.items():
-        if name not in ("mapa", "genie"):  # genie's GPUs are mapa's
-            better = fmean(r.share for r in found) >= share
-            assert not (better and fmean(r.pcie_hops for r in found) <= hops), name
+    better = {
+        name
+        for name, found in runs.items()
+        if fmean(r.share for r in found) >= share and fmean(r.pcie_hops for r in found) <= hops
+    }
+    assert better == {"mapa", "genie", "horizon"}  # genie's GPUs are mapa's
 
 
 def test_the_default_beats_weakest_link_first_at_its_own_game(runs):

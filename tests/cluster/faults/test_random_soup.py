@@ -12,6 +12,7 @@ from live_harness import GPUS, IN_BOTH_MODES, Watch, watched
 from mallory import Mallory, as_slurm_has, engine_memory_mb, victims_of
 from modes import enforcement
 
+from bench.live import shim_log
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
@@ -172,7 +173,7 @@ def test_random_jobs(cluster, jobs):
         placed = ["[gpu-slots: placed " in job.admin_comment for job in records]
         assert jobs // 10 < placed.count(True) < len(placed), placed
         return
-    results = [line.rsplit("result=", 1)[1] for line in log if "gputopo: job=" in line]
+    results = [one.result for one in shim_log.read(log)]
     assert results.count("used") > jobs // 10, results
     # in a short run all jobs may have started before the first trouble
     assert jobs < 100 or {"timeout", "down", "breaker"} & set(results), results

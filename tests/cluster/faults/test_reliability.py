@@ -9,6 +9,7 @@ from live_harness import IN_BOTH_MODES, PICKY, TAKEN, advised_again, kill_slurmc
 from mallory import Mallory, as_slurm_has, victims_of
 from select_harness import stock_pair
 
+from bench.live import shim_log
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
@@ -93,7 +94,7 @@ def until_met(cluster: Cluster, result: str, log: int) -> list[int]:
 
 def results(log: Sequence[str]) -> set[str]:
     """What became of the questions."""
-    return {line.rsplit("result=", 1)[1] for line in log if "gputopo: job=" in line}
+    return {one.result for one in shim_log.read(log)}
 
 
 def finish(cluster: Cluster, ids: Sequence[int]) -> None:

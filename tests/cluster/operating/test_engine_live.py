@@ -134,7 +134,7 @@ def test_an_amd_node_is_the_same_by_amd_smi_and_without_it_by_rocm_smi(clean):
         what, text = collect(clean, "amd1")["amd1"]
         assert (what, text) == (
             "failed",
-            "amd1: none of nvidia-smi, amd-smi and rocm-smi is installed there",
+            "amd1: none of nvidia-smi, amd-smi, rocm-smi and xpu-smi is installed there",
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from select_harness import PREFER, SETTINGS, FakeEngine, assert_no_overlap, clear, stock_pair
 
+from bench.live import shim_log
 from slurm_cluster.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
@@ -150,7 +151,7 @@ def test_failed_advice_leaves_exactly_the_stock_placement(cluster, engine):
     engine.rule(do="elsewhere")
     with cluster.slurmctld_log_of() as log:
         ours = placements()
-    results = [line.rsplit("result=", 1)[1] for line in log if "gputopo: job=" in line]
+    results = [one.result for one in shim_log.read(log)]
     assert results == ["infeasible"] * len(REQUESTS)
     clear(cluster)
     cluster.switch("stock")
