@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from math import inf
 from typing import Any
 
 from slurm_plugin.config.settings import Config
@@ -240,8 +241,9 @@ class Engine:
     async def _look_on(self, table: int) -> None:
         """Look over the rest of a table that is in use: on another one, which takes its place."""
         async with self._reloading:
-            ahead = partial(look_over, self.setup)
-            use = await self.tables.rebuilt(self.setup.machines, ahead, {table})
+            setup = self.setup
+            ahead = partial(look_over, setup, may_go_on=partial(self._is_quiet, setup))
+            use = await self.tables.rebuilt(setup.machines, ahead, {table})
             use()
 
     def _reply(self, message: Message) -> tuple[Reply, Callable[[], dict[str, Any]] | None]:
@@ -317,11 +319,7 @@ class Engine:
     def warm(self) -> None:
         """Compute ahead what questions may need, whenever none came for a while."""
         setup = self.setup
-
-        def may_go_on() -> bool:
-            while self.setup is setup and time.perf_counter() - self._asked_at < QUIET_S:
-                time.sleep(QUIET_S)
-            return self.setup is setup
+        may_go_on = partial(self._is_quiet, setup)
 
         def warm() -> None:
             warm_patterns(setup, may_go_on)
@@ -329,6 +327,17 @@ class Engine:
 
         self._warming = threading.Thread(target=warm, name="warm-up", daemon=True)
         self._warming.start()
+
+    def _is_quiet(self, setup: Setup, end: float = inf) -> bool:
+        """Wait, in a thread, until no question came for a while; False where it is for nothing.
+
+        It is where the setup is in force no longer, or at `end` (of the clock that nobody sets).
+        """
+        while self.setup is setup and time.perf_counter() - self._asked_at < QUIET_S:
+            if time.monotonic() > end:
+                return False
+            time.sleep(QUIET_S)
+        return self.setup is setup
 
     def write(self, build: Callable[[], dict[str, Any]]) -> None:
         """Write a line of the decision log that belongs to no question."""
@@ -370,7 +379,8 @@ class Engine:
             "marks": setup.marks.shown(MAX_PROBLEMS),
             "tables_bytes": setup.tables_bytes(),
             "slurm_nodes": self.tables.told,
-            "computing_ahead": self._warming is not None and self._warming.is_alive(),
+            "computing_ahead": bool(self._looking_on)
+            or (self._warming is not None and self._warming.is_alive()),
             "neighbours": setup.neighbours.status(),
             "decisions_written": self.log.written,
             "decisions_lost": self.log.dropped,

@@ -259,18 +259,25 @@ def warm_masks(setup: Setup, is_wanted: Callable[[], bool]) -> None:
                 _warm(policy, USUAL, topology, free)
 
 
-def look_over(setup: Setup, table: NodeTable, limit_s: float = LOOK_ON_S) -> bool:
+def look_over(
+    setup: Setup,
+    table: NodeTable,
+    limit_s: float = LOOK_ON_S,
+    may_go_on: Callable[[float], bool] = lambda end: True,
+) -> bool:
     """Ask every policy about a job of each size on these nodes, which rank them once.
 
     So no first question is slow about a table that just came. Nobody else may use it yet. Whether
-    all was asked within so many seconds.
+    all was asked within so many seconds; `may_go_on` may wait, until that end, before each.
     """
-    is_done = _ask_about(setup, table, time.monotonic() + limit_s)
+    is_done = _ask_about(setup, table, time.monotonic() + limit_s, may_go_on)
     _settle()
     return is_done
 
 
-def _ask_about(setup: Setup, table: NodeTable, end: float) -> bool:
+def _ask_about(
+    setup: Setup, table: NodeTable, end: float, may_go_on: Callable[[float], bool]
+) -> bool:
     room = max((state.free.bit_count() for state in table.alike.states()), default=0)
     everywhere = Candidates(table, (1 << len(table.names)) - 1, {})
     policies = setup.policies()
@@ -278,7 +285,7 @@ def _ask_about(setup: Setup, table: NodeTable, end: float) -> bool:
     # In turns: what is left when the time is over is not all one policy's.
     usual = zip_longest(*(_usual(policy, min(WARM_GPUS, room)) for policy in policies))
     for policy, request in chain.from_iterable(zip(policies, turn, strict=True) for turn in usual):
-        if time.monotonic() > end:
+        if time.monotonic() > end or not may_go_on(end):
             return False
         if request is not None:
             jobs = running if LooksAt.RUNNING_JOBS in policy.looks_at else ()

@@ -1,18 +1,21 @@
-"""Tables of nodes that are wrong though everything agrees, or that come in the middle of others."""
+"""Tables of nodes that are wrong though everything agrees, or come in the middle of others."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+import pytest
 from engine_in_tests import an_engine, written
 from machines_in_tests import BASIC, mask, node, place
 
 from slurm_plugin.node_lines import Changes, NodesPart, digest, mix
 from slurm_plugin.protocol import encode_request, split
 from slurm_plugin.serve.service import Engine
+from slurm_plugin.serve.setup import look_over
 
 TABLE, NODES = 0xBEEF, 100
 NAMES = [f"n{at}" for at in range(NODES)]
@@ -149,3 +152,29 @@ def test_a_table_that_comes_while_the_configuration_is_read_again_is_not_used_wi
 
     assert asyncio.run(meanwhile()) == (True, False)
     assert "n99" in engine.tables._tables[8].excluded
+
+
+@pytest.mark.parametrize(
+    ("quiet_s", "ends_in_s", "is_ranked"), [(0.0, 60.0, True), (3600.0, 0.05, False)]
+)
+def test_a_table_in_use_is_looked_over_while_no_question_comes(
+    tmp_path, monkeypatch, quiet_s, ends_in_s, is_ranked
+):
+    """Where questions never cease, not at all: a reload waits for it."""
+    monkeypatch.setattr("slurm_plugin.serve.service.LOOK_OVER_S", -1.0)
+    monkeypatch.setattr("slurm_plugin.serve.service.QUIET_S", quiet_s)
+    monkeypatch.setattr("slurm_plugin.serve.service.time.sleep", lambda _: None)
+    look = partial(look_over, limit_s=ends_in_s)
+    engine = large(tmp_path)
+
+    async def looked_on() -> bool:
+        await told(engine, table([FULL] * NODES))
+        chosen(engine, [FULL] * NODES, 0)
+        monkeypatch.setattr("slurm_plugin.serve.service.look_over", look)
+        assert engine.status()["computing_ahead"]
+        await asyncio.gather(*engine._looking_on)
+        return engine.status()["computing_ahead"]
+
+    assert not asyncio.run(looked_on())
+    ranked = engine.tables._tables[TABLE].table.alike._rankings
+    assert ({count for _, count in ranked} >= set(range(1, 9))) == is_ranked
