@@ -1,8 +1,8 @@
 """A server that listens on every address, in a network of its own, where nobody can reach it.
 
 `unshare` starts this program in namespaces with nothing but a loopback device, where it starts the
-server. For each connection, handed in as a file descriptor over a Unix socket, it opens one to
-the server.
+server. Connections from outside are handed in as file descriptors over a Unix socket, and from here
+to the server.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ import subprocess
 from collections.abc import Sequence
 
 from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.node import sockets, streams
-from slurm_plugin.remote.node.sockets import LOOPBACK
-from slurm_plugin.remote.node.streams import Streams
+from slurm_plugin.remote.node import sockets
+from slurm_plugin.remote.node.door import Door, Tools
 
 UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--kill-child=KILL", "--")
 #: What is sent over the Unix socket: a connection, or the question whether the server listens.
@@ -70,12 +69,10 @@ class Outside:
             raise RemoteError("its network namespace is gone")
         return answer == YES
 
-    async def reach(self) -> Streams:
-        """A connection to the server inside; OSError where that has ended."""
-        near, far = socket.socketpair()
-        with far:
-            socket.send_fds(self._ours, [CONNECT], [far.fileno()])
-        return await asyncio.open_connection(sock=near)
+    async def admit(self, proven: socket.socket) -> None:
+        """Give the server inside a connection, which is no longer ours; OSError where it ended."""
+        with proven:
+            socket.send_fds(self._ours, [CONNECT], [proven.fileno()])
 
     def close(self) -> None:
         """Hang up."""
@@ -88,11 +85,11 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], program: str) -> int:
     """`inside FD PORT SERVER...`: until the server ends, or the donor hangs up."""
     control = socket.socket(fileno=int(argv[0]))
     _raise_loopback()
-    return asyncio.run(_run(control, int(argv[1]), argv[2:]))
+    return asyncio.run(_run(control, int(argv[1]), argv[2:], Tools.beside(program)))
 
 
 def _raise_loopback() -> None:
@@ -101,14 +98,18 @@ def _raise_loopback() -> None:
         fcntl.ioctl(probe, _SIOCSIFFLAGS, request)
 
 
-async def _run(control: socket.socket, port: int, command: Sequence[str]) -> int:
+async def _run(control: socket.socket, port: int, command: Sequence[str], tools: Tools) -> int:
     loop = asyncio.get_running_loop()
+    door = Door(tools, port)
     # This process is killed when unshare ends; the server must not outlive it.
     server = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, preexec_fn=end_with_parent
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        preexec_fn=end_with_parent,
+        env=door.environment(),
     )
     hung_up = asyncio.Event()
-    carried: set[asyncio.Task[None]] = set()
+    admitted: set[asyncio.Task[None]] = set()
 
     def heard() -> None:
         try:
@@ -118,9 +119,9 @@ async def _run(control: socket.socket, port: int, command: Sequence[str]) -> int
         if word == ASK:
             control.send(YES if sockets.listener(port) is not None else NO)
         for fd in fds:
-            task = loop.create_task(_carry(socket.socket(fileno=fd), port))
-            carried.add(task)
-            task.add_done_callback(carried.discard)
+            task = loop.create_task(_admit(door, socket.socket(fileno=fd)))
+            admitted.add(task)
+            task.add_done_callback(admitted.discard)
         if not word:
             hung_up.set()
 
@@ -130,14 +131,10 @@ async def _run(control: socket.socket, port: int, command: Sequence[str]) -> int
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     with contextlib.suppress(ProcessLookupError):
         server.kill()
+    door.close()
     return server.returncode or 0
 
 
-async def _carry(sock: socket.socket, port: int) -> None:
-    near = await asyncio.open_connection(sock=sock)
-    try:
-        far = await asyncio.open_connection(LOOPBACK, port)
-    except OSError:
-        streams.close(near[1])
-        return
-    await streams.join(near, far)
+async def _admit(door: Door, proven: socket.socket) -> None:
+    with contextlib.suppress(OSError, TimeoutError, RemoteError):
+        await door.admit(proven)
