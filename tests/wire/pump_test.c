@@ -175,7 +175,7 @@ CLAIM(who_sends_without_reading_is_held_back_and_hinders_nobody)
 	char word[8] = "";
 
 	wire_up(&wired);
-	/* The kernel's own buffers on four sockets, and a mebibyte of ours. */
+	/* The kernel's own buffers on four sockets, and half a mebibyte of ours. */
 	CHECK(taken_from(wired.task) < 64 << 20);
 	CHECK(send(wired.server, "back", 4, 0) == 4);
 	CHECK(recv(wired.task, word, 4, MSG_WAITALL) == 4 && !strcmp(word, "back"));

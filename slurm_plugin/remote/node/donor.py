@@ -225,10 +225,10 @@ class Donor:
             await asyncio.sleep(0.1)
         return False
 
-    async def _admit(self, proven: socket.socket) -> None:
+    async def _admit(self, proven: socket.socket, nth: int) -> None:
         keeper = self._inside or self._door
         assert keeper is not None
-        await keeper.admit(proven)
+        await keeper.admit(proven, nth)
 
     async def server_ended(self) -> int:
         """Wait for the server's end; its exit status."""

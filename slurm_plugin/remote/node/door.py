@@ -115,10 +115,10 @@ class Desk:
 
 
 class Door:
-    """Hands proven connections to the server that listens at `port` of loopback."""
+    """Hands proven connections to the server that listens at these ports of loopback."""
 
-    def __init__(self, tools: Tools, port: int) -> None:
-        self._tools, self._port = tools, port
+    def __init__(self, tools: Tools, *ports: int) -> None:
+        self._tools, self._ports = tools, ports
         self._desk = Desk()
         #: The server accepts by the library; known before it listens.
         self.is_taken_in = False
@@ -132,13 +132,18 @@ class Door:
         return {
             **os.environ,
             "LD_PRELOAD": f"{self._tools.library}:{before}".rstrip(":"),
-            DOOR: f"{self._desk.name} {self._port}",
+            DOOR: " ".join(map(str, (self._desk.name, *self._ports))),
         }
 
-    async def admit(self, proven: socket.socket) -> None:
-        """Give the server a connection, which is no longer ours. Raises OSError and Refused."""
+    async def admit(self, proven: socket.socket, nth: int = 0) -> None:
+        """Give the server a connection to its nth port; it is no longer ours.
+
+        Raises OSError and Refused.
+        """
         knock = socket.socket()
         try:
+            if nth >= len(self._ports):
+                raise Refused(f"port {nth} of {len(self._ports)}")
             if len(self._waiting) >= WAITING:
                 raise Refused(f"{WAITING} connections wait for the server already")
             knock.setblocking(False)
@@ -148,7 +153,7 @@ class Door:
             if self.is_taken_in:
                 self._waiting[at] = proven, knock
             async with asyncio.timeout(KNOCK_S):
-                address = (LOOPBACK, self._port)
+                address = (LOOPBACK, self._ports[nth])
                 await asyncio.get_running_loop().sock_connect(knock, address)
             if not self.is_taken_in:
                 self._tools.carry(proven, knock)

@@ -22,7 +22,8 @@ from slurm_plugin.remote.node import sockets
 from slurm_plugin.remote.node.door import Door, Tools
 
 UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--kill-child=KILL", "--")
-#: What is sent over the Unix socket: a connection, or the question whether the server listens.
+#: What is sent over the Unix socket: a connection for the port so far behind the first, or the
+#: question whether the server listens.
 CONNECT, ASK, YES, NO = b"c", b"?", b"y", b"n"
 _PR_SET_PDEATHSIG = 1
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -69,10 +70,13 @@ class Outside:
             raise RemoteError("its network namespace is gone")
         return answer == YES
 
-    async def admit(self, proven: socket.socket) -> None:
-        """Give the server inside a connection, which is no longer ours; OSError where it ended."""
+    async def admit(self, proven: socket.socket, nth: int = 0) -> None:
+        """Give the server inside a connection to its nth port; it is no longer ours.
+
+        Raises OSError where the server ended.
+        """
         with proven:
-            socket.send_fds(self._ours, [CONNECT], [proven.fileno()])
+            socket.send_fds(self._ours, [CONNECT + bytes([nth])], [proven.fileno()])
 
     def close(self) -> None:
         """Hang up."""
@@ -119,7 +123,7 @@ async def _run(control: socket.socket, port: int, command: Sequence[str], tools:
         if word == ASK:
             control.send(YES if sockets.listener(port) is not None else NO)
         for fd in fds:
-            task = loop.create_task(_admit(door, socket.socket(fileno=fd)))
+            task = loop.create_task(_admit(door, socket.socket(fileno=fd), word[1]))
             admitted.add(task)
             task.add_done_callback(admitted.discard)
         if not word:
@@ -135,6 +139,6 @@ async def _run(control: socket.socket, port: int, command: Sequence[str], tools:
     return server.returncode or 0
 
 
-async def _admit(door: Door, proven: socket.socket) -> None:
+async def _admit(door: Door, proven: socket.socket, nth: int) -> None:
     with contextlib.suppress(OSError, TimeoutError, RemoteError):
-        await door.admit(proven)
+        await door.admit(proven, nth)

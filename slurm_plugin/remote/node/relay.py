@@ -1,9 +1,10 @@
 """The two ends of the relay: at the donor, and on the job's own node.
 
 The donor's end lets in the job's user alone. Then one line says what is wanted: `info` tells about
-the donor, `open` hands the connection to the middleware's server: the donor's end says `ok`, the
-job's end `go`, and all bytes that follow are the server's and the task's. The job's end listens on
-loopback for the tasks of that user, or gives them the connection itself (door.py).
+the donor, `open` hands the connection to the middleware's server, `open 1` to the port behind its
+first: the donor's end says `ok`, the job's end `go`, and all bytes that follow are the server's and
+the task's. The job's end listens on loopback for the tasks of that user, or gives them the
+connection itself (door.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import logging
 import os
 import random
+import re
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 CONNECT_S = 10.0
 OK, GO = b"ok\n", b"go\n"
+_OPEN = re.compile(rb"open(?: ([1-9]))?")
 #: A client that was turned away because of too many tries again, after a pause up to this.
 AGAIN_S = 0.2
 
@@ -51,8 +54,9 @@ class DonorEnd:
     subject: str
     #: What clients are told.
     info: Mapping[str, Any]
-    #: Gives the middleware's server a connection; None where clients go there by themselves.
-    admit: Callable[[socket.socket], Awaitable[None]] | None
+    #: Gives the middleware's server a connection to its nth port, from 0 on; None where clients go
+    #: there by themselves.
+    admit: Callable[[socket.socket, int], Awaitable[None]] | None
     vouching: Munge
     strangers: Strangers = field(default_factory=Strangers)
     refused: int = 0
@@ -79,7 +83,7 @@ class DonorEnd:
     async def _do(self, request: bytes, near: Streams) -> None:
         if request == b"info":
             near[1].write(json.dumps(self.info).encode() + b"\n")
-        elif request == b"open" and self.admit is not None:
+        elif (asked := _OPEN.fullmatch(request)) and self.admit is not None:
             sock = await streams.taken(near)
             try:
                 async with asyncio.timeout(CONNECT_S):
@@ -88,7 +92,7 @@ class DonorEnd:
             except (OSError, TimeoutError, Refused):
                 sock.close()
                 raise
-            await self.admit(sock)
+            await self.admit(sock, int(asked[1] or 0))
 
 
 async def enter(donor: DonorAddress, request: str, vouching: Munge) -> Streams:
@@ -144,6 +148,8 @@ class JobEnd:
     donor: DonorAddress
     vouching: Munge
     tools: Tools
+    #: Which of the server's ports this is, from 0 on.
+    nth: int = 0
     refused: int = 0
     # More at a time would only wait at the donor.
     _entering: asyncio.Semaphore = field(
@@ -169,7 +175,8 @@ class JobEnd:
     async def reach(self) -> socket.socket:
         """A connection to the donor's server, both ends proven. Raises OSError, RemoteError."""
         async with self._entering:
-            far = await enter(self.donor, "open", self.vouching)
+            request = f"open {self.nth}" if self.nth else "open"
+            far = await enter(self.donor, request, self.vouching)
         try:
             async with asyncio.timeout(CONNECT_S):
                 if await far[0].readline() != OK:

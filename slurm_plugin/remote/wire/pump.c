@@ -7,20 +7,26 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What one direction may hold while its receiver does not read; the kernel may grant less. */
-enum { ROOM = 1 << 20 };
+enum {
+	/* What one direction holds until its receiver reads: enough to be sent in few pieces */
+	ROOM = 512 << 10,
+	/* Less than this, and there was no more to be had. */
+	LITTLE = 32 << 10
+};
 
 /* One direction. The bytes wait in a pipe: they never are in this process's memory. */
 typedef struct {
 	int from, to;
 	int in, out; /* the pipe's ends */
 	size_t held;
-	bool is_full; /* the pipe takes no more for now */
+	bool is_dry; /* the sender had no more, until poll says otherwise */
+	bool is_full; /* the pipe takes no more, until some of it is sent */
+	bool is_stuck; /* the receiver takes no more, until poll says otherwise */
 	bool has_ended; /* the sender says no more */
 	bool is_over; /* and the receiver was told so */
 } flow_t;
 
-typedef enum { MOVED, STUCK, BROKEN } moved_t;
+typedef enum { MOVED, STILL, BROKEN } moved_t;
 
 static bool open_flow(flow_t *flow, int from, int to)
 {
@@ -28,8 +34,8 @@ static bool open_flow(flow_t *flow, int from, int to)
 
 	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
 		return false;
-	/* without it the kernel's 64 KiB: slower, and right */
-	(void) fcntl(ends[1], F_SETPIPE_SZ, ROOM);
+	/* room for small pieces, too; without it the kernel's 64 KiB: slower, and right */
+	(void) fcntl(ends[1], F_SETPIPE_SZ, 2 * ROOM);
 	*flow = (flow_t) { .from = from, .to = to, .in = ends[1], .out = ends[0] };
 	return true;
 }
@@ -38,17 +44,20 @@ static moved_t fill(flow_t *flow)
 {
 	ssize_t count;
 
-	if (flow->has_ended || flow->is_full)
-		return STUCK;
-	count = splice(flow->from, NULL, flow->in, NULL, ROOM, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+	if (flow->has_ended || flow->is_dry || flow->is_full || flow->held >= ROOM)
+		return STILL;
+	count = splice(flow->from, NULL, flow->in, NULL, ROOM - flow->held,
+		       SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 	if (count < 0 && errno != EAGAIN && errno != EINTR)
 		return BROKEN;
 	if (count < 0) {
-		/* Either nothing came or the pipe is full: the second only if it holds something. */
+		/* Nothing came, or many small pieces fill the pipe. */
 		flow->is_full = flow->held > 0;
-		return STUCK;
+		flow->is_dry = !flow->is_full;
+		return STILL;
 	}
 	flow->has_ended = !count;
+	flow->is_dry = count < LITTLE;
 	flow->held += (size_t) count;
 	return MOVED;
 }
@@ -57,30 +66,30 @@ static moved_t drain(flow_t *flow)
 {
 	ssize_t count;
 
-	if (flow->is_over)
-		return STUCK;
+	if (flow->is_over || flow->is_stuck || (!flow->held && !flow->has_ended))
+		return STILL;
 	if (!flow->held) {
-		if (!flow->has_ended)
-			return STUCK;
 		flow->is_over = true;
 		return shutdown(flow->to, SHUT_WR) && errno != ENOTCONN ? BROKEN : MOVED;
 	}
 	count = splice(flow->out, NULL, flow->to, NULL, flow->held,
 		       SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-	if (count < 0)
-		return errno == EAGAIN || errno == EINTR ? STUCK : BROKEN;
+	if (count < 0) {
+		flow->is_stuck = errno == EAGAIN;
+		return errno == EAGAIN || errno == EINTR ? STILL : BROKEN;
+	}
 	flow->held -= (size_t) count;
 	flow->is_full = false;
 	return MOVED;
 }
 
 /* Waits until one of the sockets can go on. */
-static void await(const flow_t flows[2])
+static void await(flow_t flows[2])
 {
 	struct pollfd sockets[2] = { { .fd = flows[0].from }, { .fd = flows[1].from } };
 
 	for (int i = 0; i < 2; i++) {
-		if (!flows[i].has_ended && !flows[i].is_full)
+		if (!flows[i].has_ended && !flows[i].is_full && flows[i].held < ROOM)
 			sockets[i].events |= POLLIN;
 		if (flows[i].held)
 			sockets[1 - i].events |= POLLOUT;
@@ -90,18 +99,27 @@ static void await(const flow_t flows[2])
 		if (!sockets[i].events)
 			sockets[i].fd = -1;
 	}
-	(void) poll(sockets, 2, -1);
+	if (poll(sockets, 2, -1) < 0)
+		return;
+	for (int i = 0; i < 2; i++) {
+		if (sockets[i].revents & ~POLLOUT)
+			flows[i].is_dry = false;
+		if (sockets[i].revents & ~POLLIN)
+			flows[1 - i].is_stuck = false;
+	}
 }
 
+/* Fills and sends in turns: what waits for its receiver is not added to in small pieces. */
 static bool carry(flow_t flows[2])
 {
 	while (!flows[0].is_over || !flows[1].is_over) {
 		bool has_moved = false;
 
 		for (int i = 0; i < 2; i++) {
-			moved_t filled = fill(&flows[i]), drained = drain(&flows[i]);
+			moved_t filled = flows[i].is_stuck ? STILL : fill(&flows[i]);
+			moved_t drained = filled == BROKEN ? BROKEN : drain(&flows[i]);
 
-			if (filled == BROKEN || drained == BROKEN)
+			if (drained == BROKEN)
 				return false;
 			has_moved = has_moved || drained == MOVED || filled == MOVED;
 		}
