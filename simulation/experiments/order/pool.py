@@ -129,7 +129,7 @@ class Pool:
             due_s = self.arrivals.due_s(first.job_id, self.now_s)
         behind = {
             job.job_id: (its_place, job)
-            for its_place, job in self.queue[1:MOST_PASSING]
+            for its_place, job in self.queue[1 : MOST_PASSING if self.free else 1]
             if _size(job) <= self.free
         }
         started = set()
