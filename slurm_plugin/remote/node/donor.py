@@ -157,7 +157,7 @@ class Donor:
             return
         bind = self._values(0)["bind"]
         why = f"no free port in {task.low}-{task.high}"
-        candidates = sockets.free(bind, task.low, task.high, task.job_id)
+        candidates = sockets.free(bind, task.low, task.high, task.job_id, task.preset.ports)
         for port in itertools.islice(candidates, TRIES):
             await self._spawn(port)
             if await self._listens(port):
@@ -192,13 +192,14 @@ class Donor:
 
     async def _spawn(self, port: int) -> None:
         words = self._task.preset.command(self._values(port))
+        ports = range(port, port + self._task.preset.ports)
         passed: tuple[int, ...] = ()
         environment = None
         if self._task.relays and self._inside is None:
-            self._door = Door(self._tools, port)
+            self._door = Door(self._tools, *ports)
             environment = self._door.environment()
         if self._inside is not None:
-            words = self._inside.command(self._task.program, port, words)
+            words = self._inside.command(self._task.program, ports, words)
             passed = (self._inside.fd,)
         try:
             self._process = await asyncio.create_subprocess_exec(

@@ -46,9 +46,10 @@ class Outside:
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.settimeout(5.0)
 
-    def command(self, program: str, port: int, server: Sequence[str]) -> list[str]:
-        """What to run instead of `server`, with `fd` passed on."""
-        return [*UNSHARE, program, "inside", str(self.fd), str(port), *server]
+    def command(self, program: str, ports: range, server: Sequence[str]) -> list[str]:
+        """What to run instead of `server`, which has these ports, with `fd` passed on."""
+        numbers = map(str, (self.fd, ports.start, len(ports)))
+        return [*UNSHARE, program, "inside", *numbers, *server]
 
     @property
     def fd(self) -> int:
@@ -90,10 +91,11 @@ def end_with_parent() -> None:
 
 
 def main(argv: Sequence[str], program: str) -> int:
-    """`inside FD PORT SERVER...`: until the server ends, or the donor hangs up."""
+    """`inside FD PORT COUNT SERVER...`: until the server ends, or the donor hangs up."""
     control = socket.socket(fileno=int(argv[0]))
     _raise_loopback()
-    return asyncio.run(_run(control, int(argv[1]), argv[2:], Tools.beside(program)))
+    ports = range(int(argv[1]), int(argv[1]) + int(argv[2]))
+    return asyncio.run(_run(control, ports, argv[3:], Tools.beside(program)))
 
 
 def _raise_loopback() -> None:
@@ -102,9 +104,9 @@ def _raise_loopback() -> None:
         fcntl.ioctl(probe, _SIOCSIFFLAGS, request)
 
 
-async def _run(control: socket.socket, port: int, command: Sequence[str], tools: Tools) -> int:
+async def _run(control: socket.socket, ports: range, command: Sequence[str], tools: Tools) -> int:
     loop = asyncio.get_running_loop()
-    door = Door(tools, port)
+    door = Door(tools, *ports)
     # This process is killed when unshare ends; the server must not outlive it.
     server = await asyncio.create_subprocess_exec(
         *command,
@@ -121,7 +123,7 @@ async def _run(control: socket.socket, port: int, command: Sequence[str], tools:
         except OSError:
             word, fds = b"", []
         if word == ASK:
-            control.send(YES if sockets.listener(port) is not None else NO)
+            control.send(YES if sockets.listener(ports.start) is not None else NO)
         for fd in fds:
             task = loop.create_task(_admit(door, socket.socket(fileno=fd), word[1]))
             admitted.add(task)

@@ -34,6 +34,8 @@ ALIVE_S = 1.0
 RESTORE_S = 15.0
 #: The records that name the donors of a job that runs, by their state.
 _ON_LOAN = ((GateRecord, PLACED), (LoanRecord, STARTS))
+#: Where somebody has to listen on loopback, and for which of the donor's server's ports.
+End = tuple[DonorAddress, socket.socket, int]
 
 
 def donors_in(comment: str) -> list[LoanDonor]:
@@ -79,24 +81,29 @@ def _has_donors(job_id: int) -> bool:
 
 @dataclass
 class Ends:
-    """What somebody has to listen at for the tasks: a socket for each donor behind the relay."""
+    """What somebody has to listen at for the tasks: sockets for each donor behind the relay."""
 
     tools: Tools
-    sockets: list[tuple[DonorAddress, socket.socket]] = field(default_factory=list)
+    sockets: list[End] = field(default_factory=list)
     desk: Desk = field(default_factory=Desk)
 
-    def add(self, address: DonorAddress) -> int:
-        """One more donor; the port on loopback where tasks reach it. Raises RemoteError."""
+    def add(self, address: DonorAddress, ports: int = 1) -> int:
+        """One more donor, whose server has so many ports; the first of them on loopback.
+
+        Raises RemoteError.
+        """
         self.tools.check()
-        sock = socket.create_server((LOOPBACK, 0))
-        sockets.check(sock)
-        self.sockets.append((address, sock))
-        return int(sock.getsockname()[1])
+        socks = sockets.consecutive(LOOPBACK, ports)
+        sockets.check(socks[0])
+        self.sockets += [(address, sock, nth) for nth, sock in enumerate(socks)]
+        return int(socks[0].getsockname()[1])
 
     @property
     def variable(self) -> str:
         """What gputopo-wire.so finds in a task's environment."""
-        return " ".join([self.desk.name, *(str(sock.getsockname()[1]) for _, sock in self.sockets)])
+        return " ".join(
+            [self.desk.name, *(str(sock.getsockname()[1]) for _, sock, _ in self.sockets)]
+        )
 
 
 async def meet(
@@ -110,14 +117,14 @@ async def meet(
     infos = await asyncio.gather(*(relay.ask(address, vouching) for address in addresses))
     servers: list[Server] = []
     ends = Ends(tools)
+    middleware = preset.from_json(infos[0].get("preset"))
     for lent, address, info in zip(donors, addresses, infos, strict=True):
         if info.get("gpus") != lent.gpus:
             raise RemoteError(f"{lent.node} lends {info.get('gpus')} GPUs; expected {lent.gpus}")
         port = int(info.get("port") or 0)
         host = lent.node if port else LOOPBACK
-        port = port or ends.add(address)
+        port = port or ends.add(address, middleware.ports)
         servers.append(Server(host, port, lent.gpus, lent.job_id, address.subject))
-    middleware = preset.from_json(infos[0].get("preset"))
     variables = middleware.client_environment(servers, tools.library)
     if ends.sockets:
         variables[WIRE] = ends.variable
@@ -128,8 +135,8 @@ async def meet(
 async def keep(ends: Ends, vouching: Munge, pid: int) -> None:
     """Listen for the job's tasks for as long as process `pid` (the step's daemon) lives."""
     reached: dict[str, JobEnd] = {}
-    for address, sock in ends.sockets:
-        end = JobEnd(address, vouching, ends.tools)
+    for address, sock, nth in ends.sockets:
+        end = JobEnd(address, vouching, ends.tools, nth)
         await end.start(sock)
         reached[str(sock.getsockname()[1])] = end
 

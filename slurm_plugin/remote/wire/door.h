@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-enum { GT_DOOR_PORTS = 64, GT_DOOR_NAME = 100 };
+enum { GT_DOOR_PORTS = 512, GT_DOOR_NAME = 100 };
 
 /* The socket's name, without the byte in front that makes it an abstract one; whose ports it is */
 typedef struct {
