@@ -7,7 +7,6 @@ start to its end, whole nodes, in steps of bf_resolution.
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -34,8 +33,20 @@ class Kept(NamedTuple):
 def fits(job: SimJob, gpus: Mapping[str, int], rooms: Mapping[str, Room],
          among: Iterable[str]) -> bool:  # fmt: skip
     """Whether these nodes have the free GPUs, CPUs and memory for the job."""
-    held = (gpus[name] for name in among if rooms[name].holds(job))
-    return FreeCounts(held).fits(job.gpus_per_node)
+    if job.cpus or job.memory_mb:
+        among = [name for name in among if rooms[name].holds(job)]
+    if len(job.gpus_per_node) == 1:
+        least = job.gpus_per_node[0]
+        return any(gpus[name] >= least for name in among)
+    return FreeCounts(gpus[name] for name in among).fits(job.gpus_per_node)
+
+
+class _State(NamedTuple):
+    """What is free from some time on, if nobody starts."""
+
+    at_s: float
+    gpus: Mapping[str, int]
+    rooms: Mapping[str, Room]
 
 
 @dataclass(slots=True)
@@ -48,6 +59,7 @@ class Plan:
     rooms: Mapping[str, Room]
     running: Iterable[Running]
     kept: list[Kept] = field(default_factory=list)
+    _known: dict[frozenset[str], list[_State]] = field(default_factory=dict)
 
     def kept_from(self, start_s: float, end_s: float) -> frozenset[str]:
         """Nodes that are kept for others at some time in between."""
@@ -59,26 +71,40 @@ class Plan:
 
         None: not within bf_window.
         """
-        gpus, rooms = dict(self.gpus), dict(self.rooms)
-        waves = self._waves(among)
-        times = {self.now_s, *(one.end_s for one in self.kept), *(at_s for at_s, _ in waves)}
+        states = self._states(among)
+        times = {self.now_s, *(one.end_s for one in self.kept), *(one.at_s for one in states)}
+        state = 0
         for at_s in sorted(times):
             if at_s > self.now_s + self.how.bf_window_s:
                 return None
-            while waves and waves[0][0] <= at_s:
-                for run in waves.popleft()[1]:
-                    for name, mask in run.masks.items():
-                        gpus[name] += mask.bit_count()
-                        rooms[name] = rooms[name].less(run.job, -1)
+            while state + 1 < len(states) and states[state + 1].at_s <= at_s:
+                state += 1
+            _, gpus, rooms = states[state]
+            if not fits(job, gpus, rooms, among):
+                continue
             open_nodes = among - self.kept_from(at_s, at_s + lasts_s)
             if fits(job, gpus, rooms, open_nodes):
                 if at_s > self.now_s:
-                    self._keep(job, at_s, lasts_s, [n for n in open_nodes if rooms[n].holds(job)],
-                               gpus)  # fmt: skip
+                    usable = [name for name in open_nodes if rooms[name].holds(job)]
+                    self._keep(job, at_s, lasts_s, usable, gpus)
                 return at_s
         return None
 
-    def _waves(self, among: frozenset[str]) -> deque[tuple[float, list[Running]]]:
+    def _states(self, among: frozenset[str]) -> list[_State]:
+        """What is free now and after each group of ends, the same for all jobs of a partition."""
+        if among not in self._known:
+            states = [_State(self.now_s, self.gpus, self.rooms)]
+            for at_s, runs in self._waves(among):
+                gpus, rooms = dict(states[-1].gpus), dict(states[-1].rooms)
+                for run in runs:
+                    for name, mask in run.masks.items():
+                        gpus[name] += mask.bit_count()
+                        rooms[name] = rooms[name].less(run.job, -1)
+                states.append(_State(at_s, gpus, rooms))
+            self._known[among] = states
+        return self._known[among]
+
+    def _waves(self, among: frozenset[str]) -> list[tuple[float, list[Running]]]:
         """Running jobs by when they end, in the groups in which cons_tres tries without them.
 
         The first one is of WINDOW_S, each further one twice as long; a group counts from its last
@@ -88,7 +114,7 @@ class Plan:
         ends = [(max(least_s, run.planned_end_s()), run) for run in self.running
                 if not among.isdisjoint(run.masks)]  # fmt: skip
         ends.sort(key=lambda pair: pair[0])
-        waves: deque[tuple[float, list[Running]]] = deque()
+        waves: list[tuple[float, list[Running]]] = []
         window_s = WINDOW_S
         edge_s = WINDOW_S * (math.floor(ends[0][0] / WINDOW_S) + 1) if ends else 0.0
         for end_s, run in ends:
