@@ -12,7 +12,9 @@ from slurm_plugin.cli.options import IN_FILE, OUT_FILE, json_option, number_opti
 
 if TYPE_CHECKING:
     from gres_topology import Network, NodeTopology
-    from simulation.core.record import SimulatedRun
+    from policies.order.passing import Reckoned
+    from simulation.core.queue_order import PassingQueue
+    from simulation.models.placing import Simulator
     from simulation.report.output import Report
     from simulation.traces import Trace
 
@@ -46,6 +48,20 @@ NAMED = 5
     show_default=True,
     help="Backfill, or strictly first in, first out.",
 )
+@click.option(
+    "--order",
+    type=click.Choice(["arrival", "predicted"]),
+    default="arrival",
+    show_default=True,
+    help="predicted: shorter work passes within a bound of ten minutes.",
+)
+@click.option(
+    "--reckon",
+    type=click.Choice(["limits", "predictions"]),
+    default="limits",
+    show_default=True,
+    help="What passing jobs are taken to need: their limits, or what such jobs took.",
+)
 @number_option("--communication", 0, 1, 0.0,
                "Part of a job's time that grows as its bandwidth shrinks.")  # fmt: skip
 @click.option("--skip-days", type=click.FloatRange(0), default=0.0, help="Leave out a beginning.")
@@ -63,6 +79,8 @@ def simulate(
     nodes: Path,
     names: tuple[str, ...],
     queue: str,
+    order: str,
+    reckon: Reckoned,
     communication: float,
     skip_days: float,
     load: float | None,
@@ -89,8 +107,20 @@ def simulate(
     if load is not None and trace.jobs:
         trace.jobs = at_load(trace.jobs, sum(kind.gpus for kind in cluster.values()), load)
     policies = names or ("first-fit", "mapa")
-    runs = _runs(trace, cluster, _network(nodes), policies, queue == "easy", communication)
-    facts = {"queue": queue, "communication": communication, "load": load or "as recorded"}
+    passing = order == "predicted"
+    if passing and reckon == "limits" and all(job.walltime_s is None for job in trace.jobs):
+        click.echo("no job of the log has a time limit, so none passes; see --reckon", err=True)
+    simulators = _simulated(
+        trace, cluster, _network(nodes), policies, queue == "easy", communication,
+        reckon if passing else None,
+    )  # fmt: skip
+    runs = [one.result for one in simulators]
+    facts = {
+        "queue": queue,
+        "order": f"{order} by {reckon}" if passing else order,
+        "communication": communication,
+        "load": load or "as recorded",
+    }
     report = output.Report(runs, cluster, trace, facts)
     if html is not None:
         files.write(html, to_html(report))
@@ -100,6 +130,24 @@ def simulate(
         click.echo(output.to_json(report))
     else:
         _print(report)
+        if passing:
+            click.echo(f"\n{_said_of(simulators[-1].passing)}")
+
+
+def _said_of(passing: PassingQueue | None) -> str:
+    """How far what was predicted at the submits was off."""
+    errors = passing.rule.durations.errors if passing is not None else None
+    ratio = errors.median_ratio() if errors is not None else None
+    if errors is None or ratio is None:
+        return "Run times: no job ended of which any was predicted."
+    within = ", ".join(
+        f"{100 * part:.0f} % within the {100 * share:.0f} % quantile"
+        for share, part in errors.coverage().items()
+    )
+    return (
+        f"Run times as predicted at {errors.jobs} submits: half were off by at most a factor of"
+        f" {ratio:.2g}; {within}."
+    )
 
 
 def _cluster(path: Path) -> dict[str, NodeTopology]:
@@ -135,14 +183,17 @@ def _network(path: Path) -> Network | None:
     return networks.read(beside).default
 
 
-def _runs(
+def _simulated(
     trace: Trace,
     cluster: dict[str, NodeTopology],
     network: Network | None,
     names: tuple[str, ...],
     easy: bool,
     part: float,
-) -> list[SimulatedRun]:
+    reckon: Reckoned | None,
+) -> list[Simulator]:
+    from policies.order.passing import Passing
+    from simulation.core.queue_order import PassingQueue
     from simulation.core.steps import each
     from simulation.errors import SimulationError
     from simulation.models.placing import Simulator
@@ -157,12 +208,16 @@ def _runs(
         raise SimulationError(f"{trace.source}: no job can be simulated ({reasons or 'none'})")
     policies = [policy_named(name) for name in dict.fromkeys(names)]
     speed: Speed = ByBandwidth(part) if part else Speed()
-    runs = []
+    simulators = []
     with watching("simulating"):
         for policy in each(policies):
-            simulator = Simulator(cluster, policy, speed, easy=easy, network=network)
-            runs.append(simulator.run(trace.jobs))
-    return runs
+            passing = None if reckon is None else PassingQueue(Passing(by=reckon))
+            simulator = Simulator(
+                cluster, policy, speed, easy=easy, network=network, passing=passing
+            )
+            simulator.run(trace.jobs)
+            simulators.append(simulator)
+    return simulators
 
 
 def _print(report: Report) -> None:
