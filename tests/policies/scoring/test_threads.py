@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from machines import machine
 
+from policies.matching import kept as kept_module
 from policies.matching import solvers
 from policies.matching.links import link_mbps
-from policies.matching import kept as kept_module
 from policies.matching.solved import KEPT, Solved, solver_for
 from policies.matching.solvers import NARROWEST, PathSolver
 from policies.matching.tree_widths import TreeWidths
