@@ -120,6 +120,8 @@ class SharedNodes:
             line = encode_request(self._question(number, 1 + number % 3))
             reply, took_s = self._replay.client.ask(line)
             assert reply.startswith(b"use "), reply
+            # Whoever waits for all decisions to be written counts by it.
+            self._replay.bytes.append(len(line))
             took.append(Took(1e3 * took_s, 1e3 * self._replay.client.cpu_s))
         return took
 

@@ -102,3 +102,10 @@ def test_the_driver_says_how_late_it_was_and_fails_with_a_submit(tmp_path: Path)
     assert done.returncode == 0
     assert float(done.stdout) >= 0
     assert "a submit failed" in run(["true"], ["false"]).stderr
+
+
+def test_backfill_keeps_nodes_for_the_first_that_waits_or_as_slurm_does(monkeypatch):
+    """slurm.conf's later line counts."""
+    assert PackingNodes().slurm_conf().endswith(",bf_job_part_count_reserve=1\n")
+    monkeypatch.setenv("PACKING_RESERVE", "0")
+    assert PackingNodes().slurm_conf().endswith(",bf_interval=2\n")
