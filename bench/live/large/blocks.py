@@ -38,11 +38,6 @@ class BlockNodes(PackingNodes):
         """All blocks: Slurm and the engine go by the same file."""
         return blocks.topology_conf([*self.of("mapa"), *self.of("stock")])
 
-    @property
-    def backfill(self) -> str:
-        """As every cluster of the tests has it."""
-        return ""
-
     def slurm_conf(self) -> str:
         """The same, with Slurm's topology plugin."""
         return f"{super().slurm_conf()}TopologyPlugin=topology/block\n"
