@@ -18,6 +18,7 @@ from policies.contract.bits import gpus_of
 from policies.contract.nodes import candidates
 from policies.contract.nouns import Ahead, Cluster, NodeState, Placement, Request, WaitingJob
 from policies.contract.ranking import Key, each
+from policies.horizon.durations import Durations
 from policies.mapa.question import NodeKeys
 from policies.matching.choice import Choice
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
@@ -36,6 +37,9 @@ DEEP = 8
 HOP_WEIGHT = 0.1
 #: Choices remembered, some 300 bytes each; of so many all are forgotten.
 MOST_CHOICES = 50_000
+
+
+_host_mbps = lru_cache(maxsize=256)(host_mbps)
 
 
 @lru_cache(maxsize=256)
@@ -88,7 +92,7 @@ def gain(topology: NodeTopology, choice: Choice, *, sensitive: bool) -> float:
     """What a job gains by a set, as a share of its ideal."""
     if not sensitive or choice.mask.bit_count() < 2:
         return 0.0
-    hops = round(choice.weakest_gbps * MB_PER_GB) <= host_mbps(topology)
+    hops = round(choice.weakest_gbps * MB_PER_GB) <= _host_mbps(topology)
     return choice.share - HOP_WEIGHT * hops
 
 
@@ -123,6 +127,8 @@ class _Part(NamedTuple):
 
     job: WaitingJob
     gpus: int
+    #: How long it runs, by future (seconds).
+    lasts_s: Sequence[float]
 
 
 class World:
@@ -135,14 +141,23 @@ class World:
             request.gpus_per_node, cluster.ahead.lasts_s, request.pattern, request.sensitive
         )
         self._table = candidates(cluster.nodes).table
-        self._parts = list(_parts(cluster.ahead))
-        self._ends: list[_End] = []
+        durations = Durations(cluster.ahead.used)
+        #: How many futures there are.
+        self.futures = durations.futures
+        self._lasts_s = durations.left_s(0, cluster.ahead.lasts_s)
+        self._parts = list(islice(_parts(cluster.ahead, durations), STARTS + DEEP + 1))
+        #: By future.
+        self._ends: list[list[_End]] = [[] for _ in range(self.futures)]
         #: Those where GPUs are free or come free.
         self._nodes: dict[str, NodeState] = {}
         for release in cluster.ahead.releases:
             if self._add(release.node):
-                self._ends.append(_End(release.in_s, release.node, release.mask))
-        heapq.heapify(self._ends)
+                limit_s = release.in_s + release.ran_s
+                left_s = durations.left_s(release.job, limit_s, release.ran_s)
+                for ends, in_s in zip(self._ends, left_s, strict=True):
+                    ends.append(_End(in_s, release.node, release.mask))
+        for ends in self._ends:
+            heapq.heapify(ends)
         table = self._table
         for place in islice(each((1 << len(table.names)) - 1 & ~table.full), MOST_NODES):
             self._add(table.names[place])
@@ -159,13 +174,13 @@ class World:
             self._nodes[name] = node
         return True
 
-    def play(self, node: NodeState, count: int, choice: Choice) -> Future:
-        """What comes if the job takes this set of a node."""
+    def play(self, node: NodeState, count: int, choice: Choice, future: int = 0) -> Future:
+        """What comes in one of the futures if the job takes this set of a node."""
         self._add(node.name)
         free = {name: one.free for name, one in self._nodes.items()}
         free[node.name] &= ~choice.mask
-        run = _Run(self, free, [*self._ends])
-        heapq.heappush(run.ends, _End(self._job.lasts_s, node.name, choice.mask))
+        run = _Run(self, free, [*self._ends[future]], future)
+        heapq.heappush(run.ends, _End(self._lasts_s[future], node.name, choice.mask))
         own = gain(node.topology, choice, sensitive=self._job.sensitive)
         run.play(self._parts, node.name, backfill=self._ahead.backfill)
         return Future(own + run.worth, run.next_mask)
@@ -184,21 +199,27 @@ class World:
         return None if found is None else (found[0][2], found[1])
 
 
-def _parts(ahead: Ahead) -> Iterator[_Part]:
+def _parts(ahead: Ahead, durations: Durations) -> Iterator[_Part]:
     """What waits, node by node; jobs too large for these nodes are others' business."""
-    for job in ahead.queue:
+    for number, job in enumerate(ahead.queue, 1):
         if max(job.gpus_per_node) <= MOST_GPUS:
+            lasts_s = durations.left_s(number, job.lasts_s)
             for count in job.gpus_per_node:
-                yield _Part(job, count)
+                yield _Part(job, count, lasts_s)
 
 
 class _Run:
     """One future while it is played."""
 
-    def __init__(self, world: World, free: dict[str, int], ends: list[_End]) -> None:
-        self._world, self.free, self.ends = world, free, ends
+    def __init__(self, world: World, free: dict[str, int], ends: list[_End], future: int) -> None:
+        self._world, self.free, self.ends, self._future = world, free, ends, future
         self.now_s = self.worth = 0.0
         self.starts = self.next_mask = 0
+        self._count_most()
+
+    def _count_most(self) -> None:
+        #: The most GPUs that are free on one node: larger parts need not be tried.
+        self.most = max(map(int.bit_count, self.free.values()), default=0)
 
     def play(self, parts: Sequence[_Part], own: str, *, backfill: bool) -> None:
         """Start what waits, in order, until enough is seen or nothing more comes free."""
@@ -214,15 +235,19 @@ class _Run:
             end = heapq.heappop(self.ends)
             self.now_s = end.at_s
             self.free[end.node] |= end.mask
+            self.most = max(self.most, self.free[end.node].bit_count())
 
     def _try(self, part: _Part, own: str, without: str = "") -> bool:
         """Start it now if a node has room."""
+        if part.gpus > self.most:
+            return False
         found = self._world.best(part, self.free, without)
         if found is None:
             return False
         name, best = found
         self.free[name] &= ~best.mask
-        heapq.heappush(self.ends, _End(self.now_s + part.job.lasts_s, name, best.mask))
+        self._count_most()
+        heapq.heappush(self.ends, _End(self.now_s + part.lasts_s[self._future], name, best.mask))
         self.worth += best.gain
         self.starts += 1
         if name == own and not self.next_mask:
@@ -231,10 +256,12 @@ class _Run:
 
     def _pass(self, left: list[_Part], own: str) -> None:
         """Backfill: who ends before the first one starts, or takes another node than it will."""
+        if all(part.gpus > self.most for part in left[1 : 1 + DEEP]):
+            return
         starts_s, promised = self._promise(left[0].gpus)
         at = 1
         while at < min(len(left), 1 + DEEP):
-            ends_s = self.now_s + left[at].job.lasts_s
+            ends_s = self.now_s + left[at].lasts_s[self._future]
             if self._try(left[at], own, "" if ends_s <= starts_s else promised):
                 del left[at]
             else:

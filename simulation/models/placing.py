@@ -21,6 +21,7 @@ from policies import (
     Wait,
 )
 from policies.contract.bits import mask_of
+from policies.horizon.durations import LimitsUsed
 from simulation.core import steps
 from simulation.core.clock import Clock
 from simulation.core.jobs import SimJob
@@ -84,6 +85,7 @@ class Simulator:
     _order: dict[int, int] = field(default_factory=dict)
     _on_node: dict[str, set[int]] = field(default_factory=dict)
     _snapshot: tuple[RunningJob, ...] | None = None
+    _used: LimitsUsed = field(default_factory=LimitsUsed)
 
     def __post_init__(self) -> None:
         self.occupancy = Occupancy(self.cluster)
@@ -160,13 +162,21 @@ class Simulator:
             self._requests.waiting(one, self._planned_s(one))
             for one in itertools.islice(others, AHEAD)
         ]
+        now_s = self.clock.now_s
         ends = heapq.nsmallest(AHEAD, self.running.values(), key=Running.planned_end_s)
         releases = [
-            Release(max(0.0, run.planned_end_s() - self.clock.now_s), name, mask)
+            Release(
+                max(0.0, run.planned_end_s() - now_s),
+                name,
+                mask,
+                now_s - run.start_s,
+                run.job.job_id,
+            )
             for run in ends
             for name, mask in run.masks.items()
         ]
-        return Ahead(self._planned_s(job), queue, releases, backfill=self.easy)
+        used = self._used.parts()
+        return Ahead(self._planned_s(job), queue, releases, backfill=self.easy, used=used)
 
     def _planned_s(self, job: SimJob) -> float:
         return self.speed.ideal_s(job) if job.walltime_s is None else job.walltime_s
@@ -216,6 +226,7 @@ class Simulator:
     def _end(self, run: Running) -> None:
         del self.running[run.job.job_id]
         self._snapshot = None
+        self._used.ended(self.clock.now_s - run.start_s, self._planned_s(run.job))
         self.occupancy.release(run.masks)
         for name in run.masks:
             self._on_node[name].discard(run.job.job_id)
