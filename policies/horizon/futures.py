@@ -18,7 +18,7 @@ from policies.contract.bits import gpus_of
 from policies.contract.nodes import candidates
 from policies.contract.nouns import Ahead, Cluster, NodeState, Placement, Request, WaitingJob
 from policies.contract.ranking import Key, each
-from policies.horizon.durations import Durations
+from policies.horizon.run_times import RunTimes
 from policies.mapa.question import NodeKeys
 from policies.matching.choice import Choice
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
@@ -141,11 +141,11 @@ class World:
             request.gpus_per_node, cluster.ahead.lasts_s, request.pattern, request.sensitive
         )
         self._table = candidates(cluster.nodes).table
-        durations = Durations(cluster.ahead.used)
+        times = RunTimes(cluster.ahead.used)
         #: How many futures there are.
-        self.futures = durations.futures
-        self._lasts_s = durations.left_s(0, cluster.ahead.lasts_s)
-        self._parts = list(islice(_parts(cluster.ahead, durations), STARTS + DEEP + 1))
+        self.futures = times.futures
+        self._lasts_s = times.left_s(0, cluster.ahead.lasts_s)
+        self._parts = list(islice(_parts(cluster.ahead, times), STARTS + DEEP + 1))
         #: By future.
         self._ends: list[list[_End]] = [[] for _ in range(self.futures)]
         #: Those where GPUs are free or come free.
@@ -153,7 +153,7 @@ class World:
         for release in cluster.ahead.releases:
             if self._add(release.node):
                 limit_s = release.in_s + release.ran_s
-                left_s = durations.left_s(release.job, limit_s, release.ran_s)
+                left_s = times.left_s(release.job, limit_s, release.ran_s)
                 for ends, in_s in zip(self._ends, left_s, strict=True):
                     ends.append(_End(in_s, release.node, release.mask))
         for ends in self._ends:
@@ -199,11 +199,11 @@ class World:
         return None if found is None else (found[0][2], found[1])
 
 
-def _parts(ahead: Ahead, durations: Durations) -> Iterator[_Part]:
+def _parts(ahead: Ahead, times: RunTimes) -> Iterator[_Part]:
     """What waits, node by node; jobs too large for these nodes are others' business."""
     for number, job in enumerate(ahead.queue, 1):
         if max(job.gpus_per_node) <= MOST_GPUS:
-            lasts_s = durations.left_s(number, job.lasts_s)
+            lasts_s = times.left_s(number, job.lasts_s)
             for count in job.gpus_per_node:
                 yield _Part(job, count, lasts_s)
 

@@ -21,7 +21,7 @@ from policies import (
     Wait,
 )
 from policies.contract.bits import mask_of
-from policies.horizon.durations import LimitsUsed
+from policies.horizon.run_times import LimitsUsed
 from simulation.core import steps
 from simulation.core.clock import Clock
 from simulation.core.jobs import SimJob

@@ -15,7 +15,7 @@ from policies import Ahead, Release, RunningJob, WaitingJob
 from policies.contract.running import RunningJobs
 from policies.errors import HintError
 from policies.hints import parse
-from policies.horizon.durations import LimitsUsed
+from policies.horizon.run_times import LimitsUsed
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.placement import PlacementQuestion

@@ -12,8 +12,8 @@ from machines import machine
 
 from policies import Ahead, Cluster, NodeState, Placement, Release, Request, WaitingJob, mask_of
 from policies.contract.bits import gpus_of
-from policies.horizon.durations import FUTURES, MOST, Durations, LimitsUsed
 from policies.horizon.futures import Choices, World
+from policies.horizon.run_times import FUTURES, MOST, LimitsUsed, RunTimes
 from policies.registry import registry
 from simulation.core.jobs import mixed_jobs
 from simulation.core.link_quality import judge
@@ -138,14 +138,14 @@ def test_backfill_starts_who_does_not_delay_the_first(lasts_s, backfill, starts)
 
 def test_durations_that_differ_are_played_as_they_are_likely():
     """Of a limit of 100 s: what jobs used of it that ran longer than this one has."""
-    one = Durations((0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0))
+    one = RunTimes((0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0))
     assert one.futures == 1 + FUTURES
     alone = one.left_s(3, 100.0)
     assert alone[0] == 40.0
     assert sorted(alone[1:]) == [10, 20, 30, 40, 60, 80, 100]
     assert set(one.left_s(3, 100.0, 40.0)) == {20.0, 40.0, 60.0}
     assert max(one.left_s(3, 200.0, 199.0)) == 1.0
-    assert max(Durations((0.1, 0.2)).left_s(3, 100.0, 30.0)) < 30, "as long again at most"
+    assert max(RunTimes((0.1, 0.2)).left_s(3, 100.0, 30.0)) < 30, "as long again at most"
     assert one.left_s(1, 100.0) != one.left_s(2, 100.0)
     assert set(one.left_s(1, 0.0, 0.0)) == {0.0}
 
@@ -154,9 +154,9 @@ def test_durations_that_differ_are_played_as_they_are_likely():
     ("used", "left_s"), [((), 60.0), ((1.0,) * 5, 60.0), ((0.49, 0.5, 0.5), 10.0)]
 )
 def test_where_jobs_use_as_much_of_their_limits_there_is_one_future(used, left_s):
-    durations = Durations(used)
-    assert durations.futures == 1
-    assert durations.left_s(5, 100.0, 40.0) == (left_s,)
+    times = RunTimes(used)
+    assert times.futures == 1
+    assert times.left_s(5, 100.0, 40.0) == (left_s,)
 
 
 def test_the_set_is_left_for_the_next_job_whenever_others_end():

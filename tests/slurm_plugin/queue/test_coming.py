@@ -6,7 +6,7 @@ import pytest
 
 from policies import RunningJob
 from policies.contract.running import RunningJobs
-from policies.horizon.durations import LimitsUsed
+from policies.horizon.run_times import LimitsUsed
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.coming import MOST_AHEAD, UNKNOWN_S, Coming

@@ -48,7 +48,7 @@ def _order(number: int) -> Iterator[int]:
     return ((1 + number % (FUTURES - 1)) * at + number // (FUTURES - 1) for at in range(FUTURES))
 
 
-class Durations:
+class RunTimes:
     """How long jobs go on to run, in each future."""
 
     def __init__(self, used: Sequence[float]) -> None:
