@@ -23,7 +23,7 @@ MOST_NODES = 3
 #: comes is never known for sure.
 LEAST_GAIN = 0.05
 #: Where there are several futures, all are compared by the first ones, the best of them by all.
-FIRST_FUTURES, MOST_PLAYED = 2, 4
+FIRST_FUTURES, MOST_PLAYED = 1, 3
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Horizon(Mapa):
             return asked.placement(self.name, pairs)
         others = asked.runners_up(count, {state.name})[: MOST_NODES - 1]
         nodes = [state, *(other for other in others if other.weight == state.weight)]
-        world = World(self._choices, cluster, request)
+        world = World(self._choices, cluster, request, nodes)
         best = _best(world, asked, nodes, count)
         if best is None:
             return asked.placement(self.name, pairs)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 #: Futures that are played beside that of middle durations, a prime number.
-FUTURES = 7
+FUTURES = 5
 #: Jobs that ended last of which it is remembered.
 MOST = 64
 #: Guesses this near to each other are one (as a part of the longest).

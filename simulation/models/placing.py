@@ -35,7 +35,7 @@ from simulation.models.speed import PlacedJob, Speed
 #: How many queued jobs one pass looks at (Slurm's default_queue_depth and bf_max_job_test).
 DEPTH = 500
 #: Waiting and running jobs that a policy sees which looks ahead; the engine shows as many.
-AHEAD = 64
+AHEAD = 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from slurm_plugin.queue.demand import Unplaceable, demand_of
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Waiting jobs, and running ones, that a policy sees.
-MOST_AHEAD = 64
+MOST_AHEAD = 32
 #: Waiting jobs that are read: a question sees those of its partition.
 MOST_READ = 1000
 #: What a job without a limit, or one that no snapshot has seen yet, is taken to run (seconds).
