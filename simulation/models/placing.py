@@ -26,7 +26,7 @@ from simulation.core import steps
 from simulation.core.clock import Clock
 from simulation.core.jobs import SimJob
 from simulation.core.occupancy import Occupancy
-from simulation.core.queue_order import in_turn
+from simulation.core.queue_order import PassingQueue, in_turn
 from simulation.core.record import Record, Running, SimulatedRun
 from simulation.core.requests import RequestMaker
 from simulation.errors import SimulationError
@@ -65,7 +65,7 @@ class Simulator:
     """One policy on one virtual cluster, all GPUs free at first.
 
     `easy`: EASY backfill instead of strict first in, first out. `network`: the one between the
-    nodes, None where it is not known.
+    nodes, None where it is not known. `passing`: shorter work may pass; each run needs its own.
     """
 
     cluster: Mapping[str, NodeTopology]
@@ -74,6 +74,7 @@ class Simulator:
     easy: bool = False
     bounds: Postponing = field(default_factory=Postponing)
     network: Network | None = None
+    passing: PassingQueue | None = None
 
     clock: Clock = field(default_factory=Clock)
     queue: dict[int, SimJob] = field(default_factory=dict)
@@ -117,15 +118,26 @@ class Simulator:
 
     def _submit(self, job: SimJob) -> None:
         self.queue[job.job_id] = job
+        if self.passing is not None:
+            self.passing.submitted(job)
 
     def _schedule(self) -> None:
         """One pass over the queue."""
-        if not self.queue or not any(self.occupancy.free.values()):
+        if not self.queue:
+            return
+        # Whether the first in line is due has to be known of every moment, where jobs may pass.
+        if self.passing is None and not any(self.occupancy.free.values()):
             return
         jobs = filter(self._may_ask, list(itertools.islice(self.queue.values(), DEPTH)))
         running = self.running.values()
         for job, reserved in in_turn(
-            jobs, self.occupancy, running, self.clock.now_s, self.speed.ideal_s, easy=self.easy
+            jobs,
+            self.occupancy,
+            running,
+            self.clock.now_s,
+            self.speed.ideal_s,
+            easy=self.easy,
+            passing=self.passing,
         ):
             self._try_start(job, reserved)
 
@@ -157,7 +169,7 @@ class Simulator:
         """What is to come, for a policy that looks at it."""
         if LooksAt.QUEUE not in self.policy.looks_at:
             return None
-        others = (one for one in self.queue.values() if one is not job)
+        others = (one for one in self._seen_by(job) if one is not job)
         queue = [
             self._requests.waiting(one, self._planned_s(one))
             for one in itertools.islice(others, AHEAD)
@@ -177,6 +189,10 @@ class Simulator:
         ]
         used = self._used.parts()
         return Ahead(self._planned_s(job), queue, releases, backfill=self.easy, used=used)
+
+    def _seen_by(self, job: SimJob) -> Iterable[SimJob]:
+        """The jobs that wait with it, in the queue's order."""
+        return self.queue.values()
 
     def _planned_s(self, job: SimJob) -> float:
         return self.speed.ideal_s(job) if job.walltime_s is None else job.walltime_s
@@ -218,6 +234,8 @@ class Simulator:
         )
         self.running[job.job_id] = run
         self._order[job.job_id] = len(self._order)
+        if self.passing is not None:
+            self.passing.started(job)
         self._snapshot = None
         for name in masks:
             self._on_node[name].add(job.job_id)
@@ -225,6 +243,8 @@ class Simulator:
 
     def _end(self, run: Running) -> None:
         del self.running[run.job.job_id]
+        if self.passing is not None:
+            self.passing.ended(run.job, self.clock.now_s - run.start_s)
         self._snapshot = None
         self._used.ended(self.clock.now_s - run.start_s, self._planned_s(run.job))
         self.occupancy.release(run.masks)
@@ -233,7 +253,7 @@ class Simulator:
         self._rescale(run.masks)
         self.result.records.append(
             Record(run.job, run.start_s, self.clock.now_s, run.placement, run.postponed,
-                   run.is_forced, run.ideal_s)
+                   run.is_forced, run.ideal_s, run.is_killed)
         )  # fmt: skip
         for other in self._waiting.values():
             if other.until_s > self.clock.now_s:
