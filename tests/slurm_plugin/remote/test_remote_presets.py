@@ -22,7 +22,9 @@ environment: {MINE: "{servers}"}
 
 
 def test_the_presets_that_come_with_the_package():
-    assert presets.names() == ["cricket", "echo", "echo-own", "lupine", "rcuda", "template"]
+    assert presets.names() == [
+        *("cricket", "echo", "echo-own", "lupine", "pocl", "rcuda", "template")
+    ]
 
 
 def test_what_is_not_configured_is_what_is_not_given():
@@ -49,6 +51,16 @@ def test_a_preset_travels_to_the_nodes_unchanged(name):
                 "RCUDA_DEVICE_0": "n2@5000:0",
                 "RCUDA_DEVICE_1": "n2@5000:1",
                 "RCUDA_DEVICE_2": "n3@5001:0",
+            },
+        ),
+        (
+            "pocl",
+            {
+                "OCL_ICD_VENDORS": "/etc/OpenCL/borrowed",
+                "POCL_DEVICES": "remote remote remote",
+                "POCL_REMOTE0_PARAMETERS": "n2:5000/0",
+                "POCL_REMOTE1_PARAMETERS": "n2:5000/1",
+                "POCL_REMOTE2_PARAMETERS": "n3:5001/0",
             },
         ),
     ],
@@ -82,6 +94,8 @@ def test_a_sites_own_lies_beside_its_configuration(tmp_path):
         (GOOD.replace("mine", "a b"), "name: expected a word"),
         (GOOD + "loopback: maybe", "loopback: 'maybe'; expected yes or no"),
         (GOOD + "max_donors: -1", "max_donors: -1; expected a whole number from 0 to 64"),
+        (GOOD + "ports: 9", "ports: 9; expected a whole number from 1 to 8"),
+        (GOOD + "each_word: {W: '{servers}'}", "each_word.W: {servers} in '{servers}'; allowed"),
         (GOOD.replace("server:", "about:"), "server: expected a list of words"),
         (GOOD.replace(":{port}", ""), "server: expected {port} in it, or takes_port: no"),
         (GOOD.replace("{bind}:", ""), "server: expected {bind} in it"),
