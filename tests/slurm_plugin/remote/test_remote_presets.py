@@ -69,6 +69,11 @@ def test_what_the_tasks_of_a_job_with_three_remote_gpus_are_told(name, expected)
     assert presets.load(name).client_environment(DONORS) == expected
 
 
+def test_a_word_for_each_remote_gpu():
+    words = preset.from_json(asdict(presets.load("echo")) | {"each_word": {"W": "{host}/{gpu}"}})
+    assert words.client_environment(DONORS)["W"] == "n2/0 n2/1 n3/0"
+
+
 def test_who_needs_a_trusted_network_says_why():
     why = {name: presets.load(name).needs_trust() for name in presets.names()}
     assert {name for name, text in why.items() if text} == {"cricket"}
