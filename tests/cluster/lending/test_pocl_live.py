@@ -71,7 +71,8 @@ def test_programs_are_right_on_two_local_and_two_lent_devices(lenders):
             assert " 96x96 equal " in line
             grew.append(lenders.pocld_s()[node] - before[node])
         *here, third, fourth = sorted(grew)
-        assert max(here) < 0.06 < 0.2 < min(third, fourth), grew
+        # It answers a few questions of every program that lists the devices.
+        assert 3 * max(here) < min(third, fourth) > 0.2, grew
 
 
 @long
