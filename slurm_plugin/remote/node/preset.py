@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
@@ -14,6 +15,7 @@ SERVER_FIELDS = frozenset(("port", "bind", "host", "gpus", "id", "subject", "pro
 #: What the values of `environment` may name, and those of `each_gpu`, whose keys may, too.
 JOB_FIELDS = frozenset(("count", "servers", "hosts", "ids", "subjects"))
 GPU_FIELDS = frozenset(("i", "host", "port", "gpu", "id"))
+_SETS = re.compile(r"[A-Za-z_]\w*=")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,15 @@ class Preset:
         if self.authenticates or self.takes_port:
             return ""
         return "it takes no port, so the relay cannot stand in front of it"
+
+    @property
+    def program(self) -> str:
+        """The server's program: the first word that is neither `env` nor a variable for it."""
+        words = iter(self.server)
+        first = next(words)
+        if first != "env":
+            return first
+        return next((word for word in words if not _SETS.match(word)), first)
 
     def command(self, values: Mapping[str, str]) -> list[str]:
         """The server's command line; `values` has every one of SERVER_FIELDS."""

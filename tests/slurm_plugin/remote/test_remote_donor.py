@@ -189,13 +189,17 @@ async def test_two_donors_on_one_node_share_no_port(task):
     ("change", "says"),
     [
         ({"preset": replace(ECHO, server=("rkudad", "{port}"))}, "rkudad: no such program"),
+        (
+            {"preset": replace(ECHO, server=("env", "P={port}", "rkudad"))},
+            "rkudad: no such program",
+        ),
         ({"gpus": 3}, "2 GPUs; expected 3"),
         (
             {"preset": replace(ECHO, server=("false", "{port}"))},
             r"false ended \(exit 1\) before it listened",
         ),
     ],
-    ids=["missing program", "other GPUs", "a server that ends"],
+    ids=["missing program", "missing behind env", "other GPUs", "a server that ends"],
 )
 async def test_a_donor_that_cannot_serve_says_so_in_one_line(task, change, says):
     lender = Donor(replace(task, **change), PaperMunge())
