@@ -64,6 +64,7 @@ def programs(session_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory)
 def cuda(lending: Cluster, programs: Path) -> Iterator[Cluster]:
     """A site that lends, whose nodes have a driver library and the middleware's server."""
     lending.put_folder("ctl", CUDA, programs)
+    lending.run("ctl", ["chmod", "-R", "a+rX", CUDA])
     for node in BUSY:
         install = f"cp {CUDA}/stand-in/libcuda.so.1 {DRIVER} && ln -sf {CUDA}/forward-server"
         lending.run(node, f"{install} /usr/local/bin/ && ldconfig")
@@ -126,6 +127,7 @@ def lupine(cuda: Cluster) -> Iterator[Cluster]:
     if not LUPINE:
         pytest.skip("GPUTOPO_LUPINE names no folder with LUPINE's server and client")
     cuda.put_folder("ctl", f"{CUDA}/lupine", Path(LUPINE))
+    cuda.run("ctl", ["chmod", "-R", "a+rX", CUDA])
     besides = f"$(cd {CUDA}/lupine; ls *.so.* | grep -v libcuda)"
     for node in BUSY:
         server = f"ln -sf {CUDA}/lupine/lupine_driver_server /usr/local/bin/"
