@@ -27,7 +27,7 @@ from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import echo, inside, preset, slurm, sockets
 from slurm_plugin.remote.node.handshake import Munge
-from slurm_plugin.remote.node.preset import Preset
+from slurm_plugin.remote.node.preset import UNKNOWN, Preset
 from slurm_plugin.remote.node.relay import DonorEnd
 from slurm_plugin.remote.node.sockets import LOOPBACK
 from slurm_plugin.remote.node.streams import Streams
@@ -123,7 +123,7 @@ class Donor:
         info = {
             "host": host,
             "gpus": len(devices),
-            "port": 0 if task.relays else self._server_port,
+            "port": 0 if task.relays else self._server_port or UNKNOWN,
             "preset": asdict(task.preset),
         }
         reach = self._reach if task.relays else None

@@ -16,6 +16,8 @@ SERVER_FIELDS = frozenset(("port", "bind", "host", "gpus", "id", "subject", "pro
 JOB_FIELDS = frozenset(("count", "servers", "hosts", "ids", "subjects"))
 GPU_FIELDS = frozenset(("i", "host", "port", "gpu", "id"))
 _SETS = re.compile(r"[A-Za-z_]\w*=")
+#: The port of a server that takes none and is reached without the relay; 0 is the relay's.
+UNKNOWN = -1
 #: More consecutive ports no server may have.
 MOST_PORTS = 8
 

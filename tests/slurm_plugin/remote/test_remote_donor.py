@@ -339,3 +339,24 @@ async def test_a_donor_that_lends_another_number_is_not_taken(task):
         donors = [LoanDonor("127.0.0.1", 0b111, 71, address.port)]
         with pytest.raises(RemoteError, match="lends 2 GPUs; expected 3"):
             await join.meet(7, donors, munge)
+
+
+async def test_a_server_that_takes_no_port_is_named_by_its_own_host(task):
+    """Its clients ask that host for the port (Cricket: rpcbind), not the job's."""
+    munge = PaperMunge()
+    environment = {"WHERE": "{hosts}", "WHICH": "{ids}"}
+    middleware = replace(
+        task.preset,
+        server=("sleep", "60"),
+        takes_port=False,
+        loopback=False,
+        environment=environment,
+    )
+    async with opened(replace(task, trust_network=True, preset=middleware), munge) as (_, address):
+        donors = [LoanDonor("localhost", 0b11, 71, address.port)]
+        variables, ends = await join.meet(7, donors, munge)
+        assert not ends
+        assert {name: variables[name] for name in environment} == {
+            "WHERE": "localhost",
+            "WHICH": "71",
+        }
