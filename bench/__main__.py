@@ -34,6 +34,7 @@ BENCHMARKS = {
     "drmaestro": "bench.drmaestro",
     "r-queue": "bench.r_queue",
     "genie": "bench.genie",
+    "wire": "bench.lent.wire",
     "soak": "bench.live.soak",
     "hostile": "bench.hostile",
 }

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from paper_donor import tools
 from paper_munge import PaperMunge
 
 from slurm_plugin.job_notes.loan import LoanDonor
@@ -48,14 +49,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(LUPINE, out / "lupine")
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    program.write(out / "gputopo-node", sys.executable)
+    program.write(tools().folder / "gputopo-node", sys.executable)
     return out
 
 
 async def job_on(built: Path, donors: list[LoanDonor], client: Path) -> tuple[int, str, str]:
     """Exit status and output of the job 7, which has met these donors."""
     munge = PaperMunge()
-    variables, ends = await join.meet(7, donors, munge)
+    variables, ends = await join.meet(7, donors, munge, tools())
     kept = asyncio.create_task(join.keep(ends, munge, os.getpid()))
     env = {**os.environ, **variables, "LD_LIBRARY_PATH": str(client)}
     job = await asyncio.create_subprocess_exec(
@@ -83,7 +84,7 @@ async def lent(
         for job_id, gpus in ((71, "1,5"), (72, "2")):
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
             count = gpus.count(",") + 1
-            node = str(built / "gputopo-node")
+            node = str(tools().folder / "gputopo-node")
             task = DonorTask(7, job_id, count, LOW, HIGH, False, preset, node)
             lenders.append(Donor(task, PaperMunge()))
             port = await lenders[-1].open()
