@@ -25,7 +25,7 @@ from simulation.core import steps
 from simulation.core.clock import Clock
 from simulation.core.jobs import SimJob
 from simulation.core.occupancy import Occupancy
-from simulation.core.queue_order import in_turn
+from simulation.core.queue_order import PassingQueue, in_turn
 from simulation.core.record import Record, Running, SimulatedRun
 from simulation.core.requests import RequestMaker
 from simulation.errors import SimulationError
@@ -64,7 +64,7 @@ class Simulator:
     """One policy on one virtual cluster, all GPUs free at first.
 
     `easy`: EASY backfill instead of strict first in, first out. `network`: the one between the
-    nodes, None where it is not known.
+    nodes, None where it is not known. `passing`: shorter work may pass; each run needs its own.
     """
 
     cluster: Mapping[str, NodeTopology]
@@ -73,6 +73,7 @@ class Simulator:
     easy: bool = False
     bounds: Postponing = field(default_factory=Postponing)
     network: Network | None = None
+    passing: PassingQueue | None = None
 
     clock: Clock = field(default_factory=Clock)
     queue: dict[int, SimJob] = field(default_factory=dict)
@@ -115,15 +116,26 @@ class Simulator:
 
     def _submit(self, job: SimJob) -> None:
         self.queue[job.job_id] = job
+        if self.passing is not None:
+            self.passing.submitted(job)
 
     def _schedule(self) -> None:
         """One pass over the queue."""
-        if not self.queue or not any(self.occupancy.free.values()):
+        if not self.queue:
+            return
+        # Whether the first in line is due has to be known of every moment, where jobs may pass.
+        if self.passing is None and not any(self.occupancy.free.values()):
             return
         jobs = filter(self._may_ask, list(itertools.islice(self.queue.values(), DEPTH)))
         running = self.running.values()
         for job, reserved in in_turn(
-            jobs, self.occupancy, running, self.clock.now_s, self.speed.ideal_s, easy=self.easy
+            jobs,
+            self.occupancy,
+            running,
+            self.clock.now_s,
+            self.speed.ideal_s,
+            easy=self.easy,
+            passing=self.passing,
         ):
             self._try_start(job, reserved)
 
@@ -212,6 +224,8 @@ class Simulator:
         )
         self.running[job.job_id] = run
         self._order[job.job_id] = len(self._order)
+        if self.passing is not None:
+            self.passing.started(job)
         self._snapshot = None
         for name in masks:
             self._on_node[name].add(job.job_id)
@@ -219,6 +233,8 @@ class Simulator:
 
     def _end(self, run: Running) -> None:
         del self.running[run.job.job_id]
+        if self.passing is not None:
+            self.passing.ended(run.job, self.clock.now_s - run.start_s)
         self._snapshot = None
         self.occupancy.release(run.masks)
         for name in run.masks:
