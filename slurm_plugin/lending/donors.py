@@ -24,6 +24,7 @@ from slurm_plugin.lending import standing as loans
 from slurm_plugin.lending.acting.question import Question, Submitter
 from slurm_plugin.lending.choice.offer import Offer, Refusal
 from slurm_plugin.queue.capacity import Node, Nodes
+from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
@@ -109,7 +110,7 @@ class SlurmLoans:
                 self.client.update([str(donor.job_id)], change)
         except SlurmError as error:
             logger.warning("job %s cannot borrow: %s", job.name, error)
-            self.cancel([donor.job_id for donor in donors])
+            self.cancel([str(donor.job_id) for donor in donors])
             self.counts["refused"] += 1
             return None
         self.counts["lent"] += 1
@@ -124,6 +125,14 @@ class SlurmLoans:
         if trouble := loans.trouble_of(donor, there.get(donor.job_id), job):
             raise SlurmError(trouble)
         return donor
+
+    def split(self, job: QueuedJob) -> None:
+        """Make the first task of an array a job of its own; nothing else about it changes."""
+        name = f"{job.array_id}_{task_runs(job.task)[0][0]}"
+        try:
+            self.client.update([name], JobUpdate(admin_comment=job.admin_comment))
+        except SlurmError as error:
+            logger.warning("job %s: %s", name, error)
 
     def record_of(self, job: QueuedJob) -> JobRecord | None:
         """The job's record where that may name a loan."""
@@ -147,7 +156,7 @@ class SlurmLoans:
         for job_id in [job_id for job_id in self._missed if job_id not in borrowers]:
             del self._missed[job_id]
         orphans = [
-            job.job_id
+            job.name
             for job in queue
             if loans.parent_of(job)
             and job.job_id not in wanted
@@ -186,7 +195,7 @@ class SlurmLoans:
             self.run(["scontrol", "requeue", job.name])
         except SlurmError as error:
             logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
-            self.cancel([job.job_id])
+            self.cancel([job.name])
 
     def refuse(self, job: QueuedJob, record: JobRecord, refusal: Refusal) -> bool:
         """Write into the job why nothing is lent to it; whether the reason is a new one.
@@ -228,21 +237,21 @@ class SlurmLoans:
             # It has started, or ended: the next poll will show.
             logger.warning("job %s: %s", job.name, error)
             return pause_s
-        self.cancel([donor.job_id for donor in _donors(job, loan, queue)] if loan else [])
+        self.cancel([donor.name for donor in _donors(job, loan, queue)] if loan else [])
         if is_refused:
-            self.cancel([job.job_id])
+            self.cancel([job.name])
         return pause_s
 
-    def cancel(self, job_ids: Sequence[int]) -> None:
-        """End jobs; what has ended already is no error."""
-        if not job_ids:
+    def cancel(self, names: Sequence[str]) -> None:
+        """End jobs by what Slurm's commands call them; what has ended already is no error."""
+        if not names:
             return
-        self.counts["cancelled"] += len(job_ids)
+        self.counts["cancelled"] += len(names)
         try:
             self.check()
-            self.run(["scancel", *map(str, job_ids)])
+            self.run(["scancel", *names])
         except SlurmError as error:
-            logger.warning("donors %s: %s; tried again", list(job_ids), error)
+            logger.warning("donors %s: %s; tried again", list(names), error)
 
 
 def _donors(job: QueuedJob, loan: Loan, queue: Mapping[int, QueuedJob]) -> list[QueuedJob]:
