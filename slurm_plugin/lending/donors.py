@@ -23,6 +23,7 @@ from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending import standing as loans
 from slurm_plugin.lending.acting.question import Question, Submitter
 from slurm_plugin.lending.choice.offer import Offer, Refusal
+from slurm_plugin.lending.ledger import Ledger
 from slurm_plugin.queue.capacity import Node, Nodes
 from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.clients.command_line import SlurmClient
@@ -85,8 +86,13 @@ class SlurmLoans:
     #: Raises SlurmError where Slurm is not to be changed from here.
     check: Callable[[], None] = lambda: None
     counts: Counter[str] = field(default_factory=Counter)
+    ledger: Ledger = field(init=False)
     # Polls in a row that did not see all donors of a running job, by its id.
     _missed: Counter[int] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        """The ledger asks the same Slurm."""
+        self.ledger = Ledger(self.run)
 
     def obstacle(self, slurm_config: Mapping[str, str]) -> str:
         """Why nothing can be lent here, by Slurm's settings or our own; '' where it can."""
@@ -155,15 +161,19 @@ class SlurmLoans:
             wanted.update(donor.job_id for donor in _donors(job, loan, there))
         for job_id in [job_id for job_id in self._missed if job_id not in borrowers]:
             del self._missed[job_id]
+        donors = [job for job in queue if loans.parent_of(job)]
         orphans = [
-            job.name
-            for job in queue
-            if loans.parent_of(job)
-            and job.job_id not in wanted
+            job
+            for job in donors
+            if job.job_id not in wanted
             and job.state != "COMPLETING"
             and not self._is_in_doubt(job, there)
         ]
-        self.cancel(orphans)
+        # A donor that runs is asked first: it says what passed, and ends by itself.
+        asked = [job.name for job in orphans if job.state == "RUNNING" and self.ledger.asks(job)]
+        self._send(["scancel", "--batch", "--signal=TERM"], asked)
+        self.cancel([job.name for job in orphans if job.name not in asked])
+        self.ledger.see(donors)
 
     def _is_in_doubt(self, donor: QueuedJob, there: Mapping[int, QueuedJob]) -> bool:
         """Do donor and borrower both run, with the borrower's record lost?
@@ -244,12 +254,15 @@ class SlurmLoans:
 
     def cancel(self, names: Sequence[str]) -> None:
         """End jobs by what Slurm's commands call them; what has ended already is no error."""
+        self.counts["cancelled"] += len(names)
+        self._send(["scancel"], names)
+
+    def _send(self, command: Sequence[str], names: Sequence[str]) -> None:
         if not names:
             return
-        self.counts["cancelled"] += len(names)
         try:
             self.check()
-            self.run(["scancel", *names])
+            self.run([*command, *names])
         except SlurmError as error:
             logger.warning("donors %s: %s; tried again", list(names), error)
 

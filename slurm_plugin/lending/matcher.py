@@ -173,6 +173,9 @@ class LoanMatcher:
             else:
                 self.write(record.lent(job, noted, loan, planned.why))
         self.lending.tidy(queue)
+        for one in self.lending.ledger.ended():
+            self.write(record.ended(one))
+            self.lending.counts.update(one.counts())
         return refused
 
     def close(self) -> None:

@@ -114,6 +114,14 @@ class Metrics:
         return {
             "gate_events": {(word,): slots.get(word, 0) for word in GATE_EVENTS} if slots else {},
             "loan_events": {(word,): loans.get(word, 0) for word in LOAN_EVENTS} if lends else {},
+            "lent_gpu_seconds": {(): loans.get("gpu_s", 0)} if lends else {},
+            "lent_bytes": {
+                ("to",): loans.get("bytes_in", 0),
+                ("from",): loans.get("bytes_out", 0),
+            }
+            if lends
+            else {},
+            "lent_packets": {(): loans.get("packets_in", 0)} if lends else {},
             "poll_failures": by_label(engine.setup.telemetry.failed_polls),
         }
 

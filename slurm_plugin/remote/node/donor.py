@@ -22,11 +22,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from slurm_plugin.job_notes.donor import NAME, failed, ready
+from slurm_plugin.job_notes.donor import NAME, Passed, failed, ready
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import echo, inside, preset, slurm, sockets
 from slurm_plugin.remote.node.handshake import Munge
+from slurm_plugin.remote.node.meter import Meter
 from slurm_plugin.remote.node.preset import Preset
 from slurm_plugin.remote.node.relay import DonorEnd
 from slurm_plugin.remote.node.sockets import LOOPBACK
@@ -221,6 +222,11 @@ class Donor:
             return await self._inside.reach()
         return await asyncio.open_connection(LOOPBACK, self._server_port)
 
+    @property
+    def own_port(self) -> int:
+        """The port at which the job reaches the server without a relay; 0 where it does not."""
+        return 0 if self._task.relays else self._server_port
+
     async def server_ended(self) -> int:
         """Wait for the server's end; its exit status."""
         assert self._process is not None
@@ -301,6 +307,8 @@ async def run(task: DonorTask, vouching: Munge) -> int:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), SHOWN_S)
         return 1
+    meter = Meter(port, donor.own_port)
+    meter.start()
     report = ready(task.parent, port)
     if not await asyncio.to_thread(slurm.say, task.job_id, report):
         await asyncio.sleep(2)
@@ -309,13 +317,28 @@ async def run(task: DonorTask, vouching: Munge) -> int:
         asyncio.ensure_future(ended.wait()),
         asyncio.ensure_future(donor.server_ended()),
         asyncio.ensure_future(until_over(task.parent, task.job_id)),
+        asyncio.ensure_future(tell(task, port, meter)),
     ]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     died = waits[1].done()
     for wait in waits:
         wait.cancel()
     await donor.close()
+    # The last word: with it Slurm's accounting has what passed, where it keeps comments.
+    await asyncio.to_thread(slurm.say, task.job_id, ready(task.parent, port, meter.passed()))
+    meter.close()
     return 1 if died else 0
+
+
+async def tell(task: DonorTask, port: int, meter: Meter) -> None:
+    """Say every now and then what passed, where that is more than the last time."""
+    told = Passed()
+    while True:
+        await asyncio.sleep(POLL_S)
+        passed = meter.passed()
+        if passed != told:
+            await asyncio.to_thread(slurm.say, task.job_id, ready(task.parent, port, passed))
+            told = passed
 
 
 def main(argv: list[str], program: str) -> int:

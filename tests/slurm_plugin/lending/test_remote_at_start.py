@@ -284,15 +284,18 @@ def test_a_loan_that_came_to_nothing_gives_the_request_back_first(tmp_path):
     assert kept == LoanRecord("may", {"remote": "1", "loan_tries": "1", "loan_next": "1030"})
 
 
+LAST_WORD = "scancel --batch --signal=TERM"
 RUNS = {"state": "RUNNING", "nodes": ("dgx1",)}
 
 
 @pytest.mark.parametrize(
     ("borrower", "may_lend", "told"),
     [
-        pytest.param(job(), False, ["scancel 71"], id="nobody names it, and nothing is lent"),
+        pytest.param(job(), False, [f"{LAST_WORD} 71"], id="nobody names it, and nothing is lent"),
         # Its begin time came while there was room: it has all of its GPUs on its own node.
-        pytest.param(job(MEETS, **RUNS), True, ["scancel 71"], id="its borrower runs without it"),
+        pytest.param(
+            job(MEETS, **RUNS), True, [f"{LAST_WORD} 71"], id="its borrower runs without it"
+        ),
         pytest.param(job(STARTS, **RUNS, **LOCAL), True, [], id="its borrower runs with it"),
     ],
 )
