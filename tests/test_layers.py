@@ -148,6 +148,7 @@ ORDER = {
 #: The same of policies, modules beside the rooms included.
 POLICIES_ORDER = {
     "errors": "everybody's",
+    "order": "who may go first in a queue, and how long jobs take; knows no GPUs",
     "fragmentation": "counts of free GPUs, which know nothing else",
     "patterns": "graphs over ranks, which know no node",
     "performance": "how long jobs run, which knows no node either",

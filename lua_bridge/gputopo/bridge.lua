@@ -71,9 +71,9 @@ function M.configure(directory)
   end
 end
 
-local function note_failure(reason)
+local function note_failure(reason, began_s)
   engine:close()
-  if pause:failed(engine.now()) then
+  if pause:failed(engine.now(), began_s) then
     log("no answer from the engine at " .. settings.socket .. " (" .. reason
       .. "); jobs get Slurm's own choice, asking again in " .. pause.pause_s .. " s")
   end
@@ -106,9 +106,10 @@ local function ask_engine(line, more, is_shape)
   if known then
     return known, known_plan
   end
+  local began_s = engine.now()
   local answer, failure = engine:exchange("submit", rest)
   if not answer then
-    return note_failure(failure)
+    return note_failure(failure, began_s)
   end
   if pause:succeeded() then
     log("the engine at " .. settings.socket .. " answers again")

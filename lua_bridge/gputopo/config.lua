@@ -39,7 +39,7 @@ local SETTINGS = {
   socket = { default = "/run/gputopo/engine.sock", read = socket_path },
   enforcement = { default = "select", read = one_of("select", "slots") },
   deadline_ms = { default = 50, read = number_between(1, 1000) },
-  retry_first_s = { default = 5, read = number_between(0.1, 3600) },
+  retry_first_s = { default = 1, read = number_between(0.1, 3600) },
   retry_longest_s = { default = 60, read = number_between(0.1, 3600) },
 }
 

@@ -115,7 +115,9 @@ class NodeTable:
             kind, free = self.index[place]
             topology, weight = self.kinds[kind]
             node = self._nodes[place] = NodeState(self.names[place], topology, free, 0, weight)
-        return replace(node, own=own) if own else node
+        if not own:
+            return node
+        return NodeState(node.name, node.topology, node.free, own, node.weight)
 
     def ranking(self, kind: Hashable, count: int, ranked: RankKeys) -> Ranking[FreeOn]:
         """Nodes with `count` GPUs free, by weight and key; remembered under (kind, count).

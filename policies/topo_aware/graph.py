@@ -6,8 +6,9 @@ link is an edge between two GPUs. A path never runs through a third GPU: none fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,9 +16,6 @@ from gres_topology import NodeTopology
 from gres_topology.links import is_direct
 from policies.best_fit import domains
 from policies.contract.bits import Ints, gpus_of
-
-if TYPE_CHECKING:  # else where it is used: an engine without this policy starts sooner
-    import networkx as nx
 
 #: Distances are whole numbers of this part of a weight, so that equal sums are equal.
 SCALE = 1000
@@ -29,57 +27,72 @@ GPU_WEIGHT, SWITCH_WEIGHT, SOCKET_WEIGHT = 1.0, 5.0, 20.0
 HOP_WEIGHT = 100.0
 
 
-def _switches(topology: NodeTopology, gpus: Sequence[int]) -> list[list[frozenset[int]]]:
-    """Groups of GPUs below one switch, then below a tree of switches, within one socket."""
-    import networkx as nx
-
-    levels = []
-    for kinds in (("PIX",), ("PIX", "PXB")):
-        graph = nx.Graph()
-        graph.add_nodes_from(gpus)
-        graph.add_edges_from(
-            (a, b) for a in gpus for b in gpus if a < b and topology.kinds[a][b] in kinds
-        )
-        levels.append([frozenset(group) for group in nx.connected_components(graph)])
-    return levels
+#: A GPU by its number, a switch, a socket or the machine by name.
+Vertex = int | str
 
 
-def host_tree(topology: NodeTopology) -> nx.Graph:
-    """GPUs (vertices 0..n-1), switches, sockets and the machine, without direct links."""
-    import networkx as nx
+class Edge(NamedTuple):
+    """One of the tree: each vertex but the machine has one above it."""
 
-    tree = nx.Graph()
-    tree.add_node("machine")
+    below: Vertex
+    above: Vertex
+    weight: float
+
+
+def _joined(topology: NodeTopology, gpus: Sequence[int], kinds: Collection[str]) -> list[set[int]]:
+    """The GPUs in groups: those that links of these kinds join, directly or by others."""
+    groups: list[set[int]] = []
+    for gpu in gpus:
+        near = {other for other in gpus if topology.kinds[gpu][other] in kinds}
+        touched = [group for group in groups if near & group]
+        groups = [group for group in groups if not near & group]
+        groups.append({gpu}.union(*touched))
+    return groups
+
+
+def host_tree(topology: NodeTopology) -> list[Edge]:
+    """GPUs (vertices 0..n-1), switches, sockets and the machine, without direct links.
+
+    Switches are groups of GPUs below one switch, then below a tree of switches, within one socket.
+    """
+    tree: list[Edge] = []
     for number, mask in enumerate(domains(topology)):
         socket = f"socket {number}"
-        tree.add_edge(socket, "machine", weight=SOCKET_WEIGHT)
+        tree.append(Edge(socket, "machine", SOCKET_WEIGHT))
         members = gpus_of(mask)
-        groups = _switches(topology, members)
+        groups = [_joined(topology, members, kinds) for kinds in (("PIX",), ("PIX", "PXB"))]
         for gpu in members:
-            below: int | str = gpu
-            inside = frozenset({gpu})
+            below: Vertex = gpu
+            inside = {gpu}
             for level in groups:
                 group = next(group for group in level if gpu in group)
                 if group == inside:
                     continue
                 switch = f"switch {','.join(map(str, sorted(group)))}"
-                tree.add_edge(below, switch, weight=GPU_WEIGHT if below == gpu else SWITCH_WEIGHT)
+                tree.append(Edge(below, switch, GPU_WEIGHT if below == gpu else SWITCH_WEIGHT))
                 below, inside = switch, group
-            tree.add_edge(below, socket, weight=GPU_WEIGHT if below == gpu else SWITCH_WEIGHT)
+            tree.append(Edge(below, socket, GPU_WEIGHT if below == gpu else SWITCH_WEIGHT))
     return tree
 
 
 def host_distances(topology: NodeTopology) -> Ints:
     """Shortest paths through the host, as if there were no direct links; as `distances`."""
-    import networkx as nx
-
     n = topology.gpus
-    tree = host_tree(topology)
-    distances = np.zeros((n, n), dtype=np.int64)
+    above = {edge.below: edge for edge in host_tree(topology)}
+    #: By GPU: what is above it, and how far.
+    ways: list[dict[Vertex, float]] = []
     for gpu in range(n):
-        lengths = nx.single_source_dijkstra_path_length(tree, gpu)
-        for other in range(n):
-            distances[gpu, other] = round(SCALE * lengths[other])
+        at: Vertex = gpu
+        way = {at: 0.0}
+        while at in above:
+            edge = above[at]
+            way[edge.above] = way[at] + edge.weight
+            at = edge.above
+        ways.append(way)
+    distances = np.zeros((n, n), dtype=np.int64)
+    for one, other in itertools.combinations(range(n), 2):
+        far = min(ways[one][at] + ways[other][at] for at in ways[one].keys() & ways[other].keys())
+        distances[one, other] = distances[other, one] = round(SCALE * far)
     return distances
 
 

@@ -9,11 +9,13 @@ __all__ = ["Experiment", "Figures", "Result", "experiments"]
 
 _LOADS = {"load": ("printed", "80", "95")}
 _TWENTY = tuple(range(20))
+_TEN = tuple(range(1, 11))
 _GENIE = {"shapes": ("users", "smallest", "largest"), "model": ("calibrated", "genie"),
           "task-hours": ("0.5-3", "0.25-1.5", "0.5-1.5", "1-6")}  # fmt: skip
 _YEARS = {"year": ("printed", "implied", "single-days", "busier", "more-cpus", "fewer-idle",
                    "saturated", "small-jobs")}  # fmt: skip
 _OPENB = {"nodes": ("8", "6", "12"), "fractions": ("whole", "left-out")}
+_ORDER = {"load": ("90", "80", "95"), "limits": ("5", "1", "2", "10", "alike")}
 _IN_REACH = {"in-reach": ("6", "8", "10", "12")}
 
 
@@ -110,13 +112,22 @@ ROWS = (
     Experiment("drmaestro-openb",
         "DRMaestro on Alibaba's OpenB trace: tasks of CPUs alone, parts of GPUs.",
         "simulation.experiments.drmaestro.openb:run", (1,), _OPENB),
+    Experiment("order-philly",
+        "Shorter predicted work passes within a bound: Microsoft's Philly trace.",
+        "simulation.experiments.order.runs:on_philly", _TEN, _ORDER),
+    Experiment("order-openb",
+        "The same on Alibaba's OpenB trace.",
+        "simulation.experiments.order.runs:on_openb", _TEN, _ORDER),
+    Experiment("order-mix",
+        "The same on MAPA's mix, arriving one by one.",
+        "simulation.experiments.order.runs:on_mix", _TEN, _ORDER),
 )  # fmt: skip
 
 #: About how many minutes of a processor the default takes, where it is not seconds.
 _MINUTES = {
     "mapa-figure4": 0.4, "rqueue-histograms": 0.5, "genie-scale": 0.5, "mapa-cubemesh16": 1,
     "mapa-torus16": 1, "genie-sensitivity": 2, "drmaestro-scale": 2, "mapa-dgx1v": 2,
-    "sc17-scenario2": 3, "rqueue-tsubame": 4, "rqueue-shrink": 5,
+    "sc17-scenario2": 3, "order-philly": 4, "rqueue-tsubame": 4, "rqueue-shrink": 5,
 }  # fmt: skip
 
 experiments = {row.name: replace(row, minutes=_MINUTES.get(row.name, row.minutes)) for row in ROWS}

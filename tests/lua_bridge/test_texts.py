@@ -95,13 +95,16 @@ def test_a_text_is_answered_by(lua, call, results):
 #: sentence, what is done with a new breaker or new kept answers, what was noted.
 COURSES = [
     ("the pause doubles from 5 to 60 s",
-     "for _ = 1, 6 do breaker:failed(0) note(breaker.pause_s) end", "5 10 20 40 60 60"),
+     "for _ = 1, 6 do breaker:failed(1, 0.9) note(breaker.pause_s) end", "5 10 20 40 60 60"),
+    ("the pause stays as it is where asking took no time",
+     "for _, took_s in ipairs({0, 0.1, 0.004, 0.006, -9}) do breaker:failed(1, 1 - took_s)"
+     " note(breaker.pause_s) end", "5 10 5 10 5"),
     ("the first failure and the first success are news",
-     "note(breaker:failed(0)) note(breaker:failed(9)) note(breaker:succeeded())"
-     "note(breaker:succeeded()) note(breaker:failed(0)) note(breaker.pause_s)",
+     "note(breaker:failed(0, 0)) note(breaker:failed(9, 8)) note(breaker:succeeded())"
+     "note(breaker:succeeded()) note(breaker:failed(0, 0)) note(breaker.pause_s)",
      "true false true false true 5"),
     ("a clock set back does not prolong the pause",
-     "breaker:failed(1000) note(breaker:allows(1004.9)) note(breaker:allows(10))"
+     "breaker:failed(1000, 1000) note(breaker:allows(1004.9)) note(breaker:allows(10))"
      "note(breaker:allows(14.9)) note(breaker:allows(15))", "false false false true"),
     ("an answer is forgotten after its time, and when the clock is set back",
      "answers:put('q', 'pass', true, 5, 100) for _, now in ipairs({100, 104.9, 105, 99}) do"

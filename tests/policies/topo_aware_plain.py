@@ -32,7 +32,9 @@ Set = tuple[int, ...]
 
 @cache
 def tree(topology: NodeTopology) -> nx.Graph:
-    return host_tree(topology)
+    graph = nx.Graph()
+    graph.add_weighted_edges_from(host_tree(topology))
+    return graph
 
 
 @cache

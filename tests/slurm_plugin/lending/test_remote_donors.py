@@ -172,7 +172,7 @@ def test_donors_that_no_job_names_are_ended():
     ]
     queue = [gated_with(LOAN), ready(71), a_donor(72, state="PENDING"), unmarked, marked, *others]
     lender(slurm).tidy(queue)
-    assert slurm.words == ["scancel 73 74"]
+    assert slurm.words == [f"{LAST_WORD} 73 74"]
 
 
 @pytest.mark.parametrize(

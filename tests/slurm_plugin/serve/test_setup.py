@@ -1,6 +1,9 @@
 """What is computed before the engine answers, and what afterwards."""
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
 from types import SimpleNamespace
 
@@ -55,3 +58,34 @@ def test_ahead_of_questions_every_set_of_free_gpus_is_asked_about_until_a_reload
     assert asked == wanted
     setup.warm_masks(loaded, lambda: len(asked) < len(wanted) + 3)
     assert asked[len(wanted) :] == wanted[:4]
+
+
+ASKED = """\
+import sys
+from pathlib import Path
+from engine_in_tests import an_engine
+from machines_in_tests import node, place
+from policies.registry import registry
+from slurm_plugin.protocol import encode_request
+
+engine = an_engine(Path(sys.argv[1]))
+two = node("dgx1", 0xFF, 0x7), node("dgx2", 0xFF, 0x7)
+before = set(sys.modules)
+for policy in registry.names():
+    for nodes in (two[:1], two):
+        asked = encode_request(place(*nodes, id=1, hint=f"policy={policy}"))
+        answer = engine.answer(asked)
+        assert answer.reply.startswith(b"use "), answer.reply
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_no_question_waits_for_a_module_whatever_policy_a_hint_names(tmp_path):
+    """Reading one from a busy disk once took a second, in slurmctld's time."""
+    done = subprocess.run(
+        [sys.executable, "-c", ASKED, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.returncode) == ("\n", 0), done.stderr

@@ -1,0 +1,1 @@
+"""Shorter predicted work may pass: how long jobs will take, and who may go before whom."""

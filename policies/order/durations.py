@@ -1,0 +1,187 @@
+"""How long a job will run, learned from those that ended: quantiles per key, online.
+
+A key is what is known of a job before it starts, from specific to general: its user with account,
+name, size and command; its user with the name; its user with the size; and so on to all jobs. Each
+key keeps its newest run times. An estimate pools those of the most specific key with those of the
+next ones until there are enough: users repeat themselves (Tsafrir, Etsion and Feitelson, IEEE TPDS
+18, 2007, predict by a user's last two jobs).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+#: Run times kept per key, the newest.
+KEPT = 24
+#: Keys kept, those used last.
+MOST_KEYS = 50_000
+#: Run times that an estimate wants: more specific keys give theirs first.
+ENOUGH = 6
+#: Steps per doubling of a run time: a byte holds up to 2**31 s.
+STEPS = 8
+#: Characters of a name or command that count, from either end: scripts' paths differ at the end.
+MOST_TEXT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a job before it starts. `limit_s`: None where it has none."""
+
+    user: str = ""
+    account: str = ""
+    name: str = ""
+    #: GPUs in all.
+    size: int = 0
+    command: str = ""
+    limit_s: float | None = None
+
+    def pooled(self) -> tuple[bytes, ...]:
+        """Its keys, from the most specific to the one that all jobs share."""
+        user, size = _short(self.user), str(self.size)
+        name, command = _short(self.name), _short(self.command)
+        parts = (
+            ("1", user, _short(self.account), name, size, command),
+            ("2", user, name, size),
+            ("3", user, name),
+            ("4", user, size),
+            ("5", user),
+            ("6", size),
+            ("7",),
+        )
+        return tuple(dict.fromkeys(_key(part) for part in parts))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 2 * MOST_TEXT else text[:MOST_TEXT] + text[-MOST_TEXT:]
+
+
+def _key(parts: Sequence[str]) -> bytes:
+    text = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return blake2b(text, digest_size=8).digest()
+
+
+def to_step(seconds: float) -> int:
+    """A run time as a byte; below a second, and what is no number, counts as 0 s."""
+    if not seconds > 0:
+        return 0
+    return min(255, round(STEPS * math.log2(1 + seconds)))
+
+
+def to_seconds(step: int) -> float:
+    """The run time of a step."""
+    return float(2.0 ** (step / STEPS) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Run times of jobs like this one, in steps, ascending; none where nothing is known."""
+
+    steps: tuple[int, ...]
+    limit_s: float | None = None
+
+    def quantile(self, share: float, after_s: float = 0.0) -> float | None:
+        """Seconds within which that share of such jobs end; None where nothing is known.
+
+        `after_s`: of those that ran for longer than this. Never more than the limit.
+        """
+        later = self.steps
+        if after_s > 0:
+            passed = to_step(after_s)
+            later = tuple(step for step in later if step > passed)
+        if not later:
+            return self.limit_s
+        at = max(0, math.ceil(share * len(later)) - 1)
+        seconds = to_seconds(later[at])
+        return seconds if self.limit_s is None else min(seconds, self.limit_s)
+
+
+@dataclass(slots=True)
+class Errors:
+    """How far estimates were off, each made before its job ended.
+
+    `ratios[i]`: jobs whose median estimate was off by i steps (i / 8 doublings).
+    """
+
+    ratios: list[int] = field(default_factory=lambda: [0] * 256)
+    #: Share asked for -> jobs that ended within it.
+    within: dict[float, int] = field(default_factory=lambda: dict.fromkeys((0.5, 0.9), 0))
+
+    @property
+    def jobs(self) -> int:
+        """Jobs with an estimate that ended."""
+        return sum(self.ratios)
+
+    def add(self, estimate: Estimate, seconds: float) -> None:
+        """A job ended after that time."""
+        middle = estimate.quantile(0.5)
+        if middle is None:
+            return
+        self.ratios[abs(to_step(middle) - to_step(seconds))] += 1
+        for share in self.within:
+            bound = estimate.quantile(share)
+            self.within[share] += bound is not None and to_step(seconds) <= to_step(bound)
+
+    def median_ratio(self) -> float | None:
+        """Half of all median estimates were off by at most this factor; None without any."""
+        left = self.jobs / 2
+        for step, count in enumerate(self.ratios):
+            left -= count
+            if self.jobs and left <= 0:
+                return float(2.0 ** (step / STEPS))
+        return None
+
+    def coverage(self) -> dict[float, float]:
+        """The share of jobs that ended within each quantile; ideal: the quantile itself."""
+        jobs = max(1, self.jobs)
+        return {share: count / jobs for share, count in self.within.items()}
+
+
+class Durations:
+    """The run times learned so far. Same ends in the same order give the same estimates."""
+
+    def __init__(self) -> None:
+        self._newest: OrderedDict[bytes, bytes] = OrderedDict()
+        self.errors = Errors()
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def estimate(self, job: Known) -> Estimate:
+        """What is known of such a job now."""
+        found = bytearray()
+        for key in job.pooled():
+            kept = self._newest.get(key, b"")
+            found += kept[: KEPT if not found else ENOUGH - len(found)]
+            if len(found) >= ENOUGH:
+                break
+        return Estimate(tuple(sorted(found)), job.limit_s)
+
+    def ended(self, job: Known, seconds: float, said: Estimate | None = None) -> None:
+        """A job ran for that long; a time below 0 or no number is not taken.
+
+        `said`: the estimate that was made before it started, to measure the error by.
+        """
+        if not 0 <= seconds < math.inf:
+            return
+        if said is not None:
+            self.errors.add(said, seconds)
+        step = bytes((to_step(seconds),))
+        for key in job.pooled():
+            self._newest[key] = (step + self._newest.pop(key, b""))[:KEPT]
+        while len(self._newest) > MOST_KEYS:
+            self._newest.popitem(last=False)
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """What is kept: key -> steps, the newest first; keys used longest ago first."""
+        return iter(self._newest.items())
+
+    def load(self, kept: Mapping[bytes, bytes]) -> None:
+        """Take over what `items` gave; more than `MOST_KEYS` are cut at the front."""
+        for key, steps in kept.items():
+            self._newest[key] = steps[:KEPT]
+        while len(self._newest) > MOST_KEYS:
+            self._newest.popitem(last=False)

@@ -1,0 +1,1 @@
+"""What passing within a bound is worth on one pool of GPUs: logs that there are."""

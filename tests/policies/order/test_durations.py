@@ -1,0 +1,132 @@
+"""Run times learned online: from specific to general, bounded, and never upset by what comes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from policies.order import durations
+from policies.order.arrivals import Arrivals
+from policies.order.durations import Durations, Errors, Known, to_seconds, to_step
+
+
+def taught(*runs: tuple[Known, float]) -> Durations:
+    learned = Durations()
+    for job, seconds in runs:
+        learned.ended(job, seconds)
+    return learned
+
+
+def test_a_users_own_jobs_say_more_than_those_of_others():
+    own, others = Known(user="ann", size=1), Known(user="bob", size=1)
+    learned = taught(*[(others, 10.0)] * 20, *[(own, 1000.0)] * 6)
+
+    assert learned.estimate(own).quantile(0.5) == pytest.approx(1000, rel=0.05)
+    assert learned.estimate(others).quantile(0.5) == pytest.approx(10, rel=0.1)
+    assert learned.estimate(Known(user="eve", size=1)).quantile(0.1) == pytest.approx(10, rel=0.1)
+
+
+def test_the_name_counts_before_the_size_and_the_command_before_both():
+    train = Known("ann", "lab", "train", 4, "train.sh")
+    learned = taught(
+        *[(train, 5000.0)] * 6,
+        *[(Known("ann", "lab", "test", 4, "test.sh"), 50.0)] * 6,
+        *[(Known("ann", "lab", "train", 4, "quick.sh"), 500.0)] * 6,
+    )
+
+    middle = {
+        (name, command): learned.estimate(Known("ann", "lab", name, 4, command)).quantile(0.5)
+        for name, command in (("train", "train.sh"), ("test", "test.sh"), ("train", "quick.sh"))
+    }
+
+    assert list(middle.values()) == [pytest.approx(at, rel=0.05) for at in (5000, 50, 500)]
+
+
+def test_few_runs_are_filled_up_with_those_of_the_next_key():
+    learned = taught(*[(Known(user="bob"), 8.0)] * 10, (Known(user="ann"), 1000.0))
+
+    assert len(learned.estimate(Known(user="ann")).steps) >= durations.ENOUGH
+    assert learned.estimate(Known(user="ann")).quantile(1.0) == pytest.approx(1000, rel=0.05)
+
+
+def test_the_limit_is_never_exceeded_and_stands_alone_where_nothing_is_known():
+    learned = taught((Known(), 1000.0))
+
+    assert learned.estimate(Known(limit_s=60)).quantile(0.9) == 60
+    assert Durations().estimate(Known(limit_s=60)).quantile(0.9) == 60
+    assert Durations().estimate(Known()).quantile(0.9) is None
+
+
+def test_what_has_run_for_long_is_one_of_those_that_run_for_long():
+    learned = taught(*[(Known(), seconds) for seconds in (10.0, 10.0, 10.0, 3600.0)])
+    job = learned.estimate(Known(limit_s=7200))
+
+    assert job.quantile(0.5) == pytest.approx(10, rel=0.1)
+    assert job.quantile(0.5, after_s=60) == pytest.approx(3600, rel=0.05)
+    assert job.quantile(0.5, after_s=5000) == 7200
+
+
+@pytest.mark.parametrize("seconds", [-1.0, -math.inf, math.inf, math.nan])
+def test_times_that_a_clock_made_up_are_not_taken(seconds: float):
+    assert len(taught((Known(user="ann"), seconds))) == 0
+
+
+def test_zero_seconds_and_three_hundred_years_are_bytes():
+    assert (to_step(0.0), to_step(1e12)) == (0, 255)
+    assert to_seconds(0) == 0.0
+    for seconds in (1.0, 60.0, 3600.0, 86_400.0, 1e7):
+        assert to_seconds(to_step(seconds)) == pytest.approx(seconds, rel=0.1)
+
+
+def test_names_of_ten_megabytes_and_lone_surrogates_cost_a_hash():
+    long = "x" * 10_000_000
+    learned = taught((Known("\ud800", long, long, 1, long), 5.0))
+
+    assert sum(len(key) + len(steps) for key, steps in learned.items()) < 100
+
+
+def test_a_million_users_do_not_fill_the_memory_and_the_busy_ones_stay(monkeypatch):
+    monkeypatch.setattr(durations, "MOST_KEYS", 100)
+    learned = Durations()
+    for number in range(2000):
+        learned.ended(Known(user=f"user{number}", size=1), 1000.0)
+        learned.ended(Known(user="busy", size=1), 10.0)
+
+    assert len(learned) <= 100
+    assert learned.estimate(Known(user="busy", size=1)).quantile(0.9) == pytest.approx(10, rel=0.1)
+
+
+def test_the_same_ends_give_the_same_estimates_and_what_is_kept_can_be_taken_over():
+    runs = [(Known(user=f"u{n % 7}", size=1 + n % 3), float(n * n % 5000)) for n in range(300)]
+    one, two, third = taught(*runs), taught(*runs), Durations()
+    third.load(dict(one.items()))
+
+    assert list(one.items()) == list(two.items()) == list(third.items())
+
+
+def test_errors_are_those_of_what_was_said_before_the_end():
+    job, errors = Known(), Errors()
+    said = taught(*[(job, 100.0)] * 6).estimate(job)
+    for seconds in (100.0, 100.0, 50.0, 400.0):
+        errors.add(said, seconds)
+
+    assert errors.jobs == 4
+    assert errors.median_ratio() == pytest.approx(1.0)
+    assert errors.coverage() == {0.5: 0.75, 0.9: 0.75}
+    assert Errors().median_ratio() is None
+
+
+def test_a_late_job_may_have_ended_long_ago_in_the_order_of_arrival():
+    order = Arrivals(2)
+    for job in (1, 2, 3):
+        order.submitted(job, 1, 0.0)
+    assert order.due_s(1, 0.0) == order.due_s(2, 0.0) == 0.0
+    order.started(2, 0.0)
+    order.started(1, 5.0)
+    order.ended(2, 8.0)
+
+    # Job 1, which has run for three seconds since, would have ended at 3 at the earliest.
+    assert order.due_s(3, 8.0) == 3.0
+    order.ended(1, 4.0)
+    assert order.due_s(3, 9.0) == 4.0
