@@ -36,6 +36,8 @@ from slurm_plugin.remote.node.streams import Streams
 ANY = "0.0.0.0"
 #: Seconds until a server must listen, and how many ports are tried.
 LISTENS_S = 20.0
+#: Seconds between two looks whether it listens.
+LOOK_S = 0.02
 TRIES = 3
 #: Seconds between two looks at the borrowing job, and how long that job may wait for its start.
 POLL_S = 30.0
@@ -208,13 +210,13 @@ class Donor:
     async def _listens(self, port: int) -> bool:
         """Does a server of our own user listen, within its time?"""
         assert self._process is not None
-        for _ in range(int(LISTENS_S / 0.1)):
+        for _ in range(int(LISTENS_S / LOOK_S)):
             if self._process.returncode is not None:
                 return False
             owner = sockets.listener(port)
             if owner is not None:
                 return owner == os.getuid()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(LOOK_S)
         return False
 
     async def _reach(self) -> Streams:

@@ -1,5 +1,7 @@
 """Which forms of jobs borrow in a live Slurm, and what the users of all others read."""
 
+import re
+
 import pytest
 from lending_harness import (
     ASKS,
@@ -35,6 +37,12 @@ def has_for_four(job: Job) -> None:
     assert "mem=200M" in job.fields["AllocTRES"], job.fields
 
 
+def given_back(cluster: Cluster, jobid: int) -> list[str]:
+    """The bytes that explain tells of the donors that ended."""
+    told = cluster.run("ctl", ["gputopo", "explain", str(jobid)], user="alice").out
+    return re.findall(r"2 GPUs of dgx1 by job \d+ for \d+ s; ([\d,]+) bytes to it in \d", told)
+
+
 def test_what_a_job_asks_for_with_each_gpu_and_the_node_it_names_count_with_a_loan(lending):
     """It has all of its CPUs and memory, on its own node; its steps do not ask again."""
     each = ("--gres=gpu:4", "--cpus-per-gpu=2", "--mem-per-gpu=50", "-w", "dgx2", "--requeue")
@@ -49,6 +57,9 @@ def test_what_a_job_asks_for_with_each_gpu_and_the_node_it_names_count_with_a_lo
     has_for_four(lending.job(job.id))
     lending.cancel(job.id)
     nothing_is_left(lending)
+    # Both of its donors said how much passed before they ended.
+    until(lambda: len(given_back(lending, job.id)) == 2, "both loans are told of", 30)
+    assert all(int(count.replace(",", "")) > 0 for count in given_back(lending, job.id))
 
 
 def test_gpus_of_one_task_are_lent(lending):
