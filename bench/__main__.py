@@ -27,6 +27,7 @@ BENCHMARKS = {
     "packing": "bench.packing",
     "blocks": "bench.blocks",
     "rails": "bench.rails",
+    "replay-trace": "bench.live.large.replay_trace",
     "packing-live": "bench.live.large.packing",
     "blocks-live": "bench.live.large.blocks",
     "simulate": "bench.simulate",

@@ -38,7 +38,8 @@ class Donor:
 async def donor(munge: PaperMunge) -> AsyncIterator[Donor]:
     server = await asyncio.start_server(shouting, sock=bound())
     port = server.sockets[0].getsockname()[1]
-    end = DonorEnd(SUBJECT, {"gpus": 2}, lambda: asyncio.open_connection("127.0.0.1", port), munge)
+    reach = lambda nth: asyncio.open_connection("127.0.0.1", port)  # noqa: E731
+    end = DonorEnd(SUBJECT, {"gpus": 2}, reach, munge)
     sock = bound()
     listening = await end.start(sock)
     yield Donor(DonorAddress("127.0.0.1", sock.getsockname()[1], SUBJECT), end, server)

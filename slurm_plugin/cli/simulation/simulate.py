@@ -13,6 +13,7 @@ from slurm_plugin.cli.options import IN_FILE, OUT_FILE, json_option, number_opti
 if TYPE_CHECKING:
     from gres_topology import Network, NodeTopology
     from simulation.core.record import SimulatedRun
+    from simulation.core.slurm_site import SlurmSite
     from simulation.report.output import Report
     from simulation.traces import Trace
 
@@ -46,6 +47,12 @@ NAMED = 5
     show_default=True,
     help="Backfill, or strictly first in, first out.",
 )
+@click.option(
+    "--slurm-conf",
+    type=IN_FILE,
+    metavar="FILE",
+    help="Queue, CPUs, memory, partitions and limits as this slurm.conf has them.",
+)
 @number_option("--communication", 0, 1, 0.0,
                "Part of a job's time that grows as its bandwidth shrinks.")  # fmt: skip
 @click.option("--skip-days", type=click.FloatRange(0), default=0.0, help="Leave out a beginning.")
@@ -63,6 +70,7 @@ def simulate(
     nodes: Path,
     names: tuple[str, ...],
     queue: str,
+    slurm_conf: Path | None,
     communication: float,
     skip_days: float,
     load: float | None,
@@ -89,8 +97,13 @@ def simulate(
     if load is not None and trace.jobs:
         trace.jobs = at_load(trace.jobs, sum(kind.gpus for kind in cluster.values()), load)
     policies = names or ("first-fit", "mapa")
-    runs = _runs(trace, cluster, _network(nodes), policies, queue == "easy", communication)
-    facts = {"queue": queue, "communication": communication, "load": load or "as recorded"}
+    site = _site(slurm_conf)
+    runs = _runs(trace, cluster, _network(nodes), policies, site or queue == "easy", communication)
+    facts = {
+        "queue": queue if site is None else str(slurm_conf),
+        "communication": communication,
+        "load": load or "as recorded",
+    }
     report = output.Report(runs, cluster, trace, facts)
     if html is not None:
         files.write(html, to_html(report))
@@ -135,17 +148,26 @@ def _network(path: Path) -> Network | None:
     return networks.read(beside).default
 
 
+def _site(path: Path | None) -> SlurmSite | None:
+    """What slurm.conf says; None where none is named."""
+    from simulation.core import slurm_site
+
+    return None if path is None else slurm_site.read(path.read_text(errors="replace"), str(path))
+
+
 def _runs(
     trace: Trace,
     cluster: dict[str, NodeTopology],
     network: Network | None,
     names: tuple[str, ...],
-    easy: bool,
+    queue: SlurmSite | bool,
     part: float,
 ) -> list[SimulatedRun]:
+    """One run for each policy; `queue` is a site's slurm.conf, or whether backfill is EASY."""
     from simulation.core.steps import each
     from simulation.errors import SimulationError
     from simulation.models.placing import Simulator
+    from simulation.models.slurm import SlurmSimulator
     from simulation.models.speed import ByBandwidth, Speed
     from simulation.stock import policy_named
     from slurm_plugin.cli.progress import watching
@@ -160,7 +182,11 @@ def _runs(
     runs = []
     with watching("simulating"):
         for policy in each(policies):
-            simulator = Simulator(cluster, policy, speed, easy=easy, network=network)
+            simulator = (
+                Simulator(cluster, policy, speed, easy=queue, network=network)
+                if isinstance(queue, bool)
+                else SlurmSimulator(cluster, policy, queue, speed, network=network)
+            )
             runs.append(simulator.run(trace.jobs))
     return runs
 

@@ -156,7 +156,7 @@ class Donor:
             return
         bind = self._values(0)["bind"]
         why = f"no free port in {task.low}-{task.high}"
-        candidates = sockets.free(bind, task.low, task.high, task.job_id)
+        candidates = sockets.free(bind, task.low, task.high, task.job_id, task.preset.ports)
         for port in itertools.islice(candidates, TRIES):
             await self._spawn(port)
             if await self._listens(port):
@@ -219,10 +219,12 @@ class Donor:
             await asyncio.sleep(LOOK_S)
         return False
 
-    async def _reach(self) -> Streams:
+    async def _reach(self, nth: int) -> Streams:
+        if nth >= self._task.preset.ports:
+            raise ValueError(f"port {nth} of {self._task.preset.ports}")
         if self._inside is not None:
-            return await self._inside.reach()
-        return await asyncio.open_connection(LOOPBACK, self._server_port)
+            return await self._inside.reach(nth)
+        return await asyncio.open_connection(LOOPBACK, self._server_port + nth)
 
     @property
     def own_port(self) -> int:

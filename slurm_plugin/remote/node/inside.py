@@ -23,7 +23,8 @@ from slurm_plugin.remote.node.sockets import LOOPBACK
 from slurm_plugin.remote.node.streams import Streams
 
 UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--kill-child=KILL", "--")
-#: What is sent over the Unix socket: a connection, or the question whether the server listens.
+#: What is sent over the Unix socket: a connection for the port so far behind the first, or the
+#: question whether the server listens.
 CONNECT, ASK, YES, NO = b"c", b"?", b"y", b"n"
 _PR_SET_PDEATHSIG = 1
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -70,11 +71,11 @@ class Outside:
             raise RemoteError("its network namespace is gone")
         return answer == YES
 
-    async def reach(self) -> Streams:
-        """A connection to the server inside; OSError where that has ended."""
+    async def reach(self, nth: int = 0) -> Streams:
+        """A connection to the server's nth port inside; OSError where that has ended."""
         near, far = socket.socketpair()
         with far:
-            socket.send_fds(self._ours, [CONNECT], [far.fileno()])
+            socket.send_fds(self._ours, [CONNECT + bytes([nth])], [far.fileno()])
         return await asyncio.open_connection(sock=near)
 
     def close(self) -> None:
@@ -118,7 +119,7 @@ async def _run(control: socket.socket, port: int, command: Sequence[str]) -> int
         if word == ASK:
             control.send(YES if sockets.listener(port) is not None else NO)
         for fd in fds:
-            task = loop.create_task(_carry(socket.socket(fileno=fd), port))
+            task = loop.create_task(_carry(socket.socket(fileno=fd), port + word[1]))
             carried.add(task)
             task.add_done_callback(carried.discard)
         if not word:

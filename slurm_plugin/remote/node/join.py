@@ -36,6 +36,8 @@ ALIVE_S = 1.0
 RESTORE_S = 15.0
 #: The records that name the donors of a job that runs, by their state.
 _ON_LOAN = ((GateRecord, PLACED), (LoanRecord, STARTS))
+#: Where somebody has to listen on loopback, and for which of the donor's server's ports.
+End = tuple[DonorAddress, socket.socket, int]
 
 
 def donors_in(comment: str) -> list[LoanDonor]:
@@ -81,7 +83,7 @@ def _has_donors(job_id: int) -> bool:
 
 async def meet(
     job_id: int, donors: Sequence[LoanDonor], vouching: Munge
-) -> tuple[dict[str, str], list[tuple[DonorAddress, socket.socket]]]:
+) -> tuple[dict[str, str], list[End]]:
     """The tasks' variables, and the donors for which somebody has to listen on loopback.
 
     Raises RemoteError where one donor is away, is not who it should be, or lends another number.
@@ -89,30 +91,28 @@ async def meet(
     addresses = [DonorAddress(lent.node, lent.port, f"{job_id}/{lent.job_id}") for lent in donors]
     infos = await asyncio.gather(*(relay.ask(address, vouching) for address in addresses))
     servers: list[Server] = []
-    ends: list[tuple[DonorAddress, socket.socket]] = []
+    ends: list[End] = []
+    middleware = preset.from_json(infos[0].get("preset"))
     for lent, address, info in zip(donors, addresses, infos, strict=True):
         if info.get("gpus") != lent.gpus:
             raise RemoteError(f"{lent.node} lends {info.get('gpus')} GPUs; expected {lent.gpus}")
         port = int(info.get("port") or 0)
         host = lent.node
         if not port:
-            sock = socket.create_server((LOOPBACK, 0))
-            sockets.check(sock)
-            ends.append((address, sock))
-            host, port = LOOPBACK, sock.getsockname()[1]
+            socks = sockets.consecutive(LOOPBACK, middleware.ports)
+            sockets.check(socks[0])
+            ends += [(address, sock, nth) for nth, sock in enumerate(socks)]
+            host, port = LOOPBACK, socks[0].getsockname()[1]
         servers.append(Server(host, port, lent.gpus, lent.job_id, address.subject))
-    middleware = preset.from_json(infos[0].get("preset"))
     variables = middleware.client_environment(servers)
     variables[JOINED] = ",".join(f"{lent.node}:{lent.gpus}" for lent in donors)
     return variables, ends
 
 
-async def keep(
-    ends: Sequence[tuple[DonorAddress, socket.socket]], vouching: Munge, pid: int
-) -> None:
+async def keep(ends: Sequence[End], vouching: Munge, pid: int) -> None:
     """Listen for the job's tasks for as long as process `pid` (the step's daemon) lives."""
-    for address, sock in ends:
-        await JobEnd(address, vouching).start(sock)
+    for address, sock, nth in ends:
+        await JobEnd(address, vouching, nth).start(sock)
     while _is_alive(pid):
         await asyncio.sleep(ALIVE_S)
 
@@ -155,7 +155,7 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     return 0
 
 
-def _leave_behind(ends: Sequence[tuple[DonorAddress, socket.socket]], pid: int) -> None:
+def _leave_behind(ends: Sequence[End], pid: int) -> None:
     """The job's end of the relay runs on in a process of its own, which belongs to the job."""
     sys.stdout.flush()
     if os.fork():

@@ -1,8 +1,8 @@
 """The two ends of the relay: at the donor, and on the job's own node.
 
 The donor's end lets in the job's user alone. Then one line says what is wanted: `info` tells about
-the donor, `open` carries bytes to the middleware's server on the donor's loopback. The job's end
-listens on loopback for the tasks of that user.
+the donor, `open` carries bytes to the middleware's server on the donor's loopback, `open 1` to the
+port behind its first. The job's end listens on loopback for the tasks of that user.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import random
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,7 @@ from slurm_plugin.remote.node.streams import Streams
 logger = logging.getLogger(__name__)
 
 CONNECT_S = 10.0
+_OPEN = re.compile(rb"open(?: ([1-9]))?")
 #: A client that was turned away because of too many tries again, after a pause up to this.
 AGAIN_S = 0.2
 
@@ -47,8 +49,8 @@ class DonorEnd:
     subject: str
     #: What clients are told.
     info: Mapping[str, Any]
-    #: Connects to the middleware's server; None where clients go there by themselves.
-    reach: Callable[[], Awaitable[Streams]] | None
+    #: Connects to the nth port of the middleware's server; None where clients go there themselves.
+    reach: Callable[[int], Awaitable[Streams]] | None
     vouching: Munge
     strangers: Strangers = field(default_factory=Strangers)
     refused: int = 0
@@ -75,8 +77,8 @@ class DonorEnd:
     async def _do(self, request: bytes, near: Streams) -> None:
         if request == b"info":
             near[1].write(json.dumps(self.info).encode() + b"\n")
-        elif request == b"open" and self.reach is not None:
-            far = await self.reach()
+        elif (asked := _OPEN.fullmatch(request)) and self.reach is not None:
+            far = await self.reach(int(asked[1] or 0))
             near[1].write(b"ok\n")
             await streams.join(near, far)
 
@@ -133,6 +135,8 @@ class JobEnd:
 
     donor: DonorAddress
     vouching: Munge
+    #: Which of the server's ports this is, from 0 on.
+    nth: int = 0
     refused: int = 0
     # More at a time would only wait at the donor.
     _entering: asyncio.Semaphore = field(
@@ -153,7 +157,8 @@ class JobEnd:
                 logger.warning("refused a connection of another user of this node")
                 return
             async with self._entering:
-                far = await enter(self.donor, "open", self.vouching)
+                request = f"open {self.nth}" if self.nth else "open"
+                far = await enter(self.donor, request, self.vouching)
             if await asyncio.wait_for(far[0].readline(), CONNECT_S) != b"ok\n":
                 streams.close(far[1])
                 raise Refused("its server is away")

@@ -22,6 +22,7 @@ Address = tuple[str, int]
 
 LOOPBACK = "127.0.0.1"
 ANSWER_S = 1.0
+_TRIES = 64
 #: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and the kernel's numbers of TCP's states.
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _NLMSG_ERROR = 4, 20, 1, 2
 _ESTABLISHED, _LISTENS = 1, 10
@@ -155,9 +156,40 @@ def take(bind: str, low: int, high: int, start: int) -> socket.socket:
     raise RemoteError(f"no free port in {low}-{high}")
 
 
-def free(bind: str, low: int, high: int, start: int) -> Iterator[int]:
-    """Ports that nobody has now; another process may take one before the caller's server does."""
+def free(bind: str, low: int, high: int, start: int, count: int = 1) -> Iterator[int]:
+    """The first of `count` consecutive ports that nobody has now, again and again.
+
+    Another process may take one before the caller's server does.
+    """
     for listener in bound(bind, low, high, start):
         port = listener.getsockname()[1]
-        listener.close()
-        yield port
+        behind = beside(listener, count) if port + count - 1 <= high else None
+        for one in (listener, *(behind or ())):
+            one.close()
+        if behind is not None:
+            yield port
+
+
+def beside(first: socket.socket, count: int) -> list[socket.socket] | None:
+    """Sockets that listen at the ports behind this one's, `count` with it; None if one is taken."""
+    host, port = first.getsockname()[:2]
+    made: list[socket.socket] = []
+    try:
+        for i in range(1, count):
+            made.append(socket.create_server((host, port + i)))
+    except (OSError, OverflowError):
+        for one in made:
+            one.close()
+        return None
+    return made
+
+
+def consecutive(host: str, count: int) -> list[socket.socket]:
+    """Sockets that listen at `count` consecutive ports of this address. Raises RemoteError."""
+    for _ in range(_TRIES):
+        first = socket.create_server((host, 0))
+        behind = beside(first, count)
+        if behind is not None:
+            return [first, *behind]
+        first.close()
+    raise RemoteError(f"no {count} consecutive ports are free")

@@ -135,6 +135,41 @@ async def test_a_server_that_listens_on_every_address_is_reached_through_the_rel
     assert not left
 
 
+PORTS = """
+import socket, sys, threading
+def serve(nth):
+    server = socket.create_server((sys.argv[1], int(sys.argv[2]) + nth))
+    while True:
+        near = server.accept()[0]
+        near.sendall(near.recv(100) + b"%d" % nth)
+        near.close()
+threading.Thread(target=serve, args=(1,)).start()
+serve(0)
+"""
+
+
+@pytest.mark.parametrize("inside_it", [False, pytest.param(True, marks=NETWORKS)])
+async def test_a_server_of_two_ports_is_reached_at_both_and_at_no_other(task, wide, inside_it):
+    """The job's end listens at two consecutive ports; a third one cannot be asked for."""
+    given = wide if inside_it else task
+    Path(task.preset.server[1]).write_text(PORTS)
+    munge = PaperMunge()
+    both = replace(given, preset=replace(given.preset, ports=2))
+    async with opened(both, munge) as (_, address):
+        donors = [LoanDonor("127.0.0.1", 0b11, 71, address.port)]
+        variables, ends = await join.meet(7, donors, munge)
+        first = int(variables["GPUTOPO_ECHO_SERVERS"].rpartition(":")[2])
+        assert [sock.getsockname()[1] - first for _, sock, _ in ends] == [0, 1]
+        kept = asyncio.create_task(join.keep(ends, munge, os.getpid()))
+        for nth in (1, 0):
+            reader, writer = await asyncio.open_connection("127.0.0.1", first + nth)
+            writer.write(b"port ")
+            assert await asyncio.wait_for(reader.read(), 10) == b"port %d" % nth
+        reader, _ = await relay.enter(address, "open 2", munge)
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        kept.cancel()
+
+
 def running(script: Path) -> list[str]:
     """The processes that have this path on their command lines."""
     found = []
@@ -281,7 +316,7 @@ async def test_a_job_meets_its_donors_and_its_tasks_reach_them(task):
     async with opened(task, munge) as (_, address):
         donors = [LoanDonor("127.0.0.1", 0b11, 71, address.port)]
         variables, ends = await join.meet(7, donors, munge)
-        [(_, sock)] = ends
+        [(_, sock, _)] = ends
         address = f"127.0.0.1:{sock.getsockname()[1]}"
         assert variables == {
             "GPUTOPO_ECHO_SERVERS": address,

@@ -249,7 +249,7 @@ async def test_a_server_that_dies_while_it_is_used_ends_the_connection():
 
         server = await asyncio.start_server(dies, sock=bound())
         at = server.sockets[0].getsockname()[1]
-        lender.end.reach = lambda: asyncio.open_connection("127.0.0.1", at)
+        lender.end.reach = lambda nth: asyncio.open_connection("127.0.0.1", at)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"work")
         dying.set()
