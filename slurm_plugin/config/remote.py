@@ -52,6 +52,17 @@ class RemoteConfig:
         "What becomes of a job whose donors cannot serve: `wait` for local GPUs, or `refuse`:"
         " it is cancelled, and AdminComment says why.",
     )
+    take_back: Literal["no", "requeue"] = setting(
+        "no",
+        "Whether lent GPUs are taken back for the first job that waits for local ones: `requeue`"
+        " puts the borrower back into the queue, once, if its hint says `movable`.",
+    )
+    take_back_s: int = setting(
+        300,
+        "That job has waited for so many seconds by then.",
+        low=0,
+        high=1 << 20,
+    )
     donors: Literal["local-first", "least-occupied"] = setting(
         "local-first", "Who lends: `local-first` (ours), or `least-occupied` (the R queue's paper)."
     )

@@ -47,6 +47,11 @@ class Preferences:
         return self.remote and self._hints.values.get("remote", "no") != "no"
 
     @property
+    def may_be_requeued(self) -> bool:
+        """Does its own hint allow that it is put back into the queue to make room?"""
+        return "movable" in self._hints.values
+
+    @property
     def is_auto(self) -> bool:
         """Is it to borrow only where that is predicted to end it sooner?"""
         return self.remote and self._remote == "auto"

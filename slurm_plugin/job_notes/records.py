@@ -32,7 +32,7 @@ REQUESTS = ("tpn", "tpj", "tpt", "tps")
 _NUMBERS = frozenset(
     (
         *("at", "begin", "cpg", "cpt", "mpg", "prio", "retry", "since", "spn", "tries"),
-        *("loan_at", "loan_held", "loan_next", "loan_tries"),
+        *("loan_at", "loan_held", "loan_next", "loan_taken", "loan_tries"),
     )
 )
 #: Values that belong to one loan alone.
@@ -158,6 +158,8 @@ class JobRecord:
     next_loan_at = _Number("loan_next")
     #: Since when (epoch) the network alone keeps the job from a loan; 0 where it does not.
     held_by_network_since = _Number("loan_held")
+    #: When (epoch) its lent GPUs were taken back; 0 for never.
+    taken_back_at = _Number("loan_taken")
     #: The nodes that the user named, '' for none.
     req_nodes = _Text("req")
     #: What the user asked for, 0 for nothing.

@@ -31,6 +31,8 @@ class LoanAdmission:
         """Note that this job fits on no node. No loan may delay the first of these jobs."""
         self._waiting.append((job, need))
         self.plan.first = self._first()
+        if self.plan.waits is None:
+            self.plan.waits = job
 
     def ask(self, candidate: LoanCandidate) -> bool:
         """Find donors for a job; whether the plan now has a loan for it."""

@@ -252,6 +252,25 @@ class SlurmLoans:
             self.cancel([job.name])
         return pause_s
 
+    def take_back(self, job: QueuedJob, record: JobRecord, by: str) -> bool:
+        """Requeue a running borrower for the job `by`; whether Slurm did.
+
+        Its record says so first: whatever dies in between, it is never done twice. The donors are
+        ended as those of any job that was put back.
+        """
+        note = f"its lent GPUs are taken back for job {by}; it is requeued"
+        noted = record.changed(loan_taken=int(self.clock())).written_into(job.admin_comment)
+        try:
+            self.check()
+            self.client.update([job.name], JobUpdate(admin_comment=hints.with_note(noted, note)))
+            self.run(["scontrol", "requeue", job.name])
+        except SlurmError as error:
+            logger.warning("job %s is not requeued: %s", job.name, error)
+            self.counts["not_taken_back"] += 1
+            return False
+        self.counts["taken_back"] += 1
+        return True
+
     def cancel(self, names: Sequence[str]) -> None:
         """End jobs by what Slurm's commands call them; what has ended already is no error."""
         self.counts["cancelled"] += len(names)

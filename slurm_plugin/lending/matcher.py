@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from policies import Request
@@ -17,7 +17,7 @@ from slurm_plugin.decide.record import Build
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import is_ahead
 from slurm_plugin.job_profiles import Remote
-from slurm_plugin.lending import record
+from slurm_plugin.lending import record, take_back
 from slurm_plugin.lending.choice.batch import Round
 from slurm_plugin.lending.choice.network_use import UNKNOWN, NetworkUse, network_loads, network_use
 from slurm_plugin.lending.choice.offer import (
@@ -30,8 +30,10 @@ from slurm_plugin.lending.choice.offer import (
 from slurm_plugin.lending.choice.solver import Solver, SolverStarting
 from slurm_plugin.lending.donors import LONGEST_PAUSE_S, SlurmLoans
 from slurm_plugin.lending.plan import LoanCandidate, LoanPlan
+from slurm_plugin.lending.take_back import Borrowed
 from slurm_plugin.queue.candidates import Need, may_use
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of
+from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -60,6 +62,8 @@ class LoanMatcher:
         self._loads: Mapping[str, float] = {}
         self._site: Settings | None = None
         self._obstacle = ""
+        # The jobs for which lent GPUs were taken back.
+        self._served: set[int] = set()
 
     @property
     def at_once(self) -> bool:
@@ -172,11 +176,43 @@ class LoanMatcher:
                 refused.append(job.name)
             else:
                 self.write(record.lent(job, noted, loan, planned.why))
+        self._take_back(plan, queue)
         self.lending.tidy(queue)
         for one in self.lending.ledger.ended():
             self.write(record.ended(one))
             self.lending.counts.update(one.counts())
         return refused
+
+    def _take_back(self, plan: LoanPlan, queue: Sequence[QueuedJob]) -> None:
+        """Requeue one borrower for the first job that waits, where the site wants that."""
+        settings, now, first = self.lending.settings, self.clock(), plan.waits
+        if settings.take_back == "no" or plan.first is None or first is None:
+            return
+        is_open = bool(plan.offers or plan.broken or plan.again) or first.job_id in self._served
+        if is_open or now < first.submit + settings.take_back_s:
+            return
+        try:
+            borrowed = list(self._may_be_requeued(queue))
+            one = take_back.chosen(plan.first, plan.nodes, borrowed, queue, now)
+        except Unsupported:
+            return
+        if one is None:
+            return
+        # Whatever comes of it, this job takes nothing back again.
+        self._served.add(first.job_id)
+        if self.lending.take_back(one.job, one.record, first.name):
+            self.write(record.taken_back(one.job, one.record, first.name))
+
+    def _may_be_requeued(self, queue: Sequence[QueuedJob]) -> Iterator[Borrowed]:
+        """The running borrowers that allow it, and were not before."""
+        for job in queue:
+            noted = self.lending.record_of(job) if job.state == "RUNNING" else None
+            loan = noted.loan if noted else None
+            if noted is None or loan is None or noted.taken_back_at:
+                continue
+            preferences = self._preferences(job)
+            if preferences is not None and preferences.may_be_requeued:
+                yield Borrowed(job, noted, loan)
 
     def close(self) -> None:
         """End what runs beside the engine."""

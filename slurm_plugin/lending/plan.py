@@ -50,6 +50,8 @@ class LoanPlan:
     added: list[Hold] = field(default_factory=list)
     #: What the first job that waits for local GPUs needs.
     first: Need | None = None
+    #: The first job that fits on no node, be it that it borrows in the end.
+    waits: QueuedJob | None = None
     #: Poll again soon.
     again: bool = False
     #: Loans to be made.

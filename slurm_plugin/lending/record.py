@@ -47,6 +47,12 @@ def over(job: QueuedJob, record: JobRecord, why: str, pause_s: int) -> Build:
     return lambda: {**_who(job, record), "decision": LOAN_OVER, "why": why, "pause_s": pause_s}
 
 
+def taken_back(job: QueuedJob, record: JobRecord, by: str) -> Build:
+    """A borrower was requeued for a job that waits for local GPUs."""
+    why = f"its GPUs were taken back for job {by}; it was requeued"
+    return lambda: {**_who(job, record), "decision": LOAN_OVER, "why": why, "pause_s": 0}
+
+
 def ended(one: Lent) -> Build:
     """What a donor lent until it ended."""
     return lambda: {

@@ -34,7 +34,7 @@ PAGE_S = 1.0
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: What the loops count that has happened; they also say what is so at the moment.
 GATE_EVENTS = ("released", "regated", "refused", "mismatched")
-LOAN_EVENTS = ("lent", "refused", "given_up", "lost", "cancelled")
+LOAN_EVENTS = ("lent", "refused", "given_up", "lost", "cancelled", "taken_back")
 
 #: By metric, values by label values.
 _Values = dict[str, Mapping[tuple[str, ...], float]]

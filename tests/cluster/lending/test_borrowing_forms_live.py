@@ -118,3 +118,29 @@ def test_a_model_that_the_site_calls_equal_lends(lending):
         assert [list(donor.gpus) for donor in donors(lending)] == [["minsky1"]]
         lending.cancel(job.id, taken)
         nothing_is_left(lending)
+
+
+@pytest.mark.long("half a minute; who is taken from is tested without a cluster")
+def test_lent_gpus_are_taken_back_once_where_site_and_user_allow_it(lending):
+    """The first job that waits for local GPUs gets those of the borrower, which comes back."""
+    small = ("-p", "dgx", "--gres=gpu:2", "--mem=100")
+    with settings_of(lending, "take_back: requeue, take_back_s: 0"):
+        asks = ("--comment=gpu-topo: remote=allow,movable", "--requeue", "--mem=200")
+        job = borrows(lending, "--gres=gpu:4", *asks)
+        local = lending.started(*small, script="sleep 600", timeout_s=90)
+        until(lambda: not donors(lending), "the donor is gone", 60)
+        waits = lending.job(job.id)
+        assert (waits.state, waits.fields["Restarts"]) == ("PENDING", "1")
+        told = lending.run("ctl", ["gputopo", "explain", str(job.id)], user="alice").out
+        assert f"its GPUs were taken back for job {local.id}; it was requeued" in told
+        lending.run("ctl", f"rm -f /home/alice/echo.{job.id}")
+        lending.cancel(local.id)
+        lending.wait_running(job.id, timeout_s=120)
+        assert echoed(lending, job.id)[-1] == "exit 0"
+        again = lending.sbatch(*small, script="sleep 600")
+        for _ in range(3):
+            lending.wait_reconciled()
+        assert lending.job(again).state == "PENDING"
+        assert (lending.job(job.id).state, len(donors(lending))) == ("RUNNING", 1)
+        lending.cancel(again, job.id)
+        nothing_is_left(lending)
