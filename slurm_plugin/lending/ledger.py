@@ -71,6 +71,8 @@ class Ledger:
         """What those lent that ended since the last call."""
         gone, self._gone = self._gone, []
         for donor in gone:
+            if not donor.gpus:
+                continue
             try:
                 said = self.run(["scontrol", "show", "job", str(donor.job_id)])
             except SlurmError as error:

@@ -28,6 +28,7 @@ TAKEN = {"dgx1": range(6), "dgx2": range(2, 8)}
 ASKS = "--comment='gpu-topo: remote=allow'"
 NOTED = "date +%s.%N >$HOME/at.$SLURM_JOB_ID; {}; date +%s.%N >>$HOME/at.$SLURM_JOB_ID"
 _LINE = re.compile(r"^\[([\dT:.-]+)\] (.*)$", re.MULTILINE)
+_STARTS = "(?:sched: Allocate|sched/backfill: _start_job: Started)"
 #: The steps between a submit and a first call, in their order.
 STEPS = ("donor asked for", "donor starts", "donor ready", "job let go", "job starts")
 
@@ -77,10 +78,10 @@ def steps_of(job: int, log: str) -> list[float]:
     moments = [
         at(rf"_slurm_rpc_submit_batch_job: JobId={job} "),
         at(rf"_slurm_rpc_submit_batch_job: JobId={donor[1]} "),
-        at(rf"sched\S*: Allocate JobId={donor[1]} "),
+        at(rf"{_STARTS} JobId={donor[1]} "),
         at(rf"_update_job: setting comment to gpu-donor ready of={job} "),
         at(rf"sched: _update_job: setting tres_per_node:gres/gpu:2 for JobId={job}\b"),
-        at(rf"sched\S*: Allocate JobId={job} "),
+        at(rf"{_STARTS} JobId={job} "),
     ]
     return [(b - a).total_seconds() for a, b in pairwise(moments)]
 

@@ -39,7 +39,7 @@ def has_for_four(job: Job) -> None:
 
 def given_back(cluster: Cluster, jobid: int) -> list[str]:
     """The bytes that explain tells of the donors that ended."""
-    told = cluster.run("ctl", ["gputopo", "explain", str(jobid)], user="alice").out
+    told = cluster.run("ctl", ["gputopo", "explain", str(jobid)]).out
     return re.findall(r"2 GPUs of dgx1 by job \d+ for \d+ s; ([\d,]+) bytes to it in \d", told)
 
 
@@ -131,7 +131,7 @@ def test_lent_gpus_are_taken_back_once_where_site_and_user_allow_it(lending):
         until(lambda: not donors(lending), "the donor is gone", 60)
         waits = lending.job(job.id)
         assert (waits.state, waits.fields["Restarts"]) == ("PENDING", "1")
-        told = lending.run("ctl", ["gputopo", "explain", str(job.id)], user="alice").out
+        told = lending.run("ctl", ["gputopo", "explain", str(job.id)]).out
         assert f"its GPUs were taken back for job {local.id}; it was requeued" in told
         lending.run("ctl", f"rm -f /home/alice/echo.{job.id}")
         lending.cancel(local.id)
