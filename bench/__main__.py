@@ -13,6 +13,7 @@ BENCHMARKS = {
     "replay": "bench.kept.replay",
     "growth": "bench.kept.growth",
     "reload": "bench.kept.reload",
+    "parts": "bench.kept.parts",
     "submit": "bench.live.submit",
     "slots": "bench.live.slots",
     "slots-many": "bench.live.slots_many",
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "drmaestro": "bench.drmaestro",
     "r-queue": "bench.r_queue",
     "genie": "bench.genie",
+    "wire": "bench.lent.wire",
     "soak": "bench.live.soak",
     "hostile": "bench.hostile",
 }

@@ -12,7 +12,7 @@ from slurm_plugin.remote.errors import RemoteError
 #: What the words of `server` may name.
 SERVER_FIELDS = frozenset(("port", "bind", "host", "gpus", "id", "subject", "program"))
 #: What the values of `environment` may name, and those of `each_gpu`, whose keys may, too.
-JOB_FIELDS = frozenset(("count", "servers", "hosts", "ids", "subjects"))
+JOB_FIELDS = frozenset(("count", "servers", "hosts", "ids", "subjects", "wire"))
 GPU_FIELDS = frozenset(("i", "host", "port", "gpu", "id"))
 #: More consecutive ports no server may have.
 MOST_PORTS = 8
@@ -61,14 +61,18 @@ class Preset:
         """The server's command line; `values` has every one of SERVER_FIELDS."""
         return [word.format_map(values) for word in self.server]
 
-    def client_environment(self, servers: Sequence[Server]) -> dict[str, str]:
-        """The variables that the job's tasks get, for donors in this order."""
+    def client_environment(self, servers: Sequence[Server], wire: str = "") -> dict[str, str]:
+        """The variables that the job's tasks get, for donors in this order.
+
+        `wire` is the path of gputopo-wire.so on the job's node.
+        """
         values = {
             "count": str(sum(server.gpus for server in servers)),
             "servers": ",".join(f"{server.host}:{server.port}" for server in servers),
             "hosts": ",".join(server.host for server in servers),
             "ids": ",".join(str(server.job_id) for server in servers),
             "subjects": ",".join(server.subject for server in servers),
+            "wire": wire,
         }
         variables = {name: text.format_map(values) for name, text in self.environment.items()}
         gpus = [(server, gpu) for server in servers for gpu in range(server.gpus)]

@@ -19,6 +19,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from slurm_plugin.remote.errors import RemoteError
 
 Address = tuple[str, int]
+#: The same in numbers.
+Place = tuple[IPv4Address | IPv6Address, int]
 
 LOOPBACK = "127.0.0.1"
 ANSWER_S = 1.0
@@ -41,8 +43,8 @@ _OWNER = struct.Struct("=IIIII")
 class _Socket:
     """One socket as the kernel knows it; with `inode` 0 no process holds it any more."""
 
-    near: tuple[IPv4Address | IPv6Address, int]
-    far: tuple[IPv4Address | IPv6Address, int]
+    near: Place
+    far: Place
     state: int
     uid: int
     inode: int
@@ -50,7 +52,7 @@ class _Socket:
 
 def owner_of(near: Address, far: Address) -> int | None:
     """The uid whose socket `near` is connected to `far`; None without. Raises RemoteError."""
-    asked = _plain(near), _plain(far)
+    asked = plain(near), plain(far)
     end = _ask(*asked)
     if end is None or (end.near, end.far) != asked:
         return None
@@ -59,7 +61,7 @@ def owner_of(near: Address, far: Address) -> int | None:
 
 def listener(port: int) -> int | None:
     """The uid that listens at a port of loopback; None where nobody does. Raises RemoteError."""
-    end = _ask(_plain((LOOPBACK, port)), _plain(("0.0.0.0", 0)))
+    end = _ask(plain((LOOPBACK, port)), plain(("0.0.0.0", 0)))
     if end is None or end.near[1] != port or end.state != _LISTENS:
         return None
     return end.uid
@@ -76,7 +78,8 @@ def check(listening: socket.socket) -> None:
         raise RemoteError("the kernel does not tell whose a socket is; load its module tcp_diag")
 
 
-def _plain(address: Address) -> tuple[IPv4Address | IPv6Address, int]:
+def plain(address: Address) -> Place:
+    """An address, an IPv4 one in IPv6's form as itself. Raises ValueError."""
     return _unmapped(ip_address(address[0].partition("%")[0])), address[1]
 
 
@@ -85,9 +88,7 @@ def _unmapped(host: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     return (host.ipv4_mapped or host) if isinstance(host, IPv6Address) else host
 
 
-def _ask(
-    near: tuple[IPv4Address | IPv6Address, int], far: tuple[IPv4Address | IPv6Address, int]
-) -> _Socket | None:
+def _ask(near: Place, far: Place) -> _Socket | None:
     """The kernel's answer for these addresses; it may be about another socket."""
     if near[0].version != far[0].version:
         return None
