@@ -21,6 +21,8 @@ ROUNDS = 12
 BAR_S = 2.0
 FOLDER = "/cluster/loan-start"
 PROGRAM = f"{FOLDER}/gputopo-node"
+#: Where the image of the controller has what is compiled.
+BUILT = "/usr/local/share/cluster/launch"
 CONFIG = "/etc/slurm/gputopo.yaml"
 LOG = "/var/log/slurm/slurmctld.log"
 #: Taken, so that two GPUs of each node are free.
@@ -37,6 +39,7 @@ def prepared(cluster: BenchCluster) -> None:
     """The site lends; all but two GPUs of each node are in use."""
     cluster.run("ctl", f"rm -rf {FOLDER} && mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
     cluster.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
+    cluster.run("ctl", f"cd {BUILT} && cp gputopo-carry gputopo-wire.so {FOLDER}")
     cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog")
     cluster.reconfigure()
     lends = f"remote: {{allow: yes, program: {PROGRAM}, donor_memory_mb: 64}}\n"

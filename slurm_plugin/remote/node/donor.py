@@ -332,11 +332,11 @@ async def run(task: DonorTask, vouching: Munge) -> int:
         asyncio.ensure_future(ended.wait()),
         asyncio.ensure_future(donor.server_ended()),
         asyncio.ensure_future(until_over(task.parent, task.job_id)),
-        asyncio.ensure_future(tell(task, port, meter)),
     ]
+    telling = asyncio.ensure_future(tell(task, port, meter))
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     died = waits[1].done()
-    for wait in waits:
+    for wait in (*waits, telling):
         wait.cancel()
     await donor.close()
     # The last word: with it Slurm's accounting has what passed, where it keeps comments.

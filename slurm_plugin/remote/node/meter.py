@@ -20,7 +20,8 @@ _NLM_F_REQUEST_DUMP, _NLMSG_DONE, _NLMSG_ERROR = 0x301, 3, 2
 #: The groups for connections over IPv4 and IPv6 that end: SKNLGRP_INET_TCP_DESTROY and _INET6_.
 _ENDED = 0b101
 _INET_DIAG_INFO = 2
-_ESTABLISHED_OR_CLOSING = 0b1100_0111_0010
+#: A mask of states: established (1), and those on the way to an end (4, 5, 8, 9, 11).
+_ESTABLISHED_OR_CLOSING = 0b1011_0011_0010
 _HEADER = struct.Struct("=IHHII")
 #: inet_diag_req_v2: family, protocol, extensions, states; then ports and the rest, left open.
 _REQUEST = struct.Struct("=BBBxIH")
