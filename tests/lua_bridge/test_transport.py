@@ -13,11 +13,8 @@ import pytest
 GPU_JOB = {"tres_per_node": "gres/gpu:2"}
 
 
-@pytest.fixture
-def deadline_ms():
-    """Shorter than what `slow_half_lines` takes."""
-    return 250
-
+#: Where the time is to run out: shorter than what `slow_half_lines` takes.
+RUNS_OUT = pytest.mark.parametrize("deadline_ms", [250])
 
 OK = "ok id={id} set.req_nodes=n1\n"
 
@@ -64,12 +61,24 @@ def text(payload):
     return behave
 
 
+@RUNS_OUT
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        pytest.param(silent, id="silent"),
+        pytest.param(drip, id="one byte at a time without end"),
+        pytest.param(slow_half_lines, id="the second half of the line too late"),
+    ],
+)
+def test_the_job_goes_on_when_the_time_is_over(lua, engine, behaviour):
+    engine.behaviour = behaviour
+    (line,) = passed_through(lua.submit(**GPU_JOB))
+    assert "timeout" in line
+
+
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [
-        pytest.param(silent, "timeout", id="silent"),
-        pytest.param(drip, "timeout", id="one byte at a time without end"),
-        pytest.param(slow_half_lines, "timeout", id="the second half of the line too late"),
         pytest.param(ten_megabytes, "longer than 65536 bytes", id="a reply of 10 MB"),
         pytest.param(half_a_line_then_close, "closed", id="half a line, then closed"),
         pytest.param(close, "closed", id="closed without a word"),
@@ -105,6 +114,7 @@ def test_the_job_goes_on_where_the_engine_left(lua, engine, left):
     assert "connect" in passed_through(lua.submit(**GPU_JOB))[0]
 
 
+@RUNS_OUT
 def test_the_job_goes_on_when_a_stopped_engine_accepts_nothing(lua, engine):
     """As under SIGSTOP: the kernel connects until the backlog is full, nobody answers."""
     engine.stop()
@@ -168,6 +178,7 @@ def test_a_long_request_survives_a_peer_that_reads_slowly(lua, engine):
     assert len(engine.requests[0]) > 3000
 
 
+@RUNS_OUT
 def test_after_a_failure_the_engine_is_left_alone_and_then_found_again(lua, engine, eventually):
     engine.behaviour = silent
     assert len(lua.submit(**GPU_JOB).log) == 1
