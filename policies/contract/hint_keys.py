@@ -90,6 +90,12 @@ _YES = one_of("yes")
 POLICY = HintKey("policy", *NAME, "the site's", "who decides", reader=EVERY_JOB)
 PATTERN = HintKey("pattern", *one_of(*PATTERNS), "ring", "which ranks talk to which")
 SENSITIVE = HintKey("sensitive", *_YES_NO, "yes", "whether the job feels slow links")
+COMMUNICATION = HintKey(
+    "communication",
+    *number(0, 1),
+    "none",
+    "share of its run time that the job spends exchanging data between its GPUs, on the best ones",
+)
 #: Borrowed GPUs are chosen by the job's profile, whatever the policy.
 PROFILE = HintKey("profile", *NAME, "none", "measured behaviour of the job", beside="remote")
 BATCH = HintKey("batch", *count(10**9), "none", "global batch size")

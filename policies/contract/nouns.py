@@ -55,6 +55,8 @@ class WaitingJob:
     lasts_s: float
     pattern: str = "ring"
     sensitive: bool = True
+    #: What share of its run time it communicates on the best GPUs; None: nobody said.
+    communication: float | None = None
 
 
 class Release(NamedTuple):

@@ -7,7 +7,7 @@ is on; each takes the node and the set that mapa would. What all get is summed u
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from gres_topology import NodeTopology
 from policies.contract.bits import gpus_of
+from policies.contract.hint_keys import COMMUNICATION
 from policies.contract.nodes import candidates
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, WaitingJob
 from policies.contract.ranking import Key, each
@@ -38,6 +39,11 @@ MOST_ENDS = 24
 DEEP = 8
 #: What a ring through the host costs beside its bandwidth, as a share of the ideal.
 HOP_WEIGHT = 0.1
+#: What share of its run time a job communicates that says nothing; and the most times that one
+#: which says more counts as much: what a worse set costs grows with it.
+USUAL_COMMUNICATION, MOST_TIMES = 0.2, 3.0
+#: How far a job looks for better GPUs that come free (seconds), as far as sites let jobs wait.
+WAITS_S = 600.0
 #: Choices remembered, some 300 bytes each; of so many all are forgotten.
 MOST_CHOICES = 50_000
 
@@ -59,8 +65,10 @@ class Best(NamedTuple):
     """What mapa takes on a node in one state."""
 
     mask: int
-    #: What the job gains there, a share of its ideal.
+    #: What the job gains there, a share of its ideal (`gain`).
     gain: float
+    #: Of the ideal bandwidth.
+    share: float
     #: By what nodes are compared, smaller first.
     key: Key
 
@@ -88,7 +96,8 @@ class Choices:
         state = NodeState("", topology, free)
         choice = ranked.top(state, count)[0]
         key = ranked.keys([state], count)[0]
-        return Best(choice.mask, gain(topology, choice, sensitive=job.sensitive), key)
+        own = gain(topology, choice, sensitive=job.sensitive)
+        return Best(choice.mask, own, choice.share, key)
 
 
 def gain(topology: NodeTopology, choice: Choice, *, sensitive: bool) -> float:
@@ -97,6 +106,32 @@ def gain(topology: NodeTopology, choice: Choice, *, sensitive: bool) -> float:
         return 0.0
     hops = round(choice.weakest_gbps * MB_PER_GB) <= _host_mbps(topology)
     return choice.share - HOP_WEIGHT * hops
+
+
+def weight(communication: float | None) -> float:
+    """How much a job's gain counts: in proportion to what it communicates."""
+    if communication is None:
+        return 1.0
+    return min(MOST_TIMES, communication / USUAL_COMMUNICATION)
+
+
+def run_s(ideal_s: float, communication: float, share: float) -> float:
+    """How long a job runs (seconds) on GPUs with this share of the ideal bandwidth.
+
+    Amdahl's law: what it computes takes as long anywhere.
+    """
+    return ideal_s * (1 - communication + communication / max(share, 0.01))
+
+
+class Later(NamedTuple):
+    """The better GPUs that a job may wait for, in one future."""
+
+    in_s: float
+    #: How much sooner the job ends with them than with what is free now (seconds).
+    saved_s: float
+    node: str
+    mask: int
+    share: float
 
 
 class Future(NamedTuple):
@@ -134,6 +169,7 @@ class _Part(NamedTuple):
     lasts_s: Sequence[float]
     #: What is known of its choices, by kind of node.
     known: list[dict[int, Best]]
+    weight: float
 
 
 class World:
@@ -144,8 +180,13 @@ class World:
     ) -> None:
         assert cluster.ahead is not None
         self._choices, self._ahead = choices, cluster.ahead
+        said = request.options.get(COMMUNICATION.name)
         self._job = WaitingJob(
-            request.gpus_per_node, cluster.ahead.lasts_s, request.pattern, request.sensitive
+            request.gpus_per_node,
+            cluster.ahead.lasts_s,
+            request.pattern,
+            request.sensitive,
+            float(said) if said is not None else None,
         )
         self._table = candidates(cluster.nodes).table
         times = RunTimes(cluster.ahead.used)
@@ -168,8 +209,19 @@ class World:
             self._add(table.names[place])
         self._nodes = dict(sorted(self._nodes.items()))
         self._kinds = _kinds(self._nodes)
+        kinds = {self._kinds[name]: node.topology for name, node in self._nodes.items()}
+        self._topologies = [kinds[kind] for kind in sorted(kinds)]
         #: No more than these can start, or pass the first that waits.
         self._parts = list(islice(self._waiting(times), STARTS + DEEP + 1))
+
+    @property
+    def nodes(self) -> Collection[NodeState]:
+        """Those that are looked at."""
+        return self._nodes.values()
+
+    def lasts_s(self, future: int) -> float:
+        """How long the job itself runs on the best GPUs in one of the futures (seconds)."""
+        return self._lasts_s[future]
 
     def _add(self, name: str) -> bool:
         """Whether the node is looked at."""
@@ -190,8 +242,21 @@ class World:
         run = _Run(self, free, [*self._ends[future]], future)
         heapq.heappush(run.ends, _End(self._lasts_s[future], node.name, choice.mask))
         own = gain(node.topology, choice, sensitive=self._job.sensitive)
+        own *= weight(self._job.communication)
         run.play(self._parts, node.name, backfill=self._ahead.backfill)
         return Future(own + run.worth, run.next_mask)
+
+    def later(self, count: int, share: float, among: Collection[str], future: int) -> Later | None:
+        """The best that the job may wait for in one of the futures; None where nothing comes.
+
+        `share` of the ideal bandwidth is what it would get now; `among` are the nodes it may use.
+        """
+        if not self._job.communication:
+            return None
+        [own] = self._parts_of(self._job, self._lasts_s)
+        free = {name: one.free for name, one in self._nodes.items()}
+        run = _Run(self, free, [*self._ends[future]], future)
+        return run.wait(self._parts, own, share, among, backfill=self._ahead.backfill)
 
     def best(self, part: _Part, free: dict[str, int], without: str) -> tuple[str, Best] | None:
         """Where a job's part would go now, None where no node has room."""
@@ -212,14 +277,15 @@ class World:
 
     def _waiting(self, times: RunTimes) -> Iterator[_Part]:
         """What waits, node by node; jobs too large for these nodes are others' business."""
-        kinds = {self._kinds[name]: node.topology for name, node in self._nodes.items()}
-        topologies = [kinds[kind] for kind in sorted(kinds)]
         for number, job in enumerate(self._ahead.queue, 1):
             if max(job.gpus_per_node) <= MOST_GPUS:
                 lasts_s = times.left_s(number, job.lasts_s)
-                for count in job.gpus_per_node:
-                    known = [self._choices.known(job, count, one) for one in topologies]
-                    yield _Part(job, count, lasts_s, known)
+                yield from self._parts_of(job, lasts_s)
+
+    def _parts_of(self, job: WaitingJob, lasts_s: Sequence[float]) -> Iterator[_Part]:
+        for count in job.gpus_per_node:
+            known = [self._choices.known(job, count, one) for one in self._topologies]
+            yield _Part(job, count, lasts_s, known, weight(job.communication))
 
 
 def _kinds(nodes: Mapping[str, NodeState]) -> dict[str, int]:
@@ -259,6 +325,36 @@ class _Run:
             self.free[end.node] |= end.mask
             self.most = max(self.most, self.free[end.node].bit_count())
 
+    def wait(
+        self, parts: Sequence[_Part], own: _Part, share: float, among: Collection[str],
+        *, backfill: bool,
+    ) -> Later | None:  # fmt: skip
+        """Let the others start while one job waits: when does it end the soonest?
+
+        It goes first whenever GPUs come free, as it would in Slurm; others take what it leaves now.
+        """
+        ideal_s, communication = own.lasts_s[self._future], own.job.communication or 0.0
+        found: Later | None = None
+        left, now_s = list(parts), run_s(ideal_s, communication, share)
+        while True:
+            while left and self._try(left[0], ""):
+                del left[0]
+            if left and backfill:
+                self._pass(left, "")
+            if not self.ends or self.ends[0].at_s > WAITS_S or self.starts >= STARTS:
+                return found
+            end = heapq.heappop(self.ends)
+            self.now_s = end.at_s
+            self.free[end.node] |= end.mask
+            self._count_most()
+            some = self._world.best(own, {name: self.free[name] for name in among}, "")
+            if some is None or some[1].share <= share:
+                continue
+            name, best = some
+            saved_s = now_s - self.now_s - run_s(ideal_s, communication, best.share)
+            if found is None or saved_s > found.saved_s:
+                found = Later(self.now_s, saved_s, name, best.mask, best.share)
+
     def _try(self, part: _Part, own: str, without: str = "") -> bool:
         """Start it now if a node has room."""
         if part.gpus > self.most:
@@ -270,7 +366,7 @@ class _Run:
         self.free[name] &= ~best.mask
         self._count_most()
         heapq.heappush(self.ends, _End(self.now_s + part.lasts_s[self._future], name, best.mask))
-        self.worth += best.gain
+        self.worth += best.gain * part.weight
         self.starts += 1
         if name == own and not self.next_mask:
             self.next_mask = best.mask

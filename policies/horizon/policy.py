@@ -9,10 +9,13 @@ it is mapa.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 
-from policies.contract.nouns import Cluster, NodeState, Placement, Request
+from policies.contract.bits import gpus_of
+from policies.contract.hint_keys import COMMUNICATION
+from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import LooksAt
-from policies.horizon.futures import Choices, Future, World, is_told_apart
+from policies.horizon.futures import Choices, Future, Later, World, is_told_apart
 from policies.mapa.family import Mapa
 from policies.mapa.question import MapaQuestion
 from policies.matching.choice import Choice
@@ -24,6 +27,8 @@ MOST_NODES = 3
 LEAST_GAIN = 0.05
 #: Where there are several futures, all are compared by the first ones, the best of them by all.
 FIRST_FUTURES, MOST_PLAYED = 1, 3
+#: A wait has to save so many times its own length beyond itself, and this share of the run.
+TIMES_SAVED, LEAST_SAVED = 1.0, 0.05
 
 
 @dataclass(slots=True)
@@ -46,11 +51,43 @@ class Horizon(Mapa):
     """Looks some starts ahead in the real queue."""
 
     name = "horizon"
+    hints = (*Mapa.hints, COMMUNICATION)
     looks_at = frozenset({LooksAt.QUEUE})
 
     def __init__(self) -> None:
         super().__init__()
         self._choices = Choices(self.tables, self._objective)
+
+    def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
+        """As mapa; or wait for better GPUs where each future has them soon enough to end sooner."""
+        answer = super().place(request, cluster)
+        if isinstance(answer, Wait) or COMMUNICATION.name not in request.options:
+            return answer
+        return self._wait(request, cluster, answer) or answer
+
+    def _wait(self, request: Request, cluster: Cluster, now: Placement) -> Wait | None:
+        if cluster.ahead is None or len(request.gpus_per_node) > 1 or not request.sensitive:
+            return None
+        [name] = now.gpus
+        node = cluster.nodes[name]
+        if not is_told_apart(node.topology):
+            return None
+        world = World(self._choices, cluster, request, [node])
+        among = [
+            one.name
+            for one in world.nodes
+            if one.name in cluster.nodes and one.weight <= node.weight
+        ]
+        count, played = request.gpus_per_node[0], []
+        for future in range(world.futures):
+            later = world.later(count, now.utility, among, future)
+            if later is None or later.saved_s < LEAST_SAVED * world.lasts_s(future):
+                return None
+            played.append(later)
+        waits_s = fmean(one.in_s for one in played)
+        if fmean(one.saved_s for one in played) < TIMES_SAVED * waits_s:
+            return None
+        return Wait(_said(played, now.utility), max(one.in_s for one in played), now)
 
     def _answer(self, asked: MapaQuestion, request: Request, cluster: Cluster) -> Placement:
         pairs = asked.chosen()
@@ -93,3 +130,14 @@ def _best(
     if best.worth <= own.worth + LEAST_GAIN * world.futures:
         return None
     return best.node, best.choice, Future(best.worth, best.next_mask)
+
+
+def _said(played: list[Later], share: float) -> str:
+    first = played[0]
+    low, high = (pick(one.saved_s for one in played) for pick in (min, max))
+    saved = f"{low:.0f} s" if len(played) == 1 else f"{low:.0f} to {high:.0f} s"
+    return (
+        f"GPUs {','.join(map(str, gpus_of(first.mask)))} of {first.node} are expected in"
+        f" {first.in_s:.0f} s: {100 * first.share:.0f} % of the ideal bandwidth, now"
+        f" {100 * share:.0f} %; ends {saved} sooner"
+    )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from policies import Policy, Request, RunningJob, WaitingJob
+from policies.contract.hint_keys import COMMUNICATION
 from policies.errors import HintError
 from policies.hints import Hints, to_request
 from policies.registry import Registry, registry
@@ -61,7 +62,14 @@ class RequestMaker:
     def waiting(self, job: SimJob, lasts_s: float) -> WaitingJob:
         """The job as others see it that start before."""
         request = self.request(job)
-        return WaitingJob(request.gpus_per_node, lasts_s, request.pattern, request.sensitive)
+        said = request.options.get(COMMUNICATION.name)
+        return WaitingJob(
+            request.gpus_per_node,
+            lasts_s,
+            request.pattern,
+            request.sensitive,
+            float(said) if said is not None else None,
+        )
 
     def running(self, job: SimJob, masks: Mapping[str, int]) -> RunningJob:
         """The job as its later neighbours see it."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from gres_topology import NodeTopology
 from policies.contract.bits import mask_of
+from policies.contract.hint_keys import COMMUNICATION
 from simulation.core.jobs import SimJob
 from simulation.core.link_quality import share_of
+from simulation.core.requests import hint_values
 from simulation.errors import SimulationError
 
 Nodes = Mapping[str, NodeTopology]
@@ -58,11 +60,11 @@ class Delayed(Speed):
 
 @dataclass(frozen=True, slots=True)
 class ByBandwidth(Speed):
-    """Amdahl's law with one share of communication `c` for all jobs; not from a paper.
+    """Amdahl's law with one share of communication `c` for all jobs that hint none of their own.
 
     duration * ((1 - c) + c / share), where share is the effective bandwidth over that of the best
     set of the size on an empty node, of the worst node. The stated duration is that on the best
-    GPUs. Single GPUs do not communicate; nodes of over 16 GPUs count as ideal.
+    GPUs. Single GPUs do not communicate; nodes of over 16 GPUs count as ideal. Not from a paper.
     """
 
     communication: float
@@ -74,5 +76,6 @@ class ByBandwidth(Speed):
     def full_s(self, placed: PlacedJob, nodes: Nodes, beside: Sequence[PlacedJob]) -> float:
         """The stated duration, stretched."""
         share = min(share_of(nodes[name], mask_of(order)) for name, order in placed.gpus.items())
-        stretch = 1 - self.communication + self.communication / max(share, 0.01)
-        return placed.job.duration_s * stretch
+        said = hint_values(placed.job.hint).get(COMMUNICATION.name)
+        communication = self.communication if said is None else float(said)
+        return placed.job.duration_s * (1 - communication + communication / max(share, 0.01))

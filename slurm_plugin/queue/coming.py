@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 from policies import Ahead, Release, RunningJob, WaitingJob
+from policies.contract.hint_keys import COMMUNICATION
 from policies.contract.running import RunningJobs
 from policies.errors import HintError
 from policies.hints import parse
@@ -148,4 +149,5 @@ def _asked(job: QueuedJob) -> WaitingJob | None:
         float(job.time_limit_s or UNKNOWN_S),
         values.get("pattern", "ring"),
         values.get("sensitive", "yes") == "yes",
+        float(values[COMMUNICATION.name]) if COMMUNICATION.name in values else None,
     )
