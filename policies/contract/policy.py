@@ -35,6 +35,8 @@ class Site:
     usual_jobs: Shares = ()
     #: Slowdowns measured on site; without any, the paper's by batch size.
     interference: Interference = field(default_factory=Interference)
+    #: How long a policy may postpone a job in all (seconds).
+    longest_wait_s: float = 600.0
 
 
 #: A site of which nothing is known.

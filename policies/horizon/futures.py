@@ -42,8 +42,6 @@ HOP_WEIGHT = 0.1
 #: What share of its run time a job communicates that says nothing; and the most times that one
 #: which says more counts as much: what a worse set costs grows with it.
 USUAL_COMMUNICATION, MOST_TIMES = 0.2, 3.0
-#: How far a job looks for better GPUs that come free (seconds), as far as sites let jobs wait.
-WAITS_S = 600.0
 #: Choices remembered, some 300 bytes each; of so many all are forgotten.
 MOST_CHOICES = 50_000
 
@@ -180,6 +178,7 @@ class World:
     ) -> None:
         assert cluster.ahead is not None
         self._choices, self._ahead = choices, cluster.ahead
+        self.backfill = cluster.ahead.backfill
         said = request.options.get(COMMUNICATION.name)
         self._job = WaitingJob(
             request.gpus_per_node,
@@ -243,20 +242,20 @@ class World:
         heapq.heappush(run.ends, _End(self._lasts_s[future], node.name, choice.mask))
         own = gain(node.topology, choice, sensitive=self._job.sensitive)
         own *= weight(self._job.communication)
-        run.play(self._parts, node.name, backfill=self._ahead.backfill)
+        run.play(self._parts, node.name)
         return Future(own + run.worth, run.next_mask)
 
-    def later(self, count: int, share: float, among: Collection[str], future: int) -> Later | None:
+    def later(
+        self, share: float, among: Collection[str], longest_s: float, future: int
+    ) -> Later | None:
         """The best that the job may wait for in one of the futures; None where nothing comes.
 
         `share` of the ideal bandwidth is what it would get now; `among` are the nodes it may use.
         """
-        if not self._job.communication:
-            return None
         [own] = self._parts_of(self._job, self._lasts_s)
         free = {name: one.free for name, one in self._nodes.items()}
         run = _Run(self, free, [*self._ends[future]], future)
-        return run.wait(self._parts, own, share, among, backfill=self._ahead.backfill)
+        return run.wait(self._parts, own, share, among, longest_s)
 
     def best(self, part: _Part, free: dict[str, int], without: str) -> tuple[str, Best] | None:
         """Where a job's part would go now, None where no node has room."""
@@ -309,7 +308,7 @@ class _Run:
         #: The most GPUs that are free on one node: larger parts need not be tried.
         self.most = max(map(int.bit_count, self.free.values()), default=0)
 
-    def play(self, parts: Sequence[_Part], own: str, *, backfill: bool) -> None:
+    def play(self, parts: Sequence[_Part], own: str) -> None:
         """Start what waits, in order, until enough is seen or nothing more comes free."""
         left = list(parts)
         while left and self.starts < STARTS:
@@ -318,7 +317,7 @@ class _Run:
                 continue
             if not self.ends:
                 return
-            if backfill:
+            if self._world.backfill:
                 self._pass(left, own)
             end = heapq.heappop(self.ends)
             self.now_s = end.at_s
@@ -327,7 +326,7 @@ class _Run:
 
     def wait(
         self, parts: Sequence[_Part], own: _Part, share: float, among: Collection[str],
-        *, backfill: bool,
+        longest_s: float,
     ) -> Later | None:  # fmt: skip
         """Let the others start while one job waits: when does it end the soonest?
 
@@ -339,9 +338,9 @@ class _Run:
         while True:
             while left and self._try(left[0], ""):
                 del left[0]
-            if left and backfill:
+            if left and self._world.backfill:
                 self._pass(left, "")
-            if not self.ends or self.ends[0].at_s > WAITS_S or self.starts >= STARTS:
+            if not self.ends or self.ends[0].at_s > longest_s or self.starts >= STARTS:
                 return found
             end = heapq.heappop(self.ends)
             self.now_s = end.at_s

@@ -14,7 +14,7 @@ from statistics import fmean
 from policies.contract.bits import gpus_of
 from policies.contract.hint_keys import COMMUNICATION
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
-from policies.contract.policy import LooksAt
+from policies.contract.policy import UNKNOWN_SITE, LooksAt, Site
 from policies.horizon.futures import Choices, Future, Later, World, is_told_apart
 from policies.mapa.family import Mapa
 from policies.mapa.question import MapaQuestion
@@ -27,8 +27,8 @@ MOST_NODES = 3
 LEAST_GAIN = 0.05
 #: Where there are several futures, all are compared by the first ones, the best of them by all.
 FIRST_FUTURES, MOST_PLAYED = 1, 3
-#: A wait has to save so many times its own length beyond itself, and this share of the run.
-TIMES_SAVED, LEAST_SAVED = 1.0, 0.05
+#: A wait has to save so much of the run on the average.
+LEAST_SAVED = 0.05
 
 
 @dataclass(slots=True)
@@ -54,9 +54,15 @@ class Horizon(Mapa):
     hints = (*Mapa.hints, COMMUNICATION)
     looks_at = frozenset({LooksAt.QUEUE})
 
-    def __init__(self) -> None:
+    def __init__(self, site: Site = UNKNOWN_SITE) -> None:
         super().__init__()
+        self._longest_wait_s = site.longest_wait_s
         self._choices = Choices(self.tables, self._objective)
+
+    @classmethod
+    def build(cls, settings: None, site: Site) -> Horizon:
+        """For the waits that the site allows."""
+        return cls(site)
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """As mapa; or wait for better GPUs where each future has them soon enough to end sooner."""
@@ -66,7 +72,8 @@ class Horizon(Mapa):
         return self._wait(request, cluster, answer) or answer
 
     def _wait(self, request: Request, cluster: Cluster, now: Placement) -> Wait | None:
-        if cluster.ahead is None or len(request.gpus_per_node) > 1 or not request.sensitive:
+        is_single = len(request.gpus_per_node) == 1
+        if cluster.ahead is None or not (is_single and request.sensitive and self._longest_wait_s):
             return None
         [name] = now.gpus
         node = cluster.nodes[name]
@@ -78,16 +85,17 @@ class Horizon(Mapa):
             for one in world.nodes
             if one.name in cluster.nodes and one.weight <= node.weight
         ]
-        count, played = request.gpus_per_node[0], []
-        for future in range(world.futures):
-            later = world.later(count, now.utility, among, future)
-            if later is None or later.saved_s < LEAST_SAVED * world.lasts_s(future):
-                return None
-            played.append(later)
-        waits_s = fmean(one.in_s for one in played)
-        if fmean(one.saved_s for one in played) < TIMES_SAVED * waits_s:
+        played = [
+            world.later(now.utility, among, self._longest_wait_s, future)
+            for future in range(world.futures)
+        ]
+        better = [one for one in played if one is not None and one.saved_s > 0]
+        # Where nothing better comes the job has waited for nothing.
+        in_vain_s = self._longest_wait_s * (len(played) - len(better))
+        saved_s = (sum(one.saved_s for one in better) - in_vain_s) / len(played)
+        if saved_s <= LEAST_SAVED * fmean(map(world.lasts_s, range(world.futures))):
             return None
-        return Wait(_said(played, now.utility), max(one.in_s for one in played), now)
+        return Wait(_said(better, len(played), now.utility), self._longest_wait_s, now)
 
     def _answer(self, asked: MapaQuestion, request: Request, cluster: Cluster) -> Placement:
         pairs = asked.chosen()
@@ -132,10 +140,11 @@ def _best(
     return best.node, best.choice, Future(best.worth, best.next_mask)
 
 
-def _said(played: list[Later], share: float) -> str:
-    first = played[0]
-    low, high = (pick(one.saved_s for one in played) for pick in (min, max))
-    saved = f"{low:.0f} s" if len(played) == 1 else f"{low:.0f} to {high:.0f} s"
+def _said(better: list[Later], played: int, share: float) -> str:
+    first = better[0]
+    low, high = (pick(one.saved_s for one in better) for pick in (min, max))
+    saved = f"{low:,.0f} s" if len(better) == 1 else f"{low:,.0f} to {high:,.0f} s"
+    saved += "" if len(better) == played else f" in {len(better)} of {played} guesses"
     return (
         f"GPUs {','.join(map(str, gpus_of(first.mask)))} of {first.node} are expected in"
         f" {first.in_s:.0f} s: {100 * first.share:.0f} % of the ideal bandwidth, now"

@@ -121,6 +121,11 @@ ROWS = (
     Experiment("order-mix",
         "The same on MAPA's mix, arriving one by one.",
         "simulation.experiments.order.runs:on_mix", _TEN, _ORDER),
+    Experiment("horizon-waits",
+        "What waiting for better GPUs is worth where jobs say how much they communicate.",
+        "simulation.experiments.horizon_waits:run", tuple(range(1000, 1010)),
+        {"machine": ("dgx1v", "mi250x", "a100-pcie-bridged"), "load": ("85", "70", "95"),
+         "durations": ("minutes", "hours")}, 0.5),
 )  # fmt: skip
 
 #: About how many minutes of a processor the default takes, where it is not seconds.

@@ -28,6 +28,8 @@ class SitePolicies:
         self._usual = learned_shares(config.decision_log) if isinstance(given, str) else given
         self._written = read_profiles(folder) if folder else {}
         self._learned = learned
+        bounds = config.waiting
+        self._longest_wait_s = min(bounds.max_wait_s, bounds.max_postponements * bounds.step_s)
         self._taught = _coarse(learned.slowdowns())
         self._policies = self._built(*registry.names())
 
@@ -50,7 +52,7 @@ class SitePolicies:
     def _built(self, *names: str) -> dict[str, Policy]:
         """Raises ConfigError where a policy cannot be built of what the site set."""
         self._interference = interference(self._written, self._taught)
-        site = Site(self._usual, self._interference)
+        site = Site(self._usual, self._interference, self._longest_wait_s)
         policies = {}
         for name in names:
             try:

@@ -141,7 +141,7 @@ def _asked(job: QueuedJob) -> WaitingJob | None:
     if not gpus:
         return None
     try:
-        values = parse(hints.hint_of(job.admin_comment, job.comment), default_policy="mapa").values
+        values = parse(hints.hint_of(job.admin_comment, job.comment), default_policy="horizon").values
     except HintError:
         values = {}
     return WaitingJob(

@@ -10,8 +10,19 @@ from statistics import fmean
 import pytest
 from machines import machine
 
-from policies import Ahead, Cluster, NodeState, Placement, Release, Request, WaitingJob, mask_of
+from policies import (
+    Ahead,
+    Cluster,
+    NodeState,
+    Placement,
+    Release,
+    Request,
+    Wait,
+    WaitingJob,
+    mask_of,
+)
 from policies.contract.bits import gpus_of
+from policies.contract.policy import Site
 from policies.horizon.futures import Choices, World
 from policies.horizon.run_times import FUTURES, MOST, LimitsUsed, RunTimes
 from policies.registry import registry
@@ -77,6 +88,7 @@ def drawn_ahead(draw: Random, free: int) -> Ahead:
             draw.choice((60.0, 600.0, HOUR_S)),
             draw.choice(("ring", "tree")),
             draw.random() < 0.7,
+            draw.choice((None, 0.0, 0.6)),
         )
         for _ in range(draw.randint(0, 70))
     ]
@@ -102,14 +114,18 @@ def test_whatever_is_ahead_the_answer_is_free_and_always_the_same(seed):
     free = draw.randint(1, 255)
     count = draw.randint(1, free.bit_count())
     where = cluster(list(gpus_of(free)), drawn_ahead(draw, free))
-    answer = placed((count,), where, sensitive=draw.random() < 0.5)
+    options = draw.choice(({}, {"communication": f"{draw.random():.2f}"}))
+    request = Request((count,), sensitive=draw.random() < 0.5, options=options)
+    answer = HORIZON.place(request, where)
+    if isinstance(answer, Wait):
+        assert 0 < answer.at_most_s <= 600
+        assert "communication" in options
+        answer = answer.instead
     [gpus] = answer.gpus.values()
     assert len(set(gpus)) == count
     assert not mask_of(gpus) & ~free
-    fresh = registry.build("horizon").place(
-        Request((count,), sensitive=True), replace(where, nodes=dict(where.nodes))
-    )
-    assert fresh == HORIZON.place(Request((count,), sensitive=True), where)
+    fresh = registry.build("horizon").place(request, replace(where, nodes=dict(where.nodes)))
+    assert fresh == HORIZON.place(request, where)
 
 
 def test_a_heavier_node_is_never_taken_while_a_lighter_one_has_room():
@@ -175,6 +191,81 @@ def test_the_set_is_left_for_the_next_job_whenever_others_end():
     waits = [WaitingJob((6,), HOUR_S)]
     ahead = Ahead(HOUR_S, waits, last, used=(0.1, 0.5, 1.0))
     assert placed((2,), cluster([0, 2, 3, 4, 6, 7], ahead)).gpus == {"n": (0, 4)}
+
+
+#: On a dgx1v 0,3 have a double link and 0,5 none.
+PAIR, FREE = [0, 3], [0, 5]
+
+
+def asked_by(communication: str) -> Request:
+    return Request((2,), options={"communication": communication})
+
+
+def soon(in_s: float, *waits: WaitingJob, lasts_s: float = HOUR_S) -> Cluster:
+    """GPU 3 comes free."""
+    return cluster(FREE, Ahead(lasts_s, waits, [Release(in_s, "n", 1 << 3)]))
+
+
+def test_a_job_waits_for_gpus_with_which_it_ends_sooner():
+    answer = HORIZON.place(asked_by("0.4"), soon(120.0))
+    assert isinstance(answer, Wait)
+    assert answer.instead is not None
+    assert answer.instead.gpus == {"n": (0, 5)}
+    assert answer.reason == (
+        "GPUs 0,3 of n are expected in 120 s: 100 % of the ideal bandwidth, now 26 %; ends 4,020 s"
+        " sooner"
+    )
+    assert answer.at_most_s == 600.0
+
+
+@pytest.mark.parametrize(
+    ("request_", "where"),
+    [
+        pytest.param(Request((2,)), soon(120.0), id="it says nothing"),
+        pytest.param(asked_by("0"), soon(120.0), id="it communicates nothing"),
+        pytest.param(asked_by("0.01"), soon(120.0), id="it hardly communicates"),
+        pytest.param(asked_by("0.4"), soon(700.0), id="longer than the site lets it wait"),
+        pytest.param(asked_by("0.4"), soon(120.0, lasts_s=60.0), id="it is over before"),
+        pytest.param(asked_by("0.4"), cluster(FREE, Ahead(HOUR_S)), id="nothing comes free"),
+        pytest.param(asked_by("0.4"), cluster(FREE, None), id="nothing is known"),
+        pytest.param(
+            replace(asked_by("0.4"), sensitive=False), soon(120.0), id="it feels no slow links"
+        ),
+        pytest.param(
+            asked_by("0.4"), soon(120.0, WaitingJob((2,), 9e4)), id="another one takes GPU 0"
+        ),
+    ],
+)
+def test_a_job_that_gains_nothing_does_not_wait(request_, where):
+    answer = HORIZON.place(request_, where)
+    assert isinstance(answer, Placement)
+    assert answer.gpus == {"n": (0, 5)}
+
+
+def test_where_the_site_lets_nobody_wait_nobody_does():
+    strict = registry.build("horizon", {}, Site(longest_wait_s=0.0))
+    assert isinstance(strict.place(asked_by("0.4"), soon(0.0)), Placement)
+
+
+def test_a_wait_in_vain_counts():
+    """Of six guesses one or all have GPU 3 free within ten minutes."""
+    for limit_s, waits in ((1000.0, True), (20_000.0, False)):
+        release = [Release(limit_s, "n", 1 << 3, 0.0, 1)]
+        ahead = Ahead(20_000.0, (), release, used=(0.1, 0.3, 0.5, 0.7, 0.9))
+        answer = HORIZON.place(asked_by("0.4"), cluster(FREE, ahead))
+        assert isinstance(answer, Wait) == waits
+        assert not waits or " guesses" in answer.reason
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "gpus"), [("0.02", 0.6, (0, 6)), ("0.6", 0.02, (1, 2)), ("0.2", None, (1, 2))]
+)
+def test_the_double_link_goes_to_the_job_that_communicates_more(own, other, gpus):
+    waits = [WaitingJob((2,), HOUR_S, communication=other)]
+    where = cluster([0, 1, 2, 6], Ahead(HOUR_S, waits))
+    answer = HORIZON.place(asked_by(own), where)
+    assert isinstance(answer, Placement)
+    assert answer.gpus == {"n": gpus}
 
 
 def test_parts_of_limits_used_are_those_of_the_last_jobs():

@@ -74,14 +74,15 @@ def test_a_gated_job_waits_whatever_its_begin_time():
 
 
 def test_hints_partitions_and_nodes_are_those_of_the_job():
-    comment = "gpu-topo: pattern=tree,sensitive=no"
+    comment = "gpu-topo: pattern=tree,sensitive=no,communication=0.4"
     job = waiting(1, 2, min_nodes=3, partition="x,batch", comment=comment, time_limit_s=0)
     [found] = Coming([job], NOW).ahead(asked(9), running(), NOW).queue
     assert found.gpus_per_node == (2, 2, 2)
     assert (found.pattern, found.sensitive, found.lasts_s) == ("tree", False, UNKNOWN_S)
+    assert found.communication == 0.4
     wrong = waiting(1, 2, comment="gpu-topo: pattern=nonsense")
     [found] = Coming([wrong], NOW).ahead(asked(9), running(), NOW).queue
-    assert (found.pattern, found.sensitive) == ("ring", True)
+    assert (found.pattern, found.sensitive, found.communication) == ("ring", True, None)
 
 
 def test_an_arrays_other_tasks_wait_too_and_no_more_than_can_be_seen():
