@@ -1,5 +1,6 @@
 """`policy: horizon` live: a job leaves the set that the next one in Slurm's queue needs."""
 
+import re
 import time
 from collections.abc import Iterator
 
@@ -58,4 +59,20 @@ def test_two_gpus_leave_the_set_for_the_job_that_waits_next(cluster, waits, gpus
     assert cluster.wait_running(job).gpus == {"dgx1": gpus}
     reason = explained(cluster, job)["reason"]
     assert ("leaves 1,2,3,5,6,7 for the next job of 6" in reason) == bool(waits), reason
+    clear(cluster)
+
+
+def test_a_job_that_communicates_waits_for_the_better_pair_and_gets_it(cluster):
+    """0 and 5 have no link; the others are expected back before their ten minutes are over."""
+    holders = cluster.occupy("dgx1", range(8))
+    job = submit(cluster, 2, "--time=600", "--comment=gpu-topo: communication=0.5")
+    has_read_the_queue(cluster)
+    cluster.cancel(holders[0], holders[5])
+    said = cluster.wait_postponed(job).admin_comment
+    assert re.search(
+        r"horizon: GPUs \d,\d of dgx1 are expected in \d+ s: \d+ % of the ideal bandwidth, now 26 %",
+        said,
+    ), said
+    cluster.cancel(holders[3])
+    assert cluster.wait_running(job, timeout_s=60).gpus == {"dgx1": (0, 3)}
     clear(cluster)
