@@ -1,5 +1,6 @@
 """The CUDA job of tests/gpu, on a stand-in for the driver library: its numbers, and the script."""
 
+import ctypes
 import json
 import os
 import shutil
@@ -127,6 +128,25 @@ def test_numbers_that_are_wrong_are_noticed(built, tmp_path):
     done = job(built, LD_LIBRARY_PATH=str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.startswith("number 700 of the sum is ")
+
+
+def test_the_stand_in_has_every_call_that_a_server_names(tmp_path):
+    """A server that is linked to the whole driver library starts; what is not ours is refused."""
+    if not (shutil.which("cc") and shutil.which("make") and shutil.which("nm")):
+        pytest.skip("no cc, make and nm here")
+    (tmp_path / "server.c").write_text(
+        "int cuStreamCreate(void), cuInit(unsigned int);\n"
+        "int run(void) { return cuStreamCreate() + cuInit(0); }\n"
+    )
+    server = tmp_path / "server.so"
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-o", server, tmp_path / "server.c"], check=True, timeout=60
+    )
+    words = ["make", "-s", "-C", HERE, f"OUT={tmp_path}", f"FOR={server}"]
+    subprocess.run([*words, f"{tmp_path}/stand-in/libcuda.so.1"], check=True, timeout=60)
+    library = ctypes.CDLL(str(tmp_path / "stand-in/libcuda.so.1"))
+    assert library.cuStreamCreate() == 801
+    assert library.cuInit(1) == 1
 
 
 def measure(*words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
