@@ -63,12 +63,10 @@ class Preset:
 
     @property
     def program(self) -> str:
-        """The server's program: the first word that is neither `env` nor a variable for it."""
-        words = iter(self.server)
-        first = next(words)
-        if first != "env":
-            return first
-        return next((word for word in words if not _SETS.match(word)), first)
+        """The server's program: behind `env` the word after its variables, if it has no options."""
+        first, *rest = self.server
+        behind = next((word for word in rest if not _SETS.match(word)), first)
+        return behind if first == "env" and not behind.startswith("-") else first
 
     def command(self, values: Mapping[str, str]) -> list[str]:
         """The server's command line; `values` has every one of SERVER_FIELDS."""
