@@ -101,7 +101,7 @@ def runs_on_lent_gpus(cluster: Cluster) -> None:
 
 
 def servers(cluster: Cluster, node: str) -> str:
-    return cluster.run(node, ["pgrep", "-af", "forward-server"], check=False).out
+    return cluster.run(node, ["pgrep", "-u", "alice", "-af", "forward-server"], check=False).out
 
 
 @pytest.mark.both_modes("short")
