@@ -2,21 +2,75 @@
 
 EASY promises the first job that does not fit the nodes on which it fits earliest, by the
 walltimes of what runs. Later jobs may start now if they end before that or use other nodes. In
-both orders a job that its policy lets wait is passed, as in live Slurm.
+both orders a job that its policy lets wait is passed, as in live Slurm. On top of either, shorter
+work may pass within a bound (policies/order/passing.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 
+from policies.order.durations import Known
+from policies.order.passing import Passing
 from simulation.core.jobs import SimJob
 from simulation.core.occupancy import FreeCounts, Occupancy
 from simulation.core.record import Running
 
 
+@dataclass(slots=True)
+class PassingQueue:
+    """Who passes whom in a simulated queue; told of every submit, start and end."""
+
+    rule: Passing = field(default_factory=Passing)
+    #: Job -> its place in the order of arrival, until it ends.
+    _place: dict[int, int] = field(default_factory=dict)
+    #: Jobs that may start before the first in line, in this pass; and those that did, and run.
+    _may_start: set[int] = field(default_factory=set)
+    _passed: set[int] = field(default_factory=set)
+    _submits: int = 0
+
+    def submitted(self, job: SimJob) -> None:
+        """A job waits from now on."""
+        self._submits += 1
+        self._place[job.job_id] = self._submits
+        size = sum(job.gpus_per_node)
+        self.rule.submitted(job.job_id, Known(job.user, size=size, limit_s=job.walltime_s))
+
+    def started(self, job: SimJob) -> None:
+        """It runs."""
+        self.rule.started(job.job_id)
+        if job.job_id in self._may_start:
+            self._passed.add(job.job_id)
+
+    def ended(self, job: SimJob, seconds: float) -> None:
+        """It ran for so long."""
+        self.rule.ended(job.job_id, seconds)
+        self._passed.discard(job.job_id)
+        del self._place[job.job_id]
+
+    def before(
+        self, first: SimJob, behind: Iterable[SimJob], cluster: Occupancy,
+        running: Iterable[Running], now_s: float,
+    ) -> list[SimJob]:  # fmt: skip
+        """Those behind the first in line, which does not fit, that may start before it now."""
+        free = dict(cluster.free)
+        for run in running:
+            passed = run.job.job_id in self._passed
+            if passed and self._place[run.job.job_id] > self._place[first.job_id]:
+                for name, mask in run.masks.items():
+                    free[name] += mask.bit_count()
+        could_start = FreeCounts(free.values()).fits(first.gpus_per_node)
+        due_s = self.rule.due_s(first.job_id, could_start, now_s)
+        jobs = {job.job_id: job for job in behind if cluster.counts.fits(job.gpus_per_node)}
+        chosen = self.rule.may_pass(due_s, jobs, now_s)
+        self._may_start = set(chosen)
+        return [jobs[job_id] for job_id in chosen]
+
+
 def in_turn(
     jobs: Iterable[SimJob], cluster: Occupancy, running: Iterable[Running], now_s: float,
-    ideal_s: Callable[[SimJob], float], *, easy: bool,
+    ideal_s: Callable[[SimJob], float], *, easy: bool, passing: PassingQueue | None = None,
 ) -> Iterator[tuple[SimJob, frozenset[str]]]:  # fmt: skip
     """Those of the queued jobs that fit, one by one, and the nodes each may not use.
 
@@ -28,10 +82,17 @@ def in_turn(
         if cluster.counts.fits(job.gpus_per_node):
             yield job, frozenset()
             continue
+        behind = list(jobs) if easy or passing is not None else []
+        for later in (
+            [] if passing is None else passing.before(job, behind, cluster, running, now_s)
+        ):
+            if cluster.counts.fits(later.gpus_per_node):
+                yield later, frozenset()
+                behind.remove(later)
         if not easy:
             return
         start_s, promised = _promise(job, cluster, running, now_s)
-        for later in jobs:
+        for later in behind:
             walltime = ideal_s(later) if later.walltime_s is None else later.walltime_s
             reserved = promised if now_s + walltime > start_s else frozenset()
             if not cluster.counts.fits(later.gpus_per_node):

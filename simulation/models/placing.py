@@ -21,11 +21,12 @@ from policies import (
     Wait,
 )
 from policies.contract.bits import mask_of
+from policies.horizon.run_times import LimitsUsed
 from simulation.core import steps
 from simulation.core.clock import Clock
 from simulation.core.jobs import SimJob
 from simulation.core.occupancy import Occupancy
-from simulation.core.queue_order import in_turn
+from simulation.core.queue_order import PassingQueue, in_turn
 from simulation.core.record import Record, Running, SimulatedRun
 from simulation.core.requests import RequestMaker
 from simulation.errors import SimulationError
@@ -34,7 +35,7 @@ from simulation.models.speed import PlacedJob, Speed
 #: How many queued jobs one pass looks at (Slurm's default_queue_depth and bf_max_job_test).
 DEPTH = 500
 #: Waiting and running jobs that a policy sees which looks ahead; the engine shows as many.
-AHEAD = 64
+AHEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Simulator:
     """One policy on one virtual cluster, all GPUs free at first.
 
     `easy`: EASY backfill instead of strict first in, first out. `network`: the one between the
-    nodes, None where it is not known.
+    nodes, None where it is not known. `passing`: shorter work may pass; each run needs its own.
     """
 
     cluster: Mapping[str, NodeTopology]
@@ -73,6 +74,7 @@ class Simulator:
     easy: bool = False
     bounds: Postponing = field(default_factory=Postponing)
     network: Network | None = None
+    passing: PassingQueue | None = None
 
     clock: Clock = field(default_factory=Clock)
     queue: dict[int, SimJob] = field(default_factory=dict)
@@ -84,6 +86,7 @@ class Simulator:
     _order: dict[int, int] = field(default_factory=dict)
     _on_node: dict[str, set[int]] = field(default_factory=dict)
     _snapshot: tuple[RunningJob, ...] | None = None
+    _used: LimitsUsed = field(default_factory=LimitsUsed)
 
     def __post_init__(self) -> None:
         self.occupancy = Occupancy(self.cluster)
@@ -115,15 +118,26 @@ class Simulator:
 
     def _submit(self, job: SimJob) -> None:
         self.queue[job.job_id] = job
+        if self.passing is not None:
+            self.passing.submitted(job)
 
     def _schedule(self) -> None:
         """One pass over the queue."""
-        if not self.queue or not any(self.occupancy.free.values()):
+        if not self.queue:
+            return
+        # Whether the first in line is due has to be known of every moment, where jobs may pass.
+        if self.passing is None and not any(self.occupancy.free.values()):
             return
         jobs = filter(self._may_ask, list(itertools.islice(self.queue.values(), DEPTH)))
         running = self.running.values()
         for job, reserved in in_turn(
-            jobs, self.occupancy, running, self.clock.now_s, self.speed.ideal_s, easy=self.easy
+            jobs,
+            self.occupancy,
+            running,
+            self.clock.now_s,
+            self.speed.ideal_s,
+            easy=self.easy,
+            passing=self.passing,
         ):
             self._try_start(job, reserved)
 
@@ -160,13 +174,21 @@ class Simulator:
             self._requests.waiting(one, self._planned_s(one))
             for one in itertools.islice(others, AHEAD)
         ]
+        now_s = self.clock.now_s
         ends = heapq.nsmallest(AHEAD, self.running.values(), key=Running.planned_end_s)
         releases = [
-            Release(max(0.0, run.planned_end_s() - self.clock.now_s), name, mask)
+            Release(
+                max(0.0, run.planned_end_s() - now_s),
+                name,
+                mask,
+                now_s - run.start_s,
+                run.job.job_id,
+            )
             for run in ends
             for name, mask in run.masks.items()
         ]
-        return Ahead(self._planned_s(job), queue, releases, backfill=self.easy)
+        used = self._used.parts()
+        return Ahead(self._planned_s(job), queue, releases, backfill=self.easy, used=used)
 
     def _seen_by(self, job: SimJob) -> Iterable[SimJob]:
         """The jobs that wait with it, in the queue's order."""
@@ -212,6 +234,8 @@ class Simulator:
         )
         self.running[job.job_id] = run
         self._order[job.job_id] = len(self._order)
+        if self.passing is not None:
+            self.passing.started(job)
         self._snapshot = None
         for name in masks:
             self._on_node[name].add(job.job_id)
@@ -219,7 +243,10 @@ class Simulator:
 
     def _end(self, run: Running) -> None:
         del self.running[run.job.job_id]
+        if self.passing is not None:
+            self.passing.ended(run.job, self.clock.now_s - run.start_s)
         self._snapshot = None
+        self._used.ended(self.clock.now_s - run.start_s, self._planned_s(run.job))
         self.occupancy.release(run.masks)
         for name in run.masks:
             self._on_node[name].discard(run.job.job_id)

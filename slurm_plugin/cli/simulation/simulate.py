@@ -12,6 +12,8 @@ from slurm_plugin.cli.options import IN_FILE, OUT_FILE, json_option, number_opti
 
 if TYPE_CHECKING:
     from gres_topology import Network, NodeTopology
+    from policies.order.passing import Reckoned
+    from simulation.core.queue_order import PassingQueue
     from simulation.core.record import SimulatedRun
     from simulation.core.slurm_site import SlurmSite
     from simulation.report.output import Report
@@ -48,6 +50,20 @@ NAMED = 5
     help="Backfill, or strictly first in, first out.",
 )
 @click.option(
+    "--order",
+    type=click.Choice(["arrival", "predicted"]),
+    default="arrival",
+    show_default=True,
+    help="predicted: shorter work passes within a bound of ten minutes.",
+)
+@click.option(
+    "--reckon",
+    type=click.Choice(["limits", "predictions"]),
+    default="limits",
+    show_default=True,
+    help="What passing jobs are taken to need: their limits, or what such jobs took.",
+)
+@click.option(
     "--slurm-conf",
     type=IN_FILE,
     metavar="FILE",
@@ -70,6 +86,8 @@ def simulate(
     nodes: Path,
     names: tuple[str, ...],
     queue: str,
+    order: str,
+    reckon: Reckoned,
     slurm_conf: Path | None,
     communication: float,
     skip_days: float,
@@ -98,9 +116,14 @@ def simulate(
         trace.jobs = at_load(trace.jobs, sum(kind.gpus for kind in cluster.values()), load)
     policies = names or ("first-fit", "mapa")
     site = _site(slurm_conf)
-    runs = _runs(trace, cluster, _network(nodes), policies, site or queue == "easy", communication)
+    passing = _passing(trace, policies, reckon, site) if order == "predicted" else {}
+    runs = _runs(
+        *(trace, cluster, _network(nodes), policies, site or queue == "easy", communication),
+        passing,
+    )
     facts = {
         "queue": queue if site is None else str(slurm_conf),
+        "order": f"{order} by {reckon}" if passing else order,
         "communication": communication,
         "load": load or "as recorded",
     }
@@ -113,6 +136,38 @@ def simulate(
         click.echo(output.to_json(report))
     else:
         _print(report)
+        for rule in list(passing.values())[-1:]:
+            click.echo(f"\n{_said_of(rule)}")
+
+
+def _passing(
+    trace: Trace, names: tuple[str, ...], reckon: Reckoned, site: SlurmSite | None
+) -> dict[str, PassingQueue]:
+    """Who passes whom, for each policy's own run."""
+    from policies.order.passing import Passing
+    from simulation.core.queue_order import PassingQueue
+
+    if site is not None:
+        raise click.UsageError("--order predicted is not simulated under a --slurm-conf")
+    if reckon == "limits" and all(job.walltime_s is None for job in trace.jobs):
+        click.echo("no job of the log has a time limit, so none passes; see --reckon", err=True)
+    return {name: PassingQueue(Passing(by=reckon)) for name in names}
+
+
+def _said_of(passing: PassingQueue) -> str:
+    """How far what was predicted at the submits was off."""
+    errors = passing.rule.durations.errors
+    ratio = errors.median_ratio()
+    if ratio is None:
+        return "Run times: no job ended of which any was predicted."
+    within = ", ".join(
+        f"{100 * part:.0f} % within the {100 * share:.0f} % quantile"
+        for share, part in errors.coverage().items()
+    )
+    return (
+        f"Run times as predicted at {errors.jobs} submits: half were off by at most a factor of"
+        f" {ratio:.2g}; {within}."
+    )
 
 
 def _cluster(path: Path) -> dict[str, NodeTopology]:
@@ -162,6 +217,7 @@ def _runs(
     names: tuple[str, ...],
     queue: SlurmSite | bool,
     part: float,
+    passing: dict[str, PassingQueue],
 ) -> list[SimulatedRun]:
     """One run for each policy; `queue` is a site's slurm.conf, or whether backfill is EASY."""
     from simulation.core.steps import each
@@ -177,13 +233,14 @@ def _runs(
     if not trace.jobs:
         reasons = "; ".join(f"{row.where}: {row.reason}" for row in trace.rejected[:NAMED])
         raise SimulationError(f"{trace.source}: no job can be simulated ({reasons or 'none'})")
-    policies = [policy_named(name) for name in dict.fromkeys(names)]
+    policies = {name: policy_named(name) for name in names}
     speed: Speed = ByBandwidth(part) if part else Speed()
     runs = []
     with watching("simulating"):
-        for policy in each(policies):
+        for name in each(list(policies)):
+            policy, passes = policies[name], passing.get(name)
             simulator = (
-                Simulator(cluster, policy, speed, easy=queue, network=network)
+                Simulator(cluster, policy, speed, easy=queue, network=network, passing=passes)
                 if isinstance(queue, bool)
                 else SlurmSimulator(cluster, policy, queue, speed, network=network)
             )

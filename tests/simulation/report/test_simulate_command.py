@@ -256,3 +256,48 @@ def test_the_same_log_gives_the_same_answer(simulate):
     )
     for metric in set(first) - {"decision_median_s", "decision_max_s"}:
         assert first[metric] == second[metric]
+
+
+WALLTIMES = "job_id,submit_s,duration_s,gpus,walltime_s,user\n"
+#: On a pair of GPUs: one is in use, the next job wants both, two short ones come, one long one.
+QUEUE = "1,0,1000,1,1000,a\n2,10,50,2,500,b\n3,20,30,1,600,c\n4,21,30,1,601,c\n5,60,30,1,600,c\n"
+
+
+def starts(simulate, tmp_path, *more):
+    """When each job of the queue starts, strictly first in, first out but for what `more` says."""
+    (tmp_path / "pair-alone.yaml").write_text("nodes:\n  - {nodes: p1, topology: pair.yaml}\n")
+    (tmp_path / "queue.csv").write_text(WALLTIMES + QUEUE)
+    arguments = ["--trace", tmp_path / "queue.csv", "--csv", tmp_path / "out.csv"]
+    done = simulate(
+        "--queue", "fifo", "--policy", "mapa", *arguments, *more,
+        cluster=tmp_path / "pair-alone.yaml",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    with (tmp_path / "out.csv").open() as file:
+        return done.output, {row["job_id"]: float(row["start_s"]) for row in csv.DictReader(file)}
+
+
+def test_shorter_work_passes_where_the_order_is_predicted(simulate, tmp_path):
+    _, arrival = starts(simulate, tmp_path)
+    said, predicted = starts(simulate, tmp_path, "--order", "predicted")
+
+    assert arrival["2"] == predicted["2"] == 1000
+    assert (predicted["3"], predicted["5"]) == (20, 60)
+    # Its limit is a second longer than the bound.
+    assert predicted["4"] == arrival["4"] == 1050
+    assert "Run times as predicted at" in said
+
+
+def test_by_predictions_a_limit_that_is_too_long_does_not_count(simulate, tmp_path):
+    told = ("--order", "predicted", "--reckon", "predictions")
+    _, predicted = starts(simulate, tmp_path, *told)
+
+    # At the submits of 3 and 4 nothing had ended yet, at that of 5 job 3 of the same user had.
+    assert predicted["4"] == 1050
+    assert predicted["5"] == 60
+
+
+def test_without_limits_nobody_passes_and_it_is_said(simulate):
+    done = simulate("--order", "predicted", rows="1,0,10,1\n2,1,10,8\n3,2,10,1\n")
+
+    assert "no job of the log has a time limit" in done.output
