@@ -54,7 +54,8 @@ class Part:
         (folder / "told").chmod(0o777)
         shutil.copy("/usr/bin/id", folder / "id")
         (folder / "id").chmod(0o4755)
-        self.script("squeue", f'cat "{folder}/record.${{2#--jobs=}}"')
+        asked = f'case $word in --jobs=*) cat "{folder}/record.${{word#--jobs=}}";; esac'
+        self.script("squeue", f"for word; do {asked}; done")
         self.script("sbatch", f'printf "%s\\n" "$@" >{folder}/told/words; echo 71')
         self.record(7, f"7|{NOBODY.pw_uid}|PENDING|batch|5:00|research")
         (folder / "gputopo.yaml").write_text(
@@ -306,7 +307,7 @@ def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending):
         (f"donor {roots} 0 dgx2 1", "users below uid 1000"),
         (f"donor {roots} 2001 dgx2 1", "it is of uid 0; expected 2001"),
         (f"donor {bobs} 2001 dgx2 1", "it is of uid 2002; expected 2001"),
-        (f"donor {runs.id} {uid} dgx2 1", "it is RUNNING"),
+        (f"donor {runs.id} {uid} dgx2 1", "expected one job that waits"),
         (f"donor {roots} 2001 dgx2 1 --uid=0", "expected ready, or donor JOBID UID NODE GPUS"),
         ("x" * 600, "expected one line"),
     ):

@@ -25,7 +25,9 @@ environment: {MINE: "{servers}"}
 
 
 def test_the_presets_that_come_with_the_package():
-    assert presets.names() == ["cricket", "echo", "echo-own", "lupine", "rcuda", "template"]
+    assert presets.names() == [
+        *("cricket", "echo", "echo-own", "lupine", "pocl", "rcuda", "template")
+    ]
 
 
 def test_what_is_not_configured_is_what_is_not_given():
@@ -53,6 +55,16 @@ def test_a_preset_travels_to_the_nodes_unchanged(name):
                 "RCUDA_DEVICE_0": "n2@5000:0",
                 "RCUDA_DEVICE_1": "n2@5000:1",
                 "RCUDA_DEVICE_2": "n3@5001:0",
+            },
+        ),
+        (
+            "pocl",
+            {
+                "OCL_ICD_VENDORS": "/etc/OpenCL/borrowed",
+                "POCL_DEVICES": "remote remote remote",
+                "POCL_REMOTE0_PARAMETERS": "n2:5000/0",
+                "POCL_REMOTE1_PARAMETERS": "n2:5000/1",
+                "POCL_REMOTE2_PARAMETERS": "n3:5001/0",
             },
         ),
     ],
