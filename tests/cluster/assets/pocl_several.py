@@ -1,8 +1,8 @@
 """An n-body simulation and a reduction, dealt out over all OpenCL devices, compared with numpy.
 
 Every device computes a share in each step and gets all positions back, so each step waits for the
-slowest. Prints a line for each of the two, and exits with 1 where a number differs. With SECONDS and
-NTH that device alone does it, again and again for so long.
+slowest. Prints a line for each of the two, and exits with 1 where a number differs. With SECONDS
+and NTH that device alone does it, again and again for so long.
 """
 
 import os
@@ -118,5 +118,5 @@ def main(argv):
 if __name__ == "__main__":
     status = main(sys.argv[1:])
     sys.stdout.flush()
-    # With a program's last context PoCL 6.0 takes down the remote driver, whose threads may still run.
+    # With a program's last context PoCL 6.0 takes down its driver, whose threads may still run.
     os._exit(status)

@@ -6,6 +6,7 @@ time of the pocld of each node.
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from lending_harness import ASKS, FOLDER, donors, nothing_is_left, occupy, prepare, remote
@@ -22,8 +23,8 @@ Busy = Mapping[str, Iterable[int]]
 TWO_AND_TWO = {"dgx1": range(6), "dgx2": range(2, 8), **dict.fromkeys(("dgx3", "dgx4"), range(8))}
 #: Two GPUs of each node are free: two jobs of four have room.
 TWO_EACH = {f"dgx{i}": range(6) for i in (1, 2, 3, 4)}
-#: Three to lend on two nodes, and on each of the others one for a job of two.
-THREE_TO_LEND = {"dgx1": range(6), "dgx2": range(7), "dgx3": range(7), "dgx4": range(7)}
+#: Three to lend on two nodes, and three for jobs of two on a node of their own.
+THREE_AND_THREE = {"dgx1": range(6), "dgx2": range(7), "dgx3": range(5), "dgx4": range(8)}
 FOUR = ("-p", "dgx", "--gres=gpu:4", "--mem=200")
 #: The shipped preset; only that a fake GPU is a device of the processor is ours.
 PRESET = """\
@@ -42,14 +43,14 @@ each_word: {POCL_DEVICES: remote}
 each_gpu: {"POCL_REMOTE{i}_PARAMETERS": "{host}:{port}/{gpu}"}
 """
 SEVERAL = f"{FOLDER}/pocl_several.py"
-#: A kernel for a minute on each device, which nobody waits for.
-LONG = "pocl-matrix 96 60"
+#: Kernels on all devices at once for five minutes, which nobody waits for.
+LONG = "for i in 0 1 2 3; do pocl-matrix 96 300 $i & done; wait"
 #: How long Slurm may take to give up a node (lending_harness.prepare), and to have it again.
 DOWN_S = 120
 
 
 def job_with(local: int, lines: str) -> str:
-    """A job that runs these lines; its own GPUs are devices of PoCL's, too, before the lent ones."""
+    """A job that runs these lines; its own GPUs are devices of PoCL's, before the lent ones."""
     own = f'export PYTHONWARNINGS=ignore POCL_DEVICES="{"basic " * local}$POCL_DEVICES"'
     return f"{own}; out=$HOME/pocl.$SLURM_JOB_ID; mkdir -p $out; {lines}; sleep 600"
 
@@ -99,18 +100,34 @@ def lending(lenders: Cluster, busy: Busy) -> Iterator[Cluster]:
     users = {job.id: job.fields["UserId"] for job in lenders.jobs()}
     lenders.cancel(*(jobid for jobid, user in users.items() if not user.startswith("bob(")))
     nothing_is_left(lenders, busy)
-    until(lambda: not pocld_s(lenders), "no server is left", 30)
+    until(lambda: not servers(lenders), "no server is left", 30)
 
 
-def pocld_s(cluster: Cluster) -> dict[tuple[str, str], float]:
-    """Processor seconds of each user's pocld on each node that has one."""
-    each = "pgrep -x pocld | while read p; do stat -c %U /proc/$p; cut -d' ' -f14,15 /proc/$p/stat"
-    used = dict[tuple[str, str], float]()
+class Server(NamedTuple):
+    """A pocld: where, whose, and the processor seconds that it used."""
+
+    node: str
+    user: str
+    used_s: float
+
+
+def servers(cluster: Cluster) -> list[Server]:
+    """Every pocld that runs."""
+    each = "pgrep -x pocld | while read p; do echo $(stat -c %U /proc/$p; cat /proc/$p/stat); done"
+    found = list[Server]()
     for node in cluster.gpus:
-        lines = cluster.run(node, f"{each}; done", check=False).out.splitlines()
-        for user, ticks in zip(lines[::2], lines[1::2], strict=True):
-            used[node, user] = used.get((node, user), 0) + sum(map(int, ticks.split())) / 100
-    return used
+        for line in cluster.run(node, each, check=False).out.splitlines():
+            user, *stat = line.split()
+            found.append(Server(node, user, sum(map(int, stat[13:15])) / 100))
+    return found
+
+
+def compute(cluster: Cluster, *nodes: str) -> bool:
+    """Do servers compute on these nodes, one on each word, and on no others?"""
+    found = servers(cluster)
+    return sorted(one.node for one in found) == sorted(nodes) and all(
+        one.used_s > 0.5 for one in found
+    )
 
 
 def lines_of(cluster: Cluster, job: Job, name: str, user: str = "alice") -> list[str]:
@@ -125,11 +142,12 @@ def each_runs_where_it_is(cluster: Cluster, job: Job, node: str) -> None:
     """Two devices compute in the server on the donor's node, the others nowhere near it."""
     grew = []
     for i in range(4):
-        before = pocld_s(cluster)
-        assert list(before) == [(node, "alice")]
+        [before] = servers(cluster)
+        assert (before.node, before.user) == (node, "alice")
         cluster.run("ctl", f"touch /home/alice/pocl.{job.id}/go.{i}")
         assert all(" equal " in line for line in lines_of(cluster, job, str(i)))
-        grew.append(pocld_s(cluster)[node, "alice"] - before[node, "alice"])
+        [after] = servers(cluster)
+        grew.append(after.used_s - before.used_s)
     here, there = sorted(grew)[:2], sorted(grew)[2:]
     assert 3 * max(here) < min(there) > 0.2, grew
 
@@ -164,73 +182,90 @@ def test_n_bodies_and_a_reduction_are_right_on_two_local_and_two_lent_devices(le
 
 @pytest.mark.long("two loans in place of one")
 @pytest.mark.parametrize("busy", [TWO_EACH])
-def test_two_users_compute_at_once_each_in_servers_of_their_own(lending):
-    script = job_with(2, writes("pocl-matrix 96 3", "all"))
-    jobs = {
-        user: lending.job(lending.sbatch(*FOUR, ASKS, script=script, user=user))
-        for user in ("alice", "mallory")
-    }
+def test_two_users_compute_at_once_each_in_a_server_of_their_own(lending):
+    script = job_with(2, writes("pocl-matrix 96 5", "all"))
+    jobs = {user: submitted(lending, user, *FOUR, script=script) for user in ("alice", "mallory")}
+    ready = f"test -e /home/alice/pocl.{jobs['alice'].id}/all"
+    assert lending.run("ctl", ready, check=False).code, "the second job began too late"
     for user, job in jobs.items():
         each = lines_of(lending, job, "all", user)
         assert [line.split()[1:3] for line in each] == [["96x96", "equal"]] * 4
-    served = pocld_s(lending)
-    lent = {(node, job.fields["UserId"].split("(")[0]) for job in donors(lending) for node in job.gpus}
-    assert served.keys() == lent
-    assert sorted(user for _, user in served) == ["alice", "mallory"]
-    # Two devices for three seconds each; the processor has two cores for both jobs.
-    assert min(served.values()) > 1, served
+    found = servers(lending)
+    assert {(one.node, one.user) for one in found} == lent(lending)
+    assert sorted(one.user for one in found) == ["alice", "mallory"]
+    # Two devices for five seconds each; both jobs share the processor's cores.
+    assert min(one.used_s for one in found) > 1, found
 
 
 @pytest.mark.long("three loans in place of one")
-@pytest.mark.parametrize("busy", [THREE_TO_LEND])
+@pytest.mark.parametrize("busy", [THREE_AND_THREE])
 def test_three_donors_on_two_nodes_serve_a_job_each(lending):
-    script = job_with(1, writes("pocl-matrix 96 3", "all"))
-    two = ("-p", "dgx", "--gres=gpu:2", "--mem=100", ASKS)
-    hosts = {"dgx3": "alice", "dgx4": "mallory"}
-    jobs = {
-        lending.sbatch(*two, "-w", host, script=script, user=user): user
-        for host, user in hosts.items()
+    one = ("-p", "off", "-w", "dgx3", "--gres=gpu:1")
+    others = [lending.started(*one, user="bob", sleep_s=600).id for _ in range(2)]
+    script = job_with(1, writes("pocl-matrix 96 20 0; pocl-matrix 96 20 1", "all"))
+    two = ("-p", "dgx", "-w", "dgx3", "--gres=gpu:2", "--mem=100")
+    for user in ("alice", "mallory", "alice"):
+        submitted(lending, user, *two, script=script)
+        lending.cancel(*others[:1])
+        others = others[1:]
+    until(lambda: compute(lending, "dgx1", "dgx1", "dgx2"), "all three compute", 90)
+    assert {(one.node, one.user) for one in servers(lending)} == lent(lending)
+
+
+def submitted(cluster: Cluster, user: str, *args: str, script: str) -> Job:
+    """A borrower of this user's that runs."""
+    return cluster.started(*args, ASKS, script=script, user=user, timeout_s=90)
+
+
+def lent(cluster: Cluster) -> set[tuple[str, str]]:
+    """The nodes of the donors, and whose these are."""
+    return {
+        (node, job.fields["UserId"].split("(")[0]) for job in donors(cluster) for node in job.gpus
     }
-    for jobid, user in jobs.items():
-        each = lines_of(lending, lending.wait_running(jobid, timeout_s=90), "all", user)
-        assert [line.split()[1:3] for line in each] == [["96x96", "equal"]] * 2
 
 
 @pytest.mark.long("a server is killed")
-def test_a_job_whose_server_is_killed_reads_an_error_and_starts_anew(lending):
-    """Its program ends with an error, it is put back, and computes right with another donor."""
-    job, node = borrower(lending, job_with(2, writes(LONG, "run.${SLURM_RESTART_COUNT:-0}")))
+def test_a_job_whose_server_is_killed_is_put_back_and_computes_again(lending):
+    """Programs are told by PoCL's driver; the job has another donor when it starts again."""
+    each = writes("pocl-matrix 96 300 $i", "$i.${SLURM_RESTART_COUNT:-0}")
+    job, node = borrower(lending, job_with(2, f"for i in 0 1 2 3; do ( {each} ) & done; wait"))
     [before] = donors(lending)
-    until(lambda: pocld_s(lending).get((node, "alice"), 0) > 0.5, "it computes there", 90)
+    until(lambda: compute(lending, node), "it computes there", 90)
     lending.run(node, "pkill -KILL -x pocld")
-    until(lambda: int(lending.job(job.id).fields["Restarts"]) == 1, "the job is put back", 60)
+    until(lambda: restarts(lending, job) == 1, "the job is put back", 60)
     until(lambda: before.id not in [one.id for one in donors(lending)], "its donor ends", 30)
-    lending.wait_running(job.id, timeout_s=150)
-    [after] = donors(lending)
-    [node] = after.gpus
-    until(lambda: pocld_s(lending).get((node, "alice"), 0) > 0.5, "it computes again", 90)
+    told = lending.run("ctl", f"grep -l 'server disconnect' /home/alice/pocl.{job.id}/*.0*").out
+    assert told, "no program heard of it"
+    computes_again(lending, job)
 
 
-@pytest.mark.long("a node is killed; two minutes")
-def test_a_job_whose_donors_node_is_gone_starts_anew(lending):
-    job, node = borrower(lending, job_with(2, writes(LONG, "run.${SLURM_RESTART_COUNT:-0}")))
-    until(lambda: pocld_s(lending).get((node, "alice"), 0) > 0.5, "it computes there", 90)
+@pytest.mark.long("a node is killed; three minutes")
+def test_a_job_whose_donors_node_is_gone_is_put_back_and_computes_again(lending):
+    job, node = borrower(lending, job_with(2, LONG))
+    until(lambda: compute(lending, node), "it computes there", 90)
     with lending.killed(node):
-        until(lambda: int(lending.job(job.id).fields["Restarts"]) == 1, "it is put back", DOWN_S)
+        until(lambda: restarts(lending, job) == 1, "it is put back", DOWN_S)
         # Held, or it would take the GPUs that bob's jobs are to have again.
         lending.run("ctl", f"scontrol hold {job.id}")
-        until(lambda: "down" in state_of(lending, node), f"{node} is down", DOWN_S)
-    nodes = ",".join(TWO_AND_TWO)
-    until(lambda: set(state_of(lending, nodes)) <= {"idle", "mixed", "allocated"}, "all up", DOWN_S)
+        until(lambda: "down" in states(lending, node), f"{node} is down", DOWN_S)
+    until(lambda: states(lending) <= {"idle", "mixed", "allocated"}, "all nodes are up", DOWN_S)
     lending.run("ctl", "squeue -h -u bob -o %A | sort -u | xargs -r scancel")
     until(lambda: not lending.run("ctl", "squeue -h -u bob").out, "bob has no job", 60)
     occupy(lending, TWO_AND_TWO)
     lending.run("ctl", f"scontrol release {job.id}")
-    lending.wait_running(job.id, timeout_s=200)
-    [donor] = donors(lending)
-    [node] = donor.gpus
-    until(lambda: pocld_s(lending).get((node, "alice"), 0) > 0.5, "it computes again", 90)
+    computes_again(lending, job)
 
 
-def state_of(cluster: Cluster, nodes: str) -> list[str]:
-    return cluster.run("ctl", f"sinfo -h -n {nodes} -o %T").out.split()
+def restarts(cluster: Cluster, job: Job) -> int:
+    return int(cluster.job(job.id).fields["Restarts"])
+
+
+def computes_again(cluster: Cluster, job: Job) -> None:
+    """The job runs with another donor, and its kernels on that donor's node."""
+    cluster.wait_running(job.id, timeout_s=200)
+    [donor] = donors(cluster)
+    until(lambda: compute(cluster, *donor.gpus), "it computes again", 90)
+
+
+def states(cluster: Cluster, nodes: str = "dgx[1-4]") -> set[str]:
+    return set(cluster.run("ctl", ["sinfo", "-h", "-n", nodes, "-o", "%T"]).out.split())
