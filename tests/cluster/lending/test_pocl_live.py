@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import yaml
 from lending_harness import ASKS, FOLDER, donors, nothing_is_left, occupy, prepare, remote
+from live_harness import CONFIG
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -42,6 +44,7 @@ environment: {OCL_ICD_VENDORS: /etc/OpenCL/borrowed}
 each_word: {POCL_DEVICES: remote}
 each_gpu: {"POCL_REMOTE{i}_PARAMETERS": "{host}:{port}/{gpu}"}
 """
+PRESET_KEY = "preset: pocl-fake.yaml"
 SEVERAL = f"{FOLDER}/pocl_several.py"
 #: Kernels on all devices at once for five minutes, which nobody waits for.
 LONG = "for i in 0 1 2 3; do pocl-matrix 96 300 $i & done; wait"
@@ -88,12 +91,12 @@ def lending(lenders: Cluster, busy: Busy) -> Iterator[Cluster]:
     """The site lends the other GPUs; at the end nothing is left of a loan."""
     prepare(lenders, busy)
     lenders.put("ctl", "/etc/slurm/pocl-fake.yaml", PRESET)
-    program = Path(__file__).parents[1] / "assets" / "pocl_several.py"
-    lenders.put("ctl", SEVERAL, program.read_text(encoding="utf-8"))
-    lenders.run("ctl", f"rm -rf /home/*/pocl.*; chmod a+r {SEVERAL}")
-    config = "/etc/slurm/gputopo.yaml"
-    text = lenders.read("ctl", config)
-    lenders.put("ctl", config, text.replace(remote(""), remote("preset: pocl-fake.yaml")))
+    for name in ("pocl_several.py", "opencl_probe.py"):
+        text = (Path(__file__).parents[1] / "assets" / name).read_text(encoding="utf-8")
+        lenders.put("ctl", f"{FOLDER}/{name}", text)
+    lenders.run("ctl", f"rm -rf /home/*/pocl.*; mkdir {FOLDER}/profiles; chmod -R a+rX {FOLDER}")
+    text = lenders.read("ctl", CONFIG)
+    lenders.put("ctl", CONFIG, text.replace(remote(""), remote(PRESET_KEY)))
     lenders.engine("restart")
     lenders.wait_reconciled()
     yield lenders
@@ -180,6 +183,35 @@ def test_n_bodies_and_a_reduction_are_right_on_two_local_and_two_lent_devices(le
     each_runs_where_it_is(lending, job, node)
 
 
+@pytest.mark.long("two jobs and a probe")
+def test_what_was_measured_decides_about_a_job_that_borrows_only_where_it_gains(lending):
+    """A probe on one of the job's own devices and on a lent one; the engine predicts by its fit."""
+    probe = f"python3 {FOLDER}/opencl_probe.py"
+    runs = f"{writes(f'{probe} 0', 'own')}; {writes(f'{probe} 2', 'lent')}"
+    job, _ = borrower(lending, job_with(2, runs))
+    for name in ("own", "lent"):
+        lines = lines_of(lending, job, name)
+        lending.put("ctl", f"/etc/slurm/{name}.lines", "".join(f"{line}\n" for line in lines))
+    lending.cancel(job.id)
+    nothing_is_left(lending, TWO_AND_TWO)
+    files = "own.lines lent.lines --preset pocl-fake --out measured.yaml"
+    print(lending.run("ctl", f"cd /etc/slurm; gputopo remote measure {files}").out)
+    found = yaml.safe_load(lending.read("ctl", "/etc/slurm/measured.yaml"))
+    own, lent = (found[side]["call_s"] for side in ("local", "remote"))
+    assert own < lent < 0.1, found
+    profile = "profile: md\nremote: {run_s: 1000, gpu_calls: 1000000}\n"
+    lending.put("ctl", f"{FOLDER}/profiles/md.yaml", profile)
+    config = lending.read("ctl", CONFIG)
+    config = config.replace(PRESET_KEY, f"{PRESET_KEY}, measured: measured.yaml")
+    lending.put("ctl", CONFIG, f"{config}\ntopo_aware: {{profiles: {FOLDER}/profiles}}\n")
+    lending.engine("restart")
+    lending.wait_reconciled()
+    auto = "--comment=gpu-topo: remote=auto,profile=md"
+    job = lending.started(*FOUR, auto, "-t", "6000", script="sleep 600", timeout_s=90)
+    ends_s = max(1000.0, 1e6 * own) + 1e6 * (lent - own)
+    assert f"ends in {ends_s:.0f} s instead of" in job.admin_comment
+
+
 @pytest.mark.long("two loans in place of one")
 @pytest.mark.parametrize("busy", [TWO_EACH])
 def test_two_users_compute_at_once_each_in_a_server_of_their_own(lending):
@@ -247,7 +279,7 @@ def test_a_job_whose_donors_node_is_gone_is_put_back_and_computes_again(lending)
         until(lambda: restarts(lending, job) == 1, "it is put back", DOWN_S)
         # Held, or it would take the GPUs that bob's jobs are to have again.
         lending.run("ctl", f"scontrol hold {job.id}")
-        until(lambda: "down" in states(lending, node), f"{node} is down", DOWN_S)
+        until(lambda: states(lending, node) <= {"down", "down*"}, f"{node} is down", DOWN_S)
     until(lambda: states(lending) <= {"idle", "mixed", "allocated"}, "all nodes are up", DOWN_S)
     lending.run("ctl", "squeue -h -u bob -o %A | sort -u | xargs -r scancel")
     until(lambda: not lending.run("ctl", "squeue -h -u bob").out, "bob has no job", 60)
