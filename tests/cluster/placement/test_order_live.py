@@ -1,0 +1,61 @@
+"""`order: predicted` live: short work passes the first in line, within the bound, and no more."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from live_harness import IN_BOTH_MODES
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+
+pytestmark = [*IN_BOTH_MODES, pytest.mark.enforced]
+
+ORDERED = "partitions: {default: {mode: enforce}, dgx: {mode: enforce, order: predicted}}"
+
+
+@pytest.fixture(scope="module")
+def ordered_site(session_cluster: Cluster) -> Iterator[None]:
+    with session_cluster.at_home(yaml=ORDERED):
+        yield
+
+
+def submit(cluster: Cluster, gpus: int, minutes: int, *args: str) -> int:
+    limit = f"--time={minutes}"
+    return cluster.sbatch("-p", "dgx", f"--gres=gpu:{gpus}", limit, *args, sleep_s=3000)
+
+
+def state(cluster: Cluster, job: int) -> str:
+    return next((one.state for one in cluster.jobs() if one.id == job), "gone")
+
+
+def a_full_partition(cluster: Cluster) -> tuple[int, int]:
+    """One GPU of each node is free, and the first in line wants all; backfill has no hole."""
+    holds = cluster.wait_running(submit(cluster, 7, 5, "-N2")).id
+    first = submit(cluster, 8, 60, "-N2")
+    until(lambda: state(cluster, first) == "PENDING", "the first in line waits")
+    return holds, first
+
+
+def seen_twice(cluster: Cluster) -> None:
+    """The order's loop has read the queue since."""
+    time.sleep(12)  # two of its polls: nothing tells of a look that changes nothing
+
+
+@pytest.mark.usefixtures("ordered_site")
+def test_a_short_job_passes_and_a_due_job_is_passed_by_nobody(cluster: Cluster):
+    holds, first = a_full_partition(cluster)
+    longer = submit(cluster, 1, 11)
+    short = submit(cluster, 1, 10)
+
+    cluster.wait_running(short)
+    assert state(cluster, first) == state(cluster, longer) == "PENDING"
+    assert cluster.status()["order"]["passed"] == {"dgx": 1}
+    # From here on the first in line is held up by the short job alone: nothing of ten minutes passes.
+    cluster.cancel(holds)
+    until(lambda: state(cluster, holds) == "gone", "its GPUs are free")
+    late = submit(cluster, 1, 10)
+    seen_twice(cluster)
+    assert state(cluster, late) == state(cluster, longer) == "PENDING"
+    cluster.cancel(short)
+    cluster.wait_running(first)

@@ -1,0 +1,193 @@
+"""Who is let pass in a partition, what Slurm is told, and what stays as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+from engine_in_tests import an_engine
+from machines_in_tests import BASIC
+from slots_in_tests import Counting
+
+from policies.order.durations import Durations
+from slurm_plugin.config.sections import Rule
+from slurm_plugin.queue.passing import GRACE_S, PAUSE_S, PassingInPartition
+from slurm_plugin.serve import setup
+from slurm_plugin.serve.loops.order import NAME, OrderLoop
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
+
+NOW = 1_795_000_000.0
+ORDERED = "mode: enforce, order: predicted"
+RULE = Rule(mode="enforce", order="predicted")
+BOUND_S = RULE.order_bound_s
+
+
+def job(job_id: int, gpus: int = 1, limit_s: int = 300, **more: object) -> QueuedJob:
+    """A waiting job of partition batch; the later its id, the lower its priority."""
+    values = {
+        "name": str(job_id), "user": "ann", "account": "lab", "partition": "batch",
+        "state": "PENDING", "reason": "Resources", "priority": 1000 - job_id, "min_nodes": 1,
+        "submit": int(NOW), "tres_per_node": f"gres/gpu:{gpus}", "time_limit_s": limit_s, **more,
+    }  # fmt: skip
+    return QueuedJob(job_id, **values)
+
+
+def runs(one: QueuedJob, *gpus: int, since: float = NOW) -> QueuedJob:
+    held = {"n1": gpus}
+    return replace(one, state="RUNNING", start=int(since), gpus=held, nodes=("n1",))
+
+
+def node(*used: int) -> list[SlurmNode]:
+    return [SlurmNode("n1", ("MIXED",), ("batch",), 1, 64, 9000, {"v100": 8}, used)]
+
+
+#: Six of eight GPUs are in use, the first in line wants eight.
+HOLDS, FIRST = runs(job(1, 6, 90_000), *range(6)), job(2, 8, 90_000)
+
+
+@pytest.fixture
+def queue() -> PassingInPartition:
+    return PassingInPartition("batch", RULE, Durations())
+
+
+def look(queue: PassingInPartition, *jobs: QueuedJob, at: float = NOW, used: int = 6) -> dict:
+    return {one.job_id: update for one, update in queue.look(jobs, node(*range(used)), at)}
+
+
+def test_a_short_job_goes_before_the_first_and_both_are_told(queue):
+    updates = look(queue, HOLDS, FIRST, job(3), job(4, limit_s=BOUND_S + 1))
+
+    assert updates.keys() == {2, 3}
+    assert 997 + updates[3].site_factor == 999  # one before the first in line, which has 998
+    assert "passed job 2, its limit 300 s" in updates[3].admin_comment
+    assert "let 1 shorter jobs pass" in updates[2].admin_comment
+    assert updates[2].site_factor is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(job(3, limit_s=0), id="no limit"),
+        pytest.param(job(3, 3), id="does not fit"),
+        pytest.param(job(3, tasks=4), id="tasks of an array"),
+        pytest.param(job(3, het_id=3), id="component"),
+        pytest.param(job(3, partition="batch,other"), id="two partitions"),
+        pytest.param(job(3, partition="other"), id="another partition"),
+        pytest.param(job(3, reservation="maint"), id="a reservation"),
+        pytest.param(job(3, priority=0), id="held"),
+        pytest.param(job(3, depends=True), id="depends"),
+        pytest.param(job(3, eligible=int(NOW) + 60), id="begins later"),
+        pytest.param(job(3, req_nodes="n2"), id="wants another node"),
+        pytest.param(job(3, exc_nodes="n[1-4]"), id="excludes the node"),
+        pytest.param(job(3, req_nodes="n[1-"), id="no node list"),
+    ],
+)
+def test_these_are_left_where_slurm_has_them(queue, other):
+    assert look(queue, HOLDS, FIRST, other) == {}
+
+
+def test_a_first_in_line_that_fits_is_passed_by_nobody(queue):
+    assert look(queue, HOLDS, job(2, 2), job(3)) == {}
+
+
+def test_once_the_first_is_due_only_what_ends_in_time_may_pass(queue):
+    look(queue, HOLDS, FIRST, job(3, 2))
+    passed = runs(job(3, 2), 6, 7)
+    # Job 1 ended: without job 3 the first in line would start now.
+    assert queue.look([FIRST, passed], node(6, 7), NOW + 10) == []
+
+    later = [FIRST, passed, job(4, limit_s=BOUND_S), job(5, limit_s=BOUND_S - 100)]
+    late = queue.look(later, node(6, 7), NOW + 60)
+
+    assert [one.job_id for one, update in late if update.site_factor] == [5]
+    assert queue.look([FIRST, passed, job(6, limit_s=1)], node(6, 7), NOW + 11 + BOUND_S) == []
+
+
+def test_what_does_not_begin_gets_its_own_place_again_and_a_pause(queue):
+    raised = look(queue, HOLDS, FIRST, job(3))[3]
+    waiting = job(3, priority=997 + raised.site_factor, admin_comment=raised.admin_comment)
+
+    assert look(queue, HOLDS, FIRST, waiting, job(4), at=NOW + 5).keys() == set()
+    back = look(queue, HOLDS, FIRST, waiting, at=NOW + GRACE_S + 1)
+    assert back[3] == JobUpdate(site_factor=0, admin_comment="")
+    assert look(queue, HOLDS, FIRST, job(3), at=NOW + GRACE_S + 2) == {}
+    again = look(queue, HOLDS, FIRST, job(3), at=NOW + GRACE_S + PAUSE_S + 2)
+    assert again[3].site_factor
+
+
+def test_a_note_that_the_plugin_goes_by_stays(queue):
+    put_off = f"[gpu-topo: | waiting 1/10 since 5: wait (until {int(NOW) + 9}, begin 5)]"
+
+    assert look(queue, HOLDS, FIRST, job(3, admin_comment=put_off))[3].admin_comment is None
+
+
+def test_run_times_are_learned_from_jobs_that_are_gone():
+    durations = Durations()
+    queue = PassingInPartition("batch", replace(RULE, order_by="predictions"), durations)
+    for number in range(10, 16):
+        look(queue, runs(job(number, 1, 86_400), 0, since=NOW), at=NOW)
+        look(queue, at=NOW + 100)
+
+    updates = look(queue, HOLDS, FIRST, job(20, limit_s=86_400), at=NOW + 200)
+
+    assert "predicted to end within" in updates[20].admin_comment
+    assert durations.errors.jobs == 6
+    # A clock that was set back teaches nothing.
+    look(queue, runs(job(30), 0, since=NOW), at=NOW - 10)
+    look(queue, at=NOW - 3600)
+    assert durations.errors.jobs == 6
+
+
+class Site(Counting):
+    """A Slurm with the queue of above."""
+
+    def nodes(self) -> list[SlurmNode]:
+        return node(*range(6))
+
+
+@pytest.mark.parametrize(
+    ("rule", "changed"),
+    [(ORDERED, True), ("mode: enforce", False), ("mode: observe, order: predicted", False)],
+)
+def test_only_where_the_site_says_so_anything_is_changed(tmp_path, monkeypatch, rule, changed):
+    slurm = Site()
+    slurm.jobs_there = [HOLDS, FIRST, job(3)]
+    monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
+    engine = an_engine(tmp_path, BASIC.replace("mode: enforce, policy", f"{rule}, policy"))
+    loop = OrderLoop(engine)
+
+    asyncio.run(loop.poll(time.monotonic()))
+
+    assert bool(slurm.updates) == changed
+    assert ("order" in engine.status()) == changed
+
+
+def test_what_was_learned_outlives_the_engine_and_a_broken_file_costs_a_line(
+    tmp_path, monkeypatch, caplog
+):
+    slurm = Site()
+    slurm.jobs_there = [runs(job(3), 0)]
+    monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
+    text = BASIC.replace("mode: enforce, policy", f"{ORDERED}, policy")
+
+    def kept() -> int:
+        engine = an_engine(tmp_path, text)
+        loop = OrderLoop(engine)
+        asyncio.run(loop.poll(time.monotonic()))
+        slurm.jobs_there = []
+        engine.setup.watcher.outdate()
+        loop._saved = float("-inf")
+        asyncio.run(loop.poll(time.monotonic()))
+        file = engine.setup.config.state_dir / NAME
+        assert file.exists()
+        return engine.status()["order"]["predicted"]["kept"]
+
+    first = kept()
+    assert first > 0
+    assert kept() == first
+    (file,) = tmp_path.rglob(NAME)
+    file.write_bytes(b'[["x')
+    assert kept() == 0
+    assert "starting anew" in caplog.text
