@@ -92,7 +92,7 @@ class Gains:
         when = str(record.get("time", ""))
         self.records += 1
         self.first, self.last = self.first or when, when or self.last
-        if decision not in ("started", "shape"):
+        if decision not in ("started", "shape", "order"):
             self.decided.add(job)
         elif decision == "started" and job not in self.decided and record.get("gpus"):
             # Slurm went on without us: no answer in time, or the engine was away.

@@ -6,7 +6,6 @@ place back soon. Slurm's limits, holds, dependencies, reservations and begin tim
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -20,8 +19,6 @@ from slurm_plugin.queue.capacity import is_open
 from slurm_plugin.queue.coming import asked_of, is_waiting
 from slurm_plugin.queue.demand import Unplaceable, node_names
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
-
-logger = logging.getLogger(__name__)
 
 #: A job that was let pass begins within so many seconds, or lacks something else than GPUs.
 GRACE_S = 20.0
@@ -53,6 +50,8 @@ class PassingInPartition:
     rule: Rule
     durations: Durations
     passed: int = 0
+    #: What is to be told of jobs, the newest last; whoever writes it down empties it.
+    told: list[tuple[QueuedJob, str]] = field(default_factory=list)
     _passing: Passing = field(init=False)
     _raised: dict[int, _Raised] = field(default_factory=dict)
     _started: dict[int, int] = field(default_factory=dict)
@@ -141,11 +140,12 @@ class PassingInPartition:
             self._raised[job_id] = _Raised(factor, now, job.priority)
             self.passed += 1
             said = self._said(job_id, first)
-            logger.info("order: job %s %s", job.name, said)
+            self.told.append((job, said))
             yield job, JobUpdate(site_factor=factor, admin_comment=_noted(job, said))
         if count:
             waits_s = self.rule.order_bound_s
             said = f"let {count} shorter jobs pass, which hold it up for {waits_s} s at most"
+            self.told.append((first, said))
             if (comment := _noted(first, said)) is not None:
                 yield first, JobUpdate(admin_comment=comment)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import msgspec
 from policies.order.durations import Durations
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.gates.released import of_job
 from slurm_plugin.queue.passing import PassingInPartition, Update
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.rows_file import RowsFile
@@ -24,6 +26,7 @@ from slurm_plugin.serve.loops.shaping import PLANNED
 from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.serve.setup import Setup
 from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import QueuedJob
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +93,10 @@ class OrderLoop(QueueLoop):
             updates: list[Update] = []
             for one in self._ordered_in(setup, seen):
                 updates += one.look(seen.jobs, seen.nodes, seen.at)
+                for job, said in one.told:
+                    logger.info("order: job %s %s", job.name, said)
+                    self.engine.write(of_job(partial(_line, job, said), job))
+                one.told.clear()
             if updates:
                 await asyncio.to_thread(self._change, setup.client, updates)
                 setup.watcher.outdate()
@@ -131,6 +138,12 @@ class OrderLoop(QueueLoop):
             except SlurmError as error:
                 self._refused = f"job {job.name}: {error}"
                 logger.warning("order: job %s could not be changed: %s", job.name, error)
+
+
+def _line(job: QueuedJob, said: str) -> dict[str, Any]:
+    """The decision log's keys of a job that passed, or was passed."""
+    who = {"uid": job.uid, "account": job.account, "partition": job.partition}
+    return {"decision": "order", "why": said, **who}
 
 
 def _is_ordered(rule: Rule) -> bool:

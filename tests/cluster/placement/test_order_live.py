@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from live_harness import IN_BOTH_MODES
+from live_harness import IN_BOTH_MODES, explained
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -51,7 +51,8 @@ def test_a_short_job_passes_and_a_due_job_is_passed_by_nobody(cluster: Cluster):
     cluster.wait_running(short)
     assert state(cluster, first) == state(cluster, longer) == "PENDING"
     assert cluster.status()["order"]["passed"] == {"dgx": 1}
-    # From here on the first in line is held up by the short job alone: nothing of ten minutes passes.
+    assert f"passed job {first}" in explained(cluster, short)["order"]
+    # Now the short job alone holds the first in line up: nothing of ten minutes may pass any more.
     cluster.cancel(holds)
     until(lambda: state(cluster, holds) == "gone", "its GPUs are free")
     late = submit(cluster, 1, 10)

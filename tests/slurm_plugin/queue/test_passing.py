@@ -13,6 +13,9 @@ from slots_in_tests import Counting
 
 from policies.order.durations import Durations
 from slurm_plugin.config.sections import Rule
+from slurm_plugin.decide.decision_log import read
+from slurm_plugin.explain.story import story_of
+from slurm_plugin.explain.text import in_words
 from slurm_plugin.queue.passing import GRACE_S, PAUSE_S, PassingInPartition
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.loops.order import NAME, OrderLoop
@@ -161,6 +164,14 @@ def test_only_where_the_site_says_so_anything_is_changed(tmp_path, monkeypatch, 
     asyncio.run(loop.poll(time.monotonic()))
 
     assert bool(slurm.updates) == changed
+    engine.log.close()
+    records = [one for one in read(engine.setup.config.decision_log) if one["job"] == 3]
+    assert bool(records) == changed
+    if changed:
+        (words,) = in_words(story_of(3, records, "log")).splitlines()[1:2]
+        assert words.split()[:4] == ["order", "passed", "job", "2,"]
+        begun = {"job": 3, "decision": "use", "partition": "batch", "why": "", "mode": "enforce"}
+        assert "passed job 2" in in_words(story_of(3, [*records, begun], "log"))
     assert ("order" in engine.status()) == changed
 
 
