@@ -42,6 +42,21 @@ def seen_twice(cluster: Cluster) -> None:
     time.sleep(12)  # two of its polls: nothing tells of a look that changes nothing
 
 
+def priorities(cluster: Cluster) -> dict[int, str]:
+    return {one.id: one.fields["Priority"] for one in cluster.jobs() if one.state == "PENDING"}
+
+
+def test_where_the_site_does_not_ask_for_it_the_order_is_slurms(cluster: Cluster):
+    _, first = a_full_partition(cluster)
+    short = submit(cluster, 1, 10)
+    before = priorities(cluster)
+    seen_twice(cluster)
+
+    assert {first, short} == before.keys()
+    assert priorities(cluster) == before
+    assert "order" not in cluster.status()
+
+
 @pytest.mark.usefixtures("ordered_site")
 def test_a_short_job_passes_and_a_due_job_is_passed_by_nobody(cluster: Cluster):
     holds, first = a_full_partition(cluster)
@@ -60,3 +75,21 @@ def test_a_short_job_passes_and_a_due_job_is_passed_by_nobody(cluster: Cluster):
     assert state(cluster, late) == state(cluster, longer) == "PENDING"
     cluster.cancel(short)
     cluster.wait_running(first)
+
+
+@pytest.mark.long("an engine that is gone")
+@pytest.mark.usefixtures("ordered_site")
+def test_an_engine_that_dies_leaves_slurms_order(cluster: Cluster):
+    holds, first = a_full_partition(cluster)
+    longer = submit(cluster, 1, 11)
+    short = submit(cluster, 1, 10)
+    cluster.wait_running(short)
+    cluster.engine("kill")
+    try:
+        found = priorities(cluster)
+        assert int(found[first]) >= int(found[longer])
+        cluster.cancel(holds, short)
+        # In the slots mode it waits until its gate, which nobody renews, opens by itself.
+        until(lambda: state(cluster, first) == "RUNNING", "the first in line runs", 200)
+    finally:
+        cluster.engine("start")
