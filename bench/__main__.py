@@ -26,6 +26,7 @@ BENCHMARKS = {
     "packing": "bench.packing",
     "blocks": "bench.blocks",
     "rails": "bench.rails",
+    "replay-trace": "bench.live.large.replay_trace",
     "packing-live": "bench.live.large.packing",
     "blocks-live": "bench.live.large.blocks",
     "simulate": "bench.simulate",
@@ -33,6 +34,7 @@ BENCHMARKS = {
     "drmaestro": "bench.drmaestro",
     "r-queue": "bench.r_queue",
     "genie": "bench.genie",
+    "wire": "bench.lent.wire",
     "soak": "bench.live.soak",
     "hostile": "bench.hostile",
 }

@@ -21,7 +21,7 @@ python_root() {
     for wheel in "$WHEELS"/*.whl; do
         [ ! -e "$wheel" ] || $pip --no-index --target "$root/vendor" "$wheel"
     done
-    rm -rf "$root/bin" "$root/slurm_cluster" "$root/slurm_plugin/select" "$root/slurm_plugin/spank" "$root/slurm_plugin/systemd"
+    rm -rf "$root/bin" "$root/slurm_cluster" "$root/slurm_plugin/select" "$root/slurm_plugin/spank" "$root/slurm_plugin/remote/wire" "$root/slurm_plugin/systemd"
     # Prometheus and Grafana look for these elsewhere (docs/metrics.md).
     mkdir -p "$out/slurm-gputopo/usr/share"
     mv "$root/slurm_plugin/monitoring" "$out/slurm-gputopo/usr/share/gputopo"
@@ -53,6 +53,9 @@ node() {
     python3 -c 'import sys; from pathlib import Path; from slurm_plugin.remote import program; program.write(Path(sys.argv[1]))' \
         "$to/$home/node/gputopo-node"
     install -m 755 slurm_plugin/remote/task-prolog "$to/$home/node/"
+    make -s -C slurm_plugin/remote/wire CFLAGS="-O2 -g -ffile-prefix-map=$PWD=." all
+    install -m 755 slurm_plugin/remote/wire/gputopo-carry "$to/$home/node/"
+    install -m 644 slurm_plugin/remote/wire/gputopo-wire.so "$to/$home/node/"
     install -D -m 755 -t "$to/$home/launch" slurm_plugin/launch/task-prolog slurm_plugin/launch/prolog-env
     install -D -m 755 packaging/bin/gputopo-echo "$to/usr/bin/gputopo-echo"
     install -D -m 644 packaging/gputopo-echo.1 "$to/usr/share/man/man1/gputopo-echo.1"

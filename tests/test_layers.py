@@ -182,7 +182,11 @@ TABLES = {"simulation": SIMULATION_ORDER, "slurm_plugin": ORDER, "policies": POL
 
 
 #: The plugins in C, and their folders; each includes headers of those before it alone.
-IN_C = {"select": ("pure", "nodes", "slurmctld", "shim"), "spank": ("pure", "")}
+IN_C = {
+    "select": ("pure", "nodes", "slurmctld", "shim"),
+    "spank": ("pure", ""),
+    "remote/wire": ("",),
+}
 #: These include none of Slurm's.
 WITHOUT_SLURM = {"pure", "nodes"}
 

@@ -40,7 +40,8 @@ class Horizon(Mapa):
         if not is_told_apart(state.topology):
             return asked.placement(self.name, pairs)
         others = asked.runners_up(count, {state.name})[: MOST_NODES - 1]
-        nodes = [state, *(other for other in others if other.weight == state.weight)]
+        nodes = [state, *(other for other in others if other.weight == state.weight
+                          and is_told_apart(other.topology))]  # fmt: skip
         world = World(self._choices, cluster, request)
         best = _best(world, asked, nodes, count)
         if best is None:

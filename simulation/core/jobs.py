@@ -28,6 +28,12 @@ class SimJob:
     user: str = ""
     #: The log's own id where it is no number (17_3 of an array).
     name: str = ""
+    #: Of each of its nodes, as the simulator of a slurm.conf knows them; the others go by GPUs.
+    cpus: int = 0
+    memory_mb: int = 0
+    partition: str = ""
+    #: Slurm's own, as it was when the job was submitted; the higher goes first.
+    priority: int = 0
 
 
 #: GPUs and stated durations (seconds) of the mixed workload: uniform whole numbers.

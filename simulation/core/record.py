@@ -21,6 +21,7 @@ class Running(JobProgress):
     ideal_s: float
     postponed: int = 0
     is_forced: bool = False
+    is_killed: bool = False
 
     def planned_end_s(self) -> float:
         """When the queue believes it ends: the walltime asked for, else the truth."""
@@ -42,6 +43,8 @@ class Record:
     is_forced: bool = False
     #: Its time in its best configuration, by the run's execution-time model.
     ideal_s: float | None = None
+    #: Whether its time limit ended it.
+    is_killed: bool = False
 
     @property
     def waited_s(self) -> float:

@@ -167,7 +167,7 @@ class Simulator:
         """What is to come, for a policy that looks at it."""
         if LooksAt.QUEUE not in self.policy.looks_at:
             return None
-        others = (one for one in self.queue.values() if one is not job)
+        others = (one for one in self._seen_by(job) if one is not job)
         queue = [
             self._requests.waiting(one, self._planned_s(one))
             for one in itertools.islice(others, AHEAD)
@@ -179,6 +179,10 @@ class Simulator:
             for name, mask in run.masks.items()
         ]
         return Ahead(self._planned_s(job), queue, releases, backfill=self.easy)
+
+    def _seen_by(self, job: SimJob) -> Iterable[SimJob]:
+        """The jobs that wait with it, in the queue's order."""
+        return self.queue.values()
 
     def _planned_s(self, job: SimJob) -> float:
         return self.speed.ideal_s(job) if job.walltime_s is None else job.walltime_s
@@ -238,7 +242,7 @@ class Simulator:
         self._rescale(run.masks)
         self.result.records.append(
             Record(run.job, run.start_s, self.clock.now_s, run.placement, run.postponed,
-                   run.is_forced, run.ideal_s)
+                   run.is_forced, run.ideal_s, run.is_killed)
         )  # fmt: skip
         for other in self._waiting.values():
             if other.until_s > self.clock.now_s:

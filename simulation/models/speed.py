@@ -40,6 +40,22 @@ class Speed:
         return job.duration_s
 
 
+class Delayed(Speed):
+    """Another model, and `more_s` for each job beside its work: launch and completion."""
+
+    def __init__(self, speed: Speed, more_s: float) -> None:
+        self._speed, self._more_s = speed, more_s
+        self.has_neighbours = speed.has_neighbours
+
+    def full_s(self, placed: PlacedJob, nodes: Nodes, beside: Sequence[PlacedJob]) -> float:
+        """The other model's, and the delay."""
+        return self._speed.full_s(placed, nodes, beside) + self._more_s
+
+    def ideal_s(self, job: SimJob) -> float:
+        """The other model's, and the delay."""
+        return self._speed.ideal_s(job) + self._more_s
+
+
 @dataclass(frozen=True, slots=True)
 class ByBandwidth(Speed):
     """Amdahl's law with one share of communication `c` for all jobs; not from a paper.

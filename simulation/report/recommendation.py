@@ -248,8 +248,9 @@ def _conditions(
             "Jobs last as long as in the log on whatever GPUs, so better links shorten no wait"
             " here; --communication says otherwise."
         )
-    said.append(
-        "CPUs, memory, partitions, priorities and limits are not simulated, and another month"
-        " has other jobs."
-    )
+    if facts.get("queue", "easy") in ("easy", "fifo"):
+        said.append("CPUs, memory, partitions, priorities and limits are not simulated without"
+                    " --slurm-conf, and another month has other jobs.")  # fmt: skip
+    else:
+        said.append("Another month has other jobs.")
     return said

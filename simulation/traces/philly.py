@@ -17,7 +17,8 @@ from simulation.traces import Trace, prepare, read
 EIGHTS, TWOS = 231, 321
 #: The trace's first days hold 5 % of its jobs.
 QUIET_DAYS = 47
-_PAIR = """
+#: Its nodes of two, as a machine in YAML.
+PAIR = """
 name: pcie-pair
 source: assumed, two GPUs behind one PCIe switch
 model: Tesla P100-PCIE-16GB
@@ -30,7 +31,7 @@ other_links: PIX
 def cluster() -> dict[str, NodeTopology]:
     """552 nodes, 2,490 GPUs."""
     eight = load("dgx1p")
-    pair = declared.read(_PAIR, name="pcie-pair", source="simulation.traces.philly")
+    pair = declared.read(PAIR, name="pcie-pair", source="simulation.traces.philly")
     nodes = {f"eight{number:03}": eight for number in range(1, EIGHTS + 1)}
     return nodes | {f"pair{number:03}": pair for number in range(1, TWOS + 1)}
 

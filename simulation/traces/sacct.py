@@ -19,7 +19,7 @@ NEEDED = ("JobID", "Submit", "AllocTRES")
 COMMAND = (
     "sacct -a -X --parsable2"
     " --format=JobID,User,State,Submit,Start,End,ElapsedRaw,TimelimitRaw,NNodes,AllocTRES"
-    ",AdminComment"
+    ",AdminComment,Partition"
 )
 _GPU = re.compile(r"gres/gpu(:[^=,]+)?=(\d+)")
 _HINT = re.compile(r"\[gpu-topo: ([^|\]]*)")
@@ -59,7 +59,14 @@ def _add_json(trace: Trace, where: str, job: Mapping[str, Any]) -> None:
             submit_s=times["submission"], duration_s=times["elapsed"],
             walltime_s=None if limit is None else 60 * limit,
             hint=_hint((job.get("comment") or {}).get("administrator")), user=job.get("user"),
+            cpus=_allocated(job, "cpu"), mem_gb=_allocated(job, "mem") / 1024,
+            partition=job.get("partition"),
         )  # fmt: skip
+
+
+def _allocated(job: Mapping[str, Any], kind: str) -> int:
+    """How much of a TRES it had in all; memory in MB."""
+    return sum(tres["count"] for tres in job["tres"]["allocated"] if tres["type"] == kind)
 
 
 def from_parsable(source: str, text: str) -> Trace:
@@ -103,7 +110,8 @@ def _add_row(trace: Trace, where: str, row: Mapping[str, str]) -> None:
         where, row["JobID"], gpus=gpus, nodes=row.get("NNodes") or row.get("AllocNodes") or 1,
         submit_s=_epoch(row["Submit"]), duration_s=elapsed or (end or 0) - (start or 0),
         walltime_s=60 * int(limit) if limit.isdecimal() else None,
-        hint=_hint(row.get("AdminComment")), user=row.get("User"),
+        hint=_hint(row.get("AdminComment")), user=row.get("User"), partition=row.get("Partition"),
+        **_amounts(row["AllocTRES"]),
     )  # fmt: skip
 
 
@@ -121,6 +129,13 @@ def _gpus(tres: str) -> int:
     """Untyped GPUs, else the typed ones together: Slurm counts the same GPU under both."""
     counts = {kind: int(count) for kind, count in _GPU.findall(tres)}
     return counts.get("") or sum(counts.values())
+
+
+def _amounts(tres: str) -> dict[str, float]:
+    """CPUs and GB of `cpu=8,mem=64G,...`; memory without a unit is in MB."""
+    cpus, memory = re.search(r"\bcpu=(\d+)", tres), re.search(r"\bmem=([\d.]+)([KMGTP]?)", tres)
+    gb = float(memory[1]) * 1024.0 ** ("KMGTP".index(memory[2] or "M") - 2) if memory else 0.0
+    return {"cpus": int(cpus[1]) if cpus else 0, "mem_gb": gb}
 
 
 def _epoch(text: str) -> float | None:

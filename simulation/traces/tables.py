@@ -10,7 +10,8 @@ from typing import Any
 from simulation.errors import SimulationError
 from simulation.traces.trace import Trace
 
-#: Columns a CSV must have; nodes, walltime_s, hint and user are read where it has them.
+#: Columns a CSV must have; nodes, walltime_s, hint, user, cpus, mem_gb, partition and priority are
+#: read where it has them.
 NEEDED = ("job_id", "submit_s", "duration_s", "gpus")
 #: SWF (Feitelson, version 2.2): which of its 18 fields, counted from 0.
 _SWF_ID, _SWF_SUBMIT, _SWF_RUN, _SWF_USED, _SWF_ASKED, _SWF_TIME, _SWF_USER = 0, 1, 3, 4, 7, 8, 11

@@ -12,7 +12,7 @@ from simulation.core.jobs import SimJob
 from simulation.core.occupancy import FreeCounts
 from simulation.core.requests import wrong_hint
 
-#: More GPUs or nodes in one job than any machine has; a typing error, not a job.
+#: More GPUs, nodes or GB in one job than any machine has; a typing error, not a job.
 MOST = 1_000_000
 #: Seconds; beyond this (some 300 years) a time is an error.
 LONGEST_S = 1e10
@@ -46,8 +46,8 @@ class Trace:
     def add(self, where: str, job_id: object, **said: object) -> None:
         """One job, or a rejection that says what was read and what was expected.
 
-        `said`: gpus and nodes in all, submit_s, duration_s, and walltime_s, hint, user
-        where known; numbers may be text.
+        `said`: gpus and nodes in all, submit_s, duration_s, and walltime_s, hint, user, cpus and
+        mem_gb in all, partition, priority where known; numbers may be text.
         """
         try:
             self.jobs.append(_job(len(self.jobs) + 1, job_id, said))
@@ -74,7 +74,22 @@ def _job(number: int, job_id: object, said: dict[str, object]) -> SimJob:
         None if walltime in (None, "") else _seconds("walltime_s", walltime),
         str(said.get("user") or ""),
         "" if identity >= 0 else name,
+        cpus=_each("cpus", said, nodes),
+        memory_mb=_each("mem_gb", said, nodes, 1024),
+        partition=str(said.get("partition") or ""),
+        priority=_whole("priority", said.get("priority") or 0, 0),
     )
+
+
+def _each(name: str, said: dict[str, object], nodes: int, unit: int = 1) -> int:
+    """What each node has of it, rounded up; 0 where the log does not say."""
+    try:
+        number = float(str(said.get(name) or 0))
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= MOST:
+        raise ValueError(f"{name} is {said[name]!r}; expected a number, 0 or more")
+    return math.ceil(number * unit / nodes)
 
 
 def _whole(name: str, value: object, least: int) -> int:
@@ -84,7 +99,7 @@ def _whole(name: str, value: object, least: int) -> int:
         number = math.nan
     if 0 < number < MOST and number != int(number):
         raise ValueError(f"{name} is {value!r}; parts of a GPU are not simulated")
-    if not least <= number <= MOST:
+    if not least <= number <= (MOST if least else LONGEST_S):
         raise ValueError(f"{name} is {value!r}; expected a whole number from {least} on")
     return int(number)
 

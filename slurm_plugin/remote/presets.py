@@ -13,6 +13,7 @@ from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node.preset import (
     GPU_FIELDS,
     JOB_FIELDS,
+    MOST_PORTS,
     SERVER_FIELDS,
     Preset,
     unknown_fields,
@@ -21,8 +22,10 @@ from slurm_plugin.remote.node.preset import (
 FOLDER = Path(__file__).parent / "presets"
 _TEXTS = ("name", "about")
 _FLAGS = ("authenticates", "loopback", "takes_port")
-_MAPS = ("environment", "each_gpu")
-KEYS = (*_TEXTS, "server", *_FLAGS, "max_donors", *_MAPS)
+_MAPS = ("environment", "each_gpu", "each_word")
+#: Whole numbers: what is meant without them, and their bounds.
+_COUNTS = {"max_donors": (0, 0, 64), "ports": (1, 1, MOST_PORTS)}
+KEYS = (*_TEXTS, "server", *_FLAGS, *_COUNTS, *_MAPS)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -70,23 +73,31 @@ def _preset(values: Mapping[Any, Any]) -> Preset:
     for key, value in flags.items():
         if not isinstance(value, bool):
             raise ValueError(f"{key}: {value!r}; expected yes or no")
-    most = values.get("max_donors", 0)
-    if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= 64:
-        raise ValueError(f"max_donors: {most!r}; expected a whole number from 0 to 64")
+    counts = {key: _count(key, values.get(key, usual)) for key, (usual, *_) in _COUNTS.items()}
     server = _server(values.get("server"), flags)
     for_job = _variables("environment", values.get("environment"), JOB_FIELDS, False)
     for_gpus = _variables("each_gpu", values.get("each_gpu"), GPU_FIELDS, True)
-    if not for_job and not for_gpus:
+    words = _variables("each_word", values.get("each_word"), GPU_FIELDS, False)
+    if not (for_job or for_gpus or words):
         raise ValueError("environment: missing; the job's tasks would not find the servers")
     return Preset(
         texts["name"],
         str(texts["about"]),
         server,
         **flags,
-        max_donors=most,
+        ports=counts["ports"],
+        max_donors=counts["max_donors"],
         environment=for_job,
         each_gpu=for_gpus,
+        each_word=words,
     )
+
+
+def _count(key: str, value: object) -> int:
+    _, low, high = _COUNTS[key]
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ValueError(f"{key}: {value!r}; expected a whole number from {low} to {high}")
+    return value
 
 
 def _server(value: object, flags: Mapping[str, bool]) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from slurm_cluster.slurm_text import Job
 
 FOLDER = "/cluster/remote"
 PROGRAM = f"{FOLDER}/gputopo-node"
+#: Where the image of the controller has what is compiled.
+BUILT = "/usr/local/share/cluster/launch"
 REMOTE = f"allow: yes, program: {PROGRAM}, donor_memory_mb: 64"
 #: Two GPUs of each node are free; the others hold nobody back, and nothing ends by itself.
 BUSY = {"dgx1": (0, 1, 2, 3, 4, 5), "dgx2": (2, 3, 4, 5, 6, 7)}
@@ -42,6 +44,7 @@ def prepare(cluster: Cluster) -> None:
     cluster.reset()
     cluster.run("ctl", f"rm -rf {FOLDER}; mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
     cluster.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
+    cluster.run("ctl", f"cd {BUILT} && cp gputopo-carry gputopo-wire.so {FOLDER}")
     cluster.run("ctl", "rm -f /home/alice/echo.* /home/alice/job.*")
     # A dead node holds up the pings of all for twelve seconds: shorter, and others count as dead.
     cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=25")
@@ -123,7 +126,7 @@ def nothing_is_left(cluster: Cluster) -> None:
 
 
 def processes(cluster: Cluster, node: str) -> str:
-    return cluster.run(node, "pgrep -u alice -af gputopo-node", check=False).out
+    return cluster.run(node, "pgrep -u alice -af 'gputopo-(node|carry)'", check=False).out
 
 
 def donors(cluster: Cluster) -> list[Job]:

@@ -14,6 +14,7 @@ from policies.contract.bits import gpus_of
 from policies.horizon.futures import Choices, World
 from policies.registry import registry
 from simulation.report.pareto import run
+from simulation.traces import philly
 
 HORIZON, MAPA = registry.get("horizon"), registry.get("mapa")
 HOUR_S = 3600.0
@@ -51,6 +52,16 @@ def test_several_nodes_equal_links_and_large_nodes_are_mapas(counts, kind):
     ahead = Ahead(HOUR_S, [WaitingJob((4,), HOUR_S)], [])
     ours = HORIZON.place(Request(counts), Cluster(nodes, ahead=ahead))
     assert ours == replace(MAPA.place(Request(counts), Cluster(nodes)), policy="horizon")
+
+
+def test_a_node_whose_links_are_all_alike_is_not_played_through_beside_others():
+    """The next best node is of another kind, as where two kinds of machine share a partition."""
+    nodes = {
+        "n": NodeState("n", machine("dgx1v"), mask_of([0, 1, 2])),
+        "z": NodeState("z", philly.cluster()["pair001"], 3),
+    }
+    ahead = Ahead(HOUR_S, [WaitingJob((2,), HOUR_S)], [])
+    assert placed((2,), Cluster(nodes, ahead=ahead)).gpus.keys() == {"n"}
 
 
 def drawn_ahead(draw: Random, free: int) -> Ahead:

@@ -1,17 +1,43 @@
 """A donor's end of the relay before a small server, in the test's own process."""
 
 import asyncio
+import atexit
 import contextlib
+import functools
+import shutil
 import socket
+import subprocess
+import tempfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import pytest
 from paper_munge import PaperMunge
 
+from slurm_plugin.remote import program
+from slurm_plugin.remote.node.door import Door, Tools
 from slurm_plugin.remote.node.relay import DonorAddress, DonorEnd
 
 SUBJECT = "4711/4712"
 #: AdminComment of a job to which job 71 lends two GPUs of dgx2.
 COMMENT = "[gpu-topo: remote=allow] [gpu-slots: placed token=a loan=dgx1/3,dgx2/6/71/{port} at=5]"
+
+
+WIRE = Path(program.__file__).with_name("wire")
+
+
+@functools.cache
+def tools() -> Tools:
+    """gputopo-carry and gputopo-wire.so, compiled once for this process."""
+    if not (shutil.which("gcc") and shutil.which("make")):
+        pytest.skip("no gcc and make here")
+    folder = Path(tempfile.mkdtemp(prefix="gputopo-wire-"))
+    atexit.register(shutil.rmtree, folder)
+    command = ["make", "-s", "-C", str(WIRE), f"OUT={folder}/build", f"TO={folder}"]
+    subprocess.run(command, check=True)
+    # Another user of this host may run what a test gives him.
+    folder.chmod(0o755)
+    return Tools(folder)
 
 
 def bound() -> socket.socket:
@@ -38,9 +64,11 @@ class Donor:
 async def donor(munge: PaperMunge) -> AsyncIterator[Donor]:
     server = await asyncio.start_server(shouting, sock=bound())
     port = server.sockets[0].getsockname()[1]
-    end = DonorEnd(SUBJECT, {"gpus": 2}, lambda: asyncio.open_connection("127.0.0.1", port), munge)
+    door = Door(tools(), port)
+    end = DonorEnd(SUBJECT, {"gpus": 2}, door.admit, munge)
     sock = bound()
     listening = await end.start(sock)
     yield Donor(DonorAddress("127.0.0.1", sock.getsockname()[1], SUBJECT), end, server)
     listening.close()
+    door.close()
     server.close()

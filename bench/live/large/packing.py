@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.live import shim_log
@@ -43,6 +44,7 @@ SEEDS, JOBS = 1, 500
 TIMEOUT_S = 900
 #: side -> its partition; the first half of the nodes is ours.
 SIDES = {"mapa": "packed", "stock": "plain"}
+ENGINE_CONF = "/etc/slurm/gputopo.yaml"
 TOPOLOGY_CONF = "/etc/slurm/gputopo-network.conf"
 DRIVER = ASSETS / "submit_at.py"
 _COLUMNS = "JobName,Partition,Submit,Start,End,NodeList,State"
@@ -53,16 +55,23 @@ class PackingNodes(ManyNodes):
     """144 nodes with a slurmd each, half of them of either side."""
 
     count: int = 2 * NODES
+    #: side -> its partition.
+    sides: Mapping[str, str] = field(default_factory=lambda: SIDES)
 
     @property
     def machine(self) -> str:
         """Of the catalog."""
         return MACHINE
 
+    @property
+    def engine_partitions(self) -> str:
+        """Lines of gputopo.yaml's `partitions`."""
+        return '  plain: {mode: "off"}\n'
+
     def of(self, side: str) -> list[str]:
         """The names of one side's nodes."""
-        names = [f"many{number:03}" for number in range(1, self.count + 1)]
-        return names[: self.count // 2] if side == "mapa" else names[self.count // 2 :]
+        each, at = self.count // len(self.sides), [*self.sides].index(side)
+        return list(hostlist.expand(self.names))[at * each : (at + 1) * each]
 
     @property
     def _machine(self) -> Description:
@@ -83,26 +92,29 @@ class PackingNodes(ManyNodes):
         return lines + "".join(
             f"PartitionName={partition} Nodes={','.join(self.of(side))} DefaultTime=10"
             " MaxTime=INFINITE State=UP\n"
-            for side, partition in SIDES.items()
+            for side, partition in self.sides.items()
         )
 
     @property
     def network(self) -> str:
-        """The blocks as the engine knows them."""
+        """The blocks as the engine knows them; empty for none."""
         return topology_conf(self.of("mapa"))
 
     def configure(self, cluster: BenchCluster) -> None:
         """The nodes in slurm.conf, gres.conf and gputopo.yaml, until the next reset."""
         cluster.put("ctl", "/cluster/extra.conf", self.slurm_conf())
         cluster.put("ctl", "/tmp/gres", self._machine.files()["image/gres.conf"])
-        cluster.put("ctl", TOPOLOGY_CONF, self.network)
-        cluster.sh(
-            "clusterctl configure gputopo; cat /tmp/gres >>/cluster/gres.conf;"
-            f' sed -i \'s/^nodes:.*/&\\n  - {{nodes: "{self.names}", topology: {self.machine}}}/;'
-            's/^  "off":.*/&\\n  plain: {mode: "off"}/\' /etc/slurm/gputopo.yaml;'
-            f" echo 'topology_conf: {TOPOLOGY_CONF}' >>/etc/slurm/gputopo.yaml;"
-            " clusterctl engine restart"
-        )
+        cluster.sh("clusterctl configure gputopo; cat /tmp/gres >>/cluster/gres.conf")
+        text = cluster.read("ctl", ENGINE_CONF)
+        nodes = f'  - {{nodes: "{self.names}", topology: {self.machine}}}'
+        for key, lines in (("nodes", nodes), ("partitions", self.engine_partitions.rstrip())):
+            text = re.sub(f"^{key}:.*", lambda found, more=lines: f"{found[0]}\n{more}", text,
+                          flags=re.M)  # fmt: skip
+        if self.network:
+            cluster.put("ctl", TOPOLOGY_CONF, self.network)
+            text += f"topology_conf: {TOPOLOGY_CONF}\n"
+        cluster.put("ctl", ENGINE_CONF, text)
+        cluster.sh("clusterctl engine restart")
 
 
 def schedule(jobs: Sequence[SimJob], run_name: str) -> str:

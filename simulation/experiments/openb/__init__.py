@@ -36,14 +36,22 @@ class OpenbTask:
 
 def nodes(count: int) -> dict[str, NodeCapacity]:
     """So many of its nodes, free."""
-    rows = _rows("alibaba_openb_2023_nodes.csv.gz")
-    taken = [rows[len(rows) * (2 * at + 1) // (2 * count)] for at in range(count)]
     return {
         row["node"]: NodeCapacity(
             row["node"], (1 << int(row["gpus"])) - 1, int(row["cpus"]), 1000 * int(row["mem_gb"])
         )
-        for row in taken
+        for row in _taken(count)
     }
+
+
+def models(count: int) -> dict[str, str]:
+    """The model of the GPUs of each of these nodes."""
+    return {row["node"]: row["model"] for row in _taken(count)}
+
+
+def _taken(count: int) -> list[dict[str, str]]:
+    rows = _rows("alibaba_openb_2023_nodes.csv.gz")
+    return [rows[len(rows) * (2 * at + 1) // (2 * count)] for at in range(count)]
 
 
 def tasks(on: Mapping[str, NodeCapacity], fractions: str = "whole") -> list[OpenbTask]:

@@ -35,14 +35,14 @@ class Experiments(CommandGroup):
         """Every experiment's name."""
         from simulation.experiments import experiments
 
-        return ["all", *sorted(experiments)]
+        return ["all", "proof", *sorted(experiments)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The experiment as a command; None where there is none of that name."""
         from simulation.experiments import experiments
 
-        if cmd_name == "all":
-            return run_all
+        if cmd_name in ("all", "proof"):
+            return run_all if cmd_name == "all" else run_proof
         return _command(experiments[cmd_name]) if cmd_name in experiments else None
 
 
@@ -99,6 +99,30 @@ def run_all(out: Path, only: tuple[str, ...], again: bool) -> None:
     for path in running.draw(PAPERS, folder):
         click.echo(f"wrote {path}")
     files.write(out / "reproduction.md", page.page(PAPERS, folder))
+
+
+@click.command("proof")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder of proof.md and of proof/, its results.",
+)
+@click.option("--only", multiple=True, metavar="TRACE", help="These traces; none: make the page.")
+@click.option("--again", multiple=True, metavar="POLICY", help="Also what is there of this policy.")
+def run_proof(out: Path, only: tuple[str, ...], again: tuple[str, ...]) -> None:
+    """Run every policy on every trace, and write where horizon is behind.
+
+    Results that are in the folder already are kept: an interrupted run goes on where it was.
+    """
+    from simulation.experiments.proof import page
+    from simulation.experiments.proof.cells import TRACES
+
+    for given, known in ((only, [*TRACES, "none"]), (again, page.policies())):
+        if unknown := sorted(set(given) - set(known)):
+            raise click.BadParameter(f"{unknown[0]}: expected one of {', '.join(known)}")
+    page.run_all(out / "proof", click.echo, only, again)
+    files.write(out / "proof.md", page.page(out / "proof"))
 
 
 def _command(experiment: Experiment) -> click.Command:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from gres_topology import Network, NodeTopology
     from policies.order.passing import Reckoned
     from simulation.core.queue_order import PassingQueue
-    from simulation.models.placing import Simulator
+    from simulation.core.record import SimulatedRun
+    from simulation.core.slurm_site import SlurmSite
     from simulation.report.output import Report
     from simulation.traces import Trace
 
@@ -62,6 +63,12 @@ NAMED = 5
     show_default=True,
     help="What passing jobs are taken to need: their limits, or what such jobs took.",
 )
+@click.option(
+    "--slurm-conf",
+    type=IN_FILE,
+    metavar="FILE",
+    help="Queue, CPUs, memory, partitions and limits as this slurm.conf has them.",
+)
 @number_option("--communication", 0, 1, 0.0,
                "Part of a job's time that grows as its bandwidth shrinks.")  # fmt: skip
 @click.option("--skip-days", type=click.FloatRange(0), default=0.0, help="Leave out a beginning.")
@@ -81,6 +88,7 @@ def simulate(
     queue: str,
     order: str,
     reckon: Reckoned,
+    slurm_conf: Path | None,
     communication: float,
     skip_days: float,
     load: float | None,
@@ -107,16 +115,14 @@ def simulate(
     if load is not None and trace.jobs:
         trace.jobs = at_load(trace.jobs, sum(kind.gpus for kind in cluster.values()), load)
     policies = names or ("first-fit", "mapa")
-    passing = order == "predicted"
-    if passing and reckon == "limits" and all(job.walltime_s is None for job in trace.jobs):
-        click.echo("no job of the log has a time limit, so none passes; see --reckon", err=True)
-    simulators = _simulated(
-        trace, cluster, _network(nodes), policies, queue == "easy", communication,
-        reckon if passing else None,
-    )  # fmt: skip
-    runs = [one.result for one in simulators]
+    site = _site(slurm_conf)
+    passing = _passing(trace, policies, reckon, site) if order == "predicted" else {}
+    runs = _runs(
+        *(trace, cluster, _network(nodes), policies, site or queue == "easy", communication),
+        passing,
+    )
     facts = {
-        "queue": queue,
+        "queue": queue if site is None else str(slurm_conf),
         "order": f"{order} by {reckon}" if passing else order,
         "communication": communication,
         "load": load or "as recorded",
@@ -130,15 +136,29 @@ def simulate(
         click.echo(output.to_json(report))
     else:
         _print(report)
-        if passing:
-            click.echo(f"\n{_said_of(simulators[-1].passing)}")
+        for rule in list(passing.values())[-1:]:
+            click.echo(f"\n{_said_of(rule)}")
 
 
-def _said_of(passing: PassingQueue | None) -> str:
+def _passing(
+    trace: Trace, names: tuple[str, ...], reckon: Reckoned, site: SlurmSite | None
+) -> dict[str, PassingQueue]:
+    """Who passes whom, for each policy's own run."""
+    from policies.order.passing import Passing
+    from simulation.core.queue_order import PassingQueue
+
+    if site is not None:
+        raise click.UsageError("--order predicted is not simulated under a --slurm-conf")
+    if reckon == "limits" and all(job.walltime_s is None for job in trace.jobs):
+        click.echo("no job of the log has a time limit, so none passes; see --reckon", err=True)
+    return {name: PassingQueue(Passing(by=reckon)) for name in names}
+
+
+def _said_of(passing: PassingQueue) -> str:
     """How far what was predicted at the submits was off."""
-    errors = passing.rule.durations.errors if passing is not None else None
-    ratio = errors.median_ratio() if errors is not None else None
-    if errors is None or ratio is None:
+    errors = passing.rule.durations.errors
+    ratio = errors.median_ratio()
+    if ratio is None:
         return "Run times: no job ended of which any was predicted."
     within = ", ".join(
         f"{100 * part:.0f} % within the {100 * share:.0f} % quantile"
@@ -183,20 +203,27 @@ def _network(path: Path) -> Network | None:
     return networks.read(beside).default
 
 
-def _simulated(
+def _site(path: Path | None) -> SlurmSite | None:
+    """What slurm.conf says; None where none is named."""
+    from simulation.core import slurm_site
+
+    return None if path is None else slurm_site.read(path.read_text(errors="replace"), str(path))
+
+
+def _runs(
     trace: Trace,
     cluster: dict[str, NodeTopology],
     network: Network | None,
     names: tuple[str, ...],
-    easy: bool,
+    queue: SlurmSite | bool,
     part: float,
-    reckon: Reckoned | None,
-) -> list[Simulator]:
-    from policies.order.passing import Passing
-    from simulation.core.queue_order import PassingQueue
+    passing: dict[str, PassingQueue],
+) -> list[SimulatedRun]:
+    """One run for each policy; `queue` is a site's slurm.conf, or whether backfill is EASY."""
     from simulation.core.steps import each
     from simulation.errors import SimulationError
     from simulation.models.placing import Simulator
+    from simulation.models.slurm import SlurmSimulator
     from simulation.models.speed import ByBandwidth, Speed
     from simulation.stock import policy_named
     from slurm_plugin.cli.progress import watching
@@ -206,18 +233,19 @@ def _simulated(
     if not trace.jobs:
         reasons = "; ".join(f"{row.where}: {row.reason}" for row in trace.rejected[:NAMED])
         raise SimulationError(f"{trace.source}: no job can be simulated ({reasons or 'none'})")
-    policies = [policy_named(name) for name in dict.fromkeys(names)]
+    policies = {name: policy_named(name) for name in names}
     speed: Speed = ByBandwidth(part) if part else Speed()
-    simulators = []
+    runs = []
     with watching("simulating"):
-        for policy in each(policies):
-            passing = None if reckon is None else PassingQueue(Passing(by=reckon))
-            simulator = Simulator(
-                cluster, policy, speed, easy=easy, network=network, passing=passing
+        for name in each(list(policies)):
+            policy, passes = policies[name], passing.get(name)
+            simulator = (
+                Simulator(cluster, policy, speed, easy=queue, network=network, passing=passes)
+                if isinstance(queue, bool)
+                else SlurmSimulator(cluster, policy, queue, speed, network=network)
             )
-            simulator.run(trace.jobs)
-            simulators.append(simulator)
-    return simulators
+            runs.append(simulator.run(trace.jobs))
+    return runs
 
 
 def _print(report: Report) -> None:

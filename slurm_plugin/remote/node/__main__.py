@@ -18,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
     if word == "join":
         from slurm_plugin.remote.node import join
 
-        return join.main()
+        return join.main(program=sys.argv[0])
     if word in ("echo", "echo-server"):
         from slurm_plugin.remote.node import echo
 
@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     if word == "inside":
         from slurm_plugin.remote.node import inside
 
-        return inside.main(rest)
+        return inside.main(rest, sys.argv[0])
     print(f"gputopo-node: expected one of {', '.join(WORDS)}", file=sys.stderr)
     return 2
 

@@ -26,11 +26,11 @@ from slurm_plugin.job_notes.donor import NAME, failed, ready
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import echo, inside, preset, slurm, sockets
+from slurm_plugin.remote.node.door import Door, Tools
 from slurm_plugin.remote.node.handshake import Munge
 from slurm_plugin.remote.node.preset import Preset
 from slurm_plugin.remote.node.relay import DonorEnd
 from slurm_plugin.remote.node.sockets import LOOPBACK
-from slurm_plugin.remote.node.streams import Streams
 
 ANY = "0.0.0.0"
 #: Seconds until a server must listen, and how many ports are tried.
@@ -101,6 +101,8 @@ class Donor:
         self._vouching = vouching
         self._process: asyncio.subprocess.Process | None = None
         self._server_port = 0
+        self._tools = Tools.beside(task.program)
+        self._door: Door | None = None
         self._inside: inside.Outside | None = None
         self._listening: asyncio.Server | None = None
 
@@ -116,6 +118,8 @@ class Donor:
         listener = sockets.take(ANY, task.low, task.high, task.job_id)
         try:
             sockets.check(listener)
+            if task.relays:
+                self._tools.check()
             await self._start_server()
         except RemoteError as error:
             listener.close()
@@ -126,8 +130,8 @@ class Donor:
             "port": 0 if task.relays else self._server_port,
             "preset": asdict(task.preset),
         }
-        reach = self._reach if task.relays else None
-        end = DonorEnd(task.subject, info, reach, self._vouching)
+        admit = self._admit if task.relays else None
+        end = DonorEnd(task.subject, info, admit, self._vouching)
         self._listening = await end.start(listener)
         return int(listener.getsockname()[1])
 
@@ -153,7 +157,7 @@ class Donor:
             return
         bind = self._values(0)["bind"]
         why = f"no free port in {task.low}-{task.high}"
-        candidates = sockets.free(bind, task.low, task.high, task.job_id)
+        candidates = sockets.free(bind, task.low, task.high, task.job_id, task.preset.ports)
         for port in itertools.islice(candidates, TRIES):
             await self._spawn(port)
             if await self._listens(port):
@@ -188,9 +192,14 @@ class Donor:
 
     async def _spawn(self, port: int) -> None:
         words = self._task.preset.command(self._values(port))
+        ports = range(port, port + self._task.preset.ports)
         passed: tuple[int, ...] = ()
+        environment = None
+        if self._task.relays and self._inside is None:
+            self._door = Door(self._tools, *ports)
+            environment = self._door.environment()
         if self._inside is not None:
-            words = self._inside.command(self._task.program, port, words)
+            words = self._inside.command(self._task.program, ports, words)
             passed = (self._inside.fd,)
         try:
             self._process = await asyncio.create_subprocess_exec(
@@ -198,6 +207,7 @@ class Donor:
                 stdin=asyncio.subprocess.DEVNULL,
                 preexec_fn=inside.end_with_parent,
                 pass_fds=passed,
+                env=environment,
             )
             if self._inside is not None:
                 self._inside.handed_over()
@@ -216,10 +226,10 @@ class Donor:
             await asyncio.sleep(0.1)
         return False
 
-    async def _reach(self) -> Streams:
-        if self._inside is not None:
-            return await self._inside.reach()
-        return await asyncio.open_connection(LOOPBACK, self._server_port)
+    async def _admit(self, proven: socket.socket, nth: int) -> None:
+        keeper = self._inside or self._door
+        assert keeper is not None
+        await keeper.admit(proven, nth)
 
     async def server_ended(self) -> int:
         """Wait for the server's end; its exit status."""
@@ -228,6 +238,9 @@ class Donor:
 
     async def stop_server(self) -> None:
         """End the server: it is asked to first, then killed."""
+        if self._door is not None:
+            self._door.close()
+            self._door = None
         process = self._process
         if process is None or process.returncode is not None:
             return

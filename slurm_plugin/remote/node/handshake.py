@@ -5,7 +5,7 @@ refuses it after its time, and a second time; and both ends' random words are in
 made for another connection proves nothing here. Nothing secret is kept or handed on: no file, no
 variable, no field of a Slurm job holds a key.
 
-    server  gputopo-relay/1 WORD
+    server  gputopo-relay/2 WORD
     client  WORD CREDENTIAL("client SUBJECT server's-word client's-word")
     server  ok CREDENTIAL("server SUBJECT server's-word client's-word")    or    refused
 
@@ -23,7 +23,7 @@ from slurm_plugin import munge
 from slurm_plugin.remote.errors import HungUp, Refused
 from slurm_plugin.remote.node.strangers import Strangers, being_checked
 
-HELLO = "gputopo-relay/1"
+HELLO = "gputopo-relay/2"
 #: A client of ours seals its credential within milliseconds; one that needs longer is refused.
 HANDSHAKE_S = 2.0
 #: The server gets longer for its credential: its node may be busy.

@@ -1,8 +1,8 @@
 """A server that listens on every address, in a network of its own, where nobody can reach it.
 
 `unshare` starts this program in namespaces with nothing but a loopback device, where it starts the
-server. For each connection, handed in as a file descriptor over a Unix socket, it opens one to
-the server.
+server. Connections from outside are handed in as file descriptors over a Unix socket, and from here
+to the server.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import subprocess
 from collections.abc import Sequence
 
 from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.node import sockets, streams
-from slurm_plugin.remote.node.sockets import LOOPBACK
-from slurm_plugin.remote.node.streams import Streams
+from slurm_plugin.remote.node import sockets
+from slurm_plugin.remote.node.door import Door, Tools
 
 UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--kill-child=KILL", "--")
-#: What is sent over the Unix socket: a connection, or the question whether the server listens.
+#: What is sent over the Unix socket: a connection for the port so far behind the first, or the
+#: question whether the server listens.
 CONNECT, ASK, YES, NO = b"c", b"?", b"y", b"n"
 _PR_SET_PDEATHSIG = 1
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -46,9 +46,10 @@ class Outside:
         self._ours, self._theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._ours.settimeout(5.0)
 
-    def command(self, program: str, port: int, server: Sequence[str]) -> list[str]:
-        """What to run instead of `server`, with `fd` passed on."""
-        return [*UNSHARE, program, "inside", str(self.fd), str(port), *server]
+    def command(self, program: str, ports: range, server: Sequence[str]) -> list[str]:
+        """What to run instead of `server`, which has these ports, with `fd` passed on."""
+        numbers = map(str, (self.fd, ports.start, len(ports)))
+        return [*UNSHARE, program, "inside", *numbers, *server]
 
     @property
     def fd(self) -> int:
@@ -70,12 +71,13 @@ class Outside:
             raise RemoteError("its network namespace is gone")
         return answer == YES
 
-    async def reach(self) -> Streams:
-        """A connection to the server inside; OSError where that has ended."""
-        near, far = socket.socketpair()
-        with far:
-            socket.send_fds(self._ours, [CONNECT], [far.fileno()])
-        return await asyncio.open_connection(sock=near)
+    async def admit(self, proven: socket.socket, nth: int = 0) -> None:
+        """Give the server inside a connection to its nth port; it is no longer ours.
+
+        Raises OSError where the server ended.
+        """
+        with proven:
+            socket.send_fds(self._ours, [CONNECT + bytes([nth])], [proven.fileno()])
 
     def close(self) -> None:
         """Hang up."""
@@ -88,11 +90,12 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def main(argv: Sequence[str]) -> int:
-    """`inside FD PORT SERVER...`: until the server ends, or the donor hangs up."""
+def main(argv: Sequence[str], program: str) -> int:
+    """`inside FD PORT COUNT SERVER...`: until the server ends, or the donor hangs up."""
     control = socket.socket(fileno=int(argv[0]))
     _raise_loopback()
-    return asyncio.run(_run(control, int(argv[1]), argv[2:]))
+    ports = range(int(argv[1]), int(argv[1]) + int(argv[2]))
+    return asyncio.run(_run(control, ports, argv[3:], Tools.beside(program)))
 
 
 def _raise_loopback() -> None:
@@ -101,14 +104,18 @@ def _raise_loopback() -> None:
         fcntl.ioctl(probe, _SIOCSIFFLAGS, request)
 
 
-async def _run(control: socket.socket, port: int, command: Sequence[str]) -> int:
+async def _run(control: socket.socket, ports: range, command: Sequence[str], tools: Tools) -> int:
     loop = asyncio.get_running_loop()
+    door = Door(tools, *ports)
     # This process is killed when unshare ends; the server must not outlive it.
     server = await asyncio.create_subprocess_exec(
-        *command, stdin=asyncio.subprocess.DEVNULL, preexec_fn=end_with_parent
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        preexec_fn=end_with_parent,
+        env=door.environment(),
     )
     hung_up = asyncio.Event()
-    carried: set[asyncio.Task[None]] = set()
+    admitted: set[asyncio.Task[None]] = set()
 
     def heard() -> None:
         try:
@@ -116,11 +123,11 @@ async def _run(control: socket.socket, port: int, command: Sequence[str]) -> int
         except OSError:
             word, fds = b"", []
         if word == ASK:
-            control.send(YES if sockets.listener(port) is not None else NO)
+            control.send(YES if sockets.listener(ports.start) is not None else NO)
         for fd in fds:
-            task = loop.create_task(_carry(socket.socket(fileno=fd), port))
-            carried.add(task)
-            task.add_done_callback(carried.discard)
+            task = loop.create_task(_admit(door, socket.socket(fileno=fd), word[1]))
+            admitted.add(task)
+            task.add_done_callback(admitted.discard)
         if not word:
             hung_up.set()
 
@@ -130,14 +137,10 @@ async def _run(control: socket.socket, port: int, command: Sequence[str]) -> int
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     with contextlib.suppress(ProcessLookupError):
         server.kill()
+    door.close()
     return server.returncode or 0
 
 
-async def _carry(sock: socket.socket, port: int) -> None:
-    near = await asyncio.open_connection(sock=sock)
-    try:
-        far = await asyncio.open_connection(LOOPBACK, port)
-    except OSError:
-        streams.close(near[1])
-        return
-    await streams.join(near, far)
+async def _admit(door: Door, proven: socket.socket, nth: int) -> None:
+    with contextlib.suppress(OSError, TimeoutError, RemoteError):
+        await door.admit(proven, nth)

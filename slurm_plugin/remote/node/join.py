@@ -1,7 +1,8 @@
 """What a job with remote GPUs does before its first process: meet every donor, then tell the task.
 
 Run by the batch step's TaskProlog as the job's user. Where a donor cannot prove who it is, the job
-goes back into the queue. A process of the job stays behind for the relay, on loopback.
+goes back into the queue. A process of the job stays behind: it proves each connection of the tasks'
+to the donor, and hands it over.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from slurm_plugin.job_notes.donor import DonorReport
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import PLACED, STARTS, GateRecord, LoanRecord
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import preset, relay, slurm, sockets
+from slurm_plugin.remote.node.door import WIRE, Desk, Tools
 from slurm_plugin.remote.node.handshake import Munge
 from slurm_plugin.remote.node.preset import Server
 from slurm_plugin.remote.node.relay import DonorAddress, JobEnd
@@ -31,6 +34,8 @@ ALIVE_S = 1.0
 RESTORE_S = 15.0
 #: The records that name the donors of a job that runs, by their state.
 _ON_LOAN = ((GateRecord, PLACED), (LoanRecord, STARTS))
+#: Where somebody has to listen on loopback, and for which of the donor's server's ports.
+End = tuple[DonorAddress, socket.socket, int]
 
 
 def donors_in(comment: str) -> list[LoanDonor]:
@@ -74,9 +79,36 @@ def _has_donors(job_id: int) -> bool:
     return any(report.borrower == job_id for report in reports if report)
 
 
+@dataclass
+class Ends:
+    """What somebody has to listen at for the tasks: sockets for each donor behind the relay."""
+
+    tools: Tools
+    sockets: list[End] = field(default_factory=list)
+    desk: Desk = field(default_factory=Desk)
+
+    def add(self, address: DonorAddress, ports: int = 1) -> int:
+        """One more donor, whose server has so many ports; the first of them on loopback.
+
+        Raises RemoteError.
+        """
+        self.tools.check()
+        socks = sockets.consecutive(LOOPBACK, ports)
+        sockets.check(socks[0])
+        self.sockets += [(address, sock, nth) for nth, sock in enumerate(socks)]
+        return int(socks[0].getsockname()[1])
+
+    @property
+    def variable(self) -> str:
+        """What gputopo-wire.so finds in a task's environment."""
+        return " ".join(
+            [self.desk.name, *(str(sock.getsockname()[1]) for _, sock, _ in self.sockets)]
+        )
+
+
 async def meet(
-    job_id: int, donors: Sequence[LoanDonor], vouching: Munge
-) -> tuple[dict[str, str], list[tuple[DonorAddress, socket.socket]]]:
+    job_id: int, donors: Sequence[LoanDonor], vouching: Munge, tools: Tools
+) -> tuple[dict[str, str], Ends]:
     """The tasks' variables, and the donors for which somebody has to listen on loopback.
 
     Raises RemoteError where one donor is away, is not who it should be, or lends another number.
@@ -84,30 +116,36 @@ async def meet(
     addresses = [DonorAddress(lent.node, lent.port, f"{job_id}/{lent.job_id}") for lent in donors]
     infos = await asyncio.gather(*(relay.ask(address, vouching) for address in addresses))
     servers: list[Server] = []
-    ends: list[tuple[DonorAddress, socket.socket]] = []
+    ends = Ends(tools)
+    middleware = preset.from_json(infos[0].get("preset"))
     for lent, address, info in zip(donors, addresses, infos, strict=True):
         if info.get("gpus") != lent.gpus:
             raise RemoteError(f"{lent.node} lends {info.get('gpus')} GPUs; expected {lent.gpus}")
         port = int(info.get("port") or 0)
-        host = lent.node
-        if not port:
-            sock = socket.create_server((LOOPBACK, 0))
-            sockets.check(sock)
-            ends.append((address, sock))
-            host, port = LOOPBACK, sock.getsockname()[1]
+        host = lent.node if port else LOOPBACK
+        port = port or ends.add(address, middleware.ports)
         servers.append(Server(host, port, lent.gpus, lent.job_id, address.subject))
-    middleware = preset.from_json(infos[0].get("preset"))
-    variables = middleware.client_environment(servers)
+    variables = middleware.client_environment(servers, tools.library)
+    if ends.sockets:
+        variables[WIRE] = ends.variable
     variables[JOINED] = ",".join(f"{lent.node}:{lent.gpus}" for lent in donors)
     return variables, ends
 
 
-async def keep(
-    ends: Sequence[tuple[DonorAddress, socket.socket]], vouching: Munge, pid: int
-) -> None:
+async def keep(ends: Ends, vouching: Munge, pid: int) -> None:
     """Listen for the job's tasks for as long as process `pid` (the step's daemon) lives."""
-    for address, sock in ends:
-        await JobEnd(address, vouching).start(sock)
+    reached: dict[str, JobEnd] = {}
+    for address, sock, nth in ends.sockets:
+        end = JobEnd(address, vouching, ends.tools, nth)
+        await end.start(sock)
+        reached[str(sock.getsockname()[1])] = end
+
+    async def answer(words: list[str]) -> socket.socket | None:
+        """`C PORT`: the connection that a task wants in place of one to this port."""
+        known = len(words) == 2 and words[0] == "C" and words[1] in reached
+        return await reached[words[1]].reach() if known else None
+
+    ends.desk.start(answer)
     while _is_alive(pid):
         await asyncio.sleep(ALIVE_S)
 
@@ -129,7 +167,7 @@ def exports(variables: Mapping[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def main(environment: Mapping[str, str] = os.environ) -> int:
+def main(environment: Mapping[str, str] = os.environ, program: str = sys.argv[0]) -> int:
     """`join`: 0 once all donors are ready or nothing was lent; else the job is put back."""
     job_id = int(environment.get("SLURM_JOB_ID") or 0)
     try:
@@ -138,19 +176,19 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
             # The job's steps need not ask again.
             sys.stdout.write(f"unset {ASKED}\n")
             return 0
-        variables, ends = asyncio.run(meet(job_id, donors, Munge()))
+        variables, ends = asyncio.run(meet(job_id, donors, Munge(), Tools.beside(program)))
     except RemoteError as error:
         print(f"print gpu-topo: remote GPUs: {error}")
         print(f"gpu-topo: remote GPUs: {error}", file=sys.stderr)
         slurm.requeue(job_id)
         return 1
-    if ends:
+    if ends.sockets:
         _leave_behind(ends, os.getppid())
     sys.stdout.write(exports(variables))
     return 0
 
 
-def _leave_behind(ends: Sequence[tuple[DonorAddress, socket.socket]], pid: int) -> None:
+def _leave_behind(ends: Ends, pid: int) -> None:
     """The job's end of the relay runs on in a process of its own, which belongs to the job."""
     sys.stdout.flush()
     if os.fork():

@@ -12,8 +12,10 @@ from slurm_plugin.remote.errors import RemoteError
 #: What the words of `server` may name.
 SERVER_FIELDS = frozenset(("port", "bind", "host", "gpus", "id", "subject", "program"))
 #: What the values of `environment` may name, and those of `each_gpu`, whose keys may, too.
-JOB_FIELDS = frozenset(("count", "servers", "hosts", "ids", "subjects"))
+JOB_FIELDS = frozenset(("count", "servers", "hosts", "ids", "subjects", "wire"))
 GPU_FIELDS = frozenset(("i", "host", "port", "gpu", "id"))
+#: More consecutive ports no server may have.
+MOST_PORTS = 8
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,9 @@ class Preset:
     """A middleware. `authenticates`: its server lets in nobody but the job's user by itself.
 
     `loopback`: the server can be told to listen for its own host alone ({bind}); else it gets a
-    network namespace of its own. `takes_port`: it can be told a port. `max_donors` 0: any number
-    of donors for one job.
+    network namespace of its own. `takes_port`: it can be told a port. `ports`: so many consecutive
+    ones from there on are its clients'. `max_donors` 0: any number of donors for one job.
+    `each_word`: variables with a word for each remote GPU, and blanks between them.
     """
 
     name: str
@@ -42,9 +45,11 @@ class Preset:
     authenticates: bool = False
     loopback: bool = True
     takes_port: bool = True
+    ports: int = 1
     max_donors: int = 0
     environment: Mapping[str, str] = field(default_factory=dict)
     each_gpu: Mapping[str, str] = field(default_factory=dict)
+    each_word: Mapping[str, str] = field(default_factory=dict)
 
     def needs_trust(self) -> str:
         """Why it needs a network that the site trusts; '' where it does not."""
@@ -56,22 +61,29 @@ class Preset:
         """The server's command line; `values` has every one of SERVER_FIELDS."""
         return [word.format_map(values) for word in self.server]
 
-    def client_environment(self, servers: Sequence[Server]) -> dict[str, str]:
-        """The variables that the job's tasks get, for donors in this order."""
+    def client_environment(self, servers: Sequence[Server], wire: str = "") -> dict[str, str]:
+        """The variables that the job's tasks get, for donors in this order.
+
+        `wire` is the path of gputopo-wire.so on the job's node.
+        """
         values = {
             "count": str(sum(server.gpus for server in servers)),
             "servers": ",".join(f"{server.host}:{server.port}" for server in servers),
             "hosts": ",".join(server.host for server in servers),
             "ids": ",".join(str(server.job_id) for server in servers),
             "subjects": ",".join(server.subject for server in servers),
+            "wire": wire,
         }
         variables = {name: text.format_map(values) for name, text in self.environment.items()}
         gpus = [(server, gpu) for server in servers for gpu in range(server.gpus)]
+        words: dict[str, list[str]] = {name: [] for name in self.each_word}
         for i, (server, gpu) in enumerate(gpus):
             one = {"i": i, "host": server.host, "port": server.port, "gpu": gpu}
             one["id"] = server.job_id
             variables |= {k.format_map(one): v.format_map(one) for k, v in self.each_gpu.items()}
-        return variables
+            for name, text in self.each_word.items():
+                words[name].append(text.format_map(one))
+        return variables | {name: " ".join(each) for name, each in words.items()}
 
 
 def from_json(values: Any) -> Preset:

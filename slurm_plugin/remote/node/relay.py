@@ -1,8 +1,10 @@
 """The two ends of the relay: at the donor, and on the job's own node.
 
 The donor's end lets in the job's user alone. Then one line says what is wanted: `info` tells about
-the donor, `open` carries bytes to the middleware's server on the donor's loopback. The job's end
-listens on loopback for the tasks of that user.
+the donor, `open` hands the connection to the middleware's server, `open 1` to the port behind its
+first: the donor's end says `ok`, the job's end `go`, and all bytes that follow are the server's and
+the task's. The job's end listens on loopback for the tasks of that user, or gives them the
+connection itself (door.py).
 """
 
 from __future__ import annotations
@@ -13,20 +15,25 @@ import json
 import logging
 import os
 import random
+import re
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from slurm_plugin.remote.errors import HungUp, Refused, RemoteError
 from slurm_plugin.remote.node import handshake, sockets, streams
+from slurm_plugin.remote.node.door import Tools
 from slurm_plugin.remote.node.handshake import Munge
 from slurm_plugin.remote.node.sockets import owner_of
 from slurm_plugin.remote.node.strangers import CHECKS_PER_SOURCE, Strangers
-from slurm_plugin.remote.node.streams import Streams
+from slurm_plugin.remote.node.streams import Listener, Streams
 
 logger = logging.getLogger(__name__)
 
 CONNECT_S = 10.0
+OK, GO = b"ok\n", b"go\n"
+_OPEN = re.compile(rb"open(?: ([1-9]))?")
 #: A client that was turned away because of too many tries again, after a pause up to this.
 AGAIN_S = 0.2
 
@@ -47,8 +54,9 @@ class DonorEnd:
     subject: str
     #: What clients are told.
     info: Mapping[str, Any]
-    #: Connects to the middleware's server; None where clients go there by themselves.
-    reach: Callable[[], Awaitable[Streams]] | None
+    #: Gives the middleware's server a connection to its nth port, from 0 on; None where clients go
+    #: there by themselves.
+    admit: Callable[[socket.socket, int], Awaitable[None]] | None
     vouching: Munge
     strangers: Strangers = field(default_factory=Strangers)
     refused: int = 0
@@ -75,10 +83,16 @@ class DonorEnd:
     async def _do(self, request: bytes, near: Streams) -> None:
         if request == b"info":
             near[1].write(json.dumps(self.info).encode() + b"\n")
-        elif request == b"open" and self.reach is not None:
-            far = await self.reach()
-            near[1].write(b"ok\n")
-            await streams.join(near, far)
+        elif (asked := _OPEN.fullmatch(request)) and self.admit is not None:
+            sock = await streams.taken(near)
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    await asyncio.get_running_loop().sock_sendall(sock, OK)
+                    await streams.exactly(sock, GO)
+            except (OSError, TimeoutError, Refused):
+                sock.close()
+                raise
+            await self.admit(sock, int(asked[1] or 0))
 
 
 async def enter(donor: DonorAddress, request: str, vouching: Munge) -> Streams:
@@ -133,32 +147,46 @@ class JobEnd:
 
     donor: DonorAddress
     vouching: Munge
+    tools: Tools
+    #: Which of the server's ports this is, from 0 on.
+    nth: int = 0
     refused: int = 0
     # More at a time would only wait at the donor.
     _entering: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(CHECKS_PER_SOURCE)
     )
 
-    async def start(self, sock: Any) -> asyncio.Server:
+    async def start(self, sock: socket.socket) -> Listener:
         """Serve a socket that is bound already, until what this returns is closed."""
-        return await asyncio.start_server(self._serve, sock=sock)
+        return Listener(sock, self._serve)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, near: socket.socket) -> None:
         try:
-            near, far_end = (writer.get_extra_info(name) for name in ("peername", "sockname"))
-            is_ours = owner_of(near, far_end) == os.getuid()
+            is_ours = owner_of(near.getpeername(), near.getsockname()) == os.getuid()
             # In this order: if the connection stands after the question, the question was about it.
-            if not is_ours or not sockets.stands(writer.get_extra_info("socket")):
+            if not is_ours or not sockets.stands(near):
                 self.refused += 1
                 logger.warning("refused a connection of another user of this node")
                 return
-            async with self._entering:
-                far = await enter(self.donor, "open", self.vouching)
-            if await asyncio.wait_for(far[0].readline(), CONNECT_S) != b"ok\n":
-                streams.close(far[1])
-                raise Refused("its server is away")
-            await streams.join((reader, writer), far)
+            self.tools.carry(near, await self.reach())
         except (OSError, TimeoutError, ValueError, RemoteError) as error:
             logger.warning("a task could not reach %s: %s", self.donor.host, error)
+
+    async def reach(self) -> socket.socket:
+        """A connection to the donor's server, both ends proven. Raises OSError, RemoteError."""
+        async with self._entering:
+            request = f"open {self.nth}" if self.nth else "open"
+            far = await enter(self.donor, request, self.vouching)
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                if await far[0].readline() != OK:
+                    raise Refused("its server is away")
+                sock = await streams.taken(far)
+                try:
+                    await asyncio.get_running_loop().sock_sendall(sock, GO)
+                except (OSError, TimeoutError):
+                    sock.close()
+                    raise
+                return sock
         finally:
-            streams.close(writer)
+            streams.close(far[1])

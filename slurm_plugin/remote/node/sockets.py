@@ -19,9 +19,12 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from slurm_plugin.remote.errors import RemoteError
 
 Address = tuple[str, int]
+#: The same in numbers.
+Place = tuple[IPv4Address | IPv6Address, int]
 
 LOOPBACK = "127.0.0.1"
 ANSWER_S = 1.0
+_TRIES = 64
 #: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and the kernel's numbers of TCP's states.
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _NLMSG_ERROR = 4, 20, 1, 2
 _ESTABLISHED, _LISTENS = 1, 10
@@ -40,8 +43,8 @@ _OWNER = struct.Struct("=IIIII")
 class _Socket:
     """One socket as the kernel knows it; with `inode` 0 no process holds it any more."""
 
-    near: tuple[IPv4Address | IPv6Address, int]
-    far: tuple[IPv4Address | IPv6Address, int]
+    near: Place
+    far: Place
     state: int
     uid: int
     inode: int
@@ -49,7 +52,7 @@ class _Socket:
 
 def owner_of(near: Address, far: Address) -> int | None:
     """The uid whose socket `near` is connected to `far`; None without. Raises RemoteError."""
-    asked = _plain(near), _plain(far)
+    asked = plain(near), plain(far)
     end = _ask(*asked)
     if end is None or (end.near, end.far) != asked:
         return None
@@ -58,7 +61,7 @@ def owner_of(near: Address, far: Address) -> int | None:
 
 def listener(port: int) -> int | None:
     """The uid that listens at a port of loopback; None where nobody does. Raises RemoteError."""
-    end = _ask(_plain((LOOPBACK, port)), _plain(("0.0.0.0", 0)))
+    end = _ask(plain((LOOPBACK, port)), plain(("0.0.0.0", 0)))
     if end is None or end.near[1] != port or end.state != _LISTENS:
         return None
     return end.uid
@@ -75,7 +78,8 @@ def check(listening: socket.socket) -> None:
         raise RemoteError("the kernel does not tell whose a socket is; load its module tcp_diag")
 
 
-def _plain(address: Address) -> tuple[IPv4Address | IPv6Address, int]:
+def plain(address: Address) -> Place:
+    """An address, an IPv4 one in IPv6's form as itself. Raises ValueError."""
     return _unmapped(ip_address(address[0].partition("%")[0])), address[1]
 
 
@@ -84,9 +88,7 @@ def _unmapped(host: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     return (host.ipv4_mapped or host) if isinstance(host, IPv6Address) else host
 
 
-def _ask(
-    near: tuple[IPv4Address | IPv6Address, int], far: tuple[IPv4Address | IPv6Address, int]
-) -> _Socket | None:
+def _ask(near: Place, far: Place) -> _Socket | None:
     """The kernel's answer for these addresses; it may be about another socket."""
     if near[0].version != far[0].version:
         return None
@@ -155,9 +157,40 @@ def take(bind: str, low: int, high: int, start: int) -> socket.socket:
     raise RemoteError(f"no free port in {low}-{high}")
 
 
-def free(bind: str, low: int, high: int, start: int) -> Iterator[int]:
-    """Ports that nobody has now; another process may take one before the caller's server does."""
+def free(bind: str, low: int, high: int, start: int, count: int = 1) -> Iterator[int]:
+    """The first of `count` consecutive ports that nobody has now, again and again.
+
+    Another process may take one before the caller's server does.
+    """
     for listener in bound(bind, low, high, start):
         port = listener.getsockname()[1]
-        listener.close()
-        yield port
+        behind = beside(listener, count) if port + count - 1 <= high else None
+        for one in (listener, *(behind or ())):
+            one.close()
+        if behind is not None:
+            yield port
+
+
+def beside(first: socket.socket, count: int) -> list[socket.socket] | None:
+    """Sockets that listen at the ports behind this one's, `count` with it; None if one is taken."""
+    host, port = first.getsockname()[:2]
+    made: list[socket.socket] = []
+    try:
+        for i in range(1, count):
+            made.append(socket.create_server((host, port + i)))
+    except (OSError, OverflowError):
+        for one in made:
+            one.close()
+        return None
+    return made
+
+
+def consecutive(host: str, count: int) -> list[socket.socket]:
+    """Sockets that listen at `count` consecutive ports of this address. Raises RemoteError."""
+    for _ in range(_TRIES):
+        first = socket.create_server((host, 0))
+        behind = beside(first, count)
+        if behind is not None:
+            return [first, *behind]
+        first.close()
+    raise RemoteError(f"no {count} consecutive ports are free")

@@ -1,43 +1,86 @@
-"""Bytes from one connection to another, both ways, until one of them ends."""
+"""Connections as asyncio's streams while both ends get to know each other, then as bare sockets."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import socket
+from collections.abc import Awaitable, Callable
 
-CHUNK_BYTES = 1 << 18
+from slurm_plugin.remote.errors import Refused
 
+logger = logging.getLogger(__name__)
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
+#: Seconds until the next try where this process can open no more files.
+FULL_S = 0.1
 
-async def join(near: Streams, far: Streams) -> None:
-    """Carry bytes between the two.
 
-    One side that says no more (a half-closed connection) may still listen; once both are done,
-    or one broke, both are closed.
+async def taken(near: Streams) -> socket.socket:
+    """The socket under the two, which are no more. The peer must wait for a word of ours.
+
+    Raises Refused where it did not: what it said was read already, and nobody could hand it on.
     """
-    both = [
-        asyncio.ensure_future(_carry(near[0], far[1])),
-        asyncio.ensure_future(_carry(far[0], near[1])),
-    ]
-    try:
-        done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_EXCEPTION)
-        for task in done:
-            task.exception()
-    finally:
-        for task in both:
+    reader, writer = near
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    reader.feed_eof()
+    said = await reader.read()
+    sock: socket.socket = writer.get_extra_info("socket").dup()
+    sock.setblocking(False)
+    close(writer)
+    if said:
+        sock.close()
+        raise Refused("it spoke before it was asked to")
+    return sock
+
+
+async def exactly(sock: socket.socket, words: bytes) -> None:
+    """Read these words and not a byte more. Raises Refused for any others."""
+    heard = b""
+    while words.startswith(heard) and heard != words:
+        part = await asyncio.get_running_loop().sock_recv(sock, len(words) - len(heard))
+        heard += part or b"\0"
+    if heard != words:
+        raise Refused("it ended before the connection was handed over")
+
+
+class Listener:
+    """Gives each connection that a listening socket accepts to `serve`, until it is closed."""
+
+    def __init__(
+        self, sock: socket.socket, serve: Callable[[socket.socket], Awaitable[None]]
+    ) -> None:
+        sock.setblocking(False)
+        self._sock, self._serve = sock, serve
+        self._served: set[asyncio.Task[None]] = set()
+        self._accepting = asyncio.get_running_loop().create_task(self._accept())
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(self._sock)
+            except OSError as error:
+                logger.warning("no connection can be accepted: %s", error)
+                await asyncio.sleep(FULL_S)
+                continue
+            task = loop.create_task(self._one(sock))
+            self._served.add(task)
+            task.add_done_callback(self._served.discard)
+
+    async def _one(self, sock: socket.socket) -> None:
+        # Whoever keeps the connection has closed `sock` or detached it.
+        with sock, contextlib.suppress(OSError):
+            await self._serve(sock)
+
+    def close(self) -> None:
+        """Accept nothing more."""
+        self._accepting.cancel()
+        for task in self._served:
             task.cancel()
-        close(near[1])
-        close(far[1])
-
-
-async def _carry(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    while data := await source.read(CHUNK_BYTES):
-        sink.write(data)
-        await sink.drain()
-    if sink.can_write_eof():
-        sink.write_eof()
+        self._sock.close()
 
 
 def close(writer: asyncio.StreamWriter) -> None:

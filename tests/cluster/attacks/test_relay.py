@@ -17,7 +17,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "slurm_plugin"))
 
 from lending_harness import PROGRAM, borrower, donors
-from paper_donor import bound, donor
+from paper_donor import bound, donor, tools
 from paper_munge import PaperMunge
 
 from slurm_cluster.cluster import Cluster
@@ -114,7 +114,7 @@ def test_the_victims_source_port_at_other_addresses_opens_nothing():
     async def attack() -> None:
         munge = PaperMunge()
         async with donor(munge) as served:
-            end, sock = JobEnd(served.address, munge), bound()
+            end, sock = JobEnd(served.address, munge, tools()), bound()
             listening = await end.start(sock)
             port = sock.getsockname()[1]
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,6 +1,8 @@
 """GPUs of other nodes in a live Slurm: two nodes with two free GPUs each serve a job of four."""
 
+import json
 import random
+import re
 import time
 
 import pytest
@@ -76,6 +78,12 @@ def test_strangers_are_refused(lending):
             done = lending.run(where, [PROGRAM, "echo", target], user=user, check=False)
             assert done.code == 1, (where, target, user, done)
             assert "no answer" in done.err
+    # Whoever is on the donor's node knows the server's own port, too.
+    behind = re.search(r"--port (\d+)", lending.run(node, "pgrep -u alice -af echo-server").out)
+    for user in ("bob", "alice"):
+        words = [PROGRAM, "echo", f"127.0.0.1:{behind[1]}"]
+        done = lending.run(node, words, user=user, check=False)
+        assert (done.code, "no answer" in done.err) == (1, True), (user, done)
     shown = lending.run("ctl", f"scontrol show job {job.id}; scontrol show job {donor.id}").out
     assert "MUNGE" not in shown
 
@@ -94,6 +102,43 @@ def test_middleware_that_authenticates_by_itself_is_reached_directly(lending):
         for user, code in (("alice", 0), ("bob", 1), ("root", 1)):
             output = lending.run("ctl", [PROGRAM, "echo"], user=user, env=subject, check=False)
             assert output.code == code, output
+        lending.cancel(job.id)
+        nothing_is_left(lending)
+
+
+WIRED = (
+    "name: wired\nserver: ['{program}', echo-server, --bind, '{bind}', --port, '{port}']\n"
+    "environment: {GPUTOPO_ECHO_SERVERS: '{servers}', LD_PRELOAD: '{wire}'}"
+)
+#: A task that says whom its connection goes to, and what it hears there.
+PEER = """python3 -c "
+import os, socket
+host, port = os.environ['GPUTOPO_ECHO_SERVERS'].split(':')
+sock = socket.create_connection((host, int(port)), 20)
+sock.sendall(b'list\\n')
+print(*sock.getpeername(), sock.recv(999).decode())
+" >$HOME/peer.$SLURM_JOB_ID 2>&1"""
+
+
+def test_a_preset_may_load_the_library_into_tasks_and_nothing_of_ours_is_between(lending):
+    """The task connects to loopback, and has the donor's port at the other end."""
+    lending.put("ctl", "/etc/slurm/wired.yaml", WIRED)
+    with settings_of(lending, "preset: wired.yaml"):
+        job = borrower(lending, script=f"{PEER}; {HOLD}")
+        [donor] = donors(lending)
+        [(node, gpus)] = donor.gpus.items()
+        said = lending.run("ctl", f"cat /home/alice/peer.{job.id}").out.split(maxsplit=2)
+        assert said[0] == lending.run("ctl", f"getent hosts {node}").out.split()[0]
+        assert said[1] == donor.fields["Comment"].rpartition("=")[2]
+        assert json.loads(said[2]) == {"host": node, "devices": [str(gpu) for gpu in gpus]}
+        # Nobody else gets this far with the job's own variables.
+        variables = lending.env_of(job.id)
+        wanted = {name: variables[name] for name in ("GPUTOPO_WIRE", "LD_PRELOAD")}
+        words = [PROGRAM, "echo", variables["GPUTOPO_ECHO_SERVERS"]]
+        [host] = job.gpus
+        for user, code in (("alice", 0), ("bob", 1), ("root", 1)):
+            done = lending.run(host, words, user=user, env=wanted, check=False)
+            assert done.code == code, (user, done)
         lending.cancel(job.id)
         nothing_is_left(lending)
 

@@ -59,6 +59,30 @@ def test_the_json_names_every_rejected_row_and_the_table_how_many(simulate):
     assert found["policies"]["mapa"]["bandwidth_share"] == 1.0
 
 
+def test_under_a_slurm_conf_cpus_limits_and_partitions_count(simulate, tmp_path):
+    """Two jobs of one GPU on a node of four CPUs: three and two of them are too many at once."""
+    (tmp_path / "one.yaml").write_text("nodes: [{nodes: d1, topology: dgx1v}]\n")
+    (tmp_path / "slurm.conf").write_text(
+        "NodeName=d1 CPUs=4 RealMemory=1000\nPartitionName=a Nodes=d1 Default=YES MaxTime=2\n"
+    )
+    log = tmp_path / "cpus.csv"
+    log.write_text("job_id,submit_s,duration_s,gpus,cpus\n1,0,500,1,3\n2,0,50,1,2\n")
+    words = ["simulate", "--trace", log, "--cluster", tmp_path / "one.yaml", "--policy", "mapa"]
+    conf = ["--slurm-conf", tmp_path / "slurm.conf"]
+    free, bound = (
+        json.loads(CliRunner().invoke(cli, [*map(str, [*words, *more, "--json"])]).output)
+        for more in ([], conf)
+    )
+    assert free["policies"]["mapa"]["wait_mean_s"] == 0
+    assert bound["policies"]["mapa"]["wait_mean_s"] == 60  # job 1 is killed at its limit of 120 s
+    said = CliRunner().invoke(cli, [*map(str, words + conf)]).output
+    assert "not simulated" not in said
+    (tmp_path / "slurm.conf").write_text("PartitionName=a MaxTime=soon\n")
+    wrong = CliRunner().invoke(cli, [*map(str, words + conf)])
+    assert wrong.exit_code
+    assert "line 1: 'soon' is no time" in wrong.output
+
+
 def test_the_table_has_what_is_stranded_and_the_largest_job_that_fits(simulate, tmp_path):
     """Two of eight run for 10 s, then three nodes' 8, 8 and 2 are free, and two 8-GPU jobs fit."""
     rows = "1,0,10,2\n2,20,5,1\n"

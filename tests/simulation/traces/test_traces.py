@@ -41,6 +41,23 @@ def test_a_csv_row_is_a_job(log):
     assert job == SimJob(7, (4, 4), 3600.0, 10.0, "pattern=ring", 7200.0, "eve")
 
 
+def test_what_slurm_conf_counts_is_read_by_node(log):
+    head = "job_id,submit_s,duration_s,gpus,nodes,cpus,mem_gb,partition,priority\n"
+    trace = log(head + "1,0,1,4,2,9,3,day,70000000\n2,0,1,1,1,,,,\n3,0,1,1,1,few,,,\n")
+    first, second = trace.jobs
+    assert (first.cpus, first.memory_mb, first.partition, first.priority) == (
+        5, 1536, "day", 70_000_000)  # fmt: skip
+    assert (second.cpus, second.memory_mb, second.partition, second.priority) == (0, 0, "", 0)
+    assert reasons(trace) == ["line 4: cpus is 'few'; expected a number, 0 or more"]
+
+
+def test_sacct_tells_cpus_memory_and_partition(log):
+    head = "JobID|Submit|Start|End|State|NNodes|AllocTRES|Partition\n"
+    row = "5|10|20|30|COMPLETED|2|billing=8,cpu=8,gres/gpu=4,mem=64G,node=2|long\n"
+    (job,) = log(head + row).jobs
+    assert (job.cpus, job.memory_mb, job.partition) == (4, 32_768, "long")
+
+
 def test_gpus_that_do_not_divide_are_spread_largest_first(log):
     assert log(GOOD + "1,0,1,7,3,,,\n").jobs[0].gpus_per_node == (3, 2, 2)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import socket
@@ -12,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from paper_donor import COMMENT
+from paper_donor import COMMENT, tools
 from paper_munge import PaperMunge
 
 from slurm_plugin.job_notes.loan import LoanDonor
@@ -20,7 +21,7 @@ from slurm_plugin.remote import presets, program
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import donor, inside, join, relay, sockets
 from slurm_plugin.remote.node.donor import Donor, DonorTask
-from slurm_plugin.remote.node.relay import DonorAddress
+from slurm_plugin.remote.node.relay import DonorAddress, JobEnd
 
 ECHO = presets.load("echo")
 SERVE = """
@@ -52,6 +53,14 @@ def free_range(count: int) -> tuple[int, int]:
             return low, low + count - 1
 
 
+@functools.cache
+def program_at() -> Path:
+    """The packed program, beside its two files in C."""
+    packed = tools().folder / "gputopo-node"
+    program.write(packed, sys.executable)
+    return packed
+
+
 @pytest.fixture
 def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DonorTask:
     """A donor of two GPUs whose server is a small script."""
@@ -59,7 +68,7 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DonorTask:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,5")
     words = (sys.executable, str(tmp_path / "serve.py"), "{bind}", "{port}")
     low, high = free_range(4)
-    return DonorTask(7, 71, 2, low, high, False, replace(ECHO, server=words), "program")
+    return DonorTask(7, 71, 2, low, high, False, replace(ECHO, server=words), str(program_at()))
 
 
 @contextlib.asynccontextmanager
@@ -73,11 +82,9 @@ async def opened(task: DonorTask, munge: PaperMunge) -> AsyncIterator[tuple[Dono
 
 
 @pytest.fixture
-def wide(task: DonorTask, tmp_path: Path) -> DonorTask:
+def wide(task: DonorTask) -> DonorTask:
     """A donor whose server listens on every address, with the packed program."""
-    packed = tmp_path / "gputopo-node"
-    program.write(packed, sys.executable)
-    return replace(task, preset=replace(task.preset, loopback=False), program=str(packed))
+    return replace(task, preset=replace(task.preset, loopback=False))
 
 
 NETWORKS = pytest.mark.skipif(
@@ -86,10 +93,12 @@ NETWORKS = pytest.mark.skipif(
 
 
 async def open_through(address: DonorAddress, munge: PaperMunge, words: bytes) -> bytes:
-    reader, writer = await relay.enter(address, "open", munge)
-    assert await reader.readline() == b"ok\n"
+    reached = await JobEnd(address, munge, tools()).reach()
+    reader, writer = await asyncio.open_connection(sock=reached)
     writer.write(words)
-    return await asyncio.wait_for(reader.read(), 5)
+    heard = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    return heard
 
 
 async def test_a_donor_serves_at_its_address_and_leaves_nothing(task):
@@ -133,6 +142,44 @@ async def test_a_server_that_listens_on_every_address_is_reached_through_the_rel
     while (left := running(tmp_path / "serve.py")) and time.monotonic() < deadline:
         await asyncio.sleep(0.05)
     assert not left
+
+
+PORTS = """
+import socket, sys, threading
+def serve(nth):
+    server = socket.create_server((sys.argv[1], int(sys.argv[2]) + nth))
+    while True:
+        near = server.accept()[0]
+        near.sendall(near.recv(100) + b"%d" % nth)
+        near.close()
+threading.Thread(target=serve, args=(1,)).start()
+serve(0)
+"""
+
+
+@pytest.mark.parametrize("inside_it", [False, pytest.param(True, marks=NETWORKS)])
+async def test_a_server_of_two_ports_is_reached_at_both_and_at_no_other(task, wide, inside_it):
+    """The job's end listens at two consecutive ports; a third one cannot be asked for."""
+    given = wide if inside_it else task
+    Path(task.preset.server[1]).write_text(PORTS)
+    munge = PaperMunge()
+    both = replace(given, preset=replace(given.preset, ports=2))
+    async with opened(both, munge) as (_, address):
+        donors = [LoanDonor("127.0.0.1", 0b11, 71, address.port)]
+        variables, ends = await join.meet(7, donors, munge, tools())
+        first = int(variables["GPUTOPO_ECHO_SERVERS"].rpartition(":")[2])
+        assert [sock.getsockname()[1] - first for _, sock, _ in ends.sockets] == [0, 1]
+        kept = asyncio.create_task(join.keep(ends, munge, os.getpid()))
+        for nth in (1, 0):
+            reader, writer = await asyncio.open_connection("127.0.0.1", first + nth)
+            writer.write(b"port ")
+            assert await asyncio.wait_for(reader.read(), 10) == b"port %d" % nth
+        third = await JobEnd(address, munge, tools(), nth=2).reach()
+        reader, writer = await asyncio.open_connection(sock=third)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
+        kept.cancel()
 
 
 def running(script: Path) -> list[str]:
@@ -280,12 +327,13 @@ async def test_a_job_meets_its_donors_and_its_tasks_reach_them(task):
     munge = PaperMunge()
     async with opened(task, munge) as (_, address):
         donors = [LoanDonor("127.0.0.1", 0b11, 71, address.port)]
-        variables, ends = await join.meet(7, donors, munge)
-        [(_, sock)] = ends
+        variables, ends = await join.meet(7, donors, munge, tools())
+        [(_, sock, _)] = ends.sockets
         address = f"127.0.0.1:{sock.getsockname()[1]}"
         assert variables == {
             "GPUTOPO_ECHO_SERVERS": address,
             "GPUTOPO_REMOTE_GPUS": "127.0.0.1:2",
+            "GPUTOPO_WIRE": f"{ends.desk.name} {sock.getsockname()[1]}",
         }
         kept = asyncio.create_task(join.keep(ends, munge, os.getpid()))
         reader, writer = await asyncio.open_connection(*sock.getsockname())
@@ -299,4 +347,4 @@ async def test_a_donor_that_lends_another_number_is_not_taken(task):
     async with opened(task, munge) as (_, address):
         donors = [LoanDonor("127.0.0.1", 0b111, 71, address.port)]
         with pytest.raises(RemoteError, match="lends 2 GPUs; expected 3"):
-            await join.meet(7, donors, munge)
+            await join.meet(7, donors, munge, tools())

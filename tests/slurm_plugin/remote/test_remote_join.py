@@ -15,6 +15,8 @@ from paper_munge import PaperMunge
 from slurm_plugin.job_notes.loan import LoanDonor
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import join, slurm
+from slurm_plugin.remote.node.door import Tools
+from slurm_plugin.remote.node.join import Ends
 
 
 def test_the_donors_of_a_job_stand_in_its_admin_comment():
@@ -28,7 +30,7 @@ def test_the_donors_of_a_job_stand_in_its_admin_comment():
 async def test_the_jobs_end_goes_when_the_step_has_gone():
     ended = await asyncio.create_subprocess_exec("true")
     await ended.wait()
-    await asyncio.wait_for(join.keep([], PaperMunge(), ended.pid), 5)
+    await asyncio.wait_for(join.keep(Ends(Tools(Path())), PaperMunge(), ended.pid), 5)
 
 
 def test_what_slurmstepd_reads_from_the_task_prolog():
@@ -102,8 +104,8 @@ LEAVES = """
 import sys
 from slurm_plugin.remote.node import join, slurm
 
-async def meet(job_id, donors, vouching):
-    return {{"A": "1"}}, {ends}
+async def meet(job_id, donors, vouching, tools):
+    return {{"A": "1"}}, join.Ends(tools, {ends})
 
 async def keep(ends, vouching, pid):
     print("seen by nobody")

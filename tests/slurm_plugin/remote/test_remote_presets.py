@@ -57,6 +57,11 @@ def test_what_the_tasks_of_a_job_with_three_remote_gpus_are_told(name, expected)
     assert presets.load(name).client_environment(DONORS) == expected
 
 
+def test_a_word_for_each_remote_gpu():
+    words = preset.from_json(asdict(presets.load("echo")) | {"each_word": {"W": "{host}/{gpu}"}})
+    assert words.client_environment(DONORS)["W"] == "n2/0 n2/1 n3/0"
+
+
 def test_who_needs_a_trusted_network_says_why():
     why = {name: presets.load(name).needs_trust() for name in presets.names()}
     assert {name for name, text in why.items() if text} == {"cricket"}
@@ -82,6 +87,8 @@ def test_a_sites_own_lies_beside_its_configuration(tmp_path):
         (GOOD.replace("mine", "a b"), "name: expected a word"),
         (GOOD + "loopback: maybe", "loopback: 'maybe'; expected yes or no"),
         (GOOD + "max_donors: -1", "max_donors: -1; expected a whole number from 0 to 64"),
+        (GOOD + "ports: 9", "ports: 9; expected a whole number from 1 to 8"),
+        (GOOD + "each_word: {W: '{servers}'}", "each_word.W: {servers} in '{servers}'; allowed"),
         (GOOD.replace("server:", "about:"), "server: expected a list of words"),
         (GOOD.replace(":{port}", ""), "server: expected {port} in it, or takes_port: no"),
         (GOOD.replace("{bind}:", ""), "server: expected {bind} in it"),

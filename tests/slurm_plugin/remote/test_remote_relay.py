@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 import pytest
-from paper_donor import SUBJECT, bound, donor
+from paper_donor import SUBJECT, bound, donor, tools
 from paper_munge import PaperMunge
 
 from slurm_plugin.remote.errors import Refused, RemoteError
 from slurm_plugin.remote.node import echo, handshake, relay
+from slurm_plugin.remote.node.door import Door
 from slurm_plugin.remote.node.relay import DonorAddress, DonorEnd, JobEnd
 from slurm_plugin.remote.node.strangers import IN_ALL, PER_SOURCE, Strangers, being_checked
 
@@ -22,7 +23,7 @@ STRANGER = os.getuid() + 1
 
 @contextlib.asynccontextmanager
 async def job(address: DonorAddress, munge: PaperMunge) -> AsyncIterator[tuple[JobEnd, int]]:
-    end, sock = JobEnd(address, munge), bound()
+    end, sock = JobEnd(address, munge, tools()), bound()
     listening = await end.start(sock)
     yield end, sock.getsockname()[1]
     listening.close()
@@ -32,7 +33,7 @@ async def says(port: int, words: bytes) -> bytes:
     """What a task at loopback hears for its words; nothing where it is hung up on."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     heard = b""
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(OSError):
         writer.write(words)
         writer.write_eof()
         heard = await asyncio.wait_for(reader.read(), 5)
@@ -249,7 +250,7 @@ async def test_a_server_that_dies_while_it_is_used_ends_the_connection():
 
         server = await asyncio.start_server(dies, sock=bound())
         at = server.sockets[0].getsockname()[1]
-        lender.end.reach = lambda: asyncio.open_connection("127.0.0.1", at)
+        lender.end.admit = Door(tools(), at).admit
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"work")
         dying.set()

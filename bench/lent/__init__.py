@@ -1,0 +1,1 @@
+"""Benchmarks of what lies between a job and the server of a donor; without Slurm."""

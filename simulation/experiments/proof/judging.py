@@ -1,0 +1,147 @@
+"""What counts in the proof, by how much, and with which certainty: docs/proof-plan.md in code."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from gres_topology import NodeTopology
+from simulation.core.record import SimulatedRun
+from simulation.report.metrics import SLO_SLOWDOWN, quantile, summary
+
+OURS = "horizon"
+#: All verdicts together are wrong with at most this probability (Bonferroni).
+ERROR = 0.05
+#: A run shorter than this counts as one so long in a bounded slowdown (Feitelson, JSSPP 2001).
+BOUND_S = 10.0
+
+#: {metric: value} of one run; {policy: one of them per resampling} of a cell.
+Row = Mapping[str, float]
+Cell = Mapping[str, Sequence[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Primary:
+    """A figure that is judged. `margin`: (best other's value, mean duration) -> what is as good."""
+
+    label: str
+    margin: Callable[[float, float], float]
+    #: Whether more is worse.
+    is_cost: bool = True
+
+
+def _of_wait(part: float) -> Callable[[float, float], float]:
+    return lambda best, duration_s: max(part * best, 0.01 * duration_s)
+
+
+PRIMARY: Mapping[str, Primary] = {
+    "wait_mean_s": Primary("mean wait", _of_wait(0.02)),
+    "wait_p99_s": Primary("p99 wait", _of_wait(0.05)),
+    "bandwidth_share": Primary("share of ideal bandwidth", lambda *_: 0.005, is_cost=False),
+    "slo": Primary("SLO violations", lambda *_: 0.01),
+}
+SECONDARY = {
+    "wait_p95_s": "p95 wait", "bounded_slowdown": "bounded slowdown", "pcie_rings": "PCIe rings",
+}  # fmt: skip
+
+
+def row_of(run: SimulatedRun, cluster: Mapping[str, NodeTopology]) -> dict[str, float]:
+    """The figures of one run; shares from 0 to 1, no links that differ count as ideal."""
+    numbers = summary(run, cluster)
+    share, rings = numbers["bandwidth_share"], numbers["pcie_rings"]
+    runs_s = [record.end_s - record.start_s for record in run.records]
+    return {
+        "wait_mean_s": fmean(record.waited_s for record in run.records),
+        "wait_p99_s": quantile([record.waited_s for record in run.records], 0.99),
+        "bandwidth_share": 1.0 if share is None else share,
+        "slo": fmean(record.slowdown > SLO_SLOWDOWN for record in run.records),
+        "wait_p95_s": quantile([record.waited_s for record in run.records], 0.95),
+        "bounded_slowdown": fmean(
+            max(1.0, (record.waited_s + took) / max(took, BOUND_S))
+            for record, took in zip(run.records, runs_s, strict=True)
+        ),
+        "pcie_rings": 0.0 if rings is None else rings,
+        "ideal_s": fmean(record.ideal_s or 0.0 for record in run.records),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How ours stands against the best of the others in one figure of one cell."""
+
+    metric: str
+    other: str
+    ours_value: float
+    other_value: float
+    #: By how much ours is worse on average (below 0: better), and half its interval.
+    behind: float
+    half: float
+    margin: float
+
+    @property
+    def word(self) -> str:
+        """`worse`: beyond margin and interval; `better`; `not worse`: within the margin for sure.
+
+        `open`: neither is certain.
+        """
+        if self.behind > self.margin and self.behind - self.half > 0:
+            return "worse"
+        if self.behind + self.half < 0:
+            return "better"
+        return "not worse" if self.behind + self.half <= self.margin else "open"
+
+
+def verdicts(cell: Cell, comparisons: int) -> list[Verdict]:
+    """One for each primary figure; `comparisons` is how many there are on the page in all."""
+    return [_verdict(cell, metric, ERROR / comparisons) for metric in PRIMARY]
+
+
+def _verdict(cell: Cell, metric: str, error: float) -> Verdict:
+    primary = PRIMARY[metric]
+    sign = 1.0 if primary.is_cost else -1.0
+    means = {name: fmean(row[metric] for row in rows) for name, rows in cell.items()}
+    others = sorted(name for name in means if name != OURS)
+    other = min(others, key=lambda name: sign * means[name])
+    behind = [
+        sign * (ours[metric] - theirs[metric])
+        for ours, theirs in zip(cell[OURS], cell[other], strict=True)
+    ]
+    duration_s = fmean(row["ideal_s"] for row in cell[OURS])
+    half = 0.0
+    if len(behind) > 1:
+        half = t_quantile(1 - error / 2, len(behind) - 1) * stdev(behind) / math.sqrt(len(behind))
+    margin = primary.margin(means[other], duration_s)
+    return Verdict(metric, other, means[OURS], means[other], fmean(behind), half, margin)
+
+
+def t_quantile(p: float, freedom: int) -> float:
+    """Student's t: the value below which the share `p` (over a half) lies; by bisection."""
+    low, high = 0.0, 1e6
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _t_below(middle, freedom) < p else (low, middle)
+    return high
+
+
+def _t_below(t: float, freedom: int) -> float:
+    """Student's distribution function for t >= 0: the finite series of whole degrees of freedom.
+
+    Abramowitz and Stegun, 26.7.3 and 26.7.4.
+    """
+    angle = math.atan(t / math.sqrt(freedom))
+    cosine, sine = math.cos(angle), math.sin(angle)
+    if freedom % 2:
+        term, total = cosine, 0.0
+        for at in range(1, freedom - 1, 2):
+            total += term
+            term *= cosine * cosine * (at + 1) / (at + 2)
+        within = 2 / math.pi * (angle + sine * total)
+    else:
+        term, total = 1.0, 0.0
+        for at in range(0, freedom - 1, 2):
+            total += term
+            term *= cosine * cosine * (at + 1) / (at + 2)
+        within = sine * total
+    return 0.5 + within / 2

@@ -1,0 +1,181 @@
+"""Runs the cells of the proof that have no results yet, and writes docs/proof.md of all."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from policies.registry import registry
+from simulation.experiments.proof.cells import LIMITS, TRACES, workload
+from simulation.experiments.proof.judging import (
+    OURS,
+    PRIMARY,
+    SECONDARY,
+    Cell,
+    Row,
+    Verdict,
+    row_of,
+    verdicts,
+)
+from simulation.models.slurm import SlurmSimulator
+
+#: In the order in which they are run.
+LOADS = (90, 80, 95)
+#: Seed 1 was looked at while sizes were chosen.
+SEEDS = tuple(range(101, 111))
+#: With other limits, to see whether they matter: these traces, at this load.
+SWEPT, SWEPT_LOAD = ("philly", "mapa-dgx1v"), 90
+WORDS = ("worse", "open", "not worse", "better")
+
+#: (trace, load, limits).
+Name = tuple[str, int, str]
+
+
+def cells(only: Collection[str] = ()) -> list[Name]:
+    """Every cell; of the traces in `only` where there are some."""
+    judged = [(trace, load, "drawn") for load in LOADS for trace in TRACES]
+    swept = [(trace, SWEPT_LOAD, how) for trace in SWEPT for how in LIMITS if how != "drawn"]
+    return [name for name in (*judged, *swept) if not only or name[0] in only]
+
+
+def policies() -> list[str]:
+    """Stock Slurm and every policy of the registry."""
+    return ["stock", *registry.names()]
+
+
+def run_all(
+    folder: Path, tell: Callable[[str], None], only: Collection[str], again: Collection[str]
+) -> None:
+    """Run what is missing, policy by policy; those in `again` in any case.
+
+    A file for each cell, written after each policy: an interrupted run goes on where it was.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in cells(only):
+        path = _path(folder, name)
+        kept = dict(stored(path))
+        for policy in policies():
+            if policy not in kept or policy in again:
+                kept[policy] = [_run(name, policy, seed) for seed in SEEDS]
+                path.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
+        tell("-".join(map(str, name)))
+
+
+def _run(name: Name, policy: str, seed: int) -> dict[str, float]:
+    trace, load, limits = name
+    made = workload(trace, load, seed, limits)
+    run = SlurmSimulator(made.nodes, made.policy(policy), made.site, made.speed).run(made.jobs)
+    return {key: float(f"{value:.6g}") for key, value in row_of(run, made.nodes).items()}
+
+
+def _path(folder: Path, name: Name) -> Path:
+    return folder / f"{'-'.join(map(str, name))}.json"
+
+
+def stored(path: Path) -> Cell:
+    """What earlier runs left of a cell."""
+    try:
+        found: Cell = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {policy: rows for policy, rows in found.items() if len(rows) == len(SEEDS)}
+
+
+def page(folder: Path) -> str:
+    """The whole page."""
+    order = [*TRACES]
+    names = sorted(cells(), key=lambda name: (name[2] != "drawn", order.index(name[0]), name[1]))
+    found = {name: stored(_path(folder, name)) for name in names}
+    whole = {name: cell for name, cell in found.items() if {OURS, "stock"} <= cell.keys()}
+    judged = {name: cell for name, cell in whole.items() if name[2] == "drawn"}
+    comparisons = max(1, len([name for name in cells() if name[2] == "drawn"]) * len(PRIMARY))
+    said = {name: verdicts(cell, comparisons) for name, cell in judged.items()}
+    parts = [_HEAD, *_summary(said), *_missing(found), *_judged(said), *_tables(whole)]
+    return "\n".join(parts) + "\n"
+
+
+_HEAD = f"""# {OURS} against every other policy
+
+See where `{OURS}` is behind the best of the others, trace by trace, and by how much.
+
+`gputopo experiment proof --out docs` makes this page and the results beside it (docs/proof);
+nothing here is written by hand. What is judged, the margins and the correction were written down
+before the first run: [proof-plan.md](proof-plan.md). The *best other* is the policy with the best
+mean in that figure of that cell, stock Slurm included.
+"""
+
+
+def _summary(said: dict[Name, list[Verdict]]) -> Iterator[str]:
+    counts = Counter(one.word for each in said.values() for one in each)
+    total = sum(counts.values())
+    words = ", ".join(f"{counts[word]} {word}" for word in WORDS)
+    yield f"Of {total} comparisons in {len(said)} cells: {words}."
+    worse = [(name, one) for name, each in said.items() for one in each if one.word == "worse"]
+    if worse:
+        yield f"\n**`{OURS}` loses** these, beyond margin and interval:\n"
+    for name, one in worse:
+        yield (
+            f"- {name[0]} at {name[1]} %, {PRIMARY[one.metric].label}:"
+            f" {_figure(one.metric, one.ours_value)}, `{one.other}`"
+            f" {_figure(one.metric, one.other_value)}"
+        )
+    if not worse:
+        yield f"`{OURS}` is worse beyond margin and interval in none."
+    yield ""
+
+
+def _missing(found: dict[Name, Cell]) -> Iterator[str]:
+    lacking = [
+        f"{'-'.join(map(str, name))} ({len(cell)} of {len(policies())} policies)"
+        for name, cell in found.items() if len(cell) < len(policies())
+    ]  # fmt: skip
+    if lacking:
+        yield f"Not run to the end: {', '.join(lacking)}.\n"
+
+
+def _judged(said: dict[Name, list[Verdict]]) -> Iterator[str]:
+    yield "## Verdicts\n"
+    yield (
+        "*behind*: by how much it is worse on average over ten resamplings, with the simultaneous"
+        " interval; below 0 it is ahead. *open*: the interval allows no verdict.\n"
+    )
+    yield "| trace | load | figure | ours | best other | behind | margin | verdict |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for (trace, load, _), each in said.items():
+        for one in each:
+            word = f"**{one.word}**" if one.word == "worse" else one.word
+            number = [_figure(one.metric, value)
+                      for value in (one.ours_value, one.other_value, one.behind, one.half,
+                                    one.margin)]  # fmt: skip
+            yield (
+                f"| {trace} | {load} % | {PRIMARY[one.metric].label} | {number[0]} |"
+                f" {number[1]} `{one.other}` | {number[2]} ± {number[3]} | {number[4]} | {word} |"
+            )
+    yield ""
+
+
+def _tables(whole: dict[Name, Cell]) -> Iterator[str]:
+    yield "## All figures\n"
+    yield "Means over ten resamplings.\n"
+    metrics = {**{key: one.label for key, one in PRIMARY.items()}, **SECONDARY}
+    for (trace, load, limits), cell in whole.items():
+        yield f"### {trace}, {load} %{'' if limits == 'drawn' else f', limits {limits}'}\n"
+        yield f"| policy | {' | '.join(metrics.values())} |"
+        yield f"| --- |{' --- |' * len(metrics)}"
+        for policy, rows in cell.items():
+            means = [_figure(key, _mean(rows, key)) for key in metrics]
+            yield f"| `{policy}` | {' | '.join(means)} |"
+        yield ""
+
+
+def _mean(rows: Sequence[Row], key: str) -> float:
+    return fmean(row[key] for row in rows)
+
+
+def _figure(metric: str, value: float) -> str:
+    if metric.endswith("_s"):
+        return f"{value:,.0f} s" if abs(value) >= 100 else f"{value:.1f} s"
+    return f"{value:.2f}" if metric == "bounded_slowdown" else f"{value:.4f}"

@@ -1,0 +1,9 @@
+/* Bytes from one connection to the other, both ways, until both have said all or one broke. */
+#pragma once
+
+#include <stdbool.h>
+
+/* Both sockets are made non-blocking. They stay open, for the caller to close; SIGPIPE must be
+ * ignored.
+ * RET true if both sides ended; false if one broke: then closing resets the other, too */
+extern bool gt_pump(int near, int far);

@@ -1,0 +1,106 @@
+"""The proof judges as its plan says, and finds who is behind."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from simulation.core.jobs import offered_load
+from simulation.experiments.proof import page
+from simulation.experiments.proof.cells import TRACES, workload
+from simulation.experiments.proof.judging import PRIMARY, t_quantile, verdicts
+from slurm_plugin.cli import cli
+
+PLAN = (Path(__file__).resolve().parents[3] / "docs" / "proof-plan.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("p", "freedom", "expected"),
+    [(0.975, 9, 2.262), (0.975, 1, 12.706), (0.95, 2, 2.920), (0.995, 9, 3.250), (0.975, 30, 2.042),
+     (0.9995, 9, 4.781)],
+)  # fmt: skip
+def test_students_t_is_that_of_the_tables(p, freedom, expected):
+    assert t_quantile(p, freedom) == pytest.approx(expected, abs=0.001)
+
+
+def cell(**waits):
+    """Policies with these mean waits by resampling; all else alike."""
+    rest = {"wait_p99_s": 1.0, "bandwidth_share": 1.0, "slo": 0.0, "ideal_s": 100.0}
+    return {name: [{**rest, "wait_mean_s": wait} for wait in row] for name, row in waits.items()}
+
+
+TEN = [100.0 + at for at in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("ours", "word"),
+    [([wait + 10 + at % 2 for at, wait in enumerate(TEN)], "worse"),
+     ([wait + 1 + at % 2 / 10 for at, wait in enumerate(TEN)], "not worse"),
+     ([wait - 5 + at % 2 for at, wait in enumerate(TEN)], "better"),
+     ([wait + 100 * (at % 2) for at, wait in enumerate(TEN)], "open")],
+)  # fmt: skip
+def test_a_verdict_needs_margin_and_interval(ours, word):
+    found = {one.metric: one for one in verdicts(cell(horizon=ours, mapa=TEN), 108)}
+    assert found["wait_mean_s"].word == word
+    assert found["wait_mean_s"].margin == pytest.approx(0.02 * 104.5)
+    assert found["slo"].word == "not worse"
+
+
+def test_the_best_other_is_found_for_each_figure_and_more_bandwidth_is_better():
+    rows = cell(horizon=TEN, mapa=TEN, stock=[wait - 20 for wait in TEN])
+    for row in rows["mapa"]:
+        row["bandwidth_share"] = 1.2
+    found = {one.metric: one for one in verdicts(rows, 108)}
+    assert (found["wait_mean_s"].other, found["bandwidth_share"].other) == ("stock", "mapa")
+    assert found["bandwidth_share"].behind == pytest.approx(0.2)
+    assert found["bandwidth_share"].word == "worse"
+
+
+def test_the_plan_says_how_many_comparisons_and_seeds_there_are():
+    judged = [name for name in page.cells() if name[2] == "drawn"]
+    assert f"{len(judged)} cells, four\nfigures: {len(judged) * len(PRIMARY)}" in PLAN
+    assert f"seeds {page.SEEDS[0]}\nto {page.SEEDS[-1]}" in PLAN
+    assert set(TRACES) <= set(re.findall(r"`([\w-]+)`", PLAN))
+
+
+@pytest.mark.parametrize("trace", TRACES)
+def test_a_resampling_offers_its_load_and_another_seed_is_another_one(trace):
+    made = workload(trace, 90, 1)
+    gpus = sum(topology.gpus for topology in made.nodes.values())
+    assert offered_load(made.jobs, gpus, made.speed.ideal_s) == pytest.approx(0.9, abs=0.01)
+    assert all(job.walltime_s >= made.speed.ideal_s(job) for job in made.jobs)
+    assert made.jobs == workload(trace, 90, 1).jobs
+    assert made.jobs != workload(trace, 90, 2).jobs
+
+
+def test_an_interrupted_run_goes_on_and_the_page_names_what_is_missing(tmp_path, monkeypatch):
+    ran = []
+
+    def run(name, policy, seed):
+        ran.append((name[0], policy))
+        return cell(x=[5.0])["x"][0] | {"wait_p95_s": 1.0, "bounded_slowdown": 1.0,
+                                        "pcie_rings": 0.0}  # fmt: skip
+
+    monkeypatch.setattr(page, "_run", run)
+    monkeypatch.setattr(page, "SEEDS", (1, 2))
+    page.run_all(tmp_path, lambda _: None, ["sc17"], [])
+    first = len(ran)
+    kept = tmp_path / "sc17-80-drawn.json"
+    some = json.loads(kept.read_text())
+    del some["mapa"]
+    kept.write_text(json.dumps(some))
+    page.run_all(tmp_path, lambda _: None, ["sc17"], ["horizon"])
+    assert sorted(set(ran[first:])) == [("sc17", "horizon"), ("sc17", "mapa")]
+    text = page.page(tmp_path)
+    assert "Of 12 comparisons in 3 cells: 0 worse, 0 open, 12 not worse, 0 better." in text
+    assert "Not run to the end: philly-80-drawn (0 of" in text
+
+
+def test_a_word_that_is_no_trace_is_refused(tmp_path):
+    done = CliRunner().invoke(cli, ["experiment", "proof", "--out", str(tmp_path), "--only", "x"])
+    assert done.exit_code
+    assert "x: expected one of philly, openb" in " ".join(done.output.split())
