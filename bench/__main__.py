@@ -13,6 +13,7 @@ BENCHMARKS = {
     "replay": "bench.kept.replay",
     "growth": "bench.kept.growth",
     "reload": "bench.kept.reload",
+    "parts": "bench.kept.parts",
     "submit": "bench.live.submit",
     "slots": "bench.live.slots",
     "slots-many": "bench.live.slots_many",

@@ -68,8 +68,13 @@ class Client:
         self._socket.close()
 
 
-def configuration(folder: Path, machines: Mapping[str, str], policies: Sequence[str]) -> Path:
-    """A gputopo.yaml in `folder`: host list -> machine; partition `in-NAME` for each policy."""
+def configuration(
+    folder: Path, machines: Mapping[str, str], policies: Sequence[str], more: Sequence[str] = ()
+) -> Path:
+    """A gputopo.yaml in `folder`: host list -> machine; partition `in-NAME` for each policy.
+
+    `more` are lines of it.
+    """
     lines = [
         f"socket: {folder / 'engine.sock'}",
         f"decision_log: {{path: {folder / 'decisions.jsonl'}}}",
@@ -80,6 +85,7 @@ def configuration(folder: Path, machines: Mapping[str, str], policies: Sequence[
         "partitions:",
         "  default: {mode: enforce, policy: mapa}",
         *(f"  in-{policy}: {{mode: enforce, policy: {policy}}}" for policy in policies),
+        *more,
     ]
     path = folder / "gputopo.yaml"
     path.write_text("\n".join(lines) + "\n")
@@ -88,13 +94,16 @@ def configuration(folder: Path, machines: Mapping[str, str], policies: Sequence[
 
 @contextmanager
 def engine(
-    folder: Path, machines: Mapping[str, str], policies: Sequence[str] = ()
+    folder: Path,
+    machines: Mapping[str, str],
+    policies: Sequence[str] = (),
+    more: Sequence[str] = (),
 ) -> Iterator[Client]:
     """An engine for these machines (`configuration`); ended with the block.
 
     Raises RuntimeError with what it said when it does not come up.
     """
-    config = configuration(folder, machines, policies)
+    config = configuration(folder, machines, policies, more)
     log = folder / "engine.log"
     began = time.perf_counter()
     with log.open("wb") as out:

@@ -33,6 +33,9 @@ from policies.errors import PolicyError
 
 #: The option of a request that names the profile; no user may write it.
 PROFILE = "slice"
+#: Choices for shares that are remembered, some 1 KB each.
+REMEMBERED = 4096
+_CHOSEN: dict[tuple[str, int, Room], Choice | None] = {}
 
 
 class Choice(NamedTuple):
@@ -121,6 +124,16 @@ def choose_parent(
     return Choice(1 << gpu, best)
 
 
+def _choose_alone(topology: NodeTopology, free: int, room: Room) -> Choice | None:
+    """As `choose_parent` where nobody is known to be beside; most nodes are as they were before."""
+    key = (topology.shape, free, room)
+    if key not in _CHOSEN:
+        if len(_CHOSEN) >= REMEMBERED:
+            _CHOSEN.clear()
+        _CHOSEN[key] = choose_parent(topology, free, room, lambda gpu: 1.0)
+    return _CHOSEN[key]
+
+
 @dataclass(frozen=True)
 class Shares(Policy):
     """Fills the GPUs that are shared already, those first whose jobs and the new one get along.
@@ -142,9 +155,13 @@ class Shares(Policy):
         kind = kind_of_request(request)
         found = []
         for name, state in cluster.nodes.items():
-            beside = [(job.gpus.get(name, 0), kind_of_running(job)) for job in self.jobs_on(name)]
-            slowed = partial(self._slowed, kind, beside)
-            choice = choose_parent(state.topology, state.free, self.rooms[name], slowed)
+            jobs, room = self.jobs_on(name), self.rooms[name]
+            if not jobs:
+                choice = _choose_alone(state.topology, state.free, room)
+            else:
+                beside = [(job.gpus.get(name, 0), kind_of_running(job)) for job in jobs]
+                slowed = partial(self._slowed, kind, beside)
+                choice = choose_parent(state.topology, state.free, room, slowed)
             if choice is not None:
                 heaviness = 10 * state.weight + state.topology.lag_tenths
                 found.append((heaviness, choice.key, name, choice.devices))

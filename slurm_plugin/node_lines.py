@@ -9,7 +9,8 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -22,6 +23,9 @@ from slurm_plugin.wire import unquote
 #: Parts of one table, nodes of one part, changes in one question.
 MOST_PARTS, MOST_NODES, MOST_CHANGES = 64, 4096, 512
 MAX_NODE_GPUS = 256
+
+#: Characters of a node's words that are remembered.
+_SHORT = 200
 
 #: A place of the table that no node has is named `.INDEX`.
 _NAME = r"[A-Za-z0-9_.][A-Za-z0-9_.\-]{0,254}"
@@ -126,24 +130,30 @@ def changes(values: Mapping[str, str], number: Callable[[str, int | None], int])
 
 def candidates(texts: list[str]) -> tuple[CandidateNode, ...]:
     """The `node=` values of a question; raises ProtocolError for anything else."""
-    nodes = []
-    for text in texts:
-        match = _CANDIDATE.match(text)
-        if match is None:
-            raise ProtocolError(f"node={text[:60]!r} is not NAME/TOTAL/FREE/OWN/WEIGHT")
-        name, total, free, own, weight, idle, left = match.groups()
-        node = CandidateNode(name, int(total), int(free, 16), int(own, 16), int(weight))
-        if left:
-            counts = tuple(map(int, left.split(",")))
-            node = replace(node, idle=int(idle, 16), left=counts)
-        if node.total > MAX_NODE_GPUS or node.free >> node.total or node.own & ~node.free:
-            raise ProtocolError(
-                f"node={text[:60]!r}: FREE must lie within TOTAL GPUs and OWN within FREE"
-            )
-        nodes.append(node)
+    nodes = tuple(_as_before(text) if len(text) <= _SHORT else _candidate(text) for text in texts)
     if len({node.name for node in nodes}) != len(nodes):
         raise ProtocolError("place: a node is given twice")
-    return tuple(nodes)
+    return nodes
+
+
+def _candidate(text: str) -> CandidateNode:
+    """One of them."""
+    match = _CANDIDATE.match(text)
+    if match is None:
+        raise ProtocolError(f"node={text[:60]!r} is not NAME/TOTAL/FREE/OWN/WEIGHT")
+    name, total, free, own, weight, idle, left = match.groups()
+    counts = tuple(map(int, left.split(","))) if left else ()
+    told = (int(total), int(free, 16), int(own, 16), int(weight), int(idle or "0", 16))
+    node = CandidateNode(name, *told, counts)
+    if node.total > MAX_NODE_GPUS or node.free >> node.total or node.own & ~node.free:
+        raise ProtocolError(
+            f"node={text[:60]!r}: FREE must lie within TOTAL GPUs and OWN within FREE"
+        )
+    return node
+
+
+#: Of the many nodes that a question about shares lists most are as they were in the one before.
+_as_before = lru_cache(4096)(_candidate)
 
 
 def check_shares(place: PlacementQuestion) -> None:
@@ -156,13 +166,18 @@ def check_shares(place: PlacementQuestion) -> None:
         listed = " or ".join(SHARED)
         raise ProtocolError(f"place: shared={place.shared!r}; expected {listed}, and shares=")
     for node in place.candidates:
-        told = len(node.left)
-        fit = sum(1 << gpu for gpu, left in enumerate(node.left) if left >= place.shares)
+        told, fit = len(node.left), _fit(node.left, place.shares)
         if told != node.total or node.free & ~fit or node.idle >> told or node.own & node.own - 1:
             raise ProtocolError(
                 f"place: {node.name}: shares of {told} GPUs; expected those of all {node.total},"
                 " enough of each in FREE, and one GPU in OWN"
             )
+
+
+@lru_cache(4096)
+def _fit(counts: tuple[int, ...], shares: int) -> int:
+    """The GPUs (mask) that have so many shares left."""
+    return sum(1 << gpu for gpu, left in enumerate(counts) if left >= shares)
 
 
 def candidate_text(node: CandidateNode) -> str:

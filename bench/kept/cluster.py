@@ -37,6 +37,8 @@ class KeptCluster:
 
     def __init__(self, kinds: Sequence[NodeKind], busy: float, seed: int) -> None:
         self.draw = Random(seed)
+        #: The GPUs (mask) that a job gets which names a type; all where it is not there.
+        self.typed: dict[str, int] = {}
         named = sorted(
             (f"{kind.prefix}{at:05d}", kind.gpus)
             for kind in kinds
@@ -112,9 +114,11 @@ class KeptCluster:
     def question(self, asked: Place, number: int, partition: str) -> Place | None:
         """What slurmctld would ask for such a job; None where it cannot start now.
 
-        Of the recorded question count its GPUs per node and its hint.
+        Of the recorded question count its GPUs per node, its hint, and the type of GPU and the
+        topology plugin of Slurm's that it names.
         """
-        own = self._slurms([node.own.bit_count() for node in asked.candidates if node.own])
+        counts = [node.own.bit_count() for node in asked.candidates if node.own]
+        own = self._slurms(counts, self.typed.get(asked.type, -1))
         if own is None:
             return None
         listed = tuple(
@@ -124,14 +128,18 @@ class KeptCluster:
         free = {at: self.free[at] for at in sorted(self.changed)}
         self.changed.clear()
         changes = Changes(TABLE, self.digest, free, f"0-{len(self.names) - 1}", 1)
-        more = {"hint": asked.hint, "partition": partition, "changes": changes}
-        return Place(number, 0, 1000, 0, 0, listed, id=number, **more)
+        return Place(
+            *(number, 0, 1000, 0, 0, listed),
+            **{"id": number, "hint": asked.hint, "partition": partition, "changes": changes},
+            **{"type": asked.type, "topology": asked.topology},
+        )
 
-    def _slurms(self, counts: Sequence[int]) -> dict[int, int] | None:
+    def _slurms(self, counts: Sequence[int], typed: int) -> dict[int, int] | None:
         """The lowest GPUs of the first nodes with room."""
         own: dict[int, int] = {}
         wanted = sorted(counts, reverse=True)
         for at, free in enumerate(self.free):
+            free &= typed
             if wanted and free.bit_count() >= wanted[0]:
                 mask = 0
                 for _ in range(wanted.pop(0)):

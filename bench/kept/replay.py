@@ -10,7 +10,7 @@ stands the engine's processor time meanwhile: on a busy machine the clock counts
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -178,12 +178,21 @@ def readable(hint: str, policy: str) -> str:
 
 
 @contextmanager
-def on(kinds: Sequence[NodeKind], policies: Sequence[str]) -> Iterator[Replay]:
-    """An engine of its own for such a cluster."""
+def on(
+    kinds: Sequence[NodeKind], policies: Sequence[str], files: Mapping[str, str] | None = None
+) -> Iterator[Replay]:
+    """An engine of its own for such a cluster; `files`, by name, lie beside its configuration.
+
+    A topology.conf among them is that of the nodes.
+    """
     hosts = {kind.hosts: kind.machine for kind in kinds}
     with tempfile.TemporaryDirectory(prefix="gputopo-bench-") as folder:
         write_of_32(Path(folder))
-        with engine(Path(folder), hosts, policies) as client:
+        for name, text in (files or {}).items():
+            Path(folder, name).write_text(text)
+        conf = Path(folder, "topology.conf")
+        more = [f"topology_conf: {conf}"] if conf.exists() else []
+        with engine(Path(folder), hosts, policies, more) as client:
             yield Replay(client, kinds)
 
 

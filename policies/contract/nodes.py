@@ -82,11 +82,8 @@ class NodeTable:
         self.index = StateIndex(
             FreeOn(kind, state.free) for kind, state in zip(kinds, states, strict=True)
         )
-        #: The same, but GPUs that can take each other's place are not told apart.
-        self.alike = self.index
+        self._alike: StateIndex[FreeOn] | None = None
         self._runs = [_runs_of(kind.topology) for kind in self.kinds]
-        if any(self._runs):
-            self.alike = StateIndex(self._like(state) for state in self.index)
         #: The nodes of each kind.
         self.of_kind = [0] * len(self.kinds)
         for at, kind in enumerate(kinds):
@@ -101,9 +98,21 @@ class NodeTable:
         """A node has these GPUs free now (mask)."""
         state = FreeOn(self.index[place].kind, free)
         self.index.move(place, state)
-        if self.alike is not self.index:
-            self.alike.move(place, self._like(state))
+        if self._alike is not None and self._alike is not self.index:
+            self._alike.move(place, self._like(state))
         self._nodes[place] = None
+
+    @property
+    def alike(self) -> StateIndex[FreeOn]:
+        """As `index`, but GPUs that can take each other's place are not told apart.
+
+        Made when it is first asked for: a table of one question may never need it.
+        """
+        if self._alike is None:
+            are_told_apart = not any(self._runs)
+            like = map(self._like, self.index)
+            self._alike = self.index if are_told_apart else StateIndex(like)
+        return self._alike
 
     def _like(self, state: FreeOn) -> FreeOn:
         return FreeOn(state.kind, self._runs[state.kind].least(state.free))
@@ -208,6 +217,10 @@ class Candidates(Mapping[str, NodeState]):
         if not self.among >> place & 1:
             raise KeyError(name)
         return self.table.node(place, self.own.get(name, 0))
+
+    def __contains__(self, name: object) -> bool:
+        place = self.table.place.get(name) if isinstance(name, str) else None
+        return place is not None and bool(self.among >> place & 1)
 
     def __iter__(self) -> Iterator[str]:
         return (self.table.names[place] for place in each(self.among))

@@ -1,15 +1,13 @@
 """The solver of each pattern: what a node's sets are worth is computed once and shared.
 
-At most `KEPT` solvers of at most 8 MB each are kept, the last ones asked for.
+A solver of a node of 16 GPUs takes up to 8 MB; `KEPT` of them are kept, or many of smaller nodes.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-
 from policies.contract.bits import Ints
 from policies.matching.graph_solver import GraphSolver
+from policies.matching.kept import Kept
 from policies.matching.links import at_least
 from policies.matching.solvers import (
     NARROWEST,
@@ -24,10 +22,8 @@ from policies.matching.tree_solver import TreeSolver
 from policies.matching.tree_widths import TreeWidths, fits_masks
 from policies.patterns.pattern import pattern_of
 
-#: Solvers kept, over all nodes and patterns.
+#: Solvers kept of nodes of 16 GPUs, over all nodes and patterns.
 KEPT = 8
-
-_Key = tuple[bytes, str, bool, int]
 
 
 def solver_for(pattern: str, weights: Ints, joined: Join = SUM) -> MatchingSolver:
@@ -57,9 +53,7 @@ class Solved:
     """Solvers by (links, pattern, what is maximised, narrowest link allowed)."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[_Key, MatchingSolver] = OrderedDict()
-        #: Held for a moment only: never while a solver is made or asked.
-        self._lock = threading.Lock()
+        self._kept: Kept[MatchingSolver] = Kept(KEPT)
 
     def sums(self, pattern: str, weights: Ints, narrowest: int = 0) -> MatchingSolver:
         """Largest sums of links, none narrower than `narrowest` (MB/s)."""
@@ -72,30 +66,20 @@ class Solved:
         return self._get(pattern, weights, NARROWEST, 0)
 
     def _get(self, pattern: str, weights: Ints, joined: Join, narrowest: int) -> MatchingSolver:
+        def made() -> MatchingSolver:
+            links = at_least(weights, narrowest) if narrowest else weights
+            return solver_for(pattern, links, joined)
+
         key = (weights.tobytes(), pattern, joined is SUM, narrowest)
-        with self._lock:
-            solver = self._kept.get(key)
-            if solver is not None:
-                self._kept.move_to_end(key)
-                return solver
-        links = at_least(weights, narrowest) if narrowest else weights
-        made = solver_for(pattern, links, joined)
-        with self._lock:
-            solver = self._kept.setdefault(key, made)
-            if len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-        return solver
+        return self._kept.get(key, len(weights), made)
 
     def size_bytes(self) -> int:
         """Memory of the solvers kept."""
-        with self._lock:
-            kept = list(self._kept.values())
-        return sum(solver.size_bytes() for solver in kept)
+        return sum(solver.size_bytes() for solver in self._kept.values())
 
     def clear(self) -> None:
         """Forget all."""
-        with self._lock:
-            self._kept.clear()
+        self._kept.clear()
 
 
 #: The solvers of this process.

@@ -7,11 +7,12 @@ alone, for hundreds of masks in the time of a few.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import comb
 from typing import NamedTuple
 
 import numpy as np
 
-from policies.contract.bits import Floats, Ints, members, rows_of
+from policies.contract.bits import Floats, Ints, members, rows_of, subsets
 from policies.matching.choice import Choice
 from policies.matching.links import MB_PER_GB
 from policies.scoring.node_tables import NodeTables, columns
@@ -19,6 +20,11 @@ from policies.scoring.objectives import Objective
 
 #: Sets looked at in one step: some 50 MB of columns.
 _AT_ONCE = 300_000
+#: Where all masks of a size have no more sets than that together, they are looked at once and for
+#: all: it takes hardly longer than to look at one of them.
+_ALL_MASKS = 4096
+#: How often that is remembered of one kind of node, some 4 KB each.
+_REMEMBERED = 256
 
 
 class BestSet(NamedTuple):
@@ -51,11 +57,31 @@ def best_sets(
     for free in set(frees):
         by_size.setdefault(free.bit_count(), []).append(free)
     for size, masks in by_size.items():
+        gpus = tables.topology.gpus
+        if comb(gpus, size) * comb(size, k) <= _ALL_MASKS:
+            known = _known(tables, k, size, objective)
+            best.update(
+                (mask, BestSet._make(known[rows_of(gpus)[mask]].tolist())) for mask in masks
+            )
+            continue
         step = max(1, _AT_ONCE // len(members(size, k)))
         for at in range(0, len(masks), step):
             some = np.array(masks[at : at + step], dtype=np.int64)
             best.update(zip(some.tolist(), _of_size(tables, k, size, some, objective), strict=True))
     return [best[free] for free in frees]
+
+
+def _known(tables: NodeTables, k: int, size: int, objective: Objective) -> Floats:
+    """The best set of every mask of that size, a row each, as `subsets` has them."""
+    key = (k, size, objective.name, objective.demand, objective.nic_distance)
+    known = tables.best.get(key)
+    if known is None:
+        masks = subsets(tables.topology.gpus, size)
+        known = np.array(list(_of_size(tables, k, size, masks, objective)), dtype=np.float64)
+        if len(tables.best) >= _REMEMBERED:
+            tables.best.clear()
+        tables.best[key] = known
+    return known
 
 
 def _of_size(

@@ -6,7 +6,7 @@ A 16-GPU node has 65,536 sets over all sizes: 24 bytes each, plus 1 MB by free m
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -83,12 +83,21 @@ def columns(scored: Scored, objective: Objective) -> list[Floats | Ints]:
 class NodeTables:
     """All tables of one kind of node and one pattern (at most `EXACT_GPUS` GPUs)."""
 
-    def __init__(self, topology: NodeTopology, pattern: str) -> None:
+    def __init__(
+        self,
+        topology: NodeTopology,
+        pattern: str,
+        others: Callable[[NodeTopology, str], NodeTables] | None = None,
+    ) -> None:
+        """`others` gives the tables of the same node without what is impaired on it."""
         self.topology, self.pattern = topology, pattern_of(pattern).name
+        self._others = others or NodeTables
         self.weights = link_mbps(topology)
         self._widths = widths(self.weights)
         self._sets: dict[int, SetTable] = {}
         self._futures: dict[Shares, Floats] = {}
+        #: The best sets of masks (`best_sets`).
+        self.best: dict[Hashable, Floats] = {}
         #: Held for a moment only: never while something is computed.
         self._lock = threading.Lock()
 
@@ -128,7 +137,7 @@ class NodeTables:
         if healthy is None:
             model = model_for(self.topology, pattern, k)
             return model.effbw_gbps(self.topology, k, weakest), model.name
-        whole = NodeTables(healthy, self.pattern).sets(k)
+        whole = self._others(healthy, self.pattern).sets(k)
         left = left_of(self.topology, pattern, k, weakest, (healthy, whole.weakest))
         return whole.effbw * left, whole.model
 
@@ -153,7 +162,7 @@ class NodeTables:
         # Copies: other threads compute meanwhile.
         kept = [array for array in [*vars(self).values()] if isinstance(array, np.ndarray)]
         tables_bytes = sum(table.size_bytes() for table in [*self._sets.values()])
-        kept += [*self._futures.values()]
+        kept += [*self._futures.values(), *self.best.values()]
         return tables_bytes + sum(column.nbytes for column in kept)
 
     def future_of(self, demand: Shares) -> Floats:

@@ -6,7 +6,6 @@ searched (`policies.matching.large`).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,6 +18,7 @@ from policies.contract.demand import Shares
 from policies.matching import large
 from policies.matching.choice import Choice
 from policies.matching.graph_solver import MOST_GPUS
+from policies.matching.kept import Kept
 from policies.matching.links import MB_PER_GB, link_mbps
 from policies.matching.solved import solved
 from policies.patterns.pattern import fitting, pattern_of
@@ -29,8 +29,10 @@ from policies.scoring.offers import Offers
 
 #: Answers kept, some 2 KB each; when there are more, all are dropped.
 REMEMBERED = 20_000
-#: Tables kept, by shape of node and pattern: some 2.6 MB each for 16 GPUs.
+#: Tables kept of nodes of 16 GPUs, by shape of node and pattern: some 2.6 MB each.
 KINDS = 64
+#: Jobs of several nodes by kind of node and size: what is kept of the sets they are offered.
+OFFERED = 256
 #: How many alternatives an answer carries for the decision log.
 TOP = 8
 
@@ -50,9 +52,7 @@ class Tables:
     """Tables of every kind of node seen so far, and the answers given."""
 
     def __init__(self) -> None:
-        self._nodes: dict[tuple[str, str], NodeTables] = {}
-        #: Held for a moment only: never while something is computed.
-        self._lock = threading.Lock()
+        self._nodes: Kept[NodeTables] = Kept(KINDS)
         self._answers: dict[_Asked, tuple[Choice, ...]] = {}
         self._offers: dict[tuple[object, ...], Offers] = {}
         self._ideals: dict[tuple[str, str, int], float] = {}
@@ -60,12 +60,7 @@ class Tables:
     def of(self, topology: NodeTopology, pattern: str) -> NodeTables:
         """The tables of one kind of node (at most `EXACT_GPUS` GPUs) and one pattern."""
         key = (topology.shape, pattern)
-        with self._lock:
-            tables = self._nodes.pop(key, None) or NodeTables(topology, pattern)
-            self._nodes[key] = tables  # the last one asked for stands last
-            if len(self._nodes) > KINDS:
-                del self._nodes[next(iter(self._nodes))]
-        return tables
+        return self._nodes.get(key, topology.gpus, lambda: NodeTables(topology, pattern, self.of))
 
     def ideal_effbw_gbps(self, topology: NodeTopology, pattern: str, k: int) -> float:
         """The best any set of k GPUs reaches on an empty node of this kind."""
@@ -114,7 +109,7 @@ class Tables:
         key = (topology.shape, pattern, k, objective.name, ahead, topology.rails)
         offers = self._offers.get(key)
         if offers is None:
-            if len(self._offers) >= KINDS:
+            if len(self._offers) >= OFFERED:
                 self._offers.clear()
             tables = self.of(topology, pattern)
             offers = self._offers[key] = Offers(tables, k, objective, topology.rails)
@@ -171,8 +166,7 @@ class Tables:
 
     def size_bytes(self) -> int:
         """Memory of the tables (remembered answers not counted)."""
-        with self._lock:
-            nodes = list(self._nodes.values())
+        nodes = self._nodes.values()
         return solved.size_bytes() + sum(node.size_bytes() for node in nodes)
 
 

@@ -75,6 +75,8 @@ class NodesSeen:
             for one in _types(machine, whole, kind):
                 of_type.setdefault(one, []).append(name)
         self.table = NodeTable(states)
+        # Made here, and not by the first question.
+        self.like = self.table.alike
         #: Each node's place in `table`, -1 where it has none.
         self.place = [self.table.place.get(name, -1) for name in told.names]
         self._in_order = self.place == list(range(len(told.names)))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench import packing
-from bench.live.large.packing import DRIVER, PackingNodes, records, schedule
+from bench.live.large.packing import DRIVER, PackingNodes, backfill, records, schedule
 from gres_topology.slurm_files import topology_conf
 from policies import Placement
 from simulation.core.jobs import SimJob, offered_load
@@ -102,3 +102,11 @@ def test_the_driver_says_how_late_it_was_and_fails_with_a_submit(tmp_path: Path)
     assert done.returncode == 0
     assert float(done.stdout) >= 0
     assert "a submit failed" in run(["true"], ["false"]).stderr
+
+
+def test_backfill_keeps_nodes_for_the_first_that_waits_or_as_slurm_does(monkeypatch):
+    """slurm.conf's later line counts."""
+    nodes = PackingNodes(more_conf=backfill())
+    assert nodes.slurm_conf().endswith(",bf_interval=2,bf_job_part_count_reserve=1\n")
+    monkeypatch.setenv("PACKING_RESERVE", "0")
+    assert backfill().endswith(",bf_interval=2\n")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench.kept.cluster import KeptCluster, NodeKind
-from bench.kept.replay import KINDS, check, mixes, readable, taken, write_of_32
+from bench.kept.parts import CASES, SharedNodes, figure
+from bench.kept.replay import KINDS, Took, check, mixes, readable, taken, write_of_32
 from bench.questions import machines_of, read
 from gres_topology import hostlist
 from gres_topology import read as read_topology
@@ -113,3 +114,41 @@ def test_the_node_of_32_gpus_is_a_topology(tmp_path: Path) -> None:
 def test_a_policy_gets_what_it_reads_of_a_hint() -> None:
     assert readable("pattern=tree,min-utility=0.9", "mapa") == "pattern=tree"
     assert readable("pattern=tree", "first-fit") == ""
+
+
+def test_each_case_of_parts_asks_what_a_slurmctld_could_ask() -> None:
+    """Slices are of the type asked for, and each line is one that the engine reads."""
+    for case in CASES.values():
+        cluster = KeptCluster([NodeKind("v", 50, case.gpus, case.machine)], 0.5, 1)
+        cluster.typed |= case.typed
+        for job in case.jobs:
+            asked = cluster.question(job, 1, "in-mapa")
+            assert asked is not None
+            mask = case.typed.get(job.type, -1)
+            assert all(not node.own & ~mask for node in asked.candidates)
+            read_again = decode(encode_request(asked))
+            assert isinstance(read_again, Place)
+            assert (read_again.type, read_again.topology) == (job.type, job.topology)
+
+
+def test_marks_of_parts_are_hundred_that_differ() -> None:
+    lines = CASES["marks"].files["marks.jsonl"].splitlines()
+    assert len(lines) == len({line.partition('"part"')[2] for line in lines}) == 100
+
+
+def test_a_question_about_shards_is_read() -> None:
+    nodes = SharedNodes(None)  # type: ignore[arg-type]
+    for shares in (1, 2, 3):
+        asked = decode(encode_request(nodes._question(shares, shares)))
+        assert isinstance(asked, Place)
+        assert (asked.shared, asked.shares) == ("shard", shares)
+        assert sum(node.own.bit_count() for node in asked.candidates) == 1
+
+
+@pytest.mark.parametrize(("ms", "is_met"), [(2.9, True), (3.5, False)])
+def test_the_bar_of_parts_is_that_of_replay_or_half_more_than_plain(
+    ms: float, is_met: bool
+) -> None:
+    ours, plain = [Took(ms, ms)] * 100, [Took(1.0, 1.0)] * 100
+    assert figure("x", ours, plain).ok is is_met
+    assert figure("x", [Took(ms, ms)] * 100, [Took(2.4, 2.4)] * 100).ok

@@ -1,6 +1,7 @@
 """The live cluster as fixtures: started once, clean before and after every test that uses it."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,6 +44,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         is_short = not both or "short" in both.args
         params = [m if is_short or m == "select" else ALSO_WITH_SLOTS for m in modes]
         metafunc.parametrize("enforced_by", params, indirect=True, scope="session")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each notes how many tests its file has in its mode (docs/matrix.md), before some are left."""
+    if any("::" in arg for arg in config.args):
+        return
+    of_file = [(item.location[0], _mode_of(item)) for item in items]
+    counts = Counter(of_file)
+    for item, where in zip(items, of_file, strict=True):
+        if item.get_closest_marker("cluster"):
+            item.user_properties.append(("of", counts[where]))
+
+
+def _mode_of(item: pytest.Item) -> str:
+    found = getattr(item, "callspec", None)
+    return str(found.params.get("enforced_by", "")) if found else ""
 
 
 @pytest.fixture(scope="session")

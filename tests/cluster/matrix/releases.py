@@ -4,7 +4,8 @@
 
 reads what runs of the live tests wrote (`make test`, `make test-long`, `make test-matrix`), one
 release a file. The counts are kept in tests/cluster/assets/matrix.json; a file of tests that was
-run again takes the place of its older result, and one that is gone loses it.
+run again takes the place of its older result, and one that is gone loses it. Of a file of which a
+few tests alone were run the older result stays, and a line says so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import sys
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,8 @@ class Run:
     on: str
     noted: Mapping[str, str]
     outcomes: Mapping[tuple[str, str, str], str]
+    #: (mode, file) -> how many tests it has; not there where that is not known.
+    of: Mapping[tuple[str, str], int]
 
 
 def read_run(junit: str) -> Run:
@@ -87,6 +90,7 @@ def read_run(junit: str) -> Run:
         raise MatrixError(f"JUnit XML expected, read {junit[:60]!r}: {error}") from error
     values: defaultdict[str, set[str]] = defaultdict(set)
     outcomes: dict[tuple[str, str, str], str] = {}
+    of: dict[tuple[str, str], int] = {}
     for case in root.iter("testcase"):
         noted = {p.get("name", ""): p.get("value", "") for p in case.iter("property")}
         if "mode" not in noted:
@@ -95,6 +99,8 @@ def read_run(junit: str) -> Run:
             values[name] |= {noted[name]} if name in noted else set()
         file = case.get("classname", "").rpartition(".")[2] + ".py"
         test = (noted["mode"], file, case.get("name", ""))
+        if noted.get("of", "").isdigit():
+            of[test[:2]] = int(noted["of"])
         # A test that fails, and again when its fixtures end, is reported twice.
         if outcomes.get(test) != "failed":
             outcomes[test] = _outcome(case)
@@ -103,7 +109,7 @@ def read_run(junit: str) -> Run:
     if any(len(values[name]) != 1 for name in NOTED[1:]):
         raise MatrixError(f"tests of one Slurm expected in a JUnit file, read {dict(values)}")
     days = [suite.get("timestamp", "")[:10] for suite in root.iter("testsuite")]
-    return Run(max(days), {name: values[name].pop() for name in NOTED[1:]}, outcomes)
+    return Run(max(days), {name: values[name].pop() for name in NOTED[1:]}, outcomes, of)
 
 
 def _outcome(case: ET.Element) -> str:
@@ -114,12 +120,14 @@ def _outcome(case: ET.Element) -> str:
     return "passed" if skip is None else skip.get("message") or "no reason given"
 
 
-def merged(releases: Releases, runs: Iterable[Run]) -> Releases:
+def merged(releases: Releases, runs: Iterable[Run], say: Callable[[str], None] = print) -> Releases:
     """The kept counts with the files of tests that were run in place of their older ones.
 
     Runs of one release complete each other: the short and the long tests of a file are one cell.
+    `say` is told of which files too few were run for that.
     """
     together: dict[str, dict[tuple[str, str, str], tuple[str, str]]] = {}
+    of: dict[tuple[str, str], int] = {}
     result = {slurm: {**kept, "cells": dict(kept["cells"])} for slurm, kept in releases.items()}
     for run in sorted(runs, key=lambda run: run.on):
         slurm = run.noted["slurm"]
@@ -127,14 +135,25 @@ def merged(releases: Releases, runs: Iterable[Run]) -> Releases:
         result.setdefault(slurm, {"cells": {}}).update(known)
         tests = together.setdefault(slurm, {})
         tests.update({test: (outcome, run.on) for test, outcome in run.outcomes.items()})
+        of.update(run.of)
     for slurm, tests in together.items():
         files: defaultdict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
         for (mode, file, _), ended in tests.items():
             files[mode, file].append(ended)
         for (mode, file), ended in files.items():
             cells = result[slurm]["cells"]
-            cells[mode] = {**cells.get(mode, {}), file: _cell(ended)}
+            former, cell = cells.get(mode, {}).get(file), _cell(ended)
+            if former and len(ended) < min(_tests(former), of.get((mode, file), _tests(former))):
+                words = f"{len(ended)} of its tests ran, {cell['failed']} failed"
+                say(f"{slurm} {mode} {file}: {words}; the result of {former['on']} stays")
+                continue
+            cells[mode] = {**cells.get(mode, {}), file: cell}
     return result
+
+
+def _tests(cell: Cell) -> int:
+    """How many a cell is made of."""
+    return int(cell["passed"] + cell["failed"] + sum(cell["skipped"].values()))
 
 
 def _cell(ended: list[tuple[str, str]]) -> Cell:

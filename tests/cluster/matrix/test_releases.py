@@ -26,9 +26,12 @@ PASSED, FAILED = "", "<failure message='no'>text</failure>"
 SKIPPED = f"<skipped message='{NO_PLUGIN}'/>"
 
 
-def case(name: str, output: str = PASSED, mode: str = "select", slurm: str = "24.11.5") -> str:
-    """One live test of test_x.py as pytest reports it."""
+def case(
+    name: str, output: str = PASSED, mode: str = "select", slurm: str = "24.11.5", of: int = 0
+) -> str:
+    """One live test of test_x.py, which has so many (0: not known), as pytest reports it."""
     noted = {"mode": mode, "slurm": slurm, "origin": "Debian trixie", "plugin": "built"}
+    noted |= {"of": str(of)} if of else {}
     properties = "".join(f"<property name='{n}' value='{v}'/>" for n, v in noted.items())
     own = f"classname='tests.cluster.select.test_x' name='{name}[{mode}]'"
     return f"<testcase {own}><properties>{properties}</properties>{output}</testcase>"
@@ -69,18 +72,33 @@ def test_the_short_and_the_long_tests_of_a_file_are_one_cell() -> None:
     assert cell == {"passed": 3, "failed": 0, "skipped": {}, "on": "2026-11-23"}
 
 
+OLD: Cell = {"passed": 9, "failed": 1, "skipped": {}, "on": "2026-11-01"}
+KEPT: Releases = {
+    slurm: {
+        "origin": "Debian trixie",
+        "plugin": "built",
+        "cells": {"select": {"test_x.py": OLD, "test_y.py": OLD}},
+    }
+    for slurm in ("22.05.8", "24.11.5")
+}
+
+
 def test_a_file_that_is_run_again_takes_the_place_of_its_older_result() -> None:
     """Whatever else is known of that release and of others stays."""
-    old: Cell = {"passed": 9, "failed": 1, "skipped": {}, "on": "2026-11-01"}
-    known = {"origin": "Debian trixie", "plugin": "built"}
-    kept: Releases = {
-        slurm: {**known, "cells": {"select": {"test_x.py": old, "test_y.py": old}}}
-        for slurm in ("22.05.8", "24.11.5")
-    }
-    result = merged(kept, [read_run(junit(case("a")))])
-    assert result["22.05.8"] == kept["22.05.8"]
-    assert result["24.11.5"]["cells"]["select"]["test_y.py"] == old
+    result = merged(KEPT, [read_run(junit(case("a", of=1)))])
+    assert result["22.05.8"] == KEPT["22.05.8"]
+    assert result["24.11.5"]["cells"]["select"]["test_y.py"] == OLD
     assert result["24.11.5"]["cells"]["select"]["test_x.py"]["passed"] == 1
+
+
+@pytest.mark.parametrize("of", [12, 0], ids=["of twelve", "named by itself"])
+def test_a_few_tests_of_a_file_do_not_take_the_place_of_all_of_them(of: int) -> None:
+    """One that was skipped, say; a line tells, and how many of them failed."""
+    said: list[str] = []
+    run = read_run(junit(case("a", SKIPPED, of=of), case("b", FAILED, of=of)))
+    assert merged(KEPT, [run], said.append) == KEPT
+    words = "2 of its tests ran, 1 failed; the result of 2026-11-01 stays"
+    assert said == [f"24.11.5 select test_x.py: {words}"]
 
 
 BAD = [
