@@ -17,7 +17,7 @@ from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.capacity import is_open
 from slurm_plugin.queue.coming import asked_of, is_waiting
-from slurm_plugin.queue.demand import Unplaceable, node_names
+from slurm_plugin.queue.demand import READY, Unplaceable, node_names
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
 #: A job that was let pass begins within so many seconds, or lacks something else than GPUs.
@@ -28,6 +28,9 @@ PAUSE_S = 60.0
 MOST_AT_ONCE = 50
 #: The largest site factor that scontrol takes.
 MOST_FACTOR = 2**31 - 3
+
+#: Reasons of a job that lacks nothing but room, or stands behind a gate of ours.
+_READY = READY | {"BeginTime"}
 
 Update = tuple[QueuedJob, JobUpdate]
 
@@ -69,7 +72,7 @@ class PassingInPartition:
         self._follow(mine, now)
         updates = list(self._give_back(mine, now))
         free = {n.name: _free(n) for n in nodes if self.name in n.partitions and is_open(n)}
-        waiting = [job for job in mine.values() if is_waiting(job, now)]
+        waiting = [job for job in mine.values() if job.reason in _READY and is_waiting(job, now)]
         order = in_order((self._as_slurm_has_it(job) for job in waiting), {})
         # Before the first in line nobody may pass that is none of ours to judge.
         if not order or asked_of(order[0]) is None or _fits(order[0], free):

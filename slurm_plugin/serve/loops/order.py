@@ -92,7 +92,7 @@ class OrderLoop(QueueLoop):
             seen = await setup.watcher.snapshot(since, Detail.NODES)
             updates: list[Update] = []
             for one in self._ordered_in(setup, seen):
-                updates += one.look(seen.jobs, seen.nodes, seen.at)
+                updates += await asyncio.to_thread(one.look, seen.jobs, seen.nodes, seen.at)
                 for job, said in one.told:
                     logger.info("order: job %s %s", job.name, said)
                     self.engine.write(of_job(partial(_line, job, said), job))

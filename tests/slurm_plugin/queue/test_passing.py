@@ -82,6 +82,7 @@ def test_a_short_job_goes_before_the_first_and_both_are_told(queue):
         pytest.param(job(3, priority=0), id="held"),
         pytest.param(job(3, depends=True), id="depends"),
         pytest.param(job(3, eligible=int(NOW) + 60), id="begins later"),
+        pytest.param(job(3, reason="QOSMaxJobsPerUserLimit"), id="a limit"),
         pytest.param(job(3, req_nodes="n2"), id="wants another node"),
         pytest.param(job(3, exc_nodes="n[1-4]"), id="excludes the node"),
         pytest.param(job(3, req_nodes="n[1-"), id="no node list"),
@@ -93,6 +94,12 @@ def test_these_are_left_where_slurm_has_them(queue, other):
 
 def test_a_first_in_line_that_fits_is_passed_by_nobody(queue):
     assert look(queue, HOLDS, job(2, 2), job(3)) == {}
+
+
+def test_one_that_a_limit_keeps_back_is_not_the_first_in_line(queue):
+    limited = replace(FIRST, reason="AssocGrpGRES")
+
+    assert look(queue, HOLDS, limited, job(3), job(4)) == {}
 
 
 def test_once_the_first_is_due_only_what_ends_in_time_may_pass(queue):
