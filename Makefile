@@ -58,7 +58,7 @@ test: setup test-tools
 
 # The tests marked long, and then the mutants; SHARD=1/4 for a quarter of the files, without these.
 test-long: setup test-tools browser
-	@slurm_cluster/cluster.sh images || test $$? = 3
+	@slurm_cluster/cluster.sh pocl || test $$? = 3
 	$(PYTEST) --junitxml=.cluster/junit/long.xml --run long $(if $(SHARD),--shard $(SHARD)) $(ARGS)
 	$(if $(SHARD)$(ARGS),,$(MAKE) mutants)
 

@@ -368,6 +368,16 @@ def image(name: str, suite: str) -> str:
     return cluster_sh("image", name, suite=suite).stdout.strip()
 
 
+def has_image(name: str, suite: str | None, folder: Path) -> bool:
+    """Whether that image of this folder's was built for the release."""
+    named = cluster_sh("image", name, suite=suite, folder=folder).stdout.strip()
+    try:
+        subprocess.run(["docker", "image", "inspect", named], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
 def cluster_sh(
     *args: str,
     project: str = "",

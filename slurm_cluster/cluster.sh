@@ -6,6 +6,7 @@
 #   cluster.sh pyslurm          PySlurm into the controller that runs; builds it where that is still to be done
 #   cluster.sh builder CMD...   CMD in the builder image (Slurm source, gcc) with the checkout at /src
 #   cluster.sh packages         Debian packages and RPMs of this checkout into .cluster/packages/SUITE
+#   cluster.sh pocl             the image of a node with PoCL-Remote, which lends OpenCL devices: three minutes
 #   cluster.sh site             the image of a host with the distribution's Slurm alone, on which the packages are tried
 #   cluster.sh sanitize         slurmctld of a cluster that runs gets the select plugin under ASan and UBSan; for good
 #   cluster.sh down             containers, network and volumes; the images stay
@@ -94,6 +95,7 @@ context() { # context FILE: all that Dockerfile may COPY, as a tar, with what ev
             cp "$here/docker/$1" "$made/Dockerfile"
             parts=(-C "$here/docker/image" use-slurm -C "$state/slurm" installed source) without=()
             ;;
+        Dockerfile.pocl) parts+=(pocl) ;;
         Dockerfile) parts+=(-C "$state" project "wheels/$SUITE") ;;
         Dockerfile.builder)
             parts+=(pyslurm -C "$root" slurm_plugin/select slurm_plugin/spank slurm_plugin/remote/wire)
@@ -197,6 +199,13 @@ site() {
     build Dockerfile.builder base "what all begin with"
     build Dockerfile.site site "slurmctld and slurmd, and in apt's cache what our packages depend on"
     flock -u 9
+}
+
+# No part of `images`: only the tests of lending with a real middleware run on it.
+pocl() {
+    images
+    [ "$SUITE" != bookworm ] || { echo "PoCL of bookworm has no remote driver" >&2; exit 3; }
+    build Dockerfile.pocl pocl "PoCL-Remote of Debian's source, three minutes" --build-arg NODE="$(image node)"
 }
 
 pyslurm_image() {
@@ -321,6 +330,7 @@ case "${1:-}" in
     pyslurm) pyslurm ;;
     packages) packages ;;
     site) site ;;
+    pocl) pocl ;;
     builder) shift; docker run --rm -v "$root:/src" "$(image builder)" "$@" ;;
     down) down ;;
     project) echo "$COMPOSE_PROJECT_NAME" ;;

@@ -56,14 +56,18 @@ class Description:
 
     nodes: Slurm's host list -> machine of the catalog, or "" for nodes without GPUs.
     slurm_conf: more lines of slurm.conf. gputopo_yaml: more lines of the engine's file; without
-    any the engine decides in every partition. DescriptionError for what cannot be.
+    any the engine decides in every partition. pocl: nodes have PoCL-Remote, and users of theirs may
+    make namespaces. DescriptionError for what cannot be.
     """
 
     nodes: Mapping[str, str]
     slurm_conf: str = ""
     gputopo_yaml: str = ENFORCE
+    pocl: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.pocl, bool):
+            raise DescriptionError(f"pocl: {self.pocl!r}; expected true or false")
         for key in ("slurm_conf", "gputopo_yaml"):
             if not isinstance(getattr(self, key), str):
                 raise DescriptionError(f"{key}: {getattr(self, key)!r}; expected lines of text")
@@ -136,6 +140,9 @@ class Description:
         text = (PACKAGE / "docker" / "docker-compose.yml").read_text(encoding="utf-8")
         made: dict[str, Any] = yaml.safe_load(text)
         node = made.pop("x-node")
+        if self.pocl:
+            node["image"] = node["image"].replace("-node:", "-pocl:")
+            node["security_opt"] = ["seccomp=unconfined"]
         made["services"] |= {host: {**node, "hostname": host} for host in self.machines}
         return made
 

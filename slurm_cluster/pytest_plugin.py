@@ -52,13 +52,14 @@ class Factory:
         enforcement: str | None = "select",
         slurm_conf: str = "",
         gputopo_yaml: str | None = None,
+        pocl: bool = False,
     ) -> Cluster:
         """The cluster of these arguments.
 
         nodes: Slurm's host list -> machine of the catalog, "" for nodes without GPUs; by default
         the five of this project, with its partitions. release: Slurm's, as "24.11". enforcement:
         "select", "slots", or None for Slurm alone. slurm_conf: more lines. gputopo_yaml: the lines
-        below the nodes.
+        below the nodes. pocl: nodes with PoCL-Remote; skips where `cluster.sh pocl` was not run.
 
         Skips the test where no container engine can run, and fails it in CI. DescriptionError or
         ValueError for arguments of which no cluster can be made, ClusterError where one does not
@@ -82,8 +83,11 @@ class Factory:
             usual,
             slurm_conf=usual.slurm_conf + slurm_conf,
             gputopo_yaml=usual.gputopo_yaml if gputopo_yaml is None else gputopo_yaml,
+            pocl=pocl,
         )
         suite = cluster.SUITES[release] if release else None
+        if pocl and not cluster.has_image("pocl", suite, self.folder):
+            pytest.skip("no image with PoCL-Remote: slurm_cluster/cluster.sh pocl builds it")
         project = self._project("" if described == own else description.text_of(described), suite)
         if project not in self._made:
             self._made[project] = self._start(project, suite, described)

@@ -60,9 +60,13 @@ class WaitingJob:
 class Release(NamedTuple):
     """GPUs that become free."""
 
+    #: When the job's time limit is over.
     in_s: float
     node: str
     mask: int
+    #: How long the job has run, and which one it is: GPUs of one job come free together.
+    ran_s: float = 0.0
+    job: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class Ahead:
     releases: Sequence[Release] = ()
     #: Whether jobs may pass the first one that waits where they do not delay it (backfill).
     backfill: bool = True
+    #: What parts of their time limits jobs used lately, ascending; none where all use them up.
+    used: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)

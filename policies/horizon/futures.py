@@ -7,7 +7,7 @@ is on; each takes the node and the set that mapa would. What all get is summed u
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -16,8 +16,9 @@ from typing import NamedTuple
 from gres_topology import NodeTopology
 from policies.contract.bits import gpus_of
 from policies.contract.nodes import candidates
-from policies.contract.nouns import Ahead, Cluster, NodeState, Placement, Request, WaitingJob
+from policies.contract.nouns import Cluster, NodeState, Placement, Request, WaitingJob
 from policies.contract.ranking import Key, each
+from policies.horizon.run_times import RunTimes
 from policies.mapa.question import NodeKeys
 from policies.matching.choice import Choice
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
@@ -27,15 +28,21 @@ from policies.scoring.tables import Tables
 #: Larger nodes have too many sets to know the best of each beforehand.
 MOST_GPUS = 8
 #: Starts that are looked at.
-STARTS = 8
-#: Nodes with free GPUs that are looked at, beside those where GPUs come free.
-MOST_NODES = 64
+STARTS = 6
+#: Nodes that are looked at: those that are compared, then where GPUs come free, then others with
+#: free GPUs. Where there are more, the next starts go elsewhere.
+MOST_NODES = 6
+#: Parts of jobs that end there.
+MOST_ENDS = 24
 #: Jobs behind the first one that waits that backfill may start.
 DEEP = 8
 #: What a ring through the host costs beside its bandwidth, as a share of the ideal.
 HOP_WEIGHT = 0.1
 #: Choices remembered, some 300 bytes each; of so many all are forgotten.
 MOST_CHOICES = 50_000
+
+
+_host_mbps = lru_cache(maxsize=256)(host_mbps)
 
 
 @lru_cache(maxsize=256)
@@ -63,19 +70,19 @@ class Choices:
 
     def __init__(self, tables: Tables, objective: Callable[[Request], Objective]) -> None:
         self._tables, self._objective = tables, objective
-        self._known: dict[tuple[str, str, bool, int, int], Best] = {}
+        self._known: dict[tuple[str, str, bool, int], dict[int, Best]] = {}
+        self._left = MOST_CHOICES
 
-    def best(self, job: WaitingJob, count: int, topology: NodeTopology, free: int) -> Best:
-        """For `count` GPUs of a node, of which `free` (mask) has at least as many."""
-        asked = (topology.shape, job.pattern, job.sensitive, count, free)
-        best = self._known.get(asked)
-        if best is None:
-            if len(self._known) >= MOST_CHOICES:
-                self._known.clear()
-            best = self._known[asked] = self._find(job, count, topology, free)
-        return best
+    def known(self, job: WaitingJob, count: int, topology: NodeTopology) -> dict[int, Best]:
+        """Those for `count` GPUs of such a node, by what is free (mask)."""
+        if self._left <= 0:
+            self._known.clear()
+            self._left = MOST_CHOICES
+        return self._known.setdefault((topology.shape, job.pattern, job.sensitive, count), {})
 
-    def _find(self, job: WaitingJob, count: int, topology: NodeTopology, free: int) -> Best:
+    def find(self, job: WaitingJob, count: int, topology: NodeTopology, free: int) -> Best:
+        """One that is not known: of `free` (mask), which has at least `count` GPUs."""
+        self._left -= 1
         request = Request((count,), pattern=job.pattern, sensitive=job.sensitive)
         ranked = NodeKeys(request, self._objective(request), self._tables)
         state = NodeState("", topology, free)
@@ -88,7 +95,7 @@ def gain(topology: NodeTopology, choice: Choice, *, sensitive: bool) -> float:
     """What a job gains by a set, as a share of its ideal."""
     if not sensitive or choice.mask.bit_count() < 2:
         return 0.0
-    hops = round(choice.weakest_gbps * MB_PER_GB) <= host_mbps(topology)
+    hops = round(choice.weakest_gbps * MB_PER_GB) <= _host_mbps(topology)
     return choice.share - HOP_WEIGHT * hops
 
 
@@ -123,35 +130,52 @@ class _Part(NamedTuple):
 
     job: WaitingJob
     gpus: int
+    #: How long it runs, by future (seconds).
+    lasts_s: Sequence[float]
+    #: What is known of its choices, by kind of node.
+    known: list[dict[int, Best]]
 
 
 class World:
     """The nodes that the next starts are about, at the moment of the question."""
 
-    def __init__(self, choices: Choices, cluster: Cluster, request: Request) -> None:
+    def __init__(
+        self, choices: Choices, cluster: Cluster, request: Request, compared: Iterable[NodeState]
+    ) -> None:
         assert cluster.ahead is not None
         self._choices, self._ahead = choices, cluster.ahead
         self._job = WaitingJob(
             request.gpus_per_node, cluster.ahead.lasts_s, request.pattern, request.sensitive
         )
         self._table = candidates(cluster.nodes).table
-        self._parts = list(_parts(cluster.ahead))
-        self._ends: list[_End] = []
-        #: Those where GPUs are free or come free.
-        self._nodes: dict[str, NodeState] = {}
+        times = RunTimes(cluster.ahead.used)
+        #: How many futures there are.
+        self.futures = times.futures
+        self._lasts_s = times.left_s(0, cluster.ahead.lasts_s)
+        #: By future.
+        self._ends: list[list[_End]] = [[] for _ in range(self.futures)]
+        self._nodes = {node.name: node for node in compared}
         for release in cluster.ahead.releases:
-            if self._add(release.node):
-                self._ends.append(_End(release.in_s, release.node, release.mask))
-        heapq.heapify(self._ends)
+            if len(self._ends[0]) < MOST_ENDS and self._add(release.node):
+                limit_s = release.in_s + release.ran_s
+                left_s = times.left_s(release.job, limit_s, release.ran_s)
+                for ends, in_s in zip(self._ends, left_s, strict=True):
+                    ends.append(_End(in_s, release.node, release.mask))
+        for ends in self._ends:
+            heapq.heapify(ends)
         table = self._table
-        for place in islice(each((1 << len(table.names)) - 1 & ~table.full), MOST_NODES):
+        for place in islice(each((1 << len(table.names)) - 1 & ~table.full), 2 * MOST_NODES):
             self._add(table.names[place])
+        self._nodes = dict(sorted(self._nodes.items()))
+        self._kinds = _kinds(self._nodes)
+        #: No more than these can start, or pass the first that waits.
+        self._parts = list(islice(self._waiting(times), STARTS + DEEP + 1))
 
     def _add(self, name: str) -> bool:
         """Whether the node is looked at."""
         if name not in self._nodes:
             place = self._table.place.get(name)
-            if place is None:
+            if place is None or len(self._nodes) >= MOST_NODES:
                 return False
             node = self._table.node(place)
             if not is_told_apart(node.topology):
@@ -159,46 +183,65 @@ class World:
             self._nodes[name] = node
         return True
 
-    def play(self, node: NodeState, count: int, choice: Choice) -> Future:
-        """What comes if the job takes this set of a node."""
-        self._add(node.name)
+    def play(self, node: NodeState, count: int, choice: Choice, future: int = 0) -> Future:
+        """What comes in one of the futures if the job takes this set of a node."""
         free = {name: one.free for name, one in self._nodes.items()}
         free[node.name] &= ~choice.mask
-        run = _Run(self, free, [*self._ends])
-        heapq.heappush(run.ends, _End(self._job.lasts_s, node.name, choice.mask))
+        run = _Run(self, free, [*self._ends[future]], future)
+        heapq.heappush(run.ends, _End(self._lasts_s[future], node.name, choice.mask))
         own = gain(node.topology, choice, sensitive=self._job.sensitive)
         run.play(self._parts, node.name, backfill=self._ahead.backfill)
         return Future(own + run.worth, run.next_mask)
 
     def best(self, part: _Part, free: dict[str, int], without: str) -> tuple[str, Best] | None:
         """Where a job's part would go now, None where no node has room."""
-        found: tuple[tuple[int, Key, str], Best] | None = None
-        for name, mask in free.items():
+        found: tuple[str, Best] | None = None
+        least: tuple[int, Key] | None = None
+        for name, mask in free.items():  # by name: of equal ones the first
             if mask.bit_count() < part.gpus or name == without:
                 continue
-            node = self._nodes[name]
-            best = self._choices.best(part.job, part.gpus, node.topology, mask)
-            ranked = (node.weight, best.key, name)
-            if found is None or ranked < found[0]:
-                found = ranked, best
-        return None if found is None else (found[0][2], found[1])
+            kind, node = self._kinds[name], self._nodes[name]
+            best = part.known[kind].get(mask)
+            if best is None:
+                best = self._choices.find(part.job, part.gpus, node.topology, mask)
+                part.known[kind][mask] = best
+            ranked = (node.weight, best.key)
+            if least is None or ranked < least:
+                found, least = (name, best), ranked
+        return found
+
+    def _waiting(self, times: RunTimes) -> Iterator[_Part]:
+        """What waits, node by node; jobs too large for these nodes are others' business."""
+        kinds = {self._kinds[name]: node.topology for name, node in self._nodes.items()}
+        topologies = [kinds[kind] for kind in sorted(kinds)]
+        for number, job in enumerate(self._ahead.queue, 1):
+            if max(job.gpus_per_node) <= MOST_GPUS:
+                lasts_s = times.left_s(number, job.lasts_s)
+                for count in job.gpus_per_node:
+                    known = [self._choices.known(job, count, one) for one in topologies]
+                    yield _Part(job, count, lasts_s, known)
 
 
-def _parts(ahead: Ahead) -> Iterator[_Part]:
-    """What waits, node by node; jobs too large for these nodes are others' business."""
-    for job in ahead.queue:
-        if max(job.gpus_per_node) <= MOST_GPUS:
-            for count in job.gpus_per_node:
-                yield _Part(job, count)
+def _kinds(nodes: Mapping[str, NodeState]) -> dict[str, int]:
+    """Each node's kind, from 0."""
+    numbers: dict[str, int] = {}
+    return {
+        name: numbers.setdefault(node.topology.shape, len(numbers)) for name, node in nodes.items()
+    }
 
 
 class _Run:
     """One future while it is played."""
 
-    def __init__(self, world: World, free: dict[str, int], ends: list[_End]) -> None:
-        self._world, self.free, self.ends = world, free, ends
+    def __init__(self, world: World, free: dict[str, int], ends: list[_End], future: int) -> None:
+        self._world, self.free, self.ends, self._future = world, free, ends, future
         self.now_s = self.worth = 0.0
         self.starts = self.next_mask = 0
+        self._count_most()
+
+    def _count_most(self) -> None:
+        #: The most GPUs that are free on one node: larger parts need not be tried.
+        self.most = max(map(int.bit_count, self.free.values()), default=0)
 
     def play(self, parts: Sequence[_Part], own: str, *, backfill: bool) -> None:
         """Start what waits, in order, until enough is seen or nothing more comes free."""
@@ -214,15 +257,19 @@ class _Run:
             end = heapq.heappop(self.ends)
             self.now_s = end.at_s
             self.free[end.node] |= end.mask
+            self.most = max(self.most, self.free[end.node].bit_count())
 
     def _try(self, part: _Part, own: str, without: str = "") -> bool:
         """Start it now if a node has room."""
+        if part.gpus > self.most:
+            return False
         found = self._world.best(part, self.free, without)
         if found is None:
             return False
         name, best = found
         self.free[name] &= ~best.mask
-        heapq.heappush(self.ends, _End(self.now_s + part.job.lasts_s, name, best.mask))
+        self._count_most()
+        heapq.heappush(self.ends, _End(self.now_s + part.lasts_s[self._future], name, best.mask))
         self.worth += best.gain
         self.starts += 1
         if name == own and not self.next_mask:
@@ -231,10 +278,12 @@ class _Run:
 
     def _pass(self, left: list[_Part], own: str) -> None:
         """Backfill: who ends before the first one starts, or takes another node than it will."""
+        if all(part.gpus > self.most for part in left[1 : 1 + DEEP]):
+            return
         starts_s, promised = self._promise(left[0].gpus)
         at = 1
         while at < min(len(left), 1 + DEEP):
-            ends_s = self.now_s + left[at].job.lasts_s
+            ends_s = self.now_s + left[at].lasts_s[self._future]
             if self._try(left[at], own, "" if ends_s <= starts_s else promised):
                 del left[at]
             else:

@@ -8,6 +8,8 @@ it is mapa.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from policies.contract.nouns import Cluster, NodeState, Placement, Request
 from policies.contract.policy import LooksAt
 from policies.horizon.futures import Choices, Future, World, is_told_apart
@@ -20,6 +22,24 @@ MOST_NODES = 3
 #: A future has to be better by so much of one job's ideal, else mapa's own choice stands: what
 #: comes is never known for sure.
 LEAST_GAIN = 0.05
+#: Where there are several futures, all are compared by the first ones, the best of them by all.
+FIRST_FUTURES, MOST_PLAYED = 1, 3
+
+
+@dataclass(slots=True)
+class Played:
+    """A node and set, and what comes of it in the futures that were played."""
+
+    node: NodeState
+    choice: Choice
+    #: The sum over the futures.
+    worth: float = 0.0
+    next_mask: int = 0
+
+    def add(self, future: Future) -> None:
+        """One more."""
+        self.worth += future.worth
+        self.next_mask = self.next_mask or future.next_mask
 
 
 class Horizon(Mapa):
@@ -42,7 +62,7 @@ class Horizon(Mapa):
         others = asked.runners_up(count, {state.name})[: MOST_NODES - 1]
         nodes = [state, *(other for other in others if other.weight == state.weight
                           and is_told_apart(other.topology))]  # fmt: skip
-        world = World(self._choices, cluster, request)
+        world = World(self._choices, cluster, request, nodes)
         best = _best(world, asked, nodes, count)
         if best is None:
             return asked.placement(self.name, pairs)
@@ -56,13 +76,20 @@ def _best(
     world: World, asked: MapaQuestion, nodes: list[NodeState], count: int
 ) -> tuple[NodeState, Choice, Future] | None:
     """The node and set with the best future; None where that is mapa's own, the first."""
-    best: tuple[NodeState, Choice, Future] | None = None
-    least: float | None = None
-    for node in nodes:
-        for choice in asked.top(node, count):
-            future = world.play(node, count, choice)
-            if least is None:
-                least = future.worth + LEAST_GAIN
-            elif future.worth > least:
-                best, least = (node, choice, future), future.worth
-    return best
+    played = [Played(node, choice) for node in nodes for choice in asked.top(node, count)]
+    own = played[0]
+    for future in range(world.futures):
+        if future == FIRST_FUTURES:
+            # Those that are behind in some are hardly the best in all.
+            ahead = sorted(
+                (one for one in played if one.worth > own.worth), key=lambda one: -one.worth
+            )
+            if not ahead:
+                return None
+            played = [own, *ahead[: MOST_PLAYED - 1]]
+        for one in played:
+            one.add(world.play(one.node, count, one.choice, future))
+    best = max(played, key=lambda one: one.worth)
+    if best.worth <= own.worth + LEAST_GAIN * world.futures:
+        return None
+    return best.node, best.choice, Future(best.worth, best.next_mask)

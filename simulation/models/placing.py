@@ -21,6 +21,7 @@ from policies import (
     Wait,
 )
 from policies.contract.bits import mask_of
+from policies.horizon.run_times import LimitsUsed
 from simulation.core import steps
 from simulation.core.clock import Clock
 from simulation.core.jobs import SimJob
@@ -34,7 +35,7 @@ from simulation.models.speed import PlacedJob, Speed
 #: How many queued jobs one pass looks at (Slurm's default_queue_depth and bf_max_job_test).
 DEPTH = 500
 #: Waiting and running jobs that a policy sees which looks ahead; the engine shows as many.
-AHEAD = 64
+AHEAD = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Simulator:
     _order: dict[int, int] = field(default_factory=dict)
     _on_node: dict[str, set[int]] = field(default_factory=dict)
     _snapshot: tuple[RunningJob, ...] | None = None
+    _used: LimitsUsed = field(default_factory=LimitsUsed)
 
     def __post_init__(self) -> None:
         self.occupancy = Occupancy(self.cluster)
@@ -172,13 +174,21 @@ class Simulator:
             self._requests.waiting(one, self._planned_s(one))
             for one in itertools.islice(others, AHEAD)
         ]
+        now_s = self.clock.now_s
         ends = heapq.nsmallest(AHEAD, self.running.values(), key=Running.planned_end_s)
         releases = [
-            Release(max(0.0, run.planned_end_s() - self.clock.now_s), name, mask)
+            Release(
+                max(0.0, run.planned_end_s() - now_s),
+                name,
+                mask,
+                now_s - run.start_s,
+                run.job.job_id,
+            )
             for run in ends
             for name, mask in run.masks.items()
         ]
-        return Ahead(self._planned_s(job), queue, releases, backfill=self.easy)
+        used = self._used.parts()
+        return Ahead(self._planned_s(job), queue, releases, backfill=self.easy, used=used)
 
     def _seen_by(self, job: SimJob) -> Iterable[SimJob]:
         """The jobs that wait with it, in the queue's order."""
@@ -236,6 +246,7 @@ class Simulator:
         if self.passing is not None:
             self.passing.ended(run.job, self.clock.now_s - run.start_s)
         self._snapshot = None
+        self._used.ended(self.clock.now_s - run.start_s, self._planned_s(run.job))
         self.occupancy.release(run.masks)
         for name in run.masks:
             self._on_node[name].discard(run.job.job_id)

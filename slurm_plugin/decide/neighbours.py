@@ -126,6 +126,7 @@ class Neighbours:
             return
         self._noticed_at[notice.job] = self.clock()
         if notice.kind == "ended":
+            self._coming.ended(notice.job, time.time())
             self._remove({notice.job}, is_seen=True)
             return
         masks = self._to_topology(notice.gpus)
@@ -191,9 +192,8 @@ class Neighbours:
         self._noticed_at = {job_id: at for job_id, at in self._noticed_at.items() if at >= began}
         self._read_at = began
         if coming is not None:
+            coming.follow(self._coming, later, self._running, time.time())
             self._coming = coming
-            for job_id in later:
-                coming.started(job_id, time.time())
         if starts and not is_first:
             for job in mended:
                 if job.job_id not in before:

@@ -1,19 +1,21 @@
 """Who waits and which GPUs come free, for policies that look ahead.
 
 From the last snapshot of the queue; the select plugin's notices tell which of its jobs have started
-or ended since. Ends are those of the jobs' time limits.
+or ended since. Ends are those of the jobs' time limits; what jobs used of them is remembered from
+one snapshot to the next.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
-from policies import Ahead, Release, WaitingJob
+from policies import Ahead, Release, RunningJob, WaitingJob
 from policies.contract.running import RunningJobs
 from policies.errors import HintError
 from policies.hints import parse
+from policies.horizon.run_times import LimitsUsed
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.placement import PlacementQuestion
@@ -22,7 +24,7 @@ from slurm_plugin.queue.demand import Unplaceable, demand_of
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Waiting jobs, and running ones, that a policy sees.
-MOST_AHEAD = 64
+MOST_AHEAD = 32
 #: Waiting jobs that are read: a question sees those of its partition.
 MOST_READ = 1000
 #: What a job without a limit, or one that no snapshot has seen yet, is taken to run (seconds).
@@ -38,6 +40,7 @@ class Coming:
         self, jobs: Iterable[QueuedJob] = (), now: float = 0.0, scheduler: str = BACKFILL
     ) -> None:
         self._backfill = scheduler == BACKFILL
+        self._used, self._at = LimitsUsed(), now
         jobs = list(jobs)
         waiting = (job for job in jobs if is_waiting(job, now))
         #: (job, its partitions, what it asks for), one for each task of an array.
@@ -48,26 +51,66 @@ class Coming:
                 one = (job.job_id, tuple(job.partition.split(",")), asked)
                 self._waiting += [one] * min(job.tasks, MOST_AHEAD)
         self._lasts_s = {job_id: asked.lasts_s for job_id, _, asked in self._waiting}
-        #: (epoch, job) of those that run, the first to end first.
-        self._ends = sorted((job.end, job.job_id) for job in jobs if job.end and job.gpus)
+        #: Start (epoch) and limit (seconds; 0 where it is not known) of those that run.
+        self._runs: dict[int, tuple[float, float]] = {
+            job.job_id: (job.start, job.end - job.start if job.time_limit_s else UNKNOWN_S)
+            for job in jobs
+            if job.end and job.gpus
+        }
+        #: (epoch, job), the first to end first.
+        self._ends = sorted((sum(run), job_id) for job_id, run in self._runs.items())
 
     def started(self, job_id: int, now: float) -> None:
         """A job started after the snapshot."""
-        insort(self._ends, (round(now + self._lasts_s.get(job_id, UNKNOWN_S)), job_id))
+        limit_s = self._lasts_s.get(job_id, 0.0)
+        self._runs[job_id] = now, limit_s
+        insort(self._ends, (now + (limit_s or UNKNOWN_S), job_id))
+
+    def ended(self, job_id: int, now: float) -> None:
+        """A job ended, which shows what it used of its limit where a snapshot told that."""
+        start, limit_s = self._runs.pop(job_id, (now, 0.0))
+        self._used.ended(now - start, limit_s)
+
+    def follow(
+        self, former: Coming, later: Collection[int], alive: RunningJobs, now: float
+    ) -> None:
+        """Know what was learned before, and what became of the jobs told of `later`.
+
+        Where nobody told, a job that this snapshot has not ended just before it.
+        """
+        self._used = former._used
+        for job_id in former._runs.keys() - self._runs.keys() - set(later):
+            former.ended(job_id, self._at)
+        for job_id in later:
+            if alive.get(job_id) is None:
+                self._runs.pop(job_id, None)
+            elif job_id not in self._runs:
+                self.started(job_id, former._runs.get(job_id, (now, 0.0))[0])
+        for job_id, (start, _) in former._runs.items():
+            seen, limit_s = self._runs.get(job_id, (0.0, 0.0))
+            # Slurm knows whole seconds; who told of the start knew better.
+            if 0 < start - seen < 1:
+                self._runs[job_id] = start, limit_s
 
     def ahead(self, asked: PlacementQuestion, running: RunningJobs, now: float) -> Ahead:
         """What the job of a question finds; `running` are the jobs that run now."""
         own = asked.job if asked.job in self._lasts_s else asked.array
-        jobs = ((end, running.get(job_id)) for end, job_id in self._ends)
-        ends = islice(((end, job) for end, job in jobs if job is not None), MOST_AHEAD)
         releases = [
-            Release(max(0.0, end - now), name, mask)
-            for end, job in ends
+            Release(max(0.0, end - now), name, mask, max(0.0, now - start), job.job_id)
+            for end, start, job in islice(self._alive(running), MOST_AHEAD)
             for name, mask in job.gpus.items()
         ]
         others = tuple(islice(self._others(own, asked.partition, running), MOST_AHEAD))
         lasts_s = self._lasts_s.get(own, UNKNOWN_S)
-        return Ahead(lasts_s, others, releases, backfill=self._backfill)
+        used = self._used.parts()
+        return Ahead(lasts_s, others, releases, backfill=self._backfill, used=used)
+
+    def _alive(self, running: RunningJobs) -> Iterator[tuple[float, float, RunningJob]]:
+        """End by its limit, start (epochs) and job, of those that run; the first to end first."""
+        for end, job_id in self._ends:
+            job = running.get(job_id)
+            if job is not None and job_id in self._runs:
+                yield end, self._runs[job_id][0], job
 
     def _others(self, own: int, partition: str, running: RunningJobs) -> Iterator[WaitingJob]:
         """Who else waits; of the tasks of one's own array all but one."""

@@ -1,6 +1,6 @@
 """A live site that lends GPUs: two free ones on each of two nodes, and jobs of four."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from live_harness import CONFIG, configure_engine, watched
@@ -39,7 +39,7 @@ def taken_away_after(cluster: Cluster) -> Iterator[None]:
     cluster.reset()
 
 
-def prepare(cluster: Cluster) -> None:
+def prepare(cluster: Cluster, busy: Mapping[str, Iterable[int]] = BUSY) -> None:
     """The program and the TaskProlog on every node, the section in gputopo.yaml."""
     cluster.reset()
     cluster.run("ctl", f"rm -rf {FOLDER}; mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
@@ -49,7 +49,7 @@ def prepare(cluster: Cluster) -> None:
     # A dead node holds up the pings of all for twelve seconds: shorter, and others count as dead.
     cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=25")
     cluster.reconfigure()
-    start_lending(cluster)
+    start_lending(cluster, busy)
 
 
 @contextmanager
@@ -64,17 +64,17 @@ def lending_site(cluster: Cluster) -> Iterator[Cluster]:
         nothing_is_left(cluster)
 
 
-def start_lending(cluster: Cluster) -> None:
-    """The site lends, and but for four GPUs everything on the two nodes is taken."""
+def start_lending(cluster: Cluster, busy: Mapping[str, Iterable[int]] = BUSY) -> None:
+    """The site lends, and these GPUs are taken: but for four, all of the two nodes."""
     configure_engine(cluster, f"{remote('')}\nslots: {{poll_s: 1}}")
     cluster.wait_reconciled()
     used = cluster.gres_used()
-    occupy(cluster, *(node for node, gpus in BUSY.items() if used[node] != gpus))
+    occupy(cluster, {node: gpus for node, gpus in busy.items() if used[node] != tuple(gpus)})
 
 
-def occupy(cluster: Cluster, *nodes: str) -> None:
-    """All but two GPUs of each node are taken for good: a loan delays nobody who waits for them."""
-    held = cluster.occupy_nodes({node: BUSY[node] for node in nodes}) if nodes else {}
+def occupy(cluster: Cluster, busy: Mapping[str, Iterable[int]]) -> None:
+    """GPUs are taken for good: a loan delays nobody who waits for them."""
+    held = cluster.occupy_nodes(busy) if busy else {}
     for ids in held.values():
         words = f"jobid={','.join(map(str, ids))} TimeLimit=UNLIMITED"
         cluster.run("ctl", f"scontrol update {words}")
@@ -114,14 +114,14 @@ def settings_of(cluster: Cluster, settings: str, lines: str = "") -> Iterator[No
         cluster.wait_reconciled()
 
 
-def nothing_is_left(cluster: Cluster) -> None:
+def nothing_is_left(cluster: Cluster, busy: Mapping[str, Iterable[int]] = BUSY) -> None:
     """No donor in Slurm, no GPU but the occupied ones in use, no process of ours on any node."""
     try:
-        until(lambda: cluster.uses_exactly(BUSY), "the lent GPUs are free again", 60)
+        until(lambda: cluster.uses_exactly(busy), "the lent GPUs are free again", 60)
     except ClusterError as error:
         raise ClusterError(f"{error}; in use {cluster.gres_used()}") from error
     until(lambda: not donors(cluster), "no donor is left", 30)
-    for node in ("dgx1", "dgx2"):
+    for node in busy:
         until(lambda node=node: not processes(cluster, node), f"no process is left on {node}", 30)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from random import Random
 from statistics import fmean
 
@@ -12,7 +13,11 @@ from machines import machine
 from policies import Ahead, Cluster, NodeState, Placement, Release, Request, WaitingJob, mask_of
 from policies.contract.bits import gpus_of
 from policies.horizon.futures import Choices, World
+from policies.horizon.run_times import FUTURES, MOST, LimitsUsed, RunTimes
 from policies.registry import registry
+from simulation.core.jobs import mixed_jobs
+from simulation.core.link_quality import judge
+from simulation.models.placing import Simulator
 from simulation.report.pareto import run
 from simulation.traces import philly
 
@@ -77,11 +82,18 @@ def drawn_ahead(draw: Random, free: int) -> Ahead:
     ]
     busy = gpus_of(255 & ~free)
     releases = [
-        Release(draw.uniform(0, 900), draw.choice(("n", "elsewhere")), 1 << gpu)
+        Release(
+            draw.choice((0.0, draw.uniform(0, 900))),
+            draw.choice(("n", "elsewhere")),
+            1 << gpu,
+            draw.choice((0.0, draw.uniform(0, 9000))),
+            draw.randint(0, 10**9),
+        )
         for gpu in busy
         if draw.random() < 0.8
     ]
-    return Ahead(600.0, queue, sorted(releases), backfill=draw.random() < 0.5)
+    used = draw.choice(((), (1.0,) * 9, sorted(draw.random() for _ in range(9)), (0.0, 0.0)))
+    return Ahead(600.0, queue, sorted(releases), backfill=draw.random() < 0.5, used=used)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -127,12 +139,54 @@ def test_backfill_starts_who_does_not_delay_the_first(lasts_s, backfill, starts)
     )
     where = cluster([0, 1], ahead, kind="minsky")
     request = Request((1,))
-    world = World(Choices(MAPA.tables, MAPA._objective), where, request)
+    world = World(Choices(MAPA.tables, MAPA._objective), where, request, where.nodes.values())
     tops = MAPA.tables.top(machine("minsky"), "ring", 1, 0b11, MAPA.sensitive)
     [choice] = [one for one in tops if one.mask == 0b10]
     # The job takes GPU 1, so GPU 0 is left.
     future = world.play(where.nodes["n"], 1, choice)
     assert future.next_mask == starts
+
+
+def test_durations_that_differ_are_played_as_they_are_likely():
+    """Of a limit of 100 s: what jobs used of it that ran longer than this one has."""
+    one = RunTimes((0.1, 0.2, 0.4, 0.6, 1.0))
+    assert one.futures == 1 + FUTURES
+    alone = one.left_s(3, 100.0)
+    assert alone[0] == 40.0
+    assert sorted(alone[1:]) == [10, 20, 40, 60, 100]
+    assert set(one.left_s(3, 100.0, 40.0)) == {20.0, 60.0}
+    assert max(one.left_s(3, 200.0, 199.0)) == 1.0
+    assert max(RunTimes((0.1, 0.2)).left_s(3, 100.0, 30.0)) < 30, "as long again at most"
+    assert one.left_s(1, 100.0) != one.left_s(2, 100.0)
+    assert set(one.left_s(1, 0.0, 0.0)) == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("used", "left_s"), [((), 60.0), ((1.0,) * 5, 60.0), ((0.49, 0.5, 0.5), 10.0)]
+)
+def test_where_jobs_use_as_much_of_their_limits_there_is_one_future(used, left_s):
+    times = RunTimes(used)
+    assert times.futures == 1
+    assert times.left_s(5, 100.0, 40.0) == (left_s,)
+
+
+def test_the_set_is_left_for_the_next_job_whenever_others_end():
+    last = [Release(3000.0, "n", mask_of([1, 5]), 0.0, 1)]
+    waits = [WaitingJob((6,), HOUR_S)]
+    ahead = Ahead(HOUR_S, waits, last, used=(0.1, 0.5, 1.0))
+    assert placed((2,), cluster([0, 2, 3, 4, 6, 7], ahead)).gpus == {"n": (0, 4)}
+
+
+def test_parts_of_limits_used_are_those_of_the_last_jobs():
+    used = LimitsUsed()
+    first = used.parts()
+    assert len(first) == FUTURES
+    for ran_s, limit_s in ((-5.0, 10.0), (5.0, 0.0), (5.0, -1.0)):
+        used.ended(ran_s, limit_s)
+    assert used.parts() == first, "what cannot be is passed over"
+    for _ in range(MOST):
+        used.ended(700.0, 600.0)
+    assert used.parts() == (1.0,) * MOST
 
 
 def test_a_backlog_gets_far_more_of_the_ideal_than_from_mapa():
@@ -141,3 +195,23 @@ def test_a_backlog_gets_far_more_of_the_ideal_than_from_mapa():
     mapas = run("mapa", "dgx1v", range(1000, 1010), 150)
     assert fmean(point.share for point in ours) >= 0.97 > fmean(point.share for point in mapas)
     assert fmean(point.pcie_hops for point in ours) <= 0.16 < fmean(p.pcie_hops for p in mapas)
+
+
+@pytest.mark.parametrize("most", [4.0, 40.0])
+def test_limits_that_say_little_leave_most_of_the_gain(most):
+    """Users ask for up to so many times what their jobs take."""
+    shares: dict[str, list[float]] = {"mapa": [], "horizon": []}
+    hops: dict[str, list[float]] = {"mapa": [], "horizon": []}
+    topology = machine("dgx1v")
+    for name, seed in product(shares, range(1000, 1006)):
+        draw = Random(seed)
+        jobs = [
+            replace(job, walltime_s=job.duration_s * draw.uniform(1, most))
+            for job in mixed_jobs(seed, 150)
+        ]
+        run = Simulator({"n": topology}, registry.build(name)).run(jobs)
+        judged = [judge(topology, one.placement.gpus["n"]) for one in run.records]
+        shares[name] += [one.share for one in judged if one.gpus > 1]
+        hops[name] += [one.pcie_hop for one in judged if one.gpus > 1]
+    assert fmean(shares["horizon"]) > fmean(shares["mapa"]) + 0.01
+    assert fmean(hops["horizon"]) < fmean(hops["mapa"]) - 0.05

@@ -73,6 +73,15 @@ def test_more_lines_go_where_they_belong():
     assert more["image/gputopo.yaml"].endswith("}\npartitions: {}\n")
 
 
+def test_nodes_with_pocl_are_another_image_in_which_users_may_make_namespaces():
+    made = [Description({"n1": "dgx1v"}, pocl=pocl).files() for pocl in (True, False)]
+    services, usual = (json.loads(files["compose.json"])["services"] for files in made)
+    assert services["n1"]["image"] == usual["n1"]["image"].replace("-node:", "-pocl:")
+    assert services["n1"]["security_opt"] == ["seccomp=unconfined"]
+    assert "security_opt" not in usual["n1"]
+    assert services["ctl"] == usual["ctl"]
+
+
 def test_what_is_written_is_read_back(tmp_path):
     path = tmp_path / "cluster.yaml"
     path.write_text(text_of(OTHERS))
@@ -104,8 +113,9 @@ def test_what_cannot_be_is_refused(nodes, said):
     ("text", "said"),
     [
         ("nodes: [n1]", "nodes: ['n1']; expected"),
-        ("node: {n1: dgx1v}", "expected the keys gputopo_yaml, nodes, slurm_conf alone"),
+        ("node: {n1: dgx1v}", "expected the keys gputopo_yaml, nodes, pocl, slurm_conf alone"),
         ("nodes: {n1: dgx1v}\nslurm_conf: 3", "slurm_conf: 3; expected lines of text"),
+        ("nodes: {n1: dgx1v}\npocl: 1", "pocl: 1; expected true or false"),
         ("nodes: {n1: [x]}", "nodes: {'n1': ['x']}; expected"),
         ("nodes: {1: dgx1v}", "nodes: {1: 'dgx1v'}; expected"),
         ("[", "while parsing"),

@@ -28,7 +28,7 @@ from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import echo, inside, preset, slurm, sockets
 from slurm_plugin.remote.node.door import Door, Tools
 from slurm_plugin.remote.node.handshake import Munge
-from slurm_plugin.remote.node.preset import Preset
+from slurm_plugin.remote.node.preset import UNKNOWN, Preset
 from slurm_plugin.remote.node.relay import DonorEnd
 from slurm_plugin.remote.node.sockets import LOOPBACK
 
@@ -112,7 +112,7 @@ class Donor:
         devices = echo.devices()
         if len(devices) != task.gpus:
             raise RemoteError(f"{host}: {len(devices)} GPUs; expected {task.gpus}")
-        command = task.preset.server[0].format_map(self._values(0))
+        command = task.preset.program.format_map(self._values(0))
         if shutil.which(command) is None:
             raise RemoteError(f"{host}: {command}: no such program")
         listener = sockets.take(ANY, task.low, task.high, task.job_id)
@@ -127,7 +127,7 @@ class Donor:
         info = {
             "host": host,
             "gpus": len(devices),
-            "port": 0 if task.relays else self._server_port,
+            "port": 0 if task.relays else self._server_port or UNKNOWN,
             "preset": asdict(task.preset),
         }
         admit = self._admit if task.relays else None
@@ -165,14 +165,14 @@ class Donor:
                 return
             status = self._process.returncode if self._process else None
             await self.stop_server()
-            why = f"{task.preset.server[0]} did not listen within {LISTENS_S:g} s"
+            why = f"{task.preset.program} did not listen within {LISTENS_S:g} s"
             if status is not None:
-                why = f"{task.preset.server[0]} ended (exit {status}) before it listened"
+                why = f"{task.preset.program} ended (exit {status}) before it listened"
         raise RemoteError(why)
 
     async def _start_inside(self) -> None:
         """The server in a network namespace, where every port is free."""
-        task, name = self._task, self._task.preset.server[0]
+        task, name = self._task, self._task.preset.program
         try:
             await asyncio.to_thread(inside.check)
         except RemoteError as error:

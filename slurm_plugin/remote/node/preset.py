@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
@@ -14,6 +15,9 @@ SERVER_FIELDS = frozenset(("port", "bind", "host", "gpus", "id", "subject", "pro
 #: What the values of `environment` may name, and those of `each_gpu`, whose keys may, too.
 JOB_FIELDS = frozenset(("count", "servers", "hosts", "ids", "subjects", "wire"))
 GPU_FIELDS = frozenset(("i", "host", "port", "gpu", "id"))
+_SETS = re.compile(r"[A-Za-z_]\w*=")
+#: The port of a server that takes none and is reached without the relay; 0 is the relay's.
+UNKNOWN = -1
 #: More consecutive ports no server may have.
 MOST_PORTS = 8
 
@@ -56,6 +60,13 @@ class Preset:
         if self.authenticates or self.takes_port:
             return ""
         return "it takes no port, so the relay cannot stand in front of it"
+
+    @property
+    def program(self) -> str:
+        """The server's program: behind `env` the word after its variables, if it has no options."""
+        first, *rest = self.server
+        behind = next((word for word in rest if not _SETS.match(word)), first)
+        return behind if first == "env" and not behind.startswith("-") else first
 
     def command(self, values: Mapping[str, str]) -> list[str]:
         """The server's command line; `values` has every one of SERVER_FIELDS."""

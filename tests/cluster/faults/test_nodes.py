@@ -53,7 +53,7 @@ def as_before(cluster: Cluster) -> None:
     until(lambda: is_up(cluster, *BUSY), "the nodes are up again", DOWN_S)
     cluster.run("ctl", "squeue -h -u bob -o %A | sort -u | xargs -r scancel")
     until(lambda: not cluster.run("ctl", "squeue -h -u bob").out, "bob has no job", 60)
-    occupy(cluster, *BUSY)
+    occupy(cluster, BUSY)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

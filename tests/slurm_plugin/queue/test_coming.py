@@ -6,6 +6,7 @@ import pytest
 
 from policies import RunningJob
 from policies.contract.running import RunningJobs
+from policies.horizon.run_times import LimitsUsed
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.coming import MOST_AHEAD, UNKNOWN_S, Coming
@@ -23,7 +24,9 @@ def waiting(job_id: int, gpus: int, **more: object) -> QueuedJob:
 
 
 def runs(job_id: int, end: int) -> QueuedJob:
-    return QueuedJob(job_id, state="RUNNING", end=end, gpus={"dgx1": (job_id,)})
+    start = NOW - 100
+    fields = {"state": "RUNNING", "start": start, "time_limit_s": max(1, end - start), "end": end}
+    return QueuedJob(job_id, gpus={"dgx1": (job_id,)}, **fields)
 
 
 def asked(job: int, array: int = 0, partition: str = "batch") -> PlacementQuestion:
@@ -102,6 +105,50 @@ def test_notices_since_the_snapshot_count():
     ahead = coming.ahead(asked(2), running(1), NOW + 20)
     assert list(ahead.queue) == [], "one runs, the other is asked about"
     assert [(one.in_s, one.mask) for one in ahead.releases] == [(590, 1 << 1)], "three has ended"
+
+
+def used(coming: Coming) -> list[float]:
+    """What was learned beside what is taken for granted at first."""
+    known = list(coming.ahead(asked(9), running(), NOW).used)
+    for part in LimitsUsed().parts():
+        known.remove(part)
+    return known
+
+
+def test_what_jobs_use_of_their_limits_is_learned():
+    first = Coming([waiting(1, 1), runs(2, NOW + 100), runs(3, NOW + 100), runs(4, NOW + 100)], NOW)
+    first.started(1, NOW + 10)
+    first.started(77, NOW + 10)
+    first.ended(1, NOW + 70)
+    first.ended(77, NOW + 70)
+    first.ended(2, NOW - 50)
+    assert used(first) == [0.1, 0.25], "of job 77 no limit was known"
+    # Of job 3 nobody told; 2 had ended when the snapshot, which is older, still had it.
+    second = Coming([runs(2, NOW + 100), runs(4, NOW + 100)], NOW + 20)
+    second.follow(first, {1, 2, 77}, running(4), NOW + 80)
+    assert used(second) == [0.1, 0.25, 0.6]
+    assert [one.job for one in second.ahead(asked(9), running(4), NOW).releases] == [4]
+
+
+def test_a_start_that_was_told_is_better_known_than_by_the_snapshot():
+    first = Coming([waiting(1, 1)], NOW)
+    first.started(1, NOW + 10.75)
+    job = QueuedJob(
+        1, state="RUNNING", start=NOW + 10, end=NOW + 40, time_limit_s=30, gpus={"dgx1": (1,)}
+    )
+    second = Coming([job], NOW + 11)
+    second.follow(first, {1}, running(1), NOW + 12)
+    second.ended(1, NOW + 13.75)
+    assert used(second) == [0.1]
+
+
+def test_a_job_that_started_after_the_snapshot_is_not_lost_by_it():
+    first = Coming([waiting(1, 1)], NOW)
+    first.started(1, NOW + 10)
+    second = Coming([waiting(1, 1)], NOW + 5)
+    second.follow(first, {1}, running(1), NOW + 12)
+    [release] = second.ahead(asked(9), running(1), NOW + 20).releases
+    assert (release.in_s, release.ran_s, release.job) == (590, 10, 1)
 
 
 def test_a_request_that_cannot_be_read_is_left_out():

@@ -236,13 +236,17 @@ async def test_two_donors_on_one_node_share_no_port(task):
     ("change", "says"),
     [
         ({"preset": replace(ECHO, server=("rkudad", "{port}"))}, "rkudad: no such program"),
+        (
+            {"preset": replace(ECHO, server=("env", "P={port}", "rkudad"))},
+            "rkudad: no such program",
+        ),
         ({"gpus": 3}, "2 GPUs; expected 3"),
         (
             {"preset": replace(ECHO, server=("false", "{port}"))},
             r"false ended \(exit 1\) before it listened",
         ),
     ],
-    ids=["missing program", "other GPUs", "a server that ends"],
+    ids=["missing program", "missing behind env", "other GPUs", "a server that ends"],
 )
 async def test_a_donor_that_cannot_serve_says_so_in_one_line(task, change, says):
     lender = Donor(replace(task, **change), PaperMunge())
@@ -348,3 +352,24 @@ async def test_a_donor_that_lends_another_number_is_not_taken(task):
         donors = [LoanDonor("127.0.0.1", 0b111, 71, address.port)]
         with pytest.raises(RemoteError, match="lends 2 GPUs; expected 3"):
             await join.meet(7, donors, munge, tools())
+
+
+async def test_a_server_that_takes_no_port_is_named_by_its_own_host(task):
+    """Its clients ask that host for the port (Cricket: rpcbind), not the job's."""
+    munge = PaperMunge()
+    environment = {"WHERE": "{hosts}", "WHICH": "{ids}"}
+    middleware = replace(
+        task.preset,
+        server=("sleep", "60"),
+        takes_port=False,
+        loopback=False,
+        environment=environment,
+    )
+    async with opened(replace(task, trust_network=True, preset=middleware), munge) as (_, address):
+        donors = [LoanDonor("localhost", 0b11, 71, address.port)]
+        variables, ends = await join.meet(7, donors, munge, tools())
+        assert not ends.sockets
+        assert {name: variables[name] for name in environment} == {
+            "WHERE": "localhost",
+            "WHICH": "71",
+        }

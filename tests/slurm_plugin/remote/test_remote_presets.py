@@ -1,6 +1,8 @@
 """Middleware presets: what we ship is sound, and a mistake in a site's own is one clear line."""
 
 import json
+import os
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import preset
 from slurm_plugin.remote.node.preset import Server
 
+DOCS = Path(__file__).parents[3] / "docs"
 DONORS = (Server("n2", 5000, 2, 71, "7/71"), Server("n3", 5001, 1, 72, "7/72"))
 GOOD = """
 name: mine
@@ -22,7 +25,9 @@ environment: {MINE: "{servers}"}
 
 
 def test_the_presets_that_come_with_the_package():
-    assert presets.names() == ["cricket", "echo", "echo-own", "lupine", "rcuda", "template"]
+    assert presets.names() == [
+        *("cricket", "echo", "echo-own", "lupine", "pocl", "rcuda", "template")
+    ]
 
 
 def test_what_is_not_configured_is_what_is_not_given():
@@ -42,6 +47,7 @@ def test_a_preset_travels_to_the_nodes_unchanged(name):
     [
         ("echo", {"GPUTOPO_ECHO_SERVERS": "n2:5000,n3:5001"}),
         ("lupine", {"LUPINE_SERVER": "n2:5000,n3:5001"}),
+        ("cricket", {"REMOTE_GPU_ADDRESS": "n2,n3", "CRICKET_RPCID": "71,72"}),
         (
             "rcuda",
             {
@@ -49,6 +55,16 @@ def test_a_preset_travels_to_the_nodes_unchanged(name):
                 "RCUDA_DEVICE_0": "n2@5000:0",
                 "RCUDA_DEVICE_1": "n2@5000:1",
                 "RCUDA_DEVICE_2": "n3@5001:0",
+            },
+        ),
+        (
+            "pocl",
+            {
+                "OCL_ICD_VENDORS": "/etc/OpenCL/borrowed",
+                "POCL_DEVICES": "remote remote remote",
+                "POCL_REMOTE0_PARAMETERS": "n2:5000/0",
+                "POCL_REMOTE1_PARAMETERS": "n2:5000/1",
+                "POCL_REMOTE2_PARAMETERS": "n3:5001/0",
             },
         ),
     ],
@@ -68,9 +84,108 @@ def test_who_needs_a_trusted_network_says_why():
     assert "takes no port" in why["cricket"]
 
 
-def test_a_server_is_told_its_port():
-    values = dict.fromkeys(preset.SERVER_FIELDS, "") | {"port": "5000"}
-    assert presets.load("rcuda").command(values) == ["rCUDAd", "-i", "-p", "5000"]
+@pytest.mark.parametrize(
+    ("name", "command", "program"),
+    [
+        ("rcuda", ["rCUDAd", "-i", "-p", "5000"], "rCUDAd"),
+        ("lupine", ["env", "LUPINE_PORT=5000", "lupine_driver_server"], "lupine_driver_server"),
+        ("cricket", ["cricket-rpc-server", "71"], "cricket-rpc-server"),
+    ],
+)
+def test_a_server_is_told_its_port_or_its_job(name, command, program):
+    values = dict.fromkeys(preset.SERVER_FIELDS, "") | {"port": "5000", "id": "71"}
+    found = presets.load(name)
+    assert found.command(values) == command
+    assert found.program == program
+
+
+def test_what_the_presets_say_of_the_servers():
+    """None knows its user or can be told an address; how many donors a job may have."""
+    found = {name: presets.load(name) for name in ("cricket", "lupine", "rcuda")}
+    assert not any(one.authenticates or one.loopback for one in found.values())
+    assert {name: one.max_donors for name, one in found.items()} == {
+        "cricket": 1,
+        "lupine": 7,
+        "rcuda": 0,
+    }
+    assert "not run" in found["rcuda"].about
+
+
+#: Words of the sources for what the presets and docs/remote-cuda.md say, file by file.
+SOURCES = {
+    "lupine": {
+        "server.cpp": (
+            r'getenv\("LUPINE_PORT"\)',
+            "#define DEFAULT_PORT 14833",
+            "s_addr = INADDR_ANY",
+            "Fork a process per connection",
+        ),
+        "CMakeLists.txt": (
+            r"add_executable\(lupine_driver_server",
+            "OUTPUT_NAME cuda",
+            r"MIN_CUDA_VERSION 11\.0",
+        ),
+        "transport.cpp": (r'getenv\("LUPINE_SERVER"\)', "kBoundedRetryCount = 5"),
+        "address_space.h": ("LUPINE_VA_ARENA_COUNT = 8",),
+        "routing.cpp": (r"entry\.local = true",),
+        "cuda_client.cpp": ("LUPINE_REAL_LIBCUDA", "LUPINE_DISABLE_LOCAL"),
+        "LICENSE": ("Apache License",),
+        "README.md": (r"LD_LIBRARY_PATH=/opt/lupine/lib", "LD_PRELOAD=", "plain HTTP/2 server"),
+    },
+    "cricket": {
+        "cpu/cpu-server.c": (r"svctcp_create\(RPC_ANYSOCK", "unable to register", "svc_run"),
+        "cpu/server-exe.c": (r'"%lu", &vers', r"cricket_main\(RPC_CD_PROG, vers\)"),
+        "cpu/cpu_rpc_prot.x": (r"^\} = 99;",),
+        "cpu/cpu-client.c": (
+            'envvar\\[\\] = "REMOTE_GPU_ADDRESS"',
+            r'getenv\("CRICKET_RPCID"\)',
+            r"strchr\(server, ':'\)",
+            r"__attribute__\(\(constructor\)\) init_rpc",
+        ),
+        "cpu/cpu-client-driver.c": (r"DEF_FN\(CUresult, cuMemcpyDtoH,", r"cuMemAlloc\(CUdevice"),
+        "cpu/cpu-client-runtime.c": ("cudaMemcpy",),
+        "LICENSE": ("MIT License",),
+        "README.md": ("`-cudart shared`", "cricket-client.so"),
+    },
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_preset_names_the_source_that_it_was_read_in(name):
+    """Repository, licence, one commit and the files; docs/remote-cuda.md names the same commit."""
+    text = (presets.FOLDER / f"{name}.yaml").read_text()
+    [commit] = re.findall(r"\b[0-9a-f]{40}\b", text)
+    [repository] = re.findall(r"github\.com/([\w-]+/[\w-]+)", text)
+    page = (DOCS / "remote-cuda.md").read_text()
+    assert f"[{repository}](https://github.com/{repository}/tree/{commit})" in page
+    named = set(re.findall(r"[\w/-]+\.(?:cpp|c|h|md)\b", text))
+    assert named
+    assert named <= set(SOURCES[name])
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_source_says_what_the_preset_says(name):
+    """With GPUTOPO_SOURCES=/folder, in which checkouts of the repositories lie by these names."""
+    folder = os.environ.get("GPUTOPO_SOURCES")
+    if not folder:
+        pytest.skip("GPUTOPO_SOURCES names no folder with the middlewares' sources")
+    for file, patterns in SOURCES[name].items():
+        text = (Path(folder) / name / file).read_text()
+        for pattern in patterns:
+            assert re.search(pattern, text, re.MULTILINE), f"{file}: {pattern}"
+
+
+def test_the_table_in_the_documentation_says_what_the_presets_say():
+    """The columns: preset, server, authentication, usable without trust_network."""
+    lines = (DOCS / "remote-setup.md").read_text().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    table = {row[0].strip("`"): row for row in rows if len(row) == 4 and row[0].startswith("`")}
+    assert set(table) >= set(presets.names())
+    for name in set(presets.names()) - {"template"}:
+        found, row = presets.load(name), table[name]
+        assert found.program.format(program="gputopo-echo") in row[1] or name == "echo-own"
+        own = row[2].startswith("its own")
+        assert (own, row[3] == "no") == (found.authenticates, bool(found.needs_trust())), row
 
 
 def test_a_sites_own_lies_beside_its_configuration(tmp_path):

@@ -1,0 +1,79 @@
+"""How long jobs run of what their time limits allow: several guesses, drawn alike each time.
+
+Users ask for more than their jobs take. What jobs used of their limits lately says how much more
+(Tsafrir, Etsion and Feitelson, IEEE TPDS 18(6), 2007); before any is seen to end, all parts of a
+limit are taken to be as likely (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+#: Futures that are played beside that of middle durations, a prime number.
+FUTURES = 5
+#: Jobs that ended last of which it is remembered.
+MOST = 64
+#: Guesses this near to each other are one (as a part of the longest).
+ALIKE = 0.05
+
+
+class LimitsUsed:
+    """What parts of their time limits the jobs used that ended last."""
+
+    def __init__(self) -> None:
+        self._last = deque(((at + 0.5) / FUTURES for at in range(FUTURES)), maxlen=MOST)
+        self._sorted: tuple[float, ...] | None = None
+
+    def ended(self, ran_s: float, limit_s: float) -> None:
+        """A job with this limit ran so long; what cannot be is passed over."""
+        if ran_s >= 0 and limit_s > 0:
+            self._last.append(min(1.0, ran_s / limit_s))
+            self._sorted = None
+
+    def parts(self) -> tuple[float, ...]:
+        """Of the last jobs, the smallest part first."""
+        if self._sorted is None:
+            self._sorted = tuple(sorted(self._last))
+        return self._sorted
+
+
+def _order(number: int) -> Iterator[int]:
+    """In which order a job takes its guesses, future by future: each once, any two jobs apart.
+
+    Latin hypercube sampling (McKay, Beckman and Conover 1979), from the permutations
+    a * at + b of the numbers below a prime.
+    """
+    return ((1 + number % (FUTURES - 1)) * at + number // (FUTURES - 1) for at in range(FUTURES))
+
+
+class RunTimes:
+    """How long jobs go on to run, in each future."""
+
+    def __init__(self, used: Sequence[float]) -> None:
+        self._used = used
+        middle = [self._guess(0, at) for at in range(FUTURES)] if used else [1.0]
+        self.futures = 1 + FUTURES if middle[0] < (1 - ALIKE) * middle[-1] else 1
+
+    def _guess(self, first: int, at: int) -> float:
+        """The middle of one of equal shares of those from the first on."""
+        return self._used[first + (2 * at + 1) * (len(self._used) - first) // (2 * FUTURES)]
+
+    def left_s(self, number: int, limit_s: float, ran_s: float = 0.0) -> Sequence[float]:
+        """Seconds that a job still runs, by future; `number` tells the jobs of a question apart.
+
+        First the middle of what is likely; alone where all jobs use about as much.
+        """
+        if not self._used:
+            return (max(0.0, limit_s - ran_s),)
+        first = bisect_right(self._used, ran_s / limit_s if limit_s > 0 else 1.0)
+        if first == len(self._used):
+            # Longer than any before: as long again at most.
+            longest = min(max(0.0, limit_s - ran_s), ran_s)
+            guesses = [longest * (at + 0.5) / FUTURES for at in range(FUTURES)]
+        else:
+            guesses = [limit_s * self._guess(first, at) - ran_s for at in range(FUTURES)]
+        if self.futures == 1:
+            return (guesses[FUTURES // 2],)
+        return [guesses[FUTURES // 2], *(guesses[at % FUTURES] for at in _order(number))]
