@@ -22,6 +22,7 @@ BENCHMARKS = {
     "start-large": "bench.live.large.start_large",
     "in-step": "bench.live.in_step",
     "launch": "bench.live.launch",
+    "loan-start": "bench.live.placed.loan_start",
     "quality": "bench.live.placed.quality",
     "slices": "bench.live.placed.slices",
     "packing": "bench.packing",

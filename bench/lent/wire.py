@@ -18,7 +18,7 @@ from bench.measure import Figure, at_least, at_most, conditions
 from slurm_plugin.remote import program
 
 SOURCE = Path(program.__file__).with_name("wire")
-ROUNDS = 9
+ROUNDS = 15
 CALLS = 3000
 MIB = 1024
 STREAMS = (1, 8)

@@ -26,6 +26,7 @@ local NO_VAL = 4294967294
 local LONGEST_MESSAGE = 512
 local CPU_ONLY = "gpu-topo: this job asks for no GPUs, so a placement hint has no meaning; "
   .. "ask for GPUs (--gres, --gpus, ...) or leave the hint out"
+local NOT_LENT = "gpu-topo: GPUs of other nodes are not lent to this job: "
 local FIXED_BRACKET = "gpu-topo: the hint of a submitted job can be changed by an administrator "
   .. "only; cancel the job and submit it again"
 
@@ -258,6 +259,11 @@ local function submit(job, part_list, submit_uid)
   end
   if type(plan) == "table" then
     applied(job, plan)
+    -- An R queue's job did not ask, and is not told.
+    local why = hint and string.find(hint, "remote=", 1, true) and reply.not_lent(job, plan)
+    if why then
+      slurm.log_user("%s", NOT_LENT .. why)
+    end
   end
   return slurm.SUCCESS
 end

@@ -25,6 +25,10 @@ may_set(NUMBERS, IN_SLOTS, "begin_time cpus_per_task pn_min_memory")
 may_set(NUMBERS, FOR_BOTH, "min_nodes max_nodes min_cpus pn_min_cpus")
 may_set(NUMBERS, FOR_SHAPE, "num_tasks")
 local LONGEST_VALUE = 4096
+local NO_VAL = 4294967294
+local HET = "the components of a heterogeneous job start together, each on its own request alone"
+local INTERACTIVE = "the batch step meets the donors, and jobs of srun and salloc have none; "
+  .. "use sbatch"
 
 -- checked_field(field, value, is_slots, is_shape) -> value to set | nil, reason
 local function checked_field(field, value, is_slots, is_shape)
@@ -94,12 +98,22 @@ local function apply_environment(job, env)
   end
 end
 
+-- not_lent(job, plan) -> why this job cannot have the loan that the plan allows it, or nil
+function M.not_lent(job, plan)
+  if not comment.inside(plan.set.admin_comment or "", "gpu-loan") then
+    return nil
+  elseif (job.het_job_offset or NO_VAL) < NO_VAL then
+    return HET
+  end
+  -- Reading a script copies it, so it is read only where a loan depends on it.
+  return job.script == nil and INTERACTIVE or nil
+end
+
 local function apply_fields(job, set, before)
   for field, value in pairs(set) do
     local old = job[field]
     if field == "admin_comment" then
-      -- Reading a script copies it, so it is read only where a loan depends on it.
-      if comment.inside(value, "gpu-loan") and job.script == nil then
+      if M.not_lent(job, { set = set }) then
         value = comment.without_loan(value)
       end
       value = value ~= "" and comment.merged(old, value) or nil

@@ -29,8 +29,9 @@ class NodeCapacity:
         )
 
     def can_host(self, job: RemoteJob) -> bool:
-        """Whether one more task of that job has its CPUs and memory here."""
-        return self.cpus >= job.cpus and self.memory_mb >= job.memory_mb
+        """Whether one more task of that job may run, and has its CPUs and memory, here."""
+        is_host = not job.hosts or self.name in job.hosts
+        return is_host and self.cpus >= job.cpus and self.memory_mb >= job.memory_mb
 
     def host(self, job: RemoteJob) -> None:
         """Take the CPUs and memory of one task."""

@@ -30,6 +30,8 @@ class RemoteJob:
     #: The execution time, over that on local GPUs, that it still accepts.
     max_slowdown: float = float("inf")
     remote_allowed: bool = True
+    #: The nodes on which its tasks may run; empty: on any. Others may still lend.
+    hosts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

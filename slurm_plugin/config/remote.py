@@ -41,10 +41,27 @@ class RemoteConfig:
         "Partitions whose jobs may borrow without asking for it: `[rq, long]`.",
         example="[rq, long]",
     )
+    equal_models: tuple[str, ...] = setting(
+        (),
+        "GPU models that lend to each other, each group as `v100/v100s`; others lend to their own"
+        " model alone.",
+        example="[v100/v100s, a100/a100-80gb]",
+    )
     unservable: Literal["wait", "refuse"] = setting(
         "wait",
         "What becomes of a job whose donors cannot serve: `wait` for local GPUs, or `refuse`:"
         " it is cancelled, and AdminComment says why.",
+    )
+    take_back: Literal["no", "requeue"] = setting(
+        "no",
+        "Whether lent GPUs are taken back for the first job that waits for local ones: `requeue`"
+        " puts the borrower back into the queue, once, if its hint says `movable`.",
+    )
+    take_back_s: int = setting(
+        300,
+        "That job has waited for so many seconds by then.",
+        low=0,
+        high=1 << 20,
     )
     donors: Literal["local-first", "least-occupied"] = setting(
         "local-first", "Who lends: `local-first` (ours), or `least-occupied` (the R queue's paper)."
@@ -95,6 +112,11 @@ class RemoteConfig:
         1000, "Jobs of users with a lower uid borrow nothing.", low=1, high=1 << 31
     )
 
+    def like(self, model: str) -> frozenset[str]:
+        """The models that lend to this one, itself included."""
+        groups = (group.split("/") for group in self.equal_models)
+        return frozenset(next((group for group in groups if model in group), (model,)))
+
     @property
     def wires(self) -> NetworkSpeeds:
         """The site's network in the R queue's model."""
@@ -104,7 +126,12 @@ class RemoteConfig:
         return NetworkSpeeds(net_gb_s=self.network_gb_s)
 
     def conflict(self) -> tuple[str, str] | None:
-        """Some middleware can be used only where the site trusts its network."""
+        """Models in two groups; middleware that can be used only on a trusted network."""
+        named = [model for group in self.equal_models for model in group.split("/")]
+        is_grouped = all("/" in group for group in self.equal_models)
+        if not is_grouped or "" in named or len(set(named)) < len(named):
+            shown = ", ".join(self.equal_models)
+            return "equal_models", f"[{shown}]; expected groups as v100/v100s, each model once"
         if not self.allow or self.trust_network or not self.preset.needs_trust():
             return None
         why = f"{self.preset.name}: {self.preset.needs_trust()}; expected trust_network: yes"

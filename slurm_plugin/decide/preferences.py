@@ -42,6 +42,16 @@ class Preferences:
         return self._rule.lends and not self.off and self._remote != "no"
 
     @property
+    def asks_for_remote(self) -> bool:
+        """Does its own hint ask for that?"""
+        return self.remote and self._hints.values.get("remote", "no") != "no"
+
+    @property
+    def may_be_requeued(self) -> bool:
+        """Does its own hint allow that it is put back into the queue to make room?"""
+        return "movable" in self._hints.values
+
+    @property
     def is_auto(self) -> bool:
         """Is it to borrow only where that is predicted to end it sooner?"""
         return self.remote and self._remote == "auto"

@@ -10,6 +10,7 @@ from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.job_notes import hints
+from slurm_plugin.lending import forms
 from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.lending.at_start.start_loans import MARK
 from slurm_plugin.placement import PlacementQuestion
@@ -36,7 +37,10 @@ class Select:
             return Refuse(f"gpu-topo: {error}")
         brackets = [hints.entry(preferences.text, "")] if asked.hint else []
         values = {"keep_s": str(KEEP_S)}
-        if preferences.remote and _could_borrow(asked):
+        not_lent = _not_lent(asked)
+        if not_lent and preferences.asks_for_remote:
+            values["message"] = f"gpu-topo: {forms.line(not_lent)}"
+        if preferences.remote and not not_lent:
             # The bridge takes both for batch jobs alone: the batch step meets the donors.
             brackets.append(MARK)
             values["env.GPUTOPO_REMOTE"] = "allow"
@@ -61,6 +65,8 @@ class Select:
         return decider.settled(question, wait, WAITS) if wait else decision
 
 
-def _could_borrow(asked: Submit) -> bool:
-    """As far as the submit tells."""
-    return asked.nodes <= 1 and asked.max_nodes <= 1 and max(asked.per_node, asked.gpus) >= 2
+def _not_lent(asked: Submit) -> str:
+    """Why nothing can be lent to it, as far as the submit tells; '' where it may borrow."""
+    if asked.nodes > 1 or asked.max_nodes > 1:
+        return forms.SEVERAL_NODES
+    return "" if max(asked.per_node, asked.gpus) >= 2 else forms.TOO_SMALL

@@ -22,7 +22,7 @@ from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GATED, PLACED
-from slurm_plugin.lending.matcher import may_borrow
+from slurm_plugin.lending import forms
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply, WaitFor
 from slurm_plugin.queue import backfill
@@ -50,15 +50,13 @@ class _Submission:
         return _is_put_off(self.keys) or self.keys.begin > self.now
 
     @property
-    def borrows(self) -> bool:
-        """May it be lent GPUs of other nodes?"""
+    def not_lent(self) -> str:
+        """Why nothing can be lent to it; '' where it may borrow."""
+        if not self.preferences.remote:
+            return "it does not ask for it"
         keys = self.keys
-        return (
-            self.preferences.remote
-            and keys.batch
-            and not (keys.array or keys.het or keys.overcommit)
-            and may_borrow(demand_of_submit(self.asked, ""))
-        )
+        asked = demand_of_submit(self.asked, "")
+        return forms.obstacle(asked, is_batch=keys.batch, is_het=keys.het)
 
     def question(self, default_partition: str) -> PlacementQuestion:
         """What a policy is asked, but for the candidates."""
@@ -77,12 +75,16 @@ class _Submission:
 
     def comment(self, state: str, token: str, note: str, since: int = 0) -> dict[str, str]:
         """The reply's keys that tell of the job's gate or slots."""
-        borrows = self.borrows
-        kept = record_of(self.asked, token, state, since=since, may_borrow=borrows)
+        not_lent = self.not_lent
+        kept = record_of(self.asked, token, state, since=since, may_borrow=not not_lent)
         said = hints.entry(self.preferences.text, note)
-        # The batch step's TaskProlog looks for donors only where the variable is set.
-        borrowing = {"env.GPUTOPO_REMOTE": "allow"} if borrows else {}
-        return {"set.admin_comment": f"{said} {kept.text()}".strip(), **borrowing}
+        values = {"set.admin_comment": f"{said} {kept.text()}".strip()}
+        if not not_lent:
+            # The batch step's TaskProlog looks for donors only where the variable is set.
+            values["env.GPUTOPO_REMOTE"] = "allow"
+        elif self.preferences.asks_for_remote:
+            values["message"] = f"gpu-topo: {forms.line(not_lent)}"
+        return values
 
 
 class Slots:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from slurm_plugin.explain.story import GIVEN_BACK
+
 
 @dataclass(slots=True)
 class JobGain:
@@ -82,6 +84,8 @@ class Gains:
     passes: Counter[str] = field(default_factory=Counter)
     decided: set[int] = field(default_factory=set)
     undecided: set[int] = field(default_factory=set)
+    #: What donors lent until they ended: loans, GPU seconds, bytes to them and from them.
+    lent: Counter[str] = field(default_factory=Counter)
     records: int = 0
     first: str = ""
     last: str = ""
@@ -92,6 +96,11 @@ class Gains:
         when = str(record.get("time", ""))
         self.records += 1
         self.first, self.last = self.first or when, when or self.last
+        if decision == GIVEN_BACK:
+            gpu_s = int(record.get("gpus", 0)) * int(record.get("seconds", 0))
+            passed = {key: int(record.get(key, 0)) for key in ("bytes_in", "bytes_out")}
+            self.lent.update({"donors": 1, "gpu_s": gpu_s, **passed})
+            return
         if decision not in ("started", "shape", "order"):
             self.decided.add(job)
         elif decision == "started" and job not in self.decided and record.get("gpus"):
@@ -124,6 +133,7 @@ class Gains:
                 "jobs": sum(1 for times in self.postponed.values() if times),
                 "waited_s_mean": statistics.fmean(waited) if waited else 0.0,
             },
+            "lent": dict(self.lent),
             "passes": dict(self.passes.most_common()),
             "started_undecided": len(self.undecided),
             "by_partition": grouped(applied, "partition"),

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Record = dict[str, Any]
+#: The decision log's word for a donor that ended (`lending.record`), and what is told of it.
+GIVEN_BACK = "given back"
+LENT_KEYS = ("time", "donor", "node", "gpus", "seconds", "bytes_in", "bytes_out", "packets_in")
 
 #: Array tasks, and earlier decisions, named one by one.
 MAX_TASKS = 50
@@ -23,6 +26,8 @@ def story_of(job: int, records: Sequence[Record], source: str) -> Record:
     `records` are one job's or one array's, oldest first, and not empty. Of an array the last task
     is told in full, the others under `tasks`.
     """
+    given_back = [record for record in records if record.get("decision") == GIVEN_BACK]
+    records = [record for record in records if record.get("decision") != GIVEN_BACK] or records
     shapes = [record for record in records if record.get("decision") == "shape"]
     passing = [record for record in records if record.get("decision") == "order"]
     placing = [record for record in records if record.get("decision") not in ("shape", "order")]
@@ -53,6 +58,10 @@ def story_of(job: int, records: Sequence[Record], source: str) -> Record:
     if shapes[1:]:
         keys = ("time", "shape", "why")
         story["shaped_before"] = [{k: s[k] for k in keys if k in s} for s in shapes[:-1]]
+    if lent := [record for record in given_back if record.get("job") == chosen.get("job")]:
+        story["given_back"] = [
+            {key: one.get(key) for key in LENT_KEYS} for one in lent[-MAX_TASKS:]
+        ]
     others = _tasks(records, int(chosen.get("job", 0)))
     if others:
         story["tasks"] = others[-MAX_TASKS:]

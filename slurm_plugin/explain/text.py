@@ -21,6 +21,7 @@ _SAID = {
     ("pass", False): "left to Slurm's own choice",
     ("lent", True): "lent GPUs of other nodes",
     ("not lent", True): "lent nothing",
+    ("given back", True): "was lent GPUs, which are given back",
     ("loan over", True): "lent nothing: a loan came to nothing",
 }
 
@@ -32,7 +33,8 @@ def in_words(story: Mapping[str, Any]) -> str:
         lines.append(_line("state", story["state"]))
     if "order" in story:
         lines.append(_line("order", story["order"]))
-    lines += [*_loan(story), *_shape(story), *_choices(story), *_started(story)]
+    lines += [*_loan(story), *_given_back(story), *_shape(story)]
+    lines += [*_choices(story), *_started(story)]
     lines += [_choice("looked at", one) for one in story.get("candidates", [])]
     lines += [*_earlier(story), *_tasks(story)]
     if "entries" in story:
@@ -242,6 +244,19 @@ def _loan(story: Mapping[str, Any]) -> list[str]:
         for one in loan["donors"]
     ]
     return [*lines, _line("lent because", loan["why"])] if loan.get("why") else lines
+
+
+def _given_back(story: Mapping[str, Any]) -> list[str]:
+    """What each donor lent until it ended."""
+    return [
+        _line(
+            "lent until",
+            f"{one['time']}  {one['gpus']} GPUs of {one['node']} by job {one['donor']} for"
+            f" {one['seconds']} s; {one['bytes_in']:,} bytes to it in {one['packets_in']:,}"
+            f" packets, {one['bytes_out']:,} from it",
+        )
+        for one in story.get("given_back", [])
+    ]
 
 
 def _shape(story: Mapping[str, Any]) -> list[str]:

@@ -78,7 +78,7 @@ class Admission:
                 self._unplaced[id(need)] = need
             if are_apart(need, made.nodes):
                 return APART
-            self.borrowers.fits_nowhere(job.job_id, need)
+            self.borrowers.fits_nowhere(job, need)
             return ""
         end, like = end_of(job, self.context.now), _alike(job, want)
         if like in self._delaying and self._delaying[like] <= end:

@@ -33,6 +33,8 @@ class Part:
     group: Group
     mask: int
     note: str = ""
+    #: The GPUs on each of its nodes with those that are lent to it; 0: nothing is lent.
+    with_lent: int = 0
 
 
 def release(
@@ -92,7 +94,7 @@ def is_bare(job: QueuedJob, kept: GateRecord) -> bool:
 def _given(part: Part, now: int) -> JobUpdate:
     """The update that gives exactly these slots, and opens the gate."""
     job, kept = part.job, part.kept
-    update = placed(kept, job.ntasks or 1, part.need, part.group, part.mask)
+    update = placed(kept, job.ntasks or 1, part.need, part.group, part.mask, part.with_lent)
     comment = hints.with_note(kept.placed(now).written_into(job.admin_comment), part.note)
     requests = GpuRequests(*(getattr(update, name) or "" for name in GpuRequests._fields))
     return replace(update, begin_time=NOW, admin_comment=comment, **requests._asdict())
@@ -160,6 +162,7 @@ def _own_request(kept: GateRecord, begin: int, comment: str) -> JobUpdate:
             begin_time=begin, req_nodes=kept.req_nodes, num_nodes=nodes, admin_comment=comment
         )
     per_task, per_gpu = gpus_of(kept.requests.tres_per_task), kept.cpus_per_gpu
+    memory_mb = kept.memory_per_gpu_mb
     return JobUpdate(
         begin_time=begin,
         **kept.requests._asdict(),
@@ -168,5 +171,6 @@ def _own_request(kept: GateRecord, begin: int, comment: str) -> JobUpdate:
         num_nodes=nodes,
         cpus_per_task=kept.cpus_per_task or 1 if per_gpu else None,
         cpus_per_tres=f"gres/gpu:{per_gpu}" if per_gpu else None,
+        memory_per_tres=f"gres/gpu:{memory_mb}" if memory_mb else None,
         admin_comment=comment,
     )

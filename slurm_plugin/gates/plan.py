@@ -117,7 +117,7 @@ class GatePlan(LoanPlan):
     def changes_slurm(self) -> bool:
         """Is anything to be done, but for gates that are renewed?"""
         gates = self.releases or self.updates
-        return bool(gates or self.offers or self.broken or self.refusals)
+        return bool(gates or self.offers or self.splits or self.broken or self.refusals)
 
     @property
     def released(self) -> list[str]:

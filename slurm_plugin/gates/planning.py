@@ -28,7 +28,8 @@ from slurm_plugin.gates.released import (
     gated_again,
     is_in_vain,
 )
-from slurm_plugin.job_notes.records import PLACED, is_ahead
+from slurm_plugin.job_notes.records import GATED, PLACED, is_ahead
+from slurm_plugin.lending import forms
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import LoanCandidate
@@ -82,7 +83,14 @@ class _Planning:
         # By an array's id: how many of its tasks run or are released, and how many may.
         arrays = [job for job in self.jobs if job.array_id]
         self._active = Counter(job.array_id for job in arrays if job.state != "PENDING")
+        # Arrays of which a task waits by itself, and how many tasks may run at a time.
+        self._split = {job.array_id for job in arrays if self._waits_alone(job)}
         self._throttle = {job.array_id: job.throttle for job in arrays if job.throttle}
+
+    def _waits_alone(self, job: QueuedJob) -> bool:
+        want = self.wants.get(job.job_id)
+        is_gated = want is not None and want.kept.state == GATED and not want.kept.names_loan
+        return job.state == "PENDING" and job.tasks == 1 and is_gated
 
     def run(self) -> None:
         """First the jobs that have their slots or donors already, then gates in Slurm's order."""
@@ -131,6 +139,7 @@ class _Planning:
         [(job, want)] = unit.members
         outcome = slot_loans.continue_loan(job, want, self.made, by_id, self.context)
         self.made.seen[f"loan {outcome}"] += 1
+        self._active[job.array_id] += outcome != slot_loans.BROKEN
         if outcome == slot_loans.MEETS:
             self._renew(unit)
 
@@ -139,11 +148,14 @@ class _Planning:
         job, want = unit.first
         if self.matcher is None or want.asked is None or want.need is None:
             return
-        if not self._admission.fits_nowhere(want) or job.tasks > 1 or job.het_id:
+        if not self._admission.fits_nowhere(want) or not self._is_ready(job, want):
             return
-        if not self._is_ready(job, want):
+        most = self._throttle.get(job.array_id)
+        # One task after the other: the next one is split off when this one has its loan.
+        if job.tasks > 1 and (job.array_id in self._split or self._active[job.array_id] == most):
             return
-        if self._borrowers.ask(LoanCandidate(job, want.kept, want.asked, want.need)):
+        why = forms.obstacle(want.asked, is_het=bool(job.het_id))
+        if self._borrowers.ask(LoanCandidate(job, want.kept, want.need, why)):
             self._admission.changed()
 
     def _leave(self, unit: Unit, why: str) -> None:

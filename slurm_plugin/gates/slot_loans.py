@@ -12,6 +12,7 @@ from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.lending import standing as loans
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Node, end_of
+from slurm_plugin.queue.demand import gpus_of
 from slurm_plugin.slurm import slot_types
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
@@ -39,7 +40,7 @@ class SlotLoans:
 
     def given_up(self, job: QueuedJob, kept: GateRecord, note: str) -> tuple[JobUpdate, ...]:
         """The update that takes the loan away; the gated job has its own request still."""
-        return (_noted(job, kept.without_loan(), note),)
+        return (_noted(job, kept.without_loan().without("mpg"), note),)
 
 
 def _noted(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
@@ -76,7 +77,9 @@ def continue_loan(
     node = made.nodes[loan.host]
     group = Group((loan.host,), node.gpu_types, loan.mask, node.weight)
     note = loan.note(kept.loan_reason)
-    part = change.Part(job.name, job, kept, need, group, loan.mask, note)
+    if memory_mb := gpus_of(job.memory_per_tres):
+        kept = kept.changed(mpg=memory_mb)
+    part = change.Part(job.name, job, kept, need, group, loan.mask, note, want.need.gpus)
     steps = change.release([part], context.now)
     made.releases.append(JobRelease({job.name: job}, steps, (made.added[-1],)))
     return STARTS

@@ -133,8 +133,13 @@ def record_of(
     return GateRecord(state, {key: str(value) for key, value in values.items() if value})
 
 
-def placed(kept: GateRecord, tasks: int, need: Need, group: Group, mask: int) -> JobUpdate:
-    """The update that gives a job of so many tasks (0: not known) these slots, but no comment."""
+def placed(
+    kept: GateRecord, tasks: int, need: Need, group: Group, mask: int, with_lent: int = 0
+) -> JobUpdate:
+    """The update that gives a job of so many tasks (0: not known) these slots, but no comment.
+
+    What it asked for with each GPU is its own for those `with_lent`, too (0: none is lent).
+    """
     by = "tres_per_job" if kept.is_given_to_job else "tres_per_node"
     gres = "gres:" if kept.requests.is_22_05 else "gres/"
     count = 1 if by == "tres_per_node" else need.nodes
@@ -146,7 +151,8 @@ def placed(kept: GateRecord, tasks: int, need: Need, group: Group, mask: int) ->
     wanted = ",".join(gres + item for item in slots.split(","))
     others[by] = ",".join(filter(None, (wanted, others[by])))
     # Slurm refuses CPUs per GPU beside several GPU types.
-    cpus = kept.cpus_per_gpu * need.gpus * need.nodes
+    gpus = (with_lent or need.gpus) * need.nodes
+    cpus, memory_mb = kept.cpus_per_gpu * gpus, kept.memory_per_gpu_mb * with_lent
     return JobUpdate(
         **others,
         tres_bind="",
@@ -155,4 +161,6 @@ def placed(kept: GateRecord, tasks: int, need: Need, group: Group, mask: int) ->
         cpus_per_tres="" if cpus else None,
         min_cpus=cpus or None,
         cpus_per_task=cpus // tasks if cpus and tasks and cpus % tasks == 0 else None,
+        memory_per_tres="" if memory_mb else None,
+        memory_per_node_mb=memory_mb or None,
     )

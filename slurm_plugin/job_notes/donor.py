@@ -2,13 +2,14 @@
 
 `[gpu-donor: of=4711]` in AdminComment is ours. Its Comment, which its user can write, has
 `gpu-donor of=4711` from the submit on, and later its report, `gpu-donor ready of=4711 port=50001`
-or `gpu-donor failed of=4711 WHY`.
+or `gpu-donor failed of=4711 WHY`. What passed through it follows the port:
+`in=BYTES out=BYTES packets=N`, seen from the donor.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slurm_plugin.job_notes.brackets import DONOR, bracket, inside
 
@@ -17,6 +18,7 @@ NAME = "gpu-donor"
 _OF = re.compile(r"of=(\d{1,10})")
 _COMMENT = re.compile(
     rf"{NAME} (?:of=(\d{{1,10}})|ready of=(\d{{1,10}}) port=(\d{{1,5}})"
+    r"(?: in=(\d{1,18}) out=(\d{1,18}) packets=(\d{1,18}))?"
     r"|failed of=(\d{1,10}) (.*))\Z",
     re.DOTALL,
 )
@@ -38,9 +40,27 @@ def submitted(borrower: int) -> str:
     return f"{NAME} of={borrower}"
 
 
-def ready(borrower: int, port: int) -> str:
-    """A donor's Comment once it can be used."""
-    return f"{NAME} ready of={borrower} port={port}"
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What passed over a donor's connections."""
+
+    #: Bytes to the donor, and from it.
+    received: int = 0
+    sent: int = 0
+    #: Packets with data to the donor: no fewer than calls.
+    packets: int = 0
+
+    def __add__(self, other: Passed) -> Passed:
+        received, sent = self.received + other.received, self.sent + other.sent
+        return Passed(received, sent, self.packets + other.packets)
+
+
+def ready(borrower: int, port: int, passed: Passed | None = None) -> str:
+    """A donor's Comment once it can be used, and with what passed until now."""
+    text = f"{NAME} ready of={borrower} port={port}"
+    if passed is None:
+        return text
+    return f"{text} in={passed.received} out={passed.sent} packets={passed.packets}"
 
 
 def failed(borrower: int, why: str) -> str:
@@ -57,6 +77,7 @@ class DonorReport:
     port: int = 0
     #: Why it failed; None where it did not.
     failure: str | None = None
+    passed: Passed = field(default_factory=Passed)
 
     @classmethod
     def read_from(cls, comment: str) -> DonorReport | None:
@@ -64,5 +85,6 @@ class DonorReport:
         match = _COMMENT.match(comment)
         if match is None:
             return None
-        of, ready_of, port, failed_of, failure = match.groups()
-        return cls(int(of or ready_of or failed_of), int(port or 0), failure)
+        of, ready_of, port, received, sent, packets, failed_of, failure = match.groups()
+        passed = Passed(int(received or 0), int(sent or 0), int(packets or 0))
+        return cls(int(of or ready_of or failed_of), int(port or 0), failure, passed)

@@ -31,12 +31,14 @@ REQUESTS = ("tpn", "tpj", "tpt", "tps")
 #: Values that are counts, seconds or epochs.
 _NUMBERS = frozenset(
     (
-        *("at", "begin", "cpg", "cpt", "prio", "retry", "since", "spn", "tries"),
-        *("loan_at", "loan_held", "loan_next", "loan_tries"),
+        *("at", "begin", "cpg", "cpt", "mpg", "prio", "retry", "since", "spn", "tries"),
+        *("loan_at", "loan_held", "loan_next", "loan_taken", "loan_tries"),
     )
 )
 #: Values that belong to one loan alone.
 _OF_LOAN = ("loan", "loan_why", "loan_at")
+#: What a job in the select mode asked for beside its GPUs.
+_ASKED = ("req", "cpg", "cpt", "mpg")
 _NUMBER = re.compile(r"\d{1,12}")
 _UNSAFE = re.compile(rb"[^A-Za-z0-9_.:/,=()&*+\-]")
 
@@ -156,11 +158,21 @@ class JobRecord:
     next_loan_at = _Number("loan_next")
     #: Since when (epoch) the network alone keeps the job from a loan; 0 where it does not.
     held_by_network_since = _Number("loan_held")
+    #: When (epoch) its lent GPUs were taken back; 0 for never.
+    taken_back_at = _Number("loan_taken")
+    #: The nodes that the user named, '' for none.
+    req_nodes = _Text("req")
+    #: What the user asked for, 0 for nothing.
+    cpus_per_gpu = _Number("cpg")
+    cpus_per_task = _Number("cpt")
+    #: The same, kept only while the job has a loan.
+    memory_per_gpu_mb = _Number("mpg")
 
     @property
     def asked(self) -> str:
-        """The GPUs that the user asked for, per node or for the whole job; '' for neither."""
-        return self.requests.tres_per_node or self.requests.tres_per_job
+        """The GPUs that the user asked for, per node, for the job or per task; '' for none."""
+        per_node, per_job, per_task, _ = self.requests
+        return per_node or per_job or per_task
 
     @property
     def requests(self) -> GpuRequests:
@@ -216,9 +228,14 @@ class LoanRecord(JobRecord):
     #: The job's priority before the loan.
     priority = _Number("prio")
 
-    def meets(self, per_node: str, per_job: str, priority: int) -> LoanRecord:
-        """The record of a job whose donors start; it keeps what the user asked for."""
-        return self.changed(MEETS, tpn=per_node, tpj=per_job, prio=priority)
+    def meets(self, requests: GpuRequests, priority: int, **asked: str | int) -> LoanRecord:
+        """The record of a job whose donors start; it keeps what the user asked for.
+
+        `asked`: values of the keys `req`, `cpg`, `cpt` and `mpg`.
+        """
+        asked = {key: value for key, value in asked.items() if value}
+        kept = dict(zip(REQUESTS, requests, strict=True))
+        return self.changed(MEETS, **kept, prio=priority, **asked)
 
     def starts(self, loan: Loan, now: int) -> LoanRecord:
         """The record of a job that is let start, all donors being ready."""
@@ -226,7 +243,7 @@ class LoanRecord(JobRecord):
 
     def over(self) -> LoanRecord:
         """The record of a job that has no loan any more, but may be lent to again."""
-        return self.without(*_OF_LOAN, "tpn", "tpj", "prio", "at").changed(MAY)
+        return self.without(*_OF_LOAN, *REQUESTS, *_ASKED, "prio", "at").changed(MAY)
 
 
 class GateRecord(JobRecord):
@@ -243,13 +260,8 @@ class GateRecord(JobRecord):
     token = _Text("token")
     #: The user's own --begin (epoch), 0 without.
     begin = _Number("begin")
-    #: The nodes that the user named, '' for none.
-    req_nodes = _Text("req")
     #: How many sockets of each node the user asked for, 0 for any.
     sockets_per_node = _Number("spn")
-    #: What the user asked for, 0 for nothing.
-    cpus_per_gpu = _Number("cpg")
-    cpus_per_task = _Number("cpt")
     #: How many releases of the job came to nothing, one after the other.
     tries = _Number("tries")
     #: Before this epoch no other release is tried; 0: it may be tried now.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from slurm_plugin.lending import forms
 from slurm_plugin.lending.choice.offer import Offer, Refusal
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import LoanCandidate, LoanPlan
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need
+from slurm_plugin.slurm.interface import QueuedJob
 
 DELAYS = Refusal("GPUs of other nodes would make a job wait longer that came first", True)
 
@@ -21,18 +23,26 @@ class LoanAdmission:
     #: Finds donors; None where nothing is lent.
     matcher: LoanMatcher | None
     now: float
-    _waiting: list[tuple[int, Need]] = field(default_factory=list)
+    _waiting: list[tuple[QueuedJob, Need]] = field(default_factory=list)
     _borrows: set[int] = field(default_factory=set)
     _candidates: list[LoanCandidate] = field(default_factory=list)
 
-    def fits_nowhere(self, job_id: int, need: Need) -> None:
+    def fits_nowhere(self, job: QueuedJob, need: Need) -> None:
         """Note that this job fits on no node. No loan may delay the first of these jobs."""
-        self._waiting.append((job_id, need))
+        self._waiting.append((job, need))
         self.plan.first = self._first()
+        if self.plan.waits is None:
+            self.plan.waits = job
 
     def ask(self, candidate: LoanCandidate) -> bool:
         """Find donors for a job; whether the plan now has a loan for it."""
         if self.matcher is None:
+            return False
+        if candidate.obstacle:
+            # A component's comment would be written to all of its heterogeneous job.
+            if candidate.record.may_borrow and not candidate.job.het_id:
+                why = Refusal(forms.line(candidate.obstacle), by_choice=True)
+                self.plan.refusals.append((candidate.job, candidate.record, why))
             return False
         if self.matcher.at_once:
             self._candidates.append(candidate)
@@ -48,19 +58,23 @@ class LoanAdmission:
         for candidate, answer in zip(self._candidates, answers, strict=True):
             self._admit(candidate, answer)
 
-    def _first(self, before: int = 0) -> Need | None:
-        """The need of the first job that waits for local GPUs, if that comes ahead of `before`."""
-        for job_id, need in self._waiting:
-            if job_id == before:
+    def _first(self, before: QueuedJob | None = None) -> Need | None:
+        """The need of the first job that waits for local GPUs, if that comes ahead of `before`.
+
+        Which task of an array starts first is all the same: none of them waits for another.
+        """
+        for job, need in self._waiting:
+            if before is not None and job.job_id == before.job_id:
                 return None
-            if job_id not in self._borrows:
+            is_sibling = before is not None and job.array_id and job.array_id == before.array_id
+            if job.job_id not in self._borrows and not is_sibling:
                 return need
         return None
 
     def _admit(self, candidate: LoanCandidate, answer: Offer | Refusal | None) -> bool:
         """Plan a loan unless it delays the first job that waits; a refusal is kept for the user."""
         plan, job = self.plan, candidate.job
-        first = self._first(job.job_id)
+        first = self._first(job)
         if (
             isinstance(answer, Offer)
             and first is not None
@@ -73,6 +87,10 @@ class LoanAdmission:
             return False
         for hold in answer.holds:
             plan.take(hold)
+        if job.tasks > 1:
+            plan.splits.append(job)
+            plan.again = True
+            return True
         # It now waits for its donors alone, so nobody has to wait behind it.
         self._borrows.add(job.job_id)
         plan.first = self._first()

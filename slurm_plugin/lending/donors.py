@@ -23,7 +23,9 @@ from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending import standing as loans
 from slurm_plugin.lending.acting.question import Question, Submitter
 from slurm_plugin.lending.choice.offer import Offer, Refusal
+from slurm_plugin.lending.ledger import Ledger
 from slurm_plugin.queue.capacity import Node, Nodes
+from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
@@ -84,8 +86,13 @@ class SlurmLoans:
     #: Raises SlurmError where Slurm is not to be changed from here.
     check: Callable[[], None] = lambda: None
     counts: Counter[str] = field(default_factory=Counter)
+    ledger: Ledger = field(init=False)
     # Polls in a row that did not see all donors of a running job, by its id.
     _missed: Counter[int] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        """The ledger asks the same Slurm."""
+        self.ledger = Ledger(self.run)
 
     def obstacle(self, slurm_config: Mapping[str, str]) -> str:
         """Why nothing can be lent here, by Slurm's settings or our own; '' where it can."""
@@ -109,7 +116,7 @@ class SlurmLoans:
                 self.client.update([str(donor.job_id)], change)
         except SlurmError as error:
             logger.warning("job %s cannot borrow: %s", job.name, error)
-            self.cancel([donor.job_id for donor in donors])
+            self.cancel([str(donor.job_id) for donor in donors])
             self.counts["refused"] += 1
             return None
         self.counts["lent"] += 1
@@ -124,6 +131,14 @@ class SlurmLoans:
         if trouble := loans.trouble_of(donor, there.get(donor.job_id), job):
             raise SlurmError(trouble)
         return donor
+
+    def split(self, job: QueuedJob) -> None:
+        """Make the first task of an array a job of its own; nothing else about it changes."""
+        name = f"{job.array_id}_{task_runs(job.task)[0][0]}"
+        try:
+            self.client.update([name], JobUpdate(admin_comment=job.admin_comment))
+        except SlurmError as error:
+            logger.warning("job %s: %s", name, error)
 
     def record_of(self, job: QueuedJob) -> JobRecord | None:
         """The job's record where that may name a loan."""
@@ -146,15 +161,19 @@ class SlurmLoans:
             wanted.update(donor.job_id for donor in _donors(job, loan, there))
         for job_id in [job_id for job_id in self._missed if job_id not in borrowers]:
             del self._missed[job_id]
+        donors = [job for job in queue if loans.parent_of(job)]
         orphans = [
-            job.job_id
-            for job in queue
-            if loans.parent_of(job)
-            and job.job_id not in wanted
+            job
+            for job in donors
+            if job.job_id not in wanted
             and job.state != "COMPLETING"
             and not self._is_in_doubt(job, there)
         ]
-        self.cancel(orphans)
+        # A donor that runs is asked first: it says what passed, and ends by itself.
+        asked = [job.name for job in orphans if job.state == "RUNNING" and self.ledger.asks(job)]
+        self._send(["scancel", "--batch", "--signal=TERM"], asked)
+        self.cancel([job.name for job in orphans if job.name not in asked])
+        self.ledger.see(donors)
 
     def _is_in_doubt(self, donor: QueuedJob, there: Mapping[int, QueuedJob]) -> bool:
         """Do donor and borrower both run, with the borrower's record lost?
@@ -186,7 +205,7 @@ class SlurmLoans:
             self.run(["scontrol", "requeue", job.name])
         except SlurmError as error:
             logger.warning("job %s cannot be put back (%s) and is cancelled", job.name, error)
-            self.cancel([job.job_id])
+            self.cancel([job.name])
 
     def refuse(self, job: QueuedJob, record: JobRecord, refusal: Refusal) -> bool:
         """Write into the job why nothing is lent to it; whether the reason is a new one.
@@ -228,21 +247,43 @@ class SlurmLoans:
             # It has started, or ended: the next poll will show.
             logger.warning("job %s: %s", job.name, error)
             return pause_s
-        self.cancel([donor.job_id for donor in _donors(job, loan, queue)] if loan else [])
+        self.cancel([donor.name for donor in _donors(job, loan, queue)] if loan else [])
         if is_refused:
-            self.cancel([job.job_id])
+            self.cancel([job.name])
         return pause_s
 
-    def cancel(self, job_ids: Sequence[int]) -> None:
-        """End jobs; what has ended already is no error."""
-        if not job_ids:
-            return
-        self.counts["cancelled"] += len(job_ids)
+    def take_back(self, job: QueuedJob, record: JobRecord, by: str) -> bool:
+        """Requeue a running borrower for the job `by`; whether Slurm did.
+
+        Its record says so first: whatever dies in between, it is never done twice. The donors are
+        ended as those of any job that was put back.
+        """
+        note = f"its lent GPUs are taken back for job {by}; it is requeued"
+        noted = record.changed(loan_taken=int(self.clock())).written_into(job.admin_comment)
         try:
             self.check()
-            self.run(["scancel", *map(str, job_ids)])
+            self.client.update([job.name], JobUpdate(admin_comment=hints.with_note(noted, note)))
+            self.run(["scontrol", "requeue", job.name])
         except SlurmError as error:
-            logger.warning("donors %s: %s; tried again", list(job_ids), error)
+            logger.warning("job %s is not requeued: %s", job.name, error)
+            self.counts["not_taken_back"] += 1
+            return False
+        self.counts["taken_back"] += 1
+        return True
+
+    def cancel(self, names: Sequence[str]) -> None:
+        """End jobs by what Slurm's commands call them; what has ended already is no error."""
+        self.counts["cancelled"] += len(names)
+        self._send(["scancel"], names)
+
+    def _send(self, command: Sequence[str], names: Sequence[str]) -> None:
+        if not names:
+            return
+        try:
+            self.check()
+            self.run([*command, *names])
+        except SlurmError as error:
+            logger.warning("donors %s: %s; tried again", list(names), error)
 
 
 def _donors(job: QueuedJob, loan: Loan, queue: Mapping[int, QueuedJob]) -> list[QueuedJob]:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from policies import Request
 from policies.remote import RemoteJob
 from policies.remote.r_queue import Release
+from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import is_ahead
 from slurm_plugin.job_profiles import Remote
-from slurm_plugin.lending import record
+from slurm_plugin.lending import record, take_back
 from slurm_plugin.lending.choice.batch import Round
 from slurm_plugin.lending.choice.network_use import UNKNOWN, NetworkUse, network_loads, network_use
 from slurm_plugin.lending.choice.offer import (
@@ -29,9 +30,10 @@ from slurm_plugin.lending.choice.offer import (
 from slurm_plugin.lending.choice.solver import Solver, SolverStarting
 from slurm_plugin.lending.donors import LONGEST_PAUSE_S, SlurmLoans
 from slurm_plugin.lending.plan import LoanCandidate, LoanPlan
+from slurm_plugin.lending.take_back import Borrowed
 from slurm_plugin.queue.candidates import Need, may_use
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of
-from slurm_plugin.queue.demand import Demand
+from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -60,6 +62,8 @@ class LoanMatcher:
         self._loads: Mapping[str, float] = {}
         self._site: Settings | None = None
         self._obstacle = ""
+        # The jobs for which lent GPUs were taken back.
+        self._served: set[int] = set()
 
     @property
     def at_once(self) -> bool:
@@ -120,15 +124,15 @@ class LoanMatcher:
     def _borrower(self, candidate: LoanCandidate, plan: LoanPlan, now: int) -> Borrower | None:
         """The job as a borrower; None where it, or the site, does not let it borrow now."""
         job, noted, need = candidate.job, candidate.record, candidate.need
-        # A job that counts its GPUs as a whole may ask for more than any node has.
-        if not noted.may_borrow or not may_borrow(candidate.demand) or need.nodes > 1:
+        if not noted.may_borrow:
             return None
         preferences = self._preferences(job)
         if preferences is None or is_ahead(noted.next_loan_at, now, LONGEST_PAUSE_S):
             return None
         step_s = max(1, self.waiting.step_s)
         held = noted.held_by_network_since or now
-        use, one = self._use(preferences), borrower(need, plan.nodes)
+        use = self._use(preferences)
+        one = borrower(need, plan.nodes, self.lending.settings)
         asked = replace(
             one.asked,
             rounds_waited=max(0, now - job.submit) // step_s,
@@ -163,6 +167,8 @@ class LoanMatcher:
         for job, noted, refusal in plan.refusals:
             if self.lending.refuse(job, noted, refusal):
                 self.write(record.refused(job, noted, refusal))
+        for job in plan.splits:
+            self.lending.split(job)
         refused = []
         for job, noted, planned in plan.offers:
             loan = self.lending.lend(job, noted, planned, plan.nodes)
@@ -170,8 +176,43 @@ class LoanMatcher:
                 refused.append(job.name)
             else:
                 self.write(record.lent(job, noted, loan, planned.why))
+        self._take_back(plan, queue)
         self.lending.tidy(queue)
+        for one in self.lending.ledger.ended():
+            self.write(record.ended(one))
+            self.lending.counts.update(one.counts())
         return refused
+
+    def _take_back(self, plan: LoanPlan, queue: Sequence[QueuedJob]) -> None:
+        """Requeue one borrower for the first job that waits, where the site wants that."""
+        settings, now, first = self.lending.settings, self.clock(), plan.waits
+        if settings.take_back == "no" or plan.first is None or first is None:
+            return
+        is_open = bool(plan.offers or plan.broken or plan.again) or first.job_id in self._served
+        if is_open or now < first.submit + settings.take_back_s:
+            return
+        try:
+            borrowed = list(self._may_be_requeued(queue))
+            one = take_back.chosen(plan.first, plan.nodes, borrowed, queue, now)
+        except Unsupported:
+            return
+        if one is None:
+            return
+        # Whatever comes of it, this job takes nothing back again.
+        self._served.add(first.job_id)
+        if self.lending.take_back(one.job, one.record, first.name):
+            self.write(record.taken_back(one.job, one.record, first.name))
+
+    def _may_be_requeued(self, queue: Sequence[QueuedJob]) -> Iterator[Borrowed]:
+        """The running borrowers that allow it, and were not before."""
+        for job in queue:
+            noted = self.lending.record_of(job) if job.state == "RUNNING" else None
+            loan = noted.loan if noted else None
+            if noted is None or loan is None or noted.taken_back_at:
+                continue
+            preferences = self._preferences(job)
+            if preferences is not None and preferences.may_be_requeued:
+                yield Borrowed(job, noted, loan)
 
     def close(self) -> None:
         """End what runs beside the engine."""
@@ -179,27 +220,27 @@ class LoanMatcher:
             self._solver.close()
 
 
-def may_borrow(asked: Demand) -> bool:
-    """Can a job that asks for this borrow? Only of one node, its GPUs counted per node or in all.
+def borrower(need: Need, nodes: Nodes, settings: RemoteConfig) -> Borrower:
+    """The job behind a need, with the nodes that it may use, and those on which it may run.
 
-    The steps of others would ask for the same GPUs again, or get them on several nodes. The caller
-    knows whether it is a batch job outside of arrays and heterogeneous jobs.
+    What it asks of its node's name and GPU model counts for its own node alone: any model that the
+    site calls equal may lend.
     """
-    return (
-        asked.form in ("node", "job")
-        and not (asked.exclusive or asked.req_nodes or asked.is_22_05)
-        and not (asked.cpus_per_gpu or asked.mem_gpu_mb)
-        and asked.nodes <= 1
-        and asked.max_nodes <= 1
-        and (asked.per_node if asked.form == "node" else asked.gpus) >= 2
-    )
-
-
-def borrower(need: Need, nodes: Nodes) -> Borrower:
-    """The job behind a need, with the nodes that it may use."""
-    one = replace(need, gpus=1)
-    usable = (name for name, node in nodes.items() if node.gpu_types and may_use(one, node))
-    return Borrower(RemoteJob(Request((need.gpus,)), need.cpus, need.memory_mb), frozenset(usable))
+    models = frozenset(model for kind in need.types for model in settings.like(kind))
+    there = replace(need, gpus=1, req_nodes=frozenset(), types=frozenset())
+    usable, hosts = set(), set()
+    for name, node in nodes.items():
+        if not node.gpu_types:
+            continue
+        like = settings.like(node.model)
+        alike = replace(node, features=node.features | like) if len(like) > 1 else node
+        if may_use(there, alike) and (not models or not models.isdisjoint(node.gpu_types)):
+            usable.add(name)
+            if may_use(replace(need, gpus=1), node):
+                hosts.add(name)
+    only = frozenset(hosts) if len(hosts) < len(usable) else frozenset()
+    asked = RemoteJob(Request((need.gpus,)), need.cpus, need.memory_mb, hosts=only)
+    return Borrower(asked, frozenset(usable if hosts else ()))
 
 
 def spare_capacity(

@@ -9,7 +9,6 @@ from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending.choice.offer import Offer, Refusal
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, with_hold
-from slurm_plugin.queue.demand import Demand
 from slurm_plugin.slurm.interface import QueuedJob
 
 
@@ -35,8 +34,9 @@ class LoanCandidate:
 
     job: QueuedJob
     record: JobRecord
-    demand: Demand
     need: Need
+    #: Why jobs of its form borrow nothing; '' where they may.
+    obstacle: str = ""
 
 
 @dataclass(slots=True)
@@ -50,10 +50,14 @@ class LoanPlan:
     added: list[Hold] = field(default_factory=list)
     #: What the first job that waits for local GPUs needs.
     first: Need | None = None
+    #: The first job that fits on no node, be it that it borrows in the end.
+    waits: QueuedJob | None = None
     #: Poll again soon.
     again: bool = False
     #: Loans to be made.
     offers: list[tuple[QueuedJob, JobRecord, Offer]] = field(default_factory=list)
+    #: Arrays of which one task is made a job of its own, so that it can be lent to.
+    splits: list[QueuedJob] = field(default_factory=list)
     #: Loans that came to nothing, and why.
     broken: list[tuple[QueuedJob, JobRecord, str]] = field(default_factory=list)
     #: Jobs that nothing is lent to, and why.
@@ -62,7 +66,7 @@ class LoanPlan:
     @property
     def changes_slurm(self) -> bool:
         """Is anything to be done?"""
-        return bool(self.offers or self.broken or self.refusals)
+        return bool(self.offers or self.splits or self.broken or self.refusals)
 
     def take(self, hold: Hold) -> None:
         """A job is about to hold this."""

@@ -102,7 +102,10 @@ FAMILIES = (
         "counter",
         """
         gate_events{event} What became of gates: "released", "regated", "refused", "mismatched".
-        loan_events{event} What became of loans: "lent", "refused", "given_up", "lost", "cancelled".
+        loan_events{event} Loans "lent", "refused", "given_up", "lost", "cancelled", "taken_back".
+        lent_gpu_seconds GPU seconds that donors lent until they ended.
+        lent_bytes{direction} Bytes over connections to donors that ended: "to" them, or "from".
+        lent_packets Packets with data to donors that ended: no fewer than the middleware's calls.
         """,
     ),
     *_families(

@@ -34,7 +34,7 @@ PAGE_S = 1.0
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: What the loops count that has happened; they also say what is so at the moment.
 GATE_EVENTS = ("released", "regated", "refused", "mismatched")
-LOAN_EVENTS = ("lent", "refused", "given_up", "lost", "cancelled")
+LOAN_EVENTS = ("lent", "refused", "given_up", "lost", "cancelled", "taken_back")
 
 #: By metric, values by label values.
 _Values = dict[str, Mapping[tuple[str, ...], float]]
@@ -114,6 +114,14 @@ class Metrics:
         return {
             "gate_events": {(word,): slots.get(word, 0) for word in GATE_EVENTS} if slots else {},
             "loan_events": {(word,): loans.get(word, 0) for word in LOAN_EVENTS} if lends else {},
+            "lent_gpu_seconds": {(): loans.get("gpu_s", 0)} if lends else {},
+            "lent_bytes": {
+                ("to",): loans.get("bytes_in", 0),
+                ("from",): loans.get("bytes_out", 0),
+            }
+            if lends
+            else {},
+            "lent_packets": {(): loans.get("packets_in", 0)} if lends else {},
             "poll_failures": by_label(engine.setup.telemetry.failed_polls),
         }
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
-from slurm_plugin.lending import matcher
+from slurm_plugin.lending import forms, matcher
 from slurm_plugin.lending.choice.offer import Offer, offer
 from slurm_plugin.queue.backfill import delays, earliest_start
 from slurm_plugin.queue.candidates import Need, fits
@@ -68,9 +68,11 @@ def loan_for(
 ) -> Offer | str:
     """What could be lent to the job now if it may borrow, or why nothing could."""
     job, asked = state.job, demand_of_job(state.job, state.entries)
-    if asked is None or job.array_id or job.het_id or not matcher.may_borrow(asked):
-        return "only a batch job of one node borrows, that asks for 2 GPUs or more and no node"
-    borrower = matcher.borrower(need, site.nodes)
+    if asked is None:
+        return "it asks for no GPUs"
+    if why := forms.obstacle(asked, is_het=bool(job.het_id)):
+        return why
+    borrower = matcher.borrower(need, site.nodes, lending)
     answer = offer(borrower, matcher.spare_capacity(site.nodes), lending)
     if not isinstance(answer, Offer):
         return answer.why

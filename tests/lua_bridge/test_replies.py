@@ -50,6 +50,24 @@ def test_a_batch_job_is_told_that_it_may_borrow(lua, engine):
     assert result.env["GPUTOPO_REMOTE"] == "allow"
 
 
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({}, "jobs of srun and salloc have none; use sbatch"),
+        ({"script": "#!/bin/sh", "het_job_offset": 1}, "the components of a heterogeneous job"),
+    ],
+    ids=["srun, salloc", "a component"],
+)
+def test_who_cannot_borrow_is_told_why_if_they_asked(lua, engine, fields, why):
+    engine.answers(MAY_BORROW)
+    asked = lua.submit(**GPU_JOB, **fields, comment="gpu-topo: remote=allow")
+    assert asked.job["admin_comment"] == "[gpu-topo: remote=allow]"
+    (line,) = asked.user
+    assert line.startswith("gpu-topo: GPUs of other nodes are not lent to this job: ")
+    assert why in line
+    assert lua.submit(**GPU_JOB, **fields, comment="gpu-topo: pattern=ring").user == []
+
+
 def test_srun_and_salloc_do_not_borrow(lua, engine):
     engine.answers(MAY_BORROW)
     assert lua.submit(**GPU_JOB).job["admin_comment"] == "[gpu-topo: remote=allow]"

@@ -110,30 +110,39 @@ mean in that figure of that cell, stock Slurm included.
 
 def _summary(said: dict[Name, list[Verdict]]) -> Iterator[str]:
     counts = Counter(one.word for each in said.values() for one in each)
-    total = sum(counts.values())
     words = ", ".join(f"{counts[word]} {word}" for word in WORDS)
-    yield f"Of {total} comparisons in {len(said)} cells: {words}."
-    worse = [(name, one) for name, each in said.items() for one in each if one.word == "worse"]
+    yield f"Of {sum(counts.values())} comparisons in {len(said)} cells: {words}."
+    every = [(name, one) for name, each in said.items() for one in each]
+    worse = [pair for pair in every if pair[1].word == "worse"]
+    likely = [pair for pair in every if pair[1].word == "open" and pair[1].behind > pair[1].margin]
     if worse:
         yield f"\n**`{OURS}` loses** these, beyond margin and interval:\n"
-    for name, one in worse:
-        yield (
-            f"- {name[0]} at {name[1]} %, {PRIMARY[one.metric].label}:"
-            f" {_figure(one.metric, one.ours_value)}, `{one.other}`"
-            f" {_figure(one.metric, one.other_value)}"
-        )
-    if not worse:
+        yield from map(_stands, worse)
+    else:
         yield f"`{OURS}` is worse beyond margin and interval in none."
+    if likely:
+        yield (
+            "\n**Behind on average by more than the margin**, which ten resamplings cannot tell"
+            f" from chance, is `{OURS}` in these {len(likely)}:\n"
+        )
+        yield from map(_stands, likely)
     yield ""
 
 
+def _stands(pair: tuple[Name, Verdict]) -> str:
+    name, one = pair
+    return (
+        f"- {name[0]} at {name[1]} %, {PRIMARY[one.metric].label}:"
+        f" {_figure(one.metric, one.ours_value)}, `{one.other}`"
+        f" {_figure(one.metric, one.other_value)}"
+    )
+
+
 def _missing(found: dict[Name, Cell]) -> Iterator[str]:
-    lacking = [
-        f"{'-'.join(map(str, name))} ({len(cell)} of {len(policies())} policies)"
-        for name, cell in found.items() if len(cell) < len(policies())
-    ]  # fmt: skip
+    lacking = [name for name, cell in found.items() if len(cell) < len(policies())]
     if lacking:
-        yield f"Not run to the end: {', '.join(lacking)}.\n"
+        names = ", ".join("-".join(map(str, name)) for name in lacking)
+        yield f"Not run, or not with every policy: {names}.\n"
 
 
 def _judged(said: dict[Name, list[Verdict]]) -> Iterator[str]:

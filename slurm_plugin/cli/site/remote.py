@@ -57,4 +57,5 @@ def program(file: Path, python: str) -> None:
     from slurm_plugin.remote import program as packed
 
     packed.write(file, python)
-    click.echo(f"{file}: put it on every node, with task-prolog beside it")
+    beside = "task-prolog, gputopo-carry and gputopo-wire.so"
+    click.echo(f"{file}: put it on every node, with {beside} beside it")

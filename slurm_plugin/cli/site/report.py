@@ -124,6 +124,12 @@ def _text(summary: dict[str, Any]) -> str:
     total = sum(summary["passes"].values())
     lines.append(f"left to Slurm: {total} times")
     lines += [f"  {count:>6}  {why}" for why, count in summary["passes"].items()]
+    if lent := summary["lent"]:
+        lines.append(
+            f"lent to jobs of other nodes: {lent['gpu_s'] / 3600:,.1f} GPU hours by"
+            f" {lent['donors']} donors; {lent['bytes_in'] / 1e9:,.2f} GB to them,"
+            f" {lent['bytes_out'] / 1e9:,.2f} GB from them"
+        )
     lines.append(f"started without an answer of ours: {summary['started_undecided']} jobs")
     for key, title in (("by_partition", "partition"), ("by_policy", "policy")):
         for name, block in summary[key].items():

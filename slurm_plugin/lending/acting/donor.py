@@ -25,7 +25,9 @@ _ACCOUNT = re.compile(r"[\w.,:@+-]{1,255}")
 
 def question(job_id: int) -> list[str]:
     """The command that shows a job. It is run as the job's user, who always sees it."""
-    return ["squeue", "--noheader", f"--jobs={job_id}", f"--format={_FIELDS}"]
+    # With an array's id squeue shows all tasks: those that run are left out, others stand alone.
+    only = ("--states=PENDING", "--array", f"--jobs={job_id}")
+    return ["squeue", "--noheader", *only, f"--format={_FIELDS}"]
 
 
 def inherited(job_id: int, uid: int, output: str) -> list[str]:
@@ -33,7 +35,9 @@ def inherited(job_id: int, uid: int, output: str) -> list[str]:
 
     Raises SlurmError where that job does not wait, or is not this user's.
     """
-    match = _RECORD.fullmatch(output)
+    lines = output.splitlines(keepends=True)
+    own = [line for line in lines if line.startswith(f"{job_id}|")]
+    match = _RECORD.fullmatch(own[0]) if len(own) == 1 else None
     if match is None or int(match[1]) != job_id:
         raise SlurmError(f"job {job_id}: squeue said {output[:80]!r}; expected one job that waits")
     state, partition, time_limit, account = match.group(3, 4, 5, 6)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from slurm_plugin.job_notes.loan import Loan
 from slurm_plugin.job_notes.records import MAY, MEETS, STARTS, LoanRecord
+from slurm_plugin.lending import forms
 from slurm_plugin.lending import standing as loans
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.at_start import start_loans
@@ -46,7 +47,8 @@ class StartPlan(LoanPlan):
     @property
     def changes_slurm(self) -> bool:
         """Is anything to be done?"""
-        return bool(self.starts or self.back or self.offers or self.broken or self.refusals)
+        lends = self.offers or self.splits or self.broken or self.refusals
+        return bool(self.starts or self.back or lends)
 
     @property
     def is_busy(self) -> bool:
@@ -75,6 +77,8 @@ def plan(
             planning.at_loan(job, record)
         elif not loans.parent_of(job) and any("gpu" in text for text in job.requests):
             waiting.append((job, record))
+            if job.tasks == 1:
+                planning.split.add(job.array_id)
     for job, record in waiting:
         planning.at_waiting(job, record)
     planning.admission.settle()
@@ -102,6 +106,8 @@ class _Planning:
     updates: StartLoans
     jobs: Mapping[int, QueuedJob]
     admission: LoanAdmission
+    #: The arrays of which a task waits by itself, without a loan.
+    split: set[int] = field(default_factory=set)
 
     def at_loan(self, job: QueuedJob, record: LoanRecord) -> None:
         """A job with a loan: it goes on, starts, or is given up."""
@@ -116,8 +122,8 @@ class _Planning:
             made.broken.append((job, record, state.trouble))
             return
         end = end_of(job, now)
-        memory = job.memory_per_node_mb or job.memory_per_cpu_mb * job.cpus
-        made.take(Hold({loan.host: loan.mask}, job.cpus, memory, end))
+        cpus, memory = start_loans.cpus_and_memory_mb(job, record)
+        made.take(Hold({loan.host: loan.mask}, cpus, memory, end))
         self._reserve(job, record, loan, end)
         if record.state == MEETS and state.ports:
             update = self.updates.starts(job, record, loan.with_ports(state.ports))
@@ -126,7 +132,7 @@ class _Planning:
     def _standing(self, job: QueuedJob, record: LoanRecord) -> Standing:
         context = self.context
         nodes: Nodes | None = self.made.nodes
-        is_ours = start_loans.is_whole(job, record) and not job.req_nodes
+        is_ours = start_loans.is_whole(job, record)
         if record.state == STARTS:
             # GPUs in use may be its own already: the nodes were read after the queue.
             nodes, is_ours = None, start_loans.is_local(job, record)
@@ -168,9 +174,12 @@ class _Planning:
         if hold is not None:
             made.take(hold)
             return
-        self.admission.fits_nowhere(job.job_id, need)
+        self.admission.fits_nowhere(job, need)
         is_paused = self.context.is_paused(job.name, self.context.now)
         # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
         is_spread = bool(job.tres_per_job) and job.max_nodes != 1
-        if record is not None and not (job.array_id or job.het_id or is_paused or is_spread):
-            self.admission.ask(LoanCandidate(job, record, asked, need))
+        # One task after the other: the next one is split off when this one has its loan.
+        is_split = job.tasks > 1 and job.array_id in self.split
+        if record is not None and not (is_paused or is_split):
+            why = forms.obstacle(asked, is_het=bool(job.het_id), is_spread=is_spread)
+            self.admission.ask(LoanCandidate(job, record, need, why))

@@ -51,9 +51,9 @@ class Round:
         self._left = dict(self.capacity.nodes)
         try:
             for usable, indexes in self._groups().items():
-                for model in sorted({self._left[name].model for name in usable}):
-                    names = [name for name in sorted(usable) if self._left[name].model == model]
-                    self._solve(indexes, names)
+                like = {name: min(self.settings.like(self._left[name].model)) for name in usable}
+                for model in sorted(set(like.values())):
+                    self._solve(indexes, [name for name in sorted(usable) if like[name] == model])
         except SolverStarting:
             raise
         except Unsolved as error:

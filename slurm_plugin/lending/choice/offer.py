@@ -113,7 +113,7 @@ def offer(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> Off
     offers: list[Offer] = []
     refusals = [TOO_FEW]
     wait_s = local_wait_s(job, capacity, settings) if job.is_auto else 0.0
-    for nodes in by_model(job, capacity):
+    for nodes in by_model(job, capacity, settings):
         for answer in _answers(job, nodes, settings):
             made = judged(job, answer, nodes, settings, wait_s)
             if isinstance(made, Offer):
@@ -130,7 +130,9 @@ def too_little(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -
     """What is missing where nothing can be lent: GPUs, or CPUs and memory beside them."""
     if settings.preset.max_donors:
         return TOO_FEW
-    sums = [sum(node.free.bit_count() for node in nodes) for nodes in by_model(job, capacity)]
+    sums = [
+        sum(node.free.bit_count() for node in nodes) for nodes in by_model(job, capacity, settings)
+    ]
     return NO_CPUS if max(sums, default=0) >= sum(job.asked.request.gpus_per_node) else TOO_FEW
 
 
@@ -146,7 +148,10 @@ def judged(
     `wait_s`: seconds until local GPUs are free.
     """
     most = settings.preset.max_donors
-    if not answer.remote_gpus or not answer.tasks[0].local or (most and len(answer.donors) > most):
+    host, hosts = answer.tasks[0], job.asked.hosts
+    if not answer.remote_gpus or not host.local or (hosts and host.node not in hosts):
+        return TOO_FEW
+    if most and len(answer.donors) > most:
         return TOO_FEW
     if job.is_auto:
         assert job.use.work is not None
@@ -207,12 +212,12 @@ def _answers(
     yield from placed
 
 
-def by_model(job: Borrower, capacity: SpareCapacity) -> list[list[Node]]:
-    """The nodes that this job may use, grouped by GPU model, in the order of names."""
+def by_model(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> list[list[Node]]:
+    """The nodes that this job may use, grouped by models that lend to each other, by name."""
     models: dict[str, list[Node]] = {}
     for name in sorted(job.usable & capacity.nodes.keys()):
         node = capacity.nodes[name]
-        models.setdefault(node.model, []).append(node)
+        models.setdefault(min(settings.like(node.model)), []).append(node)
     return [nodes for _, nodes in sorted(models.items())]
 
 

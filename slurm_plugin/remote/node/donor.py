@@ -22,12 +22,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from slurm_plugin.job_notes.donor import NAME, failed, ready
+from slurm_plugin.job_notes.donor import NAME, Passed, failed, ready
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import echo, inside, preset, slurm, sockets
 from slurm_plugin.remote.node.door import Door, Tools
 from slurm_plugin.remote.node.handshake import Munge
+from slurm_plugin.remote.node.meter import Meter
 from slurm_plugin.remote.node.preset import UNKNOWN, Preset
 from slurm_plugin.remote.node.relay import DonorEnd
 from slurm_plugin.remote.node.sockets import LOOPBACK
@@ -35,6 +36,8 @@ from slurm_plugin.remote.node.sockets import LOOPBACK
 ANY = "0.0.0.0"
 #: Seconds until a server must listen, and how many ports are tried.
 LISTENS_S = 20.0
+#: Seconds between two looks whether it listens.
+LOOK_S = 0.02
 TRIES = 3
 #: Seconds between two looks at the borrowing job, and how long that job may wait for its start.
 POLL_S = 30.0
@@ -217,19 +220,24 @@ class Donor:
     async def _listens(self, port: int) -> bool:
         """Does a server of our own user listen, within its time?"""
         assert self._process is not None
-        for _ in range(int(LISTENS_S / 0.1)):
+        for _ in range(int(LISTENS_S / LOOK_S)):
             if self._process.returncode is not None:
                 return False
             owner = sockets.listener(port)
             if owner is not None:
                 return owner == os.getuid()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(LOOK_S)
         return False
 
     async def _admit(self, proven: socket.socket, nth: int) -> None:
         keeper = self._inside or self._door
         assert keeper is not None
         await keeper.admit(proven, nth)
+
+    @property
+    def own_port(self) -> int:
+        """The port at which the job reaches the server without a relay; 0 where it does not."""
+        return 0 if self._task.relays else self._server_port
 
     async def server_ended(self) -> int:
         """Wait for the server's end; its exit status."""
@@ -314,6 +322,8 @@ async def run(task: DonorTask, vouching: Munge) -> int:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(ended.wait(), SHOWN_S)
         return 1
+    meter = Meter(port, donor.own_port)
+    meter.start()
     report = ready(task.parent, port)
     if not await asyncio.to_thread(slurm.say, task.job_id, report):
         await asyncio.sleep(2)
@@ -323,12 +333,27 @@ async def run(task: DonorTask, vouching: Munge) -> int:
         asyncio.ensure_future(donor.server_ended()),
         asyncio.ensure_future(until_over(task.parent, task.job_id)),
     ]
+    telling = asyncio.ensure_future(tell(task, port, meter))
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     died = waits[1].done()
-    for wait in waits:
+    for wait in (*waits, telling):
         wait.cancel()
     await donor.close()
+    # The last word: with it Slurm's accounting has what passed, where it keeps comments.
+    await asyncio.to_thread(slurm.say, task.job_id, ready(task.parent, port, meter.passed()))
+    meter.close()
     return 1 if died else 0
+
+
+async def tell(task: DonorTask, port: int, meter: Meter) -> None:
+    """Say every now and then what passed, where that is more than the last time."""
+    told = Passed()
+    while True:
+        await asyncio.sleep(POLL_S)
+        passed = meter.passed()
+        if passed != told:
+            await asyncio.to_thread(slurm.say, task.job_id, ready(task.parent, port, passed))
+            told = passed
 
 
 def main(argv: list[str], program: str) -> int:

@@ -42,8 +42,8 @@ class Tools:
 
     @classmethod
     def beside(cls, program: str) -> Tools:
-        """Those in the folder of this program."""
-        return cls(Path(program).absolute().parent)
+        """Those in the folder of this program, wherever links to it lie."""
+        return cls(Path(program).resolve().parent)
 
     def check(self) -> None:
         """Raises RemoteError where a file is missing."""

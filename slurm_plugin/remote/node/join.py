@@ -29,6 +29,11 @@ from slurm_plugin.remote.node.sockets import LOOPBACK
 
 #: Set by the engine at submit: this job may borrow. Set here once it has borrowed.
 ASKED, JOINED = "GPUTOPO_REMOTE", "GPUTOPO_REMOTE_GPUS"
+#: What a step would ask for again, though the job has fewer GPUs.
+_ASKED_AGAIN = (
+    *("SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK", "SLURM_TRES_PER_TASK"),
+    *("SLURM_CPUS_PER_GPU", "SLURM_MEM_PER_GPU", "SLURM_NTASKS_PER_GPU", "SLURM_TRES_BIND"),
+)
 ALIVE_S = 1.0
 #: So long the engine may take to put back a record that somebody overwrote, in seconds.
 RESTORE_S = 15.0
@@ -163,7 +168,7 @@ def _is_alive(pid: int) -> bool:
 def exports(variables: Mapping[str, str]) -> str:
     """The TaskProlog's lines for slurmstepd. A step must not ask for more GPUs than are here."""
     lines = [f"export {name}={value}" for name, value in variables.items()]
-    lines += [f"unset {name}" for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS", ASKED)]
+    lines += [f"unset {name}" for name in (*_ASKED_AGAIN, ASKED)]
     return "".join(f"{line}\n" for line in lines)
 
 

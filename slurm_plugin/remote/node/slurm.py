@@ -31,13 +31,14 @@ def say(job_id: int, text: str) -> bool:
 
 
 def job_state(job_id: int) -> tuple[str, str] | None:
-    """A job's state, and the engine's record of it.
+    """A job's state, and the engine's record of it. The last task of an array has the array's id.
 
     The state is '' for a job that is no more; None where Slurm does not answer.
     """
     code, out, err = _run("scontrol", "show", "job", str(job_id))
     if code:
         return ("", "") if "Invalid job id" in err + out else None
+    out = next((one for one in out.split("\n\n") if one.startswith(f"JobId={job_id} ")), out)
     state = re.search(r"^\s*JobState=(\w+)", out, re.MULTILINE)
     comment = re.search(r"^\s*AdminComment=(.*)$", out, re.MULTILINE)
     return state[1] if state else "", comment[1].strip() if comment else ""
@@ -49,5 +50,8 @@ def comments() -> list[str]:
 
 
 def requeue(job_id: int) -> bool:
-    """Put the user's own job back into the queue; whether Slurm did."""
-    return _run("scontrol", "requeue", str(job_id))[0] == 0
+    """Put the user's own job or array task back into the queue; whether Slurm did."""
+    record = rf"^JobId={job_id} ArrayJobId=(\d+) ArrayTaskId=(\d+) "
+    task = re.search(record, _run("scontrol", "show", "job", str(job_id))[1], re.MULTILINE)
+    name = f"{task[1]}_{task[2]}" if task else str(job_id)
+    return _run("scontrol", "requeue", name)[0] == 0

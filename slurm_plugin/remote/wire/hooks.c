@@ -118,15 +118,18 @@ extern int listen(int fd, int backlog)
 	return real_listen(fd, backlog);
 }
 
-static bool is_wired(const struct sockaddr *address, socklen_t size)
+static bool is_wired(int fd, const struct sockaddr *address, socklen_t size)
 {
 	struct sockaddr_storage to = { 0 };
 	const struct sockaddr_in *plain = (const struct sockaddr_in *) &to;
+	socklen_t room = sizeof(int);
+	int type;
 
 	if (!has_wire || !address || size < sizeof(*plain) || size > sizeof(to))
 		return false;
 	memcpy(&to, address, size);
-	return to.ss_family == AF_INET && plain->sin_addr.s_addr == htonl(INADDR_LOOPBACK) &&
+	return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &room) && type == SOCK_STREAM &&
+		to.ss_family == AF_INET && plain->sin_addr.s_addr == htonl(INADDR_LOOPBACK) &&
 		gt_door_has(&wire, &to);
 }
 
@@ -152,5 +155,5 @@ static int replace(int fd, const struct sockaddr *address)
 extern int connect(int fd, const struct sockaddr *address, socklen_t size)
 {
 	be_ready();
-	return is_wired(address, size) ? replace(fd, address) : real_connect(fd, address, size);
+	return is_wired(fd, address, size) ? replace(fd, address) : real_connect(fd, address, size);
 }

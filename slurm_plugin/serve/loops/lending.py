@@ -14,7 +14,7 @@ from slurm_plugin.serve.setup import Setup
 
 POLL_S = 5.0
 #: Donors start within some tenths of a second.
-STARTING_S = 0.3
+STARTING_S = 0.15
 #: A job whose donors are ready starts within so many seconds, or lacks something unforeseen.
 GRACE_S = 30
 

@@ -306,7 +306,7 @@ def test_even_the_engine_gets_donors_for_waiting_jobs_of_users_alone(lending):
         (f"donor {roots} 0 dgx2 1", "users below uid 1000"),
         (f"donor {roots} 2001 dgx2 1", "it is of uid 0; expected 2001"),
         (f"donor {bobs} 2001 dgx2 1", "it is of uid 2002; expected 2001"),
-        (f"donor {runs.id} {uid} dgx2 1", "it is RUNNING"),
+        (f"donor {runs.id} {uid} dgx2 1", "expected one job that waits"),
         (f"donor {roots} 2001 dgx2 1 --uid=0", "expected ready, or donor JOBID UID NODE GPUS"),
         ("x" * 600, "expected one line"),
     ):

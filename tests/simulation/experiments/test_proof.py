@@ -97,7 +97,24 @@ def test_an_interrupted_run_goes_on_and_the_page_names_what_is_missing(tmp_path,
     assert sorted(set(ran[first:])) == [("sc17", "horizon"), ("sc17", "mapa")]
     text = page.page(tmp_path)
     assert "Of 12 comparisons in 3 cells: 0 worse, 0 open, 12 not worse, 0 better." in text
-    assert "Not run to the end: philly-80-drawn (0 of" in text
+    assert "Not run, or not with every policy: philly-80-drawn, " in text
+    assert "sc17-80" not in text.split("Not run", 1)[1].split("\n")[0]
+
+
+def test_the_page_lists_where_ours_loses_and_where_it_only_seems_to(tmp_path, monkeypatch):
+    more = {"wait_p95_s": 1.0, "bounded_slowdown": 1.0, "pcie_rings": 0.0}
+    for load, ours in (
+        (80, [wait + 10 + at % 2 for at, wait in enumerate(TEN)]),
+        (90, [wait + 100 * (at % 2) for at, wait in enumerate(TEN)]),
+    ):
+        rows = cell(horizon=ours, stock=TEN)
+        rows = {name: [row | more for row in each] for name, each in rows.items()}
+        (tmp_path / f"sc17-{load}-drawn.json").write_text(json.dumps(rows))
+    text = page.page(tmp_path)
+    loses, seems = text.split("**Behind on average by more than the margin**")
+    assert "loses** these" in loses
+    assert "- sc17 at 80 %, mean wait: 115 s, `stock` 104 s" in loses
+    assert "- sc17 at 90 %, mean wait: 154 s, `stock` 104 s" in seems.split("##")[0]
 
 
 def test_a_word_that_is_no_trace_is_refused(tmp_path):

@@ -352,15 +352,15 @@ def test_a_job_that_may_borrow_carries_it_in_its_bracket_and_its_environment(tmp
         ("", {}),
         ("remote=no", {}),
         ("remote=allow", {"batch": False}),
-        ("remote=allow", {"array": True}),
         ("remote=allow", {"het": True}),
     ],
-    ids=["not asked", "refused by the user", "srun", "array", "heterogeneous job"],
+    ids=["not asked", "refused by the user", "srun", "heterogeneous job"],
 )
 def test_a_job_that_may_not_carries_nothing(tmp_path, hint, keys):
     values = told(lending_mode(tmp_path, cache(free=0b11)).on_submit(submit(4, hint=hint, **keys)))
     assert "remote=1" not in values["admin_comment"]
     assert "env.GPUTOPO_REMOTE" not in values
+    assert ("are not lent to this job" in values.get("message", "")) is (hint == "remote=allow")
 
 
 def test_submits_that_are_only_tested_keep_the_gpus_from_nobody_for_long(tmp_path):

@@ -38,7 +38,9 @@ class OneByOne:
 
     def borrow(self, jobs: Sequence[LoanCandidate], made: GatePlan) -> list[Offer | Refusal | None]:
         [one] = jobs
-        job = replace(matcher.borrower(one.need, made.nodes), end=AT + one.job.time_limit_s)
+        job = replace(
+            matcher.borrower(one.need, made.nodes, SETTINGS), end=AT + one.job.time_limit_s
+        )
         return [offer(job, matcher.spare_capacity(made.nodes), SETTINGS)]
 
 

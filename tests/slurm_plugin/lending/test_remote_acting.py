@@ -121,6 +121,7 @@ def test_a_donor_has_of_its_borrower_what_slurm_says_of_that(record, wanted):
         ("7|0|PENDING|batch|2:00|root\n", "it is of uid 0; expected 1000"),
         ("7|1001|PENDING|batch|2:00|x\n", "it is of uid 1001"),
         ("7|1000|RUNNING|batch|2:00|x\n", "it is RUNNING"),
+        ("6|1000|PENDING|batch|2:00|x\n8|1000|PENDING|batch|2:00|x\n", "expected one job"),
         ("8|1000|PENDING|batch|2:00|x\n", "expected one job"),
         ("7|1000|PENDING|batch|2:00|x\n" * 2, "expected one job"),
         # What a user may have written as account, where nobody enforces accounts.

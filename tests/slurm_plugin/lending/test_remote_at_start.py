@@ -1,93 +1,36 @@
 """Loans where GPUs are chosen at a job's start: the look at the queue, what Slurm is told."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from loans_in_tests import AT, SETTINGS, LendingSlurm, a_donor
-from machines_in_tests import BASIC, basic_decider
+from at_start_in_tests import (
+    LOCAL,
+    MEETS,
+    NODES,
+    OFFER,
+    STARTS,
+    TEXT,
+    Slurm,
+    donor,
+    job,
+    lender_of,
+    node,
+    planned,
+    polled,
+)
+from loans_in_tests import AT
 
 from slurm_plugin.job_notes.loan import LoanDonor
 from slurm_plugin.job_notes.records import LoanRecord
 from slurm_plugin.lending.at_start import planning, start_loans
-from slurm_plugin.lending.at_start.planning import StartPlan
-from slurm_plugin.lending.at_start.reconciler import LoanReconciler
-from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.lending.at_start.start_loans import StartLoans
-from slurm_plugin.lending.choice.offer import Offer
-from slurm_plugin.lending.donors import SlurmLoans
-from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.lending.plan import LoanCandidate, LoanContext
-from slurm_plugin.queue.capacity import Hold, nodes_of
+from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.remote.node import join
 from slurm_plugin.slurm.interface import (
     NOW,
-    JobUpdate,
     QueuedJob,
-    SlurmNode,
-    SlurmPartition,
 )
-
-TEXT = "dgx1/3,dgx2/c/71"
-MEETS = f"meets remote=1 tpn=gres/gpu:4 prio=5 loan={TEXT} loan_at=990"
-STARTS = f"starts remote=1 tpn=gres/gpu:4 prio=5 loan={TEXT}/50001 loan_at=980 at=995"
-LOCAL = {"tres_per_node": "gres/gpu:2", "req_nodes": "dgx1"}
-
-
-def job(kept: str = "may remote=1", job_id: int = 7, **fields: object) -> QueuedJob:
-    """A waiting job of four GPUs; `kept` is what its bracket says, '' for none."""
-    comment = f"[gpu-topo: remote=allow] [gpu-loan: {kept}]" if kept else ""
-    values: dict[str, object] = {
-        "name": str(job_id), "partition": "batch", "state": "PENDING", "reason": "Resources",
-        "priority": 5, "time_limit_s": 90, "cpus": 4, "uid": 1000, "user": "alice",
-        "account": "research",
-        "min_nodes": 1, "ntasks": 1, "tres_per_node": "gres/gpu:4", "admin_comment": comment,
-    }  # fmt: skip
-    return QueuedJob(job_id, **{**values, **fields})
-
-
-def donor(comment: str = "gpu-donor ready of=7 port=50001", **fields: object) -> QueuedJob:
-    return a_donor(71, comment, **{"gpus": {"dgx2": (2, 3)}, **fields})
-
-
-def node(name: str, used: Sequence[int], **fields: object) -> SlurmNode:
-    values: dict[str, object] = {
-        "state": ("MIXED",), "partitions": ("batch",), "weight": 1, "cpus": 16, "memory_mb": 4000,
-        "gpus": {"v100": 8}, "used": tuple(used), "used_by_type": {"v100": len(used)},
-    }  # fmt: skip
-    return SlurmNode(name, **{**values, **fields})
-
-
-NODES = (node("dgx1", range(2, 8)), node("dgx2", (0, 1, 4, 5, 6, 7)))
-OFFER = Offer(
-    "dgx1",
-    3,
-    {"dgx2": 12},
-    holds=(Hold({"dgx1": 3}, 4, 0), Hold({"dgx2": 12}, 2, 1024)),
-)
-
-
-class Generous:
-    """Lends the same to everybody who asks."""
-
-    at_once = False
-
-    def borrow(self, jobs: Sequence[LoanCandidate], made: object) -> list[Offer]:
-        return [OFFER for _ in jobs]
-
-
-def planned(
-    *jobs: QueuedJob,
-    nodes: Sequence[SlurmNode] = NODES,
-    context: LoanContext | None = None,
-    updates: StartLoans | None = None,
-) -> StartPlan:
-    room = nodes_of(nodes, [one for one in jobs if one.state != "PENDING"])
-    updates = updates or StartLoans(60, highest=9, now=AT)
-    return planning.plan(jobs, room, context or LoanContext(AT), updates, Generous())
-
 
 # -- who is lent to -----------------------------------------------------------
 
@@ -271,43 +214,6 @@ def test_a_site_that_lends_no_more_ends_loans_and_makes_none():
 # -- the whole, on a Slurm that remembers what it is told ---------------------
 
 
-class Slurm(LendingSlurm):
-    """Two nodes and a queue; notes which GPUs are kept when a donor starts."""
-
-    def __init__(self, *jobs: QueuedJob, refuses: str = "") -> None:
-        super().__init__(*jobs, refuses=refuses)
-        self.reserved = LoanReservations(lambda: float(AT))
-        self.kept_at_start: list[int] = []
-        self.lines: list[object] = []
-
-    def nodes(self) -> list[SlurmNode]:
-        return list(NODES)
-
-    def partitions(self) -> list[SlurmPartition]:
-        return [SlurmPartition("batch", ("dgx1", "dgx2"), True)]
-
-    def config(self) -> dict[str, str]:
-        return {"TaskProlog": "/x/task-prolog", "PriorityType": "priority/multifactor"}
-
-    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
-        if change.begin_time == NOW:
-            for kept in self.reserved.by_borrower.values():
-                self.kept_at_start += sorted(kept.shares)
-        super().update(jobs, change)
-
-
-def lender_of(tmp_path: Path, slurm: Slurm, clock: Callable[[], float]) -> LoanReconciler:
-    how = StartLoans(60)
-    decider = basic_decider(tmp_path, BASIC + "remote: {{allow: yes}}\n")
-    lending = SlurmLoans(SETTINGS, slurm, slurm, slurm, how, clock)
-    matcher = LoanMatcher(lending, decider.rule, decider.waiting, slurm.lines.append, clock, {})
-    return LoanReconciler(slurm, matcher, how, slurm.reserved, 30, clock)
-
-
-def polled(tmp_path: Path, slurm: Slurm, may_lend: bool = True) -> StartPlan:
-    return lender_of(tmp_path, slurm, lambda: float(AT)).reconcile(read_snapshot(slurm), may_lend)
-
-
 def test_donors_are_submitted_then_named_then_started(tmp_path):
     """The job is kept away from all GPUs meanwhile; if nobody ever comes back, for a while."""
     slurm = Slurm(job())
@@ -329,11 +235,7 @@ def test_donors_are_submitted_then_named_then_started(tmp_path):
     [
         ("did not ask for it", job(admin_comment="[gpu-topo: ] [gpu-loan: may remote=1]")),
         ("paused", job("may remote=1 loan_next=1001")),
-        ("is an array's", job(array_id=7)),
         ("is a heterogeneous one's", job(het_id=7)),
-        ("may be spread", job(tres_per_node="", tres_per_job="gres/gpu:4")),
-        ("counts per task", job(tres_per_node="", tres_per_task="gres/gpu=4", max_nodes=1)),
-        ("runs on two nodes", job(min_nodes=2, max_nodes=2, tres_per_node="gres/gpu:6")),
         ("runs in an observed partition", job(partition="watched")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -382,15 +284,18 @@ def test_a_loan_that_came_to_nothing_gives_the_request_back_first(tmp_path):
     assert kept == LoanRecord("may", {"remote": "1", "loan_tries": "1", "loan_next": "1030"})
 
 
+LAST_WORD = "scancel --batch --signal=TERM"
 RUNS = {"state": "RUNNING", "nodes": ("dgx1",)}
 
 
 @pytest.mark.parametrize(
     ("borrower", "may_lend", "told"),
     [
-        pytest.param(job(), False, ["scancel 71"], id="nobody names it, and nothing is lent"),
+        pytest.param(job(), False, [f"{LAST_WORD} 71"], id="nobody names it, and nothing is lent"),
         # Its begin time came while there was room: it has all of its GPUs on its own node.
-        pytest.param(job(MEETS, **RUNS), True, ["scancel 71"], id="its borrower runs without it"),
+        pytest.param(
+            job(MEETS, **RUNS), True, [f"{LAST_WORD} 71"], id="its borrower runs without it"
+        ),
         pytest.param(job(STARTS, **RUNS, **LOCAL), True, [], id="its borrower runs with it"),
     ],
 )

@@ -24,11 +24,15 @@ from slurm_plugin.job_notes.loan import Loan
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.choice.offer import Offer
 from slurm_plugin.lending.donors import SlurmLoans
+from slurm_plugin.lending.ledger import LAST_WORD_S
 from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.lending.standing import Standing, standing
 from slurm_plugin.slurm.interface import NOW, QueuedJob
 
 # -- what stands in Slurm -----------------------------------------------------
+
+#: A donor is asked to end before it is ended.
+LAST_WORD = "scancel --batch --signal=TERM"
 
 
 def test_a_loan_is_read_from_its_own_text():
@@ -168,7 +172,7 @@ def test_donors_that_no_job_names_are_ended():
     ]
     queue = [gated_with(LOAN), ready(71), a_donor(72, state="PENDING"), unmarked, marked, *others]
     lender(slurm).tidy(queue)
-    assert slurm.words == ["scancel 73 74"]
+    assert slurm.words == [f"{LAST_WORD} 73 74"]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +183,7 @@ def test_running_donors_stay_where_nobody_knows_their_borrowers_record(comment, 
     slurm = LendingSlurm()
     borrower = replace(placed_with(AT, state="RUNNING"), admin_comment=comment)
     lender(slurm).tidy([borrower, replace(ready(71), state="RUNNING")])
-    assert (slurm.words == ["scancel 71"]) is is_ended
+    assert (slurm.words == [f"{LAST_WORD} 71"]) is is_ended
     assert bool(slurm.words) is is_ended
 
 
@@ -194,13 +198,22 @@ def test_donors_end_with_their_borrower():
     slurm = LendingSlurm()
     lender(slurm).tidy([placed_with(AT, state="COMPLETING"), ready(71), ready(72)])
     lender(slurm).tidy([ready(71), ready(72)])
-    assert slurm.words == ["scancel 71 72"] * 2
+    assert slurm.words == [f"{LAST_WORD} 71 72"] * 2
+
+
+def test_a_donor_that_does_not_end_by_itself_is_ended():
+    slurm, now = LendingSlurm(), [0.0]
+    ours = lender(slurm)
+    ours.ledger.clock = lambda: now[0]
+    for now[0] in (0.0, 1.0, LAST_WORD_S):
+        ours.tidy([ready(71)])
+    assert slurm.words == [f"{LAST_WORD} 71", f"{LAST_WORD} 71", "scancel 71"]
 
 
 def test_a_donor_that_is_ending_already_is_not_ended_again():
     slurm = LendingSlurm()
     lender(slurm).tidy([replace(ready(71), state="COMPLETING"), ready(72)])
-    assert slurm.words == ["scancel 72"]
+    assert slurm.words == [f"{LAST_WORD} 72"]
 
 
 def test_a_job_that_lost_a_donor_is_put_back_after_a_second_look():

@@ -11,10 +11,8 @@ from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.lending import matcher
 from slurm_plugin.lending.choice.offer import Offer, holds_of, offer
-from slurm_plugin.lending.matcher import may_borrow
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Node
-from slurm_plugin.queue.demand import Demand
 from slurm_plugin.remote import presets
 
 NEED = Need(4, cpus=4, memory_mb=1000, partitions=frozenset({"batch"}))
@@ -23,7 +21,7 @@ NEED = Need(4, cpus=4, memory_mb=1000, partitions=frozenset({"batch"}))
 def lent(*nodes: Node, need: Need = NEED, settings: RemoteConfig = SETTINGS) -> dict[str, int]:
     """Slots by node, the job's own node first; nothing without an offer."""
     left = room(*nodes)
-    found = offer(matcher.borrower(need, left), matcher.spare_capacity(left), settings)
+    found = offer(matcher.borrower(need, left, settings), matcher.spare_capacity(left), settings)
     return {found.host: found.mask, **found.donors} if isinstance(found, Offer) else {}
 
 
@@ -78,23 +76,28 @@ def test_an_offer_holds_the_gpus_cpus_and_memory_of_all_its_nodes():
     )
 
 
-# -- who may ------------------------------------------------------------------
+# -- equal models ------------------------------------------------------------------
 
 
-def asked(**fields: object) -> bool:
-    return may_borrow(replace(Demand("node", gpus=4, per_node=4), **fields))
+EQUAL = replace(SETTINGS, equal_models=("v100/p100", "a100/h100"))
 
 
-def test_only_jobs_of_one_node_borrow():
-    assert asked()
-    assert asked(form="job")
-    assert asked(form="job", max_nodes=1)
-    for refused in (
-        {"exclusive": True}, {"form": "task"}, {"is_22_05": True},
-        {"req_nodes": "dgx1"}, {"cpus_per_gpu": 2}, {"mem_gpu_mb": 5},
-        {"nodes": 2}, {"max_nodes": 3}, {"per_node": 1},
-    ):  # fmt: skip
-        assert not asked(**refused), refused
+@pytest.mark.parametrize(
+    ("sentence", "need", "expected"),
+    [
+        ("any model", {}, {"a": 0b11, "b": 0b11}),
+        ("which is a feature here", {"features": "p100"}, {"b": 0b11, "a": 0b11}),
+        ("runs on the node that it names", {"req_nodes": frozenset("b")}, {"b": 0b11, "a": 0b11}),
+        ("borrows from no node it excludes", {"exc_nodes": frozenset("b")}, {}),
+        ("a model that is not there", {"features": "a100"}, {}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_models_that_a_site_calls_equal_lend_to_each_other(sentence, need, expected):
+    old = node("b", 0b11, P100, features=frozenset({"p100"}))
+    nodes = node("a", 0b11, features=frozenset({"v100"})), old
+    assert lent(*nodes, need=replace(NEED, **need), settings=EQUAL) == expected
+    assert lent(*nodes, need=replace(NEED, **need)) == {}
 
 
 def test_a_job_asks_for_it_or_its_partition_does(tmp_path):
@@ -124,3 +127,14 @@ def test_where_the_site_lends_nothing_asking_for_it_is_refused_in_one_line(tmp_p
         with pytest.raises(HintRefused, match="remote: GPUs of other nodes are not lent here; exp"):
             read_preferences(hint, rules("batch"))
     assert not read_preferences("remote=no", rules("batch")).remote
+
+
+def test_a_request_for_a_model_runs_on_that_one():
+    """GRES types are models where Slurm itself gives GPUs out."""
+    new, old = (
+        Node(name, (model,) * 4, 0b11, 8, 8000, partitions=NEED.partitions, model=model)
+        for name, model in (("a", "v100"), ("b", "p100"))
+    )
+    asks = replace(NEED, types=frozenset({"p100"}))
+    assert lent(new, old, need=asks, settings=EQUAL) == {"b": 0b11, "a": 0b11}
+    assert lent(new, old, need=asks) == {}

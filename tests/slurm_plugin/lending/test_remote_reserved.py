@@ -7,7 +7,7 @@ from machines_in_tests import BASIC, basic_decider, mask, node, question
 
 from slurm_plugin.enforcement import Select
 from slurm_plugin.lending.at_start.reservations import LoanReservation, LoanReservations
-from slurm_plugin.protocol import Ok, Pass, Refuse, Submit, Use, WaitFor
+from slurm_plugin.protocol import Pass, Refuse, Submit, Use, WaitFor
 
 AT = 1000.0
 #: Job 7 is to have GPUs 0 and 1 of dgx1, its donor 71 GPUs 2 and 3 of dgx2.
@@ -129,8 +129,10 @@ def submitted(tmp_path: Path, hint: str, partition: str = "batch", **fields: int
 )  # fmt: skip
 def test_a_submit_that_may_borrow_is_marked(tmp_path, hint, partition, fields, comment):
     marked = {"env.GPUTOPO_REMOTE": "allow"} if "gpu-loan" in comment else {}
-    expected = Ok({"keep_s": "1", "set.admin_comment": comment, **marked})
-    assert submitted(tmp_path, hint, partition, **fields) == expected
+    values = dict(submitted(tmp_path, hint, partition, **fields).values)
+    is_told = hint == "remote=allow" and not marked
+    assert ("are not lent to this job" in values.pop("message", "")) is is_told
+    assert values == {"keep_s": "1", "set.admin_comment": comment, **marked}
 
 
 def test_submits_without_a_hint_are_left_alone(tmp_path):

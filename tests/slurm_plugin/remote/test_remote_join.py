@@ -67,7 +67,7 @@ def test_a_job_whose_donor_is_away_is_put_back_and_not_started(tmp_path, monkeyp
     told = capsys.readouterr().out
     assert told.startswith(f"print gpu-topo: remote GPUs: 127.0.0.1:{port} cannot be reached")
     assert "export" not in told
-    assert (tmp_path / "said").read_text().splitlines() == ["show job 7", "requeue 7"]
+    assert (tmp_path / "said").read_text().splitlines() == ["show job 7", "show job 7", "requeue 7"]
 
 
 @pytest.mark.parametrize(

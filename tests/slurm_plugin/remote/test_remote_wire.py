@@ -169,10 +169,17 @@ TASK = """
 import socket, sys
 sock = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20)
 sock.settimeout(None)
-told, sent, heard = sock.makefile("rb"), b"x" * 3_000_000, 0
+told = sock.makefile("rb")
 print(int(told.readline()) == sock.getsockname()[1], sock.getpeername()[1])
 sock.sendall(b"hello")
 print(told.read(5).decode())
+# Datagrams and other ports are no business of ours.
+other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+other.connect(("127.0.0.1", int(sys.argv[1])))
+assert other.getpeername()[1] == int(sys.argv[1]) and other.getsockopt(1, 3) == 2
+with socket.create_server(("127.0.0.1", 0)) as mine:
+    with socket.create_connection(mine.getsockname()) as both:
+        assert both.getpeername() == mine.getsockname()
 """
 
 
@@ -193,6 +200,7 @@ async def test_a_task_with_the_library_has_the_connection_to_the_server_itself(
             *(sys.executable, "-c", TASK, str(port)), stdout=subprocess.PIPE, env=variables
         )
         told = (await asyncio.wait_for(task.communicate(), 30))[0].decode().split()
+        assert task.returncode == 0
         # Directly its peer is the donor's end; else it is our own on loopback.
         expected = ["True", str(address.port)] if is_preloaded else ["False", str(port)]
         assert told == [*expected, "HELLO"]
@@ -312,6 +320,8 @@ async def test_without_the_files_in_c_nothing_is_lent_and_one_line_says_so(tmp_p
         lender._tools = Tools(tmp_path)
         with pytest.raises(RemoteError, match=rf"{tmp_path}/{CARRY}: no such file; it lies beside"):
             await lender.open()
+    (tmp_path / "gputopo-node").symlink_to(tools().folder / "gputopo-node")
+    assert Tools.beside(str(tmp_path / "gputopo-node")).folder == tools().folder
     with pytest.raises(RemoteError, match="no such file"):
         Ends(Tools(tmp_path)).add(DonorAddress("127.0.0.1", 1, SUBJECT))
 

@@ -242,8 +242,8 @@ BORROWS = "--comment='gpu-topo: remote=allow' now on"
     ("changes", "told"),
     [
         ({"max_nodes": 1}, [f"with {BORROWS} dgx1, dgx2, over the network"]),
-        ({"max_nodes": 1, "array_id": 14}, []),
-        ({"max_nodes": 1, "req_nodes": "dgx1"}, []),
+        ({"max_nodes": 1, "het_id": 14}, []),
+        ({"max_nodes": 1, "req_nodes": "dgx[1-2]"}, []),
         ({"tres_per_node": "gres/gpu:7"}, []),
         ({"admin_comment": LoanRecord("may", {"remote": "1"}).text()}, []),
         ({"tres_per_node": "gres/gpu:2"}, []),

@@ -215,8 +215,8 @@ LENDS = RemoteConfig(allow=True, donor_memory_mb=64)
         ("--gpus-per-node=4", "1 GPU of dgx2 would get ready, to serve it beside 3 GPUs of dgx1;"
          " it starts when they are"),
         ("--gpus-per-node=7", "nothing would be lent to it now: too few GPUs are free in all"),
-        ("--gpus-per-task=2 -n2", "nothing would be lent to it now: only a batch job of one node"
-         " borrows, that asks for 2 GPUs or more and no node"),
+        ("--gpus-per-task=2 -n2", "nothing would be lent to it now: each of its tasks wants GPUs"
+         " of its own (--gpus-per-task), and lent ones are the job's"),
     ],
 )  # fmt: skip
 def test_what_is_known_of_a_loan_is_told(tmp_path, argv, says):

@@ -1,0 +1,146 @@
+"""Which forms of jobs borrow in a live Slurm, and what the users of all others read."""
+
+import re
+
+import pytest
+from lending_harness import (
+    ASKS,
+    ECHO,
+    HOLD,
+    donors,
+    echoed,
+    nothing_is_left,
+    settings_of,
+)
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+from slurm_cluster.slurm_text import Job
+
+pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
+
+
+def borrows(cluster: Cluster, *args: str, partition: str = "dgx", script: str = HOLD) -> Job:
+    """A job of alice's that runs on two GPUs of its own and two lent ones."""
+    job = cluster.started("-p", partition, ASKS, *args, script=script, timeout_s=60)
+    assert echoed(cluster, job.id)[-1] == "exit 0"
+    [donor] = donors(cluster)
+    [(own, gpus)], [(other, lent)] = job.gpus.items(), donor.gpus.items()
+    assert (len(gpus), len(lent)) == (2, 2)
+    assert own != other
+    return cluster.job(job.id)
+
+
+def has_for_four(job: Job) -> None:
+    """CPUs and memory for four GPUs, on two of its own."""
+    assert job.fields["NumCPUs"] == "8", job.fields
+    assert "mem=200M" in job.fields["AllocTRES"], job.fields
+
+
+def given_back(cluster: Cluster, jobid: int) -> list[str]:
+    """The bytes that explain tells of the donors that ended."""
+    told = cluster.run("ctl", ["gputopo", "explain", str(jobid)]).out
+    return re.findall(r"2 GPUs of dgx1 by job \d+ for \d+ s; ([\d,]+) bytes to it in \d", told)
+
+
+def test_what_a_job_asks_for_with_each_gpu_and_the_node_it_names_count_with_a_loan(lending):
+    """It has all of its CPUs and memory, on its own node; its steps do not ask again."""
+    each = ("--gres=gpu:4", "--cpus-per-gpu=2", "--mem-per-gpu=50", "-w", "dgx2", "--requeue")
+    steps = f"srun true && {HOLD}"
+    job = borrows(lending, *each, script=steps)
+    assert list(job.gpus) == ["dgx2"]
+    has_for_four(job)
+    lending.run("ctl", f"rm /home/alice/echo.{job.id}")
+    lending.run("ctl", ["scontrol", "requeue", str(job.id)])
+    lending.wait_running(job.id, timeout_s=120)
+    assert echoed(lending, job.id)[-1] == "exit 0"
+    has_for_four(lending.job(job.id))
+    lending.cancel(job.id)
+    nothing_is_left(lending)
+    # Both of its donors said how much passed before they ended.
+    until(lambda: len(given_back(lending, job.id)) == 2, "both loans are told of", 30)
+    assert all(int(count.replace(",", "")) > 0 for count in given_back(lending, job.id))
+
+
+def test_gpus_of_one_task_are_lent(lending):
+    job = borrows(
+        lending, "--gpus-per-task=4", "-n1", "-N1", "--mem=200", script=f"srun -n1 true; {HOLD}"
+    )
+    lending.cancel(job.id)
+    nothing_is_left(lending)
+
+
+def test_the_tasks_of_an_array_borrow_one_after_the_other(lending):
+    """Its last task has the array's own id: nothing that ends it may end the others."""
+    args = ("-p", "dgx", "--gres=gpu:4", "--mem=200", "--array=3-5", ASKS)
+    array = lending.sbatch(*args, script=f"{ECHO}; sleep 2")
+    lent, tasks = set(), list[Job]()
+
+    def is_over() -> bool:
+        lent.update(donor.id for donor in donors(lending))
+        tasks[:] = lending.jobs(array)
+        return all(job.state == "COMPLETED" for job in tasks)
+
+    until(is_over, "all tasks ran", 120)
+    assert sorted(job.fields["ArrayTaskId"] for job in tasks) == ["3", "4", "5"]
+    assert [echoed(lending, job.id)[-1] for job in tasks] == ["exit 0"] * 3
+    assert len(lent) == 3
+    nothing_is_left(lending)
+
+
+NOT_LENT = "GPUs of other nodes are not lent to this job: "
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("sbatch -N2 --gres=gpu:4 --wrap=true", "donors are met on one node"),
+        ("sbatch --gres=gpu:4 --wrap=true : --gres=gpu:1", "the components of a heterogeneous job"),
+        ("salloc -I1 --gres=gpu:4 true", "the batch step meets the donors"),
+        ("srun -I1 --gres=gpu:4 true", "the batch step meets the donors"),
+    ],
+)
+def test_who_asks_in_vain_is_told_at_once(lending, command, why):
+    words = command.split()
+    at = [words[0], "-p", "dgx", ASKS.replace(" ", "\\ ")]
+    done = lending.run("ctl", " ".join([*at, *words[1:]]), user="alice", check=False)
+    assert f"gpu-topo: {NOT_LENT}{why}" in " ".join(done.err.split()), done
+
+
+@pytest.mark.long("a detail of what a shorter test shows")
+def test_a_model_that_the_site_calls_equal_lends(lending):
+    """dgx2 has nothing left for a job that names V100s: a P100 node lends to it."""
+    taken = lending.sbatch("-p", "dgx", "-w", "dgx2", "--gres=gpu:2", script="sleep 600")
+    lending.wait_running(taken)
+    with settings_of(lending, "equal_models: [v100/p100]"):
+        job = borrows(lending, "--gres=gpu:v100:4", "--mem=200", partition="gpu")
+        assert list(job.gpus) == ["dgx1"]
+        assert [list(donor.gpus) for donor in donors(lending)] == [["minsky1"]]
+        lending.cancel(job.id, taken)
+        nothing_is_left(lending)
+
+
+@pytest.mark.long("half a minute; who is taken from is tested without a cluster")
+def test_lent_gpus_are_taken_back_once_where_site_and_user_allow_it(lending):
+    """The first job that waits for local GPUs gets those of the borrower, which comes back."""
+    small = ("-p", "dgx", "--gres=gpu:2", "--mem=100")
+    with settings_of(lending, "take_back: requeue, take_back_s: 0"):
+        asks = ("--comment=gpu-topo: remote=allow,movable", "--requeue", "--mem=200")
+        job = borrows(lending, "--gres=gpu:4", *asks)
+        local = lending.started(*small, script="sleep 600", timeout_s=90)
+        until(lambda: not donors(lending), "the donor is gone", 60)
+        waits = lending.job(job.id)
+        assert (waits.state, waits.fields["Restarts"]) == ("PENDING", "1")
+        told = lending.run("ctl", ["gputopo", "explain", str(job.id)]).out
+        assert f"its GPUs were taken back for job {local.id}; it was requeued" in told
+        lending.run("ctl", f"rm -f /home/alice/echo.{job.id}")
+        lending.cancel(local.id)
+        lending.wait_running(job.id, timeout_s=120)
+        assert echoed(lending, job.id)[-1] == "exit 0"
+        again = lending.sbatch(*small, script="sleep 600")
+        for _ in range(3):
+            lending.wait_reconciled()
+        assert lending.job(again).state == "PENDING"
+        assert (lending.job(job.id).state, len(donors(lending))) == ("RUNNING", 1)
+        lending.cancel(again, job.id)
+        nothing_is_left(lending)

@@ -1,0 +1,65 @@
+"""What passes over a donor's connections, by the node's own kernel."""
+
+import asyncio
+import socket
+
+from slurm_plugin.job_notes import donor
+from slurm_plugin.job_notes.donor import DonorReport, Passed
+from slurm_plugin.remote.node.meter import Meter
+
+
+def talk(listener: socket.socket, calls: int, keep: bool = False) -> list[socket.socket]:
+    """Calls of 1000 bytes, each answered by 5000."""
+    near = socket.create_connection(listener.getsockname())
+    far, _ = listener.accept()
+    for _ in range(calls):
+        near.sendall(bytes(1000))
+        assert len(far.recv(1000, socket.MSG_WAITALL)) == 1000
+        far.sendall(bytes(5000))
+        assert len(near.recv(5000, socket.MSG_WAITALL)) == 5000
+    if keep:
+        return [near, far]
+    near.close()
+    far.close()
+    return []
+
+
+def test_connections_count_whether_they_are_open_or_ended_and_those_of_others_do_not():
+    async def counted() -> tuple[Passed, Passed]:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as own,
+            socket.create_server(("127.0.0.1", 0)) as other,
+        ):
+            meter = Meter(own.getsockname()[1], 0)
+            meter.start()
+            talk(other, 7)
+            talk(own, 3)
+            talk(own, 2)
+            # The kernel tells of an end when the last of it is acknowledged.
+            for _ in range(100):
+                if meter.passed().received >= 5000:
+                    break
+                await asyncio.sleep(0.02)
+            ended = meter.passed()
+            open_ones = talk(own, 4, keep=True)
+            both = meter.passed()
+            for one in open_ones:
+                one.close()
+            meter.close()
+            return ended, both
+
+    ended, both = asyncio.run(counted())
+    # The end of a connection counts as a byte.
+    assert 5000 <= ended.received <= 5002
+    assert 25000 <= ended.sent <= 25002
+    assert 5 <= ended.packets <= 10
+    assert 4000 <= both.received - ended.received <= 4001
+    assert both.packets - ended.packets >= 4
+
+
+def test_a_donors_last_word_says_it():
+    said = donor.ready(7, 50001, Passed(12, 34, 5))
+    assert said == "gpu-donor ready of=7 port=50001 in=12 out=34 packets=5"
+    assert DonorReport.read_from(said) == DonorReport(7, 50001, None, Passed(12, 34, 5))
+    assert DonorReport.read_from("gpu-donor ready of=7 port=50001").passed == Passed()
+    assert DonorReport.read_from(f"{said} and=more") is None
