@@ -139,7 +139,7 @@ class PassingInPartition:
                 continue
             _take(job, free)
             count += 1
-            factor = min(MOST_FACTOR, first.priority + count - job.priority)
+            factor = min(MOST_FACTOR, first.priority + count - _computed(job))
             self._raised[job_id] = _Raised(factor, now, job.priority)
             self.passed += 1
             said = self._said(job_id, first)
@@ -169,6 +169,11 @@ class PassingInPartition:
             f"passed job {first.name}, {needs} {seconds:.0f} s: nobody is held up for more than"
             f" {self.rule.order_bound_s} s"
         )
+
+
+def _computed(job: QueuedJob) -> int:
+    """What Slurm's factors come to: it shows a sum of 0 as 1, since 0 is a job on hold."""
+    return job.priority if job.priority > 1 else 0
 
 
 def _known(job: QueuedJob) -> Known:

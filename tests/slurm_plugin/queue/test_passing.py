@@ -69,6 +69,12 @@ def test_a_short_job_goes_before_the_first_and_both_are_told(queue):
     assert updates[2].site_factor is None
 
 
+def test_where_all_have_the_least_priority_a_factor_of_one_would_change_nothing(queue):
+    """Slurm shows 1 where its factors come to 0."""
+    updates = look(queue, HOLDS, replace(FIRST, priority=1), job(3, priority=1))
+    assert updates[3].site_factor == 2
+
+
 @pytest.mark.parametrize(
     "other",
     [
