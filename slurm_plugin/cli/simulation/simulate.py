@@ -54,7 +54,7 @@ NAMED = 5
     type=click.Choice(["arrival", "predicted"]),
     default="arrival",
     show_default=True,
-    help="predicted: shorter work passes within a bound of ten minutes.",
+    help="Shorter predicted work passes within a bound of ten minutes (predicted).",
 )
 @click.option(
     "--reckon",

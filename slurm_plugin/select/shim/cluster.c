@@ -1,5 +1,7 @@
 #include "cluster.h"
 
+#include <time.h>
+
 #include "bits.h"
 #include "gpus.h"
 #include "node_set.h"
@@ -40,6 +42,15 @@ static void look_at(uint32_t index)
 	gt_mirror_look(&gt_plugin.mirror, index, &node);
 }
 
+/* Of this thread alone: a machine that is busy with others makes no look at all nodes longer. */
+static int64_t thread_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return now.tv_sec * 1000000LL + now.tv_nsec / 1000;
+}
+
 /* RET how many nodes the mirror has; 0 if nothing may be looked at, or it must be built first */
 static uint32_t kept(void)
 {
@@ -67,7 +78,7 @@ static void keep_up_nodes(uint64_t *set)
 
 extern void gt_cluster_build(void)
 {
-	int64_t start_us = gt_now_us(), end_us;
+	int64_t start_us = thread_us(), took_us;
 
 	if (!gt_plugin_may_act()) {
 		gt_mirror_forget(&gt_plugin.mirror);
@@ -80,11 +91,14 @@ extern void gt_cluster_build(void)
 	keep_up_nodes(up);
 	if (gt_mirror_build(&gt_plugin.mirror, node_record_count, look, renew))
 		renew = false;
-	end_us = gt_now_us();
-	build_again_us = end_us + (end_us - start_us) * BUILDING_PART;
+	took_us = thread_us() - start_us;
+	build_again_us = gt_now_us() + took_us * BUILDING_PART;
 }
 
-/* Looks at all nodes anew if a look at one found that the table differs, and not too often. */
+/*
+ * Looks at all nodes anew if the table differs from what a look at one found, or if it was
+ * given up while the kill switch was thrown; and not too often.
+ */
 static void build_if_due(void)
 {
 	if (!kept() && !renew && gt_now_us() >= build_again_us)
@@ -93,9 +107,8 @@ static void build_if_due(void)
 
 extern void gt_cluster_node(int index)
 {
-	if (index < 0 || (uint32_t) index >= kept())
-		return;
-	look_at((uint32_t) index);
+	if (index >= 0 && (uint32_t) index < kept())
+		look_at((uint32_t) index);
 	build_if_due();
 }
 
@@ -103,11 +116,11 @@ extern void gt_cluster_job(const job_record_t *job)
 {
 	uint32_t count = kept();
 
-	if (!count || !gt_plugin_may_read(job) || !job->job_resrcs ||
+	if (!gt_plugin_may_read(job) || !job->job_resrcs ||
 	    !job->job_resrcs->node_bitmap)
 		return;
-	for (int i = 0; next_node_bitmap(job->job_resrcs->node_bitmap, &i) &&
-	     (uint32_t) i < count; i++)
+	for (int i = 0; (uint32_t) i < count &&
+	     next_node_bitmap(job->job_resrcs->node_bitmap, &i); i++)
 		look_at((uint32_t) i);
 	build_if_due();
 }

@@ -54,7 +54,8 @@ class Part:
         (folder / "told").chmod(0o777)
         shutil.copy("/usr/bin/id", folder / "id")
         (folder / "id").chmod(0o4755)
-        self.script("squeue", f'cat "{folder}/record.${{2#--jobs=}}"')
+        asked = f'case $word in --jobs=*) cat "{folder}/record.${{word#--jobs=}}";; esac'
+        self.script("squeue", f"for word; do {asked}; done")
         self.script("sbatch", f'printf "%s\\n" "$@" >{folder}/told/words; echo 71')
         self.record(7, f"7|{NOBODY.pw_uid}|PENDING|batch|5:00|research")
         (folder / "gputopo.yaml").write_text(
