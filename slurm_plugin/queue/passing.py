@@ -31,18 +31,40 @@ MOST_FACTOR = 2**31 - 3
 
 #: Reasons of a job that lacks nothing but room, or stands behind a gate of ours.
 _READY = READY | {"BeginTime"}
+#: How scontrol shows that there is no such plugin.
+_NO_PLUGIN = ("", "(null)", "site_factor/none")
+#: How the note of a job that was let pass begins.
+_PASSED = "passed job "
 
 Update = tuple[QueuedJob, JobUpdate]
 
 
 @dataclass(frozen=True, slots=True)
-class _Raised:
-    """A job that was let pass."""
+class Raised:
+    """A job that was let pass, and when (epoch); remembered until Slurm forgets the job."""
 
-    factor: int
+    job_id: int
     at: float
     #: What Slurm had computed for it: its own place in the order.
     priority: int
+
+
+def why_not(slurm_config: Mapping[str, str]) -> tuple[str, str] | None:
+    """Why site factors do not order this site's queue, and what to do; None where they do."""
+    kind = slurm_config.get("PriorityType", "") or "not known"
+    if kind != "priority/multifactor":
+        return f"PriorityType is {kind}", "PriorityType=priority/multifactor"
+    plugin = slurm_config.get("PrioritySiteFactorPlugin", "")
+    if plugin not in _NO_PLUGIN:
+        problem = f"PrioritySiteFactorPlugin is {plugin}: the site factors are its own"
+        return problem, "take PrioritySiteFactorPlugin out of slurm.conf, or do without"
+    return None
+
+
+def own_place(job: QueuedJob) -> JobUpdate:
+    """What gives a job that was let pass its own place again, and takes our note of it away."""
+    is_ours = hints.note_in(job.admin_comment).startswith(_PASSED)
+    return JobUpdate(site_factor=0, admin_comment=_noted(job, "") if is_ours else None)
 
 
 @dataclass(slots=True)
@@ -55,8 +77,9 @@ class PassingInPartition:
     passed: int = 0
     #: What is to be told of jobs, the newest last; whoever writes it down empties it.
     told: list[tuple[QueuedJob, str]] = field(default_factory=list)
+    #: Who was let pass and is still in the queue; at first those of an engine before.
+    raised: dict[int, Raised] = field(default_factory=dict)
     _passing: Passing = field(init=False)
-    _raised: dict[int, _Raised] = field(default_factory=dict)
     _started: dict[int, int] = field(default_factory=dict)
     _known: set[int] = field(default_factory=set)
     _backoff: Backoff = field(default_factory=Backoff)
@@ -70,23 +93,25 @@ class PassingInPartition:
         """The updates that one snapshot leads to; what ended since the last one is learned from."""
         mine = {job.job_id: job for job in jobs if self.name in job.partition.split(",")}
         self._follow(mine, now)
-        updates = list(self._give_back(mine, now))
+        if updates := list(self._give_back(mine, now)):
+            # Their priorities are not their own yet: the next look sees who is first.
+            return updates
         free = {n.name: _free(n) for n in nodes if self.name in n.partitions and is_open(n)}
         waiting = [job for job in mine.values() if job.reason in _READY and is_waiting(job, now)]
         order = in_order((self._as_slurm_has_it(job) for job in waiting), {})
         # Before the first in line nobody may pass that is none of ours to judge.
         if not order or asked_of(order[0]) is None or _fits(order[0], free):
-            return updates
+            return []
         first, behind = order[0], order[1:]
         could_start = _fits(first, self._without_passing(free, mine))
         due = self._passing.due_s(first.job_id, could_start, now)
-        if any(job.job_id in self._raised for job in waiting):
+        if any(job.job_id in self.raised for job in waiting):
             # What was let pass has not begun: the GPUs that it needs are not in use yet.
-            return updates
-        return updates + list(self._let_pass(first, behind, free, due, now))
+            return []
+        return list(self._let_pass(first, behind, free, due, now))
 
     def _as_slurm_has_it(self, job: QueuedJob) -> QueuedJob:
-        raised = self._raised.get(job.job_id)
+        raised = self.raised.get(job.job_id)
         return job if raised is None else replace(job, priority=raised.priority)
 
     def _follow(self, jobs: Mapping[int, QueuedJob], now: float) -> None:
@@ -94,7 +119,7 @@ class PassingInPartition:
         for job_id in self._known - jobs.keys():
             start = self._started.pop(job_id, None)
             self._passing.ended(job_id, None if start is None else now - start)
-            self._raised.pop(job_id, None)
+        self.raised = {job_id: one for job_id, one in self.raised.items() if job_id in jobs}
         for job_id, job in jobs.items():
             if job_id not in self._known:
                 self._passing.submitted(job_id, _known(job))
@@ -108,20 +133,20 @@ class PassingInPartition:
         self._backoff.forget(now)
 
     def _give_back(self, jobs: Mapping[int, QueuedJob], now: float) -> Iterator[Update]:
-        """Those that were let pass and did not begin get their own place again."""
-        for job_id, raised in list(self._raised.items()):
+        """Those that were let pass and did not begin, or wait again, get their own place again."""
+        for job_id, raised in list(self.raised.items()):
             job = jobs[job_id]
-            if job.state == "PENDING" and now - raised.at > GRACE_S:
-                del self._raised[job_id]
+            if job.state == "PENDING" and not 0 <= now - raised.at <= GRACE_S:
+                del self.raised[job_id]
                 self._backoff.pause([job.name], now, PAUSE_S)
-                yield job, JobUpdate(site_factor=0, admin_comment=_noted(job, ""))
+                yield job, own_place(job)
 
     def _without_passing(
         self, free: Mapping[str, int], jobs: Mapping[int, QueuedJob]
     ) -> dict[str, int]:
         """Free GPUs if all that were let pass were gone."""
         left = dict(free)
-        for job_id in self._raised:
+        for job_id in self.raised:
             for name, gpus in jobs[job_id].gpus.items():
                 if name in left:
                     left[name] += len(gpus)
@@ -140,7 +165,7 @@ class PassingInPartition:
             _take(job, free)
             count += 1
             factor = min(MOST_FACTOR, first.priority + count - _computed(job))
-            self._raised[job_id] = _Raised(factor, now, job.priority)
+            self.raised[job_id] = Raised(job_id, now, job.priority)
             self.passed += 1
             said = self._said(job_id, first)
             self.told.append((job, said))
@@ -166,7 +191,7 @@ class PassingInPartition:
         needs = "its limit" if self.rule.order_by == "limits" else "predicted to end within"
         seconds = self._passing.longest_s(job_id)
         return (
-            f"passed job {first.name}, {needs} {seconds:.0f} s: nobody is held up for more than"
+            f"{_PASSED}{first.name}, {needs} {seconds:.0f} s: nobody is held up for more than"
             f" {self.rule.order_bound_s} s"
         )
 

@@ -84,8 +84,7 @@ def _text(state: dict[str, Any]) -> str:
         counts = ", ".join(f"{domain[key]} {key}" for key in ("waiting", "running", "held"))
         lines.append(f"genie, partition {name}: {counts}; {domain['profiles']} profiles")
     if order := state.get("order"):
-        lines += [f"order: {n} jobs passed in {name}" for name, n in order["passed"].items()]
-        lines.append(_predicted(order["predicted"]))
+        lines += _ordered(order)
     for name, rule in state["partitions"].items():
         lines.append(f"partition {name}: {rule['mode']}, {rule['policy']}")
     lines.append(
@@ -112,6 +111,15 @@ def _text(state: dict[str, Any]) -> str:
     if state["tables_bytes"] is not None:
         lines.append(f"tables: {state['tables_bytes'] / 1e6:.1f} MB")
     return "\n".join(lines)
+
+
+def _ordered(order: dict[str, Any]) -> list[str]:
+    """Who passed, or why nobody does."""
+    lines = [f"order: NOBODY MAY PASS: {order['stopped']}"] if "stopped" in order else []
+    if "refused" in order:
+        lines.append(f"order: Slurm refused a change: {order['refused']}")
+    lines += [f"order: {n} jobs passed in {name}" for name, n in order.get("passed", {}).items()]
+    return [*lines, _predicted(order["predicted"])] if "predicted" in order else lines
 
 
 def _predicted(told: dict[str, float]) -> str:

@@ -1,7 +1,8 @@
 """The loop that lets shorter work pass, in partitions with `order: predicted`.
 
 All it changes is the site factor of jobs that are to start now, so an engine that dies leaves
-Slurm's own order with a few short jobs in front.
+Slurm's own order with a few short jobs in front. Who they are is written down before Slurm is told:
+the next engine gives those that wait their own place again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from policies.order.durations import Durations
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.released import of_job
-from slurm_plugin.queue.passing import PassingInPartition, Update
+from slurm_plugin.queue.passing import PassingInPartition, Raised, Update, own_place, why_not
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.rows_file import RowsFile
 from slurm_plugin.serve.loops.queue_loop import QueueLoop
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 #: What is kept of run times, in the state directory; a larger file was not written by us.
 NAME, MAX_BYTES = "learned-durations.json", 32 << 20
+#: There, too: jobs in the queue that were let pass.
+RAISED = "jobs-let-pass.json"
 #: Seconds between two looks; where no partition is ordered; and between two writings of the file.
 POLL_S, IDLE_S, SAVE_S = 5.0, 60.0, 60.0
 
@@ -52,8 +55,11 @@ class OrderLoop(QueueLoop):
         self._setup: Setup | None = None
         self._durations = Durations()
         self._file: RowsFile[_Row] | None = None
+        self._raised_file: RowsFile[Raised] | None = None
+        #: What that file says.
+        self._raised: dict[int, Raised] = {}
         self._saved = 0.0
-        self._refused = ""
+        self._refused = self._stopped = ""
 
     def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
@@ -64,7 +70,7 @@ class OrderLoop(QueueLoop):
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing where no partition is ordered."""
         if not self._of:
-            return {}
+            return {"order": {"stopped": self._stopped}} if self._stopped else {}
         errors = self._durations.errors
         ratio = errors.median_ratio()
         predicted: dict[str, float] = {"jobs": errors.jobs, "kept": len(self._durations)}
@@ -73,7 +79,8 @@ class OrderLoop(QueueLoop):
             predicted |= {"median_off_by": round(ratio, 2), **within}
         passed = {name: one.passed for name, one in self._of.items()}
         told = {"passed": passed, "predicted": predicted}
-        return {"order": told | ({"refused": self._refused} if self._refused else {})}
+        amiss = {"refused": self._refused, "stopped": self._stopped}
+        return {"order": told | {key: text for key, text in amiss.items() if text}}
 
     def poll_s(self, setup: Setup) -> float:
         """Seconds between two polls if no event comes."""
@@ -85,11 +92,16 @@ class OrderLoop(QueueLoop):
         if self._setup is not setup:
             await asyncio.to_thread(self._begin, setup)
         poll_s = self.poll_s(setup)
-        if poll_s == IDLE_S or setup.config.kill_switch.exists():
+        if poll_s == IDLE_S:
+            self._of = {}
+        is_idle = poll_s == IDLE_S and not self._raised
+        if is_idle or setup.config.kill_switch.exists():
             return poll_s
         # Behind a gate of the slots mode another loop changes the same jobs.
         async with self.engine.turn:
-            seen = await setup.watcher.snapshot(since, Detail.NODES)
+            seen = await setup.watcher.snapshot(since, Detail.SETTINGS)
+            if self._is_stopped(why_not(seen.settings.config)):
+                return poll_s
             updates: list[Update] = []
             for one in self._ordered_in(setup, seen):
                 updates += await asyncio.to_thread(one.look, seen.jobs, seen.nodes, seen.at)
@@ -97,8 +109,7 @@ class OrderLoop(QueueLoop):
                     logger.info("order: job %s %s", job.name, said)
                     self.engine.write(of_job(partial(_line, job, said), job))
                 one.told.clear()
-            if updates:
-                await asyncio.to_thread(self._change, setup.client, updates)
+            if await asyncio.to_thread(self._change, setup.client, updates, seen):
                 setup.watcher.outdate()
                 # A job in front may leave its gate.
                 self.engine.say(PLANNED)
@@ -108,36 +119,78 @@ class OrderLoop(QueueLoop):
         return poll_s
 
     def _begin(self, setup: Setup) -> None:
-        """A new configuration, or another engine acted: what was learned is in the file."""
-        path = Path(setup.config.state_dir) / NAME
-        if self._file is None or self._file.path != path:
-            self._file = RowsFile(path, list[_Row], MAX_BYTES, 0o640)
+        """A new configuration, or another engine acted: what is known is in the files."""
+        folder = Path(setup.config.state_dir)
+        if self._setup is None or self._file is None or self._file.path.parent != folder:
+            self._file = RowsFile(folder / NAME, list[_Row], MAX_BYTES, 0o640)
             self._durations.load({row.key: row.steps for row in self._file.read()})
-        self._of, self._setup = {}, setup
+            self._raised_file = RowsFile(folder / RAISED, list[Raised], MAX_BYTES, 0o640)
+            self._raised = {row.job_id: row for row in self._raised_file.read()}
+            self._of = {}
+        self._setup = setup
+
+    def _is_stopped(self, why: tuple[str, str] | None) -> bool:
+        """Whether Slurm's settings keep the order as it is; said once."""
+        said = "; ".join(why or ())
+        if said and said != self._stopped:
+            logger.warning("order: nobody may pass: %s", said)
+        self._stopped = said
+        return bool(said)
 
     def _ordered_in(self, setup: Setup, seen: Snapshot) -> list[PassingInPartition]:
         """The partitions that are ordered; those that GENIE orders are left to it."""
-        config = setup.config
+        config, before = setup.config, self._of
         shaped = config.genie.partitions if config.genie is not None else {}
+        self._of = {}
         for name in sorted({name for node in seen.nodes for name in node.partitions}):
-            rule = config.rule(name)
-            if name not in self._of and name not in shaped and _is_ordered(rule):
-                self._of[name] = PassingInPartition(name, rule, self._durations)
+            rule, one = config.rule(name), before.get(name)
+            if name not in shaped and _is_ordered(rule):
+                if one is None or one.rule != rule:
+                    one = PassingInPartition(name, rule, self._durations)
+                    one.raised = dict(self._raised)
+                self._of[name] = one
         return list(self._of.values())
 
     def _save(self) -> None:
         if self._file is not None:
             self._file.write([_Row(key, steps) for key, steps in self._durations.items()])
 
-    def _change(self, client: SlurmClient, updates: list[Update]) -> None:
-        """One that Slurm refuses is tried again later, as one that does not begin."""
+    def _change(self, client: SlurmClient, updates: list[Update], seen: Snapshot) -> bool:
+        """Whether Slurm was told anything. What it refuses is tried again later.
+
+        Who was let pass is written down before, so that an engine that dies in between leaves
+        nobody in front for good.
+        """
+        raised = {key: row for one in self._of.values() for key, row in one.raised.items()}
+        told = {job.job_id for job, _ in updates}
+        waiting = (job for job in seen.jobs if job.state == "PENDING")
+        # Raised in a partition that is ordered no more, or not their own any more.
+        left = [job for job in waiting if job.job_id in self._raised.keys() - raised.keys() - told]
+        updates = updates + [(job, own_place(job)) for job in left]
+        self._keep(self._raised | raised)
+        refused = self._tell(client, updates)
+        back = {job.job_id for job, update in updates if update.site_factor == 0} - refused
+        there = {job.job_id for job in seen.jobs} - back
+        self._keep({key: row for key, row in (self._raised | raised).items() if key in there})
+        return bool(updates)
+
+    def _keep(self, raised: dict[int, Raised]) -> None:
+        if raised != self._raised and self._raised_file is not None:
+            self._raised_file.write(list(raised.values()))
+        self._raised = raised
+
+    def _tell(self, client: SlurmClient, updates: list[Update]) -> set[int]:
+        """The jobs that Slurm would not change."""
+        refused: set[int] = set()
         self._refused = ""
         for job, update in updates:
             try:
                 client.update([job.name], update)
             except SlurmError as error:
+                refused.add(job.job_id)
                 self._refused = f"job {job.name}: {error}"
                 logger.warning("order: job %s could not be changed: %s", job.name, error)
+        return refused
 
 
 def _line(job: QueuedJob, said: str) -> dict[str, Any]:

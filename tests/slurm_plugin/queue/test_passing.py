@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from engine_in_tests import an_engine
@@ -12,16 +14,21 @@ from machines_in_tests import BASIC
 from slots_in_tests import Counting
 
 from policies.order.durations import Durations
+from slurm_plugin.cli.site.status import _ordered
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decision_log import read
+from slurm_plugin.doctor.checks import check_order
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
-from slurm_plugin.queue.passing import GRACE_S, PAUSE_S, PassingInPartition
+from slurm_plugin.queue.passing import GRACE_S, PAUSE_S, PassingInPartition, why_not
 from slurm_plugin.serve import setup
-from slurm_plugin.serve.loops.order import NAME, OrderLoop
+from slurm_plugin.serve.loops.order import NAME, RAISED, OrderLoop
+from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
 NOW = 1_795_000_000.0
+MULTIFACTOR = {"PriorityType": "priority/multifactor"}
 ORDERED = "mode: enforce, order: predicted"
 RULE = Rule(mode="enforce", order="predicted")
 BOUND_S = RULE.order_bound_s
@@ -133,6 +140,40 @@ def test_what_does_not_begin_gets_its_own_place_again_and_a_pause(queue):
     assert again[3].site_factor
 
 
+def test_a_requeued_job_gets_its_own_place_again_and_nobody_passes_by_its_raised_one(queue):
+    raised = look(queue, HOLDS, FIRST, job(3))[3]
+    begun = runs(job(3, admin_comment="[gpu-topo: | mapa: 6]"), 6)
+    assert look(queue, HOLDS, FIRST, begun, at=NOW + 5, used=7) == {}
+    again = replace(job(3), priority=997 + raised.site_factor, admin_comment=begun.admin_comment)
+
+    back = look(queue, HOLDS, FIRST, again, job(4), at=NOW + 300)
+
+    # What the placement says of its first run is none of the order's.
+    assert back == {3: JobUpdate(site_factor=0)}
+    assert queue.raised == {}
+    assert look(queue, HOLDS, FIRST, job(3), job(4), at=NOW + 305).keys() == {2, 4}
+
+
+def test_a_clock_that_was_set_back_leaves_nobody_in_front(queue):
+    look(queue, HOLDS, FIRST, job(3))
+    assert look(queue, HOLDS, FIRST, job(3), at=NOW - 3600)[3].site_factor == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({}, None),
+        ({"PrioritySiteFactorPlugin": "(null)"}, None),
+        ({"PriorityType": "priority/basic"}, "PriorityType is priority/basic"),
+        ({"PriorityType": ""}, "PriorityType is not known"),
+        ({"PrioritySiteFactorPlugin": "site_factor/x"}, "PrioritySiteFactorPlugin is site_fac"),
+    ],
+)
+def test_where_site_factors_order_nothing_or_are_the_sites_own_it_is_said(values, problem):
+    said = why_not(MULTIFACTOR | values)
+    assert said is None if problem is None else said is not None and problem in said[0]
+
+
 def test_a_note_that_the_plugin_goes_by_stays(queue):
     put_off = f"[gpu-topo: | waiting 1/10 since 5: wait (until {int(NOW) + 9}, begin 5)]"
 
@@ -157,7 +198,18 @@ def test_run_times_are_learned_from_jobs_that_are_gone():
 
 
 class Site(Counting):
-    """A Slurm with the queue of above."""
+    """A Slurm with the queue of above; what it refuses is in `refused`."""
+
+    settings = MULTIFACTOR
+    refused: tuple[str, ...] = ()
+
+    def config(self) -> dict[str, str]:
+        return self.settings
+
+    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
+        if jobs[0] in self.refused:
+            raise SlurmError("no")
+        super().update(jobs, change)
 
     def nodes(self) -> list[SlurmNode]:
         return node(*range(6))
@@ -215,3 +267,100 @@ def test_what_was_learned_outlives_the_engine_and_a_broken_file_costs_a_line(
     file.write_bytes(b'[["x')
     assert kept() == 0
     assert "starting anew" in caplog.text
+
+
+@pytest.fixture
+def slurm(monkeypatch) -> Site:
+    """The first in line waits, and a short job."""
+    slurm = Site()
+    slurm.jobs_there = [HOLDS, FIRST, job(3)]
+    monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
+    return slurm
+
+
+def engine_with(folder, rule: str = ORDERED) -> Engine:
+    return an_engine(folder, BASIC.replace("mode: enforce, policy", f"{rule}, policy"))
+
+
+def polled(loop: OrderLoop, slurm: Site) -> dict[str, int | None]:
+    """The site factors that one poll gave, by job; Slurm's queue takes them over."""
+    slurm.updates.clear()
+    loop.engine.setup.watcher.outdate()
+    asyncio.run(loop.poll(time.monotonic()))
+    return {jobs[0]: one.site_factor for jobs, one in slurm.updates if one.site_factor is not None}
+
+
+@pytest.mark.parametrize("rule", [ORDERED, "mode: enforce"], ids=["ordered", "no more"])
+def test_the_next_engine_gives_those_that_wait_their_own_place_again(
+    tmp_path, monkeypatch, slurm, rule
+):
+    assert polled(OrderLoop(engine_with(tmp_path)), slurm)["3"] > 0
+    monkeypatch.setattr("slurm_plugin.queue.passing.GRACE_S", -1.0)
+    slurm.refused = ("3",)
+    loop = OrderLoop(engine_with(tmp_path, rule))
+    assert polled(loop, slurm) == {}
+
+    slurm.refused = ()
+    assert polled(loop, slurm) == {"3": 0}
+    (file,) = tmp_path.rglob(RAISED)
+    assert file.read_bytes() == b"[]"
+    assert "3" not in polled(loop, slurm)
+
+
+def test_who_is_let_pass_is_written_down_before_slurm_is_told(tmp_path, slurm):
+    loop = OrderLoop(engine_with(tmp_path))
+    found = []
+    slurm.update = lambda *_: found.append(
+        b'"job_id":3' in next(tmp_path.rglob(RAISED)).read_bytes()
+    )
+    asyncio.run(loop.poll(time.monotonic()))
+    assert found == [True, True]
+
+
+def test_who_passed_before_the_start_is_known_to_the_next_engine(tmp_path, slurm):
+    polled(OrderLoop(engine_with(tmp_path)), slurm)
+    loop = OrderLoop(engine_with(tmp_path))
+    slurm.jobs_there = [FIRST, runs(job(3), 6)]
+    polled(loop, slurm)
+    assert loop._of["batch"].raised.keys() == {3}
+    # Gone from the queue: forgotten.
+    slurm.jobs_there = [FIRST]
+    polled(loop, slurm)
+    assert loop._raised == {}
+
+
+def test_a_new_configuration_with_the_same_rule_forgets_nothing(tmp_path, slurm):
+    engine = engine_with(tmp_path)
+    loop = OrderLoop(engine)
+    polled(loop, slurm)
+    loop._setup = engine_with(tmp_path).setup
+    polled(loop, slurm)
+    assert engine.status()["order"]["passed"] == {"batch": 1}
+
+
+def test_where_slurm_goes_by_no_site_factor_nothing_is_changed_and_status_says_why(
+    tmp_path, slurm, caplog
+):
+    slurm.settings = {"PriorityType": "priority/basic"}
+    engine = engine_with(tmp_path)
+    loop = OrderLoop(engine)
+    for _ in range(2):
+        assert polled(loop, slurm) == {}
+    stopped = engine.status()["order"]["stopped"]
+    assert stopped == "PriorityType is priority/basic; PriorityType=priority/multifactor"
+    assert caplog.text.count("nobody may pass") == 1
+    assert _ordered({"stopped": stopped})[0].startswith("order: NOBODY MAY PASS: PriorityType is")
+
+
+@pytest.mark.parametrize(
+    ("order", "values", "says"),
+    [
+        ("slurm", {}, "ok: every partition has Slurm's own"),
+        ("predicted", MULTIFACTOR, "ok: shorter jobs may pass in batch"),
+        ("predicted", {"PriorityType": "priority/basic"}, "fail: nobody may pass in batch: Prior"),
+    ],
+)
+def test_doctor_says_whether_slurm_goes_by_the_order(order, values, says):
+    config = SimpleNamespace(partitions={"batch": replace(RULE, order=order)})
+    (found,) = check_order(SimpleNamespace(config=config, slurm_config=values))
+    assert f"{found.level}: {found.text}".startswith(says)
