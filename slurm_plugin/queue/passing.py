@@ -77,7 +77,7 @@ class PassingInPartition:
     passed: int = 0
     #: What is to be told of jobs, the newest last; whoever writes it down empties it.
     told: list[tuple[QueuedJob, str]] = field(default_factory=list)
-    #: Who was let pass and is still in the queue; at first those of an engine before.
+    #: Who was let pass and is still in the queue; at first those of an engine before, at 0.
     raised: dict[int, Raised] = field(default_factory=dict)
     _passing: Passing = field(init=False)
     _started: dict[int, int] = field(default_factory=dict)
@@ -124,8 +124,9 @@ class PassingInPartition:
             if job_id not in self._known:
                 self._passing.submitted(job_id, _known(job))
             if job.state == "PENDING":
-                # Or again: it was requeued.
-                self._started.pop(job_id, None)
+                # Or again: it was requeued, and is not to begin in front a second time.
+                if self._started.pop(job_id, None) and job_id in self.raised:
+                    self.raised[job_id] = replace(self.raised[job_id], at=0.0)
             elif job.start and job_id not in self._started:
                 self._started[job_id] = job.start
                 self._passing.started(job_id)

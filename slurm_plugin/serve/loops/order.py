@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,8 @@ class OrderLoop(QueueLoop):
             if name not in shaped and _is_ordered(rule):
                 if one is None or one.rule != rule:
                     one = PassingInPartition(name, rule, self._durations)
-                    one.raised = dict(self._raised)
+                    # Whether one that waits began, and was requeued, nobody knows any more.
+                    one.raised = {key: replace(row, at=0.0) for key, row in self._raised.items()}
                 self._of[name] = one
         return list(self._of.values())
 

@@ -47,6 +47,7 @@ def priorities(cluster: Cluster) -> dict[int, str]:
     return {one.id: one.fields["Priority"] for one in cluster.jobs() if one.state == "PENDING"}
 
 
+@pytest.mark.long("waits until polls would have come")
 def test_where_the_site_does_not_ask_for_it_the_order_is_slurms(cluster: Cluster):
     _, first = a_full_partition(cluster)
     short = submit(cluster, 1, 10)
@@ -90,7 +91,8 @@ def test_an_engine_that_dies_leaves_slurms_order(cluster: Cluster):
         found = priorities(cluster)
         assert int(found[first]) >= int(found[longer])
         # What passed goes back to the queue, and has its place in front still ...
-        cluster.run("ctl", ["scontrol", "requeue", str(short)])
+        later = "starttime=now+300"
+        cluster.run("ctl", f"scontrol requeue {short} && scontrol update jobid={short} {later}")
         until(lambda: short in priorities(cluster), "the short job waits again")
         assert int(priorities(cluster)[short]) > int(found[first])
     finally:

@@ -146,12 +146,12 @@ def test_a_requeued_job_gets_its_own_place_again_and_nobody_passes_by_its_raised
     assert look(queue, HOLDS, FIRST, begun, at=NOW + 5, used=7) == {}
     again = replace(job(3), priority=997 + raised.site_factor, admin_comment=begun.admin_comment)
 
-    back = look(queue, HOLDS, FIRST, again, job(4), at=NOW + 300)
+    back = look(queue, HOLDS, FIRST, again, job(4), at=NOW + GRACE_S / 2)
 
     # What the placement says of its first run is none of the order's.
     assert back == {3: JobUpdate(site_factor=0)}
     assert queue.raised == {}
-    assert look(queue, HOLDS, FIRST, job(3), job(4), at=NOW + 305).keys() == {2, 4}
+    assert look(queue, HOLDS, FIRST, job(3), job(4), at=NOW + GRACE_S).keys() == {2, 4}
 
 
 def test_a_clock_that_was_set_back_leaves_nobody_in_front(queue):
@@ -291,11 +291,8 @@ def polled(loop: OrderLoop, slurm: Site) -> dict[str, int | None]:
 
 
 @pytest.mark.parametrize("rule", [ORDERED, "mode: enforce"], ids=["ordered", "no more"])
-def test_the_next_engine_gives_those_that_wait_their_own_place_again(
-    tmp_path, monkeypatch, slurm, rule
-):
+def test_the_next_engine_gives_those_that_wait_their_own_place_again(tmp_path, slurm, rule):
     assert polled(OrderLoop(engine_with(tmp_path)), slurm)["3"] > 0
-    monkeypatch.setattr("slurm_plugin.queue.passing.GRACE_S", -1.0)
     slurm.refused = ("3",)
     loop = OrderLoop(engine_with(tmp_path, rule))
     assert polled(loop, slurm) == {}
