@@ -65,7 +65,10 @@ class Ledger:
         there = {donor.job_id: donor for donor in donors}
         self._gone += [one for job_id, one in self._running.items() if job_id not in there]
         self._asked = {job_id: at for job_id, at in self._asked.items() if job_id in there}
-        self._running = {i: one for i, one in there.items() if one.state != "PENDING"}
+        # One that is completing may show no GPUs any more: what it was seen with last counts.
+        former = self._running
+        running = {job_id: one for job_id, one in there.items() if one.state != "PENDING"}
+        self._running = {i: one if one.gpus else former.get(i, one) for i, one in running.items()}
 
     def ended(self) -> Iterator[Lent]:
         """What those lent that ended since the last call."""

@@ -45,6 +45,16 @@ def test_a_donor_that_left_the_queue_is_told_of_once():
     assert list(book.ended()) == []
 
 
+def test_a_donor_that_is_completing_has_lent_what_it_held():
+    """Slurm shows no GPUs of it any more."""
+    book = ledger(RECORD)
+    book.see([RUNS])
+    book.see([replace(RUNS, state="COMPLETING", gpus={})])
+    book.see([])
+    [lent] = book.ended()
+    assert (lent.node, lent.gpus) == ("dgx2", 2)
+
+
 def test_a_donor_that_never_ran_lent_nothing():
     book = ledger(RECORD)
     book.see([replace(RUNS, state="PENDING")])
