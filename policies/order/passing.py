@@ -72,6 +72,10 @@ class Passing:
         if job is not None and seconds is not None:
             self.durations.ended(job.known, seconds, job.said)
 
+    def longest_s(self, job_id: int) -> float:
+        """For how long a job that waits or runs is reckoned to hold its GPUs (seconds)."""
+        return self._jobs[job_id].longest_s
+
     def due_s(self, first: int, could_start: bool, now_s: float) -> float:
         """Since when the first in line is due; `now_s` where it is not.
 

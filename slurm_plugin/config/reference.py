@@ -22,6 +22,7 @@ _KINDS_SHOWN = {
     "patterns": "section",
     "node sets": "list",
     "preset": "text",
+    "measured": "path",
     "host list": "text",
 }
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from slurm_plugin.config.key import computed, setting
 from slurm_plugin.remote import presets
+from slurm_plugin.remote.measured import Measured
 from slurm_plugin.remote.node.preset import Preset
 
 if TYPE_CHECKING:
@@ -90,6 +91,13 @@ class RemoteConfig:
         low=0.01,
         high=10_000,
     )
+    measured: Measured | None = setting(
+        None,
+        "The file that `gputopo remote measure` wrote: what calls and bytes of own and lent GPUs"
+        " take, for the predictions of `remote=auto`.",
+        kind="measured",
+        shown="none",
+    )
     donor_cpus: int = setting(1, "CPUs that a donor takes for each GPU.", low=1, high=64)
     donor_memory_mb: int = setting(
         512, "Memory that a donor takes for each GPU, in MB.", low=16, high=1 << 20
@@ -123,15 +131,28 @@ class RemoteConfig:
         # Imported when asked for: what submits donors needs the section, and no policies.
         from policies.remote.r_queue import NetworkSpeeds
 
-        return NetworkSpeeds(net_gb_s=self.network_gb_s)
+        wires = NetworkSpeeds(net_gb_s=self.network_gb_s)
+        if self.measured is None:
+            return wires
+        local, lent = self.measured.local, self.measured.remote
+        return replace(
+            wires,
+            gpu_latency_s=local.call_s,
+            gpu_cpu_gb_s=local.gb_s,
+            # What was measured has the network's own latency in it.
+            rcuda_latency_s=max(0.0, lent.call_s - wires.net_latency_s),
+            rcuda_overhead=self.network_gb_s / lent.gb_s,
+        )
 
     def conflict(self) -> tuple[str, str] | None:
-        """Models in two groups; middleware that can be used only on a trusted network."""
+        """Models in two groups, another preset's figures, middleware for a trusted network."""
         named = [model for group in self.equal_models for model in group.split("/")]
         is_grouped = all("/" in group for group in self.equal_models)
         if not is_grouped or "" in named or len(set(named)) < len(named):
             shown = ", ".join(self.equal_models)
             return "equal_models", f"[{shown}]; expected groups as v100/v100s, each model once"
+        if self.measured and self.measured.preset != self.preset.name:
+            return "measured", f"of the preset {self.measured.preset}; expected {self.preset.name}"
         if not self.allow or self.trust_network or not self.preset.needs_trust():
             return None
         why = f"{self.preset.name}: {self.preset.needs_trust()}; expected trust_network: yes"

@@ -161,6 +161,17 @@ class Rule:
     users_may_set: tuple[str, ...] | None = setting(
         None, "Hint keys users may write; all when unset.", kind="hint keys", example="[pattern]"
     )
+    order: Literal["slurm", "predicted"] = setting(
+        "slurm", "`predicted`: shorter work may pass the first in line within `order_bound_s`."
+    )
+    order_bound_s: int = setting(
+        600, "Seconds for which those that pass may hold up a job at most.", low=1, high=86400
+    )
+    order_by: Literal["limits", "predictions"] = setting(
+        "limits",
+        "What a passing job is taken to need: its time limit, or the 90 % quantile of what such"
+        " jobs took; then the bound holds as far as predictions do.",
+    )
     #: The site's own patterns, the same in every rule: the names users write, and those
     #: that `policies.patterns` knows them by.
     patterns: Mapping[str, str] = field(default_factory=dict)

@@ -12,8 +12,9 @@ import yaml
 
 from slurm_plugin.config.key import Key, keys_of
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.remote import presets
+from slurm_plugin.remote import measured, presets
 from slurm_plugin.remote.errors import RemoteError
+from slurm_plugin.remote.measured import Measured
 from slurm_plugin.remote.node.preset import Preset
 
 #: Reads one value: its node, its full name (`remote.preset`), its declaration.
@@ -92,6 +93,7 @@ class Reader:
             "ports": self._ports,
             "words": self.words,
             "preset": self.preset,
+            "measured": self.measured,
         }
 
     def fail(self, node: yaml.Node, name: str, text: str) -> ConfigError:
@@ -143,6 +145,15 @@ class Reader:
         """A middleware preset by its name, or from a file of the site's."""
         try:
             return presets.load(self.text(node, name, key), self.path.parent)
+        except RemoteError as error:
+            raise self.fail(node, name, str(error)) from error
+
+    def measured(self, node: yaml.Node, name: str, key: Key) -> Measured | None:
+        """What lent GPUs take, from the file that `gputopo remote measure` wrote, or none."""
+        if self.text(node, name, key) == "none":
+            return None
+        try:
+            return measured.load(self.file(node, name, key))
         except RemoteError as error:
             raise self.fail(node, name, str(error)) from error
 

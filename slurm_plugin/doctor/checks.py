@@ -20,6 +20,7 @@ from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import PluginError
 from slurm_plugin.part_marks import marks
 from slurm_plugin.part_marks.marks import Mark
+from slurm_plugin.queue.passing import why_not
 from slurm_plugin.slurm.interface import SlurmNode
 from slurm_plugin.speed_models.database import Database
 
@@ -216,15 +217,25 @@ def check_genie(here: Installation) -> Iterator[Finding]:
             yield fail(problem, "name the partition's nodes, all of one kind")
         else:
             yield ok(f"{name}: {len(nodes)} nodes, classes {', '.join(rule.classes)}")
-    priority = here.slurm_config.get("PriorityType", "")
-    if "multifactor" not in priority:
-        problem = f"the queue's order is not kept: PriorityType is {priority or 'not known'}"
-        yield warn(problem, "PriorityType=priority/multifactor")
+    if reason := why_not(here.slurm_config):
+        yield warn(f"the queue's order is not kept: {reason[0]}", reason[1])
     count = len(Database(settings.database).all())
     if count:
         yield ok(f"{settings.database}: {count} profiles")
     else:
         yield warn(f"{settings.database}: no profiles", "gputopo profile fit FILE")
+
+
+def check_order(here: Installation) -> Iterator[Finding]:
+    """Where shorter jobs may pass, Slurm goes by the engine's site factors."""
+    rules = here.config.partitions.items()
+    names = ", ".join(sorted(name for name, rule in rules if rule.order == "predicted"))
+    if not names:
+        yield ok("every partition has Slurm's own")
+    elif reason := why_not(here.slurm_config):
+        yield fail(f"nobody may pass in {names}: {reason[0]}", reason[1])
+    else:
+        yield ok(f"shorter jobs may pass in {names}")
 
 
 CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
@@ -247,4 +258,5 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "marks": check_marks,
     "moves": check_moves,
     "genie": check_genie,
+    "order": check_order,
 }

@@ -101,7 +101,7 @@ class Gains:
             passed = {key: int(record.get(key, 0)) for key in ("bytes_in", "bytes_out")}
             self.lent.update({"donors": 1, "gpu_s": gpu_s, **passed})
             return
-        if decision not in ("started", "shape"):
+        if decision not in ("started", "shape", "order"):
             self.decided.add(job)
         elif decision == "started" and job not in self.decided and record.get("gpus"):
             # Slurm went on without us: no answer in time, or the engine was away.

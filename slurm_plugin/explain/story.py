@@ -29,10 +29,11 @@ def story_of(job: int, records: Sequence[Record], source: str) -> Record:
     given_back = [record for record in records if record.get("decision") == GIVEN_BACK]
     records = [record for record in records if record.get("decision") != GIVEN_BACK] or records
     shapes = [record for record in records if record.get("decision") == "shape"]
-    placing = [record for record in records if record.get("decision") != "shape"]
+    passing = [record for record in records if record.get("decision") == "order"]
+    placing = [record for record in records if record.get("decision") not in ("shape", "order")]
     if not any(record.get("decision") != "started" for record in placing):
-        # Nothing was placed yet: its shape is all there is to tell.
-        placing = records = [*shapes[-1:], *placing]
+        # Nothing was placed yet: its shape, or who passed whom, is all there is to tell.
+        placing = records = [*(shapes[-1:] or passing[-1:]), *placing]
     else:
         records = placing
     last = max(
@@ -52,6 +53,8 @@ def story_of(job: int, records: Sequence[Record], source: str) -> Record:
         story["started"] = {"time": starts[0].get("time"), "gpus": starts[0].get("gpus", {})}
     if shapes and chosen.get("decision") != "shape":
         story["shaping"] = {key: shapes[-1][key] for key in SHAPING if key in shapes[-1]}
+    if passing and chosen.get("decision") != "order":
+        story["order"] = str(passing[-1].get("why", ""))
     if shapes[1:]:
         keys = ("time", "shape", "why")
         story["shaped_before"] = [{k: s[k] for k in keys if k in s} for s in shapes[:-1]]

@@ -16,6 +16,7 @@ _SAID = {
     ("wait", True): "postponed",
     ("wait", False): "left as Slurm chose (observe mode; would have been postponed)",
     ("shape", True): "shaped",
+    ("order", True): "its place in the queue",
     ("pass", True): "left to Slurm's own choice",
     ("pass", False): "left to Slurm's own choice",
     ("lent", True): "lent GPUs of other nodes",
@@ -30,6 +31,8 @@ def in_words(story: Mapping[str, Any]) -> str:
     lines = [headline(story), *asked(story)]
     if "state" in story:
         lines.append(_line("state", story["state"]))
+    if "order" in story:
+        lines.append(_line("order", story["order"]))
     lines += [*_loan(story), *_given_back(story), *_shape(story)]
     lines += [*_choices(story), *_started(story)]
     lines += [_choice("looked at", one) for one in story.get("candidates", [])]
@@ -65,6 +68,8 @@ def asked(story: Mapping[str, Any]) -> list[str]:
         return []
     if story["decision"] == "shape":
         return [_line("asked", f"a shape in partition {story['partition']}; hint: {story['hint']}")]
+    if story["decision"] == "order":
+        return [_line("order", story["why"])]
     if story["decision"] in DECISIONS:
         return _asked_to_borrow(story)
     counts = story.get("gpus_per_node")

@@ -43,11 +43,11 @@ class Coming:
         self._backfill = scheduler == BACKFILL
         self._used, self._at = LimitsUsed(), now
         jobs = list(jobs)
-        waiting = (job for job in jobs if _waits(job, now))
+        waiting = (job for job in jobs if is_waiting(job, now))
         #: (job, its partitions, what it asks for), one for each task of an array.
         self._waiting: list[tuple[int, tuple[str, ...], WaitingJob]] = []
         for job in islice(in_order(waiting, {}), MOST_READ):
-            asked = _asked(job)
+            asked = asked_of(job)
             if asked is not None:
                 one = (job.job_id, tuple(job.partition.split(",")), asked)
                 self._waiting += [one] * min(job.tasks, MOST_AHEAD)
@@ -123,14 +123,14 @@ class Coming:
                 yield job
 
 
-def _waits(job: QueuedJob, now: float) -> bool:
+def is_waiting(job: QueuedJob, now: float) -> bool:
     """Whether Slurm would start the job as soon as there is room."""
     if job.state != "PENDING" or job.depends or not job.priority:
         return False
     return job.eligible <= now or GateRecord.read_from(job.admin_comment) is not None
 
 
-def _asked(job: QueuedJob) -> WaitingJob | None:
+def asked_of(job: QueuedJob) -> WaitingJob | None:
     """None for a job whose GPUs per node are not known, or whose request is none we can read."""
     try:
         demand = demand_of(job)
@@ -141,7 +141,9 @@ def _asked(job: QueuedJob) -> WaitingJob | None:
     if not gpus:
         return None
     try:
-        values = parse(hints.hint_of(job.admin_comment, job.comment), default_policy="horizon").values
+        values = parse(
+            hints.hint_of(job.admin_comment, job.comment), default_policy="horizon"
+        ).values
     except HintError:
         values = {}
     return WaitingJob(

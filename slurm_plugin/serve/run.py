@@ -33,6 +33,7 @@ from slurm_plugin.serve.loops.defrag import DefragLoop
 from slurm_plugin.serve.loops.gates import GatesLoop
 from slurm_plugin.serve.loops.lending import LendingLoop
 from slurm_plugin.serve.loops.neighbours import NeighboursLoop
+from slurm_plugin.serve.loops.order import OrderLoop
 from slurm_plugin.serve.loops.shaping import ShapingLoop
 from slurm_plugin.serve.loops.site import SiteLoop
 from slurm_plugin.serve.metrics import Metrics
@@ -128,7 +129,10 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     gc.set_threshold(50_000, 20, 50)
     log = DecisionLog(first.config.decision_log)
     engine = Engine(first, log, load)
-    kinds = (GatesLoop, ShapingLoop, LendingLoop, DefragLoop, NeighboursLoop, SiteLoop)
+    kinds = (
+        *(GatesLoop, ShapingLoop, OrderLoop, LendingLoop),
+        *(DefragLoop, NeighboursLoop, SiteLoop),
+    )
     loops = [kind(engine) for kind in kinds]
     charge = _charge(engine)
     keeper.is_in_charge = charge.is_ours

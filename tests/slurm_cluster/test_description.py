@@ -73,13 +73,21 @@ def test_more_lines_go_where_they_belong():
     assert more["image/gputopo.yaml"].endswith("}\npartitions: {}\n")
 
 
-def test_nodes_with_pocl_are_another_image_in_which_users_may_make_namespaces():
+def test_nodes_with_pocl_are_another_image():
     made = [Description({"n1": "dgx1v"}, pocl=pocl).files() for pocl in (True, False)]
     services, usual = (json.loads(files["compose.json"])["services"] for files in made)
     assert services["n1"]["image"] == usual["n1"]["image"].replace("-node:", "-pocl:")
-    assert services["n1"]["security_opt"] == ["seccomp=unconfined"]
-    assert "security_opt" not in usual["n1"]
     assert services["ctl"] == usual["ctl"]
+
+
+def test_users_of_nodes_may_make_namespaces_and_nothing_else_that_docker_denies():
+    services = json.loads(OTHERS.files()["compose.json"])["services"]
+    [option] = services["hgx1"]["security_opt"]
+    [denied] = json.loads(Path(option.removeprefix("seccomp=")).read_text())["syscalls"]
+    assert not {"unshare", "clone", "clone3"} & set(denied["names"])
+    assert {"mount", "setns", "bpf", "keyctl", "init_module"} <= set(denied["names"])
+    assert denied["action"] == "SCMP_ACT_ERRNO"
+    assert "security_opt" not in services["ctl"]
 
 
 def test_what_is_written_is_read_back(tmp_path):

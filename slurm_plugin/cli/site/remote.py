@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from slurm_plugin.cli.groups import CommandGroup
-from slurm_plugin.cli.options import OUT_FILE, json_option
+from slurm_plugin.cli.options import IN_FILE, OUT_FILE, json_option
 
 
 @click.group(cls=CommandGroup)
 def remote() -> None:
-    """List and check presets for borrowed GPUs, and write the program for the nodes."""
+    """List and check presets for borrowed GPUs, write the program for the nodes, measure."""
 
 
 @remote.command()
@@ -59,3 +59,20 @@ def program(file: Path, python: str) -> None:
     packed.write(file, python)
     beside = "task-prolog, gputopo-carry and gputopo-wire.so"
     click.echo(f"{file}: put it on every node, with {beside} beside it")
+
+
+@remote.command()
+@click.argument("local", type=IN_FILE)
+@click.argument("lent", type=IN_FILE)
+@click.option("--preset", required=True, metavar="NAME", help="The preset that lent the GPUs.")
+@click.option("--out", type=OUT_FILE, required=True, help="The file for remote.measured.")
+def measure(local: Path, lent: Path, preset: str, out: Path) -> None:
+    """Fit what a probe measured on own (LOCAL) and on lent GPUs: remote=auto decides by it."""
+    from slurm_plugin.remote import measured
+
+    sides = [measured.fit(str(file), measured.runs(file)) for file in (local, lent)]
+    measured.write(out, measured.Measured(preset, *sides))
+    for name, side in zip(("own", "lent"), sides, strict=True):
+        figures = f"a call {side.call_s * 1e3:.3f} ms, {side.gb_s:.3g} GB/s"
+        kernel = f"a kernel {side.kernel_s * 1e3:.3f} ms"
+        click.echo(f"{name:5} {figures}, {kernel}; the worst run is off by {side.error:.0%}")

@@ -83,6 +83,8 @@ def _text(state: dict[str, Any]) -> str:
     for name, domain in state.get("genie", {}).get("domains", {}).items():
         counts = ", ".join(f"{domain[key]} {key}" for key in ("waiting", "running", "held"))
         lines.append(f"genie, partition {name}: {counts}; {domain['profiles']} profiles")
+    if order := state.get("order"):
+        lines += _ordered(order)
     for name, rule in state["partitions"].items():
         lines.append(f"partition {name}: {rule['mode']}, {rule['policy']}")
     lines.append(
@@ -109,3 +111,23 @@ def _text(state: dict[str, Any]) -> str:
     if state["tables_bytes"] is not None:
         lines.append(f"tables: {state['tables_bytes'] / 1e6:.1f} MB")
     return "\n".join(lines)
+
+
+def _ordered(order: dict[str, Any]) -> list[str]:
+    """Who passed, or why nobody does."""
+    lines = [f"order: NOBODY MAY PASS: {order['stopped']}"] if "stopped" in order else []
+    if "refused" in order:
+        lines.append(f"order: Slurm refused a change: {order['refused']}")
+    lines += [f"order: {n} jobs passed in {name}" for name, n in order.get("passed", {}).items()]
+    return [*lines, _predicted(order["predicted"])] if "predicted" in order else lines
+
+
+def _predicted(told: dict[str, float]) -> str:
+    """How far predicted run times were off."""
+    if "median_off_by" not in told:
+        return "run times: no job ended yet of which any was predicted"
+    return (
+        f"run times of {told['jobs']} jobs: half predicted within a factor of"
+        f" {told['median_off_by']:.2g}; {100 * told['within_50']:.0f} % ended within the median,"
+        f" {100 * told['within_90']:.0f} % within the 90 % quantile"
+    )

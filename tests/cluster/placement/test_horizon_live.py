@@ -70,7 +70,8 @@ def test_a_job_that_communicates_waits_for_the_better_pair_and_gets_it(cluster):
     cluster.cancel(holders[0], holders[5])
     said = cluster.wait_postponed(job).admin_comment
     assert re.search(
-        r"horizon: GPUs \d,\d of dgx1 are expected in \d+ s: \d+ % of the ideal bandwidth, now 26 %",
+        r"horizon: GPUs \d,\d of dgx1 are expected in \d+ s: \d+ % of the ideal bandwidth,"
+        r" now 26 %",
         said,
     ), said
     cluster.cancel(holders[3])

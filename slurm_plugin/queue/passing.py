@@ -1,0 +1,253 @@
+"""Who may pass the first in line of one partition, as Slurm shows it: pure, from look to look.
+
+Whether a job fits goes by GPUs alone, so what is let pass may lack something else: it gets its own
+place back soon. Slurm's limits, holds, dependencies, reservations and begin times stay Slurm's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from policies.order.durations import Durations, Known
+from policies.order.passing import Passing
+from slurm_plugin.config.sections import Rule
+from slurm_plugin.job_notes import hints
+from slurm_plugin.queue.backfill import in_order
+from slurm_plugin.queue.backoff import Backoff
+from slurm_plugin.queue.capacity import is_open
+from slurm_plugin.queue.coming import asked_of, is_waiting
+from slurm_plugin.queue.demand import READY, Unplaceable, node_names
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
+
+#: A job that was let pass begins within so many seconds, or lacks something else than GPUs.
+GRACE_S = 20.0
+#: The first pause before such a job may pass again; it doubles (queue/backoff.py).
+PAUSE_S = 60.0
+#: Jobs let pass in one look.
+MOST_AT_ONCE = 50
+#: The largest site factor that scontrol takes.
+MOST_FACTOR = 2**31 - 3
+
+#: Reasons of a job that lacks nothing but room, or stands behind a gate of ours.
+_READY = READY | {"BeginTime"}
+#: How scontrol shows that there is no such plugin.
+_NO_PLUGIN = ("", "(null)", "site_factor/none")
+#: How the note of a job that was let pass begins.
+_PASSED = "passed job "
+
+Update = tuple[QueuedJob, JobUpdate]
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A job that was let pass, and when (epoch); remembered until Slurm forgets the job."""
+
+    job_id: int
+    at: float
+    #: What Slurm had computed for it: its own place in the order.
+    priority: int
+
+
+def why_not(slurm_config: Mapping[str, str]) -> tuple[str, str] | None:
+    """Why site factors do not order this site's queue, and what to do; None where they do."""
+    kind = slurm_config.get("PriorityType", "") or "not known"
+    if kind != "priority/multifactor":
+        return f"PriorityType is {kind}", "PriorityType=priority/multifactor"
+    plugin = slurm_config.get("PrioritySiteFactorPlugin", "")
+    if plugin not in _NO_PLUGIN:
+        problem = f"PrioritySiteFactorPlugin is {plugin}: the site factors are its own"
+        return problem, "take PrioritySiteFactorPlugin out of slurm.conf, or do without"
+    return None
+
+
+def own_place(job: QueuedJob) -> JobUpdate:
+    """What gives a job that was let pass its own place again, and takes our note of it away."""
+    is_ours = hints.note_in(job.admin_comment).startswith(_PASSED)
+    return JobUpdate(site_factor=0, admin_comment=_noted(job, "") if is_ours else None)
+
+
+@dataclass(slots=True)
+class PassingInPartition:
+    """One partition's rule and what it did. `durations` are the site's; times are epochs."""
+
+    name: str
+    rule: Rule
+    durations: Durations
+    passed: int = 0
+    #: What is to be told of jobs, the newest last; whoever writes it down empties it.
+    told: list[tuple[QueuedJob, str]] = field(default_factory=list)
+    #: Who was let pass and is still in the queue; at first those of an engine before, at 0.
+    raised: dict[int, Raised] = field(default_factory=dict)
+    _passing: Passing = field(init=False)
+    _started: dict[int, int] = field(default_factory=dict)
+    _known: set[int] = field(default_factory=set)
+    _backoff: Backoff = field(default_factory=Backoff)
+
+    def __post_init__(self) -> None:
+        self._passing = Passing(float(self.rule.order_bound_s), self.rule.order_by, self.durations)
+
+    def look(
+        self, jobs: Iterable[QueuedJob], nodes: Iterable[SlurmNode], now: float
+    ) -> list[Update]:
+        """The updates that one snapshot leads to; what ended since the last one is learned from."""
+        mine = {job.job_id: job for job in jobs if self.name in job.partition.split(",")}
+        self._follow(mine, now)
+        if updates := list(self._give_back(mine, now)):
+            # Their priorities are not their own yet: the next look sees who is first.
+            return updates
+        free = {n.name: _free(n) for n in nodes if self.name in n.partitions and is_open(n)}
+        waiting = [job for job in mine.values() if job.reason in _READY and is_waiting(job, now)]
+        order = in_order((self._as_slurm_has_it(job) for job in waiting), {})
+        # Before the first in line nobody may pass that is none of ours to judge.
+        if not order or asked_of(order[0]) is None or _fits(order[0], free):
+            return []
+        first, behind = order[0], order[1:]
+        could_start = _fits(first, self._without_passing(free, mine))
+        due = self._passing.due_s(first.job_id, could_start, now)
+        if any(job.job_id in self.raised for job in waiting):
+            # What was let pass has not begun: the GPUs that it needs are not in use yet.
+            return []
+        return list(self._let_pass(first, behind, free, due, now))
+
+    def _as_slurm_has_it(self, job: QueuedJob) -> QueuedJob:
+        raised = self.raised.get(job.job_id)
+        return job if raised is None else replace(job, priority=raised.priority)
+
+    def _follow(self, jobs: Mapping[int, QueuedJob], now: float) -> None:
+        """Learn from what has ended, and know what has come."""
+        for job_id in self._known - jobs.keys():
+            start = self._started.pop(job_id, None)
+            self._passing.ended(job_id, None if start is None else now - start)
+        self.raised = {job_id: one for job_id, one in self.raised.items() if job_id in jobs}
+        for job_id, job in jobs.items():
+            if job_id not in self._known:
+                self._passing.submitted(job_id, _known(job))
+            if job.state == "PENDING":
+                # Or again: it was requeued, and is not to begin in front a second time.
+                if self._started.pop(job_id, None) and job_id in self.raised:
+                    self.raised[job_id] = replace(self.raised[job_id], at=0.0)
+            elif job.start and job_id not in self._started:
+                self._started[job_id] = job.start
+                self._passing.started(job_id)
+        self._known = set(jobs)
+        self._backoff.forget(now)
+
+    def _give_back(self, jobs: Mapping[int, QueuedJob], now: float) -> Iterator[Update]:
+        """Those that were let pass and did not begin, or wait again, get their own place again."""
+        for job_id, raised in list(self.raised.items()):
+            job = jobs[job_id]
+            if job.state == "PENDING" and not 0 <= now - raised.at <= GRACE_S:
+                del self.raised[job_id]
+                self._backoff.pause([job.name], now, PAUSE_S)
+                yield job, own_place(job)
+
+    def _without_passing(
+        self, free: Mapping[str, int], jobs: Mapping[int, QueuedJob]
+    ) -> dict[str, int]:
+        """Free GPUs if all that were let pass were gone."""
+        left = dict(free)
+        for job_id in self.raised:
+            for name, gpus in jobs[job_id].gpus.items():
+                if name in left:
+                    left[name] += len(gpus)
+        return left
+
+    def _let_pass(
+        self, first: QueuedJob, behind: list[QueuedJob], free: dict[str, int], due: float,
+        now: float,
+    ) -> Iterator[Update]:  # fmt: skip
+        able = {job.job_id: job for job in behind if self._is_able(job, now)}
+        count = 0
+        for job_id in self._passing.may_pass(due, able, now):
+            job = able[job_id]
+            if count == MOST_AT_ONCE or not _fits(job, free):
+                continue
+            _take(job, free)
+            count += 1
+            factor = min(MOST_FACTOR, first.priority + count - _computed(job))
+            self.raised[job_id] = Raised(job_id, now, job.priority)
+            self.passed += 1
+            said = self._said(job_id, first)
+            self.told.append((job, said))
+            yield job, JobUpdate(site_factor=factor, admin_comment=_noted(job, said))
+        if count:
+            waits_s = self.rule.order_bound_s
+            said = f"let {count} shorter jobs pass, which hold it up for {waits_s} s at most"
+            self.told.append((first, said))
+            if (comment := _noted(first, said)) is not None:
+                yield first, JobUpdate(admin_comment=comment)
+
+    def _is_able(self, job: QueuedJob, now: float) -> bool:
+        """Single jobs of this partition alone: the others' places are not one number."""
+        is_single = job.tasks == 1 and not job.array_id and not job.het_id
+        return (
+            is_single
+            and job.partition == self.name
+            and not job.reservation
+            and not self._backoff.is_paused(job.name, now)
+        )
+
+    def _said(self, job_id: int, first: QueuedJob) -> str:
+        needs = "its limit" if self.rule.order_by == "limits" else "predicted to end within"
+        seconds = self._passing.longest_s(job_id)
+        return (
+            f"{_PASSED}{first.name}, {needs} {seconds:.0f} s: nobody is held up for more than"
+            f" {self.rule.order_bound_s} s"
+        )
+
+
+def _computed(job: QueuedJob) -> int:
+    """What Slurm's factors come to: it shows a sum of 0 as 1, since 0 is a job on hold."""
+    return job.priority if job.priority > 1 else 0
+
+
+def _known(job: QueuedJob) -> Known:
+    asked = asked_of(job)
+    size = sum(asked.gpus_per_node) if asked is not None else sum(map(len, job.gpus.values()))
+    limit_s = float(job.time_limit_s) if job.time_limit_s else None
+    return Known(job.user, job.account, size=size, limit_s=limit_s)
+
+
+def _noted(job: QueuedJob, said: str) -> str | None:
+    """The job's comment with this note; None where a note stands there that somebody goes by."""
+    comment = job.admin_comment
+    if hints.postponed_until(comment) is not None or hints.has_note(comment, said):
+        return None
+    return hints.with_note(comment, said)
+
+
+def _free(node: SlurmNode) -> int:
+    return max(0, node.gpu_count - max(len(node.used), sum(node.used_by_type.values())))
+
+
+def _places(job: QueuedJob, free: Mapping[str, int]) -> list[tuple[int, str]] | None:
+    """A node for each part of the job, the fullest that will do; None where it does not fit.
+
+    Slurm may take others: the next look sees which.
+    """
+    asked = asked_of(job)
+    try:
+        named, left_out = node_names(job.req_nodes), node_names(job.exc_nodes)
+    except Unplaceable:
+        return None
+    if asked is None:
+        return None
+    left = {n: gpus for n, gpus in free.items() if n not in left_out and (not named or n in named)}
+    taken = []
+    for gpus in sorted(asked.gpus_per_node, reverse=True):
+        name = min((n for n in left if left[n] >= gpus), key=lambda n: (left[n], n), default=None)
+        if name is None:
+            return None
+        del left[name]
+        taken.append((gpus, name))
+    return taken
+
+
+def _fits(job: QueuedJob, free: Mapping[str, int]) -> bool:
+    return _places(job, free) is not None
+
+
+def _take(job: QueuedJob, free: dict[str, int]) -> None:
+    for gpus, name in _places(job, free) or ():
+        free[name] -= gpus

@@ -1,0 +1,116 @@
+"""`order: predicted` live: short work passes the first in line, within the bound, and no more."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from live_harness import IN_BOTH_MODES, explained
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import until
+
+pytestmark = [*IN_BOTH_MODES, pytest.mark.enforced]
+
+#: One more of the partitions, which stand last in the file.
+ORDERED = "  dgx: {mode: enforce, order: predicted}"
+
+
+@pytest.fixture(scope="module")
+def ordered_site(session_cluster: Cluster) -> Iterator[None]:
+    with session_cluster.at_home(yaml=ORDERED):
+        yield
+
+
+def submit(cluster: Cluster, gpus: int, minutes: int, *args: str) -> int:
+    limit = f"--time={minutes}"
+    return cluster.sbatch("-p", "dgx", f"--gres=gpu:{gpus}", limit, *args, sleep_s=3000)
+
+
+def state(cluster: Cluster, job: int) -> str:
+    return next((one.state for one in cluster.jobs() if one.id == job), "gone")
+
+
+def a_full_partition(cluster: Cluster) -> tuple[int, int]:
+    """One GPU of each node is free, and the first in line wants all; backfill has no hole."""
+    holds = cluster.wait_running(submit(cluster, 7, 5, "-N2")).id
+    first = submit(cluster, 8, 60, "-N2")
+    until(lambda: state(cluster, first) == "PENDING", "the first in line waits")
+    return holds, first
+
+
+def seen_twice(cluster: Cluster) -> None:
+    """The order's loop has read the queue since."""
+    time.sleep(12)  # two of its polls: nothing tells of a look that changes nothing
+
+
+def priorities(cluster: Cluster) -> dict[int, str]:
+    return {one.id: one.fields["Priority"] for one in cluster.jobs() if one.state == "PENDING"}
+
+
+@pytest.mark.long("waits until polls would have come")
+def test_where_the_site_does_not_ask_for_it_the_order_is_slurms(cluster: Cluster):
+    _, first = a_full_partition(cluster)
+    short = submit(cluster, 1, 10)
+    before = priorities(cluster)
+    seen_twice(cluster)
+
+    assert {first, short} == before.keys()
+    assert priorities(cluster) == before
+    assert "order" not in cluster.status()
+
+
+@pytest.mark.usefixtures("ordered_site")
+def test_a_short_job_passes_and_a_due_job_is_passed_by_nobody(cluster: Cluster):
+    holds, first = a_full_partition(cluster)
+    longer = submit(cluster, 1, 11)
+    short = submit(cluster, 1, 5)
+
+    cluster.wait_running(short)
+    assert state(cluster, first) == state(cluster, longer) == "PENDING"
+    assert cluster.status()["order"]["passed"] == {"dgx": 1}
+    assert f"passed job {first}" in explained(cluster, short)["order"]
+    # Now the short job alone holds the first in line up: what may take longer waits.
+    cluster.cancel(holds)
+    cluster.wait_finished(holds)
+    late = submit(cluster, 1, 10)
+    seen_twice(cluster)
+    assert state(cluster, late) == state(cluster, longer) == "PENDING"
+    cluster.cancel(short)
+    cluster.wait_running(first)
+
+
+@pytest.mark.long("an engine that is gone")
+@pytest.mark.usefixtures("ordered_site")
+def test_an_engine_that_dies_leaves_slurms_order(cluster: Cluster):
+    _, first = a_full_partition(cluster)
+    longer = submit(cluster, 1, 11)
+    short = submit(cluster, 1, 10, "--requeue")
+    cluster.wait_running(short)
+    cluster.engine("kill")
+    try:
+        found = priorities(cluster)
+        assert int(found[first]) >= int(found[longer])
+        # What passed goes back to the queue, and has its place in front still ...
+        later = "starttime=now+300"
+        cluster.run("ctl", f"scontrol requeue {short} && scontrol update jobid={short} {later}")
+        until(lambda: short in priorities(cluster), "the short job waits again")
+        assert int(priorities(cluster)[short]) > int(found[first])
+    finally:
+        cluster.engine("start")
+    # ... until an engine is there again.
+    until(lambda: priorities(cluster).get(short) == found[longer], "it has its own place again")
+
+
+@pytest.mark.long("a gate opens by itself")
+@pytest.mark.usefixtures("ordered_site")
+def test_without_an_engine_the_first_in_line_starts(cluster: Cluster):
+    holds, first = a_full_partition(cluster)
+    short = submit(cluster, 1, 10)
+    cluster.wait_running(short)
+    cluster.engine("kill")
+    try:
+        cluster.cancel(holds, short)
+        # In the slots mode it waits until its gate, which nobody renews, opens by itself.
+        cluster.wait_running(first, timeout_s=200)
+    finally:
+        cluster.engine("start")
