@@ -7,7 +7,7 @@ no installed policy lists is refused, unless the engine or the launch reads it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from policies.contract import deadlines
@@ -96,6 +96,14 @@ COMMUNICATION = HintKey(
     "none",
     "share of its run time that the job spends exchanging data between its GPUs, on the best ones",
 )
+
+
+def communication_in(values: Mapping[str, str]) -> float | None:
+    """What a job's hint values say of its communication; None where they say nothing."""
+    said = values.get(COMMUNICATION.name)
+    return None if said is None else float(said)
+
+
 #: Borrowed GPUs are chosen by the job's profile, whatever the policy.
 PROFILE = HintKey("profile", *NAME, "none", "measured behaviour of the job", beside="remote")
 BATCH = HintKey("batch", *count(10**9), "none", "global batch size")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gres_topology import NodeTopology
 from policies.contract.bits import gpus_of
-from policies.contract.hint_keys import COMMUNICATION
+from policies.contract.hint_keys import communication_in
 from policies.contract.nodes import candidates
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, WaitingJob
 from policies.contract.ranking import Key, each
@@ -179,13 +179,12 @@ class World:
         assert cluster.ahead is not None
         self._choices, self._ahead = choices, cluster.ahead
         self.backfill = cluster.ahead.backfill
-        said = request.options.get(COMMUNICATION.name)
         self._job = WaitingJob(
             request.gpus_per_node,
             cluster.ahead.lasts_s,
             request.pattern,
             request.sensitive,
-            float(said) if said is not None else None,
+            communication_in(request.options),
         )
         self._table = candidates(cluster.nodes).table
         times = RunTimes(cluster.ahead.used)

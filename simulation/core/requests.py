@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from policies import Policy, Request, RunningJob, WaitingJob
-from policies.contract.hint_keys import COMMUNICATION
+from policies.contract.hint_keys import communication_in
 from policies.errors import HintError
 from policies.hints import Hints, to_request
 from policies.registry import Registry, registry
@@ -62,13 +62,12 @@ class RequestMaker:
     def waiting(self, job: SimJob, lasts_s: float) -> WaitingJob:
         """The job as others see it that start before."""
         request = self.request(job)
-        said = request.options.get(COMMUNICATION.name)
         return WaitingJob(
             request.gpus_per_node,
             lasts_s,
             request.pattern,
             request.sensitive,
-            float(said) if said is not None else None,
+            communication_in(request.options),
         )
 
     def running(self, job: SimJob, masks: Mapping[str, int]) -> RunningJob:

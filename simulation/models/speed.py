@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from gres_topology import NodeTopology
 from policies.contract.bits import mask_of
-from policies.contract.hint_keys import COMMUNICATION
+from policies.contract.hint_keys import communication_in
+from policies.horizon.futures import run_s
 from simulation.core.jobs import SimJob
 from simulation.core.link_quality import share_of
 from simulation.core.requests import hint_values
@@ -76,6 +77,6 @@ class ByBandwidth(Speed):
     def full_s(self, placed: PlacedJob, nodes: Nodes, beside: Sequence[PlacedJob]) -> float:
         """The stated duration, stretched."""
         share = min(share_of(nodes[name], mask_of(order)) for name, order in placed.gpus.items())
-        said = hint_values(placed.job.hint).get(COMMUNICATION.name)
-        communication = self.communication if said is None else float(said)
-        return placed.job.duration_s * (1 - communication + communication / max(share, 0.01))
+        said = communication_in(hint_values(placed.job.hint))
+        communication = self.communication if said is None else said
+        return run_s(placed.job.duration_s, communication, share)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 from policies import Ahead, Release, RunningJob, WaitingJob
-from policies.contract.hint_keys import COMMUNICATION
+from policies.contract.hint_keys import communication_in
 from policies.contract.running import RunningJobs
 from policies.errors import HintError
 from policies.hints import parse
@@ -151,5 +151,5 @@ def asked_of(job: QueuedJob) -> WaitingJob | None:
         float(job.time_limit_s or UNKNOWN_S),
         values.get("pattern", "ring"),
         values.get("sensitive", "yes") == "yes",
-        float(values[COMMUNICATION.name]) if COMMUNICATION.name in values else None,
+        communication_in(values),
     )
