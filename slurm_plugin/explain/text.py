@@ -240,10 +240,15 @@ def _loan(story: Mapping[str, Any]) -> list[str]:
         return []
     lines = [_line("runs on", f"{gpu_list({loan['host']: loan['gpus']})}, its own GPUs")]
     lines += [
-        _line("lent", f"{gpu_list({one['node']: one['gpus']})}, by job {one['job']}")
+        _line("lent", f"{gpu_list({one['node']: one['gpus']})}, by job {one['job']}{_silence(one)}")
         for one in loan["donors"]
     ]
     return [*lines, _line("lent because", loan["why"])] if loan.get("why") else lines
+
+
+def _silence(one: Mapping[str, Any]) -> str:
+    since = one.get("silent_since")
+    return f"; has not answered since {_moment(since)} what it was asked" if since else ""
 
 
 def _given_back(story: Mapping[str, Any]) -> list[str]:

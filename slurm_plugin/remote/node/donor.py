@@ -18,6 +18,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -41,6 +42,8 @@ LOOK_S = 0.02
 TRIES = 3
 #: Seconds between two looks at the borrowing job, and how long that job may wait for its start.
 POLL_S = 30.0
+#: A server that owes an answer for so long is told of; kernels of seconds are not.
+SILENT_S = 20.0
 PATIENCE_S = 180.0
 #: A record that does not name this donor may be somebody else's text: it counts only if it is
 #: still so after this many seconds.
@@ -346,14 +349,18 @@ async def run(task: DonorTask, vouching: Munge) -> int:
 
 
 async def tell(task: DonorTask, port: int, meter: Meter) -> None:
-    """Say every now and then what passed, where that is more than the last time."""
-    told = Passed()
+    """Say every now and then what passed, and since when the server owes an answer, if new."""
+    told, since = Passed(), 0
     while True:
         await asyncio.sleep(POLL_S)
-        passed = meter.passed()
-        if passed != told:
-            await asyncio.to_thread(slurm.say, task.job_id, ready(task.parent, port, passed))
-            told = passed
+        passed, silent_s = meter.passed(), meter.silent_s()
+        began = int(time.time() - silent_s) if silent_s >= SILENT_S else 0
+        # The same moment, by two clocks.
+        began = since if abs(began - since) <= 2 else began
+        if (passed, began) != (told, since):
+            said = ready(task.parent, port, passed, began)
+            await asyncio.to_thread(slurm.say, task.job_id, said)
+            told, since = passed, began
 
 
 def main(argv: list[str], program: str) -> int:
