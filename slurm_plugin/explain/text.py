@@ -247,8 +247,9 @@ def _loan(story: Mapping[str, Any]) -> list[str]:
 
 
 def _silence(one: Mapping[str, Any]) -> str:
-    since = one.get("silent_since")
-    return f"; has not answered since {_moment(since)} what it was asked" if since else ""
+    if not (since := one.get("silent_since")):
+        return ""
+    return f"; silent since the job's last word at {_moment(since)}: a long kernel, or it hangs"
 
 
 def _given_back(story: Mapping[str, Any]) -> list[str]:

@@ -3,8 +3,8 @@
 `[gpu-donor: of=4711]` in AdminComment is ours. Its Comment, which its user can write, has
 `gpu-donor of=4711` from the submit on, and later its report, `gpu-donor ready of=4711 port=50001`
 or `gpu-donor failed of=4711 WHY`. What passed through it follows the port:
-`in=BYTES out=BYTES packets=N`, seen from the donor, and `silent=EPOCH` while its server owes an
-answer since then.
+`in=BYTES out=BYTES packets=N`, seen from the donor, and `silent=EPOCH` while its server has
+said nothing since the job's last word at that time.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Passed:
 def ready(borrower: int, port: int, passed: Passed | None = None, silent_since: int = 0) -> str:
     """A donor's Comment once it can be used, and with what passed until now.
 
-    `silent_since` (epoch): when its server was asked what it has not answered; 0: it answers.
+    `silent_since` (epoch): the job's last word, since when its server says nothing; 0: it answers.
     """
     text = f"{NAME} ready of={borrower} port={port}"
     if passed is None:
@@ -83,7 +83,7 @@ class DonorReport:
     #: Why it failed; None where it did not.
     failure: str | None = None
     passed: Passed = field(default_factory=Passed)
-    #: Since when its server owes an answer (epoch); 0 where it does not.
+    #: The job's last word (epoch), since when its server says nothing; 0 where it answers.
     silent_since: int = 0
 
     @classmethod

@@ -15,8 +15,7 @@ from typing import Any
 import yaml
 
 from policies.errors import ProfileError
-from policies.remote.r_queue import measured
-from policies.remote.r_queue.measured import Measured, Side, is_number
+from policies.remote.r_queue.measured import Measured, Side, is_number, parse
 from slurm_plugin.remote.errors import RemoteError
 
 #: Beyond it, no log of a probe but a mistake.
@@ -29,7 +28,9 @@ _MORE = {"gpu_gb": 0.0, "jobs": 1.0}
 def load(path: Path) -> Measured:
     """The file that `write` wrote. RemoteError: one line with the file and what is expected."""
     try:
-        return measured.load(path)
+        return parse(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise RemoteError(f"{path}: cannot be read: {error}") from error
     except ProfileError as error:
         raise RemoteError(str(error)) from error
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -60,31 +59,31 @@ class Measured:
         )
 
 
-def load(path: Path) -> Measured:
-    """The file. ProfileError: one line with its name and what is expected."""
+def parse(text: str, source: str) -> Measured:
+    """The file's text. ProfileError: one line with `source`, its name, and what is expected."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ProfileError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ProfileError(f"{source}: cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict) or {*values} - {"where"} != {"preset", "local", "remote"}:
-        raise ProfileError(f"{path}: {_EXPECTED}")
+        raise ProfileError(f"{source}: {_EXPECTED}")
     texts = {key: values.get(key, "") for key in ("preset", "where")}
     for key, value in texts.items():
         if not isinstance(value, str):
-            raise ProfileError(f"{path}: {key}: expected text")
-    local, remote = (_side(path, key, values[key]) for key in ("local", "remote"))
+            raise ProfileError(f"{source}: {key}: expected text")
+    local, remote = (_side(source, key, values[key]) for key in ("local", "remote"))
     return Measured(texts["preset"], local, remote, texts["where"])
 
 
-def _side(path: Path, name: str, values: object) -> Side:
+def _side(source: str, name: str, values: object) -> Side:
     keys = {field.name: field.default for field in fields(Side)}
     needed = {key for key, default in keys.items() if default is MISSING}
     if not isinstance(values, Mapping) or not needed <= values.keys() <= keys.keys():
-        raise ProfileError(f"{path}: {name}: expected {', '.join(keys)}")
+        raise ProfileError(f"{source}: {name}: expected {', '.join(keys)}")
     for key, value in values.items():
         is_left_out = value is None and keys[key] is None
         if not is_left_out and (not is_number(value) or (key.endswith("gb_s") and not value)):
-            raise ProfileError(f"{path}: {name}.{key}: {value!r}; expected a number above 0")
+            raise ProfileError(f"{source}: {name}.{key}: {value!r}; expected a number above 0")
     read: dict[str, Any] = {k: v if v is None else float(v) for k, v in values.items()}
     return Side(**read)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from policies.errors import ProfileError
 from policies.remote.r_queue import NetworkSpeeds
-from policies.remote.r_queue.measured import Measured, load
+from policies.remote.r_queue.measured import Measured, parse
 from simulation.errors import SimulationError
 
 #: Words of --middleware; any other is the file that `gputopo remote measure` wrote.
@@ -20,9 +20,10 @@ SAMPLE = Path(__file__).with_name("measured.yaml")
 @cache
 def found(middleware: str) -> Measured:
     """The measured figures behind the word; SimulationError for a file that has none."""
+    path = SAMPLE if middleware == MEASURED else Path(middleware)
     try:
-        return load(SAMPLE if middleware == MEASURED else Path(middleware))
-    except ProfileError as error:
+        return parse(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError, ProfileError) as error:
         raise SimulationError(str(error)) from error
 
 

@@ -42,7 +42,7 @@ LOOK_S = 0.02
 TRIES = 3
 #: Seconds between two looks at the borrowing job, and how long that job may wait for its start.
 POLL_S = 30.0
-#: A server that owes an answer for so long is told of; kernels of seconds are not.
+#: A server that says nothing for so long, when spoken to, is told of; kernels of seconds are not.
 SILENT_S = 20.0
 PATIENCE_S = 180.0
 #: A record that does not name this donor may be somebody else's text: it counts only if it is
@@ -214,6 +214,7 @@ class Donor:
                 preexec_fn=inside.end_with_parent,
                 pass_fds=passed,
                 env=environment,
+                process_group=0,
             )
             if self._inside is not None:
                 self._inside.handed_over()
@@ -248,21 +249,22 @@ class Donor:
         return await self._process.wait()
 
     async def stop_server(self) -> None:
-        """End the server: it is asked to first, then killed."""
+        """End the server and all that it started: it is asked to first, then killed."""
         if self._door is not None:
             self._door.close()
             self._door = None
         process = self._process
-        if process is None or process.returncode is not None:
+        if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            await asyncio.wait_for(process.wait(), 2.0)
-        except TimeoutError:
+        if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+                process.terminate()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), 2.0)
+        # And all that it started: Slurm finds no process whose parents are gone, but by cgroups.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
     async def close(self) -> None:
         """End everything."""
@@ -349,7 +351,7 @@ async def run(task: DonorTask, vouching: Munge) -> int:
 
 
 async def tell(task: DonorTask, port: int, meter: Meter) -> None:
-    """Say every now and then what passed, and since when the server owes an answer, if new."""
+    """Say every now and then what passed, and since when the server is silent, if new."""
     told, since = Passed(), 0
     while True:
         await asyncio.sleep(POLL_S)

@@ -40,10 +40,11 @@ _BUFFER_BYTES = 1 << 20
 
 
 class _Counts(NamedTuple):
-    """Of one connection: what passed, and since when the near end owes an answer."""
+    """Of a connection: what passed, and the seconds since the near end spoke and was spoken to."""
 
     passed: Passed = Passed()
-    silent_s: float = 0.0
+    spoke_s: float = 0.0
+    heard_s: float = 0.0
 
 
 class Meter:
@@ -81,8 +82,13 @@ class Meter:
         return total
 
     def silent_s(self) -> float:
-        """For how long an open connection has been asked and has said nothing; 0 where none is."""
-        return max((one.silent_s for port in self._ports for one in self._open(port)), default=0.0)
+        """For how long nothing was said to the job, which has spoken since; 0 where that is not so.
+
+        Over all open connections: of some middlewares one asks and another answers.
+        """
+        each = [one for port in self._ports for one in self._open(port) if one.passed.received]
+        heard_s = min((one.heard_s for one in each), default=0.0)
+        return heard_s if all(one.spoke_s > heard_s for one in each) else 0.0
 
     def _heard(self) -> None:
         while self._events is not None:
@@ -144,8 +150,7 @@ def _counts(attributes: bytes) -> _Counts:
             sent, received, packets = _COUNTS.unpack_from(info, _COUNTS_AT)
             if not received:
                 break
-            sent_ms, received_ms = _LAST.unpack_from(info, _LAST_AT)
-            owed_ms = received_ms if sent_ms > received_ms else 0
-            return _Counts(Passed(received, sent, packets), owed_ms / 1000)
+            spoke_ms, heard_ms = _LAST.unpack_from(info, _LAST_AT)
+            return _Counts(Passed(received, sent, packets), spoke_ms / 1000, heard_ms / 1000)
         at += (size + 3) & ~3
     return _Counts()

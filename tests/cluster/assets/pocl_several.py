@@ -106,15 +106,15 @@ def chain(platforms):
     devices = max((platform.get_devices() for platform in platforms), key=len)
     context = cl.Context(devices)
     queues = [cl.CommandQueue(context, one) for one in devices]
-    source = "__kernel void step(__global int *x, int by) { x[get_global_id(0)] += by; }"
-    step = cl.Kernel(cl.Program(context, source).build(), "step")
+    source = "__kernel void more(__global int *x, int by) { x[get_global_id(0)] += by; }"
+    more = cl.Kernel(cl.Program(context, source).build(), "more")
     start = np.arange(NUMBERS, dtype=np.int32)
     buffer = cl.Buffer(context, FLAGS.READ_WRITE | FLAGS.COPY_HOST_PTR, hostbuf=start)
     before = None
     for number, queue in enumerate(queues * 2):
-        step.set_args(buffer, np.int32(number + 1))
+        more.set_args(buffer, np.int32(number + 1))
         before = cl.enqueue_nd_range_kernel(
-            queue, step, (NUMBERS,), None, wait_for=[before] if before else None
+            queue, more, (NUMBERS,), None, wait_for=[before] if before else None
         )
         queue.flush()
     found = np.zeros(NUMBERS, np.int32)

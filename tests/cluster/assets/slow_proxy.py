@@ -10,6 +10,8 @@ import json
 import sys
 import time
 
+#: When the network is free again, by direction: all connections share it.
+FREE_AT = {False: 0.0, True: 0.0}
 SETTINGS = {"delay_ms": 0.0, "mb_s": 0.0, "mute": False}
 
 
@@ -33,7 +35,6 @@ async def pass_on(reader, writer, is_answer):
         await chunks.put((0, b""))
 
     reading = asyncio.ensure_future(read())
-    free_at = 0.0
     try:
         while True:
             due, data = await chunks.get()
@@ -42,7 +43,8 @@ async def pass_on(reader, writer, is_answer):
             while is_answer and SETTINGS["mute"]:
                 await asyncio.sleep(0.1)
             if SETTINGS["mb_s"]:
-                due = free_at = max(due, free_at) + len(data) / 1e6 / SETTINGS["mb_s"]
+                due = max(due, FREE_AT[is_answer]) + len(data) / 1e6 / SETTINGS["mb_s"]
+                FREE_AT[is_answer] = due
             if (left := due - time.monotonic()) > 0:
                 await asyncio.sleep(left)
             writer.write(data)

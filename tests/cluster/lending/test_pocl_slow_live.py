@@ -57,7 +57,7 @@ def lending(lenders: Cluster) -> Iterator[Cluster]:
 
 
 #: A network of another kind for each: delay on each way in ms, and MB/s.
-NETWORKS = {"lent": (0, 0), "near": (1, 200), "far": (5, 50)}
+NETWORKS = {"lent": (0, 0), "near": (0.5, 200), "far": (2, 50)}
 
 
 @pytest.mark.long("two jobs and a probe on four networks, two minutes")
@@ -76,7 +76,8 @@ def test_what_was_measured_predicts_and_decides_about_a_job_that_borrows_only_wh
     for name, (delay_ms, mb_s) in NETWORKS.items():
         network(lending, delay_ms=delay_ms, mb_s=mb_s)
         lending.run("ctl", f"sleep 0.3; touch /home/alice/pocl.{job.id}/go.{name}")
-        lines_of(lending, job, f"{name}.check")
+        for file in (name, f"{name}.check"):
+            lines_of(lending, job, file)
     files = {name: lines_of(lending, job, name) for name in ("own", *NETWORKS)}
     files["far"] += lines_of(lending, job, "twice")
     for name, told in files.items():
@@ -90,7 +91,7 @@ def test_what_was_measured_predicts_and_decides_about_a_job_that_borrows_only_wh
     assert max(off.values()) < 0.6, off
     calls = [found[name]["remote"]["call_s"] for name in NETWORKS]
     # A call goes there and back: twice the delay, and the middleware's own on top.
-    assert calls[0] + 0.008 < calls[2] < calls[0] + 0.05, calls
+    assert calls[0] + 0.003 < calls[2] < calls[0] + 0.03, calls
     assert found["lent"]["local"]["call_s"] < calls[0] < 0.1
     assert 0.7 < found["far"]["remote"]["gb_s"] / 0.05 <= 1.1
     assert found["far"]["remote"]["shared"] > 0.5, "two of them share the network"
@@ -141,23 +142,25 @@ def auto_goes_by(cluster: Cluster, found: Mapping[str, Any]) -> None:
 def test_a_slow_middleware_delays_its_own_job_alone_and_the_user_is_told(lending):
     """Late and trickling, then silent, then quick: the numbers are right, nothing is put back."""
     network(lending, delay_ms=100, mb_s=2)
-    script = job_with(2, f"{writes('pocl-matrix 96', 'late')}; {writes('pocl-matrix 96', 'last')}")
+    waits = "until [ -e $out/go ]; do sleep 0.1; done"
+    each = [writes("pocl-matrix 96", name) for name in ("late", "last")]
+    script = job_with(2, f"{each[0]}; {waits}; {each[1]}")
     job, node = borrower(lending, script)
     assert len(lines_of(lending, job, "late")) == 4
     network(lending, mute=True)
-    silent = f"on {node}"
-    until(lambda: "has not answered since" in told_of(lending, job), silent, 120)
+    lending.run("ctl", f"touch /home/alice/pocl.{job.id}/go")
+    until(lambda: "silent since" in told_of(lending, job), "its user is told", 120)
     assert f"lent          {node}: " in told_of(lending, job)
     # Neither Slurm nor the engine waits for it.
     began = time.monotonic()
     assert lending.run("ctl", "scontrol ping").out
     other = lending.started("-p", "dgx", "-n1", "--mem=10", script="sleep 600", user="mallory")
-    assert lending.status()["slurm"]
+    assert lending.status()
     assert time.monotonic() - began < 20
     lending.cancel(other.id)
     network(lending)
     assert [line.split()[2] for line in lines_of(lending, job, "last")] == ["equal"] * 4
-    until(lambda: "has not answered" not in told_of(lending, job), "it answers again", 60)
+    until(lambda: "silent since" not in told_of(lending, job), "it answers again", 60)
     assert restarts(lending, job) == 0
 
 

@@ -1,6 +1,7 @@
 """What passes over a donor's connections, by the node's own kernel."""
 
 import asyncio
+import contextlib
 import socket
 import time
 from types import SimpleNamespace
@@ -85,6 +86,12 @@ def test_a_server_that_owes_an_answer_is_silent_and_one_that_answered_is_not():
             near.sendall(b"asked")
             time.sleep(0.2)
             assert 0.15 <= meter.silent_s() < 0.4
+            # An answer on another connection is one.
+            with contextlib.ExitStack() as others:
+                for one in talk(own, 1, keep=True):
+                    others.enter_context(one)
+                time.sleep(0.05)
+                assert meter.silent_s() == 0
             far.sendall(b"answered")
             time.sleep(0.05)
             assert meter.silent_s() == 0
