@@ -20,6 +20,8 @@ from slurm_plugin.remote.errors import RemoteError
 
 #: Beyond it, no log of a probe but a mistake.
 MOST_LINES = 10_000
+#: Seconds of a GB that takes no time beside the calls that move it.
+NOTHING_S = 1e-6
 #: What a line says, and what it may say besides: GB from GPU to GPU, and how many did the same.
 _KEYS = ("calls", "gb", "kernels", "seconds")
 _MORE = {"gpu_gb": 0.0, "jobs": 1.0}
@@ -92,10 +94,11 @@ def fit(what: str, lines: Sequence[Sequence[float]]) -> Side:
         )
     found, *_ = np.linalg.lstsq(counts / sizes, np.ones(len(table)), rcond=None)
     each = dict(zip(columns, (found / sizes).tolist(), strict=True))
-    # Others at once may cost nothing, and less than that by noise.
-    each["jobs"] = max(0.0, each.get("jobs", 0.0))
+    # Others at once may cost nothing, and bytes that stay there nothing beside the calls for them.
+    least = {"jobs": 0.0, "gpu_gb": NOTHING_S}
+    each |= {name: max(low, each[name]) for name, low in least.items() if name in each}
     for name, value in each.items():
-        if value <= 0 and name != "jobs":
+        if value <= 0 and name not in least:
             raise RemoteError(
                 f"{what}: times do not grow with {name}; expected runs on an idle node, more of"
                 f" them, or longer ones"

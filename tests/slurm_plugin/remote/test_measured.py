@@ -129,6 +129,13 @@ def test_bytes_among_gpus_other_jobs_and_kernels_count_as_they_were_measured(tmp
     assert beside_two == pytest.approx(expected, rel=1e-3)
 
 
+def test_bytes_that_stay_there_may_take_nothing_beside_slow_calls(tmp_path):
+    runs = [(100, 0, 0, 0, 1.0), (9, 0.5, 0, 0, 1.1), (9, 0, 3, 0, 0.4), (16, 0, 0, 1, 0.15)]
+    keys = ("calls", "gb", "kernels", "gpu_gb", "seconds")
+    text = "".join(json.dumps(dict(zip(keys, run, strict=True))) + "\n" for run in runs)
+    assert fitted(tmp_path, text).gpu_gb_s == pytest.approx(1e6)
+
+
 def test_without_a_file_the_model_has_the_papers_figures(tmp_path):
     site = config.parse("nodes: []\n", tmp_path / "gputopo.yaml").remote
     assert site.wires == NetworkSpeeds()
