@@ -83,8 +83,8 @@ def _loan(run: Runner, facts: dict[str, Any]) -> dict[str, Any]:
             with contextlib.suppress(SlurmError):
                 said = _of_controller(run, int(one["job"])) or {}
                 report = donor.DonorReport.read_from(said.get("comment", ""))
-                if report and report.silent_since:
-                    one["silent_since"] = report.silent_since
+                if report and report.idle_since:
+                    one["idle_since"] = report.idle_since
     return loan
 
 

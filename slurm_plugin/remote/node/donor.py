@@ -42,8 +42,8 @@ LOOK_S = 0.02
 TRIES = 3
 #: Seconds between two looks at the borrowing job, and how long that job may wait for its start.
 POLL_S = 30.0
-#: A server that says nothing for so long, when spoken to, is told of; kernels of seconds are not.
-SILENT_S = 20.0
+#: Open connections over which nothing passed for so long are told of; kernels of seconds are not.
+IDLE_S = 20.0
 PATIENCE_S = 180.0
 #: A record that does not name this donor may be somebody else's text: it counts only if it is
 #: still so after this many seconds.
@@ -351,12 +351,12 @@ async def run(task: DonorTask, vouching: Munge) -> int:
 
 
 async def tell(task: DonorTask, port: int, meter: Meter) -> None:
-    """Say every now and then what passed, and since when the server is silent, if new."""
+    """Say every now and then what passed, and since when nothing has, if new."""
     told, since = Passed(), 0
     while True:
         await asyncio.sleep(POLL_S)
-        passed, silent_s = meter.passed(), meter.silent_s()
-        began = int(time.time() - silent_s) if silent_s >= SILENT_S else 0
+        passed, idle_s = meter.passed(), meter.idle_s()
+        began = int(time.time() - idle_s) if idle_s >= IDLE_S else 0
         # The same moment, by two clocks.
         began = since if abs(began - since) <= 2 else began
         if (passed, began) != (told, since):

@@ -40,11 +40,10 @@ _BUFFER_BYTES = 1 << 20
 
 
 class _Counts(NamedTuple):
-    """Of a connection: what passed, and the seconds since the near end spoke and was spoken to."""
+    """Of one connection: what passed, and for how many seconds nothing has."""
 
     passed: Passed = Passed()
-    spoke_s: float = 0.0
-    heard_s: float = 0.0
+    idle_s: float = 0.0
 
 
 class Meter:
@@ -81,14 +80,13 @@ class Meter:
                 total += one.passed
         return total
 
-    def silent_s(self) -> float:
-        """For how long nothing was said to the job, which has spoken since; 0 where that is not so.
+    def idle_s(self) -> float:
+        """For how long nothing passed either way over the open connections; 0 where none is.
 
-        Over all open connections: of some middlewares one asks and another answers.
+        Who had the last word is not known: a quick answer comes in the same tick of the kernel.
         """
         each = [one for port in self._ports for one in self._open(port) if one.passed.received]
-        heard_s = min((one.heard_s for one in each), default=0.0)
-        return heard_s if all(one.spoke_s > heard_s for one in each) else 0.0
+        return min((one.idle_s for one in each), default=0.0)
 
     def _heard(self) -> None:
         while self._events is not None:
@@ -150,7 +148,7 @@ def _counts(attributes: bytes) -> _Counts:
             sent, received, packets = _COUNTS.unpack_from(info, _COUNTS_AT)
             if not received:
                 break
-            spoke_ms, heard_ms = _LAST.unpack_from(info, _LAST_AT)
-            return _Counts(Passed(received, sent, packets), spoke_ms / 1000, heard_ms / 1000)
+            idle_ms = min(_LAST.unpack_from(info, _LAST_AT))
+            return _Counts(Passed(received, sent, packets), idle_ms / 1000)
         at += (size + 3) & ~3
     return _Counts()

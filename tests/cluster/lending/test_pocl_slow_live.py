@@ -149,7 +149,7 @@ def test_a_slow_middleware_delays_its_own_job_alone_and_the_user_is_told(lending
     assert len(lines_of(lending, job, "late")) == 4
     network(lending, mute=True)
     lending.run("ctl", f"touch /home/alice/pocl.{job.id}/go")
-    until(lambda: "silent since" in told_of(lending, job), "its user is told", 120)
+    until(lambda: "nothing passed since" in told_of(lending, job), "its user is told", 120)
     assert f"lent          {node}: " in told_of(lending, job)
     # Neither Slurm nor the engine waits for it.
     began = time.monotonic()
@@ -160,7 +160,7 @@ def test_a_slow_middleware_delays_its_own_job_alone_and_the_user_is_told(lending
     lending.cancel(other.id)
     network(lending)
     assert [line.split()[2] for line in lines_of(lending, job, "last")] == ["equal"] * 4
-    until(lambda: "silent since" not in told_of(lending, job), "it answers again", 60)
+    until(lambda: "nothing passed since" not in told_of(lending, job), "it answers again", 60)
     assert restarts(lending, job) == 0
 
 

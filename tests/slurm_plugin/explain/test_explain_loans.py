@@ -66,7 +66,7 @@ def test_a_donor_whose_server_does_not_answer_is_told_of():
     assert "comment" not in story
     words = in_words(story)
     since = "2026-01-01T00:00:00+00:00"
-    assert f"dgx2: 1,2, by job 71; silent since the job's last word at {since}: a long" in words
+    assert f"dgx2: 1,2, by job 71; nothing passed since {since}: the job" in words
     assert "dgx3: 0, by job 72\n" in words
 
 
