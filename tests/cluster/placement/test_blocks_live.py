@@ -188,7 +188,7 @@ def test_each_partition_has_the_network_of_its_own(several: Cluster) -> None:
     assert set(block.gpus) == {"g1", "g3"}
     assert "nodes below b1" in block.fields["AdminComment"]
     doctor = several.run("ctl", "gputopo doctor", check=False).out
-    assert "topology.conf" not in doctor
+    assert f"and so does topology_conf: {TOPOLOGY_YAML}" in doctor
 
 
 def test_segments_stay_whole_in_the_partition_of_blocks(several: Cluster) -> None:
