@@ -40,11 +40,14 @@ def running_job(
     shares: bool = False,
 ) -> RunningJob:
     """The job as policies see it; a wrong hint is taken for none."""
-    try:
-        # What the job is does not depend on the policy that decides.
-        values = parse(hint, default_policy="topo-aware").values
-    except HintError:
-        values = {}
+    values: Mapping[str, str] = {}
+    # What the job is does not depend on the policy that decides: some read one key, some another.
+    for policy in ("topo-aware", "horizon"):
+        try:
+            values = parse(hint, default_policy=policy).values
+            break
+        except HintError:
+            continue
     return RunningJob(
         job_id,
         masks,

@@ -97,6 +97,16 @@ class Learned:
                     slowdowns[sort.kind, sort.other] = max(1.0, beside / alone)
         return slowdowns
 
+    def spreads(self) -> Mapping[Kind, float]:
+        """Time alone on GPUs of several sockets over that on those of one, by kind."""
+        spreads: dict[Kind, float] = {}
+        for sort in self._runs:
+            if sort.other is None and sort.is_packed:
+                near, far = self.seconds(sort), self.seconds(sort._replace(is_packed=False))
+                if near and far:
+                    spreads[sort.kind] = far / near
+        return spreads
+
     def save(self) -> None:
         """Write what is new; a disk that is full costs a line in the log."""
         if self._is_dirty and self._file is not None:

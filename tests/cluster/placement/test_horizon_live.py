@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from live_harness import IN_BOTH_MODES, explained
+from live_harness import IN_BOTH_MODES, configure_engine, explained
 from select_harness import clear
 
 from slurm_cluster.cluster import Cluster
@@ -76,4 +76,27 @@ def test_a_job_that_communicates_waits_for_the_better_pair_and_gets_it(cluster):
     ), said
     cluster.cancel(holders[3])
     assert cluster.wait_running(job, timeout_s=60).gpus == {"dgx1": (0, 3)}
+    clear(cluster)
+
+
+#: A quarter longer over two sockets.
+PROFILES = "/tmp/gputopo-profiles"
+TALKS = "profile: talks\nalone: [{gpus: 2, packed_s: 100, spread_s: 125}]\n"
+
+
+def test_a_job_of_a_measured_profile_waits_as_one_that_says_what_it_communicates(cluster):
+    """Its profile tells what its hint does not, and `explain` says so."""
+    cluster.run("ctl", f"mkdir -p {PROFILES}")
+    cluster.put("ctl", f"{PROFILES}/talks.yaml", TALKS)
+    configure_engine(cluster, f"topo_aware: {{profiles: {PROFILES}}}")
+    holders = cluster.occupy("dgx1", range(8))
+    job = submit(cluster, 2, "--time=600", "--comment=gpu-topo: profile=talks")
+    has_read_the_queue(cluster)
+    cluster.cancel(holders[0], holders[5])
+    said = cluster.wait_postponed(job).admin_comment
+    assert "horizon: GPUs " in said
+    assert "communicates as profile talks says" in cluster.run("ctl", f"gputopo why {job}").out
+    cluster.cancel(holders[3])
+    assert cluster.wait_running(job, timeout_s=60).gpus == {"dgx1": (0, 3)}
+    assert " % of its time by profile talks" in explained(cluster, job)["reason"]
     clear(cluster)
