@@ -21,6 +21,7 @@ from policies.contract.ranking import each
 from policies.horizon.communication import NOTHING_MEASURED, Communication
 from policies.horizon.playing import DEEP, STARTS, Best, End, Later, Part, Run
 from policies.horizon.run_times import RunTimes, run_times
+from policies.horizon.settings import HOP_WEIGHT
 from policies.mapa.question import NodeKeys
 from policies.matching.choice import Choice
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
@@ -34,8 +35,6 @@ MOST_GPUS = 8
 MOST_NODES = 6
 #: Parts of jobs that end there.
 MOST_ENDS = 24
-#: What a ring through the host costs beside its bandwidth, as a share of the ideal.
-HOP_WEIGHT = 0.1
 #: What share of its run time a job communicates that says nothing; and the most times that one
 #: which says more counts as much: what a worse set costs grows with it.
 USUAL_COMMUNICATION, MOST_TIMES = 0.2, 3.0
@@ -59,8 +58,14 @@ def is_told_apart(topology: NodeTopology) -> bool:
 class Choices:
     """mapa's choice for each state of a node, each found once."""
 
-    def __init__(self, tables: Tables, objective: Callable[[Request], Objective]) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        objective: Callable[[Request], Objective],
+        hop_weight: float = HOP_WEIGHT,
+    ) -> None:
         self._tables, self._objective = tables, objective
+        self._hop_weight = hop_weight
         self._known: dict[tuple[str, str, bool, int], dict[int, Best]] = {}
         self._left = MOST_CHOICES
 
@@ -79,16 +84,15 @@ class Choices:
         state = NodeState("", topology, free)
         choice = ranked.top(state, count)[0]
         key = ranked.keys([state], count)[0]
-        own = gain(topology, choice, sensitive=job.sensitive)
+        own = self.gain(topology, choice, sensitive=job.sensitive)
         return Best(choice.mask, own, choice.share, key)
 
-
-def gain(topology: NodeTopology, choice: Choice, *, sensitive: bool) -> float:
-    """What a job gains by a set, as a share of its ideal."""
-    if not sensitive or choice.mask.bit_count() < 2:
-        return 0.0
-    hops = round(choice.weakest_gbps * MB_PER_GB) <= _host_mbps(topology)
-    return choice.share - HOP_WEIGHT * hops
+    def gain(self, topology: NodeTopology, choice: Choice, *, sensitive: bool) -> float:
+        """What a job gains by a set, as a share of its ideal."""
+        if not sensitive or choice.mask.bit_count() < 2:
+            return 0.0
+        hops = round(choice.weakest_gbps * MB_PER_GB) <= _host_mbps(topology)
+        return choice.share - self._hop_weight * hops
 
 
 def weight(communication: float | None) -> float:
@@ -126,6 +130,8 @@ class World:
         request: Request,
         compared: Iterable[NodeState],
         told: Communication | None = None,
+        *,
+        guesses: bool = True,
     ) -> None:
         assert cluster.ahead is not None
         self._told = told or Communication(NOTHING_MEASURED, Tables())
@@ -138,7 +144,7 @@ class World:
             request.sensitive,
         )
         self._table = candidates(cluster.nodes).table
-        times = run_times(tuple(cluster.ahead.used))
+        times = run_times(tuple(cluster.ahead.used), guesses)
         #: How many futures there are.
         self.futures = times.futures
         self._lasts_s = times.left_s(0, cluster.ahead.lasts_s)
@@ -200,7 +206,7 @@ class World:
         insort(ends, (self._lasts_s[future], number, choice.mask, count))
         run = Run(free, ends, future, self._find, self._weights)
         run.play(self._parts, number, self._backfill)
-        own = gain(node.topology, choice, sensitive=self._job.sensitive)
+        own = self._choices.gain(node.topology, choice, sensitive=self._job.sensitive)
         own *= weight(self._communication)
         return Future(own + run.worth, run.next_mask)
 

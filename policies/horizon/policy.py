@@ -18,6 +18,7 @@ from policies.contract.policy import UNKNOWN_SITE, LooksAt, Site
 from policies.horizon.communication import Communication, Known
 from policies.horizon.futures import Choices, Future, World, is_told_apart
 from policies.horizon.playing import Later
+from policies.horizon.settings import HorizonSettings
 from policies.mapa.family import Mapa
 from policies.mapa.question import MapaQuestion
 from policies.matching.choice import Choice
@@ -31,6 +32,8 @@ LEAST_GAIN = 0.05
 FIRST_FUTURES, MOST_PLAYED = 1, 3
 #: A wait has to save so much of the run on the average.
 LEAST_SAVED = 0.05
+#: Every part of it.
+UNCHANGED = HorizonSettings()
 
 
 @dataclass(slots=True)
@@ -56,19 +59,23 @@ class Horizon(Mapa):
     hints = (*Mapa.hints, COMMUNICATION, PROFILE, BATCH)
     looks_at = frozenset({LooksAt.QUEUE, LooksAt.SPREADS})
 
-    def __init__(self, site: Site = UNKNOWN_SITE) -> None:
+    settings = HorizonSettings
+
+    def __init__(self, site: Site = UNKNOWN_SITE, settings: HorizonSettings = UNCHANGED) -> None:
         super().__init__()
-        self._longest_wait_s = site.longest_wait_s
-        self._choices = Choices(self.tables, self._objective)
+        self._parts = settings
+        self._longest_wait_s = site.longest_wait_s if settings.wait else 0.0
+        self._choices = Choices(self.tables, self._objective, settings.hop_weight)
         self._told = Communication(site.spreads, self.tables)
 
     @classmethod
-    def build(cls, settings: None, site: Site) -> Horizon:
+    def build(cls, settings: HorizonSettings, site: Site) -> Horizon:
         """For the waits that the site allows."""
-        return cls(site)
+        return cls(site, settings)
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """As mapa; or wait for better GPUs where each future has them soon enough to end sooner."""
+        cluster = self._seen(cluster)
         answer = super().place(request, cluster)
         if isinstance(answer, Wait):
             return answer
@@ -82,6 +89,19 @@ class Horizon(Mapa):
             answer = replace(answer, reason=f"{answer.reason}; {said}")
         return self._wait(request, cluster, answer, known) or answer
 
+    def _seen(self, cluster: Cluster) -> Cluster:
+        """Without what the site has switched off."""
+        ahead, parts = cluster.ahead, self._parts
+        if ahead is None or (parts.queue and parts.releases):
+            return cluster
+        queue = ahead.queue if parts.queue else ()
+        releases = ahead.releases if parts.releases else ()
+        return replace(cluster, ahead=replace(ahead, queue=queue, releases=releases))
+
+    def _world(self, cluster: Cluster, request: Request, compared: list[NodeState]) -> World:
+        guesses = self._parts.guesses
+        return World(self._choices, cluster, request, compared, self._told, guesses=guesses)
+
     def _wait(
         self, request: Request, cluster: Cluster, now: Placement, known: Known
     ) -> Wait | None:
@@ -92,7 +112,7 @@ class Horizon(Mapa):
         node = cluster.nodes[name]
         if not is_told_apart(node.topology):
             return None
-        world = World(self._choices, cluster, request, [node], self._told)
+        world = self._world(cluster, request, [node])
         among = [
             one.name
             for one in world.nodes
@@ -122,7 +142,7 @@ class Horizon(Mapa):
         others = asked.runners_up(count, {state.name})[: MOST_NODES - 1]
         nodes = [state, *(other for other in others if other.weight == state.weight
                           and is_told_apart(other.topology))]  # fmt: skip
-        world = World(self._choices, cluster, request, nodes, self._told)
+        world = self._world(cluster, request, nodes)
         best = _best(world, asked, nodes, count)
         if best is None:
             return asked.placement(self.name, pairs)
