@@ -1,6 +1,6 @@
 """What GPU sets are worth, computed once per (shape of node, pattern, size).
 
-`Tables.top` is the one question policies ask. Nodes of up to 16 GPUs have tables, others are
+`Tables.first` and `top` are the questions policies ask. Nodes of up to 16 GPUs have tables, others are
 searched (`policies.matching.large`).
 """
 
@@ -44,8 +44,8 @@ def is_tabulated(topology: NodeTopology, pattern: str) -> bool:
     return pattern_of(pattern).tabulated or topology.gpus <= MOST_GPUS
 
 
-#: A question: shape, pattern, GPUs, free mask, objective, and what that was made for.
-_Asked = tuple[str, str, int, int, str, tuple[Shares, tuple[int, ...]]]
+#: A question: shape, pattern, GPUs, free mask, objective, what that was made for, and how many.
+_Asked = tuple[str, str, int, int, str, tuple[Shares, tuple[int, ...]], int]
 
 
 class Tables:
@@ -83,15 +83,35 @@ class Tables:
         self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
     ) -> tuple[Choice, ...]:
         """The best sets of k GPUs within `free_mask` (which has at least k), best first."""
+        return self._top(topology, pattern, k, free_mask, objective, TOP)
+
+    def first(
+        self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
+    ) -> Choice:
+        """The first of `top`: most of a set's price is its rank order, which the others need not."""
+        return self._top(topology, pattern, k, free_mask, objective, 1)[0]
+
+    def _top(
+        self,
+        topology: NodeTopology,
+        pattern: str,
+        k: int,
+        free_mask: int,
+        objective: Objective,
+        most: int,
+    ) -> tuple[Choice, ...]:
         # One GPU talks to nobody, whatever the pattern.
         pattern = "ring" if k == 1 else fitting(pattern, k)
         ahead = (objective.demand, objective.nic_distance)
-        key = (topology.shape, pattern, k, free_mask, objective.name, ahead)
+        key = (topology.shape, pattern, k, free_mask, objective.name, ahead, most)
         answer = self._answers.get(key)
         if answer is None:
             if len(self._answers) >= REMEMBERED:
                 self._answers.clear()
-            answer = self._compute(topology, pattern, k, free_mask, objective)
+            if is_tabulated(topology, pattern):
+                answer = self.of(topology, pattern).top(k, free_mask, objective, most)
+            else:
+                answer = large.find(topology, pattern, k, free_mask)[:most]
             self._answers[key] = answer
         return answer
 
@@ -132,13 +152,6 @@ class Tables:
             as_best(choice, tuple(nics[gpu] for gpu in gpus) if nics else ())
             for gpus, choice in large.firsts(topology, fitted, k, frees)
         ]
-
-    def _compute(
-        self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
-    ) -> tuple[Choice, ...]:
-        if is_tabulated(topology, pattern):
-            return self.of(topology, pattern).top(k, free_mask, objective, TOP)
-        return large.find(topology, pattern, k, free_mask)[:TOP]
 
     def worth(
         self, topology: NodeTopology, pattern: str, order: tuple[int, ...], free_mask: int
