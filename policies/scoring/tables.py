@@ -1,6 +1,6 @@
 """What GPU sets are worth, computed once per (shape of node, pattern, size).
 
-`Tables.first` and `top` are the questions policies ask. Nodes of up to 16 GPUs have tables, others are
+Policies ask for the `first` set or the `top`. Nodes of up to 16 GPUs have tables, others are
 searched (`policies.matching.large`).
 """
 
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from gres_topology import NodeTopology
 from policies.bandwidth.model import model_for
@@ -19,7 +17,7 @@ from policies.matching import large
 from policies.matching.choice import Choice
 from policies.matching.graph_solver import MOST_GPUS
 from policies.matching.kept import Kept
-from policies.matching.links import MB_PER_GB, link_mbps
+from policies.matching.links import link_mbps
 from policies.matching.solved import solved
 from policies.patterns.pattern import fitting, pattern_of
 from policies.scoring.best_sets import BestSet, as_best, best_sets
@@ -88,7 +86,7 @@ class Tables:
     def first(
         self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
     ) -> Choice:
-        """The first of `top`: most of a set's price is its rank order, which the others need not."""
+        """The first of `top`: most of the price of a set is its rank order."""
         return self._top(topology, pattern, k, free_mask, objective, 1)[0]
 
     def _top(
@@ -159,23 +157,12 @@ class Tables:
         """What a set chosen by someone else is worth; `order` is kept as its rank order."""
         k = len(order)
         pattern = fitting(pattern, k)
-        choice = large.measured(link_mbps(topology), pattern, order, free_mask)
-        effbw, weakest_gbps = choice.effbw_gbps, choice.weakest_gbps
-        if is_tabulated(topology, pattern):
-            table = self.of(topology, pattern).sets(k)
-            row = int(np.flatnonzero(table.masks == choice.mask)[0])
-            effbw = float(table.effbw[row])
-            weakest_gbps = int(table.weakest[row]) / MB_PER_GB
         ideal = self.ideal_effbw_gbps(topology, pattern, k)
-        share = min(1.0, max(0.0, effbw / ideal)) if ideal > 0 else 1.0
-        return replace(
-            choice,
-            score=share,
-            effbw_gbps=effbw,
-            weakest_gbps=weakest_gbps,
-            share=share,
-            proven=True,
-        )
+        if is_tabulated(topology, pattern):
+            return self.of(topology, pattern).worth(order, free_mask, ideal)
+        choice = large.measured(link_mbps(topology), pattern, order, free_mask)
+        share = min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
+        return replace(choice, score=share, share=share, proven=True)
 
     def size_bytes(self) -> int:
         """Memory of the tables (remembered answers not counted)."""

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from gres_topology import Network, NodeTopology
 from policies.contract.assign import InDomain, in_lowest_domain
-from policies.contract.bits import moved
 from policies.contract.nodes import Candidates
 from policies.contract.nouns import Request
 from policies.contract.ranking import Key, Ranking, each, lowest
@@ -129,7 +128,7 @@ class NodeSearch:
         topology = table.kinds[state.kind].topology
         needs = self._solutions.needs(self._request, count)
         mask, terms = self._solutions.of(topology, state, needs)
-        return Chosen(table.names[place], moved(mask, state.free, table.index[place].free), terms)
+        return Chosen(table.names[place], self._index.gpus_on(table, place, mask), terms)
 
 
 def _has_memory(
