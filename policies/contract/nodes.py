@@ -74,7 +74,8 @@ class NodeTable:
         kinds = []
         for state in states:
             topology = state.topology
-            told_apart = (topology.shape, topology.nic_distance, topology.rails, state.weight)
+            rails = (topology.rails, topology.sharp_rails)
+            told_apart = (topology.shape, topology.nic_distance, *rails, state.weight)
             number = numbers.setdefault(told_apart, len(numbers))
             if number == len(self.kinds):
                 self.kinds.append(NodeKind(topology, state.weight))

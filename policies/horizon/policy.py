@@ -15,7 +15,8 @@ from policies.contract.bits import gpus_of
 from policies.contract.hint_keys import COMMUNICATION
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import UNKNOWN_SITE, LooksAt, Site
-from policies.horizon.futures import Choices, Future, Later, World, is_told_apart
+from policies.horizon.futures import Choices, Future, World, is_told_apart
+from policies.horizon.playing import Later
 from policies.mapa.family import Mapa
 from policies.mapa.question import MapaQuestion
 from policies.matching.choice import Choice
@@ -95,7 +96,7 @@ class Horizon(Mapa):
         saved_s = (sum(one.saved_s for one in better) - in_vain_s) / len(played)
         if saved_s <= LEAST_SAVED * fmean(map(world.lasts_s, range(world.futures))):
             return None
-        return Wait(_said(better, len(played), now.utility), self._longest_wait_s, now)
+        return Wait(_said(world, better, len(played), now.utility), self._longest_wait_s, now)
 
     def _answer(self, asked: MapaQuestion, request: Request, cluster: Cluster) -> Placement:
         pairs = asked.chosen()
@@ -139,13 +140,14 @@ def _best(
     return best.node, best.choice, Future(best.worth, best.next_mask)
 
 
-def _said(better: list[Later], played: int, share: float) -> str:
+def _said(world: World, better: list[Later], played: int, share: float) -> str:
     first = better[0]
+    node = world.nodes[first.node].name
     low, high = (pick(one.saved_s for one in better) for pick in (min, max))
     saved = f"{low:,.0f} s" if len(better) == 1 else f"{low:,.0f} to {high:,.0f} s"
     saved += "" if len(better) == played else f" in {len(better)} of {played} guesses"
     return (
-        f"GPUs {','.join(map(str, gpus_of(first.mask)))} of {first.node} are expected in"
+        f"GPUs {','.join(map(str, gpus_of(first.mask)))} of {node} are expected in"
         f" {first.in_s:.0f} s: {100 * first.share:.0f} % of the ideal bandwidth, now"
         f" {100 * share:.0f} %; ends {saved} sooner"
     )

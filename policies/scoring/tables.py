@@ -124,13 +124,14 @@ class Tables:
         if not topology.rails or not is_tabulated(topology, pattern):
             return None
         ahead = (objective.demand, objective.nic_distance)
-        key = (topology.shape, pattern, k, objective.name, ahead, topology.rails)
+        sharp = topology.sharp_rails
+        key = (topology.shape, pattern, k, objective.name, ahead, topology.rails, sharp)
         offers = self._offers.get(key)
         if offers is None:
             if len(self._offers) >= OFFERED:
                 self._offers.clear()
             tables = self.of(topology, pattern)
-            offers = self._offers[key] = Offers(tables, k, objective, topology.rails)
+            offers = self._offers[key] = Offers(tables, k, objective, topology.rails, sharp)
         return offers
 
     def best(

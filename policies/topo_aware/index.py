@@ -7,7 +7,7 @@ neighbours that are on the same sockets, and on large nodes whole sockets that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from itertools import compress, count
 from operator import is_not
 from typing import NamedTuple
@@ -121,7 +121,7 @@ class Index:
                 state = State(kind, machine.runs.least(free), _NOBODY)
                 self._alone[free_on] = state
             return state
-        seats = _Seats(machine, free, [job for job in near.values() if job.mask & ~free])
+        seats = Seats(machine, free, [job for job in near.values() if job.mask & ~free])
         busy = [job._replace(mask=seats.of(job.mask & ~free)) for job in seats.jobs]
         # One object for all that are equal: then they are compared in one step.
         crowd = Crowd(sorted(busy))
@@ -129,17 +129,15 @@ class Index:
             self._crowds.clear()
         return State(kind, seats.least, self._crowds.setdefault(crowd, crowd))
 
-    def gpus_on(self, table: NodeTable, place: int, mask: int) -> int:
-        """Of a node's free GPUs those that `mask` means, a set of its state's free ones."""
+    def seats(self, table: NodeTable, place: int) -> Seats:
+        """Where a node's state has its GPUs."""
         kind, free = table.index[place]
-        if not self._machines[kind].alike:
-            return moved(mask, self.states[place].free, free)
-        near = self._beside.get(place, {})
-        busy = [job for job in near.values() if job.mask & ~free]
-        return _Seats(self._machines[kind], free, busy).back(mask)
+        machine = self._machines[kind]
+        near = self._beside.get(place, {}) if machine.alike else {}
+        return Seats(machine, free, [job for job in near.values() if job.mask & ~free])
 
 
-class _Seats:
+class Seats:
     """Where a state has what is on a node: of sockets alike those first that have most free.
 
     Among these they go by who is on them, so that nodes that differ by their order are one state.
@@ -171,13 +169,25 @@ class _Seats:
             if touched >> moved_from.get(at, at) & 1
         )
 
-    def back(self, mask: int) -> int:
+    def on_node(self, mask: int) -> int:
         """The node's GPUs for a set of the state's free ones."""
-        sockets, rest, found = self.machine.sockets, -1, 0
+        return sum(
+            moved(mask & seat, self.least & seat, self.free & own) for seat, own in self._parts()
+        )
+
+    def in_state(self, mask: int) -> int:
+        """The state's GPUs for a set of the node's free ones."""
+        return sum(
+            moved(mask & own, self.free & own, self.least & seat) for seat, own in self._parts()
+        )
+
+    def _parts(self) -> Iterator[tuple[int, int]]:
+        """GPUs of the state and those of the node that they are, as many."""
+        sockets, rest = self.machine.sockets, -1
         for to, at in self._from.items():
             rest &= ~sockets[to]
-            found |= moved(mask & sockets[to], self.least & sockets[to], self.free & sockets[at])
-        return found | moved(mask & rest, self.least & rest, self.free & rest)
+            yield sockets[to], sockets[at]
+        yield rest, rest
 
 
 def _difference(old: _Jobs, new: _Jobs) -> tuple[list[RunningJob], list[RunningJob]]:

@@ -287,3 +287,10 @@ def test_large_nodes_whose_boards_are_in_another_order_are_one_state():
     index = Index(NodeTable(nodes.values()), jobs, MEASURED, MachineGraph)
     assert len(index.states) == 24
     assert len(index.states.states()) == 1
+    table = NodeTable(nodes.values())
+    for place, node in enumerate(nodes.values()):
+        seats = index.seats(table, place)
+        there = seats.in_state(node.free)
+        assert there == index.states[place].free
+        assert seats.on_node(there) == node.free
+        assert seats.on_node(there & -there).bit_count() == 1
