@@ -288,9 +288,9 @@ def test_large_nodes_whose_boards_are_in_another_order_are_one_state():
     assert len(index.states) == 24
     assert len(index.states.states()) == 1
     table = NodeTable(nodes.values())
-    for place, node in enumerate(nodes.values()):
-        seats = index.seats(table, place)
+    for at, node in enumerate(nodes.values()):
+        seats = index.seats(table, at)
         there = seats.in_state(node.free)
-        assert there == index.states[place].free
+        assert there == index.states[at].free
         assert seats.on_node(there) == node.free
         assert seats.on_node(there & -there).bit_count() == 1
