@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from gres_topology import Network, NodeTopology
-from policies.contract.bits import EXACT_GPUS, Runs
+from policies.contract.bits import EXACT_GPUS, MOST_KNOWN, Runs
 from policies.contract.blocks import Blocks
 from policies.contract.nouns import NodeState
 from policies.contract.ranking import Key, Ranking, StateIndex, each
@@ -85,6 +85,8 @@ class NodeTable:
         )
         self._alike: StateIndex[FreeOn] | None = None
         self._runs = [_runs_of(kind.topology) for kind in self.kinds]
+        #: What states are like, as far as that was asked.
+        self._likes: dict[FreeOn, FreeOn] = {}
         #: The nodes of each kind.
         self.of_kind = [0] * len(self.kinds)
         for at, kind in enumerate(kinds):
@@ -116,7 +118,13 @@ class NodeTable:
         return self._alike
 
     def _like(self, state: FreeOn) -> FreeOn:
-        return FreeOn(state.kind, self._runs[state.kind].least(state.free))
+        like = self._likes.get(state)
+        if like is None:
+            if len(self._likes) >= MOST_KNOWN:
+                self._likes.clear()
+            least = FreeOn(state.kind, self._runs[state.kind].least(state.free))
+            like = self._likes[state] = least
+        return like
 
     def node(self, place: int, own: int = 0) -> NodeState:
         """A node as policies see it; `own` are the GPUs that Slurm would take (mask)."""

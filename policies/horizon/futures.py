@@ -82,7 +82,7 @@ class Choices:
         request = Request((count,), pattern=job.pattern, sensitive=job.sensitive)
         ranked = NodeKeys(request, self._objective(request), self._tables)
         state = NodeState("", topology, free)
-        choice = ranked.top(state, count)[0]
+        choice = ranked.first(state, count)
         key = ranked.keys([state], count)[0]
         own = self.gain(topology, choice, sensitive=job.sensitive)
         return Best(choice.mask, own, choice.share, key)

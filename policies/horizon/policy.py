@@ -147,8 +147,7 @@ class Horizon(Mapa):
         if best is None:
             return asked.placement(self.name, pairs)
         node, choice, future = best
-        rest = [one for one in asked.top(node, count) if one.mask != choice.mask]
-        placement = asked.placement(self.name, [(node, count, (choice, *rest))])
+        placement = asked.placement(self.name, [(node, count, choice)])
         return future.explained(placement, node.name)
 
 

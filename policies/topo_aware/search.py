@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gres_topology import Network, NodeTopology
 from policies.contract.assign import InDomain, in_lowest_domain
-from policies.contract.bits import gpus_of, moved
+from policies.contract.bits import gpus_of
 from policies.contract.nodes import Candidates
 from policies.contract.nouns import Request
 from policies.contract.ranking import Key, Ranking, each, lowest
@@ -162,7 +162,8 @@ class NodeSearch:
                 return None
             mask |= 1 << gpu
         needs = self._solutions.needs(self._request, len(target))
-        terms = self._solutions.scale(topology, state, needs).terms(moved(mask, free, state.free))
+        seats = self._index.seats(table, place)
+        terms = self._solutions.scale(topology, state, needs).terms(seats.in_state(mask))
         return Chosen(one.name, mask, terms) if terms.utility >= one.terms.utility else None
 
     def _on(self, place: int, count: int) -> Chosen:
@@ -171,7 +172,7 @@ class NodeSearch:
         topology = table.kinds[state.kind].topology
         needs = self._solutions.needs(self._request, count)
         mask, terms = self._solutions.of(topology, state, needs)
-        return Chosen(table.names[place], moved(mask, state.free, table.index[place].free), terms)
+        return Chosen(table.names[place], self._index.seats(table, place).on_node(mask), terms)
 
 
 def _has_memory(
