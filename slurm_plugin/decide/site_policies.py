@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TypeVar
-
 from policies import LooksAt, Policy, Site
 from policies.contract.interference import Interference
 from policies.registry import registry
@@ -12,12 +9,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.usual_jobs import learned as learned_shares
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.job_profiles import Learned, interference, read_profiles, read_spreads
-
-#: Slowdowns that differ by less are the same: new ones cost every solution that is kept.
-STEP = 0.02
-
-#: A kind of job, or a pair of them.
-Key = TypeVar("Key")
+from slurm_plugin.job_profiles.learned import coarse
 
 
 class SitePolicies:
@@ -35,7 +27,7 @@ class SitePolicies:
         self._learned = learned
         bounds = config.waiting
         self._longest_wait_s = min(bounds.max_wait_s, bounds.max_postponements * bounds.step_s)
-        self._taught, self._spreads = _coarse(learned.slowdowns()), _coarse(learned.spreads())
+        self._taught, self._spreads = coarse(learned.slowdowns()), coarse(learned.spreads())
         self._policies = self._built(*registry.names())
 
     def __call__(self, name: str) -> Policy:
@@ -44,7 +36,7 @@ class SitePolicies:
 
     def update(self) -> None:
         """Take over what jobs taught since, where it changes anything."""
-        taught, spreads = _coarse(self._learned.slowdowns()), _coarse(self._learned.spreads())
+        taught, spreads = coarse(self._learned.slowdowns()), coarse(self._learned.spreads())
         new = set()
         if taught != self._taught:
             new.add(LooksAt.INTERFERENCE)
@@ -71,7 +63,3 @@ class SitePolicies:
             except Exception as error:  # a third party's code
                 raise ConfigError(f"policy {name} cannot be built: {error!r}") from error
         return policies
-
-
-def _coarse(slowdowns: Mapping[Key, float]) -> dict[Key, float]:
-    return {pair: round(round(factor / STEP) * STEP, 4) for pair, factor in slowdowns.items()}

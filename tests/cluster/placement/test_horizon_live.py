@@ -92,6 +92,8 @@ def test_a_job_of_a_measured_profile_waits_as_one_that_says_what_it_communicates
     until(
         lambda: "horizon: GPUs " in cluster.job(job).admin_comment, "it waits for better ones", 30
     )
+    # Between the note and the new begin time Slurm shows another reason for a moment.
+    cluster.wait_postponed(job)
     assert "communicates as profile talks says" in cluster.run("ctl", f"gputopo why {job}").out
     cluster.cancel(holders[3])
     assert cluster.wait_running(job, timeout_s=60).gpus == {"dgx1": (0, 3)}
