@@ -14,6 +14,7 @@ BENCHMARKS = {
     "growth": "bench.kept.growth",
     "reload": "bench.kept.reload",
     "parts": "bench.kept.parts",
+    "ahead": "bench.kept.ahead",
     "submit": "bench.live.submit",
     "slots": "bench.live.slots",
     "slots-many": "bench.live.slots_many",

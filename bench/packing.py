@@ -4,13 +4,15 @@
 twelve of 2 to 18 whole nodes, the others of 1 to 8 GPUs on one node. Three loads. Here it is the
 simulator's stock Slurm against `mapa`; `packing-live` asks the same of real slurmd.
 PACKING_SEEDS (8), PACKING_LOADS (0.7,0.85,0.95) and PACKING_JOBS (1500) make it another size.
+PACKING_BACKFILL=slurm has Slurm's two schedulers as they are by default, in place of EASY backfill.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from statistics import fmean
 
@@ -19,7 +21,9 @@ from gres_topology import Network, catalog
 from gres_topology.slurm_files.topology_conf import parse
 from simulation.core.jobs import SimJob, at_load
 from simulation.core.record import Record, SimulatedRun
+from simulation.core.slurm_site import SlurmSite
 from simulation.models.placing import Simulator
+from simulation.models.slurm import SlurmSimulator
 from simulation.report.breakdown import moments
 from simulation.report.metrics import summary
 from simulation.stock import policy_named
@@ -151,11 +155,17 @@ def in_one_block(record: Record, blocks: Network) -> bool:
 
 
 def simulated(side: str, jobs: Sequence[SimJob]) -> SimulatedRun:
-    """One side in the simulator, with EASY backfill by the limits."""
+    """One side in the simulator, with EASY backfill by the limits, or under Slurm's defaults."""
     names = node_names()
     known = None if side == "stock" else parse(topology_conf(names), "packing")
     nodes = dict.fromkeys(names, catalog.load(MACHINE))
-    return Simulator(nodes, policy_named(side), easy=True, network=known).run(jobs)
+    policy = policy_named(side)
+    if os.environ.get("PACKING_BACKFILL") != "slurm":
+        return Simulator(nodes, policy, easy=True, network=known).run(jobs)
+    # Slurm's limits are whole minutes.
+    minutes = [math.ceil((job.walltime_s or job.duration_s) / 60) for job in jobs]
+    whole = [replace(job, walltime_s=60.0 * m) for job, m in zip(jobs, minutes, strict=True)]
+    return SlurmSimulator(nodes, policy, SlurmSite(), network=known).run(whole)
 
 
 def share(flags: Sequence[bool]) -> float:

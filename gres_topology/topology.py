@@ -229,7 +229,7 @@ class NodeTopology:
         """Whether somebody said which rails the NICs are on; else `rails` are by distance."""
         return any(nic.rail is not None for nic in self.nics)
 
-    @property
+    @cached_property
     def sharp_rails(self) -> frozenset[int]:
         """The rails whose switches reduce."""
         return frozenset(nic.rail for nic in self.nics if nic.sharp and nic.rail is not None)

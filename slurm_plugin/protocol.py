@@ -256,23 +256,22 @@ class _Fields:
         return int(text)
 
     def text(self, key: str, most: int = MAX_NAME_BYTES) -> str:
-        value = unquote(self.values.get(key, ""))
+        raw = self.values.get(key)
+        if not raw:
+            return ""
+        value = unquote(raw)
         if len(value.encode("utf-8", "surrogateescape")) > most:
             raise ProtocolError(f"{self.verb}: {key}= is longer than {most} bytes")
         return value
 
     def read(self, kind: type[Submit | Place | SlotsKeys]) -> dict[str, Any]:
         """All numbers, flags and texts of a message of this kind but its id."""
-        values: dict[str, Any] = {}
-        for one in _PLAIN_FIELDS[kind]:
-            if one.type == "str":
-                most = MAX_NAME_BYTES if one.name in _NAMES else MAX_HINT_BYTES
-                values[one.name] = self.text(one.name, most)
-            elif one.type == "bool":
-                values[one.name] = self.number(one.name, 0) != 0
-            elif one.name != "id":
-                default = None if one.default is MISSING else one.default
-                values[one.name] = self.number(one.name, default)
+        texts, flags, numbers = _READ[kind]
+        values: dict[str, Any] = {key: self.text(key, most) for key, most in texts}
+        for key in flags:
+            values[key] = self.number(key, 0) != 0
+        for key, default in numbers:
+            values[key] = self.number(key, default)
         return values
 
     def slots(self) -> SlotsKeys | None:
@@ -292,6 +291,26 @@ _PLAIN_FIELDS = {
     kind: [one for one in fields(kind) if one.type in ("int", "str", "bool")]
     for kind in (Submit, Place, SlotsKeys)
 }
+
+
+def _how_to_read(
+    kind: type[Submit | Place | SlotsKeys],
+) -> tuple[list[tuple[str, int]], list[str], list[tuple[str, Any]]]:
+    """Its texts with the bytes they may have, its flags, and its numbers with their defaults."""
+    plain = [one for one in _PLAIN_FIELDS[kind] if one.name != "id"]
+    texts = [one.name for one in plain if one.type == "str"]
+    return (
+        [(name, MAX_NAME_BYTES if name in _NAMES else MAX_HINT_BYTES) for name in texts],
+        [one.name for one in plain if one.type == "bool"],
+        [
+            (one.name, None if one.default is MISSING else one.default)
+            for one in plain
+            if one.type == "int"
+        ],
+    )
+
+
+_READ = {kind: _how_to_read(kind) for kind in _PLAIN_FIELDS}
 
 
 def node_masks(texts: Iterable[str]) -> dict[str, int]:

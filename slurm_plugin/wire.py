@@ -11,6 +11,8 @@ from slurm_plugin.errors import ProtocolError
 MAX_NOTE_BYTES = 200
 
 _KEY = re.compile(r"[a-zA-Z0-9_.]+\Z")
+#: A whole line, so that the words of a good one need not be looked at one by one.
+_LINE = re.compile(r"[a-zA-Z0-9_.]+(?: [a-zA-Z0-9_.]+=[!-~]*)*\Z")
 _UNSAFE = re.compile(rb"[^\x21-\x24\x26-\x7e]")
 _BAD_PERCENT = re.compile(r"%(?![0-9a-fA-F]{2})")
 
@@ -56,6 +58,9 @@ def split(line: bytes) -> tuple[str, list[tuple[str, str]]]:
     """
     line = line[:-1] if line.endswith(b"\n") else line
     text = line.decode("ascii", "replace")
+    if _LINE.match(text):
+        verb, *words = text.split(" ")
+        return verb, [(key, value) for key, _, value in [word.partition("=") for word in words]]
     if not text.isascii() or not text.isprintable():
         raise ProtocolError("a line holds bytes outside 0x20-0x7e; encode them as %XX")
     verb, *words = text.split(" ")

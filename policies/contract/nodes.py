@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from weakref import WeakSet
 
 from gres_topology import Network, NodeTopology
-from policies.contract.bits import EXACT_GPUS, Runs
+from policies.contract.bits import EXACT_GPUS, MOST_KNOWN, Runs
 from policies.contract.blocks import Blocks
 from policies.contract.nouns import NodeState
 from policies.contract.ranking import Key, Ranking, StateIndex, each
@@ -74,7 +74,8 @@ class NodeTable:
         kinds = []
         for state in states:
             topology = state.topology
-            told_apart = (topology.shape, topology.nic_distance, topology.rails, state.weight)
+            rails = (topology.rails, topology.sharp_rails)
+            told_apart = (topology.shape, topology.nic_distance, *rails, state.weight)
             number = numbers.setdefault(told_apart, len(numbers))
             if number == len(self.kinds):
                 self.kinds.append(NodeKind(topology, state.weight))
@@ -84,6 +85,8 @@ class NodeTable:
         )
         self._alike: StateIndex[FreeOn] | None = None
         self._runs = [_runs_of(kind.topology) for kind in self.kinds]
+        #: What states are like, as far as that was asked.
+        self._likes: dict[FreeOn, FreeOn] = {}
         #: The nodes of each kind.
         self.of_kind = [0] * len(self.kinds)
         for at, kind in enumerate(kinds):
@@ -115,7 +118,13 @@ class NodeTable:
         return self._alike
 
     def _like(self, state: FreeOn) -> FreeOn:
-        return FreeOn(state.kind, self._runs[state.kind].least(state.free))
+        like = self._likes.get(state)
+        if like is None:
+            if len(self._likes) >= MOST_KNOWN:
+                self._likes.clear()
+            least = FreeOn(state.kind, self._runs[state.kind].least(state.free))
+            like = self._likes[state] = least
+        return like
 
     def node(self, place: int, own: int = 0) -> NodeState:
         """A node as policies see it; `own` are the GPUs that Slurm would take (mask)."""

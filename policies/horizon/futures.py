@@ -6,8 +6,8 @@ is on; each takes the node and the set that mapa would. What all get is summed u
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from bisect import insort
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -15,11 +15,13 @@ from typing import NamedTuple
 
 from gres_topology import NodeTopology
 from policies.contract.bits import gpus_of
-from policies.contract.hint_keys import communication_in
 from policies.contract.nodes import candidates
-from policies.contract.nouns import Cluster, NodeState, Placement, Request, WaitingJob
-from policies.contract.ranking import Key, each
-from policies.horizon.run_times import RunTimes
+from policies.contract.nouns import Cluster, NodeState, Placement, Release, Request, WaitingJob
+from policies.contract.ranking import each
+from policies.horizon.communication import NOTHING_MEASURED, Communication
+from policies.horizon.playing import DEEP, STARTS, Best, End, Later, Part, Run
+from policies.horizon.run_times import RunTimes, run_times
+from policies.horizon.settings import HOP_WEIGHT
 from policies.mapa.question import NodeKeys
 from policies.matching.choice import Choice
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
@@ -28,17 +30,11 @@ from policies.scoring.tables import Tables
 
 #: Larger nodes have too many sets to know the best of each beforehand.
 MOST_GPUS = 8
-#: Starts that are looked at.
-STARTS = 6
 #: Nodes that are looked at: those that are compared, then where GPUs come free, then others with
 #: free GPUs. Where there are more, the next starts go elsewhere.
 MOST_NODES = 6
 #: Parts of jobs that end there.
 MOST_ENDS = 24
-#: Jobs behind the first one that waits that backfill may start.
-DEEP = 8
-#: What a ring through the host costs beside its bandwidth, as a share of the ideal.
-HOP_WEIGHT = 0.1
 #: What share of its run time a job communicates that says nothing; and the most times that one
 #: which says more counts as much: what a worse set costs grows with it.
 USUAL_COMMUNICATION, MOST_TIMES = 0.2, 3.0
@@ -59,32 +55,26 @@ def is_told_apart(topology: NodeTopology) -> bool:
     return 1 < topology.gpus <= MOST_GPUS and _links_differ(topology)
 
 
-class Best(NamedTuple):
-    """What mapa takes on a node in one state."""
-
-    mask: int
-    #: What the job gains there, a share of its ideal (`gain`).
-    gain: float
-    #: Of the ideal bandwidth.
-    share: float
-    #: By what nodes are compared, smaller first.
-    key: Key
-
-
 class Choices:
     """mapa's choice for each state of a node, each found once."""
 
-    def __init__(self, tables: Tables, objective: Callable[[Request], Objective]) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        objective: Callable[[Request], Objective],
+        hop_weight: float = HOP_WEIGHT,
+    ) -> None:
         self._tables, self._objective = tables, objective
+        self._hop_weight = hop_weight
         self._known: dict[tuple[str, str, bool, int], dict[int, Best]] = {}
         self._left = MOST_CHOICES
 
-    def known(self, job: WaitingJob, count: int, topology: NodeTopology) -> dict[int, Best]:
-        """Those for `count` GPUs of such a node, by what is free (mask)."""
+    def known(self, job: WaitingJob, count: int, shape: str) -> dict[int, Best]:
+        """Those for `count` GPUs of nodes of this shape, by what is free (mask)."""
         if self._left <= 0:
             self._known.clear()
             self._left = MOST_CHOICES
-        return self._known.setdefault((topology.shape, job.pattern, job.sensitive, count), {})
+        return self._known.setdefault((shape, job.pattern, job.sensitive, count), {})
 
     def find(self, job: WaitingJob, count: int, topology: NodeTopology, free: int) -> Best:
         """One that is not known: of `free` (mask), which has at least `count` GPUs."""
@@ -92,18 +82,17 @@ class Choices:
         request = Request((count,), pattern=job.pattern, sensitive=job.sensitive)
         ranked = NodeKeys(request, self._objective(request), self._tables)
         state = NodeState("", topology, free)
-        choice = ranked.top(state, count)[0]
+        choice = ranked.first(state, count)
         key = ranked.keys([state], count)[0]
-        own = gain(topology, choice, sensitive=job.sensitive)
+        own = self.gain(topology, choice, sensitive=job.sensitive)
         return Best(choice.mask, own, choice.share, key)
 
-
-def gain(topology: NodeTopology, choice: Choice, *, sensitive: bool) -> float:
-    """What a job gains by a set, as a share of its ideal."""
-    if not sensitive or choice.mask.bit_count() < 2:
-        return 0.0
-    hops = round(choice.weakest_gbps * MB_PER_GB) <= _host_mbps(topology)
-    return choice.share - HOP_WEIGHT * hops
+    def gain(self, topology: NodeTopology, choice: Choice, *, sensitive: bool) -> float:
+        """What a job gains by a set, as a share of its ideal."""
+        if not sensitive or choice.mask.bit_count() < 2:
+            return 0.0
+        hops = round(choice.weakest_gbps * MB_PER_GB) <= _host_mbps(topology)
+        return choice.share - self._hop_weight * hops
 
 
 def weight(communication: float | None) -> float:
@@ -111,25 +100,6 @@ def weight(communication: float | None) -> float:
     if communication is None:
         return 1.0
     return min(MOST_TIMES, communication / USUAL_COMMUNICATION)
-
-
-def run_s(ideal_s: float, communication: float, share: float) -> float:
-    """How long a job runs (seconds) on GPUs with this share of the ideal bandwidth.
-
-    Amdahl's law: what it computes takes as long anywhere.
-    """
-    return ideal_s * (1 - communication + communication / max(share, 0.01))
-
-
-class Later(NamedTuple):
-    """The better GPUs that a job may wait for, in one future."""
-
-    in_s: float
-    #: How much sooner the job ends with them than with what is free now (seconds).
-    saved_s: float
-    node: str
-    mask: int
-    share: float
 
 
 class Future(NamedTuple):
@@ -150,98 +120,94 @@ class Future(NamedTuple):
         return replace(placement, reason=reason)
 
 
-class _End(NamedTuple):
-    """GPUs that come free."""
-
-    at_s: float
-    node: str
-    mask: int
-
-
-class _Part(NamedTuple):
-    """What a waiting job wants of one node."""
-
-    job: WaitingJob
-    gpus: int
-    #: How long it runs, by future (seconds).
-    lasts_s: Sequence[float]
-    #: What is known of its choices, by kind of node.
-    known: list[dict[int, Best]]
-    weight: float
-
-
 class World:
     """The nodes that the next starts are about, at the moment of the question."""
 
     def __init__(
-        self, choices: Choices, cluster: Cluster, request: Request, compared: Iterable[NodeState]
+        self,
+        choices: Choices,
+        cluster: Cluster,
+        request: Request,
+        compared: Iterable[NodeState],
+        told: Communication | None = None,
+        *,
+        guesses: bool = True,
     ) -> None:
         assert cluster.ahead is not None
+        self._told = told or Communication(NOTHING_MEASURED, Tables())
         self._choices, self._ahead = choices, cluster.ahead
-        self.backfill = cluster.ahead.backfill
+        self._backfill = cluster.ahead.backfill
         self._job = WaitingJob(
             request.gpus_per_node,
             cluster.ahead.lasts_s,
             request.pattern,
             request.sensitive,
-            communication_in(request.options),
         )
         self._table = candidates(cluster.nodes).table
-        times = RunTimes(cluster.ahead.used)
+        times = run_times(tuple(cluster.ahead.used), guesses)
         #: How many futures there are.
         self.futures = times.futures
         self._lasts_s = times.left_s(0, cluster.ahead.lasts_s)
-        #: By future.
-        self._ends: list[list[_End]] = [[] for _ in range(self.futures)]
-        self._nodes = {node.name: node for node in compared}
+        found = {node.name: node for node in compared}
+        seen: list[Release] = []
         for release in cluster.ahead.releases:
-            if len(self._ends[0]) < MOST_ENDS and self._add(release.node):
-                limit_s = release.in_s + release.ran_s
-                left_s = times.left_s(release.job, limit_s, release.ran_s)
-                for ends, in_s in zip(self._ends, left_s, strict=True):
-                    ends.append(_End(in_s, release.node, release.mask))
-        for ends in self._ends:
-            heapq.heapify(ends)
+            if len(seen) < MOST_ENDS and self._add(release.node, found):
+                seen.append(release)
         table = self._table
         for place in islice(each((1 << len(table.names)) - 1 & ~table.full), 2 * MOST_NODES):
-            self._add(table.names[place])
-        self._nodes = dict(sorted(self._nodes.items()))
-        self._kinds = _kinds(self._nodes)
-        kinds = {self._kinds[name]: node.topology for name, node in self._nodes.items()}
-        self._topologies = [kinds[kind] for kind in sorted(kinds)]
+            self._add(table.names[place], found)
+        #: By name, so that of equal ones the first name is taken.
+        self.nodes = [found[name] for name in sorted(found)]
+        self._number = {node.name: number for number, node in enumerate(self.nodes)}
+        self._free = [node.free for node in self.nodes]
+        self._shapes = [node.topology.shape for node in self.nodes]
+        self._kinds = {node.topology.shape: node.topology for node in self.nodes}.values()
+        own = self._told.of_request(request, self._kinds)
+        self._communication = None if own is None else own.share
+        weights = [node.weight for node in self.nodes]
+        self._weights = weights if len(set(weights)) > 1 else None
+        self._ends = self._ends_of(seen, times)
         #: No more than these can start, or pass the first that waits.
         self._parts = list(islice(self._waiting(times), STARTS + DEEP + 1))
 
-    @property
-    def nodes(self) -> Collection[NodeState]:
-        """Those that are looked at."""
-        return self._nodes.values()
+    def _ends_of(self, releases: Iterable[Release], times: RunTimes) -> list[list[End]]:
+        """By future, the first one first."""
+        every: list[list[End]] = [[] for _ in range(self.futures)]
+        for in_s, name, mask, ran_s, job in releases:
+            node, gpus = self._number[name], mask.bit_count()
+            left_s = times.left_s(job, in_s + ran_s, ran_s)
+            for ends, at_s in zip(every, left_s, strict=True):
+                ends.append((at_s, node, mask, gpus))
+        for ends in every:
+            ends.sort()
+        return every
 
     def lasts_s(self, future: int) -> float:
         """How long the job itself runs on the best GPUs in one of the futures (seconds)."""
         return self._lasts_s[future]
 
-    def _add(self, name: str) -> bool:
-        """Whether the node is looked at."""
-        if name not in self._nodes:
+    def _add(self, name: str, nodes: dict[str, NodeState]) -> bool:
+        """Whether the node is one of those that are looked at."""
+        if name not in nodes:
             place = self._table.place.get(name)
-            if place is None or len(self._nodes) >= MOST_NODES:
+            if place is None or len(nodes) >= MOST_NODES:
                 return False
             node = self._table.node(place)
             if not is_told_apart(node.topology):
                 return False
-            self._nodes[name] = node
+            nodes[name] = node
         return True
 
     def play(self, node: NodeState, count: int, choice: Choice, future: int = 0) -> Future:
         """What comes in one of the futures if the job takes this set of a node."""
-        free = {name: one.free for name, one in self._nodes.items()}
-        free[node.name] &= ~choice.mask
-        run = _Run(self, free, [*self._ends[future]], future)
-        heapq.heappush(run.ends, _End(self._lasts_s[future], node.name, choice.mask))
-        own = gain(node.topology, choice, sensitive=self._job.sensitive)
-        own *= weight(self._job.communication)
-        run.play(self._parts, node.name)
+        number = self._number[node.name]
+        free, ends = self._free[:], self._ends[future][:]
+        free[number] &= ~choice.mask
+        insort(ends, (self._lasts_s[future], number, choice.mask, count))
+        run = Run(free, ends, future, self._find, self._weights)
+        run.play(self._parts, number, self._backfill)
+        own = self._choices.gain(node.topology, choice, sensitive=self._job.sensitive)
+        own *= weight(self._communication)
         return Future(own + run.worth, run.next_mask)
 
     def later(
@@ -251,143 +217,29 @@ class World:
 
         `share` of the ideal bandwidth is what it would get now; `among` are the nodes it may use.
         """
-        [own] = self._parts_of(self._job, self._lasts_s)
-        free = {name: one.free for name, one in self._nodes.items()}
-        run = _Run(self, free, [*self._ends[future]], future)
-        return run.wait(self._parts, own, share, among, longest_s)
+        [own] = self._parts_of(self._job, self._lasts_s, self._communication)
+        run = Run(self._free[:], self._ends[future][:], future, self._find, self._weights)
+        numbers = {self._number[name] for name in among}
+        return run.wait(self._parts, own, share, numbers, longest_s, self._backfill)
 
-    def best(self, part: _Part, free: dict[str, int], without: str) -> tuple[str, Best] | None:
-        """Where a job's part would go now, None where no node has room."""
-        found: tuple[str, Best] | None = None
-        least: tuple[int, Key] | None = None
-        for name, mask in free.items():  # by name: of equal ones the first
-            if mask.bit_count() < part.gpus or name == without:
-                continue
-            kind, node = self._kinds[name], self._nodes[name]
-            best = part.known[kind].get(mask)
-            if best is None:
-                best = self._choices.find(part.job, part.gpus, node.topology, mask)
-                part.known[kind][mask] = best
-            ranked = (node.weight, best.key)
-            if least is None or ranked < least:
-                found, least = (name, best), ranked
-        return found
+    def _find(self, part: Part, node: int, free: int) -> Best:
+        """What is not known yet of a part on a node."""
+        best = self._choices.find(part.job, part.gpus, self.nodes[node].topology, free)
+        part.known[node][free] = best
+        return best
 
-    def _waiting(self, times: RunTimes) -> Iterator[_Part]:
+    def _waiting(self, times: RunTimes) -> Iterator[Part]:
         """What waits, node by node; jobs too large for these nodes are others' business."""
         for number, job in enumerate(self._ahead.queue, 1):
             if max(job.gpus_per_node) <= MOST_GPUS:
                 lasts_s = times.left_s(number, job.lasts_s)
-                yield from self._parts_of(job, lasts_s)
+                communication = self._told.of_waiting(job, self._kinds)
+                yield from self._parts_of(job, lasts_s, communication)
 
-    def _parts_of(self, job: WaitingJob, lasts_s: Sequence[float]) -> Iterator[_Part]:
+    def _parts_of(
+        self, job: WaitingJob, lasts_s: Sequence[float], communication: float | None
+    ) -> Iterator[Part]:
         for count in job.gpus_per_node:
-            known = [self._choices.known(job, count, one) for one in self._topologies]
-            yield _Part(job, count, lasts_s, known, weight(job.communication))
-
-
-def _kinds(nodes: Mapping[str, NodeState]) -> dict[str, int]:
-    """Each node's kind, from 0."""
-    numbers: dict[str, int] = {}
-    return {
-        name: numbers.setdefault(node.topology.shape, len(numbers)) for name, node in nodes.items()
-    }
-
-
-class _Run:
-    """One future while it is played."""
-
-    def __init__(self, world: World, free: dict[str, int], ends: list[_End], future: int) -> None:
-        self._world, self.free, self.ends, self._future = world, free, ends, future
-        self.now_s = self.worth = 0.0
-        self.starts = self.next_mask = 0
-        self._count_most()
-
-    def _count_most(self) -> None:
-        #: The most GPUs that are free on one node: larger parts need not be tried.
-        self.most = max(map(int.bit_count, self.free.values()), default=0)
-
-    def play(self, parts: Sequence[_Part], own: str) -> None:
-        """Start what waits, in order, until enough is seen or nothing more comes free."""
-        left = list(parts)
-        while left and self.starts < STARTS:
-            if self._try(left[0], own):
-                del left[0]
-                continue
-            if not self.ends:
-                return
-            if self._world.backfill:
-                self._pass(left, own)
-            end = heapq.heappop(self.ends)
-            self.now_s = end.at_s
-            self.free[end.node] |= end.mask
-            self.most = max(self.most, self.free[end.node].bit_count())
-
-    def wait(
-        self, parts: Sequence[_Part], own: _Part, share: float, among: Collection[str],
-        longest_s: float,
-    ) -> Later | None:  # fmt: skip
-        """Let the others start while one job waits: when does it end the soonest?
-
-        It goes first whenever GPUs come free, as it would in Slurm; others take what it leaves now.
-        """
-        ideal_s, communication = own.lasts_s[self._future], own.job.communication or 0.0
-        found: Later | None = None
-        left, now_s = list(parts), run_s(ideal_s, communication, share)
-        while True:
-            while left and self._try(left[0], ""):
-                del left[0]
-            if left and self._world.backfill:
-                self._pass(left, "")
-            if not self.ends or self.ends[0].at_s > longest_s or self.starts >= STARTS:
-                return found
-            end = heapq.heappop(self.ends)
-            self.now_s = end.at_s
-            self.free[end.node] |= end.mask
-            self._count_most()
-            some = self._world.best(own, {name: self.free[name] for name in among}, "")
-            if some is None or some[1].share <= share:
-                continue
-            name, best = some
-            saved_s = now_s - self.now_s - run_s(ideal_s, communication, best.share)
-            if found is None or saved_s > found.saved_s:
-                found = Later(self.now_s, saved_s, name, best.mask, best.share)
-
-    def _try(self, part: _Part, own: str, without: str = "") -> bool:
-        """Start it now if a node has room."""
-        if part.gpus > self.most:
-            return False
-        found = self._world.best(part, self.free, without)
-        if found is None:
-            return False
-        name, best = found
-        self.free[name] &= ~best.mask
-        self._count_most()
-        heapq.heappush(self.ends, _End(self.now_s + part.lasts_s[self._future], name, best.mask))
-        self.worth += best.gain * part.weight
-        self.starts += 1
-        if name == own and not self.next_mask:
-            self.next_mask = best.mask
-        return True
-
-    def _pass(self, left: list[_Part], own: str) -> None:
-        """Backfill: who ends before the first one starts, or takes another node than it will."""
-        if all(part.gpus > self.most for part in left[1 : 1 + DEEP]):
-            return
-        starts_s, promised = self._promise(left[0].gpus)
-        at = 1
-        while at < min(len(left), 1 + DEEP):
-            ends_s = self.now_s + left[at].lasts_s[self._future]
-            if self._try(left[at], own, "" if ends_s <= starts_s else promised):
-                del left[at]
-            else:
-                at += 1
-
-    def _promise(self, count: int) -> tuple[float, str]:
-        """When and where so many GPUs are free at the earliest."""
-        free = {name: mask.bit_count() for name, mask in self.free.items()}
-        for end in sorted(self.ends):
-            free[end.node] += end.mask.bit_count()
-            if free[end.node] >= count:
-                return end.at_s, end.node
-        return float("inf"), ""
+            of_kind = {shape: self._choices.known(job, count, shape) for shape in set(self._shapes)}
+            known = [of_kind[shape] for shape in self._shapes]
+            yield Part(job, count, lasts_s, known, weight(communication), communication)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import lru_cache
 
 #: Futures that are played beside that of middle durations, a prime number.
 FUTURES = 5
@@ -39,26 +40,40 @@ class LimitsUsed:
         return self._sorted
 
 
-def _order(number: int) -> Iterator[int]:
+def _order(number: int) -> tuple[int, ...]:
     """In which order a job takes its guesses, future by future: each once, any two jobs apart.
 
     Latin hypercube sampling (McKay, Beckman and Conover 1979), from the permutations
-    a * at + b of the numbers below a prime.
+    a * at + b of the numbers below a prime. First the middle one.
     """
-    return ((1 + number % (FUTURES - 1)) * at + number // (FUTURES - 1) for at in range(FUTURES))
+    a, b = 1 + number % (FUTURES - 1), number // (FUTURES - 1)
+    return (FUTURES // 2, *((a * at + b) % FUTURES for at in range(FUTURES)))
+
+
+_ORDERS = [_order(number) for number in range(FUTURES * (FUTURES - 1))]
 
 
 class RunTimes:
     """How long jobs go on to run, in each future."""
 
-    def __init__(self, used: Sequence[float]) -> None:
+    def __init__(self, used: Sequence[float], guesses: bool = True) -> None:
+        """Without `guesses` there is the future of middle ones alone."""
         self._used = used
-        middle = [self._guess(0, at) for at in range(FUTURES)] if used else [1.0]
-        self.futures = 1 + FUTURES if middle[0] < (1 - ALIKE) * middle[-1] else 1
+        #: The middles of equal shares of what was used, by the first that counts.
+        self._middles: dict[int, list[float]] = {}
+        middle = self._guesses(0) if used else [1.0]
+        differ = middle[0] < (1 - ALIKE) * middle[-1]
+        self.futures = 1 + FUTURES if guesses and differ else 1
 
-    def _guess(self, first: int, at: int) -> float:
-        """The middle of one of equal shares of those from the first on."""
-        return self._used[first + (2 * at + 1) * (len(self._used) - first) // (2 * FUTURES)]
+    def _guesses(self, first: int) -> list[float]:
+        """The middles of equal shares of those from the first on."""
+        known = self._middles.get(first)
+        if known is None:
+            used, left = self._used, len(self._used) - first
+            known = self._middles[first] = [
+                used[first + (2 * at + 1) * left // (2 * FUTURES)] for at in range(FUTURES)
+            ]
+        return known
 
     def left_s(self, number: int, limit_s: float, ran_s: float = 0.0) -> Sequence[float]:
         """Seconds that a job still runs, by future; `number` tells the jobs of a question apart.
@@ -73,7 +88,13 @@ class RunTimes:
             longest = min(max(0.0, limit_s - ran_s), ran_s)
             guesses = [longest * (at + 0.5) / FUTURES for at in range(FUTURES)]
         else:
-            guesses = [limit_s * self._guess(first, at) - ran_s for at in range(FUTURES)]
+            guesses = [limit_s * part - ran_s for part in self._guesses(first)]
         if self.futures == 1:
             return (guesses[FUTURES // 2],)
-        return [guesses[FUTURES // 2], *(guesses[at % FUTURES] for at in _order(number))]
+        return [guesses[at] for at in _ORDERS[number % len(_ORDERS)]]
+
+
+@lru_cache(maxsize=16)
+def run_times(used: tuple[float, ...], guesses: bool) -> RunTimes:
+    """The same for questions between which no job ended."""
+    return RunTimes(used, guesses)

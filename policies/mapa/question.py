@@ -24,8 +24,8 @@ from policies.scoring.offers import Offers
 from policies.scoring.rails import choose, suiting
 from policies.scoring.tables import TOP, Tables
 
-#: A node, how many of its GPUs, and the best sets of them, best first.
-Chosen = tuple[NodeState, int, tuple[Choice, ...]]
+#: A node, how many of its GPUs, and the best set of them.
+Chosen = tuple[NodeState, int, Choice]
 
 
 class NodeKeys:
@@ -50,6 +50,12 @@ class NodeKeys:
         topology = state.topology
         objective = self._near_nics(topology)
         return self._tables.top(topology, self._pattern, count, state.free, objective)
+
+    def first(self, state: NodeState, count: int) -> Choice:
+        """The best set of `count` GPUs on a node."""
+        topology = state.topology
+        objective = self._near_nics(topology)
+        return self._tables.first(topology, self._pattern, count, state.free, objective)
 
     def offers(self, topology: NodeTopology, count: int) -> Offers | None:
         """What nodes of a kind offer jobs of several nodes; None where rails are not known."""
@@ -133,11 +139,9 @@ class MapaQuestion:
         if all(len(offer.masks) == 1 for offer in sets):
             return chosen
         moved = []
-        for offers, (state, count, tops), mask in zip(known, chosen, choose(sets), strict=True):
-            if mask != tops[0].mask:
-                best = offers.choice(state.free, mask)
-                tops = (best, *(top for top in tops if top.mask != mask))
-            moved.append((state, count, tops))
+        for offers, (state, count, best), mask in zip(known, chosen, choose(sets), strict=True):
+            choice = best if mask == best.mask else offers.choice(state.free, mask)
+            moved.append((state, count, choice))
         return moved
 
     def _ideal(self, count: int) -> float:
@@ -169,13 +173,13 @@ class MapaQuestion:
             network=self._network,
             suits=self._suits if self._is_spread else None,
         )
-        chosen = [(state, count, self.top(state, count)) for state, count in pairs]
+        chosen = [(state, count, self._ranked.first(state, count)) for state, count in pairs]
         return self._on_rails(chosen) if self._is_spread else chosen
 
     def placement(self, policy: str, chosen: list[Chosen]) -> Placement:
-        """The answer in the name of that policy: the first set on each node."""
-        own = _candidate([(state.name, tops[0]) for state, _, tops in chosen])
-        utility = min(self._utility(tops[0], count) for _, count, tops in chosen)
+        """The answer in the name of that policy."""
+        own = _candidate([(state.name, choice) for state, _, choice in chosen])
+        utility = min(self._utility(choice, count) for _, count, choice in chosen)
         return Placement(
             gpus=own.gpus,
             policy=policy,
@@ -190,14 +194,15 @@ class MapaQuestion:
 
     def _candidates(self, own: Candidate, chosen: list[Chosen]) -> CandidatesLater:
         """The choice itself, the runners-up on its first node, the best of other nodes."""
-        first, count, tops = chosen[0]
+        first, count, best = chosen[0]
         rest = self.runners_up(count, {state.name for state, _, _ in chosen})
-        fixed = [(state.name, other[0]) for state, _, other in chosen[1:]]
+        fixed = [(state.name, choice) for state, _, choice in chosen[1:]]
 
         def compute() -> list[Candidate]:
-            on_node = [_candidate([(first.name, choice), *fixed]) for choice in tops[1:]]
-            best = [(state.name, self.top(state, count)[0]) for state in rest]
-            elsewhere = [_candidate([one, *fixed]) for one in best]
+            others = [choice for choice in self.top(first, count) if choice.mask != best.mask]
+            on_node = [_candidate([(first.name, choice), *fixed]) for choice in others]
+            beside = [(state.name, self._ranked.first(state, count)) for state in rest]
+            elsewhere = [_candidate([one, *fixed]) for one in beside]
             return [own, *on_node[: TOP - 1 - len(elsewhere)], *elsewhere]
 
         return CandidatesLater(compute)
@@ -220,7 +225,7 @@ class MapaQuestion:
         utility: float,
         chosen: list[Chosen],
     ) -> str:
-        proven = all(tops[0].proven for _, _, tops in chosen)
+        proven = all(choice.proven for _, _, choice in chosen)
         exact = "" if proven else " (the best found, not proven the best)"
         if max(self._request.gpus_per_node) == 1:
             return f"the GPU whose loss hurts the rest least{self._apart(own)}{exact}"

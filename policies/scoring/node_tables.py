@@ -14,7 +14,7 @@ import numpy as np
 
 from gres_topology import NodeTopology
 from policies.bandwidth.model import left_of, model_for
-from policies.contract.bits import Floats, Ints, gpus_of, members, subsets
+from policies.contract.bits import Floats, Ints, gpus_of, mask_of, members, rows_of, subsets
 from policies.contract.demand import Shares
 from policies.matching.choice import Choice
 from policies.matching.links import MB_PER_GB, inside, link_mbps, widths
@@ -25,6 +25,8 @@ from policies.scoring.rank_order import rank_order
 
 #: Demands remembered per table (0.5 MB each for 16 GPUs): none known, and the site's.
 FUTURES = 3
+#: Rank orders remembered per table, some 0.3 KB each.
+ORDERS = 4096
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,8 @@ class NodeTables:
         self._futures: dict[Shares, Floats] = {}
         #: The best sets of masks (`best_sets`).
         self.best: dict[Hashable, Floats] = {}
+        #: Rank orders by set and what the objective prefers.
+        self._orders: dict[tuple[int, str], tuple[int, ...]] = {}
         #: Held for a moment only: never while something is computed.
         self._lock = threading.Lock()
 
@@ -116,6 +120,12 @@ class NodeTables:
         counts = ((stays[:, :, None] >> np.arange(self.topology.gpus)) & 1).sum(axis=2)
         left: Ints = (counts * ((masks[:, None] & self._parts) != 0)).sum(axis=1)
         return left
+
+    @cached_property
+    def _links(self) -> list[list[int]]:
+        """The links, MB/s: a number of a list is had sooner than one of an array."""
+        links: list[list[int]] = self.weights.tolist()
+        return links
 
     @cached_property
     def inside(self) -> Ints:
@@ -277,16 +287,39 @@ class NodeTables:
         scored = self.scored(k, rows, np.array([free]), objective)
         return self._choice(k, free, int(rows[0]), 0, scored, objective)
 
+    def _order(self, mask: int, weakest: int, prefers: str) -> tuple[int, ...]:
+        """A set's rank order, whichever other GPUs are free."""
+        order = self._orders.get((mask, prefers))
+        if order is None:
+            order = rank_order(self.topology, self.pattern, gpus_of(mask), weakest, prefers)
+            if len(self._orders) >= ORDERS:
+                self._orders.clear()
+            self._orders[mask, prefers] = order
+        return order
+
+    def worth(self, order: tuple[int, ...], free: int, ideal: float) -> Choice:
+        """What GPUs in that rank order are worth within `free`; `ideal` is the best of so many."""
+        k, mask = len(order), mask_of(order)
+        table = self.sets(k)
+        row = rows_of(self.topology.gpus)[mask]
+        effbw, links = float(table.effbw[row]), self._links
+        share = min(1.0, max(0.0, effbw / ideal)) if ideal > 0 else 1.0
+        used = sum(links[order[a]][order[b]] for a, b in pattern_of(self.pattern).edges(k))
+        return Choice(
+            *(mask, order, share, effbw, used / MB_PER_GB),
+            preserved_gbps=int(self.inside[free & ~mask]) / MB_PER_GB,
+            weakest_gbps=int(table.weakest[row]) / MB_PER_GB,
+            share=share,
+        )
+
     def _choice(
         self, k: int, free: int, row: int, at: int, scored: Scored, objective: Objective
     ) -> Choice:
         table = self.sets(k)
         mask = int(table.masks[row])
-        order = rank_order(
-            self.topology, self.pattern, gpus_of(mask), int(table.weakest[row]), objective.prefers
-        )
-        edges = pattern_of(fitting(self.pattern, k)).edges(k)
-        used = sum(int(self.weights[order[a], order[b]]) for a, b in edges)
+        order = self._order(mask, int(table.weakest[row]), objective.prefers)
+        links, edges = self._links, pattern_of(fitting(self.pattern, k)).edges(k)
+        used = sum(links[order[a]][order[b]] for a, b in edges)
         preserved = int(scored.preserved[at])
         return Choice(
             mask=mask,

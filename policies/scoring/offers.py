@@ -16,8 +16,17 @@ MOST_SETS = 128
 class Offers:
     """What the nodes of one kind offer jobs that take so many GPUs of each."""
 
-    def __init__(self, tables: NodeTables, k: int, objective: Objective, rails: Rails) -> None:
+    def __init__(
+        self,
+        tables: NodeTables,
+        k: int,
+        objective: Objective,
+        rails: Rails,
+        sharp: frozenset[int] = frozenset(),
+    ) -> None:
+        """`rails` has the rail of each GPU, `sharp` those whose switches reduce."""
         self._tables, self._k, self._objective, self._rails = tables, k, objective, rails
+        self._sharp = sharp
         self._by_mask: dict[int, Offer] = {}
         #: Few sets are in many masks.
         self._rails_of: dict[int, Rails] = {}
@@ -31,7 +40,8 @@ class Offers:
                 self._by_mask.clear()
             masks, best = self._tables.equals(self._k, free, self._objective, MOST_SETS)
             rails = tuple(map(self._of_set, masks))
-            offer = self._by_mask[free] = Offer(masks, rails, rails[:best])
+            reducing = frozenset(filter(self._sharp.issuperset, rails if self._sharp else ()))
+            offer = self._by_mask[free] = Offer(masks, rails, rails[:best], reducing)
         return offer
 
     def _of_set(self, mask: int) -> Rails:

@@ -102,20 +102,23 @@ class Offer(NamedTuple):
     rails: tuple[Rails, ...]
     #: The first of them: those that leave NUMA nodes as whole for other jobs as can be.
     whole: tuple[Rails, ...]
+    #: Those of `rails` whose switches reduce (SHARP).
+    reducing: frozenset[Rails] = frozenset()
 
 
 def choose(offers: Sequence[Offer]) -> list[int]:
     """A set (mask) for each node, so that the nodes' ranks are on the same rails.
 
-    Of several the first node's first; sets that split NUMA nodes only where no others do. Where
-    all nodes cannot have the same, as many ranks as can be are on the same rail, by the few sets of
-    rails that most nodes have.
+    Of several the first node's first, those whose switches reduce (SHARP) before others; sets
+    that split NUMA nodes only where no others do. Where all nodes cannot have the same, as many
+    ranks as can be are on the same rail, by the few sets of rails that most nodes have.
     """
     distinct = {id(offer): offer for offer in offers}
     first, others = offers[0], distinct.values()
-    target = _shared(first.whole, [set(one.whole) for one in others])
+    reducing = frozenset.intersection(*(one.reducing for one in others))
+    target = _shared(first.whole, [set(one.whole) for one in others], reducing)
     if target is None:
-        target = _shared(first.rails, [set(one.rails) for one in others])
+        target = _shared(first.rails, [set(one.rails) for one in others], reducing)
     if target is None:
         at = _nearest(offers, distinct)
     else:
@@ -123,10 +126,13 @@ def choose(offers: Sequence[Offer]) -> list[int]:
     return [offer.masks[at[id(offer)]] for offer in offers]
 
 
-def _shared(ordered: Sequence[Rails], sets: Sequence[set[Rails]]) -> Rails | None:
-    """The first that is in all of the sets."""
+def _shared(
+    ordered: Sequence[Rails], sets: Sequence[set[Rails]], reducing: frozenset[Rails]
+) -> Rails | None:
+    """The first that is in all of the sets; one of those that reduce, if there is any."""
     shared = set.intersection(*sets)
-    return next((rails for rails in ordered if rails in shared), None)
+    among = shared & reducing or shared
+    return next((rails for rails in ordered if rails in among), None)
 
 
 def _nearest(offers: Sequence[Offer], distinct: dict[int, Offer]) -> dict[int, int]:
@@ -153,17 +159,34 @@ def _nearest(offers: Sequence[Offer], distinct: dict[int, Offer]) -> dict[int, i
 def suiting(offers: Iterable[tuple[int, Offer]], nodes: int, taken: Sequence[Offer]) -> int:
     """Places (a set) whose nodes can have the same rails, those of the `taken` ones where possible.
 
-    `offers` are sets of places with what each of them offers. As few places as suffice for that
-    many nodes, so that more jobs find such places; where none suffice, as many as there are.
-    Sets that split NUMA nodes count only where no others suffice.
+    `offers` are sets of places with what each of them offers. Those whose switches reduce (SHARP)
+    where they suffice; then as few places as suffice for that many nodes, so that more jobs find
+    such places; where none suffice, as many as there are. Sets that split NUMA nodes count only
+    where no others suffice.
     """
     known, found = list(offers), 0
     for splits in (False, True):
         if found.bit_count() < nodes:
-            by_rails = _by_rails(known, taken, splits)
-            counts = [(places.bit_count(), rails) for rails, places in by_rails.items()]
-            enough = [one for one in counts if one[0] >= nodes]
-            found = by_rails[min(enough)[1] if enough else max(counts)[1]]
+            every = _by_rails(known, taken, splits)
+            found = _fewest(_reducing(known, every), nodes) or _fewest(every, nodes)
+            if not found:
+                found = max(every.items(), key=lambda one: (one[1].bit_count(), one[0]))[1]
+    return found
+
+
+def _fewest(by_rails: dict[Rails, int], nodes: int) -> int:
+    """The fewest places that suffice for so many nodes; none where none do."""
+    counts = [(places.bit_count(), rails) for rails, places in by_rails.items()]
+    enough = min((one for one in counts if one[0] >= nodes), default=None)
+    return by_rails[enough[1]] if enough else 0
+
+
+def _reducing(offers: Sequence[tuple[int, Offer]], by_rails: dict[Rails, int]) -> dict[Rails, int]:
+    """Of these places, by their rails, those whose switches reduce there."""
+    found: dict[Rails, int] = {}
+    for places, offer in offers:
+        for rails in offer.reducing & by_rails.keys():
+            found[rails] = found.get(rails, 0) | places & by_rails[rails]
     return found
 
 

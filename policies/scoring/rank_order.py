@@ -44,7 +44,8 @@ def rank_order(
     if k == 1:
         return gpus
     weights, pattern = link_mbps(topology), fitting(pattern, k)
-    if prefers == "effbw" and model_for(topology, pattern, k).name == "mapa-dgx1v":
+    is_eq2 = prefers == "effbw" and pattern == "ring"
+    if is_eq2 and model_for(topology, pattern, k).name == "mapa-dgx1v":
         local = _best_ring(topology, gpus, weights)
         return tuple(gpus[at] for at in local)
     return _solved(pattern, weights, gpus, 0 if prefers == "agg" else weakest)

@@ -1,6 +1,6 @@
 """What GPU sets are worth, computed once per (shape of node, pattern, size).
 
-`Tables.top` is the one question policies ask. Nodes of up to 16 GPUs have tables, others are
+Policies ask for the `first` set or the `top`. Nodes of up to 16 GPUs have tables, others are
 searched (`policies.matching.large`).
 """
 
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from gres_topology import NodeTopology
 from policies.bandwidth.model import model_for
@@ -19,7 +17,7 @@ from policies.matching import large
 from policies.matching.choice import Choice
 from policies.matching.graph_solver import MOST_GPUS
 from policies.matching.kept import Kept
-from policies.matching.links import MB_PER_GB, link_mbps
+from policies.matching.links import link_mbps
 from policies.matching.solved import solved
 from policies.patterns.pattern import fitting, pattern_of
 from policies.scoring.best_sets import BestSet, as_best, best_sets
@@ -44,8 +42,8 @@ def is_tabulated(topology: NodeTopology, pattern: str) -> bool:
     return pattern_of(pattern).tabulated or topology.gpus <= MOST_GPUS
 
 
-#: A question: shape, pattern, GPUs, free mask, objective, and what that was made for.
-_Asked = tuple[str, str, int, int, str, tuple[Shares, tuple[int, ...]]]
+#: A question: shape, pattern, GPUs, free mask, objective, what that was made for, and how many.
+_Asked = tuple[str, str, int, int, str, tuple[Shares, tuple[int, ...]], int]
 
 
 class Tables:
@@ -83,15 +81,35 @@ class Tables:
         self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
     ) -> tuple[Choice, ...]:
         """The best sets of k GPUs within `free_mask` (which has at least k), best first."""
+        return self._top(topology, pattern, k, free_mask, objective, TOP)
+
+    def first(
+        self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
+    ) -> Choice:
+        """The first of `top`: most of the price of a set is its rank order."""
+        return self._top(topology, pattern, k, free_mask, objective, 1)[0]
+
+    def _top(
+        self,
+        topology: NodeTopology,
+        pattern: str,
+        k: int,
+        free_mask: int,
+        objective: Objective,
+        most: int,
+    ) -> tuple[Choice, ...]:
         # One GPU talks to nobody, whatever the pattern.
         pattern = "ring" if k == 1 else fitting(pattern, k)
         ahead = (objective.demand, objective.nic_distance)
-        key = (topology.shape, pattern, k, free_mask, objective.name, ahead)
+        key = (topology.shape, pattern, k, free_mask, objective.name, ahead, most)
         answer = self._answers.get(key)
         if answer is None:
             if len(self._answers) >= REMEMBERED:
                 self._answers.clear()
-            answer = self._compute(topology, pattern, k, free_mask, objective)
+            if is_tabulated(topology, pattern):
+                answer = self.of(topology, pattern).top(k, free_mask, objective, most)
+            else:
+                answer = large.find(topology, pattern, k, free_mask)[:most]
             self._answers[key] = answer
         return answer
 
@@ -106,13 +124,14 @@ class Tables:
         if not topology.rails or not is_tabulated(topology, pattern):
             return None
         ahead = (objective.demand, objective.nic_distance)
-        key = (topology.shape, pattern, k, objective.name, ahead, topology.rails)
+        sharp = topology.sharp_rails
+        key = (topology.shape, pattern, k, objective.name, ahead, topology.rails, sharp)
         offers = self._offers.get(key)
         if offers is None:
             if len(self._offers) >= OFFERED:
                 self._offers.clear()
             tables = self.of(topology, pattern)
-            offers = self._offers[key] = Offers(tables, k, objective, topology.rails)
+            offers = self._offers[key] = Offers(tables, k, objective, topology.rails, sharp)
         return offers
 
     def best(
@@ -133,36 +152,18 @@ class Tables:
             for gpus, choice in large.firsts(topology, fitted, k, frees)
         ]
 
-    def _compute(
-        self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
-    ) -> tuple[Choice, ...]:
-        if is_tabulated(topology, pattern):
-            return self.of(topology, pattern).top(k, free_mask, objective, TOP)
-        return large.find(topology, pattern, k, free_mask)[:TOP]
-
     def worth(
         self, topology: NodeTopology, pattern: str, order: tuple[int, ...], free_mask: int
     ) -> Choice:
         """What a set chosen by someone else is worth; `order` is kept as its rank order."""
         k = len(order)
         pattern = fitting(pattern, k)
-        choice = large.measured(link_mbps(topology), pattern, order, free_mask)
-        effbw, weakest_gbps = choice.effbw_gbps, choice.weakest_gbps
-        if is_tabulated(topology, pattern):
-            table = self.of(topology, pattern).sets(k)
-            row = int(np.flatnonzero(table.masks == choice.mask)[0])
-            effbw = float(table.effbw[row])
-            weakest_gbps = int(table.weakest[row]) / MB_PER_GB
         ideal = self.ideal_effbw_gbps(topology, pattern, k)
-        share = min(1.0, max(0.0, effbw / ideal)) if ideal > 0 else 1.0
-        return replace(
-            choice,
-            score=share,
-            effbw_gbps=effbw,
-            weakest_gbps=weakest_gbps,
-            share=share,
-            proven=True,
-        )
+        if is_tabulated(topology, pattern):
+            return self.of(topology, pattern).worth(order, free_mask, ideal)
+        choice = large.measured(link_mbps(topology), pattern, order, free_mask)
+        share = min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
+        return replace(choice, score=share, share=share, proven=True)
 
     def size_bytes(self) -> int:
         """Memory of the tables (remembered answers not counted)."""

@@ -19,33 +19,38 @@ MOST_SEEDS = 16
 Halves = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def _pass(closeness: Ints, is_right: list[bool]) -> tuple[list[bool], int, int]:
-    """Move every vertex once, best gain first; the best moment, its cut and product of sizes."""
-    n = len(is_right)
-    right = np.array(is_right)
-    other = right[:, None] != right[None, :]
-    gain = (np.where(other, closeness, -closeness)).sum(axis=1)
-    cut = int(np.where(other, closeness, 0).sum() // 2)
-    free = np.ones(n, dtype=bool)
-    size = [n - int(right.sum()), int(right.sum())]
-    best, best_cut, best_size = right.copy(), cut, size[0] * size[1]
-    for _ in range(n):
+def _pass(closeness: list[list[int]], right: list[bool]) -> tuple[list[bool], int, int]:
+    """Move every vertex once, best gain first; the best moment, its cut and product of sizes.
+
+    In plain lists: sets are small, and an array's step costs more than one of ten numbers.
+    """
+    right, vertices = list(right), range(len(right))
+    gain = [
+        sum(near if right[to] != right[at] else -near for to, near in enumerate(closeness[at]))
+        for at in vertices
+    ]
+    cut = sum(closeness[at][to] for at in vertices for to in range(at) if right[at] != right[to])
+    size = [right.count(False), right.count(True)]
+    best, best_cut, best_size = list(right), cut, size[0] * size[1]
+    left = list(vertices)
+    while left:
         # A half is never emptied: what it holds alone stays locked for this step.
-        movable = free & np.where(right, size[1] > 1, size[0] > 1)
-        if not movable.any():
+        movable = [vertex for vertex in left if size[right[vertex]] > 1]
+        if not movable:
             break
-        at = int(np.argmax(np.where(movable, gain, np.iinfo(np.int64).min)))
-        cut -= int(gain[at])
-        same = right == right[at]
-        gain += np.where(same, 2 * closeness[at], -2 * closeness[at])
-        gain[at] = -int(gain[at])
-        size[int(right[at])] -= 1
-        right[at] = not right[at]
-        size[int(right[at])] += 1
-        free[at] = False
+        at = max(movable, key=gain.__getitem__)
+        side = right[at]
+        cut -= gain[at]
+        for to, near in enumerate(closeness[at]):
+            gain[to] += 2 * near if right[to] == side else -2 * near
+        gain[at] = -gain[at]
+        size[side] -= 1
+        size[not side] += 1
+        right[at] = not side
+        left.remove(at)
         if cut * best_size < best_cut * size[0] * size[1]:
-            best, best_cut, best_size = right.copy(), cut, size[0] * size[1]
-    return best.tolist(), best_cut, best_size
+            best, best_cut, best_size = list(right), cut, size[0] * size[1]
+    return best, best_cut, best_size
 
 
 def _starts(inside: Ints) -> list[list[bool]]:
@@ -79,11 +84,12 @@ def _sides(distances: bytes, n: int) -> tuple[bool, ...]:
     inside = np.frombuffer(distances, dtype=np.int64).reshape(n, n)
     closeness = inside.max() + 1 - inside
     np.fill_diagonal(closeness, 0)
+    rows = closeness.tolist()
     best, best_cut, best_size = [False], -1, 1
     for right in _starts(inside):
         cut, size = -1, 1
         while True:
-            right, new_cut, new_size = _pass(closeness, right)
+            right, new_cut, new_size = _pass(rows, right)
             if cut >= 0 and new_cut * size >= cut * new_size:
                 break
             cut, size = new_cut, new_size

@@ -2,18 +2,19 @@
 
 Nodes in the same state are ranked once: a question costs as much as changed since the last one. A
 state does not tell apart what is worth the same to any job: GPUs that can take each other's place,
-and neighbours that are on the same sockets.
+neighbours that are on the same sockets, and on large nodes whole sockets that are alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from itertools import compress, count
 from operator import is_not
 from typing import NamedTuple
 
 from gres_topology import NodeTopology
-from policies.contract.interference import Interference, kind_of_running
+from policies.contract.bits import moved
+from policies.contract.interference import Interference, Kind, kind_of_running
 from policies.contract.nodes import FreeOn, NodeTable
 from policies.contract.nouns import RunningJob
 from policies.contract.ranking import StateIndex
@@ -120,16 +121,73 @@ class Index:
                 state = State(kind, machine.runs.least(free), _NOBODY)
                 self._alone[free_on] = state
             return state
-        least = machine.runs.least(free)
-        seats = machine.seats
-        busy = [
-            job._replace(mask=seats(job.mask & ~free)) for job in near.values() if job.mask & ~free
-        ]
+        seats = Seats(machine, free, [job for job in near.values() if job.mask & ~free])
+        busy = [job._replace(mask=seats.of(job.mask & ~free)) for job in seats.jobs]
         # One object for all that are equal: then they are compared in one step.
         crowd = Crowd(sorted(busy))
         if len(self._crowds) > _MOST_CROWDS:
             self._crowds.clear()
-        return State(kind, least, self._crowds.setdefault(crowd, crowd))
+        return State(kind, seats.least, self._crowds.setdefault(crowd, crowd))
+
+    def seats(self, table: NodeTable, place: int) -> Seats:
+        """Where a node's state has its GPUs."""
+        kind, free = table.index[place]
+        machine = self._machines[kind]
+        near = self._beside.get(place, {}) if machine.alike else {}
+        return Seats(machine, free, [job for job in near.values() if job.mask & ~free])
+
+
+class Seats:
+    """Where a state has what is on a node: of sockets alike those first that have most free.
+
+    Among these they go by who is on them, so that nodes that differ by their order are one state.
+    """
+
+    def __init__(self, machine: MachineGraph, free: int, jobs: list[Beside]) -> None:
+        self.machine, self.free, self.jobs = machine, free, jobs
+        self.least = machine.runs.least(free)
+        #: By a socket's place in the state the one of the node, where these may differ.
+        self._from: dict[int, int] = {}
+        for group in machine.alike:
+            ranked = sorted(group, key=self._rank)
+            self._from.update(zip(group, ranked, strict=True))
+
+    def _rank(self, socket: int) -> tuple[int, list[tuple[Kind, float]]]:
+        gpus = self.machine.sockets[socket]
+        here = [(job.kind, job.memory_gbps) for job in self.jobs if job.mask & ~self.free & gpus]
+        return -(self.free & gpus).bit_count(), sorted(here)
+
+    def of(self, mask: int) -> int:
+        """The seats of a job with these GPUs of the node."""
+        machine, moved_from = self.machine, self._from
+        if not moved_from:
+            return machine.seats(mask)
+        touched = machine.touched(mask)
+        return sum(
+            socket & -socket
+            for at, socket in enumerate(machine.sockets)
+            if touched >> moved_from.get(at, at) & 1
+        )
+
+    def on_node(self, mask: int) -> int:
+        """The node's GPUs for a set of the state's free ones."""
+        return sum(
+            moved(mask & seat, self.least & seat, self.free & own) for seat, own in self._parts()
+        )
+
+    def in_state(self, mask: int) -> int:
+        """The state's GPUs for a set of the node's free ones."""
+        return sum(
+            moved(mask & own, self.free & own, self.least & seat) for seat, own in self._parts()
+        )
+
+    def _parts(self) -> Iterator[tuple[int, int]]:
+        """GPUs of the state and those of the node that they are, as many."""
+        sockets, rest = self.machine.sockets, -1
+        for to, at in self._from.items():
+            rest &= ~sockets[to]
+            yield sockets[to], sockets[at]
+        yield rest, rest
 
 
 def _difference(old: _Jobs, new: _Jobs) -> tuple[list[RunningJob], list[RunningJob]]:

@@ -27,8 +27,17 @@ class MachineGraph:
         self.apart: Ints = self.distance + host_distances(topology)
         self.sockets = domains(topology)
         self.sizes = tuple(mask.bit_count() for mask in self.sockets)
+        #: Sockets (places in `sockets`) that can take each other's place with all their GPUs.
+        self.alike: list[list[int]] = []
+        if topology.gpus > EXACT_GPUS:
+            whole = {socket: at for at, socket in enumerate(self.sockets)}
+            groups = [[whole[run] for run in some if run in whole] for some in topology.boards]
+            self.alike = [group for group in groups if len(group) > 1]
         #: GPUs that can take each other's place on their socket.
-        self.runs = Runs(run & socket for run in topology.runs for socket in self.sockets)
+        self.runs = Runs(
+            (run & socket for run in topology.runs for socket in self.sockets),
+            [tuple(self.sockets[at] for at in group) for group in self.alike],
+        )
         self._cuts: dict[int, tuple[int, int]] = {}
         self._sums: list[int] | None = None
         self._paths: dict[int, int] = {}

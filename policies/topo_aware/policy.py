@@ -65,6 +65,8 @@ class TopoAware(Policy):
                 problem = problem or f"no free node has {need_gbps:g} GB/s of memory bandwidth left"
                 search = NodeSearch(self._solutions, request, nodes, index)
                 chosen, others = search.nearest(cluster.network)
+            if len(chosen) > 1:
+                chosen = search.on_rails(chosen)
         placement = self._placement(request, cluster, chosen, others)
         if not problem and self.postpones and placement.utility < request.min_utility:
             problem = (

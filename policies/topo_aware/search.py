@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from itertools import islice
 from typing import NamedTuple
 
 from gres_topology import Network, NodeTopology
 from policies.contract.assign import InDomain, in_lowest_domain
-from policies.contract.bits import moved
+from policies.contract.bits import gpus_of
 from policies.contract.nodes import Candidates
 from policies.contract.nouns import Request
 from policies.contract.ranking import Key, Ranking, each, lowest
+from policies.scoring.rails import Rails
 from policies.topo_aware.index import Index, State
 from policies.topo_aware.solutions import Solutions
 from policies.topo_aware.utility import UtilityTerms
 
 #: Choices kept for the decision log.
 TOP = 6
+#: Rails that are tried where the nodes of a job differ in them, those that most have.
+_MOST_TRIED = 4
 
 
 class Chosen(NamedTuple):
@@ -123,13 +127,52 @@ class NodeSearch:
             among ^= 1 << place
         return Found(chosen, others)
 
+    def on_rails(self, chosen: list[Chosen]) -> list[Chosen]:
+        """The same nodes, with GPUs of no less utility on the same rails of the network.
+
+        On as many of them as can have those of one, which of equal ones is the first.
+        """
+        counts = Counter(filter(None, map(self._rails, chosen)))
+        if len(counts) < 2:
+            return chosen
+        targets = [rails for rails, _ in counts.most_common(_MOST_TRIED)]
+        tried = [[self._moved_to(one, rails) for one in chosen] for rails in targets]
+        most = max(tried, key=lambda some: sum(one is not None for one in some))
+        return [moved or one for moved, one in zip(most, chosen, strict=True)]
+
+    def _rails(self, one: Chosen) -> Rails:
+        """The rails of its GPUs, in their order; empty where they are not known."""
+        table = self._nodes.table
+        rails = table.kinds[table.index[table.place[one.name]].kind].topology.rails
+        return tuple(rails[gpu] for gpu in gpus_of(one.mask)) if rails else ()
+
+    def _moved_to(self, one: Chosen, target: Rails) -> Chosen | None:
+        """GPUs of these rails on the same node; None where they are in use or worth less."""
+        own = self._rails(one)
+        if own == target or len(own) != len(target):
+            return one if own == target else None
+        table = self._nodes.table
+        place = table.place[one.name]
+        free, state = table.index[place].free, self._index.states[place]
+        topology = table.kinds[state.kind].topology
+        mask = 0
+        for rail in target:
+            gpu = next((g for g in gpus_of(free & ~mask) if topology.rails[g] == rail), None)
+            if gpu is None:
+                return None
+            mask |= 1 << gpu
+        needs = self._solutions.needs(self._request, len(target))
+        seats = self._index.seats(table, place)
+        terms = self._solutions.scale(topology, state, needs).terms(seats.in_state(mask))
+        return Chosen(one.name, mask, terms) if terms.utility >= one.terms.utility else None
+
     def _on(self, place: int, count: int) -> Chosen:
         """What a job of `count` GPUs gets on a node."""
         table, state = self._nodes.table, self._index.states[place]
         topology = table.kinds[state.kind].topology
         needs = self._solutions.needs(self._request, count)
         mask, terms = self._solutions.of(topology, state, needs)
-        return Chosen(table.names[place], moved(mask, state.free, table.index[place].free), terms)
+        return Chosen(table.names[place], self._index.seats(table, place).on_node(mask), terms)
 
 
 def _has_memory(

@@ -68,6 +68,9 @@ class Solutions:
 
     def solve(self, topology: NodeTopology, state: State, asked: JobNeeds) -> Solution:
         """Bipartition on such a node, from the start."""
+        return Bipartition(self.scale(topology, state, asked)).solve()
+
+    def scale(self, topology: NodeTopology, state: State, asked: JobNeeds) -> Scale:
+        """By what sets on such a node are judged."""
         machine = self.machine(topology)
-        scale = Scale(machine, state.free, state.beside, asked, self.settings, self.interference)
-        return Bipartition(scale).solve()
+        return Scale(machine, state.free, state.beside, asked, self.settings, self.interference)

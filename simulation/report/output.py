@@ -14,7 +14,7 @@ from simulation.core.record import SimulatedRun
 from simulation.report import words
 from simulation.report.breakdown import room
 from simulation.report.metrics import summary
-from simulation.report.recommendation import recommendation
+from simulation.report.recommendation import differences, recommendation, reference_of
 from simulation.traces import Trace
 
 #: Metric -> heading and how it is shown, in the order of the table.
@@ -76,7 +76,10 @@ class Report:
 
 
 def to_json(report: Report) -> str:
-    """{trace, jobs, rejected, left_out, nodes, gpus, ..facts, policies: {name: metrics}}."""
+    """{trace, jobs, rejected, left_out, nodes, gpus, ..facts, policies: {name: metrics}, ...}.
+
+    `differences` are those of each policy and the one that the recommendation compares with.
+    """
     trace = report.trace
     return json.dumps(
         {
@@ -89,6 +92,8 @@ def to_json(report: Report) -> str:
             "gpus": report.gpus,
             **report.facts,
             "recommendation": recommendation(report.runs, report.cluster, report.facts),
+            "compared_with": reference_of([run.policy for run in report.runs]),
+            "differences": differences(report.runs, report.cluster),
             "policies": {
                 run.policy: summary(run, report.cluster) | room(run, report.cluster)
                 for run in report.runs

@@ -1,9 +1,9 @@
 """Which policy to take, in words: what it wins and costs against the one a site has now.
 
 Two runs of one log are compared job by job. The log is cut into equal parts in the order of
-submits, and a mean difference counts where it is more than twice its standard error over these
-parts (batch means: Law, Simulation Modeling and Analysis, chapter 9), and more than a hundredth of
-the greater mean. Anything less is called no difference.
+submits, and a mean difference counts where its interval over these parts (batch means: Law,
+Simulation Modeling and Analysis, chapter 9) is all on one side of 0 and it is more than a hundredth
+of the greater mean. Anything less is called no difference.
 """
 
 from __future__ import annotations
@@ -11,19 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, stdev
+from statistics import fmean
 
 from gres_topology import NodeTopology
 from simulation.core.link_quality import share_of
 from simulation.core.record import Record, SimulatedRun
 from simulation.report.breakdown import bandwidth_by_user, size_of
+from simulation.report.intervals import half_width
 from simulation.report.metrics import summary
-from simulation.report.words import share, time
+from simulation.report.words import points, share, time
 
 #: Fewer jobs than this are too few to recommend anything by.
 FEWEST = 100
-#: Parts of the log, a difference's standard errors, and the part of a mean, that make it count.
-PARTS, ERRORS, SMALLEST = 20, 2.0, 0.01
+#: Parts of the log, with which probability an interval misses the truth, and the part of a mean
+#: from which a difference counts.
+PARTS, ERROR, SMALLEST = 20, 0.05, 0.01
 #: Waits that differ by less than this many seconds are alike, whatever they were.
 SMALLEST_WAIT_S = 1.0
 
@@ -39,6 +41,14 @@ class Difference:
     other: float
     #: Whether the two differ by more than chance.
     counts: bool
+    #: Half of the interval of `own - other`; None where there are too few jobs for one.
+    half: float | None = None
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Between which `own - other` lies."""
+        less = self.own - self.other
+        return None if self.half is None else (less - self.half, less + self.half)
 
     @property
     def change(self) -> float:
@@ -52,13 +62,15 @@ def difference(own: Figures, other: Figures, smallest: float = 0.0) -> Differenc
     if not jobs:
         return Difference(0.0, 0.0, counts=False)
     mine, its = fmean(own[job] for job in jobs), fmean(other[job] for job in jobs)
-    size = max(abs(mine), abs(its))
-    if len(jobs) < PARTS or abs(mine - its) <= max(smallest, SMALLEST * size):
+    if len(jobs) < PARTS:
         return Difference(mine, its, counts=False)
     cuts = [len(jobs) * part // PARTS for part in range(PARTS + 1)]
-    means = [fmean(own[job] - other[job] for job in jobs[low:high]) for low, high in pairwise(cuts)]
-    error = stdev(means) / PARTS**0.5
-    return Difference(mine, its, counts=abs(mine - its) > ERRORS * error)
+    half = half_width(
+        [fmean(own[job] - other[job] for job in jobs[low:high]) for low, high in pairwise(cuts)],
+        ERROR,
+    )
+    least = max(smallest, SMALLEST * max(abs(mine), abs(its)), half)
+    return Difference(mine, its, abs(mine - its) > least, half)
 
 
 class Compared:
@@ -133,7 +145,43 @@ def recommendation(
     compared, reference = Compared(runs, cluster), reference_of(names)
     feels_links = bool(facts.get("communication"))
     said = _advice(compared, reference, feels_links)
-    return " ".join([*said, *_conditions(runs, cluster, facts, feels_links)])
+    return " ".join([*said, _BRACKETS, *_conditions(runs, cluster, facts, feels_links)])
+
+
+_BRACKETS = (
+    f"In brackets stands where a difference lies with {100 * (1 - ERROR):.0f} % certainty, as far"
+    " as this log tells."
+)
+
+
+def differences(
+    runs: Sequence[SimulatedRun], cluster: Mapping[str, NodeTopology]
+) -> dict[str, dict[str, dict[str, object]]]:
+    """{policy: {metric: {own, other, low, high, counts}}}, against `reference_of` the policies.
+
+    `low` and `high` bound `own - other`; None where too few jobs have the figure.
+    """
+    if len(runs) < 2 or len(runs[0].records) < FEWEST:
+        return {}
+    compared, reference = Compared(runs, cluster), reference_of([run.policy for run in runs])
+    figures = {
+        "wait_mean_s": compared.waits,
+        "submit_to_end_mean_s": compared.times,
+        "bandwidth_share_by_job": compared.shares,
+    }
+    return {
+        name: {
+            metric: _as_row(compared.differ(some, name, reference))
+            for metric, some in figures.items()
+        }
+        for name in compared.runs
+        if name != reference
+    }
+
+
+def _as_row(one: Difference) -> dict[str, object]:
+    low, high = one.bounds or (None, None)
+    return {"own": one.own, "other": one.other, "low": low, "high": high, "counts": one.counts}
 
 
 def _advice(compared: Compared, reference: str, feels_links: bool) -> list[str]:
@@ -143,9 +191,12 @@ def _advice(compared: Compared, reference: str, feels_links: bool) -> list[str]:
     widest = compared.best(compared.shares, is_high=True) if has_rings else soonest
     both = [name for name in soonest if name in widest]
     if len(both) == len(compared.runs):
-        return [f"No difference beyond chance between {', '.join(both)}: keep {reference}."]
-    if reference in both:
+        said = [f"No difference beyond chance between {', '.join(both)}: keep {reference}."]
+    elif reference in both:
         said = [f"Keep {reference}: no other policy beats it beyond chance."]
+    else:
+        said = []
+    if said:
         return said + [line for name in compared.runs if name != reference
                        for line in _against(compared, name, reference)]  # fmt: skip
     if both:
@@ -175,11 +226,13 @@ def _against(compared: Compared, name: str, reference: str) -> list[str]:
     shares = compared.differ(compared.shares, name, reference)
     said = []
     if waits.counts:
-        said.append(f"jobs wait {time(waits.own)} instead of {time(waits.other)}")
+        beside = f"{time(waits.own)} instead of {time(waits.other)}"
+        said.append(f"jobs wait {beside}{_sure(waits, time)}")
     else:
-        said.append("jobs wait as long")
+        said.append(f"jobs wait as long{_sure(waits, time)}")
     if times.counts and not waits.counts:
-        said.append(f"take {time(times.own)} instead of {time(times.other)} from submit to end")
+        beside = f"{time(times.own)} instead of {time(times.other)}"
+        said.append(f"take {beside}{_sure(times, time)} from submit to end")
     if shares.counts:
         # As the table has it, where a job of two nodes counts twice.
         own, other = (
@@ -187,11 +240,22 @@ def _against(compared: Compared, name: str, reference: str) -> list[str]:
             for run in (name, reference)
         )
         ideal = f"{share(own)} instead of {share(other)} of the ideal bandwidth"
-        said.append(f"jobs of several GPUs on a node get {ideal}")
+        said.append(f"jobs of several GPUs on a node get {ideal}{_sure(shares, points)}")
     elif compared.shares[name]:
-        said.append("links are as good")
+        said.append(f"links are as good{_sure(shares, points)}")
     return [f"With {name} instead of {reference}, on average {_listed(said)}.",
             *_losers(compared, name, reference)]  # fmt: skip
+
+
+def _sure(one: Difference, shown: Callable[[float], str]) -> str:
+    """In brackets where the difference lies, as far as the jobs tell."""
+    if one.bounds is None or not any(one.bounds):
+        return ""
+    low, high = one.bounds
+    if low < 0 < high:
+        return f" ({shown(-low)} less to {shown(high)} more)"
+    near, far = sorted((abs(low), abs(high)))
+    return f" ({shown(near)} to {shown(far)} {'more' if low >= 0 else 'less'})"
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -25,3 +25,8 @@ def unit(longest_s: float) -> tuple[str, float]:
 def share(value: float) -> str:
     """`95.2 %` of 0.952."""
     return f"{100 * value:.1f} %"
+
+
+def points(value: float) -> str:
+    """`1.4 points` of 0.014: a difference of two shares."""
+    return f"{100 * value:.1f} points"

@@ -11,7 +11,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -343,18 +343,16 @@ class KeptTables:
             return None
 
 
-@contextmanager
-def lowered(nodes: Candidates, reserved: Mapping[str, int]) -> Iterator[None]:
+def lowered(nodes: Candidates, reserved: Mapping[str, int]) -> AbstractContextManager[None]:
     """Hide these GPUs (masks by name) until the end of the block."""
-    with _changed(nodes, {name: (0, mask) for name, mask in reserved.items()}):
-        yield
+    less = {name: (0, mask) for name, mask in reserved.items()}
+    return _changed(nodes, less) if less else nullcontext()
 
 
-@contextmanager
-def raised(nodes: Candidates, more: Mapping[str, int]) -> Iterator[None]:
+def raised(nodes: Candidates, more: Mapping[str, int]) -> AbstractContextManager[None]:
     """Show these GPUs (masks by name) as free, too, until the end of the block."""
-    with _changed(nodes, {name: (mask, 0) for name, mask in more.items()}):
-        yield
+    change = {name: (mask, 0) for name, mask in more.items()}
+    return _changed(nodes, change) if change else nullcontext()
 
 
 @contextmanager

@@ -11,6 +11,9 @@ from policies.registry import registry
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.errors import PluginError
 
+#: Hints that are remembered; of more all are forgotten.
+MOST_HINTS = 1024
+
 
 class HintRefused(PluginError):
     """The hint is refused; the text is the one line the user reads."""
@@ -78,8 +81,21 @@ class Preferences:
         )
 
 
+#: Hints that were understood, by text and the rule's identity; the rule is kept, so that it stays.
+_understood: dict[tuple[str, int], tuple[Rule, Preferences]] = {}
+
+
 def read_preferences(text: str, rule: Rule) -> Preferences:
     """The preferences behind a hint (empty: the partition's defaults); raises HintRefused."""
+    known = _understood.get((text, id(rule)))
+    if known is None:
+        if len(_understood) >= MOST_HINTS:
+            _understood.clear()
+        known = _understood[text, id(rule)] = rule, _read(text, rule)
+    return known[1]
+
+
+def _read(text: str, rule: Rule) -> Preferences:
     try:
         found = hints.parse(text, default_policy=rule.policy, patterns=rule.patterns)
     except HintError as error:

@@ -7,12 +7,12 @@ one snapshot to the next.
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 from policies import Ahead, Release, RunningJob, WaitingJob
-from policies.contract.hint_keys import communication_in
+from policies.contract.hint_keys import BATCH, PROFILE, communication_in
 from policies.contract.running import RunningJobs
 from policies.errors import HintError
 from policies.hints import parse
@@ -58,19 +58,29 @@ class Coming:
             for job in jobs
             if job.end and job.gpus
         }
+        self._end_of = {job_id: sum(run) for job_id, run in self._runs.items()}
         #: (epoch, job), the first to end first.
-        self._ends = sorted((sum(run), job_id) for job_id, run in self._runs.items())
+        self._ends = sorted((end, job_id) for job_id, end in self._end_of.items())
 
     def started(self, job_id: int, now: float) -> None:
         """A job started after the snapshot."""
         limit_s = self._lasts_s.get(job_id, 0.0)
+        self._forget_end(job_id)
         self._runs[job_id] = now, limit_s
-        insort(self._ends, (now + (limit_s or UNKNOWN_S), job_id))
+        end = self._end_of[job_id] = now + (limit_s or UNKNOWN_S)
+        insort(self._ends, (end, job_id))
 
     def ended(self, job_id: int, now: float) -> None:
         """A job ended, which shows what it used of its limit where a snapshot told that."""
         start, limit_s = self._runs.pop(job_id, (now, 0.0))
         self._used.ended(now - start, limit_s)
+        self._forget_end(job_id)
+
+    def _forget_end(self, job_id: int) -> None:
+        """Else every question would pass over it until the next snapshot."""
+        end = self._end_of.pop(job_id, None)
+        if end is not None:
+            del self._ends[bisect_left(self._ends, (end, job_id))]
 
     def follow(
         self, former: Coming, later: Collection[int], alive: RunningJobs, now: float
@@ -152,4 +162,7 @@ def asked_of(job: QueuedJob) -> WaitingJob | None:
         values.get("pattern", "ring"),
         values.get("sensitive", "yes") == "yes",
         communication_in(values),
+        values.get(PROFILE.name, ""),
+        int(values.get(BATCH.name, "0")),
+        job.uid,
     )

@@ -68,6 +68,16 @@ def test_in_the_simulator_ours_strands_less_than_stock_and_keeps_jobs_in_one_blo
     assert not again["p.85.stranded"].ok
 
 
+def test_backfill_as_slurm_has_it_by_default_keeps_nodes_for_all_that_wait(monkeypatch) -> None:
+    """Fewer small jobs start at once than with EASY backfill, which keeps nodes for the first."""
+    jobs = packing.mix(1, 400, 0.95, 600.0)
+    easy = packing.judged(packing.simulated("mapa", jobs), NAMES, 600.0)
+    monkeypatch.setenv("PACKING_BACKFILL", "slurm")
+    slurm = packing.judged(packing.simulated("mapa", jobs), NAMES, 600.0)
+    assert sum(slurm.at_once["small"]) < sum(easy.at_once["small"])
+    assert slurm.bandwidth_share == 1.0
+
+
 def test_both_sides_of_the_live_run_are_asked_for_the_same_at_the_same_moment() -> None:
     lines = schedule(packing.mix(3, 200, 0.7, 30.0), "run").splitlines()
     ours, stock = lines[0::2], lines[1::2]

@@ -34,6 +34,19 @@ def drawn(gpus: int, seed: int) -> NodeTopology:
     return NodeTopology(f"drawn-{seed}", "drawn by a test", rows, links, none, none)
 
 
+def of_boards(boards: int = 4, gpus: int = 8) -> NodeTopology:
+    """Boards of GPUs behind one switch each."""
+    n = boards * gpus
+    near = np.arange(n)[:, None] // gpus == np.arange(n) // gpus
+    links = np.where(near, 450.0, 20.0)
+    np.fill_diagonal(links, 0.0)
+    kinds = tuple(
+        tuple("X" if i == j else "NV18" if near[i, j] else "SYS" for j in range(n))
+        for i in range(n)
+    )
+    return NodeTopology("boards", "test", kinds, links, (None,) * n, (None,) * n)
+
+
 def relabelled(topology: NodeTopology, order: tuple[int, ...]) -> NodeTopology:
     """The same machine with its GPU i called order[i] before."""
     kinds = tuple(tuple(topology.kinds[a][b] for b in order) for a in order)

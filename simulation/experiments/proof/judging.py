@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import fmean
 
 from gres_topology import NodeTopology
 from simulation.core.record import SimulatedRun
+from simulation.report.intervals import half_width
 from simulation.report.metrics import SLO_SLOWDOWN, quantile, summary
 
 OURS = "horizon"
@@ -109,39 +109,6 @@ def _verdict(cell: Cell, metric: str, error: float) -> Verdict:
         for ours, theirs in zip(cell[OURS], cell[other], strict=True)
     ]
     duration_s = fmean(row["ideal_s"] for row in cell[OURS])
-    half = 0.0
-    if len(behind) > 1:
-        half = t_quantile(1 - error / 2, len(behind) - 1) * stdev(behind) / math.sqrt(len(behind))
+    half = half_width(behind, error)
     margin = primary.margin(means[other], duration_s)
     return Verdict(metric, other, means[OURS], means[other], fmean(behind), half, margin)
-
-
-def t_quantile(p: float, freedom: int) -> float:
-    """Student's t: the value below which the share `p` (over a half) lies; by bisection."""
-    low, high = 0.0, 1e6
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _t_below(middle, freedom) < p else (low, middle)
-    return high
-
-
-def _t_below(t: float, freedom: int) -> float:
-    """Student's distribution function for t >= 0: the finite series of whole degrees of freedom.
-
-    Abramowitz and Stegun, 26.7.3 and 26.7.4.
-    """
-    angle = math.atan(t / math.sqrt(freedom))
-    cosine, sine = math.cos(angle), math.sin(angle)
-    if freedom % 2:
-        term, total = cosine, 0.0
-        for at in range(1, freedom - 1, 2):
-            total += term
-            term *= cosine * cosine * (at + 1) / (at + 2)
-        within = 2 / math.pi * (angle + sine * total)
-    else:
-        term, total = 1.0, 0.0
-        for at in range(0, freedom - 1, 2):
-            total += term
-            term *= cosine * cosine * (at + 1) / (at + 2)
-        within = sine * total
-    return 0.5 + within / 2

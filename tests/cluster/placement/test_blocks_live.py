@@ -141,3 +141,61 @@ def test_without_a_network_of_ours_the_nodes_are_slurms(six: Cluster, network: s
     doctor = six.run("ctl", "gputopo doctor", check=False).out
     assert f"TopologyPlugin is topology/{network}" in doctor
     assert f"as its topology/{network}" in six.run("ctl", f"gputopo explain {job.id}").out
+
+
+SEVERAL = """\
+- topology: racks
+  cluster_default: true
+  tree:
+    switches:
+      - {switch: s1, nodes: "g[1,4]"}
+      - {switch: s2, nodes: "g[2,3,5,6]"}
+      - {switch: top, children: "s[1-2]"}
+- topology: domains
+  block:
+    block_sizes: [3, 6]
+    blocks:
+      - {block: b1, nodes: "g[1-3]"}
+      - {block: b2, nodes: "g[4-6]"}
+"""
+TOPOLOGY_YAML = "/etc/slurm/topology.yaml"
+#: Of the partition that has the second one.
+DOMAINS = ("-p", "domains")
+
+
+@pytest.fixture
+def several(six: Cluster) -> Iterator[Cluster]:
+    """A topology.yaml that Slurm and the engine read; partition `domains` has blocks."""
+    if six.release < (25, 5):
+        pytest.skip("this Slurm does not read topology.yaml")
+    six.put("ctl", TOPOLOGY_YAML, SEVERAL)
+    six.configure_extra("PartitionName=domains Nodes=g[1-6] DefaultTime=10 Topology=domains")
+    configure_engine(six, f"topology_conf: {TOPOLOGY_YAML}")
+    yield six
+    # A job whose partition is gone before it has ended stays in Slurm's queue.
+    six.run("ctl", "scancel -u alice; scancel -u bob")
+    six.wait_idle()
+    six.run("ctl", f"rm -f /cluster/extra.conf {TOPOLOGY_YAML}")
+    six.switch("gputopo")
+
+
+def test_each_partition_has_the_network_of_its_own(several: Cluster) -> None:
+    """Of the halves g1 and g4 are below one switch, g2 and g3 in one block as g1 is."""
+    halves(several, "g1", "g3", "g4")
+    tree = several.started("-N2", "--gres=gpu:2", sleep_s=300)
+    assert set(tree.gpus) == {"g1", "g4"}
+    assert "nodes below s1" in tree.fields["AdminComment"]
+    several.cancel(tree.id)
+    until(lambda: not several.job(tree.id).gpus, "it has gone")
+    block = several.started(*DOMAINS, "-N2", "--gres=gpu:2", sleep_s=300)
+    assert set(block.gpus) == {"g1", "g3"}
+    assert "nodes below b1" in block.fields["AdminComment"]
+    doctor = several.run("ctl", "gputopo doctor", check=False).out
+    assert f"and so does topology_conf: {TOPOLOGY_YAML}" in doctor
+
+
+def test_segments_stay_whole_in_the_partition_of_blocks(several: Cluster) -> None:
+    halves(several, "g1", "g3", "g5")
+    job = several.started(*DOMAINS, "-N4", "--segment=2", "--gres=gpu:2", sleep_s=300)
+    assert by_block(job.gpus) == [2, 2]
+    assert {"g1", "g3", "g5"} < set(job.gpus)

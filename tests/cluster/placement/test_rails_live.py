@@ -52,3 +52,11 @@ def test_of_equal_nodes_those_with_the_same_rails_free_are_taken(railed):
     pair = ("-N2", "-x", "minsky1,amd1", "--gres=gpu:4")
     job = railed.started(*pair, sleep_s=300)
     assert job.gpus == {"bridged1": LOW, "dgx2": LOW}
+
+
+@pytest.mark.select_plugin
+def test_topo_aware_looks_at_rails_too(railed):
+    railed.occupy("dgx2", LOW)
+    hint = "--comment=gpu-topo: policy=topo-aware"
+    job = railed.started("-N2", "-w", "dgx1,dgx2", "--gres=gpu:4", hint, sleep_s=300)
+    assert job.gpus == {"dgx1": HIGH, "dgx2": HIGH}

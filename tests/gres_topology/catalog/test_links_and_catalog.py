@@ -53,6 +53,7 @@ LINK_COUNTS = [
     ("dgx-h100", 8, [126] * 8, {"NV18": 28}),
     ("dgx-h200", 8, [126] * 8, {"NV18": 28}),
     ("hgx-a100-4", 4, [12] * 4, {"NV4": 6}),
+    ("polaris", 4, [12] * 4, {"NV4": 6}),
     ("hgx-b200", 8, [126] * 8, {"NV18": 28}),
     ("gb200-tray", 4, [54] * 4, {"NV18": 6}),
     ("gb300-tray", 4, [54] * 4, {"NV18": 6}),
@@ -66,6 +67,7 @@ LINK_COUNTS = [
     ("rtx-6000-ada", 8, [0] * 8, {"NODE": 12, "SYS": 16}),
     ("gb300-nvl72", 72, [18 * 71] * 72, {"NV18": 72 * 71 // 2}),
     ("a100-pcie-bridged", 8, [12] * 8, {"NV12": 4, "SYS": 24}),
+    ("l40s-8", 8, [0] * 8, {"NODE": 12, "SYS": 16}),
     ("l40s-pcie", 4, [0] * 4, {"PIX": 2, "NODE": 4}),
     ("minsky", 4, [2] * 4, {"NV2": 2, "SYS": 4}),
     ("summit", 6, [4] * 6, {"NV2": 6, "SYS": 9}),
@@ -126,7 +128,7 @@ SWITCHED = {
     "gb200-tray": 1800, "gb200-nvl72": 1800, "gb300-tray": 1800, "gb300-nvl72": 1800,
 }  # fmt: skip
 MESHED = {
-    "dgx1p": 160, "dgx1v": 300, "hgx-a100-4": 600, "gh200-quad": 900,
+    "dgx1p": 160, "dgx1v": 300, "hgx-a100-4": 600, "polaris": 600, "gh200-quad": 900,
     "mi300a": 768, "mi300x": 896, "mi325x": 896, "mi355x": 1075.2,
 }  # fmt: skip
 
@@ -149,6 +151,7 @@ RAILS = {
     ),
     **dict.fromkeys(("gb200-tray", "gb300-tray", "gh200-quad"), (0, 1, 2, 3)),
     "rtx-pro-6000": (0, 0, 1, 1, 2, 2, 3, 3),
+    **dict.fromkeys(("rtx-6000-ada", "l40s-8"), (0, 1, 0, 1, 2, 3, 2, 3)),
 }
 
 
@@ -165,7 +168,7 @@ def test_gpus_are_on_the_rails_of_their_nics(name):
         assert len(local) == 1
 
 
-@pytest.mark.parametrize("name", sorted({*RAILS, "hgx-a100-4", "gb300-nvl72", "rtx-6000-ada"}))
+@pytest.mark.parametrize("name", sorted({*RAILS, "hgx-a100-4", "polaris", "gb300-nvl72"}))
 def test_newer_machines_say_where_their_source_can_be_read(name):
     assert "https://" in catalog.load(name).source
 

@@ -116,8 +116,8 @@ def test_the_regression_is_used_only_where_it_was_fitted(name, pattern):
 
 #: Machines whose GPUs have NVLink or xGMI cables to each other; the others have a switch or none.
 MESHES = {"a100-pcie-bridged", "ac922", "aurora", "cubemesh-16", "dgx1p", "dgx1v", "gh200-quad",
-          "hgx-a100-4", "mi250x", "mi300a", "mi300x", "mi325x", "mi355x", "minsky", "summit",
-          "torus-16"}  # fmt: skip
+          "hgx-a100-4", "mi250x", "mi300a", "mi300x", "mi325x", "mi355x", "minsky", "polaris",
+          "summit", "torus-16"}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", catalog.names())

@@ -8,26 +8,13 @@ from random import Random
 
 import numpy as np
 import pytest
-from machines import machine
+from machines import machine, of_boards
 
 from gres_topology import NodeTopology, catalog
 from policies import Cluster, NodeState, Request
 from policies.contract.bits import Runs, gpus_of, mask_of, moved
 from policies.contract.nodes import candidates
 from policies.registry import registry
-
-
-def of_boards(boards: int = 4, gpus: int = 8) -> NodeTopology:
-    """Boards of GPUs behind one switch each."""
-    n = boards * gpus
-    near = np.arange(n)[:, None] // gpus == np.arange(n) // gpus
-    links = np.where(near, 450.0, 20.0)
-    np.fill_diagonal(links, 0.0)
-    kinds = tuple(
-        tuple("X" if i == j else "NV18" if near[i, j] else "SYS" for j in range(n))
-        for i in range(n)
-    )
-    return NodeTopology("boards", "test", kinds, links, (None,) * n, (None,) * n)
 
 
 def renamed(topology: NodeTopology, order: list[int]) -> tuple[object, ...]:

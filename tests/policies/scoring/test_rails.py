@@ -17,7 +17,7 @@ from policies.contract.bits import mask_of
 from policies.registry import registry
 from policies.scoring import rails as module
 from policies.scoring.objectives import BALANCED
-from policies.scoring.rails import Offer, choose, spine_bytes
+from policies.scoring.rails import Offer, choose, spine_bytes, suiting
 from policies.scoring.tables import tables
 
 H100 = machine("dgx-h100")
@@ -171,6 +171,43 @@ def test_machines_whose_rails_alone_differ_are_told_apart():
     assert H100.rails[one] == other.rails[two]
 
 
+def with_sharp(*rails):
+    """An H100 of which the switches of these rails reduce."""
+    return replace(H100, nics=tuple(replace(nic, sharp=nic.rail in rails) for nic in H100.nics))
+
+
+def test_of_equal_rails_those_whose_switches_reduce():
+    """SHARP decides among sets on the same rails, and not before rails and NUMA nodes do."""
+    sharp = with_sharp(*HIGH)
+    empty = {"a": ALL, "b": ALL}
+    assert (
+        crossing(placed(empty, (4, 4))).ring == crossing(placed(empty, (4, 4), topology=sharp)).ring
+    )
+    both = placed(empty, (4, 4), topology=sharp)
+    assert {tuple(sorted(some)) for some in both.gpus.values()} == {tuple(HIGH)}
+    low = placed({"a": LOW, "b": ALL}, (4, 4), topology=sharp)
+    assert {tuple(sorted(some)) for some in low.gpus.values()} == {tuple(LOW)}
+    split = placed({"a": [0, 1, 4], "b": [0, 1, 4, 5]}, (2, 2), topology=with_sharp(0, 4))
+    assert {tuple(sorted(some)) for some in split.gpus.values()} == {(0, 1)}
+
+
+def test_of_equal_nodes_those_whose_leaves_reduce():
+    """Where they suffice: two of four nodes are on such leaves, and a job of three takes others."""
+    machines = {"a": H100, "b": with_sharp(*ALL), "c": H100, "d": with_sharp(*ALL)}
+    states = {name: NodeState(name, one, mask_of(ALL)) for name, one in machines.items()}
+    mapa = registry.get("mapa")
+    assert set(mapa.place(Request((4, 4)), Cluster(states)).gpus) == {"b", "d"}
+    assert set(mapa.place(Request((8, 8)), Cluster(states)).gpus) == {"b", "d"}
+    assert len(mapa.place(Request((4, 4, 4)), Cluster(states)).gpus) == 3
+
+
+def test_the_rails_of_nodes_that_are_taken_come_before_leaves_that_reduce():
+    """The fullest node comes first and has the lower half; `b` reduces and has the upper one."""
+    low, high = Offer((1,), ((0,),), ((0,),)), Offer((2,), ((1,),), ((1,),), frozenset({(1,)}))
+    assert suiting([(0b01, low), (0b10, high)], 1, []) == 0b10
+    assert suiting([(0b01, low), (0b10, high)], 1, [low]) == 0b01
+
+
 @pytest.mark.parametrize("policy", FAMILY)
 @pytest.mark.parametrize("name", ["dgx-h100", "dgx-a100", "mi300x", "rtx-pro-6000", "dgx1v"])
 def test_what_the_policy_goes_by_is_the_same_without_rails(name, policy):
@@ -195,3 +232,46 @@ def test_what_the_policy_goes_by_is_the_same_without_rails(name, policy):
             ordered = replace(one, gpus=dict(sorted(one.gpus.items())))
             crossed[has_rails] += crossing(ordered, topology).ring
     assert crossed[True] < crossed[False]
+
+
+@pytest.mark.parametrize("name", ["dgx-h100", "dgx-a100", "mi300x", "rtx-pro-6000", "dgx1v"])
+def test_topo_aware_takes_the_same_rails_where_its_utility_stays(name):
+    """On the nodes that it has chosen; of each of these its utility is what it was, or more."""
+    topology = machine(name)
+    bare = replace(topology, nics=())
+    draw = Random(name)
+    crossed = {True: 0.0, False: 0.0}
+    for _ in range(25):
+        count = draw.randint(1, 4)
+        frees = {f"n{at}": draw.sample(ALL, draw.randint(count, 8)) for at in range(6)}
+        found = {
+            has_rails: placed(frees, (count,) * 3, "topo-aware", topology if has_rails else bare)
+            for has_rails in (True, False)
+        }
+        assert found[True].gpus.keys() == found[False].gpus.keys()
+        assert found[True].utility >= found[False].utility
+        for has_rails, one in found.items():
+            for node, gpus in one.gpus.items():
+                assert len(set(gpus)) == count
+                assert set(gpus) <= set(frees[node])
+            crossed[has_rails] += crossing(one, topology).ring
+    assert crossed[True] < crossed[False]
+
+
+TOPO_AWARE = [
+    ("GPUs of one socket take each other's place", (1, 1),
+     {"a": [2], "b": [1, 2, 3]}, {"a": [2], "b": [2]}),
+    ("as do whole sockets", (4, 4), {"a": HIGH, "b": ALL}, {"a": HIGH, "b": HIGH}),
+    ("the rails that most nodes have", (2, 2, 2),
+     {"a": [1, 2, 3], "b": [2, 3], "c": [0, 1]}, {"a": [2, 3], "b": [2, 3], "c": [0, 1]}),
+    ("not GPUs of two sockets for two of one", (2, 2),
+     {"a": [0, 4], "b": [0, 4, 5]}, {"a": [0, 4], "b": [4, 5]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("counts", "frees", "expected"), [pytest.param(*row[1:], id=row[0]) for row in TOPO_AWARE]
+)
+def test_rails_of_topo_aware(counts, frees, expected):
+    found = placed(frees, counts, "topo-aware")
+    assert {name: sorted(some) for name, some in found.gpus.items()} == expected

@@ -5,16 +5,29 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
-from machines import drawn, machine
+from machines import drawn, machine, of_boards
 from topo_aware_plain import place
 
 from gres_topology import Domain, Network
 from policies import Cluster, NodeState, Placement, Request, RunningJob, Site, Wait
-from policies.contract.interference import Interference, Kind
+from policies.contract.bits import mask_of
+from policies.contract.interference import (
+    Interference,
+    Kind,
+    kind_of_request,
+    kind_of_running,
+    weight_of,
+)
+from policies.contract.nodes import NodeTable
 from policies.registry import registry
 from policies.topo_aware import TopoAwareSettings, policy
+from policies.topo_aware.drb import Bipartition
+from policies.topo_aware.index import Index
+from policies.topo_aware.machine import MachineGraph
+from policies.topo_aware.utility import Beside, JobNeeds, Scale
 
 MEASURED = Interference(
     {
@@ -214,3 +227,70 @@ def test_a_question_about_one_node_of_many_disturbs_nothing():
     assert alone == built(Interference()).place(asked, one)
     assert alone.gpus == {"n07": (2,)}
     assert old.place(asked, whole) == before
+
+
+BOARDS = of_boards()
+GPUS = BOARDS.gpus
+
+
+def with_boards_in_another_order(mask: int, order: Sequence[int]) -> int:
+    return sum((mask >> 8 * at & 0xFF) << 8 * to for at, to in enumerate(order))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_large_nodes_whose_boards_are_in_another_order_are_worth_the_same(seed):
+    """And what a job gets is worth what the answer says."""
+    draw, whole = random.Random(seed), MachineGraph(BOARDS)
+    for number in range(40):
+        free = draw.getrandbits(GPUS) & draw.getrandbits(GPUS)
+        held = [draw.getrandbits(GPUS) & ~free & draw.getrandbits(GPUS) for _ in range(3)]
+        kinds = [draw.choice(KINDS[3:]) for _ in held]
+        order = draw.sample(range(4), 4)
+        if free.bit_count() < 8:
+            continue
+        count = draw.randint(1, 7)
+        told = []
+        for places in (range(4), order):
+            masks = [with_boards_in_another_order(mask, places) for mask in held]
+            jobs = [
+                RunningJob(at, {"n": mask}, profile, batch)
+                for at, (mask, (profile, batch)) in enumerate(zip(masks, kinds, strict=True))
+                if mask
+            ]
+            here = with_boards_in_another_order(free, places)
+            cluster = Cluster({"n": NodeState("n", BOARDS, here)}, tuple(jobs))
+            asked = Request((count,), options={"batch": "4"})
+            answer = built().place(asked, cluster)
+            chosen = mask_of(answer.gpus["n"])
+            assert chosen & ~here == 0
+            assert chosen.bit_count() == count
+            beside = [
+                Beside(job.gpus["n"], MEASURED.told_apart(kind_of_running(job))) for job in jobs
+            ]
+            needs = JobNeeds(count, MEASURED.told_apart(kind_of_request(asked)), weight_of(4))
+            scale = Scale(whole, here, tuple(beside), needs, TopoAwareSettings(), MEASURED)
+            assert answer.utility == pytest.approx(scale.terms(chosen).utility), (seed, number)
+            assert answer.utility >= Bipartition(scale).solve()[1].utility - 1e-9
+            told.append(answer.utility)
+        assert told[0] == told[1]
+
+
+def test_large_nodes_whose_boards_are_in_another_order_are_one_state():
+    nodes, jobs = {}, []
+    for at, order in enumerate(permutations(range(4))):
+        name = f"n{at:02}"
+        free = with_boards_in_another_order(0x0F010300, order)
+        nodes[name] = NodeState(name, BOARDS, free)
+        for job, held in enumerate((0x00700000, 0xF0)):
+            masks = {name: with_boards_in_another_order(held, order)}
+            jobs.append(RunningJob(100 * at + job, masks, "bert", 4 + job))
+    index = Index(NodeTable(nodes.values()), jobs, MEASURED, MachineGraph)
+    assert len(index.states) == 24
+    assert len(index.states.states()) == 1
+    table = NodeTable(nodes.values())
+    for at, node in enumerate(nodes.values()):
+        seats = index.seats(table, at)
+        there = seats.in_state(node.free)
+        assert there == index.states[at].free
+        assert seats.on_node(there) == node.free
+        assert seats.on_node(there & -there).bit_count() == 1

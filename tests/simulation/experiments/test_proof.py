@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from simulation.core.jobs import offered_load
 from simulation.experiments.proof import page
 from simulation.experiments.proof.cells import TRACES, workload
-from simulation.experiments.proof.judging import PRIMARY, t_quantile, verdicts
+from simulation.experiments.proof.judging import PRIMARY, verdicts
+from simulation.report.intervals import t_quantile
 from slurm_plugin.cli import cli
 
 PLAN = (Path(__file__).resolve().parents[3] / "docs" / "proof-plan.md").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 
 import pytest
@@ -19,7 +20,7 @@ from simulation.report.breakdown import (
     natural,
     waits_by_size,
 )
-from simulation.report.recommendation import PARTS, difference, recommendation
+from simulation.report.recommendation import PARTS, difference, differences, recommendation
 
 CLUSTER = {"h1": catalog.load("dgx1v"), "h2": catalog.load("dgx1v")}
 GOOD, BAD = (0, 3), (0, 6)
@@ -58,13 +59,14 @@ def test_what_differs_by_chance_is_no_difference():
     said = recommendation(runs, CLUSTER, FACTS)
     assert said.startswith("No difference beyond chance between ")
     assert "keep stock." in said
+    assert re.search(r"jobs wait as long \([\d.]+ s less to [\d.]+ s more\)", said)
 
 
 def test_what_is_best_already_is_kept_and_what_the_other_costs_is_said():
     runs = [a_run("stock", noisy(500)), a_run("mapa", noisy(900, 2))]
     said = recommendation(runs, CLUSTER, FACTS)
     assert said.startswith("Keep stock: no other policy beats it")
-    assert "jobs wait 14.8 min instead of 8.6 min" in said
+    assert "jobs wait 14.8 min instead of 8.6 min (5.7 min to 6.8 min more)" in said
 
 
 def test_waits_against_links_is_a_choice_of_the_site():
@@ -133,6 +135,26 @@ def test_chance_calls_few_differences_real():
         own, other = ({n: draw.gauss(100, 30) for n in range(20 * PARTS)} for _ in range(2))
         called += difference(own, other).counts
     assert called <= 0.1 * 400
+
+
+def test_an_interval_holds_the_truth_as_often_as_it_says():
+    draw, held = random.Random(6), 0
+    for _ in range(400):
+        own, other = ({n: draw.gauss(mean, 30) for n in range(20 * PARTS)} for mean in (100, 80))
+        low, high = difference(own, other).bounds
+        held += low <= 20 <= high
+    assert 0.92 * 400 <= held <= 0.98 * 400
+
+
+def test_the_figures_behind_the_words_are_given_with_their_bounds():
+    runs = [a_run("stock", noisy(900)), a_run("mapa", noisy(500, 2))]
+    [(name, rows)] = differences(runs, CLUSTER).items()
+    waits, links = rows["wait_mean_s"], rows["bandwidth_share_by_job"]
+    assert name == "mapa"
+    assert waits["counts"]
+    assert not links["counts"]
+    assert waits["low"] < waits["own"] - waits["other"] < waits["high"] < 0
+    assert differences(runs[:1], CLUSTER) == {}
 
 
 def test_a_difference_of_all_jobs_alike_counts():

@@ -1,0 +1,213 @@
+"""One future, played: who waits starts in Slurm's order as GPUs come free.
+
+A question plays some twenty of these while slurmctld waits, hence numbers for nodes, and lists that
+are changed in place. `World` (`futures`) makes what is played.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from policies.contract.nouns import WaitingJob
+from policies.contract.ranking import Key
+from policies.horizon.communication import run_s
+
+#: Starts that are looked at.
+STARTS = 6
+#: Jobs behind the first one that waits that backfill may start.
+DEEP = 8
+#: No node.
+NOWHERE = -1
+
+#: GPUs that come free: when (seconds), the node's number, which (mask), how many.
+End = tuple[float, int, int, int]
+
+
+class Best(NamedTuple):
+    """What mapa takes on a node in one state."""
+
+    mask: int
+    #: What the job gains there, a share of its ideal (`gain`).
+    gain: float
+    #: Of the ideal bandwidth.
+    share: float
+    #: By what nodes are compared, smaller first.
+    key: Key
+
+
+class Part(NamedTuple):
+    """What a waiting job wants of one node."""
+
+    job: WaitingJob
+    gpus: int
+    #: How long it runs, by future (seconds).
+    lasts_s: Sequence[float]
+    #: What is known of its choices, by node and what is free there (mask).
+    known: Sequence[dict[int, Best]]
+    weight: float
+    #: What share of its time it communicates, as far as that is known.
+    communication: float | None = None
+
+
+class Later(NamedTuple):
+    """The better GPUs that a job may wait for, in one future."""
+
+    in_s: float
+    #: How much sooner the job ends with them than with what is free now (seconds).
+    saved_s: float
+    #: The node's number.
+    node: int
+    mask: int
+    share: float
+
+
+class Run:
+    """One future while it is played."""
+
+    __slots__ = ("_at", "_counts", "_ends", "_find", "_free", "_future", "_most", "_weights",
+                 "next_mask", "now_s", "starts", "worth")  # fmt: skip
+
+    def __init__(
+        self,
+        free: list[int],
+        ends: list[End],
+        future: int,
+        find: Callable[[Part, int, int], Best],
+        weights: Sequence[int] | None,
+    ) -> None:
+        """`free` GPUs (mask) by node, and the `ends` in their order: both are changed.
+
+        `find` gives what a part's `known` lacks; `weights` are None where all nodes' are alike.
+        """
+        self._free, self._ends, self._future = free, ends, future
+        self._find, self._weights = find, weights
+        #: How many GPUs are free, by node; and the most: larger parts need not be tried.
+        self._counts = [mask.bit_count() for mask in free]
+        self._most = max(self._counts, default=0)
+        #: The first of the ends that is to come.
+        self._at = 0
+        self.now_s = self.worth = 0.0
+        self.starts = self.next_mask = 0
+
+    def play(self, parts: Sequence[Part], own: int, backfill: bool) -> None:
+        """Start what waits, in order, until enough is seen or nothing more comes free.
+
+        `own` is the job's node: the first start there is told of.
+        """
+        left = list(parts)
+        while left and self.starts < STARTS:
+            if left[0].gpus <= self._most and self._try(left[0], own):
+                del left[0]
+                continue
+            if self._at == len(self._ends):
+                return
+            if backfill:
+                self._pass(left, own)
+            self._end()
+
+    def wait(
+        self, parts: Sequence[Part], own: Part, share: float, among: Collection[int],
+        longest_s: float, backfill: bool,
+    ) -> Later | None:  # fmt: skip
+        """Let the others start while one job waits: when does it end the soonest?
+
+        It goes first whenever GPUs come free, as it would in Slurm; others take what it leaves now.
+        """
+        ideal_s, communication = own.lasts_s[self._future], own.communication or 0.0
+        found: Later | None = None
+        left, now_s = list(parts), run_s(ideal_s, communication, share)
+        while True:
+            while left and self._try(left[0], NOWHERE):
+                del left[0]
+            if left and backfill:
+                self._pass(left, NOWHERE)
+            is_over = self._at == len(self._ends) or self._ends[self._at][0] > longest_s
+            if is_over or self.starts >= STARTS:
+                return found
+            self._end()
+            its = [count if at in among else 0 for at, count in enumerate(self._counts)]
+            some = self._best(own, its)
+            if some is None or some[1].share <= share:
+                continue
+            node, best = some
+            saved_s = now_s - self.now_s - run_s(ideal_s, communication, best.share)
+            if found is None or saved_s > found.saved_s:
+                found = Later(self.now_s, saved_s, node, best.mask, best.share)
+
+    def _end(self) -> None:
+        """The next GPUs come free."""
+        self.now_s, node, mask, _ = self._ends[self._at]
+        self._at += 1
+        free = self._free[node] = self._free[node] | mask
+        count = self._counts[node] = free.bit_count()
+        if count > self._most:
+            self._most = count
+
+    def _best(
+        self, part: Part, counts: Sequence[int], without: int = NOWHERE
+    ) -> tuple[int, Best] | None:
+        """The node where a part would go now and its set; None where no node has room."""
+        gpus, known, free, weights = part.gpus, part.known, self._free, self._weights
+        found: tuple[int, Best] | None = None
+        for node, count in enumerate(counts):
+            if count < gpus or node == without:
+                continue
+            best = known[node].get(free[node]) or self._find(part, node, free[node])
+            if found is not None:
+                if weights is not None and weights[node] != weights[found[0]]:
+                    is_better = weights[node] < weights[found[0]]
+                else:
+                    is_better = best.key < found[1].key
+                if not is_better:
+                    continue
+            found = node, best
+        return found
+
+    def _try(self, part: Part, own: int, without: int = NOWHERE) -> bool:
+        """Start it now if a node has room."""
+        found = self._best(part, self._counts, without)
+        if found is None:
+            return False
+        node, best = found
+        self._free[node] ^= best.mask
+        self._counts[node] -= part.gpus
+        self._most = max(self._counts)
+        ends_s = self.now_s + part.lasts_s[self._future]
+        insort(self._ends, (ends_s, node, best.mask, part.gpus), self._at)
+        self.worth += best.gain * part.weight
+        self.starts += 1
+        if node == own and not self.next_mask:
+            self.next_mask = best.mask
+        return True
+
+    def _pass(self, left: list[Part], own: int) -> None:
+        """Backfill: who ends before the first one starts, or takes another node than it will."""
+        for part in left[1 : 1 + DEEP]:
+            if part.gpus <= self._most:
+                break
+        else:
+            return
+        starts_s, promised = self._promise(left[0].gpus)
+        now_s, future = self.now_s, self._future
+        at, end = 1, min(len(left), 1 + DEEP)
+        while at < end and self._most:
+            part = left[at]
+            if part.gpus <= self._most and self._try(
+                part, own, NOWHERE if now_s + part.lasts_s[future] <= starts_s else promised
+            ):
+                del left[at]
+                end = min(len(left), 1 + DEEP)
+            else:
+                at += 1
+
+    def _promise(self, count: int) -> tuple[float, int]:
+        """When and where so many GPUs are free at the earliest."""
+        free = self._counts[:]
+        for at in range(self._at, len(self._ends)):
+            at_s, node, _, gpus = self._ends[at]
+            free[node] += gpus
+            if free[node] >= count:
+                return at_s, node
+        return float("inf"), NOWHERE

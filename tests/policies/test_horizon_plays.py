@@ -1,0 +1,140 @@
+"""A future that is played fast is the one that the rules say, word by word."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from machines import machine
+
+from policies import Ahead, Cluster, NodeState, Release, Request, WaitingJob
+from policies.contract.bits import gpus_of, mask_of
+from policies.horizon.futures import Choices, World
+from policies.horizon.playing import DEEP, NOWHERE, STARTS, Part
+from policies.registry import registry
+
+MAPA = registry.get("mapa")
+KINDS = ("dgx1v", "mi250x", "a100-pcie-bridged")
+
+
+class Plain:
+    """The rules, one step after the other, without any thought of speed."""
+
+    def __init__(self, world: World, node: int, mask: int, future: int) -> None:
+        self.world, self.future, self.own = world, future, node
+        self.free = [set(gpus_of(free)) for free in world._free]
+        self.free[node] -= set(gpus_of(mask))
+        self.ends = [(at_s, place, set(gpus_of(gpus))) for at_s, place, gpus, _ in
+                     world._ends[future]]  # fmt: skip
+        self.ends.append((world.lasts_s(future), node, set(gpus_of(mask))))
+        self.now_s = self.worth = 0.0
+        self.starts = self.next_mask = 0
+
+    def best(self, part: Part, without: int) -> tuple[int, int] | None:
+        """Node and GPUs (mask): of the lightest nodes the one that mapa ranks first."""
+        ranked = []
+        for number, node in enumerate(self.world.nodes):
+            if len(self.free[number]) >= part.gpus and number != without:
+                free = mask_of(self.free[number])
+                found = Choices(MAPA.tables, MAPA._objective).find(
+                    part.job, part.gpus, node.topology, free
+                )
+                ranked.append((node.weight, found.key, number, found.mask, found.gain))
+        if not ranked:
+            return None
+        _, _, number, mask, own = min(ranked)
+        self.worth += own * part.weight
+        return number, mask
+
+    def start(self, part: Part, without: int = NOWHERE) -> bool:
+        found = self.best(part, without)
+        if found is None:
+            return False
+        number, mask = found
+        self.free[number] -= set(gpus_of(mask))
+        ends_s = self.now_s + part.lasts_s[self.future]
+        self.ends.append((ends_s, number, set(gpus_of(mask))))
+        self.starts += 1
+        if number == self.own and not self.next_mask:
+            self.next_mask = mask
+        return True
+
+    def promise(self, gpus: int) -> tuple[float, int]:
+        free = [len(some) for some in self.free]
+        for at_s, number, some in sorted(self.ends, key=lambda end: (*end[:2], mask_of(end[2]))):
+            free[number] += len(some)
+            if free[number] >= gpus:
+                return at_s, number
+        return float("inf"), NOWHERE
+
+    def play(self, backfill: bool) -> tuple[float, int]:
+        left = list(self.world._parts)
+        while left and self.starts < STARTS:
+            if self.start(left[0]):
+                left = left[1:]
+                continue
+            if not self.ends:
+                break
+            if backfill:
+                self.pass_(left)
+            self.ends.sort(key=lambda end: (*end[:2], mask_of(end[2])))
+            self.now_s, number, some = self.ends.pop(0)
+            self.free[number] |= some
+        return self.worth, self.next_mask
+
+    def pass_(self, left: list[Part]) -> None:
+        starts_s, promised = self.promise(left[0].gpus)
+        at = 1
+        while at < len(left) and at <= DEEP:
+            is_over = self.now_s + left[at].lasts_s[self.future] <= starts_s
+            if self.start(left[at], NOWHERE if is_over else promised):
+                del left[at]
+            else:
+                at += 1
+
+
+def drawn(draw: Random) -> tuple[Cluster, Request]:
+    """A few nodes, who waits and what comes free."""
+    nodes, releases = {}, []
+    for at in range(draw.randint(1, 4)):
+        topology = machine(draw.choice(KINDS))
+        free = mask_of(gpu for gpu in range(topology.gpus) if draw.random() < 0.4)
+        nodes[f"n{at}"] = NodeState(f"n{at}", topology, free, 0, draw.choice((1, 1, 2)))
+        releases += [
+            Release(draw.uniform(0, 9000), f"n{at}", 1 << gpu, draw.uniform(0, 900), 9 * at + gpu)
+            for gpu in range(topology.gpus)
+            if not free >> gpu & 1 and draw.random() < 0.8
+        ]
+    queue = [
+        WaitingJob(
+            (draw.randint(1, 8),) * draw.choice((1, 1, 2)),
+            draw.choice((60.0, 600.0, 3600.0)),
+            sensitive=draw.random() < 0.8,
+            communication=draw.choice((None, 0.1, 0.5)),
+        )
+        for _ in range(draw.randint(1, 20))
+    ]
+    used = draw.choice(((), tuple(sorted(draw.random() for _ in range(9)))))
+    ahead = Ahead(3600.0, queue, sorted(releases), draw.random() < 0.7, used)
+    return Cluster(nodes, ahead=ahead), Request((1,))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_future_is_the_one_that_the_rules_say(seed):
+    draw = Random(seed)
+    cluster, request = drawn(draw)
+    world = World(Choices(MAPA.tables, MAPA._objective), cluster, request, cluster.nodes.values())
+    for node in cluster.nodes.values():
+        if not node.free:
+            continue
+        count = draw.randint(1, node.free.bit_count())
+        choice = MAPA.tables.top(node.topology, "ring", count, node.free, MAPA.sensitive)[-1]
+        for future in range(world.futures):
+            number = world.nodes.index(node)
+            worth, next_mask = Plain(world, number, choice.mask, future).play(
+                cluster.ahead.backfill
+            )
+            found = world.play(node, count, choice, future)
+            own = world._choices.gain(node.topology, choice, sensitive=True)
+            assert found.worth == pytest.approx(own + worth, abs=1e-12)
+            assert found.next_mask == next_mask
