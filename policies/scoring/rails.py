@@ -115,9 +115,10 @@ def choose(offers: Sequence[Offer]) -> list[int]:
     """
     distinct = {id(offer): offer for offer in offers}
     first, others = offers[0], distinct.values()
-    target = _shared(first.whole, [set(one.whole) for one in others], first)
+    reducing = frozenset.intersection(*(one.reducing for one in others))
+    target = _shared(first.whole, [set(one.whole) for one in others], reducing)
     if target is None:
-        target = _shared(first.rails, [set(one.rails) for one in others], first)
+        target = _shared(first.rails, [set(one.rails) for one in others], reducing)
     if target is None:
         at = _nearest(offers, distinct)
     else:
@@ -125,10 +126,12 @@ def choose(offers: Sequence[Offer]) -> list[int]:
     return [offer.masks[at[id(offer)]] for offer in offers]
 
 
-def _shared(ordered: Sequence[Rails], sets: Sequence[set[Rails]], of: Offer) -> Rails | None:
-    """The first that is in all of the sets; one whose switches reduce, if there is any."""
+def _shared(
+    ordered: Sequence[Rails], sets: Sequence[set[Rails]], reducing: frozenset[Rails]
+) -> Rails | None:
+    """The first that is in all of the sets; one of those that reduce, if there is any."""
     shared = set.intersection(*sets)
-    among = shared & of.reducing or shared
+    among = shared & reducing or shared
     return next((rails for rails in ordered if rails in among), None)
 
 
@@ -164,8 +167,8 @@ def suiting(offers: Iterable[tuple[int, Offer]], nodes: int, taken: Sequence[Off
     known, found = list(offers), 0
     for splits in (False, True):
         if found.bit_count() < nodes:
-            reducing, every = (_by_rails(known, taken, splits, only) for only in (True, False))
-            found = _fewest(reducing, nodes) or _fewest(every, nodes)
+            every = _by_rails(known, taken, splits)
+            found = _fewest(_reducing(known, every), nodes) or _fewest(every, nodes)
             if not found:
                 found = max(every.items(), key=lambda one: (one[1].bit_count(), one[0]))[1]
     return found
@@ -178,17 +181,23 @@ def _fewest(by_rails: dict[Rails, int], nodes: int) -> int:
     return by_rails[enough[1]] if enough else 0
 
 
+def _reducing(offers: Sequence[tuple[int, Offer]], by_rails: dict[Rails, int]) -> dict[Rails, int]:
+    """Of these places, by their rails, those whose switches reduce there."""
+    found: dict[Rails, int] = {}
+    for places, offer in offers:
+        for rails in offer.reducing & by_rails.keys():
+            found[rails] = found.get(rails, 0) | places & by_rails[rails]
+    return found
+
+
 def _by_rails(
-    offers: Sequence[tuple[int, Offer]], taken: Sequence[Offer], splits: bool, only_reducing: bool
+    offers: Sequence[tuple[int, Offer]], taken: Sequence[Offer], splits: bool
 ) -> dict[Rails, int]:
     """Places by the rails that they can have in common, with most of the taken ones if any can."""
     by_rails: dict[Rails, int] = {}
     for places, offer in offers:
-        if only_reducing and not offer.reducing:
-            continue
         for rails in offer.rails if splits else offer.whole:
-            if not only_reducing or rails in offer.reducing:
-                by_rails[rails] = by_rails.get(rails, 0) | places
+            by_rails[rails] = by_rails.get(rails, 0) | places
     if not taken:
         return by_rails
     votes = Counter(rails for offer in taken for rails in offer.rails if rails in by_rails)

@@ -126,6 +126,11 @@ ROWS = (
         "simulation.experiments.horizon_waits:run", tuple(range(1000, 1010)),
         {"machine": ("dgx1v", "mi250x", "a100-pcie-bridged"), "load": ("85", "70", "95"),
          "durations": ("minutes", "hours")}, 0.5),
+    Experiment("horizon-parts",
+        "What each part of horizon is worth, by switching it off.",
+        "simulation.experiments.horizon_waits:parts", tuple(range(2000, 2010)),
+        {"machine": ("dgx1v", "mi250x", "a100-pcie-bridged"), "load": ("95", "85"),
+         "durations": ("minutes", "hours")}, 0.5),
 )  # fmt: skip
 
 #: About how many minutes of a processor the default takes, where it is not seconds.

@@ -73,6 +73,16 @@ def read_profiles(folder: Path) -> dict[tuple[Kind, Kind], float]:
     return slowdowns
 
 
+def read_spreads(folder: Path) -> dict[Kind, float]:
+    """Seconds alone over several sockets by those on one; ConfigError as above."""
+    return {
+        Kind(file.profile, run.batch or 0, run.gpus): run.spread_s / run.packed_s
+        for _, file in _files(folder)
+        for run in file.alone
+        if run.packed_s and run.spread_s
+    }
+
+
 def read_remote(folder: Path) -> dict[str, Remote]:
     """What the folder's profiles say of GPUs of other nodes, by profile; ConfigError as above."""
     return {file.profile: file.remote for _, file in _files(folder) if file.remote is not None}

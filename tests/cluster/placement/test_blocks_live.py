@@ -172,6 +172,9 @@ def several(six: Cluster) -> Iterator[Cluster]:
     six.configure_extra("PartitionName=domains Nodes=g[1-6] DefaultTime=10 Topology=domains")
     configure_engine(six, f"topology_conf: {TOPOLOGY_YAML}")
     yield six
+    # A job whose partition is gone before it has ended stays in Slurm's queue.
+    six.run("ctl", "scancel -u alice; scancel -u bob")
+    six.wait_idle()
     six.run("ctl", f"rm -f /cluster/extra.conf {TOPOLOGY_YAML}")
     six.switch("gputopo")
 

@@ -17,7 +17,7 @@ from policies.contract.bits import mask_of
 from policies.registry import registry
 from policies.scoring import rails as module
 from policies.scoring.objectives import BALANCED
-from policies.scoring.rails import Offer, choose, spine_bytes
+from policies.scoring.rails import Offer, choose, spine_bytes, suiting
 from policies.scoring.tables import tables
 
 H100 = machine("dgx-h100")
@@ -199,6 +199,13 @@ def test_of_equal_nodes_those_whose_leaves_reduce():
     assert set(mapa.place(Request((4, 4)), Cluster(states)).gpus) == {"b", "d"}
     assert set(mapa.place(Request((8, 8)), Cluster(states)).gpus) == {"b", "d"}
     assert len(mapa.place(Request((4, 4, 4)), Cluster(states)).gpus) == 3
+
+
+def test_the_rails_of_nodes_that_are_taken_come_before_leaves_that_reduce():
+    """The fullest node comes first and has the lower half; `b` reduces and has the upper one."""
+    low, high = Offer((1,), ((0,),), ((0,),)), Offer((2,), ((1,),), ((1,),), frozenset({(1,)}))
+    assert suiting([(0b01, low), (0b10, high)], 1, []) == 0b10
+    assert suiting([(0b01, low), (0b10, high)], 1, [low]) == 0b01
 
 
 @pytest.mark.parametrize("policy", FAMILY)
