@@ -160,8 +160,9 @@ class World:
         self.nodes = [found[name] for name in sorted(found)]
         self._number = {node.name: number for number, node in enumerate(self.nodes)}
         self._free = [node.free for node in self.nodes]
-        self._shapes = [node.topology.shape for node in self.nodes]
-        self._kinds = {node.topology.shape: node.topology for node in self.nodes}.values()
+        self._kinds = list({node.topology.shape: node.topology for node in self.nodes}.values())
+        at = {topology.shape: kind for kind, topology in enumerate(self._kinds)}
+        self._kind_of = [at[node.topology.shape] for node in self.nodes]
         own = self._told.of_request(request, self._kinds)
         self._communication = None if own is None else own.share
         weights = [node.weight for node in self.nodes]
@@ -170,17 +171,20 @@ class World:
         #: No more than these can start, or pass the first that waits.
         self._parts = list(islice(self._waiting(times), STARTS + DEEP + 1))
 
-    def _ends_of(self, releases: Iterable[Release], times: RunTimes) -> list[list[End]]:
+    def _ends_of(self, releases: Sequence[Release], times: RunTimes) -> list[list[End]]:
         """By future, the first one first."""
-        every: list[list[End]] = [[] for _ in range(self.futures)]
-        for in_s, name, mask, ran_s, job in releases:
-            node, gpus = self._number[name], mask.bit_count()
-            left_s = times.left_s(job, in_s + ran_s, ran_s)
-            for ends, at_s in zip(every, left_s, strict=True):
-                ends.append((at_s, node, mask, gpus))
-        for ends in every:
-            ends.sort()
-        return every
+        if not releases:
+            return [[] for _ in range(self.futures)]
+        nodes = [self._number[release.node] for release in releases]
+        masks = [release.mask for release in releases]
+        gpus = [mask.bit_count() for mask in masks]
+        left_s = [
+            times.left_s(release.job, release.in_s + release.ran_s, release.ran_s)
+            for release in releases
+        ]
+        return [
+            sorted(zip(of, nodes, masks, gpus, strict=True)) for of in zip(*left_s, strict=True)
+        ]
 
     def lasts_s(self, future: int) -> float:
         """How long the job itself runs on the best GPUs in one of the futures (seconds)."""
@@ -240,6 +244,6 @@ class World:
         self, job: WaitingJob, lasts_s: Sequence[float], communication: float | None
     ) -> Iterator[Part]:
         for count in job.gpus_per_node:
-            of_kind = {shape: self._choices.known(job, count, shape) for shape in set(self._shapes)}
-            known = [of_kind[shape] for shape in self._shapes]
+            of_kind = [self._choices.known(job, count, one.shape) for one in self._kinds]
+            known = [of_kind[kind] for kind in self._kind_of]
             yield Part(job, count, lasts_s, known, weight(communication), communication)

@@ -61,6 +61,8 @@ class RunTimes:
         self._used = used
         #: The middles of equal shares of what was used, by the first that counts.
         self._middles: dict[int, list[float]] = {}
+        #: The same for a job's number, in the order of the futures.
+        self._in_order: dict[tuple[int, int], list[float]] = {}
         middle = self._guesses(0) if used else [1.0]
         differ = middle[0] < (1 - ALIKE) * middle[-1]
         self.futures = 1 + FUTURES if guesses and differ else 1
@@ -87,11 +89,16 @@ class RunTimes:
             # Longer than any before: as long again at most.
             longest = min(max(0.0, limit_s - ran_s), ran_s)
             guesses = [longest * (at + 0.5) / FUTURES for at in range(FUTURES)]
-        else:
-            guesses = [limit_s * part - ran_s for part in self._guesses(first)]
-        if self.futures == 1:
-            return (guesses[FUTURES // 2],)
-        return [guesses[at] for at in _ORDERS[number % len(_ORDERS)]]
+            return [guesses[at] for at in self._order(number)]
+        at = number % len(_ORDERS)
+        parts = self._in_order.get((first, at))
+        if parts is None:
+            guessed = self._guesses(first)
+            parts = self._in_order[first, at] = [guessed[one] for one in self._order(at)]
+        return [limit_s * part - ran_s for part in parts]
+
+    def _order(self, number: int) -> tuple[int, ...]:
+        return _ORDERS[number % len(_ORDERS)] if self.futures > 1 else (FUTURES // 2,)
 
 
 @lru_cache(maxsize=16)
