@@ -57,6 +57,10 @@ class WaitingJob:
     sensitive: bool = True
     #: What share of its run time it communicates on the best GPUs; None: nobody said.
     communication: float | None = None
+    #: What kind of job it is, and whose (uid), as far as that is known.
+    profile: str = ""
+    batch: int = 0
+    user: int | None = None
 
 
 class Release(NamedTuple):

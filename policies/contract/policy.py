@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, Self
 
 from policies.contract.demand import Shares
 from policies.contract.hint_keys import HintKey
-from policies.contract.interference import Interference
+from policies.contract.interference import Interference, Kind
 from policies.contract.nouns import Cluster, Placement, Request, Wait
 
 
@@ -25,6 +26,8 @@ class LooksAt(Enum):
     INTERFERENCE = "interference"
     #: How large the site's jobs are: `Site.usual_jobs`.
     USUAL_JOBS = "usual jobs"
+    #: How much longer jobs take over several sockets: `Site.spreads`; built anew as the above.
+    SPREADS = "spreads"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,6 +40,8 @@ class Site:
     interference: Interference = field(default_factory=Interference)
     #: How long a policy may postpone a job in all (seconds).
     longest_wait_s: float = 600.0
+    #: How many times as long jobs of a kind take, alone, on GPUs of several sockets as of one.
+    spreads: Mapping[Kind, float] = field(default_factory=dict)
 
 
 #: A site of which nothing is known.

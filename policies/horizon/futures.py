@@ -15,12 +15,13 @@ from typing import NamedTuple
 
 from gres_topology import NodeTopology
 from policies.contract.bits import gpus_of
-from policies.contract.hint_keys import communication_in
 from policies.contract.nodes import candidates
 from policies.contract.nouns import Cluster, NodeState, Placement, Release, Request, WaitingJob
 from policies.contract.ranking import each
+from policies.horizon.communication import NOTHING_MEASURED, Communication
 from policies.horizon.playing import DEEP, STARTS, Best, End, Later, Part, Run
 from policies.horizon.run_times import RunTimes, run_times
+from policies.horizon.settings import HOP_WEIGHT
 from policies.mapa.question import NodeKeys
 from policies.matching.choice import Choice
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
@@ -34,8 +35,6 @@ MOST_GPUS = 8
 MOST_NODES = 6
 #: Parts of jobs that end there.
 MOST_ENDS = 24
-#: What a ring through the host costs beside its bandwidth, as a share of the ideal.
-HOP_WEIGHT = 0.1
 #: What share of its run time a job communicates that says nothing; and the most times that one
 #: which says more counts as much: what a worse set costs grows with it.
 USUAL_COMMUNICATION, MOST_TIMES = 0.2, 3.0
@@ -59,8 +58,14 @@ def is_told_apart(topology: NodeTopology) -> bool:
 class Choices:
     """mapa's choice for each state of a node, each found once."""
 
-    def __init__(self, tables: Tables, objective: Callable[[Request], Objective]) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        objective: Callable[[Request], Objective],
+        hop_weight: float = HOP_WEIGHT,
+    ) -> None:
         self._tables, self._objective = tables, objective
+        self._hop_weight = hop_weight
         self._known: dict[tuple[str, str, bool, int], dict[int, Best]] = {}
         self._left = MOST_CHOICES
 
@@ -79,16 +84,15 @@ class Choices:
         state = NodeState("", topology, free)
         choice = ranked.first(state, count)
         key = ranked.keys([state], count)[0]
-        own = gain(topology, choice, sensitive=job.sensitive)
+        own = self.gain(topology, choice, sensitive=job.sensitive)
         return Best(choice.mask, own, choice.share, key)
 
-
-def gain(topology: NodeTopology, choice: Choice, *, sensitive: bool) -> float:
-    """What a job gains by a set, as a share of its ideal."""
-    if not sensitive or choice.mask.bit_count() < 2:
-        return 0.0
-    hops = round(choice.weakest_gbps * MB_PER_GB) <= _host_mbps(topology)
-    return choice.share - HOP_WEIGHT * hops
+    def gain(self, topology: NodeTopology, choice: Choice, *, sensitive: bool) -> float:
+        """What a job gains by a set, as a share of its ideal."""
+        if not sensitive or choice.mask.bit_count() < 2:
+            return 0.0
+        hops = round(choice.weakest_gbps * MB_PER_GB) <= _host_mbps(topology)
+        return choice.share - self._hop_weight * hops
 
 
 def weight(communication: float | None) -> float:
@@ -120,9 +124,17 @@ class World:
     """The nodes that the next starts are about, at the moment of the question."""
 
     def __init__(
-        self, choices: Choices, cluster: Cluster, request: Request, compared: Iterable[NodeState]
+        self,
+        choices: Choices,
+        cluster: Cluster,
+        request: Request,
+        compared: Iterable[NodeState],
+        told: Communication | None = None,
+        *,
+        guesses: bool = True,
     ) -> None:
         assert cluster.ahead is not None
+        self._told = told or Communication(NOTHING_MEASURED, Tables())
         self._choices, self._ahead = choices, cluster.ahead
         self._backfill = cluster.ahead.backfill
         self._job = WaitingJob(
@@ -130,10 +142,9 @@ class World:
             cluster.ahead.lasts_s,
             request.pattern,
             request.sensitive,
-            communication_in(request.options),
         )
         self._table = candidates(cluster.nodes).table
-        times = run_times(tuple(cluster.ahead.used))
+        times = run_times(tuple(cluster.ahead.used), guesses)
         #: How many futures there are.
         self.futures = times.futures
         self._lasts_s = times.left_s(0, cluster.ahead.lasts_s)
@@ -150,6 +161,9 @@ class World:
         self._number = {node.name: number for number, node in enumerate(self.nodes)}
         self._free = [node.free for node in self.nodes]
         self._shapes = [node.topology.shape for node in self.nodes]
+        self._kinds = {node.topology.shape: node.topology for node in self.nodes}.values()
+        own = self._told.of_request(request, self._kinds)
+        self._communication = None if own is None else own.share
         weights = [node.weight for node in self.nodes]
         self._weights = weights if len(set(weights)) > 1 else None
         self._ends = self._ends_of(seen, times)
@@ -192,8 +206,8 @@ class World:
         insort(ends, (self._lasts_s[future], number, choice.mask, count))
         run = Run(free, ends, future, self._find, self._weights)
         run.play(self._parts, number, self._backfill)
-        own = gain(node.topology, choice, sensitive=self._job.sensitive)
-        own *= weight(self._job.communication)
+        own = self._choices.gain(node.topology, choice, sensitive=self._job.sensitive)
+        own *= weight(self._communication)
         return Future(own + run.worth, run.next_mask)
 
     def later(
@@ -203,7 +217,7 @@ class World:
 
         `share` of the ideal bandwidth is what it would get now; `among` are the nodes it may use.
         """
-        [own] = self._parts_of(self._job, self._lasts_s)
+        [own] = self._parts_of(self._job, self._lasts_s, self._communication)
         run = Run(self._free[:], self._ends[future][:], future, self._find, self._weights)
         numbers = {self._number[name] for name in among}
         return run.wait(self._parts, own, share, numbers, longest_s, self._backfill)
@@ -219,10 +233,13 @@ class World:
         for number, job in enumerate(self._ahead.queue, 1):
             if max(job.gpus_per_node) <= MOST_GPUS:
                 lasts_s = times.left_s(number, job.lasts_s)
-                yield from self._parts_of(job, lasts_s)
+                communication = self._told.of_waiting(job, self._kinds)
+                yield from self._parts_of(job, lasts_s, communication)
 
-    def _parts_of(self, job: WaitingJob, lasts_s: Sequence[float]) -> Iterator[Part]:
+    def _parts_of(
+        self, job: WaitingJob, lasts_s: Sequence[float], communication: float | None
+    ) -> Iterator[Part]:
         for count in job.gpus_per_node:
             of_kind = {shape: self._choices.known(job, count, shape) for shape in set(self._shapes)}
             known = [of_kind[shape] for shape in self._shapes]
-            yield Part(job, count, lasts_s, known, weight(job.communication))
+            yield Part(job, count, lasts_s, known, weight(communication), communication)

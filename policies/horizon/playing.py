@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from policies.contract.nouns import WaitingJob
 from policies.contract.ranking import Key
+from policies.horizon.communication import run_s
 
 #: Starts that are looked at.
 STARTS = 6
@@ -46,6 +47,8 @@ class Part(NamedTuple):
     #: What is known of its choices, by node and what is free there (mask).
     known: Sequence[dict[int, Best]]
     weight: float
+    #: What share of its time it communicates, as far as that is known.
+    communication: float | None = None
 
 
 class Later(NamedTuple):
@@ -58,14 +61,6 @@ class Later(NamedTuple):
     node: int
     mask: int
     share: float
-
-
-def run_s(ideal_s: float, communication: float, share: float) -> float:
-    """How long a job runs (seconds) on GPUs with this share of the ideal bandwidth.
-
-    Amdahl's law: what it computes takes as long anywhere.
-    """
-    return ideal_s * (1 - communication + communication / max(share, 0.01))
 
 
 class Run:
@@ -120,7 +115,7 @@ class Run:
 
         It goes first whenever GPUs come free, as it would in Slurm; others take what it leaves now.
         """
-        ideal_s, communication = own.lasts_s[self._future], own.job.communication or 0.0
+        ideal_s, communication = own.lasts_s[self._future], own.communication or 0.0
         found: Later | None = None
         left, now_s = list(parts), run_s(ideal_s, communication, share)
         while True:

@@ -8,15 +8,17 @@ it is mapa.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from policies.contract.bits import gpus_of
-from policies.contract.hint_keys import COMMUNICATION
+from policies.contract.hint_keys import BATCH, COMMUNICATION, PROFILE
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import UNKNOWN_SITE, LooksAt, Site
+from policies.horizon.communication import Communication, Known
 from policies.horizon.futures import Choices, Future, World, is_told_apart
 from policies.horizon.playing import Later
+from policies.horizon.settings import HorizonSettings
 from policies.mapa.family import Mapa
 from policies.mapa.question import MapaQuestion
 from policies.matching.choice import Choice
@@ -30,6 +32,8 @@ LEAST_GAIN = 0.05
 FIRST_FUTURES, MOST_PLAYED = 1, 3
 #: A wait has to save so much of the run on the average.
 LEAST_SAVED = 0.05
+#: Every part of it.
+UNCHANGED = HorizonSettings()
 
 
 @dataclass(slots=True)
@@ -52,27 +56,55 @@ class Horizon(Mapa):
     """Looks some starts ahead in the real queue."""
 
     name = "horizon"
-    hints = (*Mapa.hints, COMMUNICATION)
-    looks_at = frozenset({LooksAt.QUEUE})
+    hints = (*Mapa.hints, COMMUNICATION, PROFILE, BATCH)
+    looks_at = frozenset({LooksAt.QUEUE, LooksAt.SPREADS})
 
-    def __init__(self, site: Site = UNKNOWN_SITE) -> None:
+    settings = HorizonSettings
+
+    def __init__(self, site: Site = UNKNOWN_SITE, settings: HorizonSettings = UNCHANGED) -> None:
         super().__init__()
-        self._longest_wait_s = site.longest_wait_s
-        self._choices = Choices(self.tables, self._objective)
+        self._parts = settings
+        self._longest_wait_s = site.longest_wait_s if settings.wait else 0.0
+        self._choices = Choices(self.tables, self._objective, settings.hop_weight)
+        self._told = Communication(site.spreads, self.tables)
 
     @classmethod
-    def build(cls, settings: None, site: Site) -> Horizon:
+    def build(cls, settings: HorizonSettings, site: Site) -> Horizon:
         """For the waits that the site allows."""
-        return cls(site)
+        return cls(site, settings)
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """As mapa; or wait for better GPUs where each future has them soon enough to end sooner."""
+        cluster = self._seen(cluster)
         answer = super().place(request, cluster)
-        if isinstance(answer, Wait) or COMMUNICATION.name not in request.options:
+        if isinstance(answer, Wait):
             return answer
-        return self._wait(request, cluster, answer) or answer
+        known = self._told.of_request(
+            request, [cluster.nodes[name].topology for name in answer.gpus]
+        )
+        if known is None:
+            return answer
+        if known.source:
+            said = f"communicates for {100 * known.share:.0f} % of its time by {known.source}"
+            answer = replace(answer, reason=f"{answer.reason}; {said}")
+        return self._wait(request, cluster, answer, known) or answer
 
-    def _wait(self, request: Request, cluster: Cluster, now: Placement) -> Wait | None:
+    def _seen(self, cluster: Cluster) -> Cluster:
+        """Without what the site has switched off."""
+        ahead, parts = cluster.ahead, self._parts
+        if ahead is None or (parts.queue and parts.releases):
+            return cluster
+        queue = ahead.queue if parts.queue else ()
+        releases = ahead.releases if parts.releases else ()
+        return replace(cluster, ahead=replace(ahead, queue=queue, releases=releases))
+
+    def _world(self, cluster: Cluster, request: Request, compared: list[NodeState]) -> World:
+        guesses = self._parts.guesses
+        return World(self._choices, cluster, request, compared, self._told, guesses=guesses)
+
+    def _wait(
+        self, request: Request, cluster: Cluster, now: Placement, known: Known
+    ) -> Wait | None:
         is_single = len(request.gpus_per_node) == 1
         if cluster.ahead is None or not (is_single and request.sensitive and self._longest_wait_s):
             return None
@@ -80,7 +112,7 @@ class Horizon(Mapa):
         node = cluster.nodes[name]
         if not is_told_apart(node.topology):
             return None
-        world = World(self._choices, cluster, request, [node])
+        world = self._world(cluster, request, [node])
         among = [
             one.name
             for one in world.nodes
@@ -96,7 +128,9 @@ class Horizon(Mapa):
         saved_s = (sum(one.saved_s for one in better) - in_vain_s) / len(played)
         if saved_s <= LEAST_SAVED * fmean(map(world.lasts_s, range(world.futures))):
             return None
-        return Wait(_said(world, better, len(played), now.utility), self._longest_wait_s, now)
+        said = _said(world, better, len(played), now.utility)
+        said += f"; communicates as {known.source} says" if known.source else ""
+        return Wait(said, self._longest_wait_s, now)
 
     def _answer(self, asked: MapaQuestion, request: Request, cluster: Cluster) -> Placement:
         pairs = asked.chosen()
@@ -108,7 +142,7 @@ class Horizon(Mapa):
         others = asked.runners_up(count, {state.name})[: MOST_NODES - 1]
         nodes = [state, *(other for other in others if other.weight == state.weight
                           and is_told_apart(other.topology))]  # fmt: skip
-        world = World(self._choices, cluster, request, nodes)
+        world = self._world(cluster, request, nodes)
         best = _best(world, asked, nodes, count)
         if best is None:
             return asked.placement(self.name, pairs)

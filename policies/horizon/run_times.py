@@ -56,12 +56,14 @@ _ORDERS = [_order(number) for number in range(FUTURES * (FUTURES - 1))]
 class RunTimes:
     """How long jobs go on to run, in each future."""
 
-    def __init__(self, used: Sequence[float]) -> None:
+    def __init__(self, used: Sequence[float], guesses: bool = True) -> None:
+        """Without `guesses` there is the future of middle ones alone."""
         self._used = used
         #: The middles of equal shares of what was used, by the first that counts.
         self._middles: dict[int, list[float]] = {}
         middle = self._guesses(0) if used else [1.0]
-        self.futures = 1 + FUTURES if middle[0] < (1 - ALIKE) * middle[-1] else 1
+        differ = middle[0] < (1 - ALIKE) * middle[-1]
+        self.futures = 1 + FUTURES if guesses and differ else 1
 
     def _guesses(self, first: int) -> list[float]:
         """The middles of equal shares of those from the first on."""
@@ -93,6 +95,6 @@ class RunTimes:
 
 
 @lru_cache(maxsize=16)
-def run_times(used: tuple[float, ...]) -> RunTimes:
+def run_times(used: tuple[float, ...], guesses: bool) -> RunTimes:
     """The same for questions between which no job ended."""
-    return RunTimes(used)
+    return RunTimes(used, guesses)

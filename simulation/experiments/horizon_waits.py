@@ -1,4 +1,7 @@
-"""horizon-waits: what waiting for better GPUs is worth where jobs say how much they communicate."""
+"""What waiting for better GPUs is worth where jobs say how much they communicate: horizon-waits.
+
+And what each part of `horizon` is worth, by switching it off: horizon-parts.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,12 @@ import numpy as np
 from gres_topology.catalog import load as machine_of
 from policies import Policy, Site
 from policies.horizon.policy import Horizon
+from policies.horizon.settings import HorizonSettings
+from policies.order.passing import Passing
 from policies.registry import registry
 from simulation.core.jobs import SimJob, at_load
+from simulation.core.link_quality import judge
+from simulation.core.queue_order import PassingQueue
 from simulation.core.steps import each
 from simulation.experiments.experiment import Result, averaged
 from simulation.models.placing import Simulator
@@ -94,6 +101,43 @@ def run(
     return Result("horizon-waits", tuple(seeds), averaged(rows), {}, NOTES)
 
 
+def _parts() -> dict[str, tuple[Policy, str, PassingQueue | None]]:
+    """Row -> the policy, what all jobs hint beside, and who passes whom."""
+
+    def without(**part: bool | float) -> Policy:
+        return Horizon(settings=HorizonSettings(**part))  # type: ignore[arg-type]
+
+    return {
+        "horizon": (without(), "", None),
+        "one future": (without(guesses=False), "", None),
+        "no queue": (without(queue=False), "", None),
+        "no releases": (without(releases=False), "", None),
+        "no hop weight": (without(hop_weight=0.0), "", None),
+        "no waiting": (without(wait=False), "", None),
+        "spread, not packed": (without(), "spread=yes", None),
+        "and order: predicted": (without(), "", PassingQueue(Passing(by="limits"))),
+        "mapa": (registry.build("mapa"), "", None),
+        "best-fit": (registry.build("best-fit"), "", None),
+    }
+
+
+def parts(
+    seeds: Sequence[int], machine: str = "dgx1v", load: str = "95", durations: str = "minutes"
+) -> Result:
+    """`horizon` with each of its parts switched off, on the same jobs."""
+    rows: dict[str, list[dict[str, float]]] = {}
+    for seed in each(seeds):
+        jobs = drawn(seed, machine, durations, int(load) / 100)
+        for name, (policy, beside, passing) in _parts().items():
+            given = [replace(job, hint=",".join(filter(None, (job.hint, beside)))) for job in jobs]
+            figures = _figures(policy, machine, given, Told(jobs), passing)
+            whole = rows["horizon"][-1] if name != "horizon" else figures
+            figures["longer_wait_s"] = figures["mean_wait_s"] - whole["mean_wait_s"]
+            rows.setdefault(name, []).append(figures)
+    notes = (*NOTES[:2], *NOTES[3:], "longer_wait_s: mean_wait_s less horizon's on the same jobs.")
+    return Result("horizon-parts", tuple(seeds), averaged(rows), {}, notes)
+
+
 def drawn(seed: int, machine: str, durations: str, load: float) -> list[SimJob]:
     """Jobs that keep this share of the GPUs busy if all ran on the best ones."""
     draw, at_s, jobs = Random(seed), 0.0, []
@@ -108,15 +152,29 @@ def drawn(seed: int, machine: str, durations: str, load: float) -> list[SimJob]:
 
 
 def _figures(
-    policy: Policy, machine: str, jobs: Sequence[SimJob], speed: Speed
+    policy: Policy,
+    machine: str,
+    jobs: Sequence[SimJob],
+    speed: Speed,
+    passing: PassingQueue | None = None,
 ) -> dict[str, float]:
-    nodes = {f"n{number}": machine_of(machine) for number in range(NODES)}
-    records = Simulator(nodes, policy, speed=speed, easy=True).run(jobs).records
+    topology = machine_of(machine)
+    nodes = {f"n{number}": topology for number in range(NODES)}
+    simulator = Simulator(nodes, policy, speed=speed, easy=True, passing=passing)
+    records = simulator.run(jobs).records
+    rings = [
+        judge(topology, gpus)
+        for record in records
+        for gpus in record.placement.gpus.values()
+        if len(gpus) > 1
+    ]
     waits = [record.waited_s for record in records]
     return {
         "mean_wait_s": fmean(waits),
         "p99_wait_s": float(np.quantile(waits, 0.99)),
         "slower": fmean(record.slowdown for record in records),
         "submit_to_end_s": fmean(record.end_s - record.job.submit_s for record in records),
+        "share": fmean(ring.share for ring in rings),
+        "pcie_hops": fmean(ring.pcie_hop for ring in rings),
         "postponed": sum(record.postponed > 0 for record in records) / len(records),
     }

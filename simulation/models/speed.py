@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gres_topology import NodeTopology
 from policies.contract.bits import mask_of
 from policies.contract.hint_keys import communication_in
-from policies.horizon.playing import run_s
+from policies.horizon.communication import run_s
 from simulation.core.jobs import SimJob
 from simulation.core.link_quality import share_of
 from simulation.core.requests import hint_values

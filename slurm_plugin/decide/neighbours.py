@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 
 from policies import Ahead, RunningJob, mask_of
 from policies.contract.running import RunningJobs
-from policies.errors import HintError
-from policies.hints import parse
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.job_notes import hints
@@ -40,11 +38,7 @@ def running_job(
     shares: bool = False,
 ) -> RunningJob:
     """The job as policies see it; a wrong hint is taken for none."""
-    try:
-        # What the job is does not depend on the policy that decides.
-        values = parse(hint, default_policy="topo-aware").values
-    except HintError:
-        values = {}
+    values = hints.values_of(hint)
     return RunningJob(
         job_id,
         masks,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from policies import LooksAt, Policy, Site
-from policies.contract.interference import Interference, Kind
+from policies.contract.interference import Interference
 from policies.registry import registry
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.usual_jobs import learned as learned_shares
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.job_profiles import Learned, interference, read_profiles
-
-#: Slowdowns that differ by less are the same: new ones cost every solution that is kept.
-STEP = 0.02
+from slurm_plugin.job_profiles import Learned, interference, read_profiles, read_spreads
+from slurm_plugin.job_profiles.learned import coarse
 
 
 class SitePolicies:
@@ -27,10 +23,11 @@ class SitePolicies:
         given = config.usual_jobs if asked_for else ()
         self._usual = learned_shares(config.decision_log) if isinstance(given, str) else given
         self._written = read_profiles(folder) if folder else {}
+        self._written_spreads = read_spreads(folder) if folder else {}
         self._learned = learned
         bounds = config.waiting
         self._longest_wait_s = min(bounds.max_wait_s, bounds.max_postponements * bounds.step_s)
-        self._taught = _coarse(learned.slowdowns())
+        self._taught, self._spreads = coarse(learned.slowdowns()), coarse(learned.spreads())
         self._policies = self._built(*registry.names())
 
     def __call__(self, name: str) -> Policy:
@@ -39,10 +36,15 @@ class SitePolicies:
 
     def update(self) -> None:
         """Take over what jobs taught since, where it changes anything."""
-        taught = _coarse(self._learned.slowdowns())
+        taught, spreads = coarse(self._learned.slowdowns()), coarse(self._learned.spreads())
+        new = set()
         if taught != self._taught:
-            self._taught = taught
-            changed = (n for n, p in self._policies.items() if LooksAt.INTERFERENCE in p.looks_at)
+            new.add(LooksAt.INTERFERENCE)
+        if spreads != self._spreads:
+            new.add(LooksAt.SPREADS)
+        if new:
+            self._taught, self._spreads = taught, spreads
+            changed = (n for n, p in self._policies.items() if new & p.looks_at)
             self._policies = self._policies | self._built(*changed)
 
     def interference(self) -> Interference:
@@ -52,7 +54,8 @@ class SitePolicies:
     def _built(self, *names: str) -> dict[str, Policy]:
         """Raises ConfigError where a policy cannot be built of what the site set."""
         self._interference = interference(self._written, self._taught)
-        site = Site(self._usual, self._interference, self._longest_wait_s)
+        spreads = {**self._spreads, **self._written_spreads}
+        site = Site(self._usual, self._interference, self._longest_wait_s, spreads)
         policies = {}
         for name in names:
             try:
@@ -60,7 +63,3 @@ class SitePolicies:
             except Exception as error:  # a third party's code
                 raise ConfigError(f"policy {name} cannot be built: {error!r}") from error
         return policies
-
-
-def _coarse(slowdowns: Mapping[tuple[Kind, Kind], float]) -> dict[tuple[Kind, Kind], float]:
-    return {pair: round(round(factor / STEP) * STEP, 4) for pair, factor in slowdowns.items()}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
+from policies.errors import HintError
+from policies.hints import parse
 from slurm_plugin.job_notes.brackets import TOPO, bracket, inside, with_inside
 from slurm_plugin.wire import clean_note
 
@@ -35,6 +38,16 @@ def hint_of(admin_comment: str, comment: str) -> str:
     if has_hint(admin_comment):
         return hint_in(admin_comment)
     return hint_in_user_comment(comment)
+
+
+def values_of(hint: str) -> Mapping[str, str]:
+    """What a hint says of the job, whatever policy decides; a wrong one is taken for none."""
+    for policy in ("topo-aware", "horizon"):  # a key has to have an effect under one of them
+        try:
+            return parse(hint, default_policy=policy).values
+        except HintError:
+            continue
+    return {}
 
 
 def note_in(comment: str) -> str:

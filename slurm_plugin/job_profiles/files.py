@@ -51,6 +51,8 @@ class Remote(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     gpu_calls: _NotNegative = 0.0
     gpu_cpu_gb: _NotNegative = 0.0
     gpu_gpu_gb: _NotNegative = 0.0
+    # Seconds of them that kernels take, on local GPUs.
+    gpu_kernel_s: _NotNegative = 0.0
     # The share of its time that is network, on an idle network.
     network_share: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
     # The share by which a full network lengthens it.
@@ -71,6 +73,16 @@ def read_profiles(folder: Path) -> dict[tuple[Kind, Kind], float]:
     for path, profile in _files(folder):
         slowdowns |= _slowdowns(path, profile)
     return slowdowns
+
+
+def read_spreads(folder: Path) -> dict[Kind, float]:
+    """Seconds alone over several sockets by those on one; ConfigError as above."""
+    return {
+        Kind(file.profile, run.batch or 0, run.gpus): run.spread_s / run.packed_s
+        for _, file in _files(folder)
+        for run in file.alone
+        if run.packed_s and run.spread_s
+    }
 
 
 def read_remote(folder: Path) -> dict[str, Remote]:

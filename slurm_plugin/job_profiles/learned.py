@@ -13,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,6 +28,18 @@ ENOUGH, KEPT = 5, 200
 MOST_SORTS, MOST_OF_ONE = 4_000, 200
 #: What is kept takes less than this; a larger file was not written by us.
 MAX_BYTES = 32 << 20
+
+
+#: Slowdowns that differ by less are the same: new ones cost every solution that is kept.
+STEP = 0.02
+
+#: A kind of job, or a pair of them.
+Key = TypeVar("Key")
+
+
+def coarse(slowdowns: Mapping[Key, float]) -> dict[Key, float]:
+    """In steps, so that every job that ends does not change what policies know."""
+    return {pair: round(round(factor / STEP) * STEP, 4) for pair, factor in slowdowns.items()}
 
 
 class Sort(NamedTuple):
@@ -96,6 +108,16 @@ class Learned:
                 if beside and alone:
                     slowdowns[sort.kind, sort.other] = max(1.0, beside / alone)
         return slowdowns
+
+    def spreads(self) -> Mapping[Kind, float]:
+        """Time alone on GPUs of several sockets over that on those of one, by kind."""
+        spreads: dict[Kind, float] = {}
+        for sort in self._runs:
+            if sort.other is None and sort.is_packed:
+                near, far = self.seconds(sort), self.seconds(sort._replace(is_packed=False))
+                if near and far:
+                    spreads[sort.kind] = far / near
+        return spreads
 
     def save(self) -> None:
         """Write what is new; a disk that is full costs a line in the log."""

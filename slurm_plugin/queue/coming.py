@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
 from policies import Ahead, Release, RunningJob, WaitingJob
-from policies.contract.hint_keys import communication_in
+from policies.contract.hint_keys import BATCH, PROFILE, communication_in
 from policies.contract.running import RunningJobs
 from policies.errors import HintError
 from policies.hints import parse
@@ -162,4 +162,7 @@ def asked_of(job: QueuedJob) -> WaitingJob | None:
         values.get("pattern", "ring"),
         values.get("sensitive", "yes") == "yes",
         communication_in(values),
+        values.get(PROFILE.name, ""),
+        int(values.get(BATCH.name, "0")),
+        job.uid,
     )

@@ -25,6 +25,7 @@ from policies.contract.bits import gpus_of
 from policies.contract.policy import Site
 from policies.horizon.futures import Choices, World
 from policies.horizon.run_times import FUTURES, MOST, LimitsUsed, RunTimes
+from policies.horizon.settings import HorizonSettings
 from policies.registry import registry
 from simulation.core.jobs import mixed_jobs
 from simulation.core.link_quality import judge
@@ -306,3 +307,33 @@ def test_limits_that_say_little_leave_most_of_the_gain(most):
         hops[name] += [one.pcie_hop for one in judged if one.gpus > 1]
     assert fmean(shares["horizon"]) > fmean(shares["mapa"]) + 0.01
     assert fmean(hops["horizon"]) < fmean(hops["mapa"]) - 0.05
+
+
+@pytest.mark.parametrize(
+    ("off", "gpus"),
+    [
+        pytest.param({}, (0, 4), id="whole"),
+        pytest.param({"queue": False}, (2, 3), id="no queue: mapa's own"),
+        pytest.param({"releases": False}, (2, 3), id="nothing comes free: the six cannot start"),
+        pytest.param({"guesses": False}, (0, 4), id="by the middle guess alone"),
+        pytest.param({"wait": False}, (0, 4), id="it does not wait anyway"),
+    ],
+)
+def test_a_site_switches_parts_off(off, gpus):
+    policy = registry.build("horizon", {"horizon": HorizonSettings(**off)})
+    last = [Release(600.0, "n", mask_of([1, 5]))]
+    ahead = Ahead(HOUR_S, [WaitingJob((6,), HOUR_S)], last, used=(0.1, 0.5, 1.0))
+    answer = policy.place(Request((2,)), cluster([0, 2, 3, 4, 6, 7], ahead))
+    assert isinstance(answer, Placement)
+    assert answer.gpus == {"n": gpus}
+
+
+def test_without_waiting_a_job_that_communicates_starts_at_once():
+    policy = registry.build("horizon", {"horizon": HorizonSettings(wait=False)})
+    assert isinstance(policy.place(asked_by("0.4"), soon(120.0)), Placement)
+
+
+def test_one_future_is_that_of_the_middle_guesses():
+    every, middle = RunTimes((0.1, 0.5, 1.0)), RunTimes((0.1, 0.5, 1.0), guesses=False)
+    assert (every.futures, middle.futures) == (1 + FUTURES, 1)
+    assert middle.left_s(4, 100.0, 20.0) == (every.left_s(4, 100.0, 20.0)[0],)

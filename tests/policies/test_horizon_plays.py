@@ -9,7 +9,7 @@ from machines import machine
 
 from policies import Ahead, Cluster, NodeState, Release, Request, WaitingJob
 from policies.contract.bits import gpus_of, mask_of
-from policies.horizon.futures import Choices, World, gain
+from policies.horizon.futures import Choices, World
 from policies.horizon.playing import DEEP, NOWHERE, STARTS, Part
 from policies.registry import registry
 
@@ -135,6 +135,6 @@ def test_a_future_is_the_one_that_the_rules_say(seed):
                 cluster.ahead.backfill
             )
             found = world.play(node, count, choice, future)
-            own = gain(node.topology, choice, sensitive=True)
+            own = world._choices.gain(node.topology, choice, sensitive=True)
             assert found.worth == pytest.approx(own + worth, abs=1e-12)
             assert found.next_mask == next_mask

@@ -10,6 +10,7 @@ from lending_harness import (
     ASKS,
     BUSY,
     ECHO,
+    FOLDER,
     FOUR,
     HOLD,
     MISSING,
@@ -86,6 +87,37 @@ def test_strangers_are_refused(lending):
         assert (done.code, "no answer" in done.err) == (1, True), (user, done)
     shown = lending.run("ctl", f"scontrol show job {job.id}; scontrol show job {donor.id}").out
     assert "MUNGE" not in shown
+
+
+def test_under_horizon_a_loan_is_taken_where_it_ends_the_job_sooner_than_waiting(lending):
+    """With local GPUs expected in nine minutes the job waits for them; in five hours it borrows."""
+    folder = f"{FOLDER}/profiles"
+    lending.run("ctl", ["mkdir", "-p", folder])
+    # A million calls: 3471 s of latency on remote GPUs, 990 s on local ones.
+    lending.put(
+        "ctl", f"{folder}/md.yaml", "profile: md\nremote: {run_s: 1000, gpu_calls: 1000000}"
+    )
+    horizon = f"topo_aware: {{profiles: {folder}}}\nusers: {{alice: {{policy: horizon}}}}\n"
+    auto = "--comment=gpu-topo: remote=auto,profile=md"
+    held = ",".join(lending.run("ctl", "squeue -h -t R -u bob -o %A").out.split())
+
+    def others_end(when: str) -> None:
+        for word in ("timelimit=600", f"endtime={when}"):
+            lending.run("ctl", f"scontrol update jobid={held} {word}")
+        lending.wait_reconciled()
+
+    with settings_of(lending, "decider: r-queue", horizon):
+        others_end("now+9minutes")
+        job = lending.sbatch(*FOUR, auto, "-t", "120", script=HOLD)
+        refused = "remote GPUs would end it in 3481 s, waiting for local ones in 1"
+        until(lambda: refused in lending.job(job).admin_comment, "the loan is refused", 60)
+        assert not donors(lending)
+        others_end("now+5hours")
+        lending.wait_running(job, timeout_s=60)
+        assert echoed(lending, job)[-1] == "exit 0"
+        assert "ends in 3481 s instead of 1" in lending.job(job).admin_comment
+        lending.cancel(job)
+        nothing_is_left(lending)
 
 
 @once

@@ -3,6 +3,7 @@
 To the models jobs take hours; the tests end them.
 """
 
+import json
 from typing import Any
 
 import pytest
@@ -53,6 +54,19 @@ def test_the_queue_is_one_whose_outcome_hangs_neither_on_seconds_nor_on_nodes():
 def test_a_queue_gets_the_shapes_and_starts_in_the_order_of_the_simulator(shaping):
     """Three classes, a dozen jobs; each end waits until what the one before led to has happened."""
     goes_as_simulated(shaping)
+
+
+@reshaping
+def test_deadlines_hold_as_ever_where_horizon_is_the_policy_of_the_others(shaping):
+    """Job by job as in the simulator; the job that holds all GPUs before is horizon's."""
+    configure_engine(shaping, "users: {alice: {policy: horizon}}")
+    until(lambda: shaping.status()["genie"]["domains"], "the engine has read the queue", 20)
+    log = "cat /var/log/gputopo/decisions.jsonl"
+    before = len(shaping.run("ctl", log, check=False).out.splitlines())
+    goes_as_simulated(shaping)
+    said = shaping.run("ctl", log).out.splitlines()[before:]
+    policies = {line["policy"] for line in map(json.loads, said) if "policy" in line}
+    assert {"horizon", "genie"} <= policies
 
 
 @reshaping

@@ -18,3 +18,13 @@ def test_single_gpus_communicate_with_nobody():
     jobs = drawn(3, "dgx1v", "hours", 0.85)
     assert all(bool(job.hint) == (job.gpus_per_node != (1,)) for job in jobs)
     assert all(2 * job.duration_s <= job.walltime_s <= 4 * job.duration_s for job in jobs)
+
+
+def test_a_part_that_is_switched_off_is_off():
+    """The rows differ, and those without a part are where it had an effect."""
+    found = experiments["horizon-parts"].run([2000], machine="dgx1v").measured
+    assert found["no waiting"]["postponed"] == 0 < found["horizon"]["postponed"]
+    assert found["no releases"]["postponed"] == 0, "nothing comes to wait for"
+    assert found["no queue"]["pcie_hops"] > found["horizon"]["pcie_hops"]
+    rows = {tuple(row.values()) for row in found.values()}
+    assert len(rows) == len(found)

@@ -22,3 +22,17 @@ def test_a_note_is_written_again_only_where_its_words_are_others(sentence, said,
     comment = hints.with_note("[gpu-topo: pattern=ring]", said)
     assert hints.has_note(comment, note) is is_same
     assert hints.has_note(hints.with_note(comment, note), note)
+
+
+@pytest.mark.parametrize(
+    ("hint", "values"),
+    [
+        ("profile=bert,batch=4", {"profile": "bert", "batch": "4"}),
+        ("profile=bert,communication=0.2", {"profile": "bert", "communication": "0.2"}),
+        ("policy=topo-aware-p,profile=bert", {"policy": "topo-aware-p", "profile": "bert"}),
+        ("colour=red", {}),
+        ("", {}),
+    ],
+)
+def test_what_a_hint_says_of_the_job_does_not_depend_on_who_decides(hint, values):
+    assert hints.values_of(hint) == values

@@ -9,7 +9,14 @@ from policies.contract.interference import Kind
 from slurm_plugin.config import settings as config
 from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.job_profiles import Learned, Remote, interference, read_profiles, read_remote
+from slurm_plugin.job_profiles import (
+    Learned,
+    Remote,
+    interference,
+    read_profiles,
+    read_remote,
+    read_spreads,
+)
 from slurm_plugin.job_profiles.learned import MAX_BYTES, MOST_OF_ONE, MOST_SORTS, Sort
 
 BERT = """
@@ -40,6 +47,12 @@ def test_what_a_job_does_with_gpus_of_other_nodes_is_read_from_the_same_files(tm
         (tmp_path / "md.yaml").write_text(f"profile: md\nremote: {{{wrong}}}")
         with pytest.raises(ConfigError, match=r"md\.yaml: "):
             read_remote(tmp_path)
+
+
+def test_how_much_longer_a_job_takes_over_several_sockets_is_read_from_them(tmp_path):
+    (tmp_path / "bert.yaml").write_text(BERT)
+    (tmp_path / "one.yaml").write_text("profile: one\nalone: [{gpus: 2, packed_s: 9}]")
+    assert read_spreads(tmp_path) == {Kind("bert", 4, 2): 1.25}
 
 
 def test_json_says_the_same(tmp_path):
@@ -101,6 +114,22 @@ def test_what_jobs_taught_is_taken_over_where_it_changes_anything():
     chosen.update()
     assert chosen("topo-aware") is not first
     assert chosen("mapa").name == "mapa"
+
+
+def test_how_much_longer_jobs_took_over_several_sockets_is_taken_over():
+    learned, kind = Learned(None), Kind("a", 1, 2, 1000)
+    chosen = SitePolicies(config.parse("", Path("gputopo.yaml")), learned)
+    first, beside = chosen("horizon"), chosen("mapa")
+    for at in range(5):
+        assert chosen("horizon") is first
+        assert learned.spreads() == {}
+        learned.add(Sort(kind, True), 100 - at)
+        learned.add(Sort(kind, False), 150 - at)
+        learned.add(Sort(kind, False, Kind("b")), 900)
+        chosen.update()
+    assert learned.spreads() == {kind: 1.5}
+    assert chosen("horizon") is not first
+    assert chosen("mapa") is beside
 
 
 ALICE, MALLORY = 1000, 1002

@@ -73,6 +73,12 @@ def test_a_gated_job_waits_whatever_its_begin_time():
     assert sizes(Coming([job], NOW), asked(9)) == [2]
 
 
+def test_what_kind_of_job_waits_is_told_for_what_was_measured_of_it():
+    job = waiting(1, 2, comment="gpu-topo: profile=bert,batch=4", uid=7)
+    [found] = Coming([job], NOW).ahead(asked(9), running(), NOW).queue
+    assert (found.profile, found.batch, found.user) == ("bert", 4, 7)
+
+
 def test_hints_partitions_and_nodes_are_those_of_the_job():
     comment = "gpu-topo: pattern=tree,sensitive=no,communication=0.4"
     job = waiting(1, 2, min_nodes=3, partition="x,batch", comment=comment, time_limit_s=0)
