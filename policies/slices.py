@@ -11,7 +11,7 @@ it, the least.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -26,9 +26,10 @@ from policies.contract.interference import (
     kind_of_request,
     kind_of_running,
 )
+from policies.contract.nodes import candidates
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, RunningJob, Wait
 from policies.contract.policy import Policy
-from policies.contract.ranking import Key
+from policies.contract.ranking import Key, each
 from policies.errors import PolicyError
 
 #: The option of a request that names the profile; no user may write it.
@@ -87,9 +88,9 @@ def _next(
     return min(used or room, key=rank)
 
 
-def _joined(topology: NodeTopology, gpu: int, others: set[int]) -> float:
+def _joined(topology: NodeTopology, gpu: int, others: Iterable[int]) -> float:
     """GB/s between a GPU and others, itself left out."""
-    return sum(topology.joined_gbps[gpu][other] for other in others)
+    return sum(map(topology.joined_gbps[gpu].__getitem__, others))
 
 
 class Room(NamedTuple):
@@ -108,12 +109,12 @@ def choose_parent(
 
     `slowed` says how much the job and those on a GPU slow each other, from 1 on.
     """
-    untouched = set(gpus_of(room.idle))
+    untouched = gpus_of(room.idle)
     is_idle = len(untouched) == topology.gpus
     ranked = []
     for gpu in gpus_of(free):
-        begun = gpu in untouched
-        joined = _joined(topology, gpu, untouched - {gpu})
+        begun = bool(room.idle >> gpu & 1)
+        joined = _joined(topology, gpu, untouched)
         beside = (0.0, 0.0) if begun else (slowed(gpu), joined)
         lost_gbps = joined if begun else 0.0
         key = (begun, begun and is_idle, lost_gbps, *beside, room.left[gpu], len(untouched) - begun)
@@ -152,9 +153,11 @@ class Shares(Policy):
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose a GPU on each node; what runs on it does not count before GPUs are begun."""
-        kind = kind_of_request(request)
+        kind, nodes = kind_of_request(request), candidates(cluster.nodes)
         found = []
-        for name, state in cluster.nodes.items():
+        for place in each(nodes.among):
+            state = nodes.table.node(place)
+            name = state.name
             jobs, room = self.jobs_on(name), self.rooms[name]
             if not jobs:
                 choice = _choose_alone(state.topology, state.free, room)

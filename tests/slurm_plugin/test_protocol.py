@@ -85,6 +85,8 @@ def test_a_damaged_request_is_read_or_refused(place, data):
         (b"ping", "id= is missing"),
         (b"ping id=1 id=2", "twice"),
         (b"ping  id=1", "not key=value"),
+        (b"ping id=1 x", "not key=value"),
+        (b"ping id=1 =x", "not key=value"),
         (b"launch id=1", "no verb"),
         (b"ping id=1\tx=2", "outside"),
         (b"submit id=1 uid=0 gpus=1 nodes=1 per_node=1 tasks=1 hint=%G1", "two hexadecimal"),

@@ -65,6 +65,24 @@ def test_a_dgx1v_is_answered_as_by_trying_every_order_of_every_set_in_every_mask
             assert 1000 * choice.agg_gbps == best[choice.mask][0]
 
 
+@pytest.mark.parametrize("name", ["dgx1v", "mi250x", "a100-pcie-bridged"])
+@pytest.mark.parametrize("pattern", ["ring", "tree"])
+def test_gpus_that_somebody_else_chose_are_worth_what_their_links_are(tables, name, pattern):
+    topology = machine(name)
+    weights = link_mbps(topology)
+    for free in (0xFF, 0xB7, 0x1E):
+        for order in permutations(gpus_of(free), 3):
+            worth = tables.worth(topology, pattern, order, free)
+            left = gpus_of(free & ~mask_of(order))
+            assert (worth.mask, worth.order) == (mask_of(order), order)
+            assert 1000 * worth.preserved_gbps == sum(weights[p] for p in combinations(left, 2))
+            edges = PATTERNS[pattern].edges(3)
+            assert 1000 * worth.agg_gbps == sum(weights[order[a], order[b]] for a, b in edges)
+            best = tables.top(topology, pattern, 3, worth.mask, WIDEST)[0]
+            assert (worth.weakest_gbps, worth.effbw_gbps) == (best.weakest_gbps, best.effbw_gbps)
+            assert worth.score == worth.share == pytest.approx(best.share)
+
+
 def test_rings_of_two_to_five_are_scored_by_eq2_as_by_trying_all_orders(tables):
     topology = machine("dgx1v")
     for k in range(2, 6):
