@@ -19,7 +19,6 @@ from slurm_plugin.speed_models.database import Database, Profile
 
 NOW = 1_795_000_000.0
 GENIE = """
-remote: {{allow: yes}}
 genie:
   database: {folder}/performance.db
   partitions:
@@ -27,6 +26,8 @@ genie:
     strict: {{nodes: "dgx[1-2]", late: refuse, classes: {{normal: 2}}, max_gpus_per_node: 4}}
   accounts: {{guests: {{classes: {{normal: 10}}}}}}
 """
+#: For the engine that `a_shaping` has.
+LENDS = "remote: {{allow: yes}}\n"
 RUNS = [
     Run(nodes, gpus, local, step)
     for nodes, gpus, local, step in (
@@ -40,7 +41,7 @@ HINT = "policy=genie,profile=resnet50,batch=64,iterations=1000"
 
 def a_shaping(folder: Path, inner: Enforcement | None = None) -> Shaping:
     """That configuration at `NOW`, with one profile known."""
-    settings = basic_config(folder, BASIC + GENIE)
+    settings = basic_config(folder, BASIC + GENIE + LENDS)
     model = fit("calibrated", RUNS)
     Database(folder / "performance.db").put(
         Profile(Traits("resnet50"), "training", model, tuple(RUNS))
