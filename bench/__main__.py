@@ -30,6 +30,7 @@ BENCHMARKS = {
     "blocks": "bench.blocks",
     "rails": "bench.rails",
     "replay-trace": "bench.live.large.replay_trace",
+    "lending-day": "bench.live.large.lending_day",
     "packing-live": "bench.live.large.packing",
     "blocks-live": "bench.live.large.blocks",
     "simulate": "bench.simulate",

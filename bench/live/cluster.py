@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from slurm_cluster.cluster import Cluster, default_project, image
+from slurm_cluster.description import Description
 from slurm_cluster.hosts import ClusterError, is_running, until
 
 ASSETS = Path(__file__).resolve().parents[1] / "assets"
@@ -73,6 +74,20 @@ def shared() -> BenchCluster:
     if not ran_before:
         atexit.register(_down, cluster)
     return cluster
+
+
+@contextmanager
+def described(purpose: str, nodes: Description) -> Iterator[BenchCluster]:
+    """A cluster of other nodes than the usual, for the length of a block; clean at its beginning.
+
+    GPUTOPO_KEEP leaves it for the next run. `purpose` is behind the checkout's name.
+    """
+    cluster = BenchCluster.up(default_project(purpose), described=nodes)
+    try:
+        cluster.reset()
+        yield cluster
+    finally:
+        _down(cluster)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from simulation.experiments.experiment import Experiment, Figures, Result
+from simulation.experiments.experiment import FILE, Experiment, Figures, Result
 
 __all__ = ["Experiment", "Figures", "Result", "experiments"]
 
@@ -14,9 +14,10 @@ _GENIE = {"shapes": ("users", "smallest", "largest"), "model": ("calibrated", "g
           "task-hours": ("0.5-3", "0.25-1.5", "0.5-1.5", "1-6")}  # fmt: skip
 _YEARS = {"year": ("printed", "implied", "single-days", "busier", "more-cpus", "fewer-idle",
                    "saturated", "small-jobs")}  # fmt: skip
-_OPENB = {"nodes": ("8", "6", "12"), "fractions": ("whole", "left-out")}
+_LENT = {"middleware": ("paper", "measured", FILE)}
+_OPENB = {**_LENT, "nodes": ("8", "6", "12"), "fractions": ("whole", "left-out")}
 _ORDER = {"load": ("90", "80", "95"), "limits": ("5", "1", "2", "10", "alike")}
-_IN_REACH = {"in-reach": ("6", "8", "10", "12")}
+_IN_REACH = {**_LENT, "in-reach": ("6", "8", "10", "12")}
 
 
 def _family(
@@ -78,7 +79,7 @@ ROWS = (
         "The R queue's section IV.B: which of 50 jobs has which GPU when, on five nodes.",
         "simulation.experiments.rqueue.occupancy:run", tuple(range(1, 11)),
         {"submits": ("as-drawn", "at-once"), "picture": ("no", "text")}),
-    *_family("rqueue-", "rqueue.tsubame", (1,), _YEARS,
+    *_family("rqueue-", "rqueue.tsubame", (1,), {**_LENT, **_YEARS},
         tsubame="The R queue's section IV.C: a synthetic year of TSUBAME2.5, 63,484 jobs on 480"
                 " nodes.",
         shrink="The R queue's section IV.D and Table III: the same year on 450 to 480 nodes."),
@@ -87,7 +88,8 @@ ROWS = (
         "simulation.experiments.rqueue.tsubame:decrease_histograms", (1,), _YEARS, 1),
     Experiment("rqueue-philly",
         "The R queue on Microsoft's Philly trace, on all, half or a third of its nodes.",
-        "simulation.experiments.rqueue.philly:run", (1,), {"nodes": ("all", "half", "third")}),
+        "simulation.experiments.rqueue.philly:run", (1,),
+        {**_LENT, "nodes": ("all", "half", "third")}),
     Experiment("thesis-rodinia",
         "The thesis's section 3.3.3: applications with a remote GPU on an idle and a full network.",
         "simulation.experiments.thesis.rodinia:run", ()),

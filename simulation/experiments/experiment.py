@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -15,6 +16,8 @@ Figures = Mapping[str, Mapping[str, float | None]]
 Series = Mapping[str, Mapping[str, Sequence[Sequence[float]]]]
 #: Points of a curve; more cannot be seen.
 POINTS = 200
+#: Among an option's words: the path of any file does, too.
+FILE = "FILE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,13 @@ class Experiment:
         chosen = {name: words[0] for name, words in self.options.items()}
         for key, word in options.items():
             name = key.replace("_", "-")
-            if word not in self.options.get(name, ()):
+            words = self.options.get(name, ())
+            if word == FILE or not (word in words or (FILE in words and Path(word).is_file())):
                 allowed = ", ".join(self.options.get(name, ())) or "no such option"
                 raise SimulationError(f"{self.name}: {name}={word!r}: expected {allowed}")
             chosen[name] = word
         module, _, function = self.where.partition(":")
         run: Callable[..., Result] = getattr(importlib.import_module(module), function)
-        words = {name.replace("-", "_"): word for name, word in chosen.items()}
-        result = run(tuple(self.seeds if seeds is None else seeds), **words)
+        by_name = {name.replace("-", "_"): word for name, word in chosen.items()}
+        result = run(tuple(self.seeds if seeds is None else seeds), **by_name)
         return replace(result, options=chosen)

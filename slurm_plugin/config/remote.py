@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from slurm_plugin.config.key import computed, setting
 from slurm_plugin.remote import presets
-from slurm_plugin.remote.measured import Measured
 from slurm_plugin.remote.node.preset import Preset
 
 if TYPE_CHECKING:
     from policies.remote.r_queue import NetworkSpeeds
+
+
+class Measured(Protocol):
+    """`policies.remote.r_queue.measured.Measured`: what submits donors imports no policies."""
+
+    @property
+    def preset(self) -> str:
+        """Its name."""
+
+    def speeds(self, wires: NetworkSpeeds) -> NetworkSpeeds:
+        """The model's figures with those measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +142,7 @@ class RemoteConfig:
         from policies.remote.r_queue import NetworkSpeeds
 
         wires = NetworkSpeeds(net_gb_s=self.network_gb_s)
-        if self.measured is None:
-            return wires
-        local, lent = self.measured.local, self.measured.remote
-        return replace(
-            wires,
-            gpu_latency_s=local.call_s,
-            gpu_cpu_gb_s=local.gb_s,
-            # What was measured has the network's own latency in it.
-            rcuda_latency_s=max(0.0, lent.call_s - wires.net_latency_s),
-            rcuda_overhead=self.network_gb_s / lent.gb_s,
-        )
+        return wires if self.measured is None else self.measured.speeds(wires)
 
     def conflict(self) -> tuple[str, str] | None:
         """Models in two groups, another preset's figures, middleware for a trusted network."""

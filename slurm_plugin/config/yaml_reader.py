@@ -6,16 +6,18 @@ import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
 from slurm_plugin.config.key import Key, keys_of
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.remote import measured, presets
+from slurm_plugin.remote import presets
 from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.measured import Measured
 from slurm_plugin.remote.node.preset import Preset
+
+if TYPE_CHECKING:
+    from policies.remote.r_queue.measured import Measured
 
 #: Reads one value: its node, its full name (`remote.preset`), its declaration.
 Kind = Callable[[yaml.Node, str, Key], Any]
@@ -152,6 +154,9 @@ class Reader:
         """What lent GPUs take, from the file that `gputopo remote measure` wrote, or none."""
         if self.text(node, name, key) == "none":
             return None
+        # Imported when asked for: what submits donors reads the section, and needs no policies.
+        from slurm_plugin.remote import measured
+
         try:
             return measured.load(self.file(node, name, key))
         except RemoteError as error:

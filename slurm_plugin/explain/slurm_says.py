@@ -6,6 +6,7 @@ jobs that ended long ago sacct still knows the comment.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from typing import Any
@@ -21,6 +22,9 @@ from slurm_plugin.slurm.runner import Runner
 _PAIR = re.compile(r"(?:^|\s)([A-Z][A-Za-z/:]*)=(\S*)")
 _SLURM_USER = re.compile(r"^SlurmUser\s*=\s*\S*?\((\d+)\)", re.MULTILINE)
 _ADMIN_COMMENT = re.compile(r"(?:^|\s)AdminComment=(.*?)(?= [A-Z][A-Za-z/:]*=|$)")
+_COMMENT = re.compile(r"(?:^|\s)Comment=(.*?)(?= [A-Z][A-Za-z/:]*=|$)")
+#: Of so many donors Slurm is asked whether they answer.
+MOST_DONORS = 8
 
 
 def operators(run: Runner) -> frozenset[int]:
@@ -50,7 +54,8 @@ def story_of_slurm(run: Runner, job: int, operators: frozenset[int]) -> dict[str
     story = {"job": job, "source": "Slurm", **facts}
     if hints.has_hint(comment):
         story |= {"hint": hints.hint_in(comment), "note": hints.note_in(comment)}
-    loan = _loan(facts)
+    loan = _loan(run, facts)
+    story.pop("comment", None)
     return story | {"loan": loan} if loan else story
 
 
@@ -67,12 +72,20 @@ def story_of_engine(job: int, entries: JobEntries) -> dict[str, Any]:
 def now_of(run: Runner, job: int) -> tuple[str, dict[str, Any]]:
     """State with reason, and the loan (`loan_in`); both empty for a job Slurm no longer holds."""
     facts = _of_controller(run, job)
-    return (str(facts["state"]), _loan(facts)) if facts else ("", {})
+    return (str(facts["state"]), _loan(run, facts)) if facts else ("", {})
 
 
-def _loan(facts: dict[str, Any]) -> dict[str, Any]:
+def _loan(run: Runner, facts: dict[str, Any]) -> dict[str, Any]:
     is_waiting = str(facts["state"]).startswith("PENDING")
-    return loan_in(facts["admin_comment"], is_waiting)
+    loan = loan_in(facts["admin_comment"], is_waiting)
+    if not is_waiting:
+        for one in loan.get("donors", [])[:MOST_DONORS]:
+            with contextlib.suppress(SlurmError):
+                said = _of_controller(run, int(one["job"])) or {}
+                report = donor.DonorReport.read_from(said.get("comment", ""))
+                if report and report.idle_since:
+                    one["idle_since"] = report.idle_since
+    return loan
 
 
 def _of_controller(run: Runner, job: int) -> dict[str, Any] | None:
@@ -87,13 +100,14 @@ def _of_controller(run: Runner, job: int) -> dict[str, Any] | None:
         return None
     pairs = _pairs(lines[0])
     uid = re.search(r"\((\d+)\)", pairs.get("UserId", ""))
-    comment = _ADMIN_COMMENT.search(lines[0])
+    comment, own = _ADMIN_COMMENT.search(lines[0]), _COMMENT.search(lines[0])
     reason = pairs.get("Reason", "None")
     state = pairs.get("JobState", "")
     return {
         "uid": int(uid[1]) if uid else -1,
         "state": state if reason in ("None", "") else f"{state} ({reason})",
         "admin_comment": comment[1].strip() if comment else "",
+        "comment": own[1].strip() if own else "",
     }
 
 

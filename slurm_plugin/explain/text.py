@@ -240,10 +240,16 @@ def _loan(story: Mapping[str, Any]) -> list[str]:
         return []
     lines = [_line("runs on", f"{gpu_list({loan['host']: loan['gpus']})}, its own GPUs")]
     lines += [
-        _line("lent", f"{gpu_list({one['node']: one['gpus']})}, by job {one['job']}")
+        _line("lent", f"{gpu_list({one['node']: one['gpus']})}, by job {one['job']}{_idle(one)}")
         for one in loan["donors"]
     ]
     return [*lines, _line("lent because", loan["why"])] if loan.get("why") else lines
+
+
+def _idle(one: Mapping[str, Any]) -> str:
+    if not (since := one.get("idle_since")):
+        return ""
+    return f"; nothing passed since {_moment(since)}: the job needs nothing, waits, or it hangs"
 
 
 def _given_back(story: Mapping[str, Any]) -> list[str]:

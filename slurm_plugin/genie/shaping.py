@@ -29,6 +29,7 @@ from slurm_plugin.genie.domain_snapshot import DomainSnapshot, ShapePromise, pla
 from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.site import ShapedPartition, ShapingSite
 from slurm_plugin.job_notes.shape import ShapeNote
+from slurm_plugin.lending import forms
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply, WaitFor
 
@@ -261,7 +262,8 @@ class Shaping:
         chosen = self.plan(domain, task, now)
         token = secrets.token_hex(5)
         said = replace(said, shape=chosen.shape, token=token)
-        notice = "; ".join(filter(None, (self.site.note(understood), late)))
+        not_lent = forms.line(forms.SHAPED) if preferences.asks_for_remote else ""
+        notice = "; ".join(filter(None, (self.site.note(understood), late, not_lent)))
         answered = reply.shaped(
             asked, preferences, said, chosen, notice, self.inner, self.separator
         )

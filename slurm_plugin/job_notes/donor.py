@@ -3,7 +3,8 @@
 `[gpu-donor: of=4711]` in AdminComment is ours. Its Comment, which its user can write, has
 `gpu-donor of=4711` from the submit on, and later its report, `gpu-donor ready of=4711 port=50001`
 or `gpu-donor failed of=4711 WHY`. What passed through it follows the port:
-`in=BYTES out=BYTES packets=N`, seen from the donor.
+`in=BYTES out=BYTES packets=N`, seen from the donor, and `idle=EPOCH` while connections are
+open over which nothing has passed since.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ NAME = "gpu-donor"
 _OF = re.compile(r"of=(\d{1,10})")
 _COMMENT = re.compile(
     rf"{NAME} (?:of=(\d{{1,10}})|ready of=(\d{{1,10}}) port=(\d{{1,5}})"
-    r"(?: in=(\d{1,18}) out=(\d{1,18}) packets=(\d{1,18}))?"
+    r"(?: in=(\d{1,18}) out=(\d{1,18}) packets=(\d{1,18})(?: idle=(\d{1,12}))?)?"
     r"|failed of=(\d{1,10}) (.*))\Z",
     re.DOTALL,
 )
@@ -55,12 +56,16 @@ class Passed:
         return Passed(received, sent, self.packets + other.packets)
 
 
-def ready(borrower: int, port: int, passed: Passed | None = None) -> str:
-    """A donor's Comment once it can be used, and with what passed until now."""
+def ready(borrower: int, port: int, passed: Passed | None = None, idle_since: int = 0) -> str:
+    """A donor's Comment once it can be used, and with what passed until now.
+
+    `idle_since` (epoch): since when nothing passed over what is open; 0: something does.
+    """
     text = f"{NAME} ready of={borrower} port={port}"
     if passed is None:
         return text
-    return f"{text} in={passed.received} out={passed.sent} packets={passed.packets}"
+    text += f" in={passed.received} out={passed.sent} packets={passed.packets}"
+    return f"{text} idle={idle_since}" if idle_since else text
 
 
 def failed(borrower: int, why: str) -> str:
@@ -78,6 +83,8 @@ class DonorReport:
     #: Why it failed; None where it did not.
     failure: str | None = None
     passed: Passed = field(default_factory=Passed)
+    #: Since when nothing passed over connections that are open (epoch); 0 where something does.
+    idle_since: int = 0
 
     @classmethod
     def read_from(cls, comment: str) -> DonorReport | None:
@@ -85,6 +92,7 @@ class DonorReport:
         match = _COMMENT.match(comment)
         if match is None:
             return None
-        of, ready_of, port, received, sent, packets, failed_of, failure = match.groups()
+        of, ready_of, port, received, sent, packets, idle, failed_of, failure = match.groups()
         passed = Passed(int(received or 0), int(sent or 0), int(packets or 0))
-        return cls(int(of or ready_of or failed_of), int(port or 0), failure, passed)
+        borrower = int(of or ready_of or failed_of)
+        return cls(borrower, int(port or 0), failure, passed, int(idle or 0))

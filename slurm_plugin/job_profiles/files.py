@@ -51,6 +51,8 @@ class Remote(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     gpu_calls: _NotNegative = 0.0
     gpu_cpu_gb: _NotNegative = 0.0
     gpu_gpu_gb: _NotNegative = 0.0
+    # Seconds of them that kernels take, on local GPUs.
+    gpu_kernel_s: _NotNegative = 0.0
     # The share of its time that is network, on an idle network.
     network_share: Annotated[float, msgspec.Meta(ge=0, lt=1)] | None = None
     # The share by which a full network lengthens it.

@@ -13,6 +13,7 @@ PER_SOCKET = "with --gpus-per-socket its GPUs are to be beside its cores"
 EXCLUSIVE = "an exclusive job gets all GPUs of a node, and Slurm lets none ask for more than that"
 NODE_LIST = "--nodelist has to name the one node on which the job runs"
 TOO_SMALL = "at least one of its GPUs is local, so it has to ask for two"
+SHAPED = "policy=genie plans shapes of nodes' own GPUs, and a loan would change the one it planned"
 OLD_SLURM = "Slurm 22.05 takes no GPU out of a request"
 
 

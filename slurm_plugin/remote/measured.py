@@ -7,78 +7,43 @@ latency of a call + GB moved over the bandwidth + all else, which here is kernel
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from policies.errors import ProfileError
+from policies.remote.r_queue.measured import Measured, Side, is_number, parse
 from slurm_plugin.remote.errors import RemoteError
 
 #: Beyond it, no log of a probe but a mistake.
 MOST_LINES = 10_000
+#: Seconds of a GB that takes no time beside the calls that move it.
+NOTHING_S = 1e-6
+#: What a line says, and what it may say besides: GB from GPU to GPU, and how many did the same.
 _KEYS = ("calls", "gb", "kernels", "seconds")
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """GPUs of the job's own node, or lent ones: seconds of a call, GB/s, seconds of a kernel."""
-
-    call_s: float
-    gb_s: float
-    kernel_s: float
-    #: The largest deviation of a measured time from the fit, as a share of the time.
-    error: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """Both sides under one preset, by its name."""
-
-    preset: str
-    local: Side
-    remote: Side
+_MORE = {"gpu_gb": 0.0, "jobs": 1.0}
 
 
 def load(path: Path) -> Measured:
     """The file that `write` wrote. RemoteError: one line with the file and what is expected."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise RemoteError(f"{path}: cannot be read: {' '.join(str(error).split())}") from error
-    expected = "expected what `gputopo remote measure` writes: preset, local, remote"
-    if not isinstance(values, dict) or set(values) != {"preset", "local", "remote"}:
-        raise RemoteError(f"{path}: {expected}")
-    if not isinstance(values["preset"], str):
-        raise RemoteError(f"{path}: preset: expected a name")
-    sides = (_side(path, key, values[key]) for key in ("local", "remote"))
-    return Measured(values["preset"], *sides)
+        return parse(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise RemoteError(f"{path}: cannot be read: {error}") from error
+    except ProfileError as error:
+        raise RemoteError(str(error)) from error
 
 
-def _side(path: Path, name: str, values: object) -> Side:
-    keys = [field.name for field in fields(Side)]
-    if not isinstance(values, dict) or set(values) != set(keys):
-        raise RemoteError(f"{path}: {name}: expected {', '.join(keys)}")
-    for key, value in values.items():
-        if not _is_number(value) or (key == "gb_s" and not value):
-            raise RemoteError(f"{path}: {name}.{key}: {value!r}; expected a number above 0")
-    return Side(**{key: float(values[key]) for key in keys})
-
-
-def _is_number(value: Any) -> bool:
-    is_real = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_real and math.isfinite(value) and 0 <= value < 1e12
-
-
-def write(path: Path, measured: Measured) -> None:
+def write(path: Path, found: Measured) -> None:
     """The file that `load` reads. OSError where it cannot be written."""
-    path.write_text(yaml.safe_dump(asdict(measured), sort_keys=False), encoding="utf-8")
+    path.write_text(yaml.safe_dump(asdict(found), sort_keys=False), encoding="utf-8")
 
 
 def runs(path: Path) -> list[tuple[float, ...]]:
-    """A probe's lines: calls, GB moved, kernels and seconds of each run.
+    """A probe's lines: calls, GB moved, kernels, seconds, GB from GPU to GPU, jobs at once.
 
     RemoteError names the line that is none.
     """
@@ -96,38 +61,54 @@ def _run(where: str, line: str) -> tuple[float, ...]:
         said: Any = json.loads(line)
     except (ValueError, RecursionError):
         said = None
-    if not isinstance(said, Mapping) or not all(_is_number(said.get(key)) for key in _KEYS):
+    if isinstance(said, Mapping):
+        said = {**_MORE, **said}
+    if not said or not all(is_number(said.get(key)) for key in (*_KEYS, *_MORE)):
         shown = '{"calls": 100, "gb": 0.1, "kernels": 3, "seconds": 0.5}'
         raise RemoteError(f"{where}: {line[:80]!r}; expected numbers as {shown}")
-    if not said["seconds"]:
-        raise RemoteError(f"{where}: seconds: 0; expected a run that took a time")
-    return tuple(float(said[key]) for key in _KEYS)
+    if not said["seconds"] or said["jobs"] < 1:
+        raise RemoteError(f"{where}: expected seconds above 0, and jobs of 1 or more")
+    return tuple(float(said[key]) for key in (*_KEYS, *_MORE))
 
 
-def fit(what: str, measured: Sequence[Sequence[float]]) -> Side:
+def fit(what: str, lines: Sequence[Sequence[float]]) -> Side:
     """Least squares of the relative error; `what` names the runs in an error.
 
     RemoteError where the runs do not tell calls, bytes and kernels apart, or where times do not
-    grow with each of them.
+    grow with each of them. Bytes among GPUs and jobs at once count where some run has them.
     """
     import numpy as np
 
-    table = np.asarray(measured, dtype=float)
-    counts = table[:, :3] / table[:, 3:]
+    table = np.asarray(lines, dtype=float)
+    calls, gb, kernels, seconds, gpu_gb, jobs = table.T
+    columns = {"calls": calls, "gb": gb, "kernels": kernels}
+    columns |= {"gpu_gb": gpu_gb} if gpu_gb.any() else {}
+    columns |= {"jobs": gb * (jobs - 1)} if (jobs > 1).any() else {}
+    counts = np.stack([*columns.values()], axis=1) / seconds[:, None]
     # Of columns as large as each other: GB are few where calls are many.
     sizes = np.linalg.norm(counts, axis=0)
-    if not sizes.all() or np.linalg.matrix_rank(counts / sizes, tol=1e-3) < 3:
+    if not sizes.all() or np.linalg.matrix_rank(counts / sizes, tol=1e-3) < len(columns):
         raise RemoteError(
             f"{what}: the runs do not tell calls, bytes and kernels apart; expected some with many"
             " calls, some with many bytes, some with many kernels"
         )
     found, *_ = np.linalg.lstsq(counts / sizes, np.ones(len(table)), rcond=None)
-    call_s, s_gb, kernel_s = (found / sizes).tolist()
-    for name, value in (("calls", call_s), ("gb", s_gb), ("kernels", kernel_s)):
-        if value <= 0:
+    each = dict(zip(columns, (found / sizes).tolist(), strict=True))
+    # Others at once may cost nothing, and bytes that stay there nothing beside the calls for them.
+    least = {"jobs": 0.0, "gpu_gb": NOTHING_S}
+    each |= {name: max(low, each[name]) for name, low in least.items() if name in each}
+    for name, value in each.items():
+        if value <= 0 and name not in least:
             raise RemoteError(
                 f"{what}: times do not grow with {name}; expected runs on an idle node, more of"
                 f" them, or longer ones"
             )
-    error = float(np.abs(counts @ np.array([call_s, s_gb, kernel_s]) - 1).max())
-    return Side(call_s, 1 / s_gb, kernel_s, error)
+    error = float(np.abs(counts @ np.array([each[name] for name in columns]) - 1).max())
+    return Side(
+        each["calls"],
+        1 / each["gb"],
+        each["kernels"],
+        error,
+        gpu_gb_s=1 / each["gpu_gb"] if "gpu_gb" in each else None,
+        shared=each["jobs"] / each["gb"] if "jobs" in columns else None,
+    )

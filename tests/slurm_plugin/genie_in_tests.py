@@ -19,6 +19,7 @@ from slurm_plugin.speed_models.database import Database, Profile
 
 NOW = 1_795_000_000.0
 GENIE = """
+remote: {{allow: yes}}
 genie:
   database: {folder}/performance.db
   partitions:

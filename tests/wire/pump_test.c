@@ -150,6 +150,52 @@ CLAIM(small_calls_come_back_one_by_one)
 	take_down(&wired);
 }
 
+enum { WORDS = 4000 };
+
+/* Words of 1 to 6000 bytes with a pause between them: some are copied on, others go by the pipe. */
+static void *sends_words(void *given)
+{
+	static unsigned char word[6000];
+	int fd = *(int *) given;
+	size_t sent = 0;
+
+	for (size_t i = 0; i < WORDS; i++) {
+		size_t len = 1 + i * 7919 % sizeof(word);
+
+		for (size_t k = 0; k < len; k++)
+			word[k] = byte_at(sent + k);
+		if (send(fd, word, len, MSG_NOSIGNAL) != (ssize_t) len)
+			return NULL;
+		sent += len;
+		usleep(i % 8 ? 0 : 100);
+	}
+	shutdown(fd, SHUT_WR);
+	return NULL;
+}
+
+CLAIM(words_that_nobody_reads_for_a_while_wait_in_their_order)
+{
+	wired_t wired;
+	pthread_t sender;
+	long expected = 0;
+
+	for (size_t i = 0; i < WORDS; i++)
+		expected += (long) (1 + i * 7919 % 6000);
+	wire_up(&wired);
+	for (int i = 0; i < 2; i++) {
+		int small = 16 << 10;
+		int fd = i ? wired.between[1] : wired.server;
+
+		setsockopt(fd, SOL_SOCKET, i ? SO_SNDBUF : SO_RCVBUF, &small, sizeof(small));
+	}
+	pthread_create(&sender, NULL, sends_words, &wired.task);
+	usleep(300000);
+	CHECK(heard_at(wired.server) == expected);
+	pthread_join(sender, NULL);
+	take_down(&wired);
+	CHECK(wired.is_whole);
+}
+
 /* How many bytes can be sent without anybody reading, until half a second passes without one more */
 static size_t taken_from(int fd)
 {

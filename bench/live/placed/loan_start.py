@@ -35,13 +35,18 @@ _STARTS = "(?:sched: Allocate|sched/backfill: _start_job: Started)"
 STEPS = ("donor asked for", "donor starts", "donor ready", "job let go", "job starts")
 
 
-def prepared(cluster: BenchCluster) -> None:
-    """The site lends; all but two GPUs of each node are in use."""
+def put_program(cluster: BenchCluster) -> None:
+    """What borrowers need on every node, and a TaskProlog that runs it."""
     cluster.run("ctl", f"rm -rf {FOLDER} && mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
     cluster.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
     cluster.run("ctl", f"cd {BUILT} && cp gputopo-carry gputopo-wire.so {FOLDER}")
     cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog")
     cluster.reconfigure()
+
+
+def prepared(cluster: BenchCluster) -> None:
+    """The site lends; all but two GPUs of each node are in use."""
+    put_program(cluster)
     lends = f"remote: {{allow: yes, program: {PROGRAM}, donor_memory_mb: 64}}\n"
     cluster.put("ctl", CONFIG, cluster.read("ctl", CONFIG) + lends)
     cluster.engine("restart")

@@ -11,9 +11,10 @@ from policies.remote import RemoteJob
 from policies.remote.drmaestro import RODINIA, Costs, DRMaestro
 from simulation.core.steps import each
 from simulation.experiments import Result, openb
-from simulation.experiments.drmaestro.runs import AWARE, WITH, WITHOUT, measured
-from simulation.experiments.drmaestro.workload import GOAL
+from simulation.experiments.drmaestro.runs import AWARE, WITH, WITHOUT, measured, told
+from simulation.experiments.drmaestro.workload import GOAL, network_of
 from simulation.experiments.experiment import averaged
+from simulation.experiments.rqueue.middleware import PAPERS
 from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
 ROUND_S = 60.0
@@ -28,25 +29,29 @@ NOTES = (
 )
 
 
-def run(seeds: Sequence[int], nodes: str = "8", fractions: str = "whole") -> Result:
+def run(
+    seeds: Sequence[int], nodes: str = "8", fractions: str = "whole", middleware: str = PAPERS
+) -> Result:
     """The trace with remote GPUs, without, and with network-aware costs."""
     rows: dict[str, list[Mapping[str, float]]] = {WITHOUT: [], WITH: [], AWARE: []}
     for seed in each(seeds):
         for line, per_seed in each(rows.items()):
-            asked = log(seed, int(nodes), fractions, line)
+            asked = log(seed, int(nodes), fractions, line, middleware)
             planner = DRMaestro(Costs(network_aware=line == AWARE))
             simulator = PlannedLoanSimulator(openb.nodes(int(nodes)), planner, interval_s=ROUND_S)
             per_seed.append(measured(simulator, simulator.run(asked), GOAL))
-    return Result("drmaestro-openb", tuple(seeds), averaged(rows), {}, NOTES)
+    return Result("drmaestro-openb", tuple(seeds), averaged(rows), {}, (*NOTES, *told(middleware)))
 
 
-def log(seed: int, node_count: int, fractions: str, line: str) -> list[PlannedJob]:
+def log(
+    seed: int, node_count: int, fractions: str, line: str, middleware: str = PAPERS
+) -> list[PlannedJob]:
     """The trace's tasks; applications are drawn alike for every line."""
     asked = openb.tasks(openb.nodes(node_count), fractions)
     names = np.random.default_rng(seed).choice(tuple(RODINIA), size=len(asked))
     jobs = []
     for task, name in zip(asked, names, strict=True):
-        network = RODINIA[str(name)]
+        network = network_of(str(name), middleware)
         job = RemoteJob(
             Request((task.gpus,)),
             cpus=task.cpus,

@@ -17,13 +17,16 @@ import numpy as np
 
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
-from policies.remote.drmaestro import RODINIA
+from policies.remote.drmaestro import RODINIA, NetworkProfile
+from simulation.experiments.rqueue.middleware import PAPERS, found
 from simulation.models.planned_loans import PlannedJob
 
 GPUS, THREADS, MEMORY_MB = 4, 160, 512_000
 CPUS, TASK_MB = 8, 16_000
 WARM_S, ARRIVALS_PER_S, TIMES_SPREAD = 800.0, 16.0, 0.1
 INTERVAL_S, GOAL = 1.0, 1.01
+#: The network of the thesis's section 3.3, 10 Gbit/s.
+THESIS_GB_S = 1.25
 #: GPUs of four machines in reach without remote ones -> tasks that each machine has room for beside
 #: the jobs of CPUs alone; None: it has no such jobs. The thesis prints 6 for its testbed.
 FREE_TASKS: dict[int, tuple[int | None, ...]] = {
@@ -67,6 +70,22 @@ def machines(count: int, in_reach: int) -> tuple[dict[str, NodeCapacity], Warm]:
     return capacities, warm
 
 
+def network_of(name: str, middleware: str) -> NetworkProfile:
+    """How one of Rodinia's applications feels the network: the thesis's shares, or by a site.
+
+    Of the thesis's figures the share on an idle network gives the bytes, over its 10 Gbit/s, and
+    that on a full one by how much these take longer; a site's give what the bytes take.
+    """
+    printed = RODINIA[name]
+    if middleware == PAPERS:
+        return printed
+    sides = found(middleware)
+    gb = printed.overhead * THESIS_GB_S
+    added = max(0.0, gb / sides.remote.gb_s - gb / sides.local.gb_s)
+    loaded = added * (1 / (1 - printed.loaded) - 1) / printed.overhead
+    return NetworkProfile(added / (1 + added), loaded / (1 + loaded))
+
+
 def jobs(
     seed: int,
     count: int,
@@ -74,6 +93,7 @@ def jobs(
     remote: bool,
     goal: float = float("inf"),
     sizes: str = "one",
+    middleware: str = PAPERS,
 ) -> list[PlannedJob]:
     """The jobs in the order of their submits; the same draws whatever the mean and the line.
 
@@ -89,7 +109,7 @@ def jobs(
     drawn = draw.integers(len(kinds), size=count)
     jobs = []
     for submit_s, name, alone_s, size in zip(submits, names, times, drawn, strict=True):
-        network, gpus = RODINIA[str(name)], kinds[size]
+        network, gpus = network_of(str(name), middleware), kinds[size]
         job = RemoteJob(
             Request(gpus),
             cpus=CPUS * gpus[0],

@@ -8,10 +8,12 @@ import numpy as np
 
 from policies import Request
 from policies.remote import RemoteJob
+from policies.remote.r_queue import NetworkSpeeds
 from simulation.core.steps import each
 from simulation.experiments import Result, openb
 from simulation.experiments.experiment import averaged
 from simulation.experiments.rqueue.decreases import moments
+from simulation.experiments.rqueue.middleware import PAPER_WIRES, PAPERS, told, wires_of
 from simulation.experiments.rqueue.tsubame import G_QUEUE, on_real_log
 from simulation.experiments.rqueue.workload import drawn_work
 from simulation.models.queued_loans import QueuedLoanJob
@@ -28,18 +30,24 @@ NOTES = (
 )
 
 
-def run(seeds: Sequence[int], nodes: str = "8", fractions: str = "whole") -> Result:
+def run(
+    seeds: Sequence[int], nodes: str = "8", fractions: str = "whole", middleware: str = PAPERS
+) -> Result:
     """The trace under every queue, against nodes shared and nothing remote."""
     rows: dict[str, list[dict[str, float]]] = {}
+    wires = wires_of(middleware)
     for seed in each(seeds):
-        jobs = log(seed, int(nodes), fractions)
-        for name, ended, base, figures in on_real_log(jobs, lambda: openb.nodes(int(nodes))):
+        jobs = log(seed, int(nodes), fractions, wires)
+        runs = on_real_log(jobs, lambda: openb.nodes(int(nodes)), wires)
+        for name, ended, base, figures in runs:
             spread = {} if name == G_QUEUE else moments(ended, base)
             rows.setdefault(name, []).append(figures | spread)
-    return Result("rqueue-openb", tuple(seeds), averaged(rows), {}, NOTES)
+    return Result("rqueue-openb", tuple(seeds), averaged(rows), {}, (*NOTES, *told(middleware)))
 
 
-def log(seed: int, node_count: int, fractions: str) -> list[QueuedLoanJob]:
+def log(
+    seed: int, node_count: int, fractions: str, wires: NetworkSpeeds = PAPER_WIRES
+) -> list[QueuedLoanJob]:
     """The trace's tasks with GPUs, with transfers drawn for them."""
     draw = np.random.default_rng(seed)
     jobs = []
@@ -49,5 +57,5 @@ def log(seed: int, node_count: int, fractions: str) -> list[QueuedLoanJob]:
         asked = RemoteJob(
             Request((task.gpus,), job_id=number), cpus=task.cpus, memory_mb=task.memory_mb
         )
-        jobs.append(QueuedLoanJob(task.submit_s, asked, drawn_work(draw, task.duration_s)))
+        jobs.append(QueuedLoanJob(task.submit_s, asked, drawn_work(draw, task.duration_s, wires)))
     return jobs

@@ -8,9 +8,11 @@ import numpy as np
 
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
+from policies.remote.r_queue import NetworkSpeeds
 from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.experiment import averaged
+from simulation.experiments.rqueue.middleware import PAPER_WIRES, PAPERS, told, wires_of
 from simulation.experiments.rqueue.tsubame import on_real_log
 from simulation.experiments.rqueue.workload import drawn_work
 from simulation.models.queued_loans import QueuedLoanJob
@@ -42,7 +44,7 @@ def free_nodes(share: float = 1.0) -> dict[str, NodeCapacity]:
     }
 
 
-def log(seed: int) -> list[QueuedLoanJob]:
+def log(seed: int, wires: NetworkSpeeds = PAPER_WIRES) -> list[QueuedLoanJob]:
     """The trace's jobs, with transfers drawn for them."""
     draw = np.random.default_rng(seed)
     jobs = []
@@ -51,16 +53,18 @@ def log(seed: int) -> list[QueuedLoanJob]:
             QueuedLoanJob(
                 job.submit_s,
                 RemoteJob(Request(job.gpus_per_node, job_id=job.job_id), cpus=0),
-                drawn_work(draw, max(1.0, job.duration_s)),
+                drawn_work(draw, max(1.0, job.duration_s), wires),
             )
         )
     return jobs
 
 
-def run(seeds: Sequence[int], nodes: str = "all") -> Result:
+def run(seeds: Sequence[int], nodes: str = "all", middleware: str = PAPERS) -> Result:
     """The trace under every queue, against nodes shared and nothing remote."""
     rows: dict[str, list[dict[str, float]]] = {}
+    wires = wires_of(middleware)
     for seed in each(seeds):
-        for name, _, _, figures in on_real_log(log(seed), lambda: free_nodes(SHARES[nodes])):
+        jobs = log(seed, wires)
+        for name, _, _, figures in on_real_log(jobs, lambda: free_nodes(SHARES[nodes]), wires):
             rows.setdefault(name, []).append(figures)
-    return Result("rqueue-philly", tuple(seeds), averaged(rows), {}, NOTES)
+    return Result("rqueue-philly", tuple(seeds), averaged(rows), {}, (*NOTES, *told(middleware)))

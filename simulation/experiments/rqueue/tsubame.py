@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from policies import Wait
@@ -23,6 +23,7 @@ from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.experiment import averaged
 from simulation.experiments.rqueue.decreases import MINUTE_S, histograms, moments
+from simulation.experiments.rqueue.middleware import PAPER_WIRES, PAPERS, told, wires_of
 from simulation.experiments.rqueue.workload import NODES, YEARS, jobs, nodes, pool
 from simulation.models.loans import Ended
 from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
@@ -61,8 +62,6 @@ QUEUES: dict[str, GQueue | RQueue | AutoRQueue] = {
     OURS: RQueue(LOCAL_FIRST),
     AUTO: AutoRQueue(RQueue(LOCAL_FIRST)),
 }
-#: A network that costs nothing: for the bound.
-FREE = NetworkSpeeds(net_gb_s=float("inf"), rcuda_latency_s=NetworkSpeeds().gpu_latency_s)
 #: Section IV.C.
 PAPER = {
     G_QUEUE: {"idle_gpus": 78.02},
@@ -113,19 +112,37 @@ HISTOGRAM_NOTES = (
 
 
 def simulated(
-    name: str, year: Sequence[QueuedLoanJob], node_count: int = NODES
+    name: str,
+    year: Sequence[QueuedLoanJob],
+    node_count: int = NODES,
+    wires: NetworkSpeeds = PAPER_WIRES,
 ) -> tuple[list[Ended], dict[str, float]]:
     """What became of the jobs, and the idle GPUs in the mean until the last one's end."""
     if name == BOUND:
-        simulator = QueuedLoanSimulator(pool(node_count), RQueue(), FREE)
+        simulator = QueuedLoanSimulator(pool(node_count), RQueue(), free(wires))
     else:
-        simulator = QueuedLoanSimulator(nodes(node_count), QUEUES[name])
+        simulator = simulator_of(nodes(node_count), name, wires)
     ended, idle = simulator.run(year), simulator.idle
     return ended, {
         "idle_gpus": idle.in_use / simulator.end_s,
         "idle_gpus_hosting": idle.hosting / simulator.end_s,
         "idle_gpus_wanted": idle.wanted / max(1.0, idle.wanted_s),
     }
+
+
+def free(wires: NetworkSpeeds) -> NetworkSpeeds:
+    """A network that costs nothing: for the bound."""
+    return replace(wires, net_gb_s=float("inf"), rcuda_latency_s=wires.gpu_latency_s)
+
+
+def simulator_of(
+    nodes_of: dict[str, NodeCapacity], name: str, wires: NetworkSpeeds
+) -> QueuedLoanSimulator:
+    """The queue of that name; one that predicts goes by the same wires."""
+    queue = QUEUES[name]
+    if isinstance(queue, AutoRQueue):
+        queue = replace(queue, wires=wires)
+    return QueuedLoanSimulator(nodes_of, queue, wires)
 
 
 def figures(ended: Sequence[Ended], base: Sequence[Ended]) -> dict[str, float]:
@@ -154,7 +171,9 @@ def means(ended: Sequence[Ended]) -> dict[str, float]:
 
 
 def on_real_log(
-    log: Sequence[QueuedLoanJob], nodes_of: Callable[[], dict[str, NodeCapacity]]
+    log: Sequence[QueuedLoanJob],
+    nodes_of: Callable[[], dict[str, NodeCapacity]],
+    wires: NetworkSpeeds = PAPER_WIRES,
 ) -> Iterator[tuple[str, list[Ended], list[Ended], dict[str, float]]]:
     """A real log under every queue, against nodes shared and nothing remote.
 
@@ -162,21 +181,22 @@ def on_real_log(
     """
     base: list[Ended] = []
     for name in each((SHARED, R_QUEUE, OURS, G_QUEUE)):
-        ended = QueuedLoanSimulator(nodes_of(), QUEUES[name]).run(log)
+        ended = simulator_of(nodes_of(), name, wires).run(log)
         base = base or ended
         row = means(ended) if name == G_QUEUE else figures(ended, base)
         yield name, ended, base, row | {"wait_median_s": median(job.wait_s for job in ended)}
 
 
-def tsubame(seeds: Sequence[int], year: str = "printed") -> Result:
+def tsubame(seeds: Sequence[int], year: str = "printed", middleware: str = PAPERS) -> Result:
     """The whole year under every queue; means over the seeds."""
+    wires = wires_of(middleware)
     rows: dict[str, list[Mapping[str, float]]] = {name: [] for name in (*QUEUES, BOUND)}
     for seed in each(seeds):
-        log = jobs(seed, year=YEARS[year])
+        log = jobs(seed, year=YEARS[year], wires=wires)
         base: list[Ended] = []
         queues = (G_QUEUE, SHARED, PRINTED, R_QUEUE, IDLE_DONORS, OURS, AUTO, BOUND)
         for name in each(queues):
-            ended, idle = simulated(name, log)
+            ended, idle = simulated(name, log, wires=wires)
             base = base or ended
             if name == G_QUEUE:
                 rows[name].append(means(ended) | idle)
@@ -188,7 +208,9 @@ def tsubame(seeds: Sequence[int], year: str = "printed") -> Result:
                 rows[name].append(figures(ended, base) | moments(ended, base) | idle)
     printed = dict(zip(TIMES, TABLE_3[NODES], strict=True))
     paper = {**PAPER, R_QUEUE: {**PAPER[R_QUEUE], **_columns("decrease", printed)}}
-    return Result("rqueue-tsubame", tuple(seeds), averaged(rows), paper, NOTES)
+    return Result(
+        "rqueue-tsubame", tuple(seeds), averaged(rows), paper, (*NOTES, *told(middleware))
+    )
 
 
 def _columns(middle: str, by_time: Mapping[str, tuple[float, float]]) -> dict[str, float]:
@@ -211,16 +233,17 @@ def decrease_histograms(seeds: Sequence[int], year: str = "printed") -> Result:
     return Result("rqueue-histograms", tuple(seeds), averaged(rows), {}, HISTOGRAM_NOTES)
 
 
-def shrink(seeds: Sequence[int], year: str = "printed") -> Result:
+def shrink(seeds: Sequence[int], year: str = "printed", middleware: str = PAPERS) -> Result:
     """Table III: the R queue on fewer nodes against the G queue on 480."""
+    wires = wires_of(middleware)
     rows: dict[str, list[Mapping[str, float]]] = {R_QUEUE: [], OURS: []}
     for seed in each(seeds):
-        log = jobs(seed, year=YEARS[year])
+        log = jobs(seed, year=YEARS[year], wires=wires)
         base: list[Ended] = []
         fewer = [(name, count) for name in rows for count in (*FEWER, *TABLE_3)]
         columns: dict[str, dict[str, float]] = {name: {} for name in rows}
         for name, count in each([(G_QUEUE, NODES), *fewer]):
-            ended, _ = simulated(name, log, count)
+            ended, _ = simulated(name, log, count, wires)
             if name == G_QUEUE:
                 base = ended
                 continue
@@ -236,4 +259,5 @@ def shrink(seeds: Sequence[int], year: str = "printed") -> Result:
     for count, figures_of in TABLE_3.items():
         by_time = dict(zip(TIMES, figures_of, strict=True))
         paper |= _columns(f"decrease_{count}_nodes", by_time)
-    return Result("rqueue-shrink", tuple(seeds), averaged(rows), {R_QUEUE: paper}, NOTES)
+    notes = (*NOTES, *told(middleware))
+    return Result("rqueue-shrink", tuple(seeds), averaged(rows), {R_QUEUE: paper}, notes)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.r_queue import JobWork, NetworkSpeeds, execution_s
+from simulation.experiments.rqueue.middleware import PAPER_WIRES
 from simulation.models.queued_loans import QueuedLoanJob
 
 _Numbers = NDArray[Any]
@@ -73,7 +74,9 @@ def pool(count: int = NODES) -> dict[str, NodeCapacity]:
     return {"pool": NodeCapacity("pool", (1 << 3 * count) - 1, float("inf"), float("inf"))}
 
 
-def jobs(seed: int, count: int = JOBS, year: Year = PRINTED) -> list[QueuedLoanJob]:
+def jobs(
+    seed: int, count: int = JOBS, year: Year = PRINTED, wires: NetworkSpeeds = PAPER_WIRES
+) -> list[QueuedLoanJob]:
     """The first `count` jobs of the year, in the order of their submits."""
     draw = np.random.default_rng(seed)
     periods = draw.lognormal(0.0, year.busy_sigma, -(-DAYS // year.busy_days))
@@ -95,7 +98,9 @@ def jobs(seed: int, count: int = JOBS, year: Year = PRINTED) -> list[QueuedLoanJ
                 cpus=int(cpus[i]),
                 memory_mb=int(1000 * memory_gb[i]),
             ),
-            work(float(times[i]), float(memory_gb[i]), float(calls[0, i]), float(calls[1, i])),
+            work(
+                float(times[i]), float(memory_gb[i]), float(calls[0, i]), float(calls[1, i]), wires
+            ),
         )
         for i in range(count)
     ]
@@ -114,19 +119,27 @@ def _scaled(times: _Numbers, idle_gpus: _Numbers, year: Year) -> _Numbers:
     return scaled
 
 
-def drawn_work(draw: np.random.Generator, time_s: float) -> JobWork:
+def drawn_work(
+    draw: np.random.Generator, time_s: float, wires: NetworkSpeeds = PAPER_WIRES
+) -> JobWork:
     """`work` of a job in a log without transfers: drawn as in Table I, memory of 0.5 to 11 GB."""
     memory_gb, connections, calls = draw.uniform((0.5, 100, 100), (11.0, 100_000, 100_000))
-    return work(time_s, float(memory_gb), float(connections), float(calls))
+    return work(time_s, float(memory_gb), float(connections), float(calls), wires)
 
 
-def work(time_s: float, memory_gb: float, connections: float, calls: float) -> JobWork:
+def work(
+    time_s: float,
+    memory_gb: float,
+    connections: float,
+    calls: float,
+    wires: NetworkSpeeds = PAPER_WIRES,
+) -> JobWork:
     """A job that takes `time_s` alone; what it moves is its memory (Table I).
 
     A job too short for the communication drawn does proportionally less of it.
     """
     drawn = JobWork(0.0, memory_gb, memory_gb, memory_gb, connections, calls)
-    communication_s = execution_s(drawn, NetworkSpeeds(), False)
+    communication_s = execution_s(drawn, wires, False)
     share = min(1.0, time_s / communication_s)
     moved = memory_gb * share
     other_s = time_s - share * communication_s

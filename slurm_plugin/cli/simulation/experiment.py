@@ -126,6 +126,8 @@ def run_proof(out: Path, only: tuple[str, ...], again: tuple[str, ...]) -> None:
 
 
 def _command(experiment: Experiment) -> click.Command:
+    from simulation.experiments.experiment import FILE
+
     def run(
         as_json: bool,
         plot: Path | None,
@@ -165,7 +167,8 @@ def _command(experiment: Experiment) -> click.Command:
             click.Option(["--seeds"], callback=_seeds, metavar="LIST", help=f"Default: {default}."),
         )
     for name, words in experiment.options.items():
-        option = click.Option([f"--{name}"], type=click.Choice(words), default=words[0],
+        kind = None if FILE in words else click.Choice(words)
+        option = click.Option([f"--{name}"], type=kind, default=words[0],
                               show_default=True, metavar="FORM",
                               help=f"Which form of it: {', '.join(words)}.")  # fmt: skip
         command.params.insert(0, option)
@@ -208,12 +211,16 @@ def _swept(
     """A row for each word of an option, with the figures that the experiment's claims look at."""
     from simulation.core.steps import each
     from simulation.experiments import Result
+    from simulation.experiments.experiment import FILE
     from simulation.reproduction import PAPERS
     from simulation.reproduction.page import figures_claimed
 
     figures = figures_claimed(PAPERS, experiment.name)
     rows: dict[str, dict[str, float | None]] = {}
-    for word in each(experiment.options[option]):
+    words = [word for word in experiment.options[option] if word != FILE]
+    # A file that is named comes beside the words.
+    named = options.get(option.replace("-", "_"), words[0])
+    for word in each([*words, *({named} - {*words})]):
         result = experiment.run(seeds, **{**options, option.replace("-", "_"): word})
         row = rows[f"{option} {word}"] = {}
         for policy, metric in figures:

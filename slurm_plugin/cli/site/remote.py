@@ -65,14 +65,20 @@ def program(file: Path, python: str) -> None:
 @click.argument("local", type=IN_FILE)
 @click.argument("lent", type=IN_FILE)
 @click.option("--preset", required=True, metavar="NAME", help="The preset that lent the GPUs.")
+@click.option("--where", default="", metavar="TEXT", help="When and where: a note in the file.")
 @click.option("--out", type=OUT_FILE, required=True, help="The file for remote.measured.")
-def measure(local: Path, lent: Path, preset: str, out: Path) -> None:
+def measure(local: Path, lent: Path, preset: str, where: str, out: Path) -> None:
     """Fit what a probe measured on own (LOCAL) and on lent GPUs: remote=auto decides by it."""
+    from policies.remote.r_queue.measured import Measured
     from slurm_plugin.remote import measured
 
-    sides = [measured.fit(str(file), measured.runs(file)) for file in (local, lent)]
-    measured.write(out, measured.Measured(preset, *sides))
-    for name, side in zip(("own", "lent"), sides, strict=True):
+    own, other = (measured.fit(str(file), measured.runs(file)) for file in (local, lent))
+    measured.write(out, Measured(preset, own, other, where))
+    for name, side in (("own", own), ("lent", other)):
         figures = f"a call {side.call_s * 1e3:.3f} ms, {side.gb_s:.3g} GB/s"
         kernel = f"a kernel {side.kernel_s * 1e3:.3f} ms"
+        if side.gpu_gb_s:
+            kernel += f", GPU to GPU {side.gpu_gb_s:.3g} GB/s"
+        if side.shared is not None:
+            kernel += f", beside another job bytes take {1 + side.shared:.2f} times as long"
         click.echo(f"{name:5} {figures}, {kernel}; the worst run is off by {side.error:.0%}")

@@ -60,6 +60,7 @@ def _work(said: Remote, wires: NetworkSpeeds) -> JobWork | None:
         gpu_calls=said.gpu_calls,
         gpu_cpu_gb=said.gpu_cpu_gb,
         gpu_gpu_gb=said.gpu_gpu_gb,
+        gpu_kernel_s=said.gpu_kernel_s,
     )
     return replace(work, other_s=max(0.0, said.run_s - execution_s(work, wires, False)))
 

@@ -18,6 +18,7 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -41,6 +42,8 @@ LOOK_S = 0.02
 TRIES = 3
 #: Seconds between two looks at the borrowing job, and how long that job may wait for its start.
 POLL_S = 30.0
+#: Open connections over which nothing passed for so long are told of; kernels of seconds are not.
+IDLE_S = 20.0
 PATIENCE_S = 180.0
 #: A record that does not name this donor may be somebody else's text: it counts only if it is
 #: still so after this many seconds.
@@ -211,6 +214,7 @@ class Donor:
                 preexec_fn=inside.end_with_parent,
                 pass_fds=passed,
                 env=environment,
+                process_group=0,
             )
             if self._inside is not None:
                 self._inside.handed_over()
@@ -245,21 +249,22 @@ class Donor:
         return await self._process.wait()
 
     async def stop_server(self) -> None:
-        """End the server: it is asked to first, then killed."""
+        """End the server and all that it started: it is asked to first, then killed."""
         if self._door is not None:
             self._door.close()
             self._door = None
         process = self._process
-        if process is None or process.returncode is not None:
+        if process is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        try:
-            await asyncio.wait_for(process.wait(), 2.0)
-        except TimeoutError:
+        if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+                process.terminate()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), 2.0)
+        # And all that it started: Slurm finds no process whose parents are gone, but by cgroups.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
 
     async def close(self) -> None:
         """End everything."""
@@ -346,14 +351,18 @@ async def run(task: DonorTask, vouching: Munge) -> int:
 
 
 async def tell(task: DonorTask, port: int, meter: Meter) -> None:
-    """Say every now and then what passed, where that is more than the last time."""
-    told = Passed()
+    """Say every now and then what passed, and since when nothing has, if new."""
+    told, since = Passed(), 0
     while True:
         await asyncio.sleep(POLL_S)
-        passed = meter.passed()
-        if passed != told:
-            await asyncio.to_thread(slurm.say, task.job_id, ready(task.parent, port, passed))
-            told = passed
+        passed, idle_s = meter.passed(), meter.idle_s()
+        began = int(time.time() - idle_s) if idle_s >= IDLE_S else 0
+        # The same moment, by two clocks.
+        began = since if abs(began - since) <= 2 else began
+        if (passed, began) != (told, since):
+            said = ready(task.parent, port, passed, began)
+            await asyncio.to_thread(slurm.say, task.job_id, said)
+            told, since = passed, began
 
 
 def main(argv: list[str], program: str) -> int:

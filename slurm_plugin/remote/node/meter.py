@@ -12,6 +12,7 @@ import contextlib
 import socket
 import struct
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from slurm_plugin.job_notes.donor import Passed
 
@@ -29,10 +30,20 @@ _REST_OF_REQUEST = bytes(46)
 #: inet_diag_msg: ports come after four bytes, attributes after all 72.
 _PORTS, _MESSAGE_BYTES = struct.Struct(">4xHH"), 72
 _ATTRIBUTE = struct.Struct("=HH")
+#: tcp_info: milliseconds since data was last sent and last received, a word between them.
+_LAST = struct.Struct("=I4xI")
+_LAST_AT = 44
 #: tcp_info: bytes_acked and bytes_received (u64), four words, data_segs_in.
 _COUNTS = struct.Struct("=QQ16xI")
 _COUNTS_AT = 120
 _BUFFER_BYTES = 1 << 20
+
+
+class _Counts(NamedTuple):
+    """Of one connection: what passed, and for how many seconds nothing has."""
+
+    passed: Passed = Passed()
+    idle_s: float = 0.0
 
 
 class Meter:
@@ -66,8 +77,16 @@ class Meter:
         total = self._ended
         for port in self._ports:
             for one in self._open(port):
-                total += one
+                total += one.passed
         return total
+
+    def idle_s(self) -> float:
+        """For how long nothing passed either way over the open connections; 0 where none is.
+
+        Who had the last word is not known: a quick answer comes in the same tick of the kernel.
+        """
+        each = [one for port in self._ports for one in self._open(port) if one.passed.received]
+        return min((one.idle_s for one in each), default=0.0)
 
     def _heard(self) -> None:
         while self._events is not None:
@@ -78,9 +97,9 @@ class Meter:
                 return
             for _, port, one in _connections(data):
                 if port in self._ports:
-                    self._ended += one
+                    self._ended += one.passed
 
-    def _open(self, port: int) -> Iterator[Passed]:
+    def _open(self, port: int) -> Iterator[_Counts]:
         for family in (socket.AF_INET, socket.AF_INET6):
             asked = _REQUEST.pack(
                 *(family, socket.IPPROTO_TCP, 1 << (_INET_DIAG_INFO - 1)),
@@ -104,13 +123,13 @@ class Meter:
                         break
 
 
-def _connections(data: bytes) -> Iterator[tuple[int, int, Passed]]:
+def _connections(data: bytes) -> Iterator[tuple[int, int, _Counts]]:
     """Kind of message, near port and counts of each message in what the kernel sent."""
     at = 0
     while at + _HEADER.size <= len(data):
         size, kind, *_ = _HEADER.unpack_from(data, at)
         if size < _HEADER.size or kind in (_NLMSG_DONE, _NLMSG_ERROR):
-            yield kind, 0, Passed()
+            yield kind, 0, _Counts()
             return
         body = data[at + _HEADER.size : at + size]
         if len(body) >= _MESSAGE_BYTES:
@@ -118,7 +137,7 @@ def _connections(data: bytes) -> Iterator[tuple[int, int, Passed]]:
         at += (size + 3) & ~3
 
 
-def _counts(attributes: bytes) -> Passed:
+def _counts(attributes: bytes) -> _Counts:
     at = 0
     while at + _ATTRIBUTE.size <= len(attributes):
         size, kind = _ATTRIBUTE.unpack_from(attributes, at)
@@ -127,6 +146,9 @@ def _counts(attributes: bytes) -> Passed:
         info = attributes[at + _ATTRIBUTE.size : at + size]
         if kind == _INET_DIAG_INFO and len(info) >= _COUNTS_AT + _COUNTS.size:
             sent, received, packets = _COUNTS.unpack_from(info, _COUNTS_AT)
-            return Passed(received, sent, packets) if received else Passed()
+            if not received:
+                break
+            idle_ms = min(_LAST.unpack_from(info, _LAST_AT))
+            return _Counts(Passed(received, sent, packets), idle_ms / 1000)
         at += (size + 3) & ~3
-    return Passed()
+    return _Counts()

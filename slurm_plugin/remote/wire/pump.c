@@ -1,26 +1,20 @@
 #include "pump.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <stddef.h>
+#include <stdlib.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-enum {
-	/* What one direction holds until its receiver reads: enough to be sent in few pieces */
-	ROOM = 512 << 10,
-	/* Less than this, and there was no more to be had. */
-	LITTLE = 32 << 10
-};
+/* What one direction holds until its receiver reads: with less the ends are woken more often. By way
+ * of a pipe (splice) bytes are handed on page by page, which takes longer than to copy them. */
+enum { ROOM = 512 << 10 };
 
-/* One direction. The bytes wait in a pipe: they never are in this process's memory. */
+/* One direction. */
 typedef struct {
 	int from, to;
-	int in, out; /* the pipe's ends */
-	size_t held;
+	char *room;
+	size_t start, held; /* the bytes that wait */
 	bool is_dry; /* the sender had no more, until poll says otherwise */
-	bool is_full; /* the pipe takes no more, until some of it is sent */
 	bool is_stuck; /* the receiver takes no more, until poll says otherwise */
 	bool has_ended; /* the sender says no more */
 	bool is_over; /* and the receiver was told so */
@@ -28,36 +22,25 @@ typedef struct {
 
 typedef enum { MOVED, STILL, BROKEN } moved_t;
 
-static bool open_flow(flow_t *flow, int from, int to)
+static size_t left(const flow_t *flow)
 {
-	int ends[2];
-
-	if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
-		return false;
-	/* room for small pieces, too; without it the kernel's 64 KiB: slower, and right */
-	(void) fcntl(ends[1], F_SETPIPE_SZ, 2 * ROOM);
-	*flow = (flow_t) { .from = from, .to = to, .in = ends[1], .out = ends[0] };
-	return true;
+	return ROOM - flow->start - flow->held;
 }
 
 static moved_t fill(flow_t *flow)
 {
 	ssize_t count;
 
-	if (flow->has_ended || flow->is_dry || flow->is_full || flow->held >= ROOM)
+	if (flow->has_ended || flow->is_dry || !left(flow))
 		return STILL;
-	count = splice(flow->from, NULL, flow->in, NULL, ROOM - flow->held,
-		       SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-	if (count < 0 && errno != EAGAIN && errno != EINTR)
-		return BROKEN;
+	count = recv(flow->from, flow->room + flow->start + flow->held, left(flow), MSG_DONTWAIT);
 	if (count < 0) {
-		/* Nothing came, or many small pieces fill the pipe. */
-		flow->is_full = flow->held > 0;
-		flow->is_dry = !flow->is_full;
-		return STILL;
+		flow->is_dry = errno == EAGAIN;
+		return errno == EAGAIN || errno == EINTR ? STILL : BROKEN;
 	}
 	flow->has_ended = !count;
-	flow->is_dry = count < LITTLE;
+	/* Less than there was room for: there was no more to be had. */
+	flow->is_dry = (size_t) count < left(flow);
 	flow->held += (size_t) count;
 	return MOVED;
 }
@@ -72,14 +55,13 @@ static moved_t drain(flow_t *flow)
 		flow->is_over = true;
 		return shutdown(flow->to, SHUT_WR) && errno != ENOTCONN ? BROKEN : MOVED;
 	}
-	count = splice(flow->out, NULL, flow->to, NULL, flow->held,
-		       SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+	count = send(flow->to, flow->room + flow->start, flow->held, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (count < 0) {
 		flow->is_stuck = errno == EAGAIN;
 		return errno == EAGAIN || errno == EINTR ? STILL : BROKEN;
 	}
 	flow->held -= (size_t) count;
-	flow->is_full = false;
+	flow->start = flow->held ? flow->start + (size_t) count : 0;
 	return MOVED;
 }
 
@@ -89,7 +71,7 @@ static void await(flow_t flows[2])
 	struct pollfd sockets[2] = { { .fd = flows[0].from }, { .fd = flows[1].from } };
 
 	for (int i = 0; i < 2; i++) {
-		if (!flows[i].has_ended && !flows[i].is_full && flows[i].held < ROOM)
+		if (!flows[i].has_ended && left(&flows[i]))
 			sockets[i].events |= POLLIN;
 		if (flows[i].held)
 			sockets[1 - i].events |= POLLOUT;
@@ -129,28 +111,17 @@ static bool carry(flow_t flows[2])
 	return true;
 }
 
-static bool set_up(int fd)
-{
-	int flags = fcntl(fd, F_GETFL);
-
-	return flags >= 0 && !fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-}
-
 extern bool gt_pump(int near, int far)
 {
 	const struct linger at_once = { .l_onoff = 1 };
-	flow_t flows[2];
-	bool is_whole = false;
+	char *room = malloc(2 * ROOM);
+	flow_t flows[2] = {
+		{ .from = near, .to = far, .room = room },
+		{ .from = far, .to = near, .room = room ? room + ROOM : NULL }
+	};
+	bool is_whole = room && carry(flows);
 
-	if (set_up(near) && set_up(far) && open_flow(&flows[0], near, far)) {
-		if (open_flow(&flows[1], far, near)) {
-			is_whole = carry(flows);
-			close(flows[1].in);
-			close(flows[1].out);
-		}
-		close(flows[0].in);
-		close(flows[0].out);
-	}
+	free(room);
 	/* A side that goes on must not take what it got for all there was. */
 	for (int i = 0; !is_whole && i < 2; i++)
 		(void) setsockopt(i ? far : near, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));

@@ -3,7 +3,6 @@
 
 #include <stdbool.h>
 
-/* Both sockets are made non-blocking. They stay open, for the caller to close; SIGPIPE must be
- * ignored.
+/* Both sockets stay open, for the caller to close.
  * RET true if both sides ended; false if one broke: then closing resets the other, too */
 extern bool gt_pump(int near, int far);

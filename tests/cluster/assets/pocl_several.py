@@ -2,7 +2,8 @@
 
 Every device computes a share in each step and gets all positions back, so each step waits for the
 slowest. Prints a line for each of the two, and exits with 1 where a number differs. With SECONDS
-and NTH that device alone does it, again and again for so long.
+and NTH that device alone does it, again and again for so long. With `chain` the lent devices share
+one context and hand a buffer from one to the next.
 """
 
 import os
@@ -99,7 +100,34 @@ def reduction(devices, numbers):
     return sum(int(part.sum()) for part in sums)
 
 
+def chain(platforms):
+    """One context of a platform's devices: each adds a number to a buffer that the one before it
+    wrote, through an event and without, twice around."""
+    devices = max((platform.get_devices() for platform in platforms), key=len)
+    context = cl.Context(devices)
+    queues = [cl.CommandQueue(context, one) for one in devices]
+    source = "__kernel void more(__global int *x, int by) { x[get_global_id(0)] += by; }"
+    more = cl.Kernel(cl.Program(context, source).build(), "more")
+    start = np.arange(NUMBERS, dtype=np.int32)
+    buffer = cl.Buffer(context, FLAGS.READ_WRITE | FLAGS.COPY_HOST_PTR, hostbuf=start)
+    before = None
+    for number, queue in enumerate(queues * 2):
+        more.set_args(buffer, np.int32(number + 1))
+        before = cl.enqueue_nd_range_kernel(
+            queue, more, (NUMBERS,), None, wait_for=[before] if before else None
+        )
+        queue.flush()
+    found = np.zeros(NUMBERS, np.int32)
+    cl.enqueue_copy(queues[0], found, buffer, wait_for=[before])
+    added = sum(range(1, 2 * len(queues) + 1))
+    is_right = bool((found == start + added).all())
+    print(f"chain on {len(devices)} {'equal' if is_right else 'WRONG'}")
+    return 0 if is_right else 1
+
+
 def main(argv):
+    if argv == ["chain"]:
+        return chain(cl.get_platforms())
     found = [d for platform in cl.get_platforms() for d in platform.get_devices()]
     end = time.monotonic() + (float(argv[0]) if argv else 0)
     devices = [Device(device) for device in (found[int(argv[1]) :][:1] if argv else found)]

@@ -107,6 +107,53 @@ def test_who_asks_in_vain_is_told_at_once(lending, command, why):
     assert f"gpu-topo: {NOT_LENT}{why}" in " ".join(done.err.split()), done
 
 
+#: Told at the submit, or by the queue: in AdminComment and `gputopo explain`.
+IN_VAIN = {
+    "--gres=gpu:4 --exclusive": "an exclusive job gets all GPUs of a node",
+    "--gpus-per-socket=2 --sockets-per-node=2 -N1": "with --gpus-per-socket its GPUs are to be",
+    "--gpus-per-task=2 -n2 -N1": "each of its tasks wants GPUs of its own",
+    "-w dgx1,dgx2 --gres=gpu:4": "donors are met on one node",
+    "--gres=gpu:1 -w dgx1": "at least one of its GPUs is local",
+}
+
+
+@pytest.mark.long("each a detail of what a shorter test shows")
+def test_every_form_that_borrows_nothing_has_a_line_for_its_user(lending):
+    told = dict[str, str]()
+    jobs = dict[str, int]()
+    for args in IN_VAIN:
+        command = f"sbatch --parsable -p dgx --mem=100 {ASKS.replace(' ', chr(92) + ' ')} {args}"
+        done = lending.run("ctl", f"{command} --wrap='sleep 600'", user="alice")
+        told[args], jobs[args] = done.err, int(done.out)
+
+    def untold() -> list[str]:
+        for args, job in jobs.items():
+            told[args] += lending.job(job).admin_comment
+        words = {args: " ".join(text.split()) for args, text in told.items()}
+        return [args for args, why in IN_VAIN.items() if f"{NOT_LENT}{why}" not in words[args]]
+
+    until(lambda: not untold(), lambda: f"no line for {untold()}", 60)
+    assert not donors(lending)
+    lending.cancel(*jobs.values())
+
+
+@pytest.mark.long("three donors in place of one")
+def test_a_job_of_six_gpus_borrows_of_two_nodes(lending):
+    """Each donor is a job of its own; all are there before the first line, and end with it."""
+    spare = lending.sbatch("-p", "gpu", "-w", "minsky1", "--gres=gpu:2", script="sleep 600")
+    lending.wait_running(spare)
+    with settings_of(lending, "equal_models: [v100/p100]"):
+        args = ("-p", "gpu", "--gres=gpu:v100:6", "--mem=300", ASKS)
+        job = lending.started(*args, script=HOLD, timeout_s=60)
+        assert echoed(lending, job.id)[-1] == "exit 0"
+        assert [len(gpus) for gpus in job.gpus.values()] == [2]
+        lent = [len(gpus) for donor in donors(lending) for gpus in donor.gpus.values()]
+        assert lent == [2, 2]
+        assert len(echoed(lending, job.id)) == 3
+        lending.cancel(job.id, spare)
+        nothing_is_left(lending)
+
+
 @pytest.mark.long("a detail of what a shorter test shows")
 def test_a_model_that_the_site_calls_equal_lends(lending):
     """dgx2 has nothing left for a job that names V100s: a P100 node lends to it."""

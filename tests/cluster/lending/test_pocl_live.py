@@ -4,14 +4,24 @@ A fake GPU is an OpenCL device of PoCL on the processor. Where a kernel ran is t
 time of the pocld of each node.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import pytest
-import yaml
-from lending_harness import ASKS, FOLDER, donors, nothing_is_left, occupy, prepare, remote
-from live_harness import CONFIG
+from lending_harness import ASKS, FOLDER, donors, occupy
+from pocl_harness import (
+    FOUR,
+    PRESET,
+    TWO_AND_TWO,
+    Busy,
+    borrower,
+    job_with,
+    lines_of,
+    pocl_nodes,
+    pocl_site,
+    restarts,
+    servers,
+    writes,
+)
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -19,49 +29,17 @@ from slurm_cluster.pytest_plugin import Factory
 from slurm_cluster.slurm_text import Job
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(420)]
-Busy = Mapping[str, Iterable[int]]
-
-#: Two GPUs are free on the first two nodes, none on the others.
-TWO_AND_TWO = {"dgx1": range(6), "dgx2": range(2, 8), **dict.fromkeys(("dgx3", "dgx4"), range(8))}
 #: Two GPUs of each node are free: two jobs of four have room.
 TWO_EACH = {f"dgx{i}": range(6) for i in (1, 2, 3, 4)}
+#: One GPU of each node is free: a job of four has three donors.
+ONE_EACH = {f"dgx{i}": range(7) for i in (1, 2, 3, 4)}
 #: Three to lend on two nodes, and three for jobs of two on a node of their own.
 THREE_AND_THREE = {"dgx1": range(6), "dgx2": range(7), "dgx3": range(5), "dgx4": range(8)}
-FOUR = ("-p", "dgx", "--gres=gpu:4", "--mem=200")
-#: The shipped preset; only that a fake GPU is a device of the processor is ours.
-PRESET = """\
-name: pocl-fake
-server:
-  - sh
-  - -c
-  - >-
-    POCL_DEVICES=$(echo $CUDA_VISIBLE_DEVICES | sed 's/[0-9]*/basic/g;s/,/ /g')
-    exec pocld -a {bind} -p {port}
-loopback: no
-ports: 2
-max_donors: 1
-environment: {OCL_ICD_VENDORS: /etc/OpenCL/borrowed}
-each_word: {POCL_DEVICES: remote}
-each_gpu: {"POCL_REMOTE{i}_PARAMETERS": "{host}:{port}/{gpu}"}
-"""
-PRESET_KEY = "preset: pocl-fake.yaml"
 SEVERAL = f"{FOLDER}/pocl_several.py"
 #: Kernels on all devices at once for five minutes, which nobody waits for.
 LONG = "for i in 0 1 2 3; do pocl-matrix 96 300 $i & done; wait"
 #: How long Slurm may take to give up a node (lending_harness.prepare), and to have it again.
 DOWN_S = 120
-
-
-def job_with(local: int, lines: str) -> str:
-    """A job that runs these lines; its own GPUs are devices of PoCL's, before the lent ones."""
-    own = f'export PYTHONWARNINGS=ignore POCL_DEVICES="{"basic " * local}$POCL_DEVICES"'
-    return f"{own}; out=$HOME/pocl.$SLURM_JOB_ID; mkdir -p $out; {lines}; sleep 600"
-
-
-def writes(command: str, name: str) -> str:
-    """The command's output and its exit status in a file of the job's, when it is complete."""
-    file = f"$out/{name}"
-    return f"{command} >{file}.part 2>&1; echo exit $? >>{file}.part; mv {file}.part {file}"
 
 
 def one_by_one(together: str, alone: str) -> str:
@@ -74,9 +52,7 @@ def one_by_one(together: str, alone: str) -> str:
 @pytest.fixture(scope="module")
 def lenders(slurm_cluster_factory: Factory) -> Iterator[Cluster]:
     """Four nodes with PoCL-Remote."""
-    partition = "PartitionName=dgx Nodes=dgx[1-4] DefaultTime=10 MaxTime=INFINITE State=UP\n"
-    cluster = slurm_cluster_factory({"dgx[1-4]": "dgx1v"}, slurm_conf=partition, pocl=True)
-    with cluster.at_home():
+    with pocl_nodes(slurm_cluster_factory) as cluster:
         yield cluster
 
 
@@ -89,40 +65,8 @@ def busy() -> Busy:
 @pytest.fixture
 def lending(lenders: Cluster, busy: Busy) -> Iterator[Cluster]:
     """The site lends the other GPUs; at the end nothing is left of a loan."""
-    prepare(lenders, busy)
-    lenders.put("ctl", "/etc/slurm/pocl-fake.yaml", PRESET)
-    for name in ("pocl_several.py", "opencl_probe.py"):
-        text = (Path(__file__).parents[1] / "assets" / name).read_text(encoding="utf-8")
-        lenders.put("ctl", f"{FOLDER}/{name}", text)
-    lenders.run("ctl", f"rm -rf /home/*/pocl.*; mkdir {FOLDER}/profiles; chmod -R a+rX {FOLDER}")
-    text = lenders.read("ctl", CONFIG)
-    lenders.put("ctl", CONFIG, text.replace(remote(""), remote(PRESET_KEY)))
-    lenders.engine("restart")
-    lenders.wait_reconciled()
-    yield lenders
-    users = {job.id: job.fields["UserId"] for job in lenders.jobs()}
-    lenders.cancel(*(jobid for jobid, user in users.items() if not user.startswith("bob(")))
-    nothing_is_left(lenders, busy)
-    until(lambda: not servers(lenders), "no server is left", 30)
-
-
-class Server(NamedTuple):
-    """A pocld: where, whose, and the processor seconds that it used."""
-
-    node: str
-    user: str
-    used_s: float
-
-
-def servers(cluster: Cluster) -> list[Server]:
-    """Every pocld that runs."""
-    each = "pgrep -x pocld | while read p; do echo $(stat -c %U /proc/$p; cat /proc/$p/stat); done"
-    found = list[Server]()
-    for node in cluster.gpus:
-        for line in cluster.run(node, each, check=False).out.splitlines():
-            user, *stat = line.split()
-            found.append(Server(node, user, sum(map(int, stat[13:15])) / 100))
-    return found
+    with pocl_site(lenders, busy, PRESET):
+        yield lenders
 
 
 def compute(cluster: Cluster, *nodes: str) -> bool:
@@ -131,14 +75,6 @@ def compute(cluster: Cluster, *nodes: str) -> bool:
     return sorted(one.node for one in found) == sorted(nodes) and all(
         one.used_s > 0.5 for one in found
     )
-
-
-def lines_of(cluster: Cluster, job: Job, name: str, user: str = "alice") -> list[str]:
-    """What the job wrote into this file of its folder; its program said that all is well."""
-    path = f"/home/{user}/pocl.{job.id}/{name}"
-    *lines, last = cluster.read("ctl", path, timeout_s=90).splitlines()
-    assert last == "exit 0", lines
-    return lines
 
 
 def each_runs_where_it_is(cluster: Cluster, job: Job, node: str) -> None:
@@ -153,15 +89,6 @@ def each_runs_where_it_is(cluster: Cluster, job: Job, node: str) -> None:
         grew.append(after.used_s - before.used_s)
     here, there = sorted(grew)[:2], sorted(grew)[2:]
     assert 3 * max(here) < min(there) > 0.2, grew
-
-
-def borrower(cluster: Cluster, script: str) -> tuple[Job, str]:
-    """A job of four GPUs that runs, and the node that lends it two."""
-    job = cluster.started(*FOUR, ASKS, script=script, timeout_s=90)
-    [donor] = donors(cluster)
-    [node] = donor.gpus
-    assert node not in job.gpus
-    return job, node
 
 
 def test_a_matrix_product_is_right_on_two_local_and_two_lent_devices(lending):
@@ -183,33 +110,21 @@ def test_n_bodies_and_a_reduction_are_right_on_two_local_and_two_lent_devices(le
     each_runs_where_it_is(lending, job, node)
 
 
-@pytest.mark.long("two jobs and a probe")
-def test_what_was_measured_decides_about_a_job_that_borrows_only_where_it_gains(lending):
-    """A probe on one of the job's own devices and on a lent one; the engine predicts by its fit."""
-    probe = f"python3 {FOLDER}/opencl_probe.py"
-    runs = f"{writes(f'{probe} 0', 'own')}; {writes(f'{probe} 2', 'lent')}"
-    job, _ = borrower(lending, job_with(2, runs))
-    for name in ("own", "lent"):
-        lines = lines_of(lending, job, name)
-        lending.put("ctl", f"/etc/slurm/{name}.lines", "".join(f"{line}\n" for line in lines))
-    lending.cancel(job.id)
-    nothing_is_left(lending, TWO_AND_TWO)
-    files = "own.lines lent.lines --preset pocl-fake --out measured.yaml"
-    print(lending.run("ctl", f"cd /etc/slurm; gputopo remote measure {files}").out)
-    found = yaml.safe_load(lending.read("ctl", "/etc/slurm/measured.yaml"))
-    own, lent = (found[side]["call_s"] for side in ("local", "remote"))
-    assert own < lent < 0.1, found
-    profile = "profile: md\nremote: {run_s: 1000, gpu_calls: 1000000}\n"
-    lending.put("ctl", f"{FOLDER}/profiles/md.yaml", profile)
-    config = lending.read("ctl", CONFIG)
-    config = config.replace(PRESET_KEY, f"{PRESET_KEY}, measured: measured.yaml")
-    lending.put("ctl", CONFIG, f"{config}\ntopo_aware: {{profiles: {FOLDER}/profiles}}\n")
-    lending.engine("restart")
-    lending.wait_reconciled()
-    auto = "--comment=gpu-topo: remote=auto,profile=md"
-    job = lending.started(*FOUR, auto, "-t", "6000", script="sleep 600", timeout_s=90)
-    ends_s = max(1000.0, 1e6 * own) + 1e6 * (lent - own)
-    assert f"ends in {ends_s:.0f} s instead of" in job.admin_comment
+@pytest.mark.long("three donors in place of one")
+@pytest.mark.parametrize("busy", [ONE_EACH])
+def test_one_job_computes_on_three_nodes_donors_at_once(lending):
+    """Each lent device alone, all at once, and one context of all, whose buffers change servers."""
+    chain = writes(f"python3 {SEVERAL} chain", "chain")
+    lines = f"{writes(f'python3 {SEVERAL}', 'all')}; {chain}; {writes('pocl-matrix 96 5', 'each')}"
+    job = submitted(lending, "alice", *FOUR, script=job_with(1, lines))
+    assert len(lent(lending)) == 3
+    assert {line.split()[3] for line in lines_of(lending, job, "all")} == {"equal"}
+    assert lines_of(lending, job, "chain") == ["chain on 3 equal"]
+    each = lines_of(lending, job, "each")
+    assert [line.split()[1:3] for line in each] == [["96x96", "equal"]] * 4
+    found = servers(lending)
+    assert {(one.node, one.user) for one in found} == lent(lending)
+    assert min(one.used_s for one in found) > 1, found
 
 
 @pytest.mark.long("two loans in place of one")
@@ -286,10 +201,6 @@ def test_a_job_whose_donors_node_is_gone_is_put_back_and_computes_again(lending)
     occupy(lending, TWO_AND_TWO)
     lending.run("ctl", f"scontrol release {job.id}")
     computes_again(lending, job)
-
-
-def restarts(cluster: Cluster, job: Job) -> int:
-    return int(cluster.job(job.id).fields["Restarts"])
 
 
 def computes_again(cluster: Cluster, job: Job) -> None:

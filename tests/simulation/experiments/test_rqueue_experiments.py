@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from policies.remote.drmaestro import RODINIA
 from policies.remote.r_queue import NetworkSpeeds, execution_s
+from simulation.errors import SimulationError
+from simulation.experiments import experiments
+from simulation.experiments.drmaestro.workload import network_of
 from simulation.experiments.rqueue import occupancy, philly, workload
+from simulation.experiments.rqueue.middleware import found, told, wires_of
 from simulation.experiments.rqueue.tsubame import (
     G_QUEUE,
     OURS,
@@ -149,3 +155,55 @@ def test_the_drawn_year_leaves_the_papers_gpus_idle():
     )
     assert idle / (365 * 86_400) == pytest.approx(78.02, rel=1e-3)
     assert times.max() == 96 * 3600
+
+
+@pytest.mark.parametrize("middleware", ["paper", "measured"])
+def test_a_drawn_job_takes_its_time_when_it_is_alone_whatever_was_measured(middleware):
+    wires = wires_of(middleware)
+    drawn = workload.work(5000.0, 11.0, 1000.0, 90_000.0, wires)
+    assert execution_s(drawn, wires, False) == pytest.approx(5000.0)
+    added_s = execution_s(drawn, wires, True) - 5000.0
+    lent = wires.rcuda_latency_s + wires.net_latency_s - wires.gpu_latency_s
+    assert added_s > 90_000 * lent > 0
+
+
+def test_the_measured_sample_says_when_and_where_it_was_measured():
+    sample = found("measured")
+    assert sample.preset == "pocl"
+    assert re.search(r"20\d\d-\d\d-\d\d, .*cores", sample.where)
+    assert sample.remote.call_s > sample.local.call_s
+    assert sample.remote.gb_s < sample.local.gb_s
+    [note] = told("measured")
+    assert sample.where in note
+    assert told("paper") == ()
+
+
+def test_a_sites_own_file_counts_and_what_is_none_is_refused_in_a_line(tmp_path):
+    """Remote GPUs as quick as local ones cost nothing; a file without figures is told."""
+    own = tmp_path / "measured.yaml"
+    side = "{call_s: 1.0e-3, gb_s: 7.0, kernel_s: 0.1, gpu_gb_s: 171.0, shared: 0.0}"
+    own.write_text(f"preset: echo\nlocal: {side}\nremote: {side}\n")
+    wires = wires_of(str(own))
+    work = workload.work(5000.0, 11.0, 0.0, 90_000.0, wires)
+    assert execution_s(work, wires, True, 1) == pytest.approx(execution_s(work, wires, False, 1))
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("preset: echo\n")
+    with pytest.raises(SimulationError, match="expected what `gputopo remote measure` writes"):
+        experiments["rqueue-openb"].run(middleware=str(bad))
+    for word in ("FILE", str(tmp_path / "none.yaml")):
+        with pytest.raises(SimulationError, match="expected paper, measured, FILE"):
+            experiments["rqueue-openb"].run(middleware=word)
+
+
+def test_drmaestros_applications_move_as_many_bytes_by_a_middleware_that_was_measured(tmp_path):
+    """By one as quick as the thesis's network they lose what it printed, by a slower one more."""
+    for name, gb_s in (("same", 1.25), ("half", 0.625)):
+        local, lent = (
+            f"{{call_s: 0.001, gb_s: {value}, kernel_s: 0.1}}" for value in ("1.0e+9", gb_s)
+        )
+        (tmp_path / name).write_text(f"preset: echo\nlocal: {local}\nremote: {lent}\n")
+    for name, printed in RODINIA.items():
+        same, half = (network_of(name, str(tmp_path / file)) for file in ("same", "half"))
+        assert (same.idle, same.loaded) == pytest.approx((printed.idle, printed.loaded))
+        assert half.overhead == pytest.approx(2 * printed.overhead)
+        assert network_of(name, "paper") == printed

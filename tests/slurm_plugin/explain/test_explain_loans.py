@@ -1,11 +1,15 @@
 """What `gputopo explain` tells of loans: from the decision log, and from AdminComment alone."""
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
+from slurm_plugin.errors import SlurmError
+from slurm_plugin.explain import slurm_says
 from slurm_plugin.explain.slurm_says import loan_in
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
-from slurm_plugin.job_notes import hints
+from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.lending import record
@@ -45,6 +49,25 @@ def test_a_loan_is_told_with_its_donors_and_both_predictions():
     ):
         assert line in words
     assert found["asked"] == "gres/gpu:5"
+
+
+def test_a_donor_whose_server_does_not_answer_is_told_of():
+    """Slurm is asked for the donors' comments; without an answer of its nothing is told."""
+    kept = comment("placed", loan=LOAN.text(), loan_why=WHY)
+    silent = donor.ready(7, 50001, donor.Passed(9, 9, 9), 1767225600)
+
+    def run(words: Sequence[str], *_: object) -> str:
+        if words[-1] == "72":
+            raise SlurmError("no answer")
+        own = f"Comment={silent} AdminComment=x" if words[-1] == "71" else f"AdminComment={kept}"
+        return f"JobId={words[-1]} UserId=root(0) JobState=RUNNING {own} WorkDir=/\n"
+
+    story = slurm_says.story_of_slurm(run, 7, frozenset({os.getuid()}))
+    assert "comment" not in story
+    words = in_words(story)
+    since = "2026-01-01T00:00:00+00:00"
+    assert f"dgx2: 1,2, by job 71; nothing passed since {since}: the job" in words
+    assert "dgx3: 0, by job 72\n" in words
 
 
 def test_the_log_tells_the_same_after_the_jobs_end():

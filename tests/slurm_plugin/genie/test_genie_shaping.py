@@ -149,6 +149,13 @@ def test_a_profile_that_stands_in_is_named(shaping):
     assert "resnet101 was never profiled; resnet50 stands in" in values["message"]
 
 
+def test_a_job_that_is_shaped_borrows_nothing_and_its_user_reads_why(shaping):
+    values = answered(shaping, submit(f"{HINT},remote=allow"))
+    assert "GPUs of other nodes are not lent to this job: policy=genie plans" in values["message"]
+    assert "env.GPUTOPO_REMOTE" not in values
+    assert "not lent" not in answered(shaping, submit()).get("message", "")
+
+
 def test_hints_of_other_policies_are_none_of_its_business(shaping):
     assert isinstance(shaping.on_submit(submit("pattern=ring")), Pass)
     placed = replace(submit("policy=genie,pattern=tree"), shape=0, gpus=2, per_node=2, nodes=1)

@@ -9,12 +9,12 @@ import yaml
 from click.testing import CliRunner
 
 from policies.remote.r_queue import JobWork, NetworkSpeeds, execution_s
+from policies.remote.r_queue.measured import Measured, Side
 from slurm_plugin.cli import cli
 from slurm_plugin.config import settings as config
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.remote import measured
 from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.measured import Measured, Side
 
 #: Calls, GB, kernels of a probe's runs.
 RUNS = [(20, 0.0, 0), (200, 0, 0), (8, 0.016, 0), (8, 0.128, 0), (8, 0, 3), (60, 0.03, 3)]
@@ -45,6 +45,7 @@ def test_the_fit_finds_what_the_times_were_made_of(tmp_path, noise, off):
     assert side.error <= 2 * noise + 1e-6
 
 
+SECONDS = "lines:1: expected seconds above 0, and jobs of 1 or more"
 ONE = '{"calls": 9, "gb": 1, "kernels": 1, "seconds": 1}\n'
 
 
@@ -58,7 +59,12 @@ ONE = '{"calls": 9, "gb": 1, "kernels": 1, "seconds": 1}\n'
         (ONE.replace("9", "true"), "expected numbers as"),
         (ONE.replace("9", "-9"), "expected numbers as"),
         (ONE.replace("9", "NaN"), "expected numbers as"),
-        (ONE.replace('s": 1}', 's": 0}'), "seconds: 0; expected a run that took a time"),
+        (
+            ONE.replace('s": 1}', 's": 0}'),
+            "lines:1: expected seconds above 0, and jobs of 1 or more",
+        ),
+        (f'{ONE[:-2]}, "jobs": 0}}\n', SECONDS),
+        (f'{ONE[:-2]}, "gpu_gb": "9"}}\n', "expected numbers as"),
         (ONE * 4, "the runs do not tell calls, bytes and kernels apart"),
         (lines(Side(0.05, -0.5, 0.1)), "times do not grow with gb"),
     ],
@@ -89,6 +95,47 @@ def test_what_the_command_writes_is_what_the_model_computes_with(tmp_path):
     assert execution_s(work, wires, True) == pytest.approx(1 + 1000 * 180e-6 + 2 / 0.5, rel=1e-3)
 
 
+def test_bytes_among_gpus_other_jobs_and_kernels_count_as_they_were_measured(tmp_path):
+    """Eqs. 4 to 6 with what the probe's lines were made of: GPU to GPU, two jobs at once."""
+    local, lent = Side(5e-6, 4.0, 0.02, 0, 8.0), Side(180e-6, 0.5, 0.03, 0, 2.0, 0.25)
+    runs = [
+        (20, 0, 0, 0, 1),
+        (9, 0.5, 0, 0, 1),
+        (9, 0.5, 0, 0, 2),
+        (9, 0, 3, 0, 1),
+        (9, 0, 0, 1, 1),
+    ]
+    for name, side in (("local", local), ("remote", lent)):
+        told = []
+        for calls, gb, kernels, gpu_gb, jobs in runs:
+            seconds = calls * side.call_s + gb / side.gb_s * (1 + (side.shared or 0) * (jobs - 1))
+            seconds += kernels * side.kernel_s + gpu_gb / (side.gpu_gb_s or 1)
+            line = {"calls": calls, "gb": gb, "kernels": kernels, "seconds": seconds}
+            told.append(json.dumps({**line, "gpu_gb": gpu_gb, "jobs": jobs}))
+        (tmp_path / name).write_text("\n".join(told) + "\n")
+    words = [str(tmp_path / name) for name in ("local", "remote")]
+    words += ["--preset", "echo", "--where", "here", "--out", str(tmp_path / "measured.yaml")]
+    done = CliRunner().invoke(cli, ["remote", "measure", *words])
+    assert done.exit_code == 0, done.output
+    assert "GPU to GPU 2 GB/s, beside another job bytes take 1.25 times as long" in done.output
+    found = measured.load(tmp_path / "measured.yaml")
+    assert found.where == "here"
+    wires = found.speeds(NetworkSpeeds())
+    work = JobWork(1.0, gpu_calls=1000, gpu_cpu_gb=2.0, gpu_gpu_gb=4.0, gpu_kernel_s=10.0)
+    alone = execution_s(work, wires, False, 3)
+    assert alone == pytest.approx(1 + 1000 * 5e-6 + 2 / 4 + 4 / 8 + 10, rel=1e-3)
+    beside_two = execution_s(work, wires, True, 3)
+    expected = 1 + 1000 * 180e-6 + 2 / 0.5 * 1.5 + 4 / 2 + 10 * 0.03 / 0.02
+    assert beside_two == pytest.approx(expected, rel=1e-3)
+
+
+def test_bytes_that_stay_there_may_take_nothing_beside_slow_calls(tmp_path):
+    runs = [(100, 0, 0, 0, 1.0), (9, 0.5, 0, 0, 1.1), (9, 0, 3, 0, 0.4), (16, 0, 0, 1, 0.15)]
+    keys = ("calls", "gb", "kernels", "gpu_gb", "seconds")
+    text = "".join(json.dumps(dict(zip(keys, run, strict=True))) + "\n" for run in runs)
+    assert fitted(tmp_path, text).gpu_gb_s == pytest.approx(1e6)
+
+
 def test_without_a_file_the_model_has_the_papers_figures(tmp_path):
     site = config.parse("nodes: []\n", tmp_path / "gputopo.yaml").remote
     assert site.wires == NetworkSpeeds()
@@ -102,8 +149,11 @@ GOOD = {"preset": "echo", "local": SIDE, "remote": SIDE}
     ("change", "said"),
     [
         ({"preset": "pocl"}, "measured: of the preset pocl; expected echo"),
-        ({"preset": 7}, "preset: expected a name"),
+        ({"preset": 7}, "preset: expected text"),
         ({"local": 1}, "local: expected call_s, gb_s, kernel_s, error"),
+        ({"where": 7}, "where: expected text"),
+        ({"local": {**SIDE, "gpu_gb_s": 0}}, "local.gpu_gb_s: 0; expected a number above 0"),
+        ({"remote": {**SIDE, "gb_s": None}}, "remote.gb_s: None; expected a number above 0"),
         ({"more": 1}, "expected what `gputopo remote measure` writes"),
         ({"remote": {**SIDE, "gb_s": 0}}, "remote.gb_s: 0; expected a number above 0"),
         ({"local": {**SIDE, "call_s": float("inf")}}, "local.call_s: inf; expected"),
@@ -118,6 +168,6 @@ def test_a_file_that_is_not_what_was_written_is_refused(tmp_path, change, said):
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path):
-    both = Measured("pocl", LOCAL, REMOTE)
+    both = Measured("pocl", LOCAL, Side(1e-4, 0.5, 0.02, 0.1, 9.0, 0.4), "a machine, a day")
     measured.write(tmp_path / "measured.yaml", both)
     assert measured.load(tmp_path / "measured.yaml") == both

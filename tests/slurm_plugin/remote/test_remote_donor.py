@@ -144,6 +144,21 @@ async def test_a_server_that_listens_on_every_address_is_reached_through_the_rel
     assert not left
 
 
+@pytest.mark.parametrize("inside_it", [False, pytest.param(True, marks=NETWORKS)])
+async def test_what_a_server_starts_ends_with_it(task, wide, inside_it, tmp_path):
+    """A script that starts the middleware's server and stays in front of it, say."""
+    lent = wide if inside_it else task
+    words = ("bash", "-c", f'(exec -a {tmp_path} sleep 987) & exec "$@"', "sh", *lent.preset.server)
+    munge, script = PaperMunge(), replace(lent.preset, server=words)
+    async with opened(replace(lent, preset=script), munge) as (_, address):
+        assert await open_through(address, munge, b"hello") == b"HELLO"
+        assert running(tmp_path)
+    deadline = time.monotonic() + 30
+    while (left := running(tmp_path)) and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    assert not left
+
+
 PORTS = """
 import socket, sys, threading
 def serve(nth):
