@@ -2,8 +2,8 @@
 
 The engine's own code from the line of a question to that of its answer, in process: the recorded
 jobs are asked about on dgx1v nodes of which 90 % of the GPUs are in use; ten nodes change between
-two questions, of which the select plugin's notices tell. Processor time; both policies have the
-same questions in the same states, each in an engine of its own.
+two questions, of which the select plugin's notices tell. Processor time of the thread that answers;
+both policies have the same questions in the same states, each in an engine of its own.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ class Side:
         if question is None:
             return
         line = encode_request(question)
-        began = time.process_time()
+        began = time.thread_time()
         answer = self.engine.answer(line)
-        self.took_ms.append(1e3 * (time.process_time() - began))
+        self.took_ms.append(1e3 * (time.thread_time() - began))
         assert answer.reply is not None
         assert split(answer.reply)[0] == "use", answer.reply
         # What the engine does between questions.
@@ -134,6 +134,8 @@ def took_ms(nodes: int) -> dict[str, list[float]]:
             for side in sides:
                 side.ask(jobs[number % len(jobs)], number)
             if len(sides[0].took_ms) == QUESTIONS:
+                for side in sides:
+                    side.engine.log.close()
                 return {side.policy: side.took_ms[QUESTIONS // 4 :] for side in sides}
     raise AssertionError(f"not {QUESTIONS} of the recorded jobs could start")
 

@@ -7,7 +7,7 @@ is on; each takes the node and the set that mapa would. What all get is summed u
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -20,7 +20,7 @@ from policies.contract.nouns import Cluster, NodeState, Placement, Release, Requ
 from policies.contract.ranking import each
 from policies.horizon.communication import NOTHING_MEASURED, Communication
 from policies.horizon.playing import DEEP, STARTS, Best, End, Later, Part, Run
-from policies.horizon.run_times import RunTimes, run_times
+from policies.horizon.run_times import run_times
 from policies.horizon.settings import HOP_WEIGHT
 from policies.mapa.question import NodeKeys
 from policies.matching.choice import Choice
@@ -160,27 +160,33 @@ class World:
         self.nodes = [found[name] for name in sorted(found)]
         self._number = {node.name: number for number, node in enumerate(self.nodes)}
         self._free = [node.free for node in self.nodes]
-        self._shapes = [node.topology.shape for node in self.nodes]
-        self._kinds = {node.topology.shape: node.topology for node in self.nodes}.values()
+        self._kinds = list({node.topology.shape: node.topology for node in self.nodes}.values())
+        at = {topology.shape: kind for kind, topology in enumerate(self._kinds)}
+        self._kind_of = [at[node.topology.shape] for node in self.nodes]
         own = self._told.of_request(request, self._kinds)
         self._communication = None if own is None else own.share
         weights = [node.weight for node in self.nodes]
         self._weights = weights if len(set(weights)) > 1 else None
-        self._ends = self._ends_of(seen, times)
+        self._releases, self._times = seen, times
+        self._played: dict[int, tuple[list[End], list[float]]] = {}
+        #: Number and limit of the waiting jobs of the parts.
+        self._waits: list[tuple[int, float]] = []
         #: No more than these can start, or pass the first that waits.
-        self._parts = list(islice(self._waiting(times), STARTS + DEEP + 1))
+        self._parts = list(islice(self._waiting(), STARTS + DEEP + 1))
 
-    def _ends_of(self, releases: Iterable[Release], times: RunTimes) -> list[list[End]]:
-        """By future, the first one first."""
-        every: list[list[End]] = [[] for _ in range(self.futures)]
-        for in_s, name, mask, ran_s, job in releases:
-            node, gpus = self._number[name], mask.bit_count()
-            left_s = times.left_s(job, in_s + ran_s, ran_s)
-            for ends, at_s in zip(every, left_s, strict=True):
-                ends.append((at_s, node, mask, gpus))
-        for ends in every:
-            ends.sort()
-        return every
+    def _played_in(self, future: int) -> tuple[list[End], list[float]]:
+        """The ends in their order and the waiting jobs' run times; most questions need but one."""
+        known = self._played.get(future)
+        if known is None:
+            one_s = self._times.one_s
+            ends = sorted(
+                (one_s(future, job, in_s + ran_s, ran_s), self._number[name], mask,
+                 mask.bit_count())
+                for in_s, name, mask, ran_s, job in self._releases
+            )  # fmt: skip
+            lasts_s = [one_s(future, number, limit_s) for number, limit_s in self._waits]
+            known = self._played[future] = ends, lasts_s
+        return known
 
     def lasts_s(self, future: int) -> float:
         """How long the job itself runs on the best GPUs in one of the futures (seconds)."""
@@ -201,10 +207,11 @@ class World:
     def play(self, node: NodeState, count: int, choice: Choice, future: int = 0) -> Future:
         """What comes in one of the futures if the job takes this set of a node."""
         number = self._number[node.name]
-        free, ends = self._free[:], self._ends[future][:]
+        ends, lasts_s = self._played_in(future)
+        free, ends = self._free[:], ends[:]
         free[number] &= ~choice.mask
         insort(ends, (self._lasts_s[future], number, choice.mask, count))
-        run = Run(free, ends, future, self._find, self._weights)
+        run = Run(free, ends, lasts_s, self._find, self._weights)
         run.play(self._parts, number, self._backfill)
         own = self._choices.gain(node.topology, choice, sensitive=self._job.sensitive)
         own *= weight(self._communication)
@@ -217,10 +224,13 @@ class World:
 
         `share` of the ideal bandwidth is what it would get now; `among` are the nodes it may use.
         """
-        [own] = self._parts_of(self._job, self._lasts_s, self._communication)
-        run = Run(self._free[:], self._ends[future][:], future, self._find, self._weights)
+        [own] = self._parts_of(self._job, 0, self._communication)
+        ends, lasts_s = self._played_in(future)
+        run = Run(self._free[:], ends[:], lasts_s, self._find, self._weights)
         numbers = {self._number[name] for name in among}
-        return run.wait(self._parts, own, share, numbers, longest_s, self._backfill)
+        return run.wait(
+            self._parts, own, self._lasts_s[future], share, numbers, longest_s, self._backfill
+        )
 
     def _find(self, part: Part, node: int, free: int) -> Best:
         """What is not known yet of a part on a node."""
@@ -228,18 +238,16 @@ class World:
         part.known[node][free] = best
         return best
 
-    def _waiting(self, times: RunTimes) -> Iterator[Part]:
+    def _waiting(self) -> Iterator[Part]:
         """What waits, node by node; jobs too large for these nodes are others' business."""
         for number, job in enumerate(self._ahead.queue, 1):
             if max(job.gpus_per_node) <= MOST_GPUS:
-                lasts_s = times.left_s(number, job.lasts_s)
+                self._waits.append((number, job.lasts_s))
                 communication = self._told.of_waiting(job, self._kinds)
-                yield from self._parts_of(job, lasts_s, communication)
+                yield from self._parts_of(job, len(self._waits) - 1, communication)
 
-    def _parts_of(
-        self, job: WaitingJob, lasts_s: Sequence[float], communication: float | None
-    ) -> Iterator[Part]:
+    def _parts_of(self, job: WaitingJob, at: int, communication: float | None) -> Iterator[Part]:
         for count in job.gpus_per_node:
-            of_kind = {shape: self._choices.known(job, count, shape) for shape in set(self._shapes)}
-            known = [of_kind[shape] for shape in self._shapes]
-            yield Part(job, count, lasts_s, known, weight(communication), communication)
+            of_kind = [self._choices.known(job, count, one.shape) for one in self._kinds]
+            known = [of_kind[kind] for kind in self._kind_of]
+            yield Part(job, count, at, known, weight(communication), communication)

@@ -42,8 +42,8 @@ class Part(NamedTuple):
 
     job: WaitingJob
     gpus: int
-    #: How long it runs, by future (seconds).
-    lasts_s: Sequence[float]
+    #: Where a future's run times have its own.
+    at: int
     #: What is known of its choices, by node and what is free there (mask).
     known: Sequence[dict[int, Best]]
     weight: float
@@ -66,22 +66,23 @@ class Later(NamedTuple):
 class Run:
     """One future while it is played."""
 
-    __slots__ = ("_at", "_counts", "_ends", "_find", "_free", "_future", "_most", "_weights",
+    __slots__ = ("_at", "_counts", "_ends", "_find", "_free", "_lasts_s", "_most", "_weights",
                  "next_mask", "now_s", "starts", "worth")  # fmt: skip
 
     def __init__(
         self,
         free: list[int],
         ends: list[End],
-        future: int,
+        lasts_s: Sequence[float],
         find: Callable[[Part, int, int], Best],
         weights: Sequence[int] | None,
     ) -> None:
         """`free` GPUs (mask) by node, and the `ends` in their order: both are changed.
 
+        `lasts_s` are the run times of those that wait (seconds).
         `find` gives what a part's `known` lacks; `weights` are None where all nodes' are alike.
         """
-        self._free, self._ends, self._future = free, ends, future
+        self._free, self._ends, self._lasts_s = free, ends, lasts_s
         self._find, self._weights = find, weights
         #: How many GPUs are free, by node; and the most: larger parts need not be tried.
         self._counts = [mask.bit_count() for mask in free]
@@ -108,14 +109,14 @@ class Run:
             self._end()
 
     def wait(
-        self, parts: Sequence[Part], own: Part, share: float, among: Collection[int],
-        longest_s: float, backfill: bool,
+        self, parts: Sequence[Part], own: Part, ideal_s: float, share: float,
+        among: Collection[int], longest_s: float, backfill: bool,
     ) -> Later | None:  # fmt: skip
         """Let the others start while one job waits: when does it end the soonest?
 
         It goes first whenever GPUs come free, as it would in Slurm; others take what it leaves now.
         """
-        ideal_s, communication = own.lasts_s[self._future], own.communication or 0.0
+        communication = own.communication or 0.0
         found: Later | None = None
         left, now_s = list(parts), run_s(ideal_s, communication, share)
         while True:
@@ -174,7 +175,7 @@ class Run:
         self._free[node] ^= best.mask
         self._counts[node] -= part.gpus
         self._most = max(self._counts)
-        ends_s = self.now_s + part.lasts_s[self._future]
+        ends_s = self.now_s + self._lasts_s[part.at]
         insort(self._ends, (ends_s, node, best.mask, part.gpus), self._at)
         self.worth += best.gain * part.weight
         self.starts += 1
@@ -190,12 +191,12 @@ class Run:
         else:
             return
         starts_s, promised = self._promise(left[0].gpus)
-        now_s, future = self.now_s, self._future
+        now_s, lasts_s = self.now_s, self._lasts_s
         at, end = 1, min(len(left), 1 + DEEP)
         while at < end and self._most:
             part = left[at]
             if part.gpus <= self._most and self._try(
-                part, own, NOWHERE if now_s + part.lasts_s[future] <= starts_s else promised
+                part, own, NOWHERE if now_s + lasts_s[part.at] <= starts_s else promised
             ):
                 del left[at]
                 end = min(len(left), 1 + DEEP)

@@ -61,6 +61,8 @@ class RunTimes:
         self._used = used
         #: The middles of equal shares of what was used, by the first that counts.
         self._middles: dict[int, list[float]] = {}
+        #: The same for a job's number, in the order of the futures.
+        self._in_order: dict[tuple[int, int], list[float]] = {}
         middle = self._guesses(0) if used else [1.0]
         differ = middle[0] < (1 - ALIKE) * middle[-1]
         self.futures = 1 + FUTURES if guesses and differ else 1
@@ -80,18 +82,23 @@ class RunTimes:
 
         First the middle of what is likely; alone where all jobs use about as much.
         """
+        return [self.one_s(future, number, limit_s, ran_s) for future in range(self.futures)]
+
+    def one_s(self, future: int, number: int, limit_s: float, ran_s: float = 0.0) -> float:
+        """The same in one future."""
         if not self._used:
-            return (max(0.0, limit_s - ran_s),)
+            return max(0.0, limit_s - ran_s)
         first = bisect_right(self._used, ran_s / limit_s if limit_s > 0 else 1.0)
+        at = number % len(_ORDERS)
         if first == len(self._used):
             # Longer than any before: as long again at most.
             longest = min(max(0.0, limit_s - ran_s), ran_s)
-            guesses = [longest * (at + 0.5) / FUTURES for at in range(FUTURES)]
-        else:
-            guesses = [limit_s * part - ran_s for part in self._guesses(first)]
-        if self.futures == 1:
-            return (guesses[FUTURES // 2],)
-        return [guesses[at] for at in _ORDERS[number % len(_ORDERS)]]
+            return longest * (_ORDERS[at][future] + 0.5) / FUTURES
+        parts = self._in_order.get((first, at))
+        if parts is None:
+            guesses = self._guesses(first)
+            parts = self._in_order[first, at] = [guesses[one] for one in _ORDERS[at]]
+        return limit_s * parts[future] - ran_s
 
 
 @lru_cache(maxsize=16)

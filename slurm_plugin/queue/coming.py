@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
-from policies import Ahead, Release, RunningJob, WaitingJob
+from policies import Ahead, Release, WaitingJob
 from policies.contract.hint_keys import BATCH, PROFILE, communication_in
 from policies.contract.running import RunningJobs
 from policies.errors import HintError
@@ -106,22 +106,26 @@ class Coming:
     def ahead(self, asked: PlacementQuestion, running: RunningJobs, now: float) -> Ahead:
         """What the job of a question finds; `running` are the jobs that run now."""
         own = asked.job if asked.job in self._lasts_s else asked.array
-        releases = [
-            Release(max(0.0, end - now), name, mask, max(0.0, now - start), job.job_id)
-            for end, start, job in islice(self._alive(running), MOST_AHEAD)
-            for name, mask in job.gpus.items()
-        ]
+        releases = list(self._releases(running, now))
         others = tuple(islice(self._others(own, asked.partition, running), MOST_AHEAD))
         lasts_s = self._lasts_s.get(own, UNKNOWN_S)
         used = self._used.parts()
         return Ahead(lasts_s, others, releases, backfill=self._backfill, used=used)
 
-    def _alive(self, running: RunningJobs) -> Iterator[tuple[float, float, RunningJob]]:
-        """End by its limit, start (epochs) and job, of those that run; the first to end first."""
+    def _releases(self, running: RunningJobs, now: float) -> Iterator[Release]:
+        """Of those that run, by their limits; the first to end first."""
+        runs, left = self._runs, MOST_AHEAD
         for end, job_id in self._ends:
-            job = running.get(job_id)
-            if job is not None and job_id in self._runs:
-                yield end, self._runs[job_id][0], job
+            job, run = running.get(job_id), runs.get(job_id)
+            if job is None or run is None:
+                continue
+            in_s = end - now if end > now else 0.0
+            ran_s = now - run[0] if now > run[0] else 0.0
+            for name, mask in job.gpus.items():
+                yield Release(in_s, name, mask, ran_s, job_id)
+            left -= 1
+            if not left:
+                return
 
     def _others(self, own: int, partition: str, running: RunningJobs) -> Iterator[WaitingJob]:
         """Who else waits; of the tasks of one's own array all but one."""

@@ -184,7 +184,7 @@ def test_durations_that_differ_are_played_as_they_are_likely():
 def test_where_jobs_use_as_much_of_their_limits_there_is_one_future(used, left_s):
     times = RunTimes(used)
     assert times.futures == 1
-    assert times.left_s(5, 100.0, 40.0) == (left_s,)
+    assert list(times.left_s(5, 100.0, 40.0)) == [left_s]
 
 
 def test_the_set_is_left_for_the_next_job_whenever_others_end():
@@ -336,4 +336,4 @@ def test_without_waiting_a_job_that_communicates_starts_at_once():
 def test_one_future_is_that_of_the_middle_guesses():
     every, middle = RunTimes((0.1, 0.5, 1.0)), RunTimes((0.1, 0.5, 1.0), guesses=False)
     assert (every.futures, middle.futures) == (1 + FUTURES, 1)
-    assert middle.left_s(4, 100.0, 20.0) == (every.left_s(4, 100.0, 20.0)[0],)
+    assert list(middle.left_s(4, 100.0, 20.0)) == [every.left_s(4, 100.0, 20.0)[0]]

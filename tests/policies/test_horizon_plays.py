@@ -21,11 +21,11 @@ class Plain:
     """The rules, one step after the other, without any thought of speed."""
 
     def __init__(self, world: World, node: int, mask: int, future: int) -> None:
-        self.world, self.future, self.own = world, future, node
+        self.world, self.own = world, node
         self.free = [set(gpus_of(free)) for free in world._free]
         self.free[node] -= set(gpus_of(mask))
-        self.ends = [(at_s, place, set(gpus_of(gpus))) for at_s, place, gpus, _ in
-                     world._ends[future]]  # fmt: skip
+        ends, self.lasts_s = world._played_in(future)
+        self.ends = [(at_s, place, set(gpus_of(gpus))) for at_s, place, gpus, _ in ends]
         self.ends.append((world.lasts_s(future), node, set(gpus_of(mask))))
         self.now_s = self.worth = 0.0
         self.starts = self.next_mask = 0
@@ -52,7 +52,7 @@ class Plain:
             return False
         number, mask = found
         self.free[number] -= set(gpus_of(mask))
-        ends_s = self.now_s + part.lasts_s[self.future]
+        ends_s = self.now_s + self.lasts_s[part.at]
         self.ends.append((ends_s, number, set(gpus_of(mask))))
         self.starts += 1
         if number == self.own and not self.next_mask:
@@ -86,7 +86,7 @@ class Plain:
         starts_s, promised = self.promise(left[0].gpus)
         at = 1
         while at < len(left) and at <= DEEP:
-            is_over = self.now_s + left[at].lasts_s[self.future] <= starts_s
+            is_over = self.now_s + self.lasts_s[left[at].at] <= starts_s
             if self.start(left[at], NOWHERE if is_over else promised):
                 del left[at]
             else:
