@@ -16,6 +16,7 @@ from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.at_start import start_loans
 from slurm_plugin.lending.at_start.reservations import LoanReservation
 from slurm_plugin.lending.at_start.start_loans import StartLoans
+from slurm_plugin.lending.choice.offer import Refusal
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import LoanCandidate, LoanContext, LoanPlan
 from slurm_plugin.lending.standing import Standing
@@ -164,9 +165,16 @@ class _Planning:
             return
         try:
             asked = demand.demand_of(job)
+        except (demand.Unplaceable, Unsupported, ValueError):
+            return
+        try:
             need = demand.need_of(asked, made.nodes)
             hold = first_hold(need, made.nodes, end_of(job, self.context.now))
         except (demand.Unplaceable, Unsupported, ValueError):
+            if record is not None and asked.form == "socket":
+                # Slurm's record does not tell how many sockets, so its room is not known here.
+                refusal = Refusal(forms.line(forms.PER_SOCKET), by_choice=True)
+                made.refusals.append((job, record, refusal))
             return
         if len(asked.types) > 1:
             # Only nodes of one GPU model are looked at: it fits on none of them.

@@ -59,6 +59,14 @@ def test_nothing_is_offered_to(sentence, waits):
     assert planned(waits).offers == []
 
 
+def test_gpus_of_each_socket_are_refused_in_a_line_though_their_room_is_not_known():
+    """Slurm's record does not say how many sockets; who does not ask for it is told nothing."""
+    each = {"tres_per_node": "", "tres_per_socket": "gres/gpu:2"}
+    [(_, _, refusal)] = planned(job(**each)).refusals
+    assert "with --gpus-per-socket its GPUs are to be beside its cores" in refusal.why
+    assert planned(job("", **each)).refusals == []
+
+
 def test_a_job_about_to_start_keeps_its_gpus():
     made = planned(job("", 6, tres_per_node="gres/gpu:v100:2", priority=9))
     assert made.nodes["dgx1"].free == 0
