@@ -91,6 +91,7 @@ def test_a_damaged_request_is_read_or_refused(place, data):
         (b"ping id=1\tx=2", "outside"),
         (b"submit id=1 uid=0 gpus=1 nodes=1 per_node=1 tasks=1 hint=%G1", "two hexadecimal"),
         (b"submit id=1 uid=0 gpus=1 nodes=1 per_node=1 tasks=1 hint=" + b"x" * 5000, "longer"),
+        (b"submit id=1 uid=0 gpus=1 nodes=1 per_node=1 tasks=1 user=" + b"x" * 1025, "longer"),
     ],
 )  # fmt: skip
 def test_a_wrong_request_says_what_is_wrong(line, says):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from live_harness import IN_BOTH_MODES, explained
+from live_harness import GPUS, IN_BOTH_MODES, MACHINES, explained
 from select_harness import clear
 
 from slurm_cluster.cluster import Cluster
@@ -95,3 +95,21 @@ def test_a_damaged_file_changes_nothing_and_is_named_with_its_line(unmarked):
     assert "fail  marks: " in cluster.run("ctl", "gputopo doctor", check=False).out
     assert pair(cluster)[1] == {"dgx1": (0, 4)}
     clear(cluster)
+
+
+def test_a_node_with_less_power_comes_after_its_like(unmarked):
+    """dgx1 and dgx2 are one kind of machine; the first by name is taken while both deliver all."""
+    cluster = unmarked
+    others = ",".join(node for node in GPUS if MACHINES[node] != MACHINES["dgx1"])
+
+    def node() -> str:
+        [taken] = cluster.started("-x", others, "-N1", "--gres=gpu:2", sleep_s=60).gpus
+        clear(cluster)
+        return taken
+
+    assert node() == "dgx1"
+    said = marked(cluster, "mark", "dgx1", "power", "5600/10200", count=1)
+    assert said == "dgx1: power capped at 5600 of 10200 W\n"
+    assert node() == "dgx2"
+    marked(cluster, "unmark", "dgx1", "power", count=0)
+    assert node() == "dgx1"
