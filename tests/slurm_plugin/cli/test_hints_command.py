@@ -21,7 +21,7 @@ def test_every_key_is_listed_with_values_default_and_reader():
     assert by_key["bind"]["read_by"] == "the launch"
     assert "mapa" in by_key["pattern"]["read_by"]
     assert by_key["remote"]["read_by"] == "the engine"
-    assert by_key["batch"]["read_by"] == "topo-aware, topo-aware-p, genie"
+    assert by_key["batch"]["read_by"] == "horizon, topo-aware, topo-aware-p, genie"
     table = run("hints")
     assert all(key in table for key in KEYS)
 
