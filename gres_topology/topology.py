@@ -180,6 +180,13 @@ class NodeTopology:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @cached_property
+    def bandwidth_mbps(self) -> NDArray[np.int64]:
+        """`bandwidth_gbps` in whole MB/s, so that sums of equal links are equal; read-only."""
+        whole = np.rint(self.bandwidth_gbps * 1000).astype(np.int64)
+        whole.flags.writeable = False
+        return whole
+
+    @cached_property
     def is_even(self) -> bool:
         """Whether all pairs of GPUs are joined alike and nothing is impaired: any set will do."""
         apart = self.bandwidth_gbps[~np.eye(self.gpus, dtype=bool)]

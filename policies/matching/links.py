@@ -19,7 +19,7 @@ FORBIDDEN = -(1 << 50)
 
 def link_mbps(topology: NodeTopology) -> Ints:
     """Bandwidth between every two GPUs in MB/s, shape (gpus, gpus), zero diagonal."""
-    return np.rint(topology.bandwidth_gbps * MB_PER_GB).astype(np.int64)
+    return topology.bandwidth_mbps
 
 
 def widths(weights: Ints) -> list[int]:

@@ -6,7 +6,7 @@ that choice. Slurm decides how many GPUs a job has on how many nodes, algorithm 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Self
@@ -16,7 +16,14 @@ from policies.contract import hint_keys
 from policies.contract.bits import gpus_of
 from policies.contract.hint_keys import HintKey
 from policies.contract.nodes import candidates
-from policies.contract.nouns import Candidate, Cluster, Placement, Request, Wait
+from policies.contract.nouns import (
+    Candidate,
+    CandidatesLater,
+    Cluster,
+    Placement,
+    Request,
+    Wait,
+)
 from policies.contract.policy import LooksAt, Policy, Site
 from policies.errors import PolicyError
 from policies.scoring.measure import measured
@@ -107,7 +114,11 @@ class TopoAware(Policy):
         return UtilityTerms(round(total / sum(weights), 9), *terms)
 
     def _placement(
-        self, request: Request, cluster: Cluster, chosen: list[Chosen], others: list[Chosen]
+        self,
+        request: Request,
+        cluster: Cluster,
+        chosen: list[Chosen],
+        others: Callable[[], list[Chosen]],
     ) -> Placement:
         if not chosen:
             counts = request.gpus_per_node
@@ -122,15 +133,21 @@ class TopoAware(Policy):
             worst = self._across(request, cluster, cluster.network, chosen, worst)
         rest = [(name, mask) for name, mask, _ in chosen[1:]]
         taken = {name for name, _ in rest}
-        candidates = [_candidate([(c.name, c.mask)], rest, c.terms) for c in (chosen[0], *others)
-                      if c.name not in taken]  # fmt: skip
+
+        def candidates() -> list[Candidate]:
+            return [
+                _candidate([(one.name, one.mask)], rest, one.terms)
+                for one in (chosen[0], *others())
+                if one.name not in taken
+            ]
+
         reason = f"utility {worst.utility:.2f}: {_in_words(worst.named())}"
         return replace(
             measured(gpus, request, cluster, self.name, reason),
             score=worst.utility,
             utility=worst.utility,
             terms=worst.named(),
-            candidates=tuple(candidates),
+            candidates=CandidatesLater(candidates),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
@@ -36,7 +36,8 @@ class Found(NamedTuple):
     """One node per count, best first, none where they do not fit; the runners-up of the first."""
 
     chosen: list[Chosen]
-    others: list[Chosen]
+    #: Computed when somebody looks at them.
+    others: Callable[[], list[Chosen]] = list
 
 
 class NodeSearch:
@@ -111,18 +112,18 @@ class NodeSearch:
 
     def _choose(self, among: int) -> Found:
         chosen: list[Chosen] = []
-        others: list[Chosen] = []
+        others: Callable[[], list[Chosen]] = list
         for count in self._wanted:
             ranking = self._rankings[count]
             best = next(ranking.walk(among), None)
             if best is None:
-                return Found([], [])
+                return Found([])
             place = lowest(best[1])
             if not chosen:
                 states = self._index.states
                 unlike = among & ~states.places(states[place])
                 rest = islice(ranking.walk(unlike), TOP - 1)
-                others = [self._on(lowest(places), count) for _, places in rest]
+                others = self._later([lowest(places) for _, places in rest], count)
             chosen.append(self._on(place, count))
             among ^= 1 << place
         return Found(chosen, others)
@@ -168,11 +169,23 @@ class NodeSearch:
 
     def _on(self, place: int, count: int) -> Chosen:
         """What a job of `count` GPUs gets on a node."""
-        table, state = self._nodes.table, self._index.states[place]
-        topology = table.kinds[state.kind].topology
-        needs = self._solutions.needs(self._request, count)
-        mask, terms = self._solutions.of(topology, state, needs)
-        return Chosen(table.names[place], self._index.seats(table, place).on_node(mask), terms)
+        [chosen] = self._later([place], count)()
+        return chosen
+
+    def _later(self, places: list[int], count: int) -> Callable[[], list[Chosen]]:
+        """The same of several nodes, as they are now."""
+        table, states, solutions = self._nodes.table, self._index.states, self._solutions
+        needs = solutions.needs(self._request, count)
+        now = [(table.names[at], states[at], self._index.seats(table, at)) for at in places]
+
+        def compute() -> list[Chosen]:
+            chosen = []
+            for name, state, seats in now:
+                mask, terms = solutions.of(table.kinds[state.kind].topology, state, needs)
+                chosen.append(Chosen(name, seats.on_node(mask), terms))
+            return chosen
+
+        return compute
 
 
 def _has_memory(
