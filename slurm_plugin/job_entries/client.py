@@ -117,6 +117,10 @@ class EntryClient(SlurmClient):
         """
         comment, keeper = change.admin_comment, self.keeper
         keeper.check()
+        if change.begin_time is not None:
+            with keeper.lock:
+                for name in jobs:
+                    keeper.store.woken(name)
         if comment is None or len(jobs) != 1:
             self.inner.update(jobs, change)
             with keeper.lock:
@@ -125,6 +129,8 @@ class EntryClient(SlurmClient):
             return
         [name] = jobs
         with keeper.lock:
+            if change.begin_time is None:
+                comment = keeper.store.with_wait(name, comment)
             sent = keeper.store.to_send(name, comment, self._comments())
             is_taken = False
             try:

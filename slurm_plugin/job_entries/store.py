@@ -7,7 +7,6 @@ an engine that starts anew, and for `gputopo explain` after a job's end.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from pathlib import Path
 from slurm_plugin.job_entries.issued import IssuedEntries, bound
 from slurm_plugin.job_entries.rules import RECORDS, is_over, is_undone, needed_at_slurm, records
 from slurm_plugin.job_entries.saved import MOST_SAVED, JobEntries, entries_in, entry_file
+from slurm_plugin.job_entries.start_notes import StartNotes
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, joined, split
 from slurm_plugin.rows_file import RowsFile
@@ -82,10 +82,7 @@ class EntryStore:
         #: Entries of array tasks without an id of their own yet, by name.
         self._of_task: dict[str, dict[str, str]] = {}
         self.issued = IssuedEntries(wall_clock())
-        #: What stands in our bracket of a job that was asked about at its start.
-        self._notes: dict[int, str] = {}
-        #: Held for a moment only: notes are written by the thread that answers.
-        self._said = threading.Lock()
+        self.start_notes = StartNotes()
         self._is_dirty, self._save_at = False, float("-inf")
         self._file: RowsFile[JobEntries] | None = None
         self._read: Callable[[], dict[int, JobEntries]] = dict
@@ -122,8 +119,7 @@ class EntryStore:
         And the comments that are to be repaired.
         """
         seen, repairs = [], []
-        with self._said:
-            notes, self._notes = self._notes, {}
+        notes = self.start_notes.take()
         there: dict[int, _Known] = {}
         self._names = {}
         jobs = list(jobs)
@@ -316,6 +312,14 @@ class EntryStore:
         text = _one_line(joined(needed, rest))
         return None if known is not None and is_alone and text == known.comment else text
 
+    def with_wait(self, name: str, comment: str) -> str:
+        """The comment, with the note on a wait that began since it was read: who wakes reads it."""
+        known = self._find(name)
+        if known is None or known.entries.state != "PENDING":
+            return comment
+        note = self.start_notes.wait_of(known.entries.job, self.wall_clock())
+        return hints.with_note(comment, note) if note else comment
+
     def written(self, name: str, comment: str, sent: str | None, is_taken: bool) -> None:
         """An update with these entries ended; `is_taken` False: Slurm refused it, or may have."""
         ours, _ = split(comment)
@@ -333,6 +337,11 @@ class EntryStore:
         known.entries.ours = ours
         known.comment = known.comment if sent is None else sent
         self._is_dirty = True
+
+    def woken(self, name: str) -> None:
+        """An update is about to give the job another begin time."""
+        if known := self._find(name):
+            self.start_notes.woken(known.entries.job)
 
     def asked(self, name: str, change: JobUpdate) -> None:
         """Slurm took an update that may change which GPUs the job asks for."""
@@ -355,15 +364,6 @@ class EntryStore:
         """Keep a submit's AdminComment for the job that will show; what of it goes to Slurm."""
         text = self.issued.add(comment, uid, self.wall_clock(), self.clock(), gate, is_kept)
         return comment if self.notes_at_slurm else text
-
-    def noted(self, job_id: int, hint: str, note: str) -> None:
-        """A note on a job that was asked about at its start, with its hint.
-
-        Where notes stand in AdminComment it counts if the job's has none.
-        """
-        with self._said:
-            self._notes[job_id] = split(hints.entry(hint, note))[0].get(TOPO, "")
-            bound(self._notes)
 
     def hidden(self, job_id: int) -> JobEntries | None:
         """What is known of a job, be it over, and does not stand in its AdminComment."""

@@ -33,7 +33,7 @@ def placed(setup: Setup, asked: Place, reply: PlaceReply) -> PlaceReply:
     A wait is remembered here in any case: others may replace the plugin's note at once, and the
     job would then wait for longer than it has to.
     """
-    is_quiet = setup.config.notes == "engine"
+    is_quiet, start_notes = setup.config.notes == "engine", setup.keeper.store.start_notes
     note = reply.note
     if isinstance(reply, WaitFor):
         # As the select plugin would write it: the loop that shapes jobs reads it.
@@ -41,6 +41,8 @@ def placed(setup: Setup, asked: Place, reply: PlaceReply) -> PlaceReply:
         times = f"{asked.postponed + 1}/{setup.config.waiting.max_postponements}"
         until = f"(until {now + reply.seconds}, begin {now})"
         note = f"waiting {times} since {now - asked.waited_s}: {note[:120]} {until}"
+    else:
+        start_notes.woken(asked.job)
     if note and (is_quiet or isinstance(reply, WaitFor)):
-        setup.keeper.store.noted(asked.job, asked.hint, note)
+        start_notes.add(asked.job, asked.hint, note)
     return replace(reply, is_quiet=True) if is_quiet else reply

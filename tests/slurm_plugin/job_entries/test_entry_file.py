@@ -62,7 +62,7 @@ def test_the_notes_of_a_submit_and_of_a_start_are_those_of_the_job_that_shows(tm
     assert site.store.submitted("[gpu-topo: a=b | Slurm's own choice]") == ""
     site.slurm.jobs[8] = gated(8, f"[gpu-topo: a=b] {GATE}")
     assert hints.note_in(site.seen(8)) == "waits"
-    site.store.noted(8, "a=b", "dgx1:0,3 by mapa")
+    site.store.start_notes.add(8, "a=b", "dgx1:0,3 by mapa")
     assert hints.note_in(site.seen(8)) == "dgx1:0,3 by mapa"
     site.slurm.jobs.clear()
     site.client.queue()

@@ -48,6 +48,10 @@ def test_a_wait_is_noted_as_the_select_plugin_would(tmp_path, text):
     [job], _ = store.take([QueuedJob(7, name="7", state="PENDING", uid=1000)], store.clock())
     assert job.admin_comment.startswith("[gpu-topo: min-utility=1 | waiting 3/3 since ")
     assert "(until " in job.admin_comment
+    assert store.start_notes.wait_of(7, store.wall_clock())
+    verb, _ = reply(engine, place(node("dgx1", mask(0, 3), mask(0, 3)), id=10))
+    assert verb in ("use", "keep"), verb
+    assert not store.start_notes.wait_of(7, store.wall_clock())
 
 
 def test_a_wait_that_the_select_plugin_noted_is_left_as_it_is(tmp_path):
