@@ -124,14 +124,9 @@ def domain_snapshot(
 ) -> DomainSnapshot:
     """The domain's part of what Slurm says. `is_ours`: does a job wait by our own word alone?"""
     names = frozenset(domain.rule.nodes)
-    snapshot = DomainSnapshot(domain, now, _free(domain, names, nodes))
-    for asked in jobs:
-        job = about_to_run(asked)
-        if job is not asked:
-            job = replace(job, start=int(now))
-            # Its GPUs are taken, though Slurm does not count them yet.
-            for name in snapshot.free.keys() & job.gpus.keys():
-                snapshot.free[name] = max(0, snapshot.free[name] - len(job.gpus[name]))
+    jobs = [_under_way(job, now) for job in jobs]
+    snapshot = DomainSnapshot(domain, now, _free(domain, names, nodes, jobs))
+    for job in jobs:
         said = shape_note_in(job.admin_comment)
         if job.state == "COMPLETING" and names.intersection(job.nodes):
             snapshot.is_settling |= now - job.end < COMPLETING_S
@@ -158,14 +153,33 @@ def _is_ready(job: QueuedJob, is_ours: bool) -> bool:
     return is_ours or job.reason.partition(",")[0] in _READY
 
 
+def _under_way(job: QueuedJob, now: float) -> QueuedJob:
+    """The job; one that is about to run as if it had begun now."""
+    begun = about_to_run(job)
+    return job if begun is job else replace(begun, start=int(now))
+
+
 def _free(
-    domain: ShapedPartition, names: frozenset[str], nodes: Iterable[SlurmNode]
+    domain: ShapedPartition,
+    names: frozenset[str],
+    nodes: Iterable[SlurmNode],
+    jobs: Iterable[QueuedJob],
 ) -> dict[str, int]:
-    """GPUs free on each node of the domain; none on one that takes no jobs."""
+    """GPUs free on each node of the domain; none on one that takes no jobs.
+
+    A job that ended between the reading of the queue and that of the nodes still runs here, and so
+    its GPUs are not free, either: a plan that has them twice would start other jobs than the next.
+    Those of a job that is about to run are taken, though Slurm does not count them yet.
+    """
+    taken: dict[str, set[int]] = {name: set() for name in names}
+    for job in jobs:
+        for name in taken.keys() & job.gpus.keys() if job.state == "RUNNING" else ():
+            taken[name].update(job.gpus[name])
     free = dict.fromkeys(sorted(names), 0)
     for node in nodes:
         if node.name in names and is_open(node):
-            left = node.gpu_count - max(len(node.used), sum(node.used_by_type.values()))
+            used = len(taken[node.name].union(node.used))
+            left = node.gpu_count - max(used, sum(node.used_by_type.values()))
             free[node.name] = max(0, min(left, domain.platform.gpus_per_node))
     return free
 

@@ -103,6 +103,15 @@ def test_running_jobs_end_when_predicted(shaping):
     assert one.end_s - NOW == pytest.approx(204, abs=3)
 
 
+def test_a_job_that_ended_while_slurm_was_read_still_has_its_gpus(shaping):
+    """The queue was read before the end, the nodes after it."""
+    there = running(1, {"dgx1": (0, 1, 2, 3)})
+    assert seen(shaping, [there], [a_node("dgx1"), a_node("dgx2", 2)]).free["dgx1"] == 4
+    assert seen(shaping, [there], [a_node("dgx1", 4), a_node("dgx2", 2)]).free["dgx1"] == 4
+    begun_since = seen(shaping, [there], [a_node("dgx1", 7), a_node("dgx2", 2)])
+    assert begun_since.free == {"dgx1": 1, "dgx2": 6}
+
+
 def test_while_a_jobs_gpus_come_back_nobody_is_started_on_a_part_of_them(shaping):
     ending = queued(1, "2x8", state="COMPLETING", nodes=("dgx1", "dgx2"), end=int(NOW) - 1)
     assert (
