@@ -35,7 +35,6 @@ SILENCE_S = 10.0
 
 _ENCODER = msgspec.json.Encoder()
 HIDDEN_JOBS = "Slurm hides jobs from the page's own user (PrivateData): make it an operator."
-
 FAULT = "What Slurm says now cannot be shown; the log of gputopo web says why."
 
 
@@ -183,9 +182,7 @@ class Feed:
             self._common = common
             for kind in self._kinds.values():
                 self._renew(kind, self.reading, difference)
-        self.reads += 1
-        async with self._news:
-            self._news.notify_all()
+        await self._notify()
 
     async def _tell(self, problem: str) -> None:
         """What was known stays, with a word about it."""
@@ -195,6 +192,10 @@ class Feed:
             if kind.view:
                 kind.number, kind.whole = kind.number + 1, b""
                 kind.event = _ENCODER.encode({"number": kind.number, "slurm": slurm})
+        await self._notify()
+
+    async def _notify(self) -> None:
+        """Wake all who wait for news."""
         self.reads += 1
         async with self._news:
             self._news.notify_all()

@@ -61,7 +61,6 @@ class EngineState:
     problem: str = ""
     #: Verb -> p50, p99 and max in milliseconds.
     answer_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    uptime_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +136,7 @@ def engine_state(config: Config) -> EngineState:
         numbers = client.status(config.socket, ENGINE_S)
     except (EngineDown, ValueError) as error:
         return EngineState(False, str(error))
-    return EngineState(True, "", _answer_ms(numbers), float(numbers.get("uptime_s", 0.0)))
-
-
-def _answer_ms(numbers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    by_verb = numbers.get("answer_ms", {})
-    return {str(verb): dict(times) for verb, times in by_verb.items()}
+    return EngineState(True, "", numbers.get("answer_ms", {}))
 
 
 def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
