@@ -19,7 +19,7 @@ import msgspec
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.web.reasons import Reading, Reasons
-from slurm_plugin.web.sources import EngineState, Sources, is_hidden
+from slurm_plugin.web.sources import EngineState, Sources
 from slurm_plugin.web.view import View, changes, cluster_of, common_view, own_view
 
 logger = logging.getLogger(__name__)
@@ -208,7 +208,7 @@ class Feed:
         if last is None or at - last[0] >= POINT_S:
             point = [at, figures["fragmentation"], figures["stranded"], figures["free"]]
             self._history = dict([*self._history.items(), (str(int(at)), point)][-MAX_POINTS:])
-        hides = is_hidden(reading.snapshot, os.getuid(), sources.operators)
+        hides = reading.snapshot.settings.hides_jobs and os.getuid() not in sources.operators
         notices = [*sources.notices, *([HIDDEN_JOBS] if hides else [])]
         # A minute is exact enough where Slurm answers; where it does not, its last answer counts.
         read_at = at if self._slurm_problem else at - at % 60.0

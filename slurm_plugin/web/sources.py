@@ -185,9 +185,3 @@ def _switches(config: Config) -> dict[str, tuple[str, ...]]:
         for name in domain.nodes:
             switches[name] = (*switches.get(name, ()), domain.name)
     return switches
-
-
-def is_hidden(snapshot: Snapshot, uid: int, operators: frozenset[int]) -> bool:
-    """Does Slurm hide other users' jobs from this process (PrivateData)?"""
-    private = snapshot.settings.config.get("PrivateData", "").split(",")
-    return "jobs" in private and uid not in operators
