@@ -11,7 +11,7 @@ from slurm_plugin.defrag.mover import Mover
 from slurm_plugin.errors import PluginError
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.loops.queue_loop import RegularLoop, logger
-from slurm_plugin.serve.service import ANEW, Engine
+from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
 from slurm_plugin.slurm import requeue
 from slurm_plugin.slurm.runner import ProcessRunner
@@ -28,14 +28,6 @@ class DefragLoop(RegularLoop):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._mover: Mover | None = None
-        self._setup: Setup | None = None
-
-    def heard(self, verb: str, is_awaited: bool = True) -> None:
-        """Something happened in Slurm, or to the configuration."""
-        if verb == ANEW:
-            # Another engine may have moved jobs since.
-            self._setup = None
-        super().heard(verb, is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows: nothing where no job is moved."""
