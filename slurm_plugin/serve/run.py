@@ -140,6 +140,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     charge = _charge(engine)
     keeper.is_in_charge = charge.is_ours
     server = LineServer(first.config.socket, engine.answer)
+    engine.ask_for_pass = server.ask_for_pass
     beside = _listeners(engine)
     ended = asyncio.Event()
     asyncio.get_running_loop().set_exception_handler(DescriptorsGone())
