@@ -101,9 +101,11 @@ def test_tasks_of_equal_rank_on_their_nodes_are_on_one_rail(cluster):
         shape = ("-N2", "-w", "dgx1,dgx2", "-n8", "--ntasks-per-node=4", "--gres=gpu:4")
         result = srun(cluster, *shape)
         cluster.run("ctl", ["rm", RAILED])
-    on: dict[str, dict[str, int]] = {"dgx1": {}, "dgx2": {}}
+    # All tasks of a node see its GPUs in rank order; each takes that of its own local rank.
+    on: dict[str, dict[int, int]] = {"dgx1": {}, "dgx2": {}}
     for seen in result.values():
-        on[seen.env["SLURMD_NODENAME"]][seen.env["SLURM_LOCALID"]] = seen.visible[0]
+        rank = int(seen.env["SLURM_LOCALID"])
+        on[seen.env["SLURMD_NODENAME"]][rank] = seen.visible[rank]
     assert sorted(on["dgx2"].values()) == [1, 3, 4, 6]
     assert on["dgx1"] == on["dgx2"]
 
