@@ -138,7 +138,7 @@ def load(
     neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
     rules = Rules(config)
     decider = Decider(
-        *(machines, rules, config.waiting, chosen, neighbours.jobs, _networks(config)),
+        *(machines, rules, config.waiting, chosen, neighbours.jobs, networks_of(config)),
         ahead=neighbours.ahead,
         sharing=Sharing(neighbours, chosen.interference),
     )
@@ -193,7 +193,7 @@ def _first_reading(setup: Setup) -> None:
         logger.warning("who runs beside whom is not known yet: %s", error)
 
 
-def _networks(config: Config) -> Networks | None:
+def networks_of(config: Config) -> Networks | None:
     """What topology.conf or topology.yaml says; ConfigError where it cannot be read."""
     if config.topology_conf is None:
         return None
