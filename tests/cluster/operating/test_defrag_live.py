@@ -32,6 +32,8 @@ def consenting(session_cluster: Cluster):
 def site(live: Cluster, consenting: Cluster):
     consenting.run("ctl", ["rm", "-f", MOVES])
     consenting.engine("restart")
+    # Until it has read the queue, jobs have Slurm's own choice of slots, and are not ours to move.
+    consenting.wait_reconciled()
     yield consenting
     clear(consenting)
     consenting.run("ctl", ["rm", "-f", MOVES])
@@ -46,9 +48,11 @@ def half(cluster: Cluster, node: str, *args: str) -> int:
 
 def movable(cluster: Cluster) -> int:
     """A job that allows it, on half of dgx1: the first node with room."""
-    jobid = cluster.sbatch(*HALF, MOVABLE, sleep_s=600)
-    assert list(cluster.wait_running(jobid).gpus) == ["dgx1"]
-    return jobid
+    job = cluster.started(*HALF, MOVABLE, sleep_s=600)
+    assert list(job.gpus) == ["dgx1"]
+    is_ours = "[gpu-slots: placed " in job.fields["AdminComment"]
+    assert is_ours == (enforcement() == "slots")
+    return job.id
 
 
 def moves(cluster: Cluster) -> dict:
