@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -14,9 +14,10 @@ from gres_topology import NodeTopology, TopologyError
 from gres_topology.slurm_files import networks
 from gres_topology.slurm_files.network import FLAT, Networks
 from policies import Cluster, LooksAt, NodeState, Policy, Request
+from policies.contract.bits import EXACT_GPUS
 from policies.contract.hint_keys import BATCH, PATTERN, SENSITIVE
 from policies.contract.interference import MEDIUM, SMALL, TINY
-from policies.contract.nodes import Candidates, NodeTable
+from policies.contract.nodes import Candidates, NodeTable, runs_of
 from policies.patterns.pattern import TABULATED
 from slurm_plugin.config import settings as configuration
 from slurm_plugin.config.settings import Config
@@ -57,8 +58,11 @@ FIRST_READING_S = 2.0
 LOOK_OVER_S, LOOK_ON_S = 0.3, 5.0
 #: The pattern of a job that names none.
 USUAL = "ring"
+_OTHERS = tuple(one for one in TABULATED if one != USUAL)
 #: Job sizes per node whose tables are computed before the first question.
 WARM_GPUS = 8
+#: Larger nodes are computed ahead where their GPUs can have no more free sets that differ.
+WARM_MASKS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +231,7 @@ def warm_patterns(setup: Setup, is_wanted: Callable[[], bool]) -> None:
     if not policies:
         return
     site = (pattern.internal for pattern in setup.config.patterns.values())
-    for pattern in (*(one for one in TABULATED if one != USUAL), *site):
+    for pattern in (*_OTHERS, *site):
         for policy in policies:
             for topology in _kinds(setup):
                 if not is_wanted():
@@ -245,18 +249,26 @@ def _settle() -> None:
 
 
 def warm_masks(setup: Setup, is_wanted: Callable[[], bool]) -> None:
-    """Ask every policy about every set of free GPUs there can be, on nodes of few; in a thread.
+    """Ask every policy about every set of free GPUs, where they are few; in a thread.
 
     So no first question of a kind is slow; until this is done it may be.
     """
     for policy in setup.policies():
         for topology in _kinds(setup):
-            if topology.gpus > WARM_GPUS:
-                continue
-            for free in range(1, 1 << topology.gpus):
-                if not is_wanted():
-                    return
-                _warm(policy, USUAL, topology, free)
+            # Up to that size all sets of a pattern are tabulated in one go.
+            is_searched = topology.gpus > EXACT_GPUS and PATTERN in policy.hints
+            for pattern in (USUAL, *(_OTHERS if is_searched else ())):
+                for free in _masks(topology):
+                    if not is_wanted():
+                        return
+                    _warm(policy, pattern, topology, free)
+
+
+def _masks(topology: NodeTopology) -> Iterable[int]:
+    """All sets of free GPUs of a small node; of a larger one those that differ, if they are few."""
+    if topology.gpus <= WARM_GPUS:
+        return range(1, 1 << topology.gpus)
+    return filter(None, runs_of(topology).each_least(topology.gpus, WARM_MASKS))
 
 
 def look_over(
