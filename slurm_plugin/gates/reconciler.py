@@ -77,7 +77,7 @@ class GateReconciler:
 
     def __post_init__(self) -> None:
         """Make the parts."""
-        self._kinds = _kinds_of(self.decider.machines)
+        self._kinds = kinds_of(self.decider.machines)
         self.wants = Wants()
         self._watch = Watch(self.write)
         self._backoff = Backoff()
@@ -276,7 +276,7 @@ class GateReconciler:
         return True
 
 
-def _kinds_of(machines: Machines) -> Callable[[str], tuple[str, tuple[int, ...]]]:
+def kinds_of(machines: Machines) -> Callable[[str], tuple[str, tuple[int, ...]]]:
     """Tells a node's kind and its slots by socket; both are empty where no topology is known."""
 
     @cache

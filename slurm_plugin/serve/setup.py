@@ -176,7 +176,7 @@ def _deciding(config: Config, marks: MarksInForce) -> tuple[Decider, Neighbours]
     teacher = Teacher(learned, machines, chosen.update)
     neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
     decider = Decider(
-        *(machines, Rules(config), config.waiting, chosen, neighbours.jobs, _networks(config)),
+        *(machines, Rules(config), config.waiting, chosen, neighbours.jobs, networks_of(config)),
         ahead=neighbours.ahead,
         sharing=Sharing(neighbours, chosen.interference),
     )
@@ -218,7 +218,7 @@ def _first_reading(setup: Setup) -> None:
         logger.warning("who runs beside whom is not known yet: %s", error)
 
 
-def _networks(config: Config) -> Networks | None:
+def networks_of(config: Config) -> Networks | None:
     """What topology.conf or topology.yaml says; ConfigError where it cannot be read."""
     if config.topology_conf is None:
         return None
