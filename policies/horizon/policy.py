@@ -129,9 +129,10 @@ class Horizon(Mapa):
             return None  # even the best GPUs at once would save too little
         [name] = now.gpus
         node = cluster.nodes[name]
-        if not is_told_apart(node.topology, MOST_GPUS_WAITING):
+        most = MOST_GPUS if node.topology.gpus <= MOST_GPUS else MOST_GPUS_WAITING
+        if not is_told_apart(node.topology, most):
             return None
-        world = world or self._world(cluster, request, [node], MOST_GPUS_WAITING)
+        world = world or self._world(cluster, request, [node], most)
         among = [
             one.name
             for one in world.nodes
