@@ -65,6 +65,8 @@ class NodesPart:
     free: list[int]
     weight: list[int]
     type: list[str]
+    #: May the engine ask for a scheduling pass on this connection?
+    hears: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ def nodes_part(values: Mapping[str, str], number: Callable[[str, int | None], in
         _column(values, "free", len(listed), _mask),
         _column(values, "weight", len(listed), _decimal),
         _column(values, "type", len(listed), unquote),
+        number("hears", 0) != 0,
     )
     if not 1 <= part.part <= part.parts <= MOST_PARTS or not part.table:
         raise ProtocolError(f"nodes: part {part.part} of {part.parts} of table {part.table:x}")
@@ -191,7 +194,7 @@ def candidate_text(node: CandidateNode) -> str:
 def part_pairs(part: NodesPart) -> list[tuple[str, str]]:
     """A `nodes` line's keys and values."""
     return [
-        *((key, str(getattr(part, key))) for key in ("id", "part", "parts", "first")),
+        *((key, str(int(getattr(part, key)))) for key in ("id", "part", "parts", "first", "hears")),
         ("table", f"{part.table:x}"),
         ("names", ",".join(part.names)),
         ("total", _joined(map(str, part.total))),

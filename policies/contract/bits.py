@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement, product
+from math import comb, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,13 +77,39 @@ class Runs:
             counts = [(free & run).bit_count() for run, _ in group]
             if len(counts) > 1:
                 counts.sort(reverse=True)
-            for count, (_, first) in zip(counts, group, strict=True):
-                least |= ((1 << count) - 1) << first
+            least |= _from_first(group, counts)
         return least
+
+    def each_least(self, gpus: int, most: int) -> Iterator[int]:
+        """All that `least` gives for a node of so many GPUs; nothing where they are over `most`."""
+        alone = gpus_of(((1 << gpus) - 1) & ~self._several)
+        sizes = [group[0][0].bit_count() for group in self._groups]
+        ways = [
+            comb(size + len(group), size) for size, group in zip(sizes, self._groups, strict=True)
+        ]
+        if prod(ways) << len(alone) > most:
+            return
+        of_groups = [
+            [
+                _from_first(group, counts)
+                for counts in combinations_with_replacement(range(size, -1, -1), len(group))
+            ]
+            for size, group in zip(sizes, self._groups, strict=True)
+        ]
+        for masks in product(*of_groups, *((0, 1 << gpu) for gpu in alone)):
+            yield sum(masks)
 
     def __bool__(self) -> bool:
         """Whether there is any run of more than one GPU."""
         return bool(self._groups)
+
+
+def _from_first(group: Sequence[tuple[int, int]], counts: Iterable[int]) -> int:
+    """So many GPUs of each run of a group (its mask, its first GPU), from its first on."""
+    mask = 0
+    for count, (_, first) in zip(counts, group, strict=True):
+        mask |= ((1 << count) - 1) << first
+    return mask
 
 
 def moved(mask: int, was: int, now: int) -> int:

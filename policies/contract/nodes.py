@@ -84,7 +84,7 @@ class NodeTable:
             FreeOn(kind, state.free) for kind, state in zip(kinds, states, strict=True)
         )
         self._alike: StateIndex[FreeOn] | None = None
-        self._runs = [_runs_of(kind.topology) for kind in self.kinds]
+        self._runs = [runs_of(kind.topology) for kind in self.kinds]
         #: What states are like, as far as that was asked.
         self._likes: dict[FreeOn, FreeOn] = {}
         #: The nodes of each kind.
@@ -207,7 +207,7 @@ class NodeTable:
         return found
 
 
-def _runs_of(topology: NodeTopology) -> Runs:
+def runs_of(topology: NodeTopology) -> Runs:
     """Few sets of a small node are worth looking at each; of a large one boards alike are one."""
     return Runs(topology.runs, topology.boards if topology.gpus > EXACT_GPUS else ())
 

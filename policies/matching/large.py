@@ -20,8 +20,9 @@ from policies.matching.links import MB_PER_GB, RING_EFFICIENCY, link_mbps
 from policies.matching.search import best_match
 from policies.patterns.pattern import pattern_of
 
-#: Answers kept, some 5 KB each.
-REMEMBERED = 5_000
+#: Answers kept with all alternatives, some 5 KB each; the best sets alone, 0.5 KB each; and the
+#: links among free GPUs, some 6 KB each.
+REMEMBERED, FIRSTS_REMEMBERED, LINKS_REMEMBERED = 1_000, 40_000, 2_000
 #: How many first GPUs are tried.
 _SEEDS = 16
 
@@ -79,17 +80,18 @@ def _ranked(sets: Iterable[Choice]) -> tuple[Choice, ...]:
     return tuple({grown.mask: grown for grown in reversed(ranked)}.values())[::-1]
 
 
-def find(topology: NodeTopology, pattern: str, k: int, free: int) -> tuple[Choice, ...]:
-    """As `grow`, with the best matching there is; the first says whether that is proven.
+def find(topology: NodeTopology, pattern: str, k: int, free: int, most: int) -> tuple[Choice, ...]:
+    """The first `most` of `grow`, with the best matching there is; the first says if it is proven.
 
     Only the links among the free GPUs count: masks with equal ones are searched once.
     """
-    gpus = gpus_of(free)
-    links = link_mbps(topology)[:, gpus][gpus, :].tobytes()
+    gpus, links = _among(topology, free)
+    asked = (links, len(gpus), pattern, k)
+    found = (_first(*asked),) if most == 1 else _found(*asked)[:most]
+    orders = [tuple(gpus[at] for at in choice.order) for choice in found]
     return tuple(
         replace(choice, mask=mask_of(order), order=order)
-        for choice in _found(links, len(gpus), pattern, k)
-        for order in [tuple(gpus[at] for at in choice.order)]
+        for choice, order in zip(found, orders, strict=True)
     )
 
 
@@ -97,11 +99,32 @@ def firsts(
     topology: NodeTopology, pattern: str, k: int, frees: Iterable[int]
 ) -> Iterator[tuple[tuple[int, ...], Choice]]:
     """The free GPUs of each mask, and the first of `find` there, GPUs counted among these."""
-    weights = link_mbps(topology)
     for free in frees:
+        gpus, links = _among(topology, free)
+        yield gpus, _first(links, len(gpus), pattern, k)
+
+
+#: By shape of node and free GPUs: these, and the links among them as rows of int64, MB/s.
+_links_among: dict[tuple[str, int], tuple[tuple[int, ...], bytes]] = {}
+
+
+def _among(topology: NodeTopology, free: int) -> tuple[tuple[int, ...], bytes]:
+    """The free GPUs and the links among them: one object for many questions."""
+    key = (topology.shape, free)
+    known = _links_among.get(key)
+    if known is None:
+        if len(_links_among) >= LINKS_REMEMBERED:
+            _links_among.clear()
         gpus = gpus_of(free)
-        links = weights[:, gpus][gpus, :].tobytes()
-        yield gpus, _found(links, len(gpus), pattern, k)[0]
+        known = gpus, link_mbps(topology)[:, gpus][gpus, :].tobytes()
+        _links_among[key] = known
+    return known
+
+
+@lru_cache(FIRSTS_REMEMBERED)
+def _first(links: bytes, gpus: int, pattern: str, k: int) -> Choice:
+    """The first that `_found` finds; most questions need no other."""
+    return _found(links, gpus, pattern, k)[0]
 
 
 @lru_cache(REMEMBERED)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gres_topology import NodeTopology
 from policies.bandwidth.model import model_for
-from policies.contract.bits import EXACT_GPUS
+from policies.contract.bits import EXACT_GPUS, Runs, gpus_of, mask_of
 from policies.contract.demand import Shares
 from policies.matching import large
 from policies.matching.choice import Choice
@@ -54,6 +54,7 @@ class Tables:
         self._answers: dict[_Asked, tuple[Choice, ...]] = {}
         self._offers: dict[tuple[object, ...], Offers] = {}
         self._ideals: dict[tuple[str, str, int], float] = {}
+        self._runs: dict[tuple[str, tuple[int, ...]], Runs] = {}
 
     def of(self, topology: NodeTopology, pattern: str) -> NodeTables:
         """The tables of one kind of node (at most `EXACT_GPUS` GPUs) and one pattern."""
@@ -101,17 +102,32 @@ class Tables:
         # One GPU talks to nobody, whatever the pattern.
         pattern = "ring" if k == 1 else fitting(pattern, k)
         ahead = (objective.demand, objective.nic_distance)
-        key = (topology.shape, pattern, k, free_mask, objective.name, ahead, most)
+        is_listed = is_tabulated(topology, pattern)
+        # Of GPUs that can take each other's place it does not matter which ones are free.
+        is_known = is_listed and objective.nic_distance in ((), topology.nic_distance)
+        least = self._runs_of(topology).least(free_mask) if is_known else free_mask
+        key = (topology.shape, pattern, k, least, objective.name, ahead, most)
         answer = self._answers.get(key)
         if answer is None:
             if len(self._answers) >= REMEMBERED:
                 self._answers.clear()
-            if is_tabulated(topology, pattern):
-                answer = self.of(topology, pattern).top(k, free_mask, objective, most)
+            if is_listed:
+                answer = self.of(topology, pattern).top(k, least, objective, most)
             else:
-                answer = large.find(topology, pattern, k, free_mask)[:most]
+                answer = large.find(topology, pattern, k, free_mask, most)
             self._answers[key] = answer
+        if least != free_mask:
+            answer = tuple(_moved(choice, least, free_mask) for choice in answer)
         return answer
+
+    def _runs_of(self, topology: NodeTopology) -> Runs:
+        key = (topology.shape, topology.nic_distance)
+        runs = self._runs.get(key)
+        if runs is None:
+            if len(self._runs) >= KINDS:
+                self._runs.clear()
+            runs = self._runs[key] = Runs(topology.runs)
+        return runs
 
     def offers(
         self, topology: NodeTopology, pattern: str, k: int, objective: Objective
@@ -169,6 +185,13 @@ class Tables:
         """Memory of the tables (remembered answers not counted)."""
         nodes = self._nodes.values()
         return solved.size_bytes() + sum(node.size_bytes() for node in nodes)
+
+
+def _moved(choice: Choice, was: int, now: int) -> Choice:
+    """The same choice among other free GPUs (masks), which can take the place of those it had."""
+    to = dict(zip(gpus_of(was), gpus_of(now), strict=True))
+    order = tuple(to[gpu] for gpu in choice.order)
+    return replace(choice, mask=mask_of(order), order=order)
 
 
 #: The one set of tables a process needs; topologies of equal shape share them.

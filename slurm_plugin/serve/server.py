@@ -32,6 +32,8 @@ LINES_PER_TURN = 16
 #: What replies leave to do waits until no line came for so long (seconds): the next one may be the
 #: same scheduler's, which holds Slurm's locks.
 QUIET_S = 0.005
+#: Said unasked (docs/protocol.md).
+SCHEDULE = b"schedule\n"
 #: So much may wait; of more, one is done after each line.
 MOST_LEFT = 1000
 
@@ -47,6 +49,8 @@ class LineAnswer(NamedTuple):
     after: Callable[[], bool | None] | None = None
     #: A reply that takes a while; other lines are answered meanwhile.
     later: Coroutine[None, None, bytes] | None = None
+    #: The client takes what `LineServer.ask_for_pass` says.
+    hears: bool = False
 
 
 #: Answers one request line (without its LF). Never raises.
@@ -61,6 +65,7 @@ class Connection(asyncio.Protocol):
         self._buffer = bytearray()
         self._searched = 0
         self._paused = False
+        self.hears = False
         self._turn_pending = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -124,6 +129,7 @@ class Connection(asyncio.Protocol):
     def _answer(self, line: bytes) -> None:
         self._server.line_at = asyncio.get_running_loop().time()
         answer = self._server.answer(line)
+        self.hears |= answer.hears
         if answer.reply is not None:
             self.transport.write(answer.reply)
         if answer.after is not None:
@@ -216,6 +222,12 @@ class LineServer:
         work = self._left.popleft()
         if work() and len(self._left) < MOST_LEFT:
             self._left.append(work)
+
+    def ask_for_pass(self) -> None:
+        """Ask the slurmctlds that told us their nodes to look at their queues now."""
+        for connection in self.connections:
+            if connection.hears and not connection.transport.is_closing():
+                connection.transport.write(SCHEDULE)
 
     def keep(self, task: asyncio.Future[None]) -> None:
         """Hold a reference until the task is done: asyncio itself holds none."""

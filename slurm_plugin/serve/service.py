@@ -136,6 +136,8 @@ class Engine:
         self.is_reloaded = True
         self._heard: list[Callable[[str], None]] = []
         self._tell: list[Callable[[], dict[str, Any]]] = []
+        #: Has slurmctld start at once what was let go; else it looks once a second or less.
+        self.ask_for_pass: Callable[[], None] = lambda: None
         #: Held while Slurm's queue is read and changed: one after the other.
         self.turn = asyncio.Lock()
 
@@ -225,8 +227,8 @@ class Engine:
             return LineAnswer(Error(str(error)).encode(part.id))
         self.counters.answered("nodes", "ok", time.perf_counter() - began)
         if told is None:
-            return LineAnswer(Ok().encode(part.id))
-        return LineAnswer(None, later=self._keep_nodes(part, told))
+            return LineAnswer(Ok().encode(part.id), hears=part.hears)
+        return LineAnswer(None, later=self._keep_nodes(part, told), hears=part.hears)
 
     async def _keep_nodes(self, part: NodesPart, told: ToldNodes) -> bytes:
         ahead = partial(look_over, self.setup, limit_s=LOOK_OVER_S)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -14,9 +14,10 @@ from gres_topology import NodeTopology, TopologyError
 from gres_topology.slurm_files import networks
 from gres_topology.slurm_files.network import FLAT, Networks
 from policies import Cluster, LooksAt, NodeState, Policy, Request
+from policies.contract.bits import EXACT_GPUS
 from policies.contract.hint_keys import BATCH, PATTERN, SENSITIVE
 from policies.contract.interference import MEDIUM, SMALL, TINY
-from policies.contract.nodes import Candidates, NodeTable
+from policies.contract.nodes import Candidates, NodeTable, runs_of
 from policies.patterns.pattern import TABULATED
 from slurm_plugin.config import settings as configuration
 from slurm_plugin.config.settings import Config
@@ -57,8 +58,11 @@ FIRST_READING_S = 2.0
 LOOK_OVER_S, LOOK_ON_S = 0.3, 5.0
 #: The pattern of a job that names none.
 USUAL = "ring"
+_OTHERS = tuple(one for one in TABULATED if one != USUAL)
 #: Job sizes per node whose tables are computed before the first question.
 WARM_GPUS = 8
+#: Larger nodes are computed ahead where their GPUs can have no more free sets that differ.
+WARM_MASKS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,34 +135,17 @@ def load(
     config = config or configuration.load(path)
     choose.check(config.slurm)
     marks = marks or MarksInForce()
-    machines = load_machines(config, marks.update(part_marks.path_in(config.state_dir)))
-    learned = Learned(config.state_dir / LEARNED)
-    chosen = SitePolicies(config, learned)
-    teacher = Teacher(learned, machines, chosen.update)
-    neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
-    rules = Rules(config)
-    decider = Decider(
-        *(machines, rules, config.waiting, chosen, neighbours.jobs, _networks(config)),
-        ahead=neighbours.ahead,
-        sharing=Sharing(neighbours, chosen.interference),
-    )
-    if config.enforcement == "slots":
-        cache, reserved = cache or CapacityCache(), None
-        inner: Enforcement = Slots(
-            decider, cache, config.slots.lease_s, at_once=config.notes == "admin-comment"
-        )
-    else:
-        cache, reserved = None, reserved or LoanReservations()
-        inner = Select(decider, reserved)
+    decider, neighbours = _deciding(config, marks)
+    is_slots = config.enforcement == "slots"
+    cache = (cache or CapacityCache()) if is_slots else None
+    reserved = None if is_slots else reserved or LoanReservations()
+    inner = _enforcing(config, decider, cache, reserved)
     shaping = None
     if config.genie is not None:
-        site = site_of(config.genie, machines, str(config.path))
-        shaping = Shaping(inner, site, rules, scheduler=SCHEDULERS[config.genie.algorithm])
-    keeper = keeper or EntryKeeper()
-    is_slots = config.enforcement == "slots"
-    keeper.store.open(config.state_dir / JOB_ENTRIES, foreign=LOAN if is_slots else SLOTS)
-    keeper.store.show_notes(config.notes == "admin-comment")
-    keeper.may_write = lambda: not config.kill_switch.exists()
+        site = site_of(config.genie, decider.machines, str(config.path))
+        scheduler = SCHEDULERS[config.genie.algorithm]
+        shaping = Shaping(inner, site, decider.rule, scheduler=scheduler)
+    keeper = _keeping(config, keeper or EntryKeeper())
     client, reader = (EntryClient(choose.client(config.slurm), keeper) for _ in range(2))
     telemetry = telemetry or Telemetry()
     setup = Setup(
@@ -181,6 +168,44 @@ def load(
     return setup
 
 
+def _deciding(config: Config, marks: MarksInForce) -> tuple[Decider, Neighbours]:
+    """Who decides on the nodes as they are marked, and what is known of the jobs that run."""
+    machines = load_machines(config, marks.update(part_marks.path_in(config.state_dir)))
+    learned = Learned(config.state_dir / LEARNED)
+    chosen = SitePolicies(config, learned)
+    teacher = Teacher(learned, machines, chosen.update)
+    neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
+    decider = Decider(
+        *(machines, Rules(config), config.waiting, chosen, neighbours.jobs, networks_of(config)),
+        ahead=neighbours.ahead,
+        sharing=Sharing(neighbours, chosen.interference),
+    )
+    return decider, neighbours
+
+
+def _enforcing(
+    config: Config,
+    decider: Decider,
+    cache: CapacityCache | None,
+    reserved: LoanReservations | None,
+) -> Enforcement:
+    """The site's way of enforcing; one of `cache` and `reserved` is there, by the way."""
+    if cache is not None:
+        at_once = config.notes == "admin-comment"
+        return Slots(decider, cache, config.slots.lease_s, at_once=at_once)
+    assert reserved is not None
+    return Select(decider, reserved)
+
+
+def _keeping(config: Config, keeper: EntryKeeper) -> EntryKeeper:
+    """The keeper of our entries about jobs, as this configuration wants them kept."""
+    foreign = LOAN if config.enforcement == "slots" else SLOTS
+    keeper.store.open(config.state_dir / JOB_ENTRIES, foreign=foreign)
+    keeper.store.show_notes(config.notes == "admin-comment")
+    keeper.may_write = lambda: not config.kill_switch.exists()
+    return keeper
+
+
 def _first_reading(setup: Setup) -> None:
     """Learn who runs beside whom before the first question; a Slurm that is down is not awaited."""
     patience_s = min(FIRST_READING_S, setup.config.slurm.timeout_s)
@@ -193,7 +218,7 @@ def _first_reading(setup: Setup) -> None:
         logger.warning("who runs beside whom is not known yet: %s", error)
 
 
-def _networks(config: Config) -> Networks | None:
+def networks_of(config: Config) -> Networks | None:
     """What topology.conf or topology.yaml says; ConfigError where it cannot be read."""
     if config.topology_conf is None:
         return None
@@ -227,7 +252,7 @@ def warm_patterns(setup: Setup, is_wanted: Callable[[], bool]) -> None:
     if not policies:
         return
     site = (pattern.internal for pattern in setup.config.patterns.values())
-    for pattern in (*(one for one in TABULATED if one != USUAL), *site):
+    for pattern in (*_OTHERS, *site):
         for policy in policies:
             for topology in _kinds(setup):
                 if not is_wanted():
@@ -245,18 +270,26 @@ def _settle() -> None:
 
 
 def warm_masks(setup: Setup, is_wanted: Callable[[], bool]) -> None:
-    """Ask every policy about every set of free GPUs there can be, on nodes of few; in a thread.
+    """Ask every policy about every set of free GPUs, where they are few; in a thread.
 
     So no first question of a kind is slow; until this is done it may be.
     """
     for policy in setup.policies():
         for topology in _kinds(setup):
-            if topology.gpus > WARM_GPUS:
-                continue
-            for free in range(1, 1 << topology.gpus):
-                if not is_wanted():
-                    return
-                _warm(policy, USUAL, topology, free)
+            # Up to that size all sets of a pattern are tabulated in one go.
+            is_searched = topology.gpus > EXACT_GPUS and PATTERN in policy.hints
+            for pattern in (USUAL, *(_OTHERS if is_searched else ())):
+                for free in _masks(topology):
+                    if not is_wanted():
+                        return
+                    _warm(policy, pattern, topology, free)
+
+
+def _masks(topology: NodeTopology) -> Iterable[int]:
+    """All sets of free GPUs of a small node; of a larger one those that differ, if they are few."""
+    if topology.gpus <= WARM_GPUS:
+        return range(1, 1 << topology.gpus)
+    return filter(None, runs_of(topology).each_least(topology.gpus, WARM_MASKS))
 
 
 def look_over(

@@ -13,6 +13,8 @@ FOLDER = "/cluster/remote"
 PROGRAM = f"{FOLDER}/gputopo-node"
 #: Where the image of the controller has what is compiled.
 BUILT = "/usr/local/share/cluster/launch"
+#: A dead node holds up the pings of all for twelve seconds: shorter, and others count as dead.
+SLURM_CONF = f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=25"
 REMOTE = f"allow: yes, program: {PROGRAM}, donor_memory_mb: 64"
 #: Two GPUs of each node are free; the others hold nobody back, and nothing ends by itself.
 BUSY = {"dgx1": (0, 1, 2, 3, 4, 5), "dgx2": (2, 3, 4, 5, 6, 7)}
@@ -46,8 +48,7 @@ def prepare(cluster: Cluster, busy: Mapping[str, Iterable[int]] = BUSY) -> None:
     cluster.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
     cluster.run("ctl", f"cd {BUILT} && cp gputopo-carry gputopo-wire.so {FOLDER}")
     cluster.run("ctl", "rm -f /home/alice/echo.* /home/alice/job.*")
-    # A dead node holds up the pings of all for twelve seconds: shorter, and others count as dead.
-    cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog\nSlurmdTimeout=25")
+    cluster.configure_extra(SLURM_CONF)
     cluster.reconfigure()
     start_lending(cluster, busy)
 

@@ -130,6 +130,22 @@ static void say(const char *text, gt_tone_t tone)
 	pthread_mutex_unlock(&lock);
 }
 
+static int passes;
+
+static void pass(void)
+{
+	pthread_mutex_lock(&lock);
+	passes++;
+	pthread_mutex_unlock(&lock);
+}
+
+static void engine_says(const char *text)
+{
+	pthread_mutex_lock(&lock);
+	send(engine.client, text, strlen(text), MSG_NOSIGNAL);
+	pthread_mutex_unlock(&lock);
+}
+
 static uint32_t breaker_s = 1;
 static const char *switch_path = "/tmp/gt-no-such-file";
 
@@ -143,12 +159,12 @@ static void begin(mood_t mood)
 		 (int) getpid());
 	memset(&engine, 0, sizeof(engine));
 	engine.mood = mood;
-	troubles = 0;
+	troubles = passes = 0;
 	gt_mirror_init(&mirror);
 	CHECK(gt_mirror_build(&mirror, NODES, look, true));
 	engine.digest = mirror.digest;
 	listen_on(config.socket);
-	gt_sender_start(&mirror, &config, say);
+	gt_sender_start(&mirror, &config, say, pass);
 }
 
 static void end(void)
@@ -307,7 +323,7 @@ CLAIM(an_engine_that_hangs_up_or_is_silent_costs_no_more_than_time)
 	end();
 }
 
-CLAIM(nothing_is_sent_while_the_kill_switch_is_set)
+CLAIM(nothing_is_sent_and_no_pass_begun_while_the_kill_switch_is_set)
 {
 	char path[] = "/tmp/gt-sender-switch-XXXXXX";
 	int fd = mkstemp(path);
@@ -321,12 +337,45 @@ CLAIM(nothing_is_sent_while_the_kill_switch_is_set)
 	unlink(path);
 	CHECK(known_within(20));
 	CHECK(!symlink("/", path));
+	gt_kill_switch_watch(path);
+	engine_says("schedule\n");
 	for (int ms = 0; ms < 2000 && gt_mirror_known(&mirror); ms++)
 		usleep(1000);
-	CHECK(!gt_mirror_known(&mirror));
+	CHECK(!gt_mirror_known(&mirror) && !count(&passes));
 	end();
 	unlink(path);
 	close(fd);
+}
+
+CLAIM(an_engine_that_asks_for_a_pass_gets_it_at_once_and_not_too_often)
+{
+	int64_t began_us;
+
+	begin(TAKE);
+	CHECK(known_within(20));
+	began_us = gt_now_us();
+	engine_says("schedule\n");
+	CHECK(becomes(&passes, 1, 5));
+	for (int i = 0; i < 200; i++) {
+		engine_says("schedule\nschedule\n");
+		usleep(1000);
+	}
+	usleep(250000);
+	/* none is lost, and there are no more than one in a tenth of a second */
+	CHECK(count(&passes) >= 2 &&
+	      count(&passes) <= 2 + (gt_now_us() - began_us) / 100000);
+	CHECK(count(&engine.tables) == 1 && gt_mirror_known(&mirror));
+	end();
+}
+
+CLAIM(an_engine_that_says_anything_else_unasked_is_hung_up_on)
+{
+	begin(TAKE);
+	CHECK(known_within(20));
+	engine_says("schedule everything\n");
+	CHECK(becomes(&engine.tables, 2, 20) && known_within(20));
+	CHECK(!count(&passes) && !troubles);
+	end();
 }
 
 CLAIM(nobody_who_listens_is_no_trouble)

@@ -36,7 +36,7 @@ CLAIM(what_all_nodes_share_is_written_once)
 	gt_table_t *table = table_of(nodes, 3);
 
 	CHECK_TEXT(written(table, free, (gt_part_t) { 7, 1, 1, 0, 3 }),
-		   "nodes id=7 table=abc part=1 parts=1 first=0 "
+		   "nodes id=7 table=abc part=1 parts=1 first=0 hears=1 "
 		   "names=dgx1,dgx%252,dgx3 total=8 free=ff,0,3 weight=1 "
 		   "type=a100\n");
 	gt_table_free(table);
@@ -45,14 +45,14 @@ CLAIM(what_all_nodes_share_is_written_once)
 	nodes[2].weight = 4294967295u;
 	table = table_of(nodes, 3);
 	CHECK_TEXT(written(table, free, (gt_part_t) { 7, 1, 2, 0, 3 }),
-		   "nodes id=7 table=abc part=1 parts=2 first=0 "
+		   "nodes id=7 table=abc part=1 parts=2 first=0 hears=1 "
 		   "names=dgx1,dgx%252,dgx3 total=8,0,8 free=ff,0,3 "
 		   "weight=1,1,4294967295 type=,a100,a100\n");
 	CHECK_TEXT(written(table, free, (gt_part_t) { 8, 2, 2, 2, 1 }),
-		   "nodes id=8 table=abc part=2 parts=2 first=2 names=dgx3 "
+		   "nodes id=8 table=abc part=2 parts=2 first=2 hears=1 names=dgx3 "
 		   "total=8 free=3 weight=4294967295 type=a100\n");
 	CHECK_TEXT(written(table, free, (gt_part_t) { 9, 1, 3, 0, 1 }),
-		   "nodes id=9 table=abc part=1 parts=3 first=0 names=dgx1 "
+		   "nodes id=9 table=abc part=1 parts=3 first=0 hears=1 names=dgx1 "
 		   "total=8 free=ff weight=1 type=\n");
 	gt_table_free(table);
 	gt_line_free(&line);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -13,10 +14,10 @@ from slurm_plugin.protocol import decode, encode_request
 
 PART = NodesPart(
     *(3, 0xFEED, 1, 2, 0, ["n1", "n2", ".2"]),
-    *([8, 8, 0], [0xFF, 0x3, 0], [1, 1, 1], ["a100", "", ""]),
+    *([8, 8, 0], [0xFF, 0x3, 0], [1, 1, 1], ["a100", "", ""], True),
 )
 LINE = (
-    b"nodes id=3 part=1 parts=2 first=0 table=feed names=n1,n2,.2 total=8,8,0 free=ff,3,0"
+    b"nodes id=3 part=1 parts=2 first=0 hears=1 table=feed names=n1,n2,.2 total=8,8,0 free=ff,3,0"
     b" weight=1 type=a100,,\n"
 )
 PLACE = b"place id=1 job=7 array=0 segment=0 shares=0 uid=1 postponed=0 waited_s=0 node=n1/8/ff/3/1"
@@ -25,6 +26,10 @@ PLACE = b"place id=1 job=7 array=0 segment=0 shares=0 uid=1 postponed=0 waited_s
 def test_a_part_of_a_table_is_read_as_it_was_written():
     assert encode_request(PART) == LINE
     assert decode(LINE) == PART
+
+
+def test_a_plugin_of_before_hears_nothing():
+    assert decode(LINE.replace(b"hears=1 ", b"")) == replace(PART, hears=False)
 
 
 @pytest.mark.parametrize(

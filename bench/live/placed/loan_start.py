@@ -2,13 +2,15 @@
 
 Two of eight GPUs are free on each of two nodes. In turns a job of two starts, and one of four that
 borrows two; both note when their first line runs, the latter also when the donor's server
-answered. slurmctld's log has the steps between. With the stand-in middleware, whose first call
-lists the donor's devices.
+answered. Slurm looks at its queue at each full second, so each pair is submitted in another part of
+it. slurmctld's log has the steps between. With the stand-in middleware, whose first call lists the
+donor's devices.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -56,8 +58,14 @@ def prepared(cluster: BenchCluster) -> None:
         cluster.run("ctl", f"scontrol update {words}")
 
 
-def started(cluster: BenchCluster, gpus: int, call: str, asks: str = "") -> tuple[int, list[float]]:
-    """A job's id; seconds from its submit to its first line, and until its first call is done."""
+def started(
+    cluster: BenchCluster, phase: float, gpus: int, call: str, asks: str = ""
+) -> tuple[int, list[float]]:
+    """A job's id; seconds from its submit to its first line, and until its first call is done.
+
+    It is submitted `phase` after a full second, or a little later.
+    """
+    time.sleep((phase - time.time()) % 1)
     submit = f"sbatch --parsable -p dgx -o /dev/null --mem=100 --gres=gpu:{gpus} {asks}"
     said = cluster.sh(f"date +%s.%N; {submit} --wrap '{NOTED.format(call)}'", user="alice")
     began, job = said.split()
@@ -104,10 +112,12 @@ def run() -> Iterator[Figure]:
     with clean() as cluster:
         prepared(cluster)
         ordinary, lent, steps, joined = [], [], [], []
-        for _ in range(ROUNDS):
-            _, (first, _) = started(cluster, 2, "true")
+        for nth in range(ROUNDS):
+            phase = nth / ROUNDS
+            _, (first, _) = started(cluster, phase, 2, "true")
             ordinary.append(first)
-            job, (first, called) = started(cluster, 4, f"{PROGRAM} echo >/dev/null", ASKS)
+            echo = f"{PROGRAM} echo >/dev/null"
+            job, (first, called) = started(cluster, phase, 4, echo, ASKS)
             lent.append(called)
             steps.append(steps_of(job, cluster.sh(f"cat {LOG}")))
             joined.append((first - sum(steps[-1]), called - first))

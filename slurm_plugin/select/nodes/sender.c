@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "sender.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -19,6 +18,8 @@
 #define KNOCK_US TENTH_US	/* from one connection to the next */
 /* Before a table is sent once more: at first, then twice as long each time, up to breaker_s */
 #define AGAIN_US (2 * TENTH_US)
+/* From one scheduling pass that the engine asks for to the next: it holds Slurm's locks. */
+#define PASS_US TENTH_US
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
@@ -28,6 +29,7 @@ static bool running;
 static gt_config_t settings;
 static gt_mirror_t *nodes;
 static gt_say_t say_it;
+static gt_pass_t begin_pass;
 static bool stopping;
 
 /* The thread's own */
@@ -39,6 +41,7 @@ static int64_t logged_us;	/* when trouble was last logged; 0: there is none */
 static uint64_t sent_number;	/* of the table that the engine got on this connection */
 static int64_t sent_us;		/* and when */
 static int64_t again_us;	/* how long the same table, or one that failed, waits */
+static int64_t passed_us;	/* when a pass was last begun */
 
 static bool is_stopping(void)
 {
@@ -55,13 +58,15 @@ static bool must_be_silent(void)
 	return gt_kill_switch_thrown() || is_stopping();
 }
 
-/* The engine says nothing unasked: what can be read is the end. It is waited for a while. */
-static bool is_closed(void)
+/* One that the engine asks for too soon after another comes later. */
+static void give_pass(gt_pass_t pass)
 {
-	struct pollfd end = { .fd = channel.fd, .events = POLLIN };
-
-	/* poll() leaves out a descriptor of -1 */
-	return poll(&end, 1, TENTH_US / 1000) > 0;
+	if (!channel.wants_pass || gt_now_us() - passed_us < PASS_US)
+		return;
+	channel.wants_pass = false;
+	passed_us = gt_now_us();
+	if (pass)
+		pass();
 }
 
 static void hang_up(gt_mirror_t *mirror)
@@ -203,19 +208,23 @@ static void *run(void *arg)
 		gt_config_t config;
 		gt_mirror_t *mirror;
 		gt_say_t say;
+		gt_pass_t pass;
 		/* always: this is what the thread sleeps in */
-		bool closed = is_closed();
+		bool closed = !gt_channel_hear(&channel, TENTH_US);
 
 		pthread_mutex_lock(&lock);
 		config = settings;
 		mirror = nodes;
 		say = say_it;
+		pass = begin_pass;
 		pthread_mutex_unlock(&lock);
 		if (must_be_silent() || closed || strcmp(socket_path, config.socket))
 			hang_up(mirror);
 		memcpy(socket_path, config.socket, sizeof(socket_path));
-		if (!must_be_silent())
-			send_table(&config, mirror, say);
+		if (must_be_silent())
+			continue;
+		give_pass(pass);
+		send_table(&config, mirror, say);
 	}
 	gt_channel_close(&channel);
 	gt_line_free(&line);
@@ -223,7 +232,7 @@ static void *run(void *arg)
 }
 
 extern void gt_sender_start(gt_mirror_t *mirror, const gt_config_t *config,
-			    gt_say_t say)
+			    gt_say_t say, gt_pass_t pass)
 {
 	pthread_mutex_lock(&lock);
 	settings = *config;
@@ -232,6 +241,7 @@ extern void gt_sender_start(gt_mirror_t *mirror, const gt_config_t *config,
 		settings.deadline_ms = PART_MS_MAX;
 	nodes = mirror;
 	say_it = say;
+	begin_pass = pass;
 	if (!running) {
 		stopping = false;
 		gt_channel_init(&channel);

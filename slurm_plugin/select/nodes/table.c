@@ -174,6 +174,7 @@ extern void gt_table_line(gt_line_t *line, const gt_table_t *table,
 	gt_line_number(line, "part", part->part);
 	gt_line_number(line, "parts", part->parts);
 	gt_line_number(line, "first", part->first);
+	gt_line_number(line, "hears", 1);
 	write_list(line, " names=", rows, part->count, write_name);
 	write_list(line, " total=", rows, one_total ? 1 : part->count,
 		   write_total);

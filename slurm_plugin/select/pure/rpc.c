@@ -35,7 +35,7 @@ extern void gt_channel_close(gt_channel_t *channel)
 	if (channel->fd >= 0)
 		close(channel->fd);
 	channel->fd = -1;
-	channel->proven = false;
+	channel->proven = channel->wants_pass = false;
 	channel->len = 0;
 }
 
@@ -127,6 +127,15 @@ static bool next_line(gt_channel_t *channel, size_t *used, char **line)
 	return true;
 }
 
+/* RET true if the line is what the engine may say unasked */
+static bool is_unasked(gt_channel_t *channel, const char *line)
+{
+	bool is_wish = !strcmp(line, "schedule");
+
+	channel->wants_pass |= is_wish;
+	return is_wish;
+}
+
 /* Reads until the reply with this id; answers to given-up questions are skipped. */
 static gt_result_t receive(gt_channel_t *channel, uint64_t id, int64_t end_us,
 			char **line)
@@ -138,8 +147,13 @@ static gt_result_t receive(gt_channel_t *channel, uint64_t id, int64_t end_us,
 		while (next_line(channel, &used, line)) {
 			uint64_t got = gt_reply_id(*line);
 
-			if (got == id)
+			if (is_unasked(channel, *line))
+				continue;
+			if (got == id) {
+				/* what came behind it is given up, too */
+				channel->len = 0;
 				return GT_ANSWERED;
+			}
 			if (got && got < id)
 				continue;
 			return failed(channel, GT_GARBAGE,
@@ -215,6 +229,28 @@ extern gt_result_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *conf
 	gt_channel_close(channel);
 	channel->failing = true;
 	return rc;
+}
+
+extern bool gt_channel_hear(gt_channel_t *channel, int64_t limit_us)
+{
+	size_t used = 0;
+	char *line;
+	ssize_t n;
+
+	/* ppoll() leaves out a descriptor of -1 */
+	if (!wait_for(channel->fd, POLLIN, gt_now_us() + limit_us))
+		return true;
+	n = read(channel->fd, channel->in + channel->len,
+		 GT_REPLY_MAX - channel->len);
+	if (n <= 0)
+		return n && (errno == EAGAIN || errno == EINTR);
+	channel->len += (size_t) n;
+	while (next_line(channel, &used, &line))
+		if (!is_unasked(channel, line))
+			return false;
+	channel->len -= used;
+	memmove(channel->in, channel->in + used, channel->len);
+	return channel->len < GT_REPLY_MAX;
 }
 
 extern void gt_channel_tell(gt_channel_t *channel, const gt_config_t *config,

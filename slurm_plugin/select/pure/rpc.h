@@ -22,6 +22,7 @@ typedef struct {
 	int64_t logged_us;	/* when a failure was last logged */
 	uint64_t notices_dropped;
 	int64_t waited_us;	/* for answers, in all */
+	bool wants_pass;	/* the engine asked for one since this was last cleared */
 	char wrong[160];	/* why the last question failed */
 	size_t len;
 	char in[GT_REPLY_MAX + 1];
@@ -40,6 +41,12 @@ extern void gt_channel_close(gt_channel_t *channel);
 extern gt_result_t gt_channel_ask(gt_channel_t *channel, const gt_config_t *config,
 			       const gt_line_t *line, uint64_t id,
 			       int64_t limit_us, gt_reply_t *reply);
+
+/*
+ * Waits so long for what the engine says unasked: `schedule` sets wants_pass.
+ * RET false if it hung up, or said anything else
+ */
+extern bool gt_channel_hear(gt_channel_t *channel, int64_t limit_us);
 
 /* Sends a line, or drops it if it cannot be sent at once. */
 extern void gt_channel_tell(gt_channel_t *channel, const gt_config_t *config,

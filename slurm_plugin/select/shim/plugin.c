@@ -26,6 +26,20 @@ static void say(const char *text, gt_tone_t tone)
 		verbose("gputopo: %s", text);
 }
 
+/* From the sender's thread, as Slurm itself does when a job has ended */
+static void pass(void)
+{
+	schedule(false);
+}
+
+/* Under `defer` Slurm, too, leaves it to the next look at the queue. */
+static gt_pass_t pass_of_slurm(void)
+{
+	if (!schedule || xstrcasestr(slurm_conf.sched_params, "defer"))
+		return queue_job_scheduler;
+	return pass;
+}
+
 extern void gt_plugin_stop(void)
 {
 	gt_sender_stop();
@@ -71,7 +85,8 @@ extern void gt_plugin_read(void)
 		     path, gt_plugin.config.gone);
 	gt_kill_switch_watch(gt_plugin.config.kill_switch);
 	if (gt_plugin.active)
-		gt_sender_start(&gt_plugin.mirror, &gt_plugin.config, say);
+		gt_sender_start(&gt_plugin.mirror, &gt_plugin.config, say,
+				pass_of_slurm());
 	gt_plugin.topology_yaml = gt_topology_yaml();
 }
 

@@ -26,6 +26,7 @@
 #include "src/interfaces/gres.h"
 #include "src/interfaces/select.h"
 #endif
+#include "src/slurmctld/job_scheduler.h"
 #include "src/slurmctld/slurmctld.h"
 #include "src/slurmctld/state_save.h"
 
@@ -189,6 +190,7 @@ extern diag_stats_t slurmctld_diag_stats __attribute__((weak));
 extern slurmctld_config_t slurmctld_config __attribute__((weak));
 extern job_record_t *find_job_record(uint32_t job_id) __attribute__((weak));
 extern void queue_job_scheduler(void) __attribute__((weak));
+extern void schedule(bool full_queue) __attribute__((weak));
 extern void schedule_job_save(void) __attribute__((weak));
 extern uint16_t accounting_enforce __attribute__((weak));
 extern int acct_policy_handle_accrue_time(job_record_t *job, bool locked)

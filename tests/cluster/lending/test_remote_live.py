@@ -15,6 +15,7 @@ from lending_harness import (
     HOLD,
     MISSING,
     PROGRAM,
+    SLURM_CONF,
     TAKES_PORTS,
     borrower,
     donors,
@@ -288,6 +289,20 @@ def test_kills_of_the_engine_while_many_jobs_borrow_leak_no_donor(lending, jobs,
     output = [echoed(lending, jobid)[-1] for jobid in ids]
     assert set(output) == {"exit 0"}
     nothing_is_left(lending)
+
+
+@pytest.mark.select_plugin
+def test_a_loan_starts_at_once_however_seldom_slurm_looks_at_its_queue(lending):
+    """Here it does so every half a minute, and both a donor and its borrower are to be started."""
+    seldom = "batch_sched_delay=30,sched_interval=600,bf_interval=600"
+    try:
+        lending.configure_extra(f"{SLURM_CONF}\nSchedulerParameters={seldom}")
+        jobid = lending.sbatch(*FOUR, ASKS, script=HOLD)
+        lending.wait_running(jobid, timeout_s=20)
+        assert echoed(lending, jobid)[-1] == "exit 0"
+        lending.cancel(jobid)
+    finally:
+        lending.configure_extra(SLURM_CONF)
 
 
 @pytest.mark.select_plugin

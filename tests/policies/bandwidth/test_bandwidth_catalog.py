@@ -15,7 +15,7 @@ from policies.bandwidth.model import model_for
 from policies.contract.bits import EXACT_GPUS, members
 from policies.matching import large
 from policies.matching.links import RING_EFFICIENCY, link_mbps
-from policies.scoring.tables import Tables, is_tabulated
+from policies.scoring.tables import TOP, Tables, is_tabulated
 
 #: On larger machines every pattern beyond the first costs seconds of tables.
 PATTERNS = {
@@ -59,7 +59,7 @@ def sampled(topology: NodeTopology, k: int) -> tuple[np.ndarray, np.ndarray]:
 def worth(topology: NodeTopology, pattern: str) -> list[tuple[np.ndarray, np.ndarray]]:
     """For every size: the sets looked at and their effective bandwidth, GB/s."""
     if topology.gpus > EXACT_GPUS:
-        found = [large.find(topology, pattern, k, FULL) for k in (2, 3, 5, 8, topology.gpus)]
+        found = [large.find(topology, pattern, k, FULL, TOP) for k in (2, 3, 5, 8, topology.gpus)]
         return [
             (np.array([s.order for s in sets]), np.array([s.effbw_gbps for s in sets]))
             for sets in found

@@ -61,6 +61,34 @@ def test_the_least_mask_has_as_many_gpus_of_each_run():
     assert not Runs([1, 2, 4])
 
 
+@pytest.mark.parametrize(
+    ("name", "boards", "masks"), [("minsky", (), 9), ("dgx2", (), 81), ("gb200-nvl72", (), None)]
+)
+def test_all_masks_that_differ(name, boards, masks):
+    topology = catalog.load(name)
+    runs = Runs(topology.runs, boards)
+    every = list(runs.each_least(topology.gpus, 100))
+    if masks is None:
+        assert every == []
+        return
+    assert len(every) == masks == len(set(every))
+    assert set(every) == {runs.least(free) for free in range(1 << topology.gpus)}
+    assert list(runs.each_least(topology.gpus, masks - 1)) == []
+
+
+def test_all_masks_of_whole_boards_that_differ():
+    boards = of_boards()
+    runs = Runs(boards.runs, boards.boards)
+    every = list(runs.each_least(32, 600))
+    assert len(every) == 495 == len(set(every))
+    assert all(runs.least(free) == free for free in every)
+
+
+def test_all_masks_where_some_gpus_are_like_no_other():
+    runs = Runs([0b0011, 0b0100, 0b111000])
+    assert set(runs.each_least(6, 24)) == {runs.least(free) for free in range(64)}
+
+
 def test_a_set_is_moved_to_the_same_places_among_other_gpus():
     assert moved(0b0110, 0b0111, 0b101010) == 0b101000
     assert moved(0b1, 0b11, 0b11) == 0b1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from itertools import combinations, permutations
+from random import Random
 
 import numpy as np
 import pytest
@@ -12,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import drawn, machine, relabelled
 
+from gres_topology.topology import Nic
 from policies.contract.bits import gpus_of, mask_of, members, subsets
 from policies.matching.links import link_mbps
 from policies.matching.solved import solver_for
-from policies.patterns.pattern import PATTERNS, TABULATED
-from policies.scoring.objectives import AGGREGATE, BALANCED, EFFBW, PRESERVED, WIDEST
+from policies.patterns.pattern import PATTERNS, TABULATED, fitting
+from policies.scoring.objectives import AGGREGATE, BALANCED, EFFBW, PRESERVED, WIDEST, near_nics
 from policies.scoring.rank_order import rank_order
-from policies.scoring.tables import Tables
+from policies.scoring.tables import TOP, Tables
 
 OBJECTIVES = (BALANCED, WIDEST, EFFBW, AGGREGATE, PRESERVED)
 
@@ -255,3 +258,30 @@ def test_answers_are_forgotten_before_they_fill_the_memory(monkeypatch):
         if free.bit_count() >= 2:
             tables.top(topology, "ring", 2, free, AGGREGATE)[0]
     assert len(tables._answers) <= 10
+
+
+@pytest.mark.parametrize("name", ["dgx2", "dgx-h100", "minsky", "mi300x"])
+@pytest.mark.parametrize("pattern", ["ring", "tree"])
+def test_which_of_gpus_that_are_alike_are_free_changes_no_answer(name, pattern):
+    topology, draw = machine(name), Random(name)
+    remembered, anew = Tables(), Tables()
+    for _ in range(60):
+        free = draw.getrandbits(topology.gpus) | 0b11
+        k, objective = draw.randint(1, min(5, free.bit_count())), draw.choice(OBJECTIVES)
+        for wanted in (objective, near_nics(objective, topology.nic_distance)):
+            found = remembered.top(topology, pattern, k, free, wanted)
+            fitted = "ring" if k == 1 else fitting(pattern, k)
+            assert found == anew.of(topology, fitted).top(k, free, wanted, TOP)
+            assert remembered.first(topology, pattern, k, free, wanted) == found[0]
+
+
+def test_gpus_with_other_ways_to_nics_are_told_apart():
+    near, tables = machine("dgx2"), Tables()
+    paths = tuple("PIX" if gpu == 5 else "SYS" for gpu in range(16))
+    other = replace(near, nics=(Nic("mlx5_0", paths),))
+    assert near.shape == other.shape
+    for free in (0b111111, 0b101111):
+        for topology in (near, other):
+            wanted = near_nics(BALANCED, topology.nic_distance)
+            best = tables.first(topology, "ring", 2, free, wanted)
+            assert best == Tables().of(topology, "ring").top(2, free, wanted, 1)[0]

@@ -1,5 +1,6 @@
 """`gputopo remote`, and the one file that nodes need."""
 
+import importlib.util
 import json
 import os
 import shutil
@@ -7,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -77,6 +79,22 @@ def test_the_program_says_what_is_wrong_in_one_line(packed, words, code, says):
     assert says in done.stderr
 
 
+def test_the_program_is_compiled_and_runs_under_another_version_from_its_source(packed, tmp_path):
+    other = tmp_path / "other"
+    with zipfile.ZipFile(packed) as old, zipfile.ZipFile(other, "w") as new:
+        compiled = [name for name in old.namelist() if name.endswith(".pyc")]
+        sources = [name for name in old.namelist() if name.endswith(".py")]
+        assert sorted(compiled) == sorted(f"{name}c" for name in sources)
+        for name in old.namelist():
+            is_compiled = name in compiled
+            new.writestr(name, b"\0\0\r\n" + old.read(name)[4:] if is_compiled else old.read(name))
+    done = run(other, "donor", "{}")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert "gpu-donor: not a donor's task" in done.stderr
+    for name in compiled:
+        assert zipfile.ZipFile(packed).read(name)[:4] == importlib.util.MAGIC_NUMBER
+
+
 def test_the_task_prolog_leaves_other_jobs_alone(packed):
     beside = packed.with_name("task-prolog")
     # A site whose scontrol is elsewhere writes it there.
@@ -139,9 +157,9 @@ def test_the_command_lists_presets_and_packs_the_program(tmp_path):
     told = CliRunner().invoke(cli, ["remote", "program", str(tmp_path / "node")])
     assert told.exit_code == 0
     assert os.access(tmp_path / "node", os.X_OK)
-    assert (tmp_path / "node").read_bytes().startswith(b"#!/usr/bin/python3 -I\n")
+    assert (tmp_path / "node").read_bytes().startswith(b"#!/usr/bin/python3 -IS\n")
     CliRunner().invoke(cli, ["remote", "program", str(tmp_path / "node"), "--python", "/opt/py"])
-    assert (tmp_path / "node").read_bytes().startswith(b"#!/opt/py -I\n")
+    assert (tmp_path / "node").read_bytes().startswith(b"#!/opt/py -IS\n")
 
 
 def test_the_command_checks_a_preset_of_the_sites_own(tmp_path):

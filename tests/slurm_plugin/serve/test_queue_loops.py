@@ -14,6 +14,8 @@ from slots_in_tests import Remembering, gated
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.lending.at_start.planning import StartPlan
+from slurm_plugin.lending.at_start.reconciler import LoanReconciler
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.free_history import FreeHistory
@@ -112,6 +114,18 @@ def test_a_reconciler_lasts_for_one_configuration_and_one_clock(tmp_path, monkey
     third = ours.reconciler(replace(engine.setup))
     assert first is not second is not third
     assert [id(one) for one in closed] == [id(first.matcher), id(second.matcher)]
+
+
+@pytest.mark.parametrize(("starts", "asked"), [([("job", "update")], 1), ([], 0)])
+def test_slurm_is_asked_for_a_pass_where_a_loan_changed_it(tmp_path, monkeypatch, starts, asked):
+    """It would look at its queue by itself only up to batch_sched_delay later."""
+    made = StartPlan({}, [], starts=starts)
+    monkeypatch.setattr(LoanReconciler, "reconcile", lambda *_: made)
+    *_, lending, _ = loops(tmp_path, monkeypatch, TwoNodes(), REMOTE)
+    passes: list[bool] = []
+    lending.engine.ask_for_pass = lambda: passes.append(True)
+    look([lending])
+    assert len(passes) == asked
 
 
 def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):

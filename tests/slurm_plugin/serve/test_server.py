@@ -25,6 +25,8 @@ def echo(line: bytes) -> LineAnswer:
         return LineAnswer(b"bye\n", close=True)
     if line.startswith(b"big "):
         return LineAnswer(b"x" * int(line[4:]) + b"\n")
+    if line == b"hears":
+        return LineAnswer(b"ok\n", hears=True)
     if line == b"later":
         return LineAnswer(None, later=_later([]))
     return LineAnswer(line + b"\n")
@@ -95,6 +97,23 @@ async def test_lines_are_answered_in_order_however_they_are_cut(tmp_path):
             await writer.drain()
             await taken(tmp_path / "s")
         assert [await reader.readline() for _ in range(3)] == [b"one\n", b"two\n", b"three\n"]
+
+
+async def test_who_hears_is_asked_for_a_pass_and_nobody_else(tmp_path):
+    path = tmp_path / "s"
+    async with running(path) as server:
+        pairs = [await asyncio.open_unix_connection(str(path)) for _ in range(3)]
+        for (reader, writer), line in zip(pairs, (b"hears", b"other", b"hears"), strict=True):
+            writer.write(line + b"\n")
+            await reader.readline()
+        pairs[2][1].close()
+        await until(lambda: len(server.connections) == 2)
+        server.ask_for_pass()
+        for _, writer in pairs[:2]:
+            writer.write(b"more\n")
+            writer.write_eof()
+        heard = [await reader.read() for reader, _ in pairs[:2]]
+        assert heard == [b"schedule\nmore\n", b"more\n"]
 
 
 async def test_many_lines_in_one_write_are_all_answered(tmp_path):

@@ -9,8 +9,11 @@ import weakref
 from types import SimpleNamespace
 
 from engine_in_tests import written
+from machines import of_boards
 
 from gres_topology import catalog
+from policies.contract.bits import Runs
+from policies.contract.hint_keys import PATTERN
 from slurm_plugin.serve import setup
 
 
@@ -57,7 +60,7 @@ def test_ahead_of_questions_every_set_of_free_gpus_is_asked_about_until_a_reload
         asked.append((request.gpus_per_node[0], cluster.nodes["minsky"].free))
 
     topology = catalog.load("minsky")
-    policy = SimpleNamespace(name="p", place=place)
+    policy = SimpleNamespace(name="p", place=place, hints=())
     machines = {name: SimpleNamespace(topology=topology) for name in ("a", "b")}
     loaded = SimpleNamespace(machines=machines, policies=lambda: [policy])
     setup.warm_masks(loaded, lambda: True)
@@ -65,6 +68,34 @@ def test_ahead_of_questions_every_set_of_free_gpus_is_asked_about_until_a_reload
     assert asked == wanted
     setup.warm_masks(loaded, lambda: len(asked) < len(wanted) + 3)
     assert asked[len(wanted) :] == wanted[:4]
+
+
+def test_of_a_large_node_all_patterns_are_asked_about_on_sets_that_differ(monkeypatch):
+    asked = []
+    monkeypatch.setattr(setup, "_warm", lambda *one: asked.append((one[1], one[3])))
+    policy = SimpleNamespace(name="p", hints=(PATTERN,))
+    plain = SimpleNamespace(name="plain", hints=())
+    loaded = SimpleNamespace(
+        machines={"a": SimpleNamespace(topology=of_boards())}, policies=lambda: [policy, plain]
+    )
+    setup.warm_masks(loaded, lambda: True)
+    differ = list(Runs(of_boards().runs, of_boards().boards).each_least(32, 600))[:-1]
+    assert len(differ) == 494
+    patterns = ("ring", "tree", "chain", "star", "all-to-all")
+    assert sorted(asked) == sorted(
+        (pattern, free) for pattern in (*patterns, "ring") for free in differ
+    )
+    asked.clear()
+    dgx2 = SimpleNamespace(topology=catalog.load("dgx2"))
+    setup.warm_masks(SimpleNamespace(machines={"a": dgx2}, policies=lambda: [policy]), lambda: True)
+    assert {pattern for pattern, _ in asked} == {"ring"}
+    assert len(asked) == 80
+    asked.clear()
+    torus = SimpleNamespace(topology=catalog.load("torus-16"))
+    setup.warm_masks(
+        SimpleNamespace(machines={"a": torus}, policies=lambda: [policy]), lambda: True
+    )
+    assert asked == []
 
 
 ASKED = """\
