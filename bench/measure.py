@@ -32,13 +32,17 @@ class Figure:
         return json.dumps(asdict(self), separators=(", ", ": "))
 
 
-def at_most(name: str, value: float, unit: str, limit: float, **more: Any) -> Figure:
-    """A figure that must not exceed its bar."""
+def at_most(name: str, value: float, unit: str, limit: float | None, **more: Any) -> Figure:
+    """A figure that must not exceed its bar, if it has one."""
+    if limit is None:
+        return Figure(name, round(value, 4), unit, **more)
     return Figure(name, round(value, 4), unit, f"<= {limit:g}", bool(value <= limit), **more)
 
 
-def at_least(name: str, value: float, unit: str, limit: float, **more: Any) -> Figure:
-    """A figure that must reach its bar."""
+def at_least(name: str, value: float, unit: str, limit: float | None, **more: Any) -> Figure:
+    """A figure that must reach its bar, if it has one."""
+    if limit is None:
+        return Figure(name, round(value, 4), unit, **more)
     return Figure(name, round(value, 4), unit, f">= {limit:g}", bool(value >= limit), **more)
 
 

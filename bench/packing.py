@@ -99,7 +99,7 @@ def topology_conf(names: Sequence[str]) -> str:
     each = NODES // BLOCKS
     lines = [
         f"BlockName=b{at // each + 1} Nodes={','.join(names[at : at + each])}"
-        for at in range(0, NODES, each)
+        for at in range(0, len(names), each)
     ]
     return "\n".join([*lines, f"BlockSizes={each}"]) + "\n"
 

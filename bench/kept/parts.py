@@ -32,7 +32,7 @@ TIMES, BAR_P99_MS = 1.5, 3.0
 #: Of six GPUs the slices stand behind; the last two are cut.
 SLICED = "dgx-a100, slices: [0-5, 6/3g.20gb*2, 7/1g.5gb*7]"
 #: What a question about shares lists at most, and how many shares a GPU has.
-LISTED, OF_EACH = 129, 4
+LISTED, OF_EACH = 17, 4
 
 
 def job(*counts: int, **more: str) -> Place:

@@ -100,10 +100,7 @@ def flows(at: Site, streams: int) -> Iterator[Figure]:
         }
         value, name = statistics.median(shares), f"wire.flow.{streams}.{way}"
         told = f"direct {statistics.median(speed['direct']):.2f} GiB/s"
-        if bar is None:
-            yield Figure(name, round(value, 3), "share", compared_with=told, detail=detail)
-        else:
-            yield at_least(name, value, "share", bar, compared_with=told, detail=detail)
+        yield at_least(name, value, "share", bar, compared_with=told, detail=detail)
 
 
 def run() -> Iterator[Figure]:

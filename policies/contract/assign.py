@@ -179,11 +179,11 @@ class _Near:
             inside = places & self._usable
             if inside.bit_count() < len(wanted):
                 return None
-            chosen = _assign(wanted, rankings, inside)
-            if isinstance(chosen, int) or sum(key[0] for key, _ in chosen) > most:
+            worst = _worst(wanted, rankings, inside, most)
+            if worst is None:
                 return None
             left = ((self.whole & inside).bit_count(), inside.bit_count())
-            return InDomain(max(key[1:] for key, _ in chosen), left, inside)
+            return InDomain(worst, left, inside)
 
         inside = self._nodes.among
         if len(wanted) > 1:
@@ -191,6 +191,31 @@ class _Near:
         nearer = _assign(wanted, rankings, inside, self, suits)
         assert not isinstance(nearer, int)
         return nearer
+
+
+def _worst(
+    wanted: list[int], rankings: Mapping[int, Ranking[FreeOn]], inside: int, most: float
+) -> Key | None:
+    """The worst key, without the weight, of what `_assign` takes; None where it is too heavy.
+
+    Of equal counts it takes what comes first: with many domains the places are only counted.
+    """
+    if wanted[0] != wanted[-1]:
+        chosen = _assign(wanted, rankings, inside)
+        if isinstance(chosen, int) or sum(key[0] for key, _ in chosen) > most:
+            return None
+        return max(key[1:] for key, _ in chosen)
+    left, worst = len(wanted), None
+    for key, places in rankings[wanted[0]].walk(inside):
+        taken = min(left, places.bit_count())
+        most -= taken * key[0]
+        if most < 0:
+            return None
+        worst = key[1:] if worst is None else max(worst, key[1:])
+        left -= taken
+        if not left:
+            return worst
+    return None
 
 
 def in_lowest_domain(

@@ -21,23 +21,24 @@ from policies.contract.ranking import each
 from policies.horizon.communication import NOTHING_MEASURED, Communication
 from policies.horizon.playing import DEEP, STARTS, Best, End, Later, Part, Run
 from policies.horizon.run_times import run_times
-from policies.horizon.settings import HOP_WEIGHT
+from policies.horizon.settings import HOP_WEIGHT, USUAL_COMMUNICATION
 from policies.mapa.question import NodeKeys
 from policies.matching.choice import Choice
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
 from policies.scoring.objectives import Objective
 from policies.scoring.tables import Tables
 
-#: Larger nodes have too many sets to know the best of each beforehand.
-MOST_GPUS = 8
+#: Sets are compared on nodes of so many GPUs at most, and waits weighed, in one future, on twice as
+#: large ones: these have too many sets to know the best of each beforehand.
+MOST_GPUS, MOST_GPUS_WAITING = 8, 16
 #: Nodes that are looked at: those that are compared, then where GPUs come free, then others with
 #: free GPUs. Where there are more, the next starts go elsewhere.
 MOST_NODES = 6
 #: Parts of jobs that end there.
 MOST_ENDS = 24
-#: What share of its run time a job communicates that says nothing; and the most times that one
-#: which says more counts as much: what a worse set costs grows with it.
-USUAL_COMMUNICATION, MOST_TIMES = 0.2, 3.0
+#: The most times that a job which says more than the usual counts as much as one that says
+#: nothing: what a worse set costs grows with what it communicates.
+MOST_TIMES = 3.0
 #: Choices remembered, some 300 bytes each; of so many all are forgotten.
 MOST_CHOICES = 50_000
 
@@ -50,9 +51,9 @@ def _links_differ(topology: NodeTopology) -> bool:
     return len(widths(link_mbps(topology))) > 1
 
 
-def is_told_apart(topology: NodeTopology) -> bool:
+def is_told_apart(topology: NodeTopology, most: int = MOST_GPUS) -> bool:
     """Whether it matters which GPUs of such a node a job gets, and can be told in time."""
-    return 1 < topology.gpus <= MOST_GPUS and _links_differ(topology)
+    return 1 < topology.gpus <= most and _links_differ(topology)
 
 
 class Choices:
@@ -132,8 +133,11 @@ class World:
         told: Communication | None = None,
         *,
         guesses: bool = True,
+        most: int = MOST_GPUS,
     ) -> None:
+        """`most`: GPUs that a node may have."""
         assert cluster.ahead is not None
+        self._largest = most
         self._told = told or Communication(NOTHING_MEASURED, Tables())
         self._choices, self._ahead = choices, cluster.ahead
         self._backfill = cluster.ahead.backfill
@@ -199,7 +203,7 @@ class World:
             if place is None or len(nodes) >= MOST_NODES:
                 return False
             node = self._table.node(place)
-            if not is_told_apart(node.topology):
+            if not is_told_apart(node.topology, self._largest):
                 return False
             nodes[name] = node
         return True
@@ -218,13 +222,15 @@ class World:
         return Future(own + run.worth, run.next_mask)
 
     def later(
-        self, share: float, among: Collection[str], longest_s: float, future: int
-    ) -> Later | None:
+        self, communication: float, share: float, among: Collection[str], longest_s: float,
+        future: int,
+    ) -> Later | None:  # fmt: skip
         """The best that the job may wait for in one of the futures; None where nothing comes.
 
-        `share` of the ideal bandwidth is what it would get now; `among` are the nodes it may use.
+        `communication` is its share of the run time, `share` of the ideal bandwidth what it would
+        get now; `among` are the nodes it may use.
         """
-        [own] = self._parts_of(self._job, 0, self._communication)
+        [own] = self._parts_of(self._job, 0, communication)
         ends, lasts_s = self._played_in(future)
         run = Run(self._free[:], ends[:], lasts_s, self._find, self._weights)
         numbers = {self._number[name] for name in among}
@@ -241,7 +247,7 @@ class World:
     def _waiting(self) -> Iterator[Part]:
         """What waits, node by node; jobs too large for these nodes are others' business."""
         for number, job in enumerate(self._ahead.queue, 1):
-            if max(job.gpus_per_node) <= MOST_GPUS:
+            if max(job.gpus_per_node) <= self._largest:
                 self._waits.append((number, job.lasts_s))
                 communication = self._told.of_waiting(job, self._kinds)
                 yield from self._parts_of(job, len(self._waits) - 1, communication)

@@ -16,9 +16,16 @@ from policies.contract.hint_keys import BATCH, COMMUNICATION, PROFILE
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import UNKNOWN_SITE, LooksAt, Site
 from policies.horizon.communication import Communication, Known
-from policies.horizon.futures import Choices, Future, World, is_told_apart
+from policies.horizon.futures import (
+    MOST_GPUS,
+    MOST_GPUS_WAITING,
+    Choices,
+    Future,
+    World,
+    is_told_apart,
+)
 from policies.horizon.playing import Later
-from policies.horizon.settings import HorizonSettings
+from policies.horizon.settings import USUALLY, HorizonSettings
 from policies.mapa.family import Mapa
 from policies.mapa.question import MapaQuestion
 from policies.matching.choice import Choice
@@ -30,8 +37,11 @@ MOST_NODES = 3
 LEAST_GAIN = 0.05
 #: Where there are several futures, all are compared by the first ones, the best of them by all.
 FIRST_FUTURES, MOST_PLAYED = 1, 3
-#: A wait has to save so much of the run on the average.
-LEAST_SAVED = 0.05
+#: A wait has to save so much of the run on the average, and is at most so much of it.
+LEAST_SAVED, LONGEST = 0.05, 0.5
+#: What a future costs in which nothing better comes, as a part of the longest wait: a job is asked
+#: about again at each end of another one.
+IN_VAIN = 0.3
 #: Every part of it.
 UNCHANGED = HorizonSettings()
 
@@ -74,20 +84,19 @@ class Horizon(Mapa):
         return cls(site, settings)
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
-        """As mapa; or wait for better GPUs where each future has them soon enough to end sooner."""
+        """As mapa; or wait for better GPUs where that is expected to end the job sooner."""
         cluster = self._seen(cluster)
-        answer = super().place(request, cluster)
+        placement, world = self._chosen(request, cluster)
+        answer = self._or_wait(request, placement)
         if isinstance(answer, Wait):
             return answer
         known = self._told.of_request(
             request, [cluster.nodes[name].topology for name in answer.gpus]
         )
-        if known is None:
-            return answer
-        if known.source:
+        if known is not None and known.source:
             said = f"communicates for {100 * known.share:.0f} % of its time by {known.source}"
             answer = replace(answer, reason=f"{answer.reason}; {said}")
-        return self._wait(request, cluster, answer, known) or answer
+        return self._wait(request, cluster, answer, known, world) or answer
 
     def _seen(self, cluster: Cluster) -> Cluster:
         """Without what the site has switched off."""
@@ -98,57 +107,70 @@ class Horizon(Mapa):
         releases = ahead.releases if parts.releases else ()
         return replace(cluster, ahead=replace(ahead, queue=queue, releases=releases))
 
-    def _world(self, cluster: Cluster, request: Request, compared: list[NodeState]) -> World:
-        guesses = self._parts.guesses
-        return World(self._choices, cluster, request, compared, self._told, guesses=guesses)
+    def _world(
+        self, cluster: Cluster, request: Request, nodes: list[NodeState], most: int = MOST_GPUS
+    ) -> World:
+        guesses = self._parts.guesses and most == MOST_GPUS
+        return World(self._choices, cluster, request, nodes, self._told, guesses=guesses, most=most)
 
     def _wait(
-        self, request: Request, cluster: Cluster, now: Placement, known: Known
+        self,
+        request: Request,
+        cluster: Cluster,
+        now: Placement,
+        known: Known | None,
+        world: World | None,
     ) -> Wait | None:
         is_single = len(request.gpus_per_node) == 1
         if cluster.ahead is None or not (is_single and request.sensitive and self._longest_wait_s):
             return None
+        share = self._parts.usual_communication if known is None else known.share
+        if share * (1 / max(now.utility, 0.01) - 1) <= LEAST_SAVED:
+            return None  # even the best GPUs at once would save too little
         [name] = now.gpus
         node = cluster.nodes[name]
-        if not is_told_apart(node.topology):
+        most = MOST_GPUS if node.topology.gpus <= MOST_GPUS else MOST_GPUS_WAITING
+        if not is_told_apart(node.topology, most):
             return None
-        world = self._world(cluster, request, [node])
+        world = world or self._world(cluster, request, [node], most)
         among = [
             one.name
             for one in world.nodes
             if one.name in cluster.nodes and one.weight <= node.weight
         ]
+        runs_s = fmean(map(world.lasts_s, range(world.futures)))
+        longest_s = min(self._longest_wait_s, LONGEST * runs_s)
         played = [
-            world.later(now.utility, among, self._longest_wait_s, future)
+            world.later(share, now.utility, among, longest_s, future)
             for future in range(world.futures)
         ]
         better = [one for one in played if one is not None and one.saved_s > 0]
         # Where nothing better comes the job has waited for nothing.
-        in_vain_s = self._longest_wait_s * (len(played) - len(better))
+        in_vain_s = IN_VAIN * longest_s * (len(played) - len(better))
         saved_s = (sum(one.saved_s for one in better) - in_vain_s) / len(played)
-        if saved_s <= LEAST_SAVED * fmean(map(world.lasts_s, range(world.futures))):
+        if saved_s <= LEAST_SAVED * runs_s:
             return None
         said = _said(world, better, len(played), now.utility)
-        said += f"; communicates as {known.source} says" if known.source else ""
-        return Wait(said, self._longest_wait_s, now)
+        return Wait(f"{said}{_told(share, known)}", longest_s, now)
 
-    def _answer(self, asked: MapaQuestion, request: Request, cluster: Cluster) -> Placement:
+    def _chosen(self, request: Request, cluster: Cluster) -> tuple[Placement, World | None]:
+        """What the job gets now, and what was played for it, if that was."""
+        asked = self._asked(request, cluster)
         pairs = asked.chosen()
-        if cluster.ahead is None or not cluster.ahead.queue or len(pairs) > 1:
-            return asked.placement(self.name, pairs)
-        state, count, _ = pairs[0]
-        if not is_told_apart(state.topology):
-            return asked.placement(self.name, pairs)
+        own, (state, count, _) = asked.placement(self.name, pairs), pairs[0]
+        is_played = cluster.ahead is not None and cluster.ahead.queue and len(pairs) == 1
+        if not (is_played and is_told_apart(state.topology)):
+            return own, None
         others = asked.runners_up(count, {state.name})[: MOST_NODES - 1]
         nodes = [state, *(other for other in others if other.weight == state.weight
                           and is_told_apart(other.topology))]  # fmt: skip
         world = self._world(cluster, request, nodes)
         best = _best(world, asked, nodes, count)
         if best is None:
-            return asked.placement(self.name, pairs)
+            return own, world
         node, choice, future = best
         placement = asked.placement(self.name, [(node, count, choice)])
-        return future.explained(placement, node.name)
+        return future.explained(placement, node.name), world
 
 
 def _best(
@@ -172,6 +194,14 @@ def _best(
     if best.worth <= own.worth + LEAST_GAIN * world.futures:
         return None
     return best.node, best.choice, Future(best.worth, best.next_mask)
+
+
+def _told(share: float, known: Known | None) -> str:
+    """By what it was weighed, where the job's own hint does not say."""
+    if known is not None:
+        return f"; communicates as {known.source} says" if known.source else ""
+    low, high = (f"{100 * one:.0f}" for one in USUALLY)
+    return f"; communication unknown, {100 * share:.0f} % of its time taken ({low} to {high} usual)"
 
 
 def _said(world: World, better: list[Later], played: int, share: float) -> str:

@@ -36,8 +36,14 @@ class Mapa(Policy):
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits, or wait for its minimal utility."""
-        asked = MapaQuestion(request, cluster, self._objective(request), self.tables)
-        placement = self._answer(asked, request, cluster)
+        asked = self._asked(request, cluster)
+        return self._or_wait(request, asked.placement(self.name, asked.chosen()))
+
+    def _asked(self, request: Request, cluster: Cluster) -> MapaQuestion:
+        return MapaQuestion(request, cluster, self._objective(request), self.tables)
+
+    @staticmethod
+    def _or_wait(request: Request, placement: Placement) -> Placement | Wait:
         if placement.utility < request.min_utility:
             return Wait(
                 f"the best free GPUs reach {placement.utility:.2f} of the ideal bandwidth,"
@@ -46,9 +52,6 @@ class Mapa(Policy):
                 instead=placement,
             )
         return placement
-
-    def _answer(self, asked: MapaQuestion, request: Request, cluster: Cluster) -> Placement:
-        return asked.placement(self.name, asked.chosen())
 
     def _objective(self, request: Request) -> Objective:
         alone = max(request.gpus_per_node) == 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 
 from gres_topology import NodeTopology
@@ -91,17 +90,3 @@ def _links(
                 shares.append(verdict.share)
                 hops.append(verdict.pcie_hop)
     return (fmean(shares), fmean(hops)) if shares else (None, None)
-
-
-def busy_over_time(records: Sequence[Record]) -> Iterator[tuple[float, int]]:
-    """(second, GPUs in use from then on), at every change."""
-    changes = [(record.start_s, gpus_of(record)) for record in records]
-    changes += [(record.end_s, -gpus_of(record)) for record in records]
-    heapq.heapify(changes)
-    busy = 0
-    while changes:
-        at_s, change = heapq.heappop(changes)
-        busy += change
-        while changes and changes[0][0] == at_s:
-            busy += heapq.heappop(changes)[1]
-        yield at_s, busy

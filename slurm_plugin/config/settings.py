@@ -217,9 +217,4 @@ def parse(text: str, path: Path, only: Collection[str] = ()) -> Config:
         raise ConfigError(f"{path}:1: not YAML: {error}") from error
     if only and isinstance(root, yaml.MappingNode):
         root.value = [(key, value) for key, value in root.value if key.value in only]
-    config = SiteReader(path).settings(with_sections, root, unset={"path": path})
-    if config.defrag.move and config.enforcement != "select":
-        raise ConfigError(
-            f"{path}:1: defrag.move: expected enforcement: select; a job behind slots keeps them"
-        )
-    return config
+    return SiteReader(path).settings(with_sections, root, unset={"path": path})

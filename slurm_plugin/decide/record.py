@@ -12,6 +12,7 @@ from typing import Any
 
 from gres_topology import links
 from policies import Candidate, Placement, Request
+from policies.contract.bits import gpus_of
 from policies.scoring.rails import spine_bytes
 from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, impaired_parts
 from slurm_plugin.decide.preferences import Preferences
@@ -59,7 +60,7 @@ class DecisionRecord:
         reply = self.reply
         line = first_keys(self.asked, self.mode, reply, self.reason)
         if isinstance(reply, Use) and reply.alt:
-            line["alt"] = {name: _bits(mask) for name, mask in reply.alt.items()}
+            line["alt"] = {name: list(gpus_of(mask)) for name, mask in reply.alt.items()}
         if self.preferences is not None and self.request is not None:
             line["policy"] = self.preferences.policy
             line["pattern"] = self.request.pattern
@@ -97,7 +98,7 @@ class DecisionRecord:
 
     def _slurm(self) -> dict[str, Any]:
         """Slurm's own choice, with its scores where the policy could judge it."""
-        gpus = {node.name: _bits(node.own) for node in self.asked.candidates if node.own}
+        gpus = {node.name: list(gpus_of(node.own)) for node in self.asked.candidates if node.own}
         own = self.own()
         if own is None:
             return {"gpus": gpus}
@@ -186,7 +187,7 @@ def started(notice: Notice) -> dict[str, Any]:
         "job": notice.job,
         "array": notice.array,
         "decision": "started",
-        "gpus": {name: _bits(mask) for name, mask in notice.gpus.items()},
+        "gpus": {name: list(gpus_of(mask)) for name, mask in notice.gpus.items()},
     }
 
 
@@ -201,7 +202,3 @@ def _pcie_hops(machine: Machine, gpus: tuple[int, ...]) -> int:
 
 
 _WORDS: dict[type[PlaceReply], str] = {Use: "use", WaitFor: "wait", Pass: "pass"}
-
-
-def _bits(mask: int) -> list[int]:
-    return [i for i in range(mask.bit_length()) if mask >> i & 1]

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from policies import hints
 from policies.errors import HintError
 from slurm_plugin.config.sections import Rule
-from slurm_plugin.job_notes.brackets import inside
+from slurm_plugin.defrag.sight import Sight
+from slurm_plugin.job_notes.brackets import SLOTS, inside
 from slurm_plugin.job_notes.hints import hint_in
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.candidates import Need, can_start
 from slurm_plugin.queue.capacity import Hold, Nodes, held_by
-from slurm_plugin.queue.demand import READY, Unplaceable, demand_of, need_of
 from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Entries of jobs whose place others depend on.
-_BOUND = ("gpu-loan", "gpu-donor", "gpu-shape", "gpu-slots")
+_BOUND = ("gpu-loan", "gpu-donor", "gpu-shape")
 
 #: The rule of a partition, an account and a uid.
 RuleOf = Callable[[str, str, int], Rule]
@@ -77,59 +78,42 @@ def interval_of(hint: str, rule: Rule) -> int | None:
 
 
 def movable_jobs(
-    jobs: Iterable[QueuedJob],
-    nodes: Nodes,
-    rule: RuleOf,
-    moved: Collection[int],
-    entries: Mapping[int, str] | None = None,
+    snapshot: Snapshot, nodes: Nodes, rule: RuleOf, moved: Collection[int], sight: Sight
 ) -> list[Movable]:
     """The jobs that may be moved as far as the queue tells; Slurm is asked of Requeue=1 later.
 
-    `moved` are those that were before. `entries` are our entries of jobs where AdminComment does
-    not have them.
+    `moved` are those that were before.
     """
     found = []
-    for job in jobs:
-        text = (entries or {}).get(job.job_id) or job.admin_comment
+    for job in snapshot.jobs:
         if job.state != "RUNNING" or job.job_id in moved or len(job.nodes) != 1:
             continue
-        if job.het_id or job.array_id:
+        if job.het_id or job.array_id or job.reservation or job.exclusive:
             continue
         partition = rule(job.partition, job.account, job.uid)
-        interval_s = interval_of(hint_in(text), partition)
-        is_plain = not (job.req_nodes or job.reservation or job.exclusive)
-        if interval_s is None or not is_plain or not job.gpus.get(job.nodes[0]):
+        interval_s = interval_of(hint_in(job.admin_comment), partition)
+        if interval_s is None or not job.gpus.get(job.nodes[0]) or partition.mode != "enforce":
             continue
-        if any(inside(text, kind) is not None for kind in _BOUND):
+        if any(inside(job.admin_comment, kind) is not None for kind in _BOUND):
             continue
-        if partition.mode != "enforce":
+        # Slots are another way of enforcing than the one in force, or this one.
+        if (inside(job.admin_comment, SLOTS) is not None) != sight.by_slots:
             continue
-        need = need_at_start(job, nodes)
-        if need is not None and need.nodes == 1 and job.nodes[0] in nodes:
+        need = sight.need(job, nodes)
+        is_free = need is not None and need.nodes == 1 and not need.req_nodes
+        if need is not None and is_free and job.nodes[0] in nodes:
             found.append(Movable(job, need, interval_s))
     return found
 
 
-def need_at_start(job: QueuedJob, nodes: Nodes) -> Need | None:
-    """What the job needs of a node; None where that cannot be told."""
-    try:
-        return need_of(demand_of(job), nodes)
-    except (Unplaceable, ValueError):
-        return None
-
-
 def waiting_jobs(
-    jobs: Iterable[QueuedJob], nodes: Nodes, tiers: Mapping[str, int], now: float
+    snapshot: Snapshot, nodes: Nodes, now: float, sight: Sight
 ) -> list[tuple[QueuedJob, Need]]:
-    """The jobs that wait for GPUs alone and could not start now, in Slurm's order."""
-    pending = [
-        job
-        for job in jobs
-        if job.state == "PENDING" and not job.held and not job.depends and job.eligible <= now
-    ]
+    """The jobs that wait for room alone and could not start now, in Slurm's order."""
+    pending = [job for job in snapshot.jobs if job.state == "PENDING"]
     found = []
-    for job in in_order(pending, tiers):
-        need = need_at_start(job, nodes) if job.reason in READY else None
+    for job in in_order(pending, snapshot.settings.tiers):
+        need = sight.need(job, nodes) if sight.waits_for_room(job, now) else None
         try:
             if need is not None and not can_start(need, nodes):
                 found.append((job, replace(need, nodes=max(1, need.nodes))))

@@ -21,13 +21,14 @@ from slurm_plugin.defrag import record
 from slurm_plugin.defrag.movable import movable_jobs, waiting_jobs
 from slurm_plugin.defrag.plan import Gain, Planner
 from slurm_plugin.defrag.record import ASKED, DONE, LET_GO, UNDONE, Moved, MovesFile
+from slurm_plugin.defrag.sight import Sight, is_gated
 from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.job_notes.hints import hint_in
 from slurm_plugin.lending.at_start.reservations import LoanReservation, LoanReservations
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Use
 from slurm_plugin.queue.backfill import earliest_start
-from slurm_plugin.queue.capacity import holds_in, nodes_of
+from slurm_plugin.queue.capacity import holds_in
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
@@ -54,6 +55,7 @@ class Mover:
     #: Which jobs Slurm may requeue, and doing it: `slurm.requeue`.
     requeueable: Callable[[], set[int]]
     requeue_held: Callable[[str], None]
+    sight: Sight = field(default_factory=Sight)
     clock: Callable[[], float] = time.time
     #: None until the file was read.
     moves: MovesFile | None = None
@@ -116,10 +118,9 @@ class Mover:
         """The moves for the first waiting job, if the site allows them and Slurm would."""
         assert self.moves is not None
         now = self.clock()
-        running = [job for job in snapshot.jobs if job.state != "PENDING"]
-        nodes = nodes_of(snapshot.nodes, running)
-        waiting = waiting_jobs(snapshot.jobs, nodes, snapshot.settings.tiers, now)
-        holds = holds_in(nodes, running, now)
+        nodes = self.sight.nodes(snapshot)
+        waiting = waiting_jobs(snapshot, nodes, now, self.sight)
+        holds = holds_in(nodes, [job for job in snapshot.jobs if job.state != "PENDING"], now)
         enforced = [
             (job, need)
             for job, need in waiting[:1]
@@ -130,7 +131,7 @@ class Mover:
         ]
         if not enforced:
             return None
-        movable = movable_jobs(running, nodes, self.decider.rule, self.moves.jobs)
+        movable = movable_jobs(snapshot, nodes, self.decider.rule, self.moves.jobs, self.sight)
         allowed = self.requeueable() if movable else set()
         movable = [one for one in movable if one.job.job_id in allowed]
         gain = Planner(nodes, movable, now, self.config.most_moves).for_job(*enforced[0])
@@ -145,13 +146,15 @@ class Mover:
         if job is None or (job.user and job.user != move.user):
             self._end(move, UNDONE, "it is over: it ended, or somebody cancelled it")
         elif move.state == ASKED:
-            self._back(move, job)
+            self._back(move, job, jobs.get(move.waiting))
         else:
             self._started(move, job)
 
-    def _back(self, move: Moved, job: QueuedJob) -> None:
+    def _back(self, move: Moved, job: QueuedJob, waiting: QueuedJob | None) -> None:
         """Slurm was asked to put the job back."""
-        if job.state == "PENDING":
+        if job.state == "PENDING" and self.sight.by_slots:
+            self._let_through(move, job, waiting)
+        elif job.state == "PENDING":
             self._let_go(move, job)
         elif job.state != "COMPLETING" and job.start != move.start:
             self._end(move, UNDONE, "it started again by itself")
@@ -184,6 +187,16 @@ class Mover:
         self._write(replace(move, state=LET_GO, until=until, mask=mask, note=note))
         self._is_sent = self._release(job)
 
+    def _let_through(self, move: Moved, job: QueuedJob, waiting: QueuedJob | None) -> None:
+        """Its gate is shut again, and the waiting job has its slots: the gates' own turn.
+
+        They are opened in Slurm's order, in which this job may come first.
+        """
+        is_back = is_gated(job) and not (waiting is not None and is_gated(waiting))
+        if is_back or self.clock() > move.at + self.config.start_s:
+            self._write(replace(move, state=LET_GO, until=int(self.clock()) + self.config.start_s))
+            self._is_sent = self._release(job)
+
     def _place(self, move: Moved, job: QueuedJob) -> Use | None:
         """The GPUs of its new node that a policy chooses for it; None without room."""
         node = next((one for one in self.client.nodes() if one.name == move.target), None)
@@ -205,8 +218,9 @@ class Mover:
 
     def _release(self, job: QueuedJob) -> bool:
         """Let it start as soon as Slurm can; a requeued job would wait for two minutes."""
+        begin = None if self.sight.by_slots else NOW
         try:
-            self.client.update([job.name], JobUpdate(begin_time=NOW, is_released=True))
+            self.client.update([job.name], JobUpdate(begin_time=begin, is_released=True))
         except SlurmError as error:
             logger.warning("job %s, which is moved: %s; trying again", job.name, error)
             return False
@@ -255,7 +269,7 @@ class Mover:
     def _keep_place(self, move: Moved | None) -> None:
         """Nobody else gets the new place of a job that was let go."""
         self.reservations.moved = {}
-        if move is not None and move.state == LET_GO:
+        if move is not None and move.state == LET_GO and move.mask:
             share = Use({move.target: move.mask}, {}, move.note)
             place = LoanReservation({move.job: share}, move.until + KEPT_S)
             self.reservations.moved = {move.job: place}

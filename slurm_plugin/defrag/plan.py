@@ -13,9 +13,10 @@ from itertools import combinations
 from typing import NamedTuple
 
 from gres_topology import Network, NodeTopology
+from policies.contract.bits import lowest_bits
 from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines
 from slurm_plugin.defrag.movable import Movable
-from slurm_plugin.queue.candidates import Need, fits
+from slurm_plugin.queue.candidates import Need, fits, fullest
 from slurm_plugin.queue.capacity import Hold, Node, Nodes, with_hold, without_holds
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
@@ -185,10 +186,12 @@ def _placed(nodes: Nodes, some: Sequence[Movable], but: Collection[str]) -> tupl
     if not some:
         return ()
     first, *others = some
-    room = [node for name, node in nodes.items() if name not in but and _fits(first.need, node)]
-    room.sort(key=lambda node: (node.weight, node.free.bit_count(), node.name))
+    try:
+        room = fullest(first.need, {n: node for n, node in nodes.items() if n not in but})
+    except Unsupported:
+        return None
     for node in room[:MOST_TARGETS]:
-        mask = _lowest(node.free, first.gpus)
+        mask = lowest_bits(node.free, first.gpus)
         hold = Hold({node.name: mask}, first.need.cpus, first.need.memory_mb)
         rest = _placed(with_hold(nodes, hold), others, but)
         if rest is not None:
@@ -199,16 +202,9 @@ def _placed(nodes: Nodes, some: Sequence[Movable], but: Collection[str]) -> tupl
 def _after(nodes: Nodes, moves: Sequence[Move]) -> Nodes:
     for one, target in moves:
         nodes = without_holds(nodes, [one.hold])
-        mask = _lowest(nodes[target].free, one.gpus)
+        mask = lowest_bits(nodes[target].free, one.gpus)
         nodes = with_hold(nodes, Hold({target: mask}, one.need.cpus, one.need.memory_mb))
     return nodes
-
-
-def _lowest(free: int, count: int) -> int:
-    mask = 0
-    for _ in range(count):
-        mask |= (free & ~mask) & -(free & ~mask)
-    return mask
 
 
 def _fits(need: Need, node: Node) -> bool:

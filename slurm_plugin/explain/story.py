@@ -26,16 +26,7 @@ def story_of(job: int, records: Sequence[Record], source: str) -> Record:
     `records` are one job's or one array's, oldest first, and not empty. Of an array the last task
     is told in full, the others under `tasks`.
     """
-    given_back = [record for record in records if record.get("decision") == GIVEN_BACK]
-    records = [record for record in records if record.get("decision") != GIVEN_BACK] or records
-    shapes = [record for record in records if record.get("decision") == "shape"]
-    passing = [record for record in records if record.get("decision") == "order"]
-    placing = [record for record in records if record.get("decision") not in ("shape", "order")]
-    if not any(record.get("decision") != "started" for record in placing):
-        # Nothing was placed yet: its shape, or who passed whom, is all there is to tell.
-        placing = records = [*(shapes[-1:] or passing[-1:]), *placing]
-    else:
-        records = placing
+    given_back, shapes, passing, records = _by_kind(records)
     last = max(
         (i for i, record in enumerate(records) if record.get("decision") != "started"),
         default=len(records) - 1,
@@ -67,6 +58,19 @@ def story_of(job: int, records: Sequence[Record], source: str) -> Record:
         story["tasks"] = others[-MAX_TASKS:]
         story["tasks_left_out"] = max(0, len(others) - MAX_TASKS)
     return story
+
+
+def _by_kind(records: Sequence[Record]) -> tuple[list[Record], ...]:
+    """Ends of loans, shapes, who passed, and what tells of the job's place, never empty."""
+    given_back = [one for one in records if one.get("decision") == GIVEN_BACK]
+    others = [one for one in records if one.get("decision") != GIVEN_BACK] or list(records)
+    shapes = [one for one in others if one.get("decision") == "shape"]
+    passing = [one for one in others if one.get("decision") == "order"]
+    placing = [one for one in others if one.get("decision") not in ("shape", "order")]
+    if not any(one.get("decision") != "started" for one in placing):
+        # Nothing was placed yet: its shape, or who passed whom, is all there is to tell.
+        placing = [*(shapes[-1:] or passing[-1:]), *placing]
+    return given_back, shapes, passing, placing
 
 
 def _brief(record: Record) -> Record:

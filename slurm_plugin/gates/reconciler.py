@@ -18,6 +18,7 @@ from typing import Any
 
 from policies import mask_of
 from policies.best_fit import domains
+from policies.contract.bits import gpus_of
 from policies.performance import Shape
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.machines import Machines
@@ -32,7 +33,6 @@ from slurm_plugin.gates.released import Watch, about_to_run, of_job
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.loan import gpu_indices
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.placement import PlacementQuestion
@@ -77,7 +77,7 @@ class GateReconciler:
 
     def __post_init__(self) -> None:
         """Make the parts."""
-        self._kinds = _kinds_of(self.decider.machines)
+        self._kinds = kinds_of(self.decider.machines)
         self.wants = Wants()
         self._watch = Watch(self.write)
         self._backoff = Backoff()
@@ -276,7 +276,7 @@ class GateReconciler:
         return True
 
 
-def _kinds_of(machines: Machines) -> Callable[[str], tuple[str, tuple[int, ...]]]:
+def kinds_of(machines: Machines) -> Callable[[str], tuple[str, tuple[int, ...]]]:
     """Tells a node's kind and its slots by socket; both are empty where no topology is known."""
 
     @cache
@@ -286,7 +286,7 @@ def _kinds_of(machines: Machines) -> Callable[[str], tuple[str, tuple[int, ...]]
             return "", ()
         is_known = None not in machine.topology.numa
         masks = domains(machine.topology) if is_known else ()
-        sockets = (mask_of(machine.to_slurm(gpu_indices(mask))) for mask in masks)
+        sockets = (mask_of(machine.to_slurm(gpus_of(mask))) for mask in masks)
         return f"{machine.topology.shape} {machine.order}", tuple(sockets)
 
     return kind_of

@@ -71,10 +71,5 @@ def _donor(words: list[str]) -> LoanDonor:
         raise ValueError(f"{'/'.join(words)!r} is no donor: {error}") from error
 
 
-def gpu_indices(mask: int) -> list[int]:
-    """Slurm's indices of a mask's GPUs."""
-    return [i for i in range(mask.bit_length()) if mask >> i & 1]
-
-
 def _shown(mask: int) -> str:
-    return ",".join(map(str, gpu_indices(mask)))
+    return ",".join(str(i) for i in range(mask.bit_length()) if mask >> i & 1)

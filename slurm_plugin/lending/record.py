@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from policies.contract.bits import gpus_of
 from slurm_plugin.decide.record import Build
 from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.loan import Loan, gpu_indices
+from slurm_plugin.job_notes.loan import Loan
 from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending.choice.offer import Refusal
 from slurm_plugin.lending.ledger import Lent
@@ -32,9 +33,10 @@ def lent(job: QueuedJob, record: JobRecord, loan: Loan, why: str) -> Build:
 def members(loan: Loan) -> dict[str, Any]:
     """Who lends what to which node, as the log and `gputopo explain` tell it."""
     donors = [
-        {"node": one.node, "gpus": gpu_indices(one.mask), "job": one.job_id} for one in loan.donors
+        {"node": one.node, "gpus": list(gpus_of(one.mask)), "job": one.job_id}
+        for one in loan.donors
     ]
-    return {"host": loan.host, "gpus": gpu_indices(loan.mask), "donors": donors}
+    return {"host": loan.host, "gpus": list(gpus_of(loan.mask)), "donors": donors}
 
 
 def refused(job: QueuedJob, record: JobRecord, why: Refusal) -> Build:

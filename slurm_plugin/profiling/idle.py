@@ -8,26 +8,19 @@ from policies.performance import Shape
 from slurm_plugin.job_notes.hints import postponed_until
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.profiling.machine import models
-from slurm_plugin.queue.capacity import CLOSED
-from slurm_plugin.queue.demand import Unplaceable, gpu_counts, node_names
+from slurm_plugin.queue.candidates import Need, fullest
+from slurm_plugin.queue.capacity import gpus_of_any_type, nodes_of
+from slurm_plugin.queue.demand import READY, Unplaceable, gpu_counts, node_names
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
-#: Reasons of jobs that would run if GPUs were free; others wait for something else.
-_REASONS = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
 #: For so many seconds a job may be pending because Slurm has not considered it yet.
 GRACE_S = 5
 
 
 def has_idle_gpus(nodes: Sequence[SlurmNode], shape: Shape) -> bool:
     """Are so many nodes up with so many idle GPUs each, and a CPU at least?"""
-    able = [
-        node
-        for node in nodes
-        if not CLOSED.intersection(node.state)
-        and node.gpu_count - len(node.used) >= shape.gpus_per_node
-        and node.alloc_cpus < node.cpus
-    ]
-    return len(able) >= shape.nodes
+    idle = nodes_of(nodes, (), gpus_of_any_type)
+    return len(fullest(Need(shape.gpus_per_node, cpus=1), idle)) >= shape.nodes
 
 
 def first_waiting(
@@ -57,7 +50,7 @@ def _since(job: QueuedJob, now: float) -> float | None:
     if kept is not None or postponed_until(job.admin_comment) is not None:
         # Our own gate moves its begin time; the user's is in the bracket.
         begin = float(kept.begin) if kept else 0.0
-    elif job.reason in _REASONS:
+    elif job.reason in READY:
         begin = float(job.eligible)
     else:
         return None

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from gres_topology import hostlist
 from slurm_plugin.errors import PluginError
-from slurm_plugin.queue.capacity import CLOSED
+from slurm_plugin.queue.capacity import is_open
 from slurm_plugin.slurm.interface import SlurmNode, SlurmPartition
 from slurm_plugin.slurm.slot_types import index_of, model_of
 
@@ -56,7 +56,7 @@ def choose(
     kinds: dict[str, list[SlurmNode]] = {}
     wanted = _wanted(constraints, usable)
     for node in usable:
-        if node.name in wanted and not CLOSED.intersection(node.state):
+        if node.name in wanted and is_open(node):
             kinds.setdefault(_kind(node, constraints.gpu_type), []).append(node)
     if not kinds:
         raise PluginError(

@@ -79,6 +79,15 @@ def fits(need: Need, node: Node) -> bool:
     )
 
 
+def fullest(need: Need, nodes: Nodes) -> list[Node]:
+    """Where one node's share of the job could start now: of the lowest weight the fullest first.
+
+    Raises Unsupported where the job's constraint is not judged.
+    """
+    room = (node for node in nodes.values() if fits(need, node))
+    return sorted(room, key=lambda node: (node.weight, node.free.bit_count(), node.name))
+
+
 def _of_its_types(need: Need, node: Node) -> Node:
     """The node with nothing free but what the job can have."""
     if not need.types:

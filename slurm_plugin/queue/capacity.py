@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from policies import mask_of
+from policies.contract.bits import lowest_bits
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: States in which Slurm starts nothing on a node. COMPLETING is not among them: it is over in
@@ -92,6 +93,18 @@ def gpus_of_one_model(node: SlurmNode) -> Gpus | None:
     is_known = sum(node.used_by_type.values()) <= len(node.used)
     used = mask_of(node.used) if is_known else (1 << count) - 1
     return Gpus((model,) * count, used, model)
+
+
+def gpus_of_any_type(node: SlurmNode) -> Gpus:
+    """The GPUs of any node, for who asks how many are free.
+
+    Where Slurm does not say which GPUs are in use, as many count as in use as it says.
+    """
+    types = tuple(model for model, count in node.gpus.items() for _ in range(count))
+    used = mask_of(node.used)
+    others = (1 << len(types)) - 1 & ~used
+    unsaid = max(0, sum(node.used_by_type.values()) - len(node.used))
+    return Gpus(types, used | lowest_bits(others, unsaid), "")
 
 
 def nodes_of(

@@ -9,13 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from policies.contract.bits import lowest_bits
 from policies.order.durations import Durations, Known
 from policies.order.passing import Passing
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.job_notes import hints
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.backoff import Backoff
-from slurm_plugin.queue.capacity import is_open
+from slurm_plugin.queue.candidates import Need, fullest
+from slurm_plugin.queue.capacity import (
+    Hold,
+    Nodes,
+    gpus_of_any_type,
+    held_by,
+    nodes_of,
+    with_hold,
+    without_holds,
+)
 from slurm_plugin.queue.coming import asked_of, is_waiting
 from slurm_plugin.queue.demand import READY, Unplaceable, node_names
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
@@ -96,19 +106,22 @@ class PassingInPartition:
         if updates := list(self._give_back(mine, now)):
             # Their priorities are not their own yet: the next look sees who is first.
             return updates
-        free = {n.name: _free(n) for n in nodes if self.name in n.partitions and is_open(n)}
         waiting = [job for job in mine.values() if job.reason in _READY and is_waiting(job, now)]
         order = in_order((self._as_slurm_has_it(job) for job in waiting), {})
         # Before the first in line nobody may pass that is none of ours to judge.
-        if not order or asked_of(order[0]) is None or _fits(order[0], free):
+        if not order or (need := _need(order[0])) is None:
+            return []
+        room = nodes_of((n for n in nodes if self.name in n.partitions), (), gpus_of_any_type)
+        if _place(need, room) is not None:
             return []
         first, behind = order[0], order[1:]
-        could_start = _fits(first, self._without_passing(free, mine))
+        let_pass = [held_by(mine[job_id], now) for job_id in self.raised]
+        could_start = _place(need, without_holds(room, let_pass)) is not None
         due = self._passing.due_s(first.job_id, could_start, now)
         if any(job.job_id in self.raised for job in waiting):
             # What was let pass has not begun: the GPUs that it needs are not in use yet.
             return []
-        return list(self._let_pass(first, behind, free, due, now))
+        return list(self._let_pass(first, behind, room, due, now))
 
     def _as_slurm_has_it(self, job: QueuedJob) -> QueuedJob:
         raised = self.raised.get(job.job_id)
@@ -142,28 +155,18 @@ class PassingInPartition:
                 self._backoff.pause([job.name], now, PAUSE_S)
                 yield job, own_place(job)
 
-    def _without_passing(
-        self, free: Mapping[str, int], jobs: Mapping[int, QueuedJob]
-    ) -> dict[str, int]:
-        """Free GPUs if all that were let pass were gone."""
-        left = dict(free)
-        for job_id in self.raised:
-            for name, gpus in jobs[job_id].gpus.items():
-                if name in left:
-                    left[name] += len(gpus)
-        return left
-
     def _let_pass(
-        self, first: QueuedJob, behind: list[QueuedJob], free: dict[str, int], due: float,
-        now: float,
+        self, first: QueuedJob, behind: list[QueuedJob], room: Nodes, due: float, now: float
     ) -> Iterator[Update]:  # fmt: skip
         able = {job.job_id: job for job in behind if self._is_able(job, now)}
         count = 0
+        # On a busy cluster few: every job is looked for on all of them.
+        room = {name: node for name, node in room.items() if node.free}
         for job_id in self._passing.may_pass(due, able, now):
             job = able[job_id]
-            if count == MOST_AT_ONCE or not _fits(job, free):
+            if count == MOST_AT_ONCE or (hold := _place(_need(job), room)) is None:
                 continue
-            _take(job, free)
+            room = with_hold(room, hold)
             count += 1
             factor = min(MOST_FACTOR, first.priority + count - _computed(job))
             self.raised[job_id] = Raised(job_id, now, job.priority)
@@ -217,15 +220,8 @@ def _noted(job: QueuedJob, said: str) -> str | None:
     return hints.with_note(comment, said)
 
 
-def _free(node: SlurmNode) -> int:
-    return max(0, node.gpu_count - max(len(node.used), sum(node.used_by_type.values())))
-
-
-def _places(job: QueuedJob, free: Mapping[str, int]) -> list[tuple[int, str]] | None:
-    """A node for each part of the job, the fullest that will do; None where it does not fit.
-
-    Slurm may take others: the next look sees which.
-    """
+def _need(job: QueuedJob) -> Need | None:
+    """What the job needs by its GPUs alone; None where that cannot be known."""
     asked = asked_of(job)
     try:
         named, left_out = node_names(job.req_nodes), node_names(job.exc_nodes)
@@ -233,21 +229,17 @@ def _places(job: QueuedJob, free: Mapping[str, int]) -> list[tuple[int, str]] | 
         return None
     if asked is None:
         return None
-    left = {n: gpus for n, gpus in free.items() if n not in left_out and (not named or n in named)}
-    taken = []
-    for gpus in sorted(asked.gpus_per_node, reverse=True):
-        name = min((n for n in left if left[n] >= gpus), key=lambda n: (left[n], n), default=None)
-        if name is None:
-            return None
-        del left[name]
-        taken.append((gpus, name))
-    return taken
+    gpus = asked.gpus_per_node
+    return Need(max(gpus), len(gpus), cpus=0, req_nodes=named, exc_nodes=left_out)
 
 
-def _fits(job: QueuedJob, free: Mapping[str, int]) -> bool:
-    return _places(job, free) is not None
+def _place(need: Need | None, nodes: Nodes) -> Hold | None:
+    """The fullest nodes that will do; None where the job does not fit.
 
-
-def _take(job: QueuedJob, free: dict[str, int]) -> None:
-    for gpus, name in _places(job, free) or ():
-        free[name] -= gpus
+    Slurm may take others: the next look sees which.
+    """
+    if need is None:
+        return None
+    chosen = fullest(need, nodes)[: need.nodes]
+    gpus = {node.name: lowest_bits(node.free, need.gpus) for node in chosen}
+    return Hold(gpus) if len(chosen) == need.nodes else None

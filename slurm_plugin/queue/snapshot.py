@@ -31,6 +31,11 @@ class Settings:
         """Each partition's PriorityTier."""
         return {partition.name: partition.priority_tier for partition in self.partitions}
 
+    @property
+    def hides_jobs(self) -> bool:
+        """Does Slurm hide users' jobs from one another (PrivateData)? From no operator."""
+        return "jobs" in self.config.get("PrivateData", "").split(",")
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

@@ -9,7 +9,7 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,13 @@ CHECK_S = 1.0
 MARKS_S = 2.0
 #: The least step between two checks. A clock that is only corrected drifts by far less.
 STEP_S = 2.0
+
+
+#: The loops that poll Slurm, each for its own purpose.
+LOOPS = (
+    *(GatesLoop, ShapingLoop, OrderLoop, LendingLoop),
+    *(DefragLoop, NeighboursLoop, SiteLoop),
+)
 
 
 class DescriptorsGone:
@@ -129,11 +136,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     gc.set_threshold(50_000, 20, 50)
     log = DecisionLog(first.config.decision_log)
     engine = Engine(first, log, load)
-    kinds = (
-        *(GatesLoop, ShapingLoop, OrderLoop, LendingLoop),
-        *(DefragLoop, NeighboursLoop, SiteLoop),
-    )
-    loops = [kind(engine) for kind in kinds]
+    loops = [kind(engine) for kind in LOOPS]
     charge = _charge(engine)
     keeper.is_in_charge = charge.is_ours
     server = LineServer(first.config.socket, engine.answer)
@@ -143,11 +146,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     asyncio.get_running_loop().set_exception_handler(DescriptorsGone())
     try:
         await server.start()
-        for listener in beside:
-            try:
-                await listener.start()
-            except PluginError as error:
-                logger.error("%s; going on without", error)
+        await _start_listeners(beside)
         _handle_signals(engine, notifier, ended)
         _announce(engine, notifier)
         engine.warm()
@@ -207,6 +206,14 @@ def _listeners(engine: Engine) -> list[ExplainListener | Metrics]:
     if config.metrics_listen is not None:
         listeners.append(Metrics(config.metrics_listen, engine))
     return listeners
+
+
+async def _start_listeners(listeners: Iterable[ExplainListener | Metrics]) -> None:
+    for listener in listeners:
+        try:
+            await listener.start()
+        except PluginError as error:
+            logger.error("%s; going on without", error)
 
 
 def _known_to(site: setup.Setup) -> tuple[DecisionLogConfig, Machines, Noted]:

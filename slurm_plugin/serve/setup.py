@@ -135,34 +135,17 @@ def load(
     config = config or configuration.load(path)
     choose.check(config.slurm)
     marks = marks or MarksInForce()
-    machines = load_machines(config, marks.update(part_marks.path_in(config.state_dir)))
-    learned = Learned(config.state_dir / LEARNED)
-    chosen = SitePolicies(config, learned)
-    teacher = Teacher(learned, machines, chosen.update)
-    neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
-    rules = Rules(config)
-    decider = Decider(
-        *(machines, rules, config.waiting, chosen, neighbours.jobs, _networks(config)),
-        ahead=neighbours.ahead,
-        sharing=Sharing(neighbours, chosen.interference),
-    )
-    if config.enforcement == "slots":
-        cache, reserved = cache or CapacityCache(), None
-        inner: Enforcement = Slots(
-            decider, cache, config.slots.lease_s, at_once=config.notes == "admin-comment"
-        )
-    else:
-        cache, reserved = None, reserved or LoanReservations()
-        inner = Select(decider, reserved)
+    decider, neighbours = _deciding(config, marks)
+    is_slots = config.enforcement == "slots"
+    cache = (cache or CapacityCache()) if is_slots else None
+    reserved = None if is_slots else reserved or LoanReservations()
+    inner = _enforcing(config, decider, cache, reserved)
     shaping = None
     if config.genie is not None:
-        site = site_of(config.genie, machines, str(config.path))
-        shaping = Shaping(inner, site, rules, scheduler=SCHEDULERS[config.genie.algorithm])
-    keeper = keeper or EntryKeeper()
-    is_slots = config.enforcement == "slots"
-    keeper.store.open(config.state_dir / JOB_ENTRIES, foreign=LOAN if is_slots else SLOTS)
-    keeper.store.show_notes(config.notes == "admin-comment")
-    keeper.may_write = lambda: not config.kill_switch.exists()
+        site = site_of(config.genie, decider.machines, str(config.path))
+        scheduler = SCHEDULERS[config.genie.algorithm]
+        shaping = Shaping(inner, site, decider.rule, scheduler=scheduler)
+    keeper = _keeping(config, keeper or EntryKeeper())
     client, reader = (EntryClient(choose.client(config.slurm), keeper) for _ in range(2))
     telemetry = telemetry or Telemetry()
     setup = Setup(
@@ -185,6 +168,44 @@ def load(
     return setup
 
 
+def _deciding(config: Config, marks: MarksInForce) -> tuple[Decider, Neighbours]:
+    """Who decides on the nodes as they are marked, and what is known of the jobs that run."""
+    machines = load_machines(config, marks.update(part_marks.path_in(config.state_dir)))
+    learned = Learned(config.state_dir / LEARNED)
+    chosen = SitePolicies(config, learned)
+    teacher = Teacher(learned, machines, chosen.update)
+    neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
+    decider = Decider(
+        *(machines, Rules(config), config.waiting, chosen, neighbours.jobs, networks_of(config)),
+        ahead=neighbours.ahead,
+        sharing=Sharing(neighbours, chosen.interference),
+    )
+    return decider, neighbours
+
+
+def _enforcing(
+    config: Config,
+    decider: Decider,
+    cache: CapacityCache | None,
+    reserved: LoanReservations | None,
+) -> Enforcement:
+    """The site's way of enforcing; one of `cache` and `reserved` is there, by the way."""
+    if cache is not None:
+        at_once = config.notes == "admin-comment"
+        return Slots(decider, cache, config.slots.lease_s, at_once=at_once)
+    assert reserved is not None
+    return Select(decider, reserved)
+
+
+def _keeping(config: Config, keeper: EntryKeeper) -> EntryKeeper:
+    """The keeper of our entries about jobs, as this configuration wants them kept."""
+    foreign = LOAN if config.enforcement == "slots" else SLOTS
+    keeper.store.open(config.state_dir / JOB_ENTRIES, foreign=foreign)
+    keeper.store.show_notes(config.notes == "admin-comment")
+    keeper.may_write = lambda: not config.kill_switch.exists()
+    return keeper
+
+
 def _first_reading(setup: Setup) -> None:
     """Learn who runs beside whom before the first question; a Slurm that is down is not awaited."""
     patience_s = min(FIRST_READING_S, setup.config.slurm.timeout_s)
@@ -197,7 +218,7 @@ def _first_reading(setup: Setup) -> None:
         logger.warning("who runs beside whom is not known yet: %s", error)
 
 
-def _networks(config: Config) -> Networks | None:
+def networks_of(config: Config) -> Networks | None:
     """What topology.conf or topology.yaml says; ConfigError where it cannot be read."""
     if config.topology_conf is None:
         return None

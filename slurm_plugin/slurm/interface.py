@@ -248,5 +248,3 @@ class WaitingDetails:
     #: As its user wrote them: `matlab:2`.
     licenses: str = ""
     qos: str = ""
-    #: The host list on which Slurm's backfill plans to start it.
-    planned_nodes: str = ""

@@ -19,7 +19,7 @@ import msgspec
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.web.reasons import Reading, Reasons
-from slurm_plugin.web.sources import EngineState, Sources, is_hidden
+from slurm_plugin.web.sources import EngineState, Sources
 from slurm_plugin.web.view import View, changes, cluster_of, common_view, own_view
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,6 @@ SILENCE_S = 10.0
 
 _ENCODER = msgspec.json.Encoder()
 HIDDEN_JOBS = "Slurm hides jobs from the page's own user (PrivateData): make it an operator."
-
 FAULT = "What Slurm says now cannot be shown; the log of gputopo web says why."
 
 
@@ -183,9 +182,7 @@ class Feed:
             self._common = common
             for kind in self._kinds.values():
                 self._renew(kind, self.reading, difference)
-        self.reads += 1
-        async with self._news:
-            self._news.notify_all()
+        await self._notify()
 
     async def _tell(self, problem: str) -> None:
         """What was known stays, with a word about it."""
@@ -195,6 +192,10 @@ class Feed:
             if kind.view:
                 kind.number, kind.whole = kind.number + 1, b""
                 kind.event = _ENCODER.encode({"number": kind.number, "slurm": slurm})
+        await self._notify()
+
+    async def _notify(self) -> None:
+        """Wake all who wait for news."""
         self.reads += 1
         async with self._news:
             self._news.notify_all()
@@ -207,7 +208,7 @@ class Feed:
         if last is None or at - last[0] >= POINT_S:
             point = [at, figures["fragmentation"], figures["stranded"], figures["free"]]
             self._history = dict([*self._history.items(), (str(int(at)), point)][-MAX_POINTS:])
-        hides = is_hidden(reading.snapshot, os.getuid(), sources.operators)
+        hides = reading.snapshot.settings.hides_jobs and os.getuid() not in sources.operators
         notices = [*sources.notices, *([HIDDEN_JOBS] if hides else [])]
         # A minute is exact enough where Slurm answers; where it does not, its last answer counts.
         read_at = at if self._slurm_problem else at - at % 60.0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,11 +15,12 @@ from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.load_machines import load_machines
-from slurm_plugin.decide.machines import Machines
+from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import EngineDown, PluginError
 from slurm_plugin.explain import search, slurm_says
 from slurm_plugin.job_entries.saved import NAME, readable
 from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.part_marks import marks
 from slurm_plugin.queue.demand import READY
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.queue.watcher import Watcher
@@ -29,6 +31,8 @@ from slurm_plugin.slurm.interface import License, Limit, QueuedJob, Reservation,
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
 from slurm_plugin.web.decisions import DecisionTail
 from slurm_plugin.web.identity import name_of
+
+logger = logging.getLogger(__name__)
 
 #: Reservations, licences and limits are read anew after so many seconds.
 SELDOM_S = 10.0
@@ -61,7 +65,6 @@ class EngineState:
     problem: str = ""
     #: Verb -> p50, p99 and max in milliseconds.
     answer_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    uptime_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,36 @@ class Sources:
     operators: frozenset[int] = frozenset((0,))
     #: Said on the page as it is: a recorded day, jobs that Slurm hides.
     notices: tuple[str, ...] = ()
+
+
+class MarkedMachines(Mapping[str, Machine]):
+    """A site's machines with the marks that are in force: read again where these changed."""
+
+    def __init__(self, config: Config) -> None:
+        self._config, self._path = config, marks.path_in(config.state_dir)
+        self._marks = marks.MarksInForce()
+        self._machines = self._read()
+
+    def _read(self) -> Machines:
+        return load_machines(self._config, self._marks.update(self._path))
+
+    def _now(self) -> Machines:
+        if self._marks.is_outdated(self._path):
+            try:
+                self._machines = self._read()
+            except PluginError as error:
+                # A topology's file, say, is being written.
+                logger.error("%s; nodes are drawn as before", error)
+        return self._machines
+
+    def __getitem__(self, name: str) -> Machine:
+        return self._now()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
 
 
 class SlurmExtras:
@@ -137,12 +170,7 @@ def engine_state(config: Config) -> EngineState:
         numbers = client.status(config.socket, ENGINE_S)
     except (EngineDown, ValueError) as error:
         return EngineState(False, str(error))
-    return EngineState(True, "", _answer_ms(numbers), float(numbers.get("uptime_s", 0.0)))
-
-
-def _answer_ms(numbers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    by_verb = numbers.get("answer_ms", {})
-    return {str(verb): dict(times) for verb, times in by_verb.items()}
+    return EngineState(True, "", numbers.get("answer_ms", {}))
 
 
 def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
@@ -170,7 +198,7 @@ def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
         return sources
     return replace(
         sources,
-        machines=load_machines(config),
+        machines=MarkedMachines(config),
         switches=_switches(config),
         records_of=lambda job: search.find(config.decision_log, job),
         all_records=lambda: decision_log.read(config.decision_log),
@@ -191,9 +219,3 @@ def _switches(config: Config) -> dict[str, tuple[str, ...]]:
         for name in domain.nodes:
             switches[name] = (*switches.get(name, ()), domain.name)
     return switches
-
-
-def is_hidden(snapshot: Snapshot, uid: int, operators: frozenset[int]) -> bool:
-    """Does Slurm hide other users' jobs from this process (PrivateData)?"""
-    private = snapshot.settings.config.get("PrivateData", "").split(",")
-    return "jobs" in private and uid not in operators

@@ -51,7 +51,6 @@ def read_state(
     is_limited |= any(one.allow_accounts or one.deny_accounts for one in mine)
     limits, parents = scontrol_tables.limits(run) if is_limited else ([], {})
     details = squeue_table.waiting_details(run, job.job_id)
-    private = snapshot.settings.config.get("PrivateData", "")
     return WaitingState(
         job,
         snapshot,
@@ -62,7 +61,7 @@ def read_state(
         parents,
         entries,
         story,
-        hides_jobs="jobs" in private.split(",") and uid not in operators,
+        hides_jobs=snapshot.settings.hides_jobs and uid not in operators,
     )
 
 

@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from policies import mask_of
 from policies.contract.bits import lowest_bits
 from policies.fragmentation import Fragmentation
 from slurm_plugin.gates.slot_request import gpus_by_slot, recorded_demand
@@ -20,6 +19,7 @@ from slurm_plugin.queue.capacity import (
     Node,
     closed_states,
     end_of,
+    gpus_of_any_type,
     gpus_of_one_model,
     holds_in,
     nodes_of,
@@ -106,10 +106,7 @@ def _gpus_by_model(node: SlurmNode) -> Gpus:
     """The GPUs of any node; a slot counts as a GPU of its model."""
     if (slots := gpus_by_slot(node)) is not None:
         return slots._replace(types=tuple(map(model_of, slots.types)))
-    if (gpus := gpus_of_one_model(node)) is not None:
-        return gpus
-    types = tuple(model for model, count in node.gpus.items() for _ in range(count))
-    return Gpus(types, mask_of(node.used), "")
+    return gpus_of_one_model(node) or gpus_of_any_type(node)
 
 
 def _closed(state: WaitingState) -> dict[str, str]:

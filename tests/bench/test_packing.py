@@ -79,14 +79,26 @@ def test_backfill_as_slurm_has_it_by_default_keeps_nodes_for_all_that_wait(monke
 
 
 def test_both_sides_of_the_live_run_are_asked_for_the_same_at_the_same_moment() -> None:
-    lines = schedule(packing.mix(3, 200, 0.7, 30.0), "run").splitlines()
-    ours, stock = lines[0::2], lines[1::2]
-    assert [line.replace('"packed"', '"plain"') for line in ours] == stock
-    nodes = PackingNodes()
-    assert not set(nodes.of("mapa")) & set(nodes.of("stock"))
+    lines = schedule([packing.mix(seed, 200, 0.7, 30.0) for seed in (3, 4)], "run").splitlines()
+    for pair in "12":
+        ours = [line for line in lines if f'"packed{pair}"' in line]
+        stock = [line for line in lines if f'"plain{pair}"' in line]
+        assert [line.replace("packed", "plain") for line in ours] == stock
+        assert len(ours) == 200
+    times = [json.loads(line)["at_s"] for line in lines]
+    assert times == sorted(times)
+
+
+def test_each_pair_and_side_has_nodes_of_its_own() -> None:
+    nodes = PackingNodes(4 * packing.NODES)
+    assert nodes.pairs == 2
+    found = [nodes.of(side, pair) for pair in (0, 1) for side in ("mapa", "stock")]
+    assert len({name for names in found for name in names}) == 4 * packing.NODES
     conf = nodes.slurm_conf()
-    assert f"PartitionName=plain Nodes={','.join(nodes.of('stock'))} " in conf
+    assert f"PartitionName=plain2 Nodes={','.join(nodes.of('stock', 1))} " in conf
     assert "Gres=gpu:h100:8" in conf
+    blocks = topology_conf.parse(nodes.network, "test").domains
+    assert {name for block in blocks for name in block.nodes} == {*found[0], *found[2]}
 
 
 def test_accounting_becomes_records_of_one_side() -> None:
@@ -101,17 +113,33 @@ def test_accounting_becomes_records_of_one_side() -> None:
         records([row | two | {"NodeList": "many001"}], jobs, "packed")
 
 
-def test_the_driver_says_how_late_it_was_and_fails_with_a_submit(tmp_path: Path) -> None:
-    def run(*commands: list[str]) -> subprocess.CompletedProcess[str]:
-        lines = [json.dumps({"at_s": 0.1, "command": command}) for command in commands]
+def test_the_driver_ends_each_job_after_its_time_and_fails_with_a_submit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = tmp_path / "ended"
+    (tmp_path / "scancel").write_text(f'#!/bin/sh\necho "$@" >>{ended}\n')
+    (tmp_path / "scancel").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    def run(*commands: tuple[str, float]) -> subprocess.CompletedProcess[str]:
+        lines = [
+            json.dumps({"at_s": 0.1, "hold_s": hold_s, "command": ["sh", "-c", command]})
+            for command, hold_s in commands
+        ]
         (tmp_path / "schedule").write_text("\n".join(lines))
         command = [sys.executable, str(DRIVER), str(tmp_path / "schedule")]
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
-    done = run(["true"], ["true"])
-    assert done.returncode == 0
+    grant = "echo salloc: Granted job allocation {} >&2"
+    waits = f"until [ -e {ended} ]; do sleep 0.05; done; {grant.format(8)}"
+    # The second one waits for the end of the first.
+    done = run((grant.format(7), 0.2), (waits, 60.0))
+    assert done.returncode == 0, done.stderr
     assert float(done.stdout) >= 0
-    assert "a submit failed" in run(["true"], ["false"]).stderr
+    assert ended.read_text() == "-Q 7\n"
+    assert (
+        "a submit failed: no such partition" in run(("echo no such partition >&2; false", 1)).stderr
+    )
 
 
 def test_backfill_keeps_nodes_for_the_first_that_waits_or_as_slurm_does(monkeypatch):

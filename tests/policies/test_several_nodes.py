@@ -12,7 +12,7 @@ from machines import machine
 from gres_topology import Network, Nic, NodeTopology
 from gres_topology.slurm_files.topology_conf import parse
 from policies import Cluster, NodeState, Placement, Request
-from policies.contract.assign import assign
+from policies.contract.assign import _assign, _worst, assign
 from policies.contract.bits import mask_of
 from policies.contract.nodes import Candidates, NodeTable
 from policies.registry import registry
@@ -287,3 +287,31 @@ def test_nodes_that_differ_in_their_nics_only_are_told_apart():
     topologies = {"n1": with_nics(ON_GPU_1), "n2": with_nics(other)}
     asked = cluster({"n1": FOUR, "n2": FOUR}, topologies=topologies)
     assert placed("mapa", (1, 1), asked).gpus == {"n1": (1,), "n2": (3,)}
+
+
+class Ranked:
+    """Places by key, as a ranking walks them."""
+
+    def __init__(self, by_key: dict[tuple[int, int], int]) -> None:
+        self.by_key = by_key
+
+    def walk(self, among: int):
+        for key in sorted(self.by_key):
+            if self.by_key[key] & among:
+                yield key, self.by_key[key] & among
+
+
+def test_the_worst_node_of_a_domain_is_that_of_the_nodes_that_are_taken():
+    """Counted for equal counts, found by taking them for others: on random rankings the same."""
+    draw = Random(7)
+    for _ in range(3000):
+        by_key: dict[tuple[int, int], int] = {}
+        for place in range(draw.randint(1, 24)):
+            key = draw.choice((1, 1, 2)), draw.randint(0, 3)
+            by_key[key] = by_key.get(key, 0) | 1 << place
+        wanted, inside = [4] * draw.randint(1, 6), draw.getrandbits(24)
+        rankings, most = {4: Ranked(by_key)}, draw.choice((2, 3, 5, 20))
+        chosen = _assign(wanted, rankings, inside)
+        is_light = not isinstance(chosen, int) and sum(key[0] for key, _ in chosen) <= most
+        expected = max(key[1:] for key, _ in chosen) if is_light else None
+        assert _worst(wanted, rankings, inside, most) == expected

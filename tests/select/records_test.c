@@ -272,6 +272,84 @@ CLAIM(shares_that_are_not_counted_gpu_by_gpu_are_slurms)
 	CHECK(gt_node_shares(0, &asks, &shares));
 }
 
+#define MANY 20
+
+/* A list of GPUs, and of the shares of them that the entry counts */
+static void gpu_of_begun(list_t *gres, gres_state_t *shares)
+{
+	static gres_node_state_t gpus;
+	static gres_state_t entry = { .gres_name = "gpu", .gres_data = &gpus };
+
+	gpus = gpu_record;
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(22, 11, 0)
+	gpus.alt_gres_ns = shares->gres_data;
+#else
+	gpus.alt_gres = shares;
+#endif
+	list_append(gres, &entry);
+	list_append(gres, shares);
+}
+
+/* Bits of the nodes that a question about so many shares tells, of MANY that are idle but one */
+static uint64_t told_of(uint64_t count, const uint32_t *weights, int begun)
+{
+	static node_record_t many[MANY];
+	static config_record_t configs[MANY];
+	static uint64_t used[GPUS] = { 1, 0, 0, 0 };
+	node_record_t *table[MANY];
+	gres_node_state_t in_use;
+	gres_state_t entry = share_entry;
+	bitstr_t *all = bit_alloc(MANY), *told = bit_alloc(MANY);
+	gt_line_t line = { 0 };
+	uint64_t mask = 0;
+
+	share_out(0, 0, 0, 0);
+	in_use = share_record;
+	in_use.gres_bit_alloc = bit_alloc(GPUS);
+	bit_set(in_use.gres_bit_alloc, 0);
+	in_use.topo_gres_cnt_alloc = used;
+	in_use.gres_cnt_alloc = 1;
+	entry.gres_data = &in_use;
+	for (int i = 0; i < MANY; i++) {
+		configs[i].weight = weights ? weights[i] : 1;
+		many[i] = dgx1;
+		many[i].config_ptr = &configs[i];
+		table[i] = &many[i];
+		bit_set(all, i);
+	}
+	node_record_table_ptr = table;
+	node_record_count = MANY;
+	many[begun].gres_list = list_create(NULL);
+	gpu_of_begun(many[begun].gres_list, &entry);
+	gt_line_begin(&line, "place");
+	gt_shares_line_others(&line, &asks, count, all, told);
+	for (int i = 0; i < MANY; i++)
+		if (bit_test(told, i))
+			mask |= 1ULL << i;
+	gt_line_free(&line);
+	FREE_NULL_LIST(many[begun].gres_list);
+	FREE_NULL_BITMAP(in_use.gres_bit_alloc);
+	FREE_NULL_BITMAP(all);
+	FREE_NULL_BITMAP(told);
+	node_record_table_ptr = nodes;
+	node_record_count = 1;
+	return mask;
+}
+
+CLAIM(of_many_nodes_those_are_told_that_the_engine_would_take_first)
+{
+	uint32_t weights[MANY];
+
+	/* the last one alone has a shared GPU, with room for three */
+	CHECK(told_of(3, NULL, MANY - 1) == (0x7fff | 1ULL << (MANY - 1)));
+	/* four begin a GPU: on a node in use, as it is, before any other */
+	CHECK(told_of(4, NULL, MANY - 1) == (0x7fff | 1ULL << (MANY - 1)));
+	for (int i = 0; i < MANY; i++)
+		weights[i] = MANY - i;
+	/* weight comes before what is shared */
+	CHECK(told_of(3, weights, 0) == 0xffff0);
+}
+
 CLAIM(a_job_has_one_request_for_gpus_or_shares_or_none_that_is_ours)
 {
 	job = (job_record_t) { .gres_list_req = list_create(NULL) };

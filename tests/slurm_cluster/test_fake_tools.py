@@ -55,28 +55,29 @@ def collected(folder: Path, topology: NodeTopology, lacks: str = "") -> NodeTopo
     return read_node("n1", snippet.sections(node(folder, topology, lacks)(script)))
 
 
+def same_by_its_tools(actual: NodeTopology, machine: NodeTopology) -> None:
+    """Tools count GPUs by address, and tell these of a node."""
+    for field in ("kinds", "numa", "cpus", "model"):
+        assert getattr(actual, field) == getattr(machine, field), field
+    assert None not in actual.pci
+    assert list(actual.pci) == sorted(actual.pci)
+
+
 @pytest.mark.parametrize("name", NVIDIA)
 def test_a_collected_nvidia_node_is_the_machine_of_the_catalog(name, tmp_path):
     machine = catalog.load(name)
     actual = collected(tmp_path, machine)
-    for field in ("kinds", "numa", "cpus", "model"):
-        assert getattr(actual, field) == getattr(machine, field), field
+    same_by_its_tools(actual, machine)
     # Which rail a NIC is on no tool tells.
     assert actual.nics == tuple(replace(nic, rail=None) for nic in machine.nics)
     assert np.array_equal(actual.bandwidth_gbps, machine.bandwidth_gbps)
     assert actual.minors == tuple(range(machine.gpus))
-    # nvidia-smi counts GPUs by address.
-    assert None not in actual.pci
-    assert list(actual.pci) == sorted(actual.pci)
 
 
 @pytest.mark.parametrize("name", INTEL)
 def test_a_collected_intel_node_is_the_machine_of_the_catalog(name, tmp_path):
     machine = catalog.load(name)
-    actual = collected(tmp_path, machine)
-    for field in ("kinds", "numa", "cpus", "model"):
-        assert getattr(actual, field) == getattr(machine, field), field
-    assert list(actual.pci) == sorted(actual.pci)
+    same_by_its_tools(collected(tmp_path, machine), machine)
 
 
 @pytest.mark.parametrize(("lacks", "tool"), [("rocm-smi", "amd-smi"), ("amd-smi", "rocm-smi")])

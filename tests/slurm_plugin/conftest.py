@@ -10,6 +10,8 @@ import pytest
 
 # importlib mode adds no path of its own.
 sys.path.insert(0, str(Path(__file__).parent))
+# machines.py, the machines of the policies' tests.
+sys.path.append(str(Path(__file__).parents[1] / "policies"))
 
 
 @pytest.hookimpl(tryfirst=True)

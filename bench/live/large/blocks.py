@@ -1,7 +1,7 @@
 """blocks-live: the mixes of `blocks` on 72 real slurmd for each side, both sides at once.
 
 One Slurm under topology/block: each side has a partition of four domains of eighteen nodes. As in
-`packing-live` each job is submitted to both at the same moment and sleeps as long; here in one of
+`packing-live` each job is submitted to both at the same moment and lasts as long; here in one of
 them `mode: off` leaves the choice to stock Slurm's topology/block.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from bench import blocks
 from bench.live import shim_log
 from bench.live.cluster import BenchCluster, clean
-from bench.live.large.packing import PackingNodes, run_seed
+from bench.live.large.packing import PackingNodes, run_seeds
 from bench.live.start_many import many_nodes
 from bench.measure import Figure, conditions
 
@@ -59,7 +59,8 @@ def measure(cluster: BenchCluster) -> Iterator[Figure]:
     nodes.configure(cluster)
     with many_nodes(cluster, nodes), cluster.slurmctld_log_of() as log:
         for seed in seeds:
-            seen, late = run_seed(cluster, nodes, blocks.mix(seed, count, load, MEAN_S))
+            mixes = [blocks.mix(seed, count, load, MEAN_S)]
+            [seen], late = run_seeds(cluster, nodes, mixes)
             late_s.append(late)
             for side, of in (("ours", "mapa"), ("stock", "stock")):
                 runs[side].append(blocks.judged(seen[of], nodes.of(of), MEAN_S))

@@ -2,7 +2,9 @@
 
 One Slurm with two partitions of 72 nodes in four blocks: in one of them `mode: off` leaves the
 choice to stock Slurm, in the other it is ours. Each job is submitted to both at the same moment
-and sleeps as long, so whatever disturbs the machine disturbs both. Durations are a twentieth of
+and lasts as long, so whatever disturbs the machine disturbs both. A job is an allocation without a
+process: what it would compute costs the two cores nothing. PACKING_PAIRS seeds run at once, each
+with two partitions of its own. Durations are a twentieth of
 `packing`'s, and Slurm's backfill looks every 2 s, as often for them as every 40 s for those. As in
 the simulator it keeps nodes free for the first job that waits; PACKING_RESERVE=0: for all of them,
 which is Slurm's default. Starts and ends are those of Slurm's accounting, to the second.
@@ -16,8 +18,8 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.live import shim_log
@@ -45,7 +47,7 @@ from slurm_cluster.hosts import until
 MEAN_S = 30.0
 SEEDS, JOBS = 1, 800
 TIMEOUT_S = 900
-#: side -> its partition; the first half of the nodes is ours.
+#: side -> what its partitions begin with.
 SIDES = {"mapa": "packed", "stock": "plain"}
 ENGINE_CONF = "/etc/slurm/gputopo.yaml"
 TOPOLOGY_CONF = "/etc/slurm/gputopo-network.conf"
@@ -57,13 +59,16 @@ _COLUMNS = "JobName,Partition,Submit,Start,End,NodeList,State"
 
 @dataclass(frozen=True)
 class PackingNodes(ManyNodes):
-    """144 nodes with a slurmd each, half of them of either side."""
+    """72 nodes with a slurmd each for either side of each pair."""
 
     count: int = 2 * NODES
-    #: side -> its partition.
-    sides: Mapping[str, str] = field(default_factory=lambda: SIDES)
     #: More lines of slurm.conf.
     more_conf: str = ""
+
+    @property
+    def pairs(self) -> int:
+        """Seeds that run at once."""
+        return self.count // (2 * NODES)
 
     @property
     def machine(self) -> str:
@@ -73,16 +78,28 @@ class PackingNodes(ManyNodes):
     @property
     def engine_partitions(self) -> str:
         """Lines of gputopo.yaml's `partitions`."""
-        return '  plain: {mode: "off"}\n'
+        return "".join(
+            f'  {partition_of("stock", pair)}: {{mode: "off"}}\n' for pair in range(self.pairs)
+        )
 
-    def of(self, side: str) -> list[str]:
-        """The names of one side's nodes."""
-        each, at = self.count // len(self.sides), [*self.sides].index(side)
+    @property
+    def partitions(self) -> list[str]:
+        """Slurm's names of them; each has as many nodes as the next one, in this order."""
+        return [partition_of(side, pair) for pair in range(self.pairs) for side in SIDES]
+
+    def members(self, partition: str) -> list[str]:
+        """The names of its nodes."""
+        each, at = self.count // len(self.partitions), self.partitions.index(partition)
         return list(hostlist.expand(self.names))[at * each : (at + 1) * each]
+
+    def of(self, side: str, pair: int = 0) -> list[str]:
+        """The names of one side's nodes."""
+        return self.members(partition_of(side, pair))
 
     @property
     def _machine(self) -> Description:
-        return Description({self.names: self.machine})
+        # A description has fewer nodes than these; all of them are alike.
+        return Description({"one": self.machine})
 
     def slurm_conf(self) -> str:
         """Their lines, with a partition for each side."""
@@ -97,21 +114,22 @@ class PackingNodes(ManyNodes):
             members=self.names,
         )
         partitions = "".join(
-            f"PartitionName={partition} Nodes={','.join(self.of(side))} DefaultTime=10"
-            " MaxTime=INFINITE State=UP\n"
-            for side, partition in self.sides.items()
+            f"PartitionName={partition} Nodes={','.join(self.members(partition))}"
+            " DefaultTime=10 MaxTime=INFINITE State=UP\n"
+            for partition in self.partitions
         )
         return lines + partitions + self.more_conf
 
     @property
     def network(self) -> str:
         """The blocks as the engine knows them; empty for none."""
-        return topology_conf(self.of("mapa"))
+        return topology_conf([n for pair in range(self.pairs) for n in self.of("mapa", pair)])
 
     def configure(self, cluster: BenchCluster) -> None:
         """The nodes in slurm.conf, gres.conf and gputopo.yaml, until the next reset."""
         cluster.put("ctl", "/cluster/extra.conf", self.slurm_conf())
-        cluster.put("ctl", "/tmp/gres", self._machine.files()["image/gres.conf"])
+        gres = self._machine.files()["image/gres.conf"]
+        cluster.put("ctl", "/tmp/gres", gres.replace("NodeName=one ", f"NodeName={self.names} "))
         cluster.sh("clusterctl configure gputopo; cat /tmp/gres >>/cluster/gres.conf")
         text = cluster.read("ctl", ENGINE_CONF)
         nodes = f'  - {{nodes: "{self.names}", topology: {self.machine}}}'
@@ -125,6 +143,11 @@ class PackingNodes(ManyNodes):
         cluster.sh("clusterctl engine restart")
 
 
+def partition_of(side: str, pair: int = 0) -> str:
+    """Slurm's name of it."""
+    return f"{SIDES[side]}{pair + 1}"
+
+
 def backfill() -> str:
     """SchedulerParameters of both sides."""
     reserve = int(os.environ.get("PACKING_RESERVE", "1"))
@@ -132,19 +155,20 @@ def backfill() -> str:
     return f"SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=2{more}\n"
 
 
-def schedule(jobs: Sequence[SimJob], run_name: str) -> str:
-    """For the driver: when to submit what, both sides of a job together."""
+def schedule(mixes: Sequence[Sequence[SimJob]], run_name: str) -> str:
+    """For the driver: when to submit what, a mix for each pair, both sides of a job together."""
     lines = []
-    for job in jobs:
-        nodes, gpus = len(job.gpus_per_node), job.gpus_per_node[0]
-        limit = max(1, math.ceil((job.walltime_s or job.duration_s) / 60))
-        args = [f"-N{nodes}", f"-n{nodes}", "--mem=10", f"--gres=gpu:{gpus}", f"-t{limit}"]
-        args += ["-Q", "-o", "/dev/null", "-J", f"{run_name}-{job.job_id}"]
-        sleep = ["--wrap", f"sleep {job.duration_s:.2f}"]
-        for partition in SIDES.values():
-            command = ["sbatch", *args, "-p", partition, *sleep]
-            lines.append(json.dumps({"at_s": job.submit_s, "command": command}))
-    return "\n".join(lines) + "\n"
+    for pair, jobs in enumerate(mixes):
+        for job in jobs:
+            nodes, gpus = len(job.gpus_per_node), job.gpus_per_node[0]
+            limit = max(1, math.ceil((job.walltime_s or job.duration_s) / 60))
+            asked = [f"-N{nodes}", f"-n{nodes}", "--mem=10", f"--gres=gpu:{gpus}", f"-t{limit}"]
+            line = {"at_s": job.submit_s, "hold_s": round(job.duration_s, 2)}
+            for side in SIDES:
+                where = ["-p", partition_of(side, pair), "-J", f"{run_name}-{job.job_id}"]
+                lines.append(line | {"command": ["salloc", "--no-shell", *asked, *where]})
+    lines.sort(key=lambda line: line["at_s"])
+    return "\n".join(map(json.dumps, lines)) + "\n"
 
 
 def ended(
@@ -194,45 +218,48 @@ def records(rows: Sequence[dict[str, str]], jobs: Sequence[SimJob], partition: s
     return made
 
 
-def run_seed(
-    cluster: BenchCluster, nodes: PackingNodes, jobs: Sequence[SimJob]
-) -> tuple[dict[str, SimulatedRun], float]:
-    """Both sides' runs of these jobs, and by how much the latest submit was late (s)."""
+def run_seeds(
+    cluster: BenchCluster, nodes: PackingNodes, mixes: Sequence[Sequence[SimJob]]
+) -> tuple[list[dict[str, SimulatedRun]], float]:
+    """Both sides' runs of each pair's jobs, and by how much the latest submit was late (s)."""
     run_name = f"p{time.monotonic_ns()}"
     # Too long for an argument of a command.
     with tempfile.TemporaryDirectory(prefix="gputopo-bench-") as folder:
         Path(folder, DRIVER.name).write_text(DRIVER.read_text())
-        Path(folder, run_name).write_text(schedule(jobs, run_name))
+        Path(folder, run_name).write_text(schedule(mixes, run_name))
         cluster.put_folder("ctl", BENCH_DIR, Path(folder), user="alice")
     command = f"python3 {BENCH_DIR}/{DRIVER.name} {BENCH_DIR}/{run_name}"
     late = cluster.sh(command, user="alice").strip()
-    until(lambda: not cluster.sh("squeue -h -u alice -t PD -o %A"), "none waits", TIMEOUT_S)
     # What happens after the last submit and the last start is not looked at.
     cluster.sh("scancel -u alice")
     until(lambda: not cluster.sh("squeue -h -u alice -o %A"), "alice has no job", TIMEOUT_S)
-    rows = ended(cluster, run_name, 2 * len(jobs), (*FINE, "CANCELLED"))
-    runs = {
-        side: SimulatedRun(side, records(rows, jobs, partition), gpus=NODES * PER_NODE)
-        for side, partition in SIDES.items()
-    }
+    rows = ended(cluster, run_name, 2 * sum(map(len, mixes)), (*FINE, "CANCELLED"))
+    runs = []
+    for pair, jobs in enumerate(mixes):
+        made = {side: records(rows, jobs, partition_of(side, pair)) for side in SIDES}
+        runs.append({side: SimulatedRun(side, made[side], gpus=NODES * PER_NODE) for side in SIDES})
     return runs, float(late)
 
 
 def measure(cluster: BenchCluster, size: Size) -> Iterator[Figure]:
     """From the first slurmd to the last job; the cluster is to be reset afterwards."""
-    nodes = PackingNodes(more_conf=backfill())
+    pairs = int(os.environ.get("PACKING_PAIRS", "1"))
+    nodes = PackingNodes(2 * NODES * pairs, more_conf=backfill())
     nodes.configure(cluster)
     with many_nodes(cluster, nodes):
         for load, seeds in size.cells:
             runs: dict[str, list[Packed]] = {side: [] for side in SIDES}
             late_s = []
             with cluster.slurmctld_log_of() as log:
-                for seed in seeds:
-                    jobs = mix(seed, size.jobs, load, MEAN_S)
-                    seen, late = run_seed(cluster, nodes, jobs)
+                for first in range(0, len(seeds), pairs):
+                    some = seeds[first : first + pairs]
+                    mixes = [mix(seed, size.jobs, load, MEAN_S) for seed in some]
+                    seen, late = run_seeds(cluster, nodes, mixes)
                     late_s.append(late)
-                    for side in SIDES:
-                        runs[side].append(judged(seen[side], nodes.of(side), MEAN_S))
+                    for pair, found in enumerate(seen):
+                        for side in SIDES:
+                            made = judged(found[side], nodes.of(side, pair), MEAN_S)
+                            runs[side].append(made)
             yield from figures("packing_live", load, runs)
             asked = shim_log.results(shim_log.read(log))
             detail = {"plugin_results": asked, **conditions()}

@@ -64,11 +64,6 @@ def design(sets: Sequence[Links]) -> Floats:
     return np.array([eq2_terms(*links) for links in sets])
 
 
-def refit(sets: Sequence[Links], gbps: Sequence[float]) -> Floats:
-    """Eq. 2's coefficients by least squares of measured bandwidths (GB/s), as section 3.4.3."""
-    return np.asarray(np.linalg.lstsq(design(sets), np.asarray(gbps), rcond=None)[0])
-
-
 def implied() -> dict[str, float]:
     """What the printed errors say, the "RMSE" being the errors' norm over their number.
 

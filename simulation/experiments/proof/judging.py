@@ -81,34 +81,39 @@ class Verdict:
     margin: float
 
     @property
+    def is_behind(self) -> bool:
+        """Whether it is worse on average by more than the margin."""
+        return self.behind > self.margin
+
+    @property
     def word(self) -> str:
         """`worse`: beyond margin and interval; `better`; `not worse`: within the margin for sure.
 
         `open`: neither is certain.
         """
-        if self.behind > self.margin and self.behind - self.half > 0:
+        if self.is_behind and self.behind - self.half > 0:
             return "worse"
         if self.behind + self.half < 0:
             return "better"
         return "not worse" if self.behind + self.half <= self.margin else "open"
 
 
-def verdicts(cell: Cell, comparisons: int) -> list[Verdict]:
+def verdicts(cell: Cell, comparisons: int, ours: str = OURS) -> list[Verdict]:
     """One for each primary figure; `comparisons` is how many there are on the page in all."""
-    return [_verdict(cell, metric, ERROR / comparisons) for metric in PRIMARY]
+    return [_verdict(cell, ours, metric, ERROR / comparisons) for metric in PRIMARY]
 
 
-def _verdict(cell: Cell, metric: str, error: float) -> Verdict:
+def _verdict(cell: Cell, ours: str, metric: str, error: float) -> Verdict:
     primary = PRIMARY[metric]
     sign = 1.0 if primary.is_cost else -1.0
     means = {name: fmean(row[metric] for row in rows) for name, rows in cell.items()}
-    others = sorted(name for name in means if name != OURS)
+    others = sorted(name for name in means if name != ours)
     other = min(others, key=lambda name: sign * means[name])
     behind = [
-        sign * (ours[metric] - theirs[metric])
-        for ours, theirs in zip(cell[OURS], cell[other], strict=True)
+        sign * (own[metric] - theirs[metric])
+        for own, theirs in zip(cell[ours], cell[other], strict=True)
     ]
-    duration_s = fmean(row["ideal_s"] for row in cell[OURS])
+    duration_s = fmean(row["ideal_s"] for row in cell[ours])
     half = half_width(behind, error)
     margin = primary.margin(means[other], duration_s)
-    return Verdict(metric, other, means[OURS], means[other], fmean(behind), half, margin)
+    return Verdict(metric, other, means[ours], means[other], fmean(behind), half, margin)

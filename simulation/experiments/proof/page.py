@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -93,7 +93,8 @@ def page(folder: Path) -> str:
     judged = {name: cell for name, cell in whole.items() if name[2] == "drawn"}
     comparisons = max(1, len([name for name in cells() if name[2] == "drawn"]) * len(PRIMARY))
     said = {name: verdicts(cell, comparisons) for name, cell in judged.items()}
-    parts = [_HEAD, *_summary(said), *_missing(found), *_judged(said), *_tables(whole)]
+    parts = [_HEAD, *_summary(said), *_missing(found), *_scores(judged, comparisons),
+             *_judged(said), *_tables(whole)]  # fmt: skip
     return "\n".join(parts) + "\n"
 
 
@@ -114,7 +115,7 @@ def _summary(said: dict[Name, list[Verdict]]) -> Iterator[str]:
     yield f"Of {sum(counts.values())} comparisons in {len(said)} cells: {words}."
     every = [(name, one) for name, each in said.items() for one in each]
     worse = [pair for pair in every if pair[1].word == "worse"]
-    likely = [pair for pair in every if pair[1].word == "open" and pair[1].behind > pair[1].margin]
+    likely = [pair for pair in every if pair[1].word == "open" and pair[1].is_behind]
     if worse:
         yield f"\n**`{OURS}` loses** these, beyond margin and interval:\n"
         yield from map(_stands, worse)
@@ -143,6 +144,32 @@ def _missing(found: dict[Name, Cell]) -> Iterator[str]:
     if lacking:
         names = ", ".join("-".join(map(str, name)) for name in lacking)
         yield f"Not run, or not with every policy: {names}.\n"
+
+
+def _scores(judged: Mapping[Name, Cell], comparisons: int) -> Iterator[str]:
+    """Each policy in the place of ours, the nearest to never being beaten first."""
+    yield "## Each policy against the best of the others\n"
+    yield (
+        "The same judgement with another policy in the place of ours. *behind*: worse on average"
+        " by more than the margin, certain or not. *in margins*: by how many margins it is behind"
+        " in the mean of all comparisons, 0 where it is the best. Policies that place alike here"
+        " (`genie` as `mapa`, `fcfs` as `first-fit`) are each other's best other, which favours"
+        " them.\n"
+    )
+    yield "| policy | behind | in margins | worse | open | not worse | better |"
+    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    rows = []
+    for policy in policies():
+        every = [one for cell in judged.values() if policy in cell
+                 for one in verdicts(cell, comparisons, policy)]  # fmt: skip
+        if every:
+            counts = Counter(one.word for one in every)
+            behind = sum(one.is_behind for one in every)
+            margins = fmean(max(0.0, one.behind) / one.margin for one in every)
+            numbers = " | ".join(str(counts[word]) for word in WORDS)
+            rows.append((behind, margins, f"| `{policy}` | {behind} | {margins:.2f} | {numbers} |"))
+    yield from (row for _, _, row in sorted(rows))
+    yield ""
 
 
 def _judged(said: dict[Name, list[Verdict]]) -> Iterator[str]:

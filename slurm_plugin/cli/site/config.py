@@ -20,18 +20,23 @@ def config() -> None:
 @click.argument("file", type=IN_FILE, required=False)
 @config_option
 def check(file: Path | None, config_path: Path) -> None:
-    """Check FILE (default: the installed one): keys, node sets, topologies, mappings, profiles.
+    """Check FILE (default: the installed one): keys, node sets, topologies, the network, profiles.
 
     Exit status 0 when the engine would load it, 2 with the line named when not.
     """
     from slurm_plugin.config import settings as configuration
     from slurm_plugin.decide.load_machines import load_machines
+    from slurm_plugin.genie.site import site_of
     from slurm_plugin.job_profiles import read_profiles
+    from slurm_plugin.serve.setup import networks_of
 
     settings = configuration.load(file or config_path)
     if settings.topo_aware.profiles is not None:
         read_profiles(settings.topo_aware.profiles)
     machines = load_machines(settings)
+    networks_of(settings)
+    if settings.genie is not None:
+        site_of(settings.genie, machines, str(settings.path))
     click.echo(f"{settings.path}: {len(machines)} nodes, {len(settings.partitions)} rules")
     for name, machine in machines.items():
         if machine.problem:

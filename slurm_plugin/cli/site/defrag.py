@@ -13,6 +13,7 @@ from slurm_plugin.cli.options import config_option, json_option
 if TYPE_CHECKING:
     from slurm_plugin.config.settings import Config
     from slurm_plugin.defrag.plan import Gain
+    from slurm_plugin.queue.snapshot import Snapshot
 
 
 @click.command()
@@ -40,45 +41,55 @@ def defrag(config_path: Path, plan: bool, moves: int, as_json: bool) -> None:
 def _plan(config: Config, most: int) -> dict[str, Any]:
     import time
 
-    from slurm_plugin.cli import Fault
     from slurm_plugin.decide.load_machines import load_machines
     from slurm_plugin.decide.rules import Rules
     from slurm_plugin.defrag import record
     from slurm_plugin.defrag.movable import movable_jobs, waiting_jobs
     from slurm_plugin.defrag.plan import MOST_WAITING, Planner
-    from slurm_plugin.job_entries.saved import NAME, readable
-    from slurm_plugin.queue.capacity import nodes_of
+    from slurm_plugin.defrag.sight import Sight
     from slurm_plugin.queue.snapshot import read_snapshot
     from slurm_plugin.slurm import choose, requeue
     from slurm_plugin.slurm.runner import ProcessRunner
 
-    if config.enforcement != "select":
-        raise Fault(f"{config.path}: enforcement: slots: jobs keep their slots and are not moved")
-    snapshot, now = read_snapshot(choose.client(config.slurm)), time.time()
-    running = [job for job in snapshot.jobs if job.state != "PENDING"]
-    nodes = nodes_of(snapshot.nodes, running)
-    entries = {job: one.text() for job, one in readable(config.state_dir / NAME).items()}
+    machines, now = load_machines(config), time.time()
+    sight = Sight(machines if config.enforcement == "slots" else None)
+    snapshot = _with_entries(config, read_snapshot(choose.client(config.slurm)))
+    nodes = sight.nodes(snapshot)
     moved = record.read(record.path_in(config.state_dir)).jobs
-    some = movable_jobs(running, nodes, Rules(config), moved, entries)
+    some = movable_jobs(snapshot, nodes, Rules(config), moved, sight)
     run = ProcessRunner(config.slurm.bin_dir, config.slurm.timeout_s)
     allowed = requeue.requeueable(run) if some else set()
     movable = [one for one in some if one.job.job_id in allowed]
     planner = Planner(nodes, movable, now, most)
-    waiting = waiting_jobs(snapshot.jobs, nodes, snapshot.settings.tiers, now)[:MOST_WAITING]
+    waiting = waiting_jobs(snapshot, nodes, now, sight)[:MOST_WAITING]
     gains = [gain for job, need in waiting if (gain := planner.for_job(job, need))]
     gains += planner.nodes_freed()
     if config.topology_conf is not None:
         from gres_topology.slurm_files import networks
 
         gains += planner.blocks_freed(networks.read(config.topology_conf).default)
-    gains += planner.pairs_freed(load_machines(config))
+    gains += planner.pairs_freed(machines)
     return {
         "gains": [_told(gain, now) for gain in gains],
         "movable": len(movable),
-        "running": sum(bool(job.gpus) for job in running),
+        "running": sum(bool(job.gpus) for job in snapshot.jobs if job.state != "PENDING"),
         "not_requeueable": len(some) - len(movable),
         "acts": config.defrag.move,
     }
+
+
+def _with_entries(config: Config, snapshot: Snapshot) -> Snapshot:
+    """Our entries about jobs in AdminComment's place, where the engine keeps them to itself."""
+    from dataclasses import replace
+
+    from slurm_plugin.job_entries.saved import NAME, readable
+
+    kept = readable(config.state_dir / NAME)
+    jobs = (
+        replace(job, admin_comment=kept[job.job_id].text()) if job.job_id in kept else job
+        for job in snapshot.jobs
+    )
+    return replace(snapshot, jobs=tuple(jobs))
 
 
 def _told(gain: Gain, now: float) -> dict[str, Any]:

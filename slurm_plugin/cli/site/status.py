@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,64 +54,76 @@ def _unasked(state: dict[str, Any], settings: SlurmConfig) -> int:
 
 
 def _text(state: dict[str, Any]) -> str:
-    replies = ", ".join(f"{count} {reply}" for reply, count in state["replies"].items()) or "none"
-    lines = [
-        f"up {state['uptime_s']:.0f} s, {state['config']}, enforcement {state['enforcement']}",
-        f"replies: {replies}; {state['late']} late",
-        f"decisions: {state['decisions_written']} logged, {state['decisions_lost']} lost",
-    ]
+    return "\n".join([*_engine(state), *_queue(state), *_nodes(state), *_known(state)])
+
+
+def _engine(state: dict[str, Any]) -> Iterator[str]:
+    """Since when it answers, whether it may, what and how fast."""
+    yield f"up {state['uptime_s']:.0f} s, {state['config']}, enforcement {state['enforcement']}"
+    if state.get("unasked"):
+        yield f"NOT ASKED about {state['unasked']} jobs with GPUs that started: see gputopo doctor"
+    if state["killed"]:
+        yield "SWITCHED OFF by the kill switch: everything is passed"
     charge = state.get("charge", {})
     if not charge.get("is_ours", True):
-        lines.insert(1, f"STANDING BY for {charge['since_s']:.0f} s: {charge['why']}")
+        yield f"STANDING BY for {charge['since_s']:.0f} s: {charge['why']}"
     elif len(charge.get("controllers", ())) > 1:
         others = ", ".join(charge["controllers"])
-        lines.insert(1, f"in charge for {charge['since_s']:.0f} s, of the controllers {others}")
-    if state["killed"]:
-        lines.insert(1, "SWITCHED OFF by the kill switch: everything is passed")
-    if state.get("unasked"):
-        lines.insert(
-            1, f"NOT ASKED about {state['unasked']} jobs with GPUs that started: see gputopo doctor"
-        )
+        yield f"in charge for {charge['since_s']:.0f} s, of the controllers {others}"
+    replies = ", ".join(f"{count} {reply}" for reply, count in state["replies"].items()) or "none"
+    yield f"replies: {replies}; {state['late']} late"
+    yield f"decisions: {state['decisions_written']} logged, {state['decisions_lost']} lost"
     for verb, times in state["answer_ms"].items():
-        lines.append(f"{verb}: p50 {times['p50']:.3f} ms, p99 {times['p99']:.3f} ms")
+        yield f"{verb}: p50 {times['p50']:.3f} ms, p99 {times['p99']:.3f} ms"
     for reason, count in sorted(state["passes"].items()):
-        lines.append(f"passed {count}: {reason}")
+        yield f"passed {count}: {reason}"
+
+
+def _queue(state: dict[str, Any]) -> Iterator[str]:
+    """The loops that change waiting jobs, and each partition's rule."""
     if "slots" in state:
         slots = state["slots"]
         looked = slots["looked_s_ago"]
         when = "Slurm was not read yet" if looked is None else f"Slurm was read {looked:.1f} s ago"
-        lines.append(f"slots: {', '.join(f'{slots.get(key, 0)} {key}' for key in _SLOTS)}; {when}")
+        yield f"slots: {', '.join(f'{slots.get(key, 0)} {key}' for key in _SLOTS)}; {when}"
     for name, domain in state.get("genie", {}).get("domains", {}).items():
         counts = ", ".join(f"{domain[key]} {key}" for key in ("waiting", "running", "held"))
-        lines.append(f"genie, partition {name}: {counts}; {domain['profiles']} profiles")
+        yield f"genie, partition {name}: {counts}; {domain['profiles']} profiles"
     if order := state.get("order"):
-        lines += _ordered(order)
+        yield from _ordered(order)
     for name, rule in state["partitions"].items():
-        lines.append(f"partition {name}: {rule['mode']}, {rule['policy']}")
-    lines.append(
-        f"nodes: {state['nodes']} declared, {state['nodes_left_to_slurm_count']} left to Slurm"
-    )
-    lines += [f"  {name}: {why}" for name, why in state["nodes_left_to_slurm"].items()]
+        yield f"partition {name}: {rule['mode']}, {rule['policy']}"
+
+
+def _nodes(state: dict[str, Any]) -> Iterator[str]:
+    """The nodes that are left to Slurm, and marked parts."""
+    yield f"nodes: {state['nodes']} declared, {state['nodes_left_to_slurm_count']} left to Slurm"
+    for name, why in state["nodes_left_to_slurm"].items():
+        yield f"  {name}: {why}"
     marks = state.get("marks", {"nodes": {}, "count": 0, "problem": ""})
     if marks["problem"]:
-        lines.append(f"MARKS NOT READ: {marks['problem']}; the marks read last stay")
+        yield f"MARKS NOT READ: {marks['problem']}; the marks read last stay"
     if marks["count"]:
-        lines.append(f"marked parts on {marks['count']} nodes")
-        lines += [f"  {name}: {part}" for name, some in marks["nodes"].items() for part in some]
+        yield f"marked parts on {marks['count']} nodes"
+    for name, parts in marks["nodes"].items():
+        yield from (f"  {name}: {part}" for part in parts)
+
+
+def _known(state: dict[str, Any]) -> Iterator[str]:
+    """What the engine moved, was told and keeps."""
     if moves := state.get("defrag"):
         under_way = f", moving job {moves['moving']}" if moves["moving"] else ""
-        lines.append(f"jobs moved to make room: {moves['moved']}{under_way}")
+        yield f"jobs moved to make room: {moves['moved']}{under_way}"
     if told := state["slurm_nodes"]:
         from datetime import datetime
 
         when = datetime.fromtimestamp(told["told_at"]).isoformat(" ", "seconds")
-        lines.append(f"slurmctld told its {told['nodes']} nodes at {when}")
+        yield f"slurmctld told its {told['nodes']} nodes at {when}"
     if state["neighbours"]["age_s"] is not None:
         known = state["neighbours"]
-        lines.append(f"neighbours: {known['jobs']} jobs, read {known['age_s']:.0f} s ago")
+        yield f"neighbours: {known['jobs']} jobs, read {known['age_s']:.0f} s ago"
     if state["tables_bytes"] is not None:
-        lines.append(f"tables: {state['tables_bytes'] / 1e6:.1f} MB")
-    return "\n".join(lines)
+        yield f"tables: {state['tables_bytes'] / 1e6:.1f} MB"
 
 
 def _ordered(order: dict[str, Any]) -> list[str]:

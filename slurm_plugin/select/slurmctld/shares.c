@@ -90,8 +90,44 @@ extern uint64_t gt_shares_fit(const gt_shares_t *shares, uint64_t count)
 
 /* ------------------------------------------------------------ the question */
 
-/* A question tells of each GPU of a node, and the cluster may have very many. */
-#define MOST_NODES 128
+/*
+ * A question tells of each GPU of a node, which takes the engine some 8 us a node: it is told
+ * those that come first by its own rule, before links and neighbours, which it knows alone.
+ */
+#define MOST_NODES 16
+
+typedef struct {
+	uint64_t rank;		/* the smaller one goes first */
+	int index;
+} ranked_t;
+
+/* By weight; a shared GPU before one to begin, on a node in use; full GPUs and nodes first */
+static uint64_t rank_of(const gt_shares_t *shares, uint32_t weight,
+			uint64_t fit)
+{
+	uint64_t begun = fit & ~shares->idle, left = UINT16_MAX;
+	uint64_t idle = __builtin_popcountll(shares->idle);
+
+	for (uint32_t i = 0; i < shares->total; i++)
+		if ((begun ? begun : fit) >> i & 1)
+			left = MIN(left, shares->left[i]);
+	return (uint64_t) weight << 25 | (uint64_t) !begun << 24 |
+	       (uint64_t) (!begun && idle == shares->total) << 23 |
+	       left << 7 | idle;
+}
+
+/* The place of a new one among so many in order; the last one makes room for it */
+static int insert(ranked_t *first, int count, ranked_t one)
+{
+	int at = MIN(count, MOST_NODES - 1);
+
+	if (count == MOST_NODES && first[at].rank <= one.rank)
+		return count;
+	for (; at > 0 && first[at - 1].rank > one.rank; at--)
+		first[at] = first[at - 1];
+	first[at] = one;
+	return MIN(count + 1, MOST_NODES);
+}
 
 static void line_node(gt_line_t *line, const gt_shares_t *shares, int index,
 		      uint64_t count, uint64_t own)
@@ -124,21 +160,21 @@ extern void gt_shares_line_others(gt_line_t *line, const gres_state_t *request,
 				  uint64_t count, bitstr_t *nodes,
 				  bitstr_t *told)
 {
-	int left = MOST_NODES;
+	ranked_t first[MOST_NODES];
 	gt_shares_t shares;
+	uint64_t fit;
+	int found = 0;
 
-	for (int begun = 1; begun >= 0; begun--) {
-		for (int i = 0; left && next_node_bitmap(nodes, &i); i++) {
-			uint64_t fit;
-
-			if (!gt_node_shares(i, request, &shares))
-				continue;
-			fit = gt_shares_fit(&shares, count);
-			if (!fit || !!(fit & ~shares.idle) != begun)
-				continue;
-			line_node(line, &shares, i, count, 0);
-			bit_set(told, i);
-			left--;
-		}
+	for (int i = 0; next_node_bitmap(nodes, &i); i++)
+		if (gt_node_shares(i, request, &shares) &&
+		    (fit = gt_shares_fit(&shares, count)))
+			found = insert(first, found, (ranked_t) {
+				rank_of(&shares, node_record_table_ptr[i]->
+					config_ptr->weight, fit), i });
+	for (int at = 0; at < found; at++) {
+		if (!gt_node_shares(first[at].index, request, &shares))
+			continue;
+		line_node(line, &shares, first[at].index, count, 0);
+		bit_set(told, first[at].index);
 	}
 }

@@ -29,8 +29,8 @@ extern void gt_shares_line_own(gt_line_t *line, const gres_state_t *request,
 			       int index);
 
 /*
- * Adds those of the nodes that have room for so many shares on one GPU, 128 at most, and to
- * `told`: first those where such a GPU is shared already
+ * Adds those of the nodes that have room for so many shares on one GPU, 16 at most, and to
+ * `told`: the lightest, and of these first those where such a GPU is shared already
  */
 extern void gt_shares_line_others(gt_line_t *line, const gres_state_t *request,
 				  uint64_t count, bitstr_t *nodes,

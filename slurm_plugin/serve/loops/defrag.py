@@ -8,10 +8,12 @@ from typing import Any
 
 from slurm_plugin.defrag import record
 from slurm_plugin.defrag.mover import Mover
+from slurm_plugin.defrag.sight import Sight
 from slurm_plugin.errors import PluginError
+from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.loops.queue_loop import RegularLoop, logger
-from slurm_plugin.serve.service import ANEW, Engine
+from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
 from slurm_plugin.slurm import requeue
 from slurm_plugin.slurm.runner import ProcessRunner
@@ -28,14 +30,6 @@ class DefragLoop(RegularLoop):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._mover: Mover | None = None
-        self._setup: Setup | None = None
-
-    def heard(self, verb: str, is_awaited: bool = True) -> None:
-        """Something happened in Slurm, or to the configuration."""
-        if verb == ANEW:
-            # Another engine may have moved jobs since.
-            self._setup = None
-        super().heard(verb, is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows: nothing where no job is moved."""
@@ -51,8 +45,6 @@ class DefragLoop(RegularLoop):
 
     async def next_s(self, setup: Setup, since: float) -> float:
         """One look, and one step."""
-        if setup.reserved is None:
-            return POLL_S
         mover = self._mover_of(setup)
         may_begin = setup.config.defrag.move and not setup.config.kill_switch.exists()
         is_open = mover.moves is None or mover.moves.open is not None
@@ -73,7 +65,6 @@ class DefragLoop(RegularLoop):
 
     def _mover_of(self, setup: Setup) -> Mover:
         if self._mover is None or self._setup is not setup:
-            assert setup.reserved is not None
             slurm, check = setup.config.slurm, setup.keeper.check
             run = ProcessRunner(slurm.bin_dir, slurm.timeout_s)
 
@@ -84,7 +75,8 @@ class DefragLoop(RegularLoop):
             self._setup = setup
             self._mover = Mover(
                 *(record.path_in(setup.config.state_dir), setup.client, setup.decider),
-                *(setup.reserved, setup.config.defrag),
+                *(setup.reserved or LoanReservations(), setup.config.defrag),
                 *(partial(requeue.requeueable, run), requeue_held),
+                Sight(None if setup.cache is None else setup.decider.machines),
             )
         return self._mover

@@ -25,7 +25,7 @@ from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.rows_file import RowsFile
 from slurm_plugin.serve.loops.queue_loop import QueueLoop
 from slurm_plugin.serve.loops.shaping import PLANNED
-from slurm_plugin.serve.service import ANEW, Engine
+from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import Setup
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import QueuedJob
@@ -53,7 +53,6 @@ class OrderLoop(QueueLoop):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._of: dict[str, PassingInPartition] = {}
-        self._setup: Setup | None = None
         self._durations = Durations()
         self._file: RowsFile[_Row] | None = None
         self._raised_file: RowsFile[Raised] | None = None
@@ -61,12 +60,6 @@ class OrderLoop(QueueLoop):
         self._raised: dict[int, Raised] = {}
         self._saved = 0.0
         self._refused = self._stopped = ""
-
-    def heard(self, verb: str, is_awaited: bool = True) -> None:
-        """Something happened in Slurm, or to the configuration."""
-        if verb == ANEW:
-            self._setup = None
-        super().heard(verb, is_awaited)
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing where no partition is ordered."""

@@ -29,11 +29,16 @@ class QueueLoop(ABC):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.schedule = PollSchedule()
+        #: Whose settings what the loop remembers was made by; None: it is made anew.
+        self._setup: Setup | None = None
         self._is_failing = False
         engine.listen(self.heard, self.status)
 
     def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
+        if verb == ANEW:
+            # What was remembered was timed by the old clock, or others have acted since.
+            self._setup = None
         self.schedule.heard(verb, is_awaited)
 
     def status(self) -> dict[str, Any]:
@@ -87,7 +92,7 @@ class RegularLoop(QueueLoop):
     def heard(self, verb: str, is_awaited: bool = True) -> None:
         """Something happened in Slurm, or to the configuration."""
         if verb in ("reload", ANEW):
-            self.schedule.heard(verb)
+            super().heard(verb)
 
 
 class ReconcilerLoop(QueueLoop, Generic[Reconciler]):
@@ -97,15 +102,6 @@ class ReconcilerLoop(QueueLoop, Generic[Reconciler]):
         super().__init__(engine)
         self._reconciler: Reconciler | None = None
         self._matcher: LoanMatcher | None = None
-        #: Whose settings the reconciler was made by.
-        self._setup: Setup | None = None
-
-    def heard(self, verb: str, is_awaited: bool = True) -> None:
-        """Something happened in Slurm, or to the configuration."""
-        if verb == ANEW:
-            # What the reconciler remembers was timed by the old clock, or others have acted since.
-            self._setup = None
-        super().heard(verb, is_awaited)
 
     def reconciler(self, setup: Setup) -> Reconciler:
         """The reconciler of this setup."""

@@ -55,13 +55,13 @@ def fields(line: str, columns: Sequence[str]) -> list[str]:
 
 def waiting_details(run: Runner, job: int) -> WaitingDetails:
     """What a QueuedJob does not tell of a waiting job; all unset for one that is gone."""
-    row = next(read(run, ("Dependency", "Licenses", "QOS", "SchedNodes"), job), None)
+    row = next(read(run, ("Dependency", "Licenses", "QOS"), job), None)
     return WaitingDetails(*row) if row else WaitingDetails()
 
 
 def details_of_all(run: Runner) -> dict[int, WaitingDetails]:
     """The same of every job in the queue, by id."""
-    columns = ("JobId", "Dependency", "Licenses", "QOS", "SchedNodes")
+    columns = ("JobId", "Dependency", "Licenses", "QOS")
     return {int(job): WaitingDetails(*rest) for job, *rest in read(run, columns)}
 
 

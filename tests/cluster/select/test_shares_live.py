@@ -33,9 +33,10 @@ def empty(live: Cluster, shards: Cluster):
 def used(cluster: Cluster, node: str) -> list[int]:
     """Shards that are in use of each GPU, as slurmctld has it."""
     text = cluster.run("ctl", f"scontrol -d show node {node}").out
-    match = re.search(r"GresUsed=\S*shard:\w+:\d+\(([\d/,]+)\)", text)
+    match = re.search(r"GresUsed=\S*shard:\w+:\d+\(([\d/,-]+)\)", text)
     assert match, text
-    return [int(one.split("/")[0]) for one in match[1].split(",")]
+    # 26.05 writes `-/4` for a GPU that a job has whole.
+    return [int(one.split("/")[0].strip("-") or 0) for one in match[1].split(",")]
 
 
 def holding(cluster: Cluster, *args: str) -> int:

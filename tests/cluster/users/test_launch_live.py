@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from live_harness import CONFIG
 from modes import enforcement
 
 from gres_topology import catalog
@@ -79,6 +80,34 @@ def test_a_shared_node(cluster):
         result = srun(cluster, "-w", "dgx1", "-n5", "--gres=gpu:5")
         assert result[0].env["SLURM_STEP_GPUS"] == "1,3,4,6,7"
         check(MACHINES["dgx1"], result)
+
+
+#: Eight GPUs that are all alike, on a rail each.
+RAILED = "/etc/slurm/rail-node.yaml"
+
+
+def test_tasks_of_equal_rank_on_their_nodes_are_on_one_rail(cluster):
+    """Half of dgx2 is in use: both nodes give the other half, and count it alike."""
+    with launching(cluster, RECORDED):
+        cluster.put("ctl", RAILED, "like: dgx-h100\nname: rail-node\n")
+        for node in ("dgx1", "dgx2"):
+            table = f"gputopo launch-table {RAILED} >/cluster/launch/{node}.table"
+            cluster.run("ctl", table)
+        config = cluster.read("ctl", CONFIG)
+        assert "topology: dgx1v" in config
+        cluster.put("ctl", CONFIG, config.replace("topology: dgx1v", f"topology: {RAILED}"))
+        cluster.engine("restart")
+        cluster.occupy("dgx2", [0, 2, 5, 7])
+        shape = ("-N2", "-w", "dgx1,dgx2", "-n8", "--ntasks-per-node=4", "--gres=gpu:4")
+        result = srun(cluster, *shape)
+        cluster.run("ctl", ["rm", RAILED])
+    # All tasks of a node see its GPUs in rank order; each takes that of its own local rank.
+    on: dict[str, dict[int, int]] = {"dgx1": {}, "dgx2": {}}
+    for seen in result.values():
+        rank = int(seen.env["SLURM_LOCALID"])
+        on[seen.env["SLURMD_NODENAME"]][rank] = seen.visible[rank]
+    assert sorted(on["dgx2"].values()) == [1, 3, 4, 6]
+    assert on["dgx1"] == on["dgx2"]
 
 
 STAR = ("-w", "dgx1", "-n4", "--gres=gpu:4", "--gpu-topo=pattern=star")

@@ -10,7 +10,6 @@ from gres_topology.impaired import impaired
 from gres_topology.topology import Impairment
 from policies.contract.bits import subsets
 from policies.matching.kept import Kept
-from policies.scoring import tables as module
 from policies.scoring.best_sets import _of_size, best_sets
 from policies.scoring.node_tables import NodeTables
 from policies.scoring.objectives import BALANCED, EFFBW
@@ -20,21 +19,13 @@ DGX1 = catalog.load("dgx1v")
 MARKED = [impaired(DGX1, [Impairment((0, 3), 0.9 - at / 1000)]) for at in range(100)]
 
 
-def test_hundred_marked_nodes_keep_their_tables(monkeypatch):
+def test_hundred_marked_nodes_keep_their_tables(made_tables):
     """Asked again in the same order, which is the worst for what keeps the last ones."""
-    made = []
-
-    class Counted(NodeTables):
-        def __init__(self, *args: object) -> None:
-            super().__init__(*args)
-            made.append(self)
-
-    monkeypatch.setattr(module, "NodeTables", Counted)
     tables = Tables()
     for _ in range(2):
         for topology in MARKED:
             tables.of(topology, "ring").sets(2)
-    assert len(made) == len(MARKED) + 1  # and those of the healthy machine, once
+    assert len(made_tables) == len(MARKED) + 1  # and those of the healthy machine, once
 
 
 def test_what_is_known_of_all_masks_is_what_one_mask_gives():

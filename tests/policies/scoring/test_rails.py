@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations, product
 from random import Random
@@ -12,7 +13,7 @@ from machines import machine
 
 from gres_topology import Nic
 from gres_topology.slurm_files.topology_conf import parse
-from policies import Cluster, NodeState, Request
+from policies import Cluster, NodeState, Placement, Request
 from policies.contract.bits import mask_of
 from policies.registry import registry
 from policies.scoring import rails as module
@@ -22,6 +23,8 @@ from policies.scoring.tables import tables
 
 H100 = machine("dgx-h100")
 FAMILY = ("mapa", "mapa-widest", "mapa-preserve", "mapa-preserve-site", "mapa-greedy")
+#: All have NICs.
+WITH_NICS = ("dgx-h100", "dgx-a100", "mi300x", "rtx-pro-6000", "dgx1v")
 
 COUNTED = [
     ("nothing on one node", [(0, 1)], 0, 0),
@@ -208,21 +211,35 @@ def test_the_rails_of_nodes_that_are_taken_come_before_leaves_that_reduce():
     assert suiting([(0b01, low), (0b10, high)], 1, [low]) == 0b01
 
 
-@pytest.mark.parametrize("policy", FAMILY)
-@pytest.mark.parametrize("name", ["dgx-h100", "dgx-a100", "mi300x", "rtx-pro-6000", "dgx1v"])
-def test_what_the_policy_goes_by_is_the_same_without_rails(name, policy):
-    """Bandwidth within the nodes stays first: rails decide among equals alone, and cross less."""
+Found = dict[bool, Placement]
+
+
+def with_and_without_rails(
+    name: str, policy: str
+) -> Iterator[tuple[Found, dict[str, list[int]], int]]:
+    """25 placements of three nodes each: by whether there are rails, what was free, GPUs a node."""
     topology = machine(name)
     bare = replace(topology, nics=())
     draw = Random(name)
-    crossed = {True: 0.0, False: 0.0}
     for _ in range(25):
         count = draw.randint(1, 4)
         frees = {f"n{at}": draw.sample(ALL, draw.randint(count, 8)) for at in range(6)}
-        found = {
-            has_rails: placed(frees, (count,) * 3, policy, topology if has_rails else bare)
-            for has_rails in (True, False)
-        }
+        yield (
+            {
+                has_rails: placed(frees, (count,) * 3, policy, topology if has_rails else bare)
+                for has_rails in (True, False)
+            },
+            frees,
+            count,
+        )
+
+
+@pytest.mark.parametrize("policy", FAMILY)
+@pytest.mark.parametrize("name", WITH_NICS)
+def test_what_the_policy_goes_by_is_the_same_without_rails(name, policy):
+    """Bandwidth within the nodes stays first: rails decide among equals alone, and cross less."""
+    crossed = {True: 0.0, False: 0.0}
+    for found, _, _ in with_and_without_rails(name, policy):
         figures = [
             (one.effbw_gbps, one.utility, one.score, pytest.approx(one.agg_gbps))
             for one in found.values()
@@ -230,31 +247,22 @@ def test_what_the_policy_goes_by_is_the_same_without_rails(name, policy):
         assert figures[0] == figures[1]
         for has_rails, one in found.items():
             ordered = replace(one, gpus=dict(sorted(one.gpus.items())))
-            crossed[has_rails] += crossing(ordered, topology).ring
+            crossed[has_rails] += crossing(ordered, machine(name)).ring
     assert crossed[True] < crossed[False]
 
 
-@pytest.mark.parametrize("name", ["dgx-h100", "dgx-a100", "mi300x", "rtx-pro-6000", "dgx1v"])
+@pytest.mark.parametrize("name", WITH_NICS)
 def test_topo_aware_takes_the_same_rails_where_its_utility_stays(name):
     """On the nodes that it has chosen; of each of these its utility is what it was, or more."""
-    topology = machine(name)
-    bare = replace(topology, nics=())
-    draw = Random(name)
     crossed = {True: 0.0, False: 0.0}
-    for _ in range(25):
-        count = draw.randint(1, 4)
-        frees = {f"n{at}": draw.sample(ALL, draw.randint(count, 8)) for at in range(6)}
-        found = {
-            has_rails: placed(frees, (count,) * 3, "topo-aware", topology if has_rails else bare)
-            for has_rails in (True, False)
-        }
+    for found, frees, count in with_and_without_rails(name, "topo-aware"):
         assert found[True].gpus.keys() == found[False].gpus.keys()
         assert found[True].utility >= found[False].utility
         for has_rails, one in found.items():
             for node, gpus in one.gpus.items():
                 assert len(set(gpus)) == count
                 assert set(gpus) <= set(frees[node])
-            crossed[has_rails] += crossing(one, topology).ring
+            crossed[has_rails] += crossing(one, machine(name)).ring
     assert crossed[True] < crossed[False]
 
 

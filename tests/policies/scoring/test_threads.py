@@ -17,7 +17,7 @@ from policies.matching.solved import KEPT, Solved, solver_for
 from policies.matching.solvers import NARROWEST, PathSolver
 from policies.matching.tree_widths import TreeWidths
 from policies.scoring import tables as module
-from policies.scoring.node_tables import FUTURES, NodeTables
+from policies.scoring.node_tables import FUTURES
 from policies.scoring.tables import Tables
 
 DGX1 = machine("dgx1v")
@@ -105,17 +105,11 @@ def test_solvers_are_found_made_and_dropped_by_several_threads_at_once(busy_thre
     assert len(kept._kept.values()) == KEPT
 
 
-def test_tables_are_asked_for_and_counted_by_several_threads_at_once(busy_threads, monkeypatch):
+def test_tables_are_asked_for_and_counted_by_several_threads_at_once(
+    busy_threads, monkeypatch, made_tables
+):
     """None is computed twice for want of another thread's, and none is lost."""
     monkeypatch.setattr(module, "KINDS", 4)
-    made = []
-
-    class Counted(NodeTables):
-        def __init__(self, *args: object) -> None:
-            super().__init__(*args)
-            made.append(self)
-
-    monkeypatch.setattr(module, "NodeTables", Counted)
     tables = Tables()
     patterns = ("ring", "chain", "star", "all-to-all")
     for pattern in patterns:
@@ -127,4 +121,4 @@ def test_tables_are_asked_for_and_counted_by_several_threads_at_once(busy_thread
         one.future_of(tuple((k, 1.0) for k in range(2, 2 + chance.randrange(1, FUTURES + 3))))
 
     at_once(ask, ask, ask, lambda _: tables.size_bytes())
-    assert len(made) == len(patterns)
+    assert len(made_tables) == len(patterns)

@@ -11,8 +11,10 @@ from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.machines import Machine
 from slurm_plugin.defrag.movable import Movable, interval_of, movable_jobs, waiting_jobs
 from slurm_plugin.defrag.plan import Planner
+from slurm_plugin.defrag.sight import Sight
 from slurm_plugin.queue.candidates import Need, fits
 from slurm_plugin.queue.capacity import Node, with_hold, without_holds
+from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.slurm.interface import QueuedJob
 
 NOW = 100_000.0
@@ -44,10 +46,17 @@ def cluster(jobs, *names, gpus=8):
     return found
 
 
+def seen(jobs):
+    return Snapshot(0.0, NOW, tuple(jobs), Detail.SETTINGS)
+
+
+def allowed(jobs, nodes, moved=(), rule=ENFORCE):
+    return movable_jobs(seen(jobs), nodes, lambda *_: rule, moved, Sight())
+
+
 def planner(jobs, *names, most=3, moved=(), gpus=8):
     nodes = cluster(jobs, *names, gpus=gpus)
-    movable = movable_jobs(jobs, nodes, lambda *_: ENFORCE, moved)
-    return Planner(nodes, movable, NOW, most)
+    return Planner(nodes, allowed(jobs, nodes, moved), NOW, most)
 
 
 def moved(gain):
@@ -131,6 +140,7 @@ LEFT = [
     ("it is suspended", {"state": "SUSPENDED"}),
     ("a loan", {"admin_comment": "[gpu-topo: movable=30 |] [gpu-loan: x]"}),
     ("a donor", {"admin_comment": "[gpu-topo: movable=30 |] [gpu-donor: x]"}),
+    ("slots", {"admin_comment": "[gpu-topo: movable=30 |] [gpu-slots: placed token=x]"}),
     ("a comment that is not ours", {"admin_comment": "[[gpu-topo: movable=30 |]]"}),
 ]
 
@@ -145,8 +155,8 @@ def test_none_twice_and_none_in_a_partition_that_is_observed():
     jobs = [job(1, "n1", range(4)), job(2, "n2", range(4), hint="")]
     assert planner(jobs, "n1", "n2", moved={1}).for_job(*asked(8)) is None
     nodes = cluster(jobs, "n1", "n2")
-    assert movable_jobs(jobs, nodes, lambda *_: Rule(mode="observe"), ()) == []
-    assert movable_jobs(jobs, nodes, lambda *_: ENFORCE, ())[0].job.job_id == 1
+    assert allowed(jobs, nodes, rule=Rule(mode="observe")) == []
+    assert allowed(jobs, nodes)[0].job.job_id == 1
 
 
 @pytest.mark.parametrize(
@@ -163,7 +173,8 @@ def test_waiting_jobs_are_those_that_lack_gpus_in_slurms_order():
             waits(5, 8, reason="Dependency"), waits(6, 8, priority=0), waits(7, 8, depends=True),
             waits(8, 8, eligible=int(NOW) + 9)]  # fmt: skip
     nodes = cluster(jobs, "n1")
-    assert [one.job_id for one, _ in waiting_jobs(jobs, nodes, {}, NOW)] == [3, 2]
+    found = waiting_jobs(seen(jobs), nodes, NOW, Sight())
+    assert [one.job_id for one, _ in found] == [3, 2]
 
 
 def cheapest_by_hand(some: Planner, gpus: int, most: int) -> float | None:

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need, first_hold, groups
-from slurm_plugin.queue.capacity import Hold, Node, nodes_of, with_hold, without_holds
+from slurm_plugin.queue.capacity import (
+    Hold,
+    Node,
+    gpus_of_any_type,
+    nodes_of,
+    with_hold,
+    without_holds,
+)
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
@@ -49,6 +56,19 @@ def test_a_node_whose_gpus_are_of_one_model_is_looked_at():
 
 def test_a_node_whose_gpus_in_use_are_not_known_counts_as_full():
     assert nodes_of([eight((0,), used_by_type={"v100": 3})], [])["dgx1"].free == 0
+
+
+@pytest.mark.parametrize(
+    ("node", "free"),
+    [
+        pytest.param(eight((0,), used_by_type={"v100": 3}), 5, id="three in use, one is named"),
+        pytest.param(eight((0, 1), gpus={"a": 2, "b": 6}), 6, id="two types"),
+        pytest.param(eight(range(8), used_by_type={}), 0, id="no type is named"),
+    ],
+)
+def test_who_asks_how_many_are_free_gets_what_slurm_counts(node, free):
+    [found] = nodes_of([node], [], gpus_of_any_type).values()
+    assert found.free.bit_count() == free
 
 
 def test_of_a_node_that_is_given_out_more_than_once_nothing_is_free():

@@ -123,6 +123,16 @@ def test_config_check_names_line_and_key_and_exits_with_2(tmp_path):
     assert f"{path}:2: sockte: unknown key" in refused("config", "check", str(path))
 
 
+def test_config_check_names_the_line_of_a_network_that_the_engine_would_refuse(tmp_path):
+    path = tmp_path / "gputopo.yaml"
+    path.write_text("topology_conf: net.conf\nnodes: [{nodes: 'a[1-2]', topology: minsky}]")
+    network = tmp_path / "net.conf"
+    network.write_text("BlockName=b1 Nodes=a[1-2]\nBlockSizes=2\n")
+    assert "2 nodes" in run("config", "check", str(path))
+    network.write_text("BlockName=b1 Nodes=a[1-2]\nBlockNme=b2 Nodes=a3\n")
+    assert f"{network}:2: 'BlockNme=b2 Nodes=a3' names no" in refused("config", "check", str(path))
+
+
 def test_explain_shows_the_last_decision_beside_slurms_own(tmp_path):
     path = written(tmp_path)
     scores = {"score": 1.0, "effbw_gbps": 39.08, "agg_gbps": 50.0, "preserved_gbps": 422.0}

@@ -144,7 +144,7 @@ def test_one_jobs_details_come_from_columns_that_no_text_can_leave():
     def squeue(argv: list[str], _: str) -> str:
         assert argv[-2:] == ["-j", "14"]
         columns = argv[argv.index("-O") + 1].split(",")
-        row = ("afterok:3(unfulfilled)", "matlab:1 QOS=x\nfoo", "normal", "(null)")
+        row = ("afterok:3(unfulfilled)", "matlab:1 QOS=x\nfoo", "normal")
         ends = (column.partition(":0")[2] for column in columns)
         return "".join(map("".join, zip(row, ends, strict=True))) + "\n"
 

@@ -3,16 +3,18 @@
 import json
 
 import pytest
+from machines_in_tests import basic_config
 from web_in_tests import ALICE, BOB, ENGINE, NOW, RECORD, job, node, played
 
 from slurm_plugin.explain.gains import Gains
+from slurm_plugin.part_marks.marks import Mark, change, path_in
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
 from slurm_plugin.slurm.interface import Reservation, SlurmPartition
 from slurm_plugin.web import decisions
 from slurm_plugin.web.decisions import DecisionTail
 from slurm_plugin.web.gain import GainBook
 from slurm_plugin.web.reasons import Reading, Reasons
-from slurm_plugin.web.sources import Extras, SlurmExtras
+from slurm_plugin.web.sources import Extras, MarkedMachines, SlurmExtras
 from slurm_plugin.web.view import cluster_of, common_view
 
 
@@ -55,6 +57,19 @@ def test_of_a_long_log_the_end_is_read(tmp_path, monkeypatch):
         log.write(line(101))
     tail.read()
     assert jobs_shown(tail)[-1] == 101
+
+
+def test_nodes_are_drawn_with_the_marks_of_the_moment(tmp_path):
+    config = basic_config(tmp_path)
+    machines, path = MarkedMachines(config), path_in(config.state_dir)
+    whole = machines["dgx1"].topology
+    change(path, lambda mark: False, [Mark("dgx1", "gpu 3", "broken")])
+    assert machines["dgx1"].topology.broken == 1 << 3
+    assert set(machines) >= {"dgx1"}
+    path.write_text("{}")
+    assert machines["dgx1"].topology.broken == 1 << 3, "a damaged file changes nothing"
+    path.write_text("")
+    assert machines["dgx1"].topology == whole
 
 
 def test_a_start_belongs_to_the_user_of_its_decision(tmp_path):

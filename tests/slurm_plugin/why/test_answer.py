@@ -153,7 +153,7 @@ HOSTILE = "x\x1b[2J\u202e\n" + "y" * 5000
     ],
 )
 def test_no_text_of_a_user_moves_the_cursor_or_fills_the_screen(changes):
-    details = WaitingDetails(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    details = WaitingDetails(HOSTILE, HOSTILE, HOSTILE)
     other = replace(JOB, **{**changes, "job_id": 9, "submit": 1, "reason": "Priority"})
     text = in_words(answer(state(replace(JOB, **changes), others=(other,), details=details)))
     assert all(char.isprintable() or char == "\n" for char in text)

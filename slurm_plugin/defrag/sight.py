@@ -1,0 +1,69 @@
+"""What moves go by, in either way of enforcing: the nodes, what jobs need, which of them wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from slurm_plugin.decide.machines import Machines
+from slurm_plugin.gates.reconciler import kinds_of
+from slurm_plugin.gates.released import ABOUT_TO_START
+from slurm_plugin.gates.slot_request import gpus_by_slot
+from slurm_plugin.gates.want import want_of
+from slurm_plugin.job_notes.records import GATED, GateRecord
+from slurm_plugin.queue.candidates import Need
+from slurm_plugin.queue.capacity import Node, Nodes, emptied, nodes_of
+from slurm_plugin.queue.demand import READY, Unplaceable, demand_of, need_of
+from slurm_plugin.queue.snapshot import Snapshot
+from slurm_plugin.slurm.interface import QueuedJob
+
+
+def is_gated(job: QueuedJob) -> bool:
+    """Does the job wait behind a gate of ours, with the request that its user wrote?"""
+    kept = GateRecord.read_from(job.admin_comment)
+    return job.state == "PENDING" and kept is not None and kept.state == GATED
+
+
+@dataclass(frozen=True)
+class Sight:
+    """How a snapshot is read. With `enforcement: slots` our own record has what a job asked for."""
+
+    #: The site's machines where each GPU has a GRES type of its own; None: `enforcement: select`.
+    machines: Machines | None = None
+
+    @property
+    def by_slots(self) -> bool:
+        """Are GPUs given as slots?"""
+        return self.machines is not None
+
+    @cached_property
+    def _kind_of(self) -> Callable[[str], tuple[str, tuple[int, ...]]]:
+        return kinds_of(self.machines or {})
+
+    def nodes(self, snapshot: Snapshot) -> dict[str, Node]:
+        """The nodes, and what is free on them."""
+        running = [job for job in snapshot.jobs if job.state != "PENDING"]
+        if not self.by_slots:
+            return nodes_of(snapshot.nodes, running)
+        return nodes_of(snapshot.nodes, running, gpus_by_slot, self._kind_of)
+
+    def need(self, job: QueuedJob, nodes: Nodes) -> Need | None:
+        """What the job needs of a node; None where that cannot be told."""
+        if self.by_slots:
+            want = want_of(job, emptied(nodes))
+            return want.need if want is not None else None
+        try:
+            return need_of(demand_of(job), nodes)
+        except (Unplaceable, ValueError):
+            return None
+
+    def waits_for_room(self, job: QueuedJob, now: float) -> bool:
+        """Does it wait for nothing but room?"""
+        if job.state != "PENDING" or job.held or job.depends:
+            return False
+        if not self.by_slots:
+            return job.eligible <= now and job.reason in READY
+        kept = GateRecord.read_from(job.admin_comment)
+        is_due = kept is not None and kept.begin <= now
+        return is_gated(job) and is_due and job.reason in ABOUT_TO_START
