@@ -1,11 +1,11 @@
-"""Submits jobs at their times, as allocations without a process, and ends each after its time.
+"""Submits jobs at their times.
 
     python3 submit_at.py SCHEDULE
 
-A line of SCHEDULE is JSON: `at_s` (seconds from now), `command` (a salloc --no-shell) and `hold_s`
-(seconds from the grant to the end). Commands of one moment run side by side. Once the last
-allocation is granted it prints by how many seconds the latest command began too late; those that
-go on are its caller's.
+A line of SCHEDULE is JSON: `at_s` (seconds from now) and `command`. Where it has `hold_s`, too, the
+command is a salloc --no-shell, and its allocation ends so many seconds after the grant. Commands of
+one moment run side by side. Once all have ended it prints by how many seconds the latest one began
+too late; allocations that go on then are its caller's.
 """
 
 import heapq
@@ -20,17 +20,17 @@ GRANTED = re.compile(r"Granted job allocation (\d+)")
 LOOK_S = 0.05
 
 
-def granted(process):
-    """The number of the allocation."""
+def granted(process, is_held):
+    """The number of the allocation, where it is one."""
     said = process.stderr.read()
     found = GRANTED.search(said)
-    if process.returncode or not found:
+    if process.returncode or (is_held and not found):
         sys.exit(f"a submit failed: {said.strip()[-300:]}")
-    return found[1]
+    return found[1] if is_held else None
 
 
 def main(path):
-    """Until every allocation was granted; fails where one was not."""
+    """Until every command has ended; fails where one did."""
     with open(path, encoding="utf-8") as file:
         lines = [json.loads(line) for line in reversed(file.readlines())]
     began, late = time.monotonic(), 0.0
@@ -41,10 +41,12 @@ def main(path):
             line = lines.pop()
             late = max(late, now - began - line["at_s"])
             process = subprocess.Popen(line["command"], stderr=subprocess.PIPE, text=True)
-            waiting.append((process, line["hold_s"]))
+            waiting.append((process, line.get("hold_s")))
         for process, hold_s in waiting:
             if process.poll() is not None:
-                heapq.heappush(ends, (now + hold_s, granted(process)))
+                number = granted(process, hold_s is not None)
+                if number is not None:
+                    heapq.heappush(ends, (now + hold_s, number))
         waiting = [one for one in waiting if one[0].returncode is None]
         over = []
         while ends and ends[0][0] <= now:

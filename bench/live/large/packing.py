@@ -52,8 +52,8 @@ SIDES = {"mapa": "packed", "stock": "plain"}
 ENGINE_CONF = "/etc/slurm/gputopo.yaml"
 TOPOLOGY_CONF = "/etc/slurm/gputopo-network.conf"
 DRIVER = ASSETS / "submit_at.py"
-#: The driver ends them; on a busy machine a job of a limit near its duration is by that limit.
-FINE = ("COMPLETED", "TIMEOUT", "CANCELLED")
+#: On a busy machine a job of a limit near its duration is ended by that limit.
+FINE = ("COMPLETED", "TIMEOUT")
 _COLUMNS = "JobName,Partition,Submit,Start,End,NodeList,State"
 
 
@@ -82,10 +82,19 @@ class PackingNodes(ManyNodes):
             f'  {partition_of("stock", pair)}: {{mode: "off"}}\n' for pair in range(self.pairs)
         )
 
+    @property
+    def partitions(self) -> list[str]:
+        """Slurm's names of them; each has as many nodes as the next one, in this order."""
+        return [partition_of(side, pair) for pair in range(self.pairs) for side in SIDES]
+
+    def members(self, partition: str) -> list[str]:
+        """The names of its nodes."""
+        each, at = self.count // len(self.partitions), self.partitions.index(partition)
+        return list(hostlist.expand(self.names))[at * each : (at + 1) * each]
+
     def of(self, side: str, pair: int = 0) -> list[str]:
         """The names of one side's nodes."""
-        first = NODES * (2 * pair + [*SIDES].index(side))
-        return list(hostlist.expand(self.names))[first : first + NODES]
+        return self.members(partition_of(side, pair))
 
     @property
     def _machine(self) -> Description:
@@ -105,10 +114,9 @@ class PackingNodes(ManyNodes):
             members=self.names,
         )
         partitions = "".join(
-            f"PartitionName={partition_of(side, pair)} Nodes={','.join(self.of(side, pair))}"
+            f"PartitionName={partition} Nodes={','.join(self.members(partition))}"
             " DefaultTime=10 MaxTime=INFINITE State=UP\n"
-            for pair in range(self.pairs)
-            for side in SIDES
+            for partition in self.partitions
         )
         return lines + partitions + self.more_conf
 
@@ -163,8 +171,10 @@ def schedule(mixes: Sequence[Sequence[SimJob]], run_name: str) -> str:
     return "\n".join(map(json.dumps, lines)) + "\n"
 
 
-def ended(cluster: BenchCluster, run_name: str, count: int) -> list[dict[str, str]]:
-    """Slurm's accounting of the run's jobs, once all have ended."""
+def ended(
+    cluster: BenchCluster, run_name: str, count: int, fine: Sequence[str] = FINE
+) -> list[dict[str, str]]:
+    """Slurm's accounting of the run's jobs, once all have ended, in these states."""
     found: list[dict[str, str]] = []
 
     def all_there() -> bool:
@@ -180,7 +190,7 @@ def ended(cluster: BenchCluster, run_name: str, count: int) -> list[dict[str, st
         return len(found) == count
 
     until(all_there, lambda: f"{len(found)} of {count} jobs ended", 120)
-    bad = [row for row in found if row["State"].split()[0] not in FINE]
+    bad = [row for row in found if row["State"].split()[0] not in fine]
     if bad:
         raise RuntimeError(f"{len(bad)} jobs did not complete, such as {bad[0]}")
     return found
@@ -223,7 +233,7 @@ def run_seeds(
     # What happens after the last submit and the last start is not looked at.
     cluster.sh("scancel -u alice")
     until(lambda: not cluster.sh("squeue -h -u alice -o %A"), "alice has no job", TIMEOUT_S)
-    rows = ended(cluster, run_name, 2 * sum(map(len, mixes)))
+    rows = ended(cluster, run_name, 2 * sum(map(len, mixes)), (*FINE, "CANCELLED"))
     runs = []
     for pair, jobs in enumerate(mixes):
         made = {side: records(rows, jobs, partition_of(side, pair)) for side in SIDES}

@@ -19,7 +19,7 @@ import shlex
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -103,7 +103,15 @@ class ReplayNodes(PackingNodes):
     """Four nodes for each side."""
 
     count: int = NODES * len(SIDES)
-    sides: Mapping[str, str] = field(default_factory=lambda: SIDES)
+
+    @property
+    def partitions(self) -> list[str]:
+        """One for each side."""
+        return [*SIDES.values()]
+
+    def of(self, side: str, pair: int = 0) -> list[str]:
+        """The names of one side's nodes."""
+        return self.members(SIDES[side])
 
     @property
     def machine(self) -> str:
