@@ -273,6 +273,16 @@ def test_what_silent_jobs_communicate_is_the_sites_to_say(taken, in_s, lasts_s, 
     assert isinstance(answer, Wait) == waits
 
 
+def test_on_a_node_of_sixteen_jobs_wait_and_are_placed_as_by_mapa():
+    """GPU 1 of the torus comes free beside 0; 0 and 10 are far from each other."""
+    ahead = Ahead(HOUR_S, (), [Release(60.0, "n", 0b10)], used=(0.1, 0.5, 1.0))
+    answer = HORIZON.place(Request((2,)), cluster([0, 10], ahead, "torus-16"))
+    assert isinstance(answer, Wait)
+    assert answer.instead is not None
+    assert answer.instead.gpus == {"n": (0, 10)}
+    assert " guesses" not in answer.reason, "the middle future alone"
+
+
 def test_where_all_links_are_alike_a_silent_job_does_not_wait():
     ahead = Ahead(HOUR_S, (), [Release(1.0, "n", 1 << 3)])
     assert isinstance(HORIZON.place(Request((2,)), cluster(FREE, ahead, "dgx-h100")), Placement)

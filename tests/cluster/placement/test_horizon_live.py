@@ -62,14 +62,18 @@ def test_two_gpus_leave_the_set_for_the_job_that_waits_next(cluster, waits, gpus
     clear(cluster)
 
 
-def test_a_job_that_communicates_waits_for_the_better_pair_and_gets_it(cluster):
+@pytest.mark.parametrize(
+    ("hint", "known"), [(["--comment=gpu-topo: communication=0.5"], "26 %;"), ([], "unknown, 30 %")]
+)
+def test_a_job_waits_for_the_better_pair_and_gets_it(cluster, hint, known):
     """0 and 5 have no link; the others are expected back before their ten minutes are over."""
     holders = cluster.occupy("dgx1", range(8))
-    job = submit(cluster, 2, "--time=600", "--comment=gpu-topo: communication=0.5")
+    job = submit(cluster, 2, "--time=600", *hint)
     has_read_the_queue(cluster)
     cluster.cancel(holders[0], holders[5])
     said = r"horizon: GPUs \d,\d of dgx1 are expected in \d+ s: \d+ % of the ideal .*, now 26 %"
     until(lambda: re.search(said, cluster.job(job).admin_comment), "it waits for better ones", 30)
+    assert known in cluster.job(job).admin_comment
     cluster.cancel(holders[3])
     assert cluster.wait_running(job, timeout_s=60).gpus == {"dgx1": (0, 3)}
     clear(cluster)

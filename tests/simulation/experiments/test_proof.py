@@ -118,6 +118,17 @@ def test_the_page_lists_where_ours_loses_and_where_it_only_seems_to(tmp_path, mo
     assert "- sc17 at 90 %, mean wait: 154 s, `stock` 104 s" in seems.split("##")[0]
 
 
+def test_each_policy_is_judged_as_ours_is_and_the_least_behind_comes_first(tmp_path):
+    more = {"wait_p95_s": 1.0, "bounded_slowdown": 1.0, "pcie_rings": 0.0}
+    rows = cell(stock=[wait + 10 + at % 2 for at, wait in enumerate(TEN)], horizon=TEN, mapa=TEN)
+    rows = {name: [row | more for row in each] for name, each in rows.items()}
+    (tmp_path / "sc17-80-drawn.json").write_text(json.dumps(rows))
+    scores = page.page(tmp_path).split("## Each policy")[1].split("##")[0]
+    assert re.findall(r"\| `(\w+)` \| (\d+) \| [\d.]+ \| (\d+)", scores) == [
+        ("horizon", "0", "0"), ("mapa", "0", "0"), ("stock", "1", "1")
+    ]  # fmt: skip
+
+
 def test_a_word_that_is_no_trace_is_refused(tmp_path):
     done = CliRunner().invoke(cli, ["experiment", "proof", "--out", str(tmp_path), "--only", "x"])
     assert done.exit_code
