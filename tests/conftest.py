@@ -4,6 +4,7 @@
 """
 
 import re
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 # How long one example takes says more of the machine than of the code.
 settings.register_profile("ours", deadline=None)
 settings.load_profile("ours")
+# A shell has what it runs in the background ignore Ctrl-C, and the commands of tests inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
