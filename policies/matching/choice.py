@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from policies.contract.bits import mask_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +30,8 @@ class Choice:
     destroyed_gbps: float = 0.0
     #: Whether it is known that no free set has a better matching.
     proven: bool = True
+
+    def on(self, to: Sequence[int] | Mapping[int, int]) -> Choice:
+        """The same on GPUs that can take the place of its own: `to[gpu]` is that of each."""
+        order = tuple(to[gpu] for gpu in self.order)
+        return replace(self, mask=mask_of(order), order=order)

@@ -88,11 +88,7 @@ def find(topology: NodeTopology, pattern: str, k: int, free: int, most: int) -> 
     gpus, links = _among(topology, free)
     asked = (links, len(gpus), pattern, k)
     found = (_first(*asked),) if most == 1 else _found(*asked)[:most]
-    orders = [tuple(gpus[at] for at in choice.order) for choice in found]
-    return tuple(
-        replace(choice, mask=mask_of(order), order=order)
-        for choice, order in zip(found, orders, strict=True)
-    )
+    return tuple(choice.on(gpus) for choice in found)
 
 
 def firsts(

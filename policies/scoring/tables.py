@@ -11,8 +11,9 @@ from dataclasses import replace
 
 from gres_topology import NodeTopology
 from policies.bandwidth.model import model_for
-from policies.contract.bits import EXACT_GPUS, Runs, gpus_of, mask_of
+from policies.contract.bits import EXACT_GPUS, Runs, gpus_of
 from policies.contract.demand import Shares
+from policies.contract.nodes import runs_of
 from policies.matching import large
 from policies.matching.choice import Choice
 from policies.matching.graph_solver import MOST_GPUS
@@ -117,7 +118,8 @@ class Tables:
                 answer = large.find(topology, pattern, k, free_mask, most)
             self._answers[key] = answer
         if least != free_mask:
-            answer = tuple(_moved(choice, least, free_mask) for choice in answer)
+            to = dict(zip(gpus_of(least), gpus_of(free_mask), strict=True))
+            answer = tuple(choice.on(to) for choice in answer)
         return answer
 
     def _runs_of(self, topology: NodeTopology) -> Runs:
@@ -126,7 +128,7 @@ class Tables:
         if runs is None:
             if len(self._runs) >= KINDS:
                 self._runs.clear()
-            runs = self._runs[key] = Runs(topology.runs)
+            runs = self._runs[key] = runs_of(topology)
         return runs
 
     def offers(
@@ -185,13 +187,6 @@ class Tables:
         """Memory of the tables (remembered answers not counted)."""
         nodes = self._nodes.values()
         return solved.size_bytes() + sum(node.size_bytes() for node in nodes)
-
-
-def _moved(choice: Choice, was: int, now: int) -> Choice:
-    """The same choice among other free GPUs (masks), which can take the place of those it had."""
-    to = dict(zip(gpus_of(was), gpus_of(now), strict=True))
-    order = tuple(to[gpu] for gpu in choice.order)
-    return replace(choice, mask=mask_of(order), order=order)
 
 
 #: The one set of tables a process needs; topologies of equal shape share them.

@@ -58,7 +58,7 @@ FIRST_READING_S = 2.0
 LOOK_OVER_S, LOOK_ON_S = 0.3, 5.0
 #: The pattern of a job that names none.
 USUAL = "ring"
-_OTHERS = tuple(one for one in TABULATED if one != USUAL)
+_OTHER_PATTERNS = tuple(one for one in TABULATED if one != USUAL)
 #: Job sizes per node whose tables are computed before the first question.
 WARM_GPUS = 8
 #: Larger nodes are computed ahead where their GPUs can have no more free sets that differ.
@@ -252,7 +252,7 @@ def warm_patterns(setup: Setup, is_wanted: Callable[[], bool]) -> None:
     if not policies:
         return
     site = (pattern.internal for pattern in setup.config.patterns.values())
-    for pattern in (*_OTHERS, *site):
+    for pattern in (*_OTHER_PATTERNS, *site):
         for policy in policies:
             for topology in _kinds(setup):
                 if not is_wanted():
@@ -278,7 +278,7 @@ def warm_masks(setup: Setup, is_wanted: Callable[[], bool]) -> None:
         for topology in _kinds(setup):
             # Up to that size all sets of a pattern are tabulated in one go.
             is_searched = topology.gpus > EXACT_GPUS and PATTERN in policy.hints
-            for pattern in (USUAL, *(_OTHERS if is_searched else ())):
+            for pattern in (USUAL, *(_OTHER_PATTERNS if is_searched else ())):
                 for free in _masks(topology):
                     if not is_wanted():
                         return
