@@ -21,8 +21,12 @@ from slurm_plugin.slurm.interface import QueuedJob
 
 def is_gated(job: QueuedJob) -> bool:
     """Does the job wait behind a gate of ours, with the request that its user wrote?"""
-    kept = GateRecord.read_from(job.admin_comment)
-    return job.state == "PENDING" and kept is not None and kept.state == GATED
+    return _gate_of(job) is not None
+
+
+def _gate_of(job: QueuedJob) -> GateRecord | None:
+    kept = GateRecord.read_from(job.admin_comment) if job.state == "PENDING" else None
+    return kept if kept is not None and kept.state == GATED else None
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,5 @@ class Sight:
             return False
         if not self.by_slots:
             return job.eligible <= now and job.reason in READY
-        kept = GateRecord.read_from(job.admin_comment)
-        is_due = kept is not None and kept.begin <= now
-        return is_gated(job) and is_due and job.reason in ABOUT_TO_START
+        kept = _gate_of(job)
+        return kept is not None and kept.begin <= now and job.reason in ABOUT_TO_START

@@ -2,111 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from machines_in_tests import basic_decider, mask, node, question
+from machines_in_tests import mask, node, question
+from moves_in_tests import FIRST, OTHER, WAITING, Site
 
-from slurm_plugin.config.sections import DefragConfig
 from slurm_plugin.defrag import record
-from slurm_plugin.defrag.mover import ASKED_S, Mover
+from slurm_plugin.defrag.mover import ASKED_S
 from slurm_plugin.enforcement.select import Select
 from slurm_plugin.errors import PluginError, SlurmError
-from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.protocol import Use, WaitFor
-from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.slurm import requeue
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
-
-FIRST, OTHER, WAITING = 1, 2, 3
-
-
-class Site:
-    """Two half-full DGX-1V, a job of eight GPUs that waits, and a Slurm that does as told."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.now = folder, 10_000.0
-        self.path = folder / "moves.json"
-        self.reservations = LoanReservations(clock=lambda: self.now)
-        self.decider = basic_decider(folder)
-        self.config = DefragConfig(move=True, every_s=0, start_s=20)
-        self.requeued: list[str] = []
-        self.updates: list[JobUpdate] = []
-        self.not_requeueable: set[int] = set()
-        self.jobs = {
-            FIRST: self.running(FIRST, "dgx1", "movable=30"),
-            OTHER: self.running(OTHER, "dgx2", ""),
-            WAITING: QueuedJob(
-                WAITING, name="3", user="bob", uid=1001, partition="gpu", state="PENDING",
-                reason="Resources", priority=5, submit=9000, tres_per_node="gres/gpu:8",
-            ),
-        }  # fmt: skip
-        self.mover = self.engine()
-
-    def running(self, number: int, where: str, hint: str, gpus=range(4)) -> QueuedJob:
-        return QueuedJob(
-            number, name=str(number), user="alice", uid=1000, partition="gpu", state="RUNNING",
-            start=5000, nodes=(where,), gpus={where: tuple(gpus)}, tres_per_node="gres/gpu:4",
-            cpus=1, priority=1, admin_comment=f"[gpu-topo: {hint} | n]",
-        )  # fmt: skip
-
-    def engine(self) -> Mover:
-        """One that starts anew, with what is on the disk."""
-        self.reservations.moved = {}
-        return Mover(
-            self.path, self, self.decider, self.reservations, self.config,
-            lambda: set(self.jobs) - self.not_requeueable, self.requeue_held,
-            clock=lambda: self.now,
-        )  # fmt: skip
-
-    # -- Slurm --
-
-    def nodes(self) -> list[SlurmNode]:
-        def used(name):
-            gpus = (gpu for one in self.jobs.values() for gpu in one.gpus.get(name, ()))
-            return tuple(sorted(gpus))
-
-        return [
-            SlurmNode(name, ("IDLE",), ("gpu",), 1, 64, 99_999, {"v100": 8}, used(name),
-                      {"v100": len(used(name))})
-            for name in ("dgx1", "dgx2")
-        ]  # fmt: skip
-
-    def requeue_held(self, name: str) -> None:
-        on_disk = json.loads(self.path.read_text())["open"]
-        assert on_disk["name"] == name, "it is on the disk before it is done"
-        self.requeued.append(name)
-        job = self.jobs[int(name)]
-        self.jobs[int(name)] = replace(
-            job, state="PENDING", priority=0, start=0, nodes=(), gpus={}, reason="JobHeldAdmin"
-        )
-
-    def update(self, names, change: JobUpdate) -> None:
-        (name,) = names
-        self.updates.append(change)
-        assert change.is_released
-        assert change.req_nodes is None, "Slurm's record of the job is not bound to a node"
-        self.jobs[int(name)] = replace(self.jobs[int(name)], priority=1, reason="None")
-
-    def starts(self, number: int, where: str, gpus) -> None:
-        self.jobs[number] = replace(
-            self.jobs[number], state="RUNNING", start=int(self.now), nodes=(where,),
-            gpus={where: tuple(gpus)},
-        )  # fmt: skip
-
-    # -- steps --
-
-    def step(self, may_begin: bool = True) -> bool:
-        self.now += 1
-        jobs = tuple(self.jobs.values())
-        seen = Snapshot(0.0, self.now, jobs, Detail.SETTINGS, tuple(self.nodes()))
-        return self.mover.step(seen, may_begin)
-
-    def ended(self) -> list[tuple[int, str, str]]:
-        past = record.read(self.path).past
-        return [(one.job, one.state, one.why) for one in past]
 
 
 @pytest.fixture

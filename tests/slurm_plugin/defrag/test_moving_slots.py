@@ -5,17 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from machines_in_tests import basic_decider
+from moves_in_tests import FIRST, WAITING, Site
 
-from slurm_plugin.config.sections import DefragConfig
-from slurm_plugin.defrag import record
-from slurm_plugin.defrag.mover import Mover
 from slurm_plugin.defrag.sight import Sight
-from slurm_plugin.lending.at_start.reservations import LoanReservations
-from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
-FIRST, OTHER, WAITING = 1, 2, 3
 START_S = 20
 
 
@@ -29,56 +23,33 @@ def slots(gpus) -> str:
     return ",".join(f"gres/gpu:v100.s{gpu}:1" for gpu in gpus)
 
 
-class Site:
-    """Two half-full DGX-1V whose GPUs are slots; a job of eight GPUs is behind its gate."""
+class SlotsSite(Site):
+    """The same with GPUs that are slots; the job of eight GPUs is behind its gate."""
 
     def __init__(self, folder) -> None:
-        self.now, self.path = 10_000.0, folder / "moves.json"
-        decider = basic_decider(folder)
-        self.requeued: list[str] = []
-        self.updates: list[JobUpdate] = []
-        self.jobs = {
-            FIRST: self.running(FIRST, "dgx1", "movable=30"),
-            OTHER: self.running(OTHER, "dgx2", ""),
-            WAITING: QueuedJob(
-                WAITING, name="3", user="bob", uid=1001, partition="gpu", state="PENDING", cpus=1,
-                reason="BeginTime", priority=5, submit=9000, eligible=10_100, min_nodes=1,
-                tres_per_node="gres/gpu:8", admin_comment=comment("gated", 8),
-            ),
-        }  # fmt: skip
-        self.mover = Mover(
-            self.path, self, decider, LoanReservations(clock=lambda: self.now),
-            DefragConfig(move=True, every_s=0, start_s=START_S), lambda: set(self.jobs),
-            self.requeue_held, Sight(decider.machines), clock=lambda: self.now,
+        super().__init__(folder)
+        self.jobs[WAITING] = replace(
+            self.jobs[WAITING], cpus=1, min_nodes=1, reason="BeginTime", eligible=10_100,
+            admin_comment=comment("gated", 8),
         )  # fmt: skip
 
+    def sight(self) -> Sight:
+        return Sight(self.decider.machines)
+
     def running(self, number: int, where: str, hint: str, gpus=range(4), **keys) -> QueuedJob:
-        return QueuedJob(
-            number, name=str(number), user="alice", uid=1000, partition="gpu", state="RUNNING",
-            start=5000, nodes=(where,), gpus={where: tuple(gpus)}, tres_per_node=slots(gpus),
-            cpus=1, priority=1, min_nodes=1,
-            # Slurm's record names the node of the release; the user named none.
+        # Slurm's record names the node of the release; the user named none.
+        return replace(
+            super().running(number, where, hint, gpus), tres_per_node=slots(gpus), min_nodes=1,
             req_nodes=where, admin_comment=comment("placed", len(gpus), hint, **keys),
         )  # fmt: skip
 
     def nodes(self) -> list[SlurmNode]:
-        def node(name):
-            used = [gpu for one in self.jobs.values() for gpu in one.gpus.get(name, ())]
+        def with_slots(node):
             types = {f"v100.s{gpu}": 1 for gpu in range(8)}
-            by_type = {f"v100.s{gpu}": 1 for gpu in used}
-            return SlurmNode(name, ("IDLE",), ("gpu",), 1, 64, 99_999, types, (), by_type)
+            by_type = {f"v100.s{gpu}": 1 for gpu in node.used}
+            return replace(node, gpus=types, used=(), used_by_type=by_type)
 
-        return [node("dgx1"), node("dgx2")]
-
-    def requeue_held(self, name: str) -> None:
-        self.requeued.append(name)
-        self.jobs[FIRST] = replace(
-            self.jobs[FIRST], state="PENDING", priority=0, start=0, nodes=(), gpus={}
-        )
-
-    def update(self, names, change: JobUpdate) -> None:
-        assert names == ["1"]
-        self.updates.append(change)
+        return [with_slots(node) for node in super().nodes()]
 
     def gated_again(self) -> None:
         """As the gates' next round does with a job that does not start on its slots."""
@@ -92,19 +63,10 @@ class Site:
             self.running(number, where, hint, gpus), user=self.jobs[number].user
         )
 
-    def step(self) -> bool:
-        self.now += 1
-        jobs = tuple(self.jobs.values())
-        nodes = tuple(self.nodes())
-        return self.mover.step(Snapshot(0.0, self.now, jobs, Detail.SETTINGS, nodes), True)
-
-    def ended(self) -> list[tuple[int, str, str]]:
-        return [(one.job, one.state, one.why) for one in record.read(self.path).past]
-
 
 @pytest.fixture
 def site(tmp_path):
-    return Site(tmp_path)
+    return SlotsSite(tmp_path)
 
 
 def test_it_is_let_through_once_the_waiting_job_has_its_slots(site):
