@@ -120,7 +120,7 @@ class Mover:
         now = self.clock()
         nodes = self.sight.nodes(snapshot)
         waiting = waiting_jobs(snapshot, nodes, now, self.sight)
-        holds = holds_in(nodes, [job for job in snapshot.jobs if job.state != "PENDING"], now)
+        holds = holds_in(nodes, snapshot.active, now)
         enforced = [
             (job, need)
             for job, need in waiting[:1]

@@ -47,10 +47,9 @@ class Sight:
 
     def nodes(self, snapshot: Snapshot) -> dict[str, Node]:
         """The nodes, and what is free on them."""
-        running = [job for job in snapshot.jobs if job.state != "PENDING"]
         if not self.by_slots:
-            return nodes_of(snapshot.nodes, running)
-        return nodes_of(snapshot.nodes, running, gpus_by_slot, self._kind_of)
+            return nodes_of(snapshot.nodes, snapshot.active)
+        return nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kind_of)
 
     def need(self, job: QueuedJob, nodes: Nodes) -> Need | None:
         """What the job needs of a node; None where that cannot be told."""

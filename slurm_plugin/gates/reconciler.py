@@ -139,7 +139,7 @@ class GateReconciler:
         return met
 
     def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
-        nodes = nodes_of(snapshot.nodes, _active(snapshot), gpus_by_slot, self._kinds)
+        nodes = nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kinds)
         wants = self.wants.read(snapshot.jobs, emptied(nodes))
         matcher = self.matcher if self.matcher.refresh(snapshot) else None
         context = GateContext(
@@ -290,11 +290,6 @@ def kinds_of(machines: Machines) -> Callable[[str], tuple[str, tuple[int, ...]]]
         return f"{machine.topology.shape} {machine.order}", tuple(sockets)
 
     return kind_of
-
-
-def _active(snapshot: Snapshot) -> list[QueuedJob]:
-    """The jobs that hold something."""
-    return [job for job in snapshot.jobs if job.state != "PENDING"]
 
 
 def _preempting(settings: Settings) -> frozenset[str]:

@@ -52,6 +52,11 @@ class Snapshot:
     nodes: tuple[SlurmNode, ...] = ()
     settings: Settings = Settings()
 
+    @property
+    def active(self) -> list[QueuedJob]:
+        """The jobs that hold something."""
+        return [job for job in self.jobs if job.state != "PENDING"]
+
 
 def read_snapshot(
     client: SlurmClient,

@@ -66,7 +66,7 @@ def common_view(
             "largest": figures.largest,
             "largest_over_nodes": [nodes, per_node],
             "nodes_with": list(figures.nodes_with),
-            "running": sum(job.state != "PENDING" for job in reading.snapshot.jobs),
+            "running": len(reading.snapshot.active),
             "waiting": len(reading.waiting(None)),
         },
         "partitions": [one.name for one in reading.snapshot.settings.partitions],

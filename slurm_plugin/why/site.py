@@ -70,7 +70,7 @@ class SiteNodes:
 
 def site_of(state: WaitingState) -> SiteNodes:
     """The nodes as they are to the job: GPUs by model, whatever the way of enforcing."""
-    running = [job for job in state.snapshot.jobs if job.state != "PENDING"]
+    running = state.snapshot.active
     nodes = nodes_of(state.snapshot.nodes, running, _gpus_by_model)
     closed = _closed(state)
     nodes = {name: replace(node, is_open=name not in closed) for name, node in nodes.items()}

@@ -72,7 +72,7 @@ def _plan(config: Config, most: int) -> dict[str, Any]:
     return {
         "gains": [_told(gain, now) for gain in gains],
         "movable": len(movable),
-        "running": sum(bool(job.gpus) for job in snapshot.jobs if job.state != "PENDING"),
+        "running": sum(bool(job.gpus) for job in snapshot.active),
         "not_requeueable": len(some) - len(movable),
         "acts": config.defrag.move,
     }
