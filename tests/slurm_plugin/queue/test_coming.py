@@ -137,6 +137,21 @@ def test_what_jobs_use_of_their_limits_is_learned():
     assert [one.job for one in second.ahead(asked(9), running(4), NOW).releases] == [4]
 
 
+def test_users_own_run_times_are_told_once_they_are_nearer_than_limits():
+    """Jobs 10 to 15 take a tenth of their limits, as others of their users did."""
+    jobs = [waiting(1, 1), *(runs(job, NOW + 900) for job in range(2, 16))]
+    first = Coming(jobs, NOW, took_s=lambda job: (100.0,) if job != 3 else ())
+    assert first.ahead(asked(1), running(2), NOW).took_s == ()
+    for job in range(10, 16):
+        first.ended(job, NOW)
+    second = Coming(jobs[:3], NOW + 5, took_s=lambda job: (100.0,) if job != 3 else ())
+    second.follow(first, (), running(1, 2, 3), NOW + 5)
+    ahead = second.ahead(asked(9), running(2, 3), NOW + 5)
+    assert [one.took_s for one in ahead.releases] == [(100.0,), ()]
+    assert [one.took_s for one in ahead.queue] == [(100.0,)]
+    assert second.ahead(asked(1), running(2), NOW + 5).took_s == (100.0,)
+
+
 def test_a_start_that_was_told_is_better_known_than_by_the_snapshot():
     first = Coming([waiting(1, 1)], NOW)
     first.started(1, NOW + 10.75)
