@@ -30,9 +30,8 @@ class LimitsUsed:
     def __init__(self) -> None:
         self._last = deque(((at + 0.5) / FUTURES for at in range(FUTURES)), maxlen=MOST)
         self._sorted: tuple[float, ...] | None = None
-        #: By how much the guess by its limit was further off than that by own run times (in
-        #: logarithms), of the last jobs that had any.
-        self._further: deque[float] = deque(maxlen=MOST)
+        #: Whether own run times told more than its limit, of the last jobs that had any.
+        self._nearer: deque[bool] = deque(maxlen=MOST)
 
     def ended(self, ran_s: float, limit_s: float, took_s: Sequence[float] = ()) -> None:
         """A job with this limit ran so long; what cannot be is passed over.
@@ -44,13 +43,13 @@ class LimitsUsed:
         if took_s:
             by_limit = limit_s * self.parts()[len(self._last) // 2]
             by_own = min(limit_s, took_s[len(took_s) // 2])
-            self._further.append(_off_by(by_limit, ran_s) - _off_by(by_own, ran_s))
+            self._nearer.append(_off_by(by_own, ran_s) < _off_by(by_limit, ran_s))
         self._last.append(min(1.0, ran_s / limit_s))
         self._sorted = None
 
     def own_are_nearer(self) -> bool:
-        """Whether users' own run times have told more lately than limits."""
-        return len(self._further) >= FEWEST and sum(self._further) > 0
+        """Whether users' own run times have told more than limits, lately and for most jobs."""
+        return len(self._nearer) >= FEWEST and 2 * sum(self._nearer) > len(self._nearer)
 
     def parts(self) -> tuple[float, ...]:
         """Of the last jobs, the smallest part first."""

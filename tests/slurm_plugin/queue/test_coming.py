@@ -138,8 +138,8 @@ def test_what_jobs_use_of_their_limits_is_learned():
 
 
 def test_users_own_run_times_are_told_once_they_are_nearer_than_limits():
-    """Jobs 10 to 15 take a tenth of their limits, as others of their users did."""
-    jobs = [waiting(1, 1), *(runs(job, NOW + 900) for job in range(2, 16))]
+    """Jobs 10 to 15 take 100 s, as others of their users did, whatever their limits."""
+    jobs = [waiting(1, 1), *(runs(job, NOW + job**3) for job in range(2, 16))]
     first = Coming(jobs, NOW, took_s=lambda job: (100.0,) if job != 3 else ())
     assert first.ahead(asked(1), running(2), NOW).took_s == ()
     for job in range(10, 16):
