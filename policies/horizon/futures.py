@@ -133,9 +133,10 @@ class World:
         told: Communication | None = None,
         *,
         guesses: bool = True,
+        users: bool = True,
         most: int = MOST_GPUS,
     ) -> None:
-        """`most`: GPUs that a node may have."""
+        """`most`: GPUs that a node may have; `users`: their own run times count."""
         assert cluster.ahead is not None
         self._largest = most
         self._told = told or Communication(NOTHING_MEASURED, Tables())
@@ -150,7 +151,7 @@ class World:
         self._table = candidates(cluster.nodes).table
         ahead = cluster.ahead
         took_s = (*(one.took_s for one in ahead.releases), *(one.took_s for one in ahead.queue))
-        learned = bool(ahead.took_s) or any(took_s)
+        learned = users and (bool(ahead.took_s) or any(took_s))
         times = run_times(tuple(cluster.ahead.used), guesses, learned)
         #: How many futures there are.
         self.futures = times.futures

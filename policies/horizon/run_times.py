@@ -81,9 +81,9 @@ class RunTimes:
     def __init__(self, used: Sequence[float], guesses: bool = True, own: bool = False) -> None:
         """Without `guesses` there is the future of middle ones alone.
 
-        `own`: some jobs have run times of their own.
+        `own`: some jobs have run times of their own, and are guessed by them.
         """
-        self._used = used
+        self._used, self._own = used, own
         #: The middles of equal shares of what was used, by the first that counts.
         self._middles: dict[int, list[float]] = {}
         #: The same for a job's number, in the order of the futures.
@@ -118,7 +118,7 @@ class RunTimes:
         took_s: Sequence[float] = (),
     ) -> float:  # fmt: skip
         """The same in one future; by the run times `took_s` where one is longer than `ran_s`."""
-        if took_s and took_s[-1] > ran_s:
+        if self._own and took_s and took_s[-1] > ran_s:
             first = bisect_right(took_s, ran_s)
             part = 2 * _ORDERS[number % len(_ORDERS)][future] + 1
             guess_s = took_s[first + part * (len(took_s) - first) // (2 * FUTURES)]

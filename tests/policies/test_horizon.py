@@ -289,8 +289,10 @@ def test_a_release_is_expected_by_what_its_users_jobs_took():
     """By its limit GPU 3 comes free in hours."""
     for took_s, waits in (((60.0, 70.0, 80.0), True), ((), False)):
         release = [Release(20_000.0, "n", 1 << 3, 0.0, 1, took_s)]
-        ahead = Ahead(20_000.0, (), release, used=(0.9, 1.0))
-        assert isinstance(HORIZON.place(asked_by("0.4"), cluster(FREE, ahead)), Wait) == waits
+        where = cluster(FREE, Ahead(20_000.0, (), release, used=(0.9, 1.0)))
+        assert isinstance(HORIZON.place(asked_by("0.4"), where), Wait) == waits
+        by_limits = registry.build("horizon", {"horizon": HorizonSettings(users=False)})
+        assert isinstance(by_limits.place(asked_by("0.4"), where), Placement)
 
 
 def test_a_backlog_gets_far_more_of_the_ideal_than_from_mapa():
