@@ -29,7 +29,8 @@ from slurm_plugin.slurm.interface import QueuedJob
 MOST_AHEAD = 32
 #: Waiting jobs that are read: a question sees those of its partition.
 MOST_READ = 1000
-#: What a job without a limit, or one that no snapshot has seen yet, is taken to run (seconds).
+#: What a job without a limit, or one that no snapshot has seen yet, is taken to run (seconds); or
+#: as long as the longest of its user's jobs like it, where that is longer.
 UNKNOWN_S = 3600.0
 #: Slurm's SchedulerType, by default; under any other one nobody passes the first that waits.
 BACKFILL = "sched/backfill"
@@ -60,15 +61,22 @@ class Coming:
         for job in islice(in_order(waiting, {}), MOST_READ):
             asked = asked_of(job)
             if asked is not None:
+                own = self._own.get(job.job_id, ())
+                if own:
+                    asked = replace(asked, lasts_s=_limit_s(job, own))
                 one = (job.job_id, tuple(job.partition.split(",")), asked)
                 self._waiting += [one] * min(job.tasks, MOST_AHEAD)
-                if job.job_id in self._own:
-                    one = (*one[:2], replace(asked, took_s=self._own[job.job_id]))
+                one = (*one[:2], replace(asked, took_s=own)) if own else one
                 self._with_own += [one] * min(job.tasks, MOST_AHEAD)
         self._lasts_s = {job_id: asked.lasts_s for job_id, _, asked in self._waiting}
         #: Start (epoch) and limit (seconds; 0 where it is not known) of those that run.
         self._runs: dict[int, tuple[float, float]] = {
-            job.job_id: (job.start, job.end - job.start if job.time_limit_s else UNKNOWN_S)
+            job.job_id: (
+                job.start,
+                job.end - job.start
+                if job.time_limit_s
+                else _limit_s(job, self._own.get(job.job_id, ())),
+            )
             for job in jobs
             if job.end and job.gpus
         }
@@ -153,6 +161,10 @@ class Coming:
                 is_own_seen = True
             elif partition in partitions and running.get(job_id) is None:
                 yield job
+
+
+def _limit_s(job: QueuedJob, own: Sequence[float]) -> float:
+    return float(job.time_limit_s or max((UNKNOWN_S, *own)))
 
 
 def is_waiting(job: QueuedJob, now: float) -> bool:

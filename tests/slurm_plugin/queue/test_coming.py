@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from policies import RunningJob
@@ -150,6 +152,19 @@ def test_users_own_run_times_are_told_once_they_are_nearer_than_limits():
     assert [one.took_s for one in ahead.releases] == [(100.0,), ()]
     assert [one.took_s for one in ahead.queue] == [(100.0,)]
     assert second.ahead(asked(1), running(2), NOW + 5).took_s == (100.0,)
+
+
+def test_a_job_without_a_limit_may_run_as_long_as_others_of_its_user_did():
+    own = {1: (60.0, 9 * UNKNOWN_S), 2: (60.0, 9 * UNKNOWN_S), 3: (60.0,)}
+    endless = [replace(runs(job, NOW + 10), time_limit_s=0) for job in (2, 3)]
+    jobs = [waiting(1, 1, time_limit_s=0), *endless]
+    coming = Coming(jobs, NOW, took_s=lambda job: own.get(job, ()))
+    ahead = coming.ahead(asked(1), running(2, 3), NOW)
+    assert ahead.lasts_s == 9 * UNKNOWN_S
+    assert {one.job: one.in_s for one in ahead.releases} == {
+        2: 9 * UNKNOWN_S - 100,
+        3: UNKNOWN_S - 100,
+    }
 
 
 def test_a_start_that_was_told_is_better_known_than_by_the_snapshot():
