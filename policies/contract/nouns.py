@@ -61,6 +61,8 @@ class WaitingJob:
     profile: str = ""
     batch: int = 0
     user: int | None = None
+    #: Run times of its user's jobs like it (seconds, ascending); none where too little is known.
+    took_s: Sequence[float] = ()
 
 
 class Release(NamedTuple):
@@ -73,6 +75,8 @@ class Release(NamedTuple):
     #: How long the job has run, and which one it is: GPUs of one job come free together.
     ran_s: float = 0.0
     job: int = 0
+    #: As `WaitingJob.took_s`.
+    took_s: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,8 @@ class Ahead:
     backfill: bool = True
     #: What parts of their time limits jobs used lately, ascending; none where all use them up.
     used: Sequence[float] = ()
+    #: As `WaitingJob.took_s`, of the job that is asked about.
+    took_s: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ is on; each takes the node and the set that mapa would. What all get is summed u
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
@@ -133,9 +133,10 @@ class World:
         told: Communication | None = None,
         *,
         guesses: bool = True,
+        users: bool = True,
         most: int = MOST_GPUS,
     ) -> None:
-        """`most`: GPUs that a node may have."""
+        """`most`: GPUs that a node may have; `users`: their own run times count."""
         assert cluster.ahead is not None
         self._largest = most
         self._told = told or Communication(NOTHING_MEASURED, Tables())
@@ -148,10 +149,13 @@ class World:
             request.sensitive,
         )
         self._table = candidates(cluster.nodes).table
-        times = run_times(tuple(cluster.ahead.used), guesses)
+        ahead = cluster.ahead
+        took_s = (*(one.took_s for one in ahead.releases), *(one.took_s for one in ahead.queue))
+        learned = users and (bool(ahead.took_s) or any(took_s))
+        times = run_times(tuple(cluster.ahead.used), guesses, learned)
         #: How many futures there are.
         self.futures = times.futures
-        self._lasts_s = times.left_s(0, cluster.ahead.lasts_s)
+        self._lasts_s = times.left_s(0, cluster.ahead.lasts_s, took_s=cluster.ahead.took_s)
         found = {node.name: node for node in compared}
         seen: list[Release] = []
         for release in cluster.ahead.releases:
@@ -173,8 +177,8 @@ class World:
         self._weights = weights if len(set(weights)) > 1 else None
         self._releases, self._times = seen, times
         self._played: dict[int, tuple[list[End], list[float]]] = {}
-        #: Number and limit of the waiting jobs of the parts.
-        self._waits: list[tuple[int, float]] = []
+        #: Number, limit and own run times of the waiting jobs of the parts.
+        self._waits: list[tuple[int, float, Sequence[float]]] = []
         #: No more than these can start, or pass the first that waits.
         self._parts = list(islice(self._waiting(), STARTS + DEEP + 1))
 
@@ -184,11 +188,11 @@ class World:
         if known is None:
             one_s = self._times.one_s
             ends = sorted(
-                (one_s(future, job, in_s + ran_s, ran_s), self._number[name], mask,
+                (one_s(future, job, in_s + ran_s, ran_s, took_s), self._number[name], mask,
                  mask.bit_count())
-                for in_s, name, mask, ran_s, job in self._releases
+                for in_s, name, mask, ran_s, job, took_s in self._releases
             )  # fmt: skip
-            lasts_s = [one_s(future, number, limit_s) for number, limit_s in self._waits]
+            lasts_s = [one_s(future, at, limit_s, 0.0, own) for at, limit_s, own in self._waits]
             known = self._played[future] = ends, lasts_s
         return known
 
@@ -248,7 +252,7 @@ class World:
         """What waits, node by node; jobs too large for these nodes are others' business."""
         for number, job in enumerate(self._ahead.queue, 1):
             if max(job.gpus_per_node) <= self._largest:
-                self._waits.append((number, job.lasts_s))
+                self._waits.append((number, job.lasts_s, job.took_s))
                 communication = self._told.of_waiting(job, self._kinds)
                 yield from self._parts_of(job, len(self._waits) - 1, communication)
 

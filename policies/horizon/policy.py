@@ -111,7 +111,12 @@ class Horizon(Mapa):
         self, cluster: Cluster, request: Request, nodes: list[NodeState], most: int = MOST_GPUS
     ) -> World:
         guesses = self._parts.guesses and most == MOST_GPUS
-        return World(self._choices, cluster, request, nodes, self._told, guesses=guesses, most=most)
+        return World(
+            *(self._choices, cluster, request, nodes, self._told),
+            guesses=guesses,
+            users=self._parts.users,
+            most=most,
+        )
 
     def _wait(
         self,

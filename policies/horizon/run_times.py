@@ -1,12 +1,14 @@
-"""How long jobs run of what their time limits allow: several guesses, drawn alike each time.
+"""How long jobs run: several guesses, drawn alike each time.
 
 Users ask for more than their jobs take. What jobs used of their limits lately says how much more
 (Tsafrir, Etsion and Feitelson, IEEE TPDS 18(6), 2007); before any is seen to end, all parts of a
-limit are taken to be as likely (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001).
+limit are taken to be as likely (Mu'alem and Feitelson, IEEE TPDS 12(6), 2001). Where a user's own
+run times (policies/order/durations.py) have been nearer lately, they are guessed by instead.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
@@ -18,6 +20,8 @@ FUTURES = 5
 MOST = 64
 #: Guesses this near to each other are one (as a part of the longest).
 ALIKE = 0.05
+#: Own run times are not guessed by before so many jobs show that they are nearer.
+FEWEST = 6
 
 
 class LimitsUsed:
@@ -26,18 +30,36 @@ class LimitsUsed:
     def __init__(self) -> None:
         self._last = deque(((at + 0.5) / FUTURES for at in range(FUTURES)), maxlen=MOST)
         self._sorted: tuple[float, ...] | None = None
+        #: Whether own run times told more than its limit, of the last jobs that had any.
+        self._nearer: deque[bool] = deque(maxlen=MOST)
 
-    def ended(self, ran_s: float, limit_s: float) -> None:
-        """A job with this limit ran so long; what cannot be is passed over."""
-        if ran_s >= 0 and limit_s > 0:
-            self._last.append(min(1.0, ran_s / limit_s))
-            self._sorted = None
+    def ended(self, ran_s: float, limit_s: float, took_s: Sequence[float] = ()) -> None:
+        """A job with this limit ran so long; what cannot be is passed over.
+
+        `took_s`: run times of its user's jobs that were known before.
+        """
+        if not (ran_s >= 0 and limit_s > 0):
+            return
+        if took_s:
+            by_limit = limit_s * self.parts()[len(self._last) // 2]
+            by_own = min(limit_s, took_s[len(took_s) // 2])
+            self._nearer.append(_off_by(by_own, ran_s) < _off_by(by_limit, ran_s))
+        self._last.append(min(1.0, ran_s / limit_s))
+        self._sorted = None
+
+    def own_are_nearer(self) -> bool:
+        """Whether users' own run times have told more than limits, lately and for most jobs."""
+        return len(self._nearer) >= FEWEST and 2 * sum(self._nearer) > len(self._nearer)
 
     def parts(self) -> tuple[float, ...]:
         """Of the last jobs, the smallest part first."""
         if self._sorted is None:
             self._sorted = tuple(sorted(self._last))
         return self._sorted
+
+
+def _off_by(guess_s: float, ran_s: float) -> float:
+    return abs(math.log((1 + guess_s) / (1 + ran_s)))
 
 
 def _order(number: int) -> tuple[int, ...]:
@@ -56,15 +78,18 @@ _ORDERS = [_order(number) for number in range(FUTURES * (FUTURES - 1))]
 class RunTimes:
     """How long jobs go on to run, in each future."""
 
-    def __init__(self, used: Sequence[float], guesses: bool = True) -> None:
-        """Without `guesses` there is the future of middle ones alone."""
-        self._used = used
+    def __init__(self, used: Sequence[float], guesses: bool = True, own: bool = False) -> None:
+        """Without `guesses` there is the future of middle ones alone.
+
+        `own`: some jobs have run times of their own, and are guessed by them.
+        """
+        self._used, self._own = used, own
         #: The middles of equal shares of what was used, by the first that counts.
         self._middles: dict[int, list[float]] = {}
         #: The same for a job's number, in the order of the futures.
         self._in_order: dict[tuple[int, int], list[float]] = {}
         middle = self._guesses(0) if used else [1.0]
-        differ = middle[0] < (1 - ALIKE) * middle[-1]
+        differ = own or middle[0] < (1 - ALIKE) * middle[-1]
         self.futures = 1 + FUTURES if guesses and differ else 1
 
     def _guesses(self, first: int) -> list[float]:
@@ -77,15 +102,27 @@ class RunTimes:
             ]
         return known
 
-    def left_s(self, number: int, limit_s: float, ran_s: float = 0.0) -> Sequence[float]:
+    def left_s(
+        self, number: int, limit_s: float, ran_s: float = 0.0, took_s: Sequence[float] = ()
+    ) -> Sequence[float]:
         """Seconds that a job still runs, by future; `number` tells the jobs of a question apart.
 
         First the middle of what is likely; alone where all jobs use about as much.
         """
-        return [self.one_s(future, number, limit_s, ran_s) for future in range(self.futures)]
+        return [
+            self.one_s(future, number, limit_s, ran_s, took_s) for future in range(self.futures)
+        ]
 
-    def one_s(self, future: int, number: int, limit_s: float, ran_s: float = 0.0) -> float:
-        """The same in one future."""
+    def one_s(
+        self, future: int, number: int, limit_s: float, ran_s: float = 0.0,
+        took_s: Sequence[float] = (),
+    ) -> float:  # fmt: skip
+        """The same in one future; by the run times `took_s` where one is longer than `ran_s`."""
+        if self._own and took_s and took_s[-1] > ran_s:
+            first = bisect_right(took_s, ran_s)
+            part = 2 * _ORDERS[number % len(_ORDERS)][future] + 1
+            guess_s = took_s[first + part * (len(took_s) - first) // (2 * FUTURES)]
+            return max(0.0, min(guess_s, limit_s) - ran_s)
         if not self._used:
             return max(0.0, limit_s - ran_s)
         first = bisect_right(self._used, ran_s / limit_s if limit_s > 0 else 1.0)
@@ -102,6 +139,6 @@ class RunTimes:
 
 
 @lru_cache(maxsize=16)
-def run_times(used: tuple[float, ...], guesses: bool) -> RunTimes:
+def run_times(used: tuple[float, ...], guesses: bool, own: bool = False) -> RunTimes:
     """The same for questions between which no job ended."""
-    return RunTimes(used, guesses)
+    return RunTimes(used, guesses, own)

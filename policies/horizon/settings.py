@@ -23,6 +23,9 @@ class HorizonSettings:
     guesses: bool = setting(
         True, "Play five more futures, in which jobs use other parts of their time limits."
     )
+    users: bool = setting(
+        True, "Guess run times by those of users' own jobs, while they are nearer than limits."
+    )
     hop_weight: float = setting(
         HOP_WEIGHT, "What a ring through the host costs, as a share of the ideal.", high=10
     )

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import NamedTuple
 
 #: Run times kept per key, the newest.
 KEPT = 24
@@ -23,6 +24,8 @@ MOST_KEYS = 50_000
 ENOUGH = 6
 #: Steps per doubling of a run time: a byte holds up to 2**31 s.
 STEPS = 8
+#: The keys of `Known.pooled` that say whose the job is.
+_OWN = 5
 #: Characters of a name or command that count, from either end: scripts' paths differ at the end.
 MOST_TEXT = 256
 
@@ -74,6 +77,9 @@ def to_step(seconds: float) -> int:
 def to_seconds(step: int) -> float:
     """The run time of a step."""
     return float(2.0 ** (step / STEPS) - 1)
+
+
+_SECONDS = tuple(map(to_seconds, range(256)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +158,25 @@ class Durations:
 
     def estimate(self, job: Known) -> Estimate:
         """What is known of such a job now."""
+        return Estimate(tuple(sorted(self._pool(job.pooled()))), job.limit_s)
+
+    def _pool(self, keys: Sequence[bytes]) -> bytearray:
+        """The steps of the most specific key, and of the next ones until there are enough."""
         found = bytearray()
-        for key in job.pooled():
+        for key in keys:
             kept = self._newest.get(key, b"")
             found += kept[: KEPT if not found else ENOUGH - len(found)]
             if len(found) >= ENOUGH:
                 break
-        return Estimate(tuple(sorted(found)), job.limit_s)
+        return found
+
+    def newest_of(self, key: bytes) -> bytes:
+        """What a key keeps, another object once it changed."""
+        return self._newest.get(key, b"")
+
+    def own_s(self, keys: Sequence[bytes]) -> tuple[float, ...]:
+        """Run times by keys that say whose a job is, ascending."""
+        return tuple(_SECONDS[step] for step in sorted(self._pool(keys)))
 
     def ended(self, job: Known, seconds: float, said: Estimate | None = None) -> None:
         """A job ran for that long; a time below 0 or no number is not taken.
@@ -185,3 +203,57 @@ class Durations:
             self._newest[key] = steps[:KEPT]
         while len(self._newest) > MOST_KEYS:
             self._newest.popitem(last=False)
+
+
+class _Followed(NamedTuple):
+    """A job as it was submitted, and its user's run times when they were last asked for."""
+
+    known: Known
+    said: Estimate
+    own: tuple[bytes, ...]
+    newest: bytes | None = None
+    took_s: tuple[float, ...] = ()
+
+
+@dataclass(slots=True)
+class Learning:
+    """Learns how long jobs take, each followed from its submit to its end."""
+
+    durations: Durations = field(default_factory=Durations)
+    _jobs: dict[int, _Followed] = field(default_factory=dict)
+
+    def submitted(self, job_id: int, known: Known) -> Estimate:
+        """A job waits from now on; what it is expected to take now, and was the first time."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            own = known.pooled()[:_OWN] if known.user else ()
+            job = self._jobs[job_id] = _Followed(known, self.durations.estimate(known), own)
+        return job.said
+
+    def follows(self, job_id: int) -> bool:
+        """Whether the job was submitted and is not gone."""
+        return job_id in self._jobs
+
+    def followed(self) -> set[int]:
+        """All such jobs."""
+        return set(self._jobs)
+
+    def took_s(self, job_id: int) -> tuple[float, ...]:
+        """Run times of its user's jobs like it (ascending), anew once another one has ended.
+
+        None before `ENOUGH` of them have.
+        """
+        job = self._jobs.get(job_id)
+        if job is None or not job.own:
+            return ()
+        newest = self.durations.newest_of(job.own[-1])
+        if newest is not job.newest:
+            took_s = self.durations.own_s(job.own) if len(newest) >= ENOUGH else ()
+            job = self._jobs[job_id] = job._replace(newest=newest, took_s=took_s)
+        return job.took_s
+
+    def ended(self, job_id: int, seconds: float | None) -> None:
+        """A job is gone after so many seconds; None: nothing is to be learned from it."""
+        job = self._jobs.pop(job_id, None)
+        if job is not None and seconds is not None:
+            self.durations.ended(job.known, seconds, job.said)

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from policies.order.durations import Durations, Estimate, Known
+from policies.order.durations import Known, Learning
 
 Reckoned = Literal["limits", "predictions"]
 #: By default nobody is held up for longer (seconds).
@@ -30,8 +30,6 @@ LONGEST = 0.9
 class _Job(NamedTuple):
     """A job as it was submitted: what it will take is estimated once, for all comparisons."""
 
-    known: Known
-    said: Estimate
     #: For how long it is reckoned to hold its GPUs; inf where nobody can say.
     longest_s: float
     #: GPU seconds it is predicted to take; inf where nobody can say.
@@ -44,19 +42,18 @@ class Passing:
 
     bound_s: float = BOUND_S
     by: Reckoned = "limits"
-    durations: Durations = field(default_factory=Durations)
+    #: Whoever sees the jobs end teaches it.
+    learning: Learning = field(default_factory=Learning)
     _jobs: dict[int, _Job] = field(default_factory=dict)
     #: Jobs that were first in line -> when each was due.
     _due: dict[int, float] = field(default_factory=dict)
 
     def submitted(self, job_id: int, known: Known) -> None:
         """A job waits from now on."""
-        said = self.durations.estimate(known)
+        said = self.learning.submitted(job_id, known)
         longest = known.limit_s if self.by == "limits" else said.quantile(LONGEST)
         middle = said.quantile(0.5)
         self._jobs[job_id] = _Job(
-            known,
-            said,
             math.inf if longest is None else longest,
             math.inf if middle is None else known.size * middle,
         )
@@ -65,12 +62,10 @@ class Passing:
         """A job runs: nobody can hold it up any more."""
         self._due.pop(job_id, None)
 
-    def ended(self, job_id: int, seconds: float | None) -> None:
-        """A job is gone after so many seconds; None: nothing is to be learned from it."""
+    def ended(self, job_id: int) -> None:
+        """A job is gone."""
         self._due.pop(job_id, None)
-        job = self._jobs.pop(job_id, None)
-        if job is not None and seconds is not None:
-            self.durations.ended(job.known, seconds, job.said)
+        self._jobs.pop(job_id, None)
 
     def longest_s(self, job_id: int) -> float:
         """For how long a job that waits or runs is reckoned to hold its GPUs (seconds)."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from policies.order.durations import Known
 from simulation.errors import SimulationError
 
 
@@ -34,6 +35,11 @@ class SimJob:
     partition: str = ""
     #: Slurm's own, as it was when the job was submitted; the higher goes first.
     priority: int = 0
+
+    @property
+    def known(self) -> Known:
+        """What is known of it before it starts."""
+        return Known(self.user, size=sum(self.gpus_per_node), limit_s=self.walltime_s)
 
 
 #: GPUs and stated durations (seconds) of the mixed workload: uniform whole numbers.

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from policies.order.durations import Known
 from policies.order.passing import Passing
 from simulation.core.jobs import SimJob
 from simulation.core.occupancy import FreeCounts, Occupancy
@@ -34,8 +33,7 @@ class PassingQueue:
         """A job waits from now on."""
         self._submits += 1
         self._place[job.job_id] = self._submits
-        size = sum(job.gpus_per_node)
-        self.rule.submitted(job.job_id, Known(job.user, size=size, limit_s=job.walltime_s))
+        self.rule.submitted(job.job_id, job.known)
 
     def started(self, job: SimJob) -> None:
         """It runs."""
@@ -43,9 +41,9 @@ class PassingQueue:
         if job.job_id in self._may_start:
             self._passed.add(job.job_id)
 
-    def ended(self, job: SimJob, seconds: float) -> None:
-        """It ran for so long."""
-        self.rule.ended(job.job_id, seconds)
+    def ended(self, job: SimJob) -> None:
+        """It runs no more."""
+        self.rule.ended(job.job_id)
         self._passed.discard(job.job_id)
         del self._place[job.job_id]
 

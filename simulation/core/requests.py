@@ -6,7 +6,7 @@ out, so that one trace can be asked of every policy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from policies import Policy, Request, RunningJob, WaitingJob
@@ -59,7 +59,7 @@ class RequestMaker:
             self._known[key] = request
         return replace(request, job_id=job.job_id)
 
-    def waiting(self, job: SimJob, lasts_s: float) -> WaitingJob:
+    def waiting(self, job: SimJob, lasts_s: float, took_s: Sequence[float] = ()) -> WaitingJob:
         """The job as others see it that start before."""
         request = self.request(job)
         return WaitingJob(
@@ -68,6 +68,7 @@ class RequestMaker:
             request.pattern,
             request.sensitive,
             communication_in(request.options),
+            took_s=took_s,
         )
 
     def running(self, job: SimJob, masks: Mapping[str, int]) -> RunningJob:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -22,6 +22,7 @@ from policies import (
 )
 from policies.contract.bits import mask_of
 from policies.horizon.run_times import LimitsUsed
+from policies.order.durations import Learning
 from simulation.core import steps
 from simulation.core.clock import Clock
 from simulation.core.jobs import SimJob
@@ -87,11 +88,13 @@ class Simulator:
     _on_node: dict[str, set[int]] = field(default_factory=dict)
     _snapshot: tuple[RunningJob, ...] | None = None
     _used: LimitsUsed = field(default_factory=LimitsUsed)
+    _learning: Learning = field(init=False)
 
     def __post_init__(self) -> None:
         self.occupancy = Occupancy(self.cluster)
         self.result = SimulatedRun(self.policy.name, gpus=self.occupancy.gpus)
         self._requests = RequestMaker(self.policy)
+        self._learning = Learning() if self.passing is None else self.passing.rule.learning
         self._on_node = {name: set() for name in self.cluster}
 
     def run(self, jobs: Collection[SimJob]) -> SimulatedRun:
@@ -118,6 +121,7 @@ class Simulator:
 
     def _submit(self, job: SimJob) -> None:
         self.queue[job.job_id] = job
+        self._learning.submitted(job.job_id, job.known)
         if self.passing is not None:
             self.passing.submitted(job)
 
@@ -170,8 +174,13 @@ class Simulator:
         if LooksAt.QUEUE not in self.policy.looks_at:
             return None
         others = (one for one in self._seen_by(job) if one is not job)
+        own_are_nearer = self._used.own_are_nearer()
+
+        def took_s(one: SimJob) -> Sequence[float]:
+            return self._learning.took_s(one.job_id) if own_are_nearer else ()
+
         queue = [
-            self._requests.waiting(one, self._planned_s(one))
+            self._requests.waiting(one, self._planned_s(one), took_s(one))
             for one in itertools.islice(others, AHEAD)
         ]
         now_s = self.clock.now_s
@@ -183,12 +192,20 @@ class Simulator:
                 mask,
                 now_s - run.start_s,
                 run.job.job_id,
+                took_s(run.job),
             )
             for run in ends
             for name, mask in run.masks.items()
         ]
         used = self._used.parts()
-        return Ahead(self._planned_s(job), queue, releases, backfill=self.easy, used=used)
+        return Ahead(
+            self._planned_s(job),
+            queue,
+            releases,
+            backfill=self.easy,
+            used=used,
+            took_s=took_s(job),
+        )
 
     def _seen_by(self, job: SimJob) -> Iterable[SimJob]:
         """The jobs that wait with it, in the queue's order."""
@@ -244,9 +261,11 @@ class Simulator:
     def _end(self, run: Running) -> None:
         del self.running[run.job.job_id]
         if self.passing is not None:
-            self.passing.ended(run.job, self.clock.now_s - run.start_s)
+            self.passing.ended(run.job)
         self._snapshot = None
-        self._used.ended(self.clock.now_s - run.start_s, self._planned_s(run.job))
+        ran_s, took_s = self.clock.now_s - run.start_s, self._learning.took_s(run.job.job_id)
+        self._used.ended(ran_s, self._planned_s(run.job), took_s)
+        self._learning.ended(run.job.job_id, ran_s)
         self.occupancy.release(run.masks)
         for name in run.masks:
             self._on_node[name].discard(run.job.job_id)

@@ -8,7 +8,7 @@ Which GPUs are free comes with the question.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -63,6 +63,8 @@ class Neighbours:
     teacher: Teacher
     #: Seconds, by a clock that nobody sets.
     clock: Callable[[], float] = time.monotonic
+    #: Run times of a user's jobs like one (`Coming`).
+    took_s: Callable[[int], Sequence[float]] = lambda job: ()
     #: Has anybody asked who runs where? Until then nothing is read or followed.
     is_wanted: bool = False
 

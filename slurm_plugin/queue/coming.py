@@ -8,7 +8,8 @@ one snapshot to the next.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from policies import Ahead, Release, WaitingJob
@@ -28,7 +29,8 @@ from slurm_plugin.slurm.interface import QueuedJob
 MOST_AHEAD = 32
 #: Waiting jobs that are read: a question sees those of its partition.
 MOST_READ = 1000
-#: What a job without a limit, or one that no snapshot has seen yet, is taken to run (seconds).
+#: What a job without a limit, or one that no snapshot has seen yet, is taken to run (seconds); or
+#: as long as the longest of its user's jobs like it, where that is longer.
 UNKNOWN_S = 3600.0
 #: Slurm's SchedulerType, by default; under any other one nobody passes the first that waits.
 BACKFILL = "sched/backfill"
@@ -38,23 +40,43 @@ class Coming:
     """One snapshot's jobs that wait, in Slurm's order, and the ends of those that run."""
 
     def __init__(
-        self, jobs: Iterable[QueuedJob] = (), now: float = 0.0, scheduler: str = BACKFILL
+        self,
+        jobs: Iterable[QueuedJob] = (),
+        now: float = 0.0,
+        scheduler: str = BACKFILL,
+        took_s: Callable[[int], Sequence[float]] = lambda job: (),
     ) -> None:
+        """`took_s` gives the run times of a user's jobs like one, as far as they are known."""
         self._backfill = scheduler == BACKFILL
         self._used, self._at = LimitsUsed(), now
         jobs = list(jobs)
         waiting = (job for job in jobs if is_waiting(job, now))
         #: (job, its partitions, what it asks for), one for each task of an array.
         self._waiting: list[tuple[int, tuple[str, ...], WaitingJob]] = []
+        #: The same with users' own run times, and these by job.
+        self._with_own: list[tuple[int, tuple[str, ...], WaitingJob]] = []
+        self._own = {job.job_id: own for job in jobs if (own := took_s(job.job_id))}
+        #: Those that are guessed by.
+        self._told: dict[int, Sequence[float]] = {}
         for job in islice(in_order(waiting, {}), MOST_READ):
             asked = asked_of(job)
             if asked is not None:
+                own = self._own.get(job.job_id, ())
+                if own:
+                    asked = replace(asked, lasts_s=_limit_s(job, own))
                 one = (job.job_id, tuple(job.partition.split(",")), asked)
                 self._waiting += [one] * min(job.tasks, MOST_AHEAD)
+                one = (*one[:2], replace(asked, took_s=own)) if own else one
+                self._with_own += [one] * min(job.tasks, MOST_AHEAD)
         self._lasts_s = {job_id: asked.lasts_s for job_id, _, asked in self._waiting}
         #: Start (epoch) and limit (seconds; 0 where it is not known) of those that run.
         self._runs: dict[int, tuple[float, float]] = {
-            job.job_id: (job.start, job.end - job.start if job.time_limit_s else UNKNOWN_S)
+            job.job_id: (
+                job.start,
+                job.end - job.start
+                if job.time_limit_s
+                else _limit_s(job, self._own.get(job.job_id, ())),
+            )
             for job in jobs
             if job.end and job.gpus
         }
@@ -73,7 +95,7 @@ class Coming:
     def ended(self, job_id: int, now: float) -> None:
         """A job ended, which shows what it used of its limit where a snapshot told that."""
         start, limit_s = self._runs.pop(job_id, (now, 0.0))
-        self._used.ended(now - start, limit_s)
+        self._used.ended(now - start, limit_s, self._own.get(job_id, ()))
         self._forget_end(job_id)
 
     def _forget_end(self, job_id: int) -> None:
@@ -92,6 +114,8 @@ class Coming:
         self._used = former._used
         for job_id in former._runs.keys() - self._runs.keys() - set(later):
             former.ended(job_id, self._at)
+        if self._used.own_are_nearer():
+            self._waiting, self._told = self._with_own, self._own
         for job_id in later:
             if alive.get(job_id) is None:
                 self._runs.pop(job_id, None)
@@ -110,11 +134,13 @@ class Coming:
         others = tuple(islice(self._others(own, asked.partition, running), MOST_AHEAD))
         lasts_s = self._lasts_s.get(own, UNKNOWN_S)
         used = self._used.parts()
-        return Ahead(lasts_s, others, releases, backfill=self._backfill, used=used)
+        return Ahead(
+            *(lasts_s, others, releases, self._backfill, used), took_s=self._told.get(own, ())
+        )
 
     def _releases(self, running: RunningJobs, now: float) -> Iterator[Release]:
         """Of those that run, by their limits; the first to end first."""
-        runs, left = self._runs, MOST_AHEAD
+        runs, told, left = self._runs, self._told, MOST_AHEAD
         for end, job_id in self._ends:
             job, run = running.get(job_id), runs.get(job_id)
             if job is None or run is None:
@@ -122,7 +148,7 @@ class Coming:
             in_s = end - now if end > now else 0.0
             ran_s = now - run[0] if now > run[0] else 0.0
             for name, mask in job.gpus.items():
-                yield Release(in_s, name, mask, ran_s, job_id)
+                yield Release(in_s, name, mask, ran_s, job_id, told.get(job_id, ()))
             left -= 1
             if not left:
                 return
@@ -135,6 +161,10 @@ class Coming:
                 is_own_seen = True
             elif partition in partitions and running.get(job_id) is None:
                 yield job
+
+
+def _limit_s(job: QueuedJob, own: Sequence[float]) -> float:
+    return float(job.time_limit_s or max((UNKNOWN_S, *own)))
 
 
 def is_waiting(job: QueuedJob, now: float) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from policies.contract.bits import lowest_bits
-from policies.order.durations import Durations, Known
+from policies.order.durations import Learning
 from policies.order.passing import Passing
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.job_notes import hints
@@ -28,6 +28,7 @@ from slurm_plugin.queue.capacity import (
 )
 from slurm_plugin.queue.coming import asked_of, is_waiting
 from slurm_plugin.queue.demand import READY, Unplaceable, node_names
+from slurm_plugin.queue.learned_durations import known_of
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
 #: A job that was let pass begins within so many seconds, or lacks something else than GPUs.
@@ -79,11 +80,14 @@ def own_place(job: QueuedJob) -> JobUpdate:
 
 @dataclass(slots=True)
 class PassingInPartition:
-    """One partition's rule and what it did. `durations` are the site's; times are epochs."""
+    """One partition's rule and what it did; times are epochs.
+
+    `learning` is the site's: whoever reads the queue teaches it.
+    """
 
     name: str
     rule: Rule
-    durations: Durations
+    learning: Learning
     passed: int = 0
     #: What is to be told of jobs, the newest last; whoever writes it down empties it.
     told: list[tuple[QueuedJob, str]] = field(default_factory=list)
@@ -95,12 +99,12 @@ class PassingInPartition:
     _backoff: Backoff = field(default_factory=Backoff)
 
     def __post_init__(self) -> None:
-        self._passing = Passing(float(self.rule.order_bound_s), self.rule.order_by, self.durations)
+        self._passing = Passing(float(self.rule.order_bound_s), self.rule.order_by, self.learning)
 
     def look(
         self, jobs: Iterable[QueuedJob], nodes: Iterable[SlurmNode], now: float
     ) -> list[Update]:
-        """The updates that one snapshot leads to; what ended since the last one is learned from."""
+        """The updates that one snapshot leads to."""
         mine = {job.job_id: job for job in jobs if self.name in job.partition.split(",")}
         self._follow(mine, now)
         if updates := list(self._give_back(mine, now)):
@@ -128,14 +132,14 @@ class PassingInPartition:
         return job if raised is None else replace(job, priority=raised.priority)
 
     def _follow(self, jobs: Mapping[int, QueuedJob], now: float) -> None:
-        """Learn from what has ended, and know what has come."""
+        """Know what has ended and what has come."""
         for job_id in self._known - jobs.keys():
-            start = self._started.pop(job_id, None)
-            self._passing.ended(job_id, None if start is None else now - start)
+            self._started.pop(job_id, None)
+            self._passing.ended(job_id)
         self.raised = {job_id: one for job_id, one in self.raised.items() if job_id in jobs}
         for job_id, job in jobs.items():
-            if job_id not in self._known:
-                self._passing.submitted(job_id, _known(job))
+            if job_id not in self._known and (known := known_of(job)).size:
+                self._passing.submitted(job_id, known)
             if job.state == "PENDING":
                 # Or again: it was requeued, and is not to begin in front a second time.
                 if self._started.pop(job_id, None) and job_id in self.raised:
@@ -203,13 +207,6 @@ class PassingInPartition:
 def _computed(job: QueuedJob) -> int:
     """What Slurm's factors come to: it shows a sum of 0 as 1, since 0 is a job on hold."""
     return job.priority if job.priority > 1 else 0
-
-
-def _known(job: QueuedJob) -> Known:
-    asked = asked_of(job)
-    size = sum(asked.gpus_per_node) if asked is not None else sum(map(len, job.gpus.values()))
-    limit_s = float(job.time_limit_s) if job.time_limit_s else None
-    return Known(job.user, job.account, size=size, limit_s=limit_s)
 
 
 def _noted(job: QueuedJob, said: str) -> str | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot, read_snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.telemetry import Telemetry
 
 Answer = TypeVar("Answer")
@@ -37,6 +38,8 @@ class Watcher:
     clock: Callable[[], float] = time.monotonic
     wall_clock: Callable[[], float] = time.time
     telemetry: Telemetry = field(default_factory=Telemetry)
+    #: Is shown the jobs of every reading, and its epoch, in the thread that reads.
+    look: Callable[[Iterable[QueuedJob], float], None] = lambda jobs, at: None
     #: The newest snapshot, whatever happened since; None before the first one.
     newest: Snapshot | None = None
     #: The newest one that shows the nodes, too.
@@ -106,9 +109,13 @@ class Watcher:
         is_known = began - self._settings_at <= SETTINGS_S
         settings = self._settings if is_known else None
         at = self.wall_clock()
-        snapshot = await self._ask(
-            began, lambda: read_snapshot(self.client, detail, settings, began, at)
-        )
+
+        def read() -> Snapshot:
+            snapshot = read_snapshot(self.client, detail, settings, began, at)
+            self.look(snapshot.jobs, at)
+            return snapshot
+
+        snapshot = await self._ask(began, read)
         self._took_s = self.clock() - began
         if detail >= Detail.SETTINGS and not is_known:
             self._settings, self._settings_at = snapshot.settings, began

@@ -27,6 +27,7 @@ from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.notify import Notifier
 from slurm_plugin.part_marks import marks as part_marks
 from slurm_plugin.part_marks.marks import MarksInForce
+from slurm_plugin.queue.learned_durations import LearnedDurations
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.charge import Charge
 from slurm_plugin.serve.loops.defrag import DefragLoop
@@ -128,6 +129,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         keeper=keeper,
         telemetry=Telemetry(),
         marks=MarksInForce(),
+        durations=LearnedDurations(),
     )
     first = load(path, in_haste=True)
     # Threads that read the queue or compute ahead give way to a question this soon (seconds).
@@ -185,6 +187,7 @@ def _charge(engine: Engine) -> Charge:
         site = engine.setup
         site.keeper.reopen()
         site.neighbours.teacher.start_anew()
+        site.durations.reopen()
         if site.reserved is not None:
             site.reserved.by_borrower = {}
 

@@ -42,6 +42,7 @@ from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.part_marks import marks as part_marks
 from slurm_plugin.part_marks.marks import MarksInForce
 from slurm_plugin.queue.coming import Coming
+from slurm_plugin.queue.learned_durations import LearnedDurations
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
@@ -82,6 +83,7 @@ class Setup:
     telemetry: Telemetry
     #: Parts that the site marked broken or slow.
     marks: MarksInForce
+    durations: LearnedDurations
     #: What submits are answered from; None in the select mode.
     cache: CapacityCache | None = None
     #: GPUs that are kept for loans; None in the slots mode.
@@ -118,6 +120,7 @@ def load(
     keeper: EntryKeeper | None = None,
     telemetry: Telemetry | None = None,
     marks: MarksInForce | None = None,
+    durations: LearnedDurations | None = None,
     config: Config | None = None,
     *,
     in_haste: bool = False,
@@ -126,8 +129,8 @@ def load(
 
     `in_haste`: only what all jobs need is warm, because nobody answers yet.
 
-    `cache`, `reserved`, `keeper`, `telemetry` and `marks` live on from one configuration to the
-    next.
+    `cache`, `reserved`, `keeper`, `telemetry`, `marks` and `durations` live on from one
+    configuration to the next.
 
     Raises ConfigError naming file, line and key, SlurmError where the chosen Slurm client cannot
     work on this host.
@@ -148,12 +151,16 @@ def load(
     keeper = _keeping(config, keeper or EntryKeeper())
     client, reader = (EntryClient(choose.client(config.slurm), keeper) for _ in range(2))
     telemetry = telemetry or Telemetry()
+    durations = durations or LearnedDurations()
+    durations.open(config.state_dir)
+    neighbours.took_s = durations.took_s
     setup = Setup(
         *(config, decider, shaping or inner, neighbours, client),
-        watcher=Watcher(reader, telemetry=telemetry),
+        watcher=Watcher(reader, telemetry=telemetry, look=durations.look),
         keeper=keeper,
         telemetry=telemetry,
         marks=marks,
+        durations=durations,
         cache=cache,
         reserved=reserved,
         shaping=shaping,

@@ -75,6 +75,9 @@ class QueuedJob:
     user: str = ""
     uid: int = 0
     account: str = ""
+    #: The user's own texts: whatever they contain, and never to be logged.
+    job_name: str = ""
+    command: str = ""
     partition: str = ""
     #: PENDING, RUNNING, SUSPENDED, CONFIGURING or COMPLETING, without Slurm's flags.
     state: str = ""

@@ -26,7 +26,13 @@ def hidden(snapshot: Snapshot, uid: int) -> Snapshot:
     jobs = tuple(
         job
         if job.uid == uid
-        else replace(job, job_id=-i, name="", array_id=0, het_id=0, user="", uid=HIDDEN, account="")
+        else replace(
+            replace(job, name="", user="", account="", job_name="", command=""),
+            job_id=-i,
+            array_id=0,
+            het_id=0,
+            uid=HIDDEN,
+        )
         for i, job in enumerate(snapshot.jobs, 1)
     )
     return replace(snapshot, jobs=jobs)

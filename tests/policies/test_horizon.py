@@ -24,7 +24,6 @@ from policies import (
 from policies.contract.bits import gpus_of
 from policies.contract.policy import Site
 from policies.horizon.futures import Choices, World
-from policies.horizon.run_times import FUTURES, MOST, LimitsUsed, RunTimes
 from policies.horizon.settings import HorizonSettings
 from policies.registry import registry
 from simulation.core.jobs import mixed_jobs
@@ -165,29 +164,6 @@ def test_backfill_starts_who_does_not_delay_the_first(lasts_s, backfill, starts)
     assert future.next_mask == starts
 
 
-def test_durations_that_differ_are_played_as_they_are_likely():
-    """Of a limit of 100 s: what jobs used of it that ran longer than this one has."""
-    one = RunTimes((0.1, 0.2, 0.4, 0.6, 1.0))
-    assert one.futures == 1 + FUTURES
-    alone = one.left_s(3, 100.0)
-    assert alone[0] == 40.0
-    assert sorted(alone[1:]) == [10, 20, 40, 60, 100]
-    assert set(one.left_s(3, 100.0, 40.0)) == {20.0, 60.0}
-    assert max(one.left_s(3, 200.0, 199.0)) == 1.0
-    assert max(RunTimes((0.1, 0.2)).left_s(3, 100.0, 30.0)) < 30, "as long again at most"
-    assert one.left_s(1, 100.0) != one.left_s(2, 100.0)
-    assert set(one.left_s(1, 0.0, 0.0)) == {0.0}
-
-
-@pytest.mark.parametrize(
-    ("used", "left_s"), [((), 60.0), ((1.0,) * 5, 60.0), ((0.49, 0.5, 0.5), 10.0)]
-)
-def test_where_jobs_use_as_much_of_their_limits_there_is_one_future(used, left_s):
-    times = RunTimes(used)
-    assert times.futures == 1
-    assert list(times.left_s(5, 100.0, 40.0)) == [left_s]
-
-
 def test_the_set_is_left_for_the_next_job_whenever_others_end():
     last = [Release(3000.0, "n", mask_of([1, 5]), 0.0, 1)]
     waits = [WaitingJob((6,), HOUR_S)]
@@ -309,16 +285,14 @@ def test_the_double_link_goes_to_the_job_that_communicates_more(own, other, gpus
     assert answer.gpus == {"n": gpus}
 
 
-def test_parts_of_limits_used_are_those_of_the_last_jobs():
-    used = LimitsUsed()
-    first = used.parts()
-    assert len(first) == FUTURES
-    for ran_s, limit_s in ((-5.0, 10.0), (5.0, 0.0), (5.0, -1.0)):
-        used.ended(ran_s, limit_s)
-    assert used.parts() == first, "what cannot be is passed over"
-    for _ in range(MOST):
-        used.ended(700.0, 600.0)
-    assert used.parts() == (1.0,) * MOST
+def test_a_release_is_expected_by_what_its_users_jobs_took():
+    """By its limit GPU 3 comes free in hours."""
+    for took_s, waits in (((60.0, 70.0, 80.0), True), ((), False)):
+        release = [Release(20_000.0, "n", 1 << 3, 0.0, 1, took_s)]
+        where = cluster(FREE, Ahead(20_000.0, (), release, used=(0.9, 1.0)))
+        assert isinstance(HORIZON.place(asked_by("0.4"), where), Wait) == waits
+        by_limits = registry.build("horizon", {"horizon": HorizonSettings(users=False)})
+        assert isinstance(by_limits.place(asked_by("0.4"), where), Placement)
 
 
 def test_a_backlog_gets_far_more_of_the_ideal_than_from_mapa():
@@ -371,9 +345,3 @@ def test_a_site_switches_parts_off(off, gpus):
 def test_without_waiting_a_job_that_communicates_starts_at_once():
     policy = registry.build("horizon", {"horizon": HorizonSettings(wait=False)})
     assert isinstance(policy.place(asked_by("0.4"), soon(120.0)), Placement)
-
-
-def test_one_future_is_that_of_the_middle_guesses():
-    every, middle = RunTimes((0.1, 0.5, 1.0)), RunTimes((0.1, 0.5, 1.0), guesses=False)
-    assert (every.futures, middle.futures) == (1 + FUTURES, 1)
-    assert list(middle.left_s(4, 100.0, 20.0)) == [every.left_s(4, 100.0, 20.0)[0]]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from policies.order.arrivals import Arrivals
-from policies.order.durations import Known
 from policies.order.passing import Passing
 from simulation.core.jobs import SimJob
 
@@ -85,8 +84,7 @@ class Pool:
             at = next((i for i, (other, _) in enumerate(self.queue) if other > place), None)
             self.queue.insert(len(self.queue) if at is None else at, (place, job))
         if self.passing is not None:
-            known = Known(user=job.user, size=_size(job), limit_s=job.walltime_s)
-            self.passing.submitted(job.job_id, known)
+            self.passing.submitted(job.job_id, job.known)
         if self.arrivals is not None:
             self.arrivals.submitted(job.job_id, _size(job), self.now_s)
 
@@ -95,7 +93,8 @@ class Pool:
         self.passed.pop(job.job_id, None)
         self.free += _size(job)
         if self.passing is not None:
-            self.passing.ended(job.job_id, job.duration_s)
+            self.passing.ended(job.job_id)
+            self.passing.learning.ended(job.job_id, job.duration_s)
         if self.arrivals is not None:
             self.arrivals.ended(job.job_id, job.duration_s)
 

@@ -129,7 +129,7 @@ def _passing(
     arrivals = Arrivals(gpus) if is_strict else None
     pool = Pool(gpus, backfill=not is_strict, passing=passing, arrivals=arrivals)
     figures = _figures(jobs, pool.run(jobs), base)
-    errors = passing.durations.errors
+    errors = passing.learning.durations.errors
     return figures | {
         "held_up_most_s": max(pool.held_up_s.values(), default=0.0),
         "estimates_off_by": errors.median_ratio() or 0.0,

@@ -156,7 +156,7 @@ def _passing(
 
 def _said_of(passing: PassingQueue) -> str:
     """How far what was predicted at the submits was off."""
-    errors = passing.rule.durations.errors
+    errors = passing.rule.learning.durations.errors
     ratio = errors.median_ratio()
     if ratio is None:
         return "Run times: no job ended of which any was predicted."

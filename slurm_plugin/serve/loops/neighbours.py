@@ -54,6 +54,7 @@ class NeighboursLoop(RegularLoop):
             snapshot = await setup.watcher.snapshot(since)
         running = await asyncio.to_thread(neighbours.running_in, snapshot.jobs)
         scheduler = await self._scheduler(setup)
-        coming = await asyncio.to_thread(Coming, snapshot.jobs, snapshot.at, scheduler)
+        told = (snapshot.jobs, snapshot.at, scheduler, neighbours.took_s)
+        coming = await asyncio.to_thread(Coming, *told)
         neighbours.take(running, snapshot.began, coming)
         return neighbours.clock() - snapshot.began

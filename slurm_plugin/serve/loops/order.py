@@ -14,12 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from policies.order.durations import Durations
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.released import of_job
+from slurm_plugin.queue.learned_durations import MAX_BYTES
 from slurm_plugin.queue.passing import PassingInPartition, Raised, Update, own_place, why_not
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.rows_file import RowsFile
@@ -32,17 +30,10 @@ from slurm_plugin.slurm.interface import QueuedJob
 
 logger = logging.getLogger(__name__)
 
-#: What is kept of run times, in the state directory; a larger file was not written by us.
-NAME, MAX_BYTES = "learned-durations.json", 32 << 20
-#: There, too: jobs in the queue that were let pass.
+#: In the state directory: jobs in the queue that were let pass.
 RAISED = "jobs-let-pass.json"
-#: Seconds between two looks; where no partition is ordered; and between two writings of the file.
-POLL_S, IDLE_S, SAVE_S = 5.0, 60.0, 60.0
-
-
-class _Row(msgspec.Struct, array_like=True):
-    key: bytes
-    steps: bytes
+#: Seconds between two looks, and where no partition is ordered.
+POLL_S, IDLE_S = 5.0, 60.0
 
 
 class OrderLoop(QueueLoop):
@@ -53,21 +44,19 @@ class OrderLoop(QueueLoop):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self._of: dict[str, PassingInPartition] = {}
-        self._durations = Durations()
-        self._file: RowsFile[_Row] | None = None
         self._raised_file: RowsFile[Raised] | None = None
         #: What that file says.
         self._raised: dict[int, Raised] = {}
-        self._saved = 0.0
         self._refused = self._stopped = ""
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows; nothing where no partition is ordered."""
         if not self._of:
             return {"order": {"stopped": self._stopped}} if self._stopped else {}
-        errors = self._durations.errors
+        durations = self.engine.setup.durations.learning.durations
+        errors = durations.errors
         ratio = errors.median_ratio()
-        predicted: dict[str, float] = {"jobs": errors.jobs, "kept": len(self._durations)}
+        predicted: dict[str, float] = {"jobs": errors.jobs, "kept": len(durations)}
         if ratio is not None:
             within = {f"within_{100 * q:.0f}": round(p, 3) for q, p in errors.coverage().items()}
             predicted |= {"median_off_by": round(ratio, 2), **within}
@@ -107,17 +96,13 @@ class OrderLoop(QueueLoop):
                 setup.watcher.outdate()
                 # A job in front may leave its gate.
                 self.engine.say(PLANNED)
-        if seen.began - self._saved > SAVE_S:
-            self._saved = seen.began
-            await asyncio.to_thread(self._save)
         return poll_s
 
     def _begin(self, setup: Setup) -> None:
         """A new configuration, or another engine acted: what is known is in the files."""
         folder = Path(setup.config.state_dir)
-        if self._setup is None or self._file is None or self._file.path.parent != folder:
-            self._file = RowsFile(folder / NAME, list[_Row], MAX_BYTES, 0o640)
-            self._durations.load({row.key: row.steps for row in self._file.read()})
+        file = self._raised_file
+        if self._setup is None or file is None or file.path.parent != folder:
             self._raised_file = RowsFile(folder / RAISED, list[Raised], MAX_BYTES, 0o640)
             self._raised = {row.job_id: row for row in self._raised_file.read()}
             self._of = {}
@@ -140,15 +125,11 @@ class OrderLoop(QueueLoop):
             rule, one = config.rule(name), before.get(name)
             if name not in shaped and _is_ordered(rule):
                 if one is None or one.rule != rule:
-                    one = PassingInPartition(name, rule, self._durations)
+                    one = PassingInPartition(name, rule, setup.durations.learning)
                     # Whether one that waits began, and was requeued, nobody knows any more.
                     one.raised = {key: replace(row, at=0.0) for key, row in self._raised.items()}
                 self._of[name] = one
         return list(self._of.values())
-
-    def _save(self) -> None:
-        if self._file is not None:
-            self._file.write([_Row(key, steps) for key, steps in self._durations.items()])
 
     def _change(self, client: SlurmClient, updates: list[Update], seen: Snapshot) -> bool:
         """Whether Slurm was told anything. What it refuses is tried again later.

@@ -233,6 +233,8 @@ _NUMBERS = {
 _TEXTS = {
     "user": "user_name",
     "account": "account",
+    "job_name": "name",
+    "command": "command",
     "partition": "partition",
     "req_nodes": "required_nodes",
     "exc_nodes": "excluded_nodes",

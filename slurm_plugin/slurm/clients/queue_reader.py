@@ -4,7 +4,8 @@ No user's text can forge scontrol's JSON, but it costs a quarter of a second of 
 jobs; `squeue -O` costs a fiftieth. So squeue's table says which jobs are unchanged, and only the
 others are read as JSON. State, reason, priority and the times are taken from the table. Of many
 new jobs that wait and ask for the same (a loop of sbatch) one is read as JSON: the others are the
-same with an id, a submit time and an AdminComment of their own, which the table has.
+same with an id, a name, a command, a submit time and an AdminComment of their own, which the table
+has.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ _WATCHED = (
     "Dependency", "NodeList", "NumNodes", "MaxNodes", "NumTasks", "NumCPUs", "cpus-per-task",
     "cpus-per-tres", "MinCPUs", "MinMemory", "mem-per-tres", "tres-per-node", "tres-per-job",
     "tres-per-task", "tres-per-socket", "Feature", "ReqNodes", "ExcNodes", "Reservation",
-    "OverSubscribe", "Comment", "tres-alloc", "SubmitTime", "admin_comment",
+    "OverSubscribe", "Comment", "tres-alloc",
 )  # fmt: skip
-_COLUMNS = ("JobId", *_TABLE, *_WATCHED)
+# The same, of each job its own.
+_OWN = ("Name", "Command", "SubmitTime", "admin_comment")
+_COLUMNS = ("JobId", *_TABLE, *_WATCHED, *_OWN)
 _STATE, _END = _COLUMNS.index("State"), _COLUMNS.index("EndTime")
 #: More changed jobs than this, and than one of so many, are cheaper to read all at once.
 FEW, FEW_OF = 12, 40
@@ -56,7 +59,7 @@ class _Seen(NamedTuple):
     def kind(self) -> tuple[str, ...]:
         """Equal for jobs that differ in nothing but what is their own; () for one by itself."""
         task, offset, *_ = self.watched
-        return () if task or offset or self.now[0] != "PENDING" else self.watched[:-2]
+        return () if task or offset or self.now[0] != "PENDING" else self.watched[: -len(_OWN)]
 
     def is_same(self, other: _Seen) -> bool:
         """Did nothing change that has to be read anew?"""
@@ -220,11 +223,13 @@ def _row(line: str) -> _Row:
 
 def _like(other: QueuedJob, job_id: int, seen: _Seen) -> QueuedJob:
     """The job that asks for the same as the other one."""
-    submit, comment = seen.watched[-2:]
+    job_name, command, submit, comment = seen.watched[-len(_OWN) :]
     job = replace(
         other,
         job_id=job_id,
         name=str(job_id),
+        job_name=job_name,
+        command=command,
         submit=int(submit) if submit.isdecimal() else 0,
         admin_comment=comment,
     )

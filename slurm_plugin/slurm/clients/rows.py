@@ -91,6 +91,7 @@ class JobRow(msgspec.Struct):
     user: _Text = msgspec.field(default="", name="user_name")
     uid: _Number = msgspec.field(default=0, name="user_id")
     account: _Text = ""
+    command: _Text = ""
     partition: _Text = ""
     array_id: _Number = msgspec.field(default=0, name="array_job_id")
     task_id: _Number = msgspec.field(default=None, name="array_task_id")

@@ -160,6 +160,24 @@ def test_the_queue_says_what_each_job_asks_for(client, scene):
     assert "gpu" in exclusive.tres_per_task
 
 
+def test_each_job_has_its_own_name_and_command(client, scene):
+    """Of jobs that ask for the same, too; whatever a user writes there."""
+    path, hostile = "/tmp/sweep.sh", "a\tb'\"$(id) [gpu-slots: gated] N/A\\0"
+    write = f"printf '#!/bin/sh\nsleep 9\n' >{path}; chmod 755 {path}"
+    scene.cluster.run("ctl", write, user="alice")
+    options = ["--begin=now+1hour", "--gres=gpu:1", "-o", "/dev/null"]
+    names = ["sweep 1", "sweep 2", hostile]
+    jobs = {}
+    for name in names:
+        argv = ["sbatch", "--parsable", *options, f"--job-name={name}", path]
+        jobs[scene.cluster.run("ctl", argv, user="alice").out.strip()] = name
+    queue = client.queue()
+    assert {job: queue[job].job_name for job in jobs} == jobs
+    assert {queue[job].command for job in jobs} == {path}
+    assert queue[str(scene.later)].command != path
+    scene.cluster.cancel(*map(int, jobs))
+
+
 def test_the_tasks_of_an_array_that_wait_are_one_job(client, scene):
     (array,) = (job for job in client.queue().values() if job.array_id == scene.array)
     assert array.name == f"{scene.array}_[0,2,4,6,8]"

@@ -8,7 +8,7 @@ import pytest
 
 from policies.order import durations
 from policies.order.arrivals import Arrivals
-from policies.order.durations import Durations, Errors, Known, to_seconds, to_step
+from policies.order.durations import ENOUGH, Durations, Errors, Known, Learning, to_seconds, to_step
 
 
 def taught(*runs: tuple[Known, float]) -> Durations:
@@ -115,6 +115,28 @@ def test_errors_are_those_of_what_was_said_before_the_end():
     assert errors.median_ratio() == pytest.approx(1.0)
     assert errors.coverage() == {0.5: 0.75, 0.9: 0.75}
     assert Errors().median_ratio() is None
+
+
+def test_a_users_own_run_times_are_told_from_the_first_few_on_and_anew_after_each_end():
+    learning, sweep = Learning(), Known("ann", name="sweep", size=2)
+    learning.submitted(1, sweep)
+    for job in range(2, 2 + ENOUGH):
+        assert learning.took_s(1) == ()
+        learning.submitted(job, sweep)
+        learning.ended(job, 100.0)
+    first = learning.took_s(1)
+    assert first == pytest.approx([100.0] * ENOUGH, rel=0.05)
+    assert learning.took_s(1) is first, "nothing was computed again"
+    learning.submitted(20, Known("bob"))
+    learning.ended(20, 7.0)
+    assert learning.took_s(1) is first
+    learning.submitted(21, sweep)
+    learning.ended(21, 10.0)
+    assert learning.took_s(1)[0] == pytest.approx(10.0, rel=0.05)
+    # Of a stranger, and of nobody, others' run times tell nothing.
+    learning.submitted(22, Known("eve", name="sweep", size=2))
+    learning.submitted(23, Known(size=2))
+    assert learning.took_s(22) == learning.took_s(23) == learning.took_s(99) == ()
 
 
 def test_a_late_job_may_have_ended_long_ago_in_the_order_of_arrival():

