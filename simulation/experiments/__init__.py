@@ -16,7 +16,11 @@ _YEARS = {"year": ("printed", "implied", "single-days", "busier", "more-cpus", "
                    "saturated", "small-jobs")}  # fmt: skip
 _LENT = {"middleware": ("paper", "measured", FILE)}
 _OPENB = {**_LENT, "nodes": ("8", "6", "12"), "fractions": ("whole", "left-out")}
-_ORDER = {"load": ("90", "80", "95"), "limits": ("5", "1", "2", "10", "alike")}
+_ORDER = {
+    "load": ("90", "80", "95"),
+    "limits": ("5", "1", "2", "10", "alike"),
+    "bound": ("10", "30", "60"),
+}
 _IN_REACH = {**_LENT, "in-reach": ("6", "8", "10", "12")}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import cast
 
 import numpy as np
 
@@ -26,6 +25,8 @@ ALIKE_S = 14 * 86_400.0
 LEFT_OUT = 0.2
 PHILLY_GPUS, OPENB_GPUS, MIX_GPUS, MIX_JOBS = 2490, 64, 64, 3000
 
+_Figures = dict[str, float]
+
 NOTES = (
     "One pool of GPUs, any of which do for any job; waits are those of all jobs of the log.",
     "Each seed leaves a fifth of the users out (of the jobs where none has a user) and stretches"
@@ -33,7 +34,9 @@ NOTES = (
     "The logs have no time limits: a job's is what it takes times a number drawn evenly from 1"
     " to --limits (Mu'alem and Feitelson 2001), or two weeks for all (alike).",
     "backfill is EASY by these limits; predicted-limits and predicted-predictions let shorter work"
-    " pass on top of it, strict-limits without backfill. shortest and smallest know durations.",
+    " pass on top of it by at most --bound minutes, strict-limits without backfill. predicted-told"
+    " passes by what jobs really take: no prediction lets more pass within the bound. shortest and"
+    " smallest know durations, and have no bound.",
     "held up: for how long a job could have started but for those that had passed it.",
     "later: of all jobs those that start later than under the order it is compared with (backfill;"
     " for strict-limits arrival) by more than the bound. nudged is backfill with every other job"
@@ -41,19 +44,19 @@ NOTES = (
 )
 
 
-def on_philly(seeds: Sequence[int], load: str = "90", limits: str = "5") -> Result:
+def on_philly(seeds: Sequence[int], **setting: str) -> Result:
     """Philly on all its 2,490 GPUs."""
-    return _run("order-philly", lambda _: philly.trace().jobs, PHILLY_GPUS, seeds, load, limits)
+    return _run("order-philly", lambda _: philly.trace().jobs, PHILLY_GPUS, seeds, **setting)
 
 
-def on_openb(seeds: Sequence[int], load: str = "90", limits: str = "5") -> Result:
+def on_openb(seeds: Sequence[int], **setting: str) -> Result:
     """OpenB's tasks with GPUs, parts of one rounded up, on 64 GPUs."""
-    return _run("order-openb", lambda _: _openb(), OPENB_GPUS, seeds, load, limits)
+    return _run("order-openb", lambda _: _openb(), OPENB_GPUS, seeds, **setting)
 
 
-def on_mix(seeds: Sequence[int], load: str = "90", limits: str = "5") -> Result:
+def on_mix(seeds: Sequence[int], **setting: str) -> Result:
     """3,000 jobs of MAPA's mix that arrive one by one, on 64 GPUs."""
-    return _run("order-mix", _mix, MIX_GPUS, seeds, load, limits)
+    return _run("order-mix", _mix, MIX_GPUS, seeds, **setting)
 
 
 def _openb() -> list[SimJob]:
@@ -73,13 +76,14 @@ def _mix(seed: int) -> list[SimJob]:
 
 
 def _run(
-    name: str, log: Callable[[int], list[SimJob]], gpus: int, seeds: Sequence[int], load: str,
-    limits: str,
+    name: str, log: Callable[[int], list[SimJob]], gpus: int, seeds: Sequence[int],
+    load: str = "90", limits: str = "5", bound: str = "10",
 ) -> Result:  # fmt: skip
     rows: dict[str, list[dict[str, float]]] = {}
     for seed in each(seeds):
         jobs = at_load(resampled(log(seed), seed), gpus, int(load) / 100)
-        for order, figures in orders(with_limits(jobs, seed, limits), gpus).items():
+        found = orders(with_limits(jobs, seed, limits), gpus, 60.0 * int(bound))
+        for order, figures in found.items():
             rows.setdefault(order, []).append(figures)
     return Result(name, tuple(seeds), averaged(rows), {}, NOTES)
 
@@ -100,52 +104,54 @@ def with_limits(jobs: Sequence[SimJob], seed: int, limits: str) -> list[SimJob]:
     return [replace(job, walltime_s=job.duration_s * draw.uniform(1, most)) for job in jobs]
 
 
-def orders(jobs: Sequence[SimJob], gpus: int) -> dict[str, dict[str, float]]:
+def orders(
+    jobs: Sequence[SimJob], gpus: int, bound_s: float = BOUND_S
+) -> dict[str, dict[str, float]]:
     """Order -> its waits (seconds), how many start later than the bound allows, errors."""
     arrival = Pool(gpus).run(jobs)
     backfill = Pool(gpus, backfill=True).run(jobs)
     nudged = [replace(job, submit_s=job.submit_s + at % 2) for at, job in enumerate(jobs)]
-    found = {
-        "arrival": _figures(jobs, arrival, arrival),
-        "backfill": _figures(jobs, backfill, backfill),
-        "nudged": _figures(nudged, Pool(gpus, backfill=True).run(nudged), backfill),
-    }
-    for by in ("limits", "predictions"):
-        found[f"predicted-{by}"] = _passing(jobs, gpus, by, backfill, is_strict=False)
-    found["strict-limits"] = _passing(jobs, gpus, "limits", arrival, is_strict=True)
-    keys: Mapping[str, Callable[[SimJob], float]] = {
-        "shortest": lambda job: job.duration_s,
-        "smallest": lambda job: job.duration_s * sum(job.gpus_per_node),
-    }
-    for order, key in keys.items():
-        found[order] = _figures(jobs, Pool(gpus, key=key).run(jobs), arrival)
-    return found
 
+    def figures(starts: Mapping[int, float], base: Mapping[int, float] = arrival) -> _Figures:
+        return _figures(jobs, starts, base, bound_s)
 
-def _passing(
-    jobs: Sequence[SimJob], gpus: int, by: str, base: Mapping[int, float], *, is_strict: bool
-) -> dict[str, float]:
-    passing = Passing(by=cast(Reckoned, by))
-    arrivals = Arrivals(gpus) if is_strict else None
-    pool = Pool(gpus, backfill=not is_strict, passing=passing, arrivals=arrivals)
-    figures = _figures(jobs, pool.run(jobs), base)
-    errors = passing.learning.durations.errors
-    return figures | {
-        "held_up_most_s": max(pool.held_up_s.values(), default=0.0),
-        "estimates_off_by": errors.median_ratio() or 0.0,
-        "within_median": errors.coverage()[0.5],
-        "within_90": errors.coverage()[0.9],
+    def passing(
+        by: Reckoned = "limits", *, is_strict: bool = False, told: bool = False
+    ) -> _Figures:
+        rule = Passing(bound_s, by)
+        arrivals = Arrivals(gpus) if is_strict else None
+        pool = Pool(gpus, not is_strict, rule, told, arrivals)
+        errors = rule.learning.durations.errors
+        return figures(pool.run(jobs), arrival if is_strict else backfill) | {
+            "held_up_most_s": max(pool.held_up_s.values(), default=0.0),
+            "estimates_off_by": errors.median_ratio() or 0.0,
+            "within_median": errors.coverage()[0.5],
+            "within_90": errors.coverage()[0.9],
+        }
+
+    return {
+        "arrival": figures(arrival),
+        "backfill": figures(backfill),
+        "nudged": _figures(nudged, Pool(gpus, backfill=True).run(nudged), backfill, bound_s),
+        "predicted-limits": passing(),
+        "predicted-predictions": passing("predictions"),
+        "predicted-told": passing(told=True),
+        "strict-limits": passing(is_strict=True),
+        "shortest": figures(Pool(gpus, key=lambda job: job.duration_s).run(jobs)),
+        "smallest": figures(
+            Pool(gpus, key=lambda job: job.duration_s * sum(job.gpus_per_node)).run(jobs)
+        ),
     }
 
 
 def _figures(
-    jobs: Sequence[SimJob], starts: Mapping[int, float], base: Mapping[int, float]
-) -> dict[str, float]:
+    jobs: Sequence[SimJob], starts: Mapping[int, float], base: Mapping[int, float], bound_s: float
+) -> _Figures:
     waits = np.array([starts[job.job_id] - job.submit_s for job in jobs])
     later = [starts[job.job_id] - base[job.job_id] for job in jobs]
     return {
         "mean_wait_s": float(waits.mean()),
         "p99_wait_s": float(np.quantile(waits, 0.99)),
-        "later_than_bound": sum(one > BOUND_S + 1e-6 for one in later) / len(later),
+        "later_than_bound": sum(one > bound_s + 1e-6 for one in later) / len(later),
         "latest_s": max(0.0, max(later)),
     }

@@ -41,10 +41,12 @@ def test_nobody_starts_later_than_in_the_order_of_arrival_plus_the_bound(jobs: l
     assert max(starts[job] - arrival[job] for job in starts) <= BOUND_S + 1e-6
 
 
-@given(queues(), st.booleans())
-@settings(max_examples=300)
-def test_nobody_is_held_up_by_those_that_passed_it_for_longer(jobs: list[SimJob], backfill: bool):
-    pool = Pool(GPUS, backfill=backfill, passing=Passing(BOUND_S))
+@given(queues(), st.booleans(), st.booleans())
+@settings(max_examples=400)
+def test_nobody_is_held_up_by_those_that_passed_it_for_longer(
+    jobs: list[SimJob], backfill: bool, told: bool
+):
+    pool = Pool(GPUS, backfill=backfill, passing=Passing(BOUND_S), told=told)
 
     starts = pool.run(jobs)
 
@@ -76,7 +78,10 @@ def test_without_limits_that_fit_nobody_passes():
         for number in range(20)
     ]
 
-    assert Pool(GPUS, passing=Passing(BOUND_S)).run(jobs) == Pool(GPUS).run(jobs)
+    arrival = Pool(GPUS).run(jobs)
+    assert Pool(GPUS, passing=Passing(BOUND_S)).run(jobs) == arrival
+    # Who knows that they take five seconds lets those of one GPU pass.
+    assert Pool(GPUS, passing=Passing(BOUND_S), told=True).run(jobs) != arrival
 
 
 def test_a_short_job_passes_and_the_least_work_goes_first():
