@@ -246,6 +246,24 @@ class NodeTables:
 
         Where all links are alike ties keep NUMA nodes whole; then they go to the lowest ids.
         """
+        rows, scored, ranked = self._ranked(k, free, objective, count)
+        return tuple(
+            self._choice(k, free, int(rows[at]), int(at), scored, objective) for at in ranked
+        )
+
+    def top_sets(
+        self, k: int, free: int, objective: Objective, count: int
+    ) -> list[tuple[int, float, int]]:
+        """Of `top` the masks, shares of the ideal and weakest links (MB/s)."""
+        rows, scored, ranked = self._ranked(k, free, objective, count)
+        table, first = self.sets(k), rows[ranked]
+        known = (table.masks[first], scored.share[ranked], table.weakest[first])
+        return list(zip(*(column.tolist() for column in known), strict=True))
+
+    def _ranked(
+        self, k: int, free: int, objective: Objective, count: int
+    ) -> tuple[Ints, Scored, Ints]:
+        """The k-subsets of `free`, what is known of each, and which are the best, best first."""
         rows, scored = self.score(k, free, objective)
         keys = columns(scored, objective)
         if len(self._parts):
@@ -256,10 +274,7 @@ class NodeTables:
             kept = np.flatnonzero(first >= cut)
         else:
             kept = np.arange(len(first))
-        ranked = kept[np.lexsort([-key[kept] for key in reversed(keys)])][:count]
-        return tuple(
-            self._choice(k, free, int(rows[at]), int(at), scored, objective) for at in ranked
-        )
+        return rows, scored, kept[np.lexsort([-key[kept] for key in reversed(keys)])][:count]
 
     def equals(
         self, k: int, free: int, objective: Objective, most: int
