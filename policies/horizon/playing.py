@@ -65,6 +65,11 @@ class Later(NamedTuple):
     share: float
 
 
+def _least(left: Sequence[Waits]) -> int:
+    """The fewest GPUs that the first or one who may pass it wants."""
+    return min([wait[0].gpus for wait in left[: 1 + DEEP]])
+
+
 class Run:
     """One future while it is played."""
 
@@ -108,9 +113,11 @@ class Run:
                 continue
             if self._at == len(self._ends):
                 return
-            if backfill and self._most:
+            least = _least(left) if backfill else left[0][0].gpus
+            if least <= self._most:
                 self._pass(left, own)
-            self._end()
+                least = 0
+            self._end(least)
 
     def wait(
         self, waits: Sequence[Waits], own: Part, ideal_s: float, share: float,
@@ -124,14 +131,17 @@ class Run:
         found: Later | None = None
         left, now_s = list(waits), run_s(ideal_s, communication, share)
         while True:
-            while left and self._try(*left[0], NOWHERE):
+            while left and left[0][0].gpus <= self._most:
+                self._try(*left[0], NOWHERE)
                 del left[0]
-            if left and backfill:
+            if left and backfill and _least(left) <= self._most:
                 self._pass(left, NOWHERE)
             is_over = self._at == len(self._ends) or self._ends[self._at][0] > longest_s
             if is_over or self.starts >= STARTS:
                 return found
             self._end()
+            if self._most < own.gpus:
+                continue
             its = [count if at in among else 0 for at, count in enumerate(self._counts)]
             some = self._best(own, its)
             if some is None or some[1].share <= share:
@@ -141,14 +151,20 @@ class Run:
             if found is None or saved_s > found.saved_s:
                 found = Later(self.now_s, saved_s, node, best.mask, best.share)
 
-    def _end(self) -> None:
-        """The next GPUs come free."""
-        self.now_s, node, mask, _ = self._ends[self._at]
-        self._at += 1
-        free = self._free[node] = self._free[node] | mask
-        count = self._counts[node] = free.bit_count()
-        if count > self._most:
-            self._most = count
+    def _end(self, least: int = 0) -> None:
+        """The next GPUs come free, until a node has the least that somebody wants."""
+        ends, free, counts, most = self._ends, self._free, self._counts, self._most
+        at, end = self._at, len(ends)
+        while at < end:
+            self.now_s, node, mask, _ = ends[at]
+            at += 1
+            now = free[node] = free[node] | mask
+            count = counts[node] = now.bit_count()
+            if count > most:
+                most = count
+            if most >= least:
+                break
+        self._at, self._most = at, most
 
     def _best(
         self, part: Part, counts: Sequence[int], without: int = NOWHERE
@@ -189,11 +205,6 @@ class Run:
 
     def _pass(self, left: list[Waits], own: int) -> None:
         """Backfill: who ends before the first one starts, or takes another node than it will."""
-        for part, _ in left[1 : 1 + DEEP]:
-            if part.gpus <= self._most:
-                break
-        else:
-            return
         starts_s, promised = self._promise(left[0][0].gpus)
         now_s = self.now_s
         at, end = 1, min(len(left), 1 + DEEP)

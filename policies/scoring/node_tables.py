@@ -100,6 +100,8 @@ class NodeTables:
         self._futures: dict[Shares, Floats] = {}
         #: The best sets of masks (`best_sets`).
         self.best: dict[Hashable, Floats] = {}
+        #: What was scored last: who asks for the first set may go on to ask for the next ones.
+        self._last: tuple[tuple[int, int], Objective, tuple[Ints, Scored]] | None = None
         #: Rank orders by set and what the objective prefers.
         self._orders: dict[tuple[int, str], tuple[int, ...]] = {}
         #: Held for a moment only: never while something is computed.
@@ -209,8 +211,13 @@ class NodeTables:
 
     def score(self, k: int, free: int, objective: Objective) -> tuple[Ints, Scored]:
         """The k-subsets of `free` (row numbers of `sets(k)`) and what is known of each."""
+        last = self._last
+        if last is not None and last[0] == (k, free) and last[1] is objective:
+            return last[2]
         rows = np.flatnonzero((self.sets(k).masks & ~np.int64(free)) == 0)
-        return rows, self.scored(k, rows, np.full(len(rows), free), objective)
+        found = rows, self.scored(k, rows, np.full(len(rows), free), objective)
+        self._last = (k, free), objective, found
+        return found
 
     def scored(self, k: int, rows: Ints, free: Ints, objective: Objective) -> Scored:
         """What is known of k-subsets (row numbers), each within free GPUs of its own (masks)."""
