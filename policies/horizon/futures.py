@@ -209,7 +209,8 @@ class World:
         found = {node.name: node for node in compared}
         seen: list[Release] = []
         for release in cluster.ahead.releases:
-            if release.node in found or self._add(release.node, found):
+            name = release.node
+            if name in found or (len(found) < MOST_NODES and self._add(name, found)):
                 seen.append(release)
                 if len(seen) == MOST_ENDS:
                     break
@@ -261,10 +262,8 @@ class World:
     def _add(self, name: str, nodes: dict[str, NodeState]) -> bool:
         """Whether the node is one of those that are looked at."""
         if name not in nodes:
-            if len(nodes) >= MOST_NODES:
-                return False
             place = self._table.place.get(name)
-            if place is None:
+            if place is None or len(nodes) >= MOST_NODES:
                 return False
             node = self._table.node(place)
             if not is_told_apart(node.topology, self._largest):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from policies.contract.nouns import WaitingJob
@@ -192,26 +193,29 @@ class Run:
         found = self._best(part, self._counts, without)
         if found is None:
             return False
-        node, best = found
-        self._free[node] ^= best.mask
-        self._counts[node] -= part.gpus
-        self._most = max(self._counts)
-        insort(self._ends, (self.now_s + lasts_s, node, best.mask, part.gpus), self._at)
-        self.worth += best.gain * part.weight
+        node, (mask, gain, _, _) = found
+        _, gpus, _, weight, _ = part
+        self._free[node] ^= mask
+        counts = self._counts
+        before = counts[node]
+        counts[node] = before - gpus
+        if before == self._most:
+            self._most = max(counts)
+        insort(self._ends, (self.now_s + lasts_s, node, mask, gpus), self._at)
+        self.worth += gain * weight
         self.starts += 1
         if node == own and not self.next_mask:
-            self.next_mask = best.mask
+            self.next_mask = mask
         return True
 
     def _pass(self, left: list[Waits], own: int) -> None:
         """Backfill: who ends before the first one starts, or takes another node than it will."""
         starts_s, promised = self._promise(left[0][0].gpus)
-        now_s = self.now_s
-        at, end = 1, min(len(left), 1 + DEEP)
+        now_s, at, end = self.now_s, 1, min(len(left), 1 + DEEP)
         while at < end and self._most:
             part, lasts_s = left[at]
             if part.gpus <= self._most and self._try(
-                *(part, lasts_s, own), NOWHERE if now_s + lasts_s <= starts_s else promised
+                part, lasts_s, own, NOWHERE if now_s + lasts_s <= starts_s else promised
             ):
                 del left[at]
                 end = min(len(left), 1 + DEEP)
@@ -221,9 +225,8 @@ class Run:
     def _promise(self, count: int) -> tuple[float, int]:
         """When and where so many GPUs are free at the earliest."""
         free = self._counts[:]
-        for at in range(self._at, len(self._ends)):
-            at_s, node, _, gpus = self._ends[at]
-            free[node] += gpus
-            if free[node] >= count:
+        for at_s, node, _, gpus in islice(self._ends, self._at, None):
+            now = free[node] = free[node] + gpus
+            if now >= count:
                 return at_s, node
         return float("inf"), NOWHERE
