@@ -251,7 +251,7 @@ class World:
             waits = []
             for number, limit_s, parts in self._waits:
                 lasts_s = one_s(future, number, limit_s)
-                waits += [(part, lasts_s) for part in parts]
+                waits += [(part.gpus, lasts_s, part) for part in parts]
             known = self._played[future] = ends, waits, self.lasts_s(future)
         return known
 

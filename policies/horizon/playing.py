@@ -50,8 +50,8 @@ class Part(NamedTuple):
     communication: float | None = None
 
 
-#: A part and how long it runs in a future (seconds).
-Waits = tuple[Part, float]
+#: How many GPUs a part wants, how long it runs in a future (seconds), and the part.
+Waits = tuple[int, float, Part]
 
 
 class Later(NamedTuple):
@@ -68,7 +68,7 @@ class Later(NamedTuple):
 
 def _least(left: Sequence[Waits]) -> int:
     """The fewest GPUs that the first or one who may pass it wants."""
-    return min([wait[0].gpus for wait in left[: 1 + DEEP]])
+    return min([gpus for gpus, _, _ in left[: 1 + DEEP]])
 
 
 class Run:
@@ -107,14 +107,15 @@ class Run:
         """
         left = list(waits)
         while left and self.starts < STARTS:
-            if left[0][0].gpus <= self._most:
+            gpus, lasts_s, part = left[0]
+            if gpus <= self._most:
                 # Some node has room.
-                self._try(*left[0], own)
+                self._try(part, lasts_s, own)
                 del left[0]
                 continue
             if self._at == len(self._ends):
                 return
-            least = _least(left) if backfill else left[0][0].gpus
+            least = _least(left) if backfill else gpus
             if least <= self._most:
                 self._pass(left, own)
                 least = 0
@@ -132,8 +133,9 @@ class Run:
         found: Later | None = None
         left, now_s = list(waits), run_s(ideal_s, communication, share)
         while True:
-            while left and left[0][0].gpus <= self._most:
-                self._try(*left[0], NOWHERE)
+            while left and left[0][0] <= self._most:
+                _, lasts_s, part = left[0]
+                self._try(part, lasts_s, NOWHERE)
                 del left[0]
             if left and backfill and _least(left) <= self._most:
                 self._pass(left, NOWHERE)
@@ -210,11 +212,11 @@ class Run:
 
     def _pass(self, left: list[Waits], own: int) -> None:
         """Backfill: who ends before the first one starts, or takes another node than it will."""
-        starts_s, promised = self._promise(left[0][0].gpus)
+        starts_s, promised = self._promise(left[0][0])
         now_s, at, end = self.now_s, 1, min(len(left), 1 + DEEP)
         while at < end and self._most:
-            part, lasts_s = left[at]
-            if part.gpus <= self._most and self._try(
+            gpus, lasts_s, part = left[at]
+            if gpus <= self._most and self._try(
                 part, lasts_s, own, NOWHERE if now_s + lasts_s <= starts_s else promised
             ):
                 del left[at]

@@ -71,7 +71,8 @@ class Plain:
     def play(self, backfill: bool) -> tuple[float, int]:
         left = list(self.waits)
         while left and self.starts < STARTS:
-            if self.start(*left[0]):
+            _, lasts_s, part = left[0]
+            if self.start(part, lasts_s):
                 left = left[1:]
                 continue
             if not self.ends:
@@ -84,11 +85,12 @@ class Plain:
         return self.worth, self.next_mask
 
     def pass_(self, left: list[Waits]) -> None:
-        starts_s, promised = self.promise(left[0][0].gpus)
+        starts_s, promised = self.promise(left[0][0])
         at = 1
         while at < len(left) and at <= DEEP:
-            is_over = self.now_s + left[at][1] <= starts_s
-            if self.start(*left[at], NOWHERE if is_over else promised):
+            _, lasts_s, part = left[at]
+            is_over = self.now_s + lasts_s <= starts_s
+            if self.start(part, lasts_s, NOWHERE if is_over else promised):
                 del left[at]
             else:
                 at += 1
