@@ -170,3 +170,12 @@ def test_a_jobs_parts_are_made_once_for_the_same_kinds_of_node():
     assert [len(part.known) for part in other] == [2]
     assert other[0].known[1] is made[0].known[0]
     assert choices.parts(WaitingJob((3,), 60.0), [one], [one.shape], told)[0].gpus == 3
+
+
+@pytest.mark.parametrize("pattern", ["hypercube", "ring+tree"])
+def test_a_set_that_is_in_no_table_is_the_one_that_is_searched(pattern):
+    torus, job = machine("torus-16"), WaitingJob((3,), 60.0, pattern)
+    free = mask_of([1, 5, 6, 9, 12])
+    best = Choices(MAPA.tables, MAPA._objective).find(job, 3, torus, free)
+    first = MAPA.tables.first(torus, pattern, 3, free, MAPA.sensitive)
+    assert (best.mask, best.share) == (first.mask, first.share)
