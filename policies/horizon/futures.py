@@ -7,10 +7,10 @@ is on; each takes the node and the set that mapa would. What all get is summed u
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple
 
 from gres_topology import NodeTopology
@@ -19,14 +19,14 @@ from policies.contract.nodes import candidates
 from policies.contract.nouns import Cluster, NodeState, Placement, Release, Request, WaitingJob
 from policies.contract.ranking import each
 from policies.horizon.communication import NOTHING_MEASURED, Communication
-from policies.horizon.playing import DEEP, STARTS, Best, End, Later, Part, Run
+from policies.horizon.playing import DEEP, STARTS, Best, End, Later, Part, Run, Waits
 from policies.horizon.run_times import run_times
 from policies.horizon.settings import HOP_WEIGHT, USUAL_COMMUNICATION
 from policies.mapa.question import NodeKeys
-from policies.matching.choice import Choice
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
+from policies.patterns.pattern import fitting
 from policies.scoring.objectives import Objective
-from policies.scoring.tables import Tables
+from policies.scoring.tables import Tables, is_tabulated
 
 #: Sets are compared on nodes of so many GPUs at most, and waits weighed, in one future, on twice as
 #: large ones: these have too many sets to know the best of each beforehand.
@@ -41,6 +41,8 @@ MOST_ENDS = 24
 MOST_TIMES = 3.0
 #: Choices remembered, some 300 bytes each; of so many all are forgotten.
 MOST_CHOICES = 50_000
+#: Waiting jobs of which the parts are remembered.
+MOST_PARTS = 4096
 
 
 _host_mbps = lru_cache(maxsize=256)(host_mbps)
@@ -56,6 +58,13 @@ def is_told_apart(topology: NodeTopology, most: int = MOST_GPUS) -> bool:
     return 1 < topology.gpus <= most and _links_differ(topology)
 
 
+class Own(NamedTuple):
+    """A set that the job may get, and what it gains by it."""
+
+    mask: int
+    gain: float
+
+
 class Choices:
     """mapa's choice for each state of a node, each found once."""
 
@@ -68,13 +77,22 @@ class Choices:
         self._tables, self._objective = tables, objective
         self._hop_weight = hop_weight
         self._known: dict[tuple[str, str, bool, int], dict[int, Best]] = {}
+        #: The sets that a job may be given, by pattern, sensitivity, GPUs and state of a node.
+        self._sets: dict[tuple[str, str, bool, int, int], list[Own]] = {}
+        #: A job that waits, the kinds of node (shapes) and its parts, by the job's identity.
+        self._parts: dict[int, tuple[WaitingJob, list[str], list[Part]]] = {}
         self._left = MOST_CHOICES
+
+    def _forget(self) -> None:
+        """Whatever is remembered, once it is much."""
+        if self._left <= 0:
+            for some in (self._known, self._sets, self._parts):
+                some.clear()
+            self._left = MOST_CHOICES
 
     def known(self, job: WaitingJob, count: int, shape: str) -> dict[int, Best]:
         """Those for `count` GPUs of nodes of this shape, by what is free (mask)."""
-        if self._left <= 0:
-            self._known.clear()
-            self._left = MOST_CHOICES
+        self._forget()
         return self._known.setdefault((shape, job.pattern, job.sensitive, count), {})
 
     def find(self, job: WaitingJob, count: int, topology: NodeTopology, free: int) -> Best:
@@ -83,17 +101,66 @@ class Choices:
         request = Request((count,), pattern=job.pattern, sensitive=job.sensitive)
         ranked = NodeKeys(request, self._objective(request), self._tables)
         state = NodeState("", topology, free)
-        choice = ranked.first(state, count)
-        key = ranked.keys([state], count)[0]
-        own = self.gain(topology, choice, sensitive=job.sensitive)
-        return Best(choice.mask, own, choice.share, key)
+        best, key = ranked.best(state, count)
+        pattern = "ring" if count == 1 else job.pattern
+        if is_tabulated(topology, fitting(pattern, count)):
+            ideal = self._tables.ideal_effbw_gbps(topology, pattern, count)
+            share = min(1.0, max(0.0, best.effbw_gbps / ideal)) if ideal > 0 else 1.0
+            mask, weakest_gbps = best.mask, best.weakest_gbps
+        else:
+            choice = ranked.first(state, count)
+            mask, share, weakest_gbps = choice.mask, choice.share, choice.weakest_gbps
+        weakest = round(weakest_gbps * MB_PER_GB)
+        own = self._gain(topology, count, share, weakest, sensitive=job.sensitive)
+        return Best(mask, own, share, key)
 
-    def gain(self, topology: NodeTopology, choice: Choice, *, sensitive: bool) -> float:
-        """What a job gains by a set, as a share of its ideal."""
-        if not sensitive or choice.mask.bit_count() < 2:
+    def sets(self, request: Request, count: int, node: NodeState) -> list[Own]:
+        """The sets that mapa would take there, the best first."""
+        key = (node.topology.shape, request.pattern, request.sensitive, count, node.free)
+        known = self._sets.get(key)
+        if known is None:
+            self._forget()
+            self._left -= 1
+            ranked = NodeKeys(request, self._objective(request), self._tables)
+            known = self._sets[key] = [
+                Own(
+                    mask,
+                    self._gain(node.topology, count, share, weakest, sensitive=request.sensitive),
+                )
+                for mask, share, weakest in ranked.top_sets(node, count)
+            ]
+        return known
+
+    def _gain(
+        self, topology: NodeTopology, count: int, share: float, weakest: int, *, sensitive: bool
+    ) -> float:
+        """What a job gains by a set, as a share of its ideal; `weakest` is its link, MB/s."""
+        if not sensitive or count < 2:
             return 0.0
-        hops = round(choice.weakest_gbps * MB_PER_GB) <= _host_mbps(topology)
-        return choice.share - self._hop_weight * hops
+        return share - self._hop_weight * (weakest <= _host_mbps(topology))
+
+    def parts(
+        self, job: WaitingJob, kinds: list[NodeTopology], shapes: list[str], told: Communication
+    ) -> list[Part]:
+        """What the job wants of each of its nodes: made once, as long as it waits.
+
+        `shapes` are those of the kinds of node that there are.
+        """
+        known = self._parts.get(id(job))
+        if known is None or known[0] is not job or known[1] != shapes:
+            if len(self._parts) >= MOST_PARTS:
+                self._parts.clear()
+            communication = told.of_waiting(job, kinds)
+            made = [self.part(job, count, shapes, communication) for count in job.gpus_per_node]
+            known = self._parts[id(job)] = job, shapes, made
+        return known[2]
+
+    def part(
+        self, job: WaitingJob, count: int, shapes: Sequence[str], communication: float | None
+    ) -> Part:
+        """What a job wants of one node."""
+        known = [self.known(job, count, shape) for shape in shapes]
+        return Part(job, count, known, weight(communication), communication)
 
 
 def weight(communication: float | None) -> float:
@@ -142,48 +209,50 @@ class World:
         self._told = told or Communication(NOTHING_MEASURED, Tables())
         self._choices, self._ahead = choices, cluster.ahead
         self._backfill = cluster.ahead.backfill
-        self._job = WaitingJob(
-            request.gpus_per_node,
-            cluster.ahead.lasts_s,
-            request.pattern,
-            request.sensitive,
-        )
+        self._request = request
         self._table = candidates(cluster.nodes).table
         ahead = cluster.ahead
-        took_s = (*(one.took_s for one in ahead.releases), *(one.took_s for one in ahead.queue))
-        learned = users and (bool(ahead.took_s) or any(took_s))
+        users_own = chain(
+            (one.took_s for one in ahead.releases), (one.took_s for one in ahead.queue)
+        )
+        learned = users and (bool(ahead.took_s) or any(users_own))
         times = run_times(tuple(cluster.ahead.used), guesses, learned)
         #: How many futures there are.
         self.futures = times.futures
-        self._lasts_s = times.left_s(0, cluster.ahead.lasts_s, took_s=cluster.ahead.took_s)
         found = {node.name: node for node in compared}
         seen: list[Release] = []
         for release in cluster.ahead.releases:
-            if len(seen) < MOST_ENDS and self._add(release.node, found):
+            name = release.node
+            if name in found or (len(found) < MOST_NODES and self._add(name, found)):
                 seen.append(release)
+                if len(seen) == MOST_ENDS:
+                    break
         table = self._table
-        for place in islice(each((1 << len(table.names)) - 1 & ~table.full), 2 * MOST_NODES):
-            self._add(table.names[place], found)
+        if len(found) < MOST_NODES:
+            for place in islice(each((1 << len(table.names)) - 1 & ~table.full), 2 * MOST_NODES):
+                self._add(table.names[place], found)
         #: By name, so that of equal ones the first name is taken.
         self.nodes = [found[name] for name in sorted(found)]
         self._number = {node.name: number for number, node in enumerate(self.nodes)}
         self._free = [node.free for node in self.nodes]
-        self._kinds = list({node.topology.shape: node.topology for node in self.nodes}.values())
-        at = {topology.shape: kind for kind, topology in enumerate(self._kinds)}
+        kinds = {node.topology.shape: node.topology for node in self.nodes}
+        self._shapes, self._kinds = [*kinds], [*kinds.values()]
+        at = {shape: kind for kind, shape in enumerate(kinds)}
         self._kind_of = [at[node.topology.shape] for node in self.nodes]
         own = self._told.of_request(request, self._kinds)
-        self._communication = None if own is None else own.share
+        self._weight = weight(None if own is None else own.share)
         weights = [node.weight for node in self.nodes]
         self._weights = weights if len(set(weights)) > 1 else None
         self._releases, self._times = seen, times
-        self._played: dict[int, tuple[list[End], list[float]]] = {}
-        #: Number, limit and own run times of the waiting jobs of the parts.
-        self._waits: list[tuple[int, float, Sequence[float]]] = []
-        #: No more than these can start, or pass the first that waits.
-        self._parts = list(islice(self._waiting(), STARTS + DEEP + 1))
+        self._played: dict[int, tuple[list[End], list[Waits], float]] = {}
+        #: Who waits (a number, the limit and the own run times of each) with their parts.
+        self._waits = self._waiting()
 
-    def _played_in(self, future: int) -> tuple[list[End], list[float]]:
-        """The ends in their order and the waiting jobs' run times; most questions need but one."""
+    def _played_in(self, future: int) -> tuple[list[End], list[Waits], float]:
+        """The ends in their order, who waits, and how long the job itself runs.
+
+        Most questions need but one.
+        """
         known = self._played.get(future)
         if known is None:
             one_s = self._times.one_s
@@ -192,13 +261,17 @@ class World:
                  mask.bit_count())
                 for in_s, name, mask, ran_s, job, took_s in self._releases
             )  # fmt: skip
-            lasts_s = [one_s(future, at, limit_s, 0.0, own) for at, limit_s, own in self._waits]
-            known = self._played[future] = ends, lasts_s
+            waits = []
+            for number, limit_s, own, parts in self._waits:
+                lasts_s = one_s(future, number, limit_s, 0.0, own)
+                waits += [(part.gpus, lasts_s, part) for part in parts]
+            known = self._played[future] = ends, waits, self.lasts_s(future)
         return known
 
     def lasts_s(self, future: int) -> float:
         """How long the job itself runs on the best GPUs in one of the futures (seconds)."""
-        return self._lasts_s[future]
+        ahead = self._ahead
+        return self._times.one_s(future, 0, ahead.lasts_s, took_s=ahead.took_s)
 
     def _add(self, name: str, nodes: dict[str, NodeState]) -> bool:
         """Whether the node is one of those that are looked at."""
@@ -212,18 +285,20 @@ class World:
             nodes[name] = node
         return True
 
-    def play(self, node: NodeState, count: int, choice: Choice, future: int = 0) -> Future:
+    def sets(self, node: NodeState, count: int) -> list[Own]:
+        """The sets that mapa would give the job there, the best first."""
+        return self._choices.sets(self._request, count, node)
+
+    def play(self, node: NodeState, count: int, own: Own, future: int = 0) -> Future:
         """What comes in one of the futures if the job takes this set of a node."""
         number = self._number[node.name]
-        ends, lasts_s = self._played_in(future)
+        ends, waits, lasts_s = self._played_in(future)
         free, ends = self._free[:], ends[:]
-        free[number] &= ~choice.mask
-        insort(ends, (self._lasts_s[future], number, choice.mask, count))
-        run = Run(free, ends, lasts_s, self._find, self._weights)
-        run.play(self._parts, number, self._backfill)
-        own = self._choices.gain(node.topology, choice, sensitive=self._job.sensitive)
-        own *= weight(self._communication)
-        return Future(own + run.worth, run.next_mask)
+        free[number] &= ~own.mask
+        insort(ends, (lasts_s, number, own.mask, count))
+        run = Run(free, ends, self._kind_of, self._find, self._weights)
+        run.play(waits, number, self._backfill)
+        return Future(own.gain * self._weight + run.worth, run.next_mask)
 
     def later(
         self, communication: float, share: float, among: Collection[str], longest_s: float,
@@ -234,30 +309,31 @@ class World:
         `communication` is its share of the run time, `share` of the ideal bandwidth what it would
         get now; `among` are the nodes it may use.
         """
-        [own] = self._parts_of(self._job, 0, communication)
-        ends, lasts_s = self._played_in(future)
-        run = Run(self._free[:], ends[:], lasts_s, self._find, self._weights)
+        [count] = self._request.gpus_per_node
+        job = WaitingJob((count,), 0.0, self._request.pattern, self._request.sensitive)
+        own = self._choices.part(job, count, self._shapes, communication)
+        ends, waits, lasts_s = self._played_in(future)
+        run = Run(self._free[:], ends[:], self._kind_of, self._find, self._weights)
         numbers = {self._number[name] for name in among}
-        return run.wait(
-            self._parts, own, self._lasts_s[future], share, numbers, longest_s, self._backfill
-        )
+        return run.wait(waits, own, lasts_s, share, numbers, longest_s, self._backfill)
 
     def _find(self, part: Part, node: int, free: int) -> Best:
         """What is not known yet of a part on a node."""
         best = self._choices.find(part.job, part.gpus, self.nodes[node].topology, free)
-        part.known[node][free] = best
+        part.known[self._kind_of[node]][free] = best
         return best
 
-    def _waiting(self) -> Iterator[Part]:
-        """What waits, node by node; jobs too large for these nodes are others' business."""
+    def _waiting(self) -> list[tuple[int, float, Sequence[float], list[Part]]]:
+        """Who waits, and its parts; jobs too large for these nodes are others' business.
+
+        No more parts than can start, or pass the first that waits.
+        """
+        left, waits = STARTS + DEEP + 1, []
         for number, job in enumerate(self._ahead.queue, 1):
             if max(job.gpus_per_node) <= self._largest:
-                self._waits.append((number, job.lasts_s, job.took_s))
-                communication = self._told.of_waiting(job, self._kinds)
-                yield from self._parts_of(job, len(self._waits) - 1, communication)
-
-    def _parts_of(self, job: WaitingJob, at: int, communication: float | None) -> Iterator[Part]:
-        for count in job.gpus_per_node:
-            of_kind = [self._choices.known(job, count, one.shape) for one in self._kinds]
-            known = [of_kind[kind] for kind in self._kind_of]
-            yield Part(job, count, at, known, weight(communication), communication)
+                parts = self._choices.parts(job, self._kinds, self._shapes, self._told)
+                waits.append((number, job.lasts_s, job.took_s, parts[:left]))
+                left -= len(parts)
+                if left <= 0:
+                    break
+        return waits

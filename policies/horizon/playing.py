@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from policies.contract.nouns import WaitingJob
@@ -42,13 +43,15 @@ class Part(NamedTuple):
 
     job: WaitingJob
     gpus: int
-    #: Where a future's run times have its own.
-    at: int
-    #: What is known of its choices, by node and what is free there (mask).
+    #: What is known of its choices, by kind of node and what is free there (mask).
     known: Sequence[dict[int, Best]]
     weight: float
     #: What share of its time it communicates, as far as that is known.
     communication: float | None = None
+
+
+#: How many GPUs a part wants, how long it runs in a future (seconds), and the part.
+Waits = tuple[int, float, Part]
 
 
 class Later(NamedTuple):
@@ -63,26 +66,31 @@ class Later(NamedTuple):
     share: float
 
 
+def _least(left: Sequence[Waits]) -> int:
+    """The fewest GPUs that the first or one who may pass it wants."""
+    return min([gpus for gpus, _, _ in left[: 1 + DEEP]])
+
+
 class Run:
     """One future while it is played."""
 
-    __slots__ = ("_at", "_counts", "_ends", "_find", "_free", "_lasts_s", "_most", "_weights",
+    __slots__ = ("_at", "_counts", "_ends", "_find", "_free", "_kind_of", "_most", "_weights",
                  "next_mask", "now_s", "starts", "worth")  # fmt: skip
 
     def __init__(
         self,
         free: list[int],
         ends: list[End],
-        lasts_s: Sequence[float],
+        kind_of: Sequence[int],
         find: Callable[[Part, int, int], Best],
         weights: Sequence[int] | None,
     ) -> None:
         """`free` GPUs (mask) by node, and the `ends` in their order: both are changed.
 
-        `lasts_s` are the run times of those that wait (seconds).
+        `kind_of` has the kind of each node, as parts know it.
         `find` gives what a part's `known` lacks; `weights` are None where all nodes' are alike.
         """
-        self._free, self._ends, self._lasts_s = free, ends, lasts_s
+        self._free, self._ends, self._kind_of = free, ends, kind_of
         self._find, self._weights = find, weights
         #: How many GPUs are free, by node; and the most: larger parts need not be tried.
         self._counts = [mask.bit_count() for mask in free]
@@ -92,24 +100,29 @@ class Run:
         self.now_s = self.worth = 0.0
         self.starts = self.next_mask = 0
 
-    def play(self, parts: Sequence[Part], own: int, backfill: bool) -> None:
-        """Start what waits, in order, until enough is seen or nothing more comes free.
+    def play(self, waits: Sequence[Waits], own: int, backfill: bool) -> None:
+        """Start who waits, in order, until enough is seen or nothing more comes free.
 
         `own` is the job's node: the first start there is told of.
         """
-        left = list(parts)
+        left = list(waits)
         while left and self.starts < STARTS:
-            if left[0].gpus <= self._most and self._try(left[0], own):
+            gpus, lasts_s, part = left[0]
+            if gpus <= self._most:
+                # Some node has room.
+                self._try(part, lasts_s, own)
                 del left[0]
                 continue
             if self._at == len(self._ends):
                 return
-            if backfill:
+            least = _least(left) if backfill else gpus
+            if least <= self._most:
                 self._pass(left, own)
-            self._end()
+                least = 0
+            self._end(least)
 
     def wait(
-        self, parts: Sequence[Part], own: Part, ideal_s: float, share: float,
+        self, waits: Sequence[Waits], own: Part, ideal_s: float, share: float,
         among: Collection[int], longest_s: float, backfill: bool,
     ) -> Later | None:  # fmt: skip
         """Let the others start while one job waits: when does it end the soonest?
@@ -118,16 +131,20 @@ class Run:
         """
         communication = own.communication or 0.0
         found: Later | None = None
-        left, now_s = list(parts), run_s(ideal_s, communication, share)
+        left, now_s = list(waits), run_s(ideal_s, communication, share)
         while True:
-            while left and self._try(left[0], NOWHERE):
+            while left and left[0][0] <= self._most:
+                _, lasts_s, part = left[0]
+                self._try(part, lasts_s, NOWHERE)
                 del left[0]
-            if left and backfill:
+            if left and backfill and _least(left) <= self._most:
                 self._pass(left, NOWHERE)
             is_over = self._at == len(self._ends) or self._ends[self._at][0] > longest_s
             if is_over or self.starts >= STARTS:
                 return found
             self._end()
+            if self._most < own.gpus:
+                continue
             its = [count if at in among else 0 for at, count in enumerate(self._counts)]
             some = self._best(own, its)
             if some is None or some[1].share <= share:
@@ -137,66 +154,70 @@ class Run:
             if found is None or saved_s > found.saved_s:
                 found = Later(self.now_s, saved_s, node, best.mask, best.share)
 
-    def _end(self) -> None:
-        """The next GPUs come free."""
-        self.now_s, node, mask, _ = self._ends[self._at]
-        self._at += 1
-        free = self._free[node] = self._free[node] | mask
-        count = self._counts[node] = free.bit_count()
-        if count > self._most:
-            self._most = count
+    def _end(self, least: int = 0) -> None:
+        """The next GPUs come free, until a node has the least that somebody wants."""
+        ends, free, counts, most = self._ends, self._free, self._counts, self._most
+        at, end = self._at, len(ends)
+        while at < end:
+            self.now_s, node, mask, _ = ends[at]
+            at += 1
+            now = free[node] = free[node] | mask
+            count = counts[node] = now.bit_count()
+            if count > most:
+                most = count
+            if most >= least:
+                break
+        self._at, self._most = at, most
 
     def _best(
         self, part: Part, counts: Sequence[int], without: int = NOWHERE
     ) -> tuple[int, Best] | None:
         """The node where a part would go now and its set; None where no node has room."""
-        gpus, known, free, weights = part.gpus, part.known, self._free, self._weights
-        found: tuple[int, Best] | None = None
+        _, gpus, known, _, _ = part
+        free, weights, kind_of = self._free, self._weights, self._kind_of
+        found, first = NOWHERE, None
         for node, count in enumerate(counts):
             if count < gpus or node == without:
                 continue
-            best = known[node].get(free[node]) or self._find(part, node, free[node])
-            if found is not None:
-                if weights is not None and weights[node] != weights[found[0]]:
-                    is_better = weights[node] < weights[found[0]]
-                else:
-                    is_better = best.key < found[1].key
-                if not is_better:
+            state = free[node]
+            best = known[kind_of[node]].get(state) or self._find(part, node, state)
+            if first is not None:
+                if weights is not None and weights[node] != weights[found]:
+                    if weights[node] > weights[found]:
+                        continue
+                elif best is first or best.key >= first.key:
                     continue
-            found = node, best
-        return found
+            found, first = node, best
+        return None if first is None else (found, first)
 
-    def _try(self, part: Part, own: int, without: int = NOWHERE) -> bool:
+    def _try(self, part: Part, lasts_s: float, own: int, without: int = NOWHERE) -> bool:
         """Start it now if a node has room."""
         found = self._best(part, self._counts, without)
         if found is None:
             return False
-        node, best = found
-        self._free[node] ^= best.mask
-        self._counts[node] -= part.gpus
-        self._most = max(self._counts)
-        ends_s = self.now_s + self._lasts_s[part.at]
-        insort(self._ends, (ends_s, node, best.mask, part.gpus), self._at)
-        self.worth += best.gain * part.weight
+        node, (mask, gain, _, _) = found
+        _, gpus, _, weight, _ = part
+        self._free[node] ^= mask
+        counts = self._counts
+        before = counts[node]
+        counts[node] = before - gpus
+        if before == self._most:
+            self._most = max(counts)
+        insort(self._ends, (self.now_s + lasts_s, node, mask, gpus), self._at)
+        self.worth += gain * weight
         self.starts += 1
         if node == own and not self.next_mask:
-            self.next_mask = best.mask
+            self.next_mask = mask
         return True
 
-    def _pass(self, left: list[Part], own: int) -> None:
+    def _pass(self, left: list[Waits], own: int) -> None:
         """Backfill: who ends before the first one starts, or takes another node than it will."""
-        for part in left[1 : 1 + DEEP]:
-            if part.gpus <= self._most:
-                break
-        else:
-            return
-        starts_s, promised = self._promise(left[0].gpus)
-        now_s, lasts_s = self.now_s, self._lasts_s
-        at, end = 1, min(len(left), 1 + DEEP)
+        starts_s, promised = self._promise(left[0][0])
+        now_s, at, end = self.now_s, 1, min(len(left), 1 + DEEP)
         while at < end and self._most:
-            part = left[at]
-            if part.gpus <= self._most and self._try(
-                part, own, NOWHERE if now_s + lasts_s[part.at] <= starts_s else promised
+            gpus, lasts_s, part = left[at]
+            if gpus <= self._most and self._try(
+                part, lasts_s, own, NOWHERE if now_s + lasts_s <= starts_s else promised
             ):
                 del left[at]
                 end = min(len(left), 1 + DEEP)
@@ -206,9 +227,8 @@ class Run:
     def _promise(self, count: int) -> tuple[float, int]:
         """When and where so many GPUs are free at the earliest."""
         free = self._counts[:]
-        for at in range(self._at, len(self._ends)):
-            at_s, node, _, gpus = self._ends[at]
-            free[node] += gpus
-            if free[node] >= count:
+        for at_s, node, _, gpus in islice(self._ends, self._at, None):
+            now = free[node] = free[node] + gpus
+            if now >= count:
                 return at_s, node
         return float("inf"), NOWHERE

@@ -21,6 +21,7 @@ from policies.horizon.futures import (
     MOST_GPUS_WAITING,
     Choices,
     Future,
+    Own,
     World,
     is_told_apart,
 )
@@ -51,7 +52,9 @@ class Played:
     """A node and set, and what comes of it in the futures that were played."""
 
     node: NodeState
-    choice: Choice
+    #: Which one of the node's best sets it is.
+    at: int
+    own: Own
     #: The sum over the futures.
     worth: float = 0.0
     next_mask: int = 0
@@ -162,17 +165,17 @@ class Horizon(Mapa):
         """What the job gets now, and what was played for it, if that was."""
         asked = self._asked(request, cluster)
         pairs = asked.chosen()
-        own, (state, count, _) = asked.placement(self.name, pairs), pairs[0]
+        state, count, _ = pairs[0]
         is_played = cluster.ahead is not None and cluster.ahead.queue and len(pairs) == 1
         if not (is_played and is_told_apart(state.topology)):
-            return own, None
+            return asked.placement(self.name, pairs), None
         others = asked.runners_up(count, {state.name})[: MOST_NODES - 1]
         nodes = [state, *(other for other in others if other.weight == state.weight
                           and is_told_apart(other.topology))]  # fmt: skip
         world = self._world(cluster, request, nodes)
         best = _best(world, asked, nodes, count)
         if best is None:
-            return own, world
+            return asked.placement(self.name, pairs), world
         node, choice, future = best
         placement = asked.placement(self.name, [(node, count, choice)])
         return future.explained(placement, node.name), world
@@ -182,7 +185,11 @@ def _best(
     world: World, asked: MapaQuestion, nodes: list[NodeState], count: int
 ) -> tuple[NodeState, Choice, Future] | None:
     """The node and set with the best future; None where that is mapa's own, the first."""
-    played = [Played(node, choice) for node in nodes for choice in asked.top(node, count)]
+    played = [
+        Played(node, at, own) for node in nodes for at, own in enumerate(world.sets(node, count))
+    ]
+    if len(played) == 1:
+        return None
     own = played[0]
     for future in range(world.futures):
         if future == FIRST_FUTURES:
@@ -194,11 +201,12 @@ def _best(
                 return None
             played = [own, *ahead[: MOST_PLAYED - 1]]
         for one in played:
-            one.add(world.play(one.node, count, one.choice, future))
+            one.add(world.play(one.node, count, one.own, future))
     best = max(played, key=lambda one: one.worth)
     if best.worth <= own.worth + LEAST_GAIN * world.futures:
         return None
-    return best.node, best.choice, Future(best.worth, best.next_mask)
+    choice = asked.top(best.node, count)[best.at]
+    return best.node, choice, Future(best.worth, best.next_mask)
 
 
 def _told(share: float, known: Known | None) -> str:

@@ -57,6 +57,17 @@ class NodeKeys:
         objective = self._near_nics(topology)
         return self._tables.first(topology, self._pattern, count, state.free, objective)
 
+    def best(self, state: NodeState, count: int) -> tuple[BestSet, Key]:
+        """Of `first` what nodes are ranked by, and the node's key; without the rank order."""
+        [best] = self._best([state], count)
+        return best, self._key(best, state.free, count)
+
+    def top_sets(self, state: NodeState, count: int) -> list[tuple[int, float, int]]:
+        """As `Tables.top_sets`."""
+        topology = state.topology
+        objective = self._near_nics(topology)
+        return self._tables.top_sets(topology, self._pattern, count, state.free, objective)
+
     def offers(self, topology: NodeTopology, count: int) -> Offers | None:
         """What nodes of a kind offer jobs of several nodes; None where rails are not known."""
         objective = self._near_nics(topology)

@@ -39,13 +39,16 @@ class BestSet(NamedTuple):
     destroyed_gbps: float
     #: How far from NICs its GPUs are, all together.
     nic: int
+    #: The set itself; where all links are alike, one as good for the job as that of `top`.
+    mask: int
 
 
 def as_best(choice: Choice, nic_distance: tuple[int, ...]) -> BestSet:
     """A choice as a `BestSet`; `nic_distance` is an Objective's."""
     nic = sum(nic_distance[gpu] for gpu in choice.order) if nic_distance else 0
     widths = (choice.effbw_gbps, choice.weakest_gbps, choice.agg_gbps)
-    return BestSet(*widths, choice.loss, choice.broken_gbps, choice.destroyed_gbps, nic)
+    lost = (choice.loss, choice.broken_gbps, choice.destroyed_gbps)
+    return BestSet(*widths, *lost, nic, choice.mask)
 
 
 def best_sets(
@@ -60,15 +63,19 @@ def best_sets(
         gpus = tables.topology.gpus
         if comb(gpus, size) * comb(size, k) <= _ALL_MASKS:
             known = _known(tables, k, size, objective)
-            best.update(
-                (mask, BestSet._make(known[rows_of(gpus)[mask]].tolist())) for mask in masks
-            )
+            rows = rows_of(gpus)
+            best.update((mask, _from_row(known[rows[mask]].tolist())) for mask in masks)
             continue
         step = max(1, _AT_ONCE // len(members(size, k)))
         for at in range(0, len(masks), step):
             some = np.array(masks[at : at + step], dtype=np.int64)
             best.update(zip(some.tolist(), _of_size(tables, k, size, some, objective), strict=True))
     return [best[free] for free in frees]
+
+
+def _from_row(row: list[float]) -> BestSet:
+    *widths, nic, mask = row
+    return BestSet._make((*widths, int(nic), int(mask)))
 
 
 def _known(tables: NodeTables, k: int, size: int, objective: Objective) -> Floats:
@@ -110,6 +117,7 @@ def _of_size(
         scored.broken[chosen] / MB_PER_GB,
         (tables.inside[frees] - scored.preserved[chosen]) / MB_PER_GB,
         zeros.astype(np.int64) if scored.nic is None else scored.nic[chosen],
+        table.masks[row],
     )
     return map(BestSet._make, zip(*(column.tolist() for column in picked), strict=True))
 

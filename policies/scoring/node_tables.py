@@ -100,6 +100,8 @@ class NodeTables:
         self._futures: dict[Shares, Floats] = {}
         #: The best sets of masks (`best_sets`).
         self.best: dict[Hashable, Floats] = {}
+        #: What was scored last: who asks for the first set may go on to ask for the next ones.
+        self._last: tuple[tuple[int, int], Objective, tuple[Ints, Scored]] | None = None
         #: Rank orders by set and what the objective prefers.
         self._orders: dict[tuple[int, str], tuple[int, ...]] = {}
         #: Held for a moment only: never while something is computed.
@@ -209,8 +211,13 @@ class NodeTables:
 
     def score(self, k: int, free: int, objective: Objective) -> tuple[Ints, Scored]:
         """The k-subsets of `free` (row numbers of `sets(k)`) and what is known of each."""
+        last = self._last
+        if last is not None and last[0] == (k, free) and last[1] is objective:
+            return last[2]
         rows = np.flatnonzero((self.sets(k).masks & ~np.int64(free)) == 0)
-        return rows, self.scored(k, rows, np.full(len(rows), free), objective)
+        found = rows, self.scored(k, rows, np.full(len(rows), free), objective)
+        self._last = (k, free), objective, found
+        return found
 
     def scored(self, k: int, rows: Ints, free: Ints, objective: Objective) -> Scored:
         """What is known of k-subsets (row numbers), each within free GPUs of its own (masks)."""
@@ -246,6 +253,24 @@ class NodeTables:
 
         Where all links are alike ties keep NUMA nodes whole; then they go to the lowest ids.
         """
+        rows, scored, ranked = self._ranked(k, free, objective, count)
+        return tuple(
+            self._choice(k, free, int(rows[at]), int(at), scored, objective) for at in ranked
+        )
+
+    def top_sets(
+        self, k: int, free: int, objective: Objective, count: int
+    ) -> list[tuple[int, float, int]]:
+        """Of `top` the masks, shares of the ideal and weakest links (MB/s)."""
+        rows, scored, ranked = self._ranked(k, free, objective, count)
+        table, first = self.sets(k), rows[ranked]
+        known = (table.masks[first], scored.share[ranked], table.weakest[first])
+        return list(zip(*(column.tolist() for column in known), strict=True))
+
+    def _ranked(
+        self, k: int, free: int, objective: Objective, count: int
+    ) -> tuple[Ints, Scored, Ints]:
+        """The k-subsets of `free`, what is known of each, and which are the best, best first."""
         rows, scored = self.score(k, free, objective)
         keys = columns(scored, objective)
         if len(self._parts):
@@ -256,10 +281,7 @@ class NodeTables:
             kept = np.flatnonzero(first >= cut)
         else:
             kept = np.arange(len(first))
-        ranked = kept[np.lexsort([-key[kept] for key in reversed(keys)])][:count]
-        return tuple(
-            self._choice(k, free, int(rows[at]), int(at), scored, objective) for at in ranked
-        )
+        return rows, scored, kept[np.lexsort([-key[kept] for key in reversed(keys)])][:count]
 
     def equals(
         self, k: int, free: int, objective: Objective, most: int

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gres_topology import NodeTopology
 from policies.bandwidth.model import model_for
-from policies.contract.bits import EXACT_GPUS, Runs, gpus_of
+from policies.contract.bits import EXACT_GPUS, Runs, gpus_of, mask_of
 from policies.contract.demand import Shares
 from policies.contract.nodes import runs_of
 from policies.matching import large
@@ -122,6 +122,16 @@ class Tables:
             answer = tuple(choice.on(to) for choice in answer)
         return answer
 
+    def top_sets(
+        self, topology: NodeTopology, pattern: str, k: int, free_mask: int, objective: Objective
+    ) -> list[tuple[int, float, int]]:
+        """Of `top`, where sets are tabulated: the mask, the share of the ideal, the weakest (MB/s).
+
+        Without their rank orders, which are most of the price.
+        """
+        pattern = "ring" if k == 1 else fitting(pattern, k)
+        return self.of(topology, pattern).top_sets(k, free_mask, objective, TOP)
+
     def _runs_of(self, topology: NodeTopology) -> Runs:
         key = (topology.shape, topology.nic_distance)
         runs = self._runs.get(key)
@@ -166,7 +176,9 @@ class Tables:
             return best_sets(self.of(topology, fitted), k, frees, objective)
         nics = objective.nic_distance
         return [
-            as_best(choice, tuple(nics[gpu] for gpu in gpus) if nics else ())
+            as_best(choice, tuple(nics[gpu] for gpu in gpus) if nics else ())._replace(
+                mask=mask_of(gpus[at] for at in choice.order)
+            )
             for gpus, choice in large.firsts(topology, fitted, k, frees)
         ]
 

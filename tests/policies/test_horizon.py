@@ -157,10 +157,9 @@ def test_backfill_starts_who_does_not_delay_the_first(lasts_s, backfill, starts)
     where = cluster([0, 1], ahead, kind="minsky")
     request = Request((1,))
     world = World(Choices(MAPA.tables, MAPA._objective), where, request, where.nodes.values())
-    tops = MAPA.tables.top(machine("minsky"), "ring", 1, 0b11, MAPA.sensitive)
-    [choice] = [one for one in tops if one.mask == 0b10]
+    [own] = [one for one in world.sets(where.nodes["n"], 1) if one.mask == 0b10]
     # The job takes GPU 1, so GPU 0 is left.
-    future = world.play(where.nodes["n"], 1, choice)
+    future = world.play(where.nodes["n"], 1, own)
     assert future.next_mask == starts
 
 

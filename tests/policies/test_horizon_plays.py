@@ -9,8 +9,10 @@ from machines import machine
 
 from policies import Ahead, Cluster, NodeState, Release, Request, WaitingJob
 from policies.contract.bits import gpus_of, mask_of
+from policies.horizon.communication import Communication
 from policies.horizon.futures import Choices, World
-from policies.horizon.playing import DEEP, NOWHERE, STARTS, Part
+from policies.horizon.playing import DEEP, NOWHERE, STARTS, Part, Waits
+from policies.matching.links import host_mbps
 from policies.registry import registry
 
 MAPA = registry.get("mapa")
@@ -24,7 +26,7 @@ class Plain:
         self.world, self.own = world, node
         self.free = [set(gpus_of(free)) for free in world._free]
         self.free[node] -= set(gpus_of(mask))
-        ends, self.lasts_s = world._played_in(future)
+        ends, self.waits, _ = world._played_in(future)
         self.ends = [(at_s, place, set(gpus_of(gpus))) for at_s, place, gpus, _ in ends]
         self.ends.append((world.lasts_s(future), node, set(gpus_of(mask))))
         self.now_s = self.worth = 0.0
@@ -46,14 +48,13 @@ class Plain:
         self.worth += own * part.weight
         return number, mask
 
-    def start(self, part: Part, without: int = NOWHERE) -> bool:
+    def start(self, part: Part, lasts_s: float, without: int = NOWHERE) -> bool:
         found = self.best(part, without)
         if found is None:
             return False
         number, mask = found
         self.free[number] -= set(gpus_of(mask))
-        ends_s = self.now_s + self.lasts_s[part.at]
-        self.ends.append((ends_s, number, set(gpus_of(mask))))
+        self.ends.append((self.now_s + lasts_s, number, set(gpus_of(mask))))
         self.starts += 1
         if number == self.own and not self.next_mask:
             self.next_mask = mask
@@ -68,9 +69,10 @@ class Plain:
         return float("inf"), NOWHERE
 
     def play(self, backfill: bool) -> tuple[float, int]:
-        left = list(self.world._parts)
+        left = list(self.waits)
         while left and self.starts < STARTS:
-            if self.start(left[0]):
+            _, lasts_s, part = left[0]
+            if self.start(part, lasts_s):
                 left = left[1:]
                 continue
             if not self.ends:
@@ -82,12 +84,13 @@ class Plain:
             self.free[number] |= some
         return self.worth, self.next_mask
 
-    def pass_(self, left: list[Part]) -> None:
-        starts_s, promised = self.promise(left[0].gpus)
+    def pass_(self, left: list[Waits]) -> None:
+        starts_s, promised = self.promise(left[0][0])
         at = 1
         while at < len(left) and at <= DEEP:
-            is_over = self.now_s + self.lasts_s[left[at].at] <= starts_s
-            if self.start(left[at], NOWHERE if is_over else promised):
+            _, lasts_s, part = left[at]
+            is_over = self.now_s + lasts_s <= starts_s
+            if self.start(part, lasts_s, NOWHERE if is_over else promised):
                 del left[at]
             else:
                 at += 1
@@ -128,13 +131,51 @@ def test_a_future_is_the_one_that_the_rules_say(seed):
         if not node.free:
             continue
         count = draw.randint(1, node.free.bit_count())
-        choice = MAPA.tables.top(node.topology, "ring", count, node.free, MAPA.sensitive)[-1]
+        own = world.sets(node, count)[-1]
         for future in range(world.futures):
             number = world.nodes.index(node)
-            worth, next_mask = Plain(world, number, choice.mask, future).play(
-                cluster.ahead.backfill
-            )
-            found = world.play(node, count, choice, future)
-            own = world._choices.gain(node.topology, choice, sensitive=True)
-            assert found.worth == pytest.approx(own + worth, abs=1e-12)
+            worth, next_mask = Plain(world, number, own.mask, future).play(cluster.ahead.backfill)
+            found = world.play(node, count, own, future)
+            assert found.worth == pytest.approx(own.gain + worth, abs=1e-12)
             assert found.next_mask == next_mask
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "torus-16", "cubemesh-16"])
+def test_sets_without_their_rank_orders_are_mapas_own(kind):
+    topology, draw = machine(kind), Random(kind)
+    host_gbps = host_mbps(topology) / 1000
+    choices = Choices(MAPA.tables, MAPA._objective)
+    for _ in range(40):
+        free = draw.randint(1, (1 << topology.gpus) - 1)
+        count = draw.randint(1, free.bit_count())
+        job = WaitingJob((count,), 60.0, draw.choice(("ring", "tree")), draw.random() < 0.7)
+        request = Request(job.gpus_per_node, pattern=job.pattern, sensitive=job.sensitive)
+        objective = MAPA._objective(request)
+        tops = MAPA.tables.top(topology, job.pattern, count, free, objective)
+        feels = job.sensitive and count > 1
+        gains = [feels * (one.share - 0.1 * (one.weakest_gbps <= host_gbps)) for one in tops]
+        found = choices.sets(request, count, NodeState("n", topology, free))
+        assert [one.mask for one in found] == [one.mask for one in tops]
+        assert [one.gain for one in found] == gains
+        best = choices.find(job, count, topology, free)
+        assert (best.mask, best.gain, best.share) == (tops[0].mask, gains[0], tops[0].share)
+
+
+def test_a_jobs_parts_are_made_once_for_the_same_kinds_of_node():
+    choices, told = Choices(MAPA.tables, MAPA._objective), Communication({}, MAPA.tables)
+    job, one, two = WaitingJob((2,), 60.0), machine("dgx1v"), machine("mi250x")
+    made = choices.parts(job, [one], [one.shape], told)
+    assert choices.parts(job, [one], [one.shape], told) is made
+    other = choices.parts(job, [two, one], [two.shape, one.shape], told)
+    assert [len(part.known) for part in other] == [2]
+    assert other[0].known[1] is made[0].known[0]
+    assert choices.parts(WaitingJob((3,), 60.0), [one], [one.shape], told)[0].gpus == 3
+
+
+@pytest.mark.parametrize("pattern", ["hypercube", "ring+tree"])
+def test_a_set_that_is_in_no_table_is_the_one_that_is_searched(pattern):
+    torus, job = machine("torus-16"), WaitingJob((3,), 60.0, pattern)
+    free = mask_of([1, 5, 6, 9, 12])
+    best = Choices(MAPA.tables, MAPA._objective).find(job, 3, torus, free)
+    first = MAPA.tables.first(torus, pattern, 3, free, MAPA.sensitive)
+    assert (best.mask, best.share) == (first.mask, first.share)
