@@ -1,15 +1,13 @@
-"""Runs the cells of the proof that have no results yet, and writes docs/proof.md of all."""
+"""Writes docs/proof.md of what was run."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from policies.registry import registry
-from simulation.experiments.proof.cells import LIMITS, TRACES, workload
+from simulation.experiments.proof.cells import TRACES
 from simulation.experiments.proof.judging import (
     OURS,
     PRIMARY,
@@ -17,81 +15,30 @@ from simulation.experiments.proof.judging import (
     Cell,
     Row,
     Verdict,
-    row_of,
     verdicts,
 )
-from simulation.models.slurm import SlurmSimulator
+from simulation.experiments.proof.runs import FIRST, FRESH, WERE_BEHIND, Name, Round
 
-#: In the order in which they are run.
-LOADS = (90, 80, 95)
-#: Seed 1 was looked at while sizes were chosen.
-SEEDS = tuple(range(101, 111))
-#: With other limits, to see whether they matter: these traces, at this load.
-SWEPT, SWEPT_LOAD = ("philly", "mapa-dgx1v"), 90
 WORDS = ("worse", "open", "not worse", "better")
 
-#: (trace, load, limits).
-Name = tuple[str, int, str]
+
+def _is_judged(name: Name) -> bool:
+    return name[2] == "drawn"
 
 
-def cells(only: Collection[str] = ()) -> list[Name]:
-    """Every cell; of the traces in `only` where there are some."""
-    judged = [(trace, load, "drawn") for load in LOADS for trace in TRACES]
-    swept = [(trace, SWEPT_LOAD, how) for trace in SWEPT for how in LIMITS if how != "drawn"]
-    return [name for name in (*judged, *swept) if not only or name[0] in only]
-
-
-def policies() -> list[str]:
-    """Stock Slurm and every policy of the registry."""
-    return ["stock", *registry.names()]
-
-
-def run_all(
-    folder: Path, tell: Callable[[str], None], only: Collection[str], again: Collection[str]
-) -> None:
-    """Run what is missing, policy by policy; those in `again` in any case.
-
-    A file for each cell, written after each policy: an interrupted run goes on where it was.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in cells(only):
-        path = _path(folder, name)
-        kept = dict(stored(path))
-        for policy in policies():
-            if policy not in kept or policy in again:
-                kept[policy] = [_run(name, policy, seed) for seed in SEEDS]
-                path.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
-        tell("-".join(map(str, name)))
-
-
-def _run(name: Name, policy: str, seed: int) -> dict[str, float]:
-    trace, load, limits = name
-    made = workload(trace, load, seed, limits)
-    run = SlurmSimulator(made.nodes, made.policy(policy), made.site, made.speed).run(made.jobs)
-    return {key: float(f"{value:.6g}") for key, value in row_of(run, made.nodes).items()}
-
-
-def _path(folder: Path, name: Name) -> Path:
-    return folder / f"{'-'.join(map(str, name))}.json"
-
-
-def stored(path: Path) -> Cell:
-    """What earlier runs left of a cell."""
-    try:
-        found: Cell = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {policy: rows for policy, rows in found.items() if len(rows) == len(SEEDS)}
+def _in_order(given: Round) -> list[Name]:
+    """The cells as they are shown: trace by trace, those with other limits last."""
+    order = [*TRACES]
+    return sorted(given.cells,
+                  key=lambda name: (not _is_judged(name), order.index(name[0]), name[1]))  # fmt: skip
 
 
 def page(folder: Path) -> str:
     """The whole page."""
-    order = [*TRACES]
-    names = sorted(cells(), key=lambda name: (name[2] != "drawn", order.index(name[0]), name[1]))
-    found = {name: stored(_path(folder, name)) for name in names}
+    found = {name: FIRST.stored(folder, name) for name in _in_order(FIRST)}
     whole = {name: cell for name, cell in found.items() if {OURS, "stock"} <= cell.keys()}
-    judged = {name: cell for name, cell in whole.items() if name[2] == "drawn"}
-    comparisons = max(1, len([name for name in cells() if name[2] == "drawn"]) * len(PRIMARY))
+    judged = {name: cell for name, cell in whole.items() if _is_judged(name)}
+    comparisons = sum(map(_is_judged, FIRST.cells)) * len(PRIMARY)
     said = {name: verdicts(cell, comparisons) for name, cell in judged.items()}
     parts = [_HEAD, *_summary(said), *_missing(found), *_scores(judged, comparisons),
              *_judged(said), *_tables(whole)]  # fmt: skip
@@ -140,7 +87,7 @@ def _stands(pair: tuple[Name, Verdict]) -> str:
 
 
 def _missing(found: dict[Name, Cell]) -> Iterator[str]:
-    lacking = [name for name, cell in found.items() if len(cell) < len(policies())]
+    lacking = [name for name, cell in found.items() if len(cell) < len(FIRST.policies)]
     if lacking:
         names = ", ".join("-".join(map(str, name)) for name in lacking)
         yield f"Not run, or not with every policy: {names}.\n"
@@ -159,7 +106,7 @@ def _scores(judged: Mapping[Name, Cell], comparisons: int) -> Iterator[str]:
     yield "| policy | behind | in margins | worse | open | not worse | better |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     rows = []
-    for policy in policies():
+    for policy in FIRST.policies:
         every = [one for cell in judged.values() if policy in cell
                  for one in verdicts(cell, comparisons, policy)]  # fmt: skip
         if every:
