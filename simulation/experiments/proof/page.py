@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from simulation.experiments.proof.bounds import LEAST, ONE_POOL, TOLD
 from simulation.experiments.proof.cells import TRACES
 from simulation.experiments.proof.judging import (
     OURS,
@@ -17,7 +18,8 @@ from simulation.experiments.proof.judging import (
     Verdict,
     verdicts,
 )
-from simulation.experiments.proof.runs import FIRST, FRESH, WERE_BEHIND, Name, Round
+from simulation.experiments.proof.runs import BOUNDS, FIRST, FRESH, WERE_BEHIND, Name, Round
+from simulation.report.metrics import quantile
 
 WORDS = ("worse", "open", "not worse", "better")
 
@@ -29,8 +31,11 @@ def _is_judged(name: Name) -> bool:
 def _in_order(given: Round) -> list[Name]:
     """The cells as they are shown: trace by trace, those with other limits last."""
     order = [*TRACES]
-    return sorted(given.cells,
-                  key=lambda name: (not _is_judged(name), order.index(name[0]), name[1]))  # fmt: skip
+
+    def place(name: Name) -> tuple[bool, int, int]:
+        return not _is_judged(name), order.index(name[0]), name[1]
+
+    return sorted(given.cells, key=place)
 
 
 def page(folder: Path) -> str:
@@ -40,14 +45,18 @@ def page(folder: Path) -> str:
     judged = {name: cell for name, cell in whole.items() if _is_judged(name)}
     comparisons = sum(map(_is_judged, FIRST.cells)) * len(PRIMARY)
     said = {name: verdicts(cell, comparisons) for name, cell in judged.items()}
-    parts = [_HEAD, *_summary(said), *_missing(found), *_scores(judged, comparisons),
-             *_judged(said), *_tables(whole)]  # fmt: skip
+    again = Again({name: FRESH.stored(folder, name) for name in _in_order(FRESH)}, said)
+    least = {name: BOUNDS.stored(folder, name) for name in _in_order(BOUNDS)}
+    parts = [_HEAD, *_summary(said), *again.in_short(), *_room_in_short(said, least),
+             *_missing(found), *_scores(judged, comparisons), *again.section(),
+             *_bounds(said, least), *_judged(said), *_tables(whole)]  # fmt: skip
     return "\n".join(parts) + "\n"
 
 
 _HEAD = f"""# {OURS} against every other policy
 
-See where `{OURS}` is behind the best of the others, trace by trace, and by how much.
+See where `{OURS}` is behind the best of the others, trace by trace, by how much, and how much
+anybody could gain there.
 
 `gputopo experiment proof --out docs` makes this page and the results beside it (docs/proof);
 nothing here is written by hand. What is judged, the margins and the correction were written down
@@ -123,21 +132,173 @@ def _judged(said: dict[Name, list[Verdict]]) -> Iterator[str]:
     yield "## Verdicts\n"
     yield (
         "*behind*: by how much it is worse on average over ten resamplings, with the simultaneous"
-        " interval; below 0 it is ahead. *open*: the interval allows no verdict.\n"
+        " interval; below 0 it is ahead. *open*: the interval allows no verdict; in brackets, how"
+        " many resamplings it takes until the interval is no wider than the margin to each side,"
+        " if differences scatter as in these ten."
     )
-    yield "| trace | load | figure | ours | best other | behind | margin | verdict |"
+    unsure = [one.needed for each in said.values() for one in each if one.word == "open"]
+    if unsure:
+        many = [sum(one > limit for one in unsure) for limit in (100, 1000)]
+        yield (
+            f"Of the {len(unsure)} open ones {many[0]} would need more than 100, and {many[1]} more"
+            " than 1,000."
+        )
+    yield "\n| trace | load | figure | ours | best other | behind | margin | verdict |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    for (trace, load, _), each in said.items():
+    for name, each in said.items():
         for one in each:
-            word = f"**{one.word}**" if one.word == "worse" else one.word
-            number = [_figure(one.metric, value)
-                      for value in (one.ours_value, one.other_value, one.behind, one.half,
-                                    one.margin)]  # fmt: skip
-            yield (
-                f"| {trace} | {load} % | {PRIMARY[one.metric].label} | {number[0]} |"
-                f" {number[1]} `{one.other}` | {number[2]} ± {number[3]} | {number[4]} | {word} |"
-            )
+            more = f" ({one.needed:,})" if one.word == "open" else ""
+            yield f"| {_of(name, one)} | {_compared(one)} | {_word(one)}{more} |"
     yield ""
+
+
+def _of(name: Name, one: Verdict) -> str:
+    return f"{name[0]} | {name[1]} % | {PRIMARY[one.metric].label}"
+
+
+def _compared(one: Verdict) -> str:
+    ours, other, behind, half, margin = (
+        _figure(one.metric, value)
+        for value in (one.ours_value, one.other_value, one.behind, one.half, one.margin)
+    )
+    return f"{ours} | {other} `{one.other}` | {behind} ± {half} | {margin}"
+
+
+def _word(one: Verdict) -> str:
+    return f"**{one.word}**" if one.word == "worse" else one.word
+
+
+class Again:
+    """The nine comparisons that seemed lost on the first seeds, on others."""
+
+    def __init__(self, cells: Mapping[Name, Cell], first: Mapping[Name, list[Verdict]]) -> None:
+        cells = {name: cell for name, cell in cells.items() if OURS in cell and len(cell) > 1}
+        asked, count = set(WERE_BEHIND), len(FRESH.cells) * len(PRIMARY)
+        self._first, self._is_whole = first, len(cells) == len(FRESH.cells)
+        self._asked = [
+            (name, one) for name, cell in cells.items() for one in verdicts(cell, len(asked))
+            if (*name[:2], one.metric) in asked
+        ]  # fmt: skip
+        self._others = [
+            (name, one) for name, cell in cells.items()
+            for one in verdicts(cell, count - len(asked)) if (*name[:2], one.metric) not in asked
+        ]  # fmt: skip
+
+    def in_short(self) -> Iterator[str]:
+        """What came of them, for the top of the page."""
+        if not self._asked:
+            return
+        behind = sum(one.is_behind for _, one in self._asked)
+        yield (
+            f"**Fresh seeds**: the {len(self._asked)} that seemed lost on the first ten seeds, on"
+            f" {len(FRESH.seeds)} new ones: {_counted(self._asked)}; {behind} still behind on"
+            " average by more than the margin ([below](#fresh-seeds)).\n"
+        )
+
+    def section(self) -> Iterator[str]:
+        """All of it."""
+        if not self._asked:
+            return
+        yield "## Fresh seeds\n"
+        yield (
+            "Were the comparisons in which it was behind on the first ten seeds chance? Seeds"
+            f" {FRESH.seeds[0]} to {FRESH.seeds[-1]}, fixed before they were run"
+            " ([proof-plan.md](proof-plan.md#fresh-seeds)). *first*: by how much it is behind on"
+            f" the first ten. The interval allows for {len(WERE_BEHIND)} comparisons."
+        )
+        if not self._is_whole:
+            yield "\nNot all of it has been run."
+        yield "\n| trace | load | figure | first | ours | best other | behind | margin | verdict |"
+        yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+        for name, one in self._asked:
+            first = self._before(name, one)
+            yield f"| {_of(name, one)} | {first} | {_compared(one)} | {_word(one)} |"
+        yield (
+            f"\nThe other {len(self._others)} figures of these cells, with an interval for"
+            f" {len(self._others)}: {_counted(self._others)}.\n"
+        )
+        yield "| trace | load | figure | ours | best other | behind | margin | verdict |"
+        yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+        for name, one in self._others:
+            yield f"| {_of(name, one)} | {_compared(one)} | {_word(one)} |"
+        yield ""
+
+    def _before(self, name: Name, one: Verdict) -> str:
+        found = [said for said in self._first.get(name, ()) if said.metric == one.metric]
+        return _figure(one.metric, found[0].behind) if found else ""
+
+
+def _counted(pairs: Sequence[tuple[Name, Verdict]]) -> str:
+    counts = Counter(one.word for _, one in pairs)
+    return ", ".join(f"{counts[word]} {word}" for word in WORDS)
+
+
+def _bound(cell: Cell, kind: str, metric: str) -> float | None:
+    rows = cell.get(kind, ())
+    return _mean(rows, metric) if rows and metric in rows[0] else None
+
+
+def _room_in_short(said: Mapping[Name, list[Verdict]], least: Mapping[Name, Cell]) -> Iterator[str]:
+    """How much of the mean wait could go, in the middle cell."""
+    words = []
+    for kind, what in ((ONE_POOL, "if every GPU could be had from one pool with ideal links"),
+                       (TOLD, f"if `{OURS}` were told true run times")):  # fmt: skip
+        parts = [
+            1 - bound / one.ours_value
+            for name, each in said.items() for one in each
+            if one.metric == "wait_mean_s" and one.ours_value > 0
+            and (bound := _bound(least.get(name, {}), kind, one.metric)) is not None
+        ]  # fmt: skip
+        if parts:
+            low, middle, high = (100 * quantile(parts, q) for q in (0, 0.5, 1))
+            words.append(f"{what}, by {middle:.0f} % in the median cell ({low:.0f} to {high:.0f})")
+    if words:
+        yield (
+            f"**What is left to gain**: the mean wait would be shorter {'; '.join(words)}"
+            " ([below](#bounds)).\n"
+        )
+
+
+def _bounds(said: Mapping[Name, list[Verdict]], least: Mapping[Name, Cell]) -> Iterator[str]:
+    if not any(least.values()):
+        return
+    yield "## Bounds\n"
+    yield _ABOUT_BOUNDS
+    yield "| trace | load | figure | ours | best other | told | one pool | least |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for name, each in said.items():
+        for one in each:
+            kept = [
+                _bound(least.get(name, {}), kind, one.metric) for kind in (TOLD, ONE_POOL, LEAST)
+            ]
+            if one.metric in IDEAL:
+                kept[1:] = [None, IDEAL[one.metric]]
+            figures = [
+                "" if value is None else _figure(one.metric, value)
+                for value in (one.ours_value, one.other_value, *kept)
+            ]
+            yield f"| {_of(name, one)} | {' | '.join(figures)} |"
+    yield ""
+
+
+#: What no policy passes by definition: a share of the best set on an empty node, no job too slow.
+IDEAL = {"bandwidth_share": 1.0, "slo": 0.0}
+
+_ABOUT_BOUNDS = f"""What could anybody reach? Means over the same ten resamplings.
+
+- *told*: `{OURS}` with the true run times of all jobs that wait and run, instead of guesses from
+  limits; Slurm's backfill plans with limits still. What it is then behind is not for lack of them.
+- *one pool*: the same queue under the same Slurm, where every GPU is a node of its own with ideal
+  links (CPUs and memory left out): nothing waits for GPUs that are in the wrong place. No strict
+  bound: a job that ends sooner can make others start later under backfill.
+- *least*: strict. No schedule has a smaller mean wait, in any order, not Slurm's, with all of the
+  future known: each job takes its best time on one pool, whose capacity is relaxed to prices of GPU
+  time. Of the share of the ideal bandwidth and of SLO violations it is 1 and 0 by definition, and
+  reached where a job may wait for an empty node. Of the p99 wait none but 0 is known.
+
+With all plans tried for six jobs on one node: `gputopo experiment horizon-exhaustive`
+([horizon.md](policies/horizon.md#how-near-to-the-best-plan)).
+"""
 
 
 def _tables(whole: dict[Name, Cell]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from policies.registry import registry
+from simulation.experiments.proof import bounds
 from simulation.experiments.proof.cells import LIMITS, TRACES, workload
 from simulation.experiments.proof.judging import Cell, row_of
 from simulation.models.slurm import SlurmSimulator
@@ -68,8 +69,10 @@ class Round:
 
 
 def run_one(name: Name, policy: str, seed: int) -> dict[str, float]:
-    """The figures of one policy in one resampling of a cell."""
+    """The figures of one policy, or bound, in one resampling of a cell."""
     made = workload(name[0], name[1], seed, name[2])
+    if policy in bounds.FIGURES:
+        return rounded(bounds.FIGURES[policy](made))
     run = SlurmSimulator(made.nodes, made.policy(policy), made.site, made.speed).run(made.jobs)
     return rounded(row_of(run, made.nodes))
 
@@ -104,3 +107,11 @@ FRESH = Round(
     tuple(range(301, 341)),
     "fresh",
 )  # fmt: skip
+
+#: What the judged cells allow, on the same jobs.
+BOUNDS = Round(
+    tuple(name for name in FIRST.cells if name[2] == "drawn"),
+    tuple(bounds.FIGURES),
+    FIRST.seeds,
+    "bounds",
+)

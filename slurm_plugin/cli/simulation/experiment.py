@@ -116,13 +116,18 @@ def run_proof(out: Path, only: tuple[str, ...], again: tuple[str, ...], fresh: b
 
     Results that are in the folder already are kept: an interrupted run goes on where it was.
     """
-    from simulation.experiments.proof import page, runs
+    from simulation.experiments.proof import bounds, page, runs
     from simulation.experiments.proof.cells import TRACES
 
-    for given, known in ((only, [*TRACES, "none"]), (again, runs.FIRST.policies)):
+    for given, known in (
+        (only, [*TRACES, "none"]),
+        (again, (*runs.FIRST.policies, *runs.BOUNDS.policies)),
+    ):
         if unknown := sorted(set(given) - set(known)):
             raise click.BadParameter(f"{unknown[0]}: expected one of {', '.join(known)}")
-    for each in (runs.FRESH,) if fresh else (runs.FIRST, runs.FRESH):
+    if "horizon" in again:
+        again = (*again, bounds.TOLD)
+    for each in (runs.FRESH,) if fresh else (runs.FIRST, runs.FRESH, runs.BOUNDS):
         each.run(out / "proof", click.echo, only, again)
     files.write(out / "proof.md", page.page(out / "proof"))
 
