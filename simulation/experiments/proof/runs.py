@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from policies.registry import registry
 from simulation.experiments.proof import bounds
-from simulation.experiments.proof.cells import LIMITS, TRACES, workload
+from simulation.experiments.proof.cells import LIMITS, TRACES, Workload, workload
 from simulation.experiments.proof.judging import Cell, row_of
 from simulation.models.slurm import SlurmSimulator
 
@@ -70,11 +71,18 @@ class Round:
 
 def run_one(name: Name, policy: str, seed: int) -> dict[str, float]:
     """The figures of one policy, or bound, in one resampling of a cell."""
-    made = workload(name[0], name[1], seed, name[2])
+    made = _workload(name, seed)
     if policy in bounds.FIGURES:
         return rounded(bounds.FIGURES[policy](made))
     run = SlurmSimulator(made.nodes, made.policy(policy), made.site, made.speed).run(made.jobs)
     return rounded(row_of(run, made.nodes))
+
+
+@lru_cache(maxsize=64)
+def _workload(name: Name, seed: int) -> Workload:
+    """The same for every policy: to cut a log takes as long as to run it."""
+    trace, load, limits = name
+    return workload(trace, load, seed, limits)
 
 
 def rounded(row: dict[str, float]) -> dict[str, float]:
