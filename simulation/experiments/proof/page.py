@@ -48,7 +48,7 @@ def page(folder: Path) -> str:
     again = Again({name: FRESH.stored(folder, name) for name in _in_order(FRESH)}, said)
     least = {name: BOUNDS.stored(folder, name) for name in _in_order(BOUNDS)}
     parts = [_HEAD, *_summary(said), *again.in_short(), *_room_in_short(said, least),
-             *_missing(found), *_scores(judged, comparisons), *again.section(),
+             _HOW, *_missing(found), *_scores(judged, comparisons), *again.section(),
              *_bounds(said, least), *_judged(said), *_tables(whole)]  # fmt: skip
     return "\n".join(parts) + "\n"
 
@@ -57,11 +57,15 @@ _HEAD = f"""# {OURS} against every other policy
 
 See where `{OURS}` is behind the best of the others, trace by trace, by how much, and how much
 anybody could gain there.
+"""
 
-`gputopo experiment proof --out docs` makes this page and the results beside it (docs/proof);
-nothing here is written by hand. What is judged, the margins and the correction were written down
-before the first run: [proof-plan.md](proof-plan.md). The *best other* is the policy with the best
-mean in that figure of that cell, stock Slurm included.
+_HOW = """## How it is judged
+
+A cell is a trace at a load, run with ten seeds. In each of its four figures we stand against the
+*best other*: the policy with the best mean in that figure of that cell, stock Slurm included. What
+is judged, the margins and the correction for many comparisons were written down before the first
+run: [proof-plan.md](proof-plan.md). `gputopo experiment proof --out docs` makes this page and the
+results beside it (docs/proof); nothing here is written by hand.
 """
 
 
@@ -188,12 +192,15 @@ class Again:
         """What came of them, for the top of the page."""
         if not self._asked:
             return
-        behind = sum(one.is_behind for _, one in self._asked)
         yield (
-            f"**Fresh seeds**: the {len(self._asked)} that seemed lost on the first ten seeds, on"
-            f" {len(FRESH.seeds)} new ones: {_counted(self._asked)}; {behind} still behind on"
-            " average by more than the margin ([below](#fresh-seeds)).\n"
+            f"**Fresh seeds**: were these chance? Those run again, {len(self._asked)}, on"
+            f" {len(FRESH.seeds)} new seeds: {_counted(self._asked)}. In the same cells'"
+            f" {len(self._others)} other figures: {_counted(self._others)}"
+            " ([below](#fresh-seeds)). Behind on average by more than the margin there:\n"
         )
+        seems = [pair for pair in (*self._asked, *self._others) if pair[1].is_behind]
+        yield from map(_stands, seems) if seems else ["- none"]
+        yield ""
 
     def section(self) -> Iterator[str]:
         """All of it."""

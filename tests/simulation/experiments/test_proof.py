@@ -164,7 +164,9 @@ def test_fresh_seeds_judge_by_their_own_number_what_seemed_lost(tmp_path):
     line = f"| sc17 | 80 % | mean wait |  | 106 s | 100 s `stock` | 6.0 s ± {half:.1f} s | 2.0 s |"
     assert f"{line} **worse** |" in section
     assert "The other 3 figures of these cells" in section
-    assert "1 worse, 0 open, 0 not worse, 0 better; 1 still behind" in text.split("## ")[0]
+    top = text.split("## ")[0]
+    assert "1 worse, 0 open, 0 not worse, 0 better. In the same cells' 3 other figures: 0" in top
+    assert "there:\n\n- sc17 at 80 %, mean wait: 106 s, `stock` 100 s\n" in top
 
 
 def test_bounds_stand_beside_ours_and_the_best_other(tmp_path):
