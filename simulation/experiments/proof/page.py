@@ -151,8 +151,7 @@ def _judged(said: dict[Name, list[Verdict]]) -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
     for name, each in said.items():
         for one in each:
-            more = f" ({one.needed:,})" if one.word == "open" else ""
-            yield f"| {_of(name, one)} | {_compared(one)} | {_word(one)}{more} |"
+            yield f"| {_of(name, one)} | {_compared(one)} | {_word(one)} |"
     yield ""
 
 
@@ -169,6 +168,8 @@ def _compared(one: Verdict) -> str:
 
 
 def _word(one: Verdict) -> str:
+    if one.word == "open":
+        return f"open ({one.needed:,})"
     return f"**{one.word}**" if one.word == "worse" else one.word
 
 
@@ -177,7 +178,8 @@ class Again:
 
     def __init__(self, cells: Mapping[Name, Cell], first: Mapping[Name, list[Verdict]]) -> None:
         cells = {name: cell for name, cell in cells.items() if OURS in cell and len(cell) > 1}
-        asked, count = set(WERE_BEHIND), len(FRESH.cells) * len(PRIMARY)
+        asked = set(WERE_BEHIND)
+        self._more = len(FRESH.cells) * len(PRIMARY) - len(asked)
         self._first, self._is_whole = first, len(cells) == len(FRESH.cells)
         self._asked = [
             (name, one) for name, cell in cells.items() for one in verdicts(cell, len(asked))
@@ -185,7 +187,7 @@ class Again:
         ]  # fmt: skip
         self._others = [
             (name, one) for name, cell in cells.items()
-            for one in verdicts(cell, count - len(asked)) if (*name[:2], one.metric) not in asked
+            for one in verdicts(cell, self._more) if (*name[:2], one.metric) not in asked
         ]  # fmt: skip
 
     def in_short(self) -> Iterator[str]:
@@ -193,10 +195,12 @@ class Again:
         if not self._asked:
             return
         yield (
-            f"**Fresh seeds**: were these chance? Those run again, {len(self._asked)}, on"
-            f" {len(FRESH.seeds)} new seeds: {_counted(self._asked)}. In the same cells'"
+            f"**Fresh seeds**: were these chance? On {len(FRESH.seeds)} new seeds"
+            f" {sum(one.is_behind for _, one in self._asked)} of the {len(self._asked)} are behind"
+            f" on average by more than the margin: {_counted(self._asked)}. In the same cells'"
             f" {len(self._others)} other figures: {_counted(self._others)}"
-            " ([below](#fresh-seeds)). Behind on average by more than the margin there:\n"
+            " ([below](#fresh-seeds)). All that are behind on average by more than the margin"
+            " there:\n"
         )
         seems = [pair for pair in (*self._asked, *self._others) if pair[1].is_behind]
         yield from map(_stands, seems) if seems else ["- none"]
@@ -211,7 +215,8 @@ class Again:
             "Were the comparisons in which it was behind on the first ten seeds chance? Seeds"
             f" {FRESH.seeds[0]} to {FRESH.seeds[-1]}, fixed before they were run"
             " ([proof-plan.md](proof-plan.md#fresh-seeds)). *first*: by how much it is behind on"
-            f" the first ten. The interval allows for {len(WERE_BEHIND)} comparisons."
+            f" the first ten. The interval allows for {len(WERE_BEHIND)} comparisons; *open*, in"
+            " brackets: as [below](#verdicts)."
         )
         if not self._is_whole:
             yield "\nNot all of it has been run."
@@ -222,7 +227,7 @@ class Again:
             yield f"| {_of(name, one)} | {first} | {_compared(one)} | {_word(one)} |"
         yield (
             f"\nThe other {len(self._others)} figures of these cells, with an interval for"
-            f" {len(self._others)}: {_counted(self._others)}.\n"
+            f" {self._more}: {_counted(self._others)}.\n"
         )
         yield "| trace | load | figure | ours | best other | behind | margin | verdict |"
         yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
