@@ -180,7 +180,7 @@ class Again:
         cells = {name: cell for name, cell in cells.items() if OURS in cell and len(cell) > 1}
         asked = set(WERE_BEHIND)
         self._more = len(FRESH.cells) * len(PRIMARY) - len(asked)
-        self._first, self._is_whole = first, len(cells) == len(FRESH.cells)
+        self._cells, self._first, self._is_whole = cells, first, len(cells) == len(FRESH.cells)
         self._asked = [
             (name, one) for name, cell in cells.items() for one in verdicts(cell, len(asked))
             if (*name[:2], one.metric) in asked
@@ -214,14 +214,18 @@ class Again:
         yield (
             "Were the comparisons in which it was behind on the first ten seeds chance? Seeds"
             f" {FRESH.seeds[0]} to {FRESH.seeds[-1]}, fixed before they were run"
-            " ([proof-plan.md](proof-plan.md#fresh-seeds)). *first*: by how much it is behind on"
-            f" the first ten. The interval allows for {len(WERE_BEHIND)} comparisons; *open*, in"
-            " brackets: as [below](#verdicts)."
+            " ([proof-plan.md](proof-plan.md#fresh-seeds)). *first*: by how much it was behind on"
+            " the first ten, and whom; *now*: behind the same one, below 0 ahead: nobody was chosen"
+            " after the runs there. The verdict is against the best on these seeds, with an"
+            f" interval for {len(WERE_BEHIND)} comparisons; *open*, in brackets: as"
+            " [below](#verdicts)."
         )
         if not self._is_whole:
             yield "\nNot all of it has been run."
-        yield "\n| trace | load | figure | first | ours | best other | behind | margin | verdict |"
-        yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+        columns = ("trace", "load", "figure", "first", "now", "ours", "best other", "behind",
+                   "margin", "verdict")  # fmt: skip
+        yield f"\n| {' | '.join(columns)} |"
+        yield f"|{' --- |' * len(columns)}"
         for name, one in self._asked:
             first = self._before(name, one)
             yield f"| {_of(name, one)} | {first} | {_compared(one)} | {_word(one)} |"
@@ -236,8 +240,18 @@ class Again:
         yield ""
 
     def _before(self, name: Name, one: Verdict) -> str:
+        """How it stood to the best other of the first seeds, then and now."""
         found = [said for said in self._first.get(name, ()) if said.metric == one.metric]
-        return _figure(one.metric, found[0].behind) if found else ""
+        if not found:
+            return " | "
+        [was], metric = found, one.metric
+        then = f"{_figure(metric, was.behind)} `{was.other}`"
+        rows = self._cells[name].get(was.other)
+        if rows is None:
+            return f"{then} | "
+        sign = 1 if PRIMARY[metric].is_cost else -1
+        now = sign * (_mean(self._cells[name][OURS], metric) - _mean(rows, metric))
+        return f"{then} | {_figure(metric, now)}"
 
 
 def _counted(pairs: Sequence[tuple[Name, Verdict]]) -> str:
