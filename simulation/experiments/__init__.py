@@ -137,6 +137,10 @@ ROWS = (
         "simulation.experiments.horizon_waits:parts", tuple(range(2000, 2010)),
         {"machine": ("dgx1v", "mi250x", "a100-pcie-bridged"), "load": ("95", "85"),
          "durations": ("minutes", "hours")}, 0.5),
+    Experiment("horizon-exhaustive",
+        "How near placements come to the best there are: six jobs on one node, all plans tried.",
+        "simulation.experiments.horizon_exhaustive:run", tuple(range(5000, 5200)),
+        {"machine": ("dgx1v", "mi250x", "a100-pcie-bridged")}, 2),
 )  # fmt: skip
 
 #: About how many minutes of a processor the default takes, where it is not seconds.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache
 from statistics import stdev
@@ -16,6 +17,22 @@ def half_width(values: Sequence[float], error: float) -> float:
     if len(values) < 2:
         return 0.0
     return t_quantile(1 - error / 2, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+
+
+#: From so many values on Student's t hardly changes.
+MANY = 1000
+
+
+def needed(values: Sequence[float], error: float, half: float) -> int:
+    """How many such values it takes until half the interval is `half` (over 0) at most."""
+    spread = stdev(values)
+
+    def is_enough(count: int) -> bool:
+        return t_quantile(1 - error / 2, count - 1) * spread <= half * math.sqrt(count)
+
+    if not is_enough(MANY):
+        return math.ceil((t_quantile(1 - error / 2, MANY - 1) * spread / half) ** 2)
+    return bisect_left(range(2, MANY), True, key=is_enough) + 2
 
 
 @cache

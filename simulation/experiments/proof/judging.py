@@ -8,7 +8,7 @@ from statistics import fmean
 
 from gres_topology import NodeTopology
 from simulation.core.record import SimulatedRun
-from simulation.report.intervals import half_width
+from simulation.report.intervals import half_width, needed
 from simulation.report.metrics import SLO_SLOWDOWN, quantile, summary
 
 OURS = "horizon"
@@ -79,6 +79,8 @@ class Verdict:
     behind: float
     half: float
     margin: float
+    #: How many resamplings like these it takes until the interval is no wider than the margin.
+    needed: int
 
     @property
     def is_behind(self) -> bool:
@@ -116,4 +118,5 @@ def _verdict(cell: Cell, ours: str, metric: str, error: float) -> Verdict:
     duration_s = fmean(row["ideal_s"] for row in cell[ours])
     half = half_width(behind, error)
     margin = primary.margin(means[other], duration_s)
-    return Verdict(metric, other, means[ours], means[other], fmean(behind), half, margin)
+    return Verdict(metric, other, means[ours], means[other], fmean(behind), half, margin,
+                   needed(behind, error, margin))  # fmt: skip

@@ -1,15 +1,14 @@
-"""Runs the cells of the proof that have no results yet, and writes docs/proof.md of all."""
+"""Writes docs/proof.md of what was run."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from policies.registry import registry
-from simulation.experiments.proof.cells import LIMITS, TRACES, workload
+from simulation.experiments.proof.bounds import LEAST, ONE_POOL, TOLD
+from simulation.experiments.proof.cells import TRACES
 from simulation.experiments.proof.judging import (
     OURS,
     PRIMARY,
@@ -17,95 +16,56 @@ from simulation.experiments.proof.judging import (
     Cell,
     Row,
     Verdict,
-    row_of,
     verdicts,
 )
-from simulation.models.slurm import SlurmSimulator
+from simulation.experiments.proof.runs import BOUNDS, FIRST, FRESH, WERE_BEHIND, Name, Round
+from simulation.report.metrics import quantile
 
-#: In the order in which they are run.
-LOADS = (90, 80, 95)
-#: Seed 1 was looked at while sizes were chosen.
-SEEDS = tuple(range(101, 111))
-#: With other limits, to see whether they matter: these traces, at this load.
-SWEPT, SWEPT_LOAD = ("philly", "mapa-dgx1v"), 90
 WORDS = ("worse", "open", "not worse", "better")
 
-#: (trace, load, limits).
-Name = tuple[str, int, str]
+
+def _is_judged(name: Name) -> bool:
+    return name[2] == "drawn"
 
 
-def cells(only: Collection[str] = ()) -> list[Name]:
-    """Every cell; of the traces in `only` where there are some."""
-    judged = [(trace, load, "drawn") for load in LOADS for trace in TRACES]
-    swept = [(trace, SWEPT_LOAD, how) for trace in SWEPT for how in LIMITS if how != "drawn"]
-    return [name for name in (*judged, *swept) if not only or name[0] in only]
+def _in_order(given: Round) -> list[Name]:
+    """The cells as they are shown: trace by trace, those with other limits last."""
+    order = [*TRACES]
 
+    def place(name: Name) -> tuple[bool, int, int]:
+        return not _is_judged(name), order.index(name[0]), name[1]
 
-def policies() -> list[str]:
-    """Stock Slurm and every policy of the registry."""
-    return ["stock", *registry.names()]
-
-
-def run_all(
-    folder: Path, tell: Callable[[str], None], only: Collection[str], again: Collection[str]
-) -> None:
-    """Run what is missing, policy by policy; those in `again` in any case.
-
-    A file for each cell, written after each policy: an interrupted run goes on where it was.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in cells(only):
-        path = _path(folder, name)
-        kept = dict(stored(path))
-        for policy in policies():
-            if policy not in kept or policy in again:
-                kept[policy] = [_run(name, policy, seed) for seed in SEEDS]
-                path.write_text(json.dumps(kept, indent=0) + "\n", encoding="utf-8")
-        tell("-".join(map(str, name)))
-
-
-def _run(name: Name, policy: str, seed: int) -> dict[str, float]:
-    trace, load, limits = name
-    made = workload(trace, load, seed, limits)
-    run = SlurmSimulator(made.nodes, made.policy(policy), made.site, made.speed).run(made.jobs)
-    return {key: float(f"{value:.6g}") for key, value in row_of(run, made.nodes).items()}
-
-
-def _path(folder: Path, name: Name) -> Path:
-    return folder / f"{'-'.join(map(str, name))}.json"
-
-
-def stored(path: Path) -> Cell:
-    """What earlier runs left of a cell."""
-    try:
-        found: Cell = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return {policy: rows for policy, rows in found.items() if len(rows) == len(SEEDS)}
+    return sorted(given.cells, key=place)
 
 
 def page(folder: Path) -> str:
     """The whole page."""
-    order = [*TRACES]
-    names = sorted(cells(), key=lambda name: (name[2] != "drawn", order.index(name[0]), name[1]))
-    found = {name: stored(_path(folder, name)) for name in names}
+    found = {name: FIRST.stored(folder, name) for name in _in_order(FIRST)}
     whole = {name: cell for name, cell in found.items() if {OURS, "stock"} <= cell.keys()}
-    judged = {name: cell for name, cell in whole.items() if name[2] == "drawn"}
-    comparisons = max(1, len([name for name in cells() if name[2] == "drawn"]) * len(PRIMARY))
+    judged = {name: cell for name, cell in whole.items() if _is_judged(name)}
+    comparisons = sum(map(_is_judged, FIRST.cells)) * len(PRIMARY)
     said = {name: verdicts(cell, comparisons) for name, cell in judged.items()}
-    parts = [_HEAD, *_summary(said), *_missing(found), *_scores(judged, comparisons),
-             *_judged(said), *_tables(whole)]  # fmt: skip
+    again = Again({name: FRESH.stored(folder, name) for name in _in_order(FRESH)}, said)
+    least = {name: BOUNDS.stored(folder, name) for name in _in_order(BOUNDS)}
+    parts = [_HEAD, *_summary(said), *again.in_short(), *_room_in_short(said, least),
+             _HOW, *_missing(found), *_scores(judged, comparisons), *again.section(),
+             *_bounds(said, least), *_judged(said), *_tables(whole)]  # fmt: skip
     return "\n".join(parts) + "\n"
 
 
 _HEAD = f"""# {OURS} against every other policy
 
-See where `{OURS}` is behind the best of the others, trace by trace, and by how much.
+See where `{OURS}` is behind the best of the others, trace by trace, by how much, and how much
+anybody could gain there.
+"""
 
-`gputopo experiment proof --out docs` makes this page and the results beside it (docs/proof);
-nothing here is written by hand. What is judged, the margins and the correction were written down
-before the first run: [proof-plan.md](proof-plan.md). The *best other* is the policy with the best
-mean in that figure of that cell, stock Slurm included.
+_HOW = """## How it is judged
+
+A cell is a trace at a load, run with ten seeds. In each of its four figures we stand against the
+*best other*: the policy with the best mean in that figure of that cell, stock Slurm included. What
+is judged, the margins and the correction for many comparisons were written down before the first
+run: [proof-plan.md](proof-plan.md). `gputopo experiment proof --out docs` makes this page and the
+results beside it (docs/proof); nothing here is written by hand.
 """
 
 
@@ -140,7 +100,7 @@ def _stands(pair: tuple[Name, Verdict]) -> str:
 
 
 def _missing(found: dict[Name, Cell]) -> Iterator[str]:
-    lacking = [name for name, cell in found.items() if len(cell) < len(policies())]
+    lacking = [name for name, cell in found.items() if len(cell) < len(FIRST.policies)]
     if lacking:
         names = ", ".join("-".join(map(str, name)) for name in lacking)
         yield f"Not run, or not with every policy: {names}.\n"
@@ -159,7 +119,7 @@ def _scores(judged: Mapping[Name, Cell], comparisons: int) -> Iterator[str]:
     yield "| policy | behind | in margins | worse | open | not worse | better |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     rows = []
-    for policy in policies():
+    for policy in FIRST.policies:
         every = [one for cell in judged.values() if policy in cell
                  for one in verdicts(cell, comparisons, policy)]  # fmt: skip
         if every:
@@ -176,21 +136,195 @@ def _judged(said: dict[Name, list[Verdict]]) -> Iterator[str]:
     yield "## Verdicts\n"
     yield (
         "*behind*: by how much it is worse on average over ten resamplings, with the simultaneous"
-        " interval; below 0 it is ahead. *open*: the interval allows no verdict.\n"
+        " interval; below 0 it is ahead. *open*: the interval allows no verdict; in brackets, how"
+        " many resamplings it takes until the interval is no wider than the margin to each side,"
+        " if differences scatter as in these ten."
     )
-    yield "| trace | load | figure | ours | best other | behind | margin | verdict |"
+    unsure = [one.needed for each in said.values() for one in each if one.word == "open"]
+    if unsure:
+        many = [sum(one > limit for one in unsure) for limit in (100, 1000)]
+        yield (
+            f"Of the {len(unsure)} open ones {many[0]} would need more than 100, and {many[1]} more"
+            " than 1,000."
+        )
+    yield "\n| trace | load | figure | ours | best other | behind | margin | verdict |"
     yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
-    for (trace, load, _), each in said.items():
+    for name, each in said.items():
         for one in each:
-            word = f"**{one.word}**" if one.word == "worse" else one.word
-            number = [_figure(one.metric, value)
-                      for value in (one.ours_value, one.other_value, one.behind, one.half,
-                                    one.margin)]  # fmt: skip
-            yield (
-                f"| {trace} | {load} % | {PRIMARY[one.metric].label} | {number[0]} |"
-                f" {number[1]} `{one.other}` | {number[2]} ± {number[3]} | {number[4]} | {word} |"
-            )
+            yield f"| {_of(name, one)} | {_compared(one)} | {_word(one)} |"
     yield ""
+
+
+def _of(name: Name, one: Verdict) -> str:
+    return f"{name[0]} | {name[1]} % | {PRIMARY[one.metric].label}"
+
+
+def _compared(one: Verdict) -> str:
+    ours, other, behind, half, margin = (
+        _figure(one.metric, value)
+        for value in (one.ours_value, one.other_value, one.behind, one.half, one.margin)
+    )
+    return f"{ours} | {other} `{one.other}` | {behind} ± {half} | {margin}"
+
+
+def _word(one: Verdict) -> str:
+    if one.word == "open":
+        return f"open ({one.needed:,})"
+    return f"**{one.word}**" if one.word == "worse" else one.word
+
+
+class Again:
+    """The nine comparisons that seemed lost on the first seeds, on others."""
+
+    def __init__(self, cells: Mapping[Name, Cell], first: Mapping[Name, list[Verdict]]) -> None:
+        cells = {name: cell for name, cell in cells.items() if OURS in cell and len(cell) > 1}
+        asked = set(WERE_BEHIND)
+        self._more = len(FRESH.cells) * len(PRIMARY) - len(asked)
+        self._cells, self._first, self._is_whole = cells, first, len(cells) == len(FRESH.cells)
+        self._asked = [
+            (name, one) for name, cell in cells.items() for one in verdicts(cell, len(asked))
+            if (*name[:2], one.metric) in asked
+        ]  # fmt: skip
+        self._others = [
+            (name, one) for name, cell in cells.items()
+            for one in verdicts(cell, self._more) if (*name[:2], one.metric) not in asked
+        ]  # fmt: skip
+
+    def in_short(self) -> Iterator[str]:
+        """What came of them, for the top of the page."""
+        if not self._asked:
+            return
+        yield (
+            f"**Fresh seeds**: were these chance? On {len(FRESH.seeds)} new seeds"
+            f" {sum(one.is_behind for _, one in self._asked)} of the {len(self._asked)} are behind"
+            f" on average by more than the margin: {_counted(self._asked)}. In the same cells'"
+            f" {len(self._others)} other figures: {_counted(self._others)}"
+            " ([below](#fresh-seeds)). All that are behind on average by more than the margin"
+            " there:\n"
+        )
+        seems = [pair for pair in (*self._asked, *self._others) if pair[1].is_behind]
+        yield from map(_stands, seems) if seems else ["- none"]
+        yield ""
+
+    def section(self) -> Iterator[str]:
+        """All of it."""
+        if not self._asked:
+            return
+        yield "## Fresh seeds\n"
+        yield (
+            "Were the comparisons in which it was behind on the first ten seeds chance? Seeds"
+            f" {FRESH.seeds[0]} to {FRESH.seeds[-1]}, fixed before they were run"
+            " ([proof-plan.md](proof-plan.md#fresh-seeds)). *first*: by how much it was behind on"
+            " the first ten, and whom; *now*: behind the same one, below 0 ahead: nobody was chosen"
+            " after the runs there. The verdict is against the best on these seeds, with an"
+            f" interval for {len(WERE_BEHIND)} comparisons; *open*, in brackets: as"
+            " [below](#verdicts)."
+        )
+        if not self._is_whole:
+            yield "\nNot all of it has been run."
+        columns = ("trace", "load", "figure", "first", "now", "ours", "best other", "behind",
+                   "margin", "verdict")  # fmt: skip
+        yield f"\n| {' | '.join(columns)} |"
+        yield f"|{' --- |' * len(columns)}"
+        for name, one in self._asked:
+            first = self._before(name, one)
+            yield f"| {_of(name, one)} | {first} | {_compared(one)} | {_word(one)} |"
+        yield (
+            f"\nThe other {len(self._others)} figures of these cells, with an interval for"
+            f" {self._more}: {_counted(self._others)}.\n"
+        )
+        yield "| trace | load | figure | ours | best other | behind | margin | verdict |"
+        yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+        for name, one in self._others:
+            yield f"| {_of(name, one)} | {_compared(one)} | {_word(one)} |"
+        yield ""
+
+    def _before(self, name: Name, one: Verdict) -> str:
+        """How it stood to the best other of the first seeds, then and now."""
+        found = [said for said in self._first.get(name, ()) if said.metric == one.metric]
+        if not found:
+            return " | "
+        [was], metric = found, one.metric
+        then = f"{_figure(metric, was.behind)} `{was.other}`"
+        rows = self._cells[name].get(was.other)
+        if rows is None:
+            return f"{then} | "
+        sign = 1 if PRIMARY[metric].is_cost else -1
+        now = sign * (_mean(self._cells[name][OURS], metric) - _mean(rows, metric))
+        return f"{then} | {_figure(metric, now)}"
+
+
+def _counted(pairs: Sequence[tuple[Name, Verdict]]) -> str:
+    counts = Counter(one.word for _, one in pairs)
+    return ", ".join(f"{counts[word]} {word}" for word in WORDS)
+
+
+def _bound(cell: Cell, kind: str, metric: str) -> float | None:
+    rows = cell.get(kind, ())
+    return _mean(rows, metric) if rows and metric in rows[0] else None
+
+
+def _room_in_short(said: Mapping[Name, list[Verdict]], least: Mapping[Name, Cell]) -> Iterator[str]:
+    """How much of the mean wait could go, in the middle cell."""
+    words = []
+    for kind, what in ((ONE_POOL, "if every GPU could be had from one pool with ideal links"),
+                       (TOLD, f"if `{OURS}` were told true run times")):  # fmt: skip
+        parts = [
+            1 - bound / one.ours_value
+            for name, each in said.items() for one in each
+            if one.metric == "wait_mean_s" and one.ours_value > 0
+            and (bound := _bound(least.get(name, {}), kind, one.metric)) is not None
+        ]  # fmt: skip
+        if parts:
+            low, middle, high = (100 * quantile(parts, q) for q in (0, 0.5, 1))
+            words.append(f"{what}, by {middle:.0f} % in the median cell ({low:.0f} to {high:.0f})")
+    if words:
+        yield (
+            f"**What is left to gain**: the mean wait would be shorter {'; '.join(words)}"
+            " ([below](#bounds)).\n"
+        )
+
+
+def _bounds(said: Mapping[Name, list[Verdict]], least: Mapping[Name, Cell]) -> Iterator[str]:
+    if not any(least.values()):
+        return
+    yield "## Bounds\n"
+    yield _ABOUT_BOUNDS
+    yield "| trace | load | figure | ours | best other | told | one pool | least |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- |"
+    for name, each in said.items():
+        for one in each:
+            kept = [
+                _bound(least.get(name, {}), kind, one.metric) for kind in (TOLD, ONE_POOL, LEAST)
+            ]
+            if one.metric in IDEAL:
+                kept[1:] = [None, IDEAL[one.metric]]
+            figures = [
+                "" if value is None else _figure(one.metric, value)
+                for value in (one.ours_value, one.other_value, *kept)
+            ]
+            yield f"| {_of(name, one)} | {' | '.join(figures)} |"
+    yield ""
+
+
+#: What no policy passes by definition: a share of the best set on an empty node, no job too slow.
+IDEAL = {"bandwidth_share": 1.0, "slo": 0.0}
+
+_ABOUT_BOUNDS = f"""What could anybody reach? Means over the same ten resamplings.
+
+- *told*: `{OURS}` with the true run times of all jobs that wait and run, instead of guesses from
+  limits; Slurm's backfill plans with limits still. What it is then behind is not for lack of them.
+- *one pool*: the same queue under the same Slurm, where every GPU is a node of its own with ideal
+  links (CPUs and memory left out): nothing waits for GPUs that are in the wrong place. No strict
+  bound: a job that ends sooner can make others start later under backfill.
+- *least*: strict. No schedule has a smaller mean wait, in any order, not Slurm's, with all of the
+  future known: each job takes its best time on one pool, whose capacity is relaxed to prices of GPU
+  time. Of the share of the ideal bandwidth and of SLO violations it is 1 and 0 by definition, and
+  reached where a job may wait for an empty node. Of the p99 wait none but 0 is known.
+
+With all plans tried for six jobs on one node: `gputopo experiment horizon-exhaustive`
+([horizon.md](policies/horizon.md#how-near-to-the-best-plan)).
+"""
 
 
 def _tables(whole: dict[Name, Cell]) -> Iterator[str]:

@@ -110,18 +110,25 @@ def run_all(out: Path, only: tuple[str, ...], again: bool) -> None:
 )
 @click.option("--only", multiple=True, metavar="TRACE", help="These traces; none: make the page.")
 @click.option("--again", multiple=True, metavar="POLICY", help="Also what is there of this policy.")
-def run_proof(out: Path, only: tuple[str, ...], again: tuple[str, ...]) -> None:
+@click.option("--fresh", is_flag=True, help="The fresh seeds alone.")
+def run_proof(out: Path, only: tuple[str, ...], again: tuple[str, ...], fresh: bool) -> None:
     """Run every policy on every trace, and write where horizon is behind.
 
     Results that are in the folder already are kept: an interrupted run goes on where it was.
     """
-    from simulation.experiments.proof import page
+    from simulation.experiments.proof import bounds, page, runs
     from simulation.experiments.proof.cells import TRACES
 
-    for given, known in ((only, [*TRACES, "none"]), (again, page.policies())):
+    for given, known in (
+        (only, [*TRACES, "none"]),
+        (again, (*runs.FIRST.policies, *runs.BOUNDS.policies)),
+    ):
         if unknown := sorted(set(given) - set(known)):
             raise click.BadParameter(f"{unknown[0]}: expected one of {', '.join(known)}")
-    page.run_all(out / "proof", click.echo, only, again)
+    if "horizon" in again:
+        again = (*again, bounds.TOLD)
+    for each in (runs.FRESH,) if fresh else (runs.FIRST, runs.FRESH, runs.BOUNDS):
+        each.run(out / "proof", click.echo, only, again)
     files.write(out / "proof.md", page.page(out / "proof"))
 
 
