@@ -24,9 +24,8 @@ from policies.horizon.run_times import run_times
 from policies.horizon.settings import HOP_WEIGHT, USUAL_COMMUNICATION
 from policies.mapa.question import NodeKeys
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
-from policies.patterns.pattern import fitting
 from policies.scoring.objectives import Objective
-from policies.scoring.tables import Tables, is_tabulated
+from policies.scoring.tables import Tables
 
 #: Sets are compared on nodes of so many GPUs at most, and waits weighed, in one future, on twice as
 #: large ones: these have too many sets to know the best of each beforehand.
@@ -103,16 +102,11 @@ class Choices:
         state = NodeState("", topology, free)
         best, key = ranked.best(state, count)
         pattern = "ring" if count == 1 else job.pattern
-        if is_tabulated(topology, fitting(pattern, count)):
-            ideal = self._tables.ideal_effbw_gbps(topology, pattern, count)
-            share = min(1.0, max(0.0, best.effbw_gbps / ideal)) if ideal > 0 else 1.0
-            mask, weakest_gbps = best.mask, best.weakest_gbps
-        else:
-            choice = ranked.first(state, count)
-            mask, share, weakest_gbps = choice.mask, choice.share, choice.weakest_gbps
-        weakest = round(weakest_gbps * MB_PER_GB)
+        ideal = self._tables.ideal_effbw_gbps(topology, pattern, count)
+        share = min(1.0, max(0.0, best.effbw_gbps / ideal)) if ideal > 0 else 1.0
+        weakest = round(best.weakest_gbps * MB_PER_GB)
         own = self._gain(topology, count, share, weakest, sensitive=job.sensitive)
-        return Best(mask, own, share, key)
+        return Best(best.mask, own, share, key)
 
     def sets(self, request: Request, count: int, node: NodeState) -> list[Own]:
         """The sets that mapa would take there, the best first."""
