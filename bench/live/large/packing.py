@@ -78,8 +78,11 @@ class PackingNodes(ManyNodes):
     @property
     def engine_partitions(self) -> str:
         """Lines of gputopo.yaml's `partitions`."""
+        rules = {"stock": '{mode: "off"}', "mapa": "{mode: enforce, policy: mapa}"}
         return "".join(
-            f'  {partition_of("stock", pair)}: {{mode: "off"}}\n' for pair in range(self.pairs)
+            f"  {partition_of(side, pair)}: {rule}\n"
+            for pair in range(self.pairs)
+            for side, rule in rules.items()
         )
 
     @property

@@ -48,8 +48,8 @@ def submit_line(side: str, job: SimJob, folder: str) -> str:
         f" sleep {job.duration_s * TIME_SCALE:.2f}"
     )
     args = ["-p", partition, "-w", node, f"--gres=gpu:{job.gpus_per_node[0]}", "-o", "/dev/null"]
-    if side == "horizon":
-        args.append("--comment=gpu-topo: policy=horizon")
+    if side != "stock":
+        args.append(f"--comment=gpu-topo: policy={side}")
     return shlex.join(["sbatch", "-Q", *args, "--wrap", script])
 
 
