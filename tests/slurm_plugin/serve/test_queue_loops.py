@@ -116,10 +116,15 @@ def test_a_reconciler_lasts_for_one_configuration_and_one_clock(tmp_path, monkey
     assert [id(one) for one in closed] == [id(first.matcher), id(second.matcher)]
 
 
-@pytest.mark.parametrize(("starts", "asked"), [([("job", "update")], 1), ([], 0)])
-def test_slurm_is_asked_for_a_pass_where_a_loan_changed_it(tmp_path, monkeypatch, starts, asked):
-    """It would look at its queue by itself only up to batch_sched_delay later."""
-    made = StartPlan({}, [], starts=starts)
+@pytest.mark.parametrize(
+    ("plan", "asked"),
+    [({"starts": [("job", "update")]}, 1), ({"offers": ["a donor"]}, 1), ({}, 0)]
+    + [({what: ["a job"]}, 0) for what in ("refusals", "broken", "splits", "back")],
+    ids=str,
+)
+def test_slurm_is_asked_for_a_pass_where_a_loan_lets_jobs_go(tmp_path, monkeypatch, plan, asked):
+    """By itself it would look later; nobody makes it look who asks for a loan in vain."""
+    made = StartPlan({}, [], **plan)
     monkeypatch.setattr(LoanReconciler, "reconcile", lambda *_: made)
     *_, lending, _ = loops(tmp_path, monkeypatch, TwoNodes(), REMOTE)
     passes: list[bool] = []
