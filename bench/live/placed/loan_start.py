@@ -93,14 +93,17 @@ def steps_of(job: int, log: str) -> list[float]:
     lines = [(datetime.fromisoformat(at), text) for at, text in _LINE.findall(log)]
 
     def at(start: str) -> datetime:
-        return next(when for when, text in lines if re.match(start, text))
+        found = next((when for when, text in lines if re.match(start, text)), None)
+        if found is None:
+            raise ValueError(f"slurmctld's log has no line {start!r}")
+        return found
 
     moments = [
         at(rf"_slurm_rpc_submit_batch_job: JobId={job} "),
         at(rf"_slurm_rpc_submit_batch_job: JobId={donor[1]} "),
         at(rf"{_STARTS} JobId={donor[1]} "),
         at(rf"_update_job: setting comment to gpu-donor ready of={job} "),
-        at(rf"sched: _update_job: setting tres_per_node:gres/gpu:\S+ for JobId={job}\b"),
+        at(rf"sched: _update_job: setting .*tres_per_node:gres/gpu:.* for JobId={job}\b"),
         at(rf"{_STARTS} JobId={job} "),
     ]
     return [(b - a).total_seconds() for a, b in pairwise(moments)]
