@@ -27,6 +27,7 @@ local LONGEST_MESSAGE = 512
 local CPU_ONLY = "gpu-topo: this job asks for no GPUs, so a placement hint has no meaning; "
   .. "ask for GPUs (--gres, --gpus, ...) or leave the hint out"
 local NOT_LENT = "gpu-topo: GPUs of other nodes are not lent to this job: "
+local PARTS = "it asks for parts of GPUs (shards, MPS, MIG), and whole ones alone are lent"
 local FIXED_BRACKET = "gpu-topo: the hint of a submitted job can be changed by an administrator "
   .. "only; cancel the job and submit it again"
 
@@ -228,12 +229,22 @@ local function drop_foreign_records(job, submit_uid)
   end
 end
 
+-- A job of parts of GPUs is left alone, but for the line that a hint for a loan gets.
+local function tell_parts(job)
+  local hint = hints.asked(job.comment, job.spank_job_env)
+  local wish = hint and string.match(hint, "remote=(%a+)")
+  if wish and wish ~= "no" then
+    slurm.log_user("%s", NOT_LENT .. PARTS)
+  end
+end
+
 local function submit(job, part_list, submit_uid)
   drop_foreign_records(job, submit_uid)
   local ask = request.asked(job) or request.asked_by_tasks(job)
   if not ask then
     return submit_without_gpus(job, part_list)
   elseif ask.foreign then
+    tell_parts(job)
     return slurm.SUCCESS
   end
   local hint, refusal, by_option = hints.asked(job.comment, job.spank_job_env)

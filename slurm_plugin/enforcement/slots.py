@@ -182,6 +182,8 @@ class Slots:
             # Known at once: the next submit may come before the next poll.
             first = None if job.is_later else need
             cache.first = cache.first or first
+            # The next look may find donors.
+            cache.is_awaited |= not (job.is_later or job.not_lent)
             return self._gate(job, _waits_for(need), need=first, keep=True)
         is_doubted = cache.is_doubted(job.asked.uid, now)
         is_together = keys.array or keys.het

@@ -42,7 +42,7 @@ class LoanAdmission:
             # A component's comment would be written to all of its heterogeneous job.
             if candidate.record.may_borrow and not candidate.job.het_id:
                 why = Refusal(forms.line(candidate.obstacle), by_choice=True)
-                self.plan.refusals.append((candidate.job, candidate.record, why))
+                self.plan.refuse(candidate.job, candidate.record, why)
             return False
         if self.matcher.at_once:
             self._candidates.append(candidate)
@@ -82,7 +82,7 @@ class LoanAdmission:
         ):
             answer = DELAYS
         if isinstance(answer, Refusal) and answer.by_choice:
-            plan.refusals.append((job, candidate.record, answer))
+            plan.refuse(job, candidate.record, answer)
         if not isinstance(answer, Offer):
             return False
         for hold in answer.holds:

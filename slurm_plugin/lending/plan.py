@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending.choice.offer import Offer, Refusal
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, with_hold
 from slurm_plugin.slurm.interface import QueuedJob
+
+#: Jobs that are told in one round why nothing is lent to them: each takes an update, and whoever
+#: submits a thousand such jobs is not to keep others from their loans meanwhile.
+MOST_TOLD = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,13 @@ class LoanPlan:
     def changes_slurm(self) -> bool:
         """Is anything to be done?"""
         return bool(self.offers or self.splits or self.broken or self.refusals)
+
+    def refuse(self, job: QueuedJob, record: JobRecord, refusal: Refusal) -> None:
+        """Note why nothing is lent to a job, unless it says so already or its turn comes later."""
+        is_recorded = bool(record.held_by_network_since) or not refusal.is_network
+        is_told = is_recorded and hints.has_note(job.admin_comment, refusal.why)
+        if not is_told and len(self.refusals) < MOST_TOLD:
+            self.refusals.append((job, record, refusal))
 
     def take(self, hold: Hold) -> None:
         """A job is about to hold this."""

@@ -68,6 +68,18 @@ def test_who_cannot_borrow_is_told_why_if_they_asked(lua, engine, fields, why):
     assert lua.submit(**GPU_JOB, **fields, comment="gpu-topo: pattern=ring").user == []
 
 
+@pytest.mark.parametrize("asks", ["gres/shard:2", "gres/mps:50", "gres/gpu:1g.5gb:2"])
+def test_who_asks_for_parts_of_gpus_is_told_that_they_are_not_lent(lua, engine, asks):
+    """The job is left alone in all other ways."""
+    for hint in ("remote=allow", "pattern=ring,remote=auto"):
+        asked = lua.submit(tres_per_node=asks, comment=f"gpu-topo: {hint}")
+        (line,) = asked.user
+        assert "are not lent to this job: it asks for parts of GPUs (shards, MPS, MIG)" in line
+        assert (asked.rc, asked.writes, engine.connections) == (0, [], 0)
+    for hint in ("remote=no", "policy=topo-aware"):
+        assert lua.submit(tres_per_node=asks, comment=f"gpu-topo: {hint}").user == []
+
+
 def test_srun_and_salloc_do_not_borrow(lua, engine):
     engine.answers(MAY_BORROW)
     assert lua.submit(**GPU_JOB).job["admin_comment"] == "[gpu-topo: remote=allow]"

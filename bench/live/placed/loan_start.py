@@ -4,11 +4,12 @@ Two of eight GPUs are free on each of two nodes. In turns a job of two starts, a
 borrows two; both note when their first line runs, the latter also when the donor's server
 answered. Slurm looks at its queue at each full second, so each pair is submitted in another part of
 it. slurmctld's log has the steps between. With the stand-in middleware, whose first call lists the
-donor's devices.
+donor's devices. GPUTOPO_ENFORCEMENT=select, or slots, measures one way of enforcing alone.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -16,10 +17,13 @@ from datetime import datetime
 from itertools import pairwise
 
 from bench.live.cluster import BenchCluster, clean
+from bench.live.slots import in_slots
 from bench.measure import Figure, at_most, conditions, quantile
 from slurm_cluster.hosts import until
 
 ROUNDS = 12
+#: Each way of enforcing, and the cluster in it.
+WAYS = {"select": clean, "slots": in_slots}
 BAR_S = 2.0
 FOLDER = "/cluster/loan-start"
 PROGRAM = f"{FOLDER}/gputopo-node"
@@ -89,14 +93,17 @@ def steps_of(job: int, log: str) -> list[float]:
     lines = [(datetime.fromisoformat(at), text) for at, text in _LINE.findall(log)]
 
     def at(start: str) -> datetime:
-        return next(when for when, text in lines if re.match(start, text))
+        found = next((when for when, text in lines if re.match(start, text)), None)
+        if found is None:
+            raise ValueError(f"slurmctld's log has no line {start!r}")
+        return found
 
     moments = [
         at(rf"_slurm_rpc_submit_batch_job: JobId={job} "),
         at(rf"_slurm_rpc_submit_batch_job: JobId={donor[1]} "),
         at(rf"{_STARTS} JobId={donor[1]} "),
         at(rf"_update_job: setting comment to gpu-donor ready of={job} "),
-        at(rf"sched: _update_job: setting tres_per_node:gres/gpu:2 for JobId={job}\b"),
+        at(rf"sched: _update_job: setting .*tres_per_node:gres/gpu:.* for JobId={job}\b"),
         at(rf"{_STARTS} JobId={job} "),
     ]
     return [(b - a).total_seconds() for a, b in pairwise(moments)]
@@ -108,8 +115,15 @@ def median_s(values: Sequence[float]) -> float:
 
 
 def run() -> Iterator[Figure]:
-    """One figure: the medians' difference. Its detail has the steps' medians."""
-    with clean() as cluster:
+    """A figure for each way of enforcing."""
+    wanted = os.environ.get("GPUTOPO_ENFORCEMENT")
+    for way in [wanted] if wanted else WAYS:
+        yield beyond_an_ordinary_start(way)
+
+
+def beyond_an_ordinary_start(way: str) -> Figure:
+    """The medians' difference. Its detail has the steps' medians."""
+    with WAYS[way]() as cluster:
         prepared(cluster)
         ordinary, lent, steps, joined = [], [], [], []
         for nth in range(ROUNDS):
@@ -136,4 +150,5 @@ def run() -> Iterator[Figure]:
         **conditions(),
     }
     beyond = median_s(lent) - median_s(ordinary)
-    yield at_most("loan-start.beyond_an_ordinary_start", beyond, "s", BAR_S, detail=detail)
+    name = f"loan-start.{way}.beyond_an_ordinary_start"
+    return at_most(name, beyond, "s", BAR_S, detail=detail)

@@ -52,6 +52,11 @@ class StartPlan(LoanPlan):
         return bool(self.starts or self.back or lends)
 
     @property
+    def lets_start(self) -> bool:
+        """Is a donor or a borrower let go, so that Slurm may look at its queue at once?"""
+        return bool(self.starts or self.offers)
+
+    @property
     def is_busy(self) -> bool:
         """Is there a loan that is not settled yet?"""
         return bool(self.reserved or self.offers or self.starts or self.back or self.broken)
@@ -174,7 +179,7 @@ class _Planning:
             if record is not None and asked.form == "socket":
                 # Slurm's record does not tell how many sockets, so its room is not known here.
                 refusal = Refusal(forms.line(forms.PER_SOCKET), by_choice=True)
-                made.refusals.append((job, record, refusal))
+                made.refuse(job, record, refusal)
             return
         if len(asked.types) > 1:
             # Only nodes of one GPU model are looked at: it fits on none of them.

@@ -256,11 +256,14 @@ class Donor:
         process = self._process
         if process is None:
             return
+        if self._inside is not None:
+            # unshare passes no signal on; the program inside asks the server when we hang up.
+            self._inside.close()
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), 2.0)
+                await asyncio.wait_for(process.wait(), inside.ENDS_S + 0.5)
         # And all that it started: Slurm finds no process whose parents are gone, but by cgroups.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -25,6 +25,8 @@ UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--kill-child=KILL",
 #: What is sent over the Unix socket: a connection for the port so far behind the first, or the
 #: question whether the server listens.
 CONNECT, ASK, YES, NO = b"c", b"?", b"y", b"n"
+#: So long a server that is asked to end may take, in seconds.
+ENDS_S = 2.0
 _PR_SET_PDEATHSIG = 1
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 
@@ -135,6 +137,9 @@ async def _run(control: socket.socket, ports: range, command: Sequence[str], too
     loop.add_signal_handler(signal.SIGTERM, hung_up.set)
     waits = [asyncio.ensure_future(server.wait()), asyncio.ensure_future(hung_up.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    with contextlib.suppress(ProcessLookupError, TimeoutError):
+        server.terminate()
+        await asyncio.wait_for(server.wait(), ENDS_S)
     with contextlib.suppress(ProcessLookupError):
         server.kill()
     door.close()

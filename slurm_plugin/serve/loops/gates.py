@@ -20,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 #: A job with its slots starts within some tenths of a second.
 STARTING_S = 0.3
+#: So do donors, and slurmctld looks at its queue once a second: who is seen too late waits for one
+#: more look.
+MEETING_S = 0.15
 #: Jobs are not placed by figures that this many polls have not renewed.
 MISSED_POLLS = 3
 
@@ -81,7 +84,9 @@ class GatesLoop(ReconcilerLoop[GateReconciler]):
                 setup.watcher.renewed(made.renewed)
         if made.again:
             return SUBMIT_S
-        if made.seen["placed"] or made.releases or made.offers or made.seen["loan meets"]:
+        if made.offers or made.seen["loan meets"]:
+            return min(poll_s, MEETING_S)
+        if made.seen["placed"] or made.releases:
             # Policies want to know who runs, and repairs when somebody does not.
             return min(poll_s, STARTING_S)
         # A promise that no job took up must give its GPUs back in time.

@@ -59,6 +59,8 @@ class LendingLoop(ReconcilerLoop[LoanReconciler]):
         made = await asyncio.to_thread(reconciler.reconcile, snapshot, lends)
         if made.changes_slurm:
             setup.watcher.outdate()
+        if made.lets_start:
+            # Not for what is only written down: whoever waits in vain makes nobody else look.
             self.engine.ask_for_pass()
         self._is_clear = not made.is_ours
         return STARTING_S if made.is_busy or made.again else POLL_S

@@ -7,11 +7,13 @@ from lending_harness import (
     ASKS,
     ECHO,
     HOLD,
+    SLURM_CONF,
     donors,
     echoed,
     nothing_is_left,
     settings_of,
 )
+from prometheus_process import PORT, metrics_in
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -60,6 +62,44 @@ def test_what_a_job_asks_for_with_each_gpu_and_the_node_it_names_count_with_a_lo
     # Both of its donors said how much passed before they ended.
     until(lambda: len(given_back(lending, job.id)) == 2, "both loans are told of", 30)
     assert all(int(count.replace(",", "")) > 0 for count in given_back(lending, job.id))
+
+
+#: The engine's metrics, as its own host reads them.
+SCRAPE = "from urllib.request import urlopen as u; print(u('http://127.0.0.1:{}').read().decode())"
+
+
+@pytest.mark.long("slurmctld is restarted twice; explain is in every run")
+def test_what_was_lent_is_in_slurms_books_the_report_and_the_metrics(lending):
+    """To whom, how long, how many GPUs, bytes and packets."""
+    pytest.importorskip("prometheus_client", reason="the extra `metrics` is not installed")
+    try:
+        lending.configure_extra(f"{SLURM_CONF}\nAccountingStoreFlags=job_comment")
+        with metrics_in(lending):
+            job = borrows(lending, "--gres=gpu:4", "--mem=200")
+            [donor] = donors(lending)
+            lending.cancel(job.id)
+            nothing_is_left(lending)
+            asked = f"sacct -n -P -X -j {donor.id} -o JobName,User,AllocTRES,Comment"
+            word = rf"gpu-donor ready of={job.id} port=\d+ in=[1-9]\d* out=[1-9]\d* packets=[1-9]"
+            line = re.compile(rf"gpu-donor\|alice\|\S*gres/gpu=2\S*\|{word}")
+
+            def books() -> str:
+                return lending.run("ctl", asked).out
+
+            until(lambda: line.match(books()), lambda: f"sacct knows it: {books()}", 30)
+
+            def told(kind: str) -> float:
+                text = lending.run("ctl", ["python3", "-c", SCRAPE.format(f"{PORT}/metrics")]).out
+                found = re.findall(rf"^gputopo_lent_{re.escape(kind)} (\S+)$", text, re.MULTILINE)
+                return float(found[0]) if found else 0.0
+
+            kinds = ("gpu_seconds_total", 'bytes_total{direction="to"}', "packets_total")
+            for kind in kinds:
+                until(lambda kind=kind: told(kind) > 0, f"the metrics have {kind}", 30)
+            said = lending.run("ctl", ["gputopo", "report"]).out
+            assert re.search(r"lent to jobs of other nodes: [\d.]+ GPU hours by [1-9]", said), said
+    finally:
+        lending.configure_extra(SLURM_CONF)
 
 
 def test_gpus_of_one_task_are_lent(lending):

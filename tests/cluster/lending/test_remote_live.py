@@ -88,6 +88,11 @@ def test_strangers_are_refused(lending):
         assert (done.code, "no answer" in done.err) == (1, True), (user, done)
     shown = lending.run("ctl", f"scontrol show job {job.id}; scontrol show job {donor.id}").out
     assert "MUNGE" not in shown
+    # Nor does any process of either node carry a key.
+    for where in (host, node):
+        kept = lending.run(where, "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline", check=False).out
+        assert "GPUTOPO_REMOTE" in kept or where == node
+        assert "MUNGE:" not in kept
 
 
 def test_under_horizon_a_loan_is_taken_where_it_ends_the_job_sooner_than_waiting(lending):

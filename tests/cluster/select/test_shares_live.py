@@ -65,6 +65,16 @@ def test_the_gpu_in_use_is_filled_whatever_index_is_free(empty):
 
 
 @LONG
+def test_who_asks_to_borrow_shards_is_told_why_not_and_gets_its_own(empty):
+    hint = "--comment='gpu-topo: remote=allow'"
+    words = f"sbatch --parsable -w bridged1 --gres=shard:1 --mem=1 {hint} --wrap 'sleep 300'"
+    done = empty.run("ctl", words, user="alice")
+    assert "not lent to this job: it asks for parts of GPUs" in " ".join(done.err.split())
+    empty.wait_running(int(done.out))
+    assert used(empty, "bridged1") == [1, 0, 0, 0, 0, 0, 0, 0]
+
+
+@LONG
 def test_the_node_with_a_shared_gpu_is_taken_first(empty):
     """Slurm itself takes the first node, bridged1."""
     holding(empty, "-w", "dgx1", "--gres=shard:1")

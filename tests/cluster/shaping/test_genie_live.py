@@ -102,6 +102,20 @@ def test_the_papers_algorithm_starts_the_queue_as_in_the_simulator(shaping):
     goes_as_simulated(shaping, simulated(0, PAPER)[:PAPER_STEPS])
 
 
+@pytest.mark.long("a detail; the line is tested without a cluster")
+def test_a_job_whose_shape_is_chosen_borrows_nothing_and_its_user_reads_why(shaping):
+    configure_engine(shaping, "remote: {allow: yes, program: /cluster/remote/gputopo-node}")
+    until(lambda: shaping.status()["genie"]["domains"], "the engine has read the queue", 20)
+    for node in ("dgx1", "dgx2"):
+        shaping.occupy(node, range(8))
+    asks = hint(Work("wide", 64, 2000), remote="allow")
+    argv = ["sbatch", "--parsable", "-p", "dgx", asks, "--wrap", "true"]
+    done = shaping.run("ctl", argv, user="alice")
+    line = "GPUs of other nodes are not lent to this job: policy=genie plans shapes"
+    assert line in " ".join(done.err.split()), done
+    assert "loan" not in shaping.job(int(done.out)).admin_comment
+
+
 @pytest.mark.long("half a minute")
 def test_urgent_overtakes_normal_and_nobody_else_loses(shaping):
     """Only the shaped jobs exchange their priorities; a priority is not frozen by it."""

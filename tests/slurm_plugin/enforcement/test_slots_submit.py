@@ -347,6 +347,25 @@ def test_a_job_that_may_borrow_carries_it_in_its_bracket_and_its_environment(tmp
 
 
 @pytest.mark.parametrize(
+    ("hint", "keys", "awaited"),
+    [
+        ("remote=allow", {}, True),
+        ("", {}, False),
+        ("remote=allow", {"het": True}, False),
+        ("remote=allow", {"held": True}, False),
+    ],
+    ids=["may borrow", "may not", "a form that does not", "held"],
+)
+def test_a_job_that_fits_nowhere_is_looked_at_soon_where_donors_may_be_found(
+    tmp_path, hint, keys, awaited
+):
+    """Any other waits for a look that costs two per cent of the time at most."""
+    state = cache(free=0b11)
+    lending_mode(tmp_path, state).on_submit(submit(4, hint=hint, **keys))
+    assert state.is_awaited is awaited
+
+
+@pytest.mark.parametrize(
     ("hint", "keys"),
     [
         ("", {}),

@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 from genie_in_tests import HINT, NOW, a_node, a_shaping, queued, running, submit
-from machines_in_tests import basic_decider, mask, node, question
+from machines_in_tests import BASIC, basic_decider, mask, node, question
 
 from policies.performance import Shape
-from slurm_plugin.enforcement import Slots
+from slurm_plugin.enforcement import Select, Slots
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.genie.domain_snapshot import domain_snapshot, planned
 from slurm_plugin.genie.shaping import SCHEDULERS, Shaping
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
+from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, WaitFor
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
@@ -149,11 +150,15 @@ def test_a_profile_that_stands_in_is_named(shaping):
     assert "resnet101 was never profiled; resnet50 stands in" in values["message"]
 
 
-def test_a_job_that_is_shaped_borrows_nothing_and_its_user_reads_why(shaping):
+def test_a_job_that_is_shaped_borrows_nothing_and_its_user_reads_why(shaping, tmp_path):
     values = answered(shaping, submit(f"{HINT},remote=allow"))
     assert "GPUs of other nodes are not lent to this job: policy=genie plans" in values["message"]
     assert "env.GPUTOPO_REMOTE" not in values
     assert "not lent" not in answered(shaping, submit()).get("message", "")
+    plain = replace(submit("policy=genie,remote=allow"), shape=0, gpus=4, per_node=4, nodes=1)
+    decider = basic_decider(tmp_path, BASIC + "remote: {{allow: yes}}\n")
+    lends = replace(shaping, inner=Select(decider, LoanReservations()))
+    assert answered(lends, plain)["env.GPUTOPO_REMOTE"] == "allow"
 
 
 def test_hints_of_other_policies_are_none_of_its_business(shaping):

@@ -8,7 +8,7 @@ from loans_in_tests import AT
 
 from slurm_plugin.job_notes.loan import Loan
 from slurm_plugin.job_notes.records import LoanRecord
-from slurm_plugin.lending import forms
+from slurm_plugin.lending import forms, plan
 from slurm_plugin.lending.at_start import start_loans
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.queue.demand import Demand
@@ -69,6 +69,25 @@ def test_a_form_that_borrows_nothing_is_told_once(why, waits, tmp_path):
     again = Slurm(replace(waits, admin_comment=told.admin_comment))
     polled(tmp_path, again)
     assert again.told == []
+
+
+def test_a_thousand_jobs_that_ask_in_vain_are_told_some_in_each_round(tmp_path):
+    """None is told twice: a job that has its line changes nothing any more."""
+    asking = [job(job_id=n, name=str(n), exclusive=True) for n in range(100, 1100)]
+    rounds = 0
+    while (slurm := Slurm(*asking)) and polled(tmp_path, slurm).changes_slurm:
+        told = {int(words.split()[1]): update for words, update in slurm.told}
+        assert list(told) == [one.job_id for one in asking if one.job_id in told]
+        assert len(told) <= plan.MOST_TOLD
+        asking = [
+            replace(one, admin_comment=told[one.job_id].admin_comment)
+            if one.job_id in told
+            else one
+            for one in asking
+        ]
+        rounds += 1
+    assert rounds == 1000 / plan.MOST_TOLD
+    assert all("an exclusive job" in one.admin_comment for one in asking)
 
 
 def test_of_an_array_one_task_after_the_other_becomes_a_job_of_its_own(tmp_path):

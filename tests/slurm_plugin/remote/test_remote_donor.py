@@ -159,6 +159,28 @@ async def test_what_a_server_starts_ends_with_it(task, wide, inside_it, tmp_path
     assert not left
 
 
+@pytest.mark.parametrize("inside_it", [False, pytest.param(True, marks=NETWORKS)])
+async def test_a_server_is_asked_to_end_before_it_is_killed(task, wide, inside_it, tmp_path):
+    """It may let calls end, and save what it has to; one that does not end is killed."""
+    asked, serve = tmp_path / "asked", tmp_path / "serve.py"
+    tells = f"import signal\nsignal.signal(signal.SIGTERM, lambda *_: open({str(asked)!r}, 'w'))\n"
+    serve.write_text(tells + serve.read_text())
+    began = 0.0
+    async with opened(wide if inside_it else task, PaperMunge()) as (_, address):
+        assert address.port
+        began = time.monotonic()
+    assert asked.exists()
+    assert time.monotonic() - began < 2 * inside.ENDS_S
+    assert not running(serve)
+
+
+@NETWORKS
+async def test_one_that_ends_when_it_is_asked_keeps_nobody_waiting(wide):
+    async with opened(wide, PaperMunge()):
+        began = time.monotonic()
+    assert time.monotonic() - began < inside.ENDS_S / 2
+
+
 PORTS = """
 import socket, sys, threading
 def serve(nth):

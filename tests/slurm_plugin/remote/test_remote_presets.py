@@ -125,6 +125,7 @@ SOURCES = {
             "OUTPUT_NAME cuda",
             r"MIN_CUDA_VERSION 11\.0",
         ),
+        "server_checkpoint.cpp": (r"liblupinecr\.so", "restore\\(state"),
         "transport.cpp": (r'getenv\("LUPINE_SERVER"\)', "kBoundedRetryCount = 5"),
         "address_space.h": ("LUPINE_VA_ARENA_COUNT = 8",),
         "routing.cpp": (r"entry\.local = true",),
@@ -133,7 +134,11 @@ SOURCES = {
         "README.md": (r"LD_LIBRARY_PATH=/opt/lupine/lib", "LD_PRELOAD=", "plain HTTP/2 server"),
     },
     "cricket": {
-        "cpu/cpu-server.c": (r"svctcp_create\(RPC_ANYSOCK", "unable to register", "svc_run"),
+        "cpu/cpu-server-runtime.c": (r"cr_dump_memory\(path\)", r"int server_runtime_restore"),
+        "cpu/cpu-server.c": (
+            *(r"svctcp_create\(RPC_ANYSOCK", "unable to register", "svc_run"),
+            *("SIGUSR2, signal_checkpoint_stop", "CRICKET_RESTORE"),
+        ),
         "cpu/server-exe.c": (r'"%lu", &vers', r"cricket_main\(RPC_CD_PROG, vers\)"),
         "cpu/cpu_rpc_prot.x": (r"^\} = 99;",),
         "cpu/cpu-client.c": (
@@ -141,6 +146,7 @@ SOURCES = {
             r'getenv\("CRICKET_RPCID"\)',
             r"strchr\(server, ':'\)",
             r"__attribute__\(\(constructor\)\) init_rpc",
+            r"SIGUSR1, repair_connection",
         ),
         "cpu/cpu-client-driver.c": (r"DEF_FN\(CUresult, cuMemcpyDtoH,", r"cuMemAlloc\(CUdevice"),
         "cpu/cpu-client-runtime.c": ("cudaMemcpy",),

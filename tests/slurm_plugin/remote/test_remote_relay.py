@@ -182,6 +182,29 @@ async def test_where_all_places_are_taken_by_who_has_spoken_the_next_comes_again
     assert not before._sources
 
 
+async def test_of_one_address_four_credentials_are_checked_at_a_time():
+    """All of 127.0.0.0/8 is one address; another one need not wait for it."""
+    before, checked = Strangers(), list[str]()
+
+    async def speaks(host: str) -> None:
+        one: Any = Stranger(host)
+        with before.place(one) as source:
+            async with being_checked(source, one):
+                checked.append(host)
+                await asyncio.sleep(60)
+
+    hosts = [*(f"127.0.{nth}.1" for nth in range(9)), "10.0.0.2"]
+    speaking = [asyncio.create_task(speaks(host)) for host in hosts]
+    await asyncio.sleep(0.01)
+    assert checked == [*hosts[:4], "10.0.0.2"]
+    speaking[0].cancel()
+    await asyncio.sleep(0.01)
+    assert checked[5:] == hosts[4:5]
+    for task in speaking:
+        task.cancel()
+    await asyncio.gather(*speaking, return_exceptions=True)
+
+
 async def test_who_was_one_too_many_comes_again_and_gets_in():
     munge = PaperMunge()
     hung_up_on = 0

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from slots_in_tests import Remembering, gated
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.gates.plan import GatePlan
+from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.lending.at_start.planning import StartPlan
 from slurm_plugin.lending.at_start.reconciler import LoanReconciler
 from slurm_plugin.lending.matcher import LoanMatcher
@@ -116,16 +119,37 @@ def test_a_reconciler_lasts_for_one_configuration_and_one_clock(tmp_path, monkey
     assert [id(one) for one in closed] == [id(first.matcher), id(second.matcher)]
 
 
-@pytest.mark.parametrize(("starts", "asked"), [([("job", "update")], 1), ([], 0)])
-def test_slurm_is_asked_for_a_pass_where_a_loan_changed_it(tmp_path, monkeypatch, starts, asked):
-    """It would look at its queue by itself only up to batch_sched_delay later."""
-    made = StartPlan({}, [], starts=starts)
+@pytest.mark.parametrize(
+    ("plan", "asked"),
+    [({"starts": [("job", "update")]}, 1), ({"offers": ["a donor"]}, 1), ({}, 0)]
+    + [({what: ["a job"]}, 0) for what in ("refusals", "broken", "splits", "back")],
+    ids=str,
+)
+def test_slurm_is_asked_for_a_pass_where_a_loan_lets_jobs_go(tmp_path, monkeypatch, plan, asked):
+    """By itself it would look later; nobody makes it look who asks for a loan in vain."""
+    made = StartPlan({}, [], **plan)
     monkeypatch.setattr(LoanReconciler, "reconcile", lambda *_: made)
     *_, lending, _ = loops(tmp_path, monkeypatch, TwoNodes(), REMOTE)
     passes: list[bool] = []
     lending.engine.ask_for_pass = lambda: passes.append(True)
     look([lending])
     assert len(passes) == asked
+
+
+@pytest.mark.parametrize(
+    ("seen", "next_s"), [("loan meets", 0.15), ("placed", 0.3), ("gated", 5.0)]
+)
+def test_with_slots_the_next_look_comes_soonest_while_donors_get_ready(
+    tmp_path, monkeypatch, seen, next_s
+):
+    """slurmctld looks once a second: a donor seen too late costs a second more."""
+
+    async def planned(*_: object) -> GatePlan:
+        return GatePlan({}, [], seen=Counter({seen: 1}))
+
+    monkeypatch.setattr(GateReconciler, "reconcile", planned)
+    gates, *_ = loops(tmp_path, monkeypatch, TwoNodes(), REMOTE + "enforcement: slots\n")
+    assert asyncio.run(gates.poll(time.monotonic()))[0] == next_s
 
 
 def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):
