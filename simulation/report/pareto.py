@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -34,12 +35,20 @@ class Point(NamedTuple):
     share_all_jobs: float
 
 
-def run(policy: str, machine: str, seeds: Sequence[int], jobs: int) -> list[Point]:
-    """One policy over all seeds, one point per seed."""
+def run(
+    policy: str, machine: str, seeds: Sequence[int], jobs: int, limit_s: float | None = None
+) -> list[Point]:
+    """One policy over all seeds, one point per seed.
+
+    `limit_s`: all jobs have this time limit (seconds); None: each that of what it takes.
+    """
     topology, points = load(machine), []
     for seed in seeds:
         simulator = Simulator({machine: topology}, policy_named(policy))
-        records = simulator.run(mixed_jobs(seed, jobs)).records
+        mix = mixed_jobs(seed, jobs)
+        if limit_s is not None:
+            mix = [replace(job, walltime_s=limit_s) for job in mix]
+        records = simulator.run(mix).records
         every = [judge(topology, record.placement.gpus[machine]) for record in records]
         rings = [verdict for verdict in every if verdict.gpus > 1]
         points.append(
@@ -64,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--seeds", type=int, default=20, help="how many seeds")
     options.add_argument("--first-seed", type=int, default=0)
     options.add_argument("--jobs", type=int, default=150)
+    options.add_argument("--limit", type=float, help="seconds, one for all; else what each takes")
     options.add_argument("--bound-seeds", type=int, default=4, help="seeds of the bounds' rows")
     chosen = options.parse_args(argv)
     registry.load_plugins()
@@ -74,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     print(f"{'policy':28} {'share':>7} {'stdev':>7} {'hops':>7} {'all jobs':>9}")
     for name in (*registry.names(), *STOCK_OF_ONE_NODE):
-        runs = run(name, chosen.machine, seeds, chosen.jobs)
+        runs = run(name, chosen.machine, seeds, chosen.jobs, chosen.limit)
         every = f"{fmean(point.share_all_jobs for point in runs):.3f}"
         print(_row(name, [r.share for r in runs], [r.pcie_hops for r in runs], every))
     for weight in HOP_WEIGHTS if chosen.bound_seeds else ():

@@ -316,6 +316,17 @@ def test_a_backlog_gets_far_more_of_the_ideal_than_from_mapa():
     assert fmean(point.pcie_hops for point in ours) <= 0.16 < fmean(p.pcie_hops for p in mapas)
 
 
+def test_where_all_limits_are_alike_less_of_the_gain_is_left():
+    """As live, where jobs of seconds have limits of minutes."""
+    points = run("horizon", "dgx1v", range(1, 6), 150, limit_s=600.0)
+    share, exact = (
+        fmean(point.share for point in some)
+        for some in (points, run("horizon", "dgx1v", range(1, 6), 150))
+    )
+    mapas = fmean(point.share for point in run("mapa", "dgx1v", range(1, 6), 150, limit_s=600.0))
+    assert exact - 0.01 > share > mapas + 0.01
+
+
 @pytest.mark.parametrize("most", [4.0, 40.0])
 def test_limits_that_say_little_leave_most_of_the_gain(most):
     """Users ask for up to so many times what their jobs take."""
