@@ -18,8 +18,11 @@ KEEP_S = 1
 class Enforcement(Protocol):
     """Turns the questions of the protocol into replies; never raises."""
 
-    def on_submit(self, asked: Submit) -> SubmitReply:
-        """What to change in a job at submit, or why it is refused."""
+    def on_submit(self, asked: Submit, not_lent: str = "") -> SubmitReply:
+        """What to change in a job at submit, or why it is refused.
+
+        `not_lent`: why nothing is lent to it, whatever it asks for.
+        """
 
     def on_place(self, question: PlacementQuestion) -> Decision:
         """Which GPUs a job gets now, for how long it waits, or Slurm's own choice."""

@@ -26,7 +26,7 @@ class Select:
         self.decider = decider
         self._reserved = reserved
 
-    def on_submit(self, asked: Submit) -> SubmitReply:
+    def on_submit(self, asked: Submit, not_lent: str = "") -> SubmitReply:
         """Refuses a bad hint where the partition is enforced; keeps a good one."""
         rule = self.decider.rule(asked.partition, asked.account, asked.uid)
         if rule.mode != "enforce" or not (asked.hint or rule.lends):
@@ -37,7 +37,7 @@ class Select:
             return Refuse(f"gpu-topo: {error}")
         brackets = [hints.entry(preferences.text, "")] if asked.hint else []
         values = {"keep_s": str(KEEP_S)}
-        not_lent = _not_lent(asked)
+        not_lent = not_lent or _not_lent(asked)
         if not_lent and preferences.asks_for_remote:
             values["message"] = f"gpu-topo: {forms.line(not_lent)}"
         if preferences.remote and not not_lent:

@@ -43,6 +43,8 @@ class _Submission:
     keys: SlotsKeys
     preferences: Preferences
     now: float
+    #: Why nothing is lent to it, whatever it asks for.
+    never_lent: str = ""
 
     @property
     def is_later(self) -> bool:
@@ -56,7 +58,7 @@ class _Submission:
             return "it does not ask for it"
         keys = self.keys
         asked = demand_of_submit(self.asked, "")
-        return forms.obstacle(asked, is_batch=keys.batch, is_het=keys.het)
+        return self.never_lent or forms.obstacle(asked, is_batch=keys.batch, is_het=keys.het)
 
     def question(self, default_partition: str) -> PlacementQuestion:
         """What a policy is asked, but for the candidates."""
@@ -111,7 +113,7 @@ class Slots:
         self._clock = clock
         self._token = token
 
-    def on_submit(self, asked: Submit) -> SubmitReply:
+    def on_submit(self, asked: Submit, not_lent: str = "") -> SubmitReply:
         """Slots, a gate, a refused hint, or Slurm's own choice where slots cannot serve."""
         self.cache.has_news |= asked.slots is None or not _is_put_off(asked.slots)
         rule = self.decider.rule(asked.partition, asked.account, asked.uid)
@@ -125,7 +127,7 @@ class Slots:
             # A changed hint: the job has its place, or its gate, already.
             said = hints.entry(preferences.text, "") if rule.mode == "enforce" else ""
             return Ok({"set.admin_comment": said}) if said else Pass()
-        job = _Submission(asked, asked.slots, preferences, self._clock())
+        job = _Submission(asked, asked.slots, preferences, self._clock(), not_lent)
         try:
             need = self._need(job)
             if rule.mode != "observe":

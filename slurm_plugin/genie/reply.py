@@ -15,6 +15,7 @@ from slurm_plugin.decide.preferences import Preferences
 from slurm_plugin.enforcement.interface import Enforcement
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.shape import ShapeNote
+from slurm_plugin.lending import forms
 from slurm_plugin.protocol import Ok, Submit, SubmitReply
 from slurm_plugin.slurm.interface import JobUpdate
 
@@ -65,7 +66,7 @@ def shaped(
     if not chosen.nodes and known.slots is not None:
         # Others are to start first, though it might fit.
         known = replace(known, slots=replace(known.slots, depends=True))
-    answered = inner.on_submit(known)
+    answered = inner.on_submit(known, forms.SHAPED)
     values = {} if is_fixed else shape_update(said, shape, separator).at_submit()
     note = f"shape {shape}"
     comment = f"{hints.entry(preferences.text, note)} {said.text()}"
@@ -80,7 +81,8 @@ def shaped(
         # Slurm's own choice of GPUs, or a refusal: its shape is the user's in any case.
         return answered
     if notice:
-        values["message"] = f"gpu-topo: {notice}"
+        theirs = values.get("message", "gpu-topo: ").removeprefix("gpu-topo: ")
+        values["message"] = "gpu-topo: " + "; ".join(filter(None, (notice, theirs)))
     return Ok({**values, "set.admin_comment": comment})
 
 

@@ -95,21 +95,21 @@ class Shaping:
     #: How long that poll took.
     poll_took_s: float = 0.0
 
-    def on_submit(self, asked: Submit) -> SubmitReply:
+    def on_submit(self, asked: Submit, not_lent: str = "") -> SubmitReply:
         """The shape, a refusal, or the inner answer where GENIE is not asked."""
         inner = self.inner
         rule = self.rule(asked.partition, asked.account, asked.uid)
         if rule.mode != "enforce" or not asked.hint:
-            return Pass() if asked.shape else inner.on_submit(asked)
+            return Pass() if asked.shape else inner.on_submit(asked, not_lent)
         try:
             preferences = read_preferences(asked.hint, rule)
         except HintRefused as error:
             return Refuse(f"gpu-topo: {error}")
         if preferences.off or preferences.policy != NAME:
             # The bridge says that such a hint has no meaning without GPUs.
-            return Pass() if asked.shape else inner.on_submit(asked)
+            return Pass() if asked.shape else inner.on_submit(asked, not_lent)
         if not asked.shape and not preferences.values.keys() & {key.name for key in HINTS}:
-            return inner.on_submit(asked)
+            return inner.on_submit(asked, not_lent)
         if asked.shape and not (asked.slots and asked.slots.batch):
             return Refuse(BATCH_ONLY)
         try:
@@ -251,7 +251,7 @@ class Shaping:
             # A new hint of a job that has its shape: the next poll plans by it.
             said = ShapeNote(None)
             self.site.task(LAST, preferences.values, domain, asked.account, said, now)
-            return self.inner.on_submit(asked)
+            return self.inner.on_submit(asked, forms.SHAPED)
         said = fixed_of(asked, domain) if not asked.shape else said_of(asked)
         understood, task = self.site.task(
             LAST + len(self.promises), preferences.values, domain, asked.account, said, now
@@ -262,8 +262,7 @@ class Shaping:
         chosen = self.plan(domain, task, now)
         token = secrets.token_hex(5)
         said = replace(said, shape=chosen.shape, token=token)
-        not_lent = forms.line(forms.SHAPED) if preferences.asks_for_remote else ""
-        notice = "; ".join(filter(None, (self.site.note(understood), late, not_lent)))
+        notice = "; ".join(filter(None, (self.site.note(understood), late)))
         answered = reply.shaped(
             asked, preferences, said, chosen, notice, self.inner, self.separator
         )

@@ -151,13 +151,14 @@ def test_a_profile_that_stands_in_is_named(shaping):
 
 
 def test_a_job_that_is_shaped_borrows_nothing_and_its_user_reads_why(shaping, tmp_path):
-    values = answered(shaping, submit(f"{HINT},remote=allow"))
-    assert "GPUs of other nodes are not lent to this job: policy=genie plans" in values["message"]
-    assert "env.GPUTOPO_REMOTE" not in values
-    assert "not lent" not in answered(shaping, submit()).get("message", "")
-    plain = replace(submit("policy=genie,remote=allow"), shape=0, gpus=4, per_node=4, nodes=1)
     decider = basic_decider(tmp_path, BASIC + "remote: {{allow: yes}}\n")
     lends = replace(shaping, inner=Select(decider, LoanReservations()))
+    values = answered(lends, submit(f"{HINT},remote=allow"))
+    assert "GPUs of other nodes are not lent to this job: policy=genie plans" in values["message"]
+    assert "env.GPUTOPO_REMOTE" not in values
+    assert "loan" not in values["set.admin_comment"]
+    assert "not lent" not in answered(lends, submit()).get("message", "")
+    plain = replace(submit("policy=genie,remote=allow"), shape=0, gpus=4, per_node=4, nodes=1)
     assert answered(lends, plain)["env.GPUTOPO_REMOTE"] == "allow"
 
 
