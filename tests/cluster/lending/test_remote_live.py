@@ -88,10 +88,11 @@ def test_strangers_are_refused(lending):
         assert (done.code, "no answer" in done.err) == (1, True), (user, done)
     shown = lending.run("ctl", f"scontrol show job {job.id}; scontrol show job {donor.id}").out
     assert "MUNGE" not in shown
-    # Nor does any process of either node carry a key.
+    # Nor does any process of either node carry a key; its own environment only its user may read.
     for where in (host, node):
-        kept = lending.run(where, "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline", check=False).out
-        assert "GPUTOPO_REMOTE" in kept or where == node
+        words = "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline"
+        kept = lending.run(where, words, user="alice", check=False).out
+        assert f"SLURM_JOB_ID={job.id if where == host else donor.id}" in kept
         assert "MUNGE:" not in kept
 
 
