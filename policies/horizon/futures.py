@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, islice
+from statistics import fmean
 from typing import NamedTuple
 
 from gres_topology import NodeTopology
@@ -20,7 +21,7 @@ from policies.contract.nouns import Cluster, NodeState, Placement, Release, Requ
 from policies.contract.ranking import each
 from policies.horizon.communication import NOTHING_MEASURED, Communication
 from policies.horizon.playing import DEEP, STARTS, Best, End, Later, Part, Run, Waits
-from policies.horizon.run_times import run_times
+from policies.horizon.run_times import FIRST, OTHERS, run_times
 from policies.horizon.settings import HOP_WEIGHT, USUAL_COMMUNICATION
 from policies.mapa.question import NodeKeys
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
@@ -245,27 +246,40 @@ class World:
     def _played_in(self, future: int) -> tuple[list[End], list[Waits], float]:
         """The ends in their order, who waits, and how long the job itself runs.
 
-        Most questions need but one.
+        Most questions need the first future alone, the others all.
         """
         known = self._played.get(future)
         if known is None:
-            one_s = self._times.one_s
-            ends = sorted(
-                (one_s(future, job, in_s + ran_s, ran_s, took_s), self._number[name], mask,
-                 mask.bit_count())
-                for in_s, name, mask, ran_s, job, took_s in self._releases
-            )  # fmt: skip
-            waits = []
-            for number, limit_s, own, parts in self._waits:
-                lasts_s = one_s(future, number, limit_s, 0.0, own)
-                waits += [(part.gpus, lasts_s, part) for part in parts]
-            known = self._played[future] = ends, waits, self.lasts_s(future)
+            of = OTHERS if future else FIRST
+            self._played.update(enumerate(self._futures(of), of.start))
+            known = self._played[future]
         return known
 
-    def lasts_s(self, future: int) -> float:
-        """How long the job itself runs on the best GPUs in one of the futures (seconds)."""
+    def _futures(self, of: slice) -> list[tuple[list[End], list[Waits], float]]:
+        left_s, ahead = self._times.left_s, self._ahead
+        ends = [
+            (left_s(job, in_s + ran_s, ran_s, took_s, of), self._number[name], mask,
+             mask.bit_count())
+            for in_s, name, mask, ran_s, job, took_s in self._releases
+        ]  # fmt: skip
+        waits = [
+            (left_s(number, limit_s, 0.0, own, of), parts)
+            for number, limit_s, own, parts in self._waits
+        ]
+        lasts_s = left_s(0, ahead.lasts_s, 0.0, ahead.took_s, of)
+        return [
+            (
+                sorted([(times[at], node, mask, count) for times, node, mask, count in ends]),
+                [(part.gpus, times[at], part) for times, parts in waits for part in parts],
+                own_s,
+            )
+            for at, own_s in enumerate(lasts_s)
+        ]
+
+    def runs_s(self) -> float:
+        """How long the job itself runs on the best GPUs, in the mean of all futures (seconds)."""
         ahead = self._ahead
-        return self._times.one_s(future, 0, ahead.lasts_s, took_s=ahead.took_s)
+        return fmean(self._times.left_s(0, ahead.lasts_s, 0.0, ahead.took_s))
 
     def _add(self, name: str, nodes: dict[str, NodeState]) -> bool:
         """Whether the node is one of those that are looked at."""

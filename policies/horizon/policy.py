@@ -9,7 +9,6 @@ it is mapa.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from statistics import fmean
 
 from policies.contract.bits import gpus_of
 from policies.contract.hint_keys import BATCH, COMMUNICATION, PROFILE
@@ -146,7 +145,7 @@ class Horizon(Mapa):
             for one in world.nodes
             if one.name in cluster.nodes and one.weight <= node.weight
         ]
-        runs_s = fmean(map(world.lasts_s, range(world.futures)))
+        runs_s = world.runs_s()
         longest_s = min(self._longest_wait_s, LONGEST * runs_s)
         played = [
             world.later(share, now.utility, among, longest_s, future)

@@ -73,6 +73,9 @@ def _order(number: int) -> tuple[int, ...]:
 
 
 _ORDERS = [_order(number) for number in range(FUTURES * (FUTURES - 1))]
+_MIDDLES = [order[:1] for order in _ORDERS]
+#: All futures; the first one, and those after it.
+EVERY, FIRST, OTHERS = slice(None), slice(0, 1), slice(1, None)
 
 
 class RunTimes:
@@ -91,6 +94,7 @@ class RunTimes:
         middle = self._guesses(0) if used else [1.0]
         differ = own or middle[0] < (1 - ALIKE) * middle[-1]
         self.futures = 1 + FUTURES if guesses and differ else 1
+        self._orders = _ORDERS if self.futures > 1 else _MIDDLES
 
     def _guesses(self, first: int) -> list[float]:
         """The middles of equal shares of those from the first on."""
@@ -103,39 +107,36 @@ class RunTimes:
         return known
 
     def left_s(
-        self, number: int, limit_s: float, ran_s: float = 0.0, took_s: Sequence[float] = ()
-    ) -> Sequence[float]:
+        self, number: int, limit_s: float, ran_s: float = 0.0, took_s: Sequence[float] = (),
+        of: slice = EVERY,
+    ) -> Sequence[float]:  # fmt: skip
         """Seconds that a job still runs, by future; `number` tells the jobs of a question apart.
 
-        First the middle of what is likely; alone where all jobs use about as much.
+        First the middle of what is likely; alone where all jobs use about as much. By the run times
+        `took_s` (ascending) where one is longer than `ran_s`. `of`: of some futures alone.
         """
-        return [
-            self.one_s(future, number, limit_s, ran_s, took_s) for future in range(self.futures)
-        ]
-
-    def one_s(
-        self, future: int, number: int, limit_s: float, ran_s: float = 0.0,
-        took_s: Sequence[float] = (),
-    ) -> float:  # fmt: skip
-        """The same in one future; by the run times `took_s` where one is longer than `ran_s`."""
+        at = number % len(_ORDERS)
         if self._own and took_s and took_s[-1] > ran_s:
             first = bisect_right(took_s, ran_s)
-            part = 2 * _ORDERS[number % len(_ORDERS)][future] + 1
-            guess_s = took_s[first + part * (len(took_s) - first) // (2 * FUTURES)]
-            return max(0.0, min(guess_s, limit_s) - ran_s)
+            left = len(took_s) - first
+            guesses = [
+                took_s[first + (2 * one + 1) * left // (2 * FUTURES)]
+                for one in self._orders[at][of]
+            ]
+            return [max(0.0, min(guess_s, limit_s) - ran_s) for guess_s in guesses]
         if not self._used:
-            return max(0.0, limit_s - ran_s)
+            return [max(0.0, limit_s - ran_s)] * len(self._orders[at][of])
         first = bisect_right(self._used, ran_s / limit_s if limit_s > 0 else 1.0)
-        at = number % len(_ORDERS)
         if first == len(self._used):
             # Longer than any before: as long again at most.
             longest = min(max(0.0, limit_s - ran_s), ran_s)
-            return longest * (_ORDERS[at][future] + 0.5) / FUTURES
+            return [longest * (one + 0.5) / FUTURES for one in self._orders[at][of]]
         parts = self._in_order.get((first, at))
         if parts is None:
             guesses = self._guesses(first)
-            parts = self._in_order[first, at] = [guesses[one] for one in _ORDERS[at]]
-        return limit_s * parts[future] - ran_s
+            parts = [guesses[one] for one in self._orders[at]]
+            self._in_order[first, at] = parts
+        return [limit_s * part - ran_s for part in parts[of]]
 
 
 @lru_cache(maxsize=16)

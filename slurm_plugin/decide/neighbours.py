@@ -190,6 +190,8 @@ class Neighbours:
         if coming is not None:
             coming.follow(self._coming, later, self._running, time.time())
             self._coming = coming
+        else:
+            self._coming.outdate()
         if starts and not is_first:
             for job in mended:
                 if job.job_id not in before:

@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import NamedTuple
 
 from policies import Ahead, Release, WaitingJob
 from policies.contract.hint_keys import BATCH, PROFILE, communication_in
@@ -34,6 +35,16 @@ MOST_READ = 1000
 UNKNOWN_S = 3600.0
 #: Slurm's SchedulerType, by default; under any other one nobody passes the first that waits.
 BACKFILL = "sched/backfill"
+
+
+class _End(NamedTuple):
+    """A job that runs, as far as its limit and start are known (epochs)."""
+
+    end: float
+    start: float
+    gpus: tuple[tuple[str, int], ...]
+    job: int
+    took_s: Sequence[float]
 
 
 class Coming:
@@ -68,6 +79,8 @@ class Coming:
                 self._waiting += [one] * min(job.tasks, MOST_AHEAD)
                 one = (*one[:2], replace(asked, took_s=own)) if own else one
                 self._with_own += [one] * min(job.tasks, MOST_AHEAD)
+        #: Of those that wait the ones that have begun since.
+        self._begun: set[int] = set()
         self._lasts_s = {job_id: asked.lasts_s for job_id, _, asked in self._waiting}
         #: Start (epoch) and limit (seconds; 0 where it is not known) of those that run.
         self._runs: dict[int, tuple[float, float]] = {
@@ -83,14 +96,22 @@ class Coming:
         self._end_of = {job_id: sum(run) for job_id, run in self._runs.items()}
         #: (epoch, job), the first to end first.
         self._ends = sorted((end, job_id) for job_id, end in self._end_of.items())
+        #: Of them the first ones, and by partition the first that wait, as the last question found
+        #: them; nothing where a start or an end may have changed that.
+        self._next: list[_End] | None = None
+        self._first: dict[str, tuple[tuple[int, ...], tuple[WaitingJob, ...]]] = {}
 
     def started(self, job_id: int, now: float) -> None:
         """A job started after the snapshot."""
         limit_s = self._lasts_s.get(job_id, 0.0)
         self._forget_end(job_id)
+        if job_id in self._lasts_s:
+            self._begun.add(job_id)
+            self._first.clear()
         self._runs[job_id] = now, limit_s
         end = self._end_of[job_id] = now + (limit_s or UNKNOWN_S)
         insort(self._ends, (end, job_id))
+        self._changed(end)
 
     def ended(self, job_id: int, now: float) -> None:
         """A job ended, which shows what it used of its limit where a snapshot told that."""
@@ -103,6 +124,12 @@ class Coming:
         end = self._end_of.pop(job_id, None)
         if end is not None:
             del self._ends[bisect_left(self._ends, (end, job_id))]
+            self._changed(end)
+
+    def _changed(self, end: float) -> None:
+        """Somebody who ends then came or went."""
+        if self._next is not None and (len(self._next) < MOST_AHEAD or end <= self._next[-1].end):
+            self._next = None
 
     def follow(
         self, former: Coming, later: Collection[int], alive: RunningJobs, now: float
@@ -119,6 +146,7 @@ class Coming:
         for job_id in later:
             if alive.get(job_id) is None:
                 self._runs.pop(job_id, None)
+                self._begun.add(job_id)
             elif job_id not in self._runs:
                 self.started(job_id, former._runs.get(job_id, (now, 0.0))[0])
         for job_id, (start, _) in former._runs.items():
@@ -126,41 +154,67 @@ class Coming:
             # Slurm knows whole seconds; who told of the start knew better.
             if 0 < start - seen < 1:
                 self._runs[job_id] = start, limit_s
+        self.outdate()
+
+    def outdate(self) -> None:
+        """Other jobs run than starts and ends have told of."""
+        self._next = None
+        self._first.clear()
 
     def ahead(self, asked: PlacementQuestion, running: RunningJobs, now: float) -> Ahead:
         """What the job of a question finds; `running` are the jobs that run now."""
         own = asked.job if asked.job in self._lasts_s else asked.array
-        releases = list(self._releases(running, now))
-        others = tuple(islice(self._others(own, asked.partition, running), MOST_AHEAD))
+        releases = self._releases(running, now)
+        others = self._others(own, asked.partition, running)
         lasts_s = self._lasts_s.get(own, UNKNOWN_S)
         used = self._used.parts()
         return Ahead(
             *(lasts_s, others, releases, self._backfill, used), took_s=self._told.get(own, ())
         )
 
-    def _releases(self, running: RunningJobs, now: float) -> Iterator[Release]:
+    def _releases(self, running: RunningJobs, now: float) -> list[Release]:
         """Of those that run, by their limits; the first to end first."""
-        runs, told, left = self._runs, self._told, MOST_AHEAD
-        for end, job_id in self._ends:
-            job, run = running.get(job_id), runs.get(job_id)
-            if job is None or run is None:
-                continue
-            in_s = end - now if end > now else 0.0
-            ran_s = now - run[0] if now > run[0] else 0.0
-            for name, mask in job.gpus.items():
-                yield Release(in_s, name, mask, ran_s, job_id, told.get(job_id, ()))
-            left -= 1
-            if not left:
-                return
+        if self._next is None:
+            self._next = list(islice(self._ends_of(running), MOST_AHEAD))
+        return [
+            Release(
+                end - now if end > now else 0.0,
+                name,
+                mask,
+                now - start if now > start else 0.0,
+                job_id,
+                took_s,
+            )
+            for end, start, gpus, job_id, took_s in self._next
+            for name, mask in gpus
+        ]
 
-    def _others(self, own: int, partition: str, running: RunningJobs) -> Iterator[WaitingJob]:
+    def _ends_of(self, running: RunningJobs) -> Iterator[_End]:
+        for end, job_id in self._ends:
+            job, run = running.get(job_id), self._runs.get(job_id)
+            if job is not None and run is not None:
+                gpus = tuple(job.gpus.items())
+                yield _End(end, run[0], gpus, job_id, self._told.get(job_id, ()))
+
+    def _others(self, own: int, partition: str, running: RunningJobs) -> Sequence[WaitingJob]:
         """Who else waits; of the tasks of one's own array all but one."""
-        is_own_seen = False
-        for job_id, partitions, job in self._waiting:
-            if job_id == own and not is_own_seen:
-                is_own_seen = True
-            elif partition in partitions and running.get(job_id) is None:
-                yield job
+        known = self._first.get(partition)
+        if known is None:
+            waiting = (
+                (job_id, job)
+                for job_id, partitions, job in self._waiting
+                if partition in partitions
+                and job_id not in self._begun
+                and running.get(job_id) is None
+            )
+            first = list(islice(waiting, MOST_AHEAD + 1))
+            ids, jobs = zip(*first, strict=True) if first else ((), ())
+            known = self._first[partition] = ids, jobs
+        ids, jobs = known
+        if own in ids:
+            at = ids.index(own)
+            return jobs[:at] + jobs[at + 1 :]
+        return jobs[:MOST_AHEAD]
 
 
 def _limit_s(job: QueuedJob, own: Sequence[float]) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -136,7 +138,33 @@ def test_what_jobs_use_of_their_limits_is_learned():
     second = Coming([runs(2, NOW + 100), runs(4, NOW + 100)], NOW + 20)
     second.follow(first, {1, 2, 77}, running(4), NOW + 80)
     assert used(second) == [0.1, 0.25, 0.6]
+    second.outdate()
     assert [one.job for one in second.ahead(asked(9), running(4), NOW).releases] == [4]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_question_found_is_found_again_only_where_nothing_changed_it(seed):
+    draw = Random(seed)
+    jobs = [waiting(job, 1 + job % 8, partition=draw.choice("ab")) for job in range(1, 80)]
+    jobs += [runs(job, NOW + draw.randint(1, 900)) for job in range(100, 170)]
+    coming, now, last = Coming(jobs, NOW), float(NOW), 200
+    alive = {job: RunningJob(job, {"dgx1": 1 << job}) for job in range(100, 170)}
+    for _ in range(150):
+        now += draw.random()
+        if draw.random() < 0.4:
+            last += 1
+            job = draw.choice((last, draw.randint(1, 79)))
+            coming.started(job, now)
+            alive[job] = RunningJob(job, {"dgx1": 1 << job})
+        elif alive and draw.random() < 0.7:
+            job = draw.choice(list(alive))
+            coming.ended(job, now)
+            del alive[job]
+        question = asked(draw.randint(1, 90), partition=draw.choice("ab"))
+        found = coming.ahead(question, RunningJobs(alive.values()), now)
+        anew = deepcopy(coming)
+        anew.outdate()
+        assert found == anew.ahead(question, RunningJobs(alive.values()), now)
 
 
 def test_users_own_run_times_are_told_once_they_are_nearer_than_limits():
