@@ -276,8 +276,10 @@ int main(int argc, char **argv)
     make_numbers();
     work->expect();
     int count = all_devices(devices), from = only < 0 ? 0 : only, to = only < 0 ? count : only + 1;
-    if (from >= count)
+    if (from >= count) {
+        fprintf(stderr, "pocl-compute: %d devices, none to compute on\n", count);
         return 1;
+    }
     int step = work->is_whole_on_each ? 1 : to - from;
     for (int i = from; i < to; i += step)
         is_wrong |= compute(&devices[i], step);
