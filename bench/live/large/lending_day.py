@@ -66,7 +66,7 @@ ended=$(date +%s.%N) restarts=${{SLURM_RESTART_COUNT:-0}} lent=${{GPUTOPO_REMOTE
 echo "$1 $began $ended $own $restarts $lent $right" >>{day}/jobs
 """
 POCL = """\
-POCL_DEVICES="$words ${POCL_DEVICES:-}" pocl-matrix 32 >/tmp/day.$1 2>&1
+POCL_DEVICES="$words ${POCL_DEVICES:-}" pocl-compute product 32 >/tmp/day.$1 2>&1
 right=$(grep -c ' equal ' /tmp/day.$1)
 other=$(grep -v ' equal ' /tmp/day.$1 | head -1 | tr ' ' _)
 [ -z "$other" ] || right="$right:$other"

@@ -37,7 +37,7 @@ ONE_EACH = {f"dgx{i}": range(7) for i in (1, 2, 3, 4)}
 THREE_AND_THREE = {"dgx1": range(6), "dgx2": range(7), "dgx3": range(5), "dgx4": range(8)}
 SEVERAL = f"{FOLDER}/pocl_several.py"
 #: Kernels on all devices at once for five minutes, which nobody waits for.
-LONG = "for i in 0 1 2 3; do pocl-matrix 96 300 $i & done; wait"
+LONG = "for i in 0 1 2 3; do pocl-compute product 96 300 $i & done; wait"
 #: How long Slurm may take to give up a node (lending_harness.prepare), and to have it again.
 DOWN_S = 120
 
@@ -91,10 +91,24 @@ def each_runs_where_it_is(cluster: Cluster, job: Job, node: str) -> None:
     assert 3 * max(here) < min(there) > 0.2, grew
 
 
-def test_a_matrix_product_is_right_on_two_local_and_two_lent_devices(lending):
-    job, node = borrower(lending, one_by_one("pocl-matrix 64", "pocl-matrix 96 1.5"))
+#: The rows of the product that each device computes, or its share of the bodies or sums.
+WHOLE, SHARES = ["0-63"] * 4, ["0-59", "60-119", "120-179", "180-239"]
+LIKEWISE = pytest.mark.long("another kernel than the product's")
+
+
+@pytest.mark.parametrize(
+    ("what", "alone", "parts"),
+    [
+        pytest.param("product 64", "product 96", WHOLE, id="product"),
+        pytest.param("nbody 240", "nbody 240", SHARES, id="nbody", marks=LIKEWISE),
+        pytest.param("reduction 240", "reduction 1024", SHARES, id="reduction", marks=LIKEWISE),
+    ],
+)
+def test_a_program_in_c_is_right_on_two_local_and_two_lent_devices(lending, what, alone, parts):
+    script = one_by_one(f"pocl-compute {what}", f"pocl-compute {alone} 1.5")
+    job, node = borrower(lending, script)
     each = lines_of(lending, job, "all")
-    assert [line.split()[1:3] for line in each] == [["64x64", "equal"]] * 4
+    assert [line.split()[1:3] for line in each] == [[part, "equal"] for part in parts]
     assert {line[:2] for line in each} == {"0.", "1."}
     each_runs_where_it_is(lending, job, node)
 
@@ -115,13 +129,14 @@ def test_n_bodies_and_a_reduction_are_right_on_two_local_and_two_lent_devices(le
 def test_one_job_computes_on_three_nodes_donors_at_once(lending):
     """Each lent device alone, all at once, and one context of all, whose buffers change servers."""
     chain = writes(f"python3 {SEVERAL} chain", "chain")
-    lines = f"{writes(f'python3 {SEVERAL}', 'all')}; {chain}; {writes('pocl-matrix 96 5', 'each')}"
+    each = writes("pocl-compute product 96 5", "each")
+    lines = f"{writes(f'python3 {SEVERAL}', 'all')}; {chain}; {each}"
     job = submitted(lending, "alice", *FOUR, script=job_with(1, lines))
     assert len(lent(lending)) == 3
     assert {line.split()[3] for line in lines_of(lending, job, "all")} == {"equal"}
     assert lines_of(lending, job, "chain") == ["chain on 3 equal"]
     each = lines_of(lending, job, "each")
-    assert [line.split()[1:3] for line in each] == [["96x96", "equal"]] * 4
+    assert [line.split()[1:3] for line in each] == [["0-95", "equal"]] * 4
     found = servers(lending)
     assert {(one.node, one.user) for one in found} == lent(lending)
     assert min(one.used_s for one in found) > 1, found
@@ -130,13 +145,13 @@ def test_one_job_computes_on_three_nodes_donors_at_once(lending):
 @pytest.mark.long("two loans in place of one")
 @pytest.mark.parametrize("busy", [TWO_EACH])
 def test_two_users_compute_at_once_each_in_a_server_of_their_own(lending):
-    script = job_with(2, writes("pocl-matrix 96 5", "all"))
+    script = job_with(2, writes("pocl-compute product 96 5", "all"))
     jobs = {user: submitted(lending, user, *FOUR, script=script) for user in ("alice", "mallory")}
     ready = f"test -e /home/alice/pocl.{jobs['alice'].id}/all"
     assert lending.run("ctl", ready, check=False).code, "the second job began too late"
     for user, job in jobs.items():
         each = lines_of(lending, job, "all", user)
-        assert [line.split()[1:3] for line in each] == [["96x96", "equal"]] * 4
+        assert [line.split()[1:3] for line in each] == [["0-95", "equal"]] * 4
     found = servers(lending)
     assert {(one.node, one.user) for one in found} == lent(lending)
     assert sorted(one.user for one in found) == ["alice", "mallory"]
@@ -149,7 +164,8 @@ def test_two_users_compute_at_once_each_in_a_server_of_their_own(lending):
 def test_three_donors_on_two_nodes_serve_a_job_each(lending):
     one = ("-p", "off", "-w", "dgx3", "--gres=gpu:1")
     others = [lending.started(*one, user="bob", sleep_s=600).id for _ in range(2)]
-    script = job_with(1, writes("pocl-matrix 96 20 0; pocl-matrix 96 20 1", "all"))
+    each = "pocl-compute product 96 20"
+    script = job_with(1, writes(f"{each} 0; {each} 1", "all"))
     two = ("-p", "dgx", "-w", "dgx3", "--gres=gpu:2", "--mem=100")
     for user in ("alice", "mallory", "alice"):
         submitted(lending, user, *two, script=script)
@@ -174,7 +190,7 @@ def lent(cluster: Cluster) -> set[tuple[str, str]]:
 @pytest.mark.long("a server is killed")
 def test_a_job_whose_server_is_killed_is_put_back_and_computes_again(lending):
     """Programs are told by PoCL's driver; the job has another donor when it starts again."""
-    each = writes("pocl-matrix 96 300 $i", "$i.${SLURM_RESTART_COUNT:-0}")
+    each = writes("pocl-compute product 96 300 $i", "$i.${SLURM_RESTART_COUNT:-0}")
     job, node = borrower(lending, job_with(2, f"for i in 0 1 2 3; do ( {each} ) & done; wait"))
     [before] = donors(lending)
     until(lambda: compute(lending, node), "it computes there", 90)

@@ -143,7 +143,7 @@ def test_a_slow_middleware_delays_its_own_job_alone_and_the_user_is_told(lending
     """Late and trickling, then silent, then quick: the numbers are right, nothing is put back."""
     network(lending, delay_ms=100, mb_s=2)
     waits = "until [ -e $out/go ]; do sleep 0.1; done"
-    each = [writes("pocl-matrix 96", name) for name in ("late", "last")]
+    each = [writes("pocl-compute product 96", name) for name in ("late", "last")]
     script = job_with(2, f"{each[0]}; {waits}; {each[1]}")
     job, node = borrower(lending, script)
     assert len(lines_of(lending, job, "late")) == 4
