@@ -96,8 +96,8 @@ class Coming:
         self._end_of = {job_id: sum(run) for job_id, run in self._runs.items()}
         #: (epoch, job), the first to end first.
         self._ends = sorted((end, job_id) for job_id, end in self._end_of.items())
-        #: Of them the first ones, and by partition the first that wait, as the last question found
-        #: them; nothing where a start or an end may have changed that.
+        #: The first ends, and by partition the first jobs that wait, as a question found them;
+        #: nothing where a start or an end may have changed that.
         self._next: list[_End] | None = None
         self._first: dict[str, tuple[tuple[int, ...], tuple[WaitingJob, ...]]] = {}
 
