@@ -26,7 +26,6 @@ from policies.contract.policy import Site
 from policies.horizon.futures import Choices, World
 from policies.horizon.settings import HorizonSettings
 from policies.registry import registry
-from policies.scoring.tables import Tables
 from simulation.core.jobs import mixed_jobs
 from simulation.core.link_quality import judge
 from simulation.models.placing import Simulator
@@ -257,19 +256,6 @@ def test_on_a_node_of_sixteen_jobs_wait_and_are_placed_as_by_mapa():
     assert answer.instead is not None
     assert answer.instead.gpus == {"n": (0, 10)}
     assert " guesses" not in answer.reason, "the middle future alone"
-
-
-@pytest.mark.parametrize("kind", ["torus-16", "dgx1v"])
-def test_what_a_set_is_worth_is_known_of_patterns_that_are_searched(kind):
-    topology, free, pattern = machine(kind), 0b1010_0101, "hypercube"
-    tables = Tables()
-    worth = tables.worth(topology, pattern, gpus_of(free), free)
-    assert worth.share < 0.9
-    found = Choices(tables, HORIZON._objective).find(
-        WaitingJob((4,), 60.0, pattern), 4, topology, free
-    )
-    assert found.mask == free
-    assert worth.share <= found.share < 0.9
 
 
 def test_where_all_links_are_alike_a_silent_job_does_not_wait():

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,13 @@ class Experiments(CommandGroup):
 @click.group(cls=Experiments)
 def experiment() -> None:
     """Repeat a paper's experiment, and print its figures beside ours."""
+
+
+def _ranges(seeds: Iterable[int]) -> Iterator[str]:
+    """As `_seeds` reads them: 5000-5199 for two hundred, 1, 2, 3 for three."""
+    for _, run in groupby(enumerate(seeds), lambda pair: pair[1] - pair[0]):
+        some = [seed for _, seed in run]
+        yield from (f"{some[0]}-{some[-1]}",) if len(some) > 3 else map(str, some)
 
 
 def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> list[int] | None:
@@ -168,7 +176,7 @@ def _command(experiment: Experiment) -> click.Command:
         with_plot(json_option(run))
     )
     if experiment.seeds:
-        default = ",".join(map(str, experiment.seeds))
+        default = ",".join(_ranges(experiment.seeds))
         command.params.insert(
             0,
             click.Option(["--seeds"], callback=_seeds, metavar="LIST", help=f"Default: {default}."),
@@ -252,7 +260,7 @@ def _print(result: Result, claimed: Sequence[str] = ()) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _WIDTH
-    seeds = " ".join(map(str, result.seeds)) or "none"
+    seeds = " ".join(_ranges(result.seeds)) or "none"
     console.print(f"[bold]{result.experiment}[/bold], seeds {seeds}; (in brackets: the paper)")
     for table in _tables(result, console.width):
         console.print(table)

@@ -45,6 +45,13 @@ def command(*arguments):
     return CliRunner().invoke(cli, ["experiment", *arguments])
 
 
+def test_many_seeds_are_shown_as_they_may_be_written():
+    shown = command("horizon-exhaustive", "--help").output
+    assert "5000-5199" in shown
+    assert "5001" not in shown
+    assert "1,2,3" in command("genie-cluster", "--help").output
+
+
 def test_the_first_word_of_an_option_and_the_declared_seeds_are_the_default(registered):
     result = registered.run()
     assert (result.seeds, result.measured["mapa"]["makespan_s"]) == ((7,), 2.0)

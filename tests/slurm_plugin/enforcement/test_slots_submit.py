@@ -346,16 +346,11 @@ def test_a_job_that_may_borrow_carries_it_in_its_bracket_and_its_environment(tmp
     assert values["env.GPUTOPO_REMOTE"] == "allow"
 
 
-@pytest.mark.parametrize(
-    ("hint", "keys", "awaited"),
-    [
-        ("remote=allow", {}, True),
-        ("", {}, False),
-        ("remote=allow", {"het": True}, False),
-        ("remote=allow", {"held": True}, False),
-    ],
-    ids=["may borrow", "may not", "a form that does not", "held"],
-)
+MAY, MAY_NOT = ("remote=allow", {}, True), ("", {}, False)
+FORM, HELD = (("remote=allow", {key: True}, False) for key in ("het", "held"))
+
+
+@pytest.mark.parametrize(("hint", "keys", "awaited"), [MAY, MAY_NOT, FORM, HELD])
 def test_a_job_that_fits_nowhere_is_looked_at_soon_where_donors_may_be_found(
     tmp_path, hint, keys, awaited
 ):
