@@ -323,8 +323,8 @@ class Cluster(Faults):
 
         def has_read() -> bool:
             passed = time.monotonic() - asked
-            slots = self.status()["slots"]
-            age = slots["looked_s_ago"]
+            slots = self.status().get("slots", {})  # It listens before it acts.
+            age = slots.get("looked_s_ago")
             # A job that ended before it was seen leaves its promised GPUs behind for a moment.
             return age is not None and age < passed and not slots["promised"]
 

@@ -68,8 +68,8 @@ def test_a_process_that_fails_is_ended_and_not_asked_for_a_minute(solvers, then,
     command = (sys.executable, "-c", SILENT + then)
     solver = Solver(0.2 if "within" in why else 60.0, command, lambda: clock[0])
     solvers.append(solver)
-    with pytest.raises(SolverStarting):
-        solver.ask(DRMaestro(), JOBS, ROOMS)
+    # Started here: on a busy machine the process may be there, and gone, before it is asked.
+    solver._start()
     process = solver._process
     with pytest.raises(Unsolved, match=why.replace("the process", "the solver's process")):
         asked(solver)
@@ -77,8 +77,9 @@ def test_a_process_that_fails_is_ended_and_not_asked_for_a_minute(solvers, then,
     with pytest.raises(Unsolved, match="failed a moment ago"):
         solver.ask(DRMaestro(), JOBS, ROOMS)
     clock[0] += 61
-    with pytest.raises(SolverStarting):
+    with pytest.raises((SolverStarting, Unsolved)) as told:
         solver.ask(DRMaestro(), JOBS, ROOMS)
+    assert "a moment ago" not in str(told.value)
 
 
 def test_a_program_that_is_not_there_is_no_more_than_an_unsolved_question():
