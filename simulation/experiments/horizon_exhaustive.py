@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gres_topology import NodeTopology
 from gres_topology.catalog import load as machine_of
-from policies.contract.bits import gpus_of, subsets
+from policies.contract.bits import gpus_of, mask_of, subsets
 from policies.contract.hint_keys import communication_in
 from policies.horizon.communication import run_s
 from policies.registry import registry
@@ -185,7 +185,7 @@ def _placed(
     """The runs under a policy, which is shown the given jobs."""
     simulator = Simulator({"n1": topology}, registry.build(policy), speed=Told(jobs))
     runs = {
-        one.job.job_id: (sum(1 << gpu for gpu in one.placement.gpus["n1"]), one.start_s, one.end_s)
+        one.job.job_id: (mask_of(one.placement.gpus["n1"]), one.start_s, one.end_s)
         for one in simulator.run(given).records
     }
     return tuple(runs[job.job_id] for job in jobs)
