@@ -25,7 +25,7 @@ from policies.horizon.run_times import FIRST, OTHERS, run_times
 from policies.horizon.settings import HOP_WEIGHT, USUAL_COMMUNICATION
 from policies.mapa.question import NodeKeys
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
-from policies.scoring.objectives import Objective
+from policies.scoring.objectives import Objective, ideal_share
 from policies.scoring.tables import Tables
 
 #: Sets are compared on nodes of so many GPUs at most, and waits weighed, in one future, on twice as
@@ -104,7 +104,7 @@ class Choices:
         best, key = ranked.best(state, count)
         pattern = "ring" if count == 1 else job.pattern
         ideal = self._tables.ideal_effbw_gbps(topology, pattern, count)
-        share = min(1.0, max(0.0, best.effbw_gbps / ideal)) if ideal > 0 else 1.0
+        share = ideal_share(best.effbw_gbps, ideal)
         weakest = round(best.weakest_gbps * MB_PER_GB)
         own = self._gain(topology, count, share, weakest, sensitive=job.sensitive)
         return Best(best.mask, own, share, key)

@@ -19,7 +19,7 @@ from policies.contract.ranking import Key, lowest
 from policies.matching.choice import Choice
 from policies.patterns.pattern import described
 from policies.scoring.best_sets import BestSet
-from policies.scoring.objectives import Objective, near_nics
+from policies.scoring.objectives import Objective, ideal_share, near_nics
 from policies.scoring.offers import Offers
 from policies.scoring.rails import choose, suiting
 from policies.scoring.tables import TOP, Tables
@@ -166,8 +166,7 @@ class MapaQuestion:
         return self._ideals[count]
 
     def _utility(self, choice: Choice, count: int) -> float:
-        ideal = self._ideal(count)
-        return min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
+        return ideal_share(choice.effbw_gbps, self._ideal(count))
 
     def top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
         """The best sets of `count` GPUs on a node, the best first."""

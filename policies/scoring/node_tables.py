@@ -20,7 +20,7 @@ from policies.matching.choice import Choice
 from policies.matching.links import MB_PER_GB, inside, link_mbps, widths
 from policies.matching.solved import solved
 from policies.patterns.pattern import fitting, pattern_of
-from policies.scoring.objectives import Objective, Scored
+from policies.scoring.objectives import Objective, Scored, ideal_share
 from policies.scoring.rank_order import rank_order
 
 #: Demands remembered per table (0.5 MB each for 16 GPUs): none known, and the site's.
@@ -325,7 +325,7 @@ class NodeTables:
         table = self.sets(k)
         row = rows_of(self.topology.gpus)[mask]
         effbw, links = float(table.effbw[row]), self._links
-        share = min(1.0, max(0.0, effbw / ideal)) if ideal > 0 else 1.0
+        share = ideal_share(effbw, ideal)
         used = sum(links[order[a]][order[b]] for a, b in pattern_of(self.pattern).edges(k))
         return Choice(
             *(mask, order, share, effbw, used / MB_PER_GB),

@@ -62,6 +62,11 @@ class Objective:
     nic_distance: tuple[int, ...] = ()
 
 
+def ideal_share(gbps: float, ideal_gbps: float) -> float:
+    """A bandwidth as a share of the ideal one, [0, 1]; 1 where nothing is to be had."""
+    return min(1.0, max(0.0, gbps / ideal_gbps)) if ideal_gbps > 0 else 1.0
+
+
 def near_nics(objective: Objective, nic_distance: tuple[int, ...]) -> Objective:
     """The same order, ties to the sets whose GPUs are nearest to a NIC (jobs of several nodes).
 

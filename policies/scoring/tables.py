@@ -23,7 +23,7 @@ from policies.matching.solved import solved
 from policies.patterns.pattern import fitting, pattern_of
 from policies.scoring.best_sets import BestSet, as_best, best_sets
 from policies.scoring.node_tables import NodeTables
-from policies.scoring.objectives import Objective
+from policies.scoring.objectives import Objective, ideal_share
 from policies.scoring.offers import Offers
 
 #: Answers kept, some 2 KB each; when there are more, all are dropped.
@@ -192,7 +192,7 @@ class Tables:
         if is_tabulated(topology, pattern):
             return self.of(topology, pattern).worth(order, free_mask, ideal)
         choice = large.measured(link_mbps(topology), pattern, order, free_mask)
-        share = min(1.0, max(0.0, choice.effbw_gbps / ideal)) if ideal > 0 else 1.0
+        share = ideal_share(choice.effbw_gbps, ideal)
         return replace(choice, score=share, share=share, proven=True)
 
     def size_bytes(self) -> int:
