@@ -52,6 +52,8 @@ class LearnedDurations:
     _started: dict[int, int] = field(default_factory=dict)
     _read_at: float = 0.0
     _saved: float = float("-inf")
+    #: Something was learned since.
+    _is_new: bool = False
     #: Several threads show readings while a configuration is replaced.
     _lock: Lock = field(default_factory=Lock)
 
@@ -78,7 +80,9 @@ class LearnedDurations:
         with self._lock:
             there = {job.job_id: job for job in jobs}
             for job_id in self.learning.followed() - there.keys():
-                self.learning.ended(job_id, self._ran_s(self._started.pop(job_id, None), at))
+                ran_s = self._ran_s(self._started.pop(job_id, None), at)
+                self.learning.ended(job_id, ran_s)
+                self._is_new |= ran_s is not None
             for job_id, job in there.items():
                 if not self.learning.follows(job_id) and (known := known_of(job)).size:
                     self.learning.submitted(job_id, known)
@@ -103,7 +107,8 @@ class LearnedDurations:
 
     def _save(self) -> None:
         now = self.clock()
-        if self._file is not None and now - self._saved > SAVE_S:
+        if self._file is not None and self._is_new and now - self._saved > SAVE_S:
             self._saved = now
             items = self.learning.durations.items()
-            self._file.write([_Row(key, steps) for key, steps in items])
+            # On a full disk it is tried again.
+            self._is_new = not self._file.write([_Row(key, steps) for key, steps in items])

@@ -81,6 +81,7 @@ def test_it_is_learned_where_no_partition_has_an_order_and_no_text_of_a_user_is_
     asyncio.run(site.watcher.snapshot(0.0))
     [(job_id, start)] = site.durations._started.items()
     assert (job_id, start) == (1, NOW)
+    assert not (site.config.state_dir / NAME).exists(), "nothing is learned yet"
     site.durations._started[1] = int(site.watcher.wall_clock()) - 30
     slurm.jobs_there = []
     site.watcher.outdate()
