@@ -66,14 +66,14 @@ class WaitingJob:
 
 
 class Release(NamedTuple):
-    """GPUs that become free."""
+    """GPUs that become free; times (seconds) are by the clock of `Ahead.now_s`."""
 
     #: When the job's time limit is over.
-    in_s: float
+    end_s: float
     node: str
     mask: int
-    #: How long the job has run, and which one it is: GPUs of one job come free together.
-    ran_s: float = 0.0
+    #: When the job began, and which one it is: GPUs of one job come free together.
+    start_s: float = 0.0
     job: int = 0
     #: As `WaitingJob.took_s`.
     took_s: Sequence[float] = ()
@@ -95,6 +95,8 @@ class Ahead:
     used: Sequence[float] = ()
     #: As `WaitingJob.took_s`, of the job that is asked about.
     took_s: Sequence[float] = ()
+    #: What the clock shows at the moment of the question.
+    now_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ class Run:
 
         `own` is the job's node: the first start there is told of.
         """
-        left = list(waits)
+        left, least, known = list(waits), 0, 0
         while left and self.starts < STARTS:
             gpus, lasts_s, part = left[0]
             if gpus <= self._most:
@@ -115,11 +115,13 @@ class Run:
                 continue
             if self._at == len(self._ends):
                 return
-            least = _least(left) if backfill else gpus
+            if known != len(left):
+                known, least = len(left), _least(left) if backfill else gpus
             if least <= self._most:
                 self._pass(left, own)
-                least = 0
-            self._end(least)
+                self._end()
+            else:
+                self._end(least)
 
     def wait(
         self, waits: Sequence[Waits], own: Part, ideal_s: float, share: float,

@@ -183,16 +183,10 @@ class Simulator:
             self._requests.waiting(one, self._planned_s(one), took_s(one))
             for one in itertools.islice(others, AHEAD)
         ]
-        now_s = self.clock.now_s
         ends = heapq.nsmallest(AHEAD, self.running.values(), key=Running.planned_end_s)
         releases = [
             Release(
-                max(0.0, run.planned_end_s() - now_s),
-                name,
-                mask,
-                now_s - run.start_s,
-                run.job.job_id,
-                took_s(run.job),
+                *(run.planned_end_s(), name, mask, run.start_s, run.job.job_id, took_s(run.job))
             )
             for run in ends
             for name, mask in run.masks.items()
@@ -205,6 +199,7 @@ class Simulator:
             backfill=self.easy,
             used=used,
             took_s=took_s(job),
+            now_s=self.clock.now_s,
         )
 
     def _seen_by(self, job: SimJob) -> Iterable[SimJob]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import NamedTuple
+from itertools import chain, islice
+from math import inf
 
 from policies import Ahead, Release, WaitingJob
 from policies.contract.hint_keys import BATCH, PROFILE, communication_in
@@ -35,16 +35,6 @@ MOST_READ = 1000
 UNKNOWN_S = 3600.0
 #: Slurm's SchedulerType, by default; under any other one nobody passes the first that waits.
 BACKFILL = "sched/backfill"
-
-
-class _End(NamedTuple):
-    """A job that runs, as far as its limit and start are known (epochs)."""
-
-    end: float
-    start: float
-    gpus: tuple[tuple[str, int], ...]
-    job: int
-    took_s: Sequence[float]
 
 
 class Coming:
@@ -98,7 +88,9 @@ class Coming:
         self._ends = sorted((end, job_id) for job_id, end in self._end_of.items())
         #: The first ends, and by partition the first jobs that wait, as a question found them;
         #: nothing where a start or an end may have changed that.
-        self._next: list[_End] | None = None
+        self._next: list[Release] | None = None
+        #: An end after this one (epoch) is not among them.
+        self._next_until = inf
         self._first: dict[str, tuple[tuple[int, ...], tuple[WaitingJob, ...]]] = {}
 
     def started(self, job_id: int, now: float) -> None:
@@ -128,7 +120,7 @@ class Coming:
 
     def _changed(self, end: float) -> None:
         """Somebody who ends then came or went."""
-        if self._next is not None and (len(self._next) < MOST_AHEAD or end <= self._next[-1].end):
+        if end <= self._next_until:
             self._next = None
 
     def follow(
@@ -164,37 +156,25 @@ class Coming:
     def ahead(self, asked: PlacementQuestion, running: RunningJobs, now: float) -> Ahead:
         """What the job of a question finds; `running` are the jobs that run now."""
         own = asked.job if asked.job in self._lasts_s else asked.array
-        releases = self._releases(running, now)
+        if self._next is None:
+            jobs = list(islice(self._ends_of(running), MOST_AHEAD))
+            self._next = list(chain.from_iterable(jobs))
+            self._next_until = self._next[-1].end_s if len(jobs) == MOST_AHEAD else inf
         others = self._others(own, asked.partition, running)
         lasts_s = self._lasts_s.get(own, UNKNOWN_S)
-        used = self._used.parts()
-        return Ahead(
-            *(lasts_s, others, releases, self._backfill, used), took_s=self._told.get(own, ())
-        )
+        used, own_s = self._used.parts(), self._told.get(own, ())
+        return Ahead(lasts_s, others, self._next, self._backfill, used, own_s, now)
 
-    def _releases(self, running: RunningJobs, now: float) -> list[Release]:
-        """Of those that run, by their limits; the first to end first."""
-        if self._next is None:
-            self._next = list(islice(self._ends_of(running), MOST_AHEAD))
-        return [
-            Release(
-                end - now if end > now else 0.0,
-                name,
-                mask,
-                now - start if now > start else 0.0,
-                job_id,
-                took_s,
-            )
-            for end, start, gpus, job_id, took_s in self._next
-            for name, mask in gpus
-        ]
-
-    def _ends_of(self, running: RunningJobs) -> Iterator[_End]:
+    def _ends_of(self, running: RunningJobs) -> Iterator[list[Release]]:
+        """What each of those that run gives back, by their limits; the first to end first."""
         for end, job_id in self._ends:
             job, run = running.get(job_id), self._runs.get(job_id)
             if job is not None and run is not None:
-                gpus = tuple(job.gpus.items())
-                yield _End(end, run[0], gpus, job_id, self._told.get(job_id, ()))
+                told = self._told.get(job_id, ())
+                yield [
+                    Release(end, name, mask, run[0], job_id, told)
+                    for name, mask in job.gpus.items()
+                ]
 
     def _others(self, own: int, partition: str, running: RunningJobs) -> Sequence[WaitingJob]:
         """Who else waits; of the tasks of one's own array all but one."""

@@ -98,7 +98,7 @@ def drawn_ahead(draw: Random, free: int) -> Ahead:
             draw.choice((0.0, draw.uniform(0, 900))),
             draw.choice(("n", "elsewhere")),
             1 << gpu,
-            draw.choice((0.0, draw.uniform(0, 9000))),
+            -draw.choice((0.0, draw.uniform(0, 9000))),
             draw.randint(0, 10**9),
         )
         for gpu in busy

@@ -104,7 +104,7 @@ def drawn(draw: Random) -> tuple[Cluster, Request]:
         free = mask_of(gpu for gpu in range(topology.gpus) if draw.random() < 0.4)
         nodes[f"n{at}"] = NodeState(f"n{at}", topology, free, 0, draw.choice((1, 1, 2)))
         releases += [
-            Release(draw.uniform(0, 9000), f"n{at}", 1 << gpu, draw.uniform(0, 900), 9 * at + gpu)
+            Release(draw.uniform(0, 9000), f"n{at}", 1 << gpu, -draw.uniform(0, 900), 9 * at + gpu)
             for gpu in range(topology.gpus)
             if not free >> gpu & 1 and draw.random() < 0.8
         ]

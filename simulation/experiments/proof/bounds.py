@@ -83,9 +83,8 @@ class Told(SlurmSimulator):
         others = (one for one in self._seen_by(job) if one is not job)
         queue = [self._requests.waiting(one, self.speed.ideal_s(one))
                  for one in itertools.islice(others, AHEAD)]  # fmt: skip
-        now_s = self.clock.now_s
         releases = [
-            Release(run.end_s() - now_s, name, mask, now_s - run.start_s, run.job.job_id)
+            Release(run.end_s(), name, mask, run.start_s, run.job.job_id)
             for run in heapq.nsmallest(AHEAD, self.running.values(), key=Running.end_s)
             for name, mask in run.masks.items()
         ]

@@ -99,5 +99,5 @@ def test_who_is_told_sees_true_ends_and_run_times():
     for ahead in seen:
         assert not ahead.used
         assert {round(one.lasts_s, 6) for one in ahead.queue} | {round(ahead.lasts_s, 6)} <= lengths
-        ends = [release.in_s for release in ahead.releases]
+        ends = [release.end_s for release in ahead.releases]
         assert ends == sorted(ends)

@@ -107,7 +107,11 @@ def test_an_arrays_other_tasks_wait_too_and_no_more_than_can_be_seen():
 def test_gpus_come_free_by_the_limits_of_those_that_run():
     coming = Coming([runs(1, NOW + 500), runs(2, NOW + 5), runs(3, NOW - 7), runs(4, 0)], NOW)
     free = coming.ahead(asked(9), running(1, 2, 3, 4), NOW).releases
-    assert [(one.in_s, one.mask) for one in free] == [(0, 1 << 3), (5, 1 << 2), (500, 1 << 1)]
+    assert [(one.end_s - NOW, one.mask) for one in free] == [
+        (-7, 1 << 3),
+        (5, 1 << 2),
+        (500, 1 << 1),
+    ]
 
 
 def test_notices_since_the_snapshot_count():
@@ -115,7 +119,9 @@ def test_notices_since_the_snapshot_count():
     coming.started(1, NOW + 10)
     ahead = coming.ahead(asked(2), running(1), NOW + 20)
     assert list(ahead.queue) == [], "one runs, the other is asked about"
-    assert [(one.in_s, one.mask) for one in ahead.releases] == [(590, 1 << 1)], "three has ended"
+    assert [(one.end_s, one.mask) for one in ahead.releases] == [(NOW + 610, 1 << 1)], (
+        "three has ended"
+    )
 
 
 def used(coming: Coming) -> list[float]:
@@ -189,7 +195,7 @@ def test_a_job_without_a_limit_may_run_as_long_as_others_of_its_user_did():
     coming = Coming(jobs, NOW, took_s=lambda job: own.get(job, ()))
     ahead = coming.ahead(asked(1), running(2, 3), NOW)
     assert ahead.lasts_s == 9 * UNKNOWN_S
-    assert {one.job: one.in_s for one in ahead.releases} == {
+    assert {one.job: one.end_s - NOW for one in ahead.releases} == {
         2: 9 * UNKNOWN_S - 100,
         3: UNKNOWN_S - 100,
     }
@@ -213,7 +219,7 @@ def test_a_job_that_started_after_the_snapshot_is_not_lost_by_it():
     second = Coming([waiting(1, 1)], NOW + 5)
     second.follow(first, {1}, running(1), NOW + 12)
     [release] = second.ahead(asked(9), running(1), NOW + 20).releases
-    assert (release.in_s, release.ran_s, release.job) == (590, 10, 1)
+    assert (release.end_s, release.start_s, release.job) == (NOW + 610, NOW + 10, 1)
 
 
 def test_a_request_that_cannot_be_read_is_left_out():
