@@ -89,8 +89,6 @@ class RunTimes:
         self._used, self._own = used, own
         #: The middles of equal shares of what was used, by the first that counts.
         self._middles: dict[int, list[float]] = {}
-        #: The same for a job's number, in the order of the futures.
-        self._in_order: dict[tuple[int, int], list[float]] = {}
         middle = self._guesses(0) if used else [1.0]
         differ = own or middle[0] < (1 - ALIKE) * middle[-1]
         self.futures = 1 + FUTURES if guesses and differ else 1
@@ -98,13 +96,11 @@ class RunTimes:
 
     def _guesses(self, first: int) -> list[float]:
         """The middles of equal shares of those from the first on."""
-        known = self._middles.get(first)
-        if known is None:
-            used, left = self._used, len(self._used) - first
-            known = self._middles[first] = [
-                used[first + (2 * at + 1) * left // (2 * FUTURES)] for at in range(FUTURES)
-            ]
-        return known
+        used, left = self._used, len(self._used) - first
+        guesses = self._middles[first] = [
+            used[first + (2 * at + 1) * left // (2 * FUTURES)] for at in range(FUTURES)
+        ]
+        return guesses
 
     def left_s(
         self, number: int, limit_s: float, ran_s: float = 0.0, took_s: Sequence[float] = (),
@@ -131,12 +127,8 @@ class RunTimes:
             # Longer than any before: as long again at most.
             longest = min(max(0.0, limit_s - ran_s), ran_s)
             return [longest * (one + 0.5) / FUTURES for one in self._orders[at][of]]
-        parts = self._in_order.get((first, at))
-        if parts is None:
-            guesses = self._guesses(first)
-            parts = [guesses[one] for one in self._orders[at]]
-            self._in_order[first, at] = parts
-        return [limit_s * part - ran_s for part in parts[of]]
+        guesses = self._middles.get(first) or self._guesses(first)
+        return [limit_s * guesses[one] - ran_s for one in self._orders[at][of]]
 
 
 @lru_cache(maxsize=16)
