@@ -34,7 +34,7 @@ OURS: tuple[type[Policy], ...] = (
 #: The entry point group third parties register under.
 GROUP = "gputopo.policies"
 #: The policy of a job that asks for none, where the site names none either.
-DEFAULT = "mapa"
+DEFAULT = "horizon"
 
 #: Takes the name of a section of gputopo.yaml and a settings class; raises where they cannot be.
 Check = Callable[[str, type], None]

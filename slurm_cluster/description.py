@@ -33,7 +33,7 @@ MOST_NODES = 256
 #: Where no partitions are given to the engine.
 ENFORCE = """\
 partitions:
-  default: {mode: enforce, policy: mapa}
+  default: {mode: enforce}
   "off": {mode: "off"}
 """
 _HOST = re.compile(r"[a-z][a-z0-9-]{0,61}")

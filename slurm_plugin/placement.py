@@ -86,6 +86,8 @@ class PlacementQuestion:
     network: str = ""
     #: --segment: nodes in so many are each in one block; 0 for no such wish.
     segment: int = 0
+    #: Of srun or salloc: somebody may sit there and wait for it.
+    interactive: bool = False
 
     @property
     def shares_in_words(self) -> str:

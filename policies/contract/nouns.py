@@ -130,6 +130,8 @@ class Request:
     options: Mapping[str, str] = field(default_factory=dict)
     #: The owner's uid.
     user: int | None = None
+    #: Whether somebody may sit there and wait for it to start (srun, salloc).
+    interactive: bool = False
 
 
 class Candidate(NamedTuple):

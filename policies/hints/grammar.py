@@ -131,6 +131,7 @@ def to_request(
     *,
     job_id: int | None = None,
     user: int | None = None,
+    interactive: bool = False,
     policies: Registry = installed,
     patterns: Mapping[str, str] = _NO_PATTERNS,
 ) -> Request:
@@ -155,6 +156,7 @@ def to_request(
         gpus_per_node=tuple(sorted(counts, reverse=True)),
         job_id=job_id,
         user=user,
+        interactive=interactive,
         pattern=patterns.get(pattern, pattern),
         sensitive=values.pop("sensitive", "yes") == "yes",
         min_utility=float(values.pop("min-utility", "0")),

@@ -134,6 +134,8 @@ class Horizon(Mapa):
         share = self._parts.usual_communication if known is None else known.share
         if share * (1 / max(now.utility, 0.01) - 1) <= LEAST_SAVED:
             return None  # even the best GPUs at once would save too little
+        if known is None and request.interactive:
+            return None  # nobody is left to sit there for what is usual
         [name] = now.gpus
         node = cluster.nodes[name]
         most = MOST_GPUS if node.topology.gpus <= MOST_GPUS else MOST_GPUS_WAITING

@@ -156,7 +156,7 @@ class Rule:
     """What applies to the jobs of a partition."""
 
     mode: Mode = setting("observe", "`off`; `observe`: decide and log, change nothing; `enforce`.")
-    policy: str = setting("mapa", "Policy for jobs whose hint names none.", kind="policy")
+    policy: str = setting("horizon", "Policy for jobs whose hint names none.", kind="policy")
     hints: Mapping[str, str] = _hints("Hints for jobs that give none: `{pattern: ring}`.")
     users_may_set: tuple[str, ...] | None = setting(
         None, "Hint keys users may write; all when unset.", kind="hint keys", example="[pattern]"

@@ -181,7 +181,7 @@ class Decider:
             if name in excluded:
                 raise _Leave("node left to Slurm", f"{name}: {excluded[name]}")
         counts = sorted((node.own.bit_count() for node in own.values()), reverse=True)
-        request = preferences.request(tuple(counts), asked.job, asked.uid)
+        request = preferences.request(tuple(counts), asked.job, asked.uid, asked.interactive)
         policy: Policy = SLICES
         if asked.shared:
             rooms = {

@@ -73,6 +73,7 @@ class _Submission:
             account=asked.account,
             partition=asked.partition or default_partition,
             hint=self.preferences.text,
+            interactive=not self.keys.batch,
         )
 
     def comment(self, state: str, token: str, note: str, since: int = 0) -> dict[str, str]:

@@ -203,6 +203,7 @@ class GateReconciler:
             account=job.account,
             partition=job.partition,
             hint=hints.hint_in(job.admin_comment),
+            interactive=want.kept.interactive,
         )
 
     def _is_held_back(self, job: QueuedJob, want: Want) -> bool:

@@ -129,6 +129,7 @@ def record_of(
         "bind": int(keys.enforce_binding),
         "since": since,
         "remote": int(may_borrow),
+        "interactive": int(not keys.batch),
     }
     return GateRecord(state, {key: str(value) for key, value in values.items() if value})
 

@@ -281,6 +281,11 @@ class GateRecord(JobRecord):
         return self.get("by") == "job"
 
     @property
+    def interactive(self) -> bool:
+        """Is it of srun or salloc?"""
+        return self.get("interactive") == "1"
+
+    @property
     def binds(self) -> bool:
         """Did the user ask for CPUs near the GPUs alone (--gres-flags=enforce-binding)?"""
         return self.get("bind") == "1"

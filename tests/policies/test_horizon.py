@@ -223,6 +223,13 @@ def test_where_the_site_lets_nobody_wait_nobody_does():
     assert isinstance(strict.place(asked_by("0.4"), soon(0.0)), Placement)
 
 
+def test_who_sits_there_waits_only_for_what_the_job_itself_says():
+    sits = Request((2,), interactive=True)
+    assert isinstance(HORIZON.place(sits, soon(120.0)), Placement)
+    says = replace(asked_by("0.4"), interactive=True)
+    assert isinstance(HORIZON.place(says, soon(120.0)), Wait)
+
+
 def test_a_job_that_says_nothing_waits_by_what_is_usual_and_the_reason_says_so():
     answer = HORIZON.place(Request((2,)), soon(120.0))
     assert isinstance(answer, Wait)

@@ -20,7 +20,10 @@ LINE = (
     b"nodes id=3 part=1 parts=2 first=0 hears=1 table=feed names=n1,n2,.2 total=8,8,0 free=ff,3,0"
     b" weight=1 type=a100,,\n"
 )
-PLACE = b"place id=1 job=7 array=0 segment=0 shares=0 uid=1 postponed=0 waited_s=0 node=n1/8/ff/3/1"
+PLACE = (
+    b"place id=1 job=7 array=0 interactive=0 segment=0 shares=0 uid=1 postponed=0 waited_s=0"
+    b" node=n1/8/ff/3/1"
+)
 
 
 def test_a_part_of_a_table_is_read_as_it_was_written():

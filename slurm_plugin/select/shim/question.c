@@ -249,6 +249,8 @@ static void write_job(gt_line_t *line, const gt_question_t *question)
 	gt_line_number(line, "job", job->job_id);
 	gt_line_number(line, "array", job->array_job_id);
 	gt_line_number(line, "uid", job->user_id);
+	if (!job->batch_flag)
+		gt_line_number(line, "interactive", 1);
 	gt_line_text(line, "account", job->account, GT_NAME_MAX);
 	gt_line_text(line, "partition",
 		     job->part_ptr ? job->part_ptr->name : job->partition,

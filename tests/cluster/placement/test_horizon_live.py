@@ -1,11 +1,10 @@
-"""`policy: horizon` live: a job leaves the set that the next one in Slurm's queue needs."""
+"""`horizon`, the default, live: a job leaves a set to the next one in the queue, or waits."""
 
 import re
 import time
-from collections.abc import Iterator
 
 import pytest
-from live_harness import IN_BOTH_MODES, configure_engine, explained
+from live_harness import CONFIG, IN_BOTH_MODES, configure_engine, explained
 from select_harness import clear
 
 from slurm_cluster.cluster import Cluster
@@ -13,17 +12,16 @@ from slurm_cluster.hosts import until
 
 pytestmark = [*IN_BOTH_MODES, pytest.mark.enforced]
 
-#: The queue is read from the start, for every job of alice.
-SITE = "users: {alice: {policy: horizon}}"
 #: Other tests' jobs are not to tell how long these will run: one future, by limits alone, and an
 #: engine that has seen no job end yet.
 BY_LIMITS = "horizon: {guesses: no, users: no}"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def site_that_looks_ahead(session_cluster: Cluster) -> Iterator[None]:
-    with session_cluster.at_home(yaml=SITE):
-        yield
+def let_jobs_wait(cluster: Cluster, *lines: str) -> None:
+    """Until the next reset; as on a site that says nothing of it. And these lines of its file."""
+    text = cluster.read("ctl", CONFIG).replace("horizon: {wait: no}", BY_LIMITS)
+    cluster.put("ctl", CONFIG, text)
+    configure_engine(cluster, "\n".join(lines))
 
 
 def submit(cluster: Cluster, gpus: int, *args: str) -> int:
@@ -70,7 +68,7 @@ def test_two_gpus_leave_the_set_for_the_job_that_waits_next(cluster, waits, gpus
 )
 def test_a_job_waits_for_the_better_pair_and_gets_it(cluster, hint, known):
     """0 and 5 have no link; the others are expected back long before its own limit is over."""
-    configure_engine(cluster, BY_LIMITS)
+    let_jobs_wait(cluster)
     holders = cluster.occupy("dgx1", range(8))
     job = submit(cluster, 2, "--time=600", *hint)
     has_read_the_queue(cluster)
@@ -83,6 +81,25 @@ def test_a_job_waits_for_the_better_pair_and_gets_it(cluster, hint, known):
     clear(cluster)
 
 
+@pytest.mark.parametrize("command", ["srun", "salloc"])
+def test_who_sits_there_does_not_wait_for_what_is_usual(cluster, command):
+    """The same job as above that says nothing, by a command that somebody waits for."""
+    let_jobs_wait(cluster)
+    holders = cluster.occupy("dgx1", range(8))
+    asks = f"{command} -w dgx1 --gres=gpu:2 --time=600 -J sits sleep 300"
+    cluster.run("ctl", ["sh", "-c", f"nohup {asks} >/dev/null 2>&1 &"], user="alice")
+    until(lambda: named(cluster, "sits"), "the job is in the queue")
+    has_read_the_queue(cluster)
+    cluster.cancel(holders[0], holders[5])
+    [job] = named(cluster, "sits")
+    assert cluster.wait_running(job).gpus == {"dgx1": (0, 5)}
+    clear(cluster)
+
+
+def named(cluster: Cluster, name: str) -> list[int]:
+    return list(map(int, cluster.run("ctl", f"squeue -h -o %A -n {name}").out.split()))
+
+
 #: A quarter longer over two sockets.
 PROFILES = "/tmp/gputopo-profiles"
 TALKS = "profile: talks\nalone: [{gpus: 2, packed_s: 100, spread_s: 125}]\n"
@@ -92,7 +109,7 @@ def test_a_job_of_a_measured_profile_waits_as_one_that_says_what_it_communicates
     """Its profile tells what its hint does not, and `explain` says so."""
     cluster.run("ctl", f"mkdir -p {PROFILES}")
     cluster.put("ctl", f"{PROFILES}/talks.yaml", TALKS)
-    configure_engine(cluster, f"topo_aware: {{profiles: {PROFILES}}}\n{BY_LIMITS}")
+    let_jobs_wait(cluster, f"topo_aware: {{profiles: {PROFILES}}}")
     holders = cluster.occupy("dgx1", range(8))
     job = submit(cluster, 2, "--time=600", "--comment=gpu-topo: profile=talks")
     has_read_the_queue(cluster)

@@ -43,8 +43,8 @@ REFUSED = [
     ("off beside others", "off,pattern=ring", r"off: stands alone"),
     ("an unknown policy", "policy=magic", r"policy: 'magic'; expected one of mapa"),
     ("a key without its value", "remote", r"remote: no value; expected allow, auto, no"),
-    ("a key of another policy", "class=prior", r"class: has no effect with policy mapa"),
-    ("a profile nobody reads", "remote=no,profile=md", r"profile: has no effect with policy mapa"),
+    ("a key of another policy", "class=prior", r"class: has no effect with policy horizon"),
+    ("a profile nobody reads", "policy=mapa,profile=md", r"profile: has no effect with policy"),
     ("a key the policy ignores", "policy=first-fit,pattern=ring", r"pattern: has no effect with"),
     ("an empty item", "pattern=ring,", r"unknown key ''"),
     ("a control character", "pattern=ring\x1b[2J", r"character U\+001B"),
@@ -106,7 +106,7 @@ def test_a_key_works_as_soon_as_a_policy_declares_it():
     assert "iterations" not in supported_keys(Registry(without))
     policies = Registry([*without, Other])
     assert parse("policy=other,iterations=5", policies).values["iterations"] == "5"
-    with pytest.raises(HintError, match="iterations: has no effect with policy mapa; expected pol"):
+    with pytest.raises(HintError, match="iterations: has no effect with policy horizon; exp"):
         parse("iterations=5", policies)
     assert "iterations" in supported_keys(policies)
 
@@ -157,6 +157,6 @@ def test_options_carry_what_is_no_field_of_a_request():
 
 
 def test_who_decides():
-    assert policy_of(Hints()) == "mapa"
+    assert policy_of(Hints()) == "horizon"
     assert policy_of(Hints(), {"policy": "best-fit"}) == "best-fit"
     assert policy_of(parse("policy=first-fit"), {"policy": "best-fit"}) == "first-fit"

@@ -68,6 +68,18 @@ def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(tmp_pat
     assert not any(change.admin_comment for names, change in slurm.updates if names == ("1",))
 
 
+def test_a_policy_hears_for_whom_somebody_may_sit_and_wait(tmp_path):
+    heard = dict[int, bool]()
+
+    def hold_reason(place: PlacementQuestion, shape: Shape) -> str:
+        heard[place.job] = place.interactive
+        return ""
+
+    slurm = Remembering(gated(1), gated(2, keys="interactive=1"))
+    polled(tmp_path, slurm, CapacityCache(), hold_reason)
+    assert heard == {1: False, 2: True}
+
+
 def test_gates_of_a_full_cluster_are_renewed_in_one_update(tmp_path):
     slurm = Remembering(gated(1), gated(2), used=range(8))
     polled(tmp_path, slurm, CapacityCache())
