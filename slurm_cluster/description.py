@@ -30,8 +30,10 @@ CORES_PER_GPU = 2
 CORES_WITHOUT = 8
 #: More containers than a machine for tests holds.
 MOST_NODES = 256
-#: Where no partitions are given to the engine.
+#: Where no partitions are given to the engine. Which jobs wait for better GPUs hangs on what ran
+#: before, which no test is to hang on.
 ENFORCE = """\
+horizon: {wait: no}
 partitions:
   default: {mode: enforce}
   "off": {mode: "off"}
