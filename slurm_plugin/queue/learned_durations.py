@@ -99,11 +99,15 @@ class LearnedDurations:
         return self.learning.took_s(job_id)
 
     def _ran_s(self, start: int | None, at: float) -> float | None:
-        """How long a job ran that is gone now; None where that is not known well."""
+        """How long a job ran that is gone now; None where that is not known well.
+
+        Its end is taken to lie in the middle of the time in which it may.
+        """
         if start is None:
             return None
-        ran_s, gap_s = at - start, at - self._read_at
-        return ran_s if gap_s <= max(LONGEST_GAP_S, LARGEST_GAP * ran_s) else None
+        longest_s, gap_s = at - start, at - self._read_at
+        ran_s = longest_s - min(longest_s, gap_s) / 2
+        return ran_s if gap_s <= max(LONGEST_GAP_S, LARGEST_GAP * longest_s) else None
 
     def _save(self) -> None:
         now = self.clock()

@@ -169,8 +169,9 @@ def load(
     if not in_haste:
         warm_patterns(setup, lambda: True)
         _settle()
-    if setup.looks_at(LooksAt.RUNNING_JOBS, LooksAt.QUEUE):
-        neighbours.is_wanted = True
+    neighbours.is_wanted = setup.looks_at(LooksAt.RUNNING_JOBS, LooksAt.QUEUE)
+    if setup.looks_at(LooksAt.RUNNING_JOBS):
+        # Who looks at the queue alone decides well enough until that has been read.
         _first_reading(setup)
     return setup
 

@@ -180,6 +180,19 @@ def test_before_the_first_reading_nobody_is_known(tmp_path, slurm):
     assert fresh.status() == {"jobs": 1, "age_s": None}
 
 
+@pytest.mark.parametrize(
+    ("policy", "is_followed", "is_read"),
+    [("topo-aware", True, True), ("horizon", True, False), ("mapa", False, False)],
+)
+def test_only_who_looks_at_those_that_run_has_the_first_answer_wait_for_the_queue(
+    tmp_path, monkeypatch, slurm, policy, is_followed, is_read
+):
+    monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
+    site = setup.load(written(tmp_path, BASIC.replace("policy: mapa", f"policy: {policy}")))
+    assert site.neighbours.is_wanted == is_followed
+    assert (site.neighbours.age_s() is not None) == is_read
+
+
 def test_a_hint_comes_from_our_bracket_else_from_the_comment():
     assert hint_of(row(1, {}).admin_comment, "gpu-topo: batch=4") == HINT
     assert hint_of("", "gpu-topo: batch=4") == "batch=4"
