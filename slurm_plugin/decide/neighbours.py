@@ -80,7 +80,8 @@ class Neighbours:
     #: When a notice about a job came.
     _noticed_at: dict[int, float] = field(default_factory=dict)
     _read_at: float | None = None
-    _coming: Coming = field(default_factory=Coming)
+    #: Who waits and which GPUs come free, by the newest snapshot.
+    coming: Coming = field(default_factory=Coming)
 
     def jobs(self) -> RunningJobs:
         """The jobs that run, in the topologies' GPU indices; none while that is not known."""
@@ -97,7 +98,7 @@ class Neighbours:
     def ahead(self, asked: PlacementQuestion) -> Ahead | None:
         """What a job finds that waits and comes free; None while that is not known."""
         running = self.jobs()
-        return None if running is _NOBODY else self._coming.ahead(asked, running, time.time())
+        return None if running is _NOBODY else self.coming.ahead(asked, running, time.time())
 
     def age_s(self) -> float | None:
         """Seconds since the newest snapshot began; None before the first one."""
@@ -122,11 +123,11 @@ class Neighbours:
             return
         self._noticed_at[notice.job] = self.clock()
         if notice.kind == "ended":
-            self._coming.ended(notice.job, time.time())
+            self.coming.ended(notice.job, time.time())
             self._remove({notice.job}, is_seen=True)
             return
         masks = self._to_topology(notice.gpus)
-        self._coming.started(notice.job, time.time())
+        self.coming.started(notice.job, time.time())
         asked = self._asked.pop(notice.job, ("", None))
         job = running_job(notice.job, masks, *asked, shares=notice.shared)
         if job.shares:
@@ -188,10 +189,10 @@ class Neighbours:
         self._noticed_at = {job_id: at for job_id, at in self._noticed_at.items() if at >= began}
         self._read_at = began
         if coming is not None:
-            coming.follow(self._coming, later, self._running, time.time())
-            self._coming = coming
+            coming.follow(self.coming, later, self._running, time.time())
+            self.coming = coming
         else:
-            self._coming.outdate()
+            self.coming.outdate()
         if starts and not is_first:
             for job in mended:
                 if job.job_id not in before:

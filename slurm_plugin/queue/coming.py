@@ -46,8 +46,12 @@ class Coming:
         now: float = 0.0,
         scheduler: str = BACKFILL,
         took_s: Callable[[int], Sequence[float]] = lambda job: (),
+        former: Coming | None = None,
     ) -> None:
-        """`took_s` gives the run times of a user's jobs like one, as far as they are known."""
+        """`took_s` gives the run times of a user's jobs like one, as far as they are known.
+
+        `former`: the snapshot before, for the jobs that are as they were.
+        """
         self._backfill = scheduler == BACKFILL
         self._used, self._at = LimitsUsed(), now
         jobs = list(jobs)
@@ -59,8 +63,13 @@ class Coming:
         self._own = {job.job_id: own for job in jobs if (own := took_s(job.job_id))}
         #: Those that are guessed by.
         self._told: dict[int, Sequence[float]] = {}
+        #: What each job that waits asks for, as far as that is known.
+        self._asked: dict[int, tuple[QueuedJob, WaitingJob | None]] = {}
+        before = former._asked if former is not None else {}
         for job in islice(in_order(waiting, {}), MOST_READ):
-            asked = asked_of(job)
+            was = before.get(job.job_id)
+            asked = was[1] if was is not None and was[0] is job else asked_of(job)
+            self._asked[job.job_id] = job, asked
             if asked is not None:
                 own = self._own.get(job.job_id, ())
                 if own:

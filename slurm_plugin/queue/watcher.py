@@ -44,14 +44,14 @@ class Watcher:
     newest: Snapshot | None = None
     #: The newest one that shows the nodes, too.
     newest_of_nodes: Snapshot | None = None
+    #: How long the last reading of the queue took, in seconds.
+    took_s: float = 0.0
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     _wanted: Detail = Detail.JOBS
     _failure: tuple[float, SlurmError] | None = None
     _settings: Settings | None = None
     _settings_at: float = float("-inf")
     _outdated_at: float = float("-inf")
-    #: How long the last reading of the queue took, in seconds.
-    _took_s: float = 0.0
 
     def outdate(self) -> None:
         """The queue was changed: no older snapshot is given out any more."""
@@ -68,7 +68,7 @@ class Watcher:
             is_long = newest is not None and len(newest.jobs) >= LONG
             if newest is not None and is_long and newest.detail >= Detail.SETTINGS:
                 age = now - newest.began
-                is_calm = age < min(self._took_s / CALM_SHARE, LONGEST_S)
+                is_calm = age < min(self.took_s / CALM_SHARE, LONGEST_S)
                 if is_calm and newest.began > self._outdated_at and newest.began < since:
                     nodes = await self._ask(now, lambda: tuple(self.client.nodes()))
                     if nodes == newest.nodes:
@@ -116,7 +116,7 @@ class Watcher:
             return snapshot
 
         snapshot = await self._ask(began, read)
-        self._took_s = self.clock() - began
+        self.took_s = self.clock() - began
         if detail >= Detail.SETTINGS and not is_known:
             self._settings, self._settings_at = snapshot.settings, began
         if detail >= Detail.NODES:

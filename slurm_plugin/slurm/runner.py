@@ -111,6 +111,7 @@ def run_bounded(
             command, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **how
         )
     with process:
+        _lower(process.pid)
         try:
             texts = _read(process, ends, max_bytes)
             if texts is None:
@@ -119,6 +120,13 @@ def run_bounded(
             return Done(process.returncode, *(text.decode(errors="replace") for text in texts))
         finally:
             _end(process)
+
+
+def _lower(pid: int) -> None:
+    """What we start has not the priority that slurmctld's questions have (Nice= of our unit)."""
+    nice = os.getpriority(os.PRIO_PROCESS, pid)
+    if nice < 0:
+        os.setpriority(os.PRIO_PROCESS, pid, 0)
 
 
 def _read(

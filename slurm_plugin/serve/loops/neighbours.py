@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+from policies import LooksAt
 from slurm_plugin.queue.coming import BACKFILL, Coming
 from slurm_plugin.queue.watcher import SETTINGS_S
 from slurm_plugin.serve.loops.poll_schedule import AGE_SHARE
 from slurm_plugin.serve.loops.queue_loop import RegularLoop
 from slurm_plugin.serve.setup import Setup
 
+#: Readings take no more than this share of the time, and come once in so many seconds at least.
+LARGEST_SHARE, LONGEST_REST_S = 0.05, 120.0
 #: While no policy has asked who runs where, the queue is not read.
 IDLE_S = 1.0
 
@@ -23,8 +26,14 @@ class NeighboursLoop(RegularLoop):
     _read_at = float("-inf")
 
     def poll_s(self, setup: Setup) -> float:
-        """Seconds between two readings."""
-        return setup.config.topo_aware.refresh_s
+        """Seconds between two readings; more where one takes long: slurmctld and questions wait.
+
+        Who goes by neighbours needs them at any time. `horizon` is `mapa` while the queue is not
+        known: better so than that a busy machine reads all the time.
+        """
+        config, rest_s = setup.config.topo_aware, setup.watcher.took_s / LARGEST_SHARE
+        most_s = config.max_age_s / 2 if setup.looks_at(LooksAt.RUNNING_JOBS) else LONGEST_REST_S
+        return max(config.refresh_s, min(rest_s, most_s))
 
     async def next_s(self, setup: Setup, since: float) -> float:
         """One reading."""
@@ -54,7 +63,7 @@ class NeighboursLoop(RegularLoop):
             snapshot = await setup.watcher.snapshot(since)
         running = await asyncio.to_thread(neighbours.running_in, snapshot.jobs)
         scheduler = await self._scheduler(setup)
-        told = (snapshot.jobs, snapshot.at, scheduler, neighbours.took_s)
+        told = (snapshot.jobs, snapshot.at, scheduler, neighbours.took_s, neighbours.coming)
         coming = await asyncio.to_thread(Coming, *told)
         neighbours.take(running, snapshot.began, coming)
         return neighbours.clock() - snapshot.began

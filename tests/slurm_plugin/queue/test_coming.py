@@ -222,6 +222,18 @@ def test_a_job_that_started_after_the_snapshot_is_not_lost_by_it():
     assert (release.end_s, release.start_s, release.job) == (NOW + 610, NOW + 10, 1)
 
 
+def test_what_a_job_asks_for_is_read_once_as_long_as_it_stays_as_it_is():
+    """So policies know it again."""
+    same, other = waiting(1, 1), waiting(2, 2)
+    first = Coming([same, other], NOW)
+    second = Coming([same, replace(other, tres_per_node="gres/gpu:3")], NOW + 5, former=first)
+    [was, _], [now, changed] = (
+        one.ahead(asked(9), running(), NOW).queue for one in (first, second)
+    )
+    assert now is was
+    assert changed.gpus_per_node == (3,)
+
+
 def test_a_request_that_cannot_be_read_is_left_out():
     hostile = waiting(2, 2, priority=200, tres_per_node="gres/gpu:1(")
     assert sizes(Coming([waiting(1, 1), hostile], NOW), asked(9)) == [1]

@@ -167,6 +167,24 @@ def test_neighbours_take_what_others_have_read(tmp_path, monkeypatch):
     assert slurm.asked["queue"] == 2
 
 
+@pytest.mark.parametrize(
+    ("policy", "took_s", "rest_s"),
+    [
+        ("horizon", 0.1, 5.0),
+        ("horizon", 1.0, 20.0),
+        ("horizon", 60.0, 120.0),
+        ("topo-aware", 0.1, 5.0),
+        ("topo-aware", 60.0, 15.0),
+    ],
+)
+def test_readings_that_take_long_are_rarer(tmp_path, monkeypatch, policy, took_s, rest_s):
+    """5 % of the time at most; who goes by neighbours never does without them."""
+    *_, ours = loops(tmp_path, monkeypatch, TwoNodes(), "")
+    site = an_engine(tmp_path, BASIC.replace("policy: mapa", f"policy: {policy}")).setup
+    site.watcher.took_s = took_s
+    assert ours.poll_s(site) == pytest.approx(rest_s)
+
+
 def test_of_neighbours_nothing_is_read_until_a_policy_asks(tmp_path, monkeypatch, caplog):
     """A Slurm that does not answer is told once."""
     slurm = TwoNodes()
