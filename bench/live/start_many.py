@@ -6,6 +6,7 @@ GPUs wired as a DGX-1V; a partition of their own makes all of them candidates of
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from bench.measure import Figure
 from slurm_cluster.hosts import until
 
 NODES = 64
+#: Who chooses.
+POLICY = os.environ.get("START_POLICY", "horizon")
 JOBS = 300
 FIRST_PORT = 17_001
 PARTITION = "many"
@@ -75,7 +78,8 @@ class ManyNodes:
             "clusterctl configure gputopo;"
             f" sed -n 's/^NodeName=dgx\\[1-2\\]/NodeName={names}/p' /cluster/gres.conf >/tmp/gres;"
             " cat /tmp/gres >>/cluster/gres.conf;"
-            f" sed -i 's/^nodes:.*/&\\n  - {{nodes: \"{names}\", topology: dgx1v}}/'"
+            f" sed -i -e 's/^nodes:.*/&\\n  - {{nodes: \"{names}\", topology: dgx1v}}/'"
+            f" -e 's/default: {{mode: enforce}}/default: {{mode: enforce, policy: {POLICY}}}/'"
             " /etc/slurm/gputopo.yaml;"
             " clusterctl engine restart"
         )
@@ -129,4 +133,4 @@ def run() -> Iterator[Figure]:
         nodes.configure(cluster)
         with many_nodes(cluster, nodes):
             added = added_by_mix(cluster, JOBS, (PARTITION,))
-        yield figure("start.64_nodes", added, nodes=NODES)
+        yield figure("start.64_nodes", added, nodes=NODES, policy=POLICY)
