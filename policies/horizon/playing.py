@@ -105,6 +105,7 @@ class Run:
 
         `own` is the job's node: the first start there is told of.
         """
+        #: The least that anybody may start with, of so many that are left.
         left, least, known = list(waits), 0, 0
         while left and self.starts < STARTS:
             gpus, lasts_s, part = left[0]

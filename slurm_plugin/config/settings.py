@@ -45,7 +45,8 @@ class TopoAwareConfig(topo_aware.TopoAwareSettings):
     )
     refresh_s: float = setting(
         5.0,
-        "Seconds between two readings of Slurm's queue, which tell who runs beside whom.",
+        "Seconds between two readings of Slurm's queue, which tell who runs and who waits; more"
+        " where a reading takes long.",
         low=0.1,
         high=3600,
     )

@@ -168,7 +168,8 @@ class Coming:
         if self._next is None:
             jobs = list(islice(self._ends_of(running), MOST_AHEAD))
             self._next = list(chain.from_iterable(jobs))
-            self._next_until = self._next[-1].end_s if len(jobs) == MOST_AHEAD else inf
+            is_full = len(jobs) == MOST_AHEAD and bool(jobs[-1])
+            self._next_until = self._next[-1].end_s if is_full else inf
         others = self._others(own, asked.partition, running)
         lasts_s = self._lasts_s.get(own, UNKNOWN_S)
         used, own_s = self._used.parts(), self._told.get(own, ())

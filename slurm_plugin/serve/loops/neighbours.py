@@ -59,7 +59,8 @@ class NeighboursLoop(RegularLoop):
     async def _take(self, setup: Setup, since: float) -> float:
         """Take what another loop has read lately, or else a new snapshot; its age in seconds."""
         neighbours, snapshot = setup.neighbours, setup.watcher.newest
-        if snapshot is None or snapshot.began <= neighbours.clock() - self.poll_s(setup):
+        oldest = neighbours.clock() - setup.config.topo_aware.refresh_s
+        if snapshot is None or snapshot.began <= oldest:
             snapshot = await setup.watcher.snapshot(since)
         running = await asyncio.to_thread(neighbours.running_in, snapshot.jobs)
         scheduler = await self._scheduler(setup)
