@@ -30,12 +30,11 @@ CORES_PER_GPU = 2
 CORES_WITHOUT = 8
 #: More containers than a machine for tests holds.
 MOST_NODES = 256
-#: Where no partitions are given to the engine. Which jobs wait for better GPUs hangs on what ran
+#: Where no partitions are given to the engine. The default policy goes by who waits and what ran
 #: before, which no test is to hang on.
 ENFORCE = """\
-horizon: {wait: no}
 partitions:
-  default: {mode: enforce}
+  default: {mode: enforce, policy: mapa}
   "off": {mode: "off"}
 """
 _HOST = re.compile(r"[a-z][a-z0-9-]{0,61}")

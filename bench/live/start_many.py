@@ -79,7 +79,7 @@ class ManyNodes:
             f" sed -n 's/^NodeName=dgx\\[1-2\\]/NodeName={names}/p' /cluster/gres.conf >/tmp/gres;"
             " cat /tmp/gres >>/cluster/gres.conf;"
             f" sed -i -e 's/^nodes:.*/&\\n  - {{nodes: \"{names}\", topology: dgx1v}}/'"
-            f" -e 's/default: {{mode: enforce}}/default: {{mode: enforce, policy: {POLICY}}}/'"
+            f" -e 's/policy: mapa/policy: {POLICY}/'"
             " /etc/slurm/gputopo.yaml;"
             " clusterctl engine restart"
         )

@@ -128,7 +128,7 @@ def slow_policy(cluster: Cluster) -> Iterator[None]:
     entry = "[gputopo.policies]\nslow = slow:Slow\n"
     cluster.put("ctl", f"{site}/slow-1.dist-info/entry_points.txt", entry)
     before = cluster.read("ctl", CONFIG)
-    cluster.put("ctl", CONFIG, before.replace("mode: enforce}", "mode: enforce, policy: slow}"))
+    cluster.put("ctl", CONFIG, before.replace("policy: mapa", "policy: slow"))
     cluster.engine("restart")
     yield
     cluster.put("ctl", CONFIG, before)

@@ -17,9 +17,9 @@ pytestmark = [*IN_BOTH_MODES, pytest.mark.enforced]
 BY_LIMITS = "horizon: {guesses: no, users: no}"
 
 
-def let_jobs_wait(cluster: Cluster, *lines: str) -> None:
-    """Until the next reset; as on a site that says nothing of it. And these lines of its file."""
-    text = cluster.read("ctl", CONFIG).replace("horizon: {wait: no}", BY_LIMITS)
+def name_no_policy(cluster: Cluster, *lines: str) -> None:
+    """Until the next reset, as on a site that leaves that to us; and these lines of its file."""
+    text = cluster.read("ctl", CONFIG).replace(", policy: mapa", "")
     cluster.put("ctl", CONFIG, text)
     configure_engine(cluster, "\n".join(lines))
 
@@ -48,6 +48,7 @@ def has_read_the_queue(cluster: Cluster) -> None:
 )
 def test_two_gpus_leave_the_set_for_the_job_that_waits_next(cluster, waits, gpus):
     """Of 0,2,3,4,6,7 free and 1,5 soon: every pair on a double link is as good for this job."""
+    name_no_policy(cluster, "horizon: {wait: no}")
     first = cluster.wait_running(submit(cluster, 6))
     assert first.gpus == {"dgx1": (0, 2, 3, 4, 6, 7)}
     second = cluster.wait_running(submit(cluster, 2, "--time=5"))
@@ -68,7 +69,7 @@ def test_two_gpus_leave_the_set_for_the_job_that_waits_next(cluster, waits, gpus
 )
 def test_a_job_waits_for_the_better_pair_and_gets_it(cluster, hint, known):
     """0 and 5 have no link; the others are expected back long before its own limit is over."""
-    let_jobs_wait(cluster)
+    name_no_policy(cluster, BY_LIMITS)
     holders = cluster.occupy("dgx1", range(8))
     job = submit(cluster, 2, "--time=600", *hint)
     has_read_the_queue(cluster)
@@ -84,7 +85,7 @@ def test_a_job_waits_for_the_better_pair_and_gets_it(cluster, hint, known):
 @pytest.mark.parametrize("command", ["srun", "salloc"])
 def test_who_sits_there_does_not_wait_for_what_is_usual(cluster, command):
     """The same job as above that says nothing, by a command that somebody waits for."""
-    let_jobs_wait(cluster)
+    name_no_policy(cluster, BY_LIMITS)
     holders = cluster.occupy("dgx1", range(8))
     asks = f"{command} -w dgx1 --gres=gpu:2 --time=600 -J sits sleep 300"
     cluster.run("ctl", ["sh", "-c", f"nohup {asks} >/dev/null 2>&1 &"], user="alice")
@@ -109,7 +110,7 @@ def test_a_job_of_a_measured_profile_waits_as_one_that_says_what_it_communicates
     """Its profile tells what its hint does not, and `explain` says so."""
     cluster.run("ctl", f"mkdir -p {PROFILES}")
     cluster.put("ctl", f"{PROFILES}/talks.yaml", TALKS)
-    let_jobs_wait(cluster, f"topo_aware: {{profiles: {PROFILES}}}")
+    name_no_policy(cluster, BY_LIMITS, f"topo_aware: {{profiles: {PROFILES}}}")
     holders = cluster.occupy("dgx1", range(8))
     job = submit(cluster, 2, "--time=600", "--comment=gpu-topo: profile=talks")
     has_read_the_queue(cluster)

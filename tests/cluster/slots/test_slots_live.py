@@ -32,7 +32,7 @@ def test_a_job_without_room_waits_and_starts_on_the_policys_gpus(cluster, watch)
     started = cluster.wait_running(jobid)
     assert started.gpus == {"dgx1": (0, 3)}
     assert cluster.visible_gpus(jobid) == (0, 3)
-    assert "dgx1:0,3 by horizon" in started.fields["AdminComment"]
+    assert "dgx1:0,3 by mapa" in started.fields["AdminComment"]
     output = cluster.run("ctl", ["gputopo", "explain", str(jobid)]).out
     assert "mapa" in output
     assert "dgx1" in output

@@ -84,7 +84,7 @@ def test_a_hint_on_a_job_without_gpus_is_refused_with_one_line(live):
 @pytest.mark.parametrize(
     ("hint", "says"),
     [
-        ("pattern=ring,mem=interleave", "dgx1:0,3 by horizon: ring: "),
+        ("pattern=ring,mem=interleave", "dgx1:0,3 by mapa: ring: "),
         ("off", "Slurm's own choice: opted out by hint]"),
     ],
 )
@@ -102,7 +102,7 @@ def test_without_the_engine_admin_comment_is_what_is_told(cluster):
     for _ in range(2):
         result = explained(cluster, jobid, "alice")
         assert result["source"] == "Slurm"
-        assert result["note"].startswith("dgx1:0,3 by horizon: ")
+        assert result["note"].startswith("dgx1:0,3 by mapa: ")
         assert explain(cluster, "bob", str(jobid)).code == 2
         cluster.engine("stop")
 
