@@ -105,7 +105,7 @@ class Run:
 
         `own` is the job's node: the first start there is told of.
         """
-        #: The least that anybody may start with, of so many that are left.
+        # The fewest GPUs that the first or one who may pass it wants, when so many were left.
         left, least, known = list(waits), 0, 0
         while left and self.starts < STARTS:
             gpus, lasts_s, part = left[0]

@@ -135,7 +135,7 @@ class Horizon(Mapa):
         if share * (1 / max(now.utility, 0.01) - 1) <= LEAST_SAVED:
             return None  # even the best GPUs at once would save too little
         if known is None and request.interactive:
-            return None  # nobody is left to sit there for what is usual
+            return None  # somebody may sit there, and nobody said that it gains
         [name] = now.gpus
         node = cluster.nodes[name]
         most = MOST_GPUS if node.topology.gpus <= MOST_GPUS else MOST_GPUS_WAITING

@@ -7,6 +7,7 @@ import selectors
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -123,10 +124,13 @@ def run_bounded(
 
 
 def _lower(pid: int) -> None:
-    """What we start has not the priority that slurmctld's questions have (Nice= of our unit)."""
-    nice = os.getpriority(os.PRIO_PROCESS, pid)
-    if nice < 0:
-        os.setpriority(os.PRIO_PROCESS, pid, 0)
+    """What we start has not the priority that slurmctld's questions have (Nice= of our unit).
+
+    Where a site's filter of system calls refuses that, the command runs as it is.
+    """
+    with suppress(OSError):
+        if os.getpriority(os.PRIO_PROCESS, pid) < 0:
+            os.setpriority(os.PRIO_PROCESS, pid, 0)
 
 
 def _read(
