@@ -1,7 +1,7 @@
 # One command each; every one does its own set-up.
 #   make setup    .venv with the package installed for development
 #   make test     the tests, those against the live cluster included (ARGS='FILE -k NAME' for some)
-#   make test-long     those that take long (SHARD=1/4 for a quarter of them)
+#   make test-long     those that take long, in eighths (EIGHTH=3 for one; ARGS as above)
 #   make test-matrix   all live tests on every Slurm release (SUITES=forky for one; an hour each); writes docs/matrix.md
 #   make test-sanitized   live tests with the select plugin inside slurmctld under ASan and UBSan (ARGS=files)
 #   make packages      Debian packages and RPMs for each release of Debian (SUITES=trixie for one), into .cluster/packages
@@ -47,20 +47,31 @@ test-tools:
 # line, and pytest counts the live tests as skipped (as failures where CI=true).
 PYTEST = $(PYTHON) -m pytest -n $(or $(WORKERS),6) --dist loadscope --no-loadscope-reorder
 
-# A browser for the long tests of the page; without one they are skipped.
-browser: setup
-	@$(PYTHON) -c 'import playwright' 2>/dev/null || $(PYTHON) -m pip install -q -e '.[browser]'
-	@{ command -v chromium && command -v npm; } >/dev/null 2>&1 || slurm_cluster/docker/install-packages.sh chromium npm || test $$? = 3
-
 test: setup test-tools
 	@slurm_cluster/cluster.sh images & $(PYTEST) --junitxml=.cluster/junit/test.xml $(or $(ARGS),--run short); \
 	found=$$?; wait; exit $$found
 
-# The tests marked long, and then the mutants; SHARD=1/4 for a quarter of the files, without these.
-test-long: setup test-tools browser
-	@slurm_cluster/cluster.sh pocl || test $$? = 3
-	$(PYTEST) --junitxml=.cluster/junit/long.xml --run long $(if $(SHARD),--shard $(SHARD)) $(ARGS)
-	$(if $(SHARD)$(ARGS),,$(MAKE) mutants)
+# The tests marked long, eighth by eighth, dealt out anew by what they took the last time; then the
+# mutants. Each eighth writes into tests/long_run.json, and those after one that failed run, too.
+test-long: setup test-tools
+ifdef ARGS
+	@$(MAKE) -s browser && { slurm_cluster/cluster.sh pocl || test $$? = 3; }
+	$(PYTEST) --junitxml=.cluster/junit/long.xml --run long $(ARGS)
+else
+	@$(if $(EIGHTH),,$(PYTHON) tests/eighths.py)
+	@$(MAKE) -sk $(addprefix eighth-,$(or $(EIGHTH),1 2 3 4 5 6 7 8))
+	@$(if $(EIGHTH),,$(MAKE) mutants)
+endif
+
+eighth-%:
+	@! $(PYTHON) tests/eighths.py $* | grep -q slurm_plugin/web || $(MAKE) -s browser
+	@! $(PYTHON) tests/eighths.py $* | grep -q test_pocl || slurm_cluster/cluster.sh pocl || test $$? = 3
+	$(PYTEST) --junitxml=.cluster/junit/long-$*.xml --run long --eighth $*
+
+# A browser for the long tests of the page; without one they are skipped.
+browser: setup
+	@$(PYTHON) -c 'import playwright' 2>/dev/null || $(PYTHON) -m pip install -q -e '.[browser]'
+	@{ command -v chromium && command -v npm; } >/dev/null 2>&1 || slurm_cluster/docker/install-packages.sh chromium npm || test $$? = 3
 
 # A table of results: tests that fail are counted in it.
 test-matrix: setup test-tools

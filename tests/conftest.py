@@ -3,7 +3,6 @@
 `--run short` is `make test`, `--run long` is `make test-long`; without it, all that is named.
 """
 
-import re
 import signal
 import sys
 from collections.abc import Callable
@@ -16,6 +15,9 @@ from xdist.scheduler import LoadScopeScheduling
 
 #: c_program.py, which folders share; importlib mode adds no path of its own.
 sys.path.insert(0, str(Path(__file__).parent))
+
+from eighths import COUNT, LongRun, Recorder, group_of
+
 # How long one example takes says more of the machine than of the code.
 settings.register_profile("ours", deadline=None)
 settings.load_profile("ours")
@@ -27,7 +29,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--run", choices=("short", "long", "all"), default="all", help="tests marked long, or not"
     )
-    parser.addoption("--shard", metavar="K/N", help="every N-th group of tests, from the K-th on")
+    parser.addoption(
+        "--eighth", type=int, choices=range(1, COUNT + 1), help="that part of the long run alone"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    eighth = config.getoption("--eighth")
+    is_whole = config.args_source is config.ArgsSource.TESTPATHS and not config.option.keyword
+    if eighth and is_whole and not config.option.collectonly and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(eighth))
 
 
 def mode_of(item: pytest.Item) -> str:
@@ -56,22 +67,26 @@ class FileAndMode(LoadScopeScheduling):
     """What a worker is given at a time, in the order in which tests were collected."""
 
     def _split_scope(self, nodeid: str) -> str:
-        path, _, name = nodeid.partition("::")
-        mode = re.search(r"[\[-](select|slots)[\]-]", name)
-        return f"{path} {mode[1]}" if mode else path
+        return group_of(nodeid)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests without a cluster first, since images may still be in the making, then mode by mode.
 
-    Of the files with live tests those with many come first, so that the workers end together.
+    Of the files with live tests those with many come first, so that the workers end together; in
+    an eighth of the long run those that took longest, whatever their mode.
     """
+    eighth = config.getoption("--eighth")
+    known = LongRun()
 
-    def place(key: tuple[str, str]) -> tuple[object, ...]:
-        return key[0], -len(groups[key]) if key[0] else 0, key[1]
+    def place(group: str) -> tuple[object, ...]:
+        mode = mode_of(groups[group][0])
+        if eighth:
+            return bool(mode), -known.seconds(group), group
+        return mode, -len(groups[group]) if mode else 0, group
 
-    groups: dict[tuple[str, str], list[pytest.Item]] = {}
+    groups: dict[str, list[pytest.Item]] = {}
     wanted: Callable[[pytest.Item], bool] = {
         "short": lambda item: not is_long(item),
         "long": is_long,
@@ -80,13 +95,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in filter(wanted, items):
         if item.get_closest_marker("cluster"):
             item.user_properties.append(("mode", mode_of(item) or "select"))
-        groups.setdefault((mode_of(item), item.location[0]), []).append(item)
+        if not eighth or known.eighth_of(group_of(item.nodeid)) == eighth:
+            groups.setdefault(group_of(item.nodeid), []).append(item)
     order = sorted(groups, key=place)
-    if shard := config.getoption("--shard"):
-        number, _, count = shard.partition("/")
-        if not (number.isdigit() and count.isdigit() and 1 <= int(number) <= int(count)):
-            raise pytest.UsageError(f"--shard {shard}: expected K/N with 1 <= K <= N, as in 1/4")
-        order = order[int(number) - 1 :: int(count)]
     kept = [item for key in order for item in groups[key]]
     left = set(items) - set(kept)
     if left:

@@ -1,8 +1,11 @@
 """Which tests the short and the long run take, and in which order."""
 
+import json
 from pathlib import Path
 
+import eighths
 import pytest
+from eighths import COUNT, LongRun
 
 pytest_plugins = "pytester"
 
@@ -60,16 +63,80 @@ def test_tests_without_a_cluster_come_first_then_mode_by_mode_large_files_first(
     ]
 
 
-def test_shards_are_everything_and_share_nothing(tests):
-    parts = [collected(tests, "--shard", f"{number}/2") for number in (1, 2)]
-    assert all(parts)
-    assert sorted(parts[0] + parts[1]) == sorted(collected(tests))
+def eighth(tests: pytest.Pytester, number: int) -> list[str]:
+    return collected(tests, "--run", "long", "--eighth", str(number))
 
 
-@pytest.mark.parametrize("shard", ["3/2", "1", "a/b"])
-def test_a_bad_shard_is_refused_in_one_line(tests, shard):
-    output = tests.runpytest(f"--shard={shard}", "-p", "no:xdist")
-    assert any(f"--shard {shard}: expected K/N" in line for line in output.errlines)
+def test_eighths_are_the_long_run_and_share_nothing(tests):
+    parts = [name for number in range(1, COUNT + 1) for name in eighth(tests, number)]
+    assert sorted(parts) == sorted(collected(tests, "--run", "long"))
+
+
+def test_a_group_is_in_the_eighth_that_is_written_and_the_longest_is_first(tests, known):
+    for seconds, name in enumerate(("test_a.py select", "test_b.py select", "test_b.py slots")):
+        known.groups[name] = {"eighth": 3, "seconds": seconds}
+    known.write()
+    assert list(dict.fromkeys(map(eighths.group_of, eighth(tests, 3))))[:3] == [
+        "test_b.py slots",
+        "test_b.py select",
+        "test_a.py select",
+    ]
+
+
+@pytest.fixture
+def known(tmp_path, monkeypatch) -> LongRun:
+    """What is known of a long run, in place of the project's own."""
+    monkeypatch.setattr(eighths, "FILE", tmp_path / "long_run.json")
+    return LongRun()
+
+
+def test_dealt_out_anew_eighths_are_of_like_length_and_files_that_are_gone_are_left_out(known):
+    here = Path(__file__).parent
+    files = sorted(here.rglob("test_*.py"))[:30]
+    for seconds, file in enumerate(files):
+        name = str(file.relative_to(here.parent))
+        known.groups[name] = {"eighth": 1, "seconds": seconds}
+    known.groups["tests/test_gone.py"] = {"eighth": 2, "seconds": 10}
+    known.deal()
+    sums = dict.fromkeys(range(1, COUNT + 1), 0)
+    for found in known.groups.values():
+        sums[found["eighth"]] += found["seconds"]
+    assert len(known.groups) == len(files)
+    assert max(sums.values()) - min(sums.values()) <= 4
+
+
+def test_a_run_of_an_eighth_writes_its_result_and_the_seconds_of_its_groups(tests, known):
+    tests.makepyfile(
+        test_a="import pytest\n"
+        "@pytest.mark.long('why')\ndef test_wrong(): assert False\n"
+        "@pytest.mark.long('why')\ndef test_right(): ...\n"
+        "@pytest.mark.long('why')\ndef test_left(): pytest.skip('no reason')"
+    )
+    tests.makeini("[pytest]\ntestpaths = .\nmarkers =\n    long(why, mode): long\n")
+    known.groups = {
+        "test_a.py": {"eighth": 5, "seconds": 99},
+        "test_renamed.py": {"eighth": 5, "seconds": 1},
+        "test_b.py slots": {"eighth": 4, "seconds": 2},
+    }
+    known.write()
+    output = tests.runpytest("--run", "long", "--eighth", "5", "-p", "no:xdist")
+    said = json.loads(eighths.FILE.read_text())
+    assert said["groups"] == {
+        "test_a.py": {"eighth": 5, "seconds": 0},
+        "test_b.py slots": {"eighth": 4, "seconds": 2},
+    }
+    assert {how: said["eighths"]["5"][how] for how in ("passed", "failed", "skipped")} == {
+        "passed": 1,
+        "failed": 1,
+        "skipped": 1,
+    }
+    output.stdout.fnmatch_lines(["5/8  * on *: 1 passed, 1 failed, 1 skipped, 0:0* min"])
+    output.stdout.fnmatch_lines(["8/8  never ran"])
+
+
+def test_a_run_of_some_tests_of_an_eighth_writes_nothing(tests, known):
+    tests.runpytest("--run", "long", "--eighth", "5", "-p", "no:xdist", "test_a.py")
+    assert not eighths.FILE.exists()
 
 
 def test_the_reason_of_each_long_test_is_told(tests):
