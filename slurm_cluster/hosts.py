@@ -12,6 +12,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from platform import machine
@@ -27,6 +28,8 @@ LINK = Path(__file__).parent / "docker" / "link.py"
 POLL_S, MOST_POLL_S = 0.1, 0.3
 #: Beyond a command's own time limit, until a host counts as one that hangs.
 GRACE_S = 20.0
+#: Tells how the cluster stands in which this thread ran a command last.
+_standing: ContextVar[Callable[[], str]] = ContextVar("standing", default=str)
 _VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
 #: Of a project's folder, what its wheel is not made of.
 _NOT_COPIED = (".git", ".venv", "venv", "build", "__pycache__", ".*_cache")
@@ -61,7 +64,7 @@ def pauses() -> Iterator[float]:
 def until(
     condition: Callable[[], object], what: str | Callable[[], str], timeout_s: float = 20
 ) -> None:
-    """Polls until the condition holds; ClusterError says what did not.
+    """Polls until the condition holds; ClusterError says what did not, and how the cluster stands.
 
     `what` may be a function, which is called for the error alone.
     """
@@ -69,7 +72,7 @@ def until(
     while not condition():
         if time.monotonic() > deadline:
             missing = what if isinstance(what, str) else what()
-            raise ClusterError(f"not within {timeout_s:g} s: {missing}")
+            raise ClusterError(f"not within {timeout_s:g} s: {missing}\n{_standing.get()()}")
         time.sleep(next(wait))
 
 
@@ -115,6 +118,7 @@ class Hosts:
         """
         argv = ["sh", "-c", command] if isinstance(command, str) else list(command)
         self.is_fresh = False
+        _standing.set(self.standing)
         home = "/root" if user == "root" else f"/home/{user}"
         limited, environ = ["timeout", str(timeout_s), *argv], {"HOME": home, "USER": user}
         try:
@@ -132,6 +136,13 @@ class Hosts:
                 f"{user}@{host}: {shlex.join(argv)} exited {result.code}:\n{result.out}{result.err}"
             )
         return result
+
+    def standing(self) -> str:
+        """Jobs, nodes, the engine's view, for the message of a wait that failed; never an error."""
+        try:
+            return self.run("ctl", ["clusterctl", "standing"], check=False, timeout_s=30).out
+        except Exception as error:
+            return f"how things stand cannot be read: {error}"
 
     @contextmanager
     def temporarily(self, do: str, undo: str, *, host: str = "ctl") -> Iterator[None]:

@@ -7,13 +7,12 @@ environment, never from the engine's log.
 from __future__ import annotations
 
 import shlex
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from slurm_cluster.hosts import ClusterError, Hosts, pauses, until
+from slurm_cluster.hosts import Hosts, until
 from slurm_cluster.slurm_text import Job, parse_indices, parse_jobs
 from slurm_plugin.slurm import gres_text
 
@@ -100,14 +99,14 @@ class Slurm(Hosts):
 
     def wait_state(self, jobid: int, *states: str, timeout_s: float = 30) -> Job:
         """Polls until the job is in one of the states; else ClusterError with its last record."""
-        deadline, wait = time.monotonic() + timeout_s, pauses()
-        while (job := self.job(jobid)).state not in states:
-            if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"job {jobid} is {job.state} ({job.reason}), not {states}: {job.fields}"
-                )
-            time.sleep(next(wait))
-        return job
+        seen: list[Job] = []
+
+        def is_so() -> bool:
+            seen[:] = [self.job(jobid)]
+            return seen[0].state in states
+
+        until(is_so, lambda: f"job {jobid} is {' or '.join(states)}: {seen[0].fields}", timeout_s)
+        return seen[0]
 
     def wait_running(self, jobid: int, timeout_s: float = 30) -> Job:
         """The record of the job once it runs; ClusterError if it does not."""
@@ -140,25 +139,20 @@ class Slurm(Hosts):
         return self.wait_state(jobid, *FINISHED, timeout_s=timeout_s)
 
     def wait_idle(self, timeout_s: float = 60) -> None:
-        """Polls until no job is left and no GPU in use; else ClusterError says what is left."""
-
-        def left() -> str:
-            queue = self.run("ctl", "squeue -h -o '%A %T %r'").out.strip()
-            used = {node: gpus for node, gpus in self.gres_used().items() if gpus}
-            return f"queue [{queue}], GPUs in use {used}" if queue or used else ""
-
-        until(lambda: not left(), lambda: f"idle; left: {left()}", timeout_s)
+        """Polls until no job is left and no GPU in use."""
+        until(
+            lambda: not self.run("ctl", "squeue -h").out and not any(self.gres_used().values()),
+            "no job is left and no GPU in use",
+            timeout_s,
+        )
 
     def env_of(
         self, jobid: int, *, node: str | None = None, user: str = "alice", timeout_s: float = 20
     ) -> dict[str, str]:
         """The environment the job recorded (RECORD), or its task on `node` (RECORD_EACH_NODE)."""
         path = f"/home/{user}/job.{jobid}{'.' + node if node else ''}.env"
-        until(
-            lambda: not self.run("ctl", ["test", "-e", path], check=False).code,
-            lambda: f"{path}, of {self.job(jobid).fields}",
-            timeout_s,
-        )
+        there = ["test", "-e", path]
+        until(lambda: not self.run("ctl", there, check=False).code, path, timeout_s)
         lines = self.read("ctl", path).splitlines()
         return dict(line.split("=", 1) for line in lines if "=" in line)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from time import monotonic
 from typing import Any
 
 from slurm_plugin.gates.capacity_cache import PROMISE_S
@@ -71,6 +72,7 @@ class GatesLoop(ReconcilerLoop[GateReconciler]):
             await self._give_back(setup, reconciler, since)
             return poll_s
         self._is_off = False
+        began = monotonic()
         async with self.engine.turn:
             known = cache.ended
             if self.schedule.has_news or cache.promises:
@@ -82,6 +84,8 @@ class GatesLoop(ReconcilerLoop[GateReconciler]):
                 setup.watcher.outdate()
             else:
                 setup.watcher.renewed(made.renewed)
+        # On a busy host, or while it makes loans, a poll takes longer than the time between two.
+        cache.fresh_s = MISSED_POLLS * max(poll_s, monotonic() - began)
         if made.again:
             return SUBMIT_S
         if made.offers or made.seen["loan meets"]:

@@ -63,10 +63,11 @@ def test_the_node_of_a_donor_is(lending, fault):
     [donor] = donors(lending)
     [node] = donor.gpus
     lending.run("ctl", f"rm -f /home/alice/echo.{job.id}")
+    # Held while it runs still: where its own node counts as dead, too, and answers again at once,
+    # bob's jobs are gone from there, and it would start on GPUs that they are to have again.
+    lending.run("ctl", f"scontrol hold {job.id}")
     with FAULTS[fault](lending, node):
         until(lambda: int(lending.job(job.id).fields["Restarts"]) > 0, "it is put back", DOWN_S)
-        # Held, or it would take the GPUs that bob's jobs are to have again.
-        lending.run("ctl", f"scontrol hold {job.id}")
         until(lambda: is_down(lending, node), f"{node} is down", DOWN_S)
     as_before(lending)
     lending.run("ctl", f"scontrol release {job.id}")

@@ -99,6 +99,17 @@ def test_figures_that_three_polls_have_not_renewed_are_not_used(tmp_path, monkey
     assert not cache.is_fresh(1000.0 + 3 * poll_s)
 
 
+def test_where_a_poll_takes_long_its_figures_are_used_for_longer(tmp_path, monkeypatch):
+    """Else the submits between two slow polls were Slurm's own for good, and borrowed nothing."""
+    ours = loops(tmp_path, monkeypatch, Remembering(), "enforcement: slots\n")
+    monkeypatch.setattr("slurm_plugin.serve.loops.gates.monotonic", iter((0.0, 20.0)).__next__)
+    look(ours[:1])
+    cache = ours[0].engine.setup.cache
+    cache.polled_at = 1000.0
+    assert cache.is_fresh(1059.0)
+    assert not cache.is_fresh(1060.0)
+
+
 @pytest.mark.parametrize("mode", ["select", "slots"])
 def test_a_reconciler_lasts_for_one_configuration_and_one_clock(tmp_path, monkeypatch, mode):
     """A new one closes what the former one has running beside the engine."""
