@@ -95,3 +95,14 @@ def is_undone(job: QueuedJob, asked: tuple[str | None, str | None]) -> bool:
         wanted is not None and wanted != there
         for wanted, there in zip((per_node, per_job), has, strict=True)
     )
+
+
+def tasks_to_name(job: QueuedJob) -> int | None:
+    """How many tasks an update has to name so that the job keeps those it has; None for no need.
+
+    Slurm 23.02 to 24.11 counts them anew in every update, an AdminComment's too, by what the job
+    asked for per node or GPU: of `-n4 --ntasks-per-gpu=2` two are left, with two CPUs, and on its
+    four GPUs the job cannot start any more (job_mgr.c, _figure_out_num_tasks; later releases do
+    so where an update sets the nodes). It does not where the update says the number.
+    """
+    return job.ntasks or None if job.tasks_per_node or job.tasks_per_gpu else None

@@ -14,12 +14,20 @@ from functools import partial
 from pathlib import Path
 
 from slurm_plugin.job_entries.issued import IssuedEntries, bound
-from slurm_plugin.job_entries.rules import RECORDS, is_over, is_undone, needed_at_slurm, records
+from slurm_plugin.job_entries.rules import (
+    RECORDS,
+    is_over,
+    is_undone,
+    needed_at_slurm,
+    records,
+    tasks_to_name,
+)
 from slurm_plugin.job_entries.saved import MOST_SAVED, JobEntries, entries_in, entry_file
 from slurm_plugin.job_entries.start_notes import StartNotes
 from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, joined, split
+from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, bracket, joined, split
 from slurm_plugin.rows_file import RowsFile
+from slurm_plugin.slurm import array_tasks
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 #: Jobs that ended and are still remembered: those that ended last.
@@ -48,8 +56,29 @@ class _Known:
     asked: tuple[str | None, str | None] = (None, None)
     #: The job's comment as the engine is to see it.
     shown: str = ""
+    #: How many tasks each update of the job is to name; None where it need not (`tasks_to_name`).
+    tasks: int | None = None
     #: What Slurm showed of the job then; None where something is still to be done about it.
     fingerprint: tuple[object, ...] | None = None
+
+    def take(self, ours: dict[str, str], comment: str | None, at: float) -> None:
+        """Slurm took an update that ended then; `comment` is what was sent, None for nothing."""
+        self.past = [*self.past, self.entries.ours][-MOST_PAST:]
+        self.entries.ours = dict(ours)
+        self.comment = self.comment if comment is None else comment
+        self.written_at, self.fingerprint = at, None
+
+
+@dataclass(frozen=True, slots=True)
+class _Unnamed:
+    """An update by a name that no reading has shown: of tasks that were part of an array's record.
+
+    The last tasks of an array keep the array's own record: they are a job that is known already.
+    """
+
+    ours: dict[str, str]
+    comment: str | None
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +100,21 @@ class EntryStore:
         self,
         *,
         notes_at_slurm: bool = True,
+        notes_by_plugin: bool = False,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.notes_at_slurm = notes_at_slurm
+        #: Does the select plugin write them, inside slurmctld? Then no update does.
+        self.notes_by_plugin = notes_by_plugin
         self.clock, self.wall_clock = clock, wall_clock
         self._jobs: dict[int, _Known] = {}
         self._ended: dict[int, JobEntries] = {}
         self._names: dict[str, int] = {}  # job ids by what updates call them
-        #: Entries of array tasks without an id of their own yet, by name.
-        self._of_task: dict[str, dict[str, str]] = {}
+        #: By the name that each update was for.
+        self._unnamed: dict[str, _Unnamed] = {}
         self.issued = IssuedEntries(wall_clock())
-        self.start_notes = StartNotes()
+        self.start_notes = StartNotes(clock)
         self._is_dirty, self._save_at = False, float("-inf")
         self._file: RowsFile[JobEntries] | None = None
         self._read: Callable[[], dict[int, JobEntries]] = dict
@@ -101,7 +133,7 @@ class EntryStore:
 
     def reopen(self) -> None:
         """Know of the queue what the file says, and no more: another engine may have written it."""
-        self._jobs, self._ended, self._of_task, self._is_dirty = {}, {}, {}, False
+        self._jobs, self._ended, self._unnamed, self._is_dirty = {}, {}, {}, False
         self._saved, self.issued.since = self._read(), self.wall_clock()
 
     def show_notes(self, at_slurm: bool) -> None:
@@ -119,7 +151,7 @@ class EntryStore:
         And the comments that are to be repaired.
         """
         seen, repairs = [], []
-        notes = self.start_notes.take()
+        notes = self.start_notes.take(began)
         there: dict[int, _Known] = {}
         self._names = {}
         jobs = list(jobs)
@@ -130,6 +162,7 @@ class EntryStore:
                 known = self._known(job, began)
                 if repair := self._updated(job, known, note, began):
                     repairs.append(repair)
+            known.tasks = tasks_to_name(job)
             there[job.job_id] = known
             self._names[job.name] = job.job_id
             is_shown = known.shown == job.admin_comment
@@ -139,6 +172,8 @@ class EntryStore:
             self._end(entries)
         self._saved = {}
         self._jobs = there
+        # Jobs whose names those updates were for are known from now on.
+        self._unnamed = {name: one for name, one in self._unnamed.items() if one.at >= began}
         self.issued.gone(began)
         return seen, self._with_components(repairs, seen)
 
@@ -160,9 +195,16 @@ class EntryStore:
     def _known(self, job: QueuedJob, began: float) -> _Known:
         """What is known of the job after this reading of it."""
         known = self._jobs.get(job.job_id)
-        if known is None or not (known.entries.is_of(job) or self._is_requeued(job, known)):
-            return self._first_seen(job, began)
+        is_new = known is None or not (known.entries.is_of(job) or self._is_requeued(job, known))
+        if known is None or is_new:
+            known = self._first_seen(job, began)
         entries = known.entries
+        unnamed = self._unnamed_of(job) if self._unnamed else None
+        if unnamed is not None and unnamed.at > known.written_at:
+            self._is_dirty = True
+            known.take(unnamed.ours, unnamed.comment, unnamed.at)
+        elif is_new:
+            return known
         if not records(entries.ours) and (ours := self.issued.replaced(job, began)):
             self._is_dirty, entries.ours = True, entries.ours | ours
         if known.written_at < began:
@@ -173,6 +215,15 @@ class EntryStore:
             entries.state, entries.submit = job.state, job.submit
             self._is_dirty = True
         return known
+
+    def _unnamed_of(self, job: QueuedJob) -> _Unnamed | None:
+        """The last update that was for this job, or for tasks it is some of, by another name."""
+        fitting = (
+            one
+            for name, one in self._unnamed.items()
+            if name == job.name or array_tasks.is_part(job.name, name)
+        )
+        return max(fitting, key=lambda one: one.at, default=None)
 
     def _is_requeued(self, job: QueuedJob, known: _Known) -> bool:
         """Is it the job that ran, and no new one after Slurm's state was lost?
@@ -205,7 +256,10 @@ class EntryStore:
 
     def _with_note(self, shown: str, kept: str) -> str:
         """The hint that Slurm shows, with the note that it may not show."""
-        if self.notes_at_slurm or "|" in shown or "|" not in kept:
+        # That a wait is over the plugin says by a bracket without a note.
+        is_plugins = hints.postponed_until(bracket(TOPO, kept)) is not None
+        is_shown = self.notes_at_slurm and (is_plugins or not self.notes_by_plugin)
+        if is_shown or "|" in shown or "|" not in kept:
             return shown
         return f"{shown} | {kept.partition('|')[2].strip()}".strip()
 
@@ -214,6 +268,7 @@ class EntryStore:
         shown, _ = split(job.admin_comment)
         before = self._saved.pop(job.job_id, None) or self._ended.pop(job.job_id, None)
         parent = self._jobs.get(job.array_id) if job.array_id != job.job_id else None
+        written_at = float("-inf")
         if before is not None and before.is_of(job):
             # While there was no engine somebody else may have emptied the field.
             slots = before.ours.get(SLOTS, "")
@@ -221,19 +276,25 @@ class EntryStore:
                 del before.ours[SLOTS]
             first = self.issued.first(job, shown, began)
             ours = before.ours | {kind: text for kind, text in first.items() if kind != TOPO}
-        elif job.name in self._of_task:
-            ours = self._of_task.pop(job.name)
         elif parent is not None:
-            ours = dict(parent.entries.ours)
+            ours, written_at = self._inherited(parent)
         else:
             ours = self.issued.first(job, shown, began)
-        if TOPO in shown:
+        if TOPO in shown and written_at < began:
             ours[TOPO] = self._with_note(shown[TOPO], ours.get(TOPO, ""))
         entries = JobEntries(
             *(job.job_id, job.uid, job.array_id, job.het_id, job.submit, job.state, ours)
         )
         self._is_dirty |= bool(ours)
-        return _Known(entries, job.admin_comment)
+        return _Known(entries, job.admin_comment, written_at)
+
+    def _inherited(self, array: _Known) -> tuple[dict[str, str], float]:
+        """What an array's record held when a task was split off it, and since when."""
+        # An update of the tasks that were left over was none of this one.
+        is_later = any(one.at == array.written_at for one in self._unnamed.values())
+        if is_later:
+            return dict(array.past[-1]), float("-inf")
+        return dict(array.entries.ours), array.written_at
 
     def _end(self, entries: JobEntries) -> None:
         """A job is no more in the queue."""
@@ -266,6 +327,9 @@ class EntryStore:
         if shown == needed or len(rest) > MAX_COMMENT_BYTES // 2:
             return None
         changed = {kind for kind in (*RECORDS, TOPO) if shown.get(kind) != needed.get(kind)}
+        if job.state == "PENDING" and self.notes_by_plugin and changed == {TOPO}:
+            # An update may change a job that waits, and the plugin has its waits in mind.
+            return None
         if job.state != "PENDING" and self.notes_at_slurm:
             # What is only for people is not put back once the job runs.
             forged = {kind for kind in RECORDS if kind in shown and kind not in ours}
@@ -295,22 +359,35 @@ class EntryStore:
 
     # ------------------------------------------------------------------- updates
 
-    def to_send(self, name: str, comment: str, others: Mapping[int, str]) -> str | None:
+    def to_send(
+        self, name: str, comment: str, others: Mapping[int, str], read_at: float
+    ) -> str | None:
         """The AdminComment to send for one that holds our entries; None where it is there.
 
-        `others` are the comments as Slurm has had them a moment ago, by job.
+        `others` are the comments, by job, of a reading that began then, a moment ago.
         """
         known = self._find(name)
         ours, rest = split(comment)
         is_alone = known is not None and not known.entries.het
         if known is not None and is_alone and known.entries.job in others:
-            known.comment = others[known.entries.job]
-            rest = split(known.comment)[1]
+            rest = split(others[known.entries.job])[1]
+            if known.written_at < read_at:
+                known.comment = others[known.entries.job]
         if len(rest) > MAX_COMMENT_BYTES // 2:
             return None
         needed = needed_at_slurm(ours, "PENDING", 0, self.notes_at_slurm)
         text = _one_line(joined(needed, rest))
-        return None if known is not None and is_alone and text == known.comment else text
+        if known is None:
+            return text
+        # An update that failed may have been taken all the same.
+        is_there = is_alone and text == known.comment and not known.tried
+        return None if is_there or self._is_plugins(known, needed) else text
+
+    def _is_plugins(self, known: _Known, needed: Mapping[str, str]) -> bool:
+        """Does the waiting job's AdminComment hold what the select plugin writes, and no more?"""
+        if not self.notes_by_plugin or known.entries.state != "PENDING":
+            return False
+        return not records(needed) and not records(split(known.comment)[0])
 
     def with_wait(self, name: str, comment: str) -> str:
         """The comment, with the note on a wait that began since it was read: who wakes reads it."""
@@ -323,20 +400,24 @@ class EntryStore:
     def written(self, name: str, comment: str, sent: str | None, is_taken: bool) -> None:
         """An update with these entries ended; `is_taken` False: Slurm refused it, or may have."""
         ours, _ = split(comment)
-        known = self._find(name)
+        known, at = self._find(name), self.clock()
         if known is None:
             if is_taken:
-                self._of_task[name] = ours
-                bound(self._of_task)
+                self._unnamed[name] = _Unnamed(ours, sent, at)
+                bound(self._unnamed)
             return
-        known.written_at, known.fingerprint = self.clock(), None
         if not is_taken:
+            known.written_at, known.fingerprint = at, None
             known.tried.append(ours)
             return
-        known.past = [*known.past, known.entries.ours][-MOST_PAST:]
-        known.entries.ours = ours
-        known.comment = known.comment if sent is None else sent
+        known.take(ours, sent, at)
         self._is_dirty = True
+
+    def repaired(self, repair: Repair) -> None:
+        """Slurm took the repair: readings that began before do not show it."""
+        if known := self._find(repair.name):
+            known.comment = repair.text
+            known.written_at, known.fingerprint = self.clock(), None
 
     def woken(self, name: str) -> None:
         """An update is about to give the job another begin time."""
@@ -348,6 +429,14 @@ class EntryStore:
         known = self._find(name)
         if known is not None and (change.tres_per_node, change.tres_per_job) != (None, None):
             known.asked = (change.tres_per_node, change.tres_per_job)
+
+    def by_tasks(self, names: Sequence[str]) -> list[tuple[int | None, list[str]]]:
+        """The jobs, together with those whose updates are to name the same number of tasks."""
+        groups: dict[int | None, list[str]] = {}
+        for name in names:
+            known = self._find(name) or self._find(name.partition("_")[0])
+            groups.setdefault(known.tasks if known else None, []).append(name)
+        return list(groups.items())
 
     def _find(self, name: str) -> _Known | None:
         job_id = self._names.get(name) or (int(name) if name.isdecimal() else 0)
