@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from slurm_plugin.job_entries.issued import IssuedEntries, bound
+from slurm_plugin.job_entries.issued import IssuedEntries
+from slurm_plugin.job_entries.known import Known, Unnamed, UnnamedUpdates, fingerprint
 from slurm_plugin.job_entries.rules import (
     RECORDS,
+    Repair,
     is_over,
     is_undone,
     needed_at_slurm,
+    one_line,
     records,
     tasks_to_name,
 )
@@ -27,70 +30,12 @@ from slurm_plugin.job_entries.start_notes import StartNotes
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, bracket, joined, split
 from slurm_plugin.rows_file import RowsFile
-from slurm_plugin.slurm import array_tasks
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 #: Jobs that ended and are still remembered: those that ended last.
 MOST_ENDED = 10_000
-#: Former entries of a job that are remembered.
-MOST_PAST = 4
 #: Seconds between two writings of the file, which take at most a twentieth of the time.
 SAVE_S, SAVE_SHARE = 2.0, 20.0
-
-
-@dataclass(slots=True)
-class _Known:
-    """What is known of a job in the queue."""
-
-    entries: JobEntries
-    #: The field as Slurm was last known to have it.
-    comment: str = ""
-    #: When an update of ours last ended (by `clock`): older readings may not show it.
-    written_at: float = float("-inf")
-    #: Entries of updates that failed: Slurm may have taken them all the same.
-    tried: list[dict[str, str]] = field(default_factory=list)
-    is_logged: bool = False
-    #: Entries of updates that were taken, but for the last: Slurm may have lost that one.
-    past: list[dict[str, str]] = field(default_factory=list)
-    #: The GPUs per node and per job that the last update about them asked for.
-    asked: tuple[str | None, str | None] = (None, None)
-    #: The job's comment as the engine is to see it.
-    shown: str = ""
-    #: How many tasks each update of the job is to name; None where it need not (`tasks_to_name`).
-    tasks: int | None = None
-    #: What Slurm showed of the job then; None where something is still to be done about it.
-    fingerprint: tuple[object, ...] | None = None
-
-    def take(self, ours: dict[str, str], comment: str | None, at: float) -> None:
-        """Slurm took an update that ended then; `comment` is what was sent, None for nothing."""
-        self.past = [*self.past, self.entries.ours][-MOST_PAST:]
-        self.entries.ours = dict(ours)
-        self.comment = self.comment if comment is None else comment
-        self.written_at, self.fingerprint = at, None
-
-
-@dataclass(frozen=True, slots=True)
-class _Unnamed:
-    """An update by a name that no reading has shown: of tasks that were part of an array's record.
-
-    The last tasks of an array keep the array's own record: they are a job that is known already.
-    """
-
-    ours: dict[str, str]
-    comment: str | None
-    at: float
-
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """An AdminComment that is to be written: the job's name, and the whole text."""
-
-    name: str
-    text: str
-    #: Its place among the components of a heterogeneous job; the first one is written first.
-    order: int = 0
-    #: What our log says, '' for nothing.
-    log: str = ""
 
 
 class EntryStore:
@@ -108,11 +53,10 @@ class EntryStore:
         #: Does the select plugin write them, inside slurmctld? Then no update does.
         self.notes_by_plugin = notes_by_plugin
         self.clock, self.wall_clock = clock, wall_clock
-        self._jobs: dict[int, _Known] = {}
+        self._jobs: dict[int, Known] = {}
         self._ended: dict[int, JobEntries] = {}
         self._names: dict[str, int] = {}  # job ids by what updates call them
-        #: By the name that each update was for.
-        self._unnamed: dict[str, _Unnamed] = {}
+        self._unnamed = UnnamedUpdates()
         self.issued = IssuedEntries(wall_clock())
         self.start_notes = StartNotes(clock)
         self._is_dirty, self._save_at = False, float("-inf")
@@ -122,10 +66,7 @@ class EntryStore:
         self._saved: dict[int, JobEntries] = {}
 
     def open(self, path: Path, foreign: str = "") -> None:
-        """Keep the jobs in this file, and take over what is in it; once.
-
-        But for entries of the `foreign` kind: those of the other way of enforcing.
-        """
+        """Keep the jobs in this file, once; `foreign` entries in it are the other way's."""
         if self._file is None:
             self._file = entry_file(path)
             self._read = partial(entries_in, self._file, foreign)
@@ -133,7 +74,8 @@ class EntryStore:
 
     def reopen(self) -> None:
         """Know of the queue what the file says, and no more: another engine may have written it."""
-        self._jobs, self._ended, self._unnamed, self._is_dirty = {}, {}, {}, False
+        self._jobs, self._ended, self._is_dirty = {}, {}, False
+        self._unnamed = UnnamedUpdates()
         self._saved, self.issued.since = self._read(), self.wall_clock()
 
     def show_notes(self, at_slurm: bool) -> None:
@@ -146,19 +88,17 @@ class EntryStore:
     # ------------------------------------------------------------------ readings
 
     def take(self, jobs: Iterable[QueuedJob], began: float) -> tuple[list[QueuedJob], list[Repair]]:
-        """The jobs of a reading that began then, with our entries as they are known.
-
-        And the comments that are to be repaired.
-        """
+        """A reading that began then, with our entries as known; the comments to be repaired."""
         seen, repairs = [], []
         notes = self.start_notes.take(began)
-        there: dict[int, _Known] = {}
+        there: dict[int, Known] = {}
         self._names = {}
         jobs = list(jobs)
         self.issued.seen(job.admin_comment for job in jobs if job.job_id not in self._jobs)
         for job in jobs:
             known, note = self._jobs.get(job.job_id), notes.get(job.job_id, "")
-            if known is None or note or known.fingerprint != _fingerprint(job):
+            is_same = known is not None and known.fingerprint == fingerprint(job)
+            if known is None or note or not is_same or self._unnamed.of(job):
                 known = self._known(job, began)
                 if repair := self._updated(job, known, note, began):
                     repairs.append(repair)
@@ -172,12 +112,11 @@ class EntryStore:
             self._end(entries)
         self._saved = {}
         self._jobs = there
-        # Jobs whose names those updates were for are known from now on.
-        self._unnamed = {name: one for name, one in self._unnamed.items() if one.at >= began}
+        self._unnamed.forget(began)
         self.issued.gone(began)
         return seen, self._with_components(repairs, seen)
 
-    def _updated(self, job: QueuedJob, known: _Known, note: str, began: float) -> Repair | None:
+    def _updated(self, job: QueuedJob, known: Known, note: str, began: float) -> Repair | None:
         """Bring what is known of the job up to date; the repair of its comment, if one is due."""
         text, rest = split(job.admin_comment)
         if note and not (self.notes_at_slurm and TOPO in text):
@@ -189,17 +128,17 @@ class EntryStore:
         is_settled = repair is None and known.written_at < began and is_known
         # What is needed of a job that runs changes with time.
         is_lasting = job.state == "PENDING" or self.notes_at_slurm
-        known.fingerprint = _fingerprint(job) if is_settled and is_lasting else None
+        known.fingerprint = fingerprint(job) if is_settled and is_lasting else None
         return repair
 
-    def _known(self, job: QueuedJob, began: float) -> _Known:
+    def _known(self, job: QueuedJob, began: float) -> Known:
         """What is known of the job after this reading of it."""
         known = self._jobs.get(job.job_id)
         is_new = known is None or not (known.entries.is_of(job) or self._is_requeued(job, known))
         if known is None or is_new:
             known = self._first_seen(job, began)
         entries = known.entries
-        unnamed = self._unnamed_of(job) if self._unnamed else None
+        unnamed = self._unnamed.of(job)
         if unnamed is not None and unnamed.at > known.written_at:
             self._is_dirty = True
             known.take(unnamed.ours, unnamed.comment, unnamed.at)
@@ -216,16 +155,7 @@ class EntryStore:
             self._is_dirty = True
         return known
 
-    def _unnamed_of(self, job: QueuedJob) -> _Unnamed | None:
-        """The last update that was for this job, or for tasks it is some of, by another name."""
-        fitting = (
-            one
-            for name, one in self._unnamed.items()
-            if name == job.name or array_tasks.is_part(job.name, name)
-        )
-        return max(fitting, key=lambda one: one.at, default=None)
-
-    def _is_requeued(self, job: QueuedJob, known: _Known) -> bool:
+    def _is_requeued(self, job: QueuedJob, known: Known) -> bool:
         """Is it the job that ran, and no new one after Slurm's state was lost?
 
         It may have run between two readings: then Slurm shows the record that let it start.
@@ -237,7 +167,7 @@ class EntryStore:
         has_ours = {} != records(shown) == records(self._needed(entries.ours, job))
         return entries.state != "PENDING" or has_ours
 
-    def _compare(self, job: QueuedJob, known: _Known, shown: Mapping[str, str]) -> None:
+    def _compare(self, job: QueuedJob, known: Known, shown: Mapping[str, str]) -> None:
         """Take over what Slurm shows where that is not somebody else's doing."""
         entries = known.entries
         former = known.past if is_undone(job, known.asked) else []
@@ -263,7 +193,7 @@ class EntryStore:
             return shown
         return f"{shown} | {kept.partition('|')[2].strip()}".strip()
 
-    def _first_seen(self, job: QueuedJob, began: float) -> _Known:
+    def _first_seen(self, job: QueuedJob, began: float) -> Known:
         """A job that no reading has shown yet, or that is another one than before."""
         shown, _ = split(job.admin_comment)
         before = self._saved.pop(job.job_id, None) or self._ended.pop(job.job_id, None)
@@ -277,7 +207,7 @@ class EntryStore:
             first = self.issued.first(job, shown, began)
             ours = before.ours | {kind: text for kind, text in first.items() if kind != TOPO}
         elif parent is not None:
-            ours, written_at = self._inherited(parent)
+            ours, written_at = self._unnamed.inherited(parent)
         else:
             ours = self.issued.first(job, shown, began)
         if TOPO in shown and written_at < began:
@@ -286,15 +216,7 @@ class EntryStore:
             *(job.job_id, job.uid, job.array_id, job.het_id, job.submit, job.state, ours)
         )
         self._is_dirty |= bool(ours)
-        return _Known(entries, job.admin_comment, written_at)
-
-    def _inherited(self, array: _Known) -> tuple[dict[str, str], float]:
-        """What an array's record held when a task was split off it, and since when."""
-        # An update of the tasks that were left over was none of this one.
-        is_later = any(one.at == array.written_at for one in self._unnamed.values())
-        if is_later:
-            return dict(array.past[-1]), float("-inf")
-        return dict(array.entries.ours), array.written_at
+        return Known(entries, job.admin_comment, written_at)
 
     def _end(self, entries: JobEntries) -> None:
         """A job is no more in the queue."""
@@ -317,7 +239,7 @@ class EntryStore:
         return needed_at_slurm(ours, job.state, ran_s, shows)
 
     def _repair(
-        self, job: QueuedJob, known: _Known, began: float, shown: Mapping[str, str], rest: str
+        self, job: QueuedJob, known: Known, began: float, shown: Mapping[str, str], rest: str
     ) -> Repair | None:
         """The comment that the job is to have; None where it has it, or cannot be changed."""
         if known.written_at >= began or job.state not in ("PENDING", "RUNNING", "SUSPENDED"):
@@ -341,7 +263,7 @@ class EntryStore:
         if not known.is_logged and any(kind in needed or kind not in ours for kind in changed):
             known.is_logged = True
             log = f"job {job.name}: others wrote its AdminComment; our entries are put back"
-        return Repair(job.name, _one_line(joined(needed, rest)), job.het_offset, log)
+        return Repair(job.name, one_line(joined(needed, rest)), job.het_offset, log)
 
     def _with_components(
         self, repairs: Sequence[Repair], seen: Sequence[QueuedJob]
@@ -353,7 +275,7 @@ class EntryStore:
         for job in seen if leaders else ():
             if job.het_id in leaders and job.het_id != job.job_id and job.name not in names:
                 ours, rest = split(job.admin_comment)
-                text = _one_line(joined(self._needed(ours, job), rest))
+                text = one_line(joined(self._needed(ours, job), rest))
                 more.append(Repair(job.name, text, job.het_offset))
         return sorted((*repairs, *more), key=lambda repair: repair.order)
 
@@ -376,14 +298,14 @@ class EntryStore:
         if len(rest) > MAX_COMMENT_BYTES // 2:
             return None
         needed = needed_at_slurm(ours, "PENDING", 0, self.notes_at_slurm)
-        text = _one_line(joined(needed, rest))
+        text = one_line(joined(needed, rest))
         if known is None:
             return text
         # An update that failed may have been taken all the same.
         is_there = is_alone and text == known.comment and not known.tried
         return None if is_there or self._is_plugins(known, needed) else text
 
-    def _is_plugins(self, known: _Known, needed: Mapping[str, str]) -> bool:
+    def _is_plugins(self, known: Known, needed: Mapping[str, str]) -> bool:
         """Does the waiting job's AdminComment hold what the select plugin writes, and no more?"""
         if not self.notes_by_plugin or known.entries.state != "PENDING":
             return False
@@ -403,11 +325,10 @@ class EntryStore:
         known, at = self._find(name), self.clock()
         if known is None:
             if is_taken:
-                self._unnamed[name] = _Unnamed(ours, sent, at)
-                bound(self._unnamed)
+                self._unnamed.add(name, Unnamed(ours, sent, at))
             return
         if not is_taken:
-            known.written_at, known.fingerprint = at, None
+            known.wrote(None, at)
             known.tried.append(ours)
             return
         known.take(ours, sent, at)
@@ -416,8 +337,7 @@ class EntryStore:
     def repaired(self, repair: Repair) -> None:
         """Slurm took the repair: readings that began before do not show it."""
         if known := self._find(repair.name):
-            known.comment = repair.text
-            known.written_at, known.fingerprint = self.clock(), None
+            known.wrote(repair.text, self.clock())
 
     def woken(self, name: str) -> None:
         """An update is about to give the job another begin time."""
@@ -438,7 +358,7 @@ class EntryStore:
             groups.setdefault(known.tasks if known else None, []).append(name)
         return list(groups.items())
 
-    def _find(self, name: str) -> _Known | None:
+    def _find(self, name: str) -> Known | None:
         job_id = self._names.get(name) or (int(name) if name.isdecimal() else 0)
         return self._jobs.get(job_id)
 
@@ -477,13 +397,3 @@ class EntryStore:
         rows = [*self._saved.values(), *self._ended.values(), *live]
         self._is_dirty = not self._file.write(rows[-MOST_SAVED:])
         self._save_at = began + max(SAVE_S, SAVE_SHARE * (self.clock() - began))
-
-
-def _one_line(comment: str) -> str:
-    """The comment as an update can carry it: with others' line breaks as spaces."""
-    return " ".join(comment.splitlines()).replace("\0", " ")
-
-
-def _fingerprint(job: QueuedJob) -> tuple[object, ...]:
-    """What changes where something is to be done about a job's comment."""
-    return job.uid, job.state, job.submit, job.admin_comment
