@@ -90,6 +90,10 @@ def movable_jobs(
             continue
         if job.het_id or job.array_id or job.reservation or job.exclusive:
             continue
+        # To let it go is an update that names no number of tasks (job_entries.rules.tasks_to_name).
+        per = job.tasks_per_node or job.tasks_per_gpu
+        if per > 0 and per != job.ntasks:
+            continue
         partition = rule(job.partition, job.account, job.uid)
         interval_s = interval_of(hint_in(job.admin_comment), partition)
         if interval_s is None or not job.gpus.get(job.nodes[0]) or partition.mode != "enforce":

@@ -103,7 +103,8 @@ class EntryClient(SlurmClient):
                 if repair.log:
                     logger.warning("%s", repair.log)
                 try:
-                    self.inner.update([repair.name], JobUpdate(admin_comment=repair.text))
+                    self._send([repair.name], JobUpdate(admin_comment=repair.text))
+                    keeper.store.repaired(repair)
                 except SlurmError as error:
                     # It has ended meanwhile, or the next reading tries again.
                     logger.debug("job %s: %s", repair.name, error)
@@ -122,7 +123,7 @@ class EntryClient(SlurmClient):
                 for name in jobs:
                     keeper.store.woken(name)
         if comment is None or len(jobs) != 1:
-            self.inner.update(jobs, change)
+            self._send(jobs, change)
             with keeper.lock:
                 for name in jobs:
                     keeper.store.asked(name, change)
@@ -131,14 +132,31 @@ class EntryClient(SlurmClient):
         with keeper.lock:
             if change.begin_time is None:
                 comment = keeper.store.with_wait(name, comment)
-            sent = keeper.store.to_send(name, comment, self._comments())
+            comments = self._comments()
+            sent = keeper.store.to_send(name, comment, comments, keeper.read_at)
             is_taken = False
             try:
-                self.inner.update(jobs, replace(change, admin_comment=sent))
+                self._send(jobs, replace(change, admin_comment=sent))
                 is_taken = True
                 keeper.store.asked(name, change)
             finally:
                 keeper.store.written(name, comment, sent, is_taken)
+
+    def _send(self, jobs: Sequence[str], change: JobUpdate) -> None:
+        """The update, which leaves the jobs as many tasks as they have unless it sets these."""
+        if change == JobUpdate() or change.num_tasks is not None:
+            self.inner.update(jobs, change)
+            return
+        with self.keeper.lock:
+            groups = self.keeper.store.by_tasks(jobs)
+        refused = []
+        for tasks, names in groups:
+            try:
+                self.inner.update(names, replace(change, num_tasks=tasks))
+            except SlurmError as error:
+                refused.append(str(error))
+        if refused:
+            raise SlurmError("; ".join(refused[:3]))
 
     def _comments(self) -> Mapping[int, str]:
         """All jobs' comments, read a moment ago."""

@@ -6,6 +6,7 @@ Entries are given by kind, as `job_notes.brackets.split` has them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO
 from slurm_plugin.job_notes.records import GATED, PLACED, GateRecord, LoanRecord
@@ -18,6 +19,18 @@ from slurm_plugin.slurm.slot_types import index_of
 RECORDS = (SHAPE, LOAN, SLOTS, DONOR)
 #: So long after its start a job's TaskProlog may read the job's record of a loan, in seconds.
 JOIN_S = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """An AdminComment that is to be written: the job's name, and the whole text."""
+
+    name: str
+    text: str
+    #: Its place among the components of a heterogeneous job; the first one is written first.
+    order: int = 0
+    #: What our log says, '' for nothing.
+    log: str = ""
 
 
 def records(ours: Mapping[str, str]) -> dict[str, str]:
@@ -95,3 +108,19 @@ def is_undone(job: QueuedJob, asked: tuple[str | None, str | None]) -> bool:
         wanted is not None and wanted != there
         for wanted, there in zip((per_node, per_job), has, strict=True)
     )
+
+
+def one_line(comment: str) -> str:
+    """The comment as an update can carry it: with others' line breaks as spaces."""
+    return " ".join(comment.splitlines()).replace("\0", " ")
+
+
+def tasks_to_name(job: QueuedJob) -> int | None:
+    """How many tasks an update has to name so that the job keeps those it has; None for no need.
+
+    Slurm 23.02 to 24.11 counts them anew in every update, an AdminComment's too, by what the job
+    asked for per node or GPU: of `-n4 --ntasks-per-gpu=2` two are left, with two CPUs, and on its
+    four GPUs the job cannot start any more (job_mgr.c, _figure_out_num_tasks; later releases do
+    so where an update sets the nodes). It does not where the update says the number.
+    """
+    return job.ntasks or None if job.tasks_per_node or job.tasks_per_gpu else None

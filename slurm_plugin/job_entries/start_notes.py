@@ -6,6 +6,8 @@ Said by the thread that answers, while other threads read the queue and change j
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 
 from slurm_plugin.job_entries.issued import bound
 from slurm_plugin.job_notes import hints
@@ -15,9 +17,11 @@ from slurm_plugin.job_notes.brackets import TOPO, split
 class StartNotes:
     """For several threads at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         self._lock = threading.Lock()
-        self._new: dict[int, str] = {}
+        #: By job: what its bracket holds, and since when (by `clock`).
+        self._new: dict[int, tuple[str, float]] = {}
         #: By job: its note, and until when (epoch) it waits.
         self._waits: dict[int, tuple[str, int]] = {}
 
@@ -25,16 +29,20 @@ class StartNotes:
         """This was said of the job, which has this hint."""
         entry = hints.entry(hint, note)
         with self._lock:
-            self._new[job_id] = split(entry)[0].get(TOPO, "")
+            self._new[job_id] = split(entry)[0].get(TOPO, ""), self.clock()
             bound(self._new)
             if until := hints.postponed_until(entry):
                 self._waits[job_id] = (hints.note_in(entry), until)
                 bound(self._waits)
 
-    def take(self) -> dict[int, str]:
-        """What our bracket holds of each job that something was said of since the last call."""
+    def take(self, began: float) -> dict[int, str]:
+        """What our bracket holds of each job that something was said of since the last call.
+
+        But for what was said after a reading began: it need not show what Slurm did about it.
+        """
         with self._lock:
-            taken, self._new = self._new, {}
+            taken = {job: text for job, (text, at) in self._new.items() if at < began}
+            self._new = {job: one for job, one in self._new.items() if job not in taken}
         return taken
 
     def woken(self, job_id: int) -> None:

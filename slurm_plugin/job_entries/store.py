@@ -9,59 +9,33 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from slurm_plugin.job_entries.issued import IssuedEntries, bound
-from slurm_plugin.job_entries.rules import RECORDS, is_over, is_undone, needed_at_slurm, records
+from slurm_plugin.job_entries.issued import IssuedEntries
+from slurm_plugin.job_entries.known import Known, Unnamed, UnnamedUpdates, fingerprint
+from slurm_plugin.job_entries.rules import (
+    RECORDS,
+    Repair,
+    is_over,
+    is_undone,
+    needed_at_slurm,
+    one_line,
+    records,
+    tasks_to_name,
+)
 from slurm_plugin.job_entries.saved import MOST_SAVED, JobEntries, entries_in, entry_file
 from slurm_plugin.job_entries.start_notes import StartNotes
 from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, joined, split
+from slurm_plugin.job_notes.brackets import MAX_COMMENT_BYTES, SLOTS, TOPO, bracket, joined, split
 from slurm_plugin.rows_file import RowsFile
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 #: Jobs that ended and are still remembered: those that ended last.
 MOST_ENDED = 10_000
-#: Former entries of a job that are remembered.
-MOST_PAST = 4
 #: Seconds between two writings of the file, which take at most a twentieth of the time.
 SAVE_S, SAVE_SHARE = 2.0, 20.0
-
-
-@dataclass(slots=True)
-class _Known:
-    """What is known of a job in the queue."""
-
-    entries: JobEntries
-    #: The field as Slurm was last known to have it.
-    comment: str = ""
-    #: When an update of ours last ended (by `clock`): older readings may not show it.
-    written_at: float = float("-inf")
-    #: Entries of updates that failed: Slurm may have taken them all the same.
-    tried: list[dict[str, str]] = field(default_factory=list)
-    is_logged: bool = False
-    #: Entries of updates that were taken, but for the last: Slurm may have lost that one.
-    past: list[dict[str, str]] = field(default_factory=list)
-    #: The GPUs per node and per job that the last update about them asked for.
-    asked: tuple[str | None, str | None] = (None, None)
-    #: The job's comment as the engine is to see it.
-    shown: str = ""
-    #: What Slurm showed of the job then; None where something is still to be done about it.
-    fingerprint: tuple[object, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """An AdminComment that is to be written: the job's name, and the whole text."""
-
-    name: str
-    text: str
-    #: Its place among the components of a heterogeneous job; the first one is written first.
-    order: int = 0
-    #: What our log says, '' for nothing.
-    log: str = ""
 
 
 class EntryStore:
@@ -71,18 +45,20 @@ class EntryStore:
         self,
         *,
         notes_at_slurm: bool = True,
+        notes_by_plugin: bool = False,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self.notes_at_slurm = notes_at_slurm
+        #: Does the select plugin write them, inside slurmctld? Then no update does.
+        self.notes_by_plugin = notes_by_plugin
         self.clock, self.wall_clock = clock, wall_clock
-        self._jobs: dict[int, _Known] = {}
+        self._jobs: dict[int, Known] = {}
         self._ended: dict[int, JobEntries] = {}
         self._names: dict[str, int] = {}  # job ids by what updates call them
-        #: Entries of array tasks without an id of their own yet, by name.
-        self._of_task: dict[str, dict[str, str]] = {}
+        self._unnamed = UnnamedUpdates()
         self.issued = IssuedEntries(wall_clock())
-        self.start_notes = StartNotes()
+        self.start_notes = StartNotes(clock)
         self._is_dirty, self._save_at = False, float("-inf")
         self._file: RowsFile[JobEntries] | None = None
         self._read: Callable[[], dict[int, JobEntries]] = dict
@@ -90,10 +66,7 @@ class EntryStore:
         self._saved: dict[int, JobEntries] = {}
 
     def open(self, path: Path, foreign: str = "") -> None:
-        """Keep the jobs in this file, and take over what is in it; once.
-
-        But for entries of the `foreign` kind: those of the other way of enforcing.
-        """
+        """Keep the jobs in this file, once; `foreign` entries in it are the other way's."""
         if self._file is None:
             self._file = entry_file(path)
             self._read = partial(entries_in, self._file, foreign)
@@ -101,7 +74,8 @@ class EntryStore:
 
     def reopen(self) -> None:
         """Know of the queue what the file says, and no more: another engine may have written it."""
-        self._jobs, self._ended, self._of_task, self._is_dirty = {}, {}, {}, False
+        self._jobs, self._ended, self._is_dirty = {}, {}, False
+        self._unnamed = UnnamedUpdates()
         self._saved, self.issued.since = self._read(), self.wall_clock()
 
     def show_notes(self, at_slurm: bool) -> None:
@@ -114,22 +88,21 @@ class EntryStore:
     # ------------------------------------------------------------------ readings
 
     def take(self, jobs: Iterable[QueuedJob], began: float) -> tuple[list[QueuedJob], list[Repair]]:
-        """The jobs of a reading that began then, with our entries as they are known.
-
-        And the comments that are to be repaired.
-        """
+        """A reading that began then, with our entries as known; the comments to be repaired."""
         seen, repairs = [], []
-        notes = self.start_notes.take()
-        there: dict[int, _Known] = {}
+        notes = self.start_notes.take(began)
+        there: dict[int, Known] = {}
         self._names = {}
         jobs = list(jobs)
         self.issued.seen(job.admin_comment for job in jobs if job.job_id not in self._jobs)
         for job in jobs:
             known, note = self._jobs.get(job.job_id), notes.get(job.job_id, "")
-            if known is None or note or known.fingerprint != _fingerprint(job):
+            is_same = known is not None and known.fingerprint == fingerprint(job)
+            if known is None or note or not is_same or self._unnamed.of(job):
                 known = self._known(job, began)
                 if repair := self._updated(job, known, note, began):
                     repairs.append(repair)
+            known.tasks = tasks_to_name(job)
             there[job.job_id] = known
             self._names[job.name] = job.job_id
             is_shown = known.shown == job.admin_comment
@@ -139,10 +112,11 @@ class EntryStore:
             self._end(entries)
         self._saved = {}
         self._jobs = there
+        self._unnamed.forget(began)
         self.issued.gone(began)
         return seen, self._with_components(repairs, seen)
 
-    def _updated(self, job: QueuedJob, known: _Known, note: str, began: float) -> Repair | None:
+    def _updated(self, job: QueuedJob, known: Known, note: str, began: float) -> Repair | None:
         """Bring what is known of the job up to date; the repair of its comment, if one is due."""
         text, rest = split(job.admin_comment)
         if note and not (self.notes_at_slurm and TOPO in text):
@@ -154,15 +128,22 @@ class EntryStore:
         is_settled = repair is None and known.written_at < began and is_known
         # What is needed of a job that runs changes with time.
         is_lasting = job.state == "PENDING" or self.notes_at_slurm
-        known.fingerprint = _fingerprint(job) if is_settled and is_lasting else None
+        known.fingerprint = fingerprint(job) if is_settled and is_lasting else None
         return repair
 
-    def _known(self, job: QueuedJob, began: float) -> _Known:
+    def _known(self, job: QueuedJob, began: float) -> Known:
         """What is known of the job after this reading of it."""
         known = self._jobs.get(job.job_id)
-        if known is None or not (known.entries.is_of(job) or self._is_requeued(job, known)):
-            return self._first_seen(job, began)
+        is_new = known is None or not (known.entries.is_of(job) or self._is_requeued(job, known))
+        if known is None or is_new:
+            known = self._first_seen(job, began)
         entries = known.entries
+        unnamed = self._unnamed.of(job)
+        if unnamed is not None and unnamed.at > known.written_at:
+            self._is_dirty = True
+            known.take(unnamed.ours, unnamed.comment, unnamed.at)
+        elif is_new:
+            return known
         if not records(entries.ours) and (ours := self.issued.replaced(job, began)):
             self._is_dirty, entries.ours = True, entries.ours | ours
         if known.written_at < began:
@@ -174,7 +155,7 @@ class EntryStore:
             self._is_dirty = True
         return known
 
-    def _is_requeued(self, job: QueuedJob, known: _Known) -> bool:
+    def _is_requeued(self, job: QueuedJob, known: Known) -> bool:
         """Is it the job that ran, and no new one after Slurm's state was lost?
 
         It may have run between two readings: then Slurm shows the record that let it start.
@@ -186,7 +167,7 @@ class EntryStore:
         has_ours = {} != records(shown) == records(self._needed(entries.ours, job))
         return entries.state != "PENDING" or has_ours
 
-    def _compare(self, job: QueuedJob, known: _Known, shown: Mapping[str, str]) -> None:
+    def _compare(self, job: QueuedJob, known: Known, shown: Mapping[str, str]) -> None:
         """Take over what Slurm shows where that is not somebody else's doing."""
         entries = known.entries
         former = known.past if is_undone(job, known.asked) else []
@@ -205,15 +186,19 @@ class EntryStore:
 
     def _with_note(self, shown: str, kept: str) -> str:
         """The hint that Slurm shows, with the note that it may not show."""
-        if self.notes_at_slurm or "|" in shown or "|" not in kept:
+        # That a wait is over the plugin says by a bracket without a note.
+        is_plugins = hints.postponed_until(bracket(TOPO, kept)) is not None
+        is_shown = self.notes_at_slurm and (is_plugins or not self.notes_by_plugin)
+        if is_shown or "|" in shown or "|" not in kept:
             return shown
         return f"{shown} | {kept.partition('|')[2].strip()}".strip()
 
-    def _first_seen(self, job: QueuedJob, began: float) -> _Known:
+    def _first_seen(self, job: QueuedJob, began: float) -> Known:
         """A job that no reading has shown yet, or that is another one than before."""
         shown, _ = split(job.admin_comment)
         before = self._saved.pop(job.job_id, None) or self._ended.pop(job.job_id, None)
         parent = self._jobs.get(job.array_id) if job.array_id != job.job_id else None
+        written_at = float("-inf")
         if before is not None and before.is_of(job):
             # While there was no engine somebody else may have emptied the field.
             slots = before.ours.get(SLOTS, "")
@@ -221,19 +206,17 @@ class EntryStore:
                 del before.ours[SLOTS]
             first = self.issued.first(job, shown, began)
             ours = before.ours | {kind: text for kind, text in first.items() if kind != TOPO}
-        elif job.name in self._of_task:
-            ours = self._of_task.pop(job.name)
         elif parent is not None:
-            ours = dict(parent.entries.ours)
+            ours, written_at = self._unnamed.inherited(parent)
         else:
             ours = self.issued.first(job, shown, began)
-        if TOPO in shown:
+        if TOPO in shown and written_at < began:
             ours[TOPO] = self._with_note(shown[TOPO], ours.get(TOPO, ""))
         entries = JobEntries(
             *(job.job_id, job.uid, job.array_id, job.het_id, job.submit, job.state, ours)
         )
         self._is_dirty |= bool(ours)
-        return _Known(entries, job.admin_comment)
+        return Known(entries, job.admin_comment, written_at)
 
     def _end(self, entries: JobEntries) -> None:
         """A job is no more in the queue."""
@@ -256,7 +239,7 @@ class EntryStore:
         return needed_at_slurm(ours, job.state, ran_s, shows)
 
     def _repair(
-        self, job: QueuedJob, known: _Known, began: float, shown: Mapping[str, str], rest: str
+        self, job: QueuedJob, known: Known, began: float, shown: Mapping[str, str], rest: str
     ) -> Repair | None:
         """The comment that the job is to have; None where it has it, or cannot be changed."""
         if known.written_at >= began or job.state not in ("PENDING", "RUNNING", "SUSPENDED"):
@@ -266,6 +249,9 @@ class EntryStore:
         if shown == needed or len(rest) > MAX_COMMENT_BYTES // 2:
             return None
         changed = {kind for kind in (*RECORDS, TOPO) if shown.get(kind) != needed.get(kind)}
+        if job.state == "PENDING" and self.notes_by_plugin and changed == {TOPO}:
+            # An update may change a job that waits, and the plugin has its waits in mind.
+            return None
         if job.state != "PENDING" and self.notes_at_slurm:
             # What is only for people is not put back once the job runs.
             forged = {kind for kind in RECORDS if kind in shown and kind not in ours}
@@ -277,7 +263,7 @@ class EntryStore:
         if not known.is_logged and any(kind in needed or kind not in ours for kind in changed):
             known.is_logged = True
             log = f"job {job.name}: others wrote its AdminComment; our entries are put back"
-        return Repair(job.name, _one_line(joined(needed, rest)), job.het_offset, log)
+        return Repair(job.name, one_line(joined(needed, rest)), job.het_offset, log)
 
     def _with_components(
         self, repairs: Sequence[Repair], seen: Sequence[QueuedJob]
@@ -289,28 +275,41 @@ class EntryStore:
         for job in seen if leaders else ():
             if job.het_id in leaders and job.het_id != job.job_id and job.name not in names:
                 ours, rest = split(job.admin_comment)
-                text = _one_line(joined(self._needed(ours, job), rest))
+                text = one_line(joined(self._needed(ours, job), rest))
                 more.append(Repair(job.name, text, job.het_offset))
         return sorted((*repairs, *more), key=lambda repair: repair.order)
 
     # ------------------------------------------------------------------- updates
 
-    def to_send(self, name: str, comment: str, others: Mapping[int, str]) -> str | None:
+    def to_send(
+        self, name: str, comment: str, others: Mapping[int, str], read_at: float
+    ) -> str | None:
         """The AdminComment to send for one that holds our entries; None where it is there.
 
-        `others` are the comments as Slurm has had them a moment ago, by job.
+        `others` are the comments, by job, of a reading that began then, a moment ago.
         """
         known = self._find(name)
         ours, rest = split(comment)
         is_alone = known is not None and not known.entries.het
         if known is not None and is_alone and known.entries.job in others:
-            known.comment = others[known.entries.job]
-            rest = split(known.comment)[1]
+            rest = split(others[known.entries.job])[1]
+            if known.written_at < read_at:
+                known.comment = others[known.entries.job]
         if len(rest) > MAX_COMMENT_BYTES // 2:
             return None
         needed = needed_at_slurm(ours, "PENDING", 0, self.notes_at_slurm)
-        text = _one_line(joined(needed, rest))
-        return None if known is not None and is_alone and text == known.comment else text
+        text = one_line(joined(needed, rest))
+        if known is None:
+            return text
+        # An update that failed may have been taken all the same.
+        is_there = is_alone and text == known.comment and not known.tried
+        return None if is_there or self._is_plugins(known, needed) else text
+
+    def _is_plugins(self, known: Known, needed: Mapping[str, str]) -> bool:
+        """Does the waiting job's AdminComment hold what the select plugin writes, and no more?"""
+        if not self.notes_by_plugin or known.entries.state != "PENDING":
+            return False
+        return not records(needed) and not records(split(known.comment)[0])
 
     def with_wait(self, name: str, comment: str) -> str:
         """The comment, with the note on a wait that began since it was read: who wakes reads it."""
@@ -323,20 +322,22 @@ class EntryStore:
     def written(self, name: str, comment: str, sent: str | None, is_taken: bool) -> None:
         """An update with these entries ended; `is_taken` False: Slurm refused it, or may have."""
         ours, _ = split(comment)
-        known = self._find(name)
+        known, at = self._find(name), self.clock()
         if known is None:
             if is_taken:
-                self._of_task[name] = ours
-                bound(self._of_task)
+                self._unnamed.add(name, Unnamed(ours, sent, at))
             return
-        known.written_at, known.fingerprint = self.clock(), None
         if not is_taken:
+            known.wrote(None, at)
             known.tried.append(ours)
             return
-        known.past = [*known.past, known.entries.ours][-MOST_PAST:]
-        known.entries.ours = ours
-        known.comment = known.comment if sent is None else sent
+        known.take(ours, sent, at)
         self._is_dirty = True
+
+    def repaired(self, repair: Repair) -> None:
+        """Slurm took the repair: readings that began before do not show it."""
+        if known := self._find(repair.name):
+            known.wrote(repair.text, self.clock())
 
     def woken(self, name: str) -> None:
         """An update is about to give the job another begin time."""
@@ -349,7 +350,15 @@ class EntryStore:
         if known is not None and (change.tres_per_node, change.tres_per_job) != (None, None):
             known.asked = (change.tres_per_node, change.tres_per_job)
 
-    def _find(self, name: str) -> _Known | None:
+    def by_tasks(self, names: Sequence[str]) -> list[tuple[int | None, list[str]]]:
+        """The jobs, together with those whose updates are to name the same number of tasks."""
+        groups: dict[int | None, list[str]] = {}
+        for name in names:
+            known = self._find(name) or self._find(name.partition("_")[0])
+            groups.setdefault(known.tasks if known else None, []).append(name)
+        return list(groups.items())
+
+    def _find(self, name: str) -> Known | None:
         job_id = self._names.get(name) or (int(name) if name.isdecimal() else 0)
         return self._jobs.get(job_id)
 
@@ -388,13 +397,3 @@ class EntryStore:
         rows = [*self._saved.values(), *self._ended.values(), *live]
         self._is_dirty = not self._file.write(rows[-MOST_SAVED:])
         self._save_at = began + max(SAVE_S, SAVE_SHARE * (self.clock() - began))
-
-
-def _one_line(comment: str) -> str:
-    """The comment as an update can carry it: with others' line breaks as spaces."""
-    return " ".join(comment.splitlines()).replace("\0", " ")
-
-
-def _fingerprint(job: QueuedJob) -> tuple[object, ...]:
-    """What changes where something is to be done about a job's comment."""
-    return job.uid, job.state, job.submit, job.admin_comment

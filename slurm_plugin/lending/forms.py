@@ -9,6 +9,7 @@ INTERACTIVE = "the batch step meets the donors, and jobs of srun and salloc have
 SEVERAL_NODES = "donors are met on one node, and this job may run on several (-N1)"
 SPREAD = "without -N1 Slurm spreads the GPUs of --gpus over nodes"
 PER_TASK = "each of its tasks wants GPUs of its own (--gpus-per-task), and lent ones are the job's"
+PER_GPU = "Slurm counts its tasks by its GPUs (--ntasks-per-gpu), and would by the local ones alone"
 PER_SOCKET = "with --gpus-per-socket its GPUs are to be beside its cores"
 EXCLUSIVE = "an exclusive job gets all GPUs of a node, and Slurm lets none ask for more than that"
 NODE_LIST = "--nodelist has to name the one node on which the job runs"
@@ -32,6 +33,7 @@ def obstacle(
         (asked.is_22_05, OLD_SLURM),
         (several, SEVERAL_NODES),
         (is_spread, SPREAD),
+        (asked.is_by_gpu, PER_GPU),
         (asked.form == "socket", PER_SOCKET),
         (asked.form == "task" and asked.tasks > 1, PER_TASK),
         (asked.exclusive, EXCLUSIVE),

@@ -44,6 +44,8 @@ class Demand(ResourceRequest):
     nodes: int = 0
     max_nodes: int = 0
     tasks: int = 0
+    #: Slurm counts its tasks by its GPUs.
+    is_by_gpu: bool = False
     #: Comma-separated.
     partitions: str = ""
     #: The request is in the words of Slurm 22.05 (`gres:gpu:2`).
@@ -72,6 +74,7 @@ def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:
         nodes=nodes,
         max_nodes=job.max_nodes,
         tasks=tasks,
+        is_by_gpu=job.tasks_per_gpu > 0,
         cpus=job.cpus,
         cpus_per_task=job.cpus_per_task,
         cpus_per_gpu=gpus_of(job.cpus_per_tres),

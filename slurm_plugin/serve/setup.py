@@ -210,6 +210,7 @@ def _keeping(config: Config, keeper: EntryKeeper) -> EntryKeeper:
     foreign = LOAN if config.enforcement == "slots" else SLOTS
     keeper.store.open(config.state_dir / JOB_ENTRIES, foreign=foreign)
     keeper.store.show_notes(config.notes == "admin-comment")
+    keeper.store.notes_by_plugin = config.enforcement == "select"
     keeper.may_write = lambda: not config.kill_switch.exists()
     return keeper
 

@@ -52,3 +52,16 @@ def _update_name(job_id: int, array_id: int, task: int | None, together: tuple[r
         text = ranges(together)
         return f"{array_id}_{text}" if text.isdecimal() else f"{array_id}_[{text}]"
     return str(job_id) if task is None else f"{array_id}_{task}"
+
+
+def is_part(name: str, whole: str) -> bool:
+    """Are the tasks that an update calls `name` all among those that it calls `whole`?
+
+    Both as `fields` makes such names: `4_2`, `4_[2-9]`, `7` for a job of no array.
+    """
+    array, _, tasks = name.partition("_")
+    other, _, more = whole.partition("_")
+    if array != other or not tasks or not more:
+        return False
+    wide = task_runs(more)
+    return all(any(one[0] in run and one[-1] in run for run in wide) for one in task_runs(tasks))

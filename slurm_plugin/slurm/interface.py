@@ -96,6 +96,9 @@ class QueuedJob:
     #: 0 for no upper bound.
     max_nodes: int = 0
     ntasks: int = 0
+    #: By these Slurm may count its tasks anew; 0 for none, -1 where nobody tells.
+    tasks_per_node: int = field(default=0, compare=False)
+    tasks_per_gpu: int = field(default=0, compare=False)
     cpus: int = 0
     cpus_per_task: int = 0
     cpus_per_tres: str = ""

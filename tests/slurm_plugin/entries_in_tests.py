@@ -1,6 +1,6 @@
 """A Slurm of jobs with comments, and the engine's client of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +26,8 @@ class Slurm:
         self.jobs = {job.job_id: job for job in jobs}
         self.sent: list[tuple[str, JobUpdate]] = []
         self.fails = self.takes = False
+        #: Happens once a reading has been answered, and before its reader has it.
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def write(self, job_id: int, text: str, **more: object) -> None:
         self.jobs[job_id] = replace(self.jobs[job_id], admin_comment=text, **more)
@@ -34,7 +36,9 @@ class Slurm:
         return self.jobs[job_id].admin_comment
 
     def queue(self) -> list[QueuedJob]:
-        return list(self.jobs.values())
+        jobs = list(self.jobs.values())
+        self.meanwhile()
+        return jobs
 
     def admin_comments(self) -> dict[int, str]:
         return {job_id: job.admin_comment for job_id, job in self.jobs.items()}

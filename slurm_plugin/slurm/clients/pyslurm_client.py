@@ -257,6 +257,8 @@ def _queued(job: Any, state: str, asked: Mapping[str, Any]) -> QueuedJob:
         depends=bool(job.dependencies),
         nodes=hostlist.expand(job.allocated_nodes) if job.allocated_nodes else (),
         exclusive=job.resource_sharing in ("no", "NO"),
+        # It does not say.
+        tasks_per_gpu=-1,
         gpus=_gpus(_layout(job)),
         **array_tasks.fields(
             job.id, plain["array_id"], _count(job.array_task_id), job.array_tasks_waiting or ""

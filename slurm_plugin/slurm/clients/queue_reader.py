@@ -232,6 +232,8 @@ def _like(other: QueuedJob, job_id: int, seen: _Seen) -> QueuedJob:
         command=command,
         submit=int(submit) if submit.isdecimal() else 0,
         admin_comment=comment,
+        # squeue has no column for it.
+        tasks_per_gpu=-1,
     )
     return _now(job, seen.now)
 

@@ -111,6 +111,8 @@ class JobRow(msgspec.Struct):
     min_nodes: _Number = msgspec.field(default=0, name="node_count")
     max_nodes: _Number = 0
     ntasks: _Number = msgspec.field(default=0, name="tasks")
+    tasks_per_node: _Number = 0
+    tasks_per_gpu: _Number = msgspec.field(default=0, name="tasks_per_tres")
     cpus: _Number = 0
     cpus_per_task: _Number = 0
     cpus_per_tres: _Text = ""

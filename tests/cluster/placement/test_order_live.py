@@ -81,6 +81,30 @@ def test_a_short_job_passes_and_a_due_job_is_passed_by_nobody(cluster: Cluster):
     cluster.wait_running(first)
 
 
+#: Slurm 23.02 to 24.11 counts the tasks of these anew in every update that names no number.
+COUNTED = (
+    ("-N1", "--gpus=2", "--ntasks-per-gpu=2"),
+    ("-N1", "-n3", "--ntasks-per-node=4", "--gres=gpu:2"),
+    ("-N2", "-n3", "--ntasks-per-node=2", "--gpus-per-node=1"),
+)
+
+
+@pytest.mark.usefixtures("ordered_site")
+@pytest.mark.parametrize("form", COUNTED, ids=" ".join)
+def test_a_job_that_passes_has_the_tasks_that_it_has_with_stock_slurm(cluster: Cluster, form):
+    """It waits, its place is changed, in the slots mode its request, and then it runs."""
+    stock = cluster.sbatch("-p", "off", "--hold", *form)
+    tasks = cluster.job(stock).fields["NumTasks"]
+    cluster.cancel(stock)
+    before = cluster.status()["order"]["passed"].get("dgx", 0)
+    submit(cluster, 6, 5, "-N2")
+    first = submit(cluster, 8, 60, "-N2")
+    until(lambda: state(cluster, first) == "PENDING", "the first in line waits")
+    job = cluster.wait_finished(cluster.sbatch("-p", "dgx", "--time=5", *form))
+    assert (job.state, job.fields["NumTasks"]) == ("COMPLETED", tasks)
+    assert cluster.status()["order"]["passed"] == {"dgx": before + 1}
+
+
 @pytest.mark.long("an engine that is gone")
 @pytest.mark.usefixtures("ordered_site")
 def test_an_engine_that_dies_leaves_slurms_order(cluster: Cluster):

@@ -134,6 +134,7 @@ LEFT = [
     ("nodes that its user named", {"req_nodes": "n1"}),
     ("a reservation", {"reservation": "r"}),
     ("a whole node", {"exclusive": True}),
+    ("tasks that Slurm counts anew", {"ntasks": 4, "tasks_per_gpu": 1}),
     ("a component of a heterogeneous job", {"het_id": 1}),
     ("a task of an array", {"array_id": 1, "task": "2"}),
     ("it is ending", {"state": "COMPLETING"}),

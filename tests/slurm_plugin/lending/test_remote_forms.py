@@ -33,6 +33,7 @@ def test_jobs_of_one_node_borrow_that_ask_for(fields):
         ({"exclusive": True}, "an exclusive job gets all GPUs"),
         ({"form": "task", "tasks": 2}, "each of its tasks"),
         ({"form": "socket"}, "--gpus-per-socket"),
+        ({"is_by_gpu": True}, "--ntasks-per-gpu"),
         ({"is_22_05": True}, "Slurm 22.05"),
         ({"req_nodes": "dgx[1-2]"}, "--nodelist"),
         ({"req_nodes": "dgx1,dgx2"}, "--nodelist"),

@@ -126,6 +126,8 @@ def test_of_new_jobs_that_ask_for_the_same_one_is_read_and_the_others_have_their
         (3, "3", 103),
     ]
     assert [job.admin_comment for job in jobs] == ["token 1", "token 2", "token 3"]
+    # No column says it: they may differ in it.
+    assert [job.tasks_per_gpu for job in jobs] == [0, -1, -1]
     queue.jobs[4] = waiting(submit_time=104, priority=9)
     assert [job.priority for job in queue.client.queue()] == [5, 5, 5, 9]
     assert queue.asked == ["1"]

@@ -98,6 +98,33 @@ def test_a_state_with_flags_is_one_word(state, is_told_as):
     assert rows.queue_state(state) == is_told_as
 
 
+@pytest.mark.parametrize(
+    ("name", "whole", "expected"),
+    [
+        ("4_2", "4_[1-3]", True),
+        ("4_[1-2]", "4_[1-3,7]", True),
+        ("4_[3,7]", "4_[1-3,7]", True),
+        ("4_[3-7]", "4_[1-3,7]", False),
+        ("4_[1-3]", "4_2", False),
+        ("5_2", "4_[1-3]", False),
+        ("4", "4_[1-3]", False),
+        ("4_2", "4", False),
+    ],
+)
+def test_which_tasks_an_update_of_an_array_was_for(name, whole, expected):
+    assert array_tasks.is_part(name, whole) == expected
+
+
+def test_a_job_says_by_what_slurm_counts_its_tasks(queue):
+    assert {(job.tasks_per_node, job.tasks_per_gpu) for job in queue} == {(0, 0)}
+    reply = '{"jobs": [{"job_id": 1, "job_state": ["PENDING"], "tasks_per_node": %s, %s}]}'
+    of_24 = reply % ('{"set": true, "number": 4}', '"tasks_per_tres": {"set": true, "number": 2}')
+    of_22 = reply % ("4", '"tasks": 3')
+    [job], [older] = rows.queue(of_24, "squeue"), rows.queue(of_22, "squeue")
+    assert (job.tasks_per_node, job.tasks_per_gpu) == (4, 2)
+    assert (older.tasks_per_node, older.tasks_per_gpu) == (4, 0)
+
+
 def test_task_lists_are_read_whole_or_refused():
     assert array_tasks.ranges(array_tasks.task_runs("1-3,7%2")) == "1-3,7"
     assert array_tasks.ranges(array_tasks.task_runs("[0-8:4]")) == "0,4,8"
