@@ -21,6 +21,7 @@ from slurm_plugin.why.reasons import (
     licence_lacking,
     not_taken,
     over_partition_limit,
+    partitions_down,
 )
 from slurm_plugin.why.resources import shortage_of
 from slurm_plugin.why.site import QueueOrder, SiteNodes, ahead_of, need_of_job, site_of
@@ -140,7 +141,8 @@ def on_the_nodes(
 def _kept_by_slurm(state: WaitingState, need: Need) -> WaitReason | None:
     """Why Slurm would not start a job whose GPUs are free and whose reason does not say it."""
     return (
-        not_taken(state)
+        partitions_down(state)
+        or not_taken(state)
         or over_partition_limit(state)
         or array_limit_reached(state)
         or licence_lacking(state)

@@ -144,6 +144,15 @@ def test_a_begin_time_that_is_over_is_no_reason(comment):
     assert "is not to start before" in sentence(later)
 
 
+@pytest.mark.parametrize("comment", [OPENED.text(), gated(tries="1", tpn="gres/gpu:1")])
+def test_a_partition_that_is_down_is_told_behind_a_gate_too(comment):
+    """Slurm has said so of a release, and says `BeginTime` of the gate that was shut again."""
+    asked = state(ours(comment, tres_per_node="gres/gpu:1"))
+    one = SlurmPartition("gpu", ("dgx1", "dgx2"), True, state="DOWN")
+    down = replace(asked, snapshot=replace(asked.snapshot, settings=Settings((one,))))
+    assert answer(down).sentence == "Job 14 waits for partition gpu, which is DOWN."
+
+
 def test_an_entry_of_ours_counts_for_nothing_where_slurm_holds_the_job():
     text = hints.entry("", "waiting 1/10 since 5: x (until 65, begin 5)")
     job = replace(JOB, admin_comment=text, reason="JobHeldAdmin", priority=0)
