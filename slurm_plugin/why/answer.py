@@ -21,6 +21,7 @@ from slurm_plugin.why.reasons import (
     licence_lacking,
     not_taken,
     over_partition_limit,
+    partitions_down,
 )
 from slurm_plugin.why.resources import shortage_of
 from slurm_plugin.why.site import QueueOrder, SiteNodes, ahead_of, need_of_job, site_of
@@ -72,7 +73,7 @@ def cause(state: WaitingState, site: SiteNodes, order: QueueOrder) -> Answer:
 def not_on_the_nodes(state: WaitingState) -> WaitReason | None:
     """A cause that the nodes' state does not change; None where the nodes have to tell."""
     reason = our_waits.our_wait(state)
-    if reason is None and not our_waits.is_gated(state):
+    if reason is None and not our_waits.says_nothing(state):
         reason = limit_reached(state) or by_slurms_reason(state) or not_taken(state)
         return reason or _by_another_reason(state.job)
     return reason
@@ -122,7 +123,7 @@ def on_the_nodes(
         after = _after(ahead, state) if shortage.cause not in NOT_HELD else ""
         evidence = (*shortage.evidence, *facts)
         return WaitReason(shortage.cause, shortage.text + after, evidence), first
-    if our_waits.is_gated(state) and (shortage := _kept_by_slurm(state, need)) is not None:
+    if our_waits.says_nothing(state) and (shortage := _kept_by_slurm(state, need)) is not None:
         return replace(shortage, evidence=(*shortage.evidence, *facts)), first
     hold = site.hold(need, site.nodes, end_of(state.job, state.now))
     where = f" on {words.named(tuple(hold.gpus))}" if hold else ""
@@ -138,9 +139,10 @@ def on_the_nodes(
 
 
 def _kept_by_slurm(state: WaitingState, need: Need) -> WaitReason | None:
-    """Why Slurm would not start a gated job whose GPUs are free."""
+    """Why Slurm would not start a job whose GPUs are free and whose reason does not say it."""
     return (
-        not_taken(state)
+        partitions_down(state)
+        or not_taken(state)
         or over_partition_limit(state)
         or array_limit_reached(state)
         or licence_lacking(state)

@@ -35,6 +35,16 @@ def is_gated(state: WaitingState) -> bool:
     return is_closed and state.job.reason in ("BeginTime", "None", "")
 
 
+def says_nothing(state: WaitingState) -> bool:
+    """Is Slurm's reason that of our gate, or of a begin time that is over?
+
+    After a gate is opened, or --begin has passed, Slurm shows `BeginTime` until it looks at the job
+    again; then anything may keep it.
+    """
+    is_over = max(state.job.eligible, state.job.start) <= state.now
+    return is_gated(state) or (state.job.reason == "BeginTime" and is_over)
+
+
 def gate_facts(state: WaitingState) -> tuple[tuple[str, str], ...]:
     """What is told of the gate beside the cause."""
     kept = GateRecord.read_from(state.entries)

@@ -174,6 +174,12 @@ def partition_state(state: WaitingState) -> WaitReason:
     return WaitReason("partition", f"waits for partition {said or state.job.partition}")
 
 
+def partitions_down(state: WaitingState) -> WaitReason | None:
+    """That no partition of the job starts any; None where one does."""
+    is_down = [one.state in ("DOWN", "INACTIVE") for one in state.partitions]
+    return partition_state(state) if is_down and all(is_down) else None
+
+
 def _partition_limit(state: WaitingState) -> WaitReason:
     too_much = WaitReason("partition", "asks for more time or nodes than its partition allows")
     return over_partition_limit(state) or too_much

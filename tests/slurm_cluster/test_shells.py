@@ -2,7 +2,7 @@
 
 import pytest
 
-from slurm_cluster import hosts
+from slurm_cluster import hosts, shells
 from slurm_cluster.hosts import ClusterError, CommandResult, Hosts
 from slurm_cluster.shells import Shells
 
@@ -30,3 +30,28 @@ def test_a_host_that_hangs_is_an_error_and_then_asked_anew(tmp_path, monkeypatch
         cluster.run("ctl", ["sinfo", "-N"], timeout_s=0.2)
     assert cluster.run("ctl", "true") == CommandResult(0, "there", "")
     assert cluster.run("ctl", "true") == CommandResult(0, "there", "")
+
+
+#: Answers each command with how many there were.
+COUNTS = """#!/bin/sh
+n=0
+while read -r command; do n=$((n + 1)); echo "[0, \\"$n\\", \\"\\"]"; done
+"""
+
+
+def test_no_command_gets_the_reply_of_one_that_was_broken_off(tmp_path, monkeypatch):
+    """As by the signal that ends a test whose time is over."""
+
+    def is_over(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    (tmp_path / "docker").write_text(COUNTS)
+    (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    cluster = OneHost()
+    assert cluster.run("ctl", "true").out == "1"
+    with monkeypatch.context() as patched:
+        patched.setattr(shells, "_line", is_over)
+        with pytest.raises(KeyboardInterrupt):
+            cluster.run("ctl", "true")
+    assert cluster.run("ctl", "true").out == "1"

@@ -177,13 +177,14 @@ def test_a_restarted_engine_knows_the_neighbours_before_its_first_answer(cluster
 
 @pytest.mark.long("10 s of waiting")
 def test_the_cache_follows_ends_and_is_never_older_than_its_bound(cluster):
-    configure_engine(cluster, "topo_aware: {refresh_s: 1}")
+    # Where a reading takes long the next one may be half of the bound away, and no more.
+    configure_engine(cluster, "topo_aware: {refresh_s: 1, max_age_s: 6}")
     ids = cluster.occupy(NODE, (0, 2))
     until(lambda: neighbours(cluster)["jobs"] == 2, "both are known", 10)
     cluster.cancel(*ids)
     until(lambda: neighbours(cluster)["jobs"] == 0, "both are gone", 10)
     ages = [neighbours(cluster)["age_s"] for _ in range(10)]
-    assert all(age is not None and age < 5 for age in ages), ages
+    assert all(age is not None and age < 6 for age in ages), (ages, cluster.status())
 
 
 @pytest.mark.long("half a minute of jobs")

@@ -126,6 +126,33 @@ def test_a_gate_whose_releases_failed_says_so():
     assert any(text.startswith("2 releases came to nothing") for _, text in found.evidence)
 
 
+OPENED = GateRecord("placed", {"token": "t", "tpn": "gres/gpu:1", "nodes": "2-2", "tries": "4"})
+
+
+@pytest.mark.parametrize("comment", [OPENED.text(), ""])
+def test_a_begin_time_that_is_over_is_no_reason(comment):
+    """Slurm shows it until it looks again, after a gate of ours was opened, too."""
+    two = replace(JOB, reason="BeginTime", min_nodes=2, tres_per_node="gres/gpu:1")
+    two = replace(two, eligible=int(NOW), admin_comment=comment)
+    one = SlurmPartition("gpu", ("dgx1", "dgx2"), True, max_nodes=1)
+    asked = state(two)
+    over = replace(asked, snapshot=replace(asked.snapshot, settings=Settings((one,))))
+    never = "can never start: it asks for 2 nodes, and partition gpu allows 1 node at most"
+    assert answer(over).sentence == f"Job 14 {never}."
+    assert "fits on dgx1, dgx2 now: Slurm starts it when it next looks" in sentence(two)
+    later = replace(two, eligible=int(NOW) + 1)
+    assert "is not to start before" in sentence(later)
+
+
+@pytest.mark.parametrize("comment", [OPENED.text(), gated(tries="1", tpn="gres/gpu:1")])
+def test_a_partition_that_is_down_is_told_behind_a_gate_too(comment):
+    """Slurm has said so of a release, and says `BeginTime` of the gate that was shut again."""
+    asked = state(ours(comment, tres_per_node="gres/gpu:1"))
+    one = SlurmPartition("gpu", ("dgx1", "dgx2"), True, state="DOWN")
+    down = replace(asked, snapshot=replace(asked.snapshot, settings=Settings((one,))))
+    assert answer(down).sentence == "Job 14 waits for partition gpu, which is DOWN."
+
+
 def test_an_entry_of_ours_counts_for_nothing_where_slurm_holds_the_job():
     text = hints.entry("", "waiting 1/10 since 5: x (until 65, begin 5)")
     job = replace(JOB, admin_comment=text, reason="JobHeldAdmin", priority=0)
