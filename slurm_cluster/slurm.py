@@ -141,13 +141,14 @@ class Slurm(Hosts):
 
     def wait_idle(self, timeout_s: float = 60) -> None:
         """Polls until no job is left and no GPU in use; else ClusterError says what is left."""
+        until(lambda: not self.left(), lambda: f"idle; left: {self.left()}", timeout_s)
 
-        def left() -> str:
-            queue = self.run("ctl", "squeue -h -o '%A %T %r'").out.strip()
-            used = {node: gpus for node, gpus in self.gres_used().items() if gpus}
-            return f"queue [{queue}], GPUs in use {used}" if queue or used else ""
-
-        until(lambda: not left(), lambda: f"idle; left: {left()}", timeout_s)
+    def left(self) -> str:
+        """Jobs with state and reason, GPUs in use and the nodes' states; "" on an idle cluster."""
+        queue = self.run("ctl", "squeue -h -o '%A %T (%r) %N'").out.strip()
+        used = {node: gpus for node, gpus in self.gres_used().items() if gpus}
+        nodes = self.run("ctl", "sinfo -h -N -o '%N %T' | sort -u").out.split("\n")
+        return f"queue [{queue}], GPUs in use {used}, nodes {nodes}" if queue or used else ""
 
     def env_of(
         self, jobid: int, *, node: str | None = None, user: str = "alice", timeout_s: float = 20
