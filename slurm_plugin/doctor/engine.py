@@ -5,13 +5,21 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from slurm_plugin import client
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import EngineDown
+
+#: Where engine or slurmctld started within so many seconds the engine may be about to hear from
+#: Slurm: it asks again every few seconds, and Slurm's commands try for ten.
+SETTLED_S = 60.0
+#: So long it is waited for, with so many seconds between two looks.
+PATIENCE_S, AGAIN_S = 15.0, 0.2
 
 
 def check_kill_switch(here: Installation) -> Iterator[Finding]:
@@ -73,19 +81,41 @@ def check_engine(here: Installation) -> Iterator[Finding]:
 def check_charge(here: Installation) -> Iterator[Finding]:
     """Who is in charge is known; with a backup controller the engines share what they remember."""
     try:
-        charge = client.status(here.config.socket).get("charge", {})
+        charge = _charge(here)
     except EngineDown:
         return  # check_engine reports it
-    if charge.get("is_doubtful"):
-        yield fail(
-            f"the engine changes nothing in Slurm: {charge['why']}",
-            "the engine's user must be SlurmUser, its host one of SlurmctldHost, and"
-            " StateSaveLocation readable there",
+    must = (
+        "the engine's user must be SlurmUser, its host one of SlurmctldHost, and"
+        " StateSaveLocation readable there"
+    )
+    if charge.get("is_doubtful") and not charge.get("controllers") and _began_now(here, charge):
+        yield warn(
+            f"not known yet: {charge['why']}", f"look again in a minute; if it stays: {must}"
         )
+    elif charge.get("is_doubtful"):
+        yield fail(f"the engine changes nothing in Slurm: {charge['why']}", must)
     elif charge:
         yield ok(charge["why"] + ("" if charge["is_ours"] else "; this engine stands by"))
     if len(charge.get("controllers", ())) > 1:
         yield from _shared(here)
+
+
+def _charge(here: Installation) -> dict[str, Any]:
+    """Who is in charge, as the engine says; just after a start it is waited for."""
+    ends = time.monotonic() + PATIENCE_S
+    while True:
+        charge: dict[str, Any] = client.status(here.config.socket).get("charge", {})
+        is_known = not charge.get("is_doubtful")
+        if is_known or not _began_now(here, charge) or time.monotonic() > ends:
+            return charge
+        time.sleep(AGAIN_S)
+
+
+def _began_now(here: Installation, charge: Mapping[str, Any]) -> bool:
+    """Whether slurmctld started, or the engine or its doubts, less than SETTLED_S ago."""
+    boot = here.slurm_config.get("BOOT_TIME", "")
+    runs_s = time.time() - int(boot) if boot.isdecimal() else SETTLED_S
+    return min(runs_s, float(charge.get("since_s", SETTLED_S))) < SETTLED_S
 
 
 def _shared(here: Installation) -> Iterator[Finding]:

@@ -60,7 +60,7 @@ def waits(cluster: Cluster) -> int:
         time.sleep(2)
         return is_waiting(cluster.job(ids[-1]))
 
-    until(one_waits, "one waits", 60)
+    until(one_waits, lambda: f"one waits; the last: {cluster.job(ids[-1]).fields}", 60)
     return ids[-1]
 
 
@@ -84,7 +84,7 @@ def gate_holds_a_lease(cluster: Cluster, jobid: int, ahead_s: int) -> None:
         left_s = cluster.time_of(jobid, "EligibleTime") - (time.time() + ahead_s)
         return 0 < left_s <= 2 * LEASE_S
 
-    until(is_a_lease, "the gate holds for a lease", 60)
+    until(is_a_lease, lambda: f"the gate holds for a lease: {cluster.job(jobid).fields}", 60)
 
 
 def has_told(cluster: Cluster, way: str) -> bool:

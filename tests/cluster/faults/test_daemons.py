@@ -41,19 +41,25 @@ def test_accounting_is_gone(watch, cluster, daemon):
 
 @pytest.mark.parametrize("process", ["engine", "slurmctld"])
 def test_descriptors_are_exhausted(watch, cluster, process):
-    """The process lives, says little, and works again when it has some."""
+    """The process lives, says little, and works again when it has some.
+
+    No job may start while slurmctld has none: without a descriptor for the job's script it ends
+    (`fatal: _build_launch_job_msg`), without one for the launch the job runs nowhere for minutes.
+    """
     kept = cluster.sbatch("-w", "dgx2", "--gres=gpu:3", sleep_s=300)
     gpus = cluster.running_gpus([kept])
     pids = cluster.engine_pid(), cluster.slurmctld("pid")
     before = cluster.engine_log(100_000).count("\n")
+    how = "sbatch --parsable" + (" --hold" if process == "slurmctld" else "")
     with cluster.few_descriptors(process):
         late = [
-            cluster.run("ctl", f"timeout 5 sbatch --parsable {args} --wrap 'sleep 1'", check=False)
+            cluster.run("ctl", f"timeout 5 {how} {args} --wrap 'sleep 1'", check=False)
             for args in ("-w dgx1 --gres=gpu:2", "-w minsky1 --gres=gpu:2")
         ]
         time.sleep(8)
     taken = [int(one.out.split()[0]) for one in late if not one.code and one.out.strip()]
     for jobid in taken:
+        cluster.run("ctl", f"scontrol release {jobid}")
         assert cluster.wait_finished(jobid, timeout_s=120).state == "COMPLETED"
     assert (cluster.engine_pid(), cluster.slurmctld("pid")) == pids
     assert cluster.running_gpus([kept]) == gpus

@@ -91,8 +91,11 @@ def cluster_b(cluster: Cluster) -> Iterator[Cluster]:
         cluster.run("ctl", SLURMCTLD)
         for node in NODES:
             cluster.run(node, f"mkdir -p /var/spool/slurmd-b; slurmd -f {CONF}")
-        up = "sinfo -h -t idle -o %D"
-        until(lambda: in_b(cluster, up, check=False).out.strip() == "2", "the nodes of b", 60)
+        until(
+            lambda: states_in_b(cluster) == ["idle", "idle"],
+            lambda: f"the nodes of b are idle: {states_in_b(cluster)}",
+            60,
+        )
         yield cluster
     finally:
         for host, pid in (
@@ -119,13 +122,21 @@ def in_b(
     return cluster.run("ctl", command, user=user, env=env, check=check)
 
 
+def states_in_b(cluster: Cluster) -> list[str]:
+    """What b's slurmctld says of NODES; nothing while it does not answer."""
+    return in_b(cluster, "sinfo -h -N -p gpu -o %T", check=False).out.split()
+
+
 def job_of_b(cluster: Cluster, job: int) -> Job:
     return parse_jobs(in_b(cluster, f"scontrol show job -d {job}").out)[0]
 
 
 def runs_in_b(cluster: Cluster, job: int) -> Job:
-    states = f"job {job} of b runs"
-    until(lambda: job_of_b(cluster, job).state == "RUNNING", states, 60)
+    until(
+        lambda: job_of_b(cluster, job).state == "RUNNING",
+        lambda: f"job {job} of b runs: {job_of_b(cluster, job).fields}",
+        60,
+    )
     return job_of_b(cluster, job)
 
 

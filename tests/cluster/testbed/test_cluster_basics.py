@@ -3,7 +3,8 @@
 import pytest
 from live_harness import GPUS, OURS_ON_A_NODE, goes_by_links
 
-from slurm_cluster.hosts import ClusterError
+from slurm_cluster.faults import FAKED_CLOCK
+from slurm_cluster.hosts import ClusterError, until
 
 pytestmark = pytest.mark.cluster
 
@@ -76,4 +77,43 @@ def test_what_ended_or_crashed_by_itself_is_told_at_the_next_reset(cluster, said
     cluster.reset()
     cluster.run("ctl", "echo 'fatal: on purpose' >>/var/log/slurm/slurmctld.log")
     cluster.expects("fatal: on purpose")
+    cluster.reset()
+
+
+#: Prints how many seconds a wait of 0.05 s on the monotonic clock took, as the one for Python's
+#: global lock is made.
+WAITS = """
+import ctypes, time
+libc, monotonic = ctypes.CDLL(None), 1
+attributes, condition, mutex = (ctypes.create_string_buffer(256) for _ in range(3))
+libc.pthread_condattr_init(attributes)
+libc.pthread_condattr_setclock(attributes, monotonic)
+libc.pthread_cond_init(condition, attributes)
+libc.pthread_mutex_init(mutex, None)
+libc.pthread_mutex_lock(mutex)
+began = time.monotonic()
+seconds, rest = divmod(began + 0.05, 1)
+libc.pthread_cond_timedwait(condition, mutex, (ctypes.c_long * 2)(int(seconds), int(rest * 1e9)))
+print(time.monotonic() - began)
+"""
+
+
+@pytest.mark.parametrize("hours", [0, 1, -1])
+def test_a_process_with_a_clock_of_its_own_waits_as_long_as_ever(cluster, hours):
+    """Else the threads of an engine with such a clock keep each other from their work."""
+    with cluster.clock_of() as set_to:
+        set_to(hours)
+        waited = cluster.run("ctl", ["python3", "-c", WAITS], env=FAKED_CLOCK, timeout_s=20).out
+    assert float(waited) >= 0.05
+
+
+def test_a_node_that_was_silent_once_is_asked_again_at_the_next_reset(cluster):
+    """Slurm itself would ask it SlurmdTimeout / 3 later, and give it no job until then."""
+    state = "sinfo -h -p gpu -n amd1 -o %T"
+    update = "scontrol update nodename=amd1 state="
+    # Asked now, so that Slurm's own next ping is not soon.
+    cluster.run("ctl", f"{update}undrain")
+    until(lambda: cluster.run("ctl", state).out.strip() == "idle", "amd1 answers", 60)
+    cluster.run("ctl", f"{update}noresp")
+    assert cluster.run("ctl", state).out.strip() == "idle*"
     cluster.reset()
