@@ -77,3 +77,14 @@ def test_what_ended_or_crashed_by_itself_is_told_at_the_next_reset(cluster, said
     cluster.run("ctl", "echo 'fatal: on purpose' >>/var/log/slurm/slurmctld.log")
     cluster.expects("fatal: on purpose")
     cluster.reset()
+
+
+def test_a_slurmd_that_was_reconfigured_is_ended_and_comes_back(cluster):
+    """Slurm has then started it anew from its file, which Debian calls slurmd-wlm."""
+    cluster.expects("ended without a successor")
+    end = "kill $(pidof slurmd); while pidof slurmd; do sleep 0.1; done"
+    start = "exec -a slurmd $(readlink -f $(command -v slurmd))"
+    cluster.run("dgx1", ["bash", "-c", f"{end}; {start}"])
+    with cluster.without("slurmd", "dgx1"):
+        assert cluster.run("dgx1", "pidof slurmd", check=False).code
+    assert cluster.run("dgx1", "pidof slurmd").out
