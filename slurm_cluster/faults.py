@@ -135,8 +135,9 @@ class Faults(Slurm):
 
     def _kill(self, daemon: str, host: str = "ctl") -> str:
         """Kills a daemon; its command line, once it is gone."""
-        # Not a zombie, which is gone already, nor a child that has the name for a moment.
-        alive = ["pgrep", "--runstates", "R,S,D", "-o", "-x", daemon]
+        # Not a zombie, which is gone already, nor a child that has the name for a moment. A slurmd
+        # that was reconfigured has the name of its file, which is slurmd-wlm on Debian.
+        alive = ["pgrep", "--runstates", "R,S,D", "-o", "-x", f"{daemon}(-wlm)?"]
         pid = self.run(host, alive).out.strip()
         words = self.run(host, f"cat /proc/{pid}/cmdline").out.split("\0")[:-1]
         self.run(host, ["kill", "-KILL", pid])

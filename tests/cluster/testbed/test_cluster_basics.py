@@ -117,3 +117,14 @@ def test_a_node_that_was_silent_once_is_asked_again_at_the_next_reset(cluster):
     cluster.run("ctl", f"{update}noresp")
     assert cluster.run("ctl", state).out.strip() == "idle*"
     cluster.reset()
+
+
+def test_a_slurmd_that_was_reconfigured_is_ended_and_comes_back(cluster):
+    """Slurm has then started it anew from its file, which Debian calls slurmd-wlm."""
+    cluster.expects("ended without a successor")
+    end = "kill $(pidof slurmd); while pidof slurmd; do sleep 0.1; done"
+    start = "exec -a slurmd $(readlink -f $(command -v slurmd))"
+    cluster.run("dgx1", ["bash", "-c", f"{end}; {start}"])
+    with cluster.without("slurmd", "dgx1"):
+        assert cluster.run("dgx1", "pidof slurmd", check=False).code
+    assert cluster.run("dgx1", "pidof slurmd").out

@@ -19,7 +19,7 @@ import msgspec
 from machines_in_tests import decider_of
 
 from gres_topology import catalog
-from policies import Cluster, Placement, Policy, Request, Wait, mask_of
+from policies import Cluster, LooksAt, Placement, Policy, Request, Wait, mask_of
 from simulation.core.jobs import SimJob
 from simulation.models.placing import Simulator
 from simulation.stock import policy_named
@@ -55,6 +55,8 @@ class Recorder(Policy):
     records: list[dict[str, Any]] = field(default_factory=list)
     asked: dict[int, list[float]] = field(default_factory=dict)
     name = "recorder"
+    #: The site's default policy does.
+    looks_at = frozenset({LooksAt.QUEUE})
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         stock = policy_named("stock").place(request, cluster)
@@ -70,7 +72,7 @@ class Recorder(Policy):
             number, 0, uid_of(job.user), len(before), int(now - before[0]) if before else 0,
             candidates, account_of(job.user), self.partition, job.hint,
         )  # fmt: skip
-        decision = self.decider.decide(question)
+        decision = replace(self.decider, ahead=lambda asked: cluster.ahead).decide(question)
         self._keep(number, now, decision.record())
         if isinstance(decision.reply, WaitFor):
             before.append(now)

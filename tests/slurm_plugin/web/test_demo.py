@@ -1,9 +1,11 @@
 """The recorded day is one that a Slurm could have had, at whatever time one looks."""
 
 import asyncio
+import gzip
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
@@ -79,6 +81,12 @@ def test_the_recording_is_small():
     assert record_demo.TARGET.stat().st_size < 100 << 10
 
 
-@pytest.mark.long("simulates the day")
 def test_the_recording_is_what_its_script_makes():
-    assert record_demo.packed(record_demo.recorded()) == record_demo.TARGET.read_bytes()
+    """Else the page shows decisions that nobody gets any more: make it anew by the script."""
+    made = json.loads(msgspec.json.encode(record_demo.recorded()))
+    shown = json.loads(gzip.decompress(record_demo.TARGET.read_bytes()))
+    assert {part: len(rows) for part, rows in shown.items()} == {
+        part: len(rows) for part, rows in made.items()
+    }
+    pairs = ((a, b) for part in made for a, b in zip(shown[part], made[part], strict=True))
+    assert next(((a, b) for a, b in pairs if a != b), None) is None

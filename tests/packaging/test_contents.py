@@ -1,0 +1,104 @@
+"""What wheel, sdist and packages have in them: every file of our packages, whatever its folder."""
+
+import os
+import stat
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterable
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: For whoever reads the repository.
+NOT_INSTALLED = {"slurm_cluster/README.md"}
+#: Of slurm_plugin, what stage.sh compiles or puts elsewhere; slurm_cluster is for tests alone.
+ELSEWHERE = ("slurm_cluster/", *(f"slurm_plugin/{folder}/" for folder in (
+    "select", "spank", "remote/wire", "systemd", "monitoring")))  # fmt: skip
+#: In place of make, which would want Slurm's headers: what it makes, empty.
+MAKE = """#!/bin/sh
+cd "$3" && touch gputopo.so gputopo-carry gputopo-wire.so
+"""
+
+
+def files() -> list[str]:
+    """All that git does not ignore, as `make packages` takes it."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.check_output(listed, cwd=ROOT, text=True).split("\0")
+    return sorted(name for name in set(names) if name and (ROOT / name).is_file())
+
+
+@pytest.fixture(scope="module")
+def ours() -> set[str]:
+    """The files of the packages that setup.cfg names."""
+    config = ConfigParser(interpolation=None)
+    config.read(ROOT / "setup.cfg")
+    parts = config["options.packages.find"]["include"].replace("*", "/").split()
+    return {name for name in files() if name.startswith(tuple(parts))} - NOT_INSTALLED
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory) -> Path:
+    """A copy of the tree: a build leaves files beside the sources."""
+    copy = tmp_path_factory.mktemp("source")
+    with subprocess.Popen(["tar", "-x", "-C", copy], stdin=subprocess.PIPE) as unpacking:
+        pack = ["tar", "-c", "--null", "-T", "-"]
+        names = "\0".join(files()).encode()
+        subprocess.run(pack, cwd=ROOT, input=names, stdout=unpacking.stdin, check=True)
+    assert unpacking.returncode == 0
+    return copy
+
+
+def built(kind: str, source: Path, out: Path) -> Path:
+    """The wheel or the sdist of a source tree, by the setuptools that is there."""
+    make = f"import sys; from setuptools import build_meta; build_meta.build_{kind}(sys.argv[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", make, out], cwd=source, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    [made] = out.iterdir()
+    return made
+
+
+def in_wheel(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def lacking(expected: Iterable[str], found: set[str]) -> str:
+    return " ".join(sorted(set(expected) - found))
+
+
+def test_the_wheel_has_every_file_and_so_has_one_that_is_made_of_the_sdist(source, ours, tmp_path):
+    for folder in ("wheel", "sdist", "again"):
+        (tmp_path / folder).mkdir()
+    wheel = in_wheel(built("wheel", source, tmp_path / "wheel"))
+    assert lacking(ours, wheel) == "", "[options.package_data] of setup.cfg lacks them"
+    assert lacking(wheel, ours) == "", "in the wheel, and not of ours"
+    with tarfile.open(built("sdist", source, tmp_path / "sdist")) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    [unpacked] = (tmp_path / "unpacked").iterdir()
+    assert lacking(ours, in_wheel(built("wheel", unpacked, tmp_path / "again"))) == ""
+
+
+def test_the_packages_have_every_file_where_it_belongs(source, ours, tmp_path):
+    (tmp_path / "bin").mkdir()
+    make = tmp_path / "bin" / "make"
+    make.write_text(MAKE)
+    make.chmod(make.stat().st_mode | stat.S_IXUSR)
+    path = f"{make.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {**os.environ, "PATH": path, "WHEELS": str(tmp_path / "none"), "SLURM_SRC": ""}
+    staged = ["sh", "packaging/stage.sh", str(tmp_path / "out")]
+    done = subprocess.run(staged, cwd=source, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    root = tmp_path / "out" / "slurm-gputopo"
+    found = {str(path.relative_to(root)) for path in root.rglob("*")}
+    home, share = "usr/lib/slurm-gputopo", "usr/share/gputopo"
+    assert lacking((f"{home}/{n}" for n in ours if not n.startswith(ELSEWHERE)), found) == ""
+    for folder, place in (("systemd", "usr/lib/systemd/system"), ("monitoring", share)):
+        within = f"slurm_plugin/{folder}/"
+        moved = (f"{place}/{n.removeprefix(within)}" for n in ours if n.startswith(within))
+        assert lacking(moved, found) == ""
