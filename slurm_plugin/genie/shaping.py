@@ -21,6 +21,7 @@ from policies.genie.submit import HINTS, too_late
 from policies.performance import Shape
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decide import Decision
+from slurm_plugin.decide.lines import Placing
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, first_keys
 from slurm_plugin.enforcement import Enforcement
@@ -125,9 +126,10 @@ class Shaping:
             return self.inner.on_place(question)
         reply, reason = WaitFor(WAIT_S, note), "waits by plan"
 
-        def record() -> dict[str, object]:
+        def record() -> Placing:
             line = first_keys(question, "enforce", reply, reason)
-            return line | {"policy": NAME, "pattern": "ring"}
+            line.policy, line.pattern = NAME, "ring"
+            return line
 
         return Decision(reply, reason, record)
 
