@@ -19,7 +19,7 @@ from typing import BinaryIO
 import msgspec
 
 from slurm_plugin.config.sections import DecisionLogConfig
-from slurm_plugin.decide.lines import Line, Reader
+from slurm_plugin.log_lines import Line, Reader
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,9 @@ from gres_topology import links
 from policies import Candidate, Placement, Request
 from policies.contract.bits import gpus_of
 from policies.scoring.rails import spine_bytes
-from slurm_plugin.decide.lines import (
+from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, impaired_parts
+from slurm_plugin.decide.preferences import Preferences
+from slurm_plugin.log_lines import (
     Choice,
     Line,
     PassLine,
@@ -24,8 +26,6 @@ from slurm_plugin.decide.lines import (
     UseLine,
     WaitLine,
 )
-from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, impaired_parts
-from slurm_plugin.decide.preferences import Preferences
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Notice, Pass, PlaceReply, Use, WaitFor
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from policies.contract.demand import Shares, shares
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import rotated
-from slurm_plugin.decide.lines import Placing, Reader
+from slurm_plugin.log_lines import Placing, Reader
 
 logger = logging.getLogger(__name__)
 

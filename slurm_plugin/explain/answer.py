@@ -13,11 +13,11 @@ from typing import Any
 
 from slurm_plugin import munge
 from slurm_plugin.config.sections import DecisionLogConfig
-from slurm_plugin.decide.lines import Reader
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import PluginError
 from slurm_plugin.explain import machines, search
 from slurm_plugin.explain.story import may_see, story_of
+from slurm_plugin.log_lines import Reader
 
 #: Version of question and answer.
 VERSION = 1

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slurm_plugin.config.settings import Config
-from slurm_plugin.decide.lines import Reader, plain
 from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotShown
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.job_entries.saved import NAME, readable
+from slurm_plugin.log_lines import Reader, plain
 from slurm_plugin.munge import MungeError
 from slurm_plugin.slurm.runner import Runner
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from slurm_plugin.decide.lines import (
+from slurm_plugin.log_lines import (
     Choice,
     GivenBackLine,
     Line,

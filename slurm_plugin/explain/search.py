@@ -14,7 +14,7 @@ import msgspec
 
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import rotated
-from slurm_plugin.decide.lines import Line, PassLine, Reader, StartedLine, UseLine
+from slurm_plugin.log_lines import Line, PassLine, Reader, StartedLine, UseLine
 
 BLOCK_BYTES = 128 << 10
 #: Rest after each block: a thread that only reads takes the lock back before others get it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from slurm_plugin.decide.lines import (
+from slurm_plugin.log_lines import (
     Choice,
     GivenBackLine,
     Line,

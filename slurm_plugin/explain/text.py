@@ -84,8 +84,8 @@ def asked(story: Mapping[str, Any]) -> list[str]:
     lines = [_line("asked", f"{wanted} in {where}{account}; hint: {hint}")]
     if "policy" in story:
         nodes = story.get("candidate_nodes", "?")
-        text = f"policy {story['policy']}, pattern {story.get('pattern', '-')}, {nodes} nodes to choose from"
-        lines.append(_line("decided by", text))
+        by = f"policy {story['policy']}, pattern {story.get('pattern', '-')}"
+        lines.append(_line("decided by", f"{by}, {nodes} nodes to choose from"))
     if "nodes" in story:
         lines.append(_line("nodes", story["nodes"]))
     why = story.get("reason") or story.get("note") or story.get("why", "")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from policies.contract.scheduling import Planned, Platform, Task
 from policies.genie.submit import ShapeCandidate, candidates
-from slurm_plugin.decide.lines import ShapeChoice, ShapeLine
+from slurm_plugin.log_lines import ShapeChoice, ShapeLine
 from slurm_plugin.protocol import Submit
 from slurm_plugin.slurm.interface import QueuedJob
 

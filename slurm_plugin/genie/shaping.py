@@ -21,7 +21,6 @@ from policies.genie.submit import HINTS, too_late
 from policies.performance import Shape
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decide import Decision
-from slurm_plugin.decide.lines import Placing
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build, first_keys
 from slurm_plugin.enforcement import Enforcement
@@ -31,6 +30,7 @@ from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.site import ShapedPartition, ShapingSite
 from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.lending import forms
+from slurm_plugin.log_lines import Placing
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply, WaitFor
 

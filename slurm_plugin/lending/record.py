@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from policies.contract.bits import gpus_of
-from slurm_plugin.decide.lines import GivenBackLine, LentBy, LentLine, LoanOverLine, NotLentLine
 from slurm_plugin.decide.record import Build
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.loan import Loan
 from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending.choice.offer import Refusal
 from slurm_plugin.lending.ledger import Lent
+from slurm_plugin.log_lines import GivenBackLine, LentBy, LentLine, LoanOverLine, NotLentLine
 from slurm_plugin.slurm.interface import QueuedJob
 
 

@@ -6,8 +6,8 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 
-from slurm_plugin.decide.lines import Line, OfLoan, OfUser, Placing, ShapeLine, StartedLine, known
 from slurm_plugin.explain.gains import JobGain, in_order, job_gain
+from slurm_plugin.log_lines import Line, OfLoan, OfUser, Placing, ShapeLine, StartedLine, known
 from slurm_plugin.telemetry import SLOW_S, Histogram
 
 #: Label sets per metric; more (a site with very many partitions) are counted together.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.decide.lines import (
+from slurm_plugin.log_lines import (
     Choice,
     Line,
     OfUser,

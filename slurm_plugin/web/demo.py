@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from gres_topology import catalog
-from slurm_plugin.decide.lines import Line, Reader, of_plain
 from slurm_plugin.decide.machines import Machine
+from slurm_plugin.log_lines import Line, Reader, of_plain
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm.clients.command_line import SlurmClient

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gres_topology.pictures import BUSY, Marks, machine_svg
-from slurm_plugin.decide.lines import Line, Reader
 from slurm_plugin.decide.machines import Machine
 from slurm_plugin.explain.slurm_says import loan_in
 from slurm_plugin.explain.story import Story, gpus_of, may_see, story_of
 from slurm_plugin.explain.text import in_words
+from slurm_plugin.log_lines import Line, Reader
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.web.reasons import Reading
 from slurm_plugin.web.sources import Sources

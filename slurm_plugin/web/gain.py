@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from slurm_plugin.decide.lines import Line
 from slurm_plugin.explain.gains import Gains, JobGain, block, grouped
 from slurm_plugin.explain.search import attributed
+from slurm_plugin.log_lines import Line
 
 #: Jobs that are summed up, the last ones; and seconds for which a sum is given out again.
 MAX_JOBS, KEEP_S = 50_000, 60.0

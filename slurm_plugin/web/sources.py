@@ -13,13 +13,13 @@ from slurm_plugin import client
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide import decision_log
-from slurm_plugin.decide.lines import Line, Reader
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import EngineDown, PluginError
 from slurm_plugin.explain import search, slurm_says
 from slurm_plugin.job_entries.saved import NAME, readable
 from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.log_lines import Line, Reader
 from slurm_plugin.part_marks import marks
 from slurm_plugin.queue.demand import READY
 from slurm_plugin.queue.snapshot import Snapshot

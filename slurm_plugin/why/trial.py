@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.decide import Decider
-from slurm_plugin.decide.lines import Choice, known
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.gates import question as slots_question
 from slurm_plugin.gates.admission import APART
 from slurm_plugin.gates.plan import Chosen
 from slurm_plugin.lending.choice.offer import Offer
+from slurm_plugin.log_lines import Choice, known
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Use, WaitFor
 from slurm_plugin.queue.candidates import Need, fits, groups

@@ -32,9 +32,9 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
     from slurm_plugin.cli import Fault
     from slurm_plugin.config import settings as config
     from slurm_plugin.decide import decision_log
-    from slurm_plugin.decide.lines import Reader
     from slurm_plugin.explain.gains import Gains
     from slurm_plugin.explain.search import attributed
+    from slurm_plugin.log_lines import Reader
     from slurm_plugin.queue.free_history import FreeHistory, over_time
 
     first = _first(since, datetime.now(UTC)) if since else None

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.config.sections import Rule
-from slurm_plugin.decide.lines import OrderLine
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.released import of_job
+from slurm_plugin.log_lines import OrderLine
 from slurm_plugin.queue.learned_durations import MAX_BYTES
 from slurm_plugin.queue.passing import PassingInPartition, Raised, Update, own_place, why_not
 from slurm_plugin.queue.snapshot import Detail, Snapshot

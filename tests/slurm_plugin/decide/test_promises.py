@@ -9,8 +9,8 @@ from engine_in_tests import written
 from machines_in_tests import BASIC, mask, node, question
 
 from gres_topology.slurm_files import networks
-from slurm_plugin.decide.lines import plain
 from slurm_plugin.explain import text
+from slurm_plugin.log_lines import plain
 from slurm_plugin.serve import setup
 
 FULL = 0xF

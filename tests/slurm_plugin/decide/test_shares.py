@@ -7,12 +7,12 @@ import pytest
 from machines_in_tests import BASIC, basic_config, decider_of, mask, question
 from msgspec import structs
 
-from slurm_plugin.decide.lines import plain
 from slurm_plugin.decide.neighbours import running_job
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
 from slurm_plugin.job_profiles.sharing import Sharing
+from slurm_plugin.log_lines import plain
 from slurm_plugin.placement import CandidateNode
 from slurm_plugin.protocol import Pass, decode, encode_request
 

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from slurm_plugin import munge
 from slurm_plugin.config import settings as configuration
 from slurm_plugin.config.sections import DecisionLogConfig
-from slurm_plugin.decide.lines import Reader
 from slurm_plugin.errors import EngineDown, SlurmError
 from slurm_plugin.explain import listener, machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotShown, unknown
@@ -33,6 +32,7 @@ from slurm_plugin.explain.listener import (
 )
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.job_entries.saved import NAME, JobEntries, entry_file
+from slurm_plugin.log_lines import Reader
 from slurm_plugin.serve.setup import Setup
 
 OWNER, STRANGER = 1000, 1001

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from slurm_plugin.decide.lines import Line
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain import slurm_says
 from slurm_plugin.explain.slurm_says import loan_in
@@ -16,6 +15,7 @@ from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.lending import record
 from slurm_plugin.lending.choice.offer import Refusal
+from slurm_plugin.log_lines import Line
 from slurm_plugin.slurm.interface import QueuedJob
 
 LOAN = Loan("dgx1", 0b11, (LoanDonor("dgx2", 0b110, 71), LoanDonor("dgx3", 0b1, 72)))

@@ -5,9 +5,9 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from slurm_plugin.decide.lines import Line, of_plain
 from slurm_plugin.explain.story import gpus_of, may_see, story_of
 from slurm_plugin.explain.text import in_words
+from slurm_plugin.log_lines import Line, of_plain
 
 SCORES = {"score": 40.0, "effbw_gbps": 40.0, "agg_gbps": 50.0, "preserved_gbps": 400.0}
 

@@ -10,13 +10,13 @@ import pytest
 from slots_in_tests import NOW, Remembering, gated, look, reconciler
 
 from policies.performance import Shape
-from slurm_plugin.decide.lines import UseLine
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import RENEWED_AT_ONCE, HoldReason
 from slurm_plugin.gates.released import Watch
+from slurm_plugin.log_lines import UseLine
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold

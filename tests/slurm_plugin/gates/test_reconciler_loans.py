@@ -11,9 +11,9 @@ from machines_in_tests import BASIC, basic_config, basic_decider
 from slots_in_tests import NOW, Remembers, TwoNodes, gated, look, reconciler
 
 from policies.performance import Shape
-from slurm_plugin.decide.lines import Line, OfLoan
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.job_profiles import Remote
+from slurm_plugin.log_lines import Line, OfLoan
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.slurm.interface import QueuedJob

@@ -6,7 +6,6 @@ from dataclasses import replace
 from at_start_in_tests import donor
 from msgspec import structs
 
-from slurm_plugin.decide.lines import UseLine
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain.gains import Gains
 from slurm_plugin.explain.story import story_of
@@ -14,6 +13,7 @@ from slurm_plugin.explain.text import in_words
 from slurm_plugin.job_notes.donor import Passed
 from slurm_plugin.lending import record
 from slurm_plugin.lending.ledger import LAST_WORD_S, Ledger
+from slurm_plugin.log_lines import UseLine
 
 RECORD = """JobId=71 JobName=gpu-donor
    RunTime=1-00:01:05 TimeLimit=02:00:00

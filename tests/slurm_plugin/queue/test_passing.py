@@ -17,11 +17,11 @@ from policies.order.durations import Learning
 from slurm_plugin.cli.site.status import _ordered
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decision_log import read
-from slurm_plugin.decide.lines import UseLine
 from slurm_plugin.doctor.checks import check_order
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
+from slurm_plugin.log_lines import UseLine
 from slurm_plugin.queue.learned_durations import NAME, LearnedDurations
 from slurm_plugin.queue.passing import GRACE_S, PAUSE_S, PassingInPartition, why_not
 from slurm_plugin.serve import setup

@@ -63,8 +63,8 @@ def test_a_place_line_is_answered_and_logged_after_the_reply(engine, tmp_path):
     engine.log.close()
     (record,) = decision_log.read(engine.setup.config.decision_log)
     assert record.job == 7
-    assert record["time"].endswith("+00:00")
-    assert record["took_ms"] > 0
+    assert record.time.endswith("+00:00")
+    assert record.took_ms > 0
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from simulation.core.jobs import SimJob
 from simulation.models.placing import Simulator
 from simulation.stock import policy_named
 from slurm_plugin.config.settings import load_policies, parse
-from slurm_plugin.decide.lines import plain
+from slurm_plugin.log_lines import plain
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import WaitFor
 

@@ -6,8 +6,8 @@ import pytest
 from machines_in_tests import basic_config
 from web_in_tests import ALICE, BOB, ENGINE, NOW, RECORD, job, node, played
 
-from slurm_plugin.decide.lines import of_plain
 from slurm_plugin.explain.gains import Gains
+from slurm_plugin.log_lines import of_plain
 from slurm_plugin.part_marks.marks import Mark, change, path_in
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
 from slurm_plugin.slurm.interface import Reservation, SlurmPartition

@@ -98,7 +98,7 @@ class Choice(Struct, kw_only=True):
 
 
 class Placing(OfUser, kw_only=True):
-    """An answer about a job that was to be placed (`record` says what is in it)."""
+    """An answer about a job that was to be placed (`decide.record` says what is in it)."""
 
     hint: str = ""
     mode: str = ""

@@ -19,7 +19,6 @@ from machines_in_tests import BASIC, basic_decider, mask, node, question
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.decision_log import DecisionLog
-from slurm_plugin.decide.lines import AnyLine, Line, Reader, UseLine, of_plain, plain
 from slurm_plugin.decide.record import Build, DecisionRecord, started
 from slurm_plugin.explain import drawing, machines, search
 from slurm_plugin.explain.gains import Gains
@@ -31,6 +30,7 @@ from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending import record
 from slurm_plugin.lending.choice.offer import Refusal
 from slurm_plugin.lending.ledger import Lent
+from slurm_plugin.log_lines import AnyLine, Line, Reader, UseLine, of_plain, plain
 from slurm_plugin.protocol import Notice, WaitFor
 from slurm_plugin.serve.loops import order
 from slurm_plugin.serve.tally import Tally
