@@ -47,7 +47,7 @@ from slurm_plugin.decide.machines import (
     usable,
 )
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
-from slurm_plugin.decide.record import Build, DecisionRecord
+from slurm_plugin.decide.record import BuildPlacing, DecisionRecord
 from slurm_plugin.job_profiles.sharing import NOBODY_SHARES, Sharing
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
@@ -68,7 +68,7 @@ class Decision(NamedTuple):
     #: A fixed sentence, by which decisions are counted.
     reason: str
     #: Makes the line of the decision log, after the reply.
-    record: Build
+    record: BuildPlacing
     #: What a policy chose; None where it chose nothing.
     placement: Placement | None = None
 

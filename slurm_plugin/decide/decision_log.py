@@ -12,13 +12,14 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from slurm_plugin.config.sections import DecisionLogConfig
+from slurm_plugin.log_lines import Line, Reader
 
 logger = logging.getLogger(__name__)
 
@@ -34,21 +35,26 @@ class DecisionLog:
         self.written = 0
         self.dropped = 0
         self._failing = False
-        self._watcher: Callable[[Mapping[str, Any]], None] | None = None
+        self._watcher: Callable[[Line], None] | None = None
         self._file: BinaryIO | None = None
         self._size = 0
-        self._queue: queue.Queue[Mapping[str, Any] | None] = queue.Queue(MAX_QUEUED)
+        self._queue: queue.Queue[Line | None] = queue.Queue(MAX_QUEUED)
         self._thread = threading.Thread(target=self._run, name="decision-log", daemon=True)
         self._thread.start()
 
-    def append(self, record: Mapping[str, Any]) -> None:
-        """Queue one record; never blocks, drops and counts when the disk cannot follow."""
+    def append(self, record: Line) -> None:
+        """Queue one record; never blocks, drops and counts when the disk cannot follow.
+
+        Raises TypeError for what is no record: nobody could read it.
+        """
+        if not isinstance(record, Line):
+            raise TypeError(f"no line of the decision log: {type(record).__name__}")
         try:
             self._queue.put_nowait(record)
         except queue.Full:
             self.dropped += 1
 
-    def watch(self, watcher: Callable[[Mapping[str, Any]], None]) -> None:
+    def watch(self, watcher: Callable[[Line], None]) -> None:
         """Show every further record to `watcher`, in the log's own thread."""
         self._watcher = watcher
 
@@ -71,7 +77,7 @@ class DecisionLog:
         if self._file is not None:
             self._file.close()
 
-    def _show(self, record: Mapping[str, Any]) -> None:
+    def _show(self, record: Line) -> None:
         if self._watcher is None:
             return
         try:
@@ -151,12 +157,9 @@ def rotated(config: DecisionLogConfig) -> list[Path]:
     return [base, *(base.with_name(f"{base.name}.{i}") for i in range(1, config.keep + 1))]
 
 
-def read(config: DecisionLogConfig) -> Iterator[dict[str, Any]]:
-    """Records, oldest first; lines that are no JSON (a crash, a full disk) are skipped."""
+def read(config: DecisionLogConfig, reader: Reader | None = None) -> Iterator[Line]:
+    """Records, oldest first; the reader counts lines that are none (a crash, a full disk)."""
+    reader = reader or Reader()
     for path in reversed(rotated(config)):
         with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:
-            for line in lines:
-                with contextlib.suppress(msgspec.DecodeError):
-                    record = msgspec.json.decode(line)
-                    if isinstance(record, dict):
-                        yield record
+            yield from reader.records(lines)

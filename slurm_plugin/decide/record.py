@@ -16,11 +16,23 @@ from policies.contract.bits import gpus_of
 from policies.scoring.rails import spine_bytes
 from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, impaired_parts
 from slurm_plugin.decide.preferences import Preferences
+from slurm_plugin.log_lines import (
+    Choice,
+    Line,
+    PassLine,
+    Placing,
+    Spine,
+    StartedLine,
+    UseLine,
+    WaitLine,
+)
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Notice, Pass, PlaceReply, Use, WaitFor
 
 #: Makes a line of the decision log, once the answer is out.
-Build = Callable[[], dict[str, Any]]
+Build = Callable[[], Line]
+#: The same of one that answers a question.
+BuildPlacing = Callable[[], Placing]
 
 MAX_CANDIDATES = 16
 MAX_EXCLUDED = 16
@@ -55,66 +67,66 @@ class DecisionRecord:
     #: How long the policy took; None where none was asked.
     policy_s: float | None = None
 
-    def build(self) -> dict[str, Any]:
-        """The line's keys and values."""
+    def build(self) -> Placing:
+        """The line."""
         reply = self.reply
         line = first_keys(self.asked, self.mode, reply, self.reason)
         if isinstance(reply, Use) and reply.alt:
-            line["alt"] = {name: list(gpus_of(mask)) for name, mask in reply.alt.items()}
+            line.alt = {name: gpus_of(mask) for name, mask in reply.alt.items()}
         if self.preferences is not None and self.request is not None:
-            line["policy"] = self.preferences.policy
-            line["pattern"] = self.request.pattern
-            line["gpus_per_node"] = self.request.gpus_per_node
+            line.policy = self.preferences.policy
+            line.pattern = self.request.pattern
+            line.gpus_per_node = self.request.gpus_per_node
         if self.asked.shared:
-            line["shares"] = self.asked.shares_in_words
+            line.shares = self.asked.shares_in_words
         if self.policy_s is not None:
-            line["policy_ms"] = round(self.policy_s * 1e3, 3)
+            line.policy_ms = round(self.policy_s * 1e3, 3)
         if self.considered is not None:
-            line["candidate_nodes"] = self.considered
+            line.candidate_nodes = self.considered
         if nodes := self.nodes():
-            line["nodes"] = nodes
+            line.nodes = nodes
         if self.excluded:
-            line["excluded_nodes"] = dict(islice(self.excluded.items(), MAX_EXCLUDED))
-        line["slurm"] = self._slurm()
+            line.excluded_nodes = dict(islice(self.excluded.items(), MAX_EXCLUDED))
+        line.slurm = self._slurm()
         placement = self.placement()
         if marked := self._marked(placement):
-            line["marked"] = marked
+            line.marked = marked
         if placement is not None:
-            line["chosen"] = self._judged(placement)
+            line.chosen = self._judged(placement)
             if self.of_slices is None:
-                # The share of the best there is on an empty node, or the mean of its terms.
-                line["chosen"]["utility"] = round(placement.utility, 4)
-            line["reason"] = placement.reason
+                line.chosen.utility = round(placement.utility, 4)
+            line.reason = placement.reason
             candidates = placement.candidates[:MAX_CANDIDATES]
-            line["candidates"] = [self._scored(candidate) for candidate in candidates]
+            line.candidates = tuple(self._scored(candidate) for candidate in candidates)
         return line
 
-    def _marked(self, placement: Placement | None) -> dict[str, list[str]]:
+    def _marked(self, placement: Placement | None) -> dict[str, tuple[str, ...]]:
         """Broken and slow parts of the nodes in question: those chosen and Slurm's own first."""
         asked = sorted(self.asked.candidates, key=lambda node: not node.own)
         names = [*(placement.gpus if placement else ()), *(node.name for node in asked)]
         parts = ((n, impaired_parts(self.machines.get(n, UNDECLARED))) for n in names)
-        return dict(islice(((name, some) for name, some in parts if some), MAX_MARKED))
+        return dict(islice(((name, tuple(some)) for name, some in parts if some), MAX_MARKED))
 
-    def _slurm(self) -> dict[str, Any]:
+    def _slurm(self) -> Choice:
         """Slurm's own choice, with its scores where the policy could judge it."""
-        gpus = {node.name: list(gpus_of(node.own)) for node in self.asked.candidates if node.own}
         own = self.own()
-        if own is None:
-            return {"gpus": gpus}
         # Judged in the best order there is for that set: Slurm gives none.
-        return self._judged(own) | {"gpus": gpus}
+        choice = Choice() if own is None else self._judged(own)
+        choice.gpus = {n.name: gpus_of(n.own) for n in self.asked.candidates if n.own}
+        return choice
 
-    def _judged(self, placement: Placement) -> dict[str, Any]:
+    def _judged(self, placement: Placement) -> Choice:
         """What a choice is worth; slices have no links, and what counts are their GPUs."""
         if self.of_slices is not None:
             machines = self.machines
             gpus = {name: machines[name].to_slurm(some) for name, some in placement.gpus.items()}
-            return {"gpus": gpus, **self.of_slices(placement)}
-        hops = {"pcie_hops": self._hops(placement)}
-        return self._scored(placement) | hops | self._rails(placement)
+            return Choice(gpus=gpus, **self.of_slices(placement))
+        choice = self._scored(placement)
+        choice.pcie_hops = self._hops(placement)
+        self._add_rails(choice, placement)
+        return choice
 
-    def _rails(self, placement: Placement) -> dict[str, Any]:
+    def _add_rails(self, choice: Choice, placement: Placement) -> None:
         """The rails of a job of several nodes, and what its collectives send over the spine.
 
         Bytes per byte that is reduced, with nodes in the order of their names.
@@ -123,7 +135,7 @@ class DecisionRecord:
         topologies = [self.machines[name].topology for name in names]
         known = [one for one in topologies if one is not None and one.rails]
         if len(names) < 2 or len(known) < len(names):
-            return {}
+            return
         rails = [
             tuple(topology.rails[gpu] for gpu in placement.gpus[name])
             for name, topology in zip(names, known, strict=True)
@@ -131,64 +143,52 @@ class DecisionRecord:
         sharp = frozenset.intersection(*(topology.sharp_rails for topology in known))
         counted = spine_bytes(rails, sharp)._asdict()
         spine = {key: round(value, 4) for key, value in counted.items() if value is not None}
-        declared = all(topology.declares_rails for topology in known)
-        return {"rails": dict(zip(names, rails, strict=True)), "spine": spine,
-                "rails_declared": declared}  # fmt: skip
+        choice.rails, choice.spine = dict(zip(names, rails, strict=True)), Spine(**spine)
+        choice.rails_declared = all(topology.declares_rails for topology in known)
 
     def _hops(self, placement: Placement) -> int:
         """How many steps of the rings, on all nodes together, leave the GPUs' own links."""
         return sum(_pcie_hops(self.machines[node], gpus) for node, gpus in placement.gpus.items())
 
-    def _scored(self, choice: Placement | Candidate) -> dict[str, Any]:
-        scored: dict[str, Any] = {
-            "gpus": {
-                node: self.machines[node].to_slurm(gpus) for node, gpus in choice.gpus.items()
-            },
-            "score": choice.score,
-        }
+    def _scored(self, choice: Placement | Candidate) -> Choice:
+        gpus = {node: self.machines[node].to_slurm(gpus) for node, gpus in choice.gpus.items()}
+        scored = Choice(gpus=gpus, score=choice.score)
         if choice.terms:
-            scored |= {"terms": dict(choice.terms)}
+            scored.terms = dict(choice.terms)
         # A policy of terms judges no links of what it did not choose.
         if isinstance(choice, Placement) or not choice.terms:
-            scored |= {
-                "effbw_gbps": choice.effbw_gbps,
-                "agg_gbps": choice.agg_gbps,
-                "preserved_gbps": choice.preserved_gbps,
-            }
+            scored.effbw_gbps = choice.effbw_gbps
+            scored.agg_gbps = choice.agg_gbps
+            scored.preserved_gbps = choice.preserved_gbps
         return scored
 
 
-def first_keys(
-    asked: PlacementQuestion, mode: str, reply: PlaceReply, reason: str
-) -> dict[str, Any]:
+def first_keys(asked: PlacementQuestion, mode: str, reply: PlaceReply, reason: str) -> Placing:
     """How a decision's line begins: the job, and what it was answered."""
-    line = {
-        "job": asked.job,
-        "array": asked.array,
-        "uid": asked.uid,
-        "account": asked.account,
-        "partition": asked.partition,
-        "hint": asked.hint,
-        "mode": mode,
-        "decision": _WORDS[type(reply)],
-        "applied": mode == "enforce",
-        "why": reason,
-        "note": reply.note,
-        "postponed": asked.postponed,
-        "waited_s": asked.waited_s,
-        "candidate_nodes": len(asked.candidates),
-    }
-    return line | {"wait_s": reply.seconds} if isinstance(reply, WaitFor) else line
+    line = _KINDS[type(reply)](
+        job=asked.job,
+        array=asked.array,
+        uid=asked.uid,
+        account=asked.account,
+        partition=asked.partition,
+        hint=asked.hint,
+        mode=mode,
+        applied=mode == "enforce",
+        why=reason,
+        note=reply.note,
+        postponed=asked.postponed,
+        waited_s=asked.waited_s,
+        candidate_nodes=len(asked.candidates),
+    )
+    if isinstance(reply, WaitFor):
+        line.wait_s = reply.seconds
+    return line
 
 
-def started(notice: Notice) -> dict[str, Any]:
+def started(notice: Notice) -> StartedLine:
     """The line that says where a job really started."""
-    return {
-        "job": notice.job,
-        "array": notice.array,
-        "decision": "started",
-        "gpus": {name: list(gpus_of(mask)) for name, mask in notice.gpus.items()},
-    }
+    gpus = {name: gpus_of(mask) for name, mask in notice.gpus.items()}
+    return StartedLine(job=notice.job, array=notice.array, gpus=gpus)
 
 
 def _pcie_hops(machine: Machine, gpus: tuple[int, ...]) -> int:
@@ -201,4 +201,8 @@ def _pcie_hops(machine: Machine, gpus: tuple[int, ...]) -> int:
     return sum(not links.is_direct(topology.kinds[a][b]) for a, b in pairs)
 
 
-_WORDS: dict[type[PlaceReply], str] = {Use: "use", WaitFor: "wait", Pass: "pass"}
+_KINDS: dict[type[PlaceReply], type[Placing]] = {
+    Use: UseLine,
+    WaitFor: WaitLine,
+    Pass: PassLine,
+}

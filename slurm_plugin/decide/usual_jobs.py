@@ -6,11 +6,10 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 
-import msgspec
-
 from policies.contract.demand import Shares, shares
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import rotated
+from slurm_plugin.log_lines import Placing, Reader
 
 logger = logging.getLogger(__name__)
 
@@ -22,23 +21,12 @@ FEWEST_JOBS = 50
 MOST_GPUS = 1024
 
 
-class _Line(msgspec.Struct):
-    """What is read of a decision."""
-
-    job: int = 0
-    gpus_per_node: tuple[int, ...] = ()
-
-
 def learned(log: DecisionLogConfig) -> Shares:
     """Shares by GPUs per node of the jobs in the newest part of the log; () for too few jobs."""
     jobs: dict[int, tuple[int, ...]] = {}
-    for line in _newest(log):
-        try:
-            found = msgspec.json.decode(line, type=_Line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            continue  # half a line at the cut, or of a crash
-        if found.job and found.gpus_per_node:
-            jobs[found.job] = found.gpus_per_node
+    for line in Reader().records(_newest(log)):
+        if isinstance(line, Placing) and line.job and line.gpus_per_node:
+            jobs[line.job] = line.gpus_per_node
     if len(jobs) < FEWEST_JOBS:
         return ()
     sizes = Counter(gpus for counts in jobs.values() for gpus in counts if 0 < gpus <= MOST_GPUS)

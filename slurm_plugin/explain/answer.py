@@ -17,6 +17,7 @@ from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import PluginError
 from slurm_plugin.explain import machines, search
 from slurm_plugin.explain.story import may_see, story_of
+from slurm_plugin.log_lines import Reader
 
 #: Version of question and answer.
 VERSION = 1
@@ -58,7 +59,8 @@ def tell(
     job: int, uid: int, log: DecisionLogConfig, known: Machines, noted: Noted = lambda _: None
 ) -> dict[str, Any]:
     """`told` and the `machines` to draw, as far as `uid` may see; raises NotShown."""
-    records = search.find(log, job)
+    reader = Reader()
+    records = search.find(log, job, reader)
     sees_all = uid in (0, os.getuid())
     if not sees_all:
         records = may_see(records, uid)
@@ -67,7 +69,7 @@ def tell(
         if note is None or (note["uid"] != uid and not sees_all):
             raise NotShown(unknown(job))
         return {"told": note, "machines": {}}
-    story = story_of(job, records, "engine")
+    story = story_of(job, records, "engine", reader.unread)
     return {"told": story, "machines": machines.shown(known, story)}
 
 

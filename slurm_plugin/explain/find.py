@@ -12,6 +12,7 @@ from slurm_plugin.explain import machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotShown
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.job_entries.saved import NAME, readable
+from slurm_plugin.log_lines import Reader, plain
 from slurm_plugin.munge import MungeError
 from slurm_plugin.slurm.runner import Runner
 
@@ -54,15 +55,17 @@ def explained(
 def _from_log(job: int, config: Config, run: Runner) -> Explained:
     from slurm_plugin.decide.load_machines import load_machines
 
-    records = search.find(config.decision_log, job)
+    reader = Reader()
+    records = search.find(config.decision_log, job, reader)
     if not records:
-        return Explained(_without_records(job, config, run))
-    story = story_of(job, records, "decision log")
+        return Explained(_without_records(job, config, run, reader.unread))
+    story = story_of(job, records, "decision log", reader.unread)
     _with_state(story, run)
-    return Explained(story, records, machines.shown(load_machines(config), story))
+    shown = machines.shown(load_machines(config), story)
+    return Explained(story, [plain(record) for record in records], shown)
 
 
-def _without_records(job: int, config: Config, run: Runner) -> dict[str, Any]:
+def _without_records(job: int, config: Config, run: Runner, unread: int) -> dict[str, Any]:
     """What AdminComment tells, or the engine's own notes where it tells nothing of ours."""
     entries = readable(config.state_dir / NAME).get(job)
     try:
@@ -70,7 +73,8 @@ def _without_records(job: int, config: Config, run: Runner) -> dict[str, Any]:
     except (NotShown, SlurmError) as error:
         if entries is None:
             nothing = f"job {job}: no decision in {config.decision_log.path}"
-            raise NotShown(f"{nothing}; older ones are rotated away") from error
+            why = f"{unread} lines cannot be read" if unread else "older ones are rotated away"
+            raise NotShown(f"{nothing}; {why}") from error
         return slurm_says.story_of_engine(job, entries)
     if entries is None or (config.notes == "admin-comment" and "note" in story):
         return story

@@ -12,7 +12,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from slurm_plugin.explain.story import GIVEN_BACK
+from slurm_plugin.log_lines import (
+    Choice,
+    GivenBackLine,
+    Line,
+    OrderLine,
+    PassLine,
+    ShapeLine,
+    StartedLine,
+    UseLine,
+    WaitLine,
+    known,
+)
 
 
 @dataclass(slots=True)
@@ -22,7 +33,7 @@ class JobGain:
     partition: str
     policy: str
     applied: bool
-    chosen: Mapping[str, list[int]]
+    chosen: Mapping[str, tuple[int, ...]]
     chosen_gbps: float | None
     slurm_gbps: float | None
     chosen_hops: int | None
@@ -43,28 +54,34 @@ class JobGain:
         return self.chosen_gbps / self.slurm_gbps
 
 
-def job_gain(record: Mapping[str, Any]) -> JobGain | None:
+def job_gain(record: Line) -> JobGain | None:
     """What a `use` record says; None for any other record, or one of an older release."""
-    if record.get("decision") != "use" or "chosen" not in record:
+    if not isinstance(record, UseLine) or not isinstance(record.chosen, Choice):
         return None
-    chosen, slurm = record["chosen"], record.get("slurm", {})
-    linked = any(count > 1 for count in record.get("gpus_per_node", ()))
-    ring = linked and record.get("pattern") == "ring"
-    judged = linked and "effbw_gbps" in slurm
+    chosen, slurm = record.chosen, known(record.slurm) or Choice()
+    counts = known(record.gpus_per_node) or ()
+    linked = any(count > 1 for count in counts)
+    ring = linked and record.pattern == "ring"
+    judged = linked and known(slurm.effbw_gbps) is not None
     return JobGain(
-        partition=str(record.get("partition") or "-"),
-        policy=str(record.get("policy") or "-"),
-        applied=bool(record.get("applied", True)),
-        chosen=chosen["gpus"],
-        chosen_gbps=float(chosen["effbw_gbps"]) if judged else None,
-        slurm_gbps=float(slurm["effbw_gbps"]) if judged else None,
-        chosen_hops=chosen.get("pcie_hops") if ring else None,
-        slurm_hops=slurm.get("pcie_hops") if ring else None,
-        waited_s=int(record.get("waited_s", 0)),
-        uid=int(record.get("uid", -1)),
-        gpus=sum(record.get("gpus_per_node", ())),
-        week=_week(str(record.get("time", ""))),
+        partition=record.partition or "-",
+        policy=known(record.policy) or "-",
+        applied=record.applied,
+        chosen=chosen.gpus,
+        chosen_gbps=known(chosen.effbw_gbps) if judged else None,
+        slurm_gbps=known(slurm.effbw_gbps) if judged else None,
+        chosen_hops=known(chosen.pcie_hops) if ring else None,
+        slurm_hops=known(slurm.pcie_hops) if ring else None,
+        waited_s=record.waited_s,
+        uid=record.uid,
+        gpus=sum(counts),
+        week=_week(record.time),
     )
+
+
+def in_order(gpus: Mapping[str, tuple[int, ...]]) -> dict[str, list[int]]:
+    """GPUs as sets: chosen ones are in rank order, Slurm's are not."""
+    return {name: sorted(some) for name, some in gpus.items()}
 
 
 def _week(stamp: str) -> str:
@@ -90,32 +107,35 @@ class Gains:
     first: str = ""
     last: str = ""
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    def add(self, record: Line) -> None:
         """Take one record of the log into account."""
-        job, decision = int(record.get("job", 0)), record.get("decision")
-        when = str(record.get("time", ""))
+        job, when = record.job, record.time
         self.records += 1
         self.first, self.last = self.first or when, when or self.last
-        if decision == GIVEN_BACK:
-            gpu_s = int(record.get("gpus", 0)) * int(record.get("seconds", 0))
-            passed = {key: int(record.get(key, 0)) for key in ("bytes_in", "bytes_out")}
+        if isinstance(record, GivenBackLine):
+            gpu_s = record.gpus * record.seconds
+            passed = {"bytes_in": record.bytes_in, "bytes_out": record.bytes_out}
             self.lent.update({"donors": 1, "gpu_s": gpu_s, **passed})
             return
-        if decision not in ("started", "shape", "order"):
+        if isinstance(record, StartedLine):
+            self._started(record)
+        elif not isinstance(record, ShapeLine | OrderLine):
             self.decided.add(job)
-        elif decision == "started" and job not in self.decided and record.get("gpus"):
-            # Slurm went on without us: no answer in time, or the engine was away.
-            self.undecided.add(job)
-        if decision == "wait":
-            self.postponed[job] += bool(record.get("applied", True))
-        elif decision == "pass":
-            self.passes[str(record.get("why", "?"))] += 1
-        elif decision == "started" and job in self.jobs and self.jobs[job].applied:
-            chosen = {name: sorted(gpus) for name, gpus in self.jobs[job].chosen.items()}
-            self.jobs[job].as_chosen = chosen == record.get("gpus")
+        if isinstance(record, WaitLine):
+            self.postponed[job] += record.applied
+        elif isinstance(record, PassLine):
+            self.passes[record.why] += 1
         gain = job_gain(record)
         if gain is not None:
             self.jobs[job] = gain
+
+    def _started(self, record: StartedLine) -> None:
+        job, gain = record.job, self.jobs.get(record.job)
+        if job not in self.decided and record.gpus:
+            # Slurm went on without us: no answer in time, or the engine was away.
+            self.undecided.add(job)
+        if gain is not None and gain.applied:
+            gain.as_chosen = in_order(gain.chosen) == in_order(record.gpus)
 
     def summary(self) -> dict[str, Any]:
         """Everything as plain values, for JSON and for words."""

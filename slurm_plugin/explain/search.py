@@ -9,12 +9,12 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import rotated
+from slurm_plugin.log_lines import Line, PassLine, Reader, StartedLine, UseLine
 
 BLOCK_BYTES = 128 << 10
 #: Rest after each block: a thread that only reads takes the lock back before others get it.
@@ -23,30 +23,28 @@ REST_S = 0.0005
 MAX_RECORDS = 2000
 
 
-def find(config: DecisionLogConfig, job: int) -> list[dict[str, Any]]:
+def find(config: DecisionLogConfig, job: int, reader: Reader | None = None) -> list[Line]:
     """The records of the job, or array, with this id, oldest first; rotated files, too.
 
-    Raises PermissionError where the log is closed to this user.
+    The reader counts those that cannot be read. Raises PermissionError where the log is closed to
+    this user.
     """
-    records = _find(config, job)
-    array = next((int(r["array"]) for r in records if r.get("array") not in (0, None, job)), 0)
+    reader = reader or Reader()
+    records = _find(config, job, reader)
+    array = next((record.array for record in records if record.array not in (0, job)), 0)
     if array:
         # A task: what was decided for it stands under its array's id.
-        return [r for r in attributed(_find(config, array)) if r.get("job") == job]
+        reader.unread = 0
+        return [one for one in attributed(_find(config, array, reader)) if one.job == job]
     return list(attributed(records))
 
 
-def _find(config: DecisionLogConfig, job: int) -> list[dict[str, Any]]:
-    records: deque[dict[str, Any]] = deque(maxlen=MAX_RECORDS)
+def _find(config: DecisionLogConfig, job: int, reader: Reader) -> list[Line]:
+    records: deque[Line] = deque(maxlen=MAX_RECORDS)
+    needles = (b'"job":%d,' % job, b'"array":%d,' % job)
     for path in reversed(rotated(config)):
-        for line in _lines(path, (b'"job":%d,' % job, b'"array":%d,' % job)):
-            try:
-                record = msgspec.json.decode(line)
-            except msgspec.DecodeError:
-                # Half a line of a crash or a full disk.
-                continue
-            if isinstance(record, dict) and job in (record.get("job"), record.get("array")):
-                records.append(record)
+        found = reader.records(_lines(path, needles))
+        records += (record for record in found if job in (record.job, record.array))
     return list(records)
 
 
@@ -70,26 +68,26 @@ def _lines(path: Path, needles: tuple[bytes, bytes]) -> Iterator[bytes]:
         return
 
 
-def attributed(records: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def attributed(records: Iterable[Line]) -> Iterator[Line]:
     """The records, oldest first; what was decided directly before a task's start gets its id.
 
     Slurm asks under the array's own job id; only the start (`started`) names the task's.
     """
-    held: dict[int, dict[str, Any]] = {}
+    held: dict[int, Line] = {}
     for record in records:
-        array = int(record.get("array") or 0)
+        array = record.array
         if not array:
             yield record
             continue
         before = held.pop(array, None)
-        if record.get("decision") == "started":
+        if isinstance(record, StartedLine):
             if before is not None:
-                yield before | {"job": record.get("job")}
+                yield msgspec.structs.replace(before, job=record.job)
             yield record
             continue
         if before is not None:
             yield before
-        if record.get("decision") in ("use", "pass") and record.get("job") == array:
+        if isinstance(record, UseLine | PassLine) and record.job == array:
             held[array] = record
         else:
             yield record

@@ -11,6 +11,8 @@ import os
 import re
 from typing import Any
 
+import msgspec
+
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain.answer import NotShown, unknown
 from slurm_plugin.job_entries.saved import JobEntries
@@ -148,7 +150,8 @@ def loan_in(comment: str, is_waiting: bool = True) -> dict[str, Any]:
     if loan is None:
         waits = kept.state == GATED or (kept.state == MAY and is_waiting)
         return _waiting(kept, hints.note_in(comment)) if waits else {}
-    return {"asked": kept.asked, **members(loan), "why": kept.loan_reason}
+    lent: dict[str, Any] = msgspec.to_builtins(members(loan))
+    return {"asked": kept.asked, **lent, "why": kept.loan_reason}
 
 
 def _waiting(kept: JobRecord, note: str) -> dict[str, Any]:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-Record = dict[str, Any]
-#: The decision log's word for a donor that ended (`lending.record`), and what is told of it.
-GIVEN_BACK = "given back"
+from slurm_plugin.log_lines import (
+    Choice,
+    GivenBackLine,
+    Line,
+    OfUser,
+    OrderLine,
+    Placing,
+    ShapeLine,
+    StartedLine,
+    plain,
+)
+
+Story = dict[str, Any]
+#: What is told of a donor that ended.
 LENT_KEYS = ("time", "donor", "node", "gpus", "seconds", "bytes_in", "bytes_out", "packets_in")
 
 #: Array tasks, and earlier decisions, named one by one.
@@ -20,78 +31,86 @@ SHAPING = (
 )
 
 
-def story_of(job: int, records: Sequence[Record], source: str) -> Record:
+def story_of(job: int, records: Sequence[Line], source: str, unread: int = 0) -> Story:
     """The last decision's keys, and `source`, `earlier`, `started`, `tasks` beside them.
 
     `records` are one job's or one array's, oldest first, and not empty. Of an array the last task
-    is told in full, the others under `tasks`.
+    is told in full, the others under `tasks`. `unread` lines about the job could not be read.
     """
     given_back, shapes, passing, records = _by_kind(records)
     last = max(
-        (i for i, record in enumerate(records) if record.get("decision") != "started"),
+        (i for i, record in enumerate(records) if not isinstance(record, StartedLine)),
         default=len(records) - 1,
     )
     chosen = records[last]
-    own = [record for record in records if record.get("job") == chosen.get("job")]
+    own = [record for record in records if record.job == chosen.job]
     at = next(i for i, record in enumerate(own) if record is chosen)
-    story = dict(chosen) | {"source": source, "asked_for": job}
-    before = [_brief(record) for record in own[:at] if record.get("decision") != "started"]
+    story = plain(chosen) | {"source": source, "asked_for": job}
+    before = [_brief(record) for record in own[:at] if not isinstance(record, StartedLine)]
     story["earlier"] = before[-MAX_EARLIER:]
     story["earlier_left_out"] = max(0, len(before) - MAX_EARLIER)
     # A start before the last decision belongs to an earlier run of a requeued job.
-    starts = [record for record in own[at + 1 :] if record.get("decision") == "started"]
+    starts = [record for record in own[at + 1 :] if isinstance(record, StartedLine)]
     if starts:
-        story["started"] = {"time": starts[0].get("time"), "gpus": starts[0].get("gpus", {})}
-    if shapes and chosen.get("decision") != "shape":
-        story["shaping"] = {key: shapes[-1][key] for key in SHAPING if key in shapes[-1]}
-    if passing and chosen.get("decision") != "order":
-        story["order"] = str(passing[-1].get("why", ""))
+        story["started"] = _some(starts[0], ("time", "gpus"))
+    if shapes and not isinstance(chosen, ShapeLine):
+        story["shaping"] = _some(shapes[-1], SHAPING)
+    if passing and not isinstance(chosen, OrderLine):
+        story["order"] = passing[-1].why
     if shapes[1:]:
-        keys = ("time", "shape", "why")
-        story["shaped_before"] = [{k: s[k] for k in keys if k in s} for s in shapes[:-1]]
-    if lent := [record for record in given_back if record.get("job") == chosen.get("job")]:
-        story["given_back"] = [
-            {key: one.get(key) for key in LENT_KEYS} for one in lent[-MAX_TASKS:]
-        ]
-    others = _tasks(records, int(chosen.get("job", 0)))
+        story["shaped_before"] = [_some(one, ("time", "shape", "why")) for one in shapes[:-1]]
+    if lent := [record for record in given_back if record.job == chosen.job]:
+        story["given_back"] = [_some(one, LENT_KEYS) for one in lent[-MAX_TASKS:]]
+    others = _tasks(records, chosen.job)
     if others:
         story["tasks"] = others[-MAX_TASKS:]
         story["tasks_left_out"] = max(0, len(others) - MAX_TASKS)
-    return story
+    return story | {"unread_lines": unread} if unread else story
 
 
-def _by_kind(records: Sequence[Record]) -> tuple[list[Record], ...]:
+def _by_kind(
+    records: Sequence[Line],
+) -> tuple[list[GivenBackLine], list[ShapeLine], list[OrderLine], list[Line]]:
     """Ends of loans, shapes, who passed, and what tells of the job's place, never empty."""
-    given_back = [one for one in records if one.get("decision") == GIVEN_BACK]
-    others = [one for one in records if one.get("decision") != GIVEN_BACK] or list(records)
-    shapes = [one for one in others if one.get("decision") == "shape"]
-    passing = [one for one in others if one.get("decision") == "order"]
-    placing = [one for one in others if one.get("decision") not in ("shape", "order")]
-    if not any(one.get("decision") != "started" for one in placing):
+    given_back = [one for one in records if isinstance(one, GivenBackLine)]
+    others = [one for one in records if not isinstance(one, GivenBackLine)] or list(records)
+    shapes = [one for one in others if isinstance(one, ShapeLine)]
+    passing = [one for one in others if isinstance(one, OrderLine)]
+    placing = [one for one in others if not isinstance(one, ShapeLine | OrderLine)]
+    if not any(not isinstance(one, StartedLine) for one in placing):
         # Nothing was placed yet: its shape, or who passed whom, is all there is to tell.
         placing = [*(shapes[-1:] or passing[-1:]), *placing]
     return given_back, shapes, passing, placing
 
 
-def _brief(record: Record) -> Record:
+def _some(record: Line, keys: Iterable[str]) -> Story:
+    """The record's values of these keys, as far as it has them."""
+    values = plain(record)
+    return {key: values[key] for key in keys if key in values}
+
+
+def _brief(record: Line) -> Story:
     keys = ("time", "job", "decision", "why", "note", "wait_s", "postponed", "waited_s")
-    choice: Record = record.get("chosen") or record.get("slurm") or {}
-    return {key: record[key] for key in keys if key in record} | {"gpus": choice.get("gpus", {})}
+    choice = record.choice if isinstance(record, Placing) else Choice()
+    gpus = {name: list(some) for name, some in choice.gpus.items()}
+    return _some(record, keys) | {"gpus": gpus}
 
 
-def _tasks(records: Sequence[Record], but: int) -> list[Record]:
+def _tasks(records: Sequence[Line], but: int) -> list[Story]:
     """The last decision of every task but one."""
-    last: dict[int, Record] = {}
-    for record in records:
-        if record.get("decision") != "started" and record.get("job") != but:
-            last[int(record.get("job", 0))] = record
+    placing = (one for one in records if not isinstance(one, StartedLine) and one.job != but)
+    last = {record.job: record for record in placing}
     return [_brief(record) for _, record in sorted(last.items())]
 
 
-def may_see(records: Sequence[Record], uid: int) -> list[Record]:
+def may_see(records: Sequence[Line], uid: int) -> list[Line]:
     """This user's records of a job or array; a start counts with the decision it belongs to."""
-    jobs = {record.get("job") for record in records if record.get("uid") == uid}
-    return [r for r in records if r.get("job") in jobs and r.get("uid", uid) == uid]
+    jobs = {record.job for record in records if isinstance(record, OfUser) and record.uid == uid}
+    return [
+        record
+        for record in records
+        if record.job in jobs and (not isinstance(record, OfUser) or record.uid == uid)
+    ]
 
 
 def gpus_of(story: Mapping[str, Any]) -> dict[str, list[int]]:
@@ -108,9 +127,9 @@ def gpus_of(story: Mapping[str, Any]) -> dict[str, list[int]]:
     return chosen if applied or not slurm else slurm
 
 
-def loan_of(story: Mapping[str, Any]) -> Record:
+def loan_of(story: Mapping[str, Any]) -> Story:
     """The job's loan or why it has none, as Slurm has it now, else as it was decided."""
-    loan: Record = story.get("loan") or (dict(story) if story.get("decision") == "lent" else {})
+    loan: Story = story.get("loan") or (dict(story) if story.get("decision") == "lent" else {})
     return loan
 
 

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from slurm_plugin.explain.story import loan_of
-from slurm_plugin.lending.record import DECISIONS, LENT
 
+#: Decisions about loans.
+_OF_LOANS = ("lent", "not lent", "loan over")
 #: How each decision is said, by (decision, applied).
 _SAID = {
     ("use", True): "placed",
@@ -41,6 +42,8 @@ def in_words(story: Mapping[str, Any]) -> str:
         lines.append(_line("notes", story["entries"]))
     if "admin_comment" in story:
         lines.append(_line("AdminComment", story["admin_comment"] or "nothing of ours"))
+    if unread := story.get("unread_lines"):
+        lines.append(_line("left out", f"lines of the log that cannot be read: {unread}"))
     if story.get("remark"):
         lines.append(_line("remark", story["remark"]))
     return "\n".join(printable(one) for one in lines)
@@ -70,7 +73,7 @@ def asked(story: Mapping[str, Any]) -> list[str]:
         return [_line("asked", f"a shape in partition {story['partition']}; hint: {story['hint']}")]
     if story["decision"] == "order":
         return [_line("order", story["why"])]
-    if story["decision"] in DECISIONS:
+    if story["decision"] in _OF_LOANS:
         return _asked_to_borrow(story)
     counts = story.get("gpus_per_node")
     wanted = " + ".join(map(str, counts)) if counts else "?"
@@ -81,8 +84,8 @@ def asked(story: Mapping[str, Any]) -> list[str]:
     lines = [_line("asked", f"{wanted} in {where}{account}; hint: {hint}")]
     if "policy" in story:
         nodes = story.get("candidate_nodes", "?")
-        text = f"policy {story['policy']}, pattern {story['pattern']}, {nodes} nodes to choose from"
-        lines.append(_line("decided by", text))
+        by = f"policy {story['policy']}, pattern {story.get('pattern', '-')}"
+        lines.append(_line("decided by", f"{by}, {nodes} nodes to choose from"))
     if "nodes" in story:
         lines.append(_line("nodes", story["nodes"]))
     why = story.get("reason") or story.get("note") or story.get("why", "")
@@ -96,7 +99,7 @@ def _asked_to_borrow(story: Mapping[str, Any]) -> list[str]:
     lines = [_line("asked", f"{asked} in partition {partition}; hint: {story.get('hint') or '-'}")]
     why = story.get("why")
     # The lines of the loan say it where there are any.
-    if story["decision"] != LENT and story.get("loan", {}).get("waits") != why:
+    if story["decision"] != "lent" and story.get("loan", {}).get("waits") != why:
         lines.append(_line("because", str(why or "")))
     return lines
 
@@ -140,18 +143,24 @@ def figures(choice: Mapping[str, Any]) -> list[str]:
         facts.append(f"{choice.get('shares', 'slices')} of {_of_gpus(choice['of_gpus'])}")
         facts.append(f"{begun} GPU{'' if begun == 1 else 's'} begun")
         facts.append(f"{choice.get('untouched', '?')} untouched there")
+    score = _figure(choice.get("score"), 2)
     if choice.get("terms"):
-        terms = ", ".join(f"{name} {value:.2f}" for name, value in choice["terms"].items())
-        facts.append(f"utility {choice['score']:.2f} ({terms})")
+        terms = ", ".join(f"{name} {_figure(value, 2)}" for name, value in choice["terms"].items())
+        facts.append(f"utility {score} ({terms})")
     elif "score" in choice and "effbw_gbps" in choice:
-        facts.append(f"score {choice['score']:.2f}")
+        facts.append(f"score {score}")
     if "effbw_gbps" in choice:
         facts += [
-            f"effective {choice['effbw_gbps']:.2f} GB/s",
-            f"sum {choice['agg_gbps']:.0f} GB/s",
-            f"left {choice['preserved_gbps']:.0f} GB/s",
+            f"effective {_figure(choice['effbw_gbps'], 2)} GB/s",
+            f"sum {_figure(choice.get('agg_gbps'), 0)} GB/s",
+            f"left {_figure(choice.get('preserved_gbps'), 0)} GB/s",
         ]
-    return facts + (_rails(choice) if "spine" in choice else [])
+    return facts + (_rails(choice) if "spine" in choice and "rails" in choice else [])
+
+
+def _figure(value: float | None, digits: int) -> str:
+    """A figure, `?` where the line has none."""
+    return "?" if value is None else f"{value:.{digits}f}"
 
 
 def _rails(choice: Mapping[str, Any]) -> list[str]:
@@ -163,7 +172,7 @@ def _rails(choice: Mapping[str, Any]) -> list[str]:
     )
     told = "" if choice.get("rails_declared") else " (by the NICs' distance)"
     shares = (
-        f"{said} {spine[key]:.2f} of {spine[f'{key}_total']:.2f}"
+        f"{said} {_figure(spine[key], 2)} of {_figure(spine.get(f'{key}_total'), 2)}"
         for key, said in (("ring", "ring"), ("tree", "tree"), ("sharp", "SHARP"))
         if key in spine
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from policies.contract.bits import lowest_bits
 from slurm_plugin.decide.decide import Decider, Decision, use_note
-from slurm_plugin.decide.record import Build
+from slurm_plugin.decide.record import BuildPlacing
 from slurm_plugin.gates.plan import Choice, Chosen
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Pass, WaitFor
@@ -16,7 +16,7 @@ from slurm_plugin.queue.candidates import Group, Need
 
 def ask(
     decider: Decider, job: PlacementQuestion, need: Need, groups: Sequence[Group]
-) -> tuple[Choice, Build]:
+) -> tuple[Choice, BuildPlacing]:
     """What the policy chooses for this job among the groups, and the line for the decision log."""
     # A group of several nodes is one candidate; Slurm would take the first one's lowest GPUs.
     candidates = tuple(

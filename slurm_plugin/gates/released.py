@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from policies import mask_of
 from slurm_plugin.decide.record import Build, started
 from slurm_plugin.gates import change
@@ -135,4 +137,4 @@ class Watch:
 
 def of_job(build: Build, job: QueuedJob) -> Build:
     """The record of a decision that was made before the job had its id."""
-    return lambda: {**build(), "job": job.job_id, "array": job.array_id}
+    return lambda: msgspec.structs.replace(build(), job=job.job_id, array=job.array_id)

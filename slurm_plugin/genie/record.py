@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from policies.contract.scheduling import Planned, Platform, Task
 from policies.genie.submit import ShapeCandidate, candidates
+from slurm_plugin.log_lines import ShapeChoice, ShapeLine
 from slurm_plugin.protocol import Submit
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -28,37 +28,36 @@ class ShapeRecord:
     is_fixed: bool = False
     note: str = ""
 
-    def build(self) -> dict[str, Any]:
-        """The line's keys and values; of a submit without the job's id."""
+    def build(self) -> ShapeLine:
+        """The line; of a submit without the job's id."""
         shape = self.chosen.shape
         ranked = candidates(self.task, self.platform, self.now)
         shown = [one for at, one in enumerate(ranked) if at < MAX_CANDIDATES or one.shape == shape]
-        return {
-            "decision": "shape",
-            "shape": str(shape),
-            "why": self._why(ranked),
-            "note": self.note,
-            "service": self.task.service,
-            "deadline": round(self.task.deadline_s),
-            "allowance_s": round(self.chosen.allowance_s, 1),
-            "starts": bool(self.chosen.nodes),
-            "shapes": [
-                {
-                    "shape": str(one.shape),
-                    "latency_s": round(one.latency_s, 3),
-                    "cost": round(one.cost, 4),
-                    "ratio": float(f"{one.ratio:.6g}"),
-                    "in_time": one.is_in_time,
-                }
+        return ShapeLine(
+            shape=str(shape),
+            why=self._why(ranked),
+            note=self.note,
+            service=self.task.service,
+            deadline=round(self.task.deadline_s),
+            allowance_s=round(self.chosen.allowance_s, 1),
+            starts=bool(self.chosen.nodes),
+            shapes=tuple(
+                ShapeChoice(
+                    shape=str(one.shape),
+                    latency_s=round(one.latency_s, 3),
+                    cost=round(one.cost, 4),
+                    ratio=float(f"{one.ratio:.6g}"),
+                    in_time=one.is_in_time,
+                )
                 for one in shown
-            ],
-            "shapes_left_out": len(ranked) - len(shown),
-            "uid": self.asked.uid,
-            "account": self.asked.account,
-            "partition": self.asked.partition,
-            "hint": self.hint,
-            "policy": "genie",
-        }
+            ),
+            shapes_left_out=len(ranked) - len(shown),
+            uid=self.asked.uid,
+            account=self.asked.account,
+            partition=self.asked.partition,
+            hint=self.hint,
+            policy="genie",
+        )
 
     def _why(self, ranked: Sequence[ShapeCandidate]) -> str:
         if self.is_fixed:

@@ -30,6 +30,7 @@ from slurm_plugin.genie.record import ShapeRecord
 from slurm_plugin.genie.site import ShapedPartition, ShapingSite
 from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.lending import forms
+from slurm_plugin.log_lines import Placing
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, SubmitReply, WaitFor
 
@@ -125,9 +126,10 @@ class Shaping:
             return self.inner.on_place(question)
         reply, reason = WaitFor(WAIT_S, note), "waits by plan"
 
-        def record() -> dict[str, object]:
+        def record() -> Placing:
             line = first_keys(question, "enforce", reply, reason)
-            return line | {"policy": NAME, "pattern": "ring"}
+            line.policy, line.pattern = NAME, "ring"
+            return line
 
         return Decision(reply, reason, record)
 

@@ -19,7 +19,7 @@ from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.kept_nodes import KeptTables, ToldNodes
 from slurm_plugin.decide.machines import are_same
-from slurm_plugin.decide.record import started
+from slurm_plugin.decide.record import Build, started
 from slurm_plugin.errors import PluginError, ProtocolError
 from slurm_plugin.node_lines import Changes, NodesPart
 from slurm_plugin.protocol import (
@@ -248,7 +248,7 @@ class Engine:
             use = await self.tables.rebuilt(setup.machines, ahead, {table})
             use()
 
-    def _reply(self, message: Message) -> tuple[Reply, Callable[[], dict[str, Any]] | None]:
+    def _reply(self, message: Message) -> tuple[Reply, Build | None]:
         if isinstance(message, Place):
             if self.setup.config.kill_switch.exists():
                 self.counters.passed("kill switch")
@@ -341,17 +341,19 @@ class Engine:
             time.sleep(QUIET_S)
         return self.setup is setup
 
-    def write(self, build: Callable[[], dict[str, Any]]) -> None:
+    def write(self, build: Build) -> None:
         """Write a line of the decision log that belongs to no question."""
         self._after(build, 0.0)()
 
-    def _after(self, build: Callable[[], dict[str, Any]], took_s: float) -> Callable[[], None]:
+    def _after(self, build: Build, took_s: float) -> Callable[[], None]:
         now = datetime.now(UTC)
 
         def write() -> None:
-            stamp = now.isoformat(timespec="milliseconds")
             try:
-                self.log.append({"time": stamp, "took_ms": round(took_s * 1e3, 3), **build()})
+                line = build()
+                line.time = now.isoformat(timespec="milliseconds")
+                line.took_ms = round(took_s * 1e3, 3)
+                self.log.append(line)
             except Exception:
                 logger.exception("a decision could not be written down")
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
-from typing import Any
 
-from slurm_plugin.explain.gains import JobGain, job_gain
-from slurm_plugin.lending.record import DECISIONS as LOAN_DECISIONS
+from slurm_plugin.explain.gains import JobGain, in_order, job_gain
+from slurm_plugin.log_lines import Line, OfLoan, OfUser, Placing, ShapeLine, StartedLine, known
 from slurm_plugin.telemetry import SLOW_S, Histogram
 
 #: Label sets per metric; more (a site with very many partitions) are counted together.
@@ -28,27 +27,28 @@ class Tally:
         self._counts: dict[str, Counter[tuple[str, ...]]] = {}
         self._times: dict[str, dict[tuple[str, ...], Histogram]] = {}
         # The GPUs that were chosen by node, None where a job was left to Slurm; by job.
-        self._decided: OrderedDict[int, Mapping[str, list[int]] | None] = OrderedDict()
+        self._decided: OrderedDict[int, Mapping[str, tuple[int, ...]] | None] = OrderedDict()
         self._heard_of: OrderedDict[int, None] = OrderedDict()
 
-    def add(self, record: Mapping[str, Any]) -> None:
+    def add(self, record: Line) -> None:
         """Count one record."""
-        decision = str(record.get("decision", "?"))
-        place = (str(record.get("partition") or "-"), str(record.get("policy") or "-"))
-        applied = "yes" if record.get("applied", True) else "no"
+        placing = record if isinstance(record, Placing) else None
+        policy = known(record.policy) if isinstance(record, Placing | ShapeLine) else ""
+        place = (record.partition if isinstance(record, OfUser) else "") or "-", policy or "-"
+        applied = "yes" if placing is None or placing.applied else "no"
         with self._lock:
-            self._hear(int(record.get("job", 0)))
-            if decision == "started":
+            self._hear(record.job)
+            if isinstance(record, StartedLine):
                 self._started(record)
                 return
-            self._count("decisions", (decision, *place, applied))
-            if decision in LOAN_DECISIONS:
+            self._count("decisions", (record.decision, *place, applied))
+            if isinstance(record, OfLoan):
                 return
-            if (took_ms := record.get("policy_ms")) is not None:
+            if placing is not None and (took_ms := known(placing.policy_ms)) is not None:
                 self._time("placement", (place[1],), took_ms / 1e3)
             gain = job_gain(record)
             is_applied = gain is not None and gain.applied
-            self._remember(int(record.get("job", 0)), gain.chosen if gain and is_applied else None)
+            self._remember(record.job, gain.chosen if gain and is_applied else None)
             if gain is not None and is_applied:
                 self._gained(gain, place)
 
@@ -63,22 +63,22 @@ class Tally:
         with self._lock:
             return job in self._heard_of
 
-    def _remember(self, job: int, chosen: Mapping[str, list[int]] | None) -> None:
+    def _remember(self, job: int, chosen: Mapping[str, tuple[int, ...]] | None) -> None:
         self._decided[job] = chosen
         self._decided.move_to_end(job)
         if len(self._decided) > MAX_JOBS:
             self._decided.popitem(last=False)
 
-    def _started(self, record: Mapping[str, Any]) -> None:
+    def _started(self, record: StartedLine) -> None:
         """A job started; one that was never asked about got Slurm's own choice."""
         self._count("started", ())
-        job, gpus = int(record.get("job", 0)), record.get("gpus") or {}
+        job, gpus = record.job, record.gpus
         if job not in self._decided:
             if gpus:
                 self._count("started_undecided", ())
             return
         chosen = self._decided.pop(job)
-        if chosen is not None and {name: sorted(ids) for name, ids in chosen.items()} != gpus:
+        if chosen is not None and in_order(chosen) != in_order(gpus):
             self._count("started_otherwise", ())
 
     def _gained(self, gain: JobGain, place: tuple[str, str]) -> None:

@@ -68,8 +68,12 @@ def _head(view: View, clock: str, width: int) -> Iterator[Text]:
     both = f"{free}; {largest}"
     for line in [both] if len(both) <= width else [free, largest]:
         yield Text(line, "bold")
-    problems = [view.get("slurm", {}).get("problem"), view.get("engine", {}).get("problem")]
-    for who, problem in zip(("Slurm", "engine"), problems, strict=True):
+    problems = {
+        "Slurm": view.get("slurm", {}).get("problem"),
+        "engine": view.get("engine", {}).get("problem"),
+        "decision log": view.get("log_problem"),
+    }
+    for who, problem in problems.items():
         if problem:
             yield Text(printable(f"{who}: {problem}"), "bold red")
 

@@ -9,7 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from slurm_plugin.log_lines import (
+    Choice,
+    Line,
+    OfUser,
+    Placing,
+    Reader,
+    ShapeLine,
+    UseLine,
+    known,
+)
 
 #: Decisions that are shown, and jobs whose choice is remembered.
 MAX_SHOWN, MAX_JOBS = 300, 20_000
@@ -61,6 +70,12 @@ class DecisionTail:
         self._uids: OrderedDict[int, int] = OrderedDict()
         #: Why the log cannot be read; '' where it can, or is not there yet.
         self.problem = ""
+        self._reader = Reader()
+
+    @property
+    def left_out(self) -> str:
+        """How many lines could not be read; '' for none."""
+        return self._reader.in_words
 
     def forget(self) -> None:
         """Everything that was taken in; numbers go on."""
@@ -82,7 +97,10 @@ class DecisionTail:
             return False
         self.problem = ""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        self.take(_decoded(lines))
+        if len(self._rest) > MAX_BYTES:
+            # It has no end, so it is no line of ours.
+            lines, self._rest = [*lines, self._rest], b""
+        self.take(self._reader.records(lines))
         return bool(lines)
 
     def _new_bytes(self, descriptor: int) -> bytes:
@@ -96,40 +114,41 @@ class DecisionTail:
         self._at += len(data)
         return data.partition(b"\n")[2] if begins_in_a_line else data
 
-    def take(self, records: Iterable[Mapping[str, Any]]) -> None:
+    def take(self, records: Iterable[Line]) -> None:
         """Add records, oldest first."""
         for record in records:
             decision = self._brief(record)
             self._count += 1
             self.shown.append((self._count, decision))
-            if decision.decision == "use":
+            if isinstance(record, UseLine):
                 _put(self.of_job, decision.job, decision)
 
-    def _brief(self, record: Mapping[str, Any]) -> Decision:
-        job, chosen = int(record.get("job", 0)), record.get("chosen") or {}
-        uid = int(record.get("uid", self._uids.get(job, -1)))
+    def _brief(self, record: Line) -> Decision:
+        job = record.job
+        uid = record.uid if isinstance(record, OfUser) else self._uids.get(job, -1)
         _put(self._uids, job, uid)
-        slurm = record.get("slurm") or {}
-        gpus = record.get("gpus") or chosen.get("gpus") or slurm.get("gpus") or {}
+        more: dict[str, Any] = {"partition": record.partition} if isinstance(record, OfUser) else {}
+        if isinstance(record, Placing):
+            chosen, slurm = known(record.chosen) or Choice(), known(record.slurm) or Choice()
+            more |= {
+                "policy": known(record.policy) or "",
+                "slurm_gpus": slurm.gpus,
+                "gbps": known(chosen.effbw_gbps),
+                "slurm_gbps": known(slurm.effbw_gbps),
+                "utility": known(chosen.utility),
+            }
+        elif isinstance(record, ShapeLine):
+            more["policy"] = record.policy
         return Decision(
             job,
             uid,
-            str(record.get("time", "")),
-            str(record.get("decision", "?")),
-            str(record.get("partition") or ""),
-            str(record.get("policy") or ""),
-            str(record.get("reason") or record.get("note") or record.get("why") or "")[:300],
-            _tuples(gpus),
-            _tuples(slurm.get("gpus") or {}),
-            chosen.get("effbw_gbps"),
-            slurm.get("effbw_gbps"),
-            chosen.get("utility"),
-            float(record.get("took_ms", 0.0)),
+            record.time,
+            record.decision,
+            why=record.said[:300],
+            gpus=record.places,
+            took_ms=record.took_ms,
+            **more,
         )
-
-
-def _tuples(gpus: Mapping[str, Iterable[int]]) -> dict[str, tuple[int, ...]]:
-    return {str(name): tuple(some) for name, some in gpus.items()}
 
 
 def _put(kept: OrderedDict[int, Any], job: int, value: object) -> None:
@@ -137,14 +156,3 @@ def _put(kept: OrderedDict[int, Any], job: int, value: object) -> None:
     kept.move_to_end(job)
     if len(kept) > MAX_JOBS:
         kept.popitem(last=False)
-
-
-def _decoded(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
-    for line in lines:
-        try:
-            record = msgspec.json.decode(line)
-        except msgspec.DecodeError:
-            # Half a line of a crash or a full disk.
-            continue
-        if isinstance(record, dict):
-            yield record

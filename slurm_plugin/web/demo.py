@@ -18,6 +18,7 @@ import msgspec
 
 from gres_topology import catalog
 from slurm_plugin.decide.machines import Machine
+from slurm_plugin.log_lines import Line, Reader, of_plain
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm.clients.command_line import SlurmClient
@@ -148,20 +149,27 @@ class DemoDecisions(DecisionTail):
         self._taken: int = 0
         uids = {row["id"]: day.recorded["users"][row["user"]] for row in day.recorded["jobs"]}
         partitions = {row["id"]: row["partition"] for row in day.recorded["jobs"]}
-        self.records = [
-            line
-            | {
-                "time": (MIDNIGHT + timedelta(seconds=line["at"])).isoformat(),
-                "uid": uids[line["job"]],
-                "partition": partitions[line["job"]],
-            }
+        #: Each with its second of the day.
+        self._lines = [
+            (
+                line["at"],
+                of_plain(
+                    line
+                    | {
+                        "time": (MIDNIGHT + timedelta(seconds=line["at"])).isoformat(),
+                        "uid": uids[line["job"]],
+                        "partition": partitions[line["job"]],
+                    }
+                ),
+            )
             for line in day.recorded["records"]
         ]
+        self.records = [line for _, line in self._lines]
 
     def read(self) -> bool:
         """Take in what was decided since; after midnight the day begins anew."""
         now = self._day.second
-        ready = sum(1 for line in self.records if line["at"] <= now)
+        ready = sum(1 for at, _ in self._lines if at <= now)
         if ready < self._taken:
             self._taken = 0
             self.forget()
@@ -169,9 +177,9 @@ class DemoDecisions(DecisionTail):
         before, self._taken = self._taken, ready
         return before < ready
 
-    def of(self, job: int) -> list[dict[str, Any]]:
+    def of(self, job: int, reader: Reader) -> list[Line]:
         """A job's lines of the log so far."""
-        return [line for line in self.records[: self._taken] if line["job"] == job]
+        return [line for line in self.records[: self._taken] if line.job == job]
 
 
 def sources(speed: float = SPEED, clock: Callable[[], float] = time.monotonic) -> Sources:

@@ -9,8 +9,9 @@ from typing import Any
 from gres_topology.pictures import BUSY, Marks, machine_svg
 from slurm_plugin.decide.machines import Machine
 from slurm_plugin.explain.slurm_says import loan_in
-from slurm_plugin.explain.story import Record, gpus_of, may_see, story_of
+from slurm_plugin.explain.story import Story, gpus_of, may_see, story_of
 from slurm_plugin.explain.text import in_words
+from slurm_plugin.log_lines import Line, Reader
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.web.reasons import Reading
 from slurm_plugin.web.sources import Sources
@@ -42,10 +43,11 @@ class Details:
         job = next((one for one in self.reading.snapshot.jobs if one.job_id == number), None)
         if job is not None and uid not in (None, job.uid):
             raise NotFound(f"job {number}")
-        records = self._records(number, uid)
+        reader = Reader()
+        records = self._records(number, uid, reader)
         if job is None and not records:
             raise NotFound(f"job {number}")
-        story = story_of(number, records, "decision log") if records else {}
+        story = story_of(number, records, "decision log", reader.unread) if records else {}
         lines = in_words(story).splitlines() if story else [""]
         details: dict[str, Any] = {
             "job": number,
@@ -60,9 +62,9 @@ class Details:
             details["why"] = self._why(job, uid)
         return details
 
-    def _records(self, number: int, uid: int | None) -> list[Record]:
+    def _records(self, number: int, uid: int | None, reader: Reader) -> list[Line]:
         try:
-            records = self.sources.records_of(number)
+            records = self.sources.records_of(number, reader)
         except OSError:
             return []
         return records if uid is None else may_see(records, uid)
@@ -72,7 +74,7 @@ class Details:
         return as_json(answer(state, self.sources.lending))
 
     def _of_job(
-        self, number: int, job: QueuedJob | None, story: Record, uid: int | None
+        self, number: int, job: QueuedJob | None, story: Story, uid: int | None
     ) -> list[dict[str, str]]:
         """Its nodes with its ranks, what Slurm would have taken, and the nodes that lend to it."""
         own: Gpus = gpus_of(story) if story else {}
@@ -90,7 +92,7 @@ class Details:
             pictures += self._picture(donor["node"], title, holders, donor["gpus"])
         return pictures
 
-    def _candidates(self, story: Record) -> list[dict[str, Any]]:
+    def _candidates(self, story: Story) -> list[dict[str, Any]]:
         rows = []
         for one in story.get("candidates", ())[:MAX_CANDIDATES]:
             pictures = [
@@ -175,7 +177,7 @@ def _order(machine: Machine) -> Sequence[int]:
     return machine.order or range(machine.topology.gpus)
 
 
-def _timeline(job: QueuedJob | None, story: Record) -> list[dict[str, Any]]:
+def _timeline(job: QueuedJob | None, story: Story) -> list[dict[str, Any]]:
     """What happened to the job, oldest first: times are epochs, or ISO texts of the log."""
     events: list[dict[str, Any]] = []
     if job is not None and job.submit:

@@ -11,12 +11,13 @@ from typing import Any
 
 from slurm_plugin.explain.gains import Gains, JobGain, block, grouped
 from slurm_plugin.explain.search import attributed
+from slurm_plugin.log_lines import Line
 
 #: Jobs that are summed up, the last ones; and seconds for which a sum is given out again.
 MAX_JOBS, KEEP_S = 50_000, 60.0
 #: Key on the page -> field of a JobGain.
 KEYS = {"week": "week", "user": "uid", "partition": "partition", "size": "gpus"}
-Records = Callable[[], Iterable[dict[str, Any]]]
+Records = Callable[[], Iterable[Line]]
 
 
 class GainBook:
@@ -53,7 +54,7 @@ class GainBook:
         ]
 
 
-def _last_jobs(records: Iterable[dict[str, Any]]) -> Iterable[JobGain]:
+def _last_jobs(records: Iterable[Line]) -> Iterable[JobGain]:
     gains = Gains()
     for record in attributed(records):
         gains.add(record)

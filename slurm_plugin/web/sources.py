@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from gres_topology import TopologyError
 from gres_topology.slurm_files import networks
@@ -20,6 +19,7 @@ from slurm_plugin.errors import EngineDown, PluginError
 from slurm_plugin.explain import search, slurm_says
 from slurm_plugin.job_entries.saved import NAME, readable
 from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.log_lines import Line, Reader
 from slurm_plugin.part_marks import marks
 from slurm_plugin.queue.demand import READY
 from slurm_plugin.queue.snapshot import Snapshot
@@ -79,8 +79,8 @@ class Sources:
     #: Node -> the switches or blocks above it, the lowest first.
     switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: A job's lines of the decision log, and the whole log; both raise OSError.
-    records_of: Callable[[int], list[dict[str, Any]]] = lambda job: []
-    all_records: Callable[[], Iterable[dict[str, Any]]] = lambda: ()
+    records_of: Callable[[int, Reader], list[Line]] = lambda job, reader: []
+    all_records: Callable[[], Iterable[Line]] = lambda: ()
     #: A uid's login name, or its digits.
     name_of: Callable[[int], str] = name_of
     #: The site's lending, where it is known.
@@ -200,7 +200,7 @@ def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
         sources,
         machines=MarkedMachines(config),
         switches=_switches(config),
-        records_of=lambda job: search.find(config.decision_log, job),
+        records_of=lambda job, reader: search.find(config.decision_log, job, reader),
         all_records=lambda: decision_log.read(config.decision_log),
         lending=config.remote,
     )

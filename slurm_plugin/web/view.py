@@ -119,7 +119,7 @@ def own_view(
             for number, decision in list(decisions.shown)
             if uid is None or decision.uid == uid
         },
-        "log_problem": decisions.problem if uid is None else "",
+        "log_problem": (decisions.problem or decisions.left_out) if uid is None else "",
     }
 
 

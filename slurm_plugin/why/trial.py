@@ -14,6 +14,7 @@ from slurm_plugin.gates import question as slots_question
 from slurm_plugin.gates.admission import APART
 from slurm_plugin.gates.plan import Chosen
 from slurm_plugin.lending.choice.offer import Offer
+from slurm_plugin.log_lines import Choice, known
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Use, WaitFor
 from slurm_plugin.queue.candidates import Need, fits, groups
@@ -214,9 +215,8 @@ def _by_select(
         return _waits(WaitReason("policy", f"waits for better GPUs: {decision.reply.note}"))
     if not isinstance(decision.reply, Use):
         return _by_slurm(tuple(own), need, decision.reason)
-    chosen = decision.record().get("chosen", {})
-    gpus = {name: tuple(some) for name, some in chosen.get("gpus", {}).items()}
-    return _told(gpus, chosen.get("effbw_gbps"))
+    chosen = known(decision.record().chosen) or Choice()
+    return _told(chosen.gpus, known(chosen.effbw_gbps))
 
 
 def _by_slots(
@@ -231,9 +231,9 @@ def _by_slots(
         return _waits(WaitReason("policy", f"waits for better GPUs: {choice.note}"))
     if not isinstance(choice, Chosen):
         return _by_slurm(candidates[0].names, need, choice.note)
-    chosen = build().get("chosen", {})
-    order = next(iter(chosen.get("gpus", {}).values()), ())
-    return _told(dict.fromkeys(choice.group.names, tuple(order)), chosen.get("effbw_gbps"))
+    chosen = known(build().chosen) or Choice()
+    order = next(iter(chosen.gpus.values()), ())
+    return _told(dict.fromkeys(choice.group.names, order), known(chosen.effbw_gbps))
 
 
 def _by_slurm(names: tuple[str, ...], need: Need, why: str) -> Trial:

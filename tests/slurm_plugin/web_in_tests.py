@@ -127,7 +127,7 @@ class Site:
             DecisionTail(self.log.path),
             {"dgx1": machine, "dgx2": machine},
             {"dgx1": ("leaf1", "spine"), "dgx2": ("leaf1", "spine")},
-            records_of=lambda job: search.find(self.log, job),
+            records_of=lambda job, reader: search.find(self.log, job, reader),
             all_records=lambda: decision_log.read(self.log),
             operators=self.who.operators,
         )

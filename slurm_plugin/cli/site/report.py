@@ -34,15 +34,16 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
     from slurm_plugin.decide import decision_log
     from slurm_plugin.explain.gains import Gains
     from slurm_plugin.explain.search import attributed
+    from slurm_plugin.log_lines import Reader
     from slurm_plugin.queue.free_history import FreeHistory, over_time
 
     first = _first(since, datetime.now(UTC)) if since else None
     settings = config.load(config_path)
     log = settings.decision_log
-    gains = Gains()
+    gains, reader = Gains(), Reader()
     try:
-        for record in attributed(decision_log.read(log)):
-            if first is None or _is_after(record.get("time"), first):
+        for record in attributed(decision_log.read(log, reader)):
+            if first is None or _is_after(record.time, first):
                 gains.add(record)
     except PermissionError as error:
         raise Fault(f"{log.path}: permission denied; run this as root or SlurmUser") from error
@@ -51,11 +52,14 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
         "over_time": over_time(rows),
         "by_day": {day: over_time(some) for day, some in _by_day(rows).items()},
         "now": _now(settings.slurm),
+        "unread_lines": reader.unread,
     }
     if as_json:
         click.echo(json.dumps(summary, indent=2))
     elif not gains.records:
         click.echo(f"nothing decided{f' since {since}' if since else ''}: {log.path}")
+        if reader.unread:
+            click.echo(_unread(reader.unread))
     else:
         click.echo(_text(summary))
 
@@ -104,10 +108,11 @@ def _first(since: str, now: datetime) -> datetime:
     return moment if moment.tzinfo else moment.astimezone()
 
 
-def _is_after(stamp: object, first: datetime) -> bool:
+def _is_after(stamp: str, first: datetime) -> bool:
     try:
-        return datetime.fromisoformat(str(stamp)) >= first
-    except ValueError:
+        return datetime.fromisoformat(stamp) >= first
+    except (ValueError, TypeError):
+        # Not a time, or one of no zone: no line of ours.
         return False
 
 
@@ -131,6 +136,7 @@ def _text(summary: dict[str, Any]) -> str:
             f" {lent['bytes_out'] / 1e9:,.2f} GB from them"
         )
     lines.append(f"started without an answer of ours: {summary['started_undecided']} jobs")
+    lines += [_unread(summary["unread_lines"])] if summary["unread_lines"] else []
     for key, title in (("by_partition", "partition"), ("by_policy", "policy")):
         for name, block in summary[key].items():
             ratio = f", x {block['ratio_mean']:.2f}" if "ratio_mean" in block else ""
@@ -146,6 +152,10 @@ def _text(summary: dict[str, Any]) -> str:
         f" {nodes} x {per_node} GPUs"
     )
     return "\n".join(lines)
+
+
+def _unread(lines: int) -> str:
+    return f"lines of the log that cannot be read, and are left out: {lines}"
 
 
 #: Days that are told one by one, the last ones.

@@ -17,6 +17,7 @@ from typing import Any
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.released import of_job
+from slurm_plugin.log_lines import OrderLine
 from slurm_plugin.queue.learned_durations import MAX_BYTES
 from slurm_plugin.queue.passing import PassingInPartition, Raised, Update, own_place, why_not
 from slurm_plugin.queue.snapshot import Detail, Snapshot
@@ -169,10 +170,9 @@ class OrderLoop(QueueLoop):
         return refused
 
 
-def _line(job: QueuedJob, said: str) -> dict[str, Any]:
-    """The decision log's keys of a job that passed, or was passed."""
-    who = {"uid": job.uid, "account": job.account, "partition": job.partition}
-    return {"decision": "order", "why": said, **who}
+def _line(job: QueuedJob, said: str) -> OrderLine:
+    """The decision log's line of a job that passed, or was passed."""
+    return OrderLine(why=said, uid=job.uid, account=job.account, partition=job.partition)
 
 
 def _is_ordered(rule: Rule) -> bool:

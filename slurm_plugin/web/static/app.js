@@ -42,7 +42,7 @@ function say() {
   if (view.engine.is_up === false && view.engine.problem) {
     said.push(`The engine does not answer, Slurm goes on by itself: ${view.engine.problem}`);
   }
-  if (view.log_problem) said.push(`The decision log cannot be read: ${view.log_problem}`);
+  if (view.log_problem) said.push(`The decision log: ${view.log_problem}`);
   const texts = [...problems.children].map((one) => one.textContent);
   if (texts.join("\n") !== said.join("\n")) {
     problems.replaceChildren(...said.map((text) => html("p", { class: "problem" }, text)));

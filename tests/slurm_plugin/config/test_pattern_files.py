@@ -79,7 +79,7 @@ def test_the_record_tells_which_contents_were_used(tmp_path):
     found = []
     for text in (STAR, SQUARE):
         path = with_halo(tmp_path, text)
-        found.append(decider_of(config.load(path)).decide(asked).record()["pattern"])
+        found.append(decider_of(config.load(path)).decide(asked).record().pattern)
     assert all(name.startswith("halo@") for name in found)
     assert found[0] != found[1]
 

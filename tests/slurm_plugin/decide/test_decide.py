@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machines_in_tests import basic_decider, mask, node, question
+from msgspec import UNSET, structs
 
 from policies import Cluster, Placement, Policy, Request, Wait
 from policies.contract.hint_keys import MIN_UTILITY
@@ -59,8 +60,8 @@ def test_the_index_mapping_is_applied_both_ways(decider):
     decision = decider.decide(question(node("mirrored", mask(7, 4, 1), mask(1, 4))))
     assert decision.reply.nodes == {"mirrored": mask(7, 4)}
     record = decision.record()
-    assert set(record["chosen"]["gpus"]["mirrored"]) == {7, 4}
-    assert record["slurm"]["gpus"] == {"mirrored": [1, 4]}
+    assert set(record.chosen.gpus["mirrored"]) == {7, 4}
+    assert record.slurm.gpus == {"mirrored": (1, 4)}
 
 
 def test_a_better_node_is_taken_and_the_alternative_stays_with_slurms(decider):
@@ -123,7 +124,7 @@ def test_what_cannot_be_decided_is_slurms_own(decider, asked, reason, note):
 def test_an_unknown_node_that_slurm_did_not_choose_is_only_left_out(decider):
     decision = decider.decide(question(node("dgx1", FULL, mask(0, 1)), node("alien", FULL)))
     assert isinstance(decision.reply, Use)
-    assert decision.record()["excluded_nodes"] == {"alien": "not declared in gputopo.yaml"}
+    assert decision.record().excluded_nodes == {"alien": "not declared in gputopo.yaml"}
 
 
 def test_observe_decides_and_logs_and_changes_nothing(decider):
@@ -131,18 +132,18 @@ def test_observe_decides_and_logs_and_changes_nothing(decider):
     decision = decider.decide(asked)
     assert decision.reply == Pass()
     record = decision.record()
-    assert record["decision"] == "use"
-    assert record["applied"] is False
-    assert record["chosen"]["gpus"] == {"dgx1": (0, 3)}
+    assert record.decision == "use"
+    assert record.applied is False
+    assert record.chosen.gpus == {"dgx1": (0, 3)}
 
 
 def test_the_record_sets_slurms_own_choice_beside_ours(decider):
     record = decider.decide(question(node("dgx1", FULL, mask(0, 1)))).record()
-    assert record["slurm"]["gpus"] == {"dgx1": [0, 1]}
-    assert record["slurm"]["effbw_gbps"] == pytest.approx(21.61, abs=0.01)
-    assert record["chosen"]["effbw_gbps"] == pytest.approx(39.08, abs=0.01)
-    assert record["candidates"][0]["gpus"] == record["chosen"]["gpus"]
-    assert record["policy"] == "mapa"
+    assert record.slurm.gpus == {"dgx1": (0, 1)}
+    assert record.slurm.effbw_gbps == pytest.approx(21.61, abs=0.01)
+    assert record.chosen.effbw_gbps == pytest.approx(39.08, abs=0.01)
+    assert record.candidates[0].gpus == record.chosen.gpus
+    assert record.policy == "mapa"
 
 
 def test_the_record_of_a_policy_without_scores_is_scored_by_the_judge(decider):
@@ -150,20 +151,20 @@ def test_the_record_of_a_policy_without_scores_is_scored_by_the_judge(decider):
     ours, _ = fixed(decider, bare)
     record = ours.decide(question(node("dgx1", FULL, mask(0, 1)))).record()
     # Its utility is the share of what the node could give to two GPUs: 1 for a double link.
-    assert 0.0 < record["chosen"].pop("utility") < 1.0
-    assert record["chosen"] == record["slurm"] | {"gpus": {"dgx1": (0, 1)}}
-    assert record["chosen"]["effbw_gbps"] == pytest.approx(21.61, abs=0.01)
+    assert 0.0 < record.chosen.utility < 1.0
+    assert structs.replace(record.chosen, utility=UNSET) == record.slurm
+    assert record.chosen.effbw_gbps == pytest.approx(21.61, abs=0.01)
 
 
 def test_the_record_of_a_policy_of_terms_carries_them(decider):
     asked = replace(question(node("dgx1", FULL, mask(0, 1))), hint="policy=topo-aware,batch=1")
     record = decider.decide(asked).record()
     terms = {"communication": 1.0, "interference": 1.0, "fragmentation": 0.5}
-    assert record["chosen"]["terms"] == terms
-    assert record["chosen"]["score"] == pytest.approx(2.5 / 3)
-    assert record["chosen"]["effbw_gbps"] > 0
-    assert record["candidates"][0]["terms"] == record["chosen"]["terms"]
-    assert "effbw_gbps" not in record["candidates"][0]
+    assert record.chosen.terms == terms
+    assert record.chosen.score == pytest.approx(2.5 / 3)
+    assert record.chosen.effbw_gbps > 0
+    assert record.candidates[0].terms == record.chosen.terms
+    assert record.candidates[0].effbw_gbps is UNSET
 
 
 WAIT = Wait("busy", 45.0)
@@ -224,7 +225,7 @@ def test_a_policy_that_raises_costs_only_its_own_answer(decider, caplog):
     ours, _ = fixed(decider, ZeroDivisionError("bug"))
     decision = ours.decide(question(node("dgx1", FULL, 1)))
     assert decision.reply == Pass("Slurm's own choice: internal error")
-    assert decision.reason == decision.record()["why"] == "internal error"
+    assert decision.reason == decision.record().why == "internal error"
 
 
 def test_a_partitions_hints_are_defaults_the_users_own_win(decider):
@@ -280,7 +281,7 @@ def test_what_is_used_is_free_and_as_much_as_slurm_counted(decider, nodes, hint)
 def test_gpus_stand_in_rank_order_by_slurms_index(decider):
     asked = question(node("mirrored", FULL, mask(0, 1, 2, 3)))
     decision = decider.decide(asked)
-    order = decision.record()["chosen"]["gpus"]["mirrored"]
+    order = decision.record().chosen.gpus["mirrored"]
     assert decision.reply.note.startswith(f"mirrored:{','.join(map(str, order))} by mapa: ")
     assert mask(*order) == decision.reply.nodes["mirrored"]
 
@@ -303,5 +304,5 @@ def test_nothing_is_written_where_the_site_wants_nothing(decider):
 
 def test_the_record_counts_the_rings_pcie_hops(decider):
     record = decider.decide(question(node("dgx1", FULL, mask(0, 5)))).record()
-    assert record["chosen"]["pcie_hops"] == 0
-    assert record["slurm"]["pcie_hops"] == 1
+    assert record.chosen.pcie_hops == 0
+    assert record.slurm.pcie_hops == 1

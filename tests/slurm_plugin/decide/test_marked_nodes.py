@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from engine_in_tests import an_engine
 from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, question
+from msgspec.structs import replace
 
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.explain.story import story_of
@@ -54,9 +55,9 @@ def test_where_nothing_else_fits_the_broken_one_is_taken_and_told(site):
     decision = decider.decide(question(node("dgx1", mask(0, 3), mask(0, 3))))
     assert decision.reply.nodes == {"dgx1": mask(0, 3)}
     line = decision.record()
-    assert line["marked"] == {"dgx1": ["GPU 3 broken: fell off the bus, by root"]}
-    assert line["slurm"]["gpus"] == {"dgx1": [0, 3]}
-    words = in_words(story_of(7, [line | {"time": "T"}], "decision log"))
+    assert line.marked == {"dgx1": ("GPU 3 broken: fell off the bus, by root",)}
+    assert line.slurm.gpus == {"dgx1": (0, 3)}
+    words = in_words(story_of(7, [replace(line, time="T")], "decision log"))
     assert "marked        dgx1: GPU 3 broken: fell off the bus, by root" in words
 
 
@@ -65,7 +66,7 @@ def test_gpus_are_called_as_slurm_counts_them(site):
     decider = site(broken(3, "mirrored"))
     decision = decider.decide(question(node("mirrored", ALL, mask(4))))
     assert decision.reply.nodes != {"mirrored": mask(4)}
-    assert decision.record()["marked"] == {"mirrored": ["GPU 4 broken: fell off the bus, by root"]}
+    assert decision.record().marked == {"mirrored": ("GPU 4 broken: fell off the bus, by root",)}
 
 
 def test_broken_slices_are_left_alone(site):
@@ -141,4 +142,4 @@ def test_nodes_marked_alike_for_different_reasons_are_told_apart(site):
     decider = site(broken(3), Mark("dgx2", "gpu 3", "broken", why="Xid 79", by="root"))
     for name, why in (("dgx1", "fell off the bus"), ("dgx2", "Xid 79")):
         line = decider.decide(question(node(name, ALL, 1))).record()
-        assert line["marked"] == {name: [f"GPU 3 broken: {why}, by root"]}
+        assert line.marked == {name: (f"GPU 3 broken: {why}, by root",)}

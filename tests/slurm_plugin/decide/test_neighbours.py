@@ -259,7 +259,7 @@ def test_a_site_sets_weights_and_profiles_and_slurm_need_not_be_there(tmp_path):
         node("minsky1", mask(1, 2, 3), mask(1), total=4), partition="plain", hint="profile=bert"
     )
     record = found.enforcement.on_place(asked).record()
-    assert record["chosen"]["score"] == 1.0  # no weight on fragmentation
+    assert record.chosen.score == 1.0  # no weight on fragmentation
 
 
 # Learning.

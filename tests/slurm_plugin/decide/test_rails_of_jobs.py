@@ -2,11 +2,14 @@
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, question
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
+from slurm_plugin.log_lines import Spine
 
 TEXT = BASIC.replace("partitions:", '  - {{nodes: "h[1-4]", topology: dgx-h100}}\npartitions:')
 LOW, HIGH = mask(0, 1, 2, 3), mask(4, 5, 6, 7)
@@ -22,13 +25,11 @@ def test_both_nodes_give_the_same_rails_where_slurm_would_not(decider):
     decision = decider.decide(asked)
     assert decision.reply.nodes == {"h1": HIGH, "h2": HIGH}
     line = decision.record()
-    assert line["chosen"]["rails"] == {"h1": (4, 5, 6, 7), "h2": (4, 5, 6, 7)}
-    assert line["chosen"]["spine"] == {
-        "ring": 0.0, "tree": 0.0, "ring_total": 3.5, "tree_total": 2.0
-    }  # fmt: skip
-    assert line["slurm"]["rails"] == {"h1": (0, 1, 2, 3), "h2": (4, 5, 6, 7)}
-    assert line["slurm"]["spine"]["ring"] == 3.5
-    words = in_words(story_of(7, [line | {"time": "T1"}], "decision log"))
+    assert line.chosen.rails == {"h1": (4, 5, 6, 7), "h2": (4, 5, 6, 7)}
+    assert line.chosen.spine == Spine(ring=0.0, tree=0.0, ring_total=3.5, tree_total=2.0)
+    assert line.slurm.rails == {"h1": (0, 1, 2, 3), "h2": (4, 5, 6, 7)}
+    assert line.slurm.spine.ring == 3.5
+    words = in_words(story_of(7, [replace(line, time="T1")], "decision log"))
     assert (
         "rails 4,5,6,7 on each node, over the spine ring 0.00 of 3.50, tree 0.00 of 2.00 bytes per"
         " byte reduced" in words
@@ -57,18 +58,18 @@ def test_slurms_own_indices_are_told_beside_the_rails_of_those_gpus(tmp_path):
         question(node("h1", 0xFF, HIGH), node("h2", HIGH, HIGH))
     )
     assert decision.reply.nodes == {"h1": LOW, "h2": HIGH}
-    chosen = decision.record()["chosen"]
-    assert chosen["gpus"]["h1"] == (3, 2, 1, 0)
-    assert chosen["rails"] == {"h1": (4, 5, 6, 7), "h2": (4, 5, 6, 7)}
+    chosen = decision.record().chosen
+    assert chosen.gpus["h1"] == (3, 2, 1, 0)
+    assert chosen.rails == {"h1": (4, 5, 6, 7), "h2": (4, 5, 6, 7)}
 
 
 def test_rails_by_distance_are_said_to_be_so_and_jobs_of_one_node_have_none(decider):
     asked = question(node("dgx1", 0xFF, mask(0, 1)), node("dgx2", 0xFF, mask(0, 1)))
     line = decider.decide(asked).record()
-    words = in_words(story_of(7, [line | {"time": "T1"}], "decision log"))
+    words = in_words(story_of(7, [replace(line, time="T1")], "decision log"))
     assert "on each node (by the NICs' distance), over the spine ring 0.00" in words
     alone = decider.decide(question(node("h1", 0xFF, LOW))).record()
-    assert "rails" not in alone["chosen"]
+    assert alone.chosen.rails is UNSET
 
 
 def test_where_switches_reduce_it_is_said_what_they_send(tmp_path):
@@ -77,14 +78,14 @@ def test_where_switches_reduce_it_is_said_what_they_send(tmp_path):
     text = TEXT.replace("topology: dgx-h100", "topology: own.yaml")
     asked = question(node("h1", 0xFF, LOW), node("h2", HIGH, HIGH))
     line = basic_decider(tmp_path, text).decide(asked).record()
-    words = in_words(story_of(7, [line | {"time": "T1"}], "decision log"))
+    words = in_words(story_of(7, [replace(line, time="T1")], "decision log"))
     assert "tree 0.00 of 2.00, SHARP 0.00 of 4.00 bytes per byte reduced" in words
     assert "tree 2.00 of 2.00, SHARP 4.00 of 4.00 bytes per byte reduced" in words
 
 
 def test_machines_without_rails_say_nothing_of_them(decider):
     asked = question(node("minsky1", 0xF, mask(0, 1), total=4), node("h1", 0xFF, mask(0, 1)))
-    assert "rails" not in decider.decide(asked).record()["slurm"]
+    assert decider.decide(asked).record().slurm.rails is UNSET
 
 
 @pytest.mark.parametrize(

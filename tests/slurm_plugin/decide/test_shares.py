@@ -5,12 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 from machines_in_tests import BASIC, basic_config, decider_of, mask, question
+from msgspec import structs
 
 from slurm_plugin.decide.neighbours import running_job
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
 from slurm_plugin.job_profiles.sharing import Sharing
+from slurm_plugin.log_lines import plain
 from slurm_plugin.placement import CandidateNode
 from slurm_plugin.protocol import Pass, decode, encode_request
 
@@ -119,13 +121,13 @@ def test_the_log_and_explain_tell_of_the_parent(decider, kind, words):
     decision = decider.decide(ask(shared("pair1", used(g5=1), (0,), 2), shares=2, kind=kind))
     assert decision.reply.note == f"pair1:5 by shares: {words}: a GPU in use"
     line = decision.record()
-    assert (line["policy"], line["shares"]) == ("shares", words)
-    assert line["chosen"] == {
-        "gpus": {"pair1": (5,)}, "of_gpus": {"pair1": [5]}, "shares": words,
+    assert (line.policy, line.shares) == ("shares", words)
+    assert plain(line)["chosen"] == {
+        "gpus": {"pair1": [5]}, "of_gpus": {"pair1": [5]}, "shares": words,
         "begun": 0, "untouched": 7,
     }  # fmt: skip
-    assert (line["slurm"]["begun"], line["slurm"]["untouched"]) == (1, 6)
-    told = in_words(story_of(7, [line | {"time": "T1"}], "decision log"))
+    assert (line.slurm.begun, line.slurm.untouched) == (1, 6)
+    told = in_words(story_of(7, [structs.replace(line, time="T1")], "decision log"))
     assert f"asked         {words} a node in partition" in told
     assert f"chosen        pair1: 5  {words} of GPU 5, 0 GPUs begun, 7 untouched there" in told
 

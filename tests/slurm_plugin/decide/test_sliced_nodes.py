@@ -2,6 +2,7 @@
 
 import pytest
 from machines_in_tests import BASIC, basic_config, decider_of, mask, node, question
+from msgspec.structs import replace
 
 from slurm_plugin import node_lines
 from slurm_plugin.decide.kept_nodes import KeptNodes, Others, ToldNodes
@@ -11,6 +12,7 @@ from slurm_plugin.errors import ConfigError
 from slurm_plugin.explain.machines import shown
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
+from slurm_plugin.log_lines import plain
 from slurm_plugin.protocol import Pass, Use, decode, encode_request
 
 #: Slurm's 0 to 3 are whole, 4 and 5 are of GPU 4, 6 and 7 of GPU 5, 8 to 14 of GPU 6, then GPU 7.
@@ -39,14 +41,14 @@ def test_a_job_of_slices_gets_one_of_the_gpu_in_use(decider):
     assert decision.reply.nodes == {"mig1": mask(15)}
     assert decision.reply.note == "mig1:15 by slices: 1g.5gb by GPU: GPUs in use"
     line = decision.record()
-    assert line["policy"] == "slices"
-    assert line["chosen"] == {
-        "gpus": {"mig1": (15,)}, "of_gpus": {"mig1": [7]}, "begun": 0, "untouched": 7
+    assert line.policy == "slices"
+    assert plain(line)["chosen"] == {
+        "gpus": {"mig1": [15]}, "of_gpus": {"mig1": [7]}, "begun": 0, "untouched": 7
     }  # fmt: skip
-    assert line["slurm"] == {
+    assert plain(line)["slurm"] == {
         "gpus": {"mig1": [8]}, "of_gpus": {"mig1": [6]}, "begun": 1, "untouched": 6
     }  # fmt: skip
-    words = in_words(story_of(7, [line | {"time": "T1"}], "decision log"))
+    words = in_words(story_of(7, [replace(line, time="T1")], "decision log"))
     assert "chosen        mig1: 15  slices of GPU 7, 0 GPUs begun, 7 untouched there" in words
     assert "Slurm's own   mig1: 8  slices of GPU 6, 1 GPU begun, 6 untouched there" in words
 
@@ -89,7 +91,7 @@ def test_a_job_of_whole_gpus_is_placed_by_links(decider):
     for free in (ALL, ALL & ~mask(4, 9, 16)):
         decision = decider.decide(question(mig("mig1", free, mask(0, 1)), type="a100"))
         assert decision.reply.nodes == {"mig1": mask(0, 2)}
-        assert decision.record()["chosen"]["effbw_gbps"] > 50
+        assert decision.record().chosen.effbw_gbps > 50
 
 
 LEFT = [

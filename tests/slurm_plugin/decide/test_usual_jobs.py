@@ -54,7 +54,9 @@ def test_each_job_is_counted_once_and_each_of_its_nodes(tmp_path):
     lines = [decided(job, 2) for job in range(1, 61)]
     waits = [decided(1, 2) for _ in range(500)]
     others = [decided(job, 4, 4) for job in range(100, 110)]
-    log = written(tmp_path / "log", *lines, *waits, *others, {"job": 999, "decision": "started"})
+    log = written(
+        tmp_path / "log", *lines, *waits, *others, {"job": 999, "decision": "started", "gpus": {}}
+    )
     assert usual_jobs.learned(log) == ((2, 0.75), (4, 0.25))
 
 

@@ -263,7 +263,7 @@ def test_a_watched_partition_changes_nothing_and_writes_the_decision_down(tmp_pa
     assert mode(tmp_path, state).on_submit(submit(partition="watched")) == Pass()
     [build] = state.observed
     line = build()
-    assert (line["mode"], line["chosen"]["gpus"]) == ("observe", {"dgx1": (0, 3)})
+    assert (line.mode, line.chosen.gpus) == ("observe", {"dgx1": (0, 3)})
 
 
 def test_a_gated_job_is_told_what_it_waits_for(tmp_path):

@@ -13,6 +13,7 @@ from commands_in_tests import run
 from engine_in_tests import an_engine, served, written
 from fake_slurm import tool
 from machines_in_tests import BASIC, mask, node, question
+from msgspec.structs import replace
 
 from slurm_plugin import munge
 from slurm_plugin.config import settings as configuration
@@ -31,6 +32,7 @@ from slurm_plugin.explain.listener import (
 )
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.job_entries.saved import NAME, JobEntries, entry_file
+from slurm_plugin.log_lines import Reader
 from slurm_plugin.serve.setup import Setup
 
 OWNER, STRANGER = 1000, 1001
@@ -67,7 +69,7 @@ def site(tmp_path: Path) -> Setup:
     """A configuration, and a log in which the owner's job 7 was placed on dgx1."""
     engine = an_engine(tmp_path)
     asked = question(node("dgx1", 0xFF, mask(0, 1)), job=7, uid=OWNER)
-    engine.log.append({"time": "T", **engine.setup.enforcement.on_place(asked).record()})
+    engine.log.append(replace(engine.setup.enforcement.on_place(asked).record(), time="T"))
     engine.log.close()
     return engine.setup
 
@@ -182,20 +184,24 @@ def test_the_allowance_fills_again():
 
 
 def test_records_are_found_in_every_rotated_file_and_half_lines_skipped(tmp_path):
-    config = DecisionLogConfig(tmp_path / "log", 1, 2)
-    (tmp_path / "log.1").write_bytes(b'{"job":12,"n":1}\n{"job":1,"n":2}\n{"job":12,"n')
-    rest = b'{"job":3,"array":12,"n":3}\n{"job":120,"n":4}\n'
+    config, reader = DecisionLogConfig(tmp_path / "log", 1, 2), Reader()
+    (tmp_path / "log.1").write_bytes(
+        b'{"decision":"use","job":12,"postponed":1}\n{"decision":"use","job":1,"postponed":2}\n'
+        b'{"decision":"use","job":12,"post\n'
+    )
+    rest = b'{"job":3,"array":12,"decision":"use","postponed":3}\n{"job":120,"decision":"use"}\n'
     (tmp_path / "log").write_bytes(b'{"job":9,"x":"' + b"y" * 600_000 + b'"}\n' + rest)
-    assert [r["n"] for r in search.find(config, 12)] == [1, 3]
+    assert [r.postponed for r in search.find(config, 12, reader)] == [1, 3]
+    assert reader.unread == 1
     assert search.find(config, 2) == []
 
 
 ARRAY = [
-    {"job": 6, "array": 6, "decision": "use", "uid": 1, "n": 1},
+    {"job": 6, "array": 6, "decision": "use", "uid": 1, "postponed": 1},
     {"job": 7, "array": 6, "decision": "started", "gpus": {}},
-    {"job": 6, "array": 6, "decision": "wait", "uid": 1, "n": 2},
-    {"job": 6, "array": 6, "decision": "use", "uid": 1, "n": 3},
-    {"job": 6, "array": 6, "decision": "use", "uid": 1, "n": 4},
+    {"job": 6, "array": 6, "decision": "wait", "uid": 1, "postponed": 2},
+    {"job": 6, "array": 6, "decision": "use", "uid": 1, "postponed": 3},
+    {"job": 6, "array": 6, "decision": "use", "uid": 1, "postponed": 4},
     {"job": 6, "array": 6, "decision": "started", "gpus": {}},
 ]
 
@@ -204,12 +210,12 @@ def test_an_arrays_decisions_are_given_to_the_tasks_that_started(tmp_path):
     """Slurm asks under the array's id; only the start names the task."""
     config = DecisionLogConfig(tmp_path / "log", 1, 1)
     config.path.write_text("".join(json.dumps(r, separators=(",", ":")) + "\n" for r in ARRAY))
-    whole = [(r["job"], r["decision"], r.get("n")) for r in search.find(config, 6)]
+    whole = [(r.job, r.decision, getattr(r, "postponed", None)) for r in search.find(config, 6)]
     assert whole == [
         (7, "use", 1), (7, "started", None), (6, "wait", 2), (6, "use", 3), (6, "use", 4),
         (6, "started", None),
     ]  # fmt: skip
-    task = [(r["decision"], r.get("n")) for r in search.find(config, 7)]
+    task = [(r.decision, getattr(r, "postponed", None)) for r in search.find(config, 7)]
     assert task == [("use", 1), ("started", None)]
 
 

@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+
+from msgspec.structs import replace
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain import slurm_says
@@ -14,6 +15,7 @@ from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.lending import record
 from slurm_plugin.lending.choice.offer import Refusal
+from slurm_plugin.log_lines import Line
 from slurm_plugin.slurm.interface import QueuedJob
 
 LOAN = Loan("dgx1", 0b11, (LoanDonor("dgx2", 0b110, 71), LoanDonor("dgx3", 0b1, 72)))
@@ -33,9 +35,9 @@ def comment(state: str, note: str = "", **more: str) -> str:
     return f"{hints.entry('remote=auto', note)} {kept.text()}"
 
 
-def told(*lines: dict[str, Any]) -> str:
+def told(*lines: Line) -> str:
     """The story of these lines of the log, in words."""
-    return in_words(story_of(7, [{"time": "T", **line} for line in lines], "decision log"))
+    return in_words(story_of(7, [replace(line, time="T") for line in lines], "decision log"))
 
 
 def test_a_loan_is_told_with_its_donors_and_both_predictions():
@@ -77,7 +79,7 @@ def test_the_log_tells_the_same_after_the_jobs_end():
     assert "asked         gres/gpu:5 in partition batch; hint: remote=auto,profile=md" in words
     assert words.count(WHY) == 1
     assert "lent          dgx2: 1,2, by job 71" in words
-    assert lent["uid"] == 1000
+    assert lent.uid == 1000
 
 
 def test_a_job_that_waits_tells_why_nothing_was_lent_and_when_it_is_tried_again():

@@ -13,6 +13,7 @@ from web_in_tests import played
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.explain.gains import Gains
+from slurm_plugin.log_lines import of_plain
 from slurm_plugin.queue import free_history
 from slurm_plugin.queue.free_history import FreeGpus, FreeHistory
 from slurm_plugin.slurm import choose
@@ -32,7 +33,7 @@ def use(job: int, ours: float, stock: float, hops: tuple[int, int] = (0, 1), **m
 def summed(*records: dict) -> dict[str, Any]:
     gains = Gains()
     for record in records:
-        gains.add(record)
+        gains.add(of_plain(record))
     return gains.summary()
 
 
@@ -91,14 +92,14 @@ def test_a_start_that_no_decision_precedes_is_a_fail_open():
 def test_lines_of_an_older_release_do_not_stop_the_report():
     old = use(1, 40, 10)
     del old["chosen"]["pcie_hops"], old["slurm"]["pcie_hops"], old["waited_s"]
-    assert summed(old, {}, {"decision": "?"})["placed"]["rings"] == 0
+    assert summed(old)["placed"]["rings"] == 0
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     log = DecisionLog(DecisionLogConfig(tmp_path / "decisions.jsonl", 1, 1))
-    log.append(use(1, 40, 10, time=(datetime.now(UTC) - timedelta(hours=3)).isoformat()))
-    log.append(use(2, 20, 10))
+    log.append(of_plain(use(1, 40, 10, time=(datetime.now(UTC) - timedelta(hours=3)).isoformat())))
+    log.append(of_plain(use(2, 20, 10)))
     log.close()
     return written(tmp_path)
 

@@ -2,14 +2,18 @@
 
 from typing import Any
 
+from msgspec import UNSET
+from msgspec.structs import replace
+
 from slurm_plugin.explain.story import gpus_of, may_see, story_of
 from slurm_plugin.explain.text import in_words
+from slurm_plugin.log_lines import Line, of_plain
 
 SCORES = {"score": 40.0, "effbw_gbps": 40.0, "agg_gbps": 50.0, "preserved_gbps": 400.0}
 
 
-def record(decision: str, job: int = 5, **more: Any) -> dict[str, Any]:
-    return {
+def record(decision: str, job: int = 5, **more: Any) -> Line:
+    return of_plain({
         "time": "2026-01-01T00:00:00", "job": job, "array": 0, "uid": 1000, "partition": "gpu",
         "hint": "pattern=ring", "mode": "enforce", "decision": decision, "applied": True,
         "why": "placed", "note": "", "policy": "mapa", "pattern": "ring", "gpus_per_node": [2],
@@ -18,11 +22,11 @@ def record(decision: str, job: int = 5, **more: Any) -> dict[str, Any]:
         "chosen": {"gpus": {"n1": [3, 0]}, **SCORES},
         "candidates": [{"gpus": {"n1": [3, 0]}, **SCORES}, {"gpus": {"n2": [1, 2]}, **SCORES}],
         **more,
-    }  # fmt: skip
+    })  # fmt: skip
 
 
-def started(job: int = 5, **gpus: list[int]) -> dict[str, Any]:
-    return {"time": "T2", "job": job, "array": 0, "decision": "started", "gpus": gpus}
+def started(job: int = 5, **gpus: list[int]) -> Line:
+    return of_plain({"time": "T2", "job": job, "array": 0, "decision": "started", "gpus": gpus})
 
 
 WAIT = record("wait", note="mapa: a pair comes free", wait_s=30)
@@ -69,7 +73,7 @@ def test_of_an_array_every_task_is_named():
 
 def test_a_pass_says_why_and_a_wait_what_would_be():
     passed = record("pass", note="Slurm's own choice: opted out by hint")
-    del passed["chosen"], passed["reason"]
+    passed.chosen = passed.reason = UNSET
     words = in_words(story_of(5, [passed], ""))
     assert "left to Slurm's own choice" in words.splitlines()[0]
     assert "because       Slurm's own choice: opted out by hint" in words
@@ -80,7 +84,7 @@ def test_a_stranger_sees_nothing_and_an_owner_only_their_own():
     mine, theirs = record("use", job=1, uid=7), record("use", job=2, uid=8)
     records = [mine, theirs, started(job=1, n1=[0]), started(job=2, n1=[1])]
     assert may_see(records, 9) == []
-    assert {r["job"] for r in may_see(records, 7)} == {1}
+    assert {r.job for r in may_see(records, 7)} == {1}
     assert len(may_see(records, 7)) == 2
 
 
@@ -100,7 +104,7 @@ def test_a_policy_of_terms_shows_them_for_the_choice_and_for_what_it_was_chosen_
     assert "effective 0.00" not in words
 
 
-SHAPE = {
+SHAPE = of_plain({
     "time": "T0", "job": 5, "array": 0, "uid": 1000, "partition": "dl", "hint": "policy=genie",
     "decision": "shape", "shape": "1x4", "why": "the highest ratio", "note": "", "service": "prior",
     "deadline": 1_795_000_000, "allowance_s": 60.0, "starts": False, "shapes_left_out": 3,
@@ -108,12 +112,12 @@ SHAPE = {
         {"shape": "1x4", "latency_s": 121.4, "cost": 0.45, "ratio": 1171.2, "in_time": True},
         {"shape": "1x1", "latency_s": 400.0, "cost": 0.2625, "ratio": 609.6, "in_time": False},
     ],
-}  # fmt: skip
+})  # fmt: skip
 
 
 def test_of_a_waiting_job_its_shape_is_told_and_those_it_could_have_had():
     words = in_words(
-        story_of(5, [{**SHAPE, "shape": "1x2", "why": "earlier"}, SHAPE], "decision log")
+        story_of(5, [replace(SHAPE, shape="1x2", why="earlier"), SHAPE], "decision log")
     )
     assert "job 5  T0  shaped" in words
     assert "asked         a shape in partition dl; hint: policy=genie" in words
@@ -132,6 +136,6 @@ def test_beside_its_placement_a_jobs_shape_is_told_too():
     words = in_words(told)
     assert "placed" in words
     assert "shape         1x4" in words
-    late = in_words(story_of(5, [{**SHAPE, "allowance_s": -5.0}, *records[1:]], ""))
+    late = in_words(story_of(5, [replace(SHAPE, allowance_s=-5.0), *records[1:]], ""))
     assert "5 s late as predicted" in late
     assert may_see(records, 1001) == []

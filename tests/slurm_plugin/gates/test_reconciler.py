@@ -16,6 +16,7 @@ from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import RENEWED_AT_ONCE, HoldReason
 from slurm_plugin.gates.released import Watch
+from slurm_plugin.log_lines import UseLine
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold
@@ -36,7 +37,7 @@ def polled(
 def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path):
     slurm, cache = Remembering(gated(1)), CapacityCache()
     [line] = polled(tmp_path, slurm, cache)
-    assert (line["job"], line["decision"], line["chosen"]["gpus"]) == (1, "use", {"dgx1": (0, 3)})
+    assert (line.job, line.decision, line.chosen.gpus) == (1, "use", {"dgx1": (0, 3)})
     [(names, update)] = slurm.updates
     assert "dgx1:0,3 by mapa" in (update.admin_comment or "")
     assert (names, update.tres_per_node) == (("1",), "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1")
@@ -129,13 +130,13 @@ def test_a_task_that_ends_before_a_look_sees_it_is_written_down_under_its_array(
     array = replace(gated(7), array_id=7, task="0-2", tasks=3, name="7_[0-2]")
     first = replace(array, job_id=8, task="0", tasks=1, name="7_0", state="COMPLETING")
     for task in range(3):
-        watch.released(f"7_{task}", array, lambda: {"job": 7})
+        watch.released(f"7_{task}", array, lambda: UseLine(job=7))
     watch.follow([array], GatePlan({}))
     assert lines == []
     watch.follow([first], GatePlan({}))
-    assert lines == [{"job": 8, "array": 7}]
+    assert lines == [UseLine(job=8, array=7)]
     watch.follow([], GatePlan({}))
-    assert lines[1:] == [{"job": 7}, {"job": 7}]
+    assert lines[1:] == [UseLine(job=7), UseLine(job=7)]
 
 
 def test_on_slurm_22_05_a_job_whose_slots_are_refused_gets_its_request_back(tmp_path):

@@ -13,7 +13,7 @@ from slots_in_tests import NOW, Remembers, TwoNodes, gated, look, reconciler
 from policies.performance import Shape
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.job_profiles import Remote
-from slurm_plugin.lending.record import DECISIONS
+from slurm_plugin.log_lines import Line, OfLoan
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.slurm.interface import QueuedJob
@@ -25,9 +25,9 @@ PROFILES = {
 }
 
 
-def decided(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def decided(lines: Sequence[Line]) -> list[OfLoan]:
     """The lines about loans."""
-    return [line for line in lines if line["decision"] in DECISIONS]
+    return [line for line in lines if isinstance(line, OfLoan)]
 
 
 def borrowing(
@@ -100,10 +100,10 @@ def test_remote_auto_goes_by_profile_and_by_the_end_of_running_jobs(
     lender, lines = borrowing(tmp_path, slurm)
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
     [line] = decided(lines)
-    assert line["decision"] == ("lent" if lent else "not lent")
+    assert line.decision == ("lent" if lent else "not lent")
     notes = [update.admin_comment or "" for _, update in slurm.updates]
     assert bool(says) is any(says and says in note for note in notes)
-    assert says in line["why"]
+    assert says in line.why
 
 
 @pytest.mark.parametrize(("gpus", "lent"), [(4, True), (10, False)])
@@ -133,7 +133,7 @@ def test_drmaestro_decides_about_all_waiting_jobs_in_one_round(tmp_path):
     lender, lines = borrowing(tmp_path, TwoNodes(*jobs, ending(2000)), drmaestro, 60)
     # There are four GPUs in all.
     assert [name for name, _ in lender.asked] == ["1"]
-    assert lines[-1]["why"].startswith("drmaestro: ")
+    assert lines[-1].why.startswith("drmaestro: ")
 
 
 def loan_of(job: QueuedJob) -> QueuedJob:
@@ -158,7 +158,7 @@ def test_a_network_that_running_loans_fill_holds_a_job_back_for_a_bounded_time(t
         lender, lines = borrowing(tmp_path, slurm, "decider: drmaestro, solve_s: 30", 60)
         assert [name for name, _ in lender.asked] == (["1"] if lent else [])
         [line] = decided(lines)
-        assert line["why"].startswith("drmaestro: ")
+        assert line.why.startswith("drmaestro: ")
         notes = [update.admin_comment or "" for _, update in slurm.updates]
         assert any(f"loan_held={NOW}" in note for note in notes) is (held == "")
 

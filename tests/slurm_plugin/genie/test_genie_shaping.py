@@ -184,12 +184,12 @@ def test_the_record_has_the_candidates_with_latency_cost_and_ratio(shaping):
     answered(shaping, submit())
     (build,) = shaping.records.values()
     line = build()
-    assert (line["decision"], line["shape"], line["uid"]) == ("shape", "1x4", 1000)
-    best = line["shapes"][0]
-    assert (best["shape"], best["in_time"]) == ("1x4", True)
-    assert best["cost"] == pytest.approx(0.45)
-    assert best["ratio"] == pytest.approx(64 * 1000 / best["latency_s"] / 0.45, rel=1e-3)
-    assert line["deadline"] == pytest.approx(NOW + 2 * 400, abs=5)
+    assert (line.decision, line.shape, line.uid) == ("shape", "1x4", 1000)
+    best = line.shapes[0]
+    assert (best.shape, best.in_time) == ("1x4", True)
+    assert best.cost == pytest.approx(0.45)
+    assert best.ratio == pytest.approx(64 * 1000 / best.latency_s / 0.45, rel=1e-3)
+    assert line.deadline == pytest.approx(NOW + 2 * 400, abs=5)
 
 
 # The start.

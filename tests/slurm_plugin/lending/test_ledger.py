@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from at_start_in_tests import donor
+from msgspec import structs
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain.gains import Gains
@@ -12,6 +13,7 @@ from slurm_plugin.explain.text import in_words
 from slurm_plugin.job_notes.donor import Passed
 from slurm_plugin.lending import record
 from slurm_plugin.lending.ledger import LAST_WORD_S, Ledger
+from slurm_plugin.log_lines import UseLine
 
 RECORD = """JobId=71 JobName=gpu-donor
    RunTime=1-00:01:05 TimeLimit=02:00:00
@@ -91,8 +93,8 @@ def test_explain_and_the_gain_report_have_it():
     book.see([RUNS])
     book.see([])
     [lent] = book.ended()
-    line = record.ended(lent)() | {"time": "2026-11-23T10:00:00"}
-    started = {"job": 7, "decision": "use", "uid": 1000, "asked": "x", "time": "2026-11-23"}
+    line = structs.replace(record.ended(lent)(), time="2026-11-23T10:00:00")
+    started = UseLine(job=7, uid=1000, time="2026-11-23")
     story = story_of(7, [started, line], "decision log")
     assert story["decision"] == "use"
     told = in_words(story)

@@ -100,7 +100,7 @@ def test_slurms_own_choice_is_put_off_where_it_takes_what_is_kept(tmp_path):
     kept.by_borrower = {7: LoanReservation({7: Use({"strange": mask(1)})}, AT + 60)}
     decision = ours.on_place(asked)
     assert isinstance(decision.reply, WaitFor)
-    assert decision.record()["decision"] == "wait"
+    assert decision.record().decision == "wait"
 
 
 @pytest.mark.parametrize("partition", ["watched", "quiet"])

@@ -21,6 +21,7 @@ from slurm_plugin.doctor.checks import check_order
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
+from slurm_plugin.log_lines import UseLine
 from slurm_plugin.queue.learned_durations import NAME, LearnedDurations
 from slurm_plugin.queue.passing import GRACE_S, PAUSE_S, PassingInPartition, why_not
 from slurm_plugin.serve import setup
@@ -226,12 +227,12 @@ def test_only_where_the_site_says_so_anything_is_changed(tmp_path, monkeypatch, 
 
     assert bool(slurm.updates) == changed
     engine.log.close()
-    records = [one for one in read(engine.setup.config.decision_log) if one["job"] == 3]
+    records = [one for one in read(engine.setup.config.decision_log) if one.job == 3]
     assert bool(records) == changed
     if changed:
         (words,) = in_words(story_of(3, records, "log")).splitlines()[1:2]
         assert words.split()[:4] == ["order", "passed", "job", "2,"]
-        begun = {"job": 3, "decision": "use", "partition": "batch", "why": "", "mode": "enforce"}
+        begun = UseLine(job=3, partition="batch", mode="enforce")
         assert "passed job 2" in in_words(story_of(3, [*records, begun], "log"))
     assert ("order" in engine.status()) == changed
 

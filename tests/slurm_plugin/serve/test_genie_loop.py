@@ -51,7 +51,7 @@ def test_a_waiting_job_gets_its_shape_and_the_log_its_line(running, slurm):
     ((names, update),) = slurm.updates
     assert (names, update.tres_per_node) == (("7",), "gres/gpu:4")
     (line,) = running.lines()
-    assert (line["job"], line["decision"], line["shape"]) == (7, "shape", "1x4")
+    assert (line.job, line.decision, line.shape) == (7, "shape", "1x4")
     assert running.engine.status()["genie"]["domains"]["dl"]["waiting"] == 1
 
 
@@ -72,7 +72,7 @@ def test_the_record_of_a_submit_is_written_once_its_job_is_seen(running, slurm):
     running.poll()
     assert not running.shaping.promises
     (line,) = running.lines()
-    assert (line["job"], line["hint"], line["why"]) == (
+    assert (line.job, line.hint, line.why) == (
         7, HINT, "the highest cost-effective ratio of those in time",
     )  # fmt: skip
 

@@ -82,9 +82,9 @@ def test_nodes_that_no_question_lists_are_taken(keeping, tmp_path):
     keeping.log.close()
     (record,) = decision_log.read(keeping.setup.config.decision_log)
     # All with GPUs but the one that is not declared.
-    assert record["candidate_nodes"] == 5
-    assert record["excluded_nodes"] == {"mystery": "not declared in gputopo.yaml"}
-    assert record["slurm"]["gpus"] == {"dgx1": [0, 1]}
+    assert record.candidate_nodes == 5
+    assert record.excluded_nodes == {"mystery": "not declared in gputopo.yaml"}
+    assert record.slurm.gpus == {"dgx1": (0, 1)}
 
 
 def test_the_answer_is_that_to_a_question_which_lists_all_nodes(keeping):

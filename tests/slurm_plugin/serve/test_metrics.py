@@ -10,6 +10,7 @@ from engine_in_tests import served
 from machines_in_tests import mask, node, place
 
 from slurm_plugin.errors import PluginError
+from slurm_plugin.log_lines import of_plain
 from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.serve.metric_families import FAMILIES, as_table
@@ -80,7 +81,7 @@ def test_one_request_gets_one_reply_and_the_end_of_the_connection(engine, reques
 def test_very_many_partitions_are_counted_together():
     tally = Tally()
     for i in range(MAX_LABELS + 50):
-        tally.add({"decision": "pass", "partition": f"p{i}"})
+        tally.add(of_plain({"decision": "pass", "partition": f"p{i}"}))
     counts = tally.counts()["decisions"]
     assert len(counts) == MAX_LABELS + 1
     assert counts["other", "other", "other", "other"] == 50
@@ -98,7 +99,7 @@ USE = {"decision": "use", "partition": "gpu", "policy": "mapa", "waited_s": 7,
         ("only observed", [USE | {"applied": False}], {"dgx1": [0, 1]}, None),
         ("left to Slurm", [{"decision": "pass"}], {"dgx1": [0, 1]}, None),
         ("never asked about", [], {"dgx1": [0, 1]}, "started_undecided"),
-        ("a loan is no decision on its GPUs", [{"decision": "lent"}], {"dgx1": [0]},
+        ("a loan is no decision on its GPUs", [{"decision": "not lent"}], {"dgx1": [0]},
          "started_undecided"),
         ("never asked about, without GPUs", [], {}, None),
     ],
@@ -106,15 +107,15 @@ USE = {"decision": "use", "partition": "gpu", "policy": "mapa", "waited_s": 7,
 def test_how_a_job_started(sentence, decisions, gpus, counted):
     tally = Tally()
     for line in decisions:
-        tally.add(line | {"job": 5})
-    tally.add({"decision": "started", "job": 5, "gpus": gpus})
+        tally.add(of_plain(line | {"job": 5}))
+    tally.add(of_plain({"decision": "started", "job": 5, "gpus": gpus}))
     found = {name for name in tally.counts() if name.startswith("started_")}
     assert found == ({counted} if counted else set())
 
 
 def test_how_long_jobs_were_postponed():
     tally = Tally()
-    tally.add(USE | {"job": 5})
+    tally.add(of_plain(USE | {"job": 5}))
     buckets, total = tally.times()["postponed"]["gpu",].cumulative()
     assert (total, buckets[-1]) == (7, ("+Inf", 1))
 

@@ -62,9 +62,9 @@ def test_a_place_line_is_answered_and_logged_after_the_reply(engine, tmp_path):
     answer.after()
     engine.log.close()
     (record,) = decision_log.read(engine.setup.config.decision_log)
-    assert record["job"] == 7
-    assert record["time"].endswith("+00:00")
-    assert record["took_ms"] > 0
+    assert record.job == 7
+    assert record.time.endswith("+00:00")
+    assert record.took_ms > 0
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_the_process_answers_reloads_at_sighup_and_ends_at_sigterm(process, tmp_
     assert process.wait(10) == 0
     assert not path.exists()
     records = list(decision_log.read(setup.load(written(tmp_path)).config.decision_log))
-    assert [record["applied"] for record in records] == [True, False]
+    assert [record.applied for record in records] == [True, False]
     with pytest.raises(EngineDown, match="no such socket: the engine is not running"):
         client.ask(path, Admin("ping", 1))
 

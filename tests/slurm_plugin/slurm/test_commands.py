@@ -16,6 +16,7 @@ from machines_in_tests import BASIC
 from slurm_plugin.cli import cli
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
+from slurm_plugin.log_lines import of_plain
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -138,12 +139,12 @@ def test_explain_shows_the_last_decision_beside_slurms_own(tmp_path):
     scores = {"score": 1.0, "effbw_gbps": 39.08, "agg_gbps": 50.0, "preserved_gbps": 422.0}
     log = DecisionLog(DecisionLogConfig(tmp_path / "decisions.jsonl", 1, 1))
     for decision in ("wait", "use"):
-        log.append({
+        log.append(of_plain({
             "time": "2026-01-01T00:00:00+00:00", "job": 12, "array": 11, "partition": "gpu",
             "mode": "enforce", "decision": decision, "why": "placed", "policy": "mapa",
             "pattern": "ring", "slurm": {"gpus": {"n1": [0, 1]}, **scores},
             "chosen": {"gpus": {"n1": [0, 3]}, **scores},
-        })  # fmt: skip
+        }))  # fmt: skip
     log.close()
     said = run("explain", "12", "--config", str(path))
     assert "partition gpu (enforce)" in said

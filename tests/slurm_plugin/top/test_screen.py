@@ -37,6 +37,17 @@ def test_a_job_that_may_be_seen_has_its_letter_on_its_gpus(view):
     assert f"\n{letter} 7  bob  runs on dgx1: 3,0  39.1 GB/s" in text
 
 
+def test_lines_of_the_log_that_cannot_be_read_are_left_out_and_counted(tmp_path):
+    site = Site(tmp_path)
+    with site.log.path.open("ab") as log:
+        log.write(b'{"job":7,"decision":"lent","host":"dgx1","gpus":[0],"donors":[]}\nno json\n')
+        log.write(b'{"job":7,"decision":"use","chosen":{"gpus":[0,3]}}\n')
+    told = " ".join(printed(site, None).split())
+    assert "decision log: 2 lines of it cannot be read, and left out" in told
+    assert "7 bob runs on dgx1: 3,0 39.1 GB/s" in told
+    assert "cannot be read" not in printed(site, ALICE)
+
+
 def test_waiting_jobs_stand_in_their_order_with_their_sentences(view):
     view["jobs"]["9"]["sentence"] = SENTENCE
     view["jobs"]["10"] |= {"sentence": "", "reason": "Priority"}

@@ -24,6 +24,7 @@ from simulation.core.jobs import SimJob
 from simulation.models.placing import Simulator
 from simulation.stock import policy_named
 from slurm_plugin.config.settings import load_policies, parse
+from slurm_plugin.log_lines import plain
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import WaitFor
 
@@ -73,7 +74,7 @@ class Recorder(Policy):
             candidates, account_of(job.user), self.partition, job.hint,
         )  # fmt: skip
         decision = replace(self.decider, ahead=lambda asked: cluster.ahead).decide(question)
-        self._keep(number, now, decision.record())
+        self._keep(number, now, plain(decision.record()))
         if isinstance(decision.reply, WaitFor):
             before.append(now)
             return Wait(decision.reply.note, float(decision.reply.seconds), stock)

@@ -187,6 +187,25 @@ def test_an_engine_that_dies_is_told_and_so_is_its_return(site):
     asyncio.run(look())
 
 
+def test_a_loan_shows_and_garbage_in_the_log_is_counted_while_somebody_looks(site):
+    loan = b'{"job":10,"uid":2002,"decision":"lent","host":"dgx1","gpus":[0],"donors":[%s]}\n'
+    donor = b'{"node":"dgx2","gpus":[5,6],"job":71}'
+
+    async def look():
+        async with reading(site) as feed:
+            browser = Browser(feed, None)
+            await browser.take()
+            with site.log.path.open("ab") as log:
+                log.write(b'{"decision":"use","job":[]}\n\xff\xfe\n' + b"[" * 9999 + b"\n")
+                log.write(loan % donor)
+            await browser.until(lambda view: len(view["decisions"]) == 2)
+            assert browser.view["decisions"]["2"]["gpus"] == {"dgx1": [0], "dgx2": [5, 6]}
+            assert browser.view["slurm"]["problem"] == ""
+            assert browser.view["log_problem"] == "3 lines of it cannot be read, and left out"
+
+    asyncio.run(look())
+
+
 def test_a_decision_shows_when_it_is_written(site):
     async def look():
         async with reading(site) as feed:

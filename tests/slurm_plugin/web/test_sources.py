@@ -7,6 +7,7 @@ from machines_in_tests import basic_config
 from web_in_tests import ALICE, BOB, ENGINE, NOW, RECORD, job, node, played
 
 from slurm_plugin.explain.gains import Gains
+from slurm_plugin.log_lines import of_plain
 from slurm_plugin.part_marks.marks import Mark, change, path_in
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
 from slurm_plugin.slurm.interface import Reservation, SlurmPartition
@@ -74,7 +75,7 @@ def test_nodes_are_drawn_with_the_marks_of_the_moment(tmp_path):
 
 def test_a_start_belongs_to_the_user_of_its_decision(tmp_path):
     tail = DecisionTail(None)
-    tail.take([RECORD, {"job": 7, "decision": "started", "gpus": {"dgx1": [0, 3]}}])
+    tail.take(map(of_plain, [RECORD, {"job": 7, "decision": "started", "gpus": {"dgx1": [0, 3]}}]))
     assert [decision.uid for _, decision in tail.shown] == [BOB, BOB]
 
 
@@ -95,15 +96,15 @@ def test_gains_are_those_of_the_report():
     ]
     told = Gains()
     for record in records:
-        told.add(record)
-    found = GainBook(lambda: iter(records)).summary(None)
+        told.add(of_plain(record))
+    found = GainBook(lambda: map(of_plain, records)).summary(None)
     assert found["all"] == told.summary()["placed"]
     assert [(row["name"], row["jobs"]) for row in found["week"]] == [
         ("2026-W47", 1),
         ("2026-W48", 2),
     ]
     assert [(row["name"], row["jobs"]) for row in found["size"]] == [("2", 2), ("4", 1)]
-    own = GainBook(lambda: iter(records)).summary(BOB)
+    own = GainBook(lambda: map(of_plain, records)).summary(BOB)
     assert (own["all"]["jobs"], [row["name"] for row in own["week"]]) == (2, ["2026-W48"])
 
 
