@@ -243,8 +243,7 @@ class Cluster(Faults):
     def end(self, jobids: Iterable[int], left: Mapping[str, Iterable[int]] | None = None) -> None:
         """Cancels jobs and waits until the GPUs in `left`, or none, are in use and no others."""
         self.cancel(*jobids)
-        what = f"only {left or 'nothing'} in use"
-        until(lambda: self.uses_exactly(left or {}), lambda: f"{what}; left: {self.left()}", 60)
+        until(lambda: self.uses_exactly(left or {}), lambda: f"{left or 'idle'}: {self.left()}", 60)
         self.wait_reconciled()
 
     def _holders(self, ids: set[int]) -> dict[int, tuple[str, int]]:
@@ -334,11 +333,7 @@ class Cluster(Faults):
     def status(self, host: str = "ctl") -> dict[str, Any]:
         """What `gputopo status --json` tells, asked without the command: it is asked often."""
         asked = f"echo status id=1 | socat -t5 - UNIX-CONNECT:{ENGINE_SOCKET}"
-        reply = self.run(host, asked).out
-        if not reply:
-            log = self.engine_log(5)
-            raise ClusterError(f"the engine did not tell its status within 5 s; its log:\n{log}")
-        verb, pairs = split(reply.encode())
+        verb, pairs = split(self.run(host, asked).out.encode() or b"nothing")
         values = {key: unquote(value) for key, value in pairs}
         if verb != "ok":
             raise ClusterError(f"the engine was asked for its status and said {verb} {values}")
