@@ -22,8 +22,7 @@ FAKED_CLOCK = {
     "FAKETIME_TIMESTAMP_FILE": CLOCK,
     "FAKETIME_NO_CACHE": "1",
     "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-    # Else (with glibc 2.30 and later) every wait on the monotonic clock is over at once: Python's
-    # threads spin for its global lock, and an engine that computes ahead answers after seconds.
+    # Else waits on the monotonic clock end at once, and Python's threads spin for their lock.
     "FAKETIME_FORCE_MONOTONIC_FIX": "0",
 }
 #: Daemon -> what stands before its command line when it is started again, and the command that
@@ -108,21 +107,8 @@ class Faults(Slurm):
             yield
         finally:
             self.run("ctl", f"{limit}={former}:")
-            if process == "slurmctld":
-                self._ask_nodes()
-
-    def _ask_nodes(self) -> None:
-        """slurmctld asks every node now whether it is there.
-
-        One that a ping did not reach, as without descriptors, shows as `idle*` and gets no job
-        until the next one, SlurmdTimeout / 3 later.
-        """
-        self.run("ctl", "scontrol update nodename=ALL state=undrain")
-
-        def silent() -> str:
-            return self.run("ctl", "sinfo -h -N -o '%N %T' | grep '[*]' | sort -u", check=False).out
-
-        until(lambda: not silent(), lambda: f"all nodes answer; not these: {silent()}", 60)
+            if process == "slurmctld":  # It asks silent nodes SlurmdTimeout / 3 later: now instead.
+                self.run("ctl", "scontrol update nodename=ALL state=undrain")
 
     def restart(self, process: str, env: dict[str, str] | None = None) -> None:
         """Ends the engine, slurmctld or one of DAEMONS, and starts it with this environment."""
