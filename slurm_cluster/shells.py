@@ -93,7 +93,7 @@ class Shells:
 def _line(shell: subprocess.Popen[bytes], deadline: float) -> bytes:
     """One line of its output, or what came before the end of it; TimeoutError after `deadline`."""
     assert shell.stdout is not None
-    line = b""
+    line = bytearray()  # a log may have many MB
     while not line.endswith(b"\n"):
         if not select.select([shell.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
             raise TimeoutError
@@ -101,4 +101,4 @@ def _line(shell: subprocess.Popen[bytes], deadline: float) -> bytes:
         if not part:
             break
         line += part
-    return line
+    return bytes(line)
