@@ -219,13 +219,19 @@ RESHAPED = [
 @pytest.mark.both_modes("short")
 def test_a_job_that_waits_starts_with_another_shape_and_right_variables(shaping):
     """What comes free is less than its shape; its environment was written at submit."""
-    full = {node: shaping.occupy(node, range(8)) for node in ("dgx1", "dgx2")}
+    # A pair is one job's: of two jobs one would end first, and a shape be chosen for its GPU alone.
+    pair = ("-p", "off", "--gres=gpu:2")
+    full = {
+        node: [shaping.started(*pair, "-w", node, sleep_s=3600, user="bob").id for _ in range(4)]
+        for node in ("dgx1", "dgx2")
+    }
+    shaping.wait_reconciled()
     for given, before, wanted in RESHAPED:
         nodes = ("dgx1", "dgx2")[: int(wanted[0])]
         jobid = submitted(shaping, *given, hint(WIDE))
         shaped = f"[gpu-shape: {before}"
         until(lambda: shaped in shaping.job(jobid).admin_comment, shaped)  # noqa: B023
-        shaping.cancel(*(full[node].pop() for node in nodes for _ in range(2)))
+        shaping.cancel(*(full[node].pop() for node in nodes))
         job = shaping.wait_running(jobid, timeout_s=60)
         assert shape_of(job) == f"{wanted[0]}x2"
         assert variables(shaping, jobid) == wanted
