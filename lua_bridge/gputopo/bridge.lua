@@ -185,7 +185,7 @@ end
 
 -- slurmctld's own user, who may write AdminComment as root may; read at its first use.
 local own_uid
-local function may_write_admin_comment(uid)
+local function is_slurm_user(uid)
   if not own_uid then
     local file = io.open("/proc/self/status", "r")
     own_uid = file and tonumber(string.match(file:read("*a"), "\nUid:%s+%d+%s+(%d+)")) or 0
@@ -193,7 +193,11 @@ local function may_write_admin_comment(uid)
       file:close()
     end
   end
-  return uid == 0 or uid == own_uid
+  return uid == own_uid
+end
+
+local function may_write_admin_comment(uid)
+  return uid == 0 or is_slurm_user(uid)
 end
 
 -- In the slots mode a job's request is rewritten without its model, engine or not.
@@ -300,7 +304,7 @@ local function guarded_parts(job, record, submit_uid)
   if not may_write_admin_comment(submit_uid) then
     return guard.refusal(job, record, is_slots)
   end
-  local nodes = is_slots and guard.pinned(job)
+  local nodes = is_slots and is_slurm_user(submit_uid) and guard.pinned(job, record)
   if nodes then
     job.req_nodes = nodes
   end

@@ -90,11 +90,15 @@ function M.refusal(job, record, is_slots)
   return what and string.format(CLOSED, what)
 end
 
--- pinned(job) -> the nodes that an update's own AdminComment pins the job to, or nil.
+-- pinned(job, record) -> the nodes that an update's own AdminComment pins the job to, or nil.
 -- scontrol refuses ReqNodeList= for the first component of a heterogeneous job; set here,
--- Slurm takes it.
-function M.pinned(job)
-  local inside = not job.req_nodes and comments.inside(job.admin_comment, "gpu-slots")
+-- Slurm takes it. Only the engine's own updates may be asked about: whoever else may write
+-- AdminComment may have copied it from anywhere.
+function M.pinned(job, record)
+  if (record.het_job_id or 0) == 0 or record.het_job_offset ~= 0 or job.req_nodes then
+    return nil
+  end
+  local inside = comments.inside(job.admin_comment, "gpu-slots")
   local nodes = inside and match(" " .. inside .. " ", " pin=(%S+) ")
   return nodes and codec.unescaped(nodes)
 end

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 BATCH = {"script": "#!/bin/sh\n"}
@@ -323,11 +325,31 @@ def test_a_user_cannot_pick_a_gpu_afterwards(lua):
     assert "one particular GPU" in refusal(lua.modify(record, **update))
 
 
-def test_an_administrators_update_may_pin_a_component(lua):
-    update = {"admin_comment": "[gpu-topo: x] [gpu-slots: placed token=1 pin=n1%2Cn3]"}
-    assert lua.modify(GATED, **update, uid=0).job["req_nodes"] == "n1,n3"
-    assert "req_nodes" not in lua.modify(GATED, admin_comment="[gpu-slots: x]", uid=0).job
-    assert lua.modify(GATED, **update, req_nodes="n7", uid=0).job["req_nodes"] == "n7"
+FIRST_OF_HET = {**GATED, "het_job_id": 7, "het_job_offset": 0}
+PINS = {"admin_comment": "[gpu-topo: x] [gpu-slots: placed token=1 pin=n1%2Cn3]"}
+
+
+def test_the_engines_update_pins_the_first_component_of_a_heterogeneous_job(lua):
+    engine = os.getuid()  # that of slurmctld
+    assert lua.modify(FIRST_OF_HET, **PINS, uid=engine).job["req_nodes"] == "n1,n3"
+    assert (
+        "req_nodes" not in lua.modify(FIRST_OF_HET, admin_comment="[gpu-slots: x]", uid=engine).job
+    )
+    assert lua.modify(FIRST_OF_HET, **PINS, req_nodes="n7", uid=engine).job["req_nodes"] == "n7"
+
+
+@pytest.mark.parametrize(
+    "record",
+    [GATED, {**GATED, "het_job_id": 0, "het_job_offset": 0}, {**FIRST_OF_HET, "het_job_offset": 1}],
+    ids=["a plain job", "as Slurm shows it", "another component"],
+)
+def test_no_other_job_is_pinned_by_what_stands_in_admin_comment(lua, record):
+    assert "req_nodes" not in lua.modify(record, **PINS, uid=os.getuid()).job
+
+
+def test_nobody_but_the_engine_pins_a_job_by_admin_comment(lua):
+    """root may write that field, with a text copied from anywhere."""
+    assert "req_nodes" not in lua.modify(FIRST_OF_HET, **PINS, uid=os.getuid() + 1).job
 
 
 def test_a_changed_hint_is_asked_about_as_in_the_other_mode(lua, engine):
