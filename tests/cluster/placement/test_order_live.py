@@ -35,6 +35,7 @@ def a_full_partition(cluster: Cluster) -> tuple[int, int]:
     holds = cluster.wait_running(submit(cluster, 7, 5, "-N2")).id
     first = submit(cluster, 8, 60, "-N2")
     until(lambda: state(cluster, first) == "PENDING", "the first in line waits")
+    cluster.wait_reconciled()  # with slots jobs start at once where nobody is known to wait
     return holds, first
 
 
@@ -100,6 +101,7 @@ def test_a_job_that_passes_has_the_tasks_that_it_has_with_stock_slurm(cluster: C
     submit(cluster, 6, 5, "-N2")
     first = submit(cluster, 8, 60, "-N2")
     until(lambda: state(cluster, first) == "PENDING", "the first in line waits")
+    cluster.wait_reconciled()  # as in a_full_partition
     job = cluster.wait_finished(cluster.sbatch("-p", "dgx", "--time=5", *form))
     assert (job.state, job.fields["NumTasks"]) == ("COMPLETED", tasks)
     assert cluster.status()["order"]["passed"] == {"dgx": before + 1}
