@@ -145,7 +145,9 @@ class Horizon(Mapa):
         among = [
             one.name
             for one in world.nodes
-            if one.name in cluster.nodes and one.weight <= node.weight
+            if one.name in cluster.nodes
+            and one.weight <= node.weight
+            and one.topology.shape == node.topology.shape
         ]
         runs_s = world.runs_s()
         longest_s = min(self._longest_wait_s, LONGEST * runs_s)

@@ -106,7 +106,6 @@ class NodeKeys:
             return (best.destroyed_gbps,)
         if across == "sum":
             return (-best.agg_gbps,)
-        # By utility, that is: all share one ideal.
         return (-best.effbw_gbps, -best.weakest_gbps)
 
 
@@ -119,7 +118,6 @@ class MapaQuestion:
         self._request, self._tables = request, tables
         self._nodes = candidates(cluster.nodes)
         self._objective = objective
-        self._ideals: dict[int, float] = {}
         self._network = cluster.network
         self._is_spread = len(request.gpus_per_node) > 1
         self._ranked = NodeKeys(request, objective, tables)
@@ -155,18 +153,15 @@ class MapaQuestion:
             moved.append((state, count, choice))
         return moved
 
-    def _ideal(self, count: int) -> float:
-        """Effective bandwidth of the best set of this size on the best candidate node, empty."""
-        if count not in self._ideals:
-            self._ideals[count] = max(
-                self._tables.ideal_effbw_gbps(topology, self._request.pattern, count)
-                for topology in self._nodes.topologies()
-                if topology.gpus >= count
-            )
-        return self._ideals[count]
+    def _utility(self, topology: NodeTopology, choice: Choice, count: int) -> float:
+        """Share of the bandwidth of the best set of this size on an empty node of the same kind.
 
-    def _utility(self, choice: Choice, count: int) -> float:
-        return ideal_share(choice.effbw_gbps, self._ideal(count))
+        What a GPU of another kind is worth to a job is for the site (Weight) and the user (a GPU
+        type) to say, not for its links.
+        """
+        kind = topology.healthy or topology
+        ideal = self._tables.ideal_effbw_gbps(kind, self._request.pattern, count)
+        return ideal_share(choice.effbw_gbps, ideal)
 
     def top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
         """The best sets of `count` GPUs on a node, the best first."""
@@ -189,7 +184,9 @@ class MapaQuestion:
     def placement(self, policy: str, chosen: list[Chosen]) -> Placement:
         """The answer in the name of that policy."""
         own = _candidate([(state.name, choice) for state, _, choice in chosen])
-        utility = min(self._utility(choice, count) for _, count, choice in chosen)
+        utility = min(
+            self._utility(state.topology, choice, count) for state, count, choice in chosen
+        )
         return Placement(
             gpus=own.gpus,
             policy=policy,
