@@ -39,8 +39,10 @@ def says_nothing(state: WaitingState) -> bool:
     """Is Slurm's reason that of our gate, or of a begin time that is over?
 
     After a gate is opened, or --begin has passed, Slurm shows `BeginTime` until it looks at the job
-    again; then anything may keep it.
+    again; then anything may keep it. What a job depends on goes before either.
     """
+    if state.job.depends:
+        return False
     is_over = max(state.job.eligible, state.job.start) <= state.now
     return is_gated(state) or (state.job.reason == "BeginTime" and is_over)
 
@@ -87,16 +89,14 @@ def _loan_facts(kept: JobRecord, loan: Loan) -> tuple[tuple[str, str], ...]:
 
 def _postponed(state: WaitingState, kept: JobRecord | None) -> WaitReason | None:
     """A policy found GPUs for the job, and waits for better ones."""
-    if state.job.reason != "BeginTime":
-        return None
     note = hints.note_in(state.entries)
     match = _POSTPONED.fullmatch(note)
-    if match:
+    if match and state.job.reason == "BeginTime":
         times, most, since, why, until = match.groups()
         facts = [("postponed", f"{times} of {most} times, since {words.moment(int(since))}")]
         if until:
             facts.append(("asked again", f"at {words.moment(int(until))}, or when a job ends"))
-    elif isinstance(kept, GateRecord) and kept.state == GATED and kept.get("since") and note:
+    elif is_gated(state) and isinstance(kept, GateRecord) and kept.get("since") and note:
         why, facts = note, [("waits since", words.moment(kept.since))]
     else:
         return None

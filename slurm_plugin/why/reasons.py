@@ -54,6 +54,9 @@ _PLAIN = {
 def by_slurms_reason(state: WaitingState) -> WaitReason | None:
     """What Slurm's reason means; None where the nodes or a limit have to tell."""
     reason = state.job.reason
+    if state.job.depends and reason in ("BeginTime", "None", ""):
+        # Slurm has not looked at the job since its gate was shut.
+        return _never(state) if "(failed)" in state.details.dependency else _dependency(state)
     if (rule := _RULES.get(reason)) is not None:
         return rule(state)
     if reason.startswith(ABOUT_ACCESS):

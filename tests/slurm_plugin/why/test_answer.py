@@ -99,6 +99,13 @@ def gated(**values: str) -> str:
             "could start, but its policy waits for better GPUs: mapa: 0.4 of the ideal.",
         ),
         (
+            replace(
+                ours(f"{hints.entry('', 'mapa: 0.4 of the ideal')} {gated(since='999000')}"),
+                reason="None",  # as after an update, until Slurm looks at it
+            ),
+            "could start, but its policy waits for better GPUs: mapa: 0.4 of the ideal.",
+        ),
+        (
             ours(gated(begin="1003600"), eligible=1_003_600),
             "is not to start before TIME (--begin, or a requeue).",
         ),
@@ -151,6 +158,16 @@ def test_a_partition_that_is_down_is_told_behind_a_gate_too(comment):
     one = SlurmPartition("gpu", ("dgx1", "dgx2"), True, state="DOWN")
     down = replace(asked, snapshot=replace(asked.snapshot, settings=Settings((one,))))
     assert answer(down).sentence == "Job 14 waits for partition gpu, which is DOWN."
+
+
+@pytest.mark.parametrize("reason", ["BeginTime", "None"])
+@pytest.mark.parametrize("comment", [OPENED.text(), gated(), ""])
+def test_a_dependency_goes_before_a_begin_time_whatever_slurm_says_yet(comment, reason):
+    job = replace(JOB, depends=True, reason=reason, admin_comment=comment)
+    waits = sentence(job, details=WaitingDetails("afterok:7(unfulfilled)"))
+    assert waits == "Job 14 waits until job 7 has ended well."
+    never = sentence(job, details=WaitingDetails("afterok:7(failed)"))
+    assert never == "Job 14 can never start: job 7 did not end well."
 
 
 def test_an_entry_of_ours_counts_for_nothing_where_slurm_holds_the_job():
