@@ -284,15 +284,28 @@ def words(value: _Words) -> tuple[str, ...]:
     return tuple(value or ())
 
 
+#: Slurm's base states of a job that is over, and flags that its table shows in their place.
+OVER = frozenset(
+    ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+     "PREEMPTED", "TIMEOUT", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL")
+)  # fmt: skip
+#: Flags of a job that was requeued and waits again; the table shows them in place of its state.
+REQUEUED = frozenset(
+    ("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "EXPEDITING")
+)
+
+
 def queue_state(state: tuple[str, ...]) -> str:
-    """The one word of QUEUE_STATES for a state and its flags; '' for a job that is over."""
+    """The one word of QUEUE_STATES for a state and its flags; '' for a job that is over.
+
+    A word that no release has had yet is taken for a state in which the job holds what it has.
+    """
     for word in ("COMPLETING", "CONFIGURING"):
         if word in state:
             return word
     base = state[0] if state else ""
-    if base in ("STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"):
-        return "RUNNING"
-    # A requeued job waits again; 22.05 shows the flag in place of the state.
-    if base in ("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"):
+    if base in QUEUE_STATES or not base:
+        return base
+    if base in REQUEUED:
         return "PENDING"
-    return base if base in QUEUE_STATES else ""
+    return "" if base in OVER else "RUNNING"

@@ -90,7 +90,10 @@ def test_a_node_says_what_is_in_use_by_type(release):
         (("RUNNING", "SIGNALING"), "RUNNING"),
         (("SUSPENDED", "STOPPED"), "SUSPENDED"),
         (("PENDING", "REQUEUED"), "PENDING"),
+        (("EXPEDITING",), "PENDING"),
         (("CANCELLED",), ""),
+        (("LAUNCH_FAILED",), ""),
+        (("A_WORD_OF_A_LATER_RELEASE",), "RUNNING"),
         ((), ""),
     ],
 )
