@@ -10,52 +10,97 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
 
 #: Futures that are played beside that of middle durations, a prime number.
 FUTURES = 5
-#: Jobs that ended last of which it is remembered.
-MOST = 64
+#: Jobs that ended last of which it is remembered; and of those that are looked at, no user's are
+#: more than this part: nobody is to teach what others' jobs are guessed by.
+MOST, OF_ONE = 64, 0.25
+#: Users of whom it is known whether their own run times tell more.
+MOST_USERS = 1000
 #: Guesses this near to each other are one (as a part of the longest).
 ALIKE = 0.05
 #: Own run times are not guessed by before so many jobs show that they are nearer.
 FEWEST = 6
 
 
+#: All parts of a limit are as likely.
+UNKNOWN = tuple((at + 0.5) / FUTURES for at in range(FUTURES))
+
+
 class LimitsUsed:
     """What parts of their time limits the jobs used that ended last."""
 
     def __init__(self) -> None:
-        self._last = deque(((at + 0.5) / FUTURES for at in range(FUTURES)), maxlen=MOST)
-        self._sorted: tuple[float, ...] | None = None
-        #: Whether own run times told more than its limit, of the last jobs that had any.
-        self._nearer: deque[bool] = deque(maxlen=MOST)
+        #: Whose job it was, None where that is not known, and the part.
+        self._last: deque[tuple[Hashable, float]] = deque(
+            ((None, part) for part in UNKNOWN), maxlen=MOST
+        )
+        self._parts: tuple[float, ...] | None = None
+        #: By user whether own run times told more than limits of jobs that had any; the users whose
+        #: jobs ended last.
+        self._nearer: OrderedDict[Hashable, deque[bool]] = OrderedDict()
 
-    def ended(self, ran_s: float, limit_s: float, took_s: Sequence[float] = ()) -> None:
-        """A job with this limit ran so long; what cannot be is passed over.
+    def ended(
+        self,
+        ran_s: float,
+        limit_s: float,
+        took_s: Sequence[float] = (),
+        user: Hashable = None,
+    ) -> None:
+        """A job of the user with this limit ran so long; what cannot be is passed over.
 
         `took_s`: run times of its user's jobs that were known before.
         """
         if not (ran_s >= 0 and limit_s > 0):
             return
         if took_s:
-            by_limit = limit_s * self.parts()[len(self._last) // 2]
+            parts = self.parts()
+            by_limit = limit_s * parts[len(parts) // 2]
             by_own = min(limit_s, took_s[len(took_s) // 2])
-            self._nearer.append(_off_by(by_own, ran_s) < _off_by(by_limit, ran_s))
-        self._last.append(min(1.0, ran_s / limit_s))
-        self._sorted = None
+            nearer = self._nearer.setdefault(user, deque(maxlen=MOST))
+            nearer.append(_off_by(by_own, ran_s) < _off_by(by_limit, ran_s))
+            self._nearer.move_to_end(user)
+            if len(self._nearer) > MOST_USERS:
+                self._nearer.popitem(last=False)
+        mine = [at for at, (whose, _) in enumerate(self._last) if whose == user]
+        if user is not None and len(mine) >= MOST * OF_ONE:
+            del self._last[mine[0]]  # else many jobs of one user would drive out all others'
+        self._last.append((user, min(1.0, ran_s / limit_s)))
+        self._parts = None
 
-    def own_are_nearer(self) -> bool:
-        """Whether users' own run times have told more than limits, lately and for most jobs."""
-        return len(self._nearer) >= FEWEST and 2 * sum(self._nearer) > len(self._nearer)
+    def own_are_nearer(self, user: Hashable = None) -> bool:
+        """Whether the user's own run times have told more than limits, lately and for most jobs."""
+        nearer = self._nearer.get(user, ())
+        return len(nearer) >= FEWEST and 2 * sum(nearer) > len(nearer)
 
     def parts(self) -> tuple[float, ...]:
-        """Of the last jobs, the smallest part first."""
-        if self._sorted is None:
-            self._sorted = tuple(sorted(self._last))
-        return self._sorted
+        """Of the last jobs, the smallest part first; where hardly any tell, any parts besides."""
+        if self._parts is None:
+            seen = _shared([*self._last])
+            self._parts = tuple(sorted((*seen, *(UNKNOWN if len(seen) < FUTURES else ()))))
+        return self._parts
+
+
+def _shared(last: Sequence[tuple[Hashable, float]]) -> list[float]:
+    """What is seen, the newest of each user: no user's are more than `OF_ONE` of all."""
+    of_user = Counter(user for user, _ in last if user is not None)
+    nobodys = len(last) - of_user.total()
+
+    def is_too_much(most: int) -> bool:
+        return most > OF_ONE * (nobodys + sum(min(count, most) for count in of_user.values()))
+
+    most = next(most for most in range(MOST, 0, -1) if most == 1 or not is_too_much(most))
+    kept: Counter[Hashable] = Counter()
+    seen = []
+    for user, part in reversed(last):
+        kept[user] += 1
+        if user is None or kept[user] <= most:
+            seen.append(part)
+    return seen
 
 
 def _off_by(guess_s: float, ran_s: float) -> float:

@@ -174,10 +174,10 @@ class Simulator:
         if LooksAt.QUEUE not in self.policy.looks_at:
             return None
         others = (one for one in self._seen_by(job) if one is not job)
-        own_are_nearer = self._used.own_are_nearer()
 
         def took_s(one: SimJob) -> Sequence[float]:
-            return self._learning.took_s(one.job_id) if own_are_nearer else ()
+            nearer = self._used.own_are_nearer(one.user or None)
+            return self._learning.took_s(one.job_id) if nearer else ()
 
         queue = [
             self._requests.waiting(one, self._planned_s(one), took_s(one))
@@ -259,7 +259,7 @@ class Simulator:
             self.passing.ended(run.job)
         self._snapshot = None
         ran_s, took_s = self.clock.now_s - run.start_s, self._learning.took_s(run.job.job_id)
-        self._used.ended(ran_s, self._planned_s(run.job), took_s)
+        self._used.ended(ran_s, self._planned_s(run.job), took_s, run.job.user or None)
         self._learning.ended(run.job.job_id, ran_s)
         self.occupancy.release(run.masks)
         for name in run.masks:

@@ -8,13 +8,13 @@ from functools import cached_property
 
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.gates.reconciler import kinds_of
-from slurm_plugin.gates.released import ABOUT_TO_START
+from slurm_plugin.gates.released import may_start_now
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import want_of
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Node, Nodes, emptied, nodes_of
-from slurm_plugin.queue.demand import READY, Unplaceable, demand_of, need_of
+from slurm_plugin.queue.demand import Unplaceable, demand_of, lacks_only_room, need_of
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -66,6 +66,6 @@ class Sight:
         if job.state != "PENDING" or job.held or job.depends:
             return False
         if not self.by_slots:
-            return job.eligible <= now and job.reason in READY
+            return job.eligible <= now and lacks_only_room(job)
         kept = _gate_of(job)
-        return kept is not None and kept.begin <= now and job.reason in ABOUT_TO_START
+        return kept is not None and kept.begin <= now and may_start_now(job)

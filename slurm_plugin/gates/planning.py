@@ -21,12 +21,12 @@ from slurm_plugin.gates.plan import (
     Want,
 )
 from slurm_plugin.gates.released import (
-    ABOUT_TO_START,
     LONGEST_PAUSE_S,
     MOST_TRIES,
     awaited_hold,
     gated_again,
     is_in_vain,
+    may_start_now,
 )
 from slurm_plugin.job_notes.records import GATED, PLACED, is_ahead
 from slurm_plugin.lending import forms
@@ -184,7 +184,7 @@ class _Planning:
             not job.held
             and not job.depends
             # How many tasks of an array may run is counted here: Slurm's reason may be outdated.
-            and (job.reason in ABOUT_TO_START or job.reason == "JobArrayTaskLimit")
+            and (may_start_now(job) or job.reason == "JobArrayTaskLimit")
             and want.kept.begin <= now
             and not is_ahead(want.kept.retry_at, now, LONGEST_PAUSE_S)
             and not self._is_paused(job.name)

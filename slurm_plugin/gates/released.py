@@ -17,13 +17,11 @@ from slurm_plugin.job_notes.records import PLACED, GateRecord
 from slurm_plugin.protocol import Notice
 from slurm_plugin.queue.candidates import mask_of_types
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of
-from slurm_plugin.queue.demand import READY
+from slurm_plugin.queue.demand import lacks_only_room
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 logger = logging.getLogger(__name__)
 
-#: Slurm's reasons for a job that is about to start; with any other reason Slurm keeps it waiting.
-ABOUT_TO_START = READY | {"BeginTime"}
 #: A job that did not start after so many releases, for one of these reasons, is left to Slurm.
 MOST_TRIES = 6
 IN_VAIN = frozenset(("", "None", "Resources", "Priority", "BadConstraints"))
@@ -31,6 +29,11 @@ IN_VAIN = frozenset(("", "None", "Resources", "Priority", "BadConstraints"))
 STALE_REASON_S = 2
 #: Longest pause after a release that came to nothing, in seconds.
 LONGEST_PAUSE_S = 300
+
+
+def may_start_now(job: QueuedJob) -> bool:
+    """Whether Slurm names nothing that keeps a job waiting but room, or the gate it had."""
+    return lacks_only_room(job, "BeginTime")
 
 
 def about_to_run(job: QueuedJob) -> QueuedJob:
@@ -58,7 +61,7 @@ def awaited_hold(job: QueuedJob, want: Want, nodes: Nodes, context: GateContext)
     is_exact = len(masks) == need.nodes and all(enough)
     # abs: where the release lies in the future, the clock was set back.
     age = abs(now - (want.kept.at or job.submit))
-    may_start = job.reason in ABOUT_TO_START or age < STALE_REASON_S
+    may_start = may_start_now(job) or age < STALE_REASON_S
     # Slurm lets a requeued job wait for two minutes: others may have its slots meanwhile.
     in_time = age <= context.grace_s and job.eligible <= now + STALE_REASON_S
     is_placed = want.kept.state == PLACED

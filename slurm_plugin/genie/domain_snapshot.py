@@ -13,14 +13,12 @@ from slurm_plugin.gates.released import about_to_run
 from slurm_plugin.genie.site import ShapedPartition
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.queue.capacity import is_open
-from slurm_plugin.queue.demand import READY
+from slurm_plugin.queue.demand import lacks_only_room
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: A job that ends gives its GPUs back node by node. For this many seconds no job is started on
 #: those that are back already.
 COMPLETING_S = 5
-#: With these reasons a job lacks nothing but GPUs; with others any that it gets would be idle.
-_READY = READY | {"ReqNodeNotAvail", "NodeDown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +148,8 @@ def _is_ready(job: QueuedJob, is_ours: bool) -> bool:
     """Would the job start if only it had GPUs?"""
     if job.held or job.depends:
         return False
-    return is_ours or job.reason.partition(",")[0] in _READY
+    # With other reasons any GPUs that it gets would be idle.
+    return is_ours or lacks_only_room(job, "ReqNodeNotAvail", "NodeDown")
 
 
 def _under_way(job: QueuedJob, now: float) -> QueuedJob:

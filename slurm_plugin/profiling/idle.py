@@ -10,7 +10,7 @@ from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.profiling.machine import models
 from slurm_plugin.queue.candidates import Need, fullest
 from slurm_plugin.queue.capacity import gpus_of_any_type, nodes_of
-from slurm_plugin.queue.demand import READY, Unplaceable, gpu_counts, node_names
+from slurm_plugin.queue.demand import Unplaceable, gpu_counts, lacks_only_room, node_names
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 #: For so many seconds a job may be pending because Slurm has not considered it yet.
@@ -50,7 +50,7 @@ def _since(job: QueuedJob, now: float) -> float | None:
     if kept is not None or postponed_until(job.admin_comment) is not None:
         # Our own gate moves its begin time; the user's is in the bracket.
         begin = float(kept.begin) if kept else 0.0
-    elif job.reason in READY:
+    elif lacks_only_room(job):
         begin = float(job.eligible)
     else:
         return None

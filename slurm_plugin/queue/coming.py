@@ -23,7 +23,7 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.backfill import in_order
-from slurm_plugin.queue.demand import Unplaceable, demand_of
+from slurm_plugin.queue.demand import Unplaceable, demand_of, lacks_only_room
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Waiting jobs, and running ones, that a policy sees.
@@ -61,6 +61,7 @@ class Coming:
         #: The same with users' own run times, and these by job.
         self._with_own: list[tuple[int, tuple[str, ...], WaitingJob]] = []
         self._own = {job.job_id: own for job in jobs if (own := took_s(job.job_id))}
+        self._user = {job.job_id: job.uid for job in jobs}
         #: Those that are guessed by.
         self._told: dict[int, Sequence[float]] = {}
         #: What each job that waits asks for, as far as that is known.
@@ -117,7 +118,8 @@ class Coming:
     def ended(self, job_id: int, now: float) -> None:
         """A job ended, which shows what it used of its limit where a snapshot told that."""
         start, limit_s = self._runs.pop(job_id, (now, 0.0))
-        self._used.ended(now - start, limit_s, self._own.get(job_id, ()))
+        user = self._user.get(job_id)
+        self._used.ended(now - start, limit_s, self._own.get(job_id, ()), user)
         self._forget_end(job_id)
 
     def _forget_end(self, job_id: int) -> None:
@@ -142,8 +144,15 @@ class Coming:
         self._used = former._used
         for job_id in former._runs.keys() - self._runs.keys() - set(later):
             former.ended(job_id, self._at)
-        if self._used.own_are_nearer():
-            self._waiting, self._told = self._with_own, self._own
+        self._told = {
+            job_id: own
+            for job_id, own in self._own.items()
+            if self._used.own_are_nearer(self._user[job_id])
+        }
+        self._waiting = [
+            own if own[0] in self._told else one
+            for one, own in zip(self._waiting, self._with_own, strict=True)
+        ]
         for job_id in later:
             if alive.get(job_id) is None:
                 self._runs.pop(job_id, None)
@@ -212,10 +221,16 @@ def _limit_s(job: QueuedJob, own: Sequence[float]) -> float:
 
 
 def is_waiting(job: QueuedJob, now: float) -> bool:
-    """Whether Slurm would start the job as soon as there is room."""
+    """Whether Slurm would start the job as soon as there is room.
+
+    Until Slurm looks at a job again it shows a begin time that is over, and that of a gate of ours.
+    Of a job that names nodes it has one code for those that others hold and for those that are
+    down (`ReqNodeNotAvail`, src/slurmctld/node_scheduler.c).
+    """
     if job.state != "PENDING" or job.depends or not job.priority:
         return False
-    return job.eligible <= now or GateRecord.read_from(job.admin_comment) is not None
+    is_due = job.eligible <= now or GateRecord.read_from(job.admin_comment) is not None
+    return is_due and lacks_only_room(job, "BeginTime", "ReqNodeNotAvail")
 
 
 def asked_of(job: QueuedJob) -> WaitingJob | None:

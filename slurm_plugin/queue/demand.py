@@ -12,7 +12,7 @@ from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob
 
-#: Slurm's reasons for a job that lacks nothing but GPUs, CPUs or memory.
+#: Slurm's codes for a job that lacks nothing but GPUs, CPUs or memory.
 READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
 #: GPUs are not looked for on more nodes than this.
 MAX_NODES = 64
@@ -50,6 +50,17 @@ class Demand(ResourceRequest):
     partitions: str = ""
     #: The request is in the words of Slurm 22.05 (`gres:gpu:2`).
     is_22_05: bool = False
+
+
+def lacks_only_room(job: QueuedJob, *also: str) -> bool:
+    """Whether Slurm names nothing but room that a waiting job lacks; `also`: or one of these codes.
+
+    In all releases its codes are words of letters alone (src/common/job_state_reason.c), and any
+    other one is a limit, a licence, a hold. Where some part of Slurm writes a sentence instead of a
+    code (26.05: `No suitable topology unit found`), nothing else is known to keep the job waiting.
+    """
+    code = job.reason.partition(",")[0]
+    return code in READY or code in also or not code.isalpha()
 
 
 def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:

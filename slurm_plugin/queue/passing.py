@@ -27,7 +27,7 @@ from slurm_plugin.queue.capacity import (
     without_holds,
 )
 from slurm_plugin.queue.coming import asked_of, is_waiting
-from slurm_plugin.queue.demand import READY, Unplaceable, node_names
+from slurm_plugin.queue.demand import Unplaceable, lacks_only_room, node_names
 from slurm_plugin.queue.learned_durations import known_of
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
@@ -40,8 +40,6 @@ MOST_AT_ONCE = 50
 #: The largest site factor that scontrol takes.
 MOST_FACTOR = 2**31 - 3
 
-#: Reasons of a job that lacks nothing but room, or stands behind a gate of ours.
-_READY = READY | {"BeginTime"}
 #: How scontrol shows that there is no such plugin.
 _NO_PLUGIN = ("", "(null)", "site_factor/none")
 #: How the note of a job that was let pass begins.
@@ -110,7 +108,11 @@ class PassingInPartition:
         if updates := list(self._give_back(mine, now)):
             # Their priorities are not their own yet: the next look sees who is first.
             return updates
-        waiting = [job for job in mine.values() if job.reason in _READY and is_waiting(job, now)]
+        waiting = [
+            job
+            for job in mine.values()
+            if is_waiting(job, now) and lacks_only_room(job, "BeginTime")
+        ]
         order = in_order((self._as_slurm_has_it(job) for job in waiting), {})
         # Before the first in line nobody may pass that is none of ours to judge.
         if not order or (need := _need(order[0])) is None:

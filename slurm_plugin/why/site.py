@@ -25,7 +25,14 @@ from slurm_plugin.queue.capacity import (
     nodes_of,
     with_hold,
 )
-from slurm_plugin.queue.demand import READY, Demand, Unplaceable, demand_of, need_of, node_names
+from slurm_plugin.queue.demand import (
+    Demand,
+    Unplaceable,
+    demand_of,
+    lacks_only_room,
+    need_of,
+    node_names,
+)
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.queue.fragmentation import fragmentation_of, usual_requests
 from slurm_plugin.queue.snapshot import Snapshot
@@ -243,7 +250,7 @@ def _is_ready(job: QueuedJob, now: float) -> bool:
         return False
     kept = GateRecord.read_from(job.admin_comment)
     is_gated = kept is not None and kept.state == GATED and kept.begin <= now
-    return is_gated or (job.reason in READY and job.eligible <= now)
+    return is_gated or (lacks_only_room(job) and job.eligible <= now)
 
 
 def fragmentation_now(

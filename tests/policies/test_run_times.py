@@ -48,6 +48,29 @@ def test_parts_of_limits_used_are_those_of_the_last_jobs():
     assert used.parts() == (1.0,) * MOST
 
 
+@pytest.mark.parametrize("others", [0, 3, 20, 60])
+def test_no_user_teaches_more_than_a_quarter_of_what_others_are_guessed_by(others):
+    """One has an array of 64 jobs of a minute under a limit of 50, the others use theirs up."""
+    used = LimitsUsed()
+    for number in range(others):
+        used.ended(600.0, 600.0, (), f"user{number}")
+    for _ in range(MOST):
+        used.ended(60.0, 3000.0, (), "mallory")
+    parts = used.parts()
+    assert sum(part == 1.0 for part in parts) >= min(others, 0.75 * MOST)
+    assert 1 <= sum(part == 0.02 for part in parts) <= max(1, len(parts) / 4)
+
+
+def test_a_user_of_many_jobs_teaches_with_the_newest():
+    used = LimitsUsed()
+    for ran_s in (110.0, 210.0):
+        for number in range(32):
+            used.ended(ran_s, 1000.0, (), "alice" if number % 2 else f"user{number}")
+    # 16 others' each time; hers are a quarter of all.
+    assert used.parts().count(0.11) == 16
+    assert used.parts().count(0.21) == 16 + 12
+
+
 def test_a_jobs_own_run_times_are_guessed_by_and_never_more_than_its_limit():
     times, own = RunTimes((1.0,), own=True), (10.0, 20.0, 30.0, 40.0, 50.0)
     assert times.futures == 1 + FUTURES
@@ -63,12 +86,14 @@ def test_own_run_times_count_once_they_have_been_nearer_than_limits(ran_s, neare
     """Jobs of a limit of 1,000 s whose users' others took 100 s."""
     used, own = LimitsUsed(), (90.0, 100.0, 110.0)
     for _ in range(FEWEST - 1):
-        used.ended(ran_s, 1000.0, own)
-    assert not used.own_are_nearer(), "too few have shown it"
-    used.ended(ran_s, 1000.0, own)
-    used.ended(ran_s, 1000.0)
-    assert used.own_are_nearer() == nearer
-    for _ in range(MOST):
+        used.ended(ran_s, 1000.0, own, "alice")
+    assert not used.own_are_nearer("alice"), "too few have shown it"
+    used.ended(ran_s, 1000.0, own, "alice")
+    used.ended(ran_s, 1000.0, (), "alice")
+    assert used.own_are_nearer("alice") == nearer
+    assert not used.own_are_nearer("bob"), "that is hers to show"
+    for number in range(MOST):
         # Now limits say all.
-        used.ended(1000.0, 1000.0, own)
-    assert not used.own_are_nearer()
+        used.ended(1000.0, 1000.0, (), f"user{number}")
+        used.ended(1000.0, 1000.0, own, "alice")
+    assert not used.own_are_nearer("alice")

@@ -166,7 +166,7 @@ class _Planning:
     def at_waiting(self, job: QueuedJob, record: LoanRecord | None) -> None:
         """A job without a loan: about to start, or waiting, or to be lent to."""
         made = self.made
-        if job.held or job.depends or job.reason not in demand.READY:
+        if job.held or job.depends or not demand.lacks_only_room(job):
             return
         try:
             asked = demand.demand_of(job)

@@ -3,6 +3,7 @@
 PySlurm's tests are skipped where it is not built for the release; in CI it must be on trixie.
 """
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,8 @@ from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_cluster.pytest_plugin import in_ci
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.queue.demand import READY
+from slurm_plugin.slurm.clients.rows import OVER, REQUEUED
 from slurm_plugin.slurm.interface import NOW, JobUpdate
 from tests.cluster.operating.client_harness import (
     RemoteClient,
@@ -274,3 +277,34 @@ def test_a_slurmrestd_that_is_not_there_is_an_error_that_says_what_to_do(live, s
     nobody = RemoteClient(live, "rest", "/run/gputopo-rest/none.sock")
     with pytest.raises(SlurmError, match=r"nobody listens there; .*slurm\.rest_socket"):
         nobody.nodes()
+
+
+#: What this release calls each reason, each base state and each flag of a state, as JSON.
+WORDS = """
+import ctypes, glob, json
+slurm = ctypes.CDLL(glob.glob("/usr/lib/*/slurm*/libslurmfull*.so")[0])
+
+def words(numbers, *names):
+    say = next(getattr(slurm, name) for name in names if hasattr(slurm, name))
+    say.restype = ctypes.c_char_p
+    return [say(number).decode() for number in numbers]
+
+reasons = words(range(300), "slurm_job_state_reason_string", "slurm_job_reason_string")
+states = words(range(32), "slurm_job_state_string")
+flags = words((1 << bit for bit in range(8, 31)), "slurm_job_state_string")
+print(json.dumps([reasons, states, flags]))
+"""
+
+
+def test_every_reason_and_state_of_this_release_is_known(live):
+    """Reasons are words of letters alone, by which sentences are told apart."""
+    reasons, states, flags = json.loads(live.run("ctl", ["python3", "-c", WORDS]).out)
+    known = [reason for reason in reasons if not reason.isdigit()]
+    assert len(known) > 100
+    assert READY - {""} <= set(known)
+    assert [reason for reason in known if not reason.isalpha()] == []
+    waits_or_runs, over = states[:3], set(states[3:]) - {"?"}
+    assert waits_or_runs == ["PENDING", "RUNNING", "SUSPENDED"]
+    assert over <= OVER
+    holds = {"COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"}
+    assert set(flags) - {"PENDING", "?"} <= REQUEUED | OVER | holds | {"POWER_UP_NODE"}

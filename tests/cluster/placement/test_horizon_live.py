@@ -64,6 +64,26 @@ def test_two_gpus_leave_the_set_for_the_job_that_waits_next(cluster, waits, gpus
     clear(cluster)
 
 
+@pytest.mark.select_plugin
+def test_nothing_is_left_for_a_job_that_slurm_would_not_start(cluster):
+    """As above, but the job of six is mallory's and longer than its partition allows."""
+    name_no_policy(cluster, "horizon: {wait: no}")
+    limit, former = ("scontrol update partitionname=gpu maxtime=" + to for to in ("60", "infinite"))
+    with cluster.temporarily(limit, former):
+        first = cluster.wait_running(submit(cluster, 6, "--time=50"))
+        cluster.wait_running(submit(cluster, 2, "--time=5"))
+        job = submit(cluster, 2, "--time=50")
+        talks = "--comment=gpu-topo: communication=1"
+        asks = ("-w", "dgx1", "--gres=gpu:6", "--time=70", talks)
+        never = cluster.sbatch(*asks, user="mallory", sleep_s=300)
+        until(lambda: cluster.job(never).reason == "PartitionTimeLimit", "Slurm says so", 60)
+        has_read_the_queue(cluster)
+        cluster.cancel(first.id)
+        assert cluster.wait_running(job).gpus == {"dgx1": (2, 3)}
+        assert "leaves" not in explained(cluster, job)["reason"]
+        clear(cluster)
+
+
 @pytest.mark.parametrize(
     ("hint", "known"), [(["--comment=gpu-topo: communication=0.5"], "26 %;"), ([], "unknown, 30 %")]
 )

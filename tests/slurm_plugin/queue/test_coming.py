@@ -23,14 +23,16 @@ def waiting(job_id: int, gpus: int, **more: object) -> QueuedJob:
     fields = {
         **{"state": "PENDING", "partition": "batch", "priority": 100, "submit": job_id},
         **{"min_nodes": 1, "time_limit_s": 600, "tres_per_node": f"gres/gpu:{gpus}"},
+        "uid": job_id,
     }
     return QueuedJob(job_id, **(fields | more))
 
 
 def runs(job_id: int, end: int) -> QueuedJob:
+    """Each is another user's."""
     start = NOW - 100
     fields = {"state": "RUNNING", "start": start, "time_limit_s": max(1, end - start), "end": end}
-    return QueuedJob(job_id, gpus={"dgx1": (job_id,)}, **fields)
+    return QueuedJob(job_id, uid=job_id, gpus={"dgx1": (job_id,)}, **fields)
 
 
 def asked(job: int, array: int = 0, partition: str = "batch") -> PlacementQuestion:
@@ -64,11 +66,25 @@ def test_others_wait_in_slurms_order():
         waiting(2, 2, state="SUSPENDED"),
         waiting(2, 2, tres_per_node=""),
         waiting(2, 2, partition="other"),
+        waiting(2, 2, reason="QOSMaxJobsPerUserLimit"),
+        waiting(2, 2, reason="Licenses"),
     ],
-    ids=["held", "depends", "begins later", "no longer waits", "no GPUs", "another partition"],
-)
+    ids=["held", "depends", "begins later", "no longer waits", "no GPUs", "another partition",
+         "its user's limit", "a licence"],
+)  # fmt: skip
 def test_who_could_not_start_here_is_left_out(other):
     assert sizes(Coming([waiting(1, 1), other], NOW), asked(9)) == [1]
+
+
+OF_OTHERS = "ReqNodeNotAvail,_May_be_reserved_for_other_job"
+
+
+@pytest.mark.parametrize(
+    "reason", ["Resources", "BeginTime", OF_OTHERS, "No_suitable_topology_unit_found"]
+)
+def test_whom_nothing_but_room_is_known_to_keep_is_seen(reason):
+    """Also one that Slurm has not looked at since its begin time, or says a sentence of."""
+    assert sizes(Coming([waiting(2, 2, reason=reason)], NOW), asked(9)) == [2]
 
 
 def test_a_gated_job_waits_whatever_its_begin_time():
@@ -174,8 +190,9 @@ def test_what_a_question_found_is_found_again_only_where_nothing_changed_it(seed
 
 
 def test_users_own_run_times_are_told_once_they_are_nearer_than_limits():
-    """Jobs 10 to 15 take 100 s, as others of their users did, whatever their limits."""
-    jobs = [waiting(1, 1), *(runs(job, NOW + job**3) for job in range(2, 16))]
+    """Jobs 10 to 15 take 100 s, as others of their user did, whatever their limits."""
+    jobs = [waiting(1, 1, uid=7), *(runs(job, NOW + job**3) for job in range(2, 16))]
+    jobs = [replace(job, uid=7) for job in jobs]
     first = Coming(jobs, NOW, took_s=lambda job: (100.0,) if job != 3 else ())
     assert first.ahead(asked(1), running(2), NOW).took_s == ()
     for job in range(10, 16):
@@ -186,6 +203,9 @@ def test_users_own_run_times_are_told_once_they_are_nearer_than_limits():
     assert [one.took_s for one in ahead.releases] == [(100.0,), ()]
     assert [one.took_s for one in ahead.queue] == [(100.0,)]
     assert second.ahead(asked(1), running(2), NOW + 5).took_s == (100.0,)
+    anothers = Coming([replace(jobs[0], uid=8)], NOW + 5, took_s=lambda job: (100.0,))
+    anothers.follow(first, (), running(), NOW + 5)
+    assert anothers.ahead(asked(1), running(), NOW + 5).took_s == ()
 
 
 def test_a_job_without_a_limit_may_run_as_long_as_others_of_its_user_did():
