@@ -98,11 +98,12 @@ def test_a_job_that_passes_has_the_tasks_that_it_has_with_stock_slurm(cluster: C
     tasks = cluster.job(stock).fields["NumTasks"]
     cluster.cancel(stock)
     before = cluster.status()["order"]["passed"].get("dgx", 0)
-    submit(cluster, 6, 5, "-N2")
+    cluster.wait_running(submit(cluster, 6, 5, "-N2"))
     first = submit(cluster, 8, 60, "-N2")
     until(lambda: state(cluster, first) == "PENDING", "the first in line waits")
     cluster.wait_reconciled()  # as in a_full_partition
-    job = cluster.wait_finished(cluster.sbatch("-p", "dgx", "--time=5", *form))
+    # Longer than what the first waits for: backfill alone would not start it.
+    job = cluster.wait_finished(cluster.sbatch("-p", "dgx", "--time=7", *form))
     assert (job.state, job.fields["NumTasks"]) == ("COMPLETED", tasks)
     assert cluster.status()["order"]["passed"] == {"dgx": before + 1}
 
