@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
@@ -108,11 +108,11 @@ class Recorder:
     def __init__(self, eighth: int) -> None:
         self._eighth = eighth
         self._began = time.monotonic()
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
         self._outcomes: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds[group_of(report.nodeid)] += report.duration  # type: ignore[assignment]
+        self._seconds[group_of(report.nodeid)] += report.duration
         # A test that passed and whose fixture fails behind it has failed.
         if report.failed or report.nodeid not in self._outcomes or report.when == "call":
             self._outcomes[report.nodeid] = report.outcome

@@ -25,8 +25,6 @@ MOST_USERS = 1000
 ALIKE = 0.05
 #: Own run times are not guessed by before so many jobs show that they are nearer.
 FEWEST = 6
-
-
 #: All parts of a limit are as likely.
 UNKNOWN = tuple((at + 0.5) / FUTURES for at in range(FUTURES))
 
@@ -80,12 +78,12 @@ class LimitsUsed:
     def parts(self) -> tuple[float, ...]:
         """Of the last jobs, the smallest part first; where hardly any tell, any parts besides."""
         if self._parts is None:
-            seen = _shared([*self._last])
+            seen = _shared(self._last)
             self._parts = tuple(sorted((*seen, *(UNKNOWN if len(seen) < FUTURES else ()))))
         return self._parts
 
 
-def _shared(last: Sequence[tuple[Hashable, float]]) -> list[float]:
+def _shared(last: deque[tuple[Hashable, float]]) -> list[float]:
     """What is seen, the newest of each user: no user's are more than `OF_ONE` of all."""
     of_user = Counter(user for user, _ in last if user is not None)
     nobodys = len(last) - of_user.total()

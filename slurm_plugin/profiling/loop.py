@@ -14,7 +14,7 @@ from slurm_plugin.profiling.progress import Folder, Progress
 from slurm_plugin.profiling.submission import RunOptions, Submission, command, variables
 from slurm_plugin.profiling.sweep import DONE, FAILED, OVER, SKIPPED, SUBMITTED, SUBMITTING, WAITING
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode
+from slurm_plugin.slurm.interface import ENDED, QueuedJob, SlurmJob, SlurmNode
 from slurm_plugin.slurm.runner import Runner
 
 _JOB = re.compile(r"^(\d+)(?:;.*)?$", re.MULTILINE)
@@ -152,7 +152,7 @@ class ProfilingLoop:
         """A run whose job no longer waits or runs."""
         jobs = self._slurm.client.jobs()
         over = next((job for job in jobs if job.job_id == run.job), None)
-        if over is not None and over.state not in measure.ENDED:
+        if over is not None and over.state not in ENDED:
             return
         over = over or self._past(run)
         output = self._folder.written(self._progress, run)

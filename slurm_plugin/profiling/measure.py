@@ -19,11 +19,6 @@ from slurm_plugin.slurm.interface import SlurmJob
 from slurm_plugin.slurm.runner import Runner
 
 PRINTED, RUN_TIME = "printed", "run time"
-#: States in which a job is over; in any other it goes on.
-ENDED = frozenset(
-    ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL",
-     "OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT")
-)  # fmt: skip
 #: A shared file system may show a file's last lines so much later.
 SETTLE_S = 5.0
 #: Bytes of a job's output that are looked at.

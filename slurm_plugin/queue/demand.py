@@ -14,6 +14,8 @@ from slurm_plugin.slurm.interface import QueuedJob
 
 #: Slurm's codes for a job that lacks nothing but GPUs, CPUs or memory.
 READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
+#: Those of one behind a begin time, or that Slurm has not looked at since it changed.
+NOT_LOOKED_AT = ("BeginTime", "None", "")
 #: GPUs are not looked for on more nodes than this.
 MAX_NODES = 64
 #: The most nodes that a job may name or exclude: the list is expanded at every look.

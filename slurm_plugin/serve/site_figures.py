@@ -15,6 +15,7 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GATED, MEETS, GateRecord, JobRecord, LoanRecord
 from slurm_plugin.lending import standing as loans
 from slurm_plugin.queue.capacity import Node, is_open
+from slurm_plugin.queue.demand import NOT_LOOKED_AT
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why.site import fragmentation_now, site_of
@@ -111,7 +112,7 @@ def _reason(job: QueuedJob, gate: GateRecord | None, record: JobRecord | None) -
         return "loan"
     if isinstance(record, LoanRecord) and record.state == MEETS:
         return "loan"
-    if gate is not None and gate.state == GATED and job.reason in ("BeginTime", "None", ""):
+    if gate is not None and gate.state == GATED and job.reason in NOT_LOOKED_AT:
         return "gate"
     if hints.postponed_until(job.admin_comment) is not None:
         return "postponed"

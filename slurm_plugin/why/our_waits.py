@@ -11,6 +11,7 @@ from slurm_plugin.job_notes import donor, hints
 from slurm_plugin.job_notes.loan import Loan
 from slurm_plugin.job_notes.records import GATED, MEETS, GateRecord, JobRecord, LoanRecord
 from slurm_plugin.job_notes.shape import shape_note_in
+from slurm_plugin.queue.demand import NOT_LOOKED_AT
 from slurm_plugin.why import words
 from slurm_plugin.why.state import WaitingState, WaitReason
 
@@ -32,7 +33,7 @@ def is_gated(state: WaitingState) -> bool:
     """Does only our gate keep the job, which opens when its GPUs are free?"""
     kept = GateRecord.read_from(state.entries)
     is_closed = kept is not None and kept.state == GATED and kept.begin <= state.now
-    return is_closed and state.job.reason in ("BeginTime", "None", "")
+    return is_closed and state.job.reason in NOT_LOOKED_AT
 
 
 def says_nothing(state: WaitingState) -> bool:

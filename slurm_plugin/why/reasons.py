@@ -8,6 +8,7 @@ import pwd
 import re
 from collections.abc import Callable, Sequence
 
+from slurm_plugin.queue.demand import NOT_LOOKED_AT
 from slurm_plugin.slurm.interface import SlurmPartition
 from slurm_plugin.why import words
 from slurm_plugin.why.state import WaitingState, WaitReason
@@ -54,7 +55,7 @@ _PLAIN = {
 def by_slurms_reason(state: WaitingState) -> WaitReason | None:
     """What Slurm's reason means; None where the nodes or a limit have to tell."""
     reason = state.job.reason
-    if state.job.depends and reason in ("BeginTime", "None", ""):
+    if state.job.depends and reason in NOT_LOOKED_AT:
         # Slurm has not looked at the job since its gate was shut.
         return _never(state) if "(failed)" in state.details.dependency else _dependency(state)
     if (rule := _RULES.get(reason)) is not None:

@@ -17,7 +17,7 @@ import msgspec
 from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import array_tasks, gres_text
-from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode
+from slurm_plugin.slurm.interface import ENDED, QueuedJob, SlurmJob, SlurmNode
 
 logger = logging.getLogger(__name__)
 
@@ -284,11 +284,6 @@ def words(value: _Words) -> tuple[str, ...]:
     return tuple(value or ())
 
 
-#: Slurm's base states of a job that is over, and flags that its table shows in their place.
-OVER = frozenset(
-    ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
-     "PREEMPTED", "TIMEOUT", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL")
-)  # fmt: skip
 #: Flags of a job that was requeued and waits again; the table shows them in place of its state.
 REQUEUED = frozenset(
     ("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "EXPEDITING")
@@ -308,4 +303,4 @@ def queue_state(state: tuple[str, ...]) -> str:
         return base
     if base in REQUEUED:
         return "PENDING"
-    return "" if base in OVER else "RUNNING"
+    return "" if base in ENDED else "RUNNING"

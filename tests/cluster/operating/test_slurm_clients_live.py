@@ -16,8 +16,8 @@ from slurm_cluster.hosts import until
 from slurm_cluster.pytest_plugin import in_ci
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.demand import READY
-from slurm_plugin.slurm.clients.rows import OVER, REQUEUED
-from slurm_plugin.slurm.interface import NOW, JobUpdate
+from slurm_plugin.slurm.clients.rows import REQUEUED
+from slurm_plugin.slurm.interface import ENDED, NOW, JobUpdate
 from tests.cluster.operating.client_harness import (
     RemoteClient,
     install_pyslurm,
@@ -305,6 +305,6 @@ def test_every_reason_and_state_of_this_release_is_known(live):
     assert [reason for reason in known if not reason.isalpha()] == []
     waits_or_runs, over = states[:3], set(states[3:]) - {"?"}
     assert waits_or_runs == ["PENDING", "RUNNING", "SUSPENDED"]
-    assert over <= OVER
+    assert over <= ENDED
     holds = {"COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"}
-    assert set(flags) - {"PENDING", "?"} <= REQUEUED | OVER | holds | {"POWER_UP_NODE"}
+    assert set(flags) - {"PENDING", "?"} <= REQUEUED | ENDED | holds | {"POWER_UP_NODE"}
