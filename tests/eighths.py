@@ -1,7 +1,8 @@
 """The long run in eighths: which tests are in each, how long they take, when it last ran.
 
 All of it stands in long_run.json, which each run of an eighth brings up to date. Tests go with
-their group, a file in one mode, since one worker runs those one after the other.
+their group, a file in one mode, since one worker runs those one after the other; in a few files
+each test is a group.
 
     python tests/eighths.py         deals the groups out anew, by the seconds that they took
     python tests/eighths.py K       the groups of eighth K, a line each
@@ -25,11 +26,24 @@ import pytest
 COUNT = 8
 HERE = Path(__file__).parent
 FILE = HERE / "long_run.json"
+#: Files whose tests take minutes each and share nothing: each test is a group by itself, lest one
+#: worker is at them when the others have long been done.
+BY_TEST = {
+    f"tests/cluster/{name}.py"
+    for name in (
+        "faults/test_clocks",
+        "faults/test_standby_engine",
+        "placement/test_stock_live",
+        "users/test_try_live",
+    )
+}
 
 
 def group_of(nodeid: str) -> str:
     """The file of a test, and for a live one the way of enforcing behind it."""
     path, _, name = nodeid.partition("::")
+    if path in BY_TEST:
+        return nodeid
     mode = re.search(r"[\[-](select|slots)[\]-]", name)
     return f"{path} {mode[1]}" if mode else path
 
@@ -61,7 +75,8 @@ class LongRun:
         self.groups = {
             name: found
             for name, found in self.groups.items()
-            if (HERE.parent / name.split()[0]).exists()
+            if (HERE.parent / (path := re.split("::| ", name)[0])).exists()
+            and ("::" in name) == (path in BY_TEST)
         }
         sums = dict.fromkeys(range(1, COUNT + 1), 0)
         for name in sorted(self.groups, key=lambda name: (-self.seconds(name), name)):

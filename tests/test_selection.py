@@ -83,6 +83,18 @@ def test_a_group_is_in_the_eighth_that_is_written_and_the_longest_is_first(tests
     ]
 
 
+def test_in_files_that_take_long_each_test_is_a_group():
+    here = Path(__file__).parent
+    for path in eighths.BY_TEST:
+        assert (here.parent / path).exists()
+        assert eighths.group_of(f"{path}::test_a[select-one of two]").endswith("-one of two]")
+    name = "tests/cluster/faults/test_clocks.py::test_a[slots-a b]"
+    known = LongRun()
+    known.groups = {name: {"eighth": 1, "seconds": 1}}
+    known.deal()
+    assert list(known.groups) == [name]
+
+
 @pytest.fixture
 def known(tmp_path, monkeypatch) -> LongRun:
     """What is known of a long run, in place of the project's own."""
