@@ -71,7 +71,7 @@ eighth-%:
 # A browser for the long tests of the page; without one they are skipped.
 browser: setup
 	@$(PYTHON) -c 'import playwright' 2>/dev/null || $(PYTHON) -m pip install -q -e '.[browser]'
-	@{ command -v chromium && command -v npm; } >/dev/null 2>&1 || slurm_cluster/docker/install-packages.sh chromium npm || test $$? = 3
+	@for name in chromium npm; do command -v $$name >/dev/null || slurm_cluster/docker/install-packages.sh $$name || test $$? = 3; done
 
 # A table of results: tests that fail are counted in it.
 test-matrix: setup test-tools
