@@ -187,6 +187,11 @@ class NodeTopology:
         return whole
 
     @cached_property
+    def widest_gbps(self) -> float:
+        """The widest link; 1 where there is none, so that one may divide by it."""
+        return float(self.bandwidth_gbps.max(initial=0.0)) or 1.0
+
+    @cached_property
     def is_even(self) -> bool:
         """Whether all pairs of GPUs are joined alike and nothing is impaired: any set will do."""
         apart = self.bandwidth_gbps[~np.eye(self.gpus, dtype=bool)]

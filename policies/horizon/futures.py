@@ -16,16 +16,17 @@ from typing import NamedTuple
 
 from gres_topology import NodeTopology
 from policies.contract.bits import gpus_of
+from policies.contract.hint_keys import USUAL_COMMUNICATION
 from policies.contract.nodes import candidates
 from policies.contract.nouns import Cluster, NodeState, Placement, Release, Request, WaitingJob
 from policies.contract.ranking import each
 from policies.horizon.communication import NOTHING_MEASURED, Communication
 from policies.horizon.playing import DEEP, STARTS, Best, End, Later, Part, Run, Waits
 from policies.horizon.run_times import FIRST, OTHERS, run_times
-from policies.horizon.settings import HOP_WEIGHT, USUAL_COMMUNICATION
-from policies.mapa.question import NodeKeys
+from policies.horizon.settings import HOP_WEIGHT
+from policies.mapa.question import FELT, NodeKeys
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
-from policies.scoring.objectives import Objective, ideal_share
+from policies.scoring.objectives import Objective
 from policies.scoring.tables import Tables
 
 #: Sets are compared on nodes of so many GPUs at most, and waits weighed, in one future, on twice as
@@ -63,6 +64,8 @@ class Own(NamedTuple):
 
     mask: int
     gain: float
+    #: Of the ideal bandwidth.
+    share: float
 
 
 class Choices:
@@ -73,10 +76,12 @@ class Choices:
         tables: Tables,
         objective: Callable[[Request], Objective],
         hop_weight: float = HOP_WEIGHT,
+        usual: float = USUAL_COMMUNICATION,
     ) -> None:
+        """`usual`: what share of its run time a job is taken to communicate that does not say."""
         self._tables, self._objective = tables, objective
-        self._hop_weight = hop_weight
-        self._known: dict[tuple[str, str, bool, int], dict[int, Best]] = {}
+        self._hop_weight, self._usual = hop_weight, usual
+        self._known: dict[tuple[str, str, bool, int, int], dict[int, Best]] = {}
         #: The sets that a job may be given, by pattern, sensitivity, GPUs and state of a node.
         self._sets: dict[tuple[str, str, bool, int, int], list[Own]] = {}
         #: A job that waits, the kinds of node (shapes) and its parts, by the job's identity.
@@ -90,21 +95,28 @@ class Choices:
                 some.clear()
             self._left = MOST_CHOICES
 
-    def known(self, job: WaitingJob, count: int, shape: str) -> dict[int, Best]:
+    def _communicates(self, job: WaitingJob, said: float | None) -> float:
+        """The share of its run time; `said` is None where nothing is known of the job."""
+        if not job.sensitive:
+            return 0.0
+        return self._usual if said is None else said
+
+    def known(self, job: WaitingJob, count: int, shape: str, said: float | None) -> dict[int, Best]:
         """Those for `count` GPUs of nodes of this shape, by what is free (mask)."""
         self._forget()
-        return self._known.setdefault((shape, job.pattern, job.sensitive, count), {})
+        step = round(self._communicates(job, said) / FELT)
+        return self._known.setdefault((shape, job.pattern, job.sensitive, step, count), {})
 
-    def find(self, job: WaitingJob, count: int, topology: NodeTopology, free: int) -> Best:
-        """One that is not known: of `free` (mask), which has at least `count` GPUs."""
+    def find(self, part: Part, topology: NodeTopology, free: int) -> Best:
+        """One that is not known: of `free` (mask), which has at least as many GPUs."""
         self._left -= 1
+        job, count = part.job, part.gpus
         request = Request((count,), pattern=job.pattern, sensitive=job.sensitive)
-        ranked = NodeKeys(request, self._objective(request), self._tables)
+        communication = self._communicates(job, part.communication)
+        ranked = NodeKeys(request, self._objective(request), self._tables, communication)
         state = NodeState("", topology, free)
         best, key = ranked.best(state, count)
-        pattern = "ring" if count == 1 else job.pattern
-        ideal = self._tables.ideal_effbw_gbps(topology, pattern, count)
-        share = ideal_share(best.effbw_gbps, ideal)
+        share = ranked.share(topology, best.effbw_gbps, count)
         weakest = round(best.weakest_gbps * MB_PER_GB)
         own = self._gain(topology, count, share, weakest, sensitive=job.sensitive)
         return Best(best.mask, own, share, key)
@@ -116,11 +128,14 @@ class Choices:
         if known is None:
             self._forget()
             self._left -= 1
-            ranked = NodeKeys(request, self._objective(request), self._tables)
+            # What it communicates ranks nodes, not the sets of one.
+            objective = self._objective(request)
+            ranked = NodeKeys(request, objective, self._tables, self._usual)
             known = self._sets[key] = [
                 Own(
                     mask,
                     self._gain(node.topology, count, share, weakest, sensitive=request.sensitive),
+                    share,
                 )
                 for mask, share, weakest in ranked.top_sets(node, count)
             ]
@@ -154,7 +169,7 @@ class Choices:
         self, job: WaitingJob, count: int, shapes: Sequence[str], communication: float | None
     ) -> Part:
         """What a job wants of one node."""
-        known = [self.known(job, count, shape) for shape in shapes]
+        known = [self.known(job, count, shape, communication) for shape in shapes]
         return Part(job, count, known, weight(communication), communication)
 
 
@@ -327,7 +342,7 @@ class World:
 
     def _find(self, part: Part, node: int, free: int) -> Best:
         """What is not known yet of a part on a node."""
-        best = self._choices.find(part.job, part.gpus, self.nodes[node].topology, free)
+        best = self._choices.find(part, self.nodes[node].topology, free)
         part.known[self._kind_of[node]][free] = best
         return best
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from policies.contract.bits import gpus_of
-from policies.contract.hint_keys import BATCH, COMMUNICATION, PROFILE
+from policies.contract.hint_keys import BATCH, COMMUNICATION, PROFILE, USUAL_COMMUNICATION, USUALLY
+from policies.contract.nodes import candidates
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import UNKNOWN_SITE, LooksAt, Site
 from policies.horizon.communication import Communication, Known
@@ -25,7 +26,7 @@ from policies.horizon.futures import (
     is_told_apart,
 )
 from policies.horizon.playing import Later
-from policies.horizon.settings import USUALLY, HorizonSettings
+from policies.horizon.settings import HorizonSettings
 from policies.mapa.family import Mapa
 from policies.mapa.question import MapaQuestion
 from policies.matching.choice import Choice
@@ -37,8 +38,14 @@ MOST_NODES = 3
 LEAST_GAIN = 0.05
 #: Where there are several futures, all are compared by the first ones, the best of them by all.
 FIRST_FUTURES, MOST_PLAYED = 1, 3
+#: By so much of its run time a job may take longer for the sake of others: what it loses that
+#: communicates as usual with 95 % of its own best bandwidth.
+GIVEN_UP = USUAL_COMMUNICATION * (1 / 0.95 - 1)
 #: A wait has to save so much of the run on the average, and is at most so much of it.
 LEAST_SAVED, LONGEST = 0.05, 0.5
+#: A wait is no longer than such a part of what it can save at most: what is far away is known
+#: least, and where a job communicates less than it is taken to, the wait is for nothing.
+AHEAD = 0.3
 #: What a future costs in which nothing better comes, as a part of the longest wait: a job is asked
 #: about again at each end of another one.
 IN_VAIN = 0.3
@@ -77,7 +84,9 @@ class Horizon(Mapa):
         super().__init__()
         self._parts = settings
         self._longest_wait_s = site.longest_wait_s if settings.wait else 0.0
-        self._choices = Choices(self.tables, self._objective, settings.hop_weight)
+        self._choices = Choices(
+            self.tables, self._objective, settings.hop_weight, settings.usual_communication
+        )
         self._told = Communication(site.spreads, self.tables)
 
     @classmethod
@@ -99,6 +108,12 @@ class Horizon(Mapa):
             said = f"communicates for {100 * known.share:.0f} % of its time by {known.source}"
             answer = replace(answer, reason=f"{answer.reason}; {said}")
         return self._wait(request, cluster, answer, known, world) or answer
+
+    def _communication(self, request: Request, cluster: Cluster) -> float:
+        if not request.sensitive:
+            return 0.0
+        known = self._told.of_request(request, candidates(cluster.nodes).topologies())
+        return self._parts.usual_communication if known is None else known.share
 
     def _seen(self, cluster: Cluster) -> Cluster:
         """Without what the site has switched off."""
@@ -132,8 +147,10 @@ class Horizon(Mapa):
         if cluster.ahead is None or not (is_single and request.sensitive and self._longest_wait_s):
             return None
         share = self._parts.usual_communication if known is None else known.share
-        if share * (1 / max(now.utility, 0.01) - 1) <= LEAST_SAVED:
-            return None  # even the best GPUs at once would save too little
+        # What the best GPUs would save at once, as a part of the run.
+        most_saved = share * (1 / max(now.utility, 0.01) - 1)
+        if most_saved <= LEAST_SAVED:
+            return None
         if known is None and request.interactive:
             return None  # somebody may sit there, and nobody said that it gains
         [name] = now.gpus
@@ -150,7 +167,7 @@ class Horizon(Mapa):
             and one.topology.shape == node.topology.shape
         ]
         runs_s = world.runs_s()
-        longest_s = min(self._longest_wait_s, LONGEST * runs_s)
+        longest_s = min(self._longest_wait_s, min(LONGEST, AHEAD * most_saved) * runs_s)
         played = [
             world.later(share, now.utility, among, longest_s, future)
             for future in range(world.futures)
@@ -176,7 +193,8 @@ class Horizon(Mapa):
         nodes = [state, *(other for other in others if other.weight == state.weight
                           and is_told_apart(other.topology))]  # fmt: skip
         world = self._world(cluster, request, nodes)
-        best = _best(world, asked, nodes, count)
+        communication = self._communication(request, cluster) if count > 1 else 0.0
+        best = _best(world, asked, nodes, count, communication)
         if best is None:
             return asked.placement(self.name, pairs), world
         node, choice, future = best
@@ -185,15 +203,23 @@ class Horizon(Mapa):
 
 
 def _best(
-    world: World, asked: MapaQuestion, nodes: list[NodeState], count: int
+    world: World, asked: MapaQuestion, nodes: list[NodeState], count: int, communication: float
 ) -> tuple[NodeState, Choice, Future] | None:
-    """The node and set with the best future; None where that is mapa's own, the first."""
-    played = [
+    """The node and set with the best future; None where that is mapa's own, the first.
+
+    `communication` is the share of its run time that the job communicates.
+    """
+    own, *others = [
         Played(node, at, own) for node in nodes for at, own in enumerate(world.sets(node, count))
     ]
+    most = max(one.own.share for one in (own, *others))
+
+    def gives_up(share: float) -> float:
+        return communication * (most / max(share, 0.01) - 1)
+
+    played = [own, *(one for one in others if gives_up(one.own.share) <= GIVEN_UP)]
     if len(played) == 1:
         return None
-    own = played[0]
     for future in range(world.futures):
         if future == FIRST_FUTURES:
             # Those that are behind in some are hardly the best in all.

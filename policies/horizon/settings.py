@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from policies.contract.hint_keys import USUAL_COMMUNICATION
 from policies.contract.settings import setting
 
 #: What a ring through the host costs beside its bandwidth, as a share of the ideal.
 HOP_WEIGHT = 0.1
-#: What share of its run time a job is taken to communicate that does not say; and what is usual.
-#: AlexNet on two GPUs, batches of 1 to 128 in powers of two: some 2 s of communication whatever the
-#: batch, 1 to 66 s of computing (TOPO-AWARE, SC'17, section 3.2 and figure 3), so 3 to 67 %.
-USUAL_COMMUNICATION, USUALLY = 0.3, (0.03, 0.67)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +30,6 @@ class HorizonSettings:
     usual_communication: float = setting(
         USUAL_COMMUNICATION,
         "What share of its run time a job is taken to communicate that does not say; with 0 such"
-        " jobs wait for nothing.",
+        " jobs go where they leave other nodes whole, and wait for nothing.",
         high=1,
     )

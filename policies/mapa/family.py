@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from policies.contract.hint_keys import MIN_UTILITY, PACK, PATTERN, SENSITIVE, SPREAD, HintKey
+from policies.contract.hint_keys import (
+    MIN_UTILITY,
+    PACK,
+    PATTERN,
+    SENSITIVE,
+    SPREAD,
+    USUAL_COMMUNICATION,
+    HintKey,
+)
 from policies.contract.nouns import Cluster, Placement, Request, Wait
 from policies.contract.policy import UNKNOWN_SITE, LooksAt, Policy, Site
 from policies.mapa.question import MapaQuestion
@@ -40,7 +48,12 @@ class Mapa(Policy):
         return self._or_wait(request, asked.placement(self.name, asked.chosen()))
 
     def _asked(self, request: Request, cluster: Cluster) -> MapaQuestion:
-        return MapaQuestion(request, cluster, self._objective(request), self.tables)
+        objective, communication = self._objective(request), self._communication(request, cluster)
+        return MapaQuestion(request, cluster, objective, self.tables, communication)
+
+    def _communication(self, request: Request, cluster: Cluster) -> float:
+        """The share of its run time that a job is taken to communicate."""
+        return USUAL_COMMUNICATION if request.sensitive else 0.0
 
     @staticmethod
     def _or_wait(request: Request, placement: Placement) -> Placement | Wait:

@@ -27,6 +27,10 @@ from policies.scoring.tables import TOP, Tables
 #: A node, how many of its GPUs, and the best set of them.
 Chosen = tuple[NodeState, int, Choice]
 
+#: By so much of its run time a job may take longer on one node than on another before it is given
+#: the better GPUs instead of those that leave other nodes whole.
+FELT = 0.05
+
 
 class NodeKeys:
     """What nodes are ranked by for requests of one `kind`, whatever other nodes there are.
@@ -34,13 +38,18 @@ class NodeKeys:
     It knows no nodes, so that a ranking may keep it.
     """
 
-    def __init__(self, request: Request, objective: Objective, tables: Tables) -> None:
+    def __init__(
+        self, request: Request, objective: Objective, tables: Tables, communication: float
+    ) -> None:
+        """`communication` is the share of its run time that the job communicates, [0, 1]."""
         self._pattern, self._objective, self._tables = request.pattern, objective, tables
+        # In steps, so that few rankings serve all jobs.
+        self._communication = round(communication / FELT) * FELT
         self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
         self._is_spread = len(request.gpus_per_node) > 1
         #: Requests of one kind rank nodes alike.
         self.kind = (objective.name, objective.demand, request.pattern, self._packing,
-                     self._is_spread, tables)  # fmt: skip
+                     self._is_spread, self._communication, tables)  # fmt: skip
 
     def _near_nics(self, topology: NodeTopology) -> Objective:
         return near_nics(self._objective, topology.nic_distance if self._is_spread else ())
@@ -60,7 +69,7 @@ class NodeKeys:
     def best(self, state: NodeState, count: int) -> tuple[BestSet, Key]:
         """Of `first` what nodes are ranked by, and the node's key; without the rank order."""
         [best] = self._best([state], count)
-        return best, self._key(best, state.free, count)
+        return best, self._key(state.topology, best, state.free, count)
 
     def top_sets(self, state: NodeState, count: int) -> list[tuple[int, float, int]]:
         """As `Tables.top_sets`."""
@@ -74,12 +83,15 @@ class NodeKeys:
         return self._tables.offers(topology, self._pattern, count, objective)
 
     def keys(self, states: list[NodeState], count: int) -> list[Key]:
-        """Across nodes: this job first, then NICs, empty nodes stay whole, then what is lost."""
+        """Across nodes: what the job would feel, NICs, nodes in use first, then what is lost."""
         alike: dict[int, list[NodeState]] = {}
         for state in states:
             alike.setdefault(id(state.topology), []).append(state)
         best = {kind: iter(self._best(some, count)) for kind, some in alike.items()}
-        return [self._key(next(best[id(state.topology)]), state.free, count) for state in states]
+        return [
+            self._key(state.topology, next(best[id(state.topology)]), state.free, count)
+            for state in states
+        ]
 
     def _best(self, alike: list[NodeState], count: int) -> list[BestSet]:
         """The best sets on nodes of one topology."""
@@ -87,40 +99,60 @@ class NodeKeys:
         objective = self._near_nics(topology)
         return self._tables.best(topology, self._pattern, count, frees, objective)
 
-    def _key(self, best: BestSet, free: int, count: int) -> Key:
+    def _key(self, topology: NodeTopology, best: BestSet, free: int, count: int) -> Key:
+        share = self.share(topology, best.effbw_gbps, count) if count > 1 else 1.0
+        # What the job hardly feels still decides where nothing else does.
+        rest = (-share, -best.weakest_gbps) if self._communication else ()
         return (
-            *self._own_key(best, count),
+            *self._own_key(topology, best, share, count),
             best.nic / count,
             self._packing * (free.bit_count() - count),
             best.loss,
+            *rest,
             best.destroyed_gbps,
         )
 
-    def _own_key(self, best: BestSet, count: int) -> Key:
+    def share(self, topology: NodeTopology, effbw_gbps: float, count: int) -> float:
+        """A bandwidth as a share of that of the best set on an empty node of the same kind.
+
+        What a GPU of another kind is worth to a job is for the site (Weight) and the user (a GPU
+        type) to say, not for its links.
+        """
+        kind = topology.healthy or topology
+        ideal = self._tables.ideal_effbw_gbps(kind, self._pattern, count)
+        return ideal_share(effbw_gbps, ideal)
+
+    def _own_key(self, topology: NodeTopology, best: BestSet, share: float, count: int) -> Key:
         if count == 1:
-            return (best.broken_gbps,)
+            return (best.broken_gbps / (topology.healthy or topology).widest_gbps,)
         across = self._objective.across
         if across == "loss":
             return (best.loss, best.destroyed_gbps)
-        if across == "destroys":
-            return (best.destroyed_gbps,)
         if across == "sum":
             return (-best.agg_gbps,)
-        return (-best.effbw_gbps, -best.weakest_gbps)
+        # By Amdahl's law the job takes this part of its run time longer than on the best set.
+        longer = self._communication * (1 / max(share, 0.01) - 1)
+        return (int(longer / FELT + 1e-9),)
 
 
 class MapaQuestion:
     """One request against one snapshot."""
 
     def __init__(
-        self, request: Request, cluster: Cluster, objective: Objective, tables: Tables
+        self,
+        request: Request,
+        cluster: Cluster,
+        objective: Objective,
+        tables: Tables,
+        communication: float,
     ) -> None:
+        """`communication` is the share of its run time that the job communicates, [0, 1]."""
         self._request, self._tables = request, tables
         self._nodes = candidates(cluster.nodes)
         self._objective = objective
         self._network = cluster.network
         self._is_spread = len(request.gpus_per_node) > 1
-        self._ranked = NodeKeys(request, objective, tables)
+        self._ranked = NodeKeys(request, objective, tables, communication)
 
     def _suits(self, places: int, count: int, nodes: int, taken: list[int]) -> int:
         """Of places of equal rank those whose nodes can have GPUs on the same rails."""
@@ -153,16 +185,6 @@ class MapaQuestion:
             moved.append((state, count, choice))
         return moved
 
-    def _utility(self, topology: NodeTopology, choice: Choice, count: int) -> float:
-        """Share of the bandwidth of the best set of this size on an empty node of the same kind.
-
-        What a GPU of another kind is worth to a job is for the site (Weight) and the user (a GPU
-        type) to say, not for its links.
-        """
-        kind = topology.healthy or topology
-        ideal = self._tables.ideal_effbw_gbps(kind, self._request.pattern, count)
-        return ideal_share(choice.effbw_gbps, ideal)
-
     def top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
         """The best sets of `count` GPUs on a node, the best first."""
         return self._ranked.top(state, count)
@@ -185,7 +207,8 @@ class MapaQuestion:
         """The answer in the name of that policy."""
         own = _candidate([(state.name, choice) for state, _, choice in chosen])
         utility = min(
-            self._utility(state.topology, choice, count) for state, count, choice in chosen
+            self._ranked.share(state.topology, choice.effbw_gbps, count)
+            for state, count, choice in chosen
         )
         return Placement(
             gpus=own.gpus,

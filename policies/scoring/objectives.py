@@ -15,7 +15,7 @@ from policies.contract.bits import Floats, Ints
 from policies.contract.demand import Shares
 from policies.matching.links import MB_PER_GB
 
-Across = Literal["bandwidth", "sum", "destroys", "loss"]
+Across = Literal["bandwidth", "sum", "loss"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class Objective:
     prefers: str
     #: Whether `Scored.loss` is computed.
     looks_ahead: bool
-    #: What decides between nodes: the job's own `bandwidth`, the `sum` of its links, the bandwidth
-    #: it `destroys` for others, or their `loss`.
+    #: What decides between nodes first: what the job would feel of its `bandwidth`, the `sum` of
+    #: its links, or the `loss` of others.
     across: Across = "bandwidth"
     #: Shares of the sizes that later jobs are expected to ask for.
     demand: Shares = ()
@@ -134,7 +134,6 @@ PRESERVED = _plain(
     lambda sets: sets.preserved,
     lambda sets: sets.effbw_gbps,
     per_gbps=MB_PER_GB,
-    across="destroys",
 )
 
 
