@@ -64,8 +64,8 @@ else
 endif
 
 eighth-%:
-	@! $(PYTHON) tests/eighths.py $* | grep -q slurm_plugin/web || $(MAKE) -s browser
-	@! $(PYTHON) tests/eighths.py $* | grep -q test_pocl || slurm_cluster/cluster.sh pocl || test $$? = 3
+	@! $(PYTHON) tests/eighths.py $* | grep slurm_plugin/web >/dev/null || $(MAKE) -s browser
+	@! $(PYTHON) tests/eighths.py $* | grep test_pocl >/dev/null || slurm_cluster/cluster.sh pocl || test $$? = 3
 	$(PYTEST) --junitxml=.cluster/junit/long-$*.xml --run long --eighth $*
 
 # A browser for the long tests of the page; without one they are skipped.

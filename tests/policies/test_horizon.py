@@ -70,14 +70,15 @@ def test_several_nodes_equal_links_and_large_nodes_are_mapas(counts, kind):
     assert ours == replace(MAPA.place(Request(counts), Cluster(nodes)), policy="horizon")
 
 
-def test_a_node_whose_links_are_all_alike_is_not_played_through_beside_others():
-    """The next best node is of another kind, as where two kinds of machine share a partition."""
+def test_a_job_gets_the_best_of_a_slower_kind_before_a_poor_pair_of_a_faster_one():
+    """It is measured by what its node's kind has to give, and leaves no GPU of the pair alone."""
     nodes = {
         "n": NodeState("n", machine("dgx1v"), mask_of([0, 1, 2])),
         "z": NodeState("z", philly.cluster()["pair001"], 3),
     }
     ahead = Ahead(HOUR_S, [WaitingJob((2,), HOUR_S)], [])
-    assert placed((2,), Cluster(nodes, ahead=ahead)).gpus.keys() == {"n"}
+    found = placed((2,), Cluster(nodes, ahead=ahead))
+    assert (found.gpus.keys(), found.utility) == ({"z"}, 1.0)
 
 
 @pytest.mark.parametrize("full", ["dgx-h100", "dgx-a100", "a100-pcie-bridged"])
@@ -310,9 +311,11 @@ def test_a_wait_in_vain_counts():
 
 
 @pytest.mark.parametrize(
-    ("own", "other", "gpus"), [("0.02", 0.6, (0, 6)), ("0.6", 0.02, (1, 2)), ("0.3", None, (1, 2))]
+    ("own", "other", "gpus"),
+    [("0.004", 0.6, (0, 6)), ("0.02", 0.6, (1, 2)), ("0.6", 0.02, (1, 2)), ("0.3", None, (1, 2))],
 )
 def test_the_double_link_goes_to_the_job_that_communicates_more(own, other, gpus):
+    """As far as that costs the one that is asked about no more than a percent of its run time."""
     waits = [WaitingJob((2,), HOUR_S, communication=other)]
     where = cluster([0, 1, 2, 6], Ahead(HOUR_S, waits))
     answer = HORIZON.place(asked_by(own), where)

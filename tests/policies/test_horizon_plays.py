@@ -38,9 +38,7 @@ class Plain:
         for number, node in enumerate(self.world.nodes):
             if len(self.free[number]) >= part.gpus and number != without:
                 free = mask_of(self.free[number])
-                found = Choices(MAPA.tables, MAPA._objective).find(
-                    part.job, part.gpus, node.topology, free
-                )
+                found = Choices(MAPA.tables, MAPA._objective).find(part, node.topology, free)
                 ranked.append((node.weight, found.key, number, found.mask, found.gain))
         if not ranked:
             return None
@@ -157,7 +155,7 @@ def test_sets_without_their_rank_orders_are_mapas_own(kind):
         found = choices.sets(request, count, NodeState("n", topology, free))
         assert [one.mask for one in found] == [one.mask for one in tops]
         assert [one.gain for one in found] == gains
-        best = choices.find(job, count, topology, free)
+        best = choices.find(Part(job, count, (), 1.0), topology, free)
         assert (best.mask, best.gain, best.share) == (tops[0].mask, gains[0], tops[0].share)
 
 
@@ -176,7 +174,7 @@ def test_a_jobs_parts_are_made_once_for_the_same_kinds_of_node():
 def test_a_set_that_is_in_no_table_is_the_one_that_is_searched(pattern):
     torus, job = machine("torus-16"), WaitingJob((3,), 60.0, pattern)
     free = mask_of([1, 5, 6, 9, 12])
-    best = Choices(MAPA.tables, MAPA._objective).find(job, 3, torus, free)
+    best = Choices(MAPA.tables, MAPA._objective).find(Part(job, 3, (), 1.0), torus, free)
     first = MAPA.tables.first(torus, pattern, 3, free, MAPA.sensitive)
     worth = MAPA.tables.worth(torus, pattern, first.order, free)
     assert worth.share < 1 or pattern != "hypercube"

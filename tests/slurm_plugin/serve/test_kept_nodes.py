@@ -27,6 +27,8 @@ TOTAL = [4, 8, 8, 8, 8, 8, 0]
 FULL = [(1 << total) - 1 for total in TOTAL]
 TABLE = 0xBEEF
 FIRST_PAIR, BEST_PAIR = mask(0, 1), mask(0, 3)
+#: Of all nodes the best one for a pair: it keeps the fewest GPUs free beside it.
+BEST = f"minsky1/{FIRST_PAIR:x}"
 
 
 def told(engine: Engine, line: bytes) -> str:
@@ -161,10 +163,10 @@ def test_told_anew_both_sides_are_in_step_again(keeping):
     asked = about({"dgx1": FIRST_PAIR}, lost)
     assert ask(keeping, asked)[-1] == "resync=1"
     told(keeping, encode_request(table(lost)))
-    assert ask(keeping, asked) == [f"dgx1/{BEST_PAIR:x}"]
+    assert ask(keeping, asked) == [BEST]
     # A change that is told twice does no harm.
     twice = about({"dgx1": FIRST_PAIR}, lost, changed=changed)
-    assert ask(keeping, twice) == ask(keeping, twice) == [f"dgx1/{BEST_PAIR:x}"]
+    assert ask(keeping, twice) == ask(keeping, twice) == [BEST]
 
 
 def parts() -> list[NodesPart]:
@@ -186,7 +188,7 @@ def test_a_table_comes_in_parts(tmp_path):
     first, second = parts()
     assert told(engine, encode_request(first)) == "ok id=1\n"
     assert told(engine, encode_request(second)) == f"ok id=1 digest={digest(FULL):x}\n"
-    assert ask(engine, about({"dgx1": FIRST_PAIR})) == [f"dgx1/{BEST_PAIR:x}"]
+    assert ask(engine, about({"dgx1": FIRST_PAIR})) == [BEST]
 
 
 @pytest.mark.parametrize("order", [(1,), (0, 0, 1), (0, 2), (0, 3)])
@@ -226,7 +228,7 @@ def test_a_reload_that_changes_no_machine_keeps_the_tables_as_they_are(keeping, 
     assert asyncio.run(keeping.reload()) is None
     assert keeping.setup.config.waiting.max_postponements == 7
     assert keeping.tables._tables[TABLE] is kept
-    assert ask(keeping, about({"dgx1": FIRST_PAIR})) == [f"dgx1/{BEST_PAIR:x}"]
+    assert ask(keeping, about({"dgx1": FIRST_PAIR})) == [BEST]
 
 
 def test_one_that_names_another_policy_ranks_the_nodes_for_it(keeping, tmp_path):
@@ -259,7 +261,7 @@ def test_questions_are_answered_while_the_configuration_is_read_again(
         assert await reloading is None
         return said
 
-    assert asyncio.run(asked_meanwhile()) == [f"dgx1/{BEST_PAIR:x}"]
+    assert asyncio.run(asked_meanwhile()) == [BEST]
     message, _ = keeping._with_others(*(asked := about({"dgx1": FIRST_PAIR}), asked.changes))
     assert "mystery" in message.others.with_own({})
 
@@ -295,7 +297,7 @@ def test_what_takes_long_to_look_over_is_used_first_and_looked_over_afterwards(
         await asyncio.gather(*engine._looking_on)
         return said.decode(), is_ranked, got
 
-    got = [f"dgx1/{BEST_PAIR:x}"]
+    got = [BEST]
     assert asyncio.run(kept()) == (f"ok id=1 digest={digest(FULL):x}\n", False, got)
     ranked = engine.tables._tables[TABLE].table.alike._rankings
     assert {count for _, count in ranked} == set(range(1, 9))
@@ -338,16 +340,16 @@ def test_changes_that_come_while_a_table_is_rebuilt_count(keeping):
         use()
 
     asyncio.run(rebuilt())
-    assert ask(keeping, about({"dgx1": FIRST_PAIR}, free)) == [f"dgx1/{BEST_PAIR:x}"]
+    assert ask(keeping, about({"dgx1": FIRST_PAIR}, free)) == [BEST]
 
 
 def test_of_many_tables_the_last_ones_used_are_kept(keeping):
     for number in range(1, MOST_TABLES):
         told(keeping, encode_request(table(number=number)))
     asked = about({"dgx1": FIRST_PAIR})
-    assert ask(keeping, asked) == [f"dgx1/{BEST_PAIR:x}"]
+    assert ask(keeping, asked) == [BEST]
     told(keeping, encode_request(table(number=100)))
-    assert ask(keeping, asked) == [f"dgx1/{BEST_PAIR:x}"]
+    assert ask(keeping, asked) == [BEST]
     assert ask(keeping, replace(asked, changes=replace(asked.changes, table=1)))[-1] == "resync=1"
 
 
