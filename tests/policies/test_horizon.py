@@ -110,6 +110,14 @@ def test_a_job_waits_only_for_gpus_of_the_kind_that_it_would_get():
         assert isinstance(answer, Wait) == waits
 
 
+def test_a_wait_looks_no_further_than_a_part_of_what_it_can_save():
+    """A run of an hour has 0.12 (1 / 0.26 - 1) of it, 21 minutes, to gain by GPU 3."""
+    for ends_s, waits in ((200.0, True), (450.0, False)):
+        release = [Release(ends_s, "n", 1 << 3, 0.0, 1)]
+        answer = HORIZON.place(asked_by("0.12"), cluster(FREE, Ahead(HOUR_S, (), release)))
+        assert isinstance(answer, Wait) == waits
+
+
 def drawn_ahead(draw: Random, free: int) -> Ahead:
     """Jobs that wait, and some of the GPUs in use come free."""
     queue = [

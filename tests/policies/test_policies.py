@@ -132,6 +132,14 @@ NODES = [
      [("a", "dgx1v", EIGHT), ("b", "dgx1v", [4, 7])], {"b": {4, 7}}),
     ("a better set comes before packing", (2,),
      [("a", "dgx1v", EIGHT), ("b", "dgx1v", [0, 5])], {"a": {0, 3}}),
+    ("but not one that is better by less than a job can feel", (5,),
+     [("a", "dgx1v", EIGHT), ("b", "dgx1v", [0, 2, 3, 4, 6])], {"b": {0, 2, 3, 4, 6}}),
+    ("the best of a slower kind fills up before a faster kind is begun", (2,),
+     [("a", "dgx-h100", EIGHT), ("b", "l40s-8", [0, 1])], {"b": {0, 1}}),
+    ("a poor set of a faster kind comes after the best of a slower one", (2,),
+     [("a", "dgx1v", [0, 5]), ("b", "l40s-8", EIGHT)], {"b": {0, 1}}),
+    ("one GPU breaks up no node that is whole, of whatever kind", (1,),
+     [("a", "l40s-8", EIGHT), ("b", "dgx-h100", [0, 1, 2])], {"b": {0}}),
     ("equal nodes are taken by name", (4,),
      [("b", "dgx1v", EIGHT), ("a", "dgx1v", EIGHT)], {"a": {0, 1, 2, 3}}),
     ("two nodes are two nodes", (4, 4),
@@ -149,6 +157,14 @@ NODES = [
 def test_node_choice(counts, nodes, expected):
     placement = placed("mapa", Request(counts), snapshot(*nodes))
     assert {name: set(gpus) for name, gpus in placement.gpus.items()} == expected
+
+
+def test_a_job_that_feels_nothing_of_its_links_leaves_other_nodes_whole():
+    cluster = snapshot(("a", "dgx1v", EIGHT), ("b", "dgx1v", [0, 5]))
+    assert set(placed("mapa", Request((2,), sensitive=False), cluster).gpus) == {"b"}
+    for share, node in (("0", "b"), ("0.01", "b"), ("0.1", "a")):
+        request = Request((2,), options={"communication": share})
+        assert set(placed("horizon", request, cluster).gpus) == {node}
 
 
 def test_spread_takes_the_emptiest_of_equally_good_nodes():
