@@ -29,12 +29,14 @@ FILE = HERE / "long_run.json"
 #: Files whose tests take minutes each and share nothing: each test is a group by itself, lest one
 #: worker is at them when the others have long been done.
 BY_TEST = {
-    f"tests/cluster/{name}.py"
+    f"tests/{name}.py"
     for name in (
-        "faults/test_clocks",
-        "faults/test_standby_engine",
-        "placement/test_stock_live",
-        "users/test_try_live",
+        "cluster/faults/test_clocks",
+        "cluster/faults/test_standby_engine",
+        "cluster/lending/test_pocl_slow_live",
+        "cluster/placement/test_stock_live",
+        "cluster/users/test_try_live",
+        "packaging/test_on_a_host",
     )
 }
 

@@ -97,6 +97,8 @@ class Ahead:
     took_s: Sequence[float] = ()
     #: What the clock shows at the moment of the question.
     now_s: float = 0.0
+    #: Whether users may not see each other's jobs: no reason tells of one.
+    is_private: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ class Future(NamedTuple):
     #: The next start on the job's own node: GPUs (mask), none where there is none.
     next_mask: int
 
-    def explained(self, placement: Placement, node: str) -> Placement:
+    def explained(self, placement: Placement) -> Placement:
         """The placement, its reason saying what it leaves for whom."""
         if not self.next_mask:
             return placement

@@ -178,7 +178,7 @@ class Horizon(Mapa):
         saved_s = (sum(one.saved_s for one in better) - in_vain_s) / len(played)
         if saved_s <= LEAST_SAVED * runs_s:
             return None
-        said = _said(world, better, len(played), now.utility)
+        said = _said(world, better, len(played), now.utility, is_private=cluster.ahead.is_private)
         return Wait(f"{said}{_told(share, known)}", longest_s, now)
 
     def _chosen(self, request: Request, cluster: Cluster) -> tuple[Placement, World | None]:
@@ -199,7 +199,9 @@ class Horizon(Mapa):
             return asked.placement(self.name, pairs), world
         node, choice, future = best
         placement = asked.placement(self.name, [(node, count, choice)])
-        return future.explained(placement, node.name), world
+        if cluster.ahead is not None and cluster.ahead.is_private:
+            return placement, world
+        return future.explained(placement), world
 
 
 def _best(
@@ -246,14 +248,16 @@ def _told(share: float, known: Known | None) -> str:
     return f"; communication unknown, {100 * share:.0f} % of its time taken ({low} to {high} usual)"
 
 
-def _said(world: World, better: list[Later], played: int, share: float) -> str:
+def _said(world: World, better: list[Later], played: int, share: float, *, is_private: bool) -> str:
+    """Why the job waits; where that is private, not when whose GPUs come free."""
     first = better[0]
     node = world.nodes[first.node].name
     low, high = (pick(one.saved_s for one in better) for pick in (min, max))
     saved = f"{low:,.0f} s" if len(better) == 1 else f"{low:,.0f} to {high:,.0f} s"
     saved += "" if len(better) == played else f" in {len(better)} of {played} guesses"
+    gpus = f"GPUs {','.join(map(str, gpus_of(first.mask)))} of {node} are"
+    when = "better GPUs are expected" if is_private else f"{gpus} expected in {first.in_s:.0f} s"
     return (
-        f"GPUs {','.join(map(str, gpus_of(first.mask)))} of {node} are expected in"
-        f" {first.in_s:.0f} s: {100 * first.share:.0f} % of the ideal bandwidth, now"
-        f" {100 * share:.0f} %; ends {saved} sooner"
+        f"{when}: {100 * first.share:.0f} % of the ideal bandwidth, now {100 * share:.0f} %;"
+        f" ends {saved} sooner"
     )

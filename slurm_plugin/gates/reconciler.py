@@ -39,7 +39,7 @@ from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, holds_in, nodes_of, with_hold
-from slurm_plugin.queue.coming import BACKFILL, Coming
+from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
@@ -95,8 +95,7 @@ class GateReconciler:
             # Policies look at who runs where: what is decided now is about this very queue.
             jobs = map(about_to_run, snapshot.jobs)
             running = await asyncio.to_thread(self.neighbours.running_in, jobs)
-            scheduler = snapshot.settings.config.get("SchedulerType", BACKFILL)
-            told = (snapshot.jobs, snapshot.at, scheduler, self.neighbours.took_s)
+            told = (snapshot.jobs, snapshot.at, snapshot.settings, self.neighbours.took_s)
             coming = await asyncio.to_thread(Coming, *told)
             self.neighbours.take(running, snapshot.began, coming, starts=True)
         met = self._meet(snapshot.jobs)

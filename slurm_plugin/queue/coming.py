@@ -24,6 +24,7 @@ from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.demand import Unplaceable, demand_of, lacks_only_room
+from slurm_plugin.queue.snapshot import NO_SETTINGS, Settings
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Waiting jobs, and running ones, that a policy sees.
@@ -33,8 +34,6 @@ MOST_READ = 1000
 #: What a job without a limit, or one that no snapshot has seen yet, is taken to run (seconds); or
 #: as long as the longest of its user's jobs like it, where that is longer.
 UNKNOWN_S = 3600.0
-#: Slurm's SchedulerType, by default; under any other one nobody passes the first that waits.
-BACKFILL = "sched/backfill"
 
 
 class Coming:
@@ -44,7 +43,7 @@ class Coming:
         self,
         jobs: Iterable[QueuedJob] = (),
         now: float = 0.0,
-        scheduler: str = BACKFILL,
+        settings: Settings = NO_SETTINGS,
         took_s: Callable[[int], Sequence[float]] = lambda job: (),
         former: Coming | None = None,
     ) -> None:
@@ -52,7 +51,7 @@ class Coming:
 
         `former`: the snapshot before, for the jobs that are as they were.
         """
-        self._backfill = scheduler == BACKFILL
+        self._settings = settings
         self._used, self._at = LimitsUsed(), now
         jobs = list(jobs)
         waiting = (job for job in jobs if is_waiting(job, now))
@@ -182,7 +181,11 @@ class Coming:
         others = self._others(own, asked.partition, running)
         lasts_s = self._lasts_s.get(own, UNKNOWN_S)
         used, own_s = self._used.parts(), self._told.get(own, ())
-        return Ahead(lasts_s, others, self._next, self._backfill, used, own_s, now)
+        settings = self._settings
+        return Ahead(
+            *(lasts_s, others, self._next, settings.backfills, used, own_s, now),
+            is_private=settings.hides_jobs,
+        )
 
     def _ends_of(self, running: RunningJobs) -> Iterator[list[Release]]:
         """What each of those that run gives back, by their limits; the first to end first."""

@@ -19,6 +19,10 @@ class Detail(IntEnum):
     SETTINGS = 2
 
 
+#: Slurm's SchedulerType, by default.
+BACKFILL = "sched/backfill"
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What changes seldom: the partitions, and slurm.conf's values as Slurm shows them."""
@@ -32,9 +36,21 @@ class Settings:
         return {partition.name: partition.priority_tier for partition in self.partitions}
 
     @property
+    def backfills(self) -> bool:
+        """May jobs pass the first that waits? By default they may, under other schedulers not."""
+        return self.config.get("SchedulerType", BACKFILL) == BACKFILL
+
+    @property
     def hides_jobs(self) -> bool:
-        """Does Slurm hide users' jobs from one another (PrivateData)? From no operator."""
-        return "jobs" in self.config.get("PrivateData", "").split(",")
+        """Does Slurm hide users' jobs from one another (PrivateData)? From no operator.
+
+        Slurm always shows that value, so where it is missing nothing was read yet.
+        """
+        return "jobs" in self.config.get("PrivateData", "jobs").split(",")
+
+
+#: Where nothing was read yet.
+NO_SETTINGS = Settings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +66,7 @@ class Snapshot:
     detail: Detail = Detail.JOBS
     #: Every node, by name; empty without that detail.
     nodes: tuple[SlurmNode, ...] = ()
-    settings: Settings = Settings()
+    settings: Settings = NO_SETTINGS
 
     @property
     def active(self) -> list[QueuedJob]:

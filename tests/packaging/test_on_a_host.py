@@ -3,6 +3,7 @@
 By hand, by systemd, by Ansible.
 """
 
+import fcntl
 import os
 import re
 import subprocess
@@ -42,11 +43,17 @@ def _ask(word: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def debs() -> list[Path]:
-    """The packages, made now unless GPUTOPO_KEEP is set and they are there."""
+def debs(tmp_path_factory, testrun_uid) -> list[Path]:
+    """The packages, made once in a run of the tests; not where GPUTOPO_KEEP says to keep them."""
     folder = ROOT / ".cluster" / "packages" / SUITE
-    if not (os.environ.get("GPUTOPO_KEEP") and list(folder.glob("*.deb"))):
-        _ask("packages")
+    made = tmp_path_factory.getbasetemp().parent / f"packages-{testrun_uid}"
+    with made.open("a+") as file:
+        # Other workers' tests wait until they are there.
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not made.stat().st_size:
+            if not (os.environ.get("GPUTOPO_KEEP") and list(folder.glob("*.deb"))):
+                _ask("packages")
+            file.write("made")
     return sorted(folder.glob("*.deb"))
 
 

@@ -81,43 +81,6 @@ def test_a_job_gets_the_best_of_a_slower_kind_before_a_poor_pair_of_a_faster_one
     assert (found.gpus.keys(), found.utility) == ({"z"}, 1.0)
 
 
-@pytest.mark.parametrize("full", ["dgx-h100", "dgx-a100", "a100-pcie-bridged"])
-@pytest.mark.parametrize("kind", ["l40s-8", "minsky", "a100-pcie-bridged"])
-@pytest.mark.parametrize("count", [2, 4])
-def test_no_job_waits_for_gpus_that_are_free_beside_a_faster_kind_of_node(full, kind, count):
-    """One node of a faster kind is full, and nodes of another kind have their best GPUs free."""
-    fast, slow = machine(full), machine(kind)
-    every = (1 << slow.gpus) - 1
-    nodes = {"a": NodeState("a", fast, 0)}
-    nodes |= {name: NodeState(name, slow, every) for name in ("b", "c")}
-    ends = [Release(150.0, "a", (1 << fast.gpus) - 1, 0.0, 1), Release(150.0, "b", 1, 0.0, 2)]
-    ahead = Ahead(36_000.0, (), ends)
-    for options in ({}, {"communication": "0.6"}):
-        answer = HORIZON.place(Request((count,), options=options), Cluster(nodes, ahead=ahead))
-        assert isinstance(answer, Placement)
-        assert answer.utility == 1.0
-
-
-def test_a_job_waits_only_for_gpus_of_the_kind_that_it_would_get():
-    """What another kind of node is worth is for weights and types to say."""
-    nodes = {
-        "a": NodeState("a", machine("mi250x"), 0),
-        "b": NodeState("b", machine("dgx1v"), mask_of(FREE)),
-    }
-    for name, waits in (("a", False), ("b", True)):
-        ends = [Release(120.0, name, 255 if name == "a" else 1 << 3, 0.0, 1)]
-        answer = HORIZON.place(asked_by("0.4"), Cluster(nodes, ahead=Ahead(HOUR_S, (), ends)))
-        assert isinstance(answer, Wait) == waits
-
-
-def test_a_wait_looks_no_further_than_a_part_of_what_it_can_save():
-    """A run of an hour has 0.12 (1 / 0.26 - 1) of it, 21 minutes, to gain by GPU 3."""
-    for ends_s, waits in ((200.0, True), (450.0, False)):
-        release = [Release(ends_s, "n", 1 << 3, 0.0, 1)]
-        answer = HORIZON.place(asked_by("0.12"), cluster(FREE, Ahead(HOUR_S, (), release)))
-        assert isinstance(answer, Wait) == waits
-
-
 def drawn_ahead(draw: Random, free: int) -> Ahead:
     """Jobs that wait, and some of the GPUs in use come free."""
     queue = [

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from policies import LooksAt
-from slurm_plugin.queue.coming import BACKFILL, Coming
+from slurm_plugin.queue.coming import Coming
+from slurm_plugin.queue.snapshot import NO_SETTINGS, Settings
 from slurm_plugin.queue.watcher import SETTINGS_S
 from slurm_plugin.serve.loops.poll_schedule import AGE_SHARE
 from slurm_plugin.serve.loops.queue_loop import RegularLoop
@@ -21,8 +22,8 @@ class NeighboursLoop(RegularLoop):
     """Reads from the first time that a policy asks; between readings notices tell of jobs."""
 
     name = "neighbours"
-    #: SchedulerType, and when it was read.
-    _known = BACKFILL
+    #: slurm.conf's values, and when they were read.
+    _known = NO_SETTINGS
     _read_at = float("-inf")
 
     def poll_s(self, setup: Setup) -> float:
@@ -48,12 +49,12 @@ class NeighboursLoop(RegularLoop):
         # Loops that poll as often have read the queue again by then.
         return max(0.0, (1 + AGE_SHARE) * poll_s - age_s)
 
-    async def _scheduler(self, setup: Setup) -> str:
-        """SchedulerType, read about once a minute."""
+    async def _settings(self, setup: Setup) -> Settings:
+        """slurm.conf's values, read about once a minute."""
         now = setup.neighbours.clock()
         if now >= self._read_at + SETTINGS_S:
             config = await asyncio.to_thread(setup.client.config)
-            self._known, self._read_at = config.get("SchedulerType", BACKFILL), now
+            self._known, self._read_at = Settings(config=config), now
         return self._known
 
     async def _take(self, setup: Setup, since: float) -> float:
@@ -63,8 +64,8 @@ class NeighboursLoop(RegularLoop):
         if snapshot is None or snapshot.began <= oldest:
             snapshot = await setup.watcher.snapshot(since)
         running = await asyncio.to_thread(neighbours.running_in, snapshot.jobs)
-        scheduler = await self._scheduler(setup)
-        told = (snapshot.jobs, snapshot.at, scheduler, neighbours.took_s, neighbours.coming)
+        settings = await self._settings(setup)
+        told = (snapshot.jobs, snapshot.at, settings, neighbours.took_s, neighbours.coming)
         coming = await asyncio.to_thread(Coming, *told)
         neighbours.take(running, snapshot.began, coming)
         return neighbours.clock() - snapshot.began

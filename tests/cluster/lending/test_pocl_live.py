@@ -88,7 +88,8 @@ def each_runs_where_it_is(cluster: Cluster, job: Job, node: str) -> None:
         [after] = servers(cluster)
         grew.append(after.used_s - before.used_s)
     here, there = sorted(grew)[:2], sorted(grew)[2:]
-    assert 3 * max(here) < min(there) > 0.2, grew
+    # How long the server computes is the machine's affair; it is counted in hundredths of a second.
+    assert 3 * max(here) < min(there) > 0.05, grew
 
 
 #: The rows of the product that each device computes, or its share of the bodies or sums.

@@ -14,6 +14,7 @@ from policies.horizon.run_times import LimitsUsed
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.coming import MOST_AHEAD, UNKNOWN_S, Coming
+from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.interface import QueuedJob
 
 NOW = 10_000
@@ -262,4 +263,18 @@ def test_a_request_that_cannot_be_read_is_left_out():
 def test_without_backfill_nobody_passes():
     jobs = [waiting(1, 1)]
     assert Coming(jobs, NOW).ahead(asked(9), running(), NOW).backfill
-    assert not Coming(jobs, NOW, "sched/builtin").ahead(asked(9), running(), NOW).backfill
+    builtin = Settings(config={"SchedulerType": "sched/builtin"})
+    assert not Coming(jobs, NOW, builtin).ahead(asked(9), running(), NOW).backfill
+
+
+@pytest.mark.parametrize(
+    ("config", "hidden"),
+    [
+        ({"PrivateData": "none"}, False),
+        ({"PrivateData": "accounts,jobs"}, True),
+        pytest.param({}, True, id="not read yet"),
+    ],
+)
+def test_where_slurm_hides_jobs_policies_know_it(config, hidden):
+    coming = Coming([waiting(1, 1)], NOW, Settings(config=config))
+    assert coming.ahead(asked(9), running(), NOW).is_private == hidden

@@ -151,7 +151,7 @@ def test_all_of_it_can_be_reached_by_keyboard(chromium, demo):
 def test_decisions_are_searched_as_one_types(chromium, demo):
     with opened(chromium, demo) as page:
         to(page, "decisions")
-        page.fill("#decision-text", "amd mapa")
+        page.fill("#decision-text", "amd placed")
         rows = page.locator("caption:has-text('newest first') ~ tbody tr")
         assert rows.count() > 0
         assert all("amd" in text for text in rows.all_inner_texts())

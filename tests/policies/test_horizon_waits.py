@@ -1,0 +1,82 @@
+"""How far a wait of horizon's looks, for which nodes, and what it tells of others."""
+
+from __future__ import annotations
+
+import pytest
+from machines import machine
+
+from policies import (
+    Ahead,
+    Cluster,
+    NodeState,
+    Placement,
+    Release,
+    Request,
+    Wait,
+    WaitingJob,
+    mask_of,
+)
+from policies.registry import registry
+
+HORIZON = registry.get("horizon")
+HOUR_S = 3600.0
+FREE = [0, 5]
+
+
+def cluster(free: list[int], ahead: Ahead) -> Cluster:
+    return Cluster({"n": NodeState("n", machine("dgx1v"), mask_of(free))}, ahead=ahead)
+
+
+def asked_by(communication: str) -> Request:
+    return Request((2,), options={"communication": communication})
+
+
+def test_a_wait_looks_no_further_than_a_part_of_what_it_can_save():
+    """A run of an hour has 0.12 (1 / 0.26 - 1) of it, 21 minutes, to gain by GPU 3."""
+    for ends_s, waits in ((200.0, True), (450.0, False)):
+        release = [Release(ends_s, "n", 1 << 3, 0.0, 1)]
+        answer = HORIZON.place(asked_by("0.12"), cluster(FREE, Ahead(HOUR_S, (), release)))
+        assert isinstance(answer, Wait) == waits
+
+
+@pytest.mark.parametrize("full", ["dgx-h100", "dgx-a100", "a100-pcie-bridged"])
+@pytest.mark.parametrize("kind", ["l40s-8", "minsky", "a100-pcie-bridged"])
+@pytest.mark.parametrize("count", [2, 4])
+def test_no_job_waits_for_gpus_that_are_free_beside_a_faster_kind_of_node(full, kind, count):
+    """One node of a faster kind is full, and nodes of another kind have their best GPUs free."""
+    fast, slow = machine(full), machine(kind)
+    every = (1 << slow.gpus) - 1
+    nodes = {"a": NodeState("a", fast, 0)}
+    nodes |= {name: NodeState(name, slow, every) for name in ("b", "c")}
+    ends = [Release(150.0, "a", (1 << fast.gpus) - 1, 0.0, 1), Release(150.0, "b", 1, 0.0, 2)]
+    ahead = Ahead(36_000.0, (), ends)
+    for options in ({}, {"communication": "0.6"}):
+        answer = HORIZON.place(Request((count,), options=options), Cluster(nodes, ahead=ahead))
+        assert isinstance(answer, Placement)
+        assert answer.utility == 1.0
+
+
+def test_a_job_waits_only_for_gpus_of_the_kind_that_it_would_get():
+    """What another kind of node is worth is for weights and types to say."""
+    nodes = {
+        "a": NodeState("a", machine("mi250x"), 0),
+        "b": NodeState("b", machine("dgx1v"), mask_of(FREE)),
+    }
+    for name, waits in (("a", False), ("b", True)):
+        ends = [Release(120.0, name, 255 if name == "a" else 1 << 3, 0.0, 1)]
+        answer = HORIZON.place(asked_by("0.4"), Cluster(nodes, ahead=Ahead(HOUR_S, (), ends)))
+        assert isinstance(answer, Wait) == waits
+
+
+def test_where_jobs_are_private_no_reason_tells_of_another_one():
+    ends = [Release(60.0, "n", mask_of([1, 5]))]
+    ahead = Ahead(HOUR_S, [WaitingJob((6,), HOUR_S)], ends, is_private=True)
+    answer = HORIZON.place(Request((2,)), cluster([0, 2, 3, 4, 6, 7], ahead))
+    assert answer.gpus == {"n": (0, 4)}
+    assert "next job" not in answer.reason
+    release = [Release(200.0, "n", 1 << 3, 0.0, 1)]
+    waits = HORIZON.place(
+        asked_by("0.4"), cluster(FREE, Ahead(HOUR_S, (), release, is_private=True))
+    )
+    assert isinstance(waits, Wait)
+    assert waits.reason.startswith("better GPUs are expected: 100 % of the ideal bandwidth")
