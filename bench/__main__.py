@@ -27,6 +27,7 @@ BENCHMARKS = {
     "quality": "bench.live.placed.quality",
     "slices": "bench.live.placed.slices",
     "packing": "bench.packing",
+    "harm": "bench.harm",
     "blocks": "bench.blocks",
     "rails": "bench.rails",
     "replay-trace": "bench.live.large.replay_trace",

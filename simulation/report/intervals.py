@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from functools import cache
-from statistics import stdev
+from statistics import fmean, stdev
 
 
 def half_width(values: Sequence[float], error: float) -> float:
@@ -17,6 +17,19 @@ def half_width(values: Sequence[float], error: float) -> float:
     if len(values) < 2:
         return 0.0
     return t_quantile(1 - error / 2, len(values) - 1) * stdev(values) / math.sqrt(len(values))
+
+
+def ratio(values: Sequence[float], others: Sequence[float], error: float) -> tuple[float, float]:
+    """The mean of values over that of others, found in pairs, and half its interval.
+
+    Cochran, Sampling Techniques (1977), section 2.11: by what each pair departs from the ratio.
+    The ratio of nothing to nothing is 1.
+    """
+    mean, other = fmean(values), fmean(others)
+    if other == 0:
+        return (1.0 if mean == 0 else math.inf), 0.0
+    departs = [mine - mean / other * its for mine, its in zip(values, others, strict=True)]
+    return mean / other, half_width(departs, error) / other
 
 
 #: From so many values on Student's t hardly changes.

@@ -1,0 +1,94 @@
+"""One run in numbers, and two policies' runs of the same jobs beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from gres_topology import NodeTopology
+from simulation.core.link_quality import share_of
+from simulation.core.record import Record, SimulatedRun
+from simulation.experiments.harm.workloads import WIDE, WORKLOADS, Drawn
+from simulation.models.placing import Simulator
+from simulation.report.intervals import ratio
+from simulation.report.metrics import gpus_of, quantile
+from simulation.stock import policy_named
+
+OURS = "horizon"
+#: The first part of the jobs, from which run times are learned on a cluster that fills.
+LEARNING = 0.1
+#: What is in a row for the share of the ideal bandwidth on nodes of one machine.
+ON = "share on "
+
+#: {figure: value}: times in seconds, shares from 0 to 1.
+Row = Mapping[str, float]
+
+
+def run_one(workload: str, policy: str, seed: int, jobs: int) -> dict[str, float]:
+    """The row of one policy on the jobs of one seed, with EASY backfill."""
+    drawn = WORKLOADS[workload].drawn(seed, jobs)
+    run = Simulator(drawn.nodes, policy_named(policy), drawn.speed, easy=True).run(drawn.jobs)
+    return row_of(run, drawn)
+
+
+def row_of(run: SimulatedRun, drawn: Drawn) -> dict[str, float]:
+    """All jobs but the first ones; `cold_wait_s` has those, too.
+
+    `in_vain`: jobs of which a wait for better GPUs ran its course. `unfair`: the mean wait of the
+    user who waits longest over that of all. Figures of jobs that there are none of are left out.
+    """
+    first = {job.job_id for job in drawn.jobs[: round(LEARNING * len(drawn.jobs))]}
+    counted = [record for record in run.records if record.job.job_id not in first]
+    waits = [record.waited_s for record in counted]
+    row = {
+        "wait_s": fmean(waits),
+        "wait_p95_s": quantile(waits, 0.95),
+        "cold_wait_s": fmean(record.waited_s for record in run.records),
+        "turnaround_s": fmean(record.end_s - record.job.submit_s for record in counted),
+        "in_vain": fmean(record.postponed > 0 for record in counted),
+    }
+    wide = [record.waited_s for record in counted if gpus_of(record) >= WIDE]
+    if wide:
+        row["wide_wait_s"] = fmean(wide)
+    by_user = _grouped(counted, lambda record: record.job.user)
+    if row["wait_s"]:
+        longest_s = max(fmean(one.waited_s for one in some) for some in by_user.values())
+        row["unfair"] = longest_s / row["wait_s"]
+    return row | _shares(counted, drawn.nodes)
+
+
+def _shares(records: Sequence[Record], nodes: Mapping[str, NodeTopology]) -> dict[str, float]:
+    """Of the ideal bandwidth, of jobs of several GPUs: on all nodes, and by machine."""
+    shares: dict[str, list[float]] = {}
+    for record in records:
+        for name, gpus in record.placement.gpus.items():
+            if len(gpus) > 1:
+                share = share_of(nodes[name], sum(1 << gpu for gpu in gpus))
+                shares.setdefault("share", []).append(share)
+                shares.setdefault(ON + nodes[name].name, []).append(share)
+    return {key: fmean(some) for key, some in shares.items()}
+
+
+def _grouped(records: Sequence[Record], key: Callable[[Record], str]) -> dict[str, list[Record]]:
+    groups: dict[str, list[Record]] = {}
+    for record in records:
+        groups.setdefault(key(record), []).append(record)
+    return groups
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A figure of ours over another policy's, on the same jobs seed by seed."""
+
+    ours: float
+    theirs: float
+    #: Below 1: ours has less of it; and half its interval.
+    ratio: float
+    half: float
+
+
+def beside(ours: Sequence[Row], theirs: Sequence[Row], figure: str, error: float) -> Beside:
+    """Both sides have a row for each seed, in the same order."""
+    mine, its = [row[figure] for row in ours], [row[figure] for row in theirs]
+    return Beside(fmean(mine), fmean(its), *ratio(mine, its, error))
