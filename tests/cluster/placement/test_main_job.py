@@ -229,8 +229,8 @@ def test_parts_of_a_heterogeneous_job(live, hold):
 @pytest.mark.parametrize(
     "count", [2, 5, *(pytest.param(n, marks=pytest.mark.long("another number")) for n in (1, 4))]
 )
-def test_the_best_connected_node_of_all(live, hold, count):
-    """Among nodes of equal Weight the policy's, with --nodelist, --exclude or neither."""
+def test_the_policys_node_of_all(live, hold, count):
+    """Among nodes of equal Weight, with --nodelist, --exclude or neither."""
     hold(FRAGMENTED)
     asked = f"--gres=gpu:{count}"
     assert got_by(live, "-N1", asked) == by_policy(FRAGMENTED, (count,), tuple(GPUS))

@@ -16,7 +16,7 @@ SwitchName=top Switches=s[1-3]
 
 @pytest.mark.parametrize("policy", ["mapa", "topo-aware"])
 def test_two_nodes_are_taken_below_one_switch(cluster, policy):
-    """Both dgx have better links; the switch joins dgx2 with bridged1, and eight GPUs fit there."""
+    """Of whole nodes any two are as good; the switch joins dgx2 with bridged1."""
     hint = f"--comment=gpu-topo: policy={policy}"
     without = cluster.started("-N2", "--gres=gpu:8", hint, sleep_s=300)
     assert "nodes below" not in without.fields["AdminComment"]
@@ -37,14 +37,17 @@ SwitchName=s2 Nodes=dgx2
 
 
 def test_a_job_of_one_node_leaves_the_switch_with_more_whole_nodes_alone(cluster):
-    """Both dgx are alike, and a job of two nodes then finds the other's switch whole."""
-    three = cluster.started("--gres=gpu:3", sleep_s=300)
+    """Both dgx are alike, and a job of two nodes then finds the other's switch whole.
+
+    The type is named: three GPUs of any kind would fill minsky1, whatever switch that is below.
+    """
+    three = cluster.started("--gres=gpu:v100:3", sleep_s=300)
     assert set(three.gpus) == {"dgx1"}
     cluster.cancel(three.id)
     cluster.wait_idle()
     cluster.put("ctl", TOPOLOGY_CONF, WHOLE)
     configure_engine(cluster, f"topology_conf: {TOPOLOGY_CONF}")
-    assert set(cluster.started("--gres=gpu:3", sleep_s=300).gpus) == {"dgx2"}
+    assert set(cluster.started("--gres=gpu:v100:3", sleep_s=300).gpus) == {"dgx2"}
     pair = cluster.started("-N2", "--gres=gpu:4", sleep_s=300)
     assert set(pair.gpus) == {"dgx1", "minsky1"}
     assert "nodes below s1" in pair.fields["AdminComment"]
