@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench import blocks
 from bench.live.large.blocks import BlockNodes
+from bench.simulated import blocks
 from gres_topology import catalog
 from gres_topology.slurm_files.topology_conf import parse
 from policies import Cluster, NodeState, Request, Wait

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import packing
 from bench.live.large.packing import DRIVER, PackingNodes, backfill, records, schedule
+from bench.simulated import packing
 from gres_topology.slurm_files import topology_conf
 from policies import Placement
 from simulation.core.jobs import SimJob, offered_load

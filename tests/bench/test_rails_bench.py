@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import rails
+from bench.simulated import rails
 
 
 def test_a_third_of_the_jobs_have_several_nodes_and_seeds_differ() -> None:

@@ -11,12 +11,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench import blocks
 from bench.live import shim_log
 from bench.live.cluster import BenchCluster, clean
 from bench.live.large.packing import PackingNodes, run_seeds
 from bench.live.start_many import many_nodes
 from bench.measure import Figure, conditions
+from bench.simulated import blocks
 
 #: Slurm's accounting is to the second.
 MEAN_S = 15.0

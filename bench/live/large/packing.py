@@ -26,7 +26,7 @@ from bench.live import shim_log
 from bench.live.cluster import ASSETS, BENCH_DIR, BenchCluster, clean
 from bench.live.start_many import EXTRA, FIRST_PORT, PARTITION, ManyNodes, many_nodes
 from bench.measure import Figure, conditions
-from bench.packing import (
+from bench.simulated.packing import (
     MACHINE,
     NODES,
     PER_NODE,

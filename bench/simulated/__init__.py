@@ -1,0 +1,1 @@
+"""What the simulator shows of policies."""
