@@ -34,6 +34,7 @@ BENCHMARKS = {
     "lending-day": "bench.live.large.lending_day",
     "packing-live": "bench.live.large.packing",
     "blocks-live": "bench.live.large.blocks",
+    "mixed-live": "bench.live.large.mixed",
     "simulate": "bench.simulated.simulate",
     "topo-aware": "bench.topo_aware",
     "drmaestro": "bench.drmaestro",

@@ -28,15 +28,15 @@ MACHINE = (
 )
 #: slurmctld must reach each of them itself: the other nodes' slurmd do not know them. A slurmd has
 #: twelve threads otherwise, and of many thousand of them the machine runs out of process ids.
-EXTRA = """\
+ALL_OF_THEM = """\
 SlurmdSpoolDir=/var/spool/slurmd.%n
 SlurmdPidFile=/run/slurmd.%n.pid
 SlurmdLogFile=/var/log/slurm/slurmd.%n.log
 SlurmdParameters=config_overrides,conmgr_threads=2
 TreeWidth={tree}
-NodeName={names} NodeHostname=many NodeAddr=many Port=[{first}-{last}] {machine}
-PartitionName={partition} Nodes={members} DefaultTime=10 MaxTime=INFINITE State=UP
 """
+ALIKE = "NodeName={names} NodeHostname=many NodeAddr=many Port=[{first}-{last}] {machine}\n"
+TOGETHER = "PartitionName={name} Nodes={members} DefaultTime=10 MaxTime=INFINITE State=UP\n"
 #: Only named: there is no slurmd behind them, so nothing can start on them.
 DECLARED = "NodeName={names} NodeAddr=many {machine}\n"
 
@@ -60,14 +60,12 @@ class ManyNodes:
             without = _host_list("declared", self.declared)
             members = f"{members},{without}"
             lines = DECLARED.format(names=without, machine=MACHINE.replace("UNKNOWN", "DOWN"))
-        return lines + EXTRA.format(
-            tree=min(65_533, self.count + self.declared + 8),
-            names=self.names,
-            first=FIRST_PORT,
-            last=FIRST_PORT + self.count - 1,
-            machine=MACHINE,
-            partition=PARTITION,
-            members=members,
+        last = FIRST_PORT + self.count - 1
+        return (
+            lines
+            + ALL_OF_THEM.format(tree=min(65_533, self.count + self.declared + 8))
+            + ALIKE.format(names=self.names, first=FIRST_PORT, last=last, machine=MACHINE)
+            + TOGETHER.format(name=PARTITION, members=members)
         )
 
     def configure(self, cluster: BenchCluster) -> None:

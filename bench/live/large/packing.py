@@ -24,7 +24,15 @@ from pathlib import Path
 
 from bench.live import shim_log
 from bench.live.cluster import ASSETS, BENCH_DIR, BenchCluster, clean
-from bench.live.start_many import EXTRA, FIRST_PORT, PARTITION, ManyNodes, many_nodes
+from bench.live.start_many import (
+    ALIKE,
+    ALL_OF_THEM,
+    FIRST_PORT,
+    PARTITION,
+    TOGETHER,
+    ManyNodes,
+    many_nodes,
+)
 from bench.measure import Figure, conditions
 from bench.simulated.packing import (
     MACHINE,
@@ -100,28 +108,30 @@ class PackingNodes(ManyNodes):
         return self.members(partition_of(side, pair))
 
     @property
-    def _machine(self) -> Description:
-        # A description has fewer nodes than these; all of them are alike.
-        return Description({"one": self.machine})
+    def alike(self) -> list[tuple[str, str, int]]:
+        """Host lists of Slurm's, the machine of each in the catalog, and how many nodes it has."""
+        return [(self.names, self.machine, self.count)]
+
+    def _described(self, machine: str, file: str, names: str) -> str:
+        # A description has fewer nodes than these.
+        text = Description({"one": machine}).files()[f"image/{file}"]
+        return text.replace("NodeName=one ", f"NodeName={names} ")
 
     def slurm_conf(self) -> str:
         """Their lines, with a partition for each side."""
-        words = self._machine.files()["image/nodes.conf"].split(None, 1)[1].strip()
-        lines = EXTRA.format(
-            tree=self.count + 8,
-            names=self.names,
-            first=FIRST_PORT,
-            last=FIRST_PORT + self.count - 1,
-            machine=words,
-            partition=PARTITION,
-            members=self.names,
+        lines, first = ALL_OF_THEM.format(tree=self.count + 8), FIRST_PORT
+        for names, machine, count in self.alike:
+            words = self._described(machine, "nodes.conf", names).split(None, 1)[1].strip()
+            last = first + count - 1
+            lines += ALIKE.format(names=names, first=first, last=last, machine=words)
+            first = last + 1
+        partitions = {PARTITION: self.names} | {
+            partition: ",".join(self.members(partition)) for partition in self.partitions
+        }
+        lines += "".join(
+            TOGETHER.format(name=name, members=members) for name, members in partitions.items()
         )
-        partitions = "".join(
-            f"PartitionName={partition} Nodes={','.join(self.members(partition))}"
-            " DefaultTime=10 MaxTime=INFINITE State=UP\n"
-            for partition in self.partitions
-        )
-        return lines + partitions + self.more_conf
+        return lines + self.more_conf
 
     @property
     def network(self) -> str:
@@ -131,11 +141,13 @@ class PackingNodes(ManyNodes):
     def configure(self, cluster: BenchCluster) -> None:
         """The nodes in slurm.conf, gres.conf and gputopo.yaml, until the next reset."""
         cluster.put("ctl", "/cluster/extra.conf", self.slurm_conf())
-        gres = self._machine.files()["image/gres.conf"]
-        cluster.put("ctl", "/tmp/gres", gres.replace("NodeName=one ", f"NodeName={self.names} "))
+        gres = "".join(self._described(kind, "gres.conf", names) for names, kind, _ in self.alike)
+        cluster.put("ctl", "/tmp/gres", gres)
         cluster.sh("clusterctl configure gputopo; cat /tmp/gres >>/cluster/gres.conf")
         text = cluster.read("ctl", ENGINE_CONF)
-        nodes = f'  - {{nodes: "{self.names}", topology: {self.machine}}}'
+        nodes = "\n".join(
+            f'  - {{nodes: "{names}", topology: {kind}}}' for names, kind, _ in self.alike
+        )
         for key, lines in (("nodes", nodes), ("partitions", self.engine_partitions.rstrip())):
             text = re.sub(f"^{key}:.*", lambda found, more=lines: f"{found[0]}\n{more}", text,
                           flags=re.M)  # fmt: skip
