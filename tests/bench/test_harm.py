@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import harm
+from bench.simulated import harm
 from simulation.experiments.harm.judging import run_one
 from simulation.experiments.harm.workloads import WORKLOADS
 

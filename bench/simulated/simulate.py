@@ -65,7 +65,7 @@ def run() -> Iterator[Figure]:
     for case in CASES:
         by_policy: dict[str, dict[str, float]] = {}
         for name in registry.names():
-            command = [sys.executable, "-m", "bench.simulate", case, name]
+            command = [sys.executable, "-m", "bench.simulated.simulate", case, name]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             by_policy[name] = json.loads(done.stdout)
         slowest = max(by_policy, key=lambda name: by_policy[name]["seconds"])
