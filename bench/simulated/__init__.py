@@ -1,1 +1,1 @@
-"""What the simulator shows of policies."""
+"""Benchmarks of whole simulated runs: how long they take, and how long jobs wait in them."""

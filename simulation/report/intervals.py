@@ -32,6 +32,66 @@ def ratio(values: Sequence[float], others: Sequence[float], error: float) -> tup
     return mean / other, half_width(departs, error) / other
 
 
+def chance_below(values: Sequence[float]) -> float:
+    """How likely so low a mean is by chance where the true one is 0 (one-sided t test)."""
+    spread = stdev(values)
+    if spread == 0:
+        return 0.0 if fmean(values) < 0 else 1.0
+    return t_below(fmean(values) * math.sqrt(len(values)) / spread, len(values) - 1)
+
+
+def power(values: Sequence[float], error: float, distance: float) -> float:
+    """How likely `chance_below` is under `error` where the true mean lies `distance` below 0.
+
+    For values that scatter like these; Student's t in the place of the noncentral one.
+    """
+    spread, freedom = stdev(values), len(values) - 1
+    if spread == 0:
+        return 1.0
+    return t_below(
+        distance * math.sqrt(len(values)) / spread - t_quantile(1 - error, freedom), freedom
+    )
+
+
+def seen(values: Sequence[float], error: float, sure: float) -> float:
+    """The distance from 0 that has `sure` as its power; sure is over a half."""
+    freedom = len(values) - 1
+    both = t_quantile(1 - error, freedom) + t_quantile(sure, freedom)
+    return both * stdev(values) / math.sqrt(len(values))
+
+
+def needed_to_see(values: Sequence[float], error: float, sure: float, distance: float) -> int:
+    """How many such values it takes until `seen` is no more than `distance` (over 0)."""
+    spread = stdev(values)
+
+    def is_enough(count: int) -> bool:
+        both = t_quantile(1 - error, count - 1) + t_quantile(sure, count - 1)
+        return both * spread <= distance * math.sqrt(count)
+
+    if not is_enough(MANY):
+        both = t_quantile(1 - error, MANY - 1) + t_quantile(sure, MANY - 1)
+        return math.ceil((both * spread / distance) ** 2)
+    return bisect_left(range(2, MANY), True, key=is_enough) + 2
+
+
+def holm(chances: Sequence[float], error: float) -> list[bool]:
+    """Which of several hypotheses fall, all verdicts together wrong with `error` at most.
+
+    Holm, Scandinavian Journal of Statistics 6 (1979): the least chance first, each next one
+    beside fewer.
+    """
+    falls = [False] * len(chances)
+    for left, at in zip(
+        range(len(chances), 0, -1),
+        sorted(range(len(chances)), key=chances.__getitem__),
+        strict=True,
+    ):
+        if chances[at] > error / left:
+            break
+        falls[at] = True
+    return falls
+
+
 #: From so many values on Student's t hardly changes.
 MANY = 1000
 
@@ -54,15 +114,17 @@ def t_quantile(p: float, freedom: int) -> float:
     low, high = 0.0, 1e6
     for _ in range(200):
         middle = (low + high) / 2
-        low, high = (middle, high) if _t_below(middle, freedom) < p else (low, middle)
+        low, high = (middle, high) if t_below(middle, freedom) < p else (low, middle)
     return high
 
 
-def _t_below(t: float, freedom: int) -> float:
-    """Student's distribution function for t >= 0: the finite series of whole degrees of freedom.
+def t_below(t: float, freedom: int) -> float:
+    """Student's distribution function: the finite series of whole degrees of freedom.
 
     Abramowitz and Stegun, 26.7.3 and 26.7.4.
     """
+    if t < 0:
+        return 1 - t_below(-t, freedom)
     angle = math.atan(t / math.sqrt(freedom))
     cosine, sine = math.cos(angle), math.sin(angle)
     if freedom % 2:

@@ -1,4 +1,5 @@
-"""Whether jobs wait longer under `horizon` than under simple policies, on workloads of many kinds.
+"""Whether jobs wait longer under `horizon` than under other policies, on workloads of many kinds.
 
-`workloads` has the workloads, `judging` what is compared and how sure that is.
+`workloads` has the workloads, `judging` what is compared and how sure that is, `runs` what is run
+for the page that `page` writes.
 """

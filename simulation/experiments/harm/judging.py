@@ -11,7 +11,7 @@ from simulation.core.link_quality import share_of
 from simulation.core.record import Record, SimulatedRun
 from simulation.experiments.harm.workloads import WIDE, WORKLOADS, Drawn
 from simulation.models.placing import Simulator
-from simulation.report.intervals import ratio
+from simulation.report.intervals import chance_below, holm, needed_to_see, power, ratio, seen
 from simulation.report.metrics import gpus_of, quantile
 from simulation.stock import policy_named
 
@@ -92,3 +92,87 @@ def beside(ours: Sequence[Row], theirs: Sequence[Row], figure: str, error: float
     """Both sides have a row for each seed, in the same order."""
     mine, its = [row[figure] for row in ours], [row[figure] for row in theirs]
     return Beside(fmean(mine), fmean(its), *ratio(mine, its, error))
+
+
+#: Figure -> by what part more of it ours may have and still count as not worse.
+MARGINS = {"wait_s": 0.05, "wait_p95_s": 0.10}
+#: All claims together are wrong with this probability at most; each sees its margin with this one.
+ERROR, SURE = 0.05, 0.8
+
+#: {policy: a row per seed} of a workload.
+Cell = Mapping[str, Sequence[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One figure of ours beside one other policy's, on one workload.
+
+    The claim is that ours is not worse by more than the margin. `half` of `beside` is that of
+    intervals that all hold together.
+    """
+
+    workload: str
+    other: str
+    figure: str
+    beside: Beside
+    seeds: int
+    is_claimed: bool
+    #: How likely the claim was, had both been alike; and how much more is told from the margin
+    #: with 80 %, as a part of the other's figure.
+    power: float
+    sees: float
+
+    @property
+    def word(self) -> str:
+        """`better` and `worse`: the whole interval lies there; else `not worse`, or `open`."""
+        if self.beside.ratio + self.beside.half < 1:
+            return "better"
+        if self.beside.ratio - self.beside.half > 1:
+            return "worse"
+        return "not worse" if self.is_claimed else "open"
+
+
+def _over_margin(cell: Cell, other: str, figure: str) -> list[float]:
+    """Seed by seed, by how much ours is over what counts as not worse."""
+    most = 1 + MARGINS[figure]
+    pairs = zip(cell[OURS], cell[other], strict=True)
+    return [ours[figure] - most * theirs[figure] for ours, theirs in pairs]
+
+
+def verdicts(cells: Mapping[str, Cell]) -> list[Verdict]:
+    """Of all comparisons there are, each cell's policies against ours."""
+    every = [
+        (name, other, figure)
+        for name, cell in cells.items() if OURS in cell
+        for other in cell if other != OURS
+        for figure in MARGINS
+    ]  # fmt: skip
+    over = [_over_margin(cells[name], other, figure) for name, other, figure in every]
+    claimed = holm([chance_below(values) for values in over], ERROR)
+    each = ERROR / max(1, len(every))
+    found = []
+    for (name, other, figure), values, is_claimed in zip(every, over, claimed, strict=True):
+        cell = cells[name]
+        told = beside(cell[OURS], cell[other], figure, each)
+        margin = MARGINS[figure] * told.theirs
+        # Where nobody waits, nobody waits longer.
+        is_claimed = is_claimed or told.ours <= told.theirs == 0
+        found.append(
+            Verdict(name, other, figure, told, len(values), is_claimed, power(values, each, margin),
+                    seen(values, each, SURE) / told.theirs if told.theirs else 0.0)
+        )  # fmt: skip
+    return found
+
+
+def seeds_needed(cell: Cell, comparisons: int) -> int:
+    """How many seeds it takes until a margin of the mean wait is seen of each other policy.
+
+    With `SURE`, if differences scatter as in this cell; no fewer than it has.
+    """
+    needed = len(cell[OURS])
+    for other in cell:
+        margin = MARGINS["wait_s"] * fmean(row["wait_s"] for row in cell[other])
+        if other != OURS and margin:
+            values = _over_margin(cell, other, "wait_s")
+            needed = max(needed, needed_to_see(values, ERROR / comparisons, SURE, margin))
+    return needed

@@ -139,7 +139,8 @@ def _machine(name: str) -> NodeTopology:
     return load(name)
 
 
-_H100_L40S = {"dgx-h100": 4, "l40s-8": 8}
+#: Jobs of eight GPUs fit on the H100 alone, whose links are the widest.
+_H100_L40S = {"dgx-h100": 4, "l40s-pcie": 8}
 _DGX1V, _MI250X, _BRIDGED = {"dgx1v": 6}, {"mi250x": 6}, {"a100-pcie-bridged": 6}
 #: Jobs of several GPUs run so much longer on most sets of these that simple policies could not keep
 #: up with 0.85, and beside an endless queue no harm is seen.
@@ -149,7 +150,8 @@ WORKLOADS: Mapping[str, Workload] = {
     "h100-l40s": Workload(_H100_L40S),
     "h100-l40s-quiet": Workload(_H100_L40S, communicates=QUIET),
     "h100-l40s-told": Workload(_H100_L40S, says=True),
-    "h100-l40s-large": Workload({"dgx-h100": 12, "l40s-8": 24}),
+    "h100-l40s-large": Workload({"dgx-h100": 12, "l40s-pcie": 24}),
+    "h100-l40s-8": Workload({"dgx-h100": 4, "l40s-8": 8}),
     "h100-l40s-singles": Workload(_H100_L40S, {(1,): 1.0}),
     "dgx1v-pairs": Workload({"dgx1v": 5, "pcie-pair": 16}, SMALL),
     "hgx": Workload({"dgx-a100": 6}),

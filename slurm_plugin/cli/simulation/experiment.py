@@ -36,14 +36,14 @@ class Experiments(CommandGroup):
         """Every experiment's name."""
         from simulation.experiments import experiments
 
-        return ["all", "proof", *sorted(experiments)]
+        return [*_PAGES, *sorted(experiments)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The experiment as a command; None where there is none of that name."""
         from simulation.experiments import experiments
 
-        if cmd_name in ("all", "proof"):
-            return run_all if cmd_name == "all" else run_proof
+        if cmd_name in _PAGES:
+            return _PAGES[cmd_name]
         return _command(experiments[cmd_name]) if cmd_name in experiments else None
 
 
@@ -138,6 +138,44 @@ def run_proof(out: Path, only: tuple[str, ...], again: tuple[str, ...], fresh: b
     for each in (runs.FRESH,) if fresh else (runs.FIRST, runs.FRESH, runs.BOUNDS):
         each.run(out / "proof", click.echo, only, again)
     files.write(out / "proof.md", page.page(out / "proof"))
+
+
+@click.command("harm")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder of harm.md and of harm/, its results.",
+)
+@click.option("--block", type=click.Choice(["tuning", "judged", "none"]), default="none",
+              show_default=True, help="Run these seeds first; none: make the page.")  # fmt: skip
+@click.option("--only", multiple=True, metavar="WORKLOAD", help="These workloads.")
+@click.option("--again", is_flag=True, help="All of horizon anew: one more judgement.")
+@click.option("--seeds", type=click.IntRange(2), metavar="N", help="So many at most.")
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, metavar="N",
+              help="Processes at once.")  # fmt: skip
+def run_harm(
+    out: Path, block: str, only: tuple[str, ...], again: bool, seeds: int | None, jobs: int
+) -> None:
+    """Run workloads of many kinds, and write where jobs wait longer under horizon.
+
+    Results that are in the folder already are kept: an interrupted run goes on where it was. The
+    tuning block comes first: it says how many seeds are judged.
+    """
+    from simulation.experiments.harm.page import page
+    from simulation.experiments.harm.runs import Results
+    from simulation.experiments.harm.workloads import WORKLOADS
+
+    if unknown := sorted(set(only) - set(WORKLOADS)):
+        raise click.BadParameter(f"{unknown[0]}: expected one of {', '.join(WORKLOADS)}")
+    results = Results(out / "harm")
+    if block != "none":
+        results.run(block, click.echo, only=only, again=again, most=seeds, processes=jobs)
+    files.write(out / "harm.md", page(results))
+
+
+#: Those that write a page of many runs.
+_PAGES = {"all": run_all, "harm": run_harm, "proof": run_proof}
 
 
 def _command(experiment: Experiment) -> click.Command:
