@@ -194,7 +194,7 @@ class Horizon(Mapa):
                           and is_told_apart(other.topology))]  # fmt: skip
         world = self._world(cluster, request, nodes)
         communication = self._communication(request, cluster) if count > 1 else 0.0
-        best = _best(world, asked, nodes, count, communication)
+        best = _best(world, asked, nodes, request, communication)
         if best is None:
             return asked.placement(self.name, pairs), world
         node, choice, future = best
@@ -205,21 +205,28 @@ class Horizon(Mapa):
 
 
 def _best(
-    world: World, asked: MapaQuestion, nodes: list[NodeState], count: int, communication: float
+    world: World,
+    asked: MapaQuestion,
+    nodes: list[NodeState],
+    request: Request,
+    communication: float,
 ) -> tuple[NodeState, Choice, Future] | None:
     """The node and set with the best future; None where that is mapa's own, the first.
 
     `communication` is the share of its run time that the job communicates.
     """
+    [count] = request.gpus_per_node
     own, *others = [
         Played(node, at, own) for node in nodes for at, own in enumerate(world.sets(node, count))
     ]
     most = max(one.own.share for one in (own, *others))
 
-    def gives_up(share: float) -> float:
-        return communication * (most / max(share, 0.01) - 1)
+    least = min(request.min_utility, most)
 
-    played = [own, *(one for one in others if gives_up(one.own.share) <= GIVEN_UP)]
+    def is_good(share: float) -> bool:
+        return share >= least and communication * (most / max(share, 0.01) - 1) <= GIVEN_UP
+
+    played = [own, *(one for one in others if is_good(one.own.share))]
     if len(played) == 1:
         return None
     for future in range(world.futures):

@@ -47,9 +47,10 @@ class NodeKeys:
         self._communication = round(communication / FELT) * FELT
         self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
         self._is_spread = len(request.gpus_per_node) > 1
+        self._least = request.min_utility
         #: Requests of one kind rank nodes alike.
         self.kind = (objective.name, objective.demand, request.pattern, self._packing,
-                     self._is_spread, self._communication, tables)  # fmt: skip
+                     self._is_spread, self._communication, self._least, tables)  # fmt: skip
 
     def _near_nics(self, topology: NodeTopology) -> Objective:
         return near_nics(self._objective, topology.nic_distance if self._is_spread else ())
@@ -104,6 +105,8 @@ class NodeKeys:
         # What the job hardly feels still decides where nothing else does.
         rest = (-share, -best.weakest_gbps) if self._communication else ()
         return (
+            # What the job asks for comes first: elsewhere it would wait.
+            share < self._least,
             *self._own_key(topology, best, share, count),
             best.nic / count,
             self._packing * (free.bit_count() - count),

@@ -294,6 +294,15 @@ def test_the_double_link_goes_to_the_job_that_communicates_more(own, other, gpus
     assert answer.gpus == {"n": gpus}
 
 
+def test_no_job_gives_up_for_others_what_it_asks_for():
+    """Without the hint it gets 0 and 6; with it, it would wait for what is free."""
+    where = cluster([0, 1, 2, 6], Ahead(HOUR_S, [WaitingJob((2,), HOUR_S, communication=0.6)]))
+    picky = replace(asked_by("0.004"), min_utility=0.9)
+    answer = HORIZON.place(picky, where)
+    assert isinstance(answer, Placement)
+    assert answer.gpus == {"n": (1, 2)}
+
+
 def test_a_release_is_expected_by_what_its_users_jobs_took():
     """By its limit GPU 3 comes free in hours."""
     for took_s, waits in (((60.0, 70.0, 80.0), True), ((), False)):

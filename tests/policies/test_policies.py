@@ -167,6 +167,14 @@ def test_a_job_that_feels_nothing_of_its_links_leaves_other_nodes_whole():
         assert set(placed("horizon", request, cluster).gpus) == {node}
 
 
+@pytest.mark.parametrize("policy", ["mapa", "horizon"])
+def test_no_job_waits_for_what_another_node_has_free(policy):
+    """The fuller node has 0.97 of the ideal: less by nothing that a job could feel."""
+    cluster = snapshot(("a", "dgx1v", EIGHT), ("b", "dgx1v", [0, 2, 3, 4, 6]))
+    for least, node in ((0.9, "b"), (0.98, "a")):
+        assert set(placed(policy, Request((5,), min_utility=least), cluster).gpus) == {node}
+
+
 def test_spread_takes_the_emptiest_of_equally_good_nodes():
     cluster = snapshot(("a", "dgx1v", list(range(8))), ("b", "dgx1v", [4, 7]))
     request = Request((2,), options={"spread": "yes"})
