@@ -27,6 +27,10 @@ from policies.errors import PolicyError
 #: the GPUs on each, how many nodes, and the places that are taken with that count.
 Suits = Callable[[int, int, int, list[int]], int]
 
+#: By so much of its keys a kind of node may be no worse than several kinds: what a job asks for and
+#: what it feels, not what is left for others.
+FIRST = 2
+
 Found = TypeVar("Found")
 
 
@@ -71,10 +75,12 @@ def assign_ranked(
     kind: Hashable = None,
     network: Network | None = None,
     suits: Suits | None = None,
+    of_one_kind: bool = False,
 ) -> list[tuple[NodeState, int]]:
     """As `assign`, for a policy that ranks many nodes at once.
 
     Of nodes of equal rank, on one leaf of the network, several are taken by what `suits` says.
+    Several are `of_one_kind` where such are no heavier, and no worse by the `FIRST` of their keys.
     """
     among = candidates(nodes)
     wanted = sorted(counts, reverse=True)
@@ -85,8 +91,14 @@ def assign_ranked(
             f"no candidate node has {chosen} free GPUs left for this request of"
             f" {'+'.join(map(str, counts))}; the caller must ask with nodes that fit"
         )
+    of_one_kind = of_one_kind and len(wanted) > 1
     if network is not None:
-        chosen = _Near(network, among).instead_of(chosen, wanted, rankings, suits)
+        near = _Near(network, among)
+        chosen = near.instead_of(chosen, wanted, rankings, suits, of_one_kind=of_one_kind)
+    elif of_one_kind:
+        inside = _of_one_kind(among.table, among.among, chosen, wanted, rankings)
+        if inside:
+            chosen = _found(wanted, rankings, inside, None, suits)
     pairs = []
     for count, (_, place) in zip(wanted, chosen, strict=True):
         name = among.table.names[place]
@@ -171,6 +183,8 @@ class _Near:
         wanted: list[int],
         rankings: Mapping[int, Ranking[FreeOn]],
         suits: Suits | None,
+        *,
+        of_one_kind: bool,
     ) -> _Chosen:
         """As `_assign`: in the best of the lowest domains with room, no heavier than `anywhere`."""
         most = sum(key[0] for key, _ in anywhere)
@@ -188,9 +202,54 @@ class _Near:
         inside = self._nodes.among
         if len(wanted) > 1:
             inside = in_lowest_domain(self._network, self._nodes.table, within) or inside
-        nearer = _assign(wanted, rankings, inside, self, suits)
-        assert not isinstance(nearer, int)
+        nearer = _found(wanted, rankings, inside, self, suits)
+        if of_one_kind:
+            inside = _of_one_kind(self._nodes.table, inside, nearer, wanted, rankings)
+            if inside:
+                return _found(wanted, rankings, inside, self, suits)
         return nearer
+
+
+def _found(
+    wanted: list[int],
+    rankings: Mapping[int, Ranking[FreeOn]],
+    inside: int,
+    near: _Near | None,
+    suits: Suits | None,
+) -> _Chosen:
+    """As `_assign`, of places that are known to have room."""
+    chosen = _assign(wanted, rankings, inside, near, suits)
+    assert not isinstance(chosen, int)
+    return chosen
+
+
+def _of_one_kind(
+    table: NodeTable,
+    inside: int,
+    chosen: _Chosen,
+    wanted: list[int],
+    rankings: Mapping[int, Ranking[FreeOn]],
+) -> int:
+    """The places of the kind of node that the job fits on best, if it need not be several kinds.
+
+    In step with others a faster GPU waits for a slower one, and stands still for who wants it. 0
+    where that kind would be heavier than `chosen`, or worse by the `FIRST` of its keys, or where
+    all places are of one kind.
+    """
+    kinds: dict[str, int] = {}
+    for state, places in table.index.within(inside):
+        shape = table.kinds[state.kind].topology.shape
+        kinds[shape] = kinds.get(shape, 0) | places
+    if len(kinds) < 2:
+        return 0
+    most = sum(key[0] for key, _ in chosen)
+    bound = max(key[1 : 1 + FIRST] for key, _ in chosen)
+    fitting = [
+        (worst, places)
+        for places in kinds.values()
+        if (worst := _worst(wanted, rankings, places, most)) is not None and worst[:FIRST] <= bound
+    ]
+    return min(fitting, default=((), 0))[1]
 
 
 def _worst(

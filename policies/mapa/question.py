@@ -202,6 +202,7 @@ class MapaQuestion:
             kind=self._ranked.kind,
             network=self._network,
             suits=self._suits if self._is_spread else None,
+            of_one_kind=True,
         )
         chosen = [(state, count, self._ranked.first(state, count)) for state, count in pairs]
         return self._on_rails(chosen) if self._is_spread else chosen
