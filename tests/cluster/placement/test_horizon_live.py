@@ -4,7 +4,7 @@ import re
 import time
 
 import pytest
-from live_harness import CONFIG, IN_BOTH_MODES, configure_engine, explained
+from live_harness import CONFIG, IN_BOTH_MODES, by_policy, configure_engine, explained
 from select_harness import clear
 
 from slurm_cluster.cluster import Cluster
@@ -99,6 +99,40 @@ def test_a_job_waits_for_the_better_pair_and_gets_it(cluster, hint, known):
     assert known in cluster.job(job).admin_comment
     cluster.cancel(holders[3])
     assert cluster.wait_running(job, timeout_s=60).gpus == {"dgx1": (0, 3)}
+    clear(cluster)
+
+
+def test_no_job_waits_for_a_faster_kind_of_node_while_another_is_free(cluster):
+    """All of the MI250X comes free in a minute; the best pair of a P100 node is there now."""
+    name_no_policy(cluster, BY_LIMITS)
+    cluster.wait_running(cluster.sbatch("-w", "amd1", "--gres=gpu:8", "--time=1", sleep_s=300))
+    has_read_the_queue(cluster)
+    talks = "--comment=gpu-topo: communication=0.6"
+    job = cluster.sbatch("-x", "bridged1,dgx[1-2]", "--gres=gpu:2", talks, sleep_s=300)
+    assert cluster.wait_running(job).gpus == by_policy({}, (2,), ("minsky1",))
+    assert "100 % of the ideal" in explained(cluster, job)["reason"]
+    clear(cluster)
+
+
+#: As many as are remembered.
+TAUGHT = 64
+
+
+@pytest.mark.long("64 jobs of mallory's, one after the other")
+def test_what_one_users_jobs_use_of_their_limits_makes_nobody_else_wait(cluster):
+    """By them GPU 3 would be free in a moment; its job has a limit of a day."""
+    name_no_policy(cluster, "horizon: {users: no}")
+    holders = cluster.occupy("dgx1", range(8))
+    ids = ",".join(map(str, holders))
+    cluster.run("ctl", f"scontrol update jobid={ids} TimeLimit=1-0")
+    array = ("-p", "gpu", "-w", "dgx2", "--gres=gpu:1", "--time=50", f"--array=1-{TAUGHT}")
+    cluster.sbatch(*array, user="mallory")
+    until(lambda: not cluster.run("ctl", "squeue -h -u mallory").out, "mallory's are over", 200)
+    has_read_the_queue(cluster)
+    job = submit(cluster, 2, "--time=600", "--comment=gpu-topo: communication=0.5")
+    has_read_the_queue(cluster)
+    cluster.cancel(holders[0], holders[5])
+    assert cluster.wait_running(job).gpus == {"dgx1": (0, 5)}
     clear(cluster)
 
 
