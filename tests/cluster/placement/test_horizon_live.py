@@ -9,6 +9,7 @@ from select_harness import clear
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
+from slurm_plugin.serve.loops.neighbours import LONGEST_REST_S
 
 pytestmark = [*IN_BOTH_MODES, pytest.mark.enforced]
 
@@ -36,7 +37,8 @@ def has_read_the_queue(cluster: Cluster) -> None:
         age_s = cluster.status()["neighbours"]["age_s"]
         return age_s is not None and age_s < time.monotonic() - called
 
-    until(is_newer, "the engine has read the queue again")
+    # Where a reading takes long the engine rests for as long as it may.
+    until(is_newer, "the engine has read the queue again", LONGEST_REST_S + 20)
 
 
 @pytest.mark.parametrize(
