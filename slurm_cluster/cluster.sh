@@ -78,8 +78,9 @@ project() {
     rm -rf "$out"
     mkdir -p "$out"
     if [ -e "$root/setup.cfg" ]; then
-        tar -C "$root" -c --exclude=__pycache__ --exclude='*.so' --exclude='*.o' --exclude=build setup.cfg pyproject.toml README.md \
-            LICENSE gres_topology policies simulation lua_bridge slurm_plugin | tar -C "$out" -x
+        # 1: a folder changed while it was read, as where Python makes its __pycache__ there, which is left out.
+        { tar -C "$root" -c --exclude=__pycache__ --exclude='*.so' --exclude='*.o' --exclude=build setup.cfg pyproject.toml README.md \
+            LICENSE gres_topology policies simulation lua_bridge slurm_plugin || test $? = 1; } | tar -C "$out" -x
     else
         python -m slurm_cluster.wheel "$out"
     fi

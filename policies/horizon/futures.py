@@ -131,14 +131,17 @@ class Choices:
             # What it communicates ranks nodes, not the sets of one.
             objective = self._objective(request)
             ranked = NodeKeys(request, objective, self._tables, self._usual)
-            known = self._sets[key] = [
-                Own(
-                    mask,
-                    self._gain(node.topology, count, share, weakest, sensitive=request.sensitive),
-                    share,
-                )
-                for mask, share, weakest in ranked.top_sets(node, count)
-            ]
+            known, left = [], 1.0
+            if node.topology.healthy is not None and count > 1:
+                # Tables measure by the best that an impaired node still has.
+                best = self._tables.ideal_effbw_gbps(node.topology, request.pattern, count)
+                left = ranked.share(node.topology, best, count)
+            for mask, of_left, weakest in ranked.top_sets(node, count):
+                share = left * of_left
+                feels = request.sensitive
+                gain = self._gain(node.topology, count, share, weakest, sensitive=feels)
+                known.append(Own(mask, gain, share))
+            self._sets[key] = known
         return known
 
     def _gain(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from machines import machine
 
+from gres_topology.impaired import impaired
+from gres_topology.topology import Impairment
 from policies import (
     Ahead,
     Cluster,
@@ -80,3 +82,17 @@ def test_where_jobs_are_private_no_reason_tells_of_another_one():
     )
     assert isinstance(waits, Wait)
     assert waits.reason.startswith("better GPUs are expected: 100 % of the ideal bandwidth")
+
+
+def test_a_node_of_half_the_bandwidth_is_no_better_for_others_sake():
+    """What it still has is not the ideal: by that a job would be sent there to keep the other."""
+    slow = impaired(machine("dgx1v"), [Impairment((gpu,), 0.5) for gpu in range(8)])
+    nodes = {
+        "a": NodeState("a", slow, 255),
+        "b": NodeState("b", machine("dgx1v"), mask_of([0, 1, 2, 3])),
+    }
+    where = Cluster(nodes, ahead=Ahead(HOUR_S, [WaitingJob((4,), HOUR_S)]))
+    for least in (0.0, 0.9):
+        answer = HORIZON.place(Request((2,), min_utility=least), where)
+        assert isinstance(answer, Placement)
+        assert answer.gpus == {"b": (0, 3)}
