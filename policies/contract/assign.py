@@ -96,9 +96,7 @@ def assign_ranked(
         near = _Near(network, among)
         chosen = near.instead_of(chosen, wanted, rankings, suits, of_one_kind=of_one_kind)
     elif of_one_kind:
-        inside = _of_one_kind(among.table, among.among, chosen, wanted, rankings)
-        if inside:
-            chosen = _found(wanted, rankings, inside, None, suits)
+        chosen = _of_one_kind(chosen, among.table, among.among, wanted, rankings, None, suits)
     pairs = []
     for count, (_, place) in zip(wanted, chosen, strict=True):
         name = among.table.names[place]
@@ -202,38 +200,26 @@ class _Near:
         inside = self._nodes.among
         if len(wanted) > 1:
             inside = in_lowest_domain(self._network, self._nodes.table, within) or inside
-        nearer = _found(wanted, rankings, inside, self, suits)
-        if of_one_kind:
-            inside = _of_one_kind(self._nodes.table, inside, nearer, wanted, rankings)
-            if inside:
-                return _found(wanted, rankings, inside, self, suits)
-        return nearer
-
-
-def _found(
-    wanted: list[int],
-    rankings: Mapping[int, Ranking[FreeOn]],
-    inside: int,
-    near: _Near | None,
-    suits: Suits | None,
-) -> _Chosen:
-    """As `_assign`, of places that are known to have room."""
-    chosen = _assign(wanted, rankings, inside, near, suits)
-    assert not isinstance(chosen, int)
-    return chosen
+        nearer = _assign(wanted, rankings, inside, self, suits)
+        assert not isinstance(nearer, int)
+        if not of_one_kind:
+            return nearer
+        return _of_one_kind(nearer, self._nodes.table, inside, wanted, rankings, self, suits)
 
 
 def _of_one_kind(
+    chosen: _Chosen,
     table: NodeTable,
     inside: int,
-    chosen: _Chosen,
     wanted: list[int],
     rankings: Mapping[int, Ranking[FreeOn]],
-) -> int:
-    """The places of the kind of node that the job fits on best, if it need not be several kinds.
+    near: _Near | None,
+    suits: Suits | None,
+) -> _Chosen:
+    """As `_assign`, on the kind of node that the job fits on best.
 
-    In step with others a faster GPU waits for a slower one, and stands still for who wants it. 0
-    where that kind would be heavier than `chosen`, or worse by the `FIRST` of its keys, or where
+    In step with others a faster GPU waits for a slower one, and stands still for who wants it. It
+    stays `chosen` where each kind would be heavier, or worse by the `FIRST` of its keys, or where
     all places are of one kind.
     """
     kinds: dict[str, int] = {}
@@ -241,7 +227,7 @@ def _of_one_kind(
         shape = table.kinds[state.kind].topology.shape
         kinds[shape] = kinds.get(shape, 0) | places
     if len(kinds) < 2:
-        return 0
+        return chosen
     most = sum(key[0] for key, _ in chosen)
     bound = max(key[1 : 1 + FIRST] for key, _ in chosen)
     fitting = [
@@ -249,7 +235,11 @@ def _of_one_kind(
         for places in kinds.values()
         if (worst := _worst(wanted, rankings, places, most)) is not None and worst[:FIRST] <= bound
     ]
-    return min(fitting, default=((), 0))[1]
+    if not fitting:
+        return chosen
+    alike = _assign(wanted, rankings, min(fitting)[1], near, suits)
+    assert not isinstance(alike, int)
+    return alike
 
 
 def _worst(

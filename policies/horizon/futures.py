@@ -24,7 +24,7 @@ from policies.horizon.communication import NOTHING_MEASURED, Communication
 from policies.horizon.playing import DEEP, STARTS, Best, End, Later, Part, Run, Waits
 from policies.horizon.run_times import FIRST, OTHERS, run_times
 from policies.horizon.settings import HOP_WEIGHT
-from policies.mapa.question import FELT, NodeKeys
+from policies.mapa.question import NodeKeys, steps_of
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
 from policies.scoring.objectives import Objective
 from policies.scoring.tables import Tables
@@ -104,8 +104,8 @@ class Choices:
     def known(self, job: WaitingJob, count: int, shape: str, said: float | None) -> dict[int, Best]:
         """Those for `count` GPUs of nodes of this shape, by what is free (mask)."""
         self._forget()
-        step = round(self._communicates(job, said) / FELT)
-        return self._known.setdefault((shape, job.pattern, job.sensitive, step, count), {})
+        steps = steps_of(self._communicates(job, said))
+        return self._known.setdefault((shape, job.pattern, job.sensitive, steps, count), {})
 
     def find(self, part: Part, topology: NodeTopology, free: int) -> Best:
         """One that is not known: of `free` (mask), which has at least as many GPUs."""
@@ -131,17 +131,14 @@ class Choices:
             # What it communicates ranks nodes, not the sets of one.
             objective = self._objective(request)
             ranked = NodeKeys(request, objective, self._tables, self._usual)
-            known, left = [], 1.0
-            if node.topology.healthy is not None and count > 1:
-                # Tables measure by the best that an impaired node still has.
-                best = self._tables.ideal_effbw_gbps(node.topology, request.pattern, count)
-                left = ranked.share(node.topology, best, count)
-            for mask, of_left, weakest in ranked.top_sets(node, count):
-                share = left * of_left
-                feels = request.sensitive
-                gain = self._gain(node.topology, count, share, weakest, sensitive=feels)
-                known.append(Own(mask, gain, share))
-            self._sets[key] = known
+            known = self._sets[key] = [
+                Own(
+                    mask,
+                    self._gain(node.topology, count, share, weakest, sensitive=request.sensitive),
+                    share,
+                )
+                for mask, share, weakest in ranked.top_sets(node, count)
+            ]
         return known
 
     def _gain(

@@ -28,7 +28,7 @@ from policies.horizon.futures import (
 from policies.horizon.playing import Later
 from policies.horizon.settings import HorizonSettings
 from policies.mapa.family import Mapa
-from policies.mapa.question import MapaQuestion
+from policies.mapa.question import MapaQuestion, longer
 from policies.matching.choice import Choice
 
 #: Nodes that are compared: mapa's own and the next best ones unlike it.
@@ -148,7 +148,7 @@ class Horizon(Mapa):
             return None
         share = self._parts.usual_communication if known is None else known.share
         # What the best GPUs would save at once, as a part of the run.
-        most_saved = share * (1 / max(now.utility, 0.01) - 1)
+        most_saved = longer(share, now.utility)
         if most_saved <= LEAST_SAVED:
             return None
         if known is None and request.interactive:
@@ -193,8 +193,7 @@ class Horizon(Mapa):
         nodes = [state, *(other for other in others if other.weight == state.weight
                           and is_told_apart(other.topology))]  # fmt: skip
         world = self._world(cluster, request, nodes)
-        communication = self._communication(request, cluster) if count > 1 else 0.0
-        best = _best(world, asked, nodes, request, communication)
+        best = _best(world, asked, nodes, request)
         if best is None:
             return asked.placement(self.name, pairs), world
         node, choice, future = best
@@ -205,26 +204,19 @@ class Horizon(Mapa):
 
 
 def _best(
-    world: World,
-    asked: MapaQuestion,
-    nodes: list[NodeState],
-    request: Request,
-    communication: float,
+    world: World, asked: MapaQuestion, nodes: list[NodeState], request: Request
 ) -> tuple[NodeState, Choice, Future] | None:
-    """The node and set with the best future; None where that is mapa's own, the first.
-
-    `communication` is the share of its run time that the job communicates.
-    """
+    """The node and set with the best future; None where that is mapa's own, the first."""
     [count] = request.gpus_per_node
     own, *others = [
         Played(node, at, own) for node in nodes for at, own in enumerate(world.sets(node, count))
     ]
     most = max(one.own.share for one in (own, *others))
-
     least = min(request.min_utility, most)
+    communication = asked.communication if count > 1 else 0.0
 
     def is_good(share: float) -> bool:
-        return share >= least and communication * (most / max(share, 0.01) - 1) <= GIVEN_UP
+        return share >= least and longer(communication, share, most) <= GIVEN_UP
 
     played = [own, *(one for one in others if is_good(one.own.share))]
     if len(played) == 1:

@@ -32,6 +32,19 @@ Chosen = tuple[NodeState, int, Choice]
 FELT = 0.05
 
 
+def longer(communication: float, share: float, best: float = 1.0) -> float:
+    """By what part of its run time a job takes longer on one share of the ideal than on another.
+
+    Amdahl's law, for a job that communicates that share of its run time on the ideal's GPUs.
+    """
+    return communication * (best / max(share, 0.01) - 1)
+
+
+def steps_of(communication: float) -> int:
+    """Jobs that communicate as many steps rank nodes alike: few rankings serve all."""
+    return round(communication / FELT)
+
+
 class NodeKeys:
     """What nodes are ranked by for requests of one `kind`, whatever other nodes there are.
 
@@ -43,8 +56,7 @@ class NodeKeys:
     ) -> None:
         """`communication` is the share of its run time that the job communicates, [0, 1]."""
         self._pattern, self._objective, self._tables = request.pattern, objective, tables
-        # In steps, so that few rankings serve all jobs.
-        self._communication = round(communication / FELT) * FELT
+        self._communication = steps_of(communication) * FELT
         self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
         self._is_spread = len(request.gpus_per_node) > 1
         self._least = request.min_utility
@@ -73,10 +85,16 @@ class NodeKeys:
         return best, self._key(state.topology, best, state.free, count)
 
     def top_sets(self, state: NodeState, count: int) -> list[tuple[int, float, int]]:
-        """As `Tables.top_sets`."""
+        """As `Tables.top_sets`, shares being those of `share`."""
         topology = state.topology
         objective = self._near_nics(topology)
-        return self._tables.top_sets(topology, self._pattern, count, state.free, objective)
+        found = self._tables.top_sets(topology, self._pattern, count, state.free, objective)
+        if topology.healthy is None or count == 1:
+            return found
+        # Tables measure by the best that an impaired node still has.
+        best = self._tables.ideal_effbw_gbps(topology, self._pattern, count)
+        left = self.share(topology, best, count)
+        return [(mask, left * of_left, weakest) for mask, of_left, weakest in found]
 
     def offers(self, topology: NodeTopology, count: int) -> Offers | None:
         """What nodes of a kind offer jobs of several nodes; None where rails are not known."""
@@ -133,9 +151,7 @@ class NodeKeys:
             return (best.loss, best.destroyed_gbps)
         if across == "sum":
             return (-best.agg_gbps,)
-        # By Amdahl's law the job takes this part of its run time longer than on the best set.
-        longer = self._communication * (1 / max(share, 0.01) - 1)
-        return (int(longer / FELT + 1e-9),)
+        return (int(longer(self._communication, share) / FELT + 1e-9),)
 
 
 class MapaQuestion:
@@ -150,7 +166,7 @@ class MapaQuestion:
         communication: float,
     ) -> None:
         """`communication` is the share of its run time that the job communicates, [0, 1]."""
-        self._request, self._tables = request, tables
+        self._request, self._tables, self.communication = request, tables, communication
         self._nodes = candidates(cluster.nodes)
         self._objective = objective
         self._network = cluster.network

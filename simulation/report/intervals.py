@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from statistics import fmean, stdev
 
@@ -55,23 +55,18 @@ def power(values: Sequence[float], error: float, distance: float) -> float:
 
 def seen(values: Sequence[float], error: float, sure: float) -> float:
     """The distance from 0 that has `sure` as its power; sure is over a half."""
-    freedom = len(values) - 1
-    both = t_quantile(1 - error, freedom) + t_quantile(sure, freedom)
-    return both * stdev(values) / math.sqrt(len(values))
+    reach = _reach(error, sure, len(values) - 1)
+    return reach * stdev(values) / math.sqrt(len(values))
+
+
+def _reach(error: float, sure: float, freedom: int) -> float:
+    """`seen` in standard errors."""
+    return t_quantile(1 - error, freedom) + t_quantile(sure, freedom)
 
 
 def needed_to_see(values: Sequence[float], error: float, sure: float, distance: float) -> int:
     """How many such values it takes until `seen` is no more than `distance` (over 0)."""
-    spread = stdev(values)
-
-    def is_enough(count: int) -> bool:
-        both = t_quantile(1 - error, count - 1) + t_quantile(sure, count - 1)
-        return both * spread <= distance * math.sqrt(count)
-
-    if not is_enough(MANY):
-        both = t_quantile(1 - error, MANY - 1) + t_quantile(sure, MANY - 1)
-        return math.ceil((both * spread / distance) ** 2)
-    return bisect_left(range(2, MANY), True, key=is_enough) + 2
+    return _fewest(stdev(values), distance, lambda freedom: _reach(error, sure, freedom))
 
 
 def holm(chances: Sequence[float], error: float) -> list[bool]:
@@ -98,13 +93,17 @@ MANY = 1000
 
 def needed(values: Sequence[float], error: float, half: float) -> int:
     """How many such values it takes until half the interval is `half` (over 0) at most."""
-    spread = stdev(values)
+    return _fewest(stdev(values), half, lambda freedom: t_quantile(1 - error / 2, freedom))
+
+
+def _fewest(spread: float, distance: float, reach: Callable[[int], float]) -> int:
+    """How many values, until `reach` (of the degrees of freedom) standard errors are no more."""
 
     def is_enough(count: int) -> bool:
-        return t_quantile(1 - error / 2, count - 1) * spread <= half * math.sqrt(count)
+        return reach(count - 1) * spread <= distance * math.sqrt(count)
 
     if not is_enough(MANY):
-        return math.ceil((t_quantile(1 - error / 2, MANY - 1) * spread / half) ** 2)
+        return math.ceil((reach(MANY - 1) * spread / distance) ** 2)
     return bisect_left(range(2, MANY), True, key=is_enough) + 2
 
 

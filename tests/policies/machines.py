@@ -9,7 +9,7 @@ import numpy as np
 
 from gres_topology import NodeTopology
 from gres_topology.catalog import load
-from policies import Request
+from policies import Ahead, Cluster, NodeState, Request, mask_of
 from policies.remote import NodeCapacity, RemoteJob
 
 #: Labels and GB/s a drawn machine is made of.
@@ -19,6 +19,16 @@ DRAWN = (("SYS", 12.0), ("NV1", 25.0), ("NV2", 50.0))
 def machine(name: str) -> NodeTopology:
     """A machine of the catalog."""
     return load(name)
+
+
+def cluster(free: list[int], ahead: Ahead | None, kind: str = "dgx1v") -> Cluster:
+    """One node with these GPUs free, and what is to come."""
+    return Cluster({"n": NodeState("n", machine(kind), mask_of(free))}, ahead=ahead)
+
+
+def asked_by(communication: str) -> Request:
+    """Two GPUs for a job that says what it communicates."""
+    return Request((2,), options={"communication": communication})
 
 
 def drawn(gpus: int, seed: int) -> NodeTopology:

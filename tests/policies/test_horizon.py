@@ -8,7 +8,7 @@ from random import Random
 from statistics import fmean
 
 import pytest
-from machines import machine
+from machines import asked_by, cluster, machine
 
 from policies import (
     Ahead,
@@ -34,10 +34,6 @@ from simulation.traces import philly
 
 HORIZON, MAPA = registry.get("horizon"), registry.get("mapa")
 HOUR_S = 3600.0
-
-
-def cluster(free: list[int], ahead: Ahead | None, kind: str = "dgx1v") -> Cluster:
-    return Cluster({"n": NodeState("n", machine(kind), mask_of(free))}, ahead=ahead)
 
 
 def placed(counts: tuple[int, ...], where: Cluster, **more: object) -> Placement:
@@ -173,10 +169,6 @@ def test_the_set_is_left_for_the_next_job_whenever_others_end():
 
 #: On a dgx1v 0,3 have a double link and 0,5 none.
 PAIR, FREE = [0, 3], [0, 5]
-
-
-def asked_by(communication: str) -> Request:
-    return Request((2,), options={"communication": communication})
 
 
 def soon(in_s: float, *waits: WaitingJob, lasts_s: float = HOUR_S) -> Cluster:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from machines import machine
+from machines import asked_by, cluster, machine
 
 from gres_topology.impaired import impaired
 from gres_topology.topology import Impairment
@@ -23,14 +23,6 @@ from policies.registry import registry
 HORIZON = registry.get("horizon")
 HOUR_S = 3600.0
 FREE = [0, 5]
-
-
-def cluster(free: list[int], ahead: Ahead) -> Cluster:
-    return Cluster({"n": NodeState("n", machine("dgx1v"), mask_of(free))}, ahead=ahead)
-
-
-def asked_by(communication: str) -> Request:
-    return Request((2,), options={"communication": communication})
 
 
 def test_a_wait_looks_no_further_than_a_part_of_what_it_can_save():

@@ -16,16 +16,14 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import fmean
 
 from bench.live import shim_log
 from bench.live.cluster import BENCH_DIR, BenchCluster, clean
-from bench.live.large.packing import DRIVER, TIMEOUT_S, PackingNodes, backfill, ended
+from bench.live.large.packing import TIMEOUT_S, PackingNodes, backfill, driven, ended
 from bench.live.start_many import many_nodes
 from bench.measure import Figure, at_most, conditions
 from gres_topology import catalog, hostlist
@@ -40,7 +38,7 @@ from simulation.report.metrics import quantile
 from slurm_cluster.hosts import until
 
 MACHINES = {"dgx-h100": 8, "l40s-8": 16}
-EACH, PER_NODE = sum(MACHINES.values()), 8
+EACH = sum(MACHINES.values())
 #: side -> what its partitions begin with.
 SIDES = {"stock": "plain", "best-fit": "fit", "horizon": "ahead"}
 MEAN_S = 30.0
@@ -167,18 +165,13 @@ def run_seeds(
         for at, some in enumerate(jobs) for job in some for begin in SIDES.values()
     ]  # fmt: skip
     lines.sort(key=lambda line: line["at_s"])
-    with tempfile.TemporaryDirectory(prefix="gputopo-bench-") as here:
-        Path(here, DRIVER.name).write_text(DRIVER.read_text())
-        Path(here, name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-        for machine in MACHINES:
-            Path(here, machine).write_text(shares_of(machine))
-        cluster.put_folder("ctl", BENCH_DIR, Path(here), user="alice")
     links = "".join(
         f"ln -s {BENCH_DIR}/{machine} {folder}/{node}\n"
         for names, machine, _ in nodes.alike for node in hostlist.expand(names)
     )  # fmt: skip
     cluster.sh(f"mkdir -p {folder}\n{links}", user="alice")
-    late = cluster.sh(f"python3 {BENCH_DIR}/{DRIVER.name} {BENCH_DIR}/{name}", user="alice")
+    shares = {machine: shares_of(machine) for machine in MACHINES}
+    late = driven(cluster, name, "".join(f"{json.dumps(line)}\n" for line in lines), shares)
     until(lambda: not cluster.sh("squeue -h -u alice -o %A"), "alice has no job", TIMEOUT_S)
     rows = ended(cluster, name, len(SIDES) * sum(map(len, jobs)))
     runs = []
@@ -195,10 +188,10 @@ def run_seeds(
             ]
             several = {job.number for job in some if job.gpus > 1} & counted
             noted = map(str.split, cluster.read("ctl", f"{folder}/{partition}").splitlines())
-            shares = [float(share) for number, share in noted if int(number) in several]
-            run[side] = Side(fmean(waits), quantile(waits, 0.95), fmean(shares))
+            got = [float(share) for number, share in noted if int(number) in several]
+            run[side] = Side(fmean(waits), quantile(waits, 0.95), fmean(got))
         runs.append(run)
-    return runs, float(late)
+    return runs, late
 
 
 def figures(runs: Sequence[Mapping[str, Side]], detail: Mapping[str, object]) -> Iterator[Figure]:

@@ -18,7 +18,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -186,6 +186,23 @@ def schedule(mixes: Sequence[Sequence[SimJob]], run_name: str) -> str:
     return "\n".join(map(json.dumps, lines)) + "\n"
 
 
+def driven(
+    cluster: BenchCluster, run_name: str, lines: str, files: Mapping[str, str] | None = None
+) -> float:
+    """alice submits what the schedule's lines say; by how much the latest was late (s).
+
+    `files`: text by name, put beside the schedule.
+    """
+    # Too long for an argument of a command.
+    with tempfile.TemporaryDirectory(prefix="gputopo-bench-") as folder:
+        texts = {DRIVER.name: DRIVER.read_text(), run_name: lines, **(files or {})}
+        for name, text in texts.items():
+            Path(folder, name).write_text(text)
+        cluster.put_folder("ctl", BENCH_DIR, Path(folder), user="alice")
+    command = f"python3 {BENCH_DIR}/{DRIVER.name} {BENCH_DIR}/{run_name}"
+    return float(cluster.sh(command, user="alice").strip())
+
+
 def ended(
     cluster: BenchCluster, run_name: str, count: int, fine: Sequence[str] = FINE
 ) -> list[dict[str, str]]:
@@ -238,13 +255,7 @@ def run_seeds(
 ) -> tuple[list[dict[str, SimulatedRun]], float]:
     """Both sides' runs of each pair's jobs, and by how much the latest submit was late (s)."""
     run_name = f"p{time.monotonic_ns()}"
-    # Too long for an argument of a command.
-    with tempfile.TemporaryDirectory(prefix="gputopo-bench-") as folder:
-        Path(folder, DRIVER.name).write_text(DRIVER.read_text())
-        Path(folder, run_name).write_text(schedule(mixes, run_name))
-        cluster.put_folder("ctl", BENCH_DIR, Path(folder), user="alice")
-    command = f"python3 {BENCH_DIR}/{DRIVER.name} {BENCH_DIR}/{run_name}"
-    late = cluster.sh(command, user="alice").strip()
+    late = driven(cluster, run_name, schedule(mixes, run_name))
     # What happens after the last submit and the last start is not looked at.
     cluster.sh("scancel -u alice")
     until(lambda: not cluster.sh("squeue -h -u alice -o %A"), "alice has no job", TIMEOUT_S)
@@ -253,7 +264,7 @@ def run_seeds(
     for pair, jobs in enumerate(mixes):
         made = {side: records(rows, jobs, partition_of(side, pair)) for side in SIDES}
         runs.append({side: SimulatedRun(side, made[side], gpus=NODES * PER_NODE) for side in SIDES})
-    return runs, float(late)
+    return runs, late
 
 
 def measure(cluster: BenchCluster, size: Size) -> Iterator[Figure]:

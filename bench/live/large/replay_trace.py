@@ -16,7 +16,6 @@ import json
 import math
 import os
 import shlex
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +24,8 @@ from pathlib import Path
 from random import Random
 from statistics import fmean, stdev
 
-from bench.live.cluster import BENCH_DIR, BenchCluster, clean
-from bench.live.large.packing import DRIVER, TIMEOUT_S, PackingNodes, ended
+from bench.live.cluster import BenchCluster, clean
+from bench.live.large.packing import TIMEOUT_S, PackingNodes, driven, ended
 from bench.live.start_many import many_nodes
 from bench.measure import Figure, at_most, conditions
 from gres_topology import catalog, hostlist
@@ -176,12 +175,8 @@ def replayed(cluster: BenchCluster, jobs: Sequence[SimJob]) -> dict[str, Simulat
         json.dumps({"at_s": job.submit_s, "command": sbatch(job, partition, run_name, folder)})
         for job in jobs for partition in SIDES.values()
     ]  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="gputopo-bench-") as here:
-        Path(here, DRIVER.name).write_text(DRIVER.read_text())
-        Path(here, run_name).write_text("\n".join(lines) + "\n")
-        cluster.put_folder("ctl", BENCH_DIR, Path(here), user="alice")
-    driver = f"python3 {BENCH_DIR}/{DRIVER.name} {BENCH_DIR}/{run_name}"
-    cluster.sh(f"mkdir -p {folder}; {driver}", user="alice")
+    cluster.sh(f"mkdir -p {folder}", user="alice")
+    driven(cluster, run_name, "\n".join(lines) + "\n")
     until(lambda: not cluster.sh("squeue -h -u alice -o %A"), "alice has no job", TIMEOUT_S)
     rows = ended(cluster, run_name, len(SIDES) * len(jobs))
     return {side: _records(cluster, rows, jobs, side, folder) for side in SIDES}

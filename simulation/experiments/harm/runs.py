@@ -12,6 +12,7 @@ from pathlib import Path
 
 from simulation.experiments.harm.judging import MARGINS, OURS, Row, run_one, seeds_needed
 from simulation.experiments.harm.workloads import WORKLOADS
+from simulation.experiments.proof.runs import rounded
 
 POLICIES = ("stock", "best-fit", "first-fit", "mapa", "topo-aware", OURS)
 JOBS = 2500
@@ -99,14 +100,9 @@ class Results:
             left = seeds[len(kept) :]
             if left:
                 rows = mapped(run_one, repeat(name), repeat(policy), left, repeat(jobs))
-                cell[policy] = [*kept, *map(_rounded, rows)]
+                cell[policy] = [*kept, *map(rounded, rows)]
                 text = json.dumps(cell, indent=0) + "\n"
                 self._path(block, name).write_text(text, encoding="utf-8")
-
-
-def _rounded(row: Row) -> Row:
-    """As it is kept."""
-    return {key: float(f"{value:.6g}") for key, value in row.items()}
 
 
 @contextmanager

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -75,13 +75,14 @@ def _seeds(ctx: click.Context, option: click.Parameter, text: str | None) -> lis
     return seeds
 
 
+def _out(text: str) -> Callable[..., Any]:
+    """The option of a command that writes a page."""
+    folder = click.Path(file_okay=False, path_type=Path)
+    return click.option("--out", type=folder, required=True, help=text)
+
+
 @click.command("all")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    required=True,
-    help="Folder of reproduction.md and of reproduction/, its results and plots.",
-)
+@_out("Folder of reproduction.md and of reproduction/, its results and plots.")
 @click.option(
     "--only",
     multiple=True,
@@ -110,12 +111,7 @@ def run_all(out: Path, only: tuple[str, ...], again: bool) -> None:
 
 
 @click.command("proof")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    required=True,
-    help="Folder of proof.md and of proof/, its results.",
-)
+@_out("Folder of proof.md and of proof/, its results.")
 @click.option("--only", multiple=True, metavar="TRACE", help="These traces; none: make the page.")
 @click.option("--again", multiple=True, metavar="POLICY", help="Also what is there of this policy.")
 @click.option("--fresh", is_flag=True, help="The fresh seeds alone.")
@@ -141,12 +137,7 @@ def run_proof(out: Path, only: tuple[str, ...], again: tuple[str, ...], fresh: b
 
 
 @click.command("harm")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    required=True,
-    help="Folder of harm.md and of harm/, its results.",
-)
+@_out("Folder of harm.md and of harm/, its results.")
 @click.option("--block", type=click.Choice(["tuning", "judged", "none"]), default="none",
               show_default=True, help="Run these seeds first; none: make the page.")  # fmt: skip
 @click.option("--only", multiple=True, metavar="WORKLOAD", help="These workloads.")
