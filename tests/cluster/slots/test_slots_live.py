@@ -157,12 +157,15 @@ def test_two_nodes_with_the_same_slots(cluster):
 @pytest.mark.long("17 s of waiting")
 def test_the_parts_of_a_heterogeneous_job_start_together(cluster, watch):
     """Both wait until there is room for both; each gets the policy's GPUs on its node."""
-    busy = cluster.occupy("dgx2", (0, 1, 2, 3, 4, 5, 6))
+    cluster.occupy("dgx2", (4, 5, 6))
+    # One job, whose GPUs come free together: an engine that reads in between sees all or none.
+    four = cluster.started("-w", "dgx2", "--gres=gpu:4", sleep_s=300)
+    assert four.gpus == {"dgx2": (0, 1, 2, 3)}
     parts = ("-w", "dgx1", "--gres=gpu:2", ":", "-w", "dgx2", "--gpus=3")
     jobid = cluster.sbatch(*parts, script="sleep 300")
     until(lambda: all(map(is_gated, cluster.jobs(jobid))), "both parts wait")
     assert stays_gated(cluster, jobid), "there is room for the first part alone"
-    cluster.cancel(*busy[:4])
+    cluster.cancel(four.id)
     until(lambda: [j.state for j in cluster.jobs(jobid)] == ["RUNNING"] * 2, "both run", 60)
     left = {"dgx2": (4, 5, 6)}
     wanted = [{"dgx1": (0, 3)}, by_policy(left, (3,), ("dgx2",))]
