@@ -37,15 +37,16 @@ def is_gated(state: WaitingState) -> bool:
 
 
 def says_nothing(state: WaitingState) -> bool:
-    """Is Slurm's reason that of our gate, or of a begin time that is over?
+    """Is Slurm's reason none, that of our gate, or of a begin time that is over?
 
-    After a gate is opened, or --begin has passed, Slurm shows `BeginTime` until it looks at the job
-    again; then anything may keep it. What a job depends on goes before either.
+    After a submit or an update Slurm gives none until it looks at the job, and `BeginTime` after a
+    gate is opened or --begin has passed; then anything may keep it. What a job depends on goes
+    before either.
     """
     if state.job.depends:
         return False
     is_over = max(state.job.eligible, state.job.start) <= state.now
-    return is_gated(state) or (state.job.reason == "BeginTime" and is_over)
+    return is_gated(state) or (state.job.reason in NOT_LOOKED_AT and is_over)
 
 
 def gate_facts(state: WaitingState) -> tuple[tuple[str, str], ...]:

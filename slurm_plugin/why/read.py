@@ -44,8 +44,9 @@ def read_state(
     story = _story(job, config, address, run)
     entries = str(story.get("entries") or job.admin_comment)
     gate = GateRecord.read_from(entries)
-    # Of a job that the engine put behind its gate again Slurm's reason is not seen any more.
-    is_limited = gate is not None and gate.tries > 0
+    # Of a job that the engine put behind its gate again Slurm's reason is not seen any more, and
+    # of one at which Slurm has not looked yet there is none.
+    is_limited = (gate is not None and gate.tries > 0) or job.reason in ("", "None")
     is_limited |= job.reason.startswith(("Assoc", "QOS", "Max", "Account"))
     mine = [one for one in snapshot.settings.partitions if one.name in job.partition.split(",")]
     is_limited |= any(one.allow_accounts or one.deny_accounts for one in mine)

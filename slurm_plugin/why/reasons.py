@@ -53,10 +53,15 @@ _PLAIN = {
 
 
 def by_slurms_reason(state: WaitingState) -> WaitReason | None:
-    """What Slurm's reason means; None where the nodes or a limit have to tell."""
+    """What Slurm's reason means; None where the nodes or a limit have to tell.
+
+    Not for a job of which Slurm says nothing (`our_waits.says_nothing`).
+    """
     reason = state.job.reason
-    if state.job.depends and reason in NOT_LOOKED_AT:
-        # Slurm has not looked at the job since its gate was shut.
+    if reason in NOT_LOOKED_AT:
+        # Slurm has not looked at the job since it was submitted, or since its gate was shut.
+        if not state.job.depends:
+            return _begin_time(state)
         return _never(state) if "(failed)" in state.details.dependency else _dependency(state)
     if (rule := _RULES.get(reason)) is not None:
         return rule(state)
@@ -305,7 +310,6 @@ def _over(partition: SlurmPartition, asked: str, time_s: int) -> WaitReason:
 _RULES: dict[str, Rule] = {
     "Dependency": _dependency,
     "DependencyNeverSatisfied": _never,
-    "BeginTime": _begin_time,
     "JobHeldUser": _held_by_user,
     "JobHeldAdmin": _held_by_admin,
     "Reservation": _reservation,

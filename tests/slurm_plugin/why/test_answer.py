@@ -12,6 +12,7 @@ from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
 from slurm_plugin.slurm.interface import (
+    License,
     QueuedJob,
     Reservation,
     SlurmNode,
@@ -149,6 +150,20 @@ def test_a_begin_time_that_is_over_is_no_reason(comment):
     assert "fits on dgx1, dgx2 now: Slurm starts it when it next looks" in sentence(two)
     later = replace(two, eligible=int(NOW) + 1)
     assert "is not to start before" in sentence(later)
+
+
+@pytest.mark.parametrize("reason", ["", "None", "BeginTime"])
+def test_before_slurm_looks_at_a_job_its_licences_and_limits_are_asked_for(reason):
+    """After a submit or an update there is no reason yet; room alone does not start the job."""
+    job = replace(JOB, reason=reason, tres_per_node="gres/gpu:1")
+    none_free = (License("matlab", 1, 0),)
+    details = WaitingDetails(licenses="matlab:1")
+    waits = "waits for a licence: none of 1 matlab is free, and it needs 1."
+    assert sentence(job, details=details, licenses=none_free) == f"Job 14 {waits}"
+    one_free = (License("matlab", 1, 1),)
+    assert "fits on dgx1 now" in sentence(job, details=details, licenses=one_free)
+    later = replace(job, eligible=int(NOW) + 1)
+    assert "is not to start before" in sentence(later, details=details, licenses=none_free)
 
 
 @pytest.mark.parametrize("comment", [OPENED.text(), gated(tries="1", tpn="gres/gpu:1")])
