@@ -69,9 +69,11 @@ class SiteLoop(RegularLoop):
         log = setup.config.decision_log
         if self._history is None:
             self._history = FreeHistory(log)
+        # Another configuration may come while this waits: then `_history` is none again.
+        history = self._history
         figures = await asyncio.to_thread(figures_of, snapshot)
         row = FreeGpus.of(snapshot.at, figures.fragmentation)
-        await asyncio.to_thread(self._history.add, row)
+        await asyncio.to_thread(history.add, row)
         return every_s
 
 

@@ -150,7 +150,8 @@ def test_who_asks_in_vain_is_told_at_once(lending, command, why):
 #: Told at the submit, or by the queue: in AdminComment and `gputopo explain`.
 IN_VAIN = {
     "--gres=gpu:4 --exclusive": "an exclusive job gets all GPUs of a node",
-    "--gpus-per-socket=2 --sockets-per-node=2 -N1": "with --gpus-per-socket its GPUs are to be",
+    # Slurm may start it on one socket: with three GPUs of it no node has room for that either.
+    "--gpus-per-socket=3 --sockets-per-node=2 -N1": "with --gpus-per-socket its GPUs are to be",
     "--gpus-per-task=2 -n2 -N1": "each of its tasks wants GPUs of its own",
     "-w dgx1,dgx2 --gres=gpu:4": "donors are met on one node",
     "--gres=gpu:1 -w dgx1": "at least one of its GPUs is local",

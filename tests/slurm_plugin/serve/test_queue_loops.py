@@ -31,6 +31,7 @@ from slurm_plugin.serve.loops.shaping import ShapingLoop
 from slurm_plugin.serve.loops.site import SETTLED_S, SiteLoop
 from slurm_plugin.serve.run import ClockWatch
 from slurm_plugin.serve.service import ANEW
+from slurm_plugin.serve.site_figures import figures_of
 from slurm_plugin.slurm.interface import NOW
 
 HOUR_S = 3600.0
@@ -305,6 +306,22 @@ def test_after_a_reload_readings_go_beside_the_decision_log_that_is_named_then(
         site._due = clock[0]
         look([site])
     assert [len(FreeHistory(log).since(None)) for log in logs] == [1, 1]
+
+
+def test_a_reload_while_a_reading_is_noted_ends_no_loop(tmp_path, monkeypatch):
+    ours = loops(tmp_path, monkeypatch, TwoNodes(), "")
+    site, engine = SiteLoop(ours[0].engine), ours[0].engine
+    engine.setup.watcher.clock = lambda: SETTLED_S
+    site._due = SETTLED_S
+
+    def and_a_reload(snapshot):
+        site.heard("reload")
+        return figures_of(snapshot)
+
+    monkeypatch.setattr("slurm_plugin.serve.loops.site.figures_of", and_a_reload)
+    look([site])
+    assert len(FreeHistory(engine.setup.config.decision_log).since(None)) == 1
+    assert site._history is None
 
 
 def test_a_reading_that_fails_is_not_in_the_report(tmp_path, monkeypatch, caplog):
