@@ -64,7 +64,8 @@ def test_where_the_site_does_not_ask_for_it_the_order_is_slurms(cluster: Cluster
 def test_a_short_job_passes_and_a_due_job_is_passed_by_nobody(cluster: Cluster):
     holds, first = a_full_partition(cluster)
     longer = submit(cluster, 1, 11)
-    short = submit(cluster, 1, 5)
+    # Longer than what the first waits for: backfill alone would not start it.
+    short = submit(cluster, 1, 7)
 
     cluster.wait_running(short)
     assert state(cluster, first) == state(cluster, longer) == "PENDING"
