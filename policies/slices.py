@@ -211,7 +211,10 @@ class Slices(Policy):
 
         def keys(states: list[NodeState], count: int) -> list[Key | None]:
             found = (choose(_sliced(state), state.free, profile, count) for state in states)
-            return [choice and choice.key for choice in found]
+            return [
+                choice and (state.topology.lag_tenths, *choice.key)
+                for state, choice in zip(states, found, strict=True)
+            ]
 
         pairs = assign_ranked(
             request.gpus_per_node,

@@ -5,7 +5,7 @@ Of nodes of equal rank those that keep switches whole, or suit each other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
@@ -27,9 +27,9 @@ from policies.errors import PolicyError
 #: the GPUs on each, how many nodes, and the places that are taken with that count.
 Suits = Callable[[int, int, int, list[int]], int]
 
-#: By so much of its keys a kind of node may be no worse than several kinds: what a job asks for and
-#: what it feels, not what is left for others.
-FIRST = 2
+#: So much of nodes' keys tells what the job feels: it is as slow as its worst node. The rest tells
+#: what is left for others, of all its nodes together.
+FIRST = 1
 
 Found = TypeVar("Found")
 
@@ -37,8 +37,8 @@ Found = TypeVar("Found")
 class InDomain(NamedTuple, Generic[Found]):
     """What was found on the nodes of one domain, and what it is ranked by."""
 
-    #: The key of the worst node that is taken.
-    worst: Key
+    #: How good the nodes are that are taken, less is better.
+    key: Key
     #: What is left in the domain, less is better: it is used up first, so that others stay whole.
     left: Key
     found: Found
@@ -62,7 +62,7 @@ def assign(
     """
 
     def keys(states: list[NodeState], count: int) -> list[Key]:
-        return [key(state, count) for state in states]
+        return [(state.topology.lag_tenths, *key(state, count)) for state in states]
 
     return assign_ranked(counts, nodes, keys, kind=kind, network=network)
 
@@ -186,16 +186,20 @@ class _Near:
     ) -> _Chosen:
         """As `_assign`: in the best of the lowest domains with room, no heavier than `anywhere`."""
         most = sum(key[0] for key, _ in anywhere)
+        kinds = _kinds(self._nodes.table) if of_one_kind else []
 
         def within(places: int) -> InDomain[int] | None:
             inside = places & self._usable
             if inside.bit_count() < len(wanted):
                 return None
-            worst = _worst(wanted, rankings, inside, most)
-            if worst is None:
+            key = _key_of(wanted, rankings, inside, most)
+            if key is None:
                 return None
+            fitting = _fitting(kinds, inside, wanted, rankings, most, key)
+            of_kind, _ = min(fitting) if fitting else (key, 0)
+            is_mixed = fitting is not None and not fitting
             left = ((self.whole & inside).bit_count(), inside.bit_count())
-            return InDomain(worst, left, inside)
+            return InDomain((*of_kind[:FIRST], is_mixed, *of_kind[FIRST:]), left, inside)
 
         inside = self._nodes.among
         if len(wanted) > 1:
@@ -222,19 +226,9 @@ def _of_one_kind(
     stays `chosen` where each kind would be heavier, or worse by the `FIRST` of its keys, or where
     all places are of one kind.
     """
-    kinds: dict[str, int] = {}
-    for state, places in table.index.within(inside):
-        shape = table.kinds[state.kind].topology.shape
-        kinds[shape] = kinds.get(shape, 0) | places
-    if len(kinds) < 2:
-        return chosen
     most = sum(key[0] for key, _ in chosen)
     bound = max(key[1 : 1 + FIRST] for key, _ in chosen)
-    fitting = [
-        (worst, places)
-        for places in kinds.values()
-        if (worst := _worst(wanted, rankings, places, most)) is not None and worst[:FIRST] <= bound
-    ]
+    fitting = _fitting(_kinds(table), inside, wanted, rankings, most, bound)
     if not fitting:
         return chosen
     alike = _assign(wanted, rankings, min(fitting)[1], near, suits)
@@ -242,29 +236,72 @@ def _of_one_kind(
     return alike
 
 
-def _worst(
+def _kinds(table: NodeTable) -> list[int]:
+    """The places of each kind of node, by its links."""
+    kinds: dict[str, int] = {}
+    for kind, places in zip(table.kinds, table.of_kind, strict=True):
+        shape = kind.topology.shape
+        kinds[shape] = kinds.get(shape, 0) | places
+    return [*kinds.values()]
+
+
+def _fitting(
+    kinds: Sequence[int],
+    inside: int,
+    wanted: list[int],
+    rankings: Mapping[int, Ranking[FreeOn]],
+    most: float,
+    bound: Key,
+) -> list[tuple[Key, int]] | None:
+    """The kinds that are no heavier than `most`, nor worse by the `FIRST` of `bound`.
+
+    With the places that they have `inside`; None where there is one kind alone.
+    """
+    some = [here for places in kinds if (here := places & inside)]
+    if len(some) < 2:
+        return None
+    return [
+        (key, here)
+        for here in some
+        if (key := _key_of(wanted, rankings, here, most)) is not None
+        and key[:FIRST] <= bound[:FIRST]
+    ]
+
+
+def _key_of(
     wanted: list[int], rankings: Mapping[int, Ranking[FreeOn]], inside: int, most: float
 ) -> Key | None:
-    """The worst key, without the weight, of what `_assign` takes; None where it is too heavy.
+    """How good the places are that `_assign` takes, without their weight; None if too heavy.
 
-    Of equal counts it takes what comes first: with many domains the places are only counted.
+    The worst of the `FIRST` of their keys, then sums. Of equal counts it takes what comes first:
+    with many domains the places are only counted.
     """
+    taken: list[tuple[int, Key, int]]
     if wanted[0] != wanted[-1]:
         chosen = _assign(wanted, rankings, inside)
-        if isinstance(chosen, int) or sum(key[0] for key, _ in chosen) > most:
+        if isinstance(chosen, int):
             return None
-        return max(key[1:] for key, _ in chosen)
-    left, worst = len(wanted), None
-    for key, places in rankings[wanted[0]].walk(inside):
-        taken = min(left, places.bit_count())
-        most -= taken * key[0]
-        if most < 0:
+        taken = [(count, key, 1) for count, (key, _) in zip(wanted, chosen, strict=True)]
+    else:
+        left, taken = len(wanted), []
+        for key, places in rankings[wanted[0]].walk(inside):
+            some = min(left, places.bit_count())
+            taken.append((wanted[0], key, some))
+            left -= some
+            if not left:
+                break
+        if left:
             return None
-        worst = key[1:] if worst is None else max(worst, key[1:])
-        left -= taken
-        if not left:
-            return worst
-    return None
+    if sum(some * key[0] for _, key, some in taken) > most:
+        return None
+    sums: dict[int, list[float]] = {}
+    for count, key, some in taken:
+        rest = key[1 + FIRST :]
+        before = sums.get(count) or [0.0] * len(rest)
+        sums[count] = [one + some * more for one, more in zip(before, rest, strict=True)]
+    worst = max(key[1 : 1 + FIRST] for _, key, _ in taken)
+    # Sums of the same parts in another order are the same.
+    return (*worst, *(round(one, 9) for some in sums.values() for one in some))
 
 
 def in_lowest_domain(
@@ -272,8 +309,8 @@ def in_lowest_domain(
 ) -> Found | None:
     """What `within` finds on the places of a domain, in the best of the lowest domains with any.
 
-    That is the one whose worst node ranks best, then the one with the least left (so that others
-    stay whole), then by name. None where it finds nothing in any.
+    That is the one with the best key, then the one with the least left (so that others stay
+    whole), then by name. None where it finds nothing in any.
     """
     best: tuple[int, Key, Key, str] | None = None
     found = None
@@ -283,7 +320,7 @@ def in_lowest_domain(
         here = within(places)
         if here is None:
             continue
-        ranked = (domain.level, here.worst, here.left, domain.name)
+        ranked = (domain.level, here.key, here.left, domain.name)
         if best is None or ranked < best:
             best, found = ranked, here.found
     return found

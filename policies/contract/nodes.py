@@ -1,8 +1,8 @@
 """Choosing the nodes: shared by every policy that ranks nodes by what it would do on each.
 
-Slurm's node Weight comes first: a heavier node is never taken while a lighter one has room, nor one
-that delivers less (a power cap) while another of its weight has. Then, for several nodes, as few
-switches between them as can be, as with Slurm's own topology plugins.
+Slurm's node Weight comes first: a heavier node is never taken while a lighter one has room. Then,
+for several nodes, as few switches between them as can be, as with Slurm's own topology plugins. What
+a node delivers less than others of its kind (a power cap) is a part of policies' keys.
 Nodes of equal (shape, free GPUs, weight) are ranked once.
 """
 
@@ -152,7 +152,7 @@ class NodeTable:
                 for kind, state in zip(kinds, fit, strict=True)
             ]
             known = {
-                state: (kind.heaviness, *key, kind.topology.lost)
+                state: (kind.weight, *key, kind.topology.lost)
                 for state, kind, key in zip(fit, kinds, ranked(nodes, count), strict=True)
                 if key is not None
             }

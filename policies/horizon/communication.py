@@ -41,6 +41,11 @@ def communication_by(longer: float, near: float, far: float) -> float | None:
     return min(1.0, max(0.0, (longer - 1) / slope))
 
 
+def told_apart(communication: float) -> float:
+    """What a job communicates, to a hundredth: few rankings of nodes serve all jobs."""
+    return round(communication, 2)
+
+
 class Known(NamedTuple):
     """A share of communication, and who says so in words; empty: the job's own hint."""
 
@@ -59,15 +64,17 @@ class Communication:
         """Of a job that asks; `nodes` are kinds of node that it may run on."""
         said = communication_in(request.options)
         if said is not None:
-            return Known(said)
+            return Known(told_apart(said))
         if not self._spreads:
             return None
         return self._measured(kind_of_request(request), request.pattern, nodes)
 
     def of_waiting(self, job: WaitingJob, nodes: Iterable[NodeTopology]) -> float | None:
         """Of a job that waits."""
-        if job.communication is not None or not (job.profile and self._spreads):
-            return job.communication
+        if job.communication is not None:
+            return told_apart(job.communication)
+        if not (job.profile and self._spreads):
+            return None
         user = NOBODY if job.user is None else job.user
         kind = Kind(job.profile, job.batch, sum(job.gpus_per_node), user)
         known = self._measured(kind, job.pattern, nodes)
@@ -85,7 +92,7 @@ class Communication:
             shares = self._near_and_far(topology, pattern, kind.gpus)
             share = None if shares is None else communication_by(longer, *shares)
             if share is not None:
-                return Known(share, source)
+                return Known(told_apart(share), source)
         return None
 
     def _near_and_far(

@@ -24,7 +24,7 @@ from policies.horizon.communication import NOTHING_MEASURED, Communication
 from policies.horizon.playing import DEEP, STARTS, Best, End, Later, Part, Run, Waits
 from policies.horizon.run_times import FIRST, OTHERS, run_times
 from policies.horizon.settings import HOP_WEIGHT
-from policies.mapa.question import NodeKeys, steps_of
+from policies.mapa.question import NodeKeys
 from policies.matching.links import MB_PER_GB, host_mbps, link_mbps, widths
 from policies.scoring.objectives import Objective
 from policies.scoring.tables import Tables
@@ -81,7 +81,7 @@ class Choices:
         """`usual`: what share of its run time a job is taken to communicate that does not say."""
         self._tables, self._objective = tables, objective
         self._hop_weight, self._usual = hop_weight, usual
-        self._known: dict[tuple[str, str, bool, int, int], dict[int, Best]] = {}
+        self._known: dict[tuple[str, str, bool, float, int], dict[int, Best]] = {}
         #: The sets that a job may be given, by pattern, sensitivity, GPUs and state of a node.
         self._sets: dict[tuple[str, str, bool, int, int], list[Own]] = {}
         #: A job that waits, the kinds of node (shapes) and its parts, by the job's identity.
@@ -104,8 +104,8 @@ class Choices:
     def known(self, job: WaitingJob, count: int, shape: str, said: float | None) -> dict[int, Best]:
         """Those for `count` GPUs of nodes of this shape, by what is free (mask)."""
         self._forget()
-        steps = steps_of(self._communicates(job, said))
-        return self._known.setdefault((shape, job.pattern, job.sensitive, steps, count), {})
+        communicates = self._communicates(job, said)
+        return self._known.setdefault((shape, job.pattern, job.sensitive, communicates, count), {})
 
     def find(self, part: Part, topology: NodeTopology, free: int) -> Best:
         """One that is not known: of `free` (mask), which has at least as many GPUs."""
@@ -185,17 +185,23 @@ class Future(NamedTuple):
 
     #: The sum of what all gain (`gain`).
     worth: float
-    #: The next start on the job's own node: GPUs (mask), none where there is none.
+    #: The next start on the job's own node: GPUs (mask) beside its own; none where there is none.
     next_mask: int
+    #: How many of those who wait start at once: of the first ones in order, and in all.
+    at_once: tuple[int, int] = (0, 0)
 
-    def explained(self, placement: Placement) -> Placement:
-        """The placement, its reason saying what it leaves for whom."""
-        if not self.next_mask:
+    def explained(self, placement: Placement, free: int) -> Placement:
+        """The placement, its reason saying what it leaves for whom; `free` is left on its node."""
+        left, to_come = self.next_mask & free, self.next_mask & ~free
+        if not left:
             return placement
-        left = ",".join(map(str, gpus_of(self.next_mask)))
-        count = self.next_mask.bit_count()
-        reason = f"{placement.reason}; leaves {left} for the next job of {count}"
-        return replace(placement, reason=reason)
+        said = f"; leaves {_listed(left)} for the next job of {self.next_mask.bit_count()}"
+        said += f", with {_listed(to_come)} once they are free" if to_come else ""
+        return replace(placement, reason=f"{placement.reason}{said}")
+
+
+def _listed(mask: int) -> str:
+    return ",".join(map(str, gpus_of(mask)))
 
 
 class World:
@@ -207,13 +213,17 @@ class World:
         cluster: Cluster,
         request: Request,
         compared: Iterable[NodeState],
+        communication: float | None = None,
         told: Communication | None = None,
         *,
         guesses: bool = True,
         users: bool = True,
         most: int = MOST_GPUS,
     ) -> None:
-        """`most`: GPUs that a node may have; `users`: their own run times count."""
+        """`communication`: the job's own, as far as it is known.
+
+        `most`: GPUs that a node may have; `users`: their own run times count.
+        """
         assert cluster.ahead is not None
         self._largest = most
         self._told = told or Communication(NOTHING_MEASURED, Tables())
@@ -249,8 +259,7 @@ class World:
         self._shapes, self._kinds = [*kinds], [*kinds.values()]
         at = {shape: kind for kind, shape in enumerate(kinds)}
         self._kind_of = [at[node.topology.shape] for node in self.nodes]
-        own = self._told.of_request(request, self._kinds)
-        self._weight = weight(None if own is None else own.share)
+        self._weight = weight(communication)
         weights = [node.weight for node in self.nodes]
         self._weights = weights if len(set(weights)) > 1 else None
         self._releases, self._times = seen, times
@@ -321,7 +330,8 @@ class World:
         insort(ends, (lasts_s, number, own.mask, count))
         run = Run(free, ends, self._kind_of, self._find, self._weights)
         run.play(waits, number, self._backfill)
-        return Future(own.gain * self._weight + run.worth, run.next_mask)
+        next_mask = 0 if run.next_mask & own.mask else run.next_mask
+        return Future(own.gain * self._weight + run.worth, next_mask, (run.first, run.at_once))
 
     def later(
         self, communication: float, share: float, among: Collection[str], longest_s: float,

@@ -15,7 +15,7 @@ from policies.contract.hint_keys import BATCH, COMMUNICATION, PROFILE, USUAL_COM
 from policies.contract.nodes import candidates
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import UNKNOWN_SITE, LooksAt, Site
-from policies.horizon.communication import Communication, Known
+from policies.horizon.communication import Communication, Known, told_apart
 from policies.horizon.futures import (
     MOST_GPUS,
     MOST_GPUS_WAITING,
@@ -64,11 +64,19 @@ class Played:
     #: The sum over the futures.
     worth: float = 0.0
     next_mask: int = 0
+    #: Those of the first future.
+    at_once: tuple[int, int] | None = None
 
     def add(self, future: Future) -> None:
         """One more."""
         self.worth += future.worth
         self.next_mask = self.next_mask or future.next_mask
+        self.at_once = self.at_once or future.at_once
+
+    def starts_as_many(self, own: Played) -> bool:
+        """Whether no job that waits loses its start by this set, as far as is seen."""
+        assert self.at_once is not None and own.at_once is not None
+        return all(mine >= its for mine, its in zip(self.at_once, own.at_once, strict=True))
 
 
 class Horizon(Mapa):
@@ -83,10 +91,9 @@ class Horizon(Mapa):
     def __init__(self, site: Site = UNKNOWN_SITE, settings: HorizonSettings = UNCHANGED) -> None:
         super().__init__()
         self._parts = settings
+        self._usual = told_apart(settings.usual_communication)
         self._longest_wait_s = site.longest_wait_s if settings.wait else 0.0
-        self._choices = Choices(
-            self.tables, self._objective, settings.hop_weight, settings.usual_communication
-        )
+        self._choices = Choices(self.tables, self._objective, settings.hop_weight, self._usual)
         self._told = Communication(site.spreads, self.tables)
 
     @classmethod
@@ -96,24 +103,25 @@ class Horizon(Mapa):
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """As mapa; or wait for better GPUs where that is expected to end the job sooner."""
-        cluster = self._seen(cluster)
-        placement, world = self._chosen(request, cluster)
+        cluster, known = self._seen(cluster), self._known(request, cluster)
+        placement, world = self._chosen(request, cluster, known)
         answer = self._or_wait(request, placement)
         if isinstance(answer, Wait):
             return answer
-        known = self._told.of_request(
-            request, [cluster.nodes[name].topology for name in answer.gpus]
-        )
         if known is not None and known.source:
             said = f"communicates for {100 * known.share:.0f} % of its time by {known.source}"
             answer = replace(answer, reason=f"{answer.reason}; {said}")
         return self._wait(request, cluster, answer, known, world) or answer
 
+    def _known(self, request: Request, cluster: Cluster) -> Known | None:
+        """What is known of the job's communication."""
+        return self._told.of_request(request, candidates(cluster.nodes).topologies())
+
     def _communication(self, request: Request, cluster: Cluster) -> float:
         if not request.sensitive:
             return 0.0
-        known = self._told.of_request(request, candidates(cluster.nodes).topologies())
-        return self._parts.usual_communication if known is None else known.share
+        known = self._known(request, cluster)
+        return self._usual if known is None else known.share
 
     def _seen(self, cluster: Cluster) -> Cluster:
         """Without what the site has switched off."""
@@ -125,11 +133,18 @@ class Horizon(Mapa):
         return replace(cluster, ahead=replace(ahead, queue=queue, releases=releases))
 
     def _world(
-        self, cluster: Cluster, request: Request, nodes: list[NodeState], most: int = MOST_GPUS
+        self,
+        cluster: Cluster,
+        request: Request,
+        nodes: list[NodeState],
+        known: Known | None,
+        most: int = MOST_GPUS,
     ) -> World:
         guesses = self._parts.guesses and most == MOST_GPUS
         return World(
-            *(self._choices, cluster, request, nodes, self._told),
+            *(self._choices, cluster, request, nodes),
+            None if known is None else known.share,
+            self._told,
             guesses=guesses,
             users=self._parts.users,
             most=most,
@@ -146,7 +161,7 @@ class Horizon(Mapa):
         is_single = len(request.gpus_per_node) == 1
         if cluster.ahead is None or not (is_single and request.sensitive and self._longest_wait_s):
             return None
-        share = self._parts.usual_communication if known is None else known.share
+        share = self._usual if known is None else known.share
         # What the best GPUs would save at once, as a part of the run.
         most_saved = longer(share, now.utility)
         if most_saved <= LEAST_SAVED:
@@ -158,7 +173,7 @@ class Horizon(Mapa):
         most = MOST_GPUS if node.topology.gpus <= MOST_GPUS else MOST_GPUS_WAITING
         if not is_told_apart(node.topology, most):
             return None
-        world = world or self._world(cluster, request, [node], most)
+        world = world or self._world(cluster, request, [node], known, most)
         among = [
             one.name
             for one in world.nodes
@@ -181,7 +196,9 @@ class Horizon(Mapa):
         said = _said(world, better, len(played), now.utility, is_private=cluster.ahead.is_private)
         return Wait(f"{said}{_told(share, known)}", longest_s, now)
 
-    def _chosen(self, request: Request, cluster: Cluster) -> tuple[Placement, World | None]:
+    def _chosen(
+        self, request: Request, cluster: Cluster, known: Known | None
+    ) -> tuple[Placement, World | None]:
         """What the job gets now, and what was played for it, if that was."""
         asked = self._asked(request, cluster)
         pairs = asked.chosen()
@@ -190,33 +207,43 @@ class Horizon(Mapa):
         if not (is_played and is_told_apart(state.topology)):
             return asked.placement(self.name, pairs), None
         others = asked.runners_up(count, {state.name})[: MOST_NODES - 1]
-        nodes = [state, *(other for other in others if other.weight == state.weight
+        nodes = [state, *(other for other in others if _is_no_slower(other, state)
                           and is_told_apart(other.topology))]  # fmt: skip
-        world = self._world(cluster, request, nodes)
+        world = self._world(cluster, request, nodes, known)
         best = _best(world, asked, nodes, request)
         if best is None:
             return asked.placement(self.name, pairs), world
         node, choice, future = best
-        placement = asked.placement(self.name, [(node, count, choice)])
+        placement = asked.placement(self.name, [(node, count, choice)], self.name)
         if cluster.ahead is not None and cluster.ahead.is_private:
             return placement, world
-        return future.explained(placement), world
+        return future.explained(placement, node.free & ~choice.mask), world
+
+
+def _is_no_slower(other: NodeState, node: NodeState) -> bool:
+    """Whether the site wants it as much, and no power cap makes it the slower one."""
+    return other.weight == node.weight and other.topology.lag_tenths <= node.topology.lag_tenths
 
 
 def _best(
     world: World, asked: MapaQuestion, nodes: list[NodeState], request: Request
 ) -> tuple[NodeState, Choice, Future] | None:
-    """The node and set with the best future; None where that is mapa's own, the first."""
+    """The node and set with the best future; None where that is mapa's own, the first.
+
+    Of those only with which as many jobs start at once: a better set for one makes up for no wait
+    of another.
+    """
     [count] = request.gpus_per_node
     own, *others = [
         Played(node, at, own) for node in nodes for at, own in enumerate(world.sets(node, count))
     ]
+    if own.own.share < request.min_utility:
+        return None
     most = max(one.own.share for one in (own, *others))
-    least = min(request.min_utility, most)
     communication = asked.communication if count > 1 else 0.0
 
     def is_good(share: float) -> bool:
-        return share >= least and longer(communication, share, most) <= GIVEN_UP
+        return share >= request.min_utility and longer(communication, share, most) <= GIVEN_UP
 
     played = [own, *(one for one in others if is_good(one.own.share))]
     if len(played) == 1:
@@ -232,6 +259,8 @@ def _best(
             played = [own, *ahead[: MOST_PLAYED - 1]]
         for one in played:
             one.add(world.play(one.node, count, one.own, future))
+        if future == 0:
+            played = [one for one in played if one.starts_as_many(own)]
     best = max(played, key=lambda one: one.worth)
     if best.worth <= own.worth + LEAST_GAIN * world.futures:
         return None
@@ -248,15 +277,15 @@ def _told(share: float, known: Known | None) -> str:
 
 
 def _said(world: World, better: list[Later], played: int, share: float, *, is_private: bool) -> str:
-    """Why the job waits; where that is private, not when whose GPUs come free."""
+    """Why the job waits; where that is private, not which GPUs come free, nor when."""
     first = better[0]
     node = world.nodes[first.node].name
     low, high = (pick(one.saved_s for one in better) for pick in (min, max))
     saved = f"{low:,.0f} s" if len(better) == 1 else f"{low:,.0f} to {high:,.0f} s"
     saved += "" if len(better) == played else f" in {len(better)} of {played} guesses"
-    gpus = f"GPUs {','.join(map(str, gpus_of(first.mask)))} of {node} are"
-    when = "better GPUs are expected" if is_private else f"{gpus} expected in {first.in_s:.0f} s"
-    return (
-        f"{when}: {100 * first.share:.0f} % of the ideal bandwidth, now {100 * share:.0f} %;"
-        f" ends {saved} sooner"
-    )
+    shares = f"{100 * first.share:.0f} % of the ideal bandwidth, now {100 * share:.0f} %"
+    if is_private:
+        return f"better GPUs are expected: {shares}; ends sooner with them"
+    gpus = ",".join(map(str, gpus_of(first.mask)))
+    when = f"GPUs {gpus} of {node} are expected in {first.in_s:.0f} s"
+    return f"{when}: {shares}; ends {saved} sooner"

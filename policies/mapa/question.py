@@ -16,10 +16,11 @@ from policies.contract.nouns import (
     Request,
 )
 from policies.contract.ranking import Key, lowest
+from policies.errors import PolicyError
 from policies.matching.choice import Choice
 from policies.patterns.pattern import described
 from policies.scoring.best_sets import BestSet
-from policies.scoring.objectives import Objective, ideal_share, near_nics
+from policies.scoring.objectives import EFFBW, Objective, ideal_share, near_nics
 from policies.scoring.offers import Offers
 from policies.scoring.rails import choose, suiting
 from policies.scoring.tables import TOP, Tables
@@ -40,9 +41,12 @@ def longer(communication: float, share: float, best: float = 1.0) -> float:
     return communication * (best / max(share, 0.01) - 1)
 
 
-def steps_of(communication: float) -> int:
-    """Jobs that communicate as many steps rank nodes alike: few rankings serve all."""
-    return round(communication / FELT)
+def felt(communication: float, share: float, delivers: float = 1.0) -> float:
+    """By what part of its run time a job takes longer than on the best set of a whole node.
+
+    `delivers` is the part of what others of its kind do that the node does (a power cap).
+    """
+    return (1 + longer(communication, share)) / delivers - 1
 
 
 class NodeKeys:
@@ -52,20 +56,31 @@ class NodeKeys:
     """
 
     def __init__(
-        self, request: Request, objective: Objective, tables: Tables, communication: float
+        self,
+        request: Request,
+        objective: Objective,
+        tables: Tables,
+        communication: float,
+        least: float = 0.0,
     ) -> None:
-        """`communication` is the share of its run time that the job communicates, [0, 1]."""
+        """`communication` is the share of its run time that the job communicates, [0, 1].
+
+        Nodes on which no set has the `least` share of the ideal are none for it.
+        """
         self._pattern, self._objective, self._tables = request.pattern, objective, tables
-        self._communication = steps_of(communication) * FELT
+        self._communication, self._least = communication, least
         self._packing = -1.0 if request.options.get("spread") == "yes" else 1.0
         self._is_spread = len(request.gpus_per_node) > 1
-        self._least = request.min_utility
         #: Requests of one kind rank nodes alike.
         self.kind = (objective.name, objective.demand, request.pattern, self._packing,
                      self._is_spread, self._communication, self._least, tables)  # fmt: skip
 
-    def _near_nics(self, topology: NodeTopology) -> Objective:
-        return near_nics(self._objective, topology.nic_distance if self._is_spread else ())
+    def _near_nics(self, topology: NodeTopology, objective: Objective | None = None) -> Objective:
+        nics = topology.nic_distance if self._is_spread else ()
+        return near_nics(objective or self._objective, nics)
+
+    def _has_least(self, topology: NodeTopology, best: BestSet | Choice, count: int) -> bool:
+        return count == 1 or self.share(topology, best.effbw_gbps, count) >= self._least
 
     def top(self, state: NodeState, count: int) -> tuple[Choice, ...]:
         """The best sets of `count` GPUs on a node, the best first."""
@@ -74,10 +89,14 @@ class NodeKeys:
         return self._tables.top(topology, self._pattern, count, state.free, objective)
 
     def first(self, state: NodeState, count: int) -> Choice:
-        """The best set of `count` GPUs on a node."""
+        """The best set of `count` GPUs on a node; of those with the least share, if any has it."""
         topology = state.topology
         objective = self._near_nics(topology)
-        return self._tables.first(topology, self._pattern, count, state.free, objective)
+        found = self._tables.first(topology, self._pattern, count, state.free, objective)
+        if self._least and not self._has_least(topology, found, count):
+            widest = self._near_nics(topology, EFFBW)
+            found = self._tables.first(topology, self._pattern, count, state.free, widest)
+        return found
 
     def best(self, state: NodeState, count: int) -> tuple[BestSet, Key]:
         """Of `first` what nodes are ranked by, and the node's key; without the rank order."""
@@ -101,30 +120,36 @@ class NodeKeys:
         objective = self._near_nics(topology)
         return self._tables.offers(topology, self._pattern, count, objective)
 
-    def keys(self, states: list[NodeState], count: int) -> list[Key]:
+    def keys(self, states: list[NodeState], count: int) -> list[Key | None]:
         """Across nodes: what the job would feel, NICs, nodes in use first, then what is lost."""
         alike: dict[int, list[NodeState]] = {}
         for state in states:
             alike.setdefault(id(state.topology), []).append(state)
         best = {kind: iter(self._best(some, count)) for kind, some in alike.items()}
-        return [
-            self._key(state.topology, next(best[id(state.topology)]), state.free, count)
-            for state in states
-        ]
+        found: list[Key | None] = []
+        for state in states:
+            topology, its = state.topology, next(best[id(state.topology)])
+            is_none = self._least and not self._has_least(topology, its, count)
+            found.append(None if is_none else self._key(topology, its, state.free, count))
+        return found
 
     def _best(self, alike: list[NodeState], count: int) -> list[BestSet]:
         """The best sets on nodes of one topology."""
         topology, frees = alike[0].topology, [state.free for state in alike]
         objective = self._near_nics(topology)
-        return self._tables.best(topology, self._pattern, count, frees, objective)
+        found = self._tables.best(topology, self._pattern, count, frees, objective)
+        if not self._least or all(self._has_least(topology, one, count) for one in found):
+            return found
+        widest = self._near_nics(topology, EFFBW)
+        others = self._tables.best(topology, self._pattern, count, frees, widest)
+        pairs = zip(found, others, strict=True)
+        return [one if self._has_least(topology, one, count) else other for one, other in pairs]
 
     def _key(self, topology: NodeTopology, best: BestSet, free: int, count: int) -> Key:
         share = self.share(topology, best.effbw_gbps, count) if count > 1 else 1.0
         # What the job hardly feels still decides where nothing else does.
         rest = (-share, -best.weakest_gbps) if self._communication else ()
         return (
-            # What the job asks for comes first: elsewhere it would wait.
-            share < self._least,
             *self._own_key(topology, best, share, count),
             best.nic / count,
             self._packing * (free.bit_count() - count),
@@ -144,14 +169,14 @@ class NodeKeys:
         return ideal_share(effbw_gbps, ideal)
 
     def _own_key(self, topology: NodeTopology, best: BestSet, share: float, count: int) -> Key:
-        if count == 1:
-            return (best.broken_gbps / (topology.healthy or topology).widest_gbps,)
         across = self._objective.across
+        links = self._communication if count > 1 and across == "bandwidth" else 0.0
+        steps = int(felt(links, share, 1 - topology.lag_tenths / 10) / FELT + 1e-9)
+        if count == 1:
+            return (steps, best.broken_gbps / (topology.healthy or topology).widest_gbps)
         if across == "loss":
-            return (best.loss, best.destroyed_gbps)
-        if across == "sum":
-            return (-best.agg_gbps,)
-        return (int(longer(self._communication, share) / FELT + 1e-9),)
+            return (steps, best.loss, best.destroyed_gbps)
+        return (steps, -best.agg_gbps) if across == "sum" else (steps,)
 
 
 class MapaQuestion:
@@ -171,7 +196,10 @@ class MapaQuestion:
         self._objective = objective
         self._network = cluster.network
         self._is_spread = len(request.gpus_per_node) > 1
-        self._ranked = NodeKeys(request, objective, tables, communication)
+        self._ranked = self._keys(request.min_utility)
+
+    def _keys(self, least: float) -> NodeKeys:
+        return NodeKeys(self._request, self._objective, self._tables, self.communication, least)
 
     def _suits(self, places: int, count: int, nodes: int, taken: list[int]) -> int:
         """Of places of equal rank those whose nodes can have GPUs on the same rails."""
@@ -209,10 +237,33 @@ class MapaQuestion:
         return self._ranked.top(state, count)
 
     def chosen(self) -> list[Chosen]:
-        """The nodes, and on each the count and the best sets."""
-        counts = self._request.gpus_per_node
-        pairs = assign_ranked(
-            counts,
+        """The nodes, and on each the count and the best sets.
+
+        On nodes where all GPUs have the utility that the job asks for, if there are any.
+        """
+        try:
+            pairs = self._assigned()
+        except PolicyError:
+            if not self._request.min_utility:
+                raise
+            self._ranked = self._keys(0.0)
+            pairs = self._assigned()
+        chosen = [(state, count, self._ranked.first(state, count)) for state, count in pairs]
+        if not self._is_spread:
+            return chosen
+        moved = self._on_rails(chosen)
+        has_less = self._request.min_utility and self._utility(moved) < self._utility(chosen)
+        return chosen if has_less else moved
+
+    def _utility(self, chosen: list[Chosen]) -> float:
+        return min(
+            self._ranked.share(state.topology, choice.effbw_gbps, count)
+            for state, count, choice in chosen
+        )
+
+    def _assigned(self) -> list[tuple[NodeState, int]]:
+        return assign_ranked(
+            self._request.gpus_per_node,
             self._nodes,
             self._ranked.keys,
             kind=self._ranked.kind,
@@ -220,20 +271,15 @@ class MapaQuestion:
             suits=self._suits if self._is_spread else None,
             of_one_kind=True,
         )
-        chosen = [(state, count, self._ranked.first(state, count)) for state, count in pairs]
-        return self._on_rails(chosen) if self._is_spread else chosen
 
-    def placement(self, policy: str, chosen: list[Chosen]) -> Placement:
-        """The answer in the name of that policy."""
+    def placement(self, policy: str, chosen: list[Chosen], by: str = "") -> Placement:
+        """The answer in the name of that policy; `by` says who chose, if not mapa's objective."""
         own = _candidate([(state.name, choice) for state, _, choice in chosen])
-        utility = min(
-            self._ranked.share(state.topology, choice.effbw_gbps, count)
-            for state, count, choice in chosen
-        )
+        utility = self._utility(chosen)
         return Placement(
             gpus=own.gpus,
             policy=policy,
-            reason=self._reason(own, utility, chosen),
+            reason=self._reason(own, utility, chosen, by),
             score=own.score,
             effbw_gbps=own.effbw_gbps,
             agg_gbps=own.agg_gbps,
@@ -274,15 +320,17 @@ class MapaQuestion:
         own: Candidate,
         utility: float,
         chosen: list[Chosen],
+        by: str,
     ) -> str:
         proven = all(choice.proven for _, _, choice in chosen)
         exact = "" if proven else " (the best found, not proven the best)"
         if max(self._request.gpus_per_node) == 1:
-            return f"the GPU whose loss hurts the rest least{self._apart(own)}{exact}"
+            which = f"a GPU chosen by {by}" if by else "the GPU whose loss hurts the rest least"
+            return f"{which}{self._apart(own)}{exact}"
         pattern = described(self._request.pattern, self._request.gpus_per_node)
         return (
             f"{pattern}: {own.effbw_gbps:.1f} GB/s{self._by(chosen)},"
-            f" {100 * utility:.0f} % of the ideal, chosen by {self._objective.name}"
+            f" {100 * utility:.0f} % of the ideal, chosen by {by or self._objective.name}"
             f"{self._apart(own)}{exact}"
         )
 

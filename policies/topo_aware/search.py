@@ -99,9 +99,9 @@ class NodeSearch:
             here = self._choose(inside)
             if not here.chosen or self._weight(here) > most:
                 return None
-            worst = (-min(one.terms.utility for one in here.chosen),)
+            key = (-min(one.terms.utility for one in here.chosen),)
             free = sum(table.index[place].free.bit_count() for place in each(inside))
-            return InDomain(worst, (free,), here)
+            return InDomain(key, (free,), here)
 
         return in_lowest_domain(network, table, within) or found
 

@@ -114,6 +114,6 @@ def test_what_a_waiting_job_communicates_counts_as_if_it_had_said_so():
     cluster = where(WaitingJob((2,), 60.0, profile="bert"), WaitingJob((2,), 60.0))
     told = Communication({BERT: 2.0}, tables)
     choices = Choices(tables, horizon._objective)
-    world = World(choices, cluster, Request((1,)), cluster.nodes.values(), told)
+    world = World(choices, cluster, Request((1,)), cluster.nodes.values(), told=told)
     profiled, other = (part for _, _, part in world._played_in(0)[1])
     assert profiled.weight > other.weight == 1.0

@@ -49,7 +49,8 @@ def test_the_set_is_left_that_the_next_job_needs():
     assert alone.gpus == {"n": (2, 3)}
     six_wait = placed((2,), cluster(free, Ahead(HOUR_S, [WaitingJob((6,), HOUR_S)], soon)))
     assert six_wait.gpus == {"n": (0, 4)}
-    assert six_wait.reason.endswith("; leaves 1,2,3,5,6,7 for the next job of 6")
+    left = "leaves 2,3,6,7 for the next job of 6, with 1,5 once they are free"
+    assert six_wait.reason.endswith(f"chosen by horizon; {left}")
     assert six_wait.effbw_gbps == alone.effbw_gbps
 
 

@@ -23,14 +23,14 @@ class Plain:
     """The rules, one step after the other, without any thought of speed."""
 
     def __init__(self, world: World, node: int, mask: int, future: int) -> None:
-        self.world, self.own = world, node
+        self.world, self.own, self.mask = world, node, mask
         self.free = [set(gpus_of(free)) for free in world._free]
         self.free[node] -= set(gpus_of(mask))
         ends, self.waits, _ = world._played_in(future)
         self.ends = [(at_s, place, set(gpus_of(gpus))) for at_s, place, gpus, _ in ends]
         self.ends.append((world._played_in(future)[2], node, set(gpus_of(mask))))
         self.now_s = self.worth = 0.0
-        self.starts = self.next_mask = 0
+        self.starts = self.next_mask = self.first = self.at_once = 0
 
     def best(self, part: Part, without: int) -> tuple[int, int] | None:
         """Node and GPUs (mask): of the lightest nodes the one that mapa ranks first."""
@@ -54,6 +54,7 @@ class Plain:
         self.free[number] -= set(gpus_of(mask))
         self.ends.append((self.now_s + lasts_s, number, set(gpus_of(mask))))
         self.starts += 1
+        self.at_once += self.now_s == 0.0
         if number == self.own and not self.next_mask:
             self.next_mask = mask
         return True
@@ -66,12 +67,13 @@ class Plain:
                 return at_s, number
         return float("inf"), NOWHERE
 
-    def play(self, backfill: bool) -> tuple[float, int]:
+    def play(self, backfill: bool) -> tuple[float, int, tuple[int, int]]:
         left = list(self.waits)
         while left and self.starts < STARTS:
             _, lasts_s, part = left[0]
             if self.start(part, lasts_s):
                 left = left[1:]
+                self.first += self.now_s == 0.0
                 continue
             if not self.ends:
                 break
@@ -80,7 +82,8 @@ class Plain:
             self.ends.sort(key=lambda end: (*end[:2], mask_of(end[2])))
             self.now_s, number, some = self.ends.pop(0)
             self.free[number] |= some
-        return self.worth, self.next_mask
+        next_mask = 0 if self.next_mask & self.mask else self.next_mask
+        return self.worth, next_mask, (self.first, self.at_once)
 
     def pass_(self, left: list[Waits]) -> None:
         starts_s, promised = self.promise(left[0][0])
@@ -132,10 +135,11 @@ def test_a_future_is_the_one_that_the_rules_say(seed):
         own = world.sets(node, count)[-1]
         for future in range(world.futures):
             number = world.nodes.index(node)
-            worth, next_mask = Plain(world, number, own.mask, future).play(cluster.ahead.backfill)
+            plain = Plain(world, number, own.mask, future)
+            worth, next_mask, at_once = plain.play(cluster.ahead.backfill)
             found = world.play(node, count, own, future)
             assert found.worth == pytest.approx(own.gain + worth, abs=1e-12)
-            assert found.next_mask == next_mask
+            assert (found.next_mask, found.at_once) == (next_mask, at_once)
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "torus-16", "cubemesh-16"])

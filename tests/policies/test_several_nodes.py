@@ -12,7 +12,7 @@ from machines import machine
 from gres_topology import Network, Nic, NodeTopology
 from gres_topology.slurm_files.topology_conf import parse
 from policies import Cluster, NodeState, Placement, Request
-from policies.contract.assign import _assign, _worst, assign
+from policies.contract.assign import FIRST, _assign, _key_of, assign
 from policies.contract.bits import mask_of
 from policies.contract.nodes import Candidates, NodeTable
 from policies.registry import registry
@@ -301,17 +301,27 @@ class Ranked:
                 yield key, self.by_key[key] & among
 
 
-def test_the_worst_node_of_a_domain_is_that_of_the_nodes_that_are_taken():
-    """Counted for equal counts, found by taking them for others: on random rankings the same."""
+def test_what_a_domain_is_ranked_by_is_that_of_the_nodes_that_are_taken():
+    """The worst of what the job feels, then sums; counted or taken one by one, it is the same."""
     draw = Random(7)
     for _ in range(3000):
-        by_key: dict[tuple[int, int], int] = {}
+        by_key: dict[tuple[float, ...], int] = {}
         for place in range(draw.randint(1, 24)):
-            key = draw.choice((1, 1, 2)), draw.randint(0, 3)
+            key = (
+                draw.choice((1, 1, 2)),
+                draw.randint(0, 3),
+                draw.randint(0, 3),
+                draw.choice((0.1, 0.7)),
+            )
             by_key[key] = by_key.get(key, 0) | 1 << place
         wanted, inside = [4] * draw.randint(1, 6), draw.getrandbits(24)
         rankings, most = {4: Ranked(by_key)}, draw.choice((2, 3, 5, 20))
         chosen = _assign(wanted, rankings, inside)
         is_light = not isinstance(chosen, int) and sum(key[0] for key, _ in chosen) <= most
-        expected = max(key[1:] for key, _ in chosen) if is_light else None
-        assert _worst(wanted, rankings, inside, most) == expected
+        found = _key_of(wanted, rankings, inside, most)
+        if not is_light:
+            assert found is None
+            continue
+        keys = [key[1:] for key, _ in chosen]
+        sums = [sum(parts) for parts in zip(*(key[FIRST:] for key in keys), strict=True)]
+        assert found == pytest.approx((*max(key[:FIRST] for key in keys), *sums))
