@@ -49,6 +49,11 @@ class Report(NamedTuple):
 
 def read(text: str, topology: NodeTopology, source: str) -> Report:
     """The report in the text, whichever it is; TopologyError, one line, where it is none."""
+    if not text.strip():
+        raise TopologyError(
+            f"{source}: empty; nvidia-smi nvlink prints nothing for GPUs without NVLinks;"
+            f" expected {EXPECTED}"
+        )
     if text.lstrip().startswith("{"):
         return _dcgm(text, topology, source)
     lines = text.splitlines()

@@ -22,8 +22,19 @@ def status(dark: dict[int, set[int]], gpus: int = 8, ports: int = 6) -> str:
     return "\n".join(lines) + "\n"
 
 
+def test_gpus_without_nvlinks_print_nothing_and_that_is_said():
+    """nvidia-smi nvlink -s and -e, exit status 0 (an H100 in a virtual machine)."""
+    with pytest.raises(TopologyError, match=r"f: empty; .*prints nothing for GPUs without NVLinks"):
+        health.read("\n", DGX1V, "f")
+
+
 def found(text, topology=DGX1V):
     return [(one.gpus, one.share) for one in health.read(text, topology, "f").found]
+
+
+def test_a_power_report_of_driver_580():
+    text = "index, power.limit [W], power.default_limit [W]\n0, 700.00 W, 700.00 W\n"
+    assert health.read(text, DGX1V, "f") == health.Report("power", [])
 
 
 def test_one_dark_link_on_both_sides_is_the_cable_between_them():
