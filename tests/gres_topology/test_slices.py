@@ -1,15 +1,18 @@
 """A declaration of MIG slices: what Slurm counts, in its order; what no GPU has is refused."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from gres_topology import TopologyError, catalog
+from gres_topology import TopologyError, catalog, slices
 from gres_topology.slices import declared, profile_of, words_of
 
 #: Eight A100 whose model names 40 GB.
 A100 = catalog.load("a100-pcie-bridged")
 UNKNOWN = replace(A100, model=None)
+H100 = catalog.load("dgx-h100")
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,24 @@ def test_devices_stand_in_slurms_order():
     assert found.untouched(0b101111110) == 6
     assert found.shape != declared(A100, ["2-7", "0/1g.5gb*2", "1/3g.20gb"]).shape
     assert found == declared(A100, ["2-7", "1/1g.5gb*2", "0/3g.20gb"])
+
+
+def test_an_h100_has_the_profiles_and_places_that_nvidia_smi_prints():
+    """The figures of `mig -lgip` and `-lgipp`; a profile may have a variant (`1g.10gb+me`)."""
+    text = (Path(__file__).parent / "assets/h100-mig-profiles.out").read_text()
+    names = dict(re.findall(r"MIG ((?:\S+))\s+(\d+)\s+\d+/\d+", text))
+    places = {
+        number: (int(size), tuple(map(int, starts.split(","))))
+        for number, starts, size in re.findall(r"Profile ID +(\d+) Pl.*?\{([\d,]+)\}:(\d)", text)
+    }
+    printed = {name: places[number] for name, number in names.items()}
+    [known] = [family for gb, family in slices._FAMILIES if gb == 80]
+    assert len(printed) == 7
+    assert {(int(name[0]), int(name[3:5])): at for name, at in printed.items()} == known
+    for name, (_, starts) in printed.items():
+        assert declared(H100, [f"0/{name}*{len(starts)}", "1-7"]).profiles.count(name)
+        with pytest.raises(TopologyError, match="do not fit on one GPU"):
+            declared(H100, [f"0/{name}*{len(starts) + 1}", "1-7"])
 
 
 FITS = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gres_topology import TopologyError, catalog
-from gres_topology.readers import nvidia_smi
+from gres_topology.readers import nvidia_smi, pasted, reading
 
 ASSETS = Path(__file__).parents[1] / "assets"
 DGX1V = (ASSETS / "own-dgx1v-nics-out-of-order.txt").read_text()
@@ -149,6 +149,15 @@ def test_one_gpu_and_sixteen_are_machines_too():
     assert asset("own-dgx2-sixteen.txt").kinds == catalog.load("dgx2").kinds
 
 
+def test_what_driver_580_prints_in_a_virtual_machine():
+    """One H100; the header is underlined, though nobody sees it on a terminal."""
+    text = (ASSETS / "h100-vm-nvidia-smi.txt").read_text()
+    assert "\x1b[4m" in text
+    found = reading.read(text, name="node")
+    assert (found.gpus, found.model) == (1, "NVIDIA H100 80GB HBM3")
+    assert (found.numa, found.cpus) == ((0,), (tuple(range(16)),))
+
+
 def test_a_gpu_that_fell_off_the_bus_leaves_the_others():
     def drop(rows):
         return ["\t".join(c for i, c in enumerate(r.split("\t")) if i != 3)
@@ -183,6 +192,8 @@ def test_a_capability_matrix_behind_the_links_is_passed_over():
 
 REFUSED = [
     ("a capability matrix", (ASSETS / "own-p2p-read.txt").read_text(),
+     "node.txt line 2: this is a peer-to-peer capability matrix (nvidia-smi topo -p2p)"),
+    ("that of one GPU", pasted.clean((ASSETS / "h100-vm-p2p.txt").read_text()),
      "node.txt line 2: this is a peer-to-peer capability matrix (nvidia-smi topo -p2p)"),
     ("a capability matrix of one GPU", "\tGPU0\n GPU0\tX\n\n  OK   = Status Ok\n",
      "node.txt line 1: this is a peer-to-peer capability matrix"),

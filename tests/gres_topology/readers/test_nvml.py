@@ -148,3 +148,38 @@ def test_the_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
     with pytest.raises(TopologyError, match=r"pip install 'slurm-gputopo\[nvml\]'"):
         nvml.read()
+
+
+class OneH100(FakeNvml):
+    """What nvidia-ml-py 13 and driver 580 answered in a virtual machine with one H100."""
+
+    NVML_NVLINK_MAX_LINKS = 36
+
+    def __init__(self):
+        super().__init__([[]], name="NVIDIA H100 80GB HBM3")
+
+    def nvmlDeviceGetPciInfo(self, gpu):
+        return SimpleNamespace(busId="00000000:00:06.0")
+
+    def nvmlDeviceGetMinorNumber(self, gpu):
+        return 0
+
+    def nvmlDeviceGetCpuAffinity(self, gpu, words):
+        return [65535] + [0] * (words - 1)
+
+    def nvmlDeviceGetMemoryAffinity(self, gpu, words, scope):
+        return [1] + [0] * (words - 1)
+
+    def nvmlDeviceGetNvLinkState(self, gpu, link):
+        raise self.NVMLError("Not Supported")
+
+    def nvmlDeviceGetMaxPcieLinkGeneration(self, gpu):
+        return 5
+
+
+def test_one_h100_of_a_virtual_machine():
+    """NVLinks are not supported there."""
+    found = nvml.read(OneH100(), name="vm")
+    assert (found.kinds, found.model) == ((("X",),), "NVIDIA H100 80GB HBM3")
+    assert (found.pci, found.minors) == (("0000:00:06.0",), (0,))
+    assert (found.numa, found.cpus) == ((0,), (tuple(range(16)),))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import gres_topology
-from gres_topology import TopologyError, catalog, merge_numa
+from gres_topology import TopologyError, catalog, links, merge_numa
 from gres_topology.readers import nvidia_smi
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -115,6 +115,22 @@ class TestNcclXml:
         text = text_of("own-nccl-nvlink-four.txt").replace('numaid="0"', 'numaid="-1"')
         assert read(text).numa == (None, None, 1, 1)
 
+    def test_what_nccl_dumps_in_a_virtual_machine(self):
+        """NUMA node -1, a link of no lanes, and a network of sockets below no PCI device."""
+        found = asset("h100-vm-nccl.txt")
+        assert (found.kinds, found.pci) == ((("X",),), ("0000:00:06.0",))
+        assert (found.numa, found.cpus, found.numa_nodes) == ((None,), (None,), ())
+        assert [(nic.name, nic.kinds, nic.pci) for nic in found.nics] == [("eth0", ("PHB",), None)]
+
+    def test_a_link_of_no_lanes_is_as_fast_as_its_generation(self):
+        """Two of such GPUs, which such a machine does not have."""
+        text = text_of("h100-vm-nccl.txt")
+        pci = re.search(r" *<pci.*?</pci>\n", text, re.S).group()
+        second = pci.replace(":06.0", ":07.0").replace('dev="0"', 'dev="1"')
+        found = read(text.replace(pci, pci + second))
+        assert found.kinds[0] == ("X", "PHB")
+        assert found.bandwidth_gbps[0, 1] == links.rates(4, 5).gbps("PHB")
+
     def test_no_gpu_is_refused(self):
         with pytest.raises(TopologyError, match=r"node.txt line 2: no GPU in <system>"):
             read('\n<system version="1"><cpu numaid="0"/></system>')
@@ -143,6 +159,13 @@ class TestHwlocXml:
         assert set(found.kinds[3]) == {"X", "XGMI"}
         assert found.bandwidth_gbps[0, 1] == 100
         assert len(found.numa_nodes) == 4
+
+    def test_what_hwloc_says_of_a_virtual_machine(self):
+        """With the NVML and OpenCL plugins; sysfs names no NUMA node for any device."""
+        found = asset("h100-vm-hwloc.txt")
+        assert (found.gpus, found.model) == (1, "NVIDIA H100 80GB HBM3")
+        assert (found.numa, found.cpus) == ((0,), (tuple(range(16)),))
+        assert (found.pci, found.nics) == (("0000:00:06.0",), ())
 
     def test_nvlink_bandwidths_become_links(self):
         found = asset("own-hwloc-nvlink.txt")

@@ -10,6 +10,7 @@ import pytest
 from fake_slurm import FakeRunner, tool
 
 from gres_topology import catalog
+from gres_topology.slurm_files.gres_file import gres_conf
 from slurm_cluster.detected import partitioned, remaining
 from slurm_cluster.fake_tools import fake_tools
 from slurm_plugin.collect import snippet
@@ -90,6 +91,18 @@ def test_links_addresses_minors_and_model_come_together():
     assert topology.pci == ("0000:07:00.0", "0000:0a:00.0")
     assert topology.minors == (1, 0)
     assert topology.model == "NVIDIA A100-SXM4-40GB"
+
+
+def test_an_answer_of_a_virtual_machine_with_one_h100():
+    """As the snippet printed it there: driver 580, no other vendor's tools, no DRM devices."""
+    text = (Path(__file__).parent / "assets/h100-vm.txt").read_text()
+    topology = read_node("vm", snippet.sections(text))
+    assert (topology.gpus, topology.model) == (1, "NVIDIA H100 80GB HBM3")
+    assert (topology.pci, topology.minors) == (("0000:00:06.0",), (0,))
+    assert (topology.numa, topology.cpus) == ((0,), (tuple(range(16)),))
+    assert gres_conf(topology, "vm") == (
+        "NodeName=vm Name=gpu Type=h100 File=/dev/nvidia0 Cores=0-15 Links=-1\n"
+    )
 
 
 def test_a_query_of_other_gpus_than_the_matrix_is_not_mixed_in():

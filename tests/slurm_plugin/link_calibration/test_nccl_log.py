@@ -99,6 +99,14 @@ WRONG = [
 ]
 
 
+def test_what_nccl_tests_2_19_printed_on_one_h100():
+    """Its lines are known, those with versions at the top, too; one GPU tells nothing of links."""
+    path = Path(__file__).parent / "assets/all-reduce-one-h100.log"
+    assert path.read_text().startswith("# nccl-tests version 2.19.6 nccl-headers=22809")
+    with pytest.raises(PluginError, match=r"h100.log:6: one GPU; expected two or more of one node"):
+        log_file.read_log(path)
+
+
 @pytest.mark.parametrize(("text", "message"), named(WRONG))
 def test_what_is_no_whole_run_is_refused_with_its_line(text, message):
     with pytest.raises(PluginError) as caught:
