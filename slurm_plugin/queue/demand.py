@@ -10,7 +10,7 @@ from slurm_plugin.protocol import FORMS, ResourceRequest
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.gres_text import counts
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.interface import HELD_BY_SLURM, QueuedJob
 
 #: Slurm's codes for a job that lacks nothing but GPUs, CPUs or memory.
 READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
@@ -59,10 +59,12 @@ def lacks_only_room(job: QueuedJob, *also: str) -> bool:
 
     In all releases its codes are words of letters alone (src/common/job_state_reason.c), and any
     other one is a limit, a licence, a hold. Where some part of Slurm writes a sentence instead of a
-    code (26.05: `No suitable topology unit found`), nothing else is known to keep the job waiting.
+    code (26.05: `No suitable topology unit found`), nothing else is known to keep the job waiting,
+    but for the words of a hold.
     """
     code = job.reason.partition(",")[0]
-    return code in READY or code in also or not code.isalpha()
+    is_told = not code.isalpha() and code not in HELD_BY_SLURM
+    return code in READY or code in also or is_told
 
 
 def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:

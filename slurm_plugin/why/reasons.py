@@ -44,11 +44,21 @@ _PLAIN = {
     "FrontEndDown": "waits for a front end node, and none is up",
     "SchedDefer": "waits for Slurm's next look at its queue",
     "InactiveLimit": "is stopped: Slurm's inactive limit was reached",
-    "launch_failed_requeued_held": "is held: its last start failed",
     "JobLaunchFailure": "is held: its last start failed",
     "SystemFailure": "is held after a failure of Slurm, the filesystem or the network",
     "JobHoldMaxRequeue": "is held: it was requeued too often",
     "MaxMemPerLimit": "asks for more memory per node or CPU than its partition allows",
+    "launch failure limit exceeded requeued held": "is held: its start failed too often, and only"
+    " an administrator can release it",
+}
+#: What Slurm writes of a job that it held itself, and that its user can release.
+_HELD_BY_SLURM = {
+    "launch failed requeued held": "is held by Slurm: its node could not start it",
+    "user env retrieval failed requeued held": "is held by Slurm: its node could not read its"
+    " user's environment",
+    "job requeued in held state": "is held: it ran, and was put back into the queue like that",
+    "job requeued in special exit state": "is held by Slurm: it ended with a status for which jobs"
+    " are put back and held",
 }
 
 
@@ -110,8 +120,9 @@ def _begin_time(state: WaitingState) -> WaitReason:
 
 
 def _held_by_user(state: WaitingState) -> WaitReason:
+    why = _HELD_BY_SLURM.get(state.job.reason, "is held by its user")
     facts = (("to do", f"scontrol release {state.job.name or state.job.job_id}"),)
-    return WaitReason("held", "is held by its user, until it is released", facts)
+    return WaitReason("held", f"{why}, until it is released", facts)
 
 
 def _held_by_admin(state: WaitingState) -> WaitReason:
@@ -311,6 +322,7 @@ _RULES: dict[str, Rule] = {
     "Dependency": _dependency,
     "DependencyNeverSatisfied": _never,
     "JobHeldUser": _held_by_user,
+    **dict.fromkeys(_HELD_BY_SLURM, _held_by_user),
     "JobHeldAdmin": _held_by_admin,
     "Reservation": _reservation,
     "Licenses": _licenses,

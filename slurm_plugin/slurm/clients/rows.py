@@ -82,6 +82,10 @@ class NodeRow(msgspec.Struct):
         )
 
 
+#: Slurm's code for a job that its user can release.
+HELD_BY_USER = "JobHeldUser"
+
+
 class JobRow(msgspec.Struct):
     """A job. A field that has a name of QueuedJob is the same there, once its form is read."""
 
@@ -100,6 +104,8 @@ class JobRow(msgspec.Struct):
     het_id: _Number = msgspec.field(default=0, name="het_job_id")
     het_offset: _Number = msgspec.field(default=0, name="het_job_offset")
     reason: _Text = msgspec.field(default="", name="state_reason")
+    #: Slurm's own sentence, where it has one.
+    told: _Text = msgspec.field(default="", name="state_description")
     priority: _Number = 0
     submit: _Number = msgspec.field(default=0, name="submit_time")
     eligible: _Number = msgspec.field(default=0, name="eligible_time")
@@ -152,6 +158,9 @@ class JobRow(msgspec.Struct):
             return None
         plain: dict[str, Any] = {name: number(getattr(self, name)) for name in _NUMBERS}
         plain |= {name: getattr(self, name) or "" for name in _TEXTS}
+        if plain["reason"] == HELD_BY_USER:
+            # The code of jobs that Slurm held itself, too; squeue shows the sentence in its place.
+            plain["reason"] = self.told or HELD_BY_USER
         names, details = self._held()
         return QueuedJob(
             job_id=self.job_id,

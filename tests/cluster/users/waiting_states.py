@@ -230,6 +230,23 @@ def held_by_an_administrator(cluster, undo):
     return job
 
 
+#: slurmstepd where slurmd is: no node can start a job without it.
+STEPD = '"$(dirname "$(readlink -f "$(command -v slurmd)")")"/slurmstepd'
+
+
+@contextmanager
+def starting_nothing(cluster: Cluster, node: str) -> Iterator[None]:
+    """A block in which this node takes jobs and cannot start them: Slurm puts them back, held."""
+    with cluster.temporarily(f"chmod a-x {STEPD}", f"chmod a+x {STEPD}", host=node):
+        yield
+
+
+@state("launch failed requeued held")
+def a_start_that_failed(cluster, undo):
+    undo.enter_context(starting_nothing(cluster, "dgx1"))
+    return sbatch(cluster, *ONE)
+
+
 @state("Licenses")
 def licences(cluster, undo):
     cluster.started("-p", "off", "-L", "matlab:1", user="bob", sleep_s=300)

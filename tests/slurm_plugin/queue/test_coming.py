@@ -14,8 +14,9 @@ from policies.horizon.run_times import LimitsUsed
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.coming import MOST_AHEAD, UNKNOWN_S, Coming
+from slurm_plugin.queue.demand import lacks_only_room
 from slurm_plugin.queue.snapshot import Settings
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.interface import HELD_BY_SLURM, QueuedJob
 
 NOW = 10_000
 
@@ -86,6 +87,11 @@ OF_OTHERS = "ReqNodeNotAvail,_May_be_reserved_for_other_job"
 def test_whom_nothing_but_room_is_known_to_keep_is_seen(reason):
     """Also one that Slurm has not looked at since its begin time, or says a sentence of."""
     assert sizes(Coming([waiting(2, 2, reason=reason)], NOW), asked(9)) == [2]
+
+
+@pytest.mark.parametrize("reason", sorted(HELD_BY_SLURM))
+def test_slurms_words_for_a_hold_are_no_lack_of_room(reason):
+    assert not lacks_only_room(waiting(2, 2, reason=reason))
 
 
 def test_a_gated_job_waits_whatever_its_begin_time():

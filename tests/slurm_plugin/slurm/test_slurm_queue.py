@@ -102,6 +102,20 @@ def test_a_state_with_flags_is_one_word(state, is_told_as):
 
 
 @pytest.mark.parametrize(
+    ("code", "told", "reason"),
+    [
+        ("JobHeldUser", "launch failed requeued held", "launch failed requeued held"),
+        ("JobHeldUser", "", "JobHeldUser"),
+        ("JobHeldUser", None, "JobHeldUser"),
+        ("ReqNodeNotAvail", "ReqNodeNotAvail, UnavailableNodes:dgx1", "ReqNodeNotAvail"),
+    ],
+)
+def test_a_job_that_slurm_held_itself_has_slurms_words_for_it(code, told, reason):
+    row = rows.JobRow(7, states="PENDING", reason=code, told=told)
+    assert row.queued().reason == reason
+
+
+@pytest.mark.parametrize(
     ("name", "whole", "expected"),
     [
         ("4_2", "4_[1-3]", True),

@@ -46,6 +46,7 @@ SENTENCES = {
     "a drained node": "waits for a node that can take jobs: dgx1 is drained.",
     "held by its user": "is held by its user, until it is released.",
     "held by an administrator": "is held by an administrator, and only one can release it.",
+    "a start that failed": ("is held by Slurm: its node could not start it, until it is released."),
     "licences": "waits for a licence: none of 1 matlab is free, and it needs 1.",
     "tasks of an array": (
         "waits for other tasks: only 1 of its array's tasks may run at a time (%1)."

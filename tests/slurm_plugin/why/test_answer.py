@@ -12,6 +12,7 @@ from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
 from slurm_plugin.slurm.interface import (
+    HELD_BY_SLURM,
     License,
     QueuedJob,
     Reservation,
@@ -189,6 +190,16 @@ def test_an_entry_of_ours_counts_for_nothing_where_slurm_holds_the_job():
     text = hints.entry("", "waiting 1/10 since 5: x (until 65, begin 5)")
     job = replace(JOB, admin_comment=text, reason="JobHeldAdmin", priority=0)
     assert sentence(job) == "Job 14 is held by an administrator, and only one can release it."
+
+
+@pytest.mark.parametrize("reason", sorted(HELD_BY_SLURM))
+def test_of_a_job_that_slurm_held_itself_nobody_is_told_that_its_user_did(reason):
+    """Nor is it told to wait for GPUs, behind a gate or not."""
+    for comment in ("", gated(tries="1")):
+        said = sentence(replace(JOB, admin_comment=comment, reason=reason, priority=0))
+        assert said.startswith("Job 14 is held")
+        assert "by its user" not in said
+        assert said.endswith(("until it is released.", "only an administrator can release it."))
 
 
 HOSTILE = "x\x1b[2J\u202e\n" + "y" * 5000
