@@ -185,7 +185,7 @@ class _Planning:
             and not job.depends
             # How many tasks of an array may run is counted here: Slurm's reason may be outdated.
             and (may_start_now(job) or job.reason == "JobArrayTaskLimit")
-            and want.kept.begin <= now
+            and _begin(job, want) <= now
             and not is_ahead(want.kept.retry_at, now, LONGEST_PAUSE_S)
             and not self._is_paused(job.name)
             and not self.held_back(job, want)
@@ -235,7 +235,7 @@ class _Planning:
                 self.made.updates.append((job.name, request))
         job, want = unit.first
         now, lease_s = self.context.now, self.context.lease_s * leases
-        if want.kept.begin - now >= lease_s:
+        if _begin(job, want) - now >= lease_s:
             return
         known = job.eligible if job.reason == "BeginTime" else 0
         until = known or self.context.holds_until.get(job.job_id, 0)
@@ -243,6 +243,15 @@ class _Planning:
         if until - now < lease_s / 2 or until - now > 2 * lease_s:
             name = str(job.het_id) if job.het_id else job.name
             self.made.renewals.append(Renewal(until, name, job.job_id, leases))
+
+
+def _begin(job: QueuedJob, want: Want) -> int:
+    """When the job may start: its own begin time, or the sooner one that an administrator gave it.
+
+    No gate opens before the job's own begin time.
+    """
+    begin = want.kept.begin
+    return min(begin, job.eligible) if job.eligible else begin
 
 
 def units_of(ordered: Iterable[QueuedJob], wants: Mapping[int, Want]) -> list[Unit]:

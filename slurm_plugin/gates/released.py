@@ -74,10 +74,18 @@ def is_in_vain(job: QueuedJob, want: Want) -> bool:
 
 
 def gated_again(job: QueuedJob, want: Want, context: GateContext) -> JobUpdate:
-    """The update that puts a job that did not start behind its gate again, for a pause."""
+    """The update that puts a job that did not start behind its gate again, for a pause.
+
+    One that Slurm put back keeps the begin time that Slurm gave it: a node that did not answer the
+    start may still refuse it, and Slurm would end the job wherever it runs by then, and hold it.
+    """
     now = context.now
-    is_requeued = job.eligible > now + STALE_REASON_S
-    kept = want.kept.without("tries") if is_requeued else want.kept
+    kept = want.kept
+    if job.eligible > now + STALE_REASON_S:
+        kept = kept.without("tries")
+        # Else it is a gate that did not open. Of one that is held the node has said all already.
+        if job.submit > kept.at and not job.held:
+            kept = kept.changed(begin=job.eligible)
     pause = min(LONGEST_PAUSE_S, 2**kept.tries)
     why = "released, and not started by Slurm"
     if job.reason not in ("", "None"):

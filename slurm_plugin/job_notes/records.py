@@ -258,7 +258,7 @@ class GateRecord(JobRecord):
 
     #: Finds the promise that was made at the job's submit.
     token = _Text("token")
-    #: The user's own --begin (epoch), 0 without.
+    #: The job's own begin time (epoch): the user's, or Slurm's for one that it put back; 0 without.
     begin = _Number("begin")
     #: How many sockets of each node the user asked for, 0 for any.
     sockets_per_node = _Number("spn")

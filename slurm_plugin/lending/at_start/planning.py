@@ -120,8 +120,10 @@ class _Planning:
         made, now = self.made, self.context.now
         loan = record.loan
         if record.state == STARTS and (job.eligible > now + REQUEUED_S or loan is None):
-            # It ran, and asks for all of its GPUs again.
-            made.back.append((job, self.updates.given_up(job, record, "starts anew")))
+            # It ran, and asks for all of its GPUs again, when Slurm lets it: a node that did not
+            # answer its start may still refuse it, which would end it wherever it runs by then.
+            updates = self.updates.given_up(job, record, "starts anew", begin=None)
+            made.back.append((job, updates))
             return
         state = self._standing(job, record)
         if state.trouble or loan is None:

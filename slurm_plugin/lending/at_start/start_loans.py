@@ -97,12 +97,15 @@ class StartLoans:
             admin_comment=_with(job, record.starts(loan, self.now), note),
         )
 
-    def given_up(self, job: QueuedJob, record: LoanRecord, note: str) -> tuple[JobUpdate, ...]:
+    def given_up(
+        self, job: QueuedJob, record: LoanRecord, note: str, begin: int | None = NOW
+    ) -> tuple[JobUpdate, ...]:
         """The update that gives the job its own request back, then the one that ends the loan.
 
         Until the second one the record names the loan: a job that starts must meet its donors.
+        `begin`: when it may start; None: when Slurm says.
         """
-        without_loan = JobUpdate(begin_time=NOW, admin_comment=_with(job, record.over(), note))
+        without_loan = JobUpdate(begin_time=begin, admin_comment=_with(job, record.over(), note))
         if record.state != STARTS:
             return (without_loan,)
         back = JobUpdate(min_cpus=job.cpus or None)

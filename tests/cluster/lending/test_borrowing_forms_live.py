@@ -45,6 +45,7 @@ def given_back(cluster: Cluster, jobid: int) -> list[str]:
     return re.findall(r"2 GPUs of dgx1 by job \d+ for \d+ s; ([\d,]+) bytes to it in \d", told)
 
 
+@pytest.mark.long("two minutes until Slurm starts a requeued job")
 def test_what_a_job_asks_for_with_each_gpu_and_the_node_it_names_count_with_a_loan(lending):
     """It has all of its CPUs and memory, on its own node; its steps do not ask again."""
     each = ("--gres=gpu:4", "--cpus-per-gpu=2", "--mem-per-gpu=50", "-w", "dgx2", "--requeue")
@@ -54,7 +55,7 @@ def test_what_a_job_asks_for_with_each_gpu_and_the_node_it_names_count_with_a_lo
     has_for_four(job)
     lending.run("ctl", f"rm /home/alice/echo.{job.id}")
     lending.run("ctl", ["scontrol", "requeue", str(job.id)])
-    lending.wait_running(job.id, timeout_s=120)
+    lending.wait_running(job.id, timeout_s=180)
     assert echoed(lending, job.id)[-1] == "exit 0"
     has_for_four(lending.job(job.id))
     lending.cancel(job.id)
@@ -208,7 +209,7 @@ def test_a_model_that_the_site_calls_equal_lends(lending):
         nothing_is_left(lending)
 
 
-@pytest.mark.long("half a minute; who is taken from is tested without a cluster")
+@pytest.mark.long("two minutes; who is taken from is tested without a cluster")
 def test_lent_gpus_are_taken_back_once_where_site_and_user_allow_it(lending):
     """The first job that waits for local GPUs gets those of the borrower, which comes back."""
     small = ("-p", "dgx", "--gres=gpu:2", "--mem=100")
@@ -223,7 +224,7 @@ def test_lent_gpus_are_taken_back_once_where_site_and_user_allow_it(lending):
         assert f"its GPUs were taken back for job {local.id}; it was requeued" in told
         lending.run("ctl", f"rm -f /home/alice/echo.{job.id}")
         lending.cancel(local.id)
-        lending.wait_running(job.id, timeout_s=120)
+        lending.wait_running(job.id, timeout_s=180)
         assert echoed(lending, job.id)[-1] == "exit 0"
         again = lending.sbatch(*small, script="sleep 600")
         for _ in range(3):

@@ -232,12 +232,13 @@ def test_donors_end_with_the_jobs_time(lending):
     nothing_is_left(lending)
 
 
+@pytest.mark.long("two minutes until Slurm starts a requeued job")
 def test_a_requeued_job_gets_donors_anew(lending):
     job = borrower(lending, "--requeue")
     [before] = donors(lending)
     lending.run("ctl", f"rm /home/alice/echo.{job.id}")
     lending.run("ctl", ["scontrol", "requeue", str(job.id)])
-    lending.wait_running(job.id, timeout_s=120)
+    lending.wait_running(job.id, timeout_s=180)
     assert echoed(lending, job.id)[-1] == "exit 0"
     [after] = donors(lending)
     assert after.id != before.id
@@ -313,7 +314,7 @@ def test_a_loan_starts_at_once_however_seldom_slurm_looks_at_its_queue(lending):
 
 
 @pytest.mark.select_plugin
-@pytest.mark.long("15 s; waits until Slurm starts a requeued job")
+@pytest.mark.long("two minutes until Slurm starts a requeued job")
 def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lending):
     """No engine, and a donor that is no more: TaskProlog alone puts the job back."""
     script = f"echo ran >>$HOME/ran.$SLURM_JOB_ID; {ECHO}; sleep 600"
@@ -327,7 +328,7 @@ def test_a_job_on_fewer_gpus_does_not_run_without_its_donors(lending):
     until(lambda: int(lending.job(jobid).fields["Restarts"]) > 0, "the job is put back", 60)
     assert lending.run("ctl", f"cat /home/alice/ran.{jobid}", check=False).code
     lending.engine("start")
-    lending.wait_running(jobid, timeout_s=120)
+    lending.wait_running(jobid, timeout_s=180)
     assert echoed(lending, jobid)[-1] == "exit 0"
     assert lending.run("ctl", f"cat /home/alice/ran.{jobid}").out.split() == ["ran"]
 

@@ -8,7 +8,15 @@ from select_harness import SWITCH
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
-from tests.cluster.slots.gated import engine_away, gated, is_gated, listed, stays_gated
+from tests.cluster.slots.gated import (
+    engine_away,
+    gated,
+    is_gated,
+    listed,
+    renewed,
+    stays_gated,
+)
+from tests.cluster.users.waiting_states import starting_nothing
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
@@ -84,11 +92,53 @@ def test_a_job_whose_node_closes_before_it_starts_runs_elsewhere(cluster, watch)
         if OLD:
             assert stays_gated(cluster, jobid)
             state(cluster, "minsky1", "resume")
-        result = cluster.wait_running(jobid, timeout_s=60).gpus
+        # Slurm lets a requeued job wait for two minutes.
+        result = cluster.wait_running(jobid, timeout_s=180).gpus
         assert result == at_first if OLD else "minsky1" not in result
     finally:
         state(cluster, others, "resume")
         state(cluster, "minsky1", "resume")
+
+
+@pytest.mark.long("a detail of what a shorter test shows")
+def test_a_job_whose_start_failed_stays_as_slurm_holds_it_until_it_is_released(cluster, watch):
+    """Slurm's words stand there for all the updates of the gate; then it is like any other job."""
+    configure_engine(cluster, "slots: {lease_s: 10, poll_s: 1}")
+    cluster.wait_reconciled()
+    words = "launch failed requeued held"
+    with starting_nothing(cluster, "dgx1"):
+        jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+        until(lambda: is_gated(cluster.job(jobid)), "it is gated again")
+    renewed(cluster, jobid)
+    job = cluster.job(jobid)
+    assert job.reason == words.replace(" ", "_")
+    assert f"released, and not started by Slurm ({words})" in job.fields["AdminComment"]
+    assert [(one["job"], one["reason"]) for one in listed(cluster)] == [(str(jobid), words)]
+    cluster.run("ctl", f"scontrol release {jobid}", user="alice")
+    assert cluster.wait_running(jobid).gpus == by_policy({}, (2,), ("dgx1",))
+
+
+@pytest.mark.long("Slurm's own two minutes after a start that came to nothing")
+def test_a_node_that_refuses_a_start_late_ends_no_job_that_runs_elsewhere(cluster, watch):
+    """It hung when the job was to start there: no other start may come before Slurm's own would."""
+    others = "amd1,bridged1,dgx2,minsky1"
+    try:
+        state(cluster, others, "drain")
+        with cluster.paused("dgx1"):
+            jobid = cluster.sbatch("--gres=gpu:2", sleep_s=300)
+            cluster.wait_running(jobid)
+            until(lambda: cluster.job(jobid).state == "COMPLETING", "Slurm gives the start up", 60)
+            state(cluster, others, "resume")
+            cluster.run("ctl", "scontrol update nodename=dgx1 state=down reason=test")
+            until(lambda: is_gated(cluster.job(jobid)), "it is gated again")
+            assert stays_gated(cluster, jobid)
+        refused = f"Requeue of JobId={jobid} returned an error: Job is pending execution"
+        until(lambda: refused in cluster.slurmctld_log(2000), "the node refuses the start")
+        assert "dgx1" not in cluster.wait_running(jobid, timeout_s=150).gpus
+        assert cluster.job(jobid).fields["Restarts"] == "1"
+    finally:
+        state(cluster, others, "resume")
+        state(cluster, "dgx1", "resume")
 
 
 def state(cluster: Cluster, nodes: str, word: str) -> None:
@@ -160,12 +210,21 @@ def test_gated_jobs_survive(cluster, watch, count, trouble):
     )
     trouble(cluster)
     cluster.cancel(*holders)
-    until(lambda: not cluster.run("ctl", "squeue -h -u alice").out, "all are over", 180)
+    until(lambda: not cluster.run("ctl", "squeue -h -u alice").out, lambda: left(cluster), 180)
     # What the jobs print, sbatch's own words among it, would be a line more.
     output = cluster.run("ctl", "grep -H '' ran.*", user="alice").out.splitlines()
     assert sorted(output) == sorted(f"ran.{jobid}:ran" for jobid in ids)
     seen = [gpus for jobid in ids for held in watch.held.get(jobid, ()) for _, gpus in held]
     assert {len(gpus) for gpus in seen} == {2}
+
+
+def left(cluster: Cluster) -> str:
+    """What did not come to an end, and of that what Slurm itself holds, which no gate keeps."""
+    held = [
+        job for job in cluster.jobs() if job.state == "PENDING" and job.fields["Priority"] == "0"
+    ]
+    told = [f"job {job.id} by {job.reason}, Restarts={job.fields['Restarts']}" for job in held]
+    return f"all are over; held, with no gate of ours in the way: {'; '.join(told) or 'none'}"
 
 
 NODES = ("amd1", "bridged1", "dgx1", "dgx2", "minsky1")

@@ -65,7 +65,7 @@ def test_held_dependent_and_later_jobs_stay_behind_their_gates_and_block_nobody(
     made = planned(
         gated(1, 8, priority=0),
         gated(2, 8, depends=True),
-        gated(3, 8, keys="begin=2000"),
+        gated(3, 8, keys="begin=2000", eligible=2000),
         gated(4, 8),
     )
     assert made.released == ["4"]
@@ -138,12 +138,34 @@ def test_a_job_that_many_releases_did_not_start_is_left_to_slurm(tries, reason, 
     assert ("Slurm's own choice: 6 releases" in comment) == is_left
 
 
-def test_a_requeued_job_gives_its_slots_to_others_until_its_time():
-    """Its tries are counted anew."""
-    made = planned(placed(999, keys="tries=5", eligible=1120), gated(2, 8))
+@pytest.mark.parametrize(
+    ("sentence", "changes", "begin"),
+    [
+        ("put back", {}, 1120),
+        ("put back after a begin time of its user's", {"keys": "tries=5 begin=900"}, 1120),
+        ("held, so that its node has said all", {"priority": 0}, 0),
+        ("never put back: its gate did not open", {"submit": 900}, 0),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_requeued_job_gives_its_slots_to_others_until_its_time(sentence, changes, begin):
+    """Its tries are counted anew, and it starts no sooner than Slurm itself would start it."""
+    job = placed(990, **{"keys": "tries=5", "eligible": 1120, "submit": 999, **changes})
+    made = planned(job, gated(2, 8))
     [(name, update)] = made.updates
     kept = record_in(update.admin_comment)
     assert (name, kept.tries, kept.retry_at, made.released) == ("1", 1, 1001, ["2"])
+    assert (kept.begin, update.begin_time) == (begin, 1120)
+
+
+def test_a_job_that_was_put_back_waits_for_the_begin_time_that_slurm_gave_it():
+    """A node that did not answer its start may refuse it until then, and would end it."""
+    waits = [
+        gated(1, keys=f"tries=1 retry=990 begin={begin}", eligible=eligible)
+        for begin, eligible in ((1001, 1001), (1000, 1000), (1120, 1000))
+    ]
+    # Of the last an administrator said: StartTime=now.
+    assert [planned(job).released for job in waits] == [[], ["1"], ["1"]]
 
 
 def test_a_release_that_did_not_take_is_gated_again_at_once():
