@@ -9,7 +9,8 @@ from slurm_plugin.slurm.runner import Runner
 def requeueable(run: Runner) -> set[int]:
     """The batch jobs in the queue that may be requeued, by id; SlurmError without an answer."""
     rows = squeue_table.read(run, ("JobId", "Requeue", "BatchFlag"))
-    return {int(job) for job, may, is_batch in rows if may == is_batch == "1"}
+    # The flag of a batch job grows with each of its starts that failed.
+    return {int(job) for job, may, batch in rows if may == "1" and batch not in ("", "0")}
 
 
 def requeue_held(run: Runner, name: str) -> None:

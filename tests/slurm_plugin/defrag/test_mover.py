@@ -236,14 +236,17 @@ def test_a_damaged_record_moves_nobody_and_says_so_once(site, caplog, content):
 
 
 def test_which_jobs_slurm_requeues():
-    """squeue's columns, in which no name of a job can pass for another one."""
+    """squeue's columns, in which no name of a job can pass for another one.
+
+    BatchFlag counts the starts that failed, too.
+    """
 
     def run(argv, stdin="", timeout_s=None):
         wanted = argv[argv.index("-O") + 1]
         names, ends = zip(*(one.split(":0") for one in wanted.split(",")), strict=True)
         assert names == ("JobId", "Requeue", "BatchFlag")
-        rows = [("1", "1", "1"), ("2", "0", "1"), ("3", "1", "0")]
+        rows = [("1", "1", "1"), ("2", "0", "1"), ("3", "1", "0"), ("4", "1", "2")]
         texts = ("".join(text + end for text, end in zip(row, ends, strict=True)) for row in rows)
         return "\n".join(texts) + "\n"
 
-    assert requeue.requeueable(run) == {1}
+    assert requeue.requeueable(run) == {1, 4}
