@@ -236,8 +236,7 @@ def test_donors_end_with_the_jobs_time(lending):
 def test_a_requeued_job_gets_donors_anew(lending):
     job = borrower(lending, "--requeue")
     [before] = donors(lending)
-    lending.run("ctl", f"rm /home/alice/echo.{job.id}")
-    lending.run("ctl", ["scontrol", "requeue", str(job.id)])
+    lending.run("ctl", f"rm /home/alice/echo.{job.id}; scontrol requeue {job.id}")
     lending.wait_running(job.id, timeout_s=180)
     assert echoed(lending, job.id)[-1] == "exit 0"
     [after] = donors(lending)

@@ -12,8 +12,6 @@ from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.job_notes.shape import ShapeNote
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
 from slurm_plugin.slurm.interface import (
-    HELD_BY_SLURM,
-    License,
     QueuedJob,
     Reservation,
     SlurmNode,
@@ -153,20 +151,6 @@ def test_a_begin_time_that_is_over_is_no_reason(comment):
     assert "is not to start before" in sentence(later)
 
 
-@pytest.mark.parametrize("reason", ["", "None", "BeginTime"])
-def test_before_slurm_looks_at_a_job_its_licences_and_limits_are_asked_for(reason):
-    """After a submit or an update there is no reason yet; room alone does not start the job."""
-    job = replace(JOB, reason=reason, tres_per_node="gres/gpu:1")
-    none_free = (License("matlab", 1, 0),)
-    details = WaitingDetails(licenses="matlab:1")
-    waits = "waits for a licence: none of 1 matlab is free, and it needs 1."
-    assert sentence(job, details=details, licenses=none_free) == f"Job 14 {waits}"
-    one_free = (License("matlab", 1, 1),)
-    assert "fits on dgx1 now" in sentence(job, details=details, licenses=one_free)
-    later = replace(job, eligible=int(NOW) + 1)
-    assert "is not to start before" in sentence(later, details=details, licenses=none_free)
-
-
 @pytest.mark.parametrize("comment", [OPENED.text(), gated(tries="1", tpn="gres/gpu:1")])
 def test_a_partition_that_is_down_is_told_behind_a_gate_too(comment):
     """Slurm has said so of a release, and says `BeginTime` of the gate that was shut again."""
@@ -190,16 +174,6 @@ def test_an_entry_of_ours_counts_for_nothing_where_slurm_holds_the_job():
     text = hints.entry("", "waiting 1/10 since 5: x (until 65, begin 5)")
     job = replace(JOB, admin_comment=text, reason="JobHeldAdmin", priority=0)
     assert sentence(job) == "Job 14 is held by an administrator, and only one can release it."
-
-
-@pytest.mark.parametrize("reason", sorted(HELD_BY_SLURM))
-def test_of_a_job_that_slurm_held_itself_nobody_is_told_that_its_user_did(reason):
-    """Nor is it told to wait for GPUs, behind a gate or not."""
-    for comment in ("", gated(tries="1")):
-        said = sentence(replace(JOB, admin_comment=comment, reason=reason, priority=0))
-        assert said.startswith("Job 14 is held")
-        assert "by its user" not in said
-        assert said.endswith(("until it is released.", "only an administrator can release it."))
 
 
 HOSTILE = "x\x1b[2J\u202e\n" + "y" * 5000

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from slurm_plugin.queue.snapshot import Settings
-from slurm_plugin.slurm.interface import Limit, WaitingDetails
+from slurm_plugin.slurm.interface import License, Limit, WaitingDetails
 from slurm_plugin.why.answer import answer
 from slurm_plugin.why.state import WaitingState
-from tests.slurm_plugin.why.test_answer import JOB, state
+from tests.slurm_plugin.why.test_answer import JOB, NOW, sentence, state
 
 #: The account above each account.
 ABOVE = {"research": "faculty", "faculty": "university", "university": "root"}
@@ -91,3 +91,17 @@ def test_a_rule_on_accounts_is_not_judged_where_the_accounts_above_are_not_known
     found = in_partition(state(), allow_accounts=("faculty",))
     assert "4 free GPUs on one node" in answer(found).sentence
     assert "4 free GPUs on one node" in answer(replace(found, parents=ABOVE)).sentence
+
+
+@pytest.mark.parametrize("reason", ["", "None", "BeginTime"])
+def test_before_slurm_looks_at_a_job_its_licences_and_limits_are_asked_for(reason):
+    """After a submit or an update there is no reason yet; room alone does not start the job."""
+    job = replace(JOB, reason=reason, tres_per_node="gres/gpu:1")
+    none_free = (License("matlab", 1, 0),)
+    details = WaitingDetails(licenses="matlab:1")
+    waits = "waits for a licence: none of 1 matlab is free, and it needs 1."
+    assert sentence(job, details=details, licenses=none_free) == f"Job 14 {waits}"
+    one_free = (License("matlab", 1, 1),)
+    assert "fits on dgx1 now" in sentence(job, details=details, licenses=one_free)
+    later = replace(job, eligible=int(NOW) + 1)
+    assert "is not to start before" in sentence(later, details=details, licenses=none_free)

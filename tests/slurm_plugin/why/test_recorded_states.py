@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from slurm_plugin.slurm.interface import HELD_BY_SLURM
 from slurm_plugin.why.answer import answer, cause
 from slurm_plugin.why.site import QueueOrder, site_of
 from slurm_plugin.why.state import WaitingState, hidden
@@ -88,3 +89,15 @@ def test_a_gate_shows_no_begin_time_as_a_plan():
     found = answer(recorded("fragmentation behind a gate", "slots"))
     assert found.slurm_start == 0
     assert "gate" in dict(found.evidence)
+
+
+@pytest.mark.parametrize("mode", ["select", "slots"])
+@pytest.mark.parametrize("reason", sorted(HELD_BY_SLURM))
+def test_of_a_job_that_slurm_held_itself_nobody_is_told_that_its_user_did(reason, mode):
+    """Nor is it told to wait for GPUs, behind a gate or not."""
+    state = recorded("a start that failed", mode)
+    found = answer(replace(state, job=replace(state.job, reason=reason)))
+    assert " is held" in found.sentence
+    assert "by its user" not in found.sentence
+    ends = ("until it is released.", "only an administrator can release it.")
+    assert found.sentence.endswith(ends)
