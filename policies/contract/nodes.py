@@ -1,8 +1,8 @@
 """Choosing the nodes: shared by every policy that ranks nodes by what it would do on each.
 
 Slurm's node Weight comes first: a heavier node is never taken while a lighter one has room. Then,
-for several nodes, as few switches between them as can be, as with Slurm's own topology plugins. What
-a node delivers less than others of its kind (a power cap) is a part of policies' keys.
+for several nodes, as few switches between them as can be, as with Slurm's own topology plugins.
+What a node delivers less than others of its kind (a power cap) is a part of policies' keys.
 Nodes of equal (shape, free GPUs, weight) are ranked once.
 """
 

@@ -64,8 +64,8 @@ class Played:
     #: The sum over the futures.
     worth: float = 0.0
     next_mask: int = 0
-    #: Those of the first future.
-    at_once: tuple[int, int] | None = None
+    #: Those of the first future; none before it is played.
+    at_once: tuple[int, ...] = ()
 
     def add(self, future: Future) -> None:
         """One more."""
@@ -75,8 +75,8 @@ class Played:
 
     def starts_as_many(self, own: Played) -> bool:
         """Whether no job that waits loses its start by this set, as far as is seen."""
-        assert self.at_once is not None and own.at_once is not None
-        return all(mine >= its for mine, its in zip(self.at_once, own.at_once, strict=True))
+        pairs = zip(self.at_once, own.at_once, strict=True)
+        return all(mine >= its for mine, its in pairs)
 
 
 class Horizon(Mapa):
