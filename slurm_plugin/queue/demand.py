@@ -10,7 +10,7 @@ from slurm_plugin.protocol import FORMS, ResourceRequest
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.gres_text import counts
-from slurm_plugin.slurm.interface import HELD_BY_SLURM, QueuedJob
+from slurm_plugin.slurm.interface import QueuedJob
 
 #: Slurm's codes for a job that lacks nothing but GPUs, CPUs or memory.
 READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
@@ -59,11 +59,11 @@ def lacks_only_room(job: QueuedJob, *also: str) -> bool:
 
     In all releases its codes are words of letters alone (src/common/job_state_reason.c), and any
     other one is a limit, a licence, a hold. Where some part of Slurm writes a sentence instead of a
-    code (26.05: `No suitable topology unit found`), nothing else is known to keep the job waiting,
-    but for the words of a hold.
+    code (26.05: `No suitable topology unit found`), nothing else is known to keep a job waiting
+    that is not held.
     """
     code = job.reason.partition(",")[0]
-    is_told = not code.isalpha() and code not in HELD_BY_SLURM
+    is_told = not code.isalpha() and not job.held
     return code in READY or code in also or is_told
 
 

@@ -15,13 +15,6 @@ ENDED = frozenset(
      "OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT")
 )  # fmt: skip
 
-#: The reasons of jobs that Slurm put back and held, in its own words instead of a code.
-HELD_BY_SLURM = frozenset(
-    ("launch failed requeued held", "user env retrieval failed requeued held",
-     "launch failure limit exceeded requeued held", "job requeued in held state",
-     "job requeued in special exit state")
-)  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
@@ -93,7 +86,7 @@ class QueuedJob:
     partition: str = ""
     #: PENDING, RUNNING, SUSPENDED, CONFIGURING or COMPLETING, without Slurm's flags.
     state: str = ""
-    #: Slurm's code, or its own words (HELD_BY_SLURM).
+    #: Slurm's code, or its own sentence where it has one.
     reason: str = ""
     priority: int = 0
     submit: int = 0

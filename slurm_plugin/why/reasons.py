@@ -51,8 +51,8 @@ _PLAIN = {
     "launch failure limit exceeded requeued held": "is held: its start failed too often, and only"
     " an administrator can release it",
 }
-#: What Slurm writes of a job that it held itself, and that its user can release.
-_HELD_BY_SLURM = {
+#: What Slurm writes of a job that it put back and held itself, and that its user can release.
+HELD_BY_SLURM = {
     "launch failed requeued held": "is held by Slurm: its node could not start it",
     "user env retrieval failed requeued held": "is held by Slurm: its node could not read its"
     " user's environment",
@@ -120,7 +120,7 @@ def _begin_time(state: WaitingState) -> WaitReason:
 
 
 def _held_by_user(state: WaitingState) -> WaitReason:
-    why = _HELD_BY_SLURM.get(state.job.reason, "is held by its user")
+    why = HELD_BY_SLURM.get(state.job.reason, "is held by its user")
     facts = (("to do", f"scontrol release {state.job.name or state.job.job_id}"),)
     return WaitReason("held", f"{why}, until it is released", facts)
 
@@ -322,7 +322,7 @@ _RULES: dict[str, Rule] = {
     "Dependency": _dependency,
     "DependencyNeverSatisfied": _never,
     "JobHeldUser": _held_by_user,
-    **dict.fromkeys(_HELD_BY_SLURM, _held_by_user),
+    **dict.fromkeys(HELD_BY_SLURM, _held_by_user),
     "JobHeldAdmin": _held_by_admin,
     "Reservation": _reservation,
     "Licenses": _licenses,

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from slurm_plugin.slurm.interface import HELD_BY_SLURM
 from slurm_plugin.why.answer import answer, cause
+from slurm_plugin.why.reasons import HELD_BY_SLURM
 from slurm_plugin.why.site import QueueOrder, site_of
 from slurm_plugin.why.state import WaitingState, hidden
 from slurm_plugin.why.text import as_json, in_words
@@ -92,7 +92,7 @@ def test_a_gate_shows_no_begin_time_as_a_plan():
 
 
 @pytest.mark.parametrize("mode", ["select", "slots"])
-@pytest.mark.parametrize("reason", sorted(HELD_BY_SLURM))
+@pytest.mark.parametrize("reason", [*HELD_BY_SLURM, "launch failure limit exceeded requeued held"])
 def test_of_a_job_that_slurm_held_itself_nobody_is_told_that_its_user_did(reason, mode):
     """Nor is it told to wait for GPUs, behind a gate or not."""
     state = recorded("a start that failed", mode)
