@@ -187,8 +187,8 @@ class Future(NamedTuple):
     worth: float
     #: The next start on the job's own node: GPUs (mask) beside its own; none where there is none.
     next_mask: int
-    #: How many of those who wait start at once: of the first ones in order, and in all.
-    at_once: tuple[int, int] = (0, 0)
+    #: Which parts of those who wait start at once, by identity.
+    at_once: frozenset[int] = frozenset()
 
     def explained(self, placement: Placement, free: int) -> Placement:
         """The placement, its reason saying what it leaves for whom; `free` is left on its node."""
@@ -331,7 +331,8 @@ class World:
         run = Run(free, ends, self._kind_of, self._find, self._weights)
         run.play(waits, number, self._backfill)
         next_mask = 0 if run.next_mask & own.mask else run.next_mask
-        return Future(own.gain * self._weight + run.worth, next_mask, (run.first, run.at_once))
+        at_once = frozenset(run.at_once)
+        return Future(own.gain * self._weight + run.worth, next_mask, at_once)
 
     def later(
         self, communication: float, share: float, among: Collection[str], longest_s: float,

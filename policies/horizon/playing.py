@@ -75,7 +75,7 @@ class Run:
     """One future while it is played."""
 
     __slots__ = ("_at", "_counts", "_ends", "_find", "_free", "_kind_of", "_most", "_weights",
-                 "at_once", "first", "next_mask", "now_s", "starts", "worth")  # fmt: skip
+                 "at_once", "next_mask", "now_s", "starts", "worth")  # fmt: skip
 
     def __init__(
         self,
@@ -99,8 +99,8 @@ class Run:
         self._at = 0
         self.now_s = self.worth = 0.0
         self.starts = self.next_mask = 0
-        #: How many start before anything comes free: of the first ones in order, and in all.
-        self.first = self.at_once = 0
+        #: What starts before anything comes free, by identity, in its order.
+        self.at_once: list[int] = []
 
     def play(self, waits: Sequence[Waits], own: int, backfill: bool) -> None:
         """Start who waits, in order, until enough is seen or nothing more comes free.
@@ -115,7 +115,6 @@ class Run:
                 # Some node has room.
                 self._try(part, lasts_s, own)
                 del left[0]
-                self.first += not self._at
                 continue
             if self._at == len(self._ends):
                 return
@@ -213,7 +212,7 @@ class Run:
         self.worth += gain * weight
         self.starts += 1
         if not self._at:
-            self.at_once += 1
+            self.at_once.append(id(part))
         if node == own and not self.next_mask:
             self.next_mask = mask
         return True

@@ -64,19 +64,14 @@ class Played:
     #: The sum over the futures.
     worth: float = 0.0
     next_mask: int = 0
-    #: Those of the first future; none before it is played.
-    at_once: tuple[int, ...] = ()
+    #: Those of the first future.
+    at_once: frozenset[int] = frozenset()
 
     def add(self, future: Future) -> None:
         """One more."""
         self.worth += future.worth
         self.next_mask = self.next_mask or future.next_mask
         self.at_once = self.at_once or future.at_once
-
-    def starts_as_many(self, own: Played) -> bool:
-        """Whether no job that waits loses its start by this set, as far as is seen."""
-        pairs = zip(self.at_once, own.at_once, strict=True)
-        return all(mine >= its for mine, its in pairs)
 
 
 class Horizon(Mapa):
@@ -204,6 +199,8 @@ class Horizon(Mapa):
         pairs = asked.chosen()
         state, count, _ = pairs[0]
         is_played = cluster.ahead is not None and cluster.ahead.queue and len(pairs) == 1
+        # Who asks for the emptiest nodes gets them, and leaves others full on purpose.
+        is_played = is_played and request.options.get("spread") != "yes"
         if not (is_played and is_told_apart(state.topology)):
             return asked.placement(self.name, pairs), None
         others = asked.runners_up(count, {state.name})[: MOST_NODES - 1]
@@ -230,8 +227,8 @@ def _best(
 ) -> tuple[NodeState, Choice, Future] | None:
     """The node and set with the best future; None where that is mapa's own, the first.
 
-    Of those only with which as many jobs start at once: a better set for one makes up for no wait
-    of another.
+    Of those only with which all jobs start at once that would with mapa's own, as far as is seen: a
+    better set for one makes up for no wait of another.
     """
     [count] = request.gpus_per_node
     own, *others = [
@@ -260,7 +257,7 @@ def _best(
         for one in played:
             one.add(world.play(one.node, count, one.own, future))
         if future == 0:
-            played = [one for one in played if one.starts_as_many(own)]
+            played = [one for one in played if one.at_once >= own.at_once]
     best = max(played, key=lambda one: one.worth)
     if best.worth <= own.worth + LEAST_GAIN * world.futures:
         return None

@@ -77,7 +77,10 @@ def _ranked(sets: Iterable[Choice]) -> tuple[Choice, ...]:
     ranked = sorted(
         sets, key=lambda g: (-g.weakest_gbps, -g.agg_gbps, -g.preserved_gbps, sorted(g.order))
     )
-    return tuple({grown.mask: grown for grown in reversed(ranked)}.values())[::-1]
+    best: dict[int, Choice] = {}
+    for grown in ranked:
+        best.setdefault(grown.mask, grown)
+    return tuple(best.values())
 
 
 def find(topology: NodeTopology, pattern: str, k: int, free: int, most: int) -> tuple[Choice, ...]:

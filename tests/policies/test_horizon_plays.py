@@ -30,7 +30,8 @@ class Plain:
         self.ends = [(at_s, place, set(gpus_of(gpus))) for at_s, place, gpus, _ in ends]
         self.ends.append((world._played_in(future)[2], node, set(gpus_of(mask))))
         self.now_s = self.worth = 0.0
-        self.starts = self.next_mask = self.first = self.at_once = 0
+        self.starts = self.next_mask = 0
+        self.at_once: set[int] = set()
 
     def best(self, part: Part, without: int) -> tuple[int, int] | None:
         """Node and GPUs (mask): of the lightest nodes the one that mapa ranks first."""
@@ -54,7 +55,8 @@ class Plain:
         self.free[number] -= set(gpus_of(mask))
         self.ends.append((self.now_s + lasts_s, number, set(gpus_of(mask))))
         self.starts += 1
-        self.at_once += self.now_s == 0.0
+        if self.now_s == 0.0:
+            self.at_once.add(id(part))
         if number == self.own and not self.next_mask:
             self.next_mask = mask
         return True
@@ -67,13 +69,12 @@ class Plain:
                 return at_s, number
         return float("inf"), NOWHERE
 
-    def play(self, backfill: bool) -> tuple[float, int, tuple[int, int]]:
+    def play(self, backfill: bool) -> tuple[float, int, set[int]]:
         left = list(self.waits)
         while left and self.starts < STARTS:
             _, lasts_s, part = left[0]
             if self.start(part, lasts_s):
                 left = left[1:]
-                self.first += self.now_s == 0.0
                 continue
             if not self.ends:
                 break
@@ -83,7 +84,7 @@ class Plain:
             self.now_s, number, some = self.ends.pop(0)
             self.free[number] |= some
         next_mask = 0 if self.next_mask & self.mask else self.next_mask
-        return self.worth, next_mask, (self.first, self.at_once)
+        return self.worth, next_mask, self.at_once
 
     def pass_(self, left: list[Waits]) -> None:
         starts_s, promised = self.promise(left[0][0])

@@ -129,3 +129,18 @@ def test_a_reason_is_of_who_chose_and_names_what_is_left():
             if "leaves " in answer.reason:
                 left = answer.reason.split("leaves ")[1].split(" for the next")[0]
                 assert not {*map(int, left.split(","))} & {*answer.gpus["a"]}
+
+
+def test_who_asks_for_the_emptiest_node_gets_it_whoever_waits():
+    where = snapshot(("a", "dgx1v", [0, 1, 2, 3, 4, 6, 7]), ("b", "dgx1v", [0, 1, 2, 5, 6, 7]))
+    asked = replace(where, ahead=Ahead(HOUR_S, [WaitingJob((4,), HOUR_S)] * 4))
+    request = Request((2,), options={"spread": "yes"})
+    assert {*placed("horizon", request, asked).gpus} == {"a"}
+
+
+@pytest.mark.parametrize("count", [3, 4, 8])
+def test_the_best_set_of_a_large_node_is_found_whatever_else_was_looked_at(count):
+    """A search from each GPU finds the same set in worse orders, too."""
+    where = snapshot(("a", "torus-16", list(range(16))))
+    request = Request((count,), pattern="hypercube", min_utility=1.0)
+    assert placed("mapa", request, where).utility == 1.0
