@@ -96,7 +96,8 @@ def assign_ranked(
         near = _Near(network, among)
         chosen = near.instead_of(chosen, wanted, rankings, suits, of_one_kind=of_one_kind)
     elif of_one_kind:
-        chosen = _of_one_kind(chosen, among.table, among.among, wanted, rankings, None, suits)
+        kinds = _kinds(among.table)
+        chosen = _of_one_kind(chosen, kinds, among.among, wanted, rankings, None, suits)
     pairs = []
     for count, (_, place) in zip(wanted, chosen, strict=True):
         name = among.table.names[place]
@@ -208,12 +209,12 @@ class _Near:
         assert not isinstance(nearer, int)
         if not of_one_kind:
             return nearer
-        return _of_one_kind(nearer, self._nodes.table, inside, wanted, rankings, self, suits)
+        return _of_one_kind(nearer, kinds, inside, wanted, rankings, self, suits)
 
 
 def _of_one_kind(
     chosen: _Chosen,
-    table: NodeTable,
+    kinds: Sequence[int],
     inside: int,
     wanted: list[int],
     rankings: Mapping[int, Ranking[FreeOn]],
@@ -228,7 +229,7 @@ def _of_one_kind(
     """
     most = sum(key[0] for key, _ in chosen)
     bound = max(key[1 : 1 + FIRST] for key, _ in chosen)
-    fitting = _fitting(_kinds(table), inside, wanted, rankings, most, bound)
+    fitting = _fitting(kinds, inside, wanted, rankings, most, bound)
     if not fitting:
         return chosen
     alike = _assign(wanted, rankings, min(fitting)[1], near, suits)

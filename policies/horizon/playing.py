@@ -99,7 +99,7 @@ class Run:
         self._at = 0
         self.now_s = self.worth = 0.0
         self.starts = self.next_mask = 0
-        #: What starts before anything comes free, by identity, in its order.
+        #: What starts before anything comes free, by identity.
         self.at_once: list[int] = []
 
     def play(self, waits: Sequence[Waits], own: int, backfill: bool) -> None:

@@ -64,14 +64,14 @@ class Played:
     #: The sum over the futures.
     worth: float = 0.0
     next_mask: int = 0
-    #: Those of the first future.
+    #: Those of the future that was played last.
     at_once: frozenset[int] = frozenset()
 
     def add(self, future: Future) -> None:
         """One more."""
         self.worth += future.worth
         self.next_mask = self.next_mask or future.next_mask
-        self.at_once = self.at_once or future.at_once
+        self.at_once = future.at_once
 
 
 class Horizon(Mapa):
@@ -98,7 +98,8 @@ class Horizon(Mapa):
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """As mapa; or wait for better GPUs where that is expected to end the job sooner."""
-        cluster, known = self._seen(cluster), self._known(request, cluster)
+        cluster = self._seen(cluster)
+        known = self._told.of_request(request, candidates(cluster.nodes).topologies())
         placement, world = self._chosen(request, cluster, known)
         answer = self._or_wait(request, placement)
         if isinstance(answer, Wait):
@@ -108,14 +109,8 @@ class Horizon(Mapa):
             answer = replace(answer, reason=f"{answer.reason}; {said}")
         return self._wait(request, cluster, answer, known, world) or answer
 
-    def _known(self, request: Request, cluster: Cluster) -> Known | None:
-        """What is known of the job's communication."""
-        return self._told.of_request(request, candidates(cluster.nodes).topologies())
-
-    def _communication(self, request: Request, cluster: Cluster) -> float:
-        if not request.sensitive:
-            return 0.0
-        known = self._known(request, cluster)
+    def _share(self, known: Known | None) -> float:
+        """What share of its run time a job communicates that feels its links."""
         return self._usual if known is None else known.share
 
     def _seen(self, cluster: Cluster) -> Cluster:
@@ -156,7 +151,7 @@ class Horizon(Mapa):
         is_single = len(request.gpus_per_node) == 1
         if cluster.ahead is None or not (is_single and request.sensitive and self._longest_wait_s):
             return None
-        share = self._usual if known is None else known.share
+        share = self._share(known)
         # What the best GPUs would save at once, as a part of the run.
         most_saved = longer(share, now.utility)
         if most_saved <= LEAST_SAVED:
@@ -195,7 +190,7 @@ class Horizon(Mapa):
         self, request: Request, cluster: Cluster, known: Known | None
     ) -> tuple[Placement, World | None]:
         """What the job gets now, and what was played for it, if that was."""
-        asked = self._asked(request, cluster)
+        asked = self._asked(request, cluster, self._share(known))
         pairs = asked.chosen()
         state, count, _ = pairs[0]
         is_played = cluster.ahead is not None and cluster.ahead.queue and len(pairs) == 1

@@ -44,16 +44,13 @@ class Mapa(Policy):
 
     def place(self, request: Request, cluster: Cluster) -> Placement | Wait:
         """Choose GPUs for one job that fits, or wait for its minimal utility."""
-        asked = self._asked(request, cluster)
+        asked = self._asked(request, cluster, USUAL_COMMUNICATION)
         return self._or_wait(request, asked.placement(self.name, asked.chosen()))
 
-    def _asked(self, request: Request, cluster: Cluster) -> MapaQuestion:
-        objective, communication = self._objective(request), self._communication(request, cluster)
-        return MapaQuestion(request, cluster, objective, self.tables, communication)
-
-    def _communication(self, request: Request, cluster: Cluster) -> float:
-        """The share of its run time that a job is taken to communicate."""
-        return USUAL_COMMUNICATION if request.sensitive else 0.0
+    def _asked(self, request: Request, cluster: Cluster, communication: float) -> MapaQuestion:
+        """The question; `communication` is the share of its run time of a job that feels links."""
+        objective, share = self._objective(request), communication if request.sensitive else 0.0
+        return MapaQuestion(request, cluster, objective, self.tables, share)
 
     @staticmethod
     def _or_wait(request: Request, placement: Placement) -> Placement | Wait:
