@@ -269,7 +269,12 @@ check_ours() {
 
 down() {
     check_ours
-    compose --profile backup down -v --remove-orphans -t 2 >/dev/null 2>&1
+    # One after the other: Docker 20.10 locks up for good, with all that runs, where the last two
+    # containers of a network leave it at the same time (libnetwork's processEndpointDelete, sbLeave).
+    docker ps -aq --filter "label=com.docker.compose.project=$COMPOSE_PROJECT_NAME" | while read -r id; do
+        docker rm -f -v "$id" || true
+    done >/dev/null 2>&1
+    compose --profile backup down -v --remove-orphans >/dev/null 2>&1
     rm -rf "$files"
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, overload
 
@@ -99,6 +100,8 @@ class Ahead:
     now_s: float = 0.0
     #: Whether users may not see each other's jobs: no reason tells of one.
     is_private: bool = False
+    #: How many of the queue come before the job itself: it passes them where Slurm backfills.
+    before: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +203,12 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not yet: why, for how long at most, and what the job would have got now."""
+    """Not yet: why, for how long at most, and what the job would have got now.
+
+    `at_most_s` is counted from the first time that the job was postponed, so that the waits of one
+    question after the other add up to no more; without it the site's bounds alone hold.
+    """
 
     reason: str
-    at_most_s: float
+    at_most_s: float = inf
     instead: Placement | None = None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain, islice
+from math import inf
 from statistics import fmean
 from typing import NamedTuple
 
@@ -42,6 +43,8 @@ MOST_ENDS = 24
 MOST_TIMES = 3.0
 #: Choices remembered, some 300 bytes each; of so many all are forgotten.
 MOST_CHOICES = 50_000
+#: Slurm plans by minutes (bf_resolution): a window that is shorter is none.
+RESOLUTION_S = 60.0
 #: Waiting jobs of which the parts are remembered.
 MOST_PARTS = 4096
 
@@ -266,6 +269,10 @@ class World:
         self._played: dict[int, tuple[list[End], list[Waits], float]] = {}
         #: Who waits (a number, the limit and the own run times of each) with their parts.
         self._waits = self._waiting()
+        #: How many of these parts come before the job.
+        self._before = sum(
+            len(parts) for number, _, _, parts in self._waits if number <= ahead.before
+        )
 
     def _played_in(self, future: int) -> tuple[list[End], list[Waits], float]:
         """The ends in their order, who waits, and how long the job itself runs.
@@ -349,7 +356,26 @@ class World:
         ends, waits, lasts_s = self._played_in(future)
         run = Run(self._free[:], ends[:], self._kind_of, self._find, self._weights)
         numbers = {self._number[name] for name in among}
-        return run.wait(waits, own, lasts_s, share, numbers, longest_s, self._backfill)
+        return run.wait(
+            waits, own, lasts_s, share, numbers, longest_s, self._backfill, self._before
+        )
+
+    def window_s(self, name: str) -> float:
+        """How long the job may wait for its turn on a node: others have it after that (seconds).
+
+        Of those before it the first one that needs this node starts there as soon as enough GPUs
+        are free, by the limits; the job, which backfill lets pass, has to be over by then.
+        """
+        if not self._before:
+            return inf
+        first, ahead = self._waits[0][3][0], self._ahead
+        free = {node.name: node.free.bit_count() for node in self.nodes}
+        for end_s, node, mask, *_ in self._releases:
+            free[node] += mask.bit_count()
+            if free[node] >= first.gpus:
+                left_s = end_s - ahead.now_s - ahead.lasts_s - RESOLUTION_S
+                return max(0.0, left_s) if node == name else inf
+        return inf
 
     def _find(self, part: Part, node: int, free: int) -> Best:
         """What is not known yet of a part on a node."""

@@ -128,36 +128,49 @@ class Run:
 
     def wait(
         self, waits: Sequence[Waits], own: Part, ideal_s: float, share: float,
-        among: Collection[int], longest_s: float, backfill: bool,
+        among: Collection[int], longest_s: float, backfill: bool, before: int = 0,
     ) -> Later | None:  # fmt: skip
         """Let the others start while one job waits: when does it end the soonest?
 
-        It goes first whenever GPUs come free, as it would in Slurm; others take what it leaves now.
+        Others take what it leaves now. Whenever GPUs come free the first `before` go first, as in
+        Slurm, and the job starts on no GPUs that one of them is promised; then come the others.
         """
         communication = own.communication or 0.0
         found: Later | None = None
         left, now_s = list(waits), run_s(ideal_s, communication, share)
         while True:
             while left and left[0][0] <= self._most:
-                _, lasts_s, part = left[0]
-                self._try(part, lasts_s, NOWHERE)
-                del left[0]
+                self._next(left)
+                before -= before > 0
             if left and backfill and _least(left) <= self._most:
-                self._pass(left, NOWHERE)
+                before = self._pass(left, NOWHERE, before)
             is_over = self._at == len(self._ends) or self._ends[self._at][0] > longest_s
             if is_over or self.starts >= STARTS:
                 return found
             self._end()
+            while before and left[0][0] <= self._most:
+                self._next(left)
+                before -= 1
             if self._most < own.gpus:
                 continue
             its = [count if at in among else 0 for at, count in enumerate(self._counts)]
             some = self._best(own, its)
+            if before and some is not None:
+                starts_s, promised = self._promise(left[0][0])
+                if self.now_s + run_s(ideal_s, communication, some[1].share) > starts_s:
+                    some = self._best(own, its, promised)
             if some is None or some[1].share <= share:
                 continue
             node, best = some
             saved_s = now_s - self.now_s - run_s(ideal_s, communication, best.share)
             if found is None or saved_s > found.saved_s:
                 found = Later(self.now_s, saved_s, node, best.mask, best.share)
+
+    def _next(self, left: list[Waits]) -> None:
+        """The first one, for which there is room, starts."""
+        _, lasts_s, part = left[0]
+        self._try(part, lasts_s, NOWHERE)
+        del left[0]
 
     def _end(self, least: int = 0) -> None:
         """The next GPUs come free, until a node has the least that somebody wants."""
@@ -217,8 +230,11 @@ class Run:
             self.next_mask = mask
         return True
 
-    def _pass(self, left: list[Waits], own: int) -> None:
-        """Backfill: who ends before the first one starts, or takes another node than it will."""
+    def _pass(self, left: list[Waits], own: int, before: int = 0) -> int:
+        """Backfill: who ends before the first one starts, or takes another node than it will.
+
+        Returns how many of the first `before` are left.
+        """
         starts_s, promised = self._promise(left[0][0])
         now_s, at, end = self.now_s, 1, min(len(left), 1 + DEEP)
         while at < end and self._most:
@@ -227,9 +243,11 @@ class Run:
                 part, lasts_s, own, NOWHERE if now_s + lasts_s <= starts_s else promised
             ):
                 del left[at]
+                before -= at < before
                 end = min(len(left), 1 + DEEP)
             else:
                 at += 1
+        return before
 
     def _promise(self, count: int) -> tuple[float, int]:
         """When and where so many GPUs are free at the earliest."""

@@ -172,7 +172,11 @@ class Horizon(Mapa):
             and one.topology.shape == node.topology.shape
         ]
         runs_s = world.runs_s()
-        longest_s = min(self._longest_wait_s, min(LONGEST, AHEAD * most_saved) * runs_s)
+        longest_s = min(
+            self._longest_wait_s,
+            min(LONGEST, AHEAD * most_saved) * runs_s,
+            world.window_s(name),
+        )
         played = [
             world.later(share, now.utility, among, longest_s, future)
             for future in range(world.futures)

@@ -26,9 +26,6 @@ from policies.scoring.objectives import (
 )
 from policies.scoring.tables import Tables, tables
 
-#: How long a job that waits for a better set waits before it is asked about again.
-WAIT_S = 60.0
-
 
 class Mapa(Policy):
     """The default: balances effective bandwidth, the weakest link and what is left for others."""
@@ -58,7 +55,6 @@ class Mapa(Policy):
             return Wait(
                 f"the best free GPUs reach {placement.utility:.2f} of the ideal bandwidth,"
                 f" and the job asks for {request.min_utility:.2f}",
-                at_most_s=WAIT_S,
                 instead=placement,
             )
         return placement

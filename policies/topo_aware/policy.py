@@ -33,9 +33,6 @@ from policies.topo_aware.settings import TopoAwareSettings
 from policies.topo_aware.solutions import Solutions
 from policies.topo_aware.utility import HEAVIEST, UtilityTerms
 
-#: How long a job that waits for a better set waits before it is asked about again.
-WAIT_S = 60.0
-
 
 class TopoAware(Policy):
     """The paper's policy without its minimum utility: it places whenever the job fits."""
@@ -80,7 +77,7 @@ class TopoAware(Policy):
                 f"the best free GPUs have a utility of {placement.utility:.2f}"
                 f" ({_in_words(placement.terms)}), the job asks for {request.min_utility:.2f}"
             )
-        return Wait(problem, at_most_s=WAIT_S, instead=placement) if problem else placement
+        return Wait(problem, instead=placement) if problem else placement
 
     def _across(
         self,

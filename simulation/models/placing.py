@@ -173,16 +173,15 @@ class Simulator:
         """What is to come, for a policy that looks at it."""
         if LooksAt.QUEUE not in self.policy.looks_at:
             return None
-        others = (one for one in self._seen_by(job) if one is not job)
+        seen = list(itertools.islice(self._seen_by(job), AHEAD + 1))
+        before = next((at for at, one in enumerate(seen) if one is job), AHEAD)
+        others = [one for one in seen if one is not job][:AHEAD]
 
         def took_s(one: SimJob) -> Sequence[float]:
             nearer = self._used.own_are_nearer(one.user or None)
             return self._learning.took_s(one.job_id) if nearer else ()
 
-        queue = [
-            self._requests.waiting(one, self._planned_s(one), took_s(one))
-            for one in itertools.islice(others, AHEAD)
-        ]
+        queue = [self._requests.waiting(one, self._planned_s(one), took_s(one)) for one in others]
         ends = heapq.nsmallest(AHEAD, self.running.values(), key=Running.planned_end_s)
         releases = [
             Release(
@@ -197,6 +196,7 @@ class Simulator:
             queue,
             releases,
             backfill=self.easy,
+            before=before,
             used=used,
             took_s=took_s(job),
             now_s=self.clock.now_s,
@@ -219,12 +219,13 @@ class Simulator:
         waiting = self._waiting.get(job.job_id)
         if waiting is None:
             waiting = self._waiting[job.job_id] = _Waiting(self.clock.now_s, self.clock.now_s)
-        left_s = self.bounds.max_wait_s - (self.clock.now_s - waiting.first_s)
+        most_s = min(answer.at_most_s, self.bounds.max_wait_s)
+        left_s = most_s - (self.clock.now_s - waiting.first_s)
         count = waiting.count + (not waiting.is_cut_short)
         if count > self.bounds.max_postponements or left_s <= 0:
             return False
         waiting.count, waiting.is_cut_short = count, False
-        waiting.until_s = self.clock.now_s + min(answer.at_most_s, self.bounds.step_s, left_s)
+        waiting.until_s = self.clock.now_s + min(self.bounds.step_s, left_s)
         self.result.waits += 1
         self.clock.at(waiting.until_s, lambda: None)  # the queue is looked at again then
         return True

@@ -36,7 +36,7 @@ class QueuedLoanJob:
     work: JobWork
 
 
-_TOO_FEW = Wait("too few GPUs are free in all", float("inf"))
+_TOO_FEW = Wait("too few GPUs are free in all")
 #: Of events at one second, ends come before submits.
 _END, _SUBMIT = 0, 1
 

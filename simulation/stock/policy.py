@@ -22,7 +22,6 @@ from simulation.stock.nouns import Ask, NodeOrder, StockNode, Taken, machine_of
 #: Cores of a simulated node per GPU. A job takes one core on each of its nodes, or these with each
 #: of its GPUs, so none waits for cores; but free cores decide between nodes and sockets.
 CORES_PER_GPU = 2
-_LATER_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Stock(Policy):
         if taken is None:
             other = FirstFit().place(request, cluster)
             assert isinstance(other, Placement)
-            return Wait("Slurm finds no nodes for this form of request", _LATER_S, other)
+            return Wait("Slurm finds no nodes for this form of request", instead=other)
         if request.job_id is not None:
             self._held[request.job_id] = taken
             self._add(taken, -1)

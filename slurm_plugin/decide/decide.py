@@ -241,11 +241,12 @@ class Decider:
     def _wait(self, prepared: _Prepared, wait: Wait) -> WaitFor | None:
         """The wait within the site's bounds, None when they are used up."""
         asked, limit = prepared.asked, self.waiting
-        left_s = limit.max_wait_s - asked.waited_s
+        most_s = min(wait.at_most_s, limit.max_wait_s)
+        left_s = most_s - asked.waited_s
         if asked.postponed >= limit.max_postponements or left_s <= 0:
             return None
-        seconds = max(1, math.ceil(min(wait.at_most_s, limit.step_s, left_s)))
-        return WaitFor(seconds, f"{prepared.policy.name}: {wait.reason}", limit.max_wait_s)
+        seconds = max(1, math.ceil(min(limit.step_s, left_s)))
+        return WaitFor(seconds, f"{prepared.policy.name}: {wait.reason}", math.ceil(most_s))
 
     @staticmethod
     def _instead(prepared: _Prepared, wait: Wait) -> Placement:

@@ -178,13 +178,14 @@ class Coming:
             self._next = list(chain.from_iterable(jobs))
             is_full = len(jobs) == MOST_AHEAD and bool(jobs[-1])
             self._next_until = self._next[-1].end_s if is_full else inf
-        others = self._others(own, asked.partition, running)
+        others, before = self._others(own, asked.partition, running)
         lasts_s = self._lasts_s.get(own, UNKNOWN_S)
         used, own_s = self._used.parts(), self._told.get(own, ())
         settings = self._settings
         return Ahead(
             *(lasts_s, others, self._next, settings.backfills, used, own_s, now),
             is_private=settings.hides_jobs,
+            before=before,
         )
 
     def _ends_of(self, running: RunningJobs) -> Iterator[list[Release]]:
@@ -198,8 +199,13 @@ class Coming:
                     for name, mask in job.gpus.items()
                 ]
 
-    def _others(self, own: int, partition: str, running: RunningJobs) -> Sequence[WaitingJob]:
-        """Who else waits; of the tasks of one's own array all but one."""
+    def _others(
+        self, own: int, partition: str, running: RunningJobs
+    ) -> tuple[Sequence[WaitingJob], int]:
+        """Who else waits, of the tasks of one's own array all but one; how many come before.
+
+        A job that no reading of the queue has seen is the last one.
+        """
         known = self._first.get(partition)
         if known is None:
             waiting = (
@@ -215,8 +221,8 @@ class Coming:
         ids, jobs = known
         if own in ids:
             at = ids.index(own)
-            return jobs[:at] + jobs[at + 1 :]
-        return jobs[:MOST_AHEAD]
+            return jobs[:at] + jobs[at + 1 :], at
+        return jobs[:MOST_AHEAD], min(len(jobs), MOST_AHEAD)
 
 
 def _limit_s(job: QueuedJob, own: Sequence[float]) -> float:

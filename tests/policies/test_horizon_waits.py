@@ -88,3 +88,29 @@ def test_a_node_of_half_the_bandwidth_is_no_better_for_others_sake():
         answer = HORIZON.place(Request((2,), min_utility=least), where)
         assert isinstance(answer, Placement)
         assert answer.gpus == {"b": (0, 3)}
+
+
+#: GPU 3, which is linked to 0 by two NVLinks, in two minutes; the others of a DGX-1V in an hour.
+ENDS = [Release(120.0, "n", 1 << 3, 0.0, 1), Release(3700.0, "n", mask_of([1, 2, 4, 6, 7]), 0.0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("lasts_s", "before", "waits"),
+    [(HOUR_S, 0, True), (HOUR_S, 1, False), (3000.0, 1, True), (3450.0, 1, True)],
+    ids=["nobody is before it", "no later", "there is time left", "a part of the wait is"],
+)
+def test_no_wait_outlasts_the_time_that_backfill_leaves_the_job(lasts_s, before, waits):
+    """The first in line starts on this node when all others end: the job must be over by then."""
+    ahead = Ahead(lasts_s, [WaitingJob((8,), 24 * HOUR_S)], ENDS, before=before)
+    answer = HORIZON.place(asked_by("0.4"), cluster(FREE, ahead))
+    assert isinstance(answer, Wait) == waits
+    if waits and before:
+        assert answer.at_most_s <= 3700 - 60 - lasts_s
+
+
+@pytest.mark.parametrize(("before", "waits"), [(0, True), (1, False)])
+def test_gpus_that_one_before_the_job_takes_are_none_to_wait_for(before, waits):
+    """With GPU 3 there is room for three: who wants them and comes first has them."""
+    ahead = Ahead(HOUR_S, [WaitingJob((3,), HOUR_S)], ENDS[:1], before=before)
+    answer = HORIZON.place(asked_by("0.4"), cluster(FREE, ahead))
+    assert isinstance(answer, Wait) == waits

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -197,7 +199,7 @@ def test_a_job_waits_when_its_minimal_utility_is_out_of_reach():
     cluster = snapshot(("n1", "dgx1v", [0, 5]))
     answer = registry.get("mapa").place(Request((2,), min_utility=0.5), cluster)
     assert isinstance(answer, Wait)
-    assert answer.at_most_s == 60
+    assert answer.at_most_s == inf, "the site's bounds alone hold"
     assert "0.26 of the ideal" in answer.reason
     assert "\n" not in answer.reason
     assert answer.instead is not None

@@ -202,5 +202,5 @@ def _leave(got: Mapping[int, tuple[int, int]]) -> set[int]:
 
 
 #: The answer about a job that the network alone holds back.
-HELD_BACK = Wait("the network is too loaded for its remote GPUs", float("inf"))
-_NOT_ALL_FIT = Wait("not all of its tasks fit now", float("inf"))
+HELD_BACK = Wait("the network is too loaded for its remote GPUs")
+_NOT_ALL_FIT = Wait("not all of its tasks fit now")

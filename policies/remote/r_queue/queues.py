@@ -33,7 +33,7 @@ class GQueue:
         wanted = job.request.gpus_per_node
         empty = empty_nodes(job, left, running)
         if len(empty) < len(wanted):
-            return Wait(f"{len(empty)} of {len(wanted)} whole nodes are free", float("inf"))
+            return Wait(f"{len(empty)} of {len(wanted)} whole nodes are free")
         pairs = zip(empty, wanted, strict=True)
         tasks = tuple(RemoteTask(node.name, gpus_of(node.free)[:gpus]) for node, gpus in pairs)
         return RemotePlacement(tasks, self.name, "a whole node for every task")
@@ -60,14 +60,14 @@ class RQueue:
         tasks = [RemoteTask(node.name, gpus_of(node.free)[:gpus]) for node, gpus in pairs]
         if len(tasks) < len(wanted):
             if sum(node.free.bit_count() for node in left.values()) < sum(wanted):
-                return Wait("too few GPUs are free in all", float("inf"))
+                return Wait("too few GPUs are free in all")
             trial = _Trial(self, job, left, running)
             for whole in tasks:
                 trial.commit(whole)
             for gpus in wanted[len(tasks) :]:
                 task = trial.task(gpus)
                 if task is None:
-                    return Wait("not every task finds a node and its GPUs", float("inf"))
+                    return Wait("not every task finds a node and its GPUs")
                 tasks.append(task)
         borrowed = sum(len(task.remote) for task in tasks)
         return RemotePlacement(

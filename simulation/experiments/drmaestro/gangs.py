@@ -38,7 +38,7 @@ NOTES = (
     "As printed, each phase is solved once in a round, and every job of which a part found no place"
     " waits. Ours solves again without the younger half of those jobs, and adds what still fits.",
 )
-_PART = Wait("a part of it found no place", float("inf"))
+_PART = Wait("a part of it found no place")
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class PrintedRQueue(RQueue):
         """A place, or a wait; nothing is changed."""
         empty = empty_nodes(job, left, running)
         if any(gpus > 1 for gpus in job.request.gpus_per_node[len(empty) :]):
-            return Wait("a process of two GPUs or more has no whole node", float("inf"))
+            return Wait("a process of two GPUs or more has no whole node")
         return RQueue.decide(self, job, left, running)
 
 

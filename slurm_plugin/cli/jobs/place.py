@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,8 @@ def place(
     if as_json:
         click.echo(json.dumps(facts))
     elif isinstance(outcome, Wait):
-        click.echo(f"wait at most {outcome.at_most_s:g} s: {outcome.reason}")
+        most = f" at most {outcome.at_most_s:g} s" if isfinite(outcome.at_most_s) else ""
+        click.echo(f"wait{most}: {outcome.reason}")
     else:
         click.echo(_text(facts))
 
@@ -131,7 +133,8 @@ def _facts(outcome: Placement | Wait) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     placement = outcome
     if isinstance(outcome, Wait):
-        facts = {"wait_s": outcome.at_most_s, "wait_reason": outcome.reason}
+        wait_s = outcome.at_most_s if isfinite(outcome.at_most_s) else None
+        facts = {"wait_s": wait_s, "wait_reason": outcome.reason}
         placement = outcome.instead  # type: ignore[assignment]
     if placement is None or isinstance(placement, Wait):
         return facts

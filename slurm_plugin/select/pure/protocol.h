@@ -58,7 +58,7 @@ typedef struct {
 	gt_reply_kind_t kind;
 	uint64_t id;
 	uint32_t wait_s;
-	uint32_t max_wait_s;	/* the site's bound on all waits; 0: not said */
+	uint32_t max_wait_s;	/* the bound on all waits of the job; 0: not said */
 	bool quiet;		/* nothing of ours may stand in AdminComment */
 	bool resync;		/* the engine lacks the table of nodes, or has another */
 	bool has_digest;

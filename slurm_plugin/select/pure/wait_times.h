@@ -14,7 +14,7 @@ typedef struct {
 	uint32_t questions;	/* about the job, within this wait */
 	time_t asked;		/* when the last question was */
 	time_t end;		/* when this wait has run its course */
-	uint32_t max_wait_s;	/* the site's bound in the last reply, or 0 */
+	uint32_t max_wait_s;	/* the bound in the last reply, or 0 */
 } gt_wait_times_t;
 
 /* RET the longest the job may wait in all: the site's bound (0: none) within our own */

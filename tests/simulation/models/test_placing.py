@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,13 +119,16 @@ def test_who_passes_whom_in_the_queue(nodes, easy, jobs, expected):
 
 
 class Reluctant(Policy):
-    """Waits as long as it may."""
+    """Waits as long as it may, by itself and by the site."""
 
     name = "reluctant"
 
+    def __init__(self, most_s=inf):
+        self.most_s = most_s
+
     def place(self, request, cluster):
         instead = FIRST.place(request, cluster)
-        return Wait("not yet", 45.0, instead) if request.job_id == 1 else instead
+        return Wait("not yet", self.most_s, instead) if request.job_id == 1 else instead
 
 
 def test_a_job_is_postponed_within_the_sites_bounds_and_then_placed_by_force():
@@ -137,6 +142,12 @@ def test_waits_are_bounded_in_seconds_too():
     bounds = Postponing(max_postponements=100, max_wait_s=50.0, step_s=30.0)
     (record,) = Simulator(MINSKY, Reluctant(), bounds=bounds).run([SimJob(1, (1,), 5.0)]).records
     assert record.start_s == 50.0
+
+
+def test_waits_add_up_to_no_more_than_the_policy_allows_one():
+    bounds = Postponing(max_postponements=100, max_wait_s=600.0, step_s=30.0)
+    run = Simulator(MINSKY, Reluctant(45.0), bounds=bounds).run([SimJob(1, (1,), 5.0)])
+    assert run.records[0].start_s == 45.0
 
 
 def test_a_wait_cut_short_by_an_ending_job_does_not_count():

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from math import ceil, inf
 
 import pytest
 from hypothesis import given
@@ -167,16 +168,34 @@ def test_the_record_of_a_policy_of_terms_carries_them(decider):
     assert record.candidates[0].effbw_gbps is UNSET
 
 
-WAIT = Wait("busy", 45.0)
+WAIT = Wait("busy")
 
 
-@pytest.mark.parametrize(("spent", "wait_s"), [({}, 30), ({"postponed": 1, "waited_s": 93}, 7)])
+@pytest.mark.parametrize(
+    ("most_s", "spent", "wait_s"),
+    [
+        (inf, {}, 30),
+        (inf, {"postponed": 1, "waited_s": 93}, 7),
+        (45.0, {}, 30),
+        (45.0, {"postponed": 1, "waited_s": 30}, 15),
+        (44.2, {"postponed": 1, "waited_s": 30}, 15),
+    ],
+)
 def test_a_wait_is_cut_to_the_sites_step_and_to_what_is_left_of_the_jobs_time(
-    decider, spent, wait_s
+    decider, most_s, spent, wait_s
 ):
-    ours, _ = fixed(decider, WAIT)
+    ours, _ = fixed(decider, replace(WAIT, at_most_s=most_s))
     asked = question(node("dgx1", FULL, 1), **spent)
-    assert ours.decide(asked).reply == WaitFor(wait_s, "fixed: busy", max_wait_s=100)
+    bound_s = min(100, ceil(most_s)) if most_s < inf else 100
+    assert ours.decide(asked).reply == WaitFor(wait_s, "fixed: busy", max_wait_s=bound_s)
+
+
+def test_new_waits_add_up_to_no_more_than_the_policy_allows_one(decider):
+    """Each question may be about other GPUs that come free: the sum is bounded, not each alone."""
+    instead = Placement({"dgx1": (0,)}, "fixed", "what is free")
+    ours, _ = fixed(decider, replace(WAIT, at_most_s=45.0, instead=instead))
+    asked = question(node("dgx1", FULL, 1), postponed=2, waited_s=45)
+    assert isinstance(ours.decide(asked).reply, Use)
 
 
 @pytest.mark.parametrize(
