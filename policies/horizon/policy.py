@@ -9,6 +9,7 @@ it is mapa.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from policies.contract.bits import gpus_of
 from policies.contract.hint_keys import BATCH, COMMUNICATION, PROFILE, USUAL_COMMUNICATION, USUALLY
@@ -197,21 +198,24 @@ class Horizon(Mapa):
         asked = self._asked(request, cluster, self._share(known))
         pairs = asked.chosen()
         state, count, _ = pairs[0]
+        # Who chose tells whether others wait.
+        is_private = cluster.ahead is not None and cluster.ahead.is_private
+        own = partial(asked.placement, self.name, pairs, self.name if is_private else "")
         is_played = cluster.ahead is not None and cluster.ahead.queue and len(pairs) == 1
         # Who asks for the emptiest nodes gets them, and leaves others full on purpose.
         is_played = is_played and request.options.get("spread") != "yes"
         if not (is_played and is_told_apart(state.topology)):
-            return asked.placement(self.name, pairs), None
+            return own(), None
         others = asked.runners_up(count, {state.name})[: MOST_NODES - 1]
         nodes = [state, *(other for other in others if _is_no_slower(other, state)
                           and is_told_apart(other.topology))]  # fmt: skip
         world = self._world(cluster, request, nodes, known)
         best = _best(world, asked, nodes, request)
         if best is None:
-            return asked.placement(self.name, pairs), world
+            return own(), world
         node, choice, future = best
         placement = asked.placement(self.name, [(node, count, choice)], self.name)
-        if cluster.ahead is not None and cluster.ahead.is_private:
+        if is_private:
             return placement, world
         return future.explained(placement, node.free & ~choice.mask), world
 

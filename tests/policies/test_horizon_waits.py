@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from machines import asked_by, cluster, machine
 
@@ -68,6 +70,9 @@ def test_where_jobs_are_private_no_reason_tells_of_another_one():
     answer = HORIZON.place(Request((2,)), cluster([0, 2, 3, 4, 6, 7], ahead))
     assert answer.gpus == {"n": (0, 4)}
     assert "next job" not in answer.reason
+    nobody = HORIZON.place(Request((2,)), cluster([0, 2, 3, 4, 6, 7], replace(ahead, queue=())))
+    assert answer.reason.endswith("of the ideal, chosen by horizon")
+    assert nobody.reason.endswith("of the ideal, chosen by horizon"), "whether anybody waits or not"
     release = [Release(200.0, "n", 1 << 3, 0.0, 1)]
     waits = HORIZON.place(
         asked_by("0.4"), cluster(FREE, Ahead(HOUR_S, (), release, is_private=True))

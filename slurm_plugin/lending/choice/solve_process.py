@@ -20,18 +20,17 @@ NICER = 5
 def serve(connection: Connection) -> None:
     """Answer one question after the other; an answer is a list, or the text of an error."""
     best_solver()
-    connection.send(READY)
-    while True:
-        try:
+    answer: object = READY
+    try:
+        while True:
+            connection.send(answer)
             planner, jobs, capacities = connection.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            connection.send(planner.decide(jobs, capacities))
-        except PolicyError as error:
-            connection.send(str(error))
-        except OSError:
-            return
+            try:
+                answer = planner.decide(jobs, capacities)
+            except PolicyError as error:
+                answer = str(error)
+    except (EOFError, OSError):
+        return  # the engine is gone, maybe before this process was ready
 
 
 if __name__ == "__main__":

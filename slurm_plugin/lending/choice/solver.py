@@ -124,10 +124,10 @@ class Solver:
 
     def close(self) -> None:
         """End the process."""
-        if self._connection is not None:
-            self._connection.close()
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        if self._connection is not None:
+            self._connection.close()
         self._process = self._connection = None
         self._is_ready = False

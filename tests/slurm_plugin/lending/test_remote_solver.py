@@ -98,6 +98,15 @@ def test_the_process_ends_with_the_engine(solvers):
         os.kill(solver._process.pid, 0)
 
 
+def test_no_traceback_where_the_engine_stops_while_the_process_starts(solvers, capfd):
+    solver = Solver(60.0)
+    solvers.append(solver)
+    solver._start()
+    solver._connection.close()
+    assert solver._process.wait(60) == 0
+    assert capfd.readouterr().err == ""
+
+
 def test_without_or_tools_only_small_clusters_are_solved():
     solver = Solver(1.0)
     solver._has_ortools = False
