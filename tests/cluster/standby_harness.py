@@ -18,12 +18,19 @@ YAML = f"state_dir: {SHARED}\ndecision_log: {{path: {LOG}}}"
 
 @contextmanager
 def two_engines(cluster: Cluster) -> Iterator[None]:
-    """A block with ctl2 and an engine there; ctl is in charge again at the end."""
+    """A block with ctl2 and an engine there; ctl is in charge again at the end.
+
+    Where it fails, what ctl2 logged is shown: that host is gone when all others' logs are read.
+    """
     with cluster.backup_host(engine=True):
         try:
             cluster.wait_registered()
             in_charge(cluster, "ctl")
             yield
+        except BaseException:
+            logs = "/var/log/gputopo/engine.log /var/log/slurm/slurmctld.log"
+            print(cluster.run("ctl2", f"tail -n 150 {logs}", check=False).out)
+            raise
         finally:
             cluster.slurmctld("start")
             cluster.engine("start")

@@ -41,7 +41,7 @@ def take_over(cluster: Cluster, *, with_engine: bool) -> list[int]:
     later = cluster.submit_many([ONE] * 2)
     cluster.running_gpus([*first, *later])
     print(f"advised at once: {advised(cluster, first)} of {first}")
-    assert advised(cluster, later) == later
+    assert advised(cluster, later) == later, [decisions(cluster, job) for job in later]
     in_charge(cluster, "ctl2")
     return [*first, *later]
 
