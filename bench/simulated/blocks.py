@@ -85,7 +85,7 @@ class StockInBlocks(Policy):
         """The nodes with stock Slurm's GPUs."""
         nodes = self.nodes(request, cluster)
         if nodes is None:
-            return Wait("no block has room", AGAIN_S)
+            return Wait("no block has room")
         return self._gpus.place(request, replace(cluster, nodes=nodes))
 
 
@@ -101,7 +101,7 @@ class Ours(Policy):
         """As the engine answers a question that lists Slurm's own nodes."""
         own = self._stock.nodes(request, cluster)
         if own is None:
-            return Wait("no block has room", AGAIN_S)
+            return Wait("no block has room")
         told = replace(cluster, nodes=candidates(cluster.nodes))
         return promises.place(self._policy, request, told, own.among, 0)
 

@@ -45,6 +45,8 @@ class RunningJob:
     user: int | None = None
     #: Does it have shares of these GPUs only (shards, MPS)?
     shares: bool = False
+    #: Which ranks talk to which, of a job that does not say how much; empty for the others.
+    untold: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,9 @@ class Ahead:
     now_s: float = 0.0
     #: Whether users may not see each other's jobs: no reason tells of one.
     is_private: bool = False
+    #: What share of their run time jobs communicate that do not say, as far as those that ended
+    #: showed it.
+    usual: float | None = None
     #: How many of the queue come before the job itself: it passes them where Slurm backfills.
     before: int = 0
 

@@ -8,6 +8,16 @@ from policies.hints.grammar import (
     policy_of,
     supported_keys,
     to_request,
+    to_running,
 )
 
-__all__ = ["MAX_BYTES", "OFF", "Hints", "parse", "policy_of", "supported_keys", "to_request"]
+__all__ = [
+    "MAX_BYTES",
+    "OFF",
+    "Hints",
+    "parse",
+    "policy_of",
+    "supported_keys",
+    "to_request",
+    "to_running",
+]

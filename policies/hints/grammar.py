@@ -11,9 +11,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from policies.contract.hint_keys import POLICY, HintKey
-from policies.contract.nouns import Request
+from policies.contract.hint_keys import COMMUNICATION, POLICY, PROFILE, HintKey
+from policies.contract.nouns import Request, RunningJob
 from policies.errors import HintError, RegistryError
+from policies.patterns.pattern import PATTERNS
 from policies.registry import DEFAULT, Registry
 from policies.registry import registry as installed
 
@@ -162,3 +163,35 @@ def to_request(
         min_utility=float(values.pop("min-utility", "0")),
         options={key: value for key, value in values.items() if not policies.keys[key].reader},
     )
+
+
+def to_running(
+    values: Mapping[str, str],
+    job_id: int,
+    masks: Mapping[str, int],
+    user: int | None = None,
+    *,
+    shares: bool = False,
+) -> RunningJob:
+    """A job with these GPUs (masks by node) as others see it; `values` are its hint's."""
+    return RunningJob(
+        job_id,
+        masks,
+        profile=values.get("profile"),
+        batch=int(values["batch"]) if "batch" in values else None,
+        memory_gbps=float(values.get("memory-bandwidth", "0")),
+        user=user,
+        shares=shares,
+        untold=_untold_pattern(values),
+    )
+
+
+def _untold_pattern(values: Mapping[str, str]) -> str:
+    """Which ranks talk to which where nothing says how much.
+
+    A site's own pattern may be another one by the time that the job ends: it tells nothing.
+    """
+    says = COMMUNICATION.name in values or PROFILE.name in values
+    pattern = values.get("pattern", "ring")
+    is_untold = not says and values.get("sensitive", "yes") == "yes" and pattern in PATTERNS
+    return pattern if is_untold else ""

@@ -79,16 +79,15 @@ class Choices:
         tables: Tables,
         objective: Callable[[Request], Objective],
         hop_weight: float = HOP_WEIGHT,
-        usual: float = USUAL_COMMUNICATION,
     ) -> None:
-        """`usual`: what share of its run time a job is taken to communicate that does not say."""
         self._tables, self._objective = tables, objective
-        self._hop_weight, self._usual = hop_weight, usual
+        self._hop_weight = hop_weight
         self._known: dict[tuple[str, str, bool, float, int], dict[int, Best]] = {}
         #: The sets that a job may be given, by pattern, sensitivity, GPUs and state of a node.
         self._sets: dict[tuple[str, str, bool, int, int], list[Own]] = {}
-        #: A job that waits, the kinds of node (shapes) and its parts, by the job's identity.
-        self._parts: dict[int, tuple[WaitingJob, list[str], list[Part]]] = {}
+        #: A job that waits, what its parts were made for (the kinds of node, as shapes, and the
+        #: usual communication) and its parts, by the job's identity.
+        self._parts: dict[int, tuple[WaitingJob, tuple[list[str], float], list[Part]]] = {}
         self._left = MOST_CHOICES
 
     def _forget(self) -> None:
@@ -98,25 +97,19 @@ class Choices:
                 some.clear()
             self._left = MOST_CHOICES
 
-    def _communicates(self, job: WaitingJob, said: float | None) -> float:
-        """The share of its run time; `said` is None where nothing is known of the job."""
-        if not job.sensitive:
-            return 0.0
-        return self._usual if said is None else said
-
-    def known(self, job: WaitingJob, count: int, shape: str, said: float | None) -> dict[int, Best]:
+    def known(
+        self, job: WaitingJob, count: int, shape: str, communication: float
+    ) -> dict[int, Best]:
         """Those for `count` GPUs of nodes of this shape, by what is free (mask)."""
         self._forget()
-        communicates = self._communicates(job, said)
-        return self._known.setdefault((shape, job.pattern, job.sensitive, communicates, count), {})
+        return self._known.setdefault((shape, job.pattern, job.sensitive, communication, count), {})
 
     def find(self, part: Part, topology: NodeTopology, free: int) -> Best:
         """One that is not known: of `free` (mask), which has at least as many GPUs."""
         self._left -= 1
         job, count = part.job, part.gpus
         request = Request((count,), pattern=job.pattern, sensitive=job.sensitive)
-        communication = self._communicates(job, part.communication)
-        ranked = NodeKeys(request, self._objective(request), self._tables, communication)
+        ranked = NodeKeys(request, self._objective(request), self._tables, part.communication)
         state = NodeState("", topology, free)
         best, key = ranked.best(state, count)
         share = ranked.share(topology, best.effbw_gbps, count)
@@ -133,7 +126,7 @@ class Choices:
             self._left -= 1
             # What it communicates ranks nodes, not the sets of one.
             objective = self._objective(request)
-            ranked = NodeKeys(request, objective, self._tables, self._usual)
+            ranked = NodeKeys(request, objective, self._tables, USUAL_COMMUNICATION)
             known = self._sets[key] = [
                 Own(
                     mask,
@@ -153,27 +146,35 @@ class Choices:
         return share - self._hop_weight * (weakest <= _host_mbps(topology))
 
     def parts(
-        self, job: WaitingJob, kinds: list[NodeTopology], shapes: list[str], told: Communication
-    ) -> list[Part]:
+        self, job: WaitingJob, kinds: list[NodeTopology], shapes: list[str], told: Communication,
+        usual: float = USUAL_COMMUNICATION,
+    ) -> list[Part]:  # fmt: skip
         """What the job wants of each of its nodes: made once, as long as it waits.
 
-        `shapes` are those of the kinds of node that there are.
+        `shapes` are those of the kinds of node that there are; it communicates as `usual` where
+        nothing is known of it.
         """
-        known = self._parts.get(id(job))
-        if known is None or known[0] is not job or known[1] != shapes:
+        known, made_for = self._parts.get(id(job)), (shapes, usual)
+        if known is None or known[0] is not job or known[1] != made_for:
             if len(self._parts) >= MOST_PARTS:
                 self._parts.clear()
-            communication = told.of_waiting(job, kinds)
-            made = [self.part(job, count, shapes, communication) for count in job.gpus_per_node]
-            known = self._parts[id(job)] = job, shapes, made
+            said = told.of_waiting(job, kinds)
+            communication = usual if said is None else said
+            made = [
+                self.part(job, count, shapes, communication, weight(said))
+                for count in job.gpus_per_node
+            ]
+            known = self._parts[id(job)] = job, made_for, made
         return known[2]
 
     def part(
-        self, job: WaitingJob, count: int, shapes: Sequence[str], communication: float | None
-    ) -> Part:
-        """What a job wants of one node."""
+        self, job: WaitingJob, count: int, shapes: Sequence[str], communication: float,
+        counts: float = 1.0,
+    ) -> Part:  # fmt: skip
+        """What a job wants of one node; how much it `counts` beside others (`weight`)."""
+        communication = communication if job.sensitive else 0.0
         known = [self.known(job, count, shape, communication) for shape in shapes]
-        return Part(job, count, known, weight(communication), communication)
+        return Part(job, count, known, counts, communication)
 
 
 def weight(communication: float | None) -> float:
@@ -219,22 +220,22 @@ class World:
         communication: float | None = None,
         told: Communication | None = None,
         *,
+        usual: float = USUAL_COMMUNICATION,
         guesses: bool = True,
         users: bool = True,
         most: int = MOST_GPUS,
     ) -> None:
-        """`communication`: the job's own, as far as it is known.
+        """`communication`: the job's own, as far as it is known; `usual`: where it is not.
 
         `most`: GPUs that a node may have; `users`: their own run times count.
         """
         assert cluster.ahead is not None
-        self._largest = most
+        self._largest, self._usual = most, usual
         self._told = told or Communication(NOTHING_MEASURED, Tables())
-        self._choices, self._ahead = choices, cluster.ahead
-        self._backfill = cluster.ahead.backfill
+        ahead = cluster.ahead
+        self._choices, self._ahead, self._backfill = choices, ahead, ahead.backfill
         self._request = request
         self._table = candidates(cluster.nodes).table
-        ahead = cluster.ahead
         users_own = chain(
             (one.took_s for one in ahead.releases), (one.took_s for one in ahead.queue)
         )
@@ -391,9 +392,9 @@ class World:
         left, waits = STARTS + DEEP + 1, []
         for number, job in enumerate(self._ahead.queue, 1):
             if max(job.gpus_per_node) <= self._largest:
-                parts = self._choices.parts(job, self._kinds, self._shapes, self._told)
+                parts = self._choices.parts(job, self._kinds, self._shapes, self._told, self._usual)
                 waits.append((number, job.lasts_s, job.took_s, parts[:left]))
                 left -= len(parts)
-                if left <= 0:
-                    break
+            if left <= 0:
+                break
         return waits

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from policies.contract.hint_keys import USUAL_COMMUNICATION
 from policies.contract.nouns import WaitingJob
 from policies.contract.ranking import Key
 from policies.horizon.communication import run_s
@@ -46,8 +47,8 @@ class Part(NamedTuple):
     #: What is known of its choices, by kind of node and what is free there (mask).
     known: Sequence[dict[int, Best]]
     weight: float
-    #: What share of its time it communicates, as far as that is known.
-    communication: float | None = None
+    #: What share of its time it communicates.
+    communication: float = USUAL_COMMUNICATION
 
 
 #: How many GPUs a part wants, how long it runs in a future (seconds), and the part.
@@ -135,7 +136,7 @@ class Run:
         Others take what it leaves now. Whenever GPUs come free the first `before` go first, as in
         Slurm, and the job starts on no GPUs that one of them is promised; then come the others.
         """
-        communication = own.communication or 0.0
+        communication = own.communication
         found: Later | None = None
         left, now_s = list(waits), run_s(ideal_s, communication, share)
         while True:

@@ -89,7 +89,7 @@ class Horizon(Mapa):
         self._parts = settings
         self._usual = told_apart(settings.usual_communication)
         self._longest_wait_s = site.longest_wait_s if settings.wait else 0.0
-        self._choices = Choices(self.tables, self._objective, settings.hop_weight, self._usual)
+        self._choices = Choices(self.tables, self._objective, settings.hop_weight)
         self._told = Communication(site.spreads, self.tables)
 
     @classmethod
@@ -110,9 +110,18 @@ class Horizon(Mapa):
             answer = replace(answer, reason=f"{answer.reason}; {said}")
         return self._wait(request, cluster, answer, known, world) or answer
 
-    def _share(self, known: Known | None) -> float:
+    def _share(self, known: Known | None, cluster: Cluster) -> float:
         """What share of its run time a job communicates that feels its links."""
-        return self._usual if known is None else known.share
+        return self._usual_in(cluster) if known is None else known.share
+
+    def _learned(self, cluster: Cluster) -> float | None:
+        """What jobs communicate that do not say, by those that ended."""
+        is_used = self._parts.learn and self._usual and cluster.ahead is not None
+        return cluster.ahead.usual if is_used and cluster.ahead is not None else None
+
+    def _usual_in(self, cluster: Cluster) -> float:
+        learned = self._learned(cluster)
+        return self._usual if learned is None else told_apart(learned)
 
     def _seen(self, cluster: Cluster) -> Cluster:
         """Without what the site has switched off."""
@@ -136,6 +145,7 @@ class Horizon(Mapa):
             *(self._choices, cluster, request, nodes),
             None if known is None else known.share,
             self._told,
+            usual=self._usual_in(cluster),
             guesses=guesses,
             users=self._parts.users,
             most=most,
@@ -152,7 +162,7 @@ class Horizon(Mapa):
         is_single = len(request.gpus_per_node) == 1
         if cluster.ahead is None or not (is_single and request.sensitive and self._longest_wait_s):
             return None
-        share = self._share(known)
+        share = self._share(known, cluster)
         # What the best GPUs would save at once, as a part of the run.
         most_saved = longer(share, now.utility)
         if most_saved <= LEAST_SAVED:
@@ -189,13 +199,14 @@ class Horizon(Mapa):
         if saved_s <= LEAST_SAVED * runs_s:
             return None
         said = _said(world, better, len(played), now.utility, is_private=cluster.ahead.is_private)
-        return Wait(f"{said}{_told(share, known)}", longest_s, now)
+        is_learned = self._learned(cluster) is not None
+        return Wait(f"{said}{_told(share, known, is_learned=is_learned)}", longest_s, now)
 
     def _chosen(
         self, request: Request, cluster: Cluster, known: Known | None
     ) -> tuple[Placement, World | None]:
         """What the job gets now, and what was played for it, if that was."""
-        asked = self._asked(request, cluster, self._share(known))
+        asked = self._asked(request, cluster, self._share(known, cluster))
         pairs = asked.chosen()
         state, count, _ = pairs[0]
         # Who chose tells whether others wait.
@@ -268,12 +279,13 @@ def _best(
     return best.node, choice, Future(best.worth, best.next_mask)
 
 
-def _told(share: float, known: Known | None) -> str:
+def _told(share: float, known: Known | None, *, is_learned: bool) -> str:
     """By what it was weighed, where the job's own hint does not say."""
     if known is not None:
         return f"; communicates as {known.source} says" if known.source else ""
     low, high = (f"{100 * one:.0f}" for one in USUALLY)
-    return f"; communication unknown, {100 * share:.0f} % of its time taken ({low} to {high} usual)"
+    by = "as earlier jobs here show" if is_learned else f"{low} to {high} usual"
+    return f"; communication unknown, {100 * share:.0f} % of its time taken ({by})"
 
 
 def _said(world: World, better: list[Later], played: int, share: float, *, is_private: bool) -> str:

@@ -33,3 +33,6 @@ class HorizonSettings:
         " jobs go where they leave other nodes whole, and wait for nothing.",
         high=1,
     )
+    learn: bool = setting(
+        True, "Once such jobs have ended, take what their run times show in place of that."
+    )

@@ -12,7 +12,7 @@ from dataclasses import replace
 from policies import Policy, Request, RunningJob, WaitingJob
 from policies.contract.hint_keys import communication_in
 from policies.errors import HintError
-from policies.hints import Hints, to_request
+from policies.hints import Hints, to_request, to_running
 from policies.registry import Registry, registry
 from simulation.core.jobs import SimJob
 from simulation.errors import SimulationError
@@ -73,11 +73,4 @@ class RequestMaker:
 
     def running(self, job: SimJob, masks: Mapping[str, int]) -> RunningJob:
         """The job as its later neighbours see it."""
-        values = hint_values(job.hint)
-        return RunningJob(
-            job.job_id,
-            masks,
-            profile=values.get("profile"),
-            batch=int(values["batch"]) if "batch" in values else None,
-            memory_gbps=float(values.get("memory-bandwidth", "0")),
-        )
+        return to_running(hint_values(job.hint), job.job_id, masks)

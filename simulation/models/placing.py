@@ -22,6 +22,7 @@ from policies import (
 )
 from policies.contract.bits import mask_of
 from policies.horizon.run_times import LimitsUsed
+from policies.horizon.usual import UsualCommunication
 from policies.order.durations import Learning
 from simulation.core import steps
 from simulation.core.clock import Clock
@@ -88,6 +89,7 @@ class Simulator:
     _on_node: dict[str, set[int]] = field(default_factory=dict)
     _snapshot: tuple[RunningJob, ...] | None = None
     _used: LimitsUsed = field(default_factory=LimitsUsed)
+    _usual: UsualCommunication = field(default_factory=UsualCommunication)
     _learning: Learning = field(init=False)
 
     def __post_init__(self) -> None:
@@ -200,6 +202,7 @@ class Simulator:
             used=used,
             took_s=took_s(job),
             now_s=self.clock.now_s,
+            usual=self._usual.share,
         )
 
     def _seen_by(self, job: SimJob) -> Iterable[SimJob]:
@@ -260,8 +263,12 @@ class Simulator:
             self.passing.ended(run.job)
         self._snapshot = None
         ran_s, took_s = self.clock.now_s - run.start_s, self._learning.took_s(run.job.job_id)
-        self._used.ended(ran_s, self._planned_s(run.job), took_s, run.job.user or None)
+        planned_s, user = self._planned_s(run.job), run.job.user or None
+        self._used.ended(ran_s, planned_s, took_s, user)
         self._learning.ended(run.job.job_id, ran_s)
+        if run.seen.untold and len(run.masks) == 1 and LooksAt.QUEUE in self.policy.looks_at:
+            [(name, mask)] = run.masks.items()
+            self._usual.ended(self.cluster[name], mask, run.seen.untold, ran_s, planned_s, user)
         self.occupancy.release(run.masks)
         for name in run.masks:
             self._on_node[name].discard(run.job.job_id)

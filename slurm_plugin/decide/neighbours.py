@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 from policies import Ahead, RunningJob, mask_of
 from policies.contract.running import RunningJobs
+from policies.hints import to_running
+from policies.horizon.usual import UsualCommunication
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.job_notes import hints
@@ -27,27 +29,6 @@ MOST_HINTS = 20_000
 _NOBODY = RunningJobs()
 #: States in which a job holds its GPUs.
 HOLDING = ("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
-
-
-def running_job(
-    job_id: int,
-    masks: Mapping[str, int],
-    hint: str,
-    user: int | None = None,
-    *,
-    shares: bool = False,
-) -> RunningJob:
-    """The job as policies see it; a wrong hint is taken for none."""
-    values = hints.values_of(hint)
-    return RunningJob(
-        job_id,
-        masks,
-        profile=values.get("profile"),
-        batch=int(values["batch"]) if "batch" in values else None,
-        memory_gbps=float(values.get("memory-bandwidth", "0")),
-        user=user,
-        shares=shares,
-    )
 
 
 @dataclass(slots=True)
@@ -65,6 +46,8 @@ class Neighbours:
     clock: Callable[[], float] = time.monotonic
     #: Run times of a user's jobs like one (`Coming`).
     took_s: Callable[[int], Sequence[float]] = lambda job: ()
+    #: What jobs communicate that do not say; an engine's setups share it.
+    usual: UsualCommunication = field(default_factory=UsualCommunication)
     #: Has anybody asked who runs where? Until then nothing is read or followed.
     is_wanted: bool = False
 
@@ -98,16 +81,24 @@ class Neighbours:
     def ahead(self, asked: PlacementQuestion) -> Ahead | None:
         """What a job finds that waits and comes free; None while that is not known."""
         running = self.jobs()
-        return None if running is _NOBODY else self.coming.ahead(asked, running, time.time())
+        if running is _NOBODY:
+            return None
+        return self.coming.ahead(asked, running, time.time(), self.usual.share)
 
     def age_s(self) -> float | None:
         """Seconds since the newest snapshot began; None before the first one."""
         return None if self._read_at is None else self.clock() - self._read_at
 
     def status(self) -> dict[str, float | int | None]:
-        """Jobs known and seconds since the newest snapshot, for `gputopo status`."""
+        """Jobs known, seconds since the newest snapshot, and what is learned of jobs that do not
+        say what they communicate, for `gputopo status`.
+        """
         age = self.age_s()
-        return {"jobs": len(self._running), "age_s": None if age is None else round(age, 1)}
+        return {
+            "jobs": len(self._running),
+            "age_s": None if age is None else round(age, 1),
+            "communication": self.usual.share,
+        }
 
     def asked(self, question: PlacementQuestion) -> None:
         """Keep the hint of a job that may start soon."""
@@ -123,13 +114,15 @@ class Neighbours:
             return
         self._noticed_at[notice.job] = self.clock()
         if notice.kind == "ended":
-            self.coming.ended(notice.job, time.time())
+            took = self.coming.ended(notice.job, time.time())
+            self._learn(self._running.get(notice.job), took)
             self._remove({notice.job}, is_seen=True)
             return
         masks = self._to_topology(notice.gpus)
-        self.coming.started(notice.job, time.time())
-        asked = self._asked.pop(notice.job, ("", None))
-        job = running_job(notice.job, masks, *asked, shares=notice.shared)
+        self.coming.started(notice.job, time.time(), notice.array)
+        hint, user = self._asked.pop(notice.job, ("", None))
+        values = hints.values_of(hint)
+        job = to_running(values, notice.job, masks, user, shares=notice.shared)
         if job.shares:
             # How long it runs teaches nothing of jobs that have whole GPUs.
             self._share((), [job])
@@ -141,10 +134,10 @@ class Neighbours:
         """The jobs of this queue that hold GPUs, by id."""
         held = ((job, job.gpus or job.shared_gpus) for job in queue if job.state in HOLDING)
         return {
-            job.job_id: running_job(
+            job.job_id: to_running(
+                hints.values_of(hints.hint_of(job.admin_comment, job.comment)),
                 job.job_id,
                 self._to_topology({name: mask_of(gpus) for name, gpus in of_nodes.items()}),
-                hints.hint_of(job.admin_comment, job.comment),
                 job.uid,
                 shares=not job.gpus,
             )
@@ -189,7 +182,8 @@ class Neighbours:
         self._noticed_at = {job_id: at for job_id, at in self._noticed_at.items() if at >= began}
         self._read_at = began
         if coming is not None:
-            coming.follow(self.coming, later, self._running, time.time())
+            for job_id, took in coming.follow(self.coming, later, self._running, time.time()):
+                self._learn(before.get(job_id), took)
             self.coming = coming
         else:
             self.coming.outdate()
@@ -197,6 +191,15 @@ class Neighbours:
             for job in mended:
                 if job.job_id not in before:
                     self.teacher.started(job, self._beside(job))
+
+    def _learn(self, job: RunningJob | None, took: tuple[float, float]) -> None:
+        """The job ended, which ran so long of its limit (seconds)."""
+        if job is None or not job.untold or len(job.gpus) != 1:
+            return
+        [(name, mask)] = job.gpus.items()
+        topology = self.machines.get(name, UNDECLARED).topology
+        if topology is not None:
+            self.usual.ended(topology, mask, job.untold, *took, job.user)
 
     def _share(self, gone: Collection[int], came: Collection[RunningJob]) -> None:
         """As `_change`, for jobs of shares."""

@@ -61,6 +61,10 @@ class Coming:
         self._with_own: list[tuple[int, tuple[str, ...], WaitingJob]] = []
         self._own = {job.job_id: own for job in jobs if (own := took_s(job.job_id))}
         self._user = {job.job_id: job.uid for job in jobs}
+        #: Time limits (seconds) of those that have not started, whatever keeps them.
+        self._limits = {
+            job.job_id: float(job.time_limit_s) for job in jobs if job.state == "PENDING"
+        }
         #: Those that are guessed by.
         self._told: dict[int, Sequence[float]] = {}
         #: What each job that waits asks for, as far as that is known.
@@ -102,9 +106,12 @@ class Coming:
         self._next_until = inf
         self._first: dict[str, tuple[tuple[int, ...], tuple[WaitingJob, ...]]] = {}
 
-    def started(self, job_id: int, now: float) -> None:
-        """A job started after the snapshot."""
-        limit_s = self._lasts_s.get(job_id, 0.0)
+    def started(self, job_id: int, now: float, array: int = 0) -> None:
+        """A job started after the snapshot, where a task of an `array` had no id of its own yet."""
+        of = job_id if job_id in self._limits else array
+        limit_s = self._lasts_s.get(job_id) or self._limits.get(of, 0.0)
+        if array in self._user:
+            self._user.setdefault(job_id, self._user[array])
         self._forget_end(job_id)
         if job_id in self._lasts_s:
             self._begun.add(job_id)
@@ -114,12 +121,16 @@ class Coming:
         insort(self._ends, (end, job_id))
         self._changed(end)
 
-    def ended(self, job_id: int, now: float) -> None:
-        """A job ended, which shows what it used of its limit where a snapshot told that."""
+    def ended(self, job_id: int, now: float) -> tuple[float, float]:
+        """A job ended, which shows what it used of its limit where a snapshot told that.
+
+        Returns how long it ran and its limit (seconds); 0 where they are not known.
+        """
         start, limit_s = self._runs.pop(job_id, (now, 0.0))
         user = self._user.get(job_id)
         self._used.ended(now - start, limit_s, self._own.get(job_id, ()), user)
         self._forget_end(job_id)
+        return now - start, limit_s
 
     def _forget_end(self, job_id: int) -> None:
         """Else every question would pass over it until the next snapshot."""
@@ -135,14 +146,15 @@ class Coming:
 
     def follow(
         self, former: Coming, later: Collection[int], alive: RunningJobs, now: float
-    ) -> None:
+    ) -> list[tuple[int, tuple[float, float]]]:
         """Know what was learned before, and what became of the jobs told of `later`.
 
-        Where nobody told, a job that this snapshot has not ended just before it.
+        Where nobody told, a job that this snapshot has not ended just before it. Returns these,
+        each with what `ended` says.
         """
         self._used = former._used
-        for job_id in former._runs.keys() - self._runs.keys() - set(later):
-            former.ended(job_id, self._at)
+        gone = former._runs.keys() - self._runs.keys() - set(later)
+        ended = [(job_id, former.ended(job_id, self._at)) for job_id in gone]
         self._told = {
             job_id: own
             for job_id, own in self._own.items()
@@ -157,21 +169,36 @@ class Coming:
                 self._runs.pop(job_id, None)
                 self._begun.add(job_id)
             elif job_id not in self._runs:
-                self.started(job_id, former._runs.get(job_id, (now, 0.0))[0])
+                start, limit_s = former._runs.get(job_id, (now, 0.0))
+                self.started(job_id, start)
+                if limit_s:
+                    self._runs[job_id] = start, limit_s
+                if job_id in former._user:
+                    self._user.setdefault(job_id, former._user[job_id])
         for job_id, (start, _) in former._runs.items():
             seen, limit_s = self._runs.get(job_id, (0.0, 0.0))
             # Slurm knows whole seconds; who told of the start knew better.
             if 0 < start - seen < 1:
                 self._runs[job_id] = start, limit_s
         self.outdate()
+        return ended
 
     def outdate(self) -> None:
         """Other jobs run than starts and ends have told of."""
         self._next = None
         self._first.clear()
 
-    def ahead(self, asked: PlacementQuestion, running: RunningJobs, now: float) -> Ahead:
-        """What the job of a question finds; `running` are the jobs that run now."""
+    def ahead(
+        self,
+        asked: PlacementQuestion,
+        running: RunningJobs,
+        now: float,
+        usual: float | None = None,
+    ) -> Ahead:
+        """What the job of a question finds; `running` are the jobs that run now.
+
+        `usual`: what jobs communicate that do not say.
+        """
         own = asked.job if asked.job in self._lasts_s else asked.array
         if self._next is None:
             jobs = list(islice(self._ends_of(running), MOST_AHEAD))
@@ -185,6 +212,7 @@ class Coming:
         return Ahead(
             *(lasts_s, others, self._next, settings.backfills, used, own_s, now),
             is_private=settings.hides_jobs,
+            usual=usual,
             before=before,
         )
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from policies.horizon.usual import UsualCommunication
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.machines import Machines
@@ -130,6 +131,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         telemetry=Telemetry(),
         marks=MarksInForce(),
         durations=LearnedDurations(),
+        usual=UsualCommunication(),
     )
     first = load(path, in_haste=True)
     # Threads that read the queue or compute ahead give way to a question this soon (seconds).

@@ -18,6 +18,7 @@ from policies.contract.bits import EXACT_GPUS
 from policies.contract.hint_keys import BATCH, PATTERN, SENSITIVE
 from policies.contract.interference import MEDIUM, SMALL, TINY
 from policies.contract.nodes import Candidates, NodeTable, runs_of
+from policies.horizon.usual import UsualCommunication
 from policies.patterns.pattern import TABULATED
 from slurm_plugin.config import settings as configuration
 from slurm_plugin.config.settings import Config
@@ -121,6 +122,7 @@ def load(
     telemetry: Telemetry | None = None,
     marks: MarksInForce | None = None,
     durations: LearnedDurations | None = None,
+    usual: UsualCommunication | None = None,
     config: Config | None = None,
     *,
     in_haste: bool = False,
@@ -129,7 +131,7 @@ def load(
 
     `in_haste`: only what all jobs need is warm, because nobody answers yet.
 
-    `cache`, `reserved`, `keeper`, `telemetry`, `marks` and `durations` live on from one
+    `cache`, `reserved`, `keeper`, `telemetry`, `marks`, `durations` and `usual` live on from one
     configuration to the next.
 
     Raises ConfigError naming file, line and key, SlurmError where the chosen Slurm client cannot
@@ -154,6 +156,7 @@ def load(
     durations = durations or LearnedDurations()
     durations.open(config.state_dir)
     neighbours.took_s = durations.took_s
+    neighbours.usual = usual or neighbours.usual
     setup = Setup(
         *(config, decider, shaping or inner, neighbours, client),
         watcher=Watcher(reader, telemetry=telemetry, look=durations.look),

@@ -23,7 +23,7 @@ from machines_in_tests import BASIC, a_submit, basic_decider
 
 from gres_topology import hostlist
 from policies.contract.bits import lowest_bits
-from slurm_plugin.decide.neighbours import running_job
+from policies.hints import to_running
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.explain.answer import NotShown, _question
 from slurm_plugin.gates import planning, released
@@ -32,7 +32,7 @@ from slurm_plugin.gates.plan import Chosen, GateContext
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.genie.changes import asked_shape
 from slurm_plugin.genie.domain_snapshot import domain_snapshot
-from slurm_plugin.job_notes.hints import hint_of
+from slurm_plugin.job_notes.hints import hint_of, values_of
 from slurm_plugin.lending.at_start import planning as at_start
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.plan import LoanContext
@@ -307,7 +307,7 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed):
     with bounded():
         for job in queue:
             released.about_to_run(job)
-            running_job(job.job_id, {}, hint_of(job.admin_comment, job.comment))
+            to_running(values_of(hint_of(job.admin_comment, job.comment)), job.job_id, {})
         # Nor does one that looks ahead.
         Coming(queue, NOW)
         made = planning.plan(

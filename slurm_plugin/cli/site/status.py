@@ -121,7 +121,9 @@ def _known(state: dict[str, Any]) -> Iterator[str]:
         yield f"slurmctld told its {told['nodes']} nodes at {when}"
     if state["neighbours"]["age_s"] is not None:
         known = state["neighbours"]
-        yield f"neighbours: {known['jobs']} jobs, read {known['age_s']:.0f} s ago"
+        share = known.get("communication")
+        said = "" if share is None else f"; jobs that do not say communicate {100 * share:.0f} %"
+        yield f"neighbours: {known['jobs']} jobs, read {known['age_s']:.0f} s ago{said}"
     if state["tables_bytes"] is not None:
         yield f"tables: {state['tables_bytes'] / 1e6:.1f} MB"
 

@@ -13,9 +13,9 @@ from slurm_plugin.serve.loops.neighbours import LONGEST_REST_S
 
 pytestmark = [*IN_BOTH_MODES, pytest.mark.enforced]
 
-#: Other tests' jobs are not to tell how long these will run: one future, by limits alone, and an
-#: engine that has seen no job end yet.
-BY_LIMITS = "horizon: {guesses: no, users: no}"
+#: Other tests' jobs are not to tell how long these will run, or what they communicate: one future,
+#: by limits alone.
+BY_LIMITS = "horizon: {guesses: no, users: no, learn: no}"
 
 
 def name_no_policy(cluster: Cluster, *lines: str) -> None:
@@ -132,6 +132,34 @@ def test_what_one_users_jobs_use_of_their_limits_makes_nobody_else_wait(cluster)
     until(lambda: not cluster.run("ctl", "squeue -h -u mallory").out, "mallory's are over", 200)
     has_read_the_queue(cluster)
     job = submit(cluster, 2, "--time=600", "--comment=gpu-topo: communication=0.5")
+    has_read_the_queue(cluster)
+    cluster.cancel(holders[0], holders[5])
+    assert cluster.wait_running(job).gpus == {"dgx1": (0, 5)}
+    clear(cluster)
+
+
+#: Tasks of each user on the best pair, and on one that has no link.
+ON_BEST, ON_WORST = 8, 10
+
+
+@pytest.mark.long("36 jobs of five seconds")
+def test_where_run_times_do_not_depend_on_the_gpus_jobs_that_say_nothing_wait_no_more(cluster):
+    """Two users' jobs take as long on GPUs 0 and 5 as on the best ones: links gain nothing."""
+    name_no_policy(cluster, "horizon: {guesses: no, users: no}")
+    nodes = {"alice": "dgx1", "bob": "dgx2"}
+    held: dict[str, list[int]] = {}
+    for tasks in (ON_BEST, ON_WORST):
+        if tasks == ON_WORST:
+            held = cluster.occupy_nodes(dict.fromkeys(nodes.values(), (1, 2, 3, 4, 6, 7)))
+        for user, node in nodes.items():
+            array = ("-J", "teaches", "-w", node, "--gres=gpu:2", "--time=1")
+            cluster.sbatch(*array, f"--array=1-{tasks}%1", user=user, sleep_s=4)
+        until(lambda: not named(cluster, "teaches"), "these jobs are over", 30 * tasks)
+    cluster.cancel(*(job for jobs in held.values() for job in jobs))
+    until(lambda: cluster.status()["neighbours"]["communication"] is not None, "it is learned")
+    assert cluster.status()["neighbours"]["communication"] <= 0.1
+    holders = cluster.occupy("dgx1", range(8))
+    job = submit(cluster, 2, "--time=600")
     has_read_the_queue(cluster)
     cluster.cancel(holders[0], holders[5])
     assert cluster.wait_running(job).gpus == {"dgx1": (0, 5)}

@@ -177,7 +177,7 @@ def test_before_the_first_reading_nobody_is_known(tmp_path, slurm):
     assert not fresh.jobs()
     fresh.notice(started(7, dgx1=1))
     assert not fresh.jobs()
-    assert fresh.status() == {"jobs": 1, "age_s": None}
+    assert fresh.status() == {"jobs": 1, "age_s": None, "communication": None}
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,11 @@ import pytest
 from machines_in_tests import BASIC, basic_config, decider_of, mask, question
 from msgspec import structs
 
-from slurm_plugin.decide.neighbours import running_job
+from policies.hints import to_running
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
+from slurm_plugin.job_notes.hints import values_of
 from slurm_plugin.job_profiles.sharing import Sharing
 from slurm_plugin.log_lines import plain
 from slurm_plugin.placement import CandidateNode
@@ -87,15 +88,15 @@ BESIDE = [
 def test_of_the_gpus_in_use_the_one_whose_jobs_get_along(decider, hint, there, expected, slowed):
     """GPU 5 is the fuller one; GPU 4 has a job of large batches."""
     here = {
-        5: running_job(1, {"pair1": mask(5)}, there),
-        4: running_job(2, {"pair1": mask(4)}, BIG),
+        5: to_running(values_of(there), 1, {"pair1": mask(5)}),
+        4: to_running(values_of(BIG), 2, {"pair1": mask(4)}),
     }
     beside = SimpleNamespace(is_wanted=False, sharing=lambda name: here.values())
     asking = replace(decider, sharing=Sharing(beside))
     node = shared("pair1", used(g5=3, g4=1), (0,))
     decision = asking.decide(ask(node, hint=hint))
     if not hint:
-        here[4] = running_job(2, {"pair1": mask(4)}, "")
+        here[4] = to_running(values_of(""), 2, {"pair1": mask(4)})
         decision = asking.decide(ask(node))
     assert decision.reply.nodes == {"pair1": mask(expected)}
     assert (f"slowed {slowed} times" in decision.reply.note) == (slowed != "1.00")
