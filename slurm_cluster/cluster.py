@@ -120,11 +120,12 @@ class Cluster(Faults):
         try:
             self.switch(self.variant(), backup=True)
             self.reconfigure()
+            if engine:
+                # Before slurmctld reads them: how long it waits for the engine stands there.
+                for path in self.run("ctl", "ls /etc/slurm/gputopo*").out.split():
+                    self.put("ctl2", path, self.read("ctl", path))
             self.slurmctld("start", host="ctl2")
             if engine:
-                ours = self.run("ctl", "ls /etc/slurm/gputopo*").out.split()
-                for path in ours:
-                    self.put("ctl2", path, self.read("ctl", path))
                 self.run("ctl2", "clusterctl donors start; clusterctl engine start")
             yield
         finally:
