@@ -17,8 +17,8 @@ from simulation.experiments.harm.judging import OURS, Row, beside, run_one
 
 FIRST_SEED, SEEDS, JOBS = 9001, 16, 2000
 OTHERS = ("best-fit", "stock")
-CASES = ("h100-l40s", "h100-l40s-quiet", "dgx1v-pairs", "hgx", "dgx1v-quiet", "dgx1v-day",
-         "bridged-bursts", "several-nodes")  # fmt: skip
+CASES = ("h100-l40s", "h100-l40s-quiet", "dgx1v-pairs", "hgx", "dgx1v-quiet", "mi250x-quiet",
+         "dgx1v-day", "bridged-bursts", "several-nodes")  # fmt: skip
 #: How many times as long the mean wait may be: when run times are known, and from the start.
 MOST, MOST_COLD = 1.05, 1.07
 #: Intervals miss the truth with this probability.
