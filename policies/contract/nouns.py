@@ -102,6 +102,8 @@ class Ahead:
     now_s: float = 0.0
     #: Whether users may not see each other's jobs: no reason tells of one.
     is_private: bool = False
+    #: How long the job has waited by a policy's word (seconds), since the first time.
+    waited_s: float = 0.0
     #: What share of their run time jobs communicate that do not say, as far as those that ended
     #: showed it.
     usual: float | None = None

@@ -357,26 +357,26 @@ class World:
         ends, waits, lasts_s = self._played_in(future)
         run = Run(self._free[:], ends[:], self._kind_of, self._find, self._weights)
         numbers = {self._number[name] for name in among}
-        return run.wait(
-            waits, own, lasts_s, share, numbers, longest_s, self._backfill, self._before
-        )
+        order = self._backfill, self._before
+        return run.wait(waits, own, lasts_s, share, numbers, longest_s, *order)
 
     def window_s(self, name: str) -> float:
         """How long the job may wait for its turn on a node: others have it after that (seconds).
 
-        Of those before it the first one that needs this node starts there as soon as enough GPUs
-        are free, by the limits; the job, which backfill lets pass, has to be over by then.
+        Once one of those before it could start there by the limits, the job, which backfill lets
+        pass, has to be over. Ends that are not seen are later than those that are.
         """
         if not self._before:
             return inf
-        first, ahead = self._waits[0][3][0], self._ahead
-        free = {node.name: node.free.bit_count() for node in self.nodes}
-        for end_s, node, mask, *_ in self._releases:
-            free[node] += mask.bit_count()
-            if free[node] >= first.gpus:
-                left_s = end_s - ahead.now_s - ahead.lasts_s - RESOLUTION_S
-                return max(0.0, left_s) if node == name else inf
-        return inf
+        ahead = self._ahead
+        least = min(part.gpus for _, _, part in self._played_in(0)[1][: self._before])
+        free, until_s = self.nodes[self._number[name]].free.bit_count(), ahead.now_s
+        for end_s, node, mask, *_ in ahead.releases:
+            if free >= least:
+                break
+            free += mask.bit_count() if node == name else 0
+            until_s = end_s
+        return max(0.0, until_s - ahead.now_s - ahead.lasts_s - RESOLUTION_S)
 
     def _find(self, part: Part, node: int, free: int) -> Best:
         """What is not known yet of a part on a node."""

@@ -134,7 +134,7 @@ class Run:
         """Let the others start while one job waits: when does it end the soonest?
 
         Others take what it leaves now. Whenever GPUs come free the first `before` go first, as in
-        Slurm, and the job starts on no GPUs that one of them is promised; then come the others.
+        Slurm, then the job, then the others.
         """
         communication = own.communication
         found: Later | None = None
@@ -156,10 +156,6 @@ class Run:
                 continue
             its = [count if at in among else 0 for at, count in enumerate(self._counts)]
             some = self._best(own, its)
-            if before and some is not None:
-                starts_s, promised = self._promise(left[0][0])
-                if self.now_s + run_s(ideal_s, communication, some[1].share) > starts_s:
-                    some = self._best(own, its, promised)
             if some is None or some[1].share <= share:
                 continue
             node, best = some

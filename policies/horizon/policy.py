@@ -44,6 +44,8 @@ FIRST_FUTURES, MOST_PLAYED = 1, 3
 GIVEN_UP = USUAL_COMMUNICATION * (1 / 0.95 - 1)
 #: A wait has to save so much of the run on the average, and is at most so much of it.
 LEAST_SAVED, LONGEST = 0.05, 0.5
+#: A wait that may last less (seconds) is none.
+LEAST_S = 1.0
 #: A wait is no longer than such a part of what it can save at most: what is far away is known
 #: least, and where a job communicates less than it is taken to, the wait is for nothing.
 AHEAD = 0.3
@@ -115,13 +117,20 @@ class Horizon(Mapa):
         return self._usual_in(cluster) if known is None else known.share
 
     def _learned(self, cluster: Cluster) -> float | None:
-        """What jobs communicate that do not say, by those that ended."""
-        is_used = self._parts.learn and self._usual and cluster.ahead is not None
-        return cluster.ahead.usual if is_used and cluster.ahead is not None else None
+        """What jobs communicate that do not say, by those that ended.
+
+        It counts where it is less than the usual alone: whoever teaches too little makes jobs pack
+        as under best-fit, and who teaches too much would make them wait in vain.
+        """
+        ahead = cluster.ahead
+        if ahead is None or ahead.usual is None or not self._parts.learn:
+            return None
+        learned = told_apart(ahead.usual)
+        return learned if learned < self._usual else None
 
     def _usual_in(self, cluster: Cluster) -> float:
         learned = self._learned(cluster)
-        return self._usual if learned is None else told_apart(learned)
+        return self._usual if learned is None else learned
 
     def _seen(self, cluster: Cluster) -> Cluster:
         """Without what the site has switched off."""
@@ -182,12 +191,13 @@ class Horizon(Mapa):
             and one.weight <= node.weight
             and one.topology.shape == node.topology.shape
         ]
-        runs_s = world.runs_s()
-        longest_s = min(
-            self._longest_wait_s,
-            min(LONGEST, AHEAD * most_saved) * runs_s,
-            world.window_s(name),
-        )
+        runs_s, waited_s = world.runs_s(), cluster.ahead.waited_s
+        in_all_s = min(self._longest_wait_s, min(LONGEST, AHEAD * most_saved) * runs_s)
+        longest_s = min(in_all_s - waited_s, world.window_s(name))
+        if longest_s < LEAST_S:
+            return None
+        # Elsewhere, too, those before it keep their turn.
+        among = [one for one in among if world.window_s(one) >= longest_s]
         played = [
             world.later(share, now.utility, among, longest_s, future)
             for future in range(world.futures)
@@ -200,7 +210,9 @@ class Horizon(Mapa):
             return None
         said = _said(world, better, len(played), now.utility, is_private=cluster.ahead.is_private)
         is_learned = self._learned(cluster) is not None
-        return Wait(f"{said}{_told(share, known, is_learned=is_learned)}", longest_s, now)
+        return Wait(
+            f"{said}{_told(share, known, is_learned=is_learned)}", waited_s + longest_s, now
+        )
 
     def _chosen(
         self, request: Request, cluster: Cluster, known: Known | None

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gres_topology import NodeTopology
-from policies.horizon.futures import MOST_GPUS_WAITING, is_told_apart
+from policies.horizon.futures import is_told_apart
 from policies.patterns.pattern import fitting
 from policies.scoring.objectives import EFFBW, ideal_share
-from policies.scoring.tables import Tables, tables
+from policies.scoring.tables import Tables, is_tabulated, tables
 
 #: What jobs may communicate: each as likely before any ended, and their mean is the usual (0.3).
 VALUES = np.array([0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
@@ -29,8 +29,8 @@ VALUES = np.array([0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
 MOST, MOST_USERS = 128, 256
 #: Nothing is told before so many ended.
 FEWEST = 32
-#: No user's jobs tell the values apart by more than this part of what all users' do (or an equal
-#: part, where users are few): nobody is to teach what others' jobs are taken for.
+#: No user's jobs tell the values apart by more than this part of what all users' do, so nothing is
+#: told by fewer than four: nobody is to teach alone what others' jobs are taken for.
 OF_ONE = 0.25
 #: Run times that are more alike than this (standard deviation of their logarithm) prove no more.
 ALIKE = 0.1
@@ -69,14 +69,17 @@ class UsualCommunication:
     ) -> None:  # fmt: skip
         """A job ended that did not say what it communicates; its GPUs (mask) were of one node.
 
-        Passed over where nothing is learned from it: all GPUs are linked alike, or it used up its
+        Passed over where nothing is learned from it, or not in a moment: all GPUs are linked alike,
+        they are not those of this topology, its sets are not tabulated, or the job used up its
         limit.
         """
         gpus = mask.bit_count()
-        is_told = gpus > 1 and is_told_apart(topology, MOST_GPUS_WAITING)
-        if not (is_told and 0 < ran_s < ALL * limit_s):
+        is_known = gpus > 1 and not mask >> topology.gpus and is_told_apart(topology)
+        if not (is_known and 0 < ran_s < ALL * limit_s):
             return
         pattern = fitting(pattern, gpus)
+        if not is_tabulated(topology, pattern):
+            return
         best = self._tables.first(topology, pattern, gpus, mask, EFFBW)
         ideal = self._tables.ideal_effbw_gbps(topology.healthy or topology, pattern, gpus)
         share = max(0.01, ideal_share(best.effbw_gbps, ideal))
@@ -91,12 +94,13 @@ class UsualCommunication:
         if self._ended >= FEWEST:
             self.share = self._mean()
 
-    def _mean(self) -> float:
+    def _mean(self) -> float | None:
         likely = np.array([*self._likely.values()])
         # How far each user's jobs tell the values apart.
         apart = np.ptp(likely, axis=1)
-        some = np.count_nonzero(apart)
-        most = _bound(apart, max(OF_ONE, 1 / some)) if some else 0.0
+        if np.count_nonzero(apart) * OF_ONE < 1:
+            return None
+        most = _bound(apart)
         kept = np.minimum(1.0, most / np.maximum(apart, 1e-9)) @ likely
         odds = np.exp(kept - kept.max())
         return round(round(float(odds @ VALUES / odds.sum()) / STEP) * STEP, 2)
@@ -115,13 +119,13 @@ def _likely(last: deque[_Ended]) -> NDArray[np.float64]:
     return -freedom / 2 * np.log(squares) if freedom else np.zeros(len(VALUES))
 
 
-def _bound(apart: NDArray[np.float64], of_one: float) -> float:
-    """The largest bound with which nobody has more than this part of all."""
+def _bound(apart: NDArray[np.float64]) -> float:
+    """The largest bound with which nobody has more than `OF_ONE` of all."""
     low, high = 0.0, float(apart.max())
     for _ in range(30):
         middle = (low + high) / 2
-        if middle <= of_one * np.minimum(apart, middle).sum() + 1e-9:
+        if middle <= OF_ONE * np.minimum(apart, middle).sum() + 1e-9:
             low = middle
         else:
             high = middle
-    return low if low > 0 else high
+    return low

@@ -192,7 +192,7 @@ class Simulator:
             for run in ends
             for name, mask in run.masks.items()
         ]
-        used = self._used.parts()
+        used, waiting = self._used.parts(), self._waiting.get(job.job_id)
         return Ahead(
             self._planned_s(job),
             queue,
@@ -202,6 +202,7 @@ class Simulator:
             used=used,
             took_s=took_s(job),
             now_s=self.clock.now_s,
+            waited_s=self.clock.now_s - waiting.first_s if waiting else 0.0,
             usual=self._usual.share,
         )
 

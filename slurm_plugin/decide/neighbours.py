@@ -90,9 +90,7 @@ class Neighbours:
         return None if self._read_at is None else self.clock() - self._read_at
 
     def status(self) -> dict[str, float | int | None]:
-        """Jobs known, seconds since the newest snapshot, and what is learned of jobs that do not
-        say what they communicate, for `gputopo status`.
-        """
+        """Jobs known, the newest snapshot's age (seconds), what is learned: for status."""
         age = self.age_s()
         return {
             "jobs": len(self._running),
@@ -119,8 +117,12 @@ class Neighbours:
             self._remove({notice.job}, is_seen=True)
             return
         masks = self._to_topology(notice.gpus)
-        self.coming.started(notice.job, time.time(), notice.array)
-        hint, user = self._asked.pop(notice.job, ("", None))
+        if not notice.shared:
+            # Slurm's queue shows no whole GPUs of the others, and their ends would be guessed.
+            self.coming.started(notice.job, time.time(), notice.array)
+        # Before a task of an array has an id of its own it was asked about by the array's.
+        of_array = self._asked.get(notice.array, ("", None))
+        hint, user = self._asked.pop(notice.job, of_array)
         values = hints.values_of(hint)
         job = to_running(values, notice.job, masks, user, shares=notice.shared)
         if job.shares:
@@ -161,6 +163,7 @@ class Neighbours:
             # Another one that is newer was taken meanwhile.
             return
         is_first = self._read_at is None
+        gap_s = 0.0 if self._read_at is None else began - self._read_at
         # A notice that came since the snapshot began is newer than it.
         later = {job_id for job_id, at in self._noticed_at.items() if at >= began}
         shares = {job_id: job for job_id, job in running.items() if job.shares}
@@ -182,7 +185,9 @@ class Neighbours:
         self._noticed_at = {job_id: at for job_id, at in self._noticed_at.items() if at >= began}
         self._read_at = began
         if coming is not None:
-            for job_id, took in coming.follow(self.coming, later, self._running, time.time()):
+            ended = coming.follow(self.coming, later, self._running, time.time())
+            # After a gap nobody knows when they ended.
+            for job_id, took in ended if gap_s <= self.max_age_s else ():
                 self._learn(before.get(job_id), took)
             self.coming = coming
         else:
@@ -193,13 +198,13 @@ class Neighbours:
                     self.teacher.started(job, self._beside(job))
 
     def _learn(self, job: RunningJob | None, took: tuple[float, float]) -> None:
-        """The job ended, which ran so long of its limit (seconds)."""
-        if job is None or not job.untold or len(job.gpus) != 1:
+        """The job ended, which ran so long of its limit (seconds); whose it is has to be known."""
+        if job is None or job.user is None or not job.untold or len(job.gpus) != 1:
             return
         [(name, mask)] = job.gpus.items()
-        topology = self.machines.get(name, UNDECLARED).topology
-        if topology is not None:
-            self.usual.ended(topology, mask, job.untold, *took, job.user)
+        machine = self.machines.get(name, UNDECLARED)
+        if machine.topology is not None and not machine.problem:
+            self.usual.ended(machine.topology, mask, job.untold, *took, job.user)
 
     def _share(self, gone: Collection[int], came: Collection[RunningJob]) -> None:
         """As `_change`, for jobs of shares."""

@@ -235,6 +235,11 @@ class _Planning:
                 self.made.updates.append((job.name, request))
         job, want = unit.first
         now, lease_s = self.context.now, self.context.lease_s * leases
+        if 0 < job.eligible < want.kept.begin:
+            # An administrator's, which shutting the gate would write over.
+            kept = want.kept.changed(begin=job.eligible)
+            request = JobUpdate(admin_comment=kept.written_into(job.admin_comment))
+            self.made.updates.append((job.name, request))
         if _begin(job, want) - now >= lease_s:
             return
         known = job.eligible if job.reason == "BeginTime" else 0

@@ -108,10 +108,9 @@ class Coming:
 
     def started(self, job_id: int, now: float, array: int = 0) -> None:
         """A job started after the snapshot, where a task of an `array` had no id of its own yet."""
-        of = job_id if job_id in self._limits else array
-        limit_s = self._lasts_s.get(job_id) or self._limits.get(of, 0.0)
-        if array in self._user:
-            self._user.setdefault(job_id, self._user[array])
+        limit_s = self._lasts_s.get(job_id, 0.0)
+        if array in self._limits:
+            self._limits.setdefault(job_id, self._limits[array])
         self._forget_end(job_id)
         if job_id in self._lasts_s:
             self._begun.add(job_id)
@@ -130,7 +129,7 @@ class Coming:
         user = self._user.get(job_id)
         self._used.ended(now - start, limit_s, self._own.get(job_id, ()), user)
         self._forget_end(job_id)
-        return now - start, limit_s
+        return now - start, limit_s or self._limits.get(job_id, 0.0)
 
     def _forget_end(self, job_id: int) -> None:
         """Else every question would pass over it until the next snapshot."""
@@ -169,12 +168,9 @@ class Coming:
                 self._runs.pop(job_id, None)
                 self._begun.add(job_id)
             elif job_id not in self._runs:
-                start, limit_s = former._runs.get(job_id, (now, 0.0))
-                self.started(job_id, start)
-                if limit_s:
-                    self._runs[job_id] = start, limit_s
-                if job_id in former._user:
-                    self._user.setdefault(job_id, former._user[job_id])
+                self.started(job_id, former._runs.get(job_id, (now, 0.0))[0])
+                if job_id in former._limits:
+                    self._limits.setdefault(job_id, former._limits[job_id])
         for job_id, (start, _) in former._runs.items():
             seen, limit_s = self._runs.get(job_id, (0.0, 0.0))
             # Slurm knows whole seconds; who told of the start knew better.
@@ -212,6 +208,7 @@ class Coming:
         return Ahead(
             *(lasts_s, others, self._next, settings.backfills, used, own_s, now),
             is_private=settings.hides_jobs,
+            waited_s=asked.waited_s,
             usual=usual,
             before=before,
         )

@@ -119,3 +119,55 @@ def test_gpus_that_one_before_the_job_takes_are_none_to_wait_for(before, waits):
     ahead = Ahead(HOUR_S, [WaitingJob((3,), HOUR_S)], ENDS[:1], before=before)
     answer = HORIZON.place(asked_by("0.4"), cluster(FREE, ahead))
     assert isinstance(answer, Wait) == waits
+
+
+REST = mask_of([1, 2, 4, 6, 7])
+
+
+@pytest.mark.parametrize(
+    ("waiting", "others"),
+    [
+        ([WaitingJob((8,), HOUR_S)] * 2, [Release(100.0, "a", 255, 0.0, 7)]),
+        ([WaitingJob((8, 8), HOUR_S)], [Release(100.0, "a", 255, 0.0, 7)]),
+        (
+            [WaitingJob((8,), HOUR_S)],
+            [Release(50.0 + at, f"m{at}", 1, 0.0, at) for at in range(31)],
+        ),
+    ],
+    ids=["the second one comes here", "the first one takes both", "the end here is not seen"],
+)
+def test_whoever_is_before_it_keeps_the_turn_on_this_node(waiting, others):
+    """By the limits this node is whole in 5,000 s, and the job has one of 4,900."""
+    here = [Release(400.0, "n", 1 << 3, 0.0, 3), Release(5000.0, "n", REST, 0.0, 2)]
+    ends = sorted([*others, *here])[:32]
+    names = {one.node for one in ends} - {"n"}
+    nodes = {"n": NodeState("n", machine("dgx1v"), mask_of(FREE))}
+    nodes |= {name: NodeState(name, machine("dgx1v"), 0) for name in names}
+    ahead = Ahead(4900.0, waiting, ends, used=(0.5,) * 8, took_s=(1000.0,) * 6)
+    for before, waits in ((0, True), (len(waiting), False)):
+        where = Cluster(nodes, ahead=replace(ahead, before=before))
+        assert isinstance(HORIZON.place(asked_by("0.3"), where), Wait) == waits
+
+
+def test_a_job_waits_for_no_gpus_elsewhere_that_its_limit_keeps_it_from():
+    """On b it would be over by what is guessed of it; Slurm plans by its limit."""
+    nodes = {name: NodeState(name, machine("dgx1v"), 0) for name in "ab"}
+    nodes["a"] = replace(nodes["a"], free=mask_of(FREE))
+    ends = [Release(100.0, "b", mask_of([0, 3]), 0.0, 1), Release(18_000.0, "b", 0xF6, 0.0, 2)]
+    ahead = Ahead(36_000.0, [WaitingJob((8,), HOUR_S)], ends, used=(0.1,) * 8, took_s=(900.0,) * 6)
+    for before, waits in ((0, True), (1, False)):
+        answer = HORIZON.place(asked_by("0.4"), Cluster(nodes, ahead=replace(ahead, before=before)))
+        assert isinstance(answer, Wait) == waits
+
+
+def test_what_comes_after_the_wait_is_over_is_not_waited_for():
+    """A job that may wait for 248 s in all has waited for some of them."""
+    for waited_s, waits in ((0.0, True), (100.0, True), (200.0, False)):
+        release = [Release(100.0, "n", 1 << 3, 0.0, 1)]
+        ahead = Ahead(HOUR_S, (), release, waited_s=waited_s)
+        answer = HORIZON.place(asked_by("0.08"), cluster(FREE, ahead))
+        assert isinstance(answer, Wait) == waits
+        if waits:
+            assert answer.at_most_s == pytest.approx(
+                0.3 * 0.08 * (1 / 0.258 - 1) * HOUR_S, rel=0.01
+            )

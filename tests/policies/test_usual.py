@@ -100,11 +100,22 @@ def test_one_user_does_not_teach_what_others_are_taken_for(truth, lie, many):
     assert usual.share == pytest.approx(honest, abs=0.15)
 
 
-def test_jobs_of_one_user_alone_tell_of_their_own():
+@pytest.mark.parametrize(("users", "is_told"), [(1, False), (3, False), (4, True)])
+def test_fewer_than_four_users_tell_nothing(users, is_told):
     usual = UsualCommunication()
-    for mask, ran_s, limit_s, _ in jobs(4, 0.0, 120):
-        usual.ended(DGX1V, mask, "ring", ran_s, limit_s, None)
-    assert usual.share < 0.2
+    for mask, ran_s, limit_s, user in jobs(4, 0.0, 300):
+        usual.ended(DGX1V, mask, "ring", ran_s, limit_s, user % users)
+    assert (usual.share is not None) == is_told
+
+
+def test_users_of_one_job_each_do_not_make_up_for_those_who_are_missing():
+    usual = UsualCommunication()
+    for user in range(200):
+        usual.ended(DGX1V, (BEST, WORST)[user % 3 == 0], "ring", 1000.0, 9000.0, user)
+    for at in range(20):
+        mask = (BEST, WORST)[at % 2]
+        usual.ended(DGX1V, mask, "ring", 60 * longer(0.7, mask), 3600.0, 666)
+    assert usual.share is None
 
 
 def test_what_machines_and_sizes_differ_in_is_not_taken_for_the_links():
@@ -146,10 +157,10 @@ def test_what_is_learned_decides_for_jobs_that_do_not_say():
     assert isinstance(answer(None, silent), Wait)
     assert isinstance(answer(0.0, silent), Placement)
     assert isinstance(answer(0.0, asked_by("0.4")), Wait)
-    waits = answer(0.4, silent)
-    assert (
-        "communication unknown, 40 % of its time taken (as earlier jobs here show)" in waits.reason
-    )
+    said = "communication unknown, {} % of its time taken ({})"
+    assert said.format(20, "as earlier jobs here show") in answer(0.2, silent).reason
+    # More than the usual is not believed: others would wait in vain.
+    assert said.format(30, "3 to 67 usual") in answer(0.7, silent).reason
     fixed = Horizon(UNKNOWN_SITE, HorizonSettings(learn=False))
     assert isinstance(answer(0.0, silent, fixed), Wait)
     never = Horizon(UNKNOWN_SITE, HorizonSettings(usual_communication=0.0))

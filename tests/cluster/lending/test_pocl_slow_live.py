@@ -95,7 +95,7 @@ def test_what_was_measured_predicts_and_decides_about_a_job_that_borrows_only_wh
     assert calls[0] + 0.003 < calls[2] < calls[0] + 0.03, calls
     assert found["lent"]["local"]["call_s"] < calls[0] < 0.1
     assert 0.7 < found["far"]["remote"]["gb_s"] / 0.05 <= 1.1
-    assert found["far"]["remote"]["shared"] > 0.3, "two of them share the network"
+    assert found["far"]["remote"]["shared"] > 0.3, (found, "two share the network")
     auto_goes_by(lending, found["lent"])
 
 

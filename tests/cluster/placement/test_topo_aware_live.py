@@ -111,8 +111,10 @@ def test_it_waits_for_two_gpus_of_one_socket_and_others_pass(cluster):
     """One free GPU on each socket: topo-aware-p waits, says why, and starts on a pair."""
     holders = dict(zip((0, 2), cluster.occupy(NODE, (0, 2)), strict=True))
     job = submit(cluster, 2, WAITS)
+    # Its gate is shut at submit, and why it waits is written down a moment later.
+    why = "the best free GPUs have a utility of 0."
+    until(lambda: why in cluster.job(job).admin_comment, "it says why it waits")
     comment = cluster.wait_postponed(job).fields["AdminComment"]
-    assert "the best free GPUs have a utility of 0." in comment
     assert "communication 0.00" in comment
     assert "the job asks for 0.50" in comment
     queue = cluster.run("ctl", ["squeue", "-h", "-j", str(job), "-o", "%r"]).out.strip()

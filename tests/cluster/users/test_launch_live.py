@@ -143,6 +143,8 @@ def test_a_requeued_job_is_launched_alike(cluster):
         job = cluster.started("--requeue", *STAR, script=script).id
         cluster.run("ctl", ["scontrol", "requeue", str(job)])
         cluster.wait_state(job, "PENDING")
+        # An engine that has read the queue before this, and acts on it now, would write over it.
+        cluster.wait_reconciled()
         # Slurm holds a requeued job back for two minutes; in the very second of the requeue
         # slurmd would still refuse it ("Job credential revoked").
         cluster.run("ctl", ["scontrol", "update", f"jobid={job}", "StartTime=now+3"])

@@ -1,6 +1,7 @@
 """From jobs that end the engine learns what those communicate that do not say."""
 
 import time
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -78,3 +79,42 @@ def test_what_is_learned_is_part_of_a_question_and_of_the_status(cache):
     cache.usual.share = 0.15
     assert cache.ahead(question(node("dgx1", 0xFF, 1))).usual == 0.15
     assert cache.status()["communication"] == 0.15
+
+
+def test_nothing_is_learned_of_jobs_whose_hint_or_owner_is_not_known(cache):
+    """A task that was asked about by its array's number has the hint and the owner of that."""
+    read(cache, pending := replace(runs(50, {}), state="PENDING", start=0, end=0, tasks=9))
+    cache.asked(question(node("dgx1", 0xFF, 1), job=50, hint="sensitive=no"))
+    for task, array in ((51, 50), (52, 50), (61, 60)):
+        cache.notice(Notice("started", task, array, {"dgx1": mask(0, 5)}))
+        cache.notice(Notice("ended", task, array, {}))
+    assert cache.usual.told == []
+    cache.asked(question(node("dgx1", 0xFF, 1), job=50, hint=""))
+    cache.notice(Notice("started", 53, 50, {"dgx1": mask(0, 5)}))
+    cache.notice(Notice("ended", 53, 50, {}))
+    [(*_, limit_s, user)] = cache.usual.told
+    assert (limit_s, user) == (pending.time_limit_s, 1000)
+
+
+def test_gpus_that_the_topology_does_not_have_are_no_error(cache):
+    cache.usual = UsualCommunication()
+    read(cache, runs(5, {"dgx1": (8, 9)}), runs(6, {"dgx1": (8, 9)}))
+    cache.notice(Notice("ended", 5, 0, {}))
+    read(cache)
+    assert not cache.jobs()
+
+
+def test_a_job_of_shares_teaches_nothing_of_time_limits(cache):
+    """Slurm's queue shows no GPUs of its own while it runs."""
+    read(cache, replace(runs(5, {}), state="PENDING", start=0, end=0))
+    before = cache.ahead(question(node("dgx1", 0xFF, 1))).used
+    cache.notice(Notice("started", 5, 0, {"dgx1": 1}, shared=True))
+    read(cache, replace(runs(5, {}), shared_gpus={"dgx1": (0,)}))
+    assert cache.ahead(question(node("dgx1", 0xFF, 1))).used == before
+
+
+def test_after_a_gap_in_the_readings_nobody_knows_when_jobs_ended(cache):
+    read(cache, runs(6, {"dgx1": (0, 3)}))
+    cache.clock = lambda: 100_000.0
+    read(cache)
+    assert cache.usual.told == []
