@@ -395,6 +395,6 @@ class World:
                 parts = self._choices.parts(job, self._kinds, self._shapes, self._told, self._usual)
                 waits.append((number, job.lasts_s, job.took_s, parts[:left]))
                 left -= len(parts)
-            if left <= 0:
-                break
+                if left <= 0:
+                    break
         return waits

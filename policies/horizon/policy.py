@@ -114,7 +114,10 @@ class Horizon(Mapa):
 
     def _share(self, known: Known | None, cluster: Cluster) -> float:
         """What share of its run time a job communicates that feels its links."""
-        return self._usual_in(cluster) if known is None else known.share
+        if known is not None:
+            return known.share
+        learned = self._learned(cluster)
+        return self._usual if learned is None else learned
 
     def _learned(self, cluster: Cluster) -> float | None:
         """What jobs communicate that do not say, by those that ended.
@@ -127,10 +130,6 @@ class Horizon(Mapa):
             return None
         learned = told_apart(ahead.usual)
         return learned if learned < self._usual else None
-
-    def _usual_in(self, cluster: Cluster) -> float:
-        learned = self._learned(cluster)
-        return self._usual if learned is None else learned
 
     def _seen(self, cluster: Cluster) -> Cluster:
         """Without what the site has switched off."""
@@ -154,7 +153,7 @@ class Horizon(Mapa):
             *(self._choices, cluster, request, nodes),
             None if known is None else known.share,
             self._told,
-            usual=self._usual_in(cluster),
+            usual=self._share(None, cluster),
             guesses=guesses,
             users=self._parts.users,
             most=most,

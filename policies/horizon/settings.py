@@ -34,5 +34,5 @@ class HorizonSettings:
         high=1,
     )
     learn: bool = setting(
-        True, "Once such jobs have ended, take what their run times show in place of that."
+        True, "Once such jobs have ended, take what their run times show where that is less."
     )

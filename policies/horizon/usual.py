@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gres_topology import NodeTopology
 from policies.horizon.futures import is_told_apart
+from policies.horizon.run_times import OF_ONE
 from policies.patterns.pattern import fitting
 from policies.scoring.objectives import EFFBW, ideal_share
 from policies.scoring.tables import Tables, is_tabulated, tables
@@ -29,9 +30,6 @@ VALUES = np.array([0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
 MOST, MOST_USERS = 128, 256
 #: Nothing is told before so many ended.
 FEWEST = 32
-#: No user's jobs tell the values apart by more than this part of what all users' do, so nothing is
-#: told by fewer than four: nobody is to teach alone what others' jobs are taken for.
-OF_ONE = 0.25
 #: Run times that are more alike than this (standard deviation of their logarithm) prove no more.
 ALIKE = 0.1
 #: Who used up so much of the limit was ended by it, most likely, or runs for as long as it may.
@@ -99,7 +97,7 @@ class UsualCommunication:
         # How far each user's jobs tell the values apart.
         apart = np.ptp(likely, axis=1)
         if np.count_nonzero(apart) * OF_ONE < 1:
-            return None
+            return None  # nobody is to tell more than that part, so it takes four
         most = _bound(apart)
         kept = np.minimum(1.0, most / np.maximum(apart, 1e-9)) @ likely
         odds = np.exp(kept - kept.max())

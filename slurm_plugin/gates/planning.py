@@ -235,8 +235,9 @@ class _Planning:
                 self.made.updates.append((job.name, request))
         job, want = unit.first
         now, lease_s = self.context.now, self.context.lease_s * leases
-        if 0 < job.eligible < want.kept.begin:
-            # An administrator's, which shutting the gate would write over.
+        if 0 < job.eligible < want.kept.begin and not job.het_id:
+            # An administrator's, which shutting the gate would write over. The comment of a
+            # heterogeneous job's first component would go to all of them.
             kept = want.kept.changed(begin=job.eligible)
             request = JobUpdate(admin_comment=kept.written_into(job.admin_comment))
             self.made.updates.append((job.name, request))

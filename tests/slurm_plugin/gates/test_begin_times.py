@@ -25,3 +25,10 @@ def test_a_sooner_begin_that_an_administrator_gave_is_kept_when_the_gate_is_shut
     assert [one.name for one in made.renewals] == ["1"]
     made = planned(gated(1, keys="tries=1 retry=990 begin=1003", eligible=1120))
     assert made.updates == []
+
+
+def test_of_a_heterogeneous_job_no_comment_is_written_over():
+    """Slurm copies that of its first component to all of them."""
+    keys = "tries=1 retry=990 begin=1120"
+    parts = [gated(5 + at, 2, keys=keys, eligible=1003, het_id=5, het_offset=at) for at in (0, 1)]
+    assert planned(*parts).updates == []
