@@ -6,7 +6,7 @@ sets, and tuples where order matters (rank order).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -109,6 +109,8 @@ class Ahead:
     usual: float | None = None
     #: How many of the queue come before the job itself: it passes them where Slurm backfills.
     before: int = 0
+    #: Whose job each of `used` was (any identity; None: not known); empty where none is known.
+    used_by: Sequence[Hashable] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,7 +240,7 @@ class World:
             (one.took_s for one in ahead.releases), (one.took_s for one in ahead.queue)
         )
         learned = users and (bool(ahead.took_s) or any(users_own))
-        times = run_times(tuple(cluster.ahead.used), guesses, learned)
+        times = run_times(tuple(ahead.used), guesses, learned, tuple(ahead.used_by))
         #: How many futures there are.
         self.futures = times.futures
         found = {node.name: node for node in compared}

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from collections import Counter, OrderedDict, deque
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 
 #: Futures that are played beside that of middle durations, a prime number.
 FUTURES = 5
@@ -37,7 +38,8 @@ class LimitsUsed:
         self._last: deque[tuple[Hashable, float]] = deque(
             ((None, part) for part in UNKNOWN), maxlen=MOST
         )
-        self._parts: tuple[float, ...] | None = None
+        #: What `parts` and `users` say, as long as no other job has ended.
+        self._told: list[tuple[float, Hashable]] | None = None
         #: By user whether own run times told more than limits of jobs that had any; the users whose
         #: jobs ended last.
         self._nearer: OrderedDict[Hashable, deque[bool]] = OrderedDict()
@@ -68,7 +70,7 @@ class LimitsUsed:
         if user is not None and len(mine) >= MOST * OF_ONE:
             del self._last[mine[0]]  # else many jobs of one user would drive out all others'
         self._last.append((user, min(1.0, ran_s / limit_s)))
-        self._parts = None
+        self._told = None
 
     def own_are_nearer(self, user: Hashable = None) -> bool:
         """Whether the user's own run times have told more than limits, lately and for most jobs."""
@@ -77,28 +79,60 @@ class LimitsUsed:
 
     def parts(self) -> tuple[float, ...]:
         """Of the last jobs, the smallest part first; where hardly any tell, any parts besides."""
-        if self._parts is None:
-            seen = _shared(self._last)
-            self._parts = tuple(sorted((*seen, *(UNKNOWN if len(seen) < FUTURES else ()))))
-        return self._parts
+        return tuple(part for part, _ in self._seen())
+
+    def users(self) -> tuple[Hashable, ...]:
+        """Whose job each of `parts` was; None where that is not known."""
+        return tuple(user for _, user in self._seen())
+
+    def _seen(self) -> list[tuple[float, Hashable]]:
+        if self._told is None:
+            newest = [*reversed(self._last)]
+            most = _most_of_one([user for user, _ in newest])
+            kept: Counter[Hashable] = Counter()
+            seen = []
+            for user, part in newest:
+                kept[user] += 1
+                if user is None or kept[user] <= most:
+                    seen.append((part, user))
+            any_part = UNKNOWN if len(seen) < FUTURES else ()
+            seen += [(part, None) for part in any_part]
+            self._told = sorted(seen, key=itemgetter(0))
+        return self._told
 
 
-def _shared(last: deque[tuple[Hashable, float]]) -> list[float]:
-    """What is seen, the newest of each user: no user's are more than `OF_ONE` of all."""
-    of_user = Counter(user for user, _ in last if user is not None)
-    nobodys = len(last) - of_user.total()
+def _most_of_one(users: Sequence[Hashable]) -> int:
+    """How many of these jobs may count of one user, so that nobody's are more than `OF_ONE`.
+
+    At least one; None are jobs whose user is not known, and all of those count.
+    """
+    of_user = Counter(user for user in users if user is not None)
+    nobodys = len(users) - of_user.total()
 
     def is_too_much(most: int) -> bool:
         return most > OF_ONE * (nobodys + sum(min(count, most) for count in of_user.values()))
 
-    most = next(most for most in range(MOST, 0, -1) if most == 1 or not is_too_much(most))
-    kept: Counter[Hashable] = Counter()
-    seen = []
-    for user, part in reversed(last):
-        kept[user] += 1
-        if user is None or kept[user] <= most:
-            seen.append(part)
-    return seen
+    return next(most for most in range(MOST, 0, -1) if most == 1 or not is_too_much(most))
+
+
+def _bounded(used: Sequence[float], users: Sequence[Hashable]) -> Sequence[float]:
+    """Of these parts (ascending) those that count, so that one user's are `OF_ONE` at most.
+
+    Of a user with more, some evenly spread. Where one is too much, any later part is as likely.
+    """
+    most, of_user = _most_of_one(users), Counter(user for user in users if user is not None)
+    if max(of_user.values(), default=0) > most:
+        met: Counter[Hashable] = Counter()
+        kept = []
+        for part, user in zip(used, users, strict=True):
+            at, count = met[user], of_user[user]
+            met[user] += 1
+            if count <= most or at * most // count != (at + 1) * most // count:
+                kept.append(part)
+        used = kept
+    if of_user and OF_ONE * len(used) < 1:
+        used = sorted((*used, *(used[0] + (1 - used[0]) * part for part in UNKNOWN)))
+    return used
 
 
 def _off_by(guess_s: float, ran_s: float) -> float:
@@ -124,12 +158,19 @@ EVERY, FIRST, OTHERS = slice(None), slice(0, 1), slice(1, None)
 class RunTimes:
     """How long jobs go on to run, in each future."""
 
-    def __init__(self, used: Sequence[float], guesses: bool = True, own: bool = False) -> None:
+    def __init__(
+        self,
+        used: Sequence[float],
+        guesses: bool = True,
+        own: bool = False,
+        users: Sequence[Hashable] = (),
+    ) -> None:
         """Without `guesses` there is the future of middle ones alone.
 
-        `own`: some jobs have run times of their own, and are guessed by them.
+        `own`: some jobs have run times of their own, and are guessed by them. `users`: whose job
+        each of `used` was, as far as that is known.
         """
-        self._used, self._own = used, own
+        self._used, self._own, self._users = used, own, users
         #: The middles of equal shares of what was used, by the first that counts.
         self._middles: dict[int, list[float]] = {}
         middle = self._guesses(0) if used else [1.0]
@@ -139,9 +180,12 @@ class RunTimes:
 
     def _guesses(self, first: int) -> list[float]:
         """The middles of equal shares of those from the first on."""
-        used, left = self._used, len(self._used) - first
+        used = self._used[first:]
+        if self._users:
+            # One user's may be all that is left of them.
+            used = _bounded(used, self._users[first:])
         guesses = self._middles[first] = [
-            used[first + (2 * at + 1) * left // (2 * FUTURES)] for at in range(FUTURES)
+            used[(2 * at + 1) * len(used) // (2 * FUTURES)] for at in range(FUTURES)
         ]
         return guesses
 
@@ -175,6 +219,8 @@ class RunTimes:
 
 
 @lru_cache(maxsize=16)
-def run_times(used: tuple[float, ...], guesses: bool, own: bool = False) -> RunTimes:
+def run_times(
+    used: tuple[float, ...], guesses: bool, own: bool = False, users: tuple[Hashable, ...] = ()
+) -> RunTimes:
     """The same for questions between which no job ended."""
-    return RunTimes(used, guesses, own)
+    return RunTimes(used, guesses, own, users)

@@ -192,14 +192,15 @@ class Simulator:
             for run in ends
             for name, mask in run.masks.items()
         ]
-        used, waiting = self._used.parts(), self._waiting.get(job.job_id)
+        waiting = self._waiting.get(job.job_id)
         return Ahead(
             self._planned_s(job),
             queue,
             releases,
             backfill=self.easy,
             before=before,
-            used=used,
+            used=self._used.parts(),
+            used_by=self._used.users(),
             took_s=took_s(job),
             now_s=self.clock.now_s,
             waited_s=self.clock.now_s - waiting.first_s if waiting else 0.0,

@@ -211,6 +211,7 @@ class Coming:
             waited_s=asked.waited_s,
             usual=usual,
             before=before,
+            used_by=self._used.users(),
         )
 
     def _ends_of(self, running: RunningJobs) -> Iterator[list[Release]]:

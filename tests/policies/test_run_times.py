@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from policies.horizon.run_times import FEWEST, FUTURES, MOST, LimitsUsed, RunTimes
+from policies.horizon.run_times import FEWEST, FUTURES, MOST, LimitsUsed, RunTimes, _bounded
 
 
 def test_durations_that_differ_are_played_as_they_are_likely():
@@ -59,6 +59,36 @@ def test_no_user_teaches_more_than_a_quarter_of_what_others_are_guessed_by(other
     parts = used.parts()
     assert sum(part == 1.0 for part in parts) >= min(others, 0.75 * MOST)
     assert 1 <= sum(part == 0.02 for part in parts) <= max(1, len(parts) / 4)
+
+
+@pytest.mark.parametrize("age", [0.3, 0.45])
+def test_nor_of_what_is_left_for_a_job_that_has_run_longer_than_most(age):
+    """Others use a tenth of their limits; whoever is left is one user, who ends jobs at half."""
+    used = LimitsUsed()
+    for number in range(MOST):
+        used.ended(60.0, 600.0, (), f"user{number}")
+    for number in range(16):
+        used.ended(500.0 + number, 1000.0, (), "mallory")
+    times = RunTimes(used.parts(), True, False, used.users())
+    left_s = times.left_s(3, 1000.0, 1000 * age)
+    assert len(left_s) == 1 + FUTURES
+    assert min(left_s) >= 0
+    # Most guesses are not hers: any part that is left is as likely.
+    assert sum(1000 * age + one > 520.0 for one in left_s) >= len(left_s) - 2
+    # Where nobody knows whose they are, all count.
+    assert max(RunTimes(used.parts()).left_s(3, 1000.0, 1000 * age)) <= 520 - 1000 * age
+
+
+def test_of_a_user_of_too_many_evenly_spread_parts_count():
+    others = [(0.1 + 0.05 * at, f"user{at}") for at in range(12)]
+    hers = [(0.2 + 0.01 * at, "alice") for at in range(40)]
+    used, users = zip(*sorted(others + hers), strict=True)
+    kept = _bounded(used, users)
+    assert len(kept) == 16
+    assert list(kept) == sorted(kept)
+    assert {part for part, _ in others} <= set(kept)
+    mine = sorted(set(kept) - {part for part, _ in others})
+    assert mine[-1] - mine[0] > 0.25
 
 
 def test_a_user_of_many_jobs_teaches_with_the_newest():
