@@ -20,6 +20,8 @@ MAX_REPLY = 1 << 20
 PAUSE_S = 10
 #: With fewer GPU jobs that nobody asked about it may be chance.
 SILENT_STARTS = 3
+#: As many starts of GPU jobs, none of which could be asked about, are no chance (plugin.c: STARTS).
+UNASKABLE_STARTS = 10
 _NOT_RUNNING = "the engine is not running; see systemctl status gputopo"
 _WHY = {
     FileNotFoundError: f"no such socket: {_NOT_RUNNING}",
@@ -55,6 +57,15 @@ def status(path: Path, timeout_s: float = 2.0) -> dict[str, Any]:
     numbers = json.loads(values["json"])
     assert isinstance(numbers, dict)
     return numbers
+
+
+def unaskable(engine_status: dict[str, Any]) -> int:
+    """How many GPU jobs the select plugin told of that it could ask about none of; 0 where few."""
+    heard = engine_status.get("messages", {})
+    if engine_status.get("enforcement") != "select" or engine_status.get("killed"):
+        return 0
+    told = 0 if heard.get("place") else heard.get("started", 0)
+    return told if told >= UNASKABLE_STARTS else 0
 
 
 def unasked(engine_status: dict[str, Any], slurm: SlurmClient) -> int:

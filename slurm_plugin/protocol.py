@@ -72,6 +72,8 @@ class SlotsKeys(ResourceRequest):
     depends: bool = False
     held: bool = False
     overcommit: bool = False
+    #: --exclusive=user or =mcs: its nodes are closed to others.
+    closes: bool = False
     begin: int = 0
     time_s: int = 0
     tpn: str = ""

@@ -237,12 +237,13 @@ function M.keys(job, asked, is_batch, set, form)
     { "mem_node_mb", memory_mb(job.min_mem_per_node) },
     { "mem_cpu_mb", memory_mb(job.min_mem_per_cpu) },
     { "mem_gpu_mb", per_gpu(job.mem_per_tres) },
-    -- 1 is --oversubscribe; --exclusive=user and =mcs want the node to themselves, too.
-    { "exclusive", flag(shared == 0 or shared == 2 or shared == 3) },
+    -- 1 is --oversubscribe; 2 and 3 are --exclusive=user and =mcs.
+    { "exclusive", flag(shared == 0) },
     { "depends", flag(job.dependency ~= nil and job.dependency ~= "") },
     { "held", flag(job.priority == 0) },
     { "enforce_binding", flag(math.floor((job.bitflags or 0) / GRES_ENFORCE_BIND) % 2 == 1) },
     { "overcommit", flag(is_overcommitted(job, asked)) },
+    { "closes", flag(shared == 2 or shared == 3) },
   })
   return numbers and " slots=1 form=" .. form .. numbers .. some
 end

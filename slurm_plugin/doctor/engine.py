@@ -161,7 +161,12 @@ def check_questions(here: Installation) -> Iterator[Finding]:
             "slurmctld has not told the engine its nodes: jobs get GPUs on nodes of Slurm's choice",
             "look for `table of nodes` in slurmctld's log; it says why",
         )
-    if jobs := client.unasked(status, here.slurm):
+    if jobs := client.unaskable(status):
+        yield warn(
+            f"{jobs} jobs with GPUs have started and none of them could be asked about",
+            "slurmctld's log has the reason (`not asked`); what is left to Slurm: docs/select.md",
+        )
+    elif jobs := client.unasked(status, here.slurm):
         yield fail(
             f"{jobs} jobs with GPUs have started and the engine was neither asked nor told about"
             " any: slurmctld does not use our select plugin",

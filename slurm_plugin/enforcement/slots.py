@@ -176,6 +176,9 @@ class Slots:
             # Behind a gate it could push nobody aside; with slots it would have to push the
             # jobs of exactly those GPUs.
             raise Unplaceable("the partition may preempt others")
+        if keys.closes or need.partitions & cache.closing:
+            # Slurm packs a user's jobs on nodes that are hers; ours would close other ones.
+            raise Unplaceable("the job closes its nodes to other users")
         nodes, holds = cache.now()
         candidates = groups(need, nodes)
         if not candidates:

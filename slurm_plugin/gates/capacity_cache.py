@@ -49,6 +49,8 @@ class CapacityCache:
     first: Need | None = None
     #: Jobs of these partitions may preempt others once they are eligible; a gate prevents that.
     preempting: frozenset[str] = frozenset()
+    #: Partitions whose jobs close their nodes to other users.
+    closing: frozenset[str] = frozenset()
     #: Do so many jobs wait that the gates of later ones hold for longer?
     is_long: bool = False
     #: Promises of slots and of gates, by token: apart, as a submit looks at all those of slots.

@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
 from typing import Any
@@ -36,19 +36,24 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.protocol import WaitFor
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, holds_in, nodes_of, with_hold
 from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, Reservation
 from slurm_plugin.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
 #: Gates that are renewed at once, and how many at most in one round before it is time.
 RENEWED_AT_ONCE, MOST_EARLY = 100, 300
+
+#: A job waits no longer than so many seconds before a reservation would keep it from starting:
+#: a round of the engine's, and Slurm's own look at the queue.
+LOOK_S = 60
 
 #: Why a job is not to start now with this shape; '' where it may.
 HoldReason = Callable[[PlacementQuestion, Shape], str]
@@ -87,6 +92,8 @@ class GateReconciler:
         self._counts: Counter[str] = Counter()
         # The decisions of this round, by the name of the job or task.
         self._decided: dict[str, Build] = {}
+        # Reservations, once a job of this round is to wait.
+        self._reservations: list[Reservation] | None = None
         self._waiting: dict[str, int] = {}
 
     async def reconcile(self, snapshot: Snapshot, known: int) -> GatePlan:
@@ -151,7 +158,7 @@ class GateReconciler:
             lease_s=self.lease_s,
             holds_until=self._holds_until,
         )
-        self._decided = {}
+        self._decided, self._reservations = {}, None
         made = plan(
             snapshot.jobs,
             wants,
@@ -178,6 +185,7 @@ class GateReconciler:
         partitions = snapshot.settings.partitions
         self.cache.default_partition = next((p.name for p in partitions if p.is_default), "")
         self.cache.preempting = _preempting(snapshot.settings)
+        self.cache.closing = frozenset(p.name for p in partitions if p.closes_nodes)
         self.cache.update(nodes, holds, made.first, snapshot.at, known, met)
         self.cache.is_long = made.seen[GATED] >= NEAR
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
@@ -186,7 +194,23 @@ class GateReconciler:
         assert want.need is not None
         question = self._question(job, want)
         choice, self._decided[name] = ask(self.decider, question, want.need, candidates)
+        if isinstance(choice, WaitFor) and self._loses_window(job, candidates):
+            question = replace(question, postponed=self.decider.waiting.max_postponements)
+            choice, self._decided[name] = ask(self.decider, question, want.need, candidates)
         return choice
+
+    def _loses_window(self, job: QueuedJob, candidates: Sequence[Group]) -> bool:
+        """Whether a job that waits could not be over before a reservation, and now still can."""
+        if self._reservations is None:
+            self._reservations = self.client.reservations()
+        names, now = set(chain.from_iterable(group.names for group in candidates)), self.clock()
+        # A floating one stays as far away as it is.
+        starts = (
+            one.start
+            for one in self._reservations
+            if not names.isdisjoint(one.nodes) and "TIME_FLOAT" not in one.flags
+        )
+        return any(0 <= start - now - job.time_limit_s < LOOK_S for start in starts)
 
     def _question(self, job: QueuedJob, want: Want) -> PlacementQuestion:
         """What is asked about a job, but for its candidates."""

@@ -206,6 +206,8 @@ class SlurmPartition:
     deny_qos: tuple[str, ...] = ()
     #: A QOS whose limits hold for all its jobs; '' for none.
     qos: str = ""
+    #: Its jobs close their nodes to other users (ExclusiveUser).
+    closes_nodes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,11 @@ from slurm_cluster.hosts import until
 #: A sed script for gres.conf: lines of dgx2's own, to be changed without dgx1's.
 DGX2 = r"s/^NodeName=dgx\[1-2\] \(.*\)/NodeName=dgx1 \1\nNodeName=dgx2 \1/"
 RESTART_SLURMD = "kill $(pidof slurmd); while pidof slurmd; do sleep 0.1; done; slurmd"
+#: dgx2's GPUs without Type, Cores and Links: for other_gpus().
+FILES_ALONE = (
+    "s/gpu:v100:8/gpu:8/",
+    r"s/^NodeName=dgx\[1-2\]/NodeName=dgx1/;$a NodeName=dgx2 Name=gpu File=/dev/fakegpu[0-7]",
+)
 
 
 @contextmanager

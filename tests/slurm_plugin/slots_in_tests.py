@@ -27,7 +27,13 @@ from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Node, Nodes, emptied
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.remote import presets
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import (
+    JobUpdate,
+    QueuedJob,
+    Reservation,
+    SlurmNode,
+    SlurmPartition,
+)
 
 
 def look(planner: GateReconciler, slurm: object, at: float | None = None) -> GatePlan:
@@ -52,6 +58,7 @@ class Remembering:
     ) -> None:
         self.jobs_there = list(jobs)
         self.used = {f"v100.s{i}": 1 for i in used}
+        self.reserved: list[Reservation] = []
         self.refuses, self.refuses_slots = refuses, refuses_slots
         self.updates: list[tuple[tuple[str, ...], JobUpdate]] = []
 
@@ -63,6 +70,9 @@ class Remembering:
 
     def partitions(self) -> list[SlurmPartition]:
         return [SlurmPartition("batch", ("dgx1",), True)]
+
+    def reservations(self) -> list[Reservation]:
+        return self.reserved
 
     def config(self) -> dict[str, str]:
         return {"PreemptType": "preempt/none"}

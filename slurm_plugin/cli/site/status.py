@@ -59,9 +59,13 @@ def _text(state: dict[str, Any]) -> str:
 
 def _engine(state: dict[str, Any]) -> Iterator[str]:
     """Since when it answers, whether it may, what and how fast."""
+    from slurm_plugin import client
+
     yield f"up {state['uptime_s']:.0f} s, {state['config']}, enforcement {state['enforcement']}"
     if state.get("unasked"):
         yield f"NOT ASKED about {state['unasked']} jobs with GPUs that started: see gputopo doctor"
+    if jobs := client.unaskable(state):
+        yield f"ASKED ABOUT NONE of {jobs} jobs with GPUs that started: see gputopo doctor"
     if state["killed"]:
         yield "SWITCHED OFF by the kill switch: everything is passed"
     charge = state.get("charge", {})

@@ -183,6 +183,8 @@ static gt_result_t take(decision_t *decision, int wanted,
 			job);
 	} else if (!decision->reselect &&
 		   is_own_choice(question, places, count)) {
+		for (size_t i = 0; i < count; i++)
+			gt_choose_bits(question->gpus, &places[i]);
 		result = GT_USED;
 	} else {
 		restore(job, &decision->before);
@@ -252,6 +254,7 @@ static void select_unmasked(decision_t *decision)
 
 	restore(test->job, &decision->before);
 	free_job_resources(&test->job->job_resrcs);
+	gt_forget_bits(test->job);
 	bit_copybits(test->nodes, decision->question.offered);
 	decision->rc = gt_stock_job_test(test);
 	decision->reselect = false;
@@ -292,8 +295,10 @@ extern int gt_advise_job_test(const gt_test_t *test)
 	gres_state_t *request = NULL;
 
 	gt_notice_forget();
-	if (test->mode == SELECT_MODE_RUN_NOW && gt_layout_job(test->job))
+	if (test->mode == SELECT_MODE_RUN_NOW && gt_layout_job(test->job)) {
 		gt_wait_settle(test->job, &decision.earlier);
+		gt_forget_bits(test->job);
+	}
 	if (gt_plugin_may_act())
 		request = gt_request_gpus(test);
 	if (!request)

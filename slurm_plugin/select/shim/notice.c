@@ -11,6 +11,7 @@ static struct {
 	gt_result_t result;
 	char note[GT_NOTE_MAX + 1];
 	const job_record_t *begun;
+	bool advised;	/* the one that began: its GPUs are the engine's choice */
 } next;
 
 extern void gt_notice_chosen(const job_record_t *job, gt_result_t result,
@@ -88,6 +89,8 @@ extern void gt_notice_begin(job_record_t *job)
 	gt_bracket_t bracket;
 
 	next.begun = job;
+	next.advised = next.chosen == job &&
+		       (next.result == GT_USED || next.result == GT_ALT);
 	gt_bracket_read(job->admin_comment, &bracket);
 	if (gt_plugin.active && gt_plugin.quiet)
 		gt_note_remove(job);
@@ -142,6 +145,27 @@ static bool add_gpus(gt_line_t *line, const job_record_t *job)
 	return any;
 }
 
+/* The books of GPUs are Slurm's alone: what was chosen and what it then took may differ. */
+static void check_taken(const job_record_t *job)
+{
+	gres_state_t *request = gt_job_request(job);
+	gres_state_t *found = of_gpus(job->gres_list_alloc);
+	gres_job_state_t *taken = found ? found->gres_data : NULL;
+	uint32_t n = 0;
+
+	if (!request || !gt_is_gpu(request, NULL) || !taken ||
+	    !taken->gres_bit_alloc || !job->job_resrcs)
+		return;
+	for (int i = 0; n < taken->node_cnt &&
+	     next_node_bitmap(job->job_resrcs->node_bitmap, &i); i++)
+		if (gt_mask(taken->gres_bit_alloc[n++]) !=
+		    gt_selected(request->gres_data, i)) {
+			error("gputopo: %pJ: Slurm took other GPUs than were chosen",
+			      job);
+			return;
+		}
+}
+
 extern void gt_notice_started(const job_record_t *job)
 {
 	gt_line_t *line = &gt_plugin.line;
@@ -149,6 +173,8 @@ extern void gt_notice_started(const job_record_t *job)
 	if (next.begun != job)
 		return;		/* it was running before slurmctld started */
 	next.begun = NULL;
+	if (next.advised)
+		check_taken(job);
 	if (!gt_plugin_may_act())
 		return;
 	begin_line(line, "started", job);

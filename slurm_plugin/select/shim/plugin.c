@@ -139,8 +139,7 @@ static const job_record_t *begun;
 static bool in_doubt(const job_record_t *job)
 {
 	/* a job that did not begin now was running before slurmctld started */
-	return job == begun && gt_plugin.active && gt_plugin.considered != job &&
-	       !gt_plugin.stats.asked && starts < STARTS &&
+	return job == begun && gt_plugin.active && !gt_plugin.stats.asked && starts < STARTS &&
 	       !gt_kill_switch_thrown() && gt_layout_nodes();
 }
 
@@ -165,6 +164,7 @@ extern uint64_t gt_unasked_gpus(const job_record_t *job)
 extern void gt_unasked_started(const job_record_t *job, uint64_t before)
 {
 	if (gt_unasked_gpus(job) > before && ++starts == STARTS)
-		error("gputopo: not asked: %d jobs with GPUs have started and none of them could be asked about; see `gputopo doctor`",
-		      STARTS);
+		error("gputopo: not asked: %d jobs with GPUs have started and none of them could be asked about (the last one: %s); see `gputopo doctor`",
+		      STARTS, gt_plugin.left ? gt_plugin.left :
+		      "the plugin was not called for it");
 }

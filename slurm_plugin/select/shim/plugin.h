@@ -22,7 +22,7 @@ typedef struct {
 	gt_budget_t budget;
 	gt_stats_t stats;
 	gt_mirror_t mirror;
-	const job_record_t *considered;	/* last job that we could read when called */
+	const char *left;	/* why the last job that we could read was left to Slurm, or NULL */
 } gt_plugin_t;
 
 extern gt_plugin_t gt_plugin;

@@ -1,6 +1,7 @@
 #include "question.h"
 
 #include "cluster.h"
+#include "cores.h"
 #include "gpus.h"
 #include "layout.h"
 #include "note.h"
@@ -33,18 +34,27 @@ extern gres_state_t *gt_request_gpus(const gt_test_t *test)
 	const job_record_t *job = test->job;
 	gres_state_t *request;
 
-	if (test->mode != SELECT_MODE_RUN_NOW || !gt_layout_job(job))
+	if (test->mode != SELECT_MODE_RUN_NOW)
 		return NULL;
-	gt_plugin.considered = job;
-	if (!job->job_id || counts_features(job) ||
-	    (job->details->whole_node & WHOLE_NODE_REQUIRED) ||
-	    GT_INSIDE_GRES(test) ||
-	    (job->resv_ptr && GT_RESERVATION_GRES(job->resv_ptr)))
+	gt_plugin.left = "its record differs from what this plugin was built for";
+	if (!gt_layout_job(job))
 		return NULL;
 	request = gt_job_request(job);
-	if (request && gt_is_shares(request, NULL) && !gt_shares_by_parent())
-		return NULL;
-	return request;
+	gt_plugin.left = NULL;
+	if (!job->job_id)
+		gt_plugin.left = "it has no id yet";
+	else if (counts_features(job))
+		gt_plugin.left = "--constraint with counts";
+	else if (job->details->whole_node & WHOLE_NODE_REQUIRED)
+		gt_plugin.left = "whole nodes";
+	else if (GT_INSIDE_GRES(test) ||
+		 (job->resv_ptr && GT_RESERVATION_GRES(job->resv_ptr)))
+		gt_plugin.left = "a reservation of GRES";
+	else if (!request)
+		gt_plugin.left = "no request for GPUs, or several";
+	else if (gt_is_shares(request, NULL) && !gt_shares_by_parent())
+		gt_plugin.left = "shares of GPUs that Slurm does not count one by one";
+	return gt_plugin.left ? NULL : request;
 }
 
 /*
@@ -91,15 +101,22 @@ extern bool gt_request_is_open(gt_question_t *question)
 {
 	const job_record_t *job = question->test->job;
 
-	if (preempts(question->test) || !job->job_resrcs ||
-	    !gt_layout_selection(job, question->gpus) ||
-	    !job->job_resrcs->node_bitmap ||
-	    (job->details->whole_node & WHOLE_NODE_REQUIRED))
-		return false;
-	for (int i = 0; next_node_bitmap(job->job_resrcs->node_bitmap, &i); i++)
+	gt_plugin.left = NULL;
+	if (preempts(question->test))
+		gt_plugin.left = "it preempts others";
+	else if (!job->job_resrcs ||
+		 !gt_layout_selection(job, question->gpus) ||
+		 !job->job_resrcs->node_bitmap)
+		gt_plugin.left = "what Slurm chose cannot be read";
+	else if (job->details->whole_node & WHOLE_NODE_REQUIRED)
+		gt_plugin.left = "whole nodes";
+	else if (gt_shares_cores(job))
+		gt_plugin.left = "Slurm gave it cores of other jobs";
+	for (int i = 0; !gt_plugin.left &&
+	     next_node_bitmap(job->job_resrcs->node_bitmap, &i); i++)
 		if (!may_use(question, i) || !is_ours(question, i))
-			return false;
-	return true;
+			gt_plugin.left = "GPUs that cannot be chosen one by one";
+	return !gt_plugin.left;
 }
 
 /*
@@ -208,6 +225,28 @@ static int leave_out_reserved(void *item, void *arg)
 	return 0;
 }
 
+/*
+ * A job that closes its nodes to other users, or to other security labels (MCS), may have
+ * other nodes only that are closed for the same reason already
+ */
+static void keep_closed(const job_record_t *job, bitstr_t *nodes)
+{
+	bool by_user = (job->details->whole_node & WHOLE_NODE_USER) ||
+		       (job->part_ptr &&
+			(job->part_ptr->flags & PART_FLAG_EXCLUSIVE_USER));
+	bool by_label = job->mcs_label &&
+			(!slurm_mcs_get_select ||
+			 slurm_mcs_get_select((job_record_t *) job) == 1);
+	node_record_t *node;
+
+	if (!by_user && !by_label)
+		return;
+	for (int i = 0; (node = next_node_bitmap(nodes, &i)); i++)
+		if ((by_user && node->owner != job->user_id) ||
+		    (by_label && xstrcmp(node->mcs_label, job->mcs_label)))
+			bit_clear(nodes, i);
+}
+
 /* RET the nodes that Slurm did not choose and that the job could use; may be empty */
 static bitstr_t *other_nodes(const gt_question_t *question, bool by_weight)
 {
@@ -221,6 +260,7 @@ static bitstr_t *other_nodes(const gt_question_t *question, bool by_weight)
 		keep_light(question, nodes);
 	else if (&GT_POWERED_DOWN && GT_POWERED_DOWN)
 		bit_and_not(nodes, GT_POWERED_DOWN);
+	keep_closed(question->test->job, nodes);
 	return nodes;
 }
 

@@ -7,7 +7,7 @@
 
 typedef struct {
 	const gt_test_t *test;
-	const gres_job_state_t *gpus;	/* the request, also one for shares of GPUs */
+	gres_job_state_t *gpus;	/* the request, also one for shares of GPUs */
 	const gres_state_t *shares;	/* the same for shards or MPS, else NULL */
 	uint64_t share_count;	/* shares on each of the job's nodes */
 	bitstr_t *offered;	/* nodes that Slurm offered to cons_tres */
@@ -25,7 +25,7 @@ extern gres_state_t *gt_request_gpus(const gt_test_t *test);
 
 /*
  * After the stock selection succeeded. RET true if the engine may be asked to choose
- * other GPUs: none are reserved, nobody is preempted, and the job shares its nodes
+ * other GPUs: none are reserved, nobody is preempted, and the job shares its nodes but no core
  */
 extern bool gt_request_is_open(gt_question_t *question);
 

@@ -3,6 +3,7 @@
 #include "note.h"
 #include "plugin.h"
 #include "sleepers.h"
+#include "windows.h"
 
 /* Tasks of an array that start within this time of the first share its waits. */
 #define TOGETHER_S 60
@@ -117,17 +118,20 @@ extern bool gt_wait_postpone(job_record_t *job,
 					  gt_plugin.config.max_wait_s);
 	gt_waiting_t waiting = earlier->waiting;
 	time_t now = time(NULL), wanted_s, next_s;
+	int64_t window_s = gt_window_s(job, now);
 	gt_wait_times_t *times;
 
-	if (!may_wait(job, earlier, most_s))
+	if (!may_wait(job, earlier, most_s) || window_s <= 0)
 		return false;
 	wanted_s = gt_wait_left_s(most_s, earlier->waited_s, reply->wait_s);
+	wanted_s = MIN(wanted_s, window_s);
 	times = gt_sleepers_find(job, &waiting);
 	times->max_wait_s = reply->max_wait_s;
 	if (!gt_wait_count(times, &waiting, now, wanted_s, cap))
 		return false;
 	next_s = gt_wait_next_s(times, now, wanted_s,
 				gt_sleepers_gpus_to_come(job));
+	next_s = MIN(next_s, window_s);
 	if (!waiting.since)
 		waiting.since = now;
 	waiting.cap = cap;
@@ -147,6 +151,7 @@ extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
 	gt_waiting_t waiting = earlier->waiting;
 	time_t now = time(NULL);
 	gt_wait_times_t *times;
+	int64_t window_s = gt_window_s(job, now), left_s;
 	uint32_t most_s;
 
 	if (!waiting.until)
@@ -154,12 +159,12 @@ extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
 	times = gt_sleepers_find(job, &waiting);
 	most_s = gt_wait_bound_s(times->max_wait_s,
 				 gt_plugin.config.max_wait_s);
-	if (!may_wait(job, earlier, most_s))
+	if (!may_wait(job, earlier, most_s) || window_s <= 0)
 		return false;
 	gt_wait_count_question(times, now);
-	gt_sleep_until(job, &waiting,
-		       now + gt_wait_left_s(most_s, earlier->waited_s,
-					    gt_wait_apart_s(times)));
+	left_s = gt_wait_left_s(most_s, earlier->waited_s,
+				gt_wait_apart_s(times));
+	gt_sleep_until(job, &waiting, now + MIN(left_s, window_s));
 	schedule_on();
 	return true;
 }

@@ -186,6 +186,7 @@ extern bitstr_t *cg_node_bitmap __attribute__((weak));
 extern bitstr_t *up_node_bitmap __attribute__((weak));
 extern bitstr_t *GT_POWERED_DOWN __attribute__((weak));
 extern list_t *job_list __attribute__((weak));
+extern list_t *resv_list __attribute__((weak));
 extern diag_stats_t slurmctld_diag_stats __attribute__((weak));
 extern slurmctld_config_t slurmctld_config __attribute__((weak));
 extern job_record_t *find_job_record(uint32_t job_id) __attribute__((weak));
@@ -193,5 +194,6 @@ extern void queue_job_scheduler(void) __attribute__((weak));
 extern void schedule(bool full_queue) __attribute__((weak));
 extern void schedule_job_save(void) __attribute__((weak));
 extern uint16_t accounting_enforce __attribute__((weak));
+extern int slurm_mcs_get_select(job_record_t *job) __attribute__((weak));
 extern int acct_policy_handle_accrue_time(job_record_t *job, bool locked)
 	__attribute__((weak));

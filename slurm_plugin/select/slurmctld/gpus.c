@@ -1,5 +1,6 @@
 #include "gpus.h"
 
+#include "cores.h"
 #include "part.h"
 
 extern int gt_is_gpu(void *item, void *key)
@@ -162,7 +163,8 @@ static uint64_t right_type(const gres_node_state_t *gpus,
 {
 	uint64_t mask = 0;
 
-	if (!request->type_name)
+	/* without Cores, Links and Type in gres.conf all of a node's GPUs are alike to Slurm */
+	if (!request->type_name || !gpus->topo_cnt)
 		return UINT64_MAX;
 	for (int i = 0; i < gpus->topo_cnt; i++)
 		if (gpus->topo_type_id[i] == request->type_id)
@@ -202,12 +204,81 @@ extern gres_state_t *gt_job_request(const job_record_t *job)
 	return requests.count == 1 ? requests.found : NULL;
 }
 
+/*
+ * RET the node's GPU record if gres.conf has no Cores, Links and Type there (`File=` alone).
+ * cons_tres then chooses how many of its GPUs a job gets, and not which: Slurm takes the
+ * first free ones when the job begins, or those that stand in gres_bit_select
+ */
+static gres_node_state_t *counted_alone(int index)
+{
+	gres_node_state_t *gpus = gt_node_gpus(index);
+
+	return gpus && !gpus->topo_cnt && !GT_SHARED(gpus) && is_plain(gpus) ?
+		gpus : NULL;
+}
+
+static bool is_beyond(const gres_job_state_t *request, int index)
+{
+	return (uint32_t) index >= request->total_node_cnt;
+}
+
+static uint64_t count_selected(const gres_job_state_t *request, int index)
+{
+	return request->gres_cnt_node_select && !is_beyond(request, index) ?
+		request->gres_cnt_node_select[index] : 0;
+}
+
 extern uint64_t gt_selected(const gres_job_state_t *request, int index)
 {
-	if (!request->gres_bit_select ||
-	    (uint32_t) index >= request->total_node_cnt)
+	const gres_node_state_t *gpus;
+	uint64_t first = 0, free;
+
+	if (is_beyond(request, index))
 		return 0;
-	return gt_mask(request->gres_bit_select[index]);
+	if (request->gres_bit_select && request->gres_bit_select[index])
+		return gt_mask(request->gres_bit_select[index]);
+	if (!(gpus = counted_alone(index)))
+		return 0;
+	free = idle(gpus);
+	for (uint64_t left = count_selected(request, index); left && free; left--) {
+		first |= free & -free;
+		free &= free - 1;
+	}
+	return first;
+}
+
+extern void gt_choose_bits(gres_job_state_t *request, const gt_place_t *place)
+{
+	gres_node_state_t *gpus = counted_alone(place->index);
+
+	if (!gpus || count_selected(request, place->index) !=
+	    (uint64_t) __builtin_popcountll(place->gpus))
+		return;
+	if (!request->gres_bit_select)
+		request->gres_bit_select = xcalloc(request->total_node_cnt,
+						   sizeof(bitstr_t *));
+	FREE_NULL_BITMAP(request->gres_bit_select[place->index]);
+	request->gres_bit_select[place->index] = bit_alloc(total_of(gpus));
+	for (int bit = 0; bit < (int) total_of(gpus); bit++)
+		if (place->gpus >> bit & 1)
+			bit_set(request->gres_bit_select[place->index], bit);
+}
+
+extern void gt_forget_bits(const job_record_t *job)
+{
+	gres_state_t *found = gt_job_request(job);
+	gres_job_state_t *request = found && gt_is_gpu(found, NULL) ?
+		found->gres_data : NULL;
+	gres_node_state_t *gpus;
+
+	if (!request || xsize(request) != sizeof(*request) ||
+	    !request->gres_bit_select)
+		return;
+	for (int i = 0; i < (int) request->total_node_cnt &&
+	     i < node_record_count; i++)
+		if (request->gres_bit_select[i] && (gpus = gt_node_gpus(i)) &&
+		    !gpus->topo_cnt && !GT_SHARED(gpus))
+			FREE_NULL_BITMAP(request->gres_bit_select[i]);
 }
 
 /* ------------------------------------------------- selecting exactly some */
@@ -302,7 +373,7 @@ static bool selected_exactly(const gt_test_t *test,
 	return true;
 }
 
-extern int gt_mask_select(const gt_test_t *test, const gres_job_state_t *gpus,
+extern int gt_mask_select(const gt_test_t *test, gres_job_state_t *gpus,
 			  const gt_place_t *places, int count)
 {
 	saved_t *saved = xcalloc(count, sizeof(*saved));
@@ -314,6 +385,7 @@ extern int gt_mask_select(const gt_test_t *test, const gres_job_state_t *gpus,
 	narrow.preemptee_candidates = NULL;
 	narrow.preemptee_job_list = &preempted;
 	free_job_resources(&test->job->job_resrcs);
+	gt_forget_bits(test->job);
 	bit_clear_all(test->nodes);
 	for (int i = 0; i < count; i++) {
 		bit_set(test->nodes, places[i].index);
@@ -324,8 +396,12 @@ extern int gt_mask_select(const gt_test_t *test, const gres_job_state_t *gpus,
 		unmask(&saved[i]);
 	xfree(saved);
 	FREE_NULL_LIST(preempted);
+	for (int i = 0; rc == SLURM_SUCCESS && i < count; i++)
+		gt_choose_bits(gpus, &places[i]);
+	/* where cores may be shared, other nodes than these may have idle ones */
 	if (rc == SLURM_SUCCESS &&
-	    !selected_exactly(test, gpus, places, count))
+	    (!selected_exactly(test, gpus, places, count) ||
+	     gt_shares_cores(test->job)))
 		rc = SLURM_ERROR;
 	return rc;
 }

@@ -38,8 +38,17 @@ extern uint64_t gt_node_free(int index, const gres_job_state_t *request);
 /* The job's only request for GPUs or shares of them; NULL if none or several */
 extern gres_state_t *gt_job_request(const job_record_t *job);
 
-/* GPUs that the last selection chose on a node for the request */
+/*
+ * GPUs that the last selection chose on a node for the request; those that Slurm will take
+ * where gres.conf says `File=` alone, so that cons_tres chose how many, and not which
+ */
 extern uint64_t gt_selected(const gres_job_state_t *request, int index);
+
+/*
+ * Takes back what an earlier selection of ours said of such nodes, which cons_tres leaves
+ * as it is: before each selection
+ */
+extern void gt_forget_bits(const job_record_t *job);
 
 extern uint64_t gt_mask(bitstr_t *bits);
 
@@ -48,12 +57,15 @@ typedef struct {
 	uint64_t gpus;
 } gt_place_t;
 
+/* Says which GPUs of such a node the job is to get; of other nodes cons_tres said it */
+extern void gt_choose_bits(gres_job_state_t *request, const gt_place_t *place);
+
 /*
  * Makes cons_tres itself choose these GPUs: while it selects, every other free GPU
  * of their nodes is marked as taken, and no other node is offered. Cores, memory,
  * binding and all else stay its business. The caller holds slurmctld's job and node
  * write locks, so nobody else sees the marks, which are gone when this returns.
- * RET SLURM_SUCCESS if the job now has exactly these GPUs
+ * RET SLURM_SUCCESS if the job now has exactly these GPUs, and no other job's cores
  */
-extern int gt_mask_select(const gt_test_t *test, const gres_job_state_t *gpus,
+extern int gt_mask_select(const gt_test_t *test, gres_job_state_t *gpus,
 			  const gt_place_t *places, int count);

@@ -165,6 +165,11 @@ extern bool gt_layout_job(const job_record_t *job)
 	       job->details->magic == DETAILS_MAGIC;
 }
 
+extern bool gt_layout_reservation(const slurmctld_resv_t *reservation)
+{
+	return xsize((void *) reservation) == sizeof(*reservation);
+}
+
 extern bool gt_layout_selection(const job_record_t *job,
 				const gres_job_state_t *gpus)
 {

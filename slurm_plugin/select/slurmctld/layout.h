@@ -21,6 +21,9 @@ extern bool gt_layout_known(void);
  */
 extern bool gt_layout_job(const job_record_t *job);
 
+/* RET true if this reservation's record is as expected */
+extern bool gt_layout_reservation(const slurmctld_resv_t *reservation);
+
 /* RET true if the records of what cons_tres selected for the job are as expected */
 extern bool gt_layout_selection(const job_record_t *job,
 				const gres_job_state_t *gpus);

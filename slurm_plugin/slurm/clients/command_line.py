@@ -11,7 +11,14 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import releases
 from slurm_plugin.slurm.clients import rows, scontrol_tables, squeue_table, update_text
 from slurm_plugin.slurm.clients.queue_reader import QueueReader
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import (
+    JobUpdate,
+    QueuedJob,
+    Reservation,
+    SlurmJob,
+    SlurmNode,
+    SlurmPartition,
+)
 from slurm_plugin.slurm.runner import Runner
 
 _CONFIG_LINE = re.compile(r"\s*([A-Za-z][\w()\[\]/.\-]*)\s*=\s?(.*?)\s*\Z")
@@ -100,6 +107,10 @@ class SlurmClient:
         if "SLURM_VERSION" not in values:
             raise SlurmError("scontrol show config: no SLURM_VERSION in the reply")
         return values
+
+    def reservations(self) -> list[Reservation]:
+        """Every reservation that this user may see; raises SlurmError."""
+        return scontrol_tables.reservations(self._run)
 
     def partitions(self) -> list[SlurmPartition]:
         """`scontrol show partitions --oneliner`: text on every release."""

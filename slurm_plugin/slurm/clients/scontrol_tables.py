@@ -73,6 +73,7 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         names("DenyAccounts"),
         names("DenyQos"),
         pairs.get("QoS", ""),
+        pairs.get("ExclusiveUser") == "YES",
     )
 
 

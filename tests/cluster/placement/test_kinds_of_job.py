@@ -3,7 +3,7 @@
 import pytest
 from live_harness import IN_BOTH_MODES, Busy, by_policy, goes_by_links, preemption
 from modes import enforcement
-from node_variants import other_gpus, wait_node
+from node_variants import FILES_ALONE, other_gpus, wait_node
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -138,3 +138,13 @@ def test_mps_jobs_share_their_gpu_and_nothing_else(cluster):
         got = cluster.wait_running(whole).gpus
         assert got == by_policy({"dgx2": [int(gpu) for gpu in shared]}, (2,), ("dgx2",))
         cluster.end([*sharing, whole])
+
+
+@pytest.mark.select_plugin
+@pytest.mark.long("GPUs of other kinds are declared on every node first")
+def test_gpus_that_gres_conf_only_names_get_the_best_links(cluster):
+    """The plainest gres.conf there is: `File=` alone."""
+    with other_gpus(cluster, *FILES_ALONE, types="gpu"):
+        job = cluster.started("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
+        assert job.gpus == by_policy({}, (2,), ("dgx2",)) != {"dgx2": (0, 1)}
+        assert cluster.visible_gpus(job.id) == job.gpus["dgx2"]

@@ -263,6 +263,13 @@ def test_gpu_jobs_that_start_without_a_question_are_seen(site, boot):
     assert "3 jobs with GPUs have started" in site.only("questions").text
 
 
+def test_gpu_jobs_of_which_none_could_be_asked_about_are_seen(site):
+    site.status["messages"] = {"started": 10}
+    found = site.only("questions", "warn")
+    assert "10 jobs with GPUs have started and none of them could be asked about" in found.text
+    assert "slurmctld's log has the reason" in found.fix
+
+
 def test_questions_without_the_nodes_are_seen(site):
     site.status.update(messages={"place": 1}, slurm_nodes={"nodes": 5, "told_at": 1.0})
     assert not site.wrong()
@@ -273,7 +280,14 @@ def test_questions_without_the_nodes_are_seen(site):
 #: What makes the same three jobs no sign of anything: when they started, what else is told.
 NO_SIGN: list[tuple[str, float, int, dict[str, Any], dict[str, str]]] = [
     ("one was asked about", 60, 3, {"messages": {"place": 1}}, {}),
-    ("one was left to Slurm, and told", 60, 3, {"messages": {"started": 1}}, {}),
+    ("some were left to Slurm, and told", 60, 3, {"messages": {"started": 9}}, {}),
+    (
+        "of many that were, one was asked about",
+        60,
+        3,
+        {"messages": {"started": 50, "place": 1}},
+        {},
+    ),
     ("they are older than the engine", 700, 3, {}, {}),
     ("they started in a pause of the plugin", 595, 3, {}, {}),
     ("slurmctld was restarted since", 60, 3, {}, {"BOOT_TIME": "now"}),

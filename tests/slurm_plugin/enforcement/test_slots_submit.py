@@ -196,8 +196,10 @@ def test_where_the_mode_is_off_nothing_is_said(tmp_path):
         ({"fresh_s": 60, "polled_at": NOW - 60}, submit(), "Slurm's queue was not read lately"),
         ({"default_partition": "elsewhere"}, submit(partition=""), "no node can ever serve it"),
         ({"preempting": frozenset({"batch"})}, submit(), "the partition may preempt others"),
+        ({}, submit(closes=True), "the job closes its nodes to other users"),
+        ({"closing": frozenset({"batch"})}, submit(), "the job closes its nodes to other users"),
     ],
-    ids=["old figures", "no partition named", "who may push others aside"],
+    ids=["old figures", "none named", "preempts", "--exclusive=user", "ExclusiveUser"],
 )
 @pytest.mark.parametrize("free", [0, 0xFF], ids=["nothing is free", "all is free"])
 def test_what_the_cluster_is_like_leaves_jobs_to_slurm(tmp_path, free, known, asked, why):

@@ -1,8 +1,14 @@
 """Begin times of jobs that Slurm put back, and those that an administrator gives them."""
 
-from slots_in_tests import gated, planned
+from dataclasses import replace
 
+import pytest
+from slots_in_tests import NOW, Remembering, gated, look, planned, reconciler
+
+from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.slurm.interface import NOW as AT_ONCE
+from slurm_plugin.slurm.interface import Reservation
 
 
 def test_a_job_that_was_put_back_waits_for_the_begin_time_that_slurm_gave_it():
@@ -32,3 +38,27 @@ def test_of_a_heterogeneous_job_no_comment_is_written_over():
     keys = "tries=1 retry=990 begin=1120"
     parts = [gated(5 + at, 2, keys=keys, eligible=1003, het_id=5, het_offset=at) for at in (0, 1)]
     assert planned(*parts).updates == []
+
+
+@pytest.mark.parametrize(
+    ("reserved", "is_released"),
+    [
+        ([], False),
+        ([Reservation("m", NOW + 600 + 59, NOW + 9000, ("dgx1",))], True),
+        ([Reservation("m", NOW + 600 + 61, NOW + 9000, ("dgx1",))], False),
+        ([Reservation("m", NOW + 599, NOW + 9000, ("dgx1",))], False),
+        ([Reservation("m", NOW + 600 + 59, NOW + 9000, ("dgx2",))], False),
+        ([Reservation("m", NOW + 600 + 59, NOW + 9000, ("dgx1",), ("TIME_FLOAT",))], False),
+    ],
+    ids=["none", "it comes", "not yet", "too late already", "of another node", "it never comes"],
+)
+def test_no_wait_loses_the_time_before_a_reservation(tmp_path, reserved, is_released):
+    """A job of ten minutes waits for a pair of its worth, as long as it can be over in time."""
+    hint = "[gpu-topo: min-utility=0.9] "
+    job = gated(1, time_limit_s=600)
+    job = replace(job, admin_comment=hint + job.admin_comment)
+    slurm = Remembering(job, used=(2, 3, 4, 5, 7))
+    slurm.reserved = reserved
+    look(reconciler(tmp_path, slurm, CapacityCache()), slurm)
+    let_go = [names for names, change in slurm.updates if change.begin_time == AT_ONCE]
+    assert let_go == ([("1",)] if is_released else [])

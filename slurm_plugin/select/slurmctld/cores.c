@@ -1,0 +1,68 @@
+#include "cores.h"
+
+/* RET true if Slurm may choose cores in use for this job: without this it stops at idle ones */
+static bool may_share(const job_record_t *job)
+{
+	uint32_t most = job->part_ptr ? job->part_ptr->max_share : 1;
+
+	return (slurm_conf.preempt_mode & PREEMPT_MODE_GANG) ||
+	       (most & SHARED_FORCE) ||
+	       (most > 1 && job->details->share_res == 1);
+}
+
+/* RET true if the job's cores are its own: it runs, or was suspended to take turns */
+static bool has_cores(const job_record_t *job)
+{
+	return job->job_resrcs && job->job_resrcs->node_bitmap &&
+	       job->job_resrcs->core_bitmap &&
+	       (IS_JOB_RUNNING(job) ||
+		(IS_JOB_SUSPENDED(job) && job->priority));
+}
+
+static bool has_core(const job_resources_t *resources, int64_t core)
+{
+	return core < bit_size(resources->core_bitmap) &&
+	       bit_test(resources->core_bitmap, core);
+}
+
+/* A job's cores are one bitmap: those of its first node, then those of the next */
+static bool overlap(const job_resources_t *one, const job_resources_t *other)
+{
+	int64_t of_one = 0, of_other = 0;
+	bitstr_t *nodes;
+	node_record_t *node;
+	bool found = false;
+
+	if (!bit_overlap_any(one->node_bitmap, other->node_bitmap))
+		return false;
+	nodes = bit_copy(one->node_bitmap);
+	bit_or(nodes, other->node_bitmap);
+	for (int i = 0; !found && (node = next_node_bitmap(nodes, &i)); i++) {
+		bool in_one = bit_test(one->node_bitmap, i);
+		bool in_other = bit_test(other->node_bitmap, i);
+
+		for (int k = 0; in_one && in_other && k < node->tot_cores; k++)
+			found = found || (has_core(one, of_one + k) &&
+					  has_core(other, of_other + k));
+		of_one += in_one ? node->tot_cores : 0;
+		of_other += in_other ? node->tot_cores : 0;
+	}
+	FREE_NULL_BITMAP(nodes);
+	return found;
+}
+
+/* For list_find_first() */
+static int shares(void *item, void *key)
+{
+	const job_record_t *other = item, *job = key;
+
+	return other != job && has_cores(other) &&
+	       overlap(job->job_resrcs, other->job_resrcs);
+}
+
+extern bool gt_shares_cores(const job_record_t *job)
+{
+	return may_share(job) && job->job_resrcs &&
+	       job->job_resrcs->core_bitmap && &job_list && job_list &&
+	       list_find_first(job_list, shares, (void *) job);
+}
