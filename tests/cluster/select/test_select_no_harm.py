@@ -3,6 +3,8 @@
 In each of these, stock Slurm starts the job at once and disturbs nobody.
 """
 
+import time
+
 import pytest
 from live_harness import preemption
 from node_variants import DGX2, FILES_ALONE, other_gpus
@@ -26,8 +28,9 @@ def full_of(cluster: Cluster, partition: str) -> int:
     return cluster.started(*ask, sleep_s=300).id
 
 
-def was_infeasible(cluster: Cluster, jobid: int) -> bool:
-    return "Slurm's own choice" in cluster.job(jobid).fields["AdminComment"]
+def refusals(log: list[str]) -> int:
+    """How often cons_tres, or we ourselves, did not follow the advice."""
+    return sum("advice not feasible" in line for line in log)
 
 
 def test_nobody_is_suspended_for_better_links(cluster, engine):
@@ -36,10 +39,11 @@ def test_nobody_is_suspended_for_better_links(cluster, engine):
     cluster.configure_extra(lines)
     low = full_of(cluster, "low")
     engine.rule(**ADVICE)
-    jobid = cluster.sbatch("-p", "high", *PAIR, sleep_s=300)
-    assert list(cluster.wait_running(jobid).gpus) == ["dgx2"]
+    with cluster.slurmctld_log_of() as log:
+        jobid = cluster.sbatch("-p", "high", *PAIR, sleep_s=300)
+        assert list(cluster.wait_running(jobid).gpus) == ["dgx2"]
     assert "dgx1" in engine.asked_nodes(jobid)
-    assert was_infeasible(cluster, jobid)
+    assert refusals(log) == 1
     assert cluster.job(low).state == "RUNNING"
 
 
@@ -48,9 +52,10 @@ def test_no_core_is_shared_for_better_links(cluster, engine):
     cluster.configure_extra(SHARED.format("shared", "OverSubscribe=FORCE:4"))
     full_of(cluster, "shared")
     engine.rule(**ADVICE)
-    first = cluster.sbatch("-p", "shared", *PAIR, sleep_s=300)
-    assert list(cluster.wait_running(first).gpus) == ["dgx2"]
-    assert was_infeasible(cluster, first)
+    with cluster.slurmctld_log_of() as log:
+        first = cluster.sbatch("-p", "shared", *PAIR, sleep_s=300)
+        assert list(cluster.wait_running(first).gpus) == ["dgx2"]
+    assert refusals(log) == 1
     # Where Slurm itself shares cores, which ones is its business.
     second = cluster.sbatch("-p", "shared", "-w", "dgx1", *PAIR, sleep_s=300)
     cluster.wait_running(second)
@@ -88,7 +93,6 @@ def test_no_wait_loses_the_time_before_a_reservation(cluster, engine, from_s):
     assert cluster.wait_running(jobid, timeout_s=45).gpus == engine.own_choice(jobid)
     waited_s = cluster.time_of(jobid, "StartTime") - cluster.time_of(jobid, "SubmitTime")
     assert waited_s <= max(5, from_s - 60)
-    assert "(capped)" in cluster.job(jobid).fields["AdminComment"]
 
 
 def test_a_job_in_a_reservation_does_not_wait(cluster, engine):
@@ -114,12 +118,15 @@ def test_gres_conf_with_files_alone(cluster, engine):
         assert first.fields["AdminComment"] == "[gpu-topo: | by preference]"
         second = cluster.started("-w", "dgx2", "--gpus=2", sleep_s=300)
         assert second.gpus == {"dgx2": (0, 5)}
-        engine.rule(do="pass")
-        stock = cluster.started("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
-        assert stock.gpus == {"dgx2": (1, 2)} == engine.own_choice(stock.id)
         # What was said of its first start counts for that one alone.
         cluster.run("ctl", f"scontrol requeue {first.id}")
         cluster.wait_state(first.id, "PENDING")
+        until(lambda: not {3, 6} & set(cluster.gres_used()["dgx2"]), "its GPUs are free")
+        engine.rule(do="pass")
+        stock = cluster.started("-w", "dgx2", "--gres=gpu:2", sleep_s=300)
+        assert stock.gpus == {"dgx2": (1, 2)} == engine.own_choice(stock.id)
+        # A slurmd takes no job for a new one that begins in the second in which it was killed.
+        time.sleep(2)
         cluster.run("ctl", f"scontrol update jobid={first.id} starttime=now", check=False)
         assert cluster.wait_running(first.id, timeout_s=60).gpus == {"dgx2": (3, 4)}
         assert_no_overlap(cluster)
