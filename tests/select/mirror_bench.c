@@ -1,6 +1,6 @@
 /*
- * What a question about all nodes costs in the select plugin's part without Slurm: figures,
- * no test.   mirror_bench [ROUNDS]
+ * What a question about all nodes costs in the select plugin's part without Slurm, and a wait
+ * beside others: figures, no test.   mirror_bench [ROUNDS]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 
 #include "mirror.h"
 #include "node_set.h"
+#include "waits.h"
 
 #define MOST 25000
 #define CHANGES 10
@@ -128,6 +129,35 @@ static void begin(uint32_t count)
 	gt_mirror_give_back(&mirror, &copy);
 }
 
+static bool is_asleep(uint32_t job_id, void *arg)
+{
+	(void) arg;
+	return gt_waits_find(job_id);
+}
+
+/* Of so many jobs that have waited: one more is postponed, and one that had GPUs ends. */
+static double wait_us(uint32_t jobs, uint32_t rounds)
+{
+	double from;
+
+	for (uint32_t id = 1; id <= jobs; id++) {
+		gt_waits_add(id, id);
+		if (gt_asleep_has_room(id, id))
+			gt_asleep_add(id, id);
+	}
+	from = now_us();
+	for (uint32_t id = jobs + 1; id <= jobs + rounds; id++) {
+		if (gt_asleep_has_room(id, id))
+			gt_asleep_add(id, id);
+		gt_waits_add(id, id)->has_note = true;
+		gt_asleep_keep(is_asleep, NULL);
+		gt_waits_drop(id);
+	}
+	from = now_us() - from;
+	gt_waits_free();
+	return from / rounds;
+}
+
 int main(int argc, char **argv)
 {
 	static const uint32_t sizes[] = { 12500, 25000 };
@@ -140,5 +170,8 @@ int main(int argc, char **argv)
 		for (int p = 0; p < 4; p++)
 			measure(sizes[s], percents[p], rounds);
 	}
+	if (rounds)
+		printf("a wait and an end beside 100 waiting jobs %.2f us, 10,000 %.2f us\n",
+		       wait_us(100, rounds), wait_us(10000, rounds));
 	return 0;
 }

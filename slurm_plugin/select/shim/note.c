@@ -2,71 +2,42 @@
 #include "note.h"
 
 #include "plugin.h"
+#include "waits.h"
 
 /* ------------------------------------------------------------------ memory */
 
-typedef struct {
-	uint32_t job_id;
-	gt_waiting_t waiting;
-	char why[GT_NOTE_MAX + 1];
-} wait_t;
-
-static wait_t *waits;
-static int wait_count;
-
-static wait_t *find_wait(uint32_t job_id)
+static bool is_gone(uint32_t job_id)
 {
-	for (int i = 0; i < wait_count; i++)
-		if (waits[i].job_id == job_id)
-			return &waits[i];
-	return NULL;
-}
+	const job_record_t *job = find_job_record(job_id);
 
-/* Forgets the jobs that ended while they waited. */
-static void forget_gone(void)
-{
-	int kept = 0;
-
-	if (!find_job_record)
-		return;
-	for (int i = 0; i < wait_count; i++) {
-		const job_record_t *job = find_job_record(waits[i].job_id);
-
-		if (job && IS_JOB_PENDING(job))
-			waits[kept++] = waits[i];
-	}
-	wait_count = kept;
+	return !job || !IS_JOB_PENDING(job);
 }
 
 static void remember(const job_record_t *job, const gt_waiting_t *waiting)
 {
-	wait_t new = { .job_id = job->job_id, .waiting = *waiting };
-	wait_t *known = find_wait(job->job_id);
+	char why[GT_NOTE_MAX + 1] = "";
+	gt_wait_t *known;
 
 	/* the reason may point into the one we replace */
 	if (waiting->why.text)
-		snprintf(new.why, sizeof(new.why), "%.*s",
-			 (int) waiting->why.len, waiting->why.text);
-	if (!known) {
-		forget_gone();
-		xrecalloc(waits, wait_count + 1, sizeof(*waits));
-		known = &waits[wait_count++];
-	}
-	*known = new;
+		snprintf(why, sizeof(why), "%.*s", (int) waiting->why.len,
+			 waiting->why.text);
+	if (find_job_record && gt_waits_to_sweep())
+		gt_waits_sweep(is_gone);
+	known = gt_waits_add(job->job_id, job->user_id);
+	known->has_note = true;
+	known->waiting = *waiting;
+	memcpy(known->why, why, sizeof(why));
 }
 
 extern void gt_wait_forget(const job_record_t *job)
 {
-	wait_t *known = find_wait(job->job_id);
-
-	if (known)
-		*known = waits[--wait_count];
+	gt_waits_drop(job->job_id);
 }
 
 extern void gt_notes_stop(void)
 {
-	wait_count = 0;
-	xfree(waits);
+	gt_waits_free();
 }
 
 /* ------------------------------------------------------------ AdminComment */
@@ -116,10 +87,10 @@ extern void gt_note_remove(job_record_t *job)
 
 extern bool gt_wait_note_read(const job_record_t *job, gt_waiting_t *waiting)
 {
-	wait_t *known = find_wait(job->job_id);
+	gt_wait_t *known = gt_waits_find(job->job_id);
 	gt_bracket_t bracket;
 
-	if (known) {
+	if (known && known->has_note) {
 		*waiting = known->waiting;
 		waiting->why = (gt_slice_t) { known->why, strlen(known->why) };
 		return true;

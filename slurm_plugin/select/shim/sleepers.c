@@ -7,6 +7,7 @@
 #include "note.h"
 #include "plugin.h"
 #include "protocol.h"
+#include "waits.h"
 
 #define ALARMS 64
 /* A node is COMPLETING right after a job; one that is so for longer is stuck. */
@@ -123,6 +124,7 @@ extern void gt_sleep_until(job_record_t *job, gt_waiting_t *waiting,
 	last_job_update = time(NULL);
 	set_alarm(until);
 	gt_wait_note_write(job, waiting);
+	gt_asleep_add(job->job_id, job->user_id);
 }
 
 extern void gt_begin_time_give_back(job_record_t *job,
@@ -136,14 +138,7 @@ extern void gt_begin_time_give_back(job_record_t *job,
 
 /* ---------------------------------------------------------------- the list */
 
-typedef struct {
-	uint32_t job_id;
-	gt_wait_times_t times;
-} sleeper_t;
-
-static sleeper_t *sleepers;
-static int sleeper_count;
-static bool recovered;		/* sleepers was filled after a restart */
+static bool recovered;		/* those that slept before a restart were found */
 static time_t last_end;		/* when a GPU job last ended */
 
 extern bool gt_sleepers_is_waiting(const job_record_t *job,
@@ -153,26 +148,45 @@ extern bool gt_sleepers_is_waiting(const job_record_t *job,
 	       gt_wait_note_read(job, waiting) && waiting->until;
 }
 
-static void check_clock(sleeper_t *sleeper)
-{
-	gt_wait_check_clock(&sleeper->times, time(NULL),
-			    gt_plugin.config.max_wait_s);
-}
-
 extern gt_wait_times_t *gt_sleepers_find(const job_record_t *job,
 					 const gt_waiting_t *waiting)
 {
-	for (int i = 0; i < sleeper_count; i++)
-		if (sleepers[i].job_id == job->job_id) {
-			check_clock(&sleepers[i]);
-			return &sleepers[i].times;
-		}
-	xrecalloc(sleepers, sleeper_count + 1, sizeof(*sleepers));
-	sleepers[sleeper_count] = (sleeper_t) {
-		.job_id = job->job_id,
-		.times.end = waiting->until,
-	};
-	return &sleepers[sleeper_count++].times;
+	bool is_new = !gt_waits_find(job->job_id);
+	gt_wait_t *wait = gt_waits_add(job->job_id, job->user_id);
+
+	if (is_new)
+		wait->times.end = waiting->until;
+	gt_wait_check_clock(&wait->times, time(NULL),
+			    gt_plugin.config.max_wait_s);
+	return &wait->times;
+}
+
+static bool sleeps(const job_record_t *job, gt_waiting_t *waiting)
+{
+	return job && gt_sleepers_is_waiting(job, waiting) &&
+	       job->details->begin_time == waiting->until;
+}
+
+static bool stays_asleep(uint32_t job_id, void *arg)
+{
+	gt_waiting_t waiting;
+
+	(void) arg;
+	return sleeps(find_job_record(job_id), &waiting);
+}
+
+extern bool gt_sleepers_may_join(const job_record_t *job)
+{
+	static time_t swept;
+	time_t now = time(NULL);
+
+	if (gt_asleep_has_room(job->job_id, job->user_id))
+		return true;
+	if (swept == now || !find_job_record)
+		return false;
+	swept = now;	/* once a second: some may have woken by themselves */
+	gt_asleep_keep(stays_asleep, NULL);
+	return gt_asleep_has_room(job->job_id, job->user_id);
 }
 
 static int recover_job(void *item, void *arg)
@@ -181,10 +195,16 @@ static int recover_job(void *item, void *arg)
 	gt_waiting_t waiting;
 
 	(void) arg;
-	if (gt_sleepers_is_waiting(job, &waiting)) {
-		gt_sleepers_find(job, &waiting);
-		set_alarm(waiting.until);
+	if (!gt_sleepers_is_waiting(job, &waiting))
+		return 0;
+	if (!gt_asleep_has_room(job->job_id, job->user_id)) {
+		if (job->details->begin_time == waiting.until)
+			gt_begin_time_give_back(job, &waiting);
+		return 0;
 	}
+	gt_sleepers_find(job, &waiting);
+	gt_asleep_add(job->job_id, job->user_id);
+	set_alarm(waiting.until);
 	return 0;
 }
 
@@ -243,30 +263,36 @@ static bool wake(job_record_t *job, gt_waiting_t *waiting,
 	return true;
 }
 
+typedef struct {
+	bitstr_t *nodes;	/* of the job that ended */
+	bool woken;
+} waking_t;
+
+static bool wake_or_keep(uint32_t job_id, void *arg)
+{
+	job_record_t *job = find_job_record(job_id);
+	waking_t *waking = arg;
+	gt_waiting_t waiting;
+
+	if (!sleeps(job, &waiting))
+		return false;
+	if (!may_use(job, waking->nodes) ||
+	    !wake(job, &waiting, gt_sleepers_find(job, &waiting)))
+		return true;
+	waking->woken = true;
+	return false;
+}
+
 extern void gt_sleepers_wake(const job_record_t *ended)
 {
-	bool woken = false;
-	int kept = 0;
+	waking_t waking = { .nodes = ended->node_bitmap };
 
 	if (!gt_plugin.active || !find_job_record || !had_gpus(ended))
 		return;
 	last_end = time(NULL);
 	gt_sleepers_recover();
-	for (int i = 0; i < sleeper_count; i++) {
-		job_record_t *job = find_job_record(sleepers[i].job_id);
-		gt_waiting_t waiting;
-
-		if (!job || !gt_sleepers_is_waiting(job, &waiting))
-			continue;	/* it waits no more */
-		check_clock(&sleepers[i]);
-		sleepers[kept++] = sleepers[i];
-		if (job->details->begin_time == waiting.until &&
-		    may_use(job, ended->node_bitmap) &&
-		    wake(job, &waiting, &sleepers[kept - 1].times))
-			woken = true;
-	}
-	sleeper_count = kept;
-	if (!woken)
+	gt_asleep_keep(wake_or_keep, &waking);
+	if (!waking.woken)
 		return;
 	last_job_update = last_end;
 	if (queue_job_scheduler)
@@ -275,7 +301,7 @@ extern void gt_sleepers_wake(const job_record_t *ended)
 
 extern void gt_sleepers_forget(void)
 {
-	sleeper_count = 0;
+	gt_asleep_clear();
 	recovered = false;
 }
 
@@ -283,6 +309,5 @@ extern void gt_sleepers_stop(void)
 {
 	stop_alarms();
 	gt_sleepers_forget();
-	xfree(sleepers);
 	gt_notes_stop();
 }

@@ -22,9 +22,15 @@ extern void gt_begin_time_give_back(job_record_t *job,
 extern bool gt_sleepers_is_waiting(const job_record_t *job,
 				   gt_waiting_t *waiting);
 
-/* RET the job's times, new ones for a new job; valid until the next call */
+/* RET the job's times, new ones for a new job; valid until it waits no more */
 extern gt_wait_times_t *gt_sleepers_find(const job_record_t *job,
 					 const gt_waiting_t *waiting);
+
+/*
+ * RET true if the job may sleep beside those that do; false where there are as many as are
+ * looked at when a job ends, or as many of its user as one may have
+ */
+extern bool gt_sleepers_may_join(const job_record_t *job);
 
 /* Finds the jobs that waited when slurmctld ended; only the first call does. */
 extern void gt_sleepers_recover(void);

@@ -121,7 +121,8 @@ extern bool gt_wait_postpone(job_record_t *job,
 	int64_t window_s = gt_window_s(job, now);
 	gt_wait_times_t *times;
 
-	if (!may_wait(job, earlier, most_s) || window_s <= 0)
+	if (!may_wait(job, earlier, most_s) || window_s <= 0 ||
+	    !gt_sleepers_may_join(job))
 		return false;
 	wanted_s = gt_wait_left_s(most_s, earlier->waited_s, reply->wait_s);
 	wanted_s = MIN(wanted_s, window_s);
@@ -159,7 +160,8 @@ extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
 	times = gt_sleepers_find(job, &waiting);
 	most_s = gt_wait_bound_s(times->max_wait_s,
 				 gt_plugin.config.max_wait_s);
-	if (!may_wait(job, earlier, most_s) || window_s <= 0)
+	if (!may_wait(job, earlier, most_s) || window_s <= 0 ||
+	    !gt_sleepers_may_join(job))
 		return false;
 	gt_wait_count_question(times, now);
 	left_s = gt_wait_left_s(most_s, earlier->waited_s,
