@@ -396,6 +396,7 @@ CLAIM(cores_are_shared_where_slurm_may_and_another_job_has_them)
 	job_list = list_create(NULL);
 	list_append(job_list, &mine);
 	list_append(job_list, &over);
+	dgx1.run_job_cnt = 1;
 	CHECK(!gt_shares_cores(&mine));	/* OverSubscribe=NO: nothing is looked at */
 	partition.max_share = SHARED_FORCE | 4;
 	CHECK(gt_shares_cores(&mine));
@@ -415,9 +416,14 @@ CLAIM(cores_are_shared_where_slurm_may_and_another_job_has_them)
 	partition.max_share = 1;
 	slurm_conf.preempt_mode = PREEMPT_MODE_SUSPEND | PREEMPT_MODE_GANG;
 	CHECK(gt_shares_cores(&mine));
+	dgx1.run_job_cnt = 0;	/* nobody is there: nobody is looked for */
+	CHECK(!gt_shares_cores(&mine));
 	slurm_conf.preempt_mode = PREEMPT_MODE_OFF;
 	FREE_NULL_LIST(job_list);
 }
+
+/* bf_interval and bf_max_time are 30 s each where nothing is said, and half a minute to spare */
+#define LOOK_S 90
 
 /* RET a reservation of dgx1 that begins so many seconds after `now` */
 static slurmctld_resv_t *reserved(time_t now, int64_t in_s)
@@ -442,23 +448,61 @@ CLAIM(a_wait_ends_while_the_job_fits_before_a_reservation)
 	CHECK(gt_window_s(&mine, now) == INT64_MAX);
 	list_append(resv_list, later);
 	list_append(resv_list, next);
-	CHECK(gt_window_s(&mine, now) == 600 - 300 - 60);
+	CHECK(gt_window_s(&mine, now) == 600 - 300 - LOOK_S);
 	CHECK(gt_window_s(&mine, now + 250) <= 0);
 	CHECK(gt_window_s(&mine, now + 300) <= 0);
 	/* it started although that one is too near: it does not mind it */
-	CHECK(gt_window_s(&mine, now + 301) == 900 - 601 - 60);
+	CHECK(gt_window_s(&mine, now + 301) == 900 - 601 - LOOK_S);
 	next->flags = later->flags = RESERVE_FLAG_TIME_FLOAT;
 	CHECK(gt_window_s(&mine, now) == INT64_MAX);
 	next->flags = 0;
 	bit_clear(next->node_bitmap, 0);
 	CHECK(gt_window_s(&mine, now) == INT64_MAX);
 	mine.license_list = next->license_list = list_create(NULL);
-	CHECK(gt_window_s(&mine, now) == 600 - 300 - 60);
+	CHECK(gt_window_s(&mine, now) == 600 - 300 - LOOK_S);
+	next->boot_time = 50;	/* Slurm takes it that the node is booted */
+	CHECK(gt_window_s(&mine, now) == 250 - LOOK_S);
+	next->boot_time = 0;
+	partition.max_share = SHARED_FORCE | 2;
+	CHECK(gt_window_s(&mine, now) == 300 - LOOK_S);
+	slurm_conf.preempt_mode = PREEMPT_MODE_GANG;	/* twice as long */
+	CHECK(gt_window_s(&mine, now) == 0 - LOOK_S);
+	slurm_conf.preempt_mode = PREEMPT_MODE_OFF;
+	partition.max_share = 1;
+	slurm_conf.sched_params = "bf_interval=100,bf_max_time=50";
+	CHECK(gt_window_s(&mine, now) == 300 - 180);
+	slurm_conf.sched_params = NULL;
+	mine.time_min = 1;
+	CHECK(gt_window_s(&mine, now) == 0);
+	mine.time_min = 0;
 	mine.time_limit = NO_VAL;	/* the partition's hour */
 	CHECK(gt_window_s(&mine, now) == INT64_MAX);
 	mine.resv_name = "r";
 	CHECK(gt_window_s(&mine, now) == 0);
 	FREE_NULL_LIST(resv_list);
+}
+
+CLAIM(a_wait_ends_while_the_job_fits_before_one_that_backfill_planned)
+{
+	job_record_t mine = on_cores(0x3), planned = on_cores(0xf);
+	time_t now = 1000000;
+
+	mine.time_limit = 5;
+	planned.job_state = JOB_PENDING;
+	planned.start_time = now + 600;
+	planned.sched_nodes = "dgx[1-3]";
+	job_list = list_create(NULL);
+	list_append(job_list, &mine);
+	list_append(job_list, &planned);
+	CHECK(gt_window_s(&mine, now) == INT64_MAX);	/* it passes nobody */
+	mine.bit_flags = BACKFILL_SCHED;
+	CHECK(gt_window_s(&mine, now) == 300 - LOOK_S);
+	planned.sched_nodes = "dgx[2-3]";
+	CHECK(gt_window_s(&mine, now) == INT64_MAX);
+	planned.sched_nodes = "dgx1";
+	planned.start_time = now + 200;	/* not in its way, or it could not start now */
+	CHECK(gt_window_s(&mine, now) == INT64_MAX);
+	FREE_NULL_LIST(job_list);
 }
 
 CLAIM(a_wait_ends_before_power_saving_switches_a_node_off)
@@ -468,10 +512,14 @@ CLAIM(a_wait_ends_before_power_saving_switches_a_node_off)
 
 	dgx1.suspend_time = 300;
 	dgx1.last_busy = now - 100;
-	CHECK(gt_window_s(&mine, now) == 200 - 60);
+	CHECK(gt_window_s(&mine, now) == INT64_MAX);	/* nobody switches it off */
+	slurm_conf.suspend_program = slurm_conf.resume_program = "/bin/true";
+	CHECK(gt_window_s(&mine, now) == 200 - LOOK_S);
 	dgx1.run_job_cnt = 1;	/* others keep it up */
 	CHECK(gt_window_s(&mine, now) == INT64_MAX);
 	dgx1.run_job_cnt = 0;
+	dgx1.last_busy = now - 500;	/* it should be off long ago: it is left out */
+	CHECK(gt_window_s(&mine, now) == INT64_MAX);
 	dgx1.suspend_time = INFINITE;
 	CHECK(gt_window_s(&mine, now) == INT64_MAX);
 }

@@ -260,10 +260,11 @@ static void select_unmasked(decision_t *decision)
 	decision->reselect = false;
 }
 
-static void decide(decision_t *decision)
+/* `start_us`: since when this takes Slurm's time */
+static void decide(decision_t *decision, int64_t start_us)
 {
 	job_record_t *job = decision->question.test->job;
-	int64_t start_us = gt_now_us(), limit_us = answer_limit_us(start_us);
+	int64_t limit_us = answer_limit_us(gt_now_us());
 	int64_t added_us;
 	int64_t others_us = gt_plugin.channel.waited_us + gt_stock.spent_us;
 	gt_result_t result = GT_BUDGET_OUT;
@@ -293,12 +294,14 @@ extern int gt_advise_job_test(const gt_test_t *test)
 {
 	decision_t decision = { .question.test = test };
 	gres_state_t *request = NULL;
+	int64_t start_us;
 
 	gt_notice_forget();
-	if (test->mode == SELECT_MODE_RUN_NOW && gt_layout_job(test->job)) {
-		gt_wait_settle(test->job, &decision.earlier);
+	/* whatever the self-check says by now: it had passed when there was anything to forget */
+	if (test->mode == SELECT_MODE_RUN_NOW)
 		gt_forget_bits(test->job);
-	}
+	if (test->mode == SELECT_MODE_RUN_NOW && gt_layout_job(test->job))
+		gt_wait_settle(test->job, &decision.earlier);
 	if (gt_plugin_may_act())
 		request = gt_request_gpus(test);
 	if (!request)
@@ -309,10 +312,11 @@ extern int gt_advise_job_test(const gt_test_t *test)
 	decision.question.offered = bit_copy(test->nodes);
 	decision.before = (before_t) { *test->job, *test->job->details };
 	decision.rc = gt_stock_job_test(test);
+	start_us = gt_now_us();
 	if (decision.rc != SLURM_SUCCESS)
 		gt_wait_sleep_on(test->job, &decision.earlier);
 	else if (gt_request_is_open(&decision.question))
-		decide(&decision);
+		decide(&decision, start_us);
 	gt_question_free(&decision.question);
 	FREE_NULL_BITMAP(decision.question.offered);
 	return decision.rc;

@@ -60,9 +60,20 @@ static int shares(void *item, void *key)
 	       overlap(job->job_resrcs, other->job_resrcs);
 }
 
+static bool has_neighbours(const job_record_t *job)
+{
+	node_record_t *node;
+
+	for (int i = 0; (node = next_node_bitmap(job->job_resrcs->node_bitmap, &i)); i++)
+		if (node->run_job_cnt || node->sus_job_cnt)
+			return true;
+	return false;
+}
+
 extern bool gt_shares_cores(const job_record_t *job)
 {
 	return may_share(job) && job->job_resrcs &&
-	       job->job_resrcs->core_bitmap && &job_list && job_list &&
+	       job->job_resrcs->core_bitmap && has_neighbours(job) &&
+	       &job_list && job_list &&
 	       list_find_first(job_list, shares, (void *) job);
 }

@@ -247,6 +247,8 @@ extern uint64_t gt_selected(const gres_job_state_t *request, int index)
 	return first;
 }
 
+static bool ever_chosen;	/* there may be bits of ours in a job's record */
+
 extern void gt_choose_bits(gres_job_state_t *request, const gt_place_t *place)
 {
 	gres_node_state_t *gpus = counted_alone(place->index);
@@ -257,6 +259,7 @@ extern void gt_choose_bits(gres_job_state_t *request, const gt_place_t *place)
 	if (!request->gres_bit_select)
 		request->gres_bit_select = xcalloc(request->total_node_cnt,
 						   sizeof(bitstr_t *));
+	ever_chosen = true;
 	FREE_NULL_BITMAP(request->gres_bit_select[place->index]);
 	request->gres_bit_select[place->index] = bit_alloc(total_of(gpus));
 	for (int bit = 0; bit < (int) total_of(gpus); bit++)
@@ -266,7 +269,7 @@ extern void gt_choose_bits(gres_job_state_t *request, const gt_place_t *place)
 
 extern void gt_forget_bits(const job_record_t *job)
 {
-	gres_state_t *found = gt_job_request(job);
+	gres_state_t *found = ever_chosen ? gt_job_request(job) : NULL;
 	gres_job_state_t *request = found && gt_is_gpu(found, NULL) ?
 		found->gres_data : NULL;
 	gres_node_state_t *gpus;
