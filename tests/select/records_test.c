@@ -422,8 +422,8 @@ CLAIM(cores_are_shared_where_slurm_may_and_another_job_has_them)
 	FREE_NULL_LIST(job_list);
 }
 
-/* bf_interval and bf_max_time are 30 s each where nothing is said, and half a minute to spare */
-#define LOOK_S 90
+/* Where nothing is said: bf_interval, bf_max_time, bf_resolution, and half a minute to spare */
+#define LOOK_S (30 + 30 + 60 + 30)
 
 /* RET a reservation of dgx1 that begins so many seconds after `now` */
 static slurmctld_resv_t *reserved(time_t now, int64_t in_s)
@@ -469,8 +469,8 @@ CLAIM(a_wait_ends_while_the_job_fits_before_a_reservation)
 	CHECK(gt_window_s(&mine, now) == 0 - LOOK_S);
 	slurm_conf.preempt_mode = PREEMPT_MODE_OFF;
 	partition.max_share = 1;
-	slurm_conf.sched_params = "bf_interval=100,bf_max_time=50";
-	CHECK(gt_window_s(&mine, now) == 300 - 180);
+	slurm_conf.sched_params = "bf_interval=100,bf_max_time=50,bf_resolution=20";
+	CHECK(gt_window_s(&mine, now) == 300 - 200);
 	slurm_conf.sched_params = NULL;
 	mine.time_min = 1;
 	CHECK(gt_window_s(&mine, now) == 0);

@@ -3,7 +3,8 @@
 #include "layout.h"
 
 #define DAY_S 86400
-#define BACKFILL_S 30	/* bf_interval where nothing is said */
+#define INTERVAL_S 30	/* bf_interval and bf_resolution where nothing is said */
+#define RESOLUTION_S 60
 #define SPARE_S 30
 /* A node that is idle for so long after its time is not switched off: SuspendExcNodes, say */
 #define LATE_S 120
@@ -43,12 +44,16 @@ static int64_t parameter(const char *name, int64_t otherwise)
 	return value > 0 ? value : otherwise;
 }
 
-/* RET after how long Slurm's backfill has surely looked at a job whose begin time has come */
+/*
+ * RET how long before the end of its window the job must be free to start: by then backfill
+ * has surely looked at it, which rounds times to its resolution
+ */
 static int64_t look_s(void)
 {
-	int64_t interval_s = parameter("bf_interval=", BACKFILL_S);
+	int64_t interval_s = parameter("bf_interval=", INTERVAL_S);
 
-	return interval_s + parameter("bf_max_time=", interval_s) + SPARE_S;
+	return interval_s + parameter("bf_max_time=", interval_s) +
+	       parameter("bf_resolution=", RESOLUTION_S) + SPARE_S;
 }
 
 static bool wants_licenses(const job_record_t *job,
