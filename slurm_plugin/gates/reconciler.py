@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
@@ -51,9 +51,9 @@ logger = logging.getLogger(__name__)
 #: Gates that are renewed at once, and how many at most in one round before it is time.
 RENEWED_AT_ONCE, MOST_EARLY = 100, 300
 
-#: A job waits no longer than so many seconds before a reservation would keep it from starting:
-#: a round of the engine's, and Slurm's own look at the queue.
-LOOK_S = 60
+#: After so many seconds Slurm has looked at a job that was released, its backfill included, which
+#: rounds times (bf_interval, bf_max_time and bf_resolution where nothing is said).
+LOOK_S = 150
 
 #: Why a job is not to start now with this shape; '' where it may.
 HoldReason = Callable[[PlacementQuestion, Shape], str]
@@ -194,23 +194,30 @@ class GateReconciler:
         assert want.need is not None
         question = self._question(job, want)
         choice, self._decided[name] = ask(self.decider, question, want.need, candidates)
-        if isinstance(choice, WaitFor) and self._loses_window(job, candidates):
+        names = chain.from_iterable(group.names for group in candidates)
+        if isinstance(choice, WaitFor) and self._loses_window(job, names):
             question = replace(question, postponed=self.decider.waiting.max_postponements)
             choice, self._decided[name] = ask(self.decider, question, want.need, candidates)
         return choice
 
-    def _loses_window(self, job: QueuedJob, candidates: Sequence[Group]) -> bool:
-        """Whether a job that waits could not be over before a reservation, and now still can."""
+    def _loses_window(self, job: QueuedJob, names: Iterable[str]) -> bool:
+        """Whether a job that waits could not be over before a reservation, and now still can.
+
+        `names` are the nodes it may use. It is let go a lease before: gates are looked at by then.
+        """
         if self._reservations is None:
             self._reservations = self.client.reservations()
-        names, now = set(chain.from_iterable(group.names for group in candidates)), self.clock()
-        # A floating one stays as far away as it is.
-        starts = (
-            one.start
+        now, least_s = self.clock(), LOOK_S + self.lease_s
+        # A floating one stays as far away as it is. What licences the job needs is not known here.
+        near = [
+            one
             for one in self._reservations
-            if not names.isdisjoint(one.nodes) and "TIME_FLOAT" not in one.flags
-        )
-        return any(0 <= start - now - job.time_limit_s < LOOK_S for start in starts)
+            if "TIME_FLOAT" not in one.flags and 0 <= one.start - now - job.time_limit_s < least_s
+        ]
+        if not near:
+            return False
+        mine = set(names)
+        return any(one.licenses or not mine.isdisjoint(one.nodes) for one in near)
 
     def _question(self, job: QueuedJob, want: Want) -> PlacementQuestion:
         """What is asked about a job, but for its candidates."""
@@ -233,7 +240,11 @@ class GateReconciler:
         if self.hold_reason is None or want.need is None:
             return False
         shape = Shape(want.need.nodes, want.need.gpus)
-        return bool(self.hold_reason(self._question(job, want), shape))
+        if not self.hold_reason(self._question(job, want), shape):
+            return False
+        wanted = want.need.partitions
+        names = (node.name for node in self.cache.empty.values() if node.partitions & wanted)
+        return not self._loses_window(job, names)
 
     def _act(self, made: GatePlan, snapshot: Snapshot, known: int) -> None:
         self._carry_out(made, snapshot.at)

@@ -222,6 +222,7 @@ class Reservation:
     #: Comma-separated, '' for none.
     users: str = ""
     accounts: str = ""
+    licenses: str = ""
 
     @property
     def is_maintenance(self) -> bool:

@@ -92,6 +92,7 @@ def reservations(run: Runner) -> list[Reservation]:
                     tuple(filter(None, pairs.get("Flags", "").split(","))),
                     pairs.get("Users", ""),
                     pairs.get("Accounts", ""),
+                    pairs.get("Licenses", ""),
                 )
             )
     return sorted(visible, key=lambda one: one.name)

@@ -6,9 +6,13 @@ import pytest
 from slots_in_tests import NOW, Remembering, gated, look, planned, reconciler
 
 from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.gates.reconciler import LOOK_S
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import Reservation
+
+#: A lease and Slurm's own look at the queue, and not quite a second less.
+LAST_S = 120 + LOOK_S - 1
 
 
 def test_a_job_that_was_put_back_waits_for_the_begin_time_that_slurm_gave_it():
@@ -44,13 +48,14 @@ def test_of_a_heterogeneous_job_no_comment_is_written_over():
     ("reserved", "is_released"),
     [
         ([], False),
-        ([Reservation("m", NOW + 600 + 59, NOW + 9000, ("dgx1",))], True),
-        ([Reservation("m", NOW + 600 + 61, NOW + 9000, ("dgx1",))], False),
+        ([Reservation("m", NOW + 600 + LAST_S, NOW + 9000, ("dgx1",))], True),
+        ([Reservation("m", NOW + 600 + LAST_S + 2, NOW + 9000, ("dgx1",))], False),
         ([Reservation("m", NOW + 599, NOW + 9000, ("dgx1",))], False),
-        ([Reservation("m", NOW + 600 + 59, NOW + 9000, ("dgx2",))], False),
-        ([Reservation("m", NOW + 600 + 59, NOW + 9000, ("dgx1",), ("TIME_FLOAT",))], False),
+        ([Reservation("m", NOW + 600, NOW + 9000, ("dgx2",))], False),
+        ([Reservation("m", NOW + 600, NOW + 9000, licenses="matlab:2")], True),
+        ([Reservation("m", NOW + 600, NOW + 9000, ("dgx1",), ("TIME_FLOAT",))], False),
     ],
-    ids=["none", "it comes", "not yet", "too late already", "of another node", "it never comes"],
+    ids=["none", "it comes", "not yet", "too late", "of another node", "licences", "it floats"],
 )
 def test_no_wait_loses_the_time_before_a_reservation(tmp_path, reserved, is_released):
     """A job of ten minutes waits for a pair of its worth, as long as it can be over in time."""

@@ -22,7 +22,7 @@ from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmPartition
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, Reservation, SlurmPartition
 
 
 def polled(
@@ -67,6 +67,15 @@ def test_a_job_that_is_held_back_stays_behind_its_gate_and_delays_nobody(tmp_pat
     let_go = [names for names, change in slurm.updates if change.begin_time == AT_ONCE]
     assert let_go == ([("2",)] if is_held_back else [])
     assert not any(change.admin_comment for names, change in slurm.updates if names == ("1",))
+
+
+def test_nobody_is_held_back_past_the_time_before_a_reservation(tmp_path):
+    slurm, cache = Remembering(replace(gated(1), time_limit_s=600)), CapacityCache()
+    polled(tmp_path, slurm, cache, lambda *_: "others go first")
+    assert not [names for names, change in slurm.updates if change.begin_time == AT_ONCE]
+    slurm.reserved = [Reservation("m", NOW + 660, NOW + 9000, ("dgx1",))]
+    polled(tmp_path, slurm, cache, lambda *_: "others go first")
+    assert [names for names, change in slurm.updates if change.begin_time == AT_ONCE] == [("1",)]
 
 
 def test_a_policy_hears_for_whom_somebody_may_sit_and_wait(tmp_path):
