@@ -14,7 +14,14 @@ from dataclasses import replace
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_entries.store import EntryStore
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import (
+    JobUpdate,
+    QueuedJob,
+    Reservation,
+    SlurmJob,
+    SlurmNode,
+    SlurmPartition,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +86,10 @@ class EntryClient(SlurmClient):
     def config(self) -> Mapping[str, str]:
         """As the inner client."""
         return self.inner.config()
+
+    def reservations(self) -> list[Reservation]:
+        """As the inner client."""
+        return self.inner.reservations()
 
     def partitions(self) -> list[SlurmPartition]:
         """As the inner client."""

@@ -139,3 +139,24 @@ def test_every_option_starts_at_once(cluster):
         for text in ALL:
             ids += cluster.submit_many([shlex.split(text)], script=SOME_S)
         ran(cluster, ids)
+
+
+def test_no_wait_loses_the_time_before_a_reservation(cluster):
+    """A job of five minutes waits for a better pair, until it has to start to be over in time."""
+    cluster.occupy("dgx1", (2, 3, 4, 5, 7))
+    picky = ("-w", "dgx1", "-t5", "--gres=gpu:2", "--comment=gpu-topo: min-utility=0.9")
+    jobid = cluster.sbatch(*picky, sleep_s=60)
+    until(lambda: "the job asks for" in cluster.job(jobid).fields["AdminComment"], "it waits")
+    assert cluster.job(jobid).state == "PENDING"
+    reserve = "reservationname=m starttime=now+500 duration=60 nodes=dgx1 users=root"
+    cluster.run("ctl", f"scontrol create reservation {reserve} flags=maint,ignore_jobs")
+    assert set(cluster.wait_running(jobid).gpus["dgx1"]) <= {0, 1, 6}
+
+
+@pytest.mark.parametrize("option", ["--exclusive=user", "--exclusive=mcs"])
+def test_a_job_that_closes_its_node_is_slurms(cluster, option):
+    """Its user's next one goes to the same node, as without us."""
+    first = cluster.started("-p", "dgx", option, "--gres=gpu:1", sleep_s=60)
+    assert "closes its nodes to other users" in first.fields["AdminComment"]
+    second = cluster.started("-p", "dgx", option, "--gres=gpu:2", sleep_s=60)
+    assert list(second.gpus) == list(first.gpus)
