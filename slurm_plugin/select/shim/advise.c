@@ -3,6 +3,7 @@
 #include "cluster.h"
 #include "gpus.h"
 #include "layout.h"
+#include "masked.h"
 #include "question.h"
 #include "shares.h"
 #include "wait.h"

@@ -1,4 +1,4 @@
-/* GPUs of nodes and GPU requests of jobs as masks, and a selection of exactly some. */
+/* GPUs of nodes and GPU requests of jobs as masks. */
 #pragma once
 
 #include "protocol.h"
@@ -59,13 +59,3 @@ typedef struct {
 
 /* Says which GPUs of such a node the job is to get; of other nodes cons_tres said it */
 extern void gt_choose_bits(gres_job_state_t *request, const gt_place_t *place);
-
-/*
- * Makes cons_tres itself choose these GPUs: while it selects, every other free GPU
- * of their nodes is marked as taken, and no other node is offered. Cores, memory,
- * binding and all else stay its business. The caller holds slurmctld's job and node
- * write locks, so nobody else sees the marks, which are gone when this returns.
- * RET SLURM_SUCCESS if the job now has exactly these GPUs, and no other job's cores
- */
-extern int gt_mask_select(const gt_test_t *test, gres_job_state_t *gpus,
-			  const gt_place_t *places, int count);

@@ -8,8 +8,10 @@ import pytest
 from slurm_cluster.cluster import cluster_sh
 
 pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin]
-SOURCE = Path(__file__).parents[2] / "select" / "records_test.c"
-CLAIMS = re.findall(r"^CLAIM\((\w+)\)", SOURCE.read_text(), re.M)
+SOURCES = sorted((Path(__file__).parents[2] / "select").glob("records_*.c"))
+CLAIMS = [
+    claim for file in SOURCES for claim in re.findall(r"^CLAIM\((\w+)\)", file.read_text(), re.M)
+]
 
 
 @pytest.fixture(scope="module")
