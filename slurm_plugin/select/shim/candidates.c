@@ -55,27 +55,26 @@ extern uint64_t gt_highest_weight(bitstr_t *nodes)
 	return highest;
 }
 
-extern bool gt_goes_by_weight(const gt_question_t *question)
+extern bool gt_goes_by_weight(const job_record_t *job, bitstr_t *own)
 {
-	const job_record_t *job = question->test->job;
 	node_record_t *node;
 
 	if ((job->details->features && slurm_conf.node_features_plugins) ||
 	    (job->resv_ptr && (job->resv_ptr->flags & RESERVE_FLAG_FLEX)))
 		return false;
-	for (int i = 0; (node = next_node_bitmap(question->own, &i)); i++)
+	for (int i = 0; (node = next_node_bitmap(own, &i)); i++)
 		if (gt_weight(node) != node->config_ptr->weight)
 			return false;
 	return true;
 }
 
 /* Leaves out what is heavier; looks at every node. */
-static void keep_light(const gt_question_t *question, bitstr_t *nodes)
+static void keep_light(uint64_t heaviest, bitstr_t *nodes)
 {
 	node_record_t *node;
 
 	for (int i = 0; (node = next_node_bitmap(nodes, &i)); i++)
-		if (gt_weight(node) > question->heaviest)
+		if (gt_weight(node) > heaviest)
 			bit_clear(nodes, i);
 }
 
@@ -114,18 +113,19 @@ static void keep_closed(const job_record_t *job, bitstr_t *nodes)
 			bit_clear(nodes, i);
 }
 
-extern bitstr_t *gt_other_nodes(const gt_question_t *question, bool by_weight)
+extern bitstr_t *gt_other_nodes(const gt_test_t *test, bitstr_t *offered,
+				bitstr_t *own, uint64_t heaviest, bool by_weight)
 {
-	list_t *reserved = GT_RESERVED_GRES(question->test);
-	bitstr_t *nodes = bit_copy(question->offered);
+	list_t *reserved = GT_RESERVED_GRES(test);
+	bitstr_t *nodes = bit_copy(offered);
 
-	bit_and_not(nodes, question->own);
+	bit_and_not(nodes, own);
 	if (reserved)
 		list_for_each(reserved, leave_out_reserved, nodes);
 	if (!by_weight)
-		keep_light(question, nodes);
+		keep_light(heaviest, nodes);
 	else if (&GT_POWERED_DOWN && GT_POWERED_DOWN)
 		bit_and_not(nodes, GT_POWERED_DOWN);
-	keep_closed(question->test->job, nodes);
+	keep_closed(test->job, nodes);
 	return nodes;
 }

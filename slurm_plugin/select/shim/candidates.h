@@ -1,7 +1,7 @@
 /* Which nodes that Slurm did not choose a job may have: Slurm's own rules about them. */
 #pragma once
 
-#include "question.h"
+#include "stock.h"
 
 /*
  * RET what Slurm itself weighs when it chooses nodes, as the engine is told: "yaml", "tree",
@@ -25,7 +25,11 @@ extern uint64_t gt_highest_weight(bitstr_t *nodes);
  * RET true if the order of the nodes offered is that of their Weights alone. Which nodes
  * must boot for the job, or are outside of its reservation, stands nowhere else.
  */
-extern bool gt_goes_by_weight(const gt_question_t *question);
+extern bool gt_goes_by_weight(const job_record_t *job, bitstr_t *own);
 
-/* RET the nodes that Slurm did not choose and that the job could use; may be empty */
-extern bitstr_t *gt_other_nodes(const gt_question_t *question, bool by_weight);
+/*
+ * RET of the nodes offered those that the job could use beside its own, which Slurm chose; may
+ * be empty. Not by_weight: what is heavier than this is left out here
+ */
+extern bitstr_t *gt_other_nodes(const gt_test_t *test, bitstr_t *offered,
+				bitstr_t *own, uint64_t heaviest, bool by_weight);

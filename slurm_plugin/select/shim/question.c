@@ -235,13 +235,14 @@ static void write_topology(gt_line_t *line, const job_record_t *job)
 static void write_others(gt_line_t *line, gt_question_t *question)
 {
 	bool respected = gt_plugin.config.respect_weight;
-	bool by_weight = gt_goes_by_weight(question);
+	bool by_weight = gt_goes_by_weight(question->test->job, question->own);
 	bitstr_t *others;
 
 	question->heaviest = gt_highest_weight(question->own);
 	if (!respected)
 		question->heaviest |= UINT32_MAX;
-	others = gt_other_nodes(question, by_weight);
+	others = gt_other_nodes(question->test, question->offered,
+				question->own, question->heaviest, by_weight);
 	if (question->shares) {
 		gt_shares_line_others(line, question->shares,
 				      question->share_count, others,

@@ -17,8 +17,7 @@ from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Node, with_hold
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
-NOW = 1_000_000.0
-LEASE_S = 120
+NOW, LEASE_S = 1_000_000.0, 120
 PARTITIONS = frozenset({"batch", "quiet", "watched"})
 
 
@@ -202,8 +201,7 @@ def test_where_the_mode_is_off_nothing_is_said(tmp_path):
     ids=["old figures", "none named", "preempts", "--exclusive=user", "ExclusiveUser"],
 )
 @pytest.mark.parametrize("free", [0, 0xFF], ids=["nothing is free", "all is free"])
-def test_what_the_cluster_is_like_leaves_jobs_to_slurm(tmp_path, free, known, asked, why):
-    """They are neither placed nor gated."""
+def test_what_leaves_jobs_to_slurm_neither_placed_nor_gated(tmp_path, free, known, asked, why):
     state = cache(free=free)
     for name, value in known.items():
         setattr(state, name, value)
