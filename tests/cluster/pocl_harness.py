@@ -116,5 +116,13 @@ def borrower(cluster: Cluster, script: str) -> tuple[Job, str]:
     return job, node
 
 
+def let_go(cluster: Cluster, job: Job, mark: str) -> None:
+    """The script goes on that waits for this mark; its folder is there once it has begun."""
+    folder = f"/home/alice/pocl.{job.id}"
+    begun = f"[ -d {folder} ]"
+    until(lambda: not cluster.run("ctl", begun, check=False).code, "the script has begun", 60)
+    cluster.run("ctl", f"touch {folder}/{mark}")
+
+
 def restarts(cluster: Cluster, job: Job) -> int:
     return int(cluster.job(job.id).fields["Restarts"])

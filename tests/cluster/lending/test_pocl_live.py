@@ -15,6 +15,7 @@ from pocl_harness import (
     Busy,
     borrower,
     job_with,
+    let_go,
     lines_of,
     pocl_nodes,
     pocl_site,
@@ -83,7 +84,7 @@ def each_runs_where_it_is(cluster: Cluster, job: Job, node: str) -> None:
     for i in range(4):
         [before] = servers(cluster)
         assert (before.node, before.user) == (node, "alice")
-        cluster.run("ctl", f"touch /home/alice/pocl.{job.id}/go.{i}")
+        let_go(cluster, job, f"go.{i}")
         assert all(" equal " in line for line in lines_of(cluster, job, str(i)))
         [after] = servers(cluster)
         grew.append(after.used_s - before.used_s)

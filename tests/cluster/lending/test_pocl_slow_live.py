@@ -19,6 +19,7 @@ from pocl_harness import (
     TWO_AND_TWO,
     borrower,
     job_with,
+    let_go,
     lines_of,
     pocl_nodes,
     pocl_site,
@@ -75,7 +76,8 @@ def test_what_was_measured_predicts_and_decides_about_a_job_that_borrows_only_wh
     job, _ = borrower(lending, job_with(2, "; ".join(lines)))
     for name, (delay_ms, mb_s) in NETWORKS.items():
         network(lending, delay_ms=delay_ms, mb_s=mb_s)
-        lending.run("ctl", f"sleep 0.3; touch /home/alice/pocl.{job.id}/go.{name}")
+        lending.run("ctl", "sleep 0.3")
+        let_go(lending, job, f"go.{name}")
         for file in (name, f"{name}.check"):
             lines_of(lending, job, file)
     files = {name: lines_of(lending, job, name) for name in ("own", *NETWORKS)}
@@ -149,7 +151,7 @@ def test_a_slow_middleware_delays_its_own_job_alone_and_the_user_is_told(lending
     job, node = borrower(lending, script)
     assert len(lines_of(lending, job, "late")) == 4
     network(lending, mute=True)
-    lending.run("ctl", f"touch /home/alice/pocl.{job.id}/go")
+    let_go(lending, job, "go")
     until(lambda: "nothing passed since" in told_of(lending, job), "its user is told", 120)
     assert f"lent          {node}: " in told_of(lending, job)
     # Neither Slurm nor the engine waits for it.
