@@ -206,7 +206,12 @@ class GateReconciler:
         `names` are the nodes it may use. It is let go a lease before: gates are looked at by then.
         """
         if self._reservations is None:
-            self._reservations = self.client.reservations()
+            try:
+                self._reservations = self.client.reservations()
+            except SlurmError as error:
+                # The others' gates open all the same; the next round asks again.
+                logger.warning("slots: reservations: %s", error)
+                self._reservations = []
         now, least_s = self.clock(), LOOK_S + self.lease_s
         # A floating one stays as far away as it is. What licences the job needs is not known here.
         near = [

@@ -5,12 +5,18 @@ from dataclasses import replace
 import pytest
 from slots_in_tests import NOW, Remembering, gated, look, planned, reconciler
 
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.reconciler import LOOK_S
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import Reservation
 
+#: It has room, and waits for better links.
+PICKY = replace(
+    gated(1, time_limit_s=600),
+    admin_comment=f"[gpu-topo: min-utility=0.9] {gated(1).admin_comment}",
+)
 #: A lease and Slurm's own look at the queue, and not quite a second less.
 LAST_S = 120 + LOOK_S - 1
 
@@ -59,11 +65,19 @@ def test_of_a_heterogeneous_job_no_comment_is_written_over():
 )
 def test_no_wait_loses_the_time_before_a_reservation(tmp_path, reserved, is_released):
     """A job of ten minutes waits for a pair of its worth, as long as it can be over in time."""
-    hint = "[gpu-topo: min-utility=0.9] "
-    job = gated(1, time_limit_s=600)
-    job = replace(job, admin_comment=hint + job.admin_comment)
-    slurm = Remembering(job, used=(2, 3, 4, 5, 7))
+    slurm = Remembering(PICKY, used=(2, 3, 4, 5, 7))
     slurm.reserved = reserved
     look(reconciler(tmp_path, slurm, CapacityCache()), slurm)
     let_go = [names for names, change in slurm.updates if change.begin_time == AT_ONCE]
     assert let_go == ([("1",)] if is_released else [])
+
+
+def test_where_reservations_cannot_be_read_gates_open_all_the_same(tmp_path, caplog):
+    def fails():
+        raise SlurmError("scontrol show reservations: timed out")
+
+    slurm = Remembering(PICKY, gated(2, 1), used=(2, 3, 4, 5, 7))
+    slurm.reservations = fails
+    look(reconciler(tmp_path, slurm, CapacityCache()), slurm)
+    assert [names for names, change in slurm.updates if change.begin_time == AT_ONCE] == [("2",)]
+    assert "reservations: scontrol show reservations: timed out" in caplog.text
