@@ -55,7 +55,6 @@ SLOTS = {
     "--gres=gpu:2 --mem=0": (2, 1),
     "--gres=gpu:2 --mem-per-cpu=20 -c4": (2, 1),
     "--gres=gpu:2 --oversubscribe": (2, 1),
-    "--gres=gpu:2 --exclusive=user": (2, 1),
     "--gres=gpu:2 --exclusive -w dgx1": (8, 1),
     "--gres=gpu:2 --spread-job -N2 -p dgx": (4, 2),
     "--gres=gpu:2 --contiguous -N2 -p dgx": (4, 2),
@@ -73,6 +72,7 @@ OWN_CHOICE = {
     "--gpus=6 -N3 -n3": (6, 3),
     "--gres=gpu:2 --overcommit -n4": (2, 1),
     "--gres=gpu:2 --overcommit -n40": (2, 1),
+    "--gres=gpu:2 --exclusive=user": (2, 1),
     BOUND: (4, 1),
 }
 if not OLD:  # an option since 23.11
