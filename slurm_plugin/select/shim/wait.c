@@ -118,11 +118,11 @@ extern bool gt_wait_postpone(job_record_t *job,
 					  gt_plugin.config.max_wait_s);
 	gt_waiting_t waiting = earlier->waiting;
 	time_t now = time(NULL), wanted_s, next_s;
-	int64_t window_s = gt_window_s(job, now);
+	int64_t window_s;
 	gt_wait_times_t *times;
 
-	if (!may_wait(job, earlier, most_s) || window_s <= 0 ||
-	    !gt_sleepers_may_join(job))
+	if (!may_wait(job, earlier, most_s) || !gt_sleepers_may_join(job) ||
+	    (window_s = gt_window_s(job, now)) <= 0)
 		return false;
 	wanted_s = gt_wait_left_s(most_s, earlier->waited_s, reply->wait_s);
 	wanted_s = MIN(wanted_s, window_s);
@@ -152,7 +152,7 @@ extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
 	gt_waiting_t waiting = earlier->waiting;
 	time_t now = time(NULL);
 	gt_wait_times_t *times;
-	int64_t window_s = gt_window_s(job, now), left_s;
+	int64_t window_s, left_s;
 	uint32_t most_s;
 
 	if (!waiting.until)
@@ -160,8 +160,8 @@ extern bool gt_wait_go_on(job_record_t *job, const gt_postponement_t *earlier)
 	times = gt_sleepers_find(job, &waiting);
 	most_s = gt_wait_bound_s(times->max_wait_s,
 				 gt_plugin.config.max_wait_s);
-	if (!may_wait(job, earlier, most_s) || window_s <= 0 ||
-	    !gt_sleepers_may_join(job))
+	if (!may_wait(job, earlier, most_s) || !gt_sleepers_may_join(job) ||
+	    (window_s = gt_window_s(job, now)) <= 0)
 		return false;
 	gt_wait_count_question(times, now);
 	left_s = gt_wait_left_s(most_s, earlier->waited_s,
