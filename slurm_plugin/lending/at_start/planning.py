@@ -170,6 +170,10 @@ class _Planning:
         made = self.made
         if job.held or job.depends or not demand.lacks_only_room(job):
             return
+        if job.eligible > self.context.now:
+            # Its user's begin time, or Slurm's for a job that was requeued, whose node would refuse
+            # it sooner. The reason alone does not tell: any update of the job takes it away.
+            return
         try:
             asked = demand.demand_of(job)
         except (demand.Unplaceable, Unsupported, ValueError):

@@ -1,6 +1,7 @@
 """Which forms of jobs borrow in a live Slurm, and what the users of all others read."""
 
 import re
+import time
 
 import pytest
 from lending_harness import (
@@ -130,6 +131,21 @@ def test_the_tasks_of_an_array_borrow_one_after_the_other(lending):
 
 
 NOT_LENT = "GPUs of other nodes are not lent to this job: "
+
+
+def test_a_begin_time_holds_though_an_update_took_the_jobs_reason_away(lending):
+    """Slurm gives none after an update, until it looks at the job; a requeued job is one of these.
+
+    Started before its time, that one would end: its node refuses what it has just revoked.
+    """
+    later = lending.sbatch("-p", "dgx", "--gres=gpu:4", "--mem=200", ASKS, "--begin=now+1hour")
+    eligible = lending.job(later).fields["EligibleTime"]
+    for priority in range(10_000, 10_020):
+        lending.run("ctl", f"scontrol update jobid={later} priority={priority}")
+        time.sleep(0.2)
+        assert not donors(lending)
+    job = lending.job(later)
+    assert (job.state, job.fields["EligibleTime"]) == ("PENDING", eligible)
 
 
 @pytest.mark.parametrize(
