@@ -22,9 +22,8 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 logger = logging.getLogger(__name__)
 
-#: A job that did not start after so many releases, for one of these reasons, is left to Slurm.
+#: A job that did not start after so many releases, and lacks only room, is left to Slurm.
 MOST_TRIES = 6
-IN_VAIN = frozenset(("", "None", "Resources", "Priority", "BadConstraints"))
 #: For so many seconds after a release Slurm may still show a reason from before it.
 STALE_REASON_S = 2
 #: Longest pause after a release that came to nothing, in seconds.
@@ -70,7 +69,7 @@ def awaited_hold(job: QueuedJob, want: Want, nodes: Nodes, context: GateContext)
 
 def is_in_vain(job: QueuedJob, want: Want) -> bool:
     """Did all releases of the job come to nothing, and not because of one of Slurm's limits?"""
-    return job.reason in IN_VAIN and want.kept.tries + 1 >= MOST_TRIES
+    return lacks_only_room(job, "BadConstraints") and want.kept.tries + 1 >= MOST_TRIES
 
 
 def gated_again(job: QueuedJob, want: Want, context: GateContext) -> JobUpdate:

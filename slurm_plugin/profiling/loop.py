@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slurm_plugin.errors import PluginError, SlurmError
+from slurm_plugin.job_states import ENDED
 from slurm_plugin.profiling import idle, measure, sweep
 from slurm_plugin.profiling.measure import NoStepTime, StepTime
 from slurm_plugin.profiling.progress import Folder, Progress
 from slurm_plugin.profiling.submission import RunOptions, Submission, command, variables
 from slurm_plugin.profiling.sweep import DONE, FAILED, OVER, SKIPPED, SUBMITTED, SUBMITTING, WAITING
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.interface import ENDED, QueuedJob, SlurmJob, SlurmNode
+from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode
 from slurm_plugin.slurm.runner import Runner
 
 _JOB = re.compile(r"^(\d+)(?:;.*)?$", re.MULTILINE)

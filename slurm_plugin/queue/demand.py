@@ -16,6 +16,9 @@ from slurm_plugin.slurm.interface import QueuedJob
 READY = frozenset(("", "None", "Resources", "Priority", "Cleaning"))
 #: Those of one behind a begin time, or that Slurm has not looked at since it changed.
 NOT_LOOKED_AT = ("BeginTime", "None", "")
+#: How Slurm's sentences begin for a partition that does not take the job: whatever comes free, it
+#: does not start (part_policy_valid_qos and _acct; node_scheduler.c for groups).
+ABOUT_ACCESS = ("Job's account", "Job's QOS", "uid ")
 #: GPUs are not looked for on more nodes than this.
 MAX_NODES = 64
 #: The most nodes that a job may name or exclude: the list is expanded at every look.
@@ -59,11 +62,11 @@ def lacks_only_room(job: QueuedJob, *also: str) -> bool:
 
     In all releases its codes are words of letters alone (src/common/job_state_reason.c), and any
     other one is a limit, a licence, a hold. Where some part of Slurm writes a sentence instead of a
-    code (26.05: `No suitable topology unit found`), nothing else is known to keep a job waiting
-    that is not held.
+    code (26.05: `No suitable topology unit found`), nothing but ABOUT_ACCESS is known to keep a job
+    waiting that is not held.
     """
     code = job.reason.partition(",")[0]
-    is_told = not code.isalpha() and not job.held
+    is_told = not (code.isalpha() or job.held or code.startswith(ABOUT_ACCESS))
     return code in READY or code in also or is_told
 
 

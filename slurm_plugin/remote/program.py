@@ -16,6 +16,7 @@ PARTS = (
     "__init__.py",
     "errors.py",
     "job_notes/*.py",
+    "job_states.py",
     "munge.py",
     "remote/__init__.py",
     "remote/errors.py",

@@ -9,11 +9,6 @@ from slurm_plugin.job_notes.records import GpuRequests
 
 #: What `JobUpdate.begin_time` holds to say: as soon as Slurm can.
 NOW = 0
-#: States in which a job is over; in any other it goes on.
-ENDED = frozenset(
-    ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL",
-     "OUT_OF_MEMORY", "PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT")
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

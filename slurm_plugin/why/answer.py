@@ -32,7 +32,7 @@ NOT_HELD = ("impossible", "nodes")
 #: Jobs ahead that are named, and that are planned for the estimate.
 MAX_SHOWN, MAX_AHEAD = 5, 20
 #: Slurm's reasons, beside READY, that the state of the nodes explains.
-ABOUT_NODES = ("ReqNodeNotAvail", "BadConstraints", "NodeDown", "Reservation", "Nodes required")
+ABOUT_NODES = ("ReqNodeNotAvail", "BadConstraints", "NodeDown", "Reservation")
 
 
 def answer(state: WaitingState, lending: RemoteConfig | None = None) -> Answer:
@@ -90,7 +90,8 @@ def _not_judged(job: QueuedJob, error: Unplaceable | Unsupported) -> WaitReason:
 
 def _by_another_reason(job: QueuedJob) -> WaitReason | None:
     """Slurm's own word for a reason that the nodes do not explain; None where they may."""
-    if job.reason in READY or job.reason.startswith(ABOUT_NODES):
+    code = job.reason.partition(",")[0]
+    if code in READY or code in ABOUT_NODES or code.startswith("Nodes required"):
         return None
     return WaitReason("slurm", f"waits for what Slurm calls {words.quoted(job.reason)}")
 

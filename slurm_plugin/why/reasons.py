@@ -8,7 +8,7 @@ import pwd
 import re
 from collections.abc import Callable, Sequence
 
-from slurm_plugin.queue.demand import NOT_LOOKED_AT
+from slurm_plugin.queue.demand import ABOUT_ACCESS, NOT_LOOKED_AT
 from slurm_plugin.slurm.interface import SlurmPartition
 from slurm_plugin.why import words
 from slurm_plugin.why.state import WaitingState, WaitReason
@@ -30,8 +30,8 @@ _DEPENDENCY = re.compile(r"(after\w*):(\d+)(?:_(?:\d+|\*))?(?:\+\d+)?\((\w+)\)")
 _LICENSE = re.compile(r"([\w.@-]+)(?:[:=](\d+))?")
 _STATES = {"PENDING": "waits itself", "RUNNING": "runs", "SUSPENDED": "is suspended",
            "CONFIGURING": "starts", "COMPLETING": "ends just now"}  # fmt: skip
-#: How Slurm's longer words for a partition that does not take the job begin.
-ABOUT_ACCESS = ("Job's account", "Job's QOS", "uid ")
+#: What Slurm writes of a job whose reservation is gone, in place of its code.
+_RESERVATION_GONE = re.compile(r"Reservation \S+ (was deleted|is invalid)\Z")
 #: Reasons of which nothing more is known than a sentence.
 _PLAIN = {
     "Cleaning": "waits until Slurm has cleaned up after its last run",
@@ -47,6 +47,10 @@ _PLAIN = {
     "JobLaunchFailure": "is held: its last start failed",
     "SystemFailure": "is held after a failure of Slurm, the filesystem or the network",
     "JobHoldMaxRequeue": "is held: it was requeued too often",
+    "Constraints": "waits for a node that has what its --extra or --prefer names",
+    "MpiPortsBusy": "waits for free MPI ports (MpiParams) on its nodes",
+    "MaxPoweredUpNodes": "waits because no more nodes may be powered up (MaxPoweredUpNodes)",
+    "NvidiaImexChannels": "waits for an NVIDIA IMEX channel: all of them are in use",
     "MaxMemPerLimit": "asks for more memory per node or CPU than its partition allows",
     "launch failure limit exceeded requeued held": "is held: its start failed too often, and only"
     " an administrator can release it",
@@ -77,6 +81,8 @@ def by_slurms_reason(state: WaitingState) -> WaitReason | None:
         return rule(state)
     if reason.startswith(ABOUT_ACCESS):
         return _partition_access(state)
+    if _RESERVATION_GONE.match(reason):
+        return _reservation_gone(state)
     return WaitReason("slurm", _PLAIN[reason]) if reason in _PLAIN else None
 
 
@@ -123,6 +129,12 @@ def _held_by_user(state: WaitingState) -> WaitReason:
     why = HELD_BY_SLURM.get(state.job.reason, "is held by its user")
     facts = (("to do", f"scontrol release {state.job.name or state.job.job_id}"),)
     return WaitReason("held", f"{why}, until it is released", facts)
+
+
+def _reservation_gone(state: WaitingState) -> WaitReason:
+    why = "is held by Slurm, for its reservation is gone; once released it runs without one"
+    fact = ("to do", f"scontrol release {state.job.name or state.job.job_id}")
+    return WaitReason("held", why, (fact,))
 
 
 def _held_by_admin(state: WaitingState) -> WaitReason:
@@ -325,6 +337,7 @@ _RULES: dict[str, Rule] = {
     **dict.fromkeys(HELD_BY_SLURM, _held_by_user),
     "JobHeldAdmin": _held_by_admin,
     "Reservation": _reservation,
+    **dict.fromkeys(("ReservationDeleted", "ReservationInvalid"), _reservation_gone),
     "Licenses": _licenses,
     "JobArrayTaskLimit": _array_limit,
     "PartitionDown": partition_state,

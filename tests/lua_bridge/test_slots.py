@@ -148,7 +148,8 @@ def test_what_a_job_does_not_ask_for_is_zero_or_absent(lua, engine):
     assert slots_keys(engine) == (
         " form=node batch=0 array=0 het=0"
         + NO_KEYS
-        + " mem_gpu_mb=0 exclusive=0 depends=0 held=0 enforce_binding=0 overcommit=0 closes=0 tpn=gres/gpu:1"
+        + " mem_gpu_mb=0 exclusive=0 depends=0 held=0 enforce_binding=0 overcommit=0 closes=0"
+        + " tpn=gres/gpu:1"
     )
 
 

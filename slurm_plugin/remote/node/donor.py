@@ -303,7 +303,7 @@ async def until_over(
             is_named = re.search(rf"[=,][^/,\s]+/[0-9a-f]+/{job_id}(?!\d)", comment)
             has_record = any(kind.read_from(comment) for kind in (GateRecord, LoanRecord))
             was_doubted, is_doubted = is_doubted, has_record and not is_named
-            is_over = not state or state in slurm.OVER or (was_doubted and is_doubted)
+            is_over = state in ("", "COMPLETING") or (was_doubted and is_doubted)
             # A job that was put back into the queue gets other donors for its next start.
             if is_over or (state == "PENDING" and has_run):
                 return

@@ -5,13 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 
-#: States of a job that has ended, or is about to.
-OVER = frozenset(
-    (
-        *("CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"),
-        *("BOOT_FAIL", "DEADLINE", "PREEMPTED", "REVOKED", "COMPLETING", "SPECIAL_EXIT"),
-    )
-)
+from slurm_plugin.job_states import queue_state
+
 CALL_S = 30.0
 
 
@@ -33,7 +28,7 @@ def say(job_id: int, text: str) -> bool:
 def job_state(job_id: int) -> tuple[str, str] | None:
     """A job's state, and the engine's record of it. The last task of an array has the array's id.
 
-    The state is '' for a job that is no more; None where Slurm does not answer.
+    The state is one of QUEUE_STATES, '' for a job that is over; None where Slurm does not answer.
     """
     code, out, err = _run("scontrol", "show", "job", str(job_id))
     if code:
@@ -41,7 +36,8 @@ def job_state(job_id: int) -> tuple[str, str] | None:
     out = next((one for one in out.split("\n\n") if one.startswith(f"JobId={job_id} ")), out)
     state = re.search(r"^\s*JobState=(\w+)", out, re.MULTILINE)
     comment = re.search(r"^\s*AdminComment=(.*)$", out, re.MULTILINE)
-    return state[1] if state else "", comment[1].strip() if comment else ""
+    word = queue_state((state[1],)) if state else ""
+    return word, comment[1].strip() if comment else ""
 
 
 def comments() -> list[str]:

@@ -18,8 +18,9 @@ from typing import Any
 from gres_topology import hostlist
 from gres_topology.cpulist import parse_list
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_states import queue_state
 from slurm_plugin.slurm import array_tasks
-from slurm_plugin.slurm.clients import rows, squeue_table
+from slurm_plugin.slurm.clients import squeue_table
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmJob, SlurmNode
 from slurm_plugin.slurm.runner import Runner
@@ -101,7 +102,7 @@ class PySlurm(SlurmClient):
             }
         jobs = []
         for job in self._load("Jobs").values():
-            state = rows.queue_state((job.state or "",))
+            state = queue_state((job.state or "",))
             # One that came or went between the two questions is in the next answer.
             if state and job.id in asked:
                 jobs.append(_queued(job, state, asked[job.id]))
@@ -202,7 +203,7 @@ def _node(node: Any, used: Mapping[str, tuple[int, ...]]) -> SlurmNode:
 
 def _job(job: Any) -> SlurmJob:
     # Until the job is over Slurm writes estimates there.
-    is_over = not rows.queue_state((job.state or "",))
+    is_over = not queue_state((job.state or "",))
     return SlurmJob(
         job.id,
         job.name or "",

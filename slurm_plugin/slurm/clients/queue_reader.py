@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_states import queue_state
 from slurm_plugin.slurm.clients import rows, squeue_table
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.slurm.runner import Runner
@@ -240,7 +241,7 @@ def _like(other: QueuedJob, job_id: int, seen: _Seen) -> QueuedJob:
 
 def _now(job: QueuedJob, now: tuple[str, ...]) -> QueuedJob:
     """The job with the table's state, reason, priority and times."""
-    state, reason = rows.queue_state((now[0],)), now[1]
+    state, reason = queue_state((now[0],)), now[1]
     priority, start, eligible = (int(text) if text.isdecimal() else 0 for text in now[2:])
     before = (job.state, job.reason, job.priority, job.start, job.eligible)
     if before == (state, reason, priority, start, eligible):

@@ -16,13 +16,11 @@ import msgspec
 
 from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_states import queue_state
 from slurm_plugin.slurm import array_tasks, gres_text
-from slurm_plugin.slurm.interface import ENDED, QueuedJob, SlurmJob, SlurmNode
+from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode
 
 logger = logging.getLogger(__name__)
-
-#: The states in which a job waits or holds resources; a finished one is none of the queue.
-QUEUE_STATES = ("PENDING", "RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
 
 
 class _Set(msgspec.Struct):
@@ -291,25 +289,3 @@ def words(value: _Words) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(word for word in re.split(r"[,+]", value) if word)
     return tuple(value or ())
-
-
-#: Flags of a job that was requeued and waits again; the table shows them in place of its state.
-REQUEUED = frozenset(
-    ("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "EXPEDITING")
-)
-
-
-def queue_state(state: tuple[str, ...]) -> str:
-    """The one word of QUEUE_STATES for a state and its flags; '' for a job that is over.
-
-    A word that no release has had yet is taken for a state in which the job holds what it has.
-    """
-    for word in ("COMPLETING", "CONFIGURING"):
-        if word in state:
-            return word
-    base = state[0] if state else ""
-    if base in QUEUE_STATES or not base:
-        return base
-    if base in REQUEUED:
-        return "PENDING"
-    return "" if base in ENDED else "RUNNING"

@@ -15,15 +15,17 @@ from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_cluster.pytest_plugin import in_ci
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.queue.demand import READY
-from slurm_plugin.slurm.clients.rows import REQUEUED
-from slurm_plugin.slurm.interface import ENDED, NOW, JobUpdate
+from slurm_plugin.job_states import queue_state
+from slurm_plugin.queue.demand import lacks_only_room
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
+from slurm_plugin.slurm.releases import parse_version
 from tests.cluster.operating.client_harness import (
     RemoteClient,
     install_pyslurm,
     start_rest,
     stop_rest,
 )
+from tests.slurm_plugin import slurms_words as slurms
 
 pytestmark = pytest.mark.cluster
 
@@ -279,7 +281,7 @@ def test_a_slurmrestd_that_is_not_there_is_an_error_that_says_what_to_do(live, s
         nobody.nodes()
 
 
-#: What this release calls each reason, each base state and each flag of a state, as JSON.
+#: What this release calls each reason, each base state, and each flag alone and beside a state.
 WORDS = """
 import ctypes, glob, json
 slurm = ctypes.CDLL(glob.glob("/usr/lib/*/slurm*/libslurmfull*.so")[0])
@@ -289,22 +291,29 @@ def words(numbers, *names):
     say.restype = ctypes.c_char_p
     return [say(number).decode() for number in numbers]
 
-reasons = words(range(300), "slurm_job_state_reason_string", "slurm_job_reason_string")
+reasons = words(range(400), "slurm_job_state_reason_string", "slurm_job_reason_string")
 states = words(range(32), "slurm_job_state_string")
 flags = words((1 << bit for bit in range(8, 31)), "slurm_job_state_string")
 print(json.dumps([reasons, states, flags]))
 """
 
 
-def test_every_reason_and_state_of_this_release_is_known(live):
-    """Reasons are words of letters alone, by which sentences are told apart."""
+def test_every_reason_and_state_of_this_release_is_read_as_what_it_is(live):
+    """libslurm is asked: a word that the table of its release lacks is to be looked at first."""
     reasons, states, flags = json.loads(live.run("ctl", ["python3", "-c", WORDS]).out)
-    known = [reason for reason in reasons if not reason.isdigit()]
-    assert len(known) > 100
-    assert READY - {""} <= set(known)
-    assert [reason for reason in known if not reason.isalpha()] == []
-    waits_or_runs, over = states[:3], set(states[3:]) - {"?"}
-    assert waits_or_runs == ["PENDING", "RUNNING", "SUSPENDED"]
-    assert over <= ENDED
-    holds = {"COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"}
-    assert set(flags) - {"PENDING", "?"} <= REQUEUED | ENDED | holds | {"POWER_UP_NODE"}
+    major, minor = parse_version(live.run("ctl", ["scontrol", "--version"]).out)
+    release = f"{major}.{minor:02d}"
+    # A number that means nothing is told as a number, later as the last one is.
+    known = {word for word in reasons if not word.isdigit()} - {reasons[-1]}
+    assert known == slurms.words_of("reason", release)
+    assert {word for word in known if lacks_only_room(waiting_for(word))} == slurms.ROOM
+    assert set(states) - {"?"} == slurms.words_of("state", release)
+    assert {word: queue_state((word,)) for word in states if word != "?"} == slurms.STATES
+    # 0 is PENDING, and a flag without a word of its own leaves that.
+    alone = set(flags) - {"PENDING"}
+    assert alone == slurms.words_of("flag", release) - slurms.BESIDE
+    assert {word: queue_state((word,)) for word in alone} == {w: slurms.ALONE[w] for w in alone}
+
+
+def waiting_for(reason: str) -> QueuedJob:
+    return QueuedJob(1, state="PENDING", reason=reason, priority=1)

@@ -12,7 +12,7 @@ import pytest
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import CommandResult
+from slurm_cluster.hosts import CommandResult, until
 from tests.cluster.users.waiting_states import LINES, STATES, waiting
 from tests.slurm_plugin.why.sentences import SENTENCES, said
 
@@ -22,6 +22,7 @@ SHORT = ("fragmentation", "backfill would delay the first", "GPUs of a user in a
 OTHERS = pytest.mark.long("a state of its own each, and there is a recording of it")
 PYTHON = "/opt/gputopo/bin/python3"
 READ = "/cluster/read_state.py"
+GONE = ("-w", "dgx1", "--gres=gpu:1", "-t", "10")
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +93,18 @@ def test_others_that_slurm_hides_are_not_named(site):
     out = why(site, "alice", job).out
     assert "6 are free, but never 4 on one node (dgx1 3, dgx2 3)" in out
     assert "bob" not in out
+
+
+@pytest.mark.long("Slurm looks at reservations every half minute")
+def test_a_job_whose_reservation_is_over_is_told_to_be_held(site):
+    """Slurm holds it then, and its nodes have nothing to do with it."""
+    how = "reservationname=gone starttime=now endtime=now+5 users=alice nodes=dgx1"
+    site.run("ctl", ["scontrol", "create", *how.split()])
+    job = str(site.sbatch(*GONE, "--reservation=gone", "--begin=now+1hour"))
+    until(lambda: "deleted" in reason(site, job), f"job {job}: reservation deleted", timeout_s=60)
+    says = "is held by Slurm, for its reservation is gone; once released it runs without one."
+    assert said(why(site, "alice", job).out, job) == says
+
+
+def reason(cluster: Cluster, job: str) -> str:
+    return cluster.run("ctl", ["squeue", "-h", "-j", job, "-O", "Reason:60"]).out

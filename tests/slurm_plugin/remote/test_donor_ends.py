@@ -13,11 +13,10 @@ from slurm_plugin.remote.node import donor
     [
         (["RUNNING", "RUNNING", ""], 3),
         (["PENDING", "RUNNING", "COMPLETING"], 3),
-        (["RUNNING", None, None, "CANCELLED"], 4),
+        (["RUNNING", None, None, ""], 4),
         (["PENDING", "RUNNING", "PENDING"], 3),
-        (["CONFIGURING", "RUNNING", "TIMEOUT"], 3),
     ],
-    ids=["gone", "ends", "slurmctld is down", "put back", "over time"],
+    ids=["gone", "ends", "slurmctld is down", "put back"],
 )
 def test_a_donor_ends_with_the_job_it_lends_to(states, looks):
     told = iter(states)

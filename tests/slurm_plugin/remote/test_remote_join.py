@@ -57,6 +57,16 @@ def test_slurm_tells_the_state_of_a_job_and_what_the_engine_wrote_or_nothing(tmp
     assert [slurm.job_state(n) for n in (1, 2, 3)] == [("RUNNING", "[a b]"), ("", ""), None]
 
 
+@pytest.mark.parametrize(
+    ("word", "state"),
+    [("REQUEUE_HOLD", "PENDING"), ("CANCELLED", ""), ("STAGE_OUT", ""), ("STOPPED", "RUNNING")],
+)
+def test_the_nodes_read_slurms_words_as_the_engine_does(tmp_path, monkeypatch, word, state):
+    """A job that is put back held has a flag's word there, and its donors are to end."""
+    scontrol(tmp_path, monkeypatch, f'printf "J=1\\n   JobState={word} Reason=x\\n"')
+    assert slurm.job_state(1) == (state, "")
+
+
 def test_a_job_whose_donor_is_away_is_put_back_and_not_started(tmp_path, monkeypatch, capsys):
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]

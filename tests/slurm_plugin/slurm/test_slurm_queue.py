@@ -4,6 +4,7 @@ import pytest
 from fake_slurm import RELEASES, REPLIES, FakeRunner, RecordedRunner
 
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.job_states import queue_state
 from slurm_plugin.slurm import array_tasks, releases
 from slurm_plugin.slurm.clients import rows, update_text
 from slurm_plugin.slurm.clients.command_line import SlurmClient
@@ -98,7 +99,7 @@ def test_a_node_says_what_is_in_use_by_type(release):
     ],
 )
 def test_a_state_with_flags_is_one_word(state, is_told_as):
-    assert rows.queue_state(state) == is_told_as
+    assert queue_state(state) == is_told_as
 
 
 @pytest.mark.parametrize(

@@ -105,3 +105,13 @@ def test_before_slurm_looks_at_a_job_its_licences_and_limits_are_asked_for(reaso
     assert "fits on dgx1 now" in sentence(job, details=details, licenses=one_free)
     later = replace(job, eligible=int(NOW) + 1)
     assert "is not to start before" in sentence(later, details=details, licenses=none_free)
+
+
+@pytest.mark.parametrize(
+    "reason", ["ReservationDeleted", "Reservation class was deleted", "Reservation class is invalid"]
+)
+def test_a_job_whose_reservation_is_gone_is_held_whatever_is_free(reason):
+    """JSON has the code, squeue's table the sentence."""
+    job = replace(JOB, reason=reason, priority=0)
+    says = "is held by Slurm, for its reservation is gone; once released it runs without one."
+    assert sentence(job) == f"Job 14 {says}"
