@@ -37,13 +37,18 @@ class GresLine:
     links: tuple[int, ...] | None = None
 
 
+#: What slurmd knows of AutoDetect=, in the order in which it looks: `_handle_autodetect_flags`
+#: in Slurm's gres.c. `nrt` came with 23.11, `nvidia` with 24.11, `full` with 26.05.
+DETECTIONS = ("full", "nvml", "rsmi", "oneapi", "nrt", "nvidia")
+
+
 @dataclass(frozen=True, slots=True)
 class NodeDevices:
     """What a gres.conf says of each node's GPUs; '' has what it says of all other nodes."""
 
     #: In the order in which slurmd reads them.
     lines: Mapping[str, Sequence[GresLine]]
-    #: AutoDetect=, in lower case; '' where slurmd goes by the lines alone.
+    #: AutoDetect= as one of DETECTIONS; '' where slurmd goes by the lines alone.
     detection: Mapping[str, str]
 
     def files(self, node: str) -> list[str]:
@@ -251,7 +256,7 @@ def node_devices(text: str, *, source: str = "gres.conf") -> NodeDevices:
 
     slurmd takes the lines without NodeName= first, wherever they stand in the file, and then the
     node's own: `gres_g_node_config_load` in Slurm's gres.c, in all releases from 22.05 to 26.05.
-    TopologyError for a host list that cannot be read.
+    TopologyError for a host list that cannot be read, and an AutoDetect= that no release knows.
     """
     lines = parse(text, source=source)
     common = [line for line in lines if not line.node_names]
@@ -260,11 +265,27 @@ def node_devices(text: str, *, source: str = "gres.conf") -> NodeDevices:
         for node in _nodes(line.node_names, source):
             by_node.setdefault(node, [*common]).append(line)
     detection = {}
-    for _, pairs in _pairs(text, source):
-        if method := pairs.get("autodetect", "").lower():
+    for number, pairs in _pairs(text, source):
+        if said := pairs.get("autodetect", ""):
+            method = _method(said, f"{source} line {number}")
             for node in _nodes(pairs.get("nodename", ""), source) or ("",):
-                detection[node] = "" if method == "off" else method
+                detection[node] = method
     return NodeDevices(by_node, detection)
+
+
+def _method(said: str, where: str) -> str:
+    """What AutoDetect= means, '' for off: the first of DETECTIONS that is in it, as in slurmd.
+
+    slurmd only logs an error for another word and goes by the lines: TopologyError.
+    """
+    text = said.lower()
+    method = next((word for word in DETECTIONS if word in text), None)
+    if method is None and text != "off":
+        raise TopologyError(
+            f"{where}: AutoDetect={said}; expected {', '.join(DETECTIONS)} or off: slurmd ignores"
+            " any other word, so write one of these, or leave it out"
+        )
+    return method or ""
 
 
 def _nodes(names: str, source: str) -> Sequence[str]:

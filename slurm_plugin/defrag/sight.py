@@ -47,9 +47,10 @@ class Sight:
 
     def nodes(self, snapshot: Snapshot) -> dict[str, Node]:
         """The nodes, and what is free on them."""
+        there, partitions = (snapshot.nodes, snapshot.active), snapshot.settings.partitions
         if not self.by_slots:
-            return nodes_of(snapshot.nodes, snapshot.active)
-        return nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kind_of)
+            return nodes_of(*there, partitions=partitions)
+        return nodes_of(*there, gpus_by_slot, self._kind_of, partitions)
 
     def need(self, job: QueuedJob, nodes: Nodes) -> Need | None:
         """What the job needs of a node; None where that cannot be told."""

@@ -146,7 +146,8 @@ class GateReconciler:
         return met
 
     def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
-        nodes = nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kinds)
+        partitions = snapshot.settings.partitions
+        nodes = nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kinds, partitions)
         wants = self.wants.read(snapshot.jobs, emptied(nodes))
         matcher = self.matcher if self.matcher.refresh(snapshot) else None
         context = GateContext(

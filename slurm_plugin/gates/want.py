@@ -53,7 +53,7 @@ class Wants:
         machine = frozenset(
             (
                 *(node.name, node.gpu_types, node.kind, node.partitions, node.features),
-                *(node.cpus, node.memory_mb),
+                *(node.cpus, node.memory_mb, node.cpus_by_gpu, *sorted(node.limits.items())),
             )
             for node in empty.values()
         )

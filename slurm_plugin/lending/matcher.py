@@ -141,7 +141,8 @@ class LoanMatcher:
             max_slowdown=use.max_slowdown or math.inf,
         )
         limit_s, end = job.time_limit_s or math.inf, end_of(job, now)
-        return Borrower(asked, one.usable, preferences.is_auto, limit_s, end, use)
+        is_auto = preferences.is_auto
+        return replace(one, asked=asked, is_auto=is_auto, limit_s=limit_s, end=end, use=use)
 
     def _preferences(self, job: QueuedJob) -> Preferences | None:
         """What the job prefers where it may borrow; None where it may not."""
@@ -240,7 +241,7 @@ def borrower(need: Need, nodes: Nodes, settings: RemoteConfig) -> Borrower:
                 hosts.add(name)
     only = frozenset(hosts) if len(hosts) < len(usable) else frozenset()
     asked = RemoteJob(Request((need.gpus,)), need.cpus, need.memory_mb, hosts=only)
-    return Borrower(asked, frozenset(usable if hosts else ()))
+    return Borrower(asked, frozenset(usable if hosts else ()), partitions=need.partitions)
 
 
 def spare_capacity(

@@ -37,7 +37,9 @@ class Need:
 
     def hold(self, names: Iterable[str], mask: int, end: float) -> Hold:
         """What the job holds with the GPUs `mask` on these nodes, until `end` (epoch)."""
-        return Hold(dict.fromkeys(names, mask), self.cpus, self.memory_mb, end)
+        # Which of several partitions it starts in is not known.
+        partition = min(self.partitions) if len(self.partitions) == 1 else ""
+        return Hold(dict.fromkeys(names, mask), self.cpus, self.memory_mb, end, partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,17 @@ def may_use(need: Need, node: Node) -> bool:
     )
 
 
+def cpus_for(need: Need, node: Node) -> int:
+    """The free CPUs of the node that Slurm would give the job."""
+    return node.cpus_for(need.gpus, need.partitions, need.exclusive)
+
+
 def fits(need: Need, node: Node) -> bool:
     """Could one node's share of the job start there now?"""
     return (
         node.is_open
         and _of_its_types(need, node).free.bit_count() >= need.gpus
-        and node.cpus >= need.cpus
+        and cpus_for(need, node) >= need.cpus
         and node.memory_mb >= need.memory_mb
         and not (need.exclusive and node.jobs)
         and may_use(need, node)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from policies import mask_of
 from policies.contract.bits import lowest_bits
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
 
 #: States in which Slurm starts nothing on a node. COMPLETING is not among them: it is over in
 #: a moment, and a job that is released meanwhile starts right then.
@@ -33,7 +33,7 @@ class Node:
     gpu_types: tuple[str, ...]
     #: Free GPUs, a mask of Slurm's indices.
     free: int
-    #: Free CPUs.
+    #: Free CPUs; `cpus_for` says how many of them a job may have.
     cpus: int
     #: Free memory in MB.
     memory_mb: int
@@ -54,11 +54,58 @@ class Node:
     all_cpus: int = 1 << 30
     #: Memory of the whole node in MB; where not given, enough for any job.
     all_memory_mb: int = 1 << 50
+    #: CPUs beside each GPU that are for jobs with GPUs alone (RestrictedCoresPerGPU), and how many
+    #: of all of them such jobs hold: as many as they may, for Slurm does not say which ones.
+    cpus_by_gpu: int = 0
+    opened: int = 0
+    #: The partitions that allow their jobs so many CPUs of a node or socket, and what those hold.
+    limits: Mapping[str, SlurmPartition] = field(default_factory=dict)
+    taken: Mapping[str, int] = field(default_factory=dict)
+    socket_count: int = 1
 
     @property
     def all_gpus(self) -> int:
         """The mask of every GPU."""
         return (1 << len(self.gpu_types)) - 1
+
+    @property
+    def withholds(self) -> bool:
+        """Are there free CPUs that Slurm does not give every job?"""
+        return bool(self.cpus_by_gpu or self.limits)
+
+    def cpus_for(
+        self, gpus: int, partitions: frozenset[str] = frozenset(), is_exclusive: bool = False
+    ) -> int:
+        """The free CPUs that Slurm would give a job with so many GPUs here.
+
+        In the one of its partitions that allows most; in any partition for a job that names none.
+        """
+        free = self.cpus - self.kept_from(gpus)
+        if not self.limits:
+            return free
+        names = self.partitions & partitions if partitions else self.partitions
+        rooms = [self._room_in(name, is_exclusive) for name in names]
+        return min(free, max(rooms, default=free))
+
+    def kept_from(self, gpus: int) -> int:
+        """The free CPUs that are for jobs with more GPUs than so many here (or of other ones)."""
+        if not self.cpus_by_gpu:
+            return 0
+        return max(0, self.cpus_by_gpu * (len(self.gpu_types) - gpus) - self.opened)
+
+    def _room_in(self, partition: str, is_exclusive: bool) -> int:
+        """CPUs that the partition's jobs may still take (_allocate_sc of select/cons_tres).
+
+        Those that run are taken to fill one socket after the other.
+        """
+        room, limit = self.all_cpus, self.limits.get(partition)
+        taken = self.taken.get(partition, 0)
+        if limit is not None and (most := limit.max_cpus_per_socket):
+            room = most * (self.socket_count - taken // most)
+        if limit is not None and (most := limit.max_cpus_per_node):
+            # Slurm gives a job the whole of a node or nothing of it.
+            room = 0 if is_exclusive and self.all_cpus > most else min(room, most - taken)
+        return max(0, room)
 
 
 Nodes = Mapping[str, Node]
@@ -80,6 +127,8 @@ class Hold:
     cpus: int = 0
     memory_mb: int = 0
     end: float = math.inf
+    #: '' where it is not known.
+    partition: str = ""
 
 
 def gpus_of_one_model(node: SlurmNode) -> Gpus | None:
@@ -112,13 +161,18 @@ def nodes_of(
     running: Iterable[QueuedJob],
     gpus_of: Callable[[SlurmNode], Gpus | None] = gpus_of_one_model,
     machine: Callable[[str], tuple[str, tuple[int, ...]]] = lambda name: ("", ()),
+    partitions: Iterable[SlurmPartition] = (),
 ) -> dict[str, Node]:
     """The nodes by name, from Slurm's own figures.
 
     A node of which `gpus_of` says None is left out. `machine` gives a node's kind, and its GPUs
-    by socket.
+    by socket. Of `partitions` those count that limit CPUs by node or socket.
     """
+    nodes, running = list(nodes), list(running)
     jobs = Counter(name for job in running for name in job.nodes)
+    limits = {p.name: p for p in partitions if p.max_cpus_per_node or p.max_cpus_per_socket}
+    by_gpu = {node.name: node.cpus_by_gpu for node in nodes if node.cpus_by_gpu}
+    opened, taken = _withheld(running, limits, by_gpu)
     capacity = {}
     for node in nodes:
         gpus = gpus_of(node)
@@ -139,8 +193,34 @@ def nodes_of(
             *machine(node.name),
             node.cpus,
             node.memory_mb,
+            node.cpus_by_gpu,
+            opened[node.name],
+            {name: limits[name] for name in node.partitions if name in limits} if limits else {},
+            taken.get(node.name, {}),
+            max(1, node.sockets),
         )
     return capacity
+
+
+def _withheld(
+    running: Iterable[QueuedJob], limits: Container[str], by_gpu: Mapping[str, int]
+) -> tuple[Counter[str], dict[str, Counter[str]]]:
+    """What jobs hold by node: of the CPUs kept for GPUs, and of each limited partition's."""
+    opened: Counter[str] = Counter()
+    taken: dict[str, Counter[str]] = {}
+    if not limits and not by_gpu:
+        return opened, taken
+    for job in running:
+        # One that ends has given its CPUs back.
+        if job.state == "COMPLETING":
+            continue
+        cpus = job.cpus // max(1, len(job.nodes))
+        for name in job.nodes:
+            gpus = len(job.gpus.get(name, ())) + len(job.shared_gpus.get(name, ()))
+            opened[name] += min(cpus, gpus * by_gpu.get(name, 0))
+            if job.partition in limits:
+                taken.setdefault(name, Counter())[job.partition] += cpus
+    return opened, taken
 
 
 def is_open(node: SlurmNode) -> bool:
@@ -159,7 +239,8 @@ def held_by(job: QueuedJob, now: float) -> Hold:
     cpus = job.cpus // max(1, len(job.nodes))
     memory = job.memory_per_node_mb or job.memory_per_cpu_mb * cpus
     end = max(float(job.end), now) if job.end else math.inf
-    return Hold({name: gpus.get(name, 0) for name in job.nodes or gpus}, cpus, memory, end)
+    held = {name: gpus.get(name, 0) for name in job.nodes or gpus}
+    return Hold(held, cpus, memory, end, job.partition)
 
 
 def holds_in(nodes: Nodes, jobs: Iterable[QueuedJob], now: float) -> list[Hold]:
@@ -204,20 +285,37 @@ def _changed(nodes: Nodes, holds: Iterable[Hold], times: int) -> dict[str, Node]
                     cpus=node.cpus - times * hold.cpus,
                     memory_mb=node.memory_mb - times * hold.memory_mb,
                     jobs=max(0, node.jobs + times),
+                    **_withheld_after(node, hold, mask, times),
                 )
     return after
 
 
+def _withheld_after(node: Node, hold: Hold, mask: int, times: int) -> dict[str, Any]:
+    """What of the fields that withhold CPUs changes with a hold."""
+    changed: dict[str, Any] = {}
+    if node.cpus_by_gpu and mask:
+        opens = min(hold.cpus, node.cpus_by_gpu * mask.bit_count())
+        changed["opened"] = max(0, node.opened + times * opens)
+    if hold.partition in node.limits:
+        before = node.taken.get(hold.partition, 0)
+        changed["taken"] = {**node.taken, hold.partition: max(0, before + times * hold.cpus)}
+    return changed
+
+
 def emptied(nodes: Nodes) -> dict[str, Node]:
     """The nodes as they would be up and without any job: what could ever be free."""
-    return {
-        name: replace(
-            node,
-            free=node.all_gpus,
-            cpus=node.all_cpus,
-            memory_mb=node.all_memory_mb,
-            jobs=0,
-            is_open=True,
-        )
-        for name, node in nodes.items()
-    }
+    return {name: empty(node) for name, node in nodes.items()}
+
+
+def empty(node: Node) -> Node:
+    """The node as it would be up and without any job."""
+    return replace(
+        node,
+        free=node.all_gpus,
+        cpus=node.all_cpus,
+        memory_mb=node.all_memory_mb,
+        jobs=0,
+        is_open=True,
+        opened=0,
+        taken={},
+    )

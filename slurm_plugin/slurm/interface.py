@@ -19,6 +19,7 @@ class SlurmNode:
     state: tuple[str, ...]
     partitions: tuple[str, ...]
     weight: int
+    #: That jobs may have: without those of CoreSpecCount and CPUSpecList.
     cpus: int
     memory_mb: int
     #: How many GPUs of each type there are; '' is the type of those without one.
@@ -32,6 +33,10 @@ class SlurmNode:
     alloc_memory_mb: int = 0
     #: The active ones.
     features: tuple[str, ...] = ()
+    #: CPUs beside each GPU that are for jobs with GPUs alone (RestrictedCoresPerGPU).
+    cpus_by_gpu: int = 0
+    #: 0 where that is not known.
+    sockets: int = 0
 
     @property
     def gpu_count(self) -> int:
@@ -190,6 +195,9 @@ class SlurmPartition:
     #: The most that a job may ask for; 0 for no limit.
     max_time_s: int = 0
     max_nodes: int = 0
+    #: The most CPUs of a node, or of each of its sockets, that its jobs may have together.
+    max_cpus_per_node: int = 0
+    max_cpus_per_socket: int = 0
     #: The time limit of a job that names none; 0 for none.
     default_time_s: int = 0
     #: Whose jobs it takes alone; empty where it takes everybody's.
@@ -227,11 +235,18 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class License:
-    """How many of one licence there are, and how many are free."""
+    """How many of one licence there are, and how many are free; of a layer of it (25.05) its own.
+
+    A hierarchical resource (resources.yaml) has a row for each of its layers, all of one name.
+    """
 
     name: str
     total: int
     free: int
+    #: The nodes of the layer, as Slurm writes them; '' for a licence without layers.
+    nodes: str = ""
+    #: How the layers count: 1 one of them suffices, 2 and 3 all above a node; 0 without layers.
+    mode: int = 0
 
 
 @dataclass(frozen=True, slots=True)

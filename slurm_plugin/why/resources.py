@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_plugin.queue import features
-from slurm_plugin.queue.candidates import Need, mask_of_types, may_use
-from slurm_plugin.queue.capacity import Node
+from slurm_plugin.queue.candidates import Need, cpus_for, mask_of_types, may_use
+from slurm_plugin.queue.capacity import Node, empty
 from slurm_plugin.why import words
 from slurm_plugin.why.site import SiteNodes
 from slurm_plugin.why.state import WaitReason
@@ -41,8 +41,8 @@ def _shortage_of(need: Need, site: SiteNodes) -> WaitReason | None:
 
 def _may_ever(need: Need, node: Node) -> bool:
     """Could the node serve the job if nothing ran there?"""
-    is_large = node.all_cpus >= need.cpus and node.all_memory_mb >= need.memory_mb
-    return is_large and may_use(need, node)
+    cpus = cpus_for(need, empty(node)) if node.withholds else node.all_cpus
+    return cpus >= need.cpus and node.all_memory_mb >= need.memory_mb and may_use(need, node)
 
 
 def _free(need: Need, node: Node) -> int:
@@ -131,8 +131,8 @@ def _beside(need: Need, enough: Sequence[Node]) -> tuple[str, str] | None:
     checks: tuple[tuple[str, Callable[[Node], bool], Callable[[Node], str]], ...] = (
         (
             "cpus",
-            lambda node: node.cpus >= need.cpus,
-            lambda node: f"only {node.cpus} of the {need.cpus} CPUs that it needs are",
+            lambda node: cpus_for(need, node) >= need.cpus,
+            lambda node: f"only {cpus_for(need, node)} of the {need.cpus} CPUs that it needs are",
         ),
         (
             "memory",
@@ -146,7 +146,10 @@ def _beside(need: Need, enough: Sequence[Node]) -> tuple[str, str] | None:
         if len(left) < need.nodes:
             best = max(
                 (node for node in before if not fits(node)),
-                key=lambda node: (node.cpus if cause == "cpus" else node.memory_mb, node.name),
+                key=lambda node: (
+                    cpus_for(need, node) if cause == "cpus" else node.memory_mb,
+                    node.name,
+                ),
             )
             return cause, f"{_has_gpus(need, best)} {lack(best)} free there"
     if need.exclusive and sum(not node.jobs for node in left) < need.nodes:
@@ -181,6 +184,9 @@ def _facts(
     ][: words.MAX_NAMED]
     if len(ready) > words.MAX_NAMED:
         lines.append(("free", f"and {len(ready) - words.MAX_NAMED} nodes with no more"))
+    lines += [("withheld", text) for node in ready if (text := _withheld(need, node))][
+        : words.MAX_NAMED
+    ]
     lines += [
         ("left out", f"{node.name} is {site.closed[node.name]}")
         for node in usable
@@ -194,3 +200,16 @@ def _facts(
             what = f"{words.quoted(need.features)}: not on {words.named(sorted(lacking))}"
             lines.append(("features", what))
     return tuple(lines)
+
+
+def _withheld(need: Need, node: Node) -> str:
+    """The free CPUs that Slurm does not give the job there, and by which setting; '' for none."""
+    gets, kept = cpus_for(need, node), node.kept_from(need.gpus)
+    if gets >= min(node.cpus, need.cpus):
+        return ""
+    whose = []
+    if kept:
+        whose.append(f"{kept} are for jobs with more GPUs (RestrictedCoresPerGPU)")
+    if gets < node.cpus - kept:
+        whose.append(f"{gets} are left to its partition (MaxCPUsPerNode, MaxCPUsPerSocket)")
+    return f"{node.name}: of its {node.cpus} free CPUs {' and '.join(whose)}"

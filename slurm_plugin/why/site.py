@@ -78,7 +78,8 @@ class SiteNodes:
 def site_of(state: WaitingState) -> SiteNodes:
     """The nodes as they are to the job: GPUs by model, whatever the way of enforcing."""
     running = state.snapshot.active
-    nodes = nodes_of(state.snapshot.nodes, running, _gpus_by_model)
+    partitions = state.snapshot.settings.partitions
+    nodes = nodes_of(state.snapshot.nodes, running, _gpus_by_model, partitions=partitions)
     closed = _closed(state)
     nodes = {name: replace(node, is_open=name not in closed) for name, node in nodes.items()}
     is_slots = any(slots_of(node.gpus) for node in state.snapshot.nodes)

@@ -10,7 +10,7 @@ from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.lending import forms, matcher
 from slurm_plugin.lending.choice.offer import Offer, offer
 from slurm_plugin.queue.backfill import delays, earliest_start
-from slurm_plugin.queue.candidates import Need, fits
+from slurm_plugin.queue.candidates import Need, cpus_for, fits
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.why import words
 from slurm_plugin.why.resources import shortage_of
@@ -146,7 +146,7 @@ def _beside(need: Need, site: SiteNodes) -> Iterator[tuple[str, Need]]:
     """Fewer CPUs, less memory: as much as is free beside enough GPUs."""
     bare = replace(need, cpus=1, memory_mb=0)
     free = [node for node in site.nodes.values() if fits(bare, node)]
-    cpus = max((node.cpus for node in free), default=0)
+    cpus = max((cpus_for(need, node) for node in free), default=0)
     memory = max((node.memory_mb for node in free), default=0)
     if 0 < cpus < need.cpus:
         yield f"with {cpus} CPU{'' if cpus == 1 else 's'} per node", replace(need, cpus=cpus)

@@ -69,7 +69,7 @@ class LoanReconciler:
             now, snapshot.settings.tiers, self.grace_s, ready_s, self._backoff.is_paused
         )
         running = [job for job in queue if job.state != "PENDING"]
-        nodes = nodes_of(snapshot.nodes, running)
+        nodes = nodes_of(snapshot.nodes, running, partitions=snapshot.settings.partitions)
         return planning.plan(queue, nodes, context, self.updates, self.matcher if lends else None)
 
     def _planned(self, made: StartPlan) -> dict[int, LoanReservation]:

@@ -41,6 +41,8 @@ class Borrower:
     limit_s: float = math.inf
     end: float = math.inf
     use: NetworkUse = UNKNOWN
+    #: Its own; empty for any.
+    partitions: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,7 @@ def local_wait_s(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig)
     nodes = [capacity.nodes[name] for name in sorted(job.usable & capacity.nodes.keys())]
     releases = [_on(nodes, one) for one in capacity.releases]
     running = {node.name: node.jobs for node in nodes}
-    capacities = capacities_of(nodes, settings)
+    capacities = capacities_of(nodes, settings, job.partitions)
     return local_start_s(job.asked, queue_of(settings), capacities, running, releases)
 
 
@@ -203,7 +205,7 @@ def _answers(
     queue = queue_of(settings)
     orders = [queue, replace(queue, donors=NETWORK_AWARE)] if job.is_auto else [queue]
     running = {node.name: node.jobs for node in nodes}
-    capacities = capacities_of(nodes, settings)
+    capacities = capacities_of(nodes, settings, job.partitions)
     answers = [one.decide(job.asked, capacities, running) for one in orders]
     placed = [answer for answer in answers if isinstance(answer, RemotePlacement)]
     if job.is_auto and job.use.work is not None:
@@ -221,11 +223,22 @@ def by_model(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> 
     return [nodes for _, nodes in sorted(models.items())]
 
 
-def capacities_of(nodes: Iterable[Node], settings: RemoteConfig) -> dict[str, NodeCapacity]:
-    """The nodes in the R queue's terms. A GPU that is lent takes a donor's CPUs and memory, too."""
-    cpus, memory_mb = settings.donor_cpus, settings.donor_memory_mb
+def capacities_of(
+    nodes: Iterable[Node], settings: RemoteConfig, partitions: frozenset[str] = frozenset()
+) -> dict[str, NodeCapacity]:
+    """The nodes in the R queue's terms. A GPU that is lent takes a donor's CPUs and memory, too.
+
+    Of CPUs those count that Slurm gives jobs of these partitions which take all free GPUs.
+    """
+    lent = settings.donor_cpus, settings.donor_memory_mb
     return {
-        node.name: NodeCapacity(node.name, node.free, node.cpus, node.memory_mb, cpus, memory_mb)
+        node.name: NodeCapacity(
+            node.name,
+            node.free,
+            node.cpus_for(node.free.bit_count(), partitions),
+            node.memory_mb,
+            *lent,
+        )
         for node in nodes
     }
 

@@ -52,7 +52,8 @@ class SlurmClient:
     def nodes(self) -> list[SlurmNode]:
         """Every node, by name."""
         argv = self._commands.nodes
-        return rows.nodes(self._run(list(argv)), " ".join(argv))
+        nodes = rows.nodes(self._run(list(argv)), " ".join(argv))
+        return nodes if self._commands.one_job else scontrol_tables.with_cpus(self._run, nodes)
 
     def jobs(self) -> list[SlurmJob]:
         """Every job the controller holds, by id."""

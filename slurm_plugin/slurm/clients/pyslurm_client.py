@@ -190,7 +190,7 @@ def _node(node: Any, used: Mapping[str, tuple[int, ...]]) -> SlurmNode:
         state=tuple(word.upper() for word in (node.state or "").split("+")),
         partitions=tuple(node.partitions or ()),
         weight=node.weight or 0,
-        cpus=node.total_cpus or 0,
+        cpus=node.effective_cpus or node.total_cpus or 0,
         memory_mb=node.real_memory or 0,
         gpus=gpus,
         used=tuple(sorted(index for indices in used.values() for index in indices)),
@@ -198,6 +198,7 @@ def _node(node: Any, used: Mapping[str, tuple[int, ...]]) -> SlurmNode:
         alloc_cpus=node.allocated_cpus or 0,
         alloc_memory_mb=node.allocated_memory or 0,
         features=tuple(node.active_features or ()),
+        sockets=node.sockets or 0,
     )
 
 

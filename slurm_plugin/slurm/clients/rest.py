@@ -18,7 +18,7 @@ import msgspec
 from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import releases
-from slurm_plugin.slurm.clients import rows, squeue_table, update_text
+from slurm_plugin.slurm.clients import rows, scontrol_tables, squeue_table, update_text
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob, SlurmJob, SlurmNode
 from slurm_plugin.slurm.runner import MAX_BYTES, Runner
@@ -126,7 +126,8 @@ class Rest(SlurmClient):
 
     def nodes(self) -> list[SlurmNode]:
         """Every node, by name."""
-        return rows.nodes(self._get("nodes/"), "slurmrestd: nodes")
+        nodes = rows.nodes(self._get("nodes/"), "slurmrestd: nodes")
+        return scontrol_tables.with_cpus(self._run, nodes) if self._is_old else nodes
 
     def jobs(self) -> list[SlurmJob]:
         """Every job the controller holds, by id."""

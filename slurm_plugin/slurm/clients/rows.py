@@ -54,6 +54,12 @@ class NodeRow(msgspec.Struct):
     partitions: _Words = None
     weight: _Number = 0
     cpus: _Number = 0
+    #: Without those of CoreSpecCount and CPUSpecList; not on 22.05.
+    effective_cpus: _Number = 0
+    #: From 24.05 on, where RestrictedCoresPerGPU came.
+    res_cores_per_gpu: _Number = 0
+    threads: _Number = 0
+    sockets: _Number = 0
     real_memory: _Number = 0
     gres: _Text = ""
     gres_used: _Text = ""
@@ -69,7 +75,7 @@ class NodeRow(msgspec.Struct):
             state=tuple(word.upper() for word in (*words(self.state), *words(self.state_flags))),
             partitions=words(self.partitions),
             weight=number(self.weight),
-            cpus=number(self.cpus),
+            cpus=number(self.effective_cpus) or number(self.cpus),
             memory_mb=number(self.real_memory),
             gpus=gres_text.counts(self.gres or ""),
             used=gres_text.indices(self.gres_used or ""),
@@ -77,6 +83,8 @@ class NodeRow(msgspec.Struct):
             alloc_cpus=number(self.alloc_cpus),
             alloc_memory_mb=number(self.alloc_memory),
             features=words(self.active_features),
+            cpus_by_gpu=number(self.res_cores_per_gpu) * max(1, number(self.threads)),
+            sockets=number(self.sockets),
         )
 
 

@@ -6,14 +6,16 @@ No user can write into it. Users are shown what PrivateData lets them see.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gres_topology import hostlist
-from slurm_plugin.slurm.interface import License, Limit, Reservation, SlurmPartition
+from slurm_plugin.slurm.interface import License, Limit, Reservation, SlurmNode, SlurmPartition
 from slurm_plugin.slurm.runner import Runner
 
 _UNSET = ("", "(null)", "N/A", "NONE", "UNLIMITED", "INFINITE")
+#: What it prints for a layer without a count of its own.
+_INFINITE = 0xFFFFFFFF
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 # `alice(1001)`; in a limit `N` means none, and what is in use follows in parentheses.
 _OWNER = re.compile(r"(.*?)\(\d+\)\Z")
@@ -66,6 +68,8 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         pairs.get("State", "UP"),
         seconds(pairs.get("MaxTime", "")),
         number(pairs.get("MaxNodes", "")),
+        number(pairs.get("MaxCPUsPerNode", "")),
+        number(pairs.get("MaxCPUsPerSocket", "")),
         seconds(pairs.get("DefaultTime", "")),
         names("AllowGroups"),
         names("AllowAccounts"),
@@ -75,6 +79,13 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         pairs.get("QoS", ""),
         pairs.get("ExclusiveUser") == "YES",
     )
+
+
+def with_cpus(run: Runner, nodes: Sequence[SlurmNode]) -> list[SlurmNode]:
+    """The nodes without the CPUs of CoreSpecCount, which 22.05's JSON does not tell."""
+    rows = map(_pairs, run(["scontrol", "show", "nodes"]).split("\n\n"))
+    cpus = {row.get("NodeName", ""): number(row.get("CPUEfctv", "")) for row in rows}
+    return [replace(node, cpus=cpus.get(node.name) or node.cpus) for node in nodes]
 
 
 def reservations(run: Runner) -> list[Reservation]:
@@ -99,13 +110,15 @@ def reservations(run: Runner) -> list[Reservation]:
 
 
 def licenses(run: Runner) -> list[License]:
-    """Every licence, by name."""
+    """Every licence, by name; of one with layers each layer."""
     rows = []
     for line in run(["scontrol", "--oneliner", "show", "licenses"]).splitlines():
         pairs = _pairs(line)
         if "LicenseName" in pairs:
             total, free = number(pairs.get("Total", "")), number(pairs.get("Free", ""))
-            rows.append(License(pairs["LicenseName"], total, free))
+            layer = pairs.get("Nodes", ""), number(pairs.get("Mode", ""))
+            free = total if total == _INFINITE else free
+            rows.append(License(pairs["LicenseName"], total, free, *layer))
     return sorted(rows, key=lambda one: one.name)
 
 

@@ -125,11 +125,19 @@ class TestDeviceFiles:
             ("AutoDetect=nvml\nNodeName=n1 AutoDetect=off Name=gpu File=/dev/x0",
              {"n1": "", "n2": "nvml"}),
             ("NodeName=n[2-3] Autodetect=rsmi\nAutoDetect=off", {"n1": "", "n2": "rsmi"}),
+            ("AutoDetect=Full\nNodeName=n2 AutoDetect=NRT", {"n1": "full", "n2": "nrt"}),
+            ("AutoDetect=gpu/oneAPI", {"n1": "oneapi"}),
         ],
     )  # fmt: skip
     def test_a_nodes_own_word_on_detecting_counts_before_that_for_all(self, text, by_node):
         found = gres_file.node_devices(text)
         assert {node: found.detected_by(node) for node in by_node} == by_node
+
+    @pytest.mark.parametrize("word", ["nvlm", "offline", "yes"])
+    def test_a_way_of_detecting_that_no_release_knows_is_named(self, word):
+        says = f"my.conf line 2: AutoDetect={word}; expected full, .*, nvidia or off"
+        with pytest.raises(TopologyError, match=says):
+            gres_file.node_devices(f"# GPUs\nAutoDetect={word}\n", source="my.conf")
 
     @pytest.mark.parametrize(
         ("types", "follows"),
@@ -208,9 +216,18 @@ class TestSlurmIndex:
         machine = dataclasses.replace(catalog.load("minsky"), minors=(2, 3, 0, 1), pci=self.PCI)
         assert mapping.from_gres_conf(machine, files, detection) == order
 
+    def test_the_first_way_that_finds_a_gpu_is_known_where_all_count_alike(self):
+        """AutoDetect=full: NVML where the node has it, else the device files."""
+        machine = dataclasses.replace(catalog.load("minsky"), minors=(3, 2, 1, 0), pci=self.PCI)
+        assert mapping.from_gres_conf(machine, [], "full") == (3, 2, 1, 0)
+        other = dataclasses.replace(machine, minors=(2, 3, 0, 1))
+        with pytest.raises(TopologyError, match=r"by device file, and they differ .* slurm_index"):
+            mapping.from_gres_conf(other, [], "full")
+
     @pytest.mark.parametrize(
         ("detection", "files", "message"),
         [
+            ("full", [], "minor of GPU0 is unknown"),
             ("nvml", [], "PCI addresses of GPUs are unknown"),
             ("nvml", ["/dev/nvidia0"], "1 device files for 4 GPUs"),
             ("nvidia", [], "minor of GPU0 is unknown"),

@@ -41,9 +41,9 @@ def table(argv: list[str], _stdin: str) -> str:
 
 
 def serving(release: str, folder: Path) -> Iterator[Service]:
-    run = FakeRunner(
-        {"scontrol --version": f"slurm {release}", "scontrol update": "", "squeue -h": table}
-    )
+    nodes = (REPLIES / release / "scontrol_show_nodes.out").read_text()
+    told = {"scontrol --version": f"slurm {release}", "scontrol show nodes": nodes}
+    run = FakeRunner({**told, "scontrol update": "", "squeue -h": table})
     path = folder / "rest.sock"
     with recorded(REPLIES / release, path) as server:
         yield Service(release, Rest(path, run, timeout_s=5), server, run)

@@ -150,3 +150,29 @@ def test_one_jobs_details_come_from_columns_that_no_text_can_leave():
 
     details = squeue_table.waiting_details(FakeRunner({"squeue": squeue}), 14)
     assert details == WaitingDetails("afterok:3(unfulfilled)", "matlab:1 QOS=x\nfoo", "normal")
+
+
+@pytest.mark.parametrize(
+    ("words", "limits"),
+    [
+        ("MaxCPUsPerNode=UNLIMITED MaxCPUsPerSocket=UNLIMITED", (0, 0)),
+        ("MaxCPUsPerNode=12 MaxCPUsPerSocket=6", (12, 6)),
+        ("MaxCPUsPerNode=12", (12, 0)),
+    ],
+    ids=["none", "both", "as 22.05 has it"],
+)
+def test_a_partitions_limits_on_cpus_are_read(words, limits):
+    text = f"PartitionName=narrow Nodes=dgx[1-2] {words} MaxNodes=1\n"
+    [one] = scontrol_tables.partitions(FakeRunner({"scontrol --oneliner": text}))
+    assert (one.max_cpus_per_node, one.max_cpus_per_socket, one.max_nodes) == (*limits, 1)
+
+
+def test_each_layer_of_a_licence_has_its_nodes():
+    """As 25.05 prints resources.yaml; a layer without a count is never used up."""
+    line = "LicenseName=power Total={} Used=3 Free={} Reserved=0 Remote=no Nodes={} Mode=2\n"
+    text = line.format(4, 1, "dgx[1-2]") + line.format(0xFFFFFFFF, 0, "dgx[1-4]")
+    found = scontrol_tables.licenses(FakeRunner({"scontrol --oneliner show licenses": text}))
+    assert [(one.free, one.nodes, one.mode) for one in found] == [
+        (1, "dgx[1-2]", 2),
+        (0xFFFFFFFF, "dgx[1-4]", 2),
+    ]

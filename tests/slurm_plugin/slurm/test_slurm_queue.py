@@ -82,6 +82,25 @@ def test_a_node_says_what_is_in_use_by_type(release):
     assert (nodes["dgx1"].alloc_cpus, nodes["dgx1"].alloc_memory_mb) == (2, 100)
 
 
+@pytest.mark.parametrize("release", RELEASES)
+def test_cpus_that_jobs_do_not_get_are_none_of_a_nodes(release):
+    """CoreSpecCount: 22.05 tells it in scontrol's text alone, later releases in JSON, too."""
+    recorded = RecordedRunner(REPLIES / release)
+
+    def run(argv: list[str], stdin: str = "", timeout_s: float | None = None) -> str:
+        text = recorded(argv).replace("CPUEfctv=16", "CPUEfctv=14")
+        return text.replace('"effective_cpus": 16', '"effective_cpus": 14')
+
+    nodes = SlurmClient(run).nodes()
+    assert {(node.cpus, node.cpus_by_gpu) for node in nodes} == {(14, 0), (8, 0)}
+    assert {node.sockets for node in nodes} >= {2, 4}
+
+
+def test_cores_beside_gpus_are_told_in_threads():
+    row = rows.NodeRow("n1", cpus=32, res_cores_per_gpu=2, threads=2, sockets=2)
+    assert (row.noun().cpus_by_gpu, row.noun().cpus) == (4, 32)
+
+
 @pytest.mark.parametrize(
     ("state", "is_told_as"),
     [

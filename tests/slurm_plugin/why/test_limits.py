@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from slurm_plugin.queue.snapshot import Settings
-from slurm_plugin.slurm.interface import License, Limit, WaitingDetails
+from slurm_plugin.slurm.interface import License, Limit, QueuedJob, WaitingDetails
 from slurm_plugin.why.answer import answer
+from slurm_plugin.why.reasons import licence_lacking
 from slurm_plugin.why.state import WaitingState
-from tests.slurm_plugin.why.test_answer import JOB, NOW, sentence, state
+from tests.slurm_plugin.why.test_answer import JOB, NOW, node, sentence, state
 
 #: The account above each account.
 ABOVE = {"research": "faculty", "faculty": "university", "university": "root"}
@@ -108,10 +109,68 @@ def test_before_slurm_looks_at_a_job_its_licences_and_limits_are_asked_for(reaso
 
 
 @pytest.mark.parametrize(
-    "reason", ["ReservationDeleted", "Reservation class was deleted", "Reservation class is invalid"]
+    "reason",
+    ["ReservationDeleted", "Reservation class was deleted", "Reservation class is invalid"],
 )
 def test_a_job_whose_reservation_is_gone_is_held_whatever_is_free(reason):
     """JSON has the code, squeue's table the sentence."""
     job = replace(JOB, reason=reason, priority=0)
     says = "is held by Slurm, for its reservation is gone; once released it runs without one."
     assert sentence(job) == f"Job 14 {says}"
+
+
+def test_cpus_that_slurm_keeps_from_the_job_are_not_free_to_it():
+    """Of 13 free ones four are for other GPUs; its partition may have eight, and uses three."""
+    there = node("dgx1", 2, cpus=16, alloc_cpus=3, cpus_by_gpu=1)
+    runs = QueuedJob(1, state="RUNNING", partition="gpu", nodes=("dgx1",), cpus=3,
+                     gpus={"dgx1": (0, 1)})  # fmt: skip
+    asks = replace(JOB, cpus=10, tres_per_node="gres/gpu:2")
+    found = state(asks, (there,), (runs,))
+    said = answer(found)
+    has = "waits although dgx1 has 6 free GPUs: only"
+    assert said.sentence == f"Job 14 {has} 9 of the 10 CPUs that it needs are free there."
+    what = "dgx1: of its 13 free CPUs 4 are for jobs with more GPUs (RestrictedCoresPerGPU)"
+    assert ("withheld", what) in said.evidence
+    narrow = answer(in_partition(found, max_cpus_per_node=8))
+    says = "can never start as it is: no node has 10 CPUs"
+    assert narrow.sentence == f"Job 14 {says}."
+    less = answer(
+        in_partition(state(replace(asks, cpus=6), (there,), (runs,)), max_cpus_per_node=8)
+    )
+    assert less.sentence == f"Job 14 {has} 5 of the 6 CPUs that it needs are free there."
+    assert "5 are left to its partition (MaxCPUsPerNode, MaxCPUsPerSocket)" in str(less.evidence)
+
+
+def layers(mode: int, *free: int) -> tuple[License, ...]:
+    """A hierarchical resource: four of it on all nodes, two on each half of them."""
+    nodes = ("dgx[1-4]", "dgx[1-2]", "dgx[3-4]")
+    return tuple(
+        License("power", 4 if not at else 2, free[at], one, mode) for at, one in enumerate(nodes)
+    )
+
+
+@pytest.mark.parametrize(
+    ("sentence", "asked", "there", "lacks"),
+    [
+        ("one layer suffices", "power:2", layers(1, 0, 2, 0), ""),
+        ("no layer has enough", "power:2", layers(1, 0, 1, 0), "1 of 2 power on dgx[1-2]"),
+        ("all above a node count: one half is left", "power:2", layers(2, 4, 0, 2), ""),
+        ("each half lacks", "power:2", layers(2, 3, 0, 1), "1 of 2 power on dgx[3-4]"),
+        ("what all nodes share lacks", "power:2", layers(2, 1, 2, 2), "1 of 4 power on dgx[1-4]"),
+        ("by node and path, too", "power:2", layers(3, 1, 2, 2), "1 of 4 power on dgx[1-4]"),
+        ("a layer that the job names", "power(dgx[1-2]):2", layers(1, 0, 2, 0), ""),
+        ("one of two licences suffices", "matlab:1|comsol:1",
+         (License("comsol", 1, 1), License("matlab", 1, 0)), ""),
+        ("neither of two is free", "matlab:1|comsol:1",
+         (License("comsol", 1, 0), License("matlab", 1, 0)), "none of 1 matlab"),
+        ("both are needed", "matlab:1,comsol:1",
+         (License("comsol", 1, 1), License("matlab", 1, 0)), "none of 1 matlab"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_a_licence_lacks_where_no_layer_of_it_is_left(sentence, asked, there, lacks):
+    details = WaitingDetails(licenses=asked)
+    found = licence_lacking(state(JOB, details=details, licenses=there))
+    told = found.text if found else ""
+    assert lacks in told
+    assert bool(lacks) == bool(told)
