@@ -74,6 +74,20 @@ def cpus_for(need: Need, node: Node) -> int:
     return node.cpus_for(need.gpus, need.partitions, need.exclusive)
 
 
+def withheld(need: Need, node: Node) -> str:
+    """The free CPUs that Slurm does not give the job, and by which setting.
+
+    '' where it gets all that it needs.
+    """
+    gets, kept = cpus_for(need, node), node.kept_from(need.gpus)
+    if gets >= min(node.cpus, need.cpus):
+        return ""
+    whose = [f"{kept} are for jobs with more GPUs (RestrictedCoresPerGPU)"] if kept else []
+    if gets < node.cpus - kept:
+        whose.append(f"{gets} are left to its partition (MaxCPUsPerNode, MaxCPUsPerSocket)")
+    return f"{node.name}: of its {node.cpus} free CPUs {' and '.join(whose)}"
+
+
 def fits(need: Need, node: Node) -> bool:
     """Could one node's share of the job start there now?"""
     return (

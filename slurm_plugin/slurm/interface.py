@@ -248,6 +248,11 @@ class License:
     #: How the layers count: 1 one of them suffices, 2 and 3 all above a node; 0 without layers.
     mode: int = 0
 
+    @property
+    def label(self) -> str:
+        """Its name, with the nodes of the layer."""
+        return f"{self.name} on {self.nodes}" if self.nodes else self.name
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:

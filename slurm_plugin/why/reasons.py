@@ -8,9 +8,9 @@ import pwd
 import re
 from collections.abc import Callable, Sequence
 
-from gres_topology import hostlist
+from slurm_plugin.queue import licenses
 from slurm_plugin.queue.demand import ABOUT_ACCESS, NOT_LOOKED_AT
-from slurm_plugin.slurm.interface import License, SlurmPartition
+from slurm_plugin.slurm.interface import SlurmPartition
 from slurm_plugin.why import words
 from slurm_plugin.why.state import WaitingState, WaitReason
 
@@ -28,8 +28,6 @@ _EVENTS = {
     "afterburstbuffer": ("has staged out its data", "did not stage out its data"),
 }
 _DEPENDENCY = re.compile(r"(after\w*):(\d+)(?:_(?:\d+|\*))?(?:\+\d+)?\((\w+)\)")
-# `matlab:2`; of a layer of a hierarchical resource `natural(dgx[1-2]):2`.
-_LICENSE = re.compile(r"([\w.@-]+)(?:\([^)]*\))?(?:[:=](\d+))?")
 _STATES = {"PENDING": "waits itself", "RUNNING": "runs", "SUSPENDED": "is suspended",
            "CONFIGURING": "starts", "COMPLETING": "ends just now"}  # fmt: skip
 #: What Slurm writes of a job whose reservation is gone, in place of its code.
@@ -163,48 +161,18 @@ def _licenses(state: WaitingState) -> WaitReason:
 
 
 def licence_lacking(state: WaitingState) -> WaitReason | None:
-    """The first licence of which too few are free; None where none is known to be.
-
-    Of several with `|` between them one suffices, and which layer of one the job will use is known
-    where no other is left.
-    """
-    lacks, facts = [], []
-    asked = _LICENSE.findall(state.details.licenses)
-    for name, count in asked:
-        layers = [one for one in state.licenses if one.name == name]
-        needs = int((count or "1")[:9])
-        facts += [
-            ("licence", f"{_layer(o)}: {o.free} of {o.total} free, {needs} needed") for o in layers
-        ]
-        if lacking := _lacking_layer(layers, needs):
-            free, total = lacking.free or "none", lacking.total
-            lacks.append(f"{free} of {total} {_layer(lacking)} is free, and it needs {needs}")
-    if not lacks or ("|" in state.details.licenses and len(lacks) < len(asked)):
-        return None
-    return WaitReason(
-        "licence", f"waits for a licence: {lacks[0]}", tuple(facts[: words.MAX_NAMED])
-    )
-
-
-def _layer(one: License) -> str:
-    return f"{one.name} on {one.nodes}" if one.nodes else one.name
-
-
-def _lacking_layer(layers: Sequence[License], needs: int) -> License | None:
-    """One of the layers without which the job cannot start; None where another may do."""
-    lacking = [one for one in layers if one.free < needs]
-    if not lacking:
-        return None
-    if any(one.mode < 2 for one in layers):
-        is_certain = len(lacking) == len(layers)
-    else:
-        # Every layer above a node counts there (_foreach_hres_filter_mode2 in Slurm's licenses.c).
-        is_certain = _nodes_of(lacking) >= _nodes_of(layers)
-    return max(lacking, key=lambda one: one.free) if is_certain else None
-
-
-def _nodes_of(layers: Sequence[License]) -> frozenset[str]:
-    return frozenset(name for one in layers for name in hostlist.expand(one.nodes))
+    """The first licence of which too few are free; None where none is known to be."""
+    asked = licenses.asked_for(state.details.licenses, state.licenses)
+    facts = [
+        ("licence", f"{one.label}: {one.free} of {one.total} free, {needs} needed")
+        for needs, layers in asked
+        for one in layers
+    ]
+    for one, needs in licenses.lacking(state.details.licenses, asked):
+        lacks = f"{one.free or 'none'} of {one.total} {one.label} is free, and it needs {needs}"
+        few = tuple(facts[: words.MAX_NAMED])
+        return WaitReason("licence", f"waits for a licence: {lacks}", few)
+    return None
 
 
 def _array_limit(state: WaitingState) -> WaitReason:

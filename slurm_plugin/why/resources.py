@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from slurm_plugin.queue import features
-from slurm_plugin.queue.candidates import Need, cpus_for, mask_of_types, may_use
+from slurm_plugin.queue.candidates import Need, cpus_for, mask_of_types, may_use, withheld
 from slurm_plugin.queue.capacity import Node, empty
 from slurm_plugin.why import words
 from slurm_plugin.why.site import SiteNodes
@@ -128,30 +128,18 @@ def _all(need: Need, node: Node) -> int:
 
 def _beside(need: Need, enough: Sequence[Node]) -> tuple[str, str] | None:
     """What is missing on the nodes with enough free GPUs, first CPUs, then memory."""
-    checks: tuple[tuple[str, Callable[[Node], bool], Callable[[Node], str]], ...] = (
-        (
-            "cpus",
-            lambda node: cpus_for(need, node) >= need.cpus,
-            lambda node: f"only {cpus_for(need, node)} of the {need.cpus} CPUs that it needs are",
-        ),
-        (
-            "memory",
-            lambda node: node.memory_mb >= need.memory_mb,
-            lambda node: f"only {node.memory_mb} of the {need.memory_mb} MB that it needs are",
-        ),
+    checks: tuple[tuple[str, Callable[[Node], int], int, str], ...] = (
+        ("cpus", lambda node: cpus_for(need, node), need.cpus, "CPUs"),
+        ("memory", lambda node: node.memory_mb, need.memory_mb, "MB"),
     )
     left = list(enough)
-    for cause, fits, lack in checks:
-        before, left = left, [node for node in left if fits(node)]
+    for cause, has, needs, unit in checks:
+        before, left = left, [node for node in left if has(node) >= needs]
         if len(left) < need.nodes:
-            best = max(
-                (node for node in before if not fits(node)),
-                key=lambda node: (
-                    cpus_for(need, node) if cause == "cpus" else node.memory_mb,
-                    node.name,
-                ),
-            )
-            return cause, f"{_has_gpus(need, best)} {lack(best)} free there"
+            few = (node for node in before if has(node) < needs)
+            best = max(few, key=lambda node: (has(node), node.name))
+            lack = f"only {has(best)} of the {needs} {unit} that it needs are free there"
+            return cause, f"{_has_gpus(need, best)} {lack}"
     if need.exclusive and sum(not node.jobs for node in left) < need.nodes:
         best = min(left, key=lambda node: (node.jobs, node.name))
         text = f"waits for a node of its own: {best.name} has free GPUs, but {best.jobs} other"
@@ -184,9 +172,8 @@ def _facts(
     ][: words.MAX_NAMED]
     if len(ready) > words.MAX_NAMED:
         lines.append(("free", f"and {len(ready) - words.MAX_NAMED} nodes with no more"))
-    lines += [("withheld", text) for node in ready if (text := _withheld(need, node))][
-        : words.MAX_NAMED
-    ]
+    kept = [("withheld", text) for node in ready if (text := withheld(need, node))]
+    lines += kept[: words.MAX_NAMED]
     lines += [
         ("left out", f"{node.name} is {site.closed[node.name]}")
         for node in usable
@@ -200,16 +187,3 @@ def _facts(
             what = f"{words.quoted(need.features)}: not on {words.named(sorted(lacking))}"
             lines.append(("features", what))
     return tuple(lines)
-
-
-def _withheld(need: Need, node: Node) -> str:
-    """The free CPUs that Slurm does not give the job there, and by which setting; '' for none."""
-    gets, kept = cpus_for(need, node), node.kept_from(need.gpus)
-    if gets >= min(node.cpus, need.cpus):
-        return ""
-    whose = []
-    if kept:
-        whose.append(f"{kept} are for jobs with more GPUs (RestrictedCoresPerGPU)")
-    if gets < node.cpus - kept:
-        whose.append(f"{gets} are left to its partition (MaxCPUsPerNode, MaxCPUsPerSocket)")
-    return f"{node.name}: of its {node.cpus} free CPUs {' and '.join(whose)}"

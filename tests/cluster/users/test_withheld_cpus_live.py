@@ -7,7 +7,6 @@ from node_variants import other_gpus
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
-from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.releases import parse_version
 from tests.cluster.operating.client_harness import RemoteClient
 from tests.slurm_plugin.why.sentences import said
@@ -67,9 +66,4 @@ def test_cores_beside_gpus_are_for_as_many_gpus_as_a_job_has(site):
 def test_cores_that_are_slurms_own_are_no_jobs(site):
     """22.05 does not tell that in JSON."""
     with other_gpus(site, "s/$/ CoreSpecCount=2/", "", types="gpu"):
-        [node] = [one for one in client(site).nodes() if one.name == "dgx2"]
-        assert node.cpus == 14
-
-
-def client(cluster: Cluster) -> SlurmClient:
-    return RemoteClient(cluster, "command", "")
+        assert RemoteClient(site, "command").nodes()["dgx2"].cpus == 14
