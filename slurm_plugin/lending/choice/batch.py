@@ -96,7 +96,10 @@ class Round:
         for job in (self.jobs[index] for index in asked):
             most = job.use.max_slowdown or settings.max_slowdown
             jobs.append(replace(job.asked, max_slowdown=most))
-        capacities = capacities_of([self._left[name] for name in names], settings)
+        # One capacity for all: where partitions differ the one that allows most CPUs counts.
+        named = [self.jobs[index].partitions for index in asked]
+        partitions = frozenset[str]().union(*named) if all(named) else frozenset[str]()
+        capacities = capacities_of([self._left[name] for name in names], settings, partitions)
         answers = self.solver.ask(planner, jobs, capacities)
         for index, answer in zip(asked, answers, strict=True):
             if answer == HELD_BACK:

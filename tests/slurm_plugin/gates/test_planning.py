@@ -128,7 +128,11 @@ def test_a_release_that_did_not_start_in_time_is_gated_again_with_its_own_reques
 
 @pytest.mark.parametrize(
     ("tries", "reason", "is_left"),
-    [(4, "Resources", False), (5, "Resources", True), (9, "QOS", False)],
+    [
+        *((4, "Resources", False), (5, "Resources", True), (9, "QOS", False)),
+        *((5, "BadConstraints", True), (5, "No suitable topology unit found", True)),
+        (9, "Job's QOS not permitted to use this partition (gpu allows a not b)", False),
+    ],
 )
 def test_a_job_that_many_releases_did_not_start_is_left_to_slurm(tries, reason, is_left):
     [(_, update)] = planned(placed(960, keys=f"tries={tries}", reason=reason)).updates

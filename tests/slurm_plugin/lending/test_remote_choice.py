@@ -25,6 +25,7 @@ from slurm_plugin.lending.choice.offer import Borrower, Offer, Refusal, SpareCap
 from slurm_plugin.lending.choice.solver import Answers, SolverStarting, Unsolved
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.remote import presets
+from slurm_plugin.slurm.interface import SlurmPartition
 
 SETTINGS = RemoteConfig(presets.load("echo"), allow=True)
 WIRES = SETTINGS.wires
@@ -121,6 +122,22 @@ def test_it_is_told_where_gpus_are_free_without_cpus_beside_them():
     assert decided(borrower(), there=there) == [found]
     few = offer(borrower(gpus=5), there, SETTINGS)
     assert not few.by_choice
+
+
+def test_cpus_that_slurm_keeps_from_the_job_lend_nothing():
+    """Of b its partition has what it may have; the GPUs' own cores are there for donors."""
+    narrow = SlurmPartition("narrow", ("b",), False, max_cpus_per_node=2)
+    full: dict[str, object] = {
+        "partitions": frozenset(("narrow", "wide")), "limits": {"narrow": narrow},
+        "taken": {"narrow": 2},
+    }  # fmt: skip
+    there = capacity(node("a"), node("b", **full))
+    asked = borrower(partitions=frozenset(("narrow",)))
+    assert isinstance(offer(asked, there, SETTINGS), Refusal)
+    wide = borrower(partitions=frozenset(("narrow", "wide")))
+    assert isinstance(offer(wide, there, SETTINGS), Offer)
+    kept = capacity(node("a"), node("b", cpus=2, cpus_by_gpu=1))
+    assert isinstance(offer(borrower(), kept, SETTINGS), Offer)
 
 
 # -- what is known of a job ---------------------------------------------------
