@@ -126,6 +126,9 @@ def on_the_nodes(
         return WaitReason(shortage.cause, shortage.text + after, evidence), first
     if our_waits.says_nothing(state) and (shortage := _kept_by_slurm(state, need)) is not None:
         return replace(shortage, evidence=(*shortage.evidence, *facts)), first
+    # Of nodes on which a layered licence lacks Slurm says what it says of nodes in use.
+    if state.job.reason.startswith("ReqNodeNotAvail") and (lacks := licence_lacking(state)):
+        return replace(lacks, evidence=(*lacks.evidence, *facts)), first
     hold = site.hold(need, site.nodes, end_of(state.job, state.now))
     where = f" on {words.named(tuple(hold.gpus))}" if hold else ""
     if first_job is not None and first is not None and _delays(hold, first, site, state.now):

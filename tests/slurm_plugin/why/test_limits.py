@@ -174,3 +174,12 @@ def test_a_licence_lacks_where_no_layer_of_it_is_left(sentence, asked, there, la
     told = found.text if found else ""
     assert lacks in told
     assert bool(lacks) == bool(told)
+
+
+def test_a_layered_licence_that_lacks_is_told_where_slurm_says_nodes():
+    """As 26.05 does: the nodes below a layer that lacks are left out."""
+    job = replace(JOB, reason="ReqNodeNotAvail", cpus=1, tres_per_node="gres/gpu:1")
+    details = WaitingDetails(licenses="power:2")
+    says = "waits for a licence: 1 of 4 power on dgx[1-4] is free, and it needs 2."
+    assert sentence(job, details=details, licenses=layers(2, 1, 1, 0)) == f"Job 14 {says}"
+    assert "licence" not in sentence(job, details=details, licenses=layers(2, 4, 2, 0))
