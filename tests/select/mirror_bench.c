@@ -141,7 +141,7 @@ static double wait_us(uint32_t jobs, uint32_t rounds)
 	double from;
 
 	for (uint32_t id = 1; id <= jobs; id++) {
-		gt_waits_add(id, id);
+		gt_waits_add(id);
 		if (gt_asleep_has_room(id, id))
 			gt_asleep_add(id, id);
 	}
@@ -149,7 +149,7 @@ static double wait_us(uint32_t jobs, uint32_t rounds)
 	for (uint32_t id = jobs + 1; id <= jobs + rounds; id++) {
 		if (gt_asleep_has_room(id, id))
 			gt_asleep_add(id, id);
-		gt_waits_add(id, id)->has_note = true;
+		gt_waits_add(id)->has_note = true;
 		gt_asleep_keep(is_asleep, NULL);
 		gt_waits_drop(id);
 	}

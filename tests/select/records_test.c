@@ -4,6 +4,7 @@
  * The functions defined here stand in for cons_tres, the engine and the nodes.
  */
 #include "../claims.h"
+#include "before.h"
 #include "masked.h"
 #include "plugin.h"
 #include "question.h"
@@ -166,6 +167,24 @@ CLAIM(an_alternative_starts_from_the_same_record)
 	CHECK(masked == 2 && came_of_it(GT_ALT));
 	CHECK(job.priority == 77);
 	CHECK(gt_selected(&request, 0) == 0xc0);
+}
+
+/* What a selection changes is put back, or known to stay: anything else is said in the log. */
+CLAIM(a_field_that_nobody_puts_back_is_seen)
+{
+	gt_before_t before;
+
+	test_job(0, true);
+	gt_before_keep(&before, &job);
+	job.priority = 0;
+	job.wait4switch_start = 1;
+	details.pn_min_memory = 5;
+	CHECK(gt_before_check(&before, &job));
+	gt_before_put_back(&before, &job);
+	CHECK(job.priority == 77 && details.pn_min_memory == 0);
+	details.max_cpus = 3;
+	CHECK(!gt_before_check(&before, &job));
+	details.max_cpus = 0;
 }
 
 CLAIM(a_choice_that_did_not_begin_is_forgotten)

@@ -131,12 +131,25 @@ static void say(const char *text, gt_tone_t tone)
 }
 
 static int passes;
+static int hangs;	/* a pass does not come back while this is set */
+
+static int count(const int *of)
+{
+	int result;
+
+	pthread_mutex_lock(&lock);
+	result = *of;
+	pthread_mutex_unlock(&lock);
+	return result;
+}
 
 static void pass(void)
 {
 	pthread_mutex_lock(&lock);
 	passes++;
 	pthread_mutex_unlock(&lock);
+	while (count(&hangs))
+		usleep(1000);
 }
 
 static void engine_says(const char *text)
@@ -182,16 +195,6 @@ static void in_mood(mood_t mood)
 	pthread_mutex_lock(&lock);
 	engine.mood = mood;
 	pthread_mutex_unlock(&lock);
-}
-
-static int count(const int *of)
-{
-	int result;
-
-	pthread_mutex_lock(&lock);
-	result = *of;
-	pthread_mutex_unlock(&lock);
-	return result;
 }
 
 /* RET true if *of becomes that much within so many tenths of a second */
@@ -271,14 +274,16 @@ CLAIM(an_engine_that_starts_again_gets_the_table_again)
 	end();
 }
 
-CLAIM(an_engine_that_refuses_is_told_of_once_and_asked_again)
+CLAIM(an_engine_that_refuses_or_is_silent_is_told_of_once_and_asked_again)
 {
-	static const mood_t moods[] = { REFUSE, OTHER_DIGEST };
+	static const mood_t moods[] = { REFUSE, OTHER_DIGEST, HANG_UP, SILENT };
 	static const char *const whys[] = {
 		"table of nodes: unknown verb;", "table of nodes: another digest",
+		"part 1 of 2: connection lost",
+		"part 1 of 2: no answer within the deadline",
 	};
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 4; i++) {
 		int before;
 
 		begin(moods[i]);
@@ -305,21 +310,6 @@ CLAIM(an_engine_that_ends_in_the_middle_of_a_table_gets_it_soon_after_its_start)
 	in_mood(TAKE);
 	CHECK(known_within(10));
 	CHECK(mirror.taken == 1);
-	end();
-}
-
-CLAIM(an_engine_that_hangs_up_or_is_silent_costs_no_more_than_time)
-{
-	begin(HANG_UP);
-	CHECK(becomes(&troubles, 1, 20));
-	CHECK(strstr(said, "part 1 of 2: connection lost"));
-	CHECK(!gt_mirror_known(&mirror));
-	in_mood(TAKE);
-	CHECK(known_within(30));
-	end();
-	begin(SILENT);
-	CHECK(becomes(&troubles, 1, 20));
-	CHECK(strstr(said, "part 1 of 2: no answer within the deadline"));
 	end();
 }
 
@@ -365,6 +355,26 @@ CLAIM(an_engine_that_asks_for_a_pass_gets_it_at_once_and_not_too_often)
 	CHECK(count(&passes) >= 2 &&
 	      count(&passes) <= 2 + (gt_now_us() - began_us) / 100000);
 	CHECK(count(&engine.tables) == 1 && gt_mirror_known(&mirror));
+	end();
+}
+
+/* slurmctld may hold the locks that a pass waits for while it unloads its plugins. */
+CLAIM(a_thread_that_did_not_end_keeps_the_next_one_from_starting)
+{
+	hangs = 1;
+	begin(TAKE);
+	CHECK(known_within(20));
+	engine_says("schedule\n");
+	CHECK(becomes(&passes, 1, 20));
+	gt_sender_stop();
+	CHECK(!gt_sender_start(&mirror, &config, say, pass));
+	pthread_mutex_lock(&lock);
+	hangs = 0;
+	pthread_mutex_unlock(&lock);
+	for (int ms = 0; ms < 2000 &&
+	     !gt_sender_start(&mirror, &config, say, pass); ms++)
+		usleep(1000);
+	CHECK(becomes(&engine.tables, 2, 20) && known_within(20));
 	end();
 }
 

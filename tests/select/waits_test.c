@@ -12,12 +12,12 @@ static uint32_t odd_one(uint32_t i)
 CLAIM(what_is_kept_of_a_job_is_found_however_many_there_are)
 {
 	for (uint32_t i = 0; i < MANY; i++) {
-		gt_wait_t *wait = gt_waits_add(odd_one(i), 7);
+		gt_wait_t *wait = gt_waits_add(odd_one(i));
 
 		CHECK(wait->job_id == odd_one(i) && !wait->has_note);
 		wait->waiting.count = i;
 	}
-	CHECK(gt_waits_find(odd_one(3)) == gt_waits_add(odd_one(3), 7));
+	CHECK(gt_waits_find(odd_one(3)) == gt_waits_add(odd_one(3)));
 	for (uint32_t i = 0; i < MANY; i += 3)
 		gt_waits_drop(odd_one(i));
 	for (uint32_t i = 0; i < MANY; i++) {
@@ -41,7 +41,7 @@ CLAIM(jobs_that_are_gone_are_swept_no_oftener_than_jobs_come)
 	int sweeps = 0;
 
 	for (uint32_t id = 1; id <= MANY; id++) {
-		gt_waits_add(id, 7);
+		gt_waits_add(id);
 		if (!gt_waits_to_sweep())
 			continue;
 		sweeps++;

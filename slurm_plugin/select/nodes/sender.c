@@ -24,6 +24,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t thread;
 static bool running;
+static bool left_behind;	/* an earlier thread has not ended yet: all this is still its own */
 
 /* Shared with the thread, under the lock */
 static gt_config_t settings;
@@ -203,10 +204,11 @@ static void send_table(const gt_config_t *config, gt_mirror_t *mirror,
 
 static void *run(void *arg)
 {
+	gt_mirror_t *mirror = NULL;
+
 	(void) arg;
 	while (!is_stopping()) {
 		gt_config_t config;
-		gt_mirror_t *mirror;
 		gt_say_t say;
 		gt_pass_t pass;
 		/* always: this is what the thread sleeps in */
@@ -226,15 +228,22 @@ static void *run(void *arg)
 		give_pass(pass);
 		send_table(&config, mirror, say);
 	}
-	gt_channel_close(&channel);
+	hang_up(mirror);	/* the next thread is to send its table anew */
 	gt_line_free(&line);
+	pthread_mutex_lock(&lock);
+	left_behind = false;
+	pthread_mutex_unlock(&lock);
 	return NULL;
 }
 
-extern void gt_sender_start(gt_mirror_t *mirror, const gt_config_t *config,
+extern bool gt_sender_start(gt_mirror_t *mirror, const gt_config_t *config,
 			    gt_say_t say, gt_pass_t pass)
 {
 	pthread_mutex_lock(&lock);
+	if (left_behind) {
+		pthread_mutex_unlock(&lock);
+		return false;
+	}
 	settings = *config;
 	settings.deadline_ms *= PART_DEADLINES;
 	if (settings.deadline_ms > PART_MS_MAX)
@@ -248,6 +257,7 @@ extern void gt_sender_start(gt_mirror_t *mirror, const gt_config_t *config,
 		running = !pthread_create(&thread, NULL, run, NULL);
 	}
 	pthread_mutex_unlock(&lock);
+	return running;
 }
 
 extern void gt_sender_stop(void)
@@ -259,8 +269,13 @@ extern void gt_sender_stop(void)
 	pthread_mutex_unlock(&lock);
 	clock_gettime(CLOCK_REALTIME, &patience);
 	patience.tv_sec += PATIENCE_S;
-	/* a thread that cannot end stays behind; the Makefile links nodelete */
-	if (running && pthread_timedjoin_np(thread, NULL, &patience))
-		pthread_detach(thread);
+	if (!running)
+		return;
 	running = false;
+	/* a thread that cannot end stays behind; the Makefile links nodelete */
+	pthread_mutex_lock(&lock);
+	left_behind = true;
+	pthread_mutex_unlock(&lock);
+	if (pthread_timedjoin_np(thread, NULL, &patience))
+		pthread_detach(thread);
 }

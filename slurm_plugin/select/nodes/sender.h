@@ -20,8 +20,11 @@ typedef void (*gt_say_t)(const char *text, gt_tone_t tone);
 /* Begins a scheduling pass, from the thread */
 typedef void (*gt_pass_t)(void);
 
-/* Starts the thread, or gives it these settings. While the kill switch is set it is silent. */
-extern void gt_sender_start(gt_mirror_t *mirror, const gt_config_t *config,
+/*
+ * Starts the thread, or gives it these settings. While the kill switch is set it is silent.
+ * RET false where there is none: it could not be started, or an earlier one hangs somewhere
+ */
+extern bool gt_sender_start(gt_mirror_t *mirror, const gt_config_t *config,
 			    gt_say_t say, gt_pass_t pass);
 
 extern void gt_sender_stop(void);

@@ -18,7 +18,7 @@ typedef struct {
 	char kill_switch[GT_PATH_MAX];	/* while this file exists, only forward */
 	uint32_t deadline_ms;		/* for one answer */
 	uint32_t breaker_s;		/* no question for so long after a failure */
-	uint32_t pass_budget_ms;	/* lock time added per scheduling pass */
+	uint32_t pass_budget_ms;	/* lock time that may be added in pass_window_s */
 	uint32_t pass_window_s;		/* a pass is taken to end after this long */
 	uint32_t max_postponements;	/* waits per job */
 	/* safety bound from a job's first wait; replies name the site's own bound */

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FEW_PERCENT 3
+
 #define NAME(constant, name) [GT_##constant] = name,
 
 static const char *const names[GT_RESULTS] = { GT_RESULT_LIST(NAME) };
@@ -47,6 +49,13 @@ extern int gt_stats_due(gt_stats_t *stats, uint32_t every, int64_t interval_us,
 	       (interval_us && now_us - stats->line_us >= interval_us);
 }
 
+extern uint64_t gt_stats_out(const gt_stats_t *stats)
+{
+	uint64_t out = stats->count[GT_BUDGET_OUT] - stats->out_before;
+
+	return out * 100 > stats->since_line * FEW_PERCENT ? out : 0;
+}
+
 static int by_value(const void *a, const void *b)
 {
 	int32_t x = *(const int32_t *) a, y = *(const int32_t *) b;
@@ -81,15 +90,22 @@ extern void gt_stats_line(gt_stats_t *stats, int64_t now_us, char *text,
 			 median(stats, stats->added_us), stats->added_max_us,
 			 median(stats, stats->own_us), stats->own_max_us);
 	stats->since_line = 0;
+	stats->out_before = stats->count[GT_BUDGET_OUT];
 	stats->line_us = now_us;
 }
 
-extern int64_t gt_budget_left(gt_budget_t *budget, uint64_t pass,
-			      int64_t now_us, int64_t limit_us,
-			      int64_t window_us)
+extern int64_t gt_budget_left(gt_budget_t *budget, int64_t now_us,
+			      int64_t limit_us, int64_t window_us)
 {
-	if (budget->pass != pass || !budget->started_us ||
-	    now_us - budget->started_us >= window_us)
-		*budget = (gt_budget_t) { .pass = pass, .started_us = now_us };
+	double back = (double) (now_us - budget->at_us) * limit_us / window_us;
+
+	if (!budget->at_us || back >= budget->spent_us) {
+		budget->spent_us = 0;
+		budget->at_us = now_us;
+	} else {
+		/* only the time of whole microseconds: looks may be closer together than these */
+		budget->spent_us -= (int64_t) back;
+		budget->at_us += (int64_t) back * window_us / limit_us;
+	}
 	return limit_us - budget->spent_us;
 }

@@ -1,4 +1,4 @@
-/* Counters of what came of job tests, and the time that a pass may cost. No Slurm header. */
+/* Counters of what came of job tests, and the share of time that they may cost. No Slurm header. */
 #pragma once
 
 #include <stddef.h>
@@ -17,7 +17,7 @@
 	RESULT(DOWN, "down")             /* no connection, or it closed */ \
 	RESULT(GARBAGE, "garbage")       /* something that is not a reply */ \
 	RESULT(BREAKER, "breaker")       /* not asked: a failure was too recent */ \
-	RESULT(BUDGET_OUT, "budget_out") /* not asked: this pass has had its share */ \
+	RESULT(BUDGET_OUT, "budget_out") /* not asked: we have had our share of time */ \
 	RESULT(NOT_OURS, "not_ours")     /* not asked: a kind of job we leave alone */
 
 #define GT_RESULT_ENUM(constant, name) GT_##constant,
@@ -34,6 +34,7 @@ typedef struct {
 	uint64_t count[GT_RESULTS];
 	uint64_t asked;
 	uint64_t since_line;	/* results since the last line in the log */
+	uint64_t out_before;	/* budget_out as it was in that line */
 	int64_t line_us;	/* when that was */
 	uint64_t samples;
 	/* of the last questions, and the most of all */
@@ -43,9 +44,8 @@ typedef struct {
 } gt_stats_t;
 
 typedef struct {
-	uint64_t pass;		/* changes from one scheduling pass to the next */
-	int64_t started_us;
-	int64_t spent_us;	/* lock time that we have added to this pass */
+	int64_t at_us;		/* when it was last looked at; 0: never */
+	int64_t spent_us;	/* lock time that we have added, less what time has given back */
 } gt_budget_t;
 
 extern const char *gt_result_name(gt_result_t result);
@@ -55,11 +55,18 @@ extern void gt_stats_add(gt_stats_t *stats, gt_result_t result,
 /* RET true if a log line is due: after `every` results or interval_us, 0 for never */
 extern int gt_stats_due(gt_stats_t *stats, uint32_t every, int64_t interval_us,
 			int64_t now_us);
+/*
+ * RET how many were not asked about for want of time since the last line, if they are more
+ * than a few in a hundred; else 0
+ */
+extern uint64_t gt_stats_out(const gt_stats_t *stats);
 /* `asked=12 used=9 ... added_us_median=310 added_us_max=2100 own_us_median=40 own_us_max=90` */
 extern void gt_stats_line(gt_stats_t *stats, int64_t now_us, char *text,
 			  size_t size);
 
-/* RET what is left of limit_us for this pass; a new pass has all of it. */
-extern int64_t gt_budget_left(gt_budget_t *budget, uint64_t pass,
-			      int64_t now_us, int64_t limit_us,
-			      int64_t window_us);
+/*
+ * RET what is left of limit_us. Time gives back limit_us in each window_us, so this is the
+ * most that is spent at once, and limit_us of window_us the most in the long run.
+ */
+extern int64_t gt_budget_left(gt_budget_t *budget, int64_t now_us,
+			      int64_t limit_us, int64_t window_us);

@@ -43,7 +43,7 @@ extern gt_wait_t *gt_waits_find(uint32_t job_id)
 	return place_count ? places[place_of(job_id)] : NULL;
 }
 
-extern gt_wait_t *gt_waits_add(uint32_t job_id, uint32_t user)
+extern gt_wait_t *gt_waits_add(uint32_t job_id)
 {
 	gt_wait_t *wait = gt_waits_find(job_id);
 
@@ -54,7 +54,6 @@ extern gt_wait_t *gt_waits_add(uint32_t job_id, uint32_t user)
 	if (!(wait = calloc(1, sizeof(*wait))))
 		abort();
 	wait->job_id = job_id;
-	wait->user = user;
 	places[place_of(job_id)] = wait;
 	used++;
 	added++;

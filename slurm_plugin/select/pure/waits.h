@@ -10,7 +10,6 @@
 
 typedef struct {
 	uint32_t job_id;
-	uint32_t user;
 	bool has_note;		/* `waiting` is what the job's note says */
 	gt_waiting_t waiting;
 	char why[GT_NOTE_MAX + 1];
@@ -21,7 +20,7 @@ typedef struct {
 extern gt_wait_t *gt_waits_find(uint32_t job_id);
 
 /* RET the same, all 0 where nothing was kept; valid until it is dropped */
-extern gt_wait_t *gt_waits_add(uint32_t job_id, uint32_t user);
+extern gt_wait_t *gt_waits_add(uint32_t job_id);
 
 extern void gt_waits_drop(uint32_t job_id);
 

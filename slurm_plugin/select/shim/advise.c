@@ -1,5 +1,6 @@
 #include "plugin.h"
 
+#include "before.h"
 #include "cluster.h"
 #include "gpus.h"
 #include "layout.h"
@@ -8,47 +9,17 @@
 #include "shares.h"
 #include "wait.h"
 
-/* A job's record before a selection: the next selection shall start from it, too. */
-typedef struct {
-	job_record_t job;
-	__typeof__(*((job_record_t *) NULL)->details) details;
-} before_t;
-
-/* Puts back what a selection changes. */
-static void restore(job_record_t *job, const before_t *before)
-{
-	job->total_cpus = before->job.total_cpus;
-	/* a job for which cons_tres found no cores is held: priority 0 */
-	job->priority = before->job.priority;
-	job->state_reason = before->job.state_reason;
-	job->best_switch = before->job.best_switch;
-	job->details->pn_min_memory = before->details.pn_min_memory;
-	job->details->min_cpus = before->details.min_cpus;
-	job->details->cpus_per_task = before->details.cpus_per_task;
-	job->details->core_spec = before->details.core_spec;
-	job->details->whole_node = before->details.whole_node;
-}
-
 /* One decision in progress */
 typedef struct {
 	gt_question_t question;
 	gt_postponement_t earlier;
-	before_t before;
+	gt_before_t before;
 	int rc;			/* the answer for Slurm */
 	bool reselect;		/* Slurm's own choice was overwritten */
 } decision_t;
 
-/* Passes have no number of their own, so this counts those that are over. */
-static uint64_t this_pass(void)
-{
-	if (!&slurmctld_diag_stats)
-		return 0;
-	return (uint64_t) slurmctld_diag_stats.schedule_cycle_counter << 32 |
-	       slurmctld_diag_stats.bf_cycle_counter;
-}
-
 /*
- * RET how long one answer may take, or 0 if this pass has no time left for a full
+ * RET how long one answer may take, or 0 if the budget has no time left for a full
  * deadline: a shorter one would count as a failure of the engine, and a full one
  * would overdraw the budget.
  */
@@ -57,8 +28,7 @@ static int64_t answer_limit_us(int64_t now_us)
 	const gt_config_t *config = &gt_plugin.config;
 	int64_t budget_us = config->pass_budget_ms * 1000LL;
 	int64_t limit_us = config->deadline_ms * 1000LL;
-	int64_t left_us = gt_budget_left(&gt_plugin.budget, this_pass(), now_us,
-					 budget_us,
+	int64_t left_us = gt_budget_left(&gt_plugin.budget, now_us, budget_us,
 					 config->pass_window_s * 1000000LL);
 
 	if (limit_us > budget_us)
@@ -188,7 +158,7 @@ static gt_result_t take(decision_t *decision, int wanted,
 			gt_choose_bits(question->gpus, &places[i]);
 		result = GT_USED;
 	} else {
-		restore(job, &decision->before);
+		gt_before_put_back(&decision->before, job);
 		decision->reselect = true;
 		if (gt_mask_select(question->test, question->gpus, places,
 				   (int) count) == SLURM_SUCCESS) {
@@ -222,7 +192,7 @@ static void leave_pending(decision_t *decision)
 	const gt_test_t *test = decision->question.test;
 
 	free_job_resources(&test->job->job_resrcs);
-	restore(test->job, &decision->before);
+	gt_before_put_back(&decision->before, test->job);
 	bit_copybits(test->nodes, decision->question.offered);
 	decision->rc = GT_POSTPONED;
 }
@@ -253,7 +223,7 @@ static void select_unmasked(decision_t *decision)
 {
 	const gt_test_t *test = decision->question.test;
 
-	restore(test->job, &decision->before);
+	gt_before_put_back(&decision->before, test->job);
 	free_job_resources(&test->job->job_resrcs);
 	gt_forget_bits(test->job);
 	bit_copybits(test->nodes, decision->question.offered);
@@ -311,13 +281,15 @@ extern int gt_advise_job_test(const gt_test_t *test)
 	if (gt_is_shares(request, NULL))
 		decision.question.shares = request;
 	decision.question.offered = bit_copy(test->nodes);
-	decision.before = (before_t) { *test->job, *test->job->details };
+	gt_before_keep(&decision.before, test->job);
 	decision.rc = gt_stock_job_test(test);
 	start_us = gt_now_us();
 	if (decision.rc != SLURM_SUCCESS)
 		gt_wait_sleep_on(test->job, &decision.earlier);
-	else if (gt_request_is_open(&decision.question))
+	else if (gt_request_is_open(&decision.question)) {
+		gt_before_check(&decision.before, test->job);
 		decide(&decision, start_us);
+	}
 	gt_question_free(&decision.question);
 	FREE_NULL_BITMAP(decision.question.offered);
 	return decision.rc;

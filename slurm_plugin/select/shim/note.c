@@ -24,7 +24,7 @@ static void remember(const job_record_t *job, const gt_waiting_t *waiting)
 			 waiting->why.text);
 	if (find_job_record && gt_waits_to_sweep())
 		gt_waits_sweep(is_gone);
-	known = gt_waits_add(job->job_id, job->user_id);
+	known = gt_waits_add(job->job_id);
 	known->has_note = true;
 	known->waiting = *waiting;
 	memcpy(known->why, why, sizeof(why));

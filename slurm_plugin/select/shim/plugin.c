@@ -8,8 +8,14 @@ gt_plugin_t gt_plugin;
 
 static void log_stats(int64_t now_us)
 {
+	const gt_config_t *config = &gt_plugin.config;
+	uint64_t tests = gt_plugin.stats.since_line;
+	uint64_t out = gt_stats_out(&gt_plugin.stats);
 	char text[700];
 
+	if (out)
+		error("gputopo: %"PRIu64" of the last %"PRIu64" jobs with GPUs were not asked about: we may take %u ms of slurmctld's time in %u s (pass_budget_ms, pass_window_s); is the engine slow? (gputopo status)",
+		      out, tests, config->pass_budget_ms, config->pass_window_s);
 	gt_stats_line(&gt_plugin.stats, now_us, text, sizeof(text));
 	info("gputopo: stats %s notices_dropped=%"PRIu64, text,
 	     gt_plugin.channel.notices_dropped);
@@ -84,9 +90,10 @@ extern void gt_plugin_read(void)
 		info("gputopo: %s: %s has no effect any more; the line can go",
 		     path, gt_plugin.config.gone);
 	gt_kill_switch_watch(gt_plugin.config.kill_switch);
-	if (gt_plugin.active)
-		gt_sender_start(&gt_plugin.mirror, &gt_plugin.config, say,
-				pass_of_slurm());
+	if (gt_plugin.active &&
+	    !gt_sender_start(&gt_plugin.mirror, &gt_plugin.config, say,
+			     pass_of_slurm()))
+		error("gputopo: no thread that sends the table of nodes: the engine is asked about Slurm's own nodes alone until slurmctld is reconfigured or started again");
 	gt_plugin.topology_yaml = gt_topology_yaml();
 }
 

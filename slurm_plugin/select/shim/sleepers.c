@@ -152,7 +152,7 @@ extern gt_wait_times_t *gt_sleepers_find(const job_record_t *job,
 					 const gt_waiting_t *waiting)
 {
 	bool is_new = !gt_waits_find(job->job_id);
-	gt_wait_t *wait = gt_waits_add(job->job_id, job->user_id);
+	gt_wait_t *wait = gt_waits_add(job->job_id);
 
 	if (is_new)
 		wait->times.end = waiting->until;

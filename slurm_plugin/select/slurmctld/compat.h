@@ -65,6 +65,13 @@ static inline bool gt_topology_yaml(void)
 	((job)->part_ptr ? (job)->part_ptr->topology_name : NULL)
 #endif
 
+/* What the network's plugin keeps of the job, as X(record, field) */
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 11, 0)
+#define GT_NETWORK_OF_JOB(X)
+#else
+#define GT_NETWORK_OF_JOB(X) X(job, topo_jobinfo)
+#endif
+
 /* --segment, and --exclusive=topo as the job's or its partition's */
 #if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(24, 5, 0)
 #define GT_SEGMENT(job) 0
@@ -187,7 +194,6 @@ extern bitstr_t *up_node_bitmap __attribute__((weak));
 extern bitstr_t *GT_POWERED_DOWN __attribute__((weak));
 extern list_t *job_list __attribute__((weak));
 extern list_t *resv_list __attribute__((weak));
-extern diag_stats_t slurmctld_diag_stats __attribute__((weak));
 extern slurmctld_config_t slurmctld_config __attribute__((weak));
 extern job_record_t *find_job_record(uint32_t job_id) __attribute__((weak));
 extern void queue_job_scheduler(void) __attribute__((weak));

@@ -220,7 +220,7 @@ def test_a_restarted_engine_is_asked_without_a_miss(cluster, engine):
     assert cluster.started("-w", "dgx2", "--gres=gpu:2", sleep_s=30).gpus == {"dgx2": (3, 6)}
 
 
-def test_slow_answers_have_a_budget_per_pass(cluster, engine):
+def test_slow_answers_have_a_budget(cluster, engine):
     """Sixteen jobs, 100 ms each, 600 ms allowed: some are asked about, the others just start."""
     engine.settle(pass_budget_ms=600)
     engine.rule(do="slow", ms=100, then=PREFER)
