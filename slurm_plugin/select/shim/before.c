@@ -24,6 +24,7 @@
 	X(job, wait4switch_start) \
 	X(job, req_switch) \
 	X(job, job_resrcs) \
+	X(job, gres_list_req_accum) \
 	X(job, cpus_per_tres) \
 	X(job, mem_per_tres) \
 	X(details, min_gres_cpu) \
