@@ -11,6 +11,8 @@ Runs inside the controller with nothing but Python.
   use            exactly "nodes" (and "alts"): {node: [gpu, ...]}
   wait           "s" seconds; with "times": N only while postponed < N, then "then"
   raw            the line "text", %ID% replaced
+  any            any legal nodes and GPUs, and with "waits": P now and then a wait of 1 to 3 s
+                 before; the job's number decides
   elsewhere      the first free GPUs of a node that Slurm did not choose
   slow           "then" after "ms"
   unless         "then" if "node" is a candidate, else "otherwise"
@@ -25,6 +27,7 @@ import base64
 import contextlib
 import json
 import os
+import random
 import re
 import socketserver
 import sys
@@ -165,6 +168,18 @@ def elsewhere(question: Question) -> dict[str, list[int]]:
     return {node: [gpu for gpu in range(64) if free >> gpu & 1][:count]}
 
 
+def any_legal(question: Question, chance: random.Random) -> dict[str, list[int]]:
+    """As many nodes as Slurm chose, as many GPUs on each; the node with most of them first."""
+    nodes = list(question.nodes.items())
+    chance.shuffle(nodes)
+    chosen: dict[str, list[int]] = {}
+    for count in sorted(map(len, question.own().values()), reverse=True):
+        roomy = [(n, free) for n, (_, free, _, _) in nodes if free.bit_count() >= count]
+        name, free = next((n, free) for n, free in roomy if n not in chosen)
+        chosen[name] = sorted(chance.sample([i for i in range(64) if free >> i & 1], count))
+    return chosen
+
+
 def answer(rule: Rule, question: Question) -> bytes | None:
     """The bytes to send; None for silence."""
     number = question.fields["id"]
@@ -185,6 +200,12 @@ def answer(rule: Rule, question: Question) -> bytes | None:
             return use(rule["nodes"])
         case "elsewhere":
             return use(elsewhere(question))
+        case "any":
+            chance = random.Random(int(question.fields["job"]))
+            waits, wait_s = chance.random() < rule.get("waits", 0), chance.randint(1, 3)
+            if waits and question.fields["postponed"] == "0":
+                return f"wait id={number} s={wait_s} note=later\n".encode()
+            return use(any_legal(question, chance))
         case "wait" if int(question.fields["postponed"]) >= rule.get("times", 10**9):
             return answer(rule["then"], question)
         case "wait":
