@@ -322,10 +322,12 @@ class Soup:
             self.seen["elsewhere"] += alone.gpus != advised.gpus
             self.seen["on other nodes"] += alone.nodes != advised.nodes
 
-    def cook(self, jobs: int) -> None:
-        """So many jobs."""
+    def cook(self, jobs: int, most_harms: int = 3) -> None:
+        """So many jobs; fewer where so many harms were found."""
         self.cluster.configure_extra(self.site.slurm_conf)
         for command in self.site.commands:
             self.cluster.run("ctl", command)
         for _ in range(jobs):
             self.found += self.tries()
+            if len(self.found) >= most_harms:
+                break
