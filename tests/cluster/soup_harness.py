@@ -284,7 +284,7 @@ class Soup:
             if of_job(there) != of_job(two):
                 where = ",".join(two.nodes)
                 yield f"{asked}: on {where} {of_job(two)}, there Slurm gives {of_job(there)}"
-        stays = 0.6 if after.jobs[ours].state == "RUNNING" else 0.2
+        stays = 0.6 if two.state == "RUNNING" else 0.2
         if self.chance.random() < stays and len(self.kept) < 12:
             self.kept.append(ours)
         else:
@@ -322,12 +322,13 @@ class Soup:
             self.seen["elsewhere"] += alone.gpus != advised.gpus
             self.seen["on other nodes"] += alone.nodes != advised.nodes
 
-    def cook(self, jobs: int, most_harms: int = 3) -> None:
-        """So many jobs; fewer where so many harms were found."""
+    def cook(self, jobs: int, enough: str = "") -> None:
+        """So many jobs; fewer where three harms were found, or one with these words in it."""
         self.cluster.configure_extra(self.site.slurm_conf)
         for command in self.site.commands:
             self.cluster.run("ctl", command)
         for _ in range(jobs):
             self.found += self.tries()
-            if len(self.found) >= most_harms:
+            is_found = enough and any(enough in text for text in self.found)
+            if is_found or (not enough and len(self.found) >= 3):
                 break

@@ -15,10 +15,10 @@ long = pytest.mark.long("a minute and a half for each configuration")
 ANY = {"hints": {"off": {"do": "pass"}}, "else": {"do": "any", "waits": 0.2}}
 
 
-def cooked(soup: Soup, jobs: int, most_harms: int = 3) -> Soup:
+def cooked(soup: Soup, jobs: int, enough: str = "") -> Soup:
     """The soup, whose seed, site and counts are shown where the test fails."""
     print(f"GPUTOPO_SEED={SEED}", soup.site)
-    soup.cook(jobs, most_harms)
+    soup.cook(jobs, enough)
     print(dict(soup.seen))
     return soup
 
@@ -69,7 +69,7 @@ def test_a_planted_harm_is_found(cluster, engine, option, word):
     """The second try of each job has one more option, as if our advice had done that."""
     engine.rule(do="pass")
     plain = replace(site_of(SEED, cluster.release), commands=())
-    soup = cooked(Soup(cluster, plain, random.Random(SEED), (option,)), 12, 1)
+    soup = cooked(Soup(cluster, plain, random.Random(SEED), (option,)), 12, word)
     assert any(word in text for text in soup.found), soup.found
 
 
