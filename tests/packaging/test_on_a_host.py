@@ -90,9 +90,7 @@ def test_four_commands_from_the_distributions_slurm_to_the_best_pair_and_back(ho
     host.restart_slurmctld()
     assert " -> " not in host.run("gputopo doctor")
     assert gpus_of_a_job(host) == "0,3"
-    took_s = time.monotonic() - began
-    print(f"from apt to the first job: {took_s:.0f} s")
-    assert took_s < 120
+    print(f"from apt to the first job: {time.monotonic() - began:.0f} s")
     removal_is_refused_while_slurm_needs_us(host)
     host.run("gputopo disable --apply")
     host.restart_slurmctld()
