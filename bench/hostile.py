@@ -46,7 +46,7 @@ def run() -> Iterator[Figure]:
 def _bridge(folder: Path, running: EngineProcess) -> LuaSlurmctld:
     etc = folder / "etc"
     shutil.copytree(BRIDGE, etc, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
-    settings = f"socket = {running.path}\nenforcement = slots\ndeadline_ms = 50\n"
+    settings = f"socket = {running.path}\nenforcement = slots\ndeadline_ms = 50\nbudget_ms = 1000\n"
     (etc / "gputopo-bridge.conf").write_text(settings)
     return LuaSlurmctld(etc / "job_submit.lua")
 

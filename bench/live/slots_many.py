@@ -180,7 +180,8 @@ def question() -> bytes:
 def figures(cluster: BenchCluster) -> Iterator[Figure]:
     """All of them, with one queue."""
     # On a machine at work a late answer would leave jobs to Slurm, and too few would wait.
-    cluster.sh("echo 'deadline_ms = 1000' >>/etc/slurm/gputopo-bridge.conf")
+    settings = "deadline_ms = 1000\nbudget_ms = 1000"
+    cluster.sh(f"echo '{settings}' >>/etc/slurm/gputopo-bridge.conf")
     cluster.restart_clean()
     holders = occupy(cluster)
     cluster.sh(f"mkdir -p {BENCH_DIR}")

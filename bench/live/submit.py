@@ -7,6 +7,13 @@ Two kinds of load: `sbatch` processes, which share the machine's cores with slur
 `submit_client`, which submits through libslurm without a fork per job. The time in the hook is
 taken inside slurmctld by a wrapper around slurm_job_submit on both sides, the rates without it.
 Processor time per submit, of slurmctld and the engine, is disturbed less by other work.
+
+Beside slow engines: sixteen loops of sbatch, none of whose answers may be used again, beside the
+no-op and beside the bridge with an engine that answers after 0.2, 10, 38 ms (within the deadline)
+and 60 ms (beyond it), all in turns in one slurmctld. Meanwhile a client updates a node again and
+again, for which slurmctld needs the lock that the hook keeps from it.
+
+PARTS (sbatch, api, slow) names some of these.
 """
 
 from __future__ import annotations
@@ -16,6 +23,8 @@ import re
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +40,19 @@ HOOK_ROUNDS = 3
 BAR_P99_MS = 2.0
 BAR_RATE = 0.95
 HINT = "gpu-topo: pattern=ring"
+
+SLOW_BLOCK_S = 4
+#: Over thirty seconds for each side; odd, as above.
+SLOW_ROUNDS = 9
+SLOW_CLIENTS = 16
+NODE = "dgx1"
+SETTINGS = "/etc/slurm/gputopo-bridge.conf"
+#: Milliseconds of an answer -> the least share of the no-op's rate.
+BARS_SLOW = {"0.2": 0.95, "10": 0.9, "38": 0.9, "60": 0.9}
+#: Of the submits beside the fastest of them, how many are asked about.
+BAR_ASKED = 0.95
+#: An update may take so many times as long as beside the no-op, or so long.
+BAR_TIMES, BAR_UPDATE_MS = 2.0, 60.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 JOB_SUBMIT = "/etc/slurm/job_submit.lua"
@@ -76,15 +98,20 @@ LOADS = (
 )
 
 
-def install(cluster: BenchCluster, side: str, template: str) -> None:
-    """Make `side` the script in force; raises RuntimeError when slurmctld did not take it."""
+def install(
+    cluster: BenchCluster, side: str, template: str, *, is_marked: bool | None = None
+) -> None:
+    """Make `side` the script in force; raises RuntimeError when slurmctld did not take it.
+
+    `is_marked`: whether its answers mark jobs; None: as the engine's do.
+    """
     inner = cluster.sh(f"echo {SIDES[side]}").strip()
     # slurmctld compares whole seconds: a file written in the second of the last load is not new.
     time.sleep(1.1)
     cluster.put("ctl", JOB_SUBMIT, template.format(inner=inner, side=side, times=TIMES))
     probe = cluster.sbatch("-H", "--gres=gpu:1", f"--comment={HINT}", script="true")
     marked = "[gpu-topo:" in cluster.job(probe).fields.get("AdminComment", "")
-    if marked != (side == "bridge"):
+    if marked != (side == "bridge" if is_marked is None else is_marked):
         raise RuntimeError(f"{side} is not in force: AdminComment marked is {marked}")
 
 
@@ -188,13 +215,160 @@ def hook(cluster: BenchCluster, load: Load) -> Iterator[Figure]:
         yield at_most(name, value, "ms", bar, compared_with=beside, detail=detail)
 
 
+# -- beside slow engines -------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SlowBlock:
+    """What came of one side in one block beside slow engines."""
+
+    per_s: float
+    submits: int
+    asked: int
+    updates_ms: list[float]
+
+
+def _socket(side: str) -> str:
+    return f"/run/bench-{side}.sock"
+
+
+def _asked(cluster: BenchCluster, side: str) -> int:
+    return 0 if side == "noop" else int(cluster.sh(f"cat {_socket(side)}.asked") or 0)
+
+
+def _slow_block(cluster: BenchCluster, other: BenchCluster, side: str) -> SlowBlock:
+    """One block of a side whose script is in force; RuntimeError when a submit failed."""
+    before = _asked(cluster, side)
+    # On a real site they are on other hosts: here slurmctld shall not wait for them.
+    clients = f"nice -n 19 {BENCH_DIR}/sbatch_clients.sh {SLOW_CLIENTS} {SLOW_BLOCK_S}"
+    load = f"{clients} gres/gpu:2 'gpu-topo: pattern=ring' gpu unlike"
+    with ThreadPoolExecutor(1) as pool:
+        update = f"{BENCH_DIR}/update_node {SLOW_BLOCK_S} {NODE}"
+        updates = pool.submit(other.sh, update)
+        said = cluster.sh(load, user="alice")
+        updates_ms = [float(line) for line in updates.result().split()]
+    counted = _COUNTED.search(said)
+    if not counted or int(counted[2]):
+        raise RuntimeError(f"sbatch_clients.sh: {said.strip()}: expected failed=0")
+    submits = int(counted[1])
+    return SlowBlock(
+        submits / float(counted[3]), submits, _asked(cluster, side) - before, updates_ms
+    )
+
+
+@contextmanager
+def _engines(cluster: BenchCluster) -> Iterator[None]:
+    """A stub for each time that an answer takes."""
+    for side in BARS_SLOW:
+        # As niced as gputopo.service.
+        stub = f"nice -n -5 python3 {BENCH_DIR}/slow_engine.py {_socket(side)} {side}"
+        cluster.sh(
+            f"rm -f {_socket(side)}*; setsid {stub} >/dev/null 2>&1 & echo $! >>/run/bench.pids"
+        )
+    try:
+        yield
+    finally:
+        cluster.sh(f"xargs -r kill </run/bench.pids; rm -f /run/bench* {SETTINGS}")
+
+
+def _slow_blocks(cluster: BenchCluster, other: BenchCluster) -> dict[str, list[SlowBlock]]:
+    """The blocks of each side, round by round; before and after each is one of the no-op's."""
+    blocks: dict[str, list[SlowBlock]] = {side: [] for side in ("noop", *BARS_SLOW)}
+    for i in range(SLOW_ROUNDS):
+        cluster.restart_clean()
+        order = ["noop", *(one for side in BARS_SLOW for one in (side, "noop"))]
+        for side in order if i % 2 == 0 else reversed(order):
+            if side != "noop":
+                cluster.put("ctl", SETTINGS, f"socket = {_socket(side)}\n")
+            install(cluster, "noop" if side == "noop" else "bridge", PLAIN, is_marked=False)
+            blocks[side].append(_slow_block(cluster, other, side))
+    return blocks
+
+
+def slow(cluster: BenchCluster) -> Iterator[Figure]:
+    """Rate, share of submits asked about, and updates of a node beside each engine."""
+    other = BenchCluster(cluster.project, cluster.description, cluster.enforcement)
+    with _engines(cluster):
+        blocks = _slow_blocks(cluster, other)
+    noop = blocks.pop("noop")
+    noop_ms = [ms for one in noop for ms in one.updates_ms]
+    for at, (side, made) in enumerate(blocks.items()):
+        ratios = [one.per_s / _beside(noop, i, at) for i, one in enumerate(made)]
+        yield from _slow_figures(side, made, ratios, noop, noop_ms)
+
+
+def _beside(noop: Sequence[SlowBlock], i: int, at: int) -> float:
+    """The no-op's rate just before and just after the block of a side in round i."""
+    first = i * (len(BARS_SLOW) + 1) + (at if i % 2 == 0 else len(BARS_SLOW) - 1 - at)
+    return (noop[first].per_s + noop[first + 1].per_s) / 2
+
+
+def _slow_figures(
+    side: str,
+    made: list[SlowBlock],
+    ratios: list[float],
+    noop: list[SlowBlock],
+    noop_ms: list[float],
+) -> Iterator[Figure]:
+    per_s = round(quantile([one.per_s for one in noop], 0.5), 1)
+    shape = {"clients": SLOW_CLIENTS, "over_s": SLOW_BLOCK_S * SLOW_ROUNDS, **conditions()}
+    yield at_least(
+        f"submit.slow.rate.{side}_ms",
+        quantile(ratios, 0.5),
+        "of the no-op's rate",
+        BARS_SLOW[side],
+        compared_with=f"no-op job_submit.lua: {per_s}/s",
+        detail={
+            "rounds": [round(ratio, 3) for ratio in ratios],
+            "quartiles": [round(quantile(ratios, q), 3) for q in (0.25, 0.75)],
+            **shape,
+        },
+    )
+    asked, submits = sum(one.asked for one in made), sum(one.submits for one in made)
+    yield at_least(
+        f"submit.slow.asked.{side}_ms",
+        asked / submits,
+        "of the submits",
+        BAR_ASKED if side == "0.2" else None,
+        detail={
+            "asked": asked,
+            "submits": submits,
+            "asked_per_s": round(asked / (SLOW_BLOCK_S * SLOW_ROUNDS), 1),
+            **shape,
+        },
+    )
+    times = [ms for one in made for ms in one.updates_ms]
+    beside = {q: quantile(noop_ms, q) for q in (0.5, 1.0)}
+    yield at_most(
+        f"submit.slow.update_p50.{side}_ms",
+        quantile(times, 0.5),
+        "ms",
+        max(BAR_TIMES * beside[0.5], BAR_UPDATE_MS),
+        compared_with=f"no-op job_submit.lua: {beside[0.5]:.1f} ms, at worst {beside[1.0]:.1f}",
+        detail={"worst_ms": max(times), "p99_ms": quantile(times, 0.99), "n": len(times), **shape},
+    )
+    yield at_most(
+        f"submit.slow.update_max.{side}_ms",
+        max(times),
+        "ms",
+        max(BAR_TIMES * beside[1.0], BAR_UPDATE_MS),
+        compared_with=f"no-op job_submit.lua: {beside[1.0]:.1f} ms",
+        detail={"n": len(times), **shape},
+    )
+
+
 def run() -> Iterator[Figure]:
-    """Hook time and rate under both loads."""
+    """Hook time and rate under both loads, then what slow engines do to slurmctld."""
     with clean() as cluster, tempfile.TemporaryDirectory(prefix="gputopo-bench-") as folder:
-        build_client(ASSETS / "submit_client.c", Path(folder))
+        for source in ("submit_client.c", "update_node.c"):
+            build_client(ASSETS / source, Path(folder))
         cluster.put_folder("ctl", BENCH_DIR, Path(folder))
         cluster.put_folder("ctl", BENCH_DIR, ASSETS)
         cluster.sh(f"chmod -R a+rX,a+x {BENCH_DIR}")
+        parts = os.environ.get("PARTS", "sbatch,api,slow").split(",")
         for load in LOADS:
-            yield from hook(cluster, load)
-            yield rate(cluster, load)
+            if load.name in parts:
+                yield from hook(cluster, load)
+                yield rate(cluster, load)
+        if "slow" in parts:
+            yield from slow(cluster)
