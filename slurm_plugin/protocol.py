@@ -106,6 +106,8 @@ class Submit:
     #: 1: no new job but a new hint for one whose shape was chosen.
     change: int = 0
     tasks_per_node: int = 0
+    #: Jobs and updates that the bridge passed unasked, its budget used up, since it was loaded.
+    budget_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,7 @@
 --   local gputopo = require("gputopo.bridge")
 --   return gputopo.job_submit(job_desc, part_list, submit_uid)
 --   return gputopo.job_modify(job_desc, job_rec, part_list, submit_uid)
-local answers = require("gputopo.answers")
-local breaker = require("gputopo.breaker")
+local asking = require("gputopo.engine.asking")
 local codec = require("gputopo.codec")
 local comment = require("gputopo.comment")
 local config = require("gputopo.config")
@@ -18,7 +17,6 @@ local reply = require("gputopo.reply")
 local request = require("gputopo.request")
 local shapes = require("gputopo.shapes")
 local slots_submit = require("gputopo.slots_submit")
-local transport = require("gputopo.transport")
 
 local M = {}
 
@@ -31,7 +29,7 @@ local PARTS = "it asks for parts of GPUs (shards, MPS, MIG), and whole ones alon
 local FIXED_BRACKET = "gpu-topo: the hint of a submitted job can be changed by an administrator "
   .. "only; cancel the job and submit it again"
 
-local engine, is_slots, kept, pause, settings
+local engine, is_slots
 local was_configured = false
 
 local function log(text)
@@ -54,78 +52,19 @@ function M.configure(directory)
       paths[#paths + 1] = place .. "/gputopo-bridge.conf"
     end
   end
-  local complaints
-  settings, complaints = config.load(paths)
+  local settings, complaints = config.load(paths)
   for _, complaint in ipairs(complaints) do
     log(complaint)
   end
   is_slots = settings.enforcement == "slots"
-  kept = answers.new()
-  pause = breaker.new(settings.retry_first_s, settings.retry_longest_s)
-  local made, result = pcall(transport.new, settings.socket, settings.deadline_ms / 1000)
-  engine = made and result or nil
-  if not made and not is_slots then
-    error(result, 0)
-  elseif not made then
+  local failure
+  engine, failure = asking.new(settings, log)
+  if failure and not is_slots then
+    error(failure, 0)
+  elseif failure then
     -- Requests are still rewritten: in the slots mode Slurm can run no job that names a model.
-    log("the engine is not asked: " .. tostring(result))
+    log("the engine is not asked: " .. failure)
   end
-end
-
-local function note_failure(reason, began_s)
-  engine:close()
-  if pause:failed(engine.now(), began_s) then
-    log("no answer from the engine at " .. settings.socket .. " (" .. reason
-      .. "); jobs get Slurm's own choice, asking again in " .. pause.pause_s .. " s")
-  end
-end
-
--- What a reply means: a checked plan for "ok", the line for "refuse", true for "pass";
--- nil and the reason when it cannot be used. Such a reply is about one job, so no pause follows:
--- a job that is written to provoke it must not keep the engine from other jobs.
-local function meaning(verb, fields, is_shape)
-  if verb == "ok" then
-    return reply.checked(fields, is_slots, is_shape)
-  elseif verb == "refuse" then
-    return fields.message, "a refusal without a message"
-  elseif verb == "pass" then
-    return true
-  elseif verb == "error" then
-    return nil, "it reports: " .. (fields.message or "")
-  end
-  return nil, verb and "the reply '" .. verb .. "' is not known" or fields
-end
-
--- Asks the engine one question; none where `line` or `more` is nil.
--- -> "ok" and a checked plan, "refuse" and its line, "pass", or nil: go on without the engine.
-local function ask_engine(line, more, is_shape)
-  if not (line and more and engine and pause:allows(engine.now())) then
-    return nil
-  end
-  local rest = line .. more
-  local known, known_plan = kept:get(rest, engine.now())
-  if known then
-    return known, known_plan
-  end
-  local began_s = engine.now()
-  local answer, failure = engine:exchange("submit", rest)
-  if not answer then
-    return note_failure(failure, began_s)
-  end
-  if pause:succeeded() then
-    log("the engine at " .. settings.socket .. " answers again")
-  end
-  local verb, fields = codec.parse_reply(answer)
-  local plan
-  plan, failure = meaning(verb, fields, is_shape)
-  if not plan then
-    log("a job goes on without the engine (unusable reply: " .. failure .. ")")
-    return nil
-  end
-  if string.find(fields.keep_s or "", "^%d%d?$") then
-    kept:put(rest, verb, plan, tonumber(fields.keep_s), engine.now())
-  end
-  return verb, plan
 end
 
 -- Applies a plan and tells the user what the engine has to say; true when it was applied.
@@ -154,6 +93,10 @@ local function held(job, hint)
   return slurm.SUCCESS
 end
 
+local function is_component(job)
+  return (job.het_job_offset or NO_VAL) < NO_VAL
+end
+
 -- A job without GPUs. Its hint may ask for a shape to be chosen; in a heterogeneous job the hint
 -- may be meant for another component. A donor asks for no GPUs either; its record is written at
 -- once, so that its user can never change it (guard.lua).
@@ -165,14 +108,14 @@ local function submit_without_gpus(job, part_list)
     return slurm.SUCCESS
   end
   local hint, refusal = hints.asked(said, job.spank_job_env)
-  if not (hint or refusal) or (job.het_job_offset or NO_VAL) < NO_VAL then
+  if not (hint or refusal) or is_component(job) then
     return slurm.SUCCESS
   elseif refusal or not shapes.are_asked_for(hint) then
     return refuse(CPU_ONLY)
   end
   local is_batch = job.script ~= nil
   local more = slots_submit.keys(job, {}, is_batch, {}, "node")
-  local verb, plan = ask_engine(request.shape_line(job, part_list, hint), more, true)
+  local verb, plan = engine:ask(request.shape_line(job, part_list, hint), more, { is_shape = true })
   if verb == "refuse" then
     return refuse(plan)
   elseif verb == "pass" then
@@ -264,7 +207,8 @@ local function submit(job, part_list, submit_uid)
     -- A job that cannot have slots is sent only for its hint to be checked.
     more = more or (hint and hint ~= "" and "" or nil)
   end
-  local verb, plan = ask_engine(more and request.line(job, part_list, ask, hint), more)
+  local line = more and request.line(job, part_list, ask, hint)
+  local verb, plan = engine:ask(line, more, { is_locked = is_component(job) })
   if verb == "refuse" then
     return refuse(plan)
   elseif not verb and by_option and comment.are_brackets("[gpu-topo: " .. hint .. "]") then
@@ -349,7 +293,7 @@ local function modify(job, record, part_list, submit_uid)
   end
   local is_shaped = comment.inside(record.admin_comment, "gpu-shape")
   local line = request.line(after, part_list, ask, hint)
-  local verb, plan = ask_engine(line, is_shaped and " change=1" or "")
+  local verb, plan = engine:ask(line, is_shaped and " change=1" or "", { is_locked = true })
   if verb == "refuse" then
     return refuse(plan)
   elseif verb == "ok" then

@@ -39,6 +39,8 @@ local SETTINGS = {
   socket = { default = "/run/gputopo/engine.sock", read = socket_path },
   enforcement = { default = "select", read = one_of("select", "slots") },
   deadline_ms = { default = 50, read = number_between(1, 1000) },
+  locked_deadline_ms = { default = 10, read = number_between(1, 1000) },
+  budget_ms = { default = 100, read = number_between(1, 1000) },
   retry_first_s = { default = 1, read = number_between(0.1, 3600) },
   retry_longest_s = { default = 60, read = number_between(0.1, 3600) },
 }
@@ -59,8 +61,8 @@ function M.parse(text, name)
       if setting then
         value, expected = setting.read(text_value)
       else
-        expected = "one of deadline_ms, enforcement, retry_first_s, retry_longest_s, socket, then "
-          .. "'= value'"
+        expected = "one of budget_ms, deadline_ms, enforcement, locked_deadline_ms, retry_first_s, "
+          .. "retry_longest_s, socket, then '= value'"
       end
       if value ~= nil then
         settings[key] = value

@@ -49,6 +49,7 @@ FAMILIES = (
         replies{reply} Replies by kind.
         passes{reason} Questions that were left to Slurm's own choice, by reason.
         late Answers that took longer than deadline_ms.
+        budget_out Submits and updates that passed unasked, the bridge's budget_ms being used up.
         log_lines Lines written to the decision log.
         log_lost Lines of the decision log that were lost, as the disk was full or too slow.
         poll_failures{loop} Polls of Slurm that failed, by the loop that made them.

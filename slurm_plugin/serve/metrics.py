@@ -162,6 +162,7 @@ class Metrics:
             "nodes_declared": len(machines),
             "nodes_left_to_slurm": sum(bool(machine.problem) for machine in machines),
             "late": counted["late"],
+            "budget_out": counted["budget_out"],
             "log_lines": log.written,
             "log_lost": log.dropped,
         }

@@ -73,6 +73,8 @@ class Counters:
         self.replies: Counter[str] = Counter()
         self.passes: Counter[str] = Counter()
         self.late = 0
+        #: As the bridge told last: what its budget let pass unasked.
+        self.budget_out = 0
         self._times: dict[str, deque[float]] = {}
         #: How long answers took since the start, by verb.
         self.answers: dict[str, Histogram] = {}
@@ -102,6 +104,7 @@ class Counters:
             "replies": dict(self.replies),
             "passes": dict(self.passes),
             "late": self.late,
+            "budget_out": self.budget_out,
             # Copies: the metrics' thread calls this while answers are counted.
             "answer_ms": {v: _percentiles(deque(t)) for v, t in self._times.copy().items()},
         }
@@ -259,6 +262,7 @@ class Engine:
                 self.counters.passed(decision.reason)
             return replies.placed(self.setup, message, decision.reply), decision.record
         if isinstance(message, Submit):
+            self.counters.budget_out = message.budget_out
             if self.setup.config.kill_switch.exists():
                 return (Refuse(SWITCHED_OFF) if message.shape else Pass()), None
             answered: SubmitReply

@@ -20,7 +20,7 @@ Runs inside the controller with nothing but Python.
 
 With "quiet" a reply has quiet=1, with "resync" resync=1; "nodes": "refuse" refuses tables.
 "submit" beside it is the answer to `submit`, %ID% replaced (otherwise pass); "submit_is" is what a
-broken engine does instead.
+broken engine does instead, "submit_ms" how long it takes.
 """
 
 import base64
@@ -280,6 +280,7 @@ class Handler(socketserver.StreamRequestHandler):
             sent = self.take_nodes(line).encode()
         elif verb == "submit" and (number := re.search(r" id=(\d+)", line)):
             sent = rule.get("submit", "pass id=%ID%").replace("%ID%", number[1]).encode() + b"\n"
+            time.sleep(rule.get("submit_ms", 0) / 1000)
             if "submit_is" in rule:
                 sent = broken(rule["submit_is"], number[1])
         if sent is not None:

@@ -221,6 +221,7 @@ def installed(tmp_path: Path, deadline_ms: int) -> Path:
     shutil.copytree(BRIDGE, etc, ignore=shutil.ignore_patterns("*.py", "py.typed", "__pycache__"))
     (etc / "gputopo-bridge.conf").write_text(
         f"socket = {tmp_path / 'engine.sock'}\ndeadline_ms = {deadline_ms}\n"
+        f"locked_deadline_ms = {deadline_ms}\nbudget_ms = 1000\n"
         "retry_first_s = 0.2\nretry_longest_s = 0.4\n"
     )
     return etc

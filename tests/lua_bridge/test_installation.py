@@ -66,8 +66,8 @@ def test_settings_are_read_from_the_file_beside_the_script(installed, start_lua)
         ("deadline_ms = inf", "expected a number"),
         ("\nsocket = engine.sock", "line 2: 'socket = engine.sock', expected an absolute path"),
         ("socket = /" + "x" * 200, "at most 107 bytes"),
-        ("sokcet = /run/x", "expected one of deadline_ms"),
-        ("nonsense", "expected one of deadline_ms"),
+        ("sokcet = /run/x", "expected one of budget_ms"),
+        ("nonsense", "expected one of budget_ms"),
     ],
 )
 def test_a_bad_setting_is_named_with_its_line_and_ignored(lua, text, complaint):

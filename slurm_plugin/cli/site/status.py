@@ -76,6 +76,8 @@ def _engine(state: dict[str, Any]) -> Iterator[str]:
         yield f"in charge for {charge['since_s']:.0f} s, of the controllers {others}"
     replies = ", ".join(f"{count} {reply}" for reply, count in state["replies"].items()) or "none"
     yield f"replies: {replies}; {state['late']} late"
+    if out := state.get("budget_out"):
+        yield f"{out} submits and updates passed unasked: the bridge's budget_ms was used up"
     yield f"decisions: {state['decisions_written']} logged, {state['decisions_lost']} lost"
     for verb, times in state["answer_ms"].items():
         yield f"{verb}: p50 {times['p50']:.3f} ms, p99 {times['p99']:.3f} ms"

@@ -72,7 +72,8 @@ def gputopo_yaml(cluster: Cluster) -> str:
 def cluster_b(cluster: Cluster) -> Iterator[Cluster]:
     """The second cluster, as docs/controllers.md says."""
     cluster.run("ctl", f"mkdir -p {HOME}; install -d -o slurm -g slurm {FOLDERS}")
-    bridge = f"socket = {SOCKET}\ndeadline_ms = 1000\nenforcement = {enforcement()}\n"
+    bridge = f"socket = {SOCKET}\ndeadline_ms = 1000\nlocked_deadline_ms = 1000\nbudget_ms = 1000\n"
+    bridge += f"enforcement = {enforcement()}\n"
     select = f"socket={SOCKET}\nkill_switch={SWITCH}\ndeadline_ms=1000\nbreaker_s=1\n"
     for path, text in {
         CONF: slurm_conf(cluster),

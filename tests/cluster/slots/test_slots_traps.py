@@ -23,7 +23,9 @@ SHOW_IN_STEP = f"srun sh -c '{SHOW_GPUS}'"
 @pytest.fixture(scope="module")
 def scripted(session_cluster: Cluster) -> Iterator[FakeEngine]:
     """The scripted engine beside stock Slurm with a GRES type per GPU."""
-    settings = "deadline_ms = 800\nretry_first_s = 0.1\n"
+    settings = (
+        "deadline_ms = 800\nlocked_deadline_ms = 800\nbudget_ms = 1000\nretry_first_s = 0.1\n"
+    )
     with scripted_for_bridge(session_cluster, settings, "gputopo-slots") as fake:
         yield fake
 

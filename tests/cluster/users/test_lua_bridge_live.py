@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from modes import enforcement
-from select_harness import FakeEngine, scripted_for_bridge
+from select_harness import BRIDGE_SETTINGS, FakeEngine, scripted_for_bridge
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError, CommandResult, until
@@ -19,13 +19,15 @@ _ACCEPTED = "set.admin_comment=[gpu-topo:%20pattern=ring] env.GPUTOPO_LIVE_TEST=
 #: Rules of the scripted engine.
 ACCEPTS = {"do": "pass", "submit": f"ok id=%ID% {_ACCEPTED}"}
 REFUSES = {"do": "pass", "submit": f"refuse id=%ID% message={ENGINES_LINE.replace(' ', '%20')}"}
+#: Deadlines that a busy test machine can meet, and no bound of slurmctld's time.
+PATIENT = "deadline_ms=500\nlocked_deadline_ms=500\nbudget_ms=1000\n"
 _touched = 0
 
 
 @pytest.fixture(scope="module")
 def scripted(session_cluster: Cluster) -> Iterator[FakeEngine]:
     """The scripted engine in place of the real one; the bridge waits a little longer for it."""
-    with scripted_for_bridge(session_cluster, "deadline_ms=500\n") as fake:
+    with scripted_for_bridge(session_cluster, PATIENT) as fake:
         yield fake
 
 
@@ -184,6 +186,35 @@ def test_the_log_tells_when_the_engine_is_back(cluster, engine):
             12,
         )
     assert sum("lua: gputopo:" in line and "answers again" in line for line in log) == 1
+
+
+@pytest.fixture
+def frugal(cluster: Cluster, engine: FakeEngine) -> Iterator[FakeEngine]:
+    """Slow answers, and a bridge that has the time for three of them."""
+    patient = cluster.read("ctl", BRIDGE_SETTINGS)
+    frugal = patient.replace(PATIENT, "deadline_ms=1000\nbudget_ms=1\n")
+    cluster.put("ctl", BRIDGE_SETTINGS, frugal)
+    reload_script(cluster)
+    engine.rule(do="pass", submit_ms=400)
+    yield engine
+    cluster.engine("stop")
+    cluster.put("ctl", BRIDGE_SETTINGS, patient)
+    engine.ready()
+
+
+def test_submits_go_on_beside_a_slow_engine_and_the_status_counts_them(cluster, frugal):
+    with cluster.slurmctld_log_of() as log:
+        for _ in range(10):
+            cluster.sbatch("-H", "--gres=gpu:1")
+    asked = len(requests(frugal))
+    assert 2 <= asked <= 3
+    assert sum("budget_ms (1 of each second) is used up" in line for line in log) == 1
+    frugal.stop()
+    cluster.engine("start")
+    # Another user has a share of his own, and so the engine hears of it.
+    cluster.sbatch("-H", "--gres=gpu:1", user="bob")
+    told = f"{10 - asked} submits and updates passed unasked: the bridge's budget_ms was used up"
+    assert told in cluster.run("ctl", ["gputopo", "status"]).out
 
 
 def test_a_changed_hint_is_checked_too(cluster, engine):

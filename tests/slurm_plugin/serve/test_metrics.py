@@ -37,8 +37,10 @@ def test_decisions_and_gains_are_exported(engine):
         ):
             after = engine.answer(line).after
             after()
+        engine.answer(b"submit id=1 uid=1 gpus=1 nodes=1 per_node=1 tasks=1 budget_out=5\n")
         engine.log.close()
         found = scraped(metrics)
+    assert found["gputopo_budget_out_total"] == 5
     labels = 'applied="yes",decision="use",partition="gpu",policy="mapa"'
     assert found[f"gputopo_decisions_total{{{labels}}}"] == 1
     assert found['gputopo_passes_total{reason="opted out by hint"}'] == 1

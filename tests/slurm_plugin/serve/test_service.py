@@ -163,6 +163,18 @@ def test_status_counts_what_was_answered(engine):
     assert told["nodes"] == 5
 
 
+def test_status_says_how_many_submits_the_bridge_passed_unasked(engine):
+    """As it told last: it counts anew when slurmctld loads it again."""
+    for out in (3, 7, 2):
+        submitted(engine, budget_out=out)
+        assert engine.status()["budget_out"] == out
+
+
+def test_a_bridge_of_an_earlier_release_tells_no_number(engine):
+    assert ask(engine, b"submit id=4 uid=1000 gpus=2 nodes=1 per_node=2 tasks=1\n")[0] == "pass"
+    assert engine.status()["budget_out"] == 0
+
+
 def test_a_status_of_many_broken_nodes_still_fits_its_reply(tmp_path):
     nodes = 'nodes: [{{nodes: "n[0001-5000]", topology: collected}}]'
     engine = an_engine(tmp_path, "state_dir: {folder}\n" + nodes)

@@ -20,12 +20,12 @@ local function load_luasocket()
   return type(unix) == "table" and unix.stream or unix, require("socket").gettime
 end
 
--- new(path, deadline_s) -> transport; raises an error when LuaSocket is not installed.
-function M.new(path, deadline_s)
+-- new(path) -> transport; raises an error when LuaSocket is not installed.
+function M.new(path)
   local new_socket, gettime = load_luasocket()
   return setmetatable({
     path = path,
-    deadline_s = deadline_s,
+    limit_s = 0,
     new_socket = new_socket,
     now = gettime,
     next_id = 0,
@@ -42,10 +42,10 @@ function M:close()
   self.unread = ""
 end
 
--- Seconds left, never more than the whole deadline should the wall clock be set back.
+-- Seconds left, never more than all of them should the wall clock be set back.
 local function left_s(self, start_s)
-  local left = self.deadline_s - (self.now() - start_s)
-  return left > 0 and min(left, self.deadline_s) or 0
+  local left = self.limit_s - (self.now() - start_s)
+  return left > 0 and min(left, self.limit_s) or 0
 end
 
 local function connect(self, start_s)
@@ -133,11 +133,12 @@ local function attempt(self, id, request, start_s)
   return read_reply(self, id, start_s)
 end
 
--- exchange(verb, rest) -> reply line | nil, reason
---   Sends "VERB id=N" .. rest. A kept connection that turns out to be closed (the engine
+-- exchange(verb, rest, limit_s) -> reply line | nil, reason
+--   Sends "VERB id=N" .. rest, and takes limit_s at most. A kept connection that turns out to be closed (the engine
 --   was restarted) is opened again once. After any failure the connection is closed.
-function M:exchange(verb, rest)
+function M:exchange(verb, rest, limit_s)
   local start_s = self.now()
+  self.limit_s = limit_s
   local id = self.next_id % LARGEST_ID + 1
   self.next_id = id
   local request = verb .. " id=" .. id .. rest .. "\n"
