@@ -26,7 +26,7 @@ from slurm_plugin.lending import forms
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply, WaitFor
 from slurm_plugin.queue import backfill
-from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even
+from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even, unreserved
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Unplaceable, need_of
 from slurm_plugin.queue.features import Unsupported
@@ -180,7 +180,10 @@ class Slots:
             # Slurm packs a user's jobs on nodes that are hers; ours would close other ones.
             raise Unplaceable("the job closes its nodes to other users")
         nodes, holds = cache.now()
-        candidates = groups(need, nodes)
+        # A partition's own time limit is not known here.
+        end = now + keys.time_s if keys.time_s else float("inf")
+        open_ones = unreserved(nodes, cache.reserved, now, end)
+        candidates = groups(need, open_ones) or groups(need, nodes)
         if not candidates:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, nodes) and not keys.het:
@@ -206,7 +209,6 @@ class Slots:
         group, mask = choice.group, choice.mask
         if not is_even(need, nodes[group.own], mask):
             raise Unplaceable(UNEVEN)
-        end = now + keys.time_s if keys.time_s else float("inf")
         hold = need.hold(group.names, nodes[group.own].all_gpus if need.exclusive else mask, end)
         if cache.first and backfill.delays(cache.first, nodes, holds, [hold], now):
             return self._gate(job, "waits behind jobs that came first", keep=True)

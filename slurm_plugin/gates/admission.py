@@ -11,7 +11,7 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.queue import backfill
-from slurm_plugin.queue.candidates import Need, are_apart, groups, is_even
+from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even, unreserved
 from slurm_plugin.queue.capacity import Hold, end_of, with_hold
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -70,9 +70,13 @@ class Admission:
 
     def _part(self, name: str, job: QueuedJob, want: Want, is_first: bool) -> change.Part | str:
         """Take the slots for one job; where it gets none, what `admit` returns."""
-        made, need = self.made, want.need
+        made, need, now = self.made, want.need, self.context.now
         assert need is not None
-        candidates = [] if id(need) in self._unplaced else groups(need, made.nodes)
+        end, candidates = end_of(job, now), list[Group]()
+        if id(need) not in self._unplaced:
+            # Where no other node has room Slurm knows whether the reservation leaves some.
+            open_ones = unreserved(made.nodes, self.context.reserved, now, end)
+            candidates = groups(need, open_ones) or groups(need, made.nodes)
         if not candidates:
             if is_first:
                 self._unplaced[id(need)] = need
@@ -80,7 +84,7 @@ class Admission:
                 return APART
             self.borrowers.fits_nowhere(job, need)
             return ""
-        end, like = end_of(job, self.context.now), _alike(job, want)
+        like = _alike(job, want)
         if like in self._delaying and self._delaying[like] <= end:
             return ""
         choice = self.choose(name, job, want, candidates)

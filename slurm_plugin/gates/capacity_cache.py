@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from slurm_plugin.decide.record import Build
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
+from slurm_plugin.slurm.interface import Reservation
 
 #: Seconds for which GPUs are kept for a submit whose job does not show up: Slurm may have refused
 #: it, or only tested it.
@@ -51,6 +52,8 @@ class CapacityCache:
     preempting: frozenset[str] = frozenset()
     #: Partitions whose jobs close their nodes to other users.
     closing: frozenset[str] = frozenset()
+    #: Slurm's reservations, now and to come.
+    reserved: tuple[Reservation, ...] = ()
     #: Do so many jobs wait that the gates of later ones hold for longer?
     is_long: bool = False
     #: Promises of slots and of gates, by token: apart, as a submit looks at all those of slots.

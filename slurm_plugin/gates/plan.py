@@ -13,7 +13,7 @@ from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Demand
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,8 @@ class GateContext(LoanContext):
     lease_s: int
     #: Job id -> until when (epoch) its gate holds, where Slurm does not show that.
     holds_until: Mapping[int, float] = field(default_factory=dict)
+    #: Slurm's reservations, now and to come.
+    reserved: Sequence[Reservation] = ()
 
 
 @dataclass(frozen=True, slots=True)

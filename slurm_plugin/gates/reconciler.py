@@ -54,6 +54,8 @@ RENEWED_AT_ONCE, MOST_EARLY = 100, 300
 #: After so many seconds Slurm has looked at a job that was released, its backfill included, which
 #: rounds times (bf_interval, bf_max_time and bf_resolution where nothing is said).
 LOOK_S = 150
+#: Reservations are read anew after so many seconds; sooner where a job is to wait.
+RESERVED_S = 30.0
 
 #: Why a job is not to start now with this shape; '' where it may.
 HoldReason = Callable[[PlacementQuestion, Shape], str]
@@ -92,8 +94,9 @@ class GateReconciler:
         self._counts: Counter[str] = Counter()
         # The decisions of this round, by the name of the job or task.
         self._decided: dict[str, Build] = {}
-        # Reservations, once a job of this round is to wait.
-        self._reservations: list[Reservation] | None = None
+        # Slurm's reservations, and when they were read; when this round began.
+        self._reserved: tuple[Reservation, ...] = ()
+        self._reserved_at = self._began = float("-inf")
         self._waiting: dict[str, int] = {}
 
     async def reconcile(self, snapshot: Snapshot, known: int) -> GatePlan:
@@ -150,16 +153,18 @@ class GateReconciler:
         nodes = nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kinds, partitions)
         wants = self.wants.read(snapshot.jobs, emptied(nodes))
         matcher = self.matcher if self.matcher.refresh(snapshot) else None
+        self._began = self.clock()
         context = GateContext(
-            int(self.clock()),
+            int(self._began),
             snapshot.settings.tiers,
             self.grace_s,
             matcher.lending.settings.ready_s if matcher else None,
             self._backoff.is_paused,
             lease_s=self.lease_s,
             holds_until=self._holds_until,
+            reserved=self._reservations(self._began - RESERVED_S),
         )
-        self._decided, self._reservations = {}, None
+        self._decided = {}
         made = plan(
             snapshot.jobs,
             wants,
@@ -186,6 +191,7 @@ class GateReconciler:
         partitions = snapshot.settings.partitions
         self.cache.default_partition = next((p.name for p in partitions if p.is_default), "")
         self.cache.preempting = _preempting(snapshot.settings)
+        self.cache.reserved = self._reserved
         self.cache.closing = frozenset(p.name for p in partitions if p.closes_nodes)
         self.cache.update(nodes, holds, made.first, snapshot.at, known, met)
         self.cache.is_long = made.seen[GATED] >= NEAR
@@ -206,24 +212,29 @@ class GateReconciler:
 
         `names` are the nodes it may use. It is let go a lease before: gates are looked at by then.
         """
-        if self._reservations is None:
-            try:
-                self._reservations = self.client.reservations()
-            except SlurmError as error:
-                # The others' gates open all the same; the next round asks again.
-                logger.warning("slots: reservations: %s", error)
-                self._reservations = []
         now, least_s = self.clock(), LOOK_S + self.lease_s
         # A floating one stays as far away as it is. What licences the job needs is not known here.
         near = [
             one
-            for one in self._reservations
+            for one in self._reservations(self._began)
             if "TIME_FLOAT" not in one.flags and 0 <= one.start - now - job.time_limit_s < least_s
         ]
         if not near:
             return False
         mine = set(names)
         return any(one.licenses or not mine.isdisjoint(one.nodes) for one in near)
+
+    def _reservations(self, since: float) -> tuple[Reservation, ...]:
+        """Slurm's reservations as they were at this time (epoch) or later."""
+        if not since <= self._reserved_at <= self.clock():
+            try:
+                self._reserved = tuple(self.client.reservations())
+            except SlurmError as error:
+                # The gates open all the same; a later round asks again.
+                logger.warning("slots: reservations: %s", error)
+                self._reserved = ()
+            self._reserved_at = self.clock()
+        return self._reserved
 
     def _question(self, job: QueuedJob, want: Want) -> PlacementQuestion:
         """What is asked about a job, but for its candidates."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from policies.contract.bits import lowest_bits
 from slurm_plugin.queue import features
 from slurm_plugin.queue.capacity import Hold, Node, Nodes
+from slurm_plugin.slurm.interface import Reservation
 
 #: The most sets of GPUs that are tried for a job of several nodes of one kind.
 MAX_SETS = 1024
@@ -119,6 +120,17 @@ def _of_its_types(need: Need, node: Node) -> Node:
 def mask_of_types(gpu_types: Sequence[str], chosen: Container[str]) -> int:
     """The mask of those of a node's GPUs whose type is among `chosen`."""
     return sum(1 << i for i, gpu_type in enumerate(gpu_types) if gpu_type in chosen)
+
+
+def unreserved(nodes: Nodes, reserved: Iterable[Reservation], now: float, end: float) -> Nodes:
+    """Those of the nodes on which a job from `now` to `end` (epochs) meets no reservation.
+
+    Slurm may start a job on others, too, where a reservation is of a part of the node alone.
+    """
+    taken = {name for one in reserved if one.start < end and now < one.end for name in one.nodes}
+    if taken.isdisjoint(nodes):
+        return nodes
+    return {name: node for name, node in nodes.items() if name not in taken}
 
 
 def groups(need: Need, nodes: Nodes) -> list[Group]:

@@ -51,7 +51,7 @@ OTHERS = (
     *("--gres-flags=enforce-binding", "--gres-flags=disable-binding"),
     *("-C a", "-C a|b", "-C [a|b]", "-C a&b", "--prefer=b", "-C [a*1]"),
     *("-w dgx1", "-x dgx1", "-x dgx[1-2]", "--contiguous", "--spread-job", "--use-min-nodes"),
-    *("--switches=1@0:01", "--deadline=now+2hours", "-t7", "--nice=50", "-L lic:1"),
+    *("--switches=1@0:01", "--deadline=now+2hours", "-t5", "-t45", "--nice=50", "-L lic:1"),
     *("--distribution=cyclic", "--distribution=block:cyclic", "--distribution=plane=2", "-B1"),
     *("--reservation=mine", "--core-spec=2", "--mem=0", "--cpus-per-gpu=1 --mem-per-gpu=10"),
 )
@@ -106,7 +106,7 @@ def site_of(seed: int, release: tuple[int, int]) -> Site:
     if chance.random() < 0.4:
         commands.append(
             "scontrol create reservation reservationname=maint users=root flags=maint"
-            " starttime=now+8minutes duration=60 nodes=dgx2,minsky1"
+            " starttime=now+30minutes duration=60 nodes=dgx2,minsky1"
         )
     return Site("\n".join(lines), tuple(commands), names)
 

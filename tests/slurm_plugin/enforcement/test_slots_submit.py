@@ -15,6 +15,7 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Node, with_hold
+from slurm_plugin.slurm.interface import Reservation
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
 NOW, LEASE_S = 1_000_000.0, 120
@@ -69,6 +70,18 @@ def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(tmp_path):
     found = record_in(values["admin_comment"])
     assert (found.state, found.get("tpn"), found.get("by")) == ("placed", "gres/gpu:2", "node")
     assert values["admin_comment"].startswith("[gpu-topo: ")
+
+
+@pytest.mark.parametrize(
+    ("time_s", "start", "node"),
+    [(60, NOW + 59, "dgx2"), (60, NOW + 60, "dgx1"), (0, NOW + 9999, "dgx2")],
+    ids=["it comes", "it comes later", "the partition's time limit"],
+)
+def test_a_job_is_placed_where_it_meets_no_reservation(tmp_path, time_s, start, node):
+    state = cache("dgx1", "dgx2")
+    state.reserved = (Reservation("m", int(start), int(start) + 60, ("dgx1",)),)
+    values = told(mode(tmp_path, state).on_submit(submit(time_s=time_s)))
+    assert values["req_nodes"] == node
 
 
 def test_slots_promised_to_one_job_are_not_given_to_the_next(tmp_path):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from slots_in_tests import NOW, Remembering, gated, look, planned, reconciler
+from slots_in_tests import DGX1, NOW, TERMS, Remembering, gated, look, planned, reconciler
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
@@ -70,6 +70,26 @@ def test_no_wait_loses_the_time_before_a_reservation(tmp_path, reserved, is_rele
     look(reconciler(tmp_path, slurm, CapacityCache()), slurm)
     let_go = [names for names, change in slurm.updates if change.begin_time == AT_ONCE]
     assert let_go == ([("1",)] if is_released else [])
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "others", "node"),
+    [
+        (NOW + 500, NOW + 900, ["dgx2"], "dgx2"),
+        (NOW - 50, NOW + 1, ["dgx2"], "dgx2"),
+        (NOW + 600, NOW + 900, ["dgx2"], "dgx1"),
+        (NOW - 50, NOW, ["dgx2"], "dgx1"),
+        (NOW + 500, NOW + 900, [], "dgx1"),
+    ],
+    ids=["it comes", "it is there", "it comes later", "it is over", "no other node"],
+)
+def test_a_job_goes_where_it_meets_no_reservation(start, end, others, node):
+    """Slurm would not start it there, unless a part of the node alone is reserved."""
+    context = replace(TERMS, reserved=[Reservation("m", start, end, ("dgx1",))])
+    nodes = [replace(DGX1, name=name) for name in others]
+    made = planned(gated(1, time_limit_s=600), context=context, others=nodes)
+    [release] = made.releases
+    assert [list(hold.gpus) for hold in release.holds] == [[node]]
 
 
 def test_where_reservations_cannot_be_read_gates_open_all_the_same(tmp_path, caplog):
