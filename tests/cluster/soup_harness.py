@@ -50,7 +50,8 @@ OTHERS = (
     *("--exclusive", "--exclusive=user", "--exclusive=mcs", "--oversubscribe"),
     *("--gres-flags=enforce-binding", "--gres-flags=disable-binding"),
     *("-C a", "-C a|b", "-C [a|b]", "-C a&b", "--prefer=b", "-C [a*1]"),
-    *("-w dgx1", "-x dgx1", "-x dgx[1-2]", "--contiguous", "--spread-job", "--use-min-nodes"),
+    # Not --spread-job: with --gpus it ends the slurmctld of 24.11.5, with or without us.
+    *("-w dgx1", "-x dgx1", "-x dgx[1-2]", "--contiguous", "--use-min-nodes"),
     *("--switches=1@0:01", "--deadline=now+2hours", "-t5", "-t45", "--nice=50", "-L lic:1"),
     *("--distribution=cyclic", "--distribution=block:cyclic", "--distribution=plane=2", "-B1"),
     *("--reservation=mine", "--core-spec=2", "--mem=0", "--cpus-per-gpu=1 --mem-per-gpu=10"),

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from slots_in_tests import NOW, Remembering, gated, look, reconciler
+from slots_in_tests import DGX1, NOW, Remembering, gated, look, reconciler
 
 from policies.performance import Shape
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.capacity_cache import CapacityCache
+from slurm_plugin.gates.capacity_cache import PROMISE_S, CapacityCache
 from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import RENEWED_AT_ONCE, HoldReason
@@ -101,6 +101,16 @@ def test_promised_slots_are_not_released_to_another_job(tmp_path):
     cache.promise("unseen", Hold({"dgx1": 0xFE}), NOW)
     polled(tmp_path, slurm, cache)
     assert [update.tres_per_node for _, update in slurm.updates] == [None]
+
+
+def test_a_promise_lasts_until_a_look_begun_after_it_ran_out():
+    state = CapacityCache()
+    state.update({"dgx1": DGX1}, (), None, NOW)
+    state.promise("t", Hold({"dgx1": 0xFF}), NOW)
+    state.forget(NOW + PROMISE_S - 0.1)
+    assert state.now()[0]["dgx1"].free == 0
+    state.forget(NOW + PROMISE_S)
+    assert state.now()[0]["dgx1"].free == 0xFF
 
 
 def test_a_promise_ends_when_its_job_is_seen(tmp_path):
