@@ -118,21 +118,27 @@ def _most_of_one(users: Sequence[Hashable]) -> int:
 def _bounded(used: Sequence[float], users: Sequence[Hashable]) -> Sequence[float]:
     """Of these parts (ascending) those that count, so that one user's are `OF_ONE` at most.
 
-    Of a user with more, some evenly spread. Where one is too much, any later part is as likely.
+    Of a user with more, some evenly spread. Where one is too much, any later part is as likely. A
+    part below all those of others counts as the first of theirs: else a single user could have
+    everybody wait for GPUs that by her jobs alone are free in a moment.
     """
     most, of_user = _most_of_one(users), Counter(user for user in users if user is not None)
+    seen = [*zip(used, users, strict=True)]
     if max(of_user.values(), default=0) > most:
         met: Counter[Hashable] = Counter()
         kept = []
-        for part, user in zip(used, users, strict=True):
+        for part, user in seen:
             at, count = met[user], of_user[user]
             met[user] += 1
             if count <= most or at * most // count != (at + 1) * most // count:
-                kept.append(part)
-        used = kept
-    if of_user and OF_ONE * len(used) < 1:
-        used = sorted((*used, *(used[0] + (1 - used[0]) * part for part in UNKNOWN)))
-    return used
+                kept.append((part, user))
+        seen = kept
+    if of_user and OF_ONE * len(seen) < 1:
+        seen += [(seen[0][0] + (1 - seen[0][0]) * part, None) for part in UNKNOWN]
+        seen.sort(key=itemgetter(0))
+    lowest = seen[0][1]
+    least = next((part for part, user in seen if user is None or user != lowest), 0.0)
+    return [max(part, least) for part, _ in seen]
 
 
 def _off_by(guess_s: float, ran_s: float) -> float:
