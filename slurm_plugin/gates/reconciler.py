@@ -39,7 +39,7 @@ from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import WaitFor
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.candidates import Group
-from slurm_plugin.queue.capacity import Hold, emptied, holds_in, nodes_of, with_hold
+from slurm_plugin.queue.capacity import Hold, emptied, holds_in, nodes_of, with_hold, with_shared
 from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
@@ -150,10 +150,12 @@ class GateReconciler:
 
     def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
         partitions = snapshot.settings.partitions
+        self._began = self.clock()
+        reserved = self._reservations(self._began - RESERVED_S)
         nodes = nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kinds, partitions)
+        nodes = with_shared(nodes, snapshot.nodes, reserved, self._began)
         wants = self.wants.read(snapshot.jobs, emptied(nodes))
         matcher = self.matcher if self.matcher.refresh(snapshot) else None
-        self._began = self.clock()
         context = GateContext(
             int(self._began),
             snapshot.settings.tiers,
@@ -162,7 +164,7 @@ class GateReconciler:
             self._backoff.is_paused,
             lease_s=self.lease_s,
             holds_until=self._holds_until,
-            reserved=self._reservations(self._began - RESERVED_S),
+            reserved=reserved,
         )
         self._decided = {}
         made = plan(

@@ -7,8 +7,9 @@ reservation, at the earliest time that the declared walltimes allow.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import takewhile
 
 from slurm_plugin.queue.candidates import Need, can_start
 from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_holds
@@ -37,12 +38,19 @@ def earliest_start(need: Need, nodes: Nodes, holds: Sequence[Hold], now: float) 
     if can_start(need, nodes):
         return now
     ending = sorted((hold for hold in holds if hold.end < math.inf), key=lambda hold: hold.end)
-    ends: float
-    for ends, together in groupby(ending, key=lambda hold: hold.end):
-        nodes = without_holds(nodes, together)
-        if can_start(need, nodes):
-            return max(ends, now)
-    return math.inf
+    # More is free after each end, so the first one that suffices is found by halves.
+    last = bisect_left(ending, True, key=_by_then(need, nodes, ending))
+    return max(ending[last].end, now) if last < len(ending) else math.inf
+
+
+def _by_then(need: Need, nodes: Nodes, ending: Sequence[Hold]) -> Callable[[Hold], bool]:
+    """Whether the job could start once a hold and all that end no later are given back."""
+
+    def could_start(last: Hold) -> bool:
+        over = takewhile(lambda hold: hold.end <= last.end, ending)
+        return can_start(need, without_holds(nodes, over))
+
+    return could_start
 
 
 def delays(

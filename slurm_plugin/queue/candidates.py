@@ -122,6 +122,16 @@ def mask_of_types(gpu_types: Sequence[str], chosen: Container[str]) -> int:
     return sum(1 << i for i, gpu_type in enumerate(gpu_types) if gpu_type in chosen)
 
 
+def why_slurms(need: Need, nodes: Nodes) -> str:
+    """Why a job that fits on no open node is Slurm's own: one that Slurm may open has room.
+
+    '' where there is none such. Slurm does not see a job behind a gate.
+    """
+    closed = {n: replace(node, is_open=True) for n, node in nodes.items() if node.is_slurms}
+    is_room = closed and groups(need, {**nodes, **closed})
+    return "a node that is switched off, or reserved in part, has room" if is_room else ""
+
+
 def unreserved(nodes: Nodes, reserved: Iterable[Reservation], now: float, end: float) -> Nodes:
     """Those of the nodes on which a job from `now` to `end` (epochs) meets no reservation.
 

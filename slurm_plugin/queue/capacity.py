@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from policies import mask_of
 from policies.contract.bits import lowest_bits
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import QueuedJob, Reservation, SlurmNode, SlurmPartition
 
 #: States in which Slurm starts nothing on a node. COMPLETING is not among them: it is over in
 #: a moment, and a job that is released meanwhile starts right then.
@@ -22,6 +22,12 @@ CLOSED = frozenset(
         *("REBOOT_REQUESTED", "REBOOT_ISSUED"),
     )
 )
+
+
+#: Those of them that Slurm ends for a job that has no other place: it switches nodes on.
+ASLEEP = frozenset(("POWERED_DOWN", "POWERING_DOWN"))
+#: Flags of reservations that take other jobs, too.
+TAKES_OTHERS = frozenset(("MAGNETIC", "FLEX"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,9 @@ class Node:
     limits: Mapping[str, SlurmPartition] = field(default_factory=dict)
     taken: Mapping[str, int] = field(default_factory=dict)
     socket_count: int = 1
+    #: It is closed, but Slurm itself may start jobs there: it would switch the node on, or knows
+    #: what a reservation leaves.
+    is_slurms: bool = False
 
     @property
     def all_gpus(self) -> int:
@@ -178,6 +187,7 @@ def nodes_of(
         gpus = gpus_of(node)
         if gpus is None:
             continue
+        closed = closed_states(node)
         capacity[node.name] = Node(
             node.name,
             gpus.types,
@@ -188,7 +198,7 @@ def nodes_of(
             node.weight,
             frozenset(node.partitions),
             frozenset(node.features),
-            is_open(node),
+            not closed,
             gpus.model,
             *machine(node.name),
             node.cpus,
@@ -198,8 +208,35 @@ def nodes_of(
             {name: limits[name] for name in node.partitions if name in limits} if limits else {},
             taken.get(node.name, {}),
             max(1, node.sockets),
+            bool(closed) and closed <= ASLEEP,
         )
     return capacity
+
+
+def with_shared(
+    nodes: Nodes, seen: Iterable[SlurmNode], reserved: Iterable[Reservation], now: float
+) -> dict[str, Node]:
+    """The nodes, of which those are Slurm's to open whose reservations leave other jobs room.
+
+    Slurm shows the state `RESERVED` of every node of a reservation, be it for a few cores of it.
+    """
+    seen = [*seen]
+    cpus, keeping = {node.name: node.cpus for node in seen}, dict[str, list[Reservation]]()
+    for one in reserved:
+        if one.start <= now < one.end:
+            for name in one.nodes:
+                keeping.setdefault(name, []).append(one)
+
+    def leaves_room(one: Reservation) -> bool:
+        of_all = sum(cpus.get(name, 0) for name in one.nodes)
+        return one.cpus < of_all or not TAKES_OTHERS.isdisjoint(one.flags)
+
+    shared = {
+        node.name
+        for node in seen
+        if closed_states(node) == {"RESERVED"} and all(map(leaves_room, keeping.get(node.name, ())))
+    }
+    return {n: replace(one, is_slurms=True) if n in shared else one for n, one in nodes.items()}
 
 
 def _withheld(

@@ -226,6 +226,8 @@ class Reservation:
     users: str = ""
     accounts: str = ""
     licenses: str = ""
+    #: How many CPUs of its nodes it keeps; 0 where it counts something else.
+    cpus: int = 0
 
     @property
     def is_maintenance(self) -> bool:

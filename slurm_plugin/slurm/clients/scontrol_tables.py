@@ -18,6 +18,7 @@ _UNSET = ("", "(null)", "N/A", "NONE", "UNLIMITED", "INFINITE")
 _INFINITE = 0xFFFFFFFF
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 # `alice(1001)`; in a limit `N` means none, and what is in use follows in parentheses.
+_CPUS = re.compile(r"(?:\A|,)cpu=(\d+)")
 _OWNER = re.compile(r"(.*?)\(\d+\)\Z")
 _COUNT = re.compile(r"(\d+|N)(?:\.\d+)?(?:\((\d+)(?:\.\d+)?\))?\Z")
 #: What counts the things that each of these limits is on.
@@ -104,6 +105,7 @@ def reservations(run: Runner) -> list[Reservation]:
                     pairs.get("Users", ""),
                     pairs.get("Accounts", ""),
                     pairs.get("Licenses", ""),
+                    int(cpus[1]) if (cpus := _CPUS.search(pairs.get("TRES", ""))) else 0,
                 )
             )
     return sorted(visible, key=lambda one: one.name)

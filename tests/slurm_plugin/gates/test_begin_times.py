@@ -56,12 +56,20 @@ def test_of_a_heterogeneous_job_no_comment_is_written_over():
         ([], False),
         ([Reservation("m", NOW + 600 + LAST_S, NOW + 9000, ("dgx1",))], True),
         ([Reservation("m", NOW + 600 + LAST_S + 2, NOW + 9000, ("dgx1",))], False),
-        ([Reservation("m", NOW + 599, NOW + 9000, ("dgx1",))], False),
+        ([Reservation("m", NOW + 599, NOW + 9000, ("dgx1",))], True),
         ([Reservation("m", NOW + 600, NOW + 9000, ("dgx2",))], False),
         ([Reservation("m", NOW + 600, NOW + 9000, licenses="matlab:2")], True),
         ([Reservation("m", NOW + 600, NOW + 9000, ("dgx1",), ("TIME_FLOAT",))], False),
     ],
-    ids=["none", "it comes", "not yet", "too late", "of another node", "licences", "it floats"],
+    ids=[
+        "none",
+        "it comes",
+        "not yet",
+        "too late",
+        "of another node",
+        "licences",
+        "it floats",
+    ],
 )
 def test_no_wait_loses_the_time_before_a_reservation(tmp_path, reserved, is_released):
     """A job of ten minutes waits for a pair of its worth, as long as it can be over in time."""
@@ -79,9 +87,8 @@ def test_no_wait_loses_the_time_before_a_reservation(tmp_path, reserved, is_rele
         (NOW - 50, NOW + 1, ["dgx2"], "dgx2"),
         (NOW + 600, NOW + 900, ["dgx2"], "dgx1"),
         (NOW - 50, NOW, ["dgx2"], "dgx1"),
-        (NOW + 500, NOW + 900, [], "dgx1"),
     ],
-    ids=["it comes", "it is there", "it comes later", "it is over", "no other node"],
+    ids=["it comes", "it is there", "it comes later", "it is over"],
 )
 def test_a_job_goes_where_it_meets_no_reservation(start, end, others, node):
     """Slurm would not start it there, unless a part of the node alone is reserved."""
@@ -90,6 +97,24 @@ def test_a_job_goes_where_it_meets_no_reservation(start, end, others, node):
     made = planned(gated(1, time_limit_s=600), context=context, others=nodes)
     [release] = made.releases
     assert [list(hold.gpus) for hold in release.holds] == [[node]]
+
+
+def test_one_that_would_meet_it_everywhere_is_slurms_own_and_keeps_nothing_from_others():
+    """Slurm knows whether the reservation leaves room; a shorter job has the same slots now."""
+    context = replace(TERMS, reserved=[Reservation("m", NOW + 500, NOW + 900, ("dgx1",))])
+    long, short = gated(1, 8, time_limit_s=600), gated(2, 8, time_limit_s=60)
+    made = planned(long, short, context=context)
+    [(name, update)] = made.updates
+    assert (name, made.released) == ("1", ["2"])
+    assert "Slurm's own choice: a reservation begins" in (update.admin_comment or "")
+
+
+@pytest.mark.parametrize(("is_slurms", "left"), [(True, ["1"]), (False, [])])
+def test_a_job_that_fits_where_slurm_itself_opens_a_node_is_slurms_own(is_slurms, left):
+    """Behind its gate Slurm would not see it, and switch no node on for it."""
+    other = replace(DGX1, name="dgx2", is_open=False, is_slurms=is_slurms)
+    made = planned(gated(1), others=[other], free=0)
+    assert [name for name, _ in made.updates] == left
 
 
 def test_where_reservations_cannot_be_read_gates_open_all_the_same(tmp_path, caplog):

@@ -119,7 +119,7 @@ def test_reservations_have_their_nodes_and_times():
     [found] = scontrol_tables.reservations(run)
     nodes = ("dgx1", "dgx2")
     assert found == Reservation(
-        "repair", 1795411718, 1795415318, nodes, ("MAINT", "IGNORE_JOBS"), "root"
+        "repair", 1795411718, 1795415318, nodes, ("MAINT", "IGNORE_JOBS"), "root", cpus=32
     )
     assert found.is_maintenance
     none = FakeRunner({"scontrol --oneliner show reservations": "No reservations in the system\n"})
