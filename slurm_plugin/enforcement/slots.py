@@ -188,8 +188,7 @@ class Slots:
             # Slurm packs a user's jobs on nodes that are hers; ours would close other ones.
             raise Unplaceable("the job closes its nodes to other users")
         nodes, holds = cache.now()
-        # A partition's own time limit is not known here.
-        end = now + keys.time_s if keys.time_s else float("inf")
+        end = cache.end_of(need.partitions, keys.time_s, now)
         open_ones = unreserved(nodes, cache.reserved, now, end)
         candidates = groups(need, open_ones)
         if not candidates and open_ones is not nodes and groups(need, nodes):

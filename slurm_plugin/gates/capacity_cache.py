@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.decide.record import Build
@@ -40,6 +41,8 @@ class CapacityCache:
     #: Figures older than this many seconds are not used; set by the loop that reads them.
     fresh_s: float = float("inf")
     default_partition: str = ""
+    #: Each partition's time limit for jobs that name none, in seconds; 0 for none.
+    time_limits_s: Mapping[str, int] = field(default_factory=dict)
     #: When the last poll of Slurm began; -inf: never.
     polled_at: float = float("-inf")
     #: What is free on each node, and what would be free without any job.
@@ -71,6 +74,11 @@ class CapacityCache:
     has_news: bool = False
     #: When the last promises of slots to a user ran out unseen, by uid.
     unmet: dict[int, deque[float]] = field(default_factory=dict)
+
+    def end_of(self, partitions: Iterable[str], time_s: int, now: float) -> float:
+        """When a job of one of these partitions ends at the latest; `time_s` is 0 without -t."""
+        limits = [time_s or self.time_limits_s.get(name, 0) for name in partitions]
+        return now + max(limits) if limits and all(limits) else math.inf
 
     def is_fresh(self, now: float) -> bool:
         """Was Slurm read lately? Nothing is given or gated on old figures."""

@@ -192,6 +192,8 @@ class GateReconciler:
         holds = (*holds_in(made.nodes, snapshot.jobs, self.clock()), *made.added)
         partitions = snapshot.settings.partitions
         self.cache.default_partition = next((p.name for p in partitions if p.is_default), "")
+        limits = {p.name: p.default_time_s or p.max_time_s for p in partitions}
+        self.cache.time_limits_s = limits
         self.cache.preempting = _preempting(snapshot.settings)
         self.cache.reserved = self._reserved
         self.cache.closing = frozenset(p.name for p in partitions if p.closes_nodes)

@@ -105,12 +105,14 @@ class Node:
     def _room_in(self, partition: str, is_exclusive: bool) -> int:
         """CPUs that the partition's jobs may still take (_allocate_sc of select/cons_tres).
 
-        Those that run are taken to fill one socket after the other.
+        A socket counts until it is full, and Slurm does not say which ones jobs are on: as few are
+        taken to be full as may be, as a job that does not start goes to Slurm in the end.
         """
         room, limit = self.all_cpus, self.limits.get(partition)
         taken = self.taken.get(partition, 0)
         if limit is not None and (most := limit.max_cpus_per_socket):
-            room = most * (self.socket_count - taken // most)
+            full = max(0, taken - self.socket_count * (most - 1))
+            room = most * (self.socket_count - full)
         if limit is not None and (most := limit.max_cpus_per_node):
             # Slurm gives a job the whole of a node or nothing of it.
             room = 0 if is_exclusive and self.all_cpus > most else min(room, most - taken)

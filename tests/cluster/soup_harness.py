@@ -167,7 +167,7 @@ def of_job(job: Job) -> dict[str, object]:
     return {key: job.fields.get(key) for key in kept} | {"TRES": ",".join(tres)}
 
 
-def others(now: Books, jobid: int) -> dict[int, object]:
+def others(now: Books, jobid: int) -> dict[int, tuple[object, ...]]:
     """All other jobs: state, and what each has where."""
     return {
         other.id: (other.state, other.nodes, other.gpus, other.cores)
@@ -210,8 +210,10 @@ def harms(alone: Books, own: int, advised: Books, ours: int) -> list[str]:
         found.append(f"ended: {two.state} ({two.reason})")
     if two.fields.get("Priority") == "0" and one.fields.get("Priority") != "0":
         found.append("held")
-    if others(alone, own) != others(advised, ours):
-        found.append(f"others: {others(advised, ours)}, with Slurm {others(alone, own)}")
+    # Who waited may have started meanwhile.
+    before, now = (others(seen, job) for seen, job in ((alone, own), (advised, ours)))
+    if lost := {j: has for j, has in before.items() if has[0] != "PENDING" and now.get(j) != has}:
+        found.append(f"others: {[(has, now.get(j)) for j, has in lost.items()]}")
     if shared_cores(advised) > shared_cores(alone):
         found.append("cores of others")
     if advised.closed > alone.closed:

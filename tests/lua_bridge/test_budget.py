@@ -288,10 +288,10 @@ def test_those_that_missed_it_are_not_said_one_by_one(lua, engine, slow):
     assert len(lua.submit(**GPU_JOB, het_job_offset=0).log) == 1
 
 
-def test_who_missed_it_pays_a_whole_deadline(lua, engine, slow):
-    """Else questions that were given up would keep the engine busier than slurmctld."""
+def test_a_short_deadline_that_was_missed_counts_as_what_it_took(lua, engine, slow):
+    """On large sites ordinary components miss it: four of one job are not to use up the budget."""
     engine.behaviour = silent
     lua.evaluate("TOOK = 0; return ''")
     for _ in range(5):
         lua.submit(**GPU_JOB, het_job_offset=0)
-    assert len(engine.requests) == 2
+    assert len(engine.requests) == 5

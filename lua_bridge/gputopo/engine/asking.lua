@@ -85,9 +85,11 @@ local function exchanged(self, user, rest, limit_s)
   local began_s, out = self.engine.now(), self.budget.out
   local told = out > 0 and string.format(" budget_out=%d", out) or ""
   local answer, failure = self.engine:exchange("submit", rest .. told, limit_s)
-  -- One that gave up may still keep the engine busy: it counts as a whole deadline.
-  local is_late = not answer and failure == "timeout"
-  self.budget:spend(user, is_late and self.deadline_s or self.engine.now() - began_s)
+  -- One that gave up may still keep the engine busy: it counts as a whole deadline. The short one
+  -- is missed by ordinary jobs of large sites, too.
+  local is_locked = limit_s < self.deadline_s
+  local is_late = not answer and failure == "timeout" and not is_locked
+  self.budget:spend(user, is_late and self.deadline_s or self.engine.now() - began_s, is_locked)
   if not answer then
     return note_failure(self, user, failure, began_s, limit_s)
   elseif self.pause:succeeded(user, self.engine.now()) then

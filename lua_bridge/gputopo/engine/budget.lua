@@ -58,11 +58,12 @@ local function forget_least(self)
   self.had_s[least], self.users = nil, self.users - 1
 end
 
--- A question about a job of this user took so long. A machine that stood still, or a clock set
+-- A question about a job of this user took so long; `is_locked`: even readers waited, who may be
+-- kept waiting for all tasks of an array at once. A machine that stood still, or a clock set
 -- forward, makes no debt.
-function M:spend(user, took_s)
+function M:spend(user, took_s, is_locked)
   took_s = max(0, min(took_s, self.deadline_s))
-  if took_s <= QUICK_S then
+  if took_s <= (is_locked and 0 or QUICK_S) then
     return
   end
   if not self.had_s[user] then

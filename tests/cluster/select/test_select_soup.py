@@ -41,8 +41,7 @@ def test_any_legal_advice_is_harmless(cluster, engine, nth):
 
 @pytest.mark.parametrize("policy", ["horizon", "mapa", "best-fit"])
 @pytest.mark.cluster
-@pytest.mark.enforced
-@pytest.mark.both_modes
+@pytest.mark.select_plugin
 @long
 def test_no_policy_of_ours_harms(cluster, policy):
     """Of the default's waits each job is told; else it starts as soon as without us."""
