@@ -17,6 +17,7 @@ static node_record_t *nodes[] = { &dgx1 };
 static gres_job_state_t request;
 static bool may_act;
 static int masked, refusals;	/* masked selections; how many to refuse */
+static uint32_t cpus;	/* that the first one takes */
 
 static void choose(uint64_t gpus)
 {
@@ -40,6 +41,7 @@ extern int gt_mask_select(const gt_test_t *test, gres_job_state_t *gpus,
 			  const gt_place_t *places, int count)
 {
 	if (masked++ >= refusals) {
+		test->job->total_cpus = masked == 1 ? cpus : 0;
 		choose(places[0].gpus);
 		return SLURM_SUCCESS;
 	}
@@ -167,6 +169,9 @@ CLAIM(an_alternative_starts_from_the_same_record)
 	CHECK(masked == 2 && came_of_it(GT_ALT));
 	CHECK(job.priority == 77);
 	CHECK(gt_selected(&request, 0) == 0xc0);
+	cpus = 16;	/* more than Slurm's own choice has */
+	CHECK(test_job(0, true) == SLURM_SUCCESS && came_of_it(GT_ALT));
+	cpus = 0;
 }
 
 /* What a selection changes is put back, or known to stay: anything else is said in the log. */

@@ -2,6 +2,7 @@
 
 #include "before.h"
 #include "cluster.h"
+#include "cores.h"
 #include "gpus.h"
 #include "layout.h"
 #include "masked.h"
@@ -15,6 +16,7 @@ typedef struct {
 	gt_postponement_t earlier;
 	gt_before_t before;
 	int rc;			/* the answer for Slurm */
+	uint32_t own_cpus;	/* of Slurm's own choice */
 	bool reselect;		/* Slurm's own choice was overwritten */
 } decision_t;
 
@@ -131,6 +133,29 @@ static bool is_own_choice(const gt_question_t *question,
 	return true;
 }
 
+/*
+ * RET true if the job would have more CPUs than by Slurm's own choice, which nothing but where
+ * its GPUs are explains: with --gres-flags=enforce-binding they may be of two sockets, which
+ * are taken whole under CR_Socket. Nodes of other cores are not compared
+ */
+static bool takes_more_cpus(const decision_t *decision, const gt_place_t *places,
+			    size_t count)
+{
+	const node_record_t *one = node_record_table_ptr[places[0].index];
+	node_record_t *node;
+
+	for (size_t i = 1; i < count; i++) {
+		node = node_record_table_ptr[places[i].index];
+		if (!gt_have_like_cores(one, node))
+			return false;
+	}
+	for (int i = 0;
+	     (node = next_node_bitmap(decision->question.own, &i)); i++)
+		if (!gt_have_like_cores(one, node))
+			return false;
+	return decision->question.test->job->total_cpus > decision->own_cpus;
+}
+
 /* RET GT_USED if the job has the picked GPUs now */
 static gt_result_t take(decision_t *decision, int wanted,
 			const gt_pick_t *picks, size_t count)
@@ -161,7 +186,8 @@ static gt_result_t take(decision_t *decision, int wanted,
 		gt_before_put_back(&decision->before, job);
 		decision->reselect = true;
 		if (gt_mask_select(question->test, question->gpus, places,
-				   (int) count) == SLURM_SUCCESS) {
+				   (int) count) == SLURM_SUCCESS &&
+		    !takes_more_cpus(decision, places, count)) {
 			decision->reselect = false;
 			result = GT_USED;
 		}
@@ -174,9 +200,10 @@ static gt_result_t use(decision_t *decision)
 {
 	const gt_reply_t *reply = &gt_plugin.reply;
 	int wanted = own_count(&decision->question);
-	gt_result_t result = take(decision, wanted, reply->picks,
-				  reply->pick_count);
+	gt_result_t result;
 
+	decision->own_cpus = decision->question.test->job->total_cpus;
+	result = take(decision, wanted, reply->picks, reply->pick_count);
 	if (result != GT_INFEASIBLE)
 		return result;
 	if (reply->alt_count &&
