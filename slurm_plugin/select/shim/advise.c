@@ -133,29 +133,6 @@ static bool is_own_choice(const gt_question_t *question,
 	return true;
 }
 
-/*
- * RET true if the job would have more CPUs than by Slurm's own choice, which nothing but where
- * its GPUs are explains: with --gres-flags=enforce-binding they may be of two sockets, which
- * are taken whole under CR_Socket. Nodes of other cores are not compared
- */
-static bool takes_more_cpus(const decision_t *decision, const gt_place_t *places,
-			    size_t count)
-{
-	const node_record_t *one = node_record_table_ptr[places[0].index];
-	node_record_t *node;
-
-	for (size_t i = 1; i < count; i++) {
-		node = node_record_table_ptr[places[i].index];
-		if (!gt_have_like_cores(one, node))
-			return false;
-	}
-	for (int i = 0;
-	     (node = next_node_bitmap(decision->question.own, &i)); i++)
-		if (!gt_have_like_cores(one, node))
-			return false;
-	return decision->question.test->job->total_cpus > decision->own_cpus;
-}
-
 /* RET GT_USED if the job has the picked GPUs now */
 static gt_result_t take(decision_t *decision, int wanted,
 			const gt_pick_t *picks, size_t count)
@@ -187,7 +164,7 @@ static gt_result_t take(decision_t *decision, int wanted,
 		decision->reselect = true;
 		if (gt_mask_select(question->test, question->gpus, places,
 				   (int) count) == SLURM_SUCCESS &&
-		    !takes_more_cpus(decision, places, count)) {
+		    !gt_takes_more_cpus(job, decision->own_cpus, question->own)) {
 			decision->reselect = false;
 			result = GT_USED;
 		}

@@ -77,3 +77,25 @@ extern bool gt_shares_cores(const job_record_t *job)
 	       &job_list && job_list &&
 	       list_find_first(job_list, shares, (void *) job);
 }
+
+/* RET true if as many cores of each of the nodes are as many CPUs as of this one */
+static bool are_like(const node_record_t *one, bitstr_t *nodes)
+{
+	node_record_t *node;
+
+	for (int i = 0; (node = next_node_bitmap(nodes, &i)); i++)
+		if (one->tot_sockets != node->tot_sockets ||
+		    one->cores != node->cores || one->tpc != node->tpc)
+			return false;
+	return true;
+}
+
+extern bool gt_takes_more_cpus(const job_record_t *job, uint32_t cpus,
+			       bitstr_t *nodes)
+{
+	int first = 0;
+	const node_record_t *one = next_node_bitmap(nodes, &first);
+
+	return job->total_cpus > cpus && one && are_like(one, nodes) &&
+	       are_like(one, job->job_resrcs->node_bitmap);
+}

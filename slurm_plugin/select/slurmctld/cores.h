@@ -13,10 +13,10 @@
  */
 extern bool gt_shares_cores(const job_record_t *job);
 
-/* RET true if as many cores, sockets and threads of the nodes are as many CPUs */
-static inline bool gt_have_like_cores(const node_record_t *one,
-				      const node_record_t *other)
-{
-	return one->tot_sockets == other->tot_sockets &&
-	       one->cores == other->cores && one->tpc == other->tpc;
-}
+/*
+ * RET true if the last selection gave the job more CPUs than it had on these nodes, which
+ * nothing but where its GPUs are explains: with --gres-flags=enforce-binding they may be of
+ * two sockets, which are taken whole under CR_Socket. Nodes of other cores are not compared
+ */
+extern bool gt_takes_more_cpus(const job_record_t *job, uint32_t cpus,
+			       bitstr_t *nodes);
