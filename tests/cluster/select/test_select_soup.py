@@ -13,7 +13,7 @@ ANY = {"hints": {"off": {"do": "pass"}}, "else": {"do": "any", "waits": 0.2}}
 
 
 @pytest.mark.parametrize(
-    "nth", [0, 1, *(pytest.param(nth, marks=long) for nth in range(2, 6))], ids="site {}".format
+    "nth", [0, 1, *(pytest.param(nth, marks=long) for nth in range(2, 5))], ids="site {}".format
 )
 @pytest.mark.cluster
 @pytest.mark.select_plugin
