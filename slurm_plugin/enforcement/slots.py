@@ -15,7 +15,7 @@ from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build
 from slurm_plugin.enforcement.interface import KEEP_S
-from slurm_plugin.gates.admission import APART, RESERVED, UNEVEN
+from slurm_plugin.gates.admission import APART, UNEVEN
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import FAR_LEASES, Choice, Chosen
 from slurm_plugin.gates.question import ask
@@ -26,15 +26,7 @@ from slurm_plugin.lending import forms
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply, WaitFor
 from slurm_plugin.queue import backfill
-from slurm_plugin.queue.candidates import (
-    Group,
-    Need,
-    are_apart,
-    groups,
-    is_even,
-    unreserved,
-    why_slurms,
-)
+from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even, open_groups
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Unplaceable, need_of
 from slurm_plugin.queue.features import Unsupported
@@ -189,13 +181,10 @@ class Slots:
             raise Unplaceable("the job closes its nodes to other users")
         nodes, holds = cache.now()
         end = cache.end_of(need.partitions, keys.time_s, now)
-        open_ones = unreserved(nodes, cache.reserved, now, end)
-        candidates = groups(need, open_ones)
-        if not candidates and open_ones is not nodes and groups(need, nodes):
-            raise Unplaceable(RESERVED)
+        candidates, why = open_groups(need, nodes, cache.reserved, now, end)
+        if why:
+            raise Unplaceable(why)
         if not candidates:
-            if why := why_slurms(need, nodes):
-                raise Unplaceable(why)
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, nodes) and not keys.het:
                 raise Unplaceable(APART)

@@ -11,20 +11,11 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.queue import backfill
-from slurm_plugin.queue.candidates import (
-    Group,
-    Need,
-    are_apart,
-    groups,
-    is_even,
-    unreserved,
-    why_slurms,
-)
+from slurm_plugin.queue.candidates import Group, Need, are_apart, is_even, open_groups
 from slurm_plugin.queue.capacity import Hold, end_of, with_hold
 from slurm_plugin.slurm.interface import QueuedJob
 
 APART = "no set of GPUs is free on all of its nodes"
-RESERVED = "a reservation begins before its time is over"
 UNEVEN = "the best GPUs do not lie evenly on the sockets"
 
 
@@ -83,13 +74,8 @@ class Admission:
         assert need is not None
         end, candidates = end_of(job, now), list[Group]()
         if id(need) not in self._unplaced:
-            open_ones = unreserved(made.nodes, self.context.reserved, now, end)
-            candidates = groups(need, open_ones)
-            if not candidates and open_ones is not made.nodes and groups(need, made.nodes):
-                # Slurm knows whether the reservation leaves room. Behind its gate the job would
-                # keep the slots from others, and be put back, again and again.
-                return RESERVED
-            if not candidates and (why := why_slurms(need, made.nodes)):
+            candidates, why = open_groups(need, made.nodes, self.context.reserved, now, end)
+            if why:
                 return why
         if not candidates:
             if is_first:

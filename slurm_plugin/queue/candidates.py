@@ -14,6 +14,7 @@ from slurm_plugin.queue import features
 from slurm_plugin.queue.capacity import Hold, Node, Nodes
 from slurm_plugin.slurm.interface import Reservation
 
+RESERVED = "a reservation begins before its time is over"
 #: The most sets of GPUs that are tried for a job of several nodes of one kind.
 MAX_SETS = 1024
 
@@ -141,6 +142,22 @@ def unreserved(nodes: Nodes, reserved: Iterable[Reservation], now: float, end: f
     if taken.isdisjoint(nodes):
         return nodes
     return {name: node for name, node in nodes.items() if name not in taken}
+
+
+def open_groups(
+    need: Need, nodes: Nodes, reserved: Iterable[Reservation], now: float, end: float
+) -> tuple[list[Group], str]:
+    """Where a job from `now` to `end` (epochs) meets no reservation; else why it is Slurm's own.
+
+    Neither where it has to wait for others. Slurm knows whether a reservation leaves room: behind
+    its gate the job would keep the slots from others, and be put back, again and again.
+    """
+    open_ones = unreserved(nodes, reserved, now, end)
+    if found := groups(need, open_ones):
+        return found, ""
+    if open_ones is not nodes and groups(need, nodes):
+        return [], RESERVED
+    return [], why_slurms(need, nodes)
 
 
 def groups(need: Need, nodes: Nodes) -> list[Group]:
