@@ -54,8 +54,6 @@ RENEWED_AT_ONCE, MOST_EARLY = 100, 300
 #: After so many seconds Slurm has looked at a job that was released, its backfill included, which
 #: rounds times (bf_interval, bf_max_time and bf_resolution where nothing is said).
 LOOK_S = 150
-#: Reservations are read anew after so many seconds; sooner where a job is to wait.
-RESERVED_S = 30.0
 
 #: Why a job is not to start now with this shape; '' where it may.
 HoldReason = Callable[[PlacementQuestion, Shape], str]
@@ -94,9 +92,9 @@ class GateReconciler:
         self._counts: Counter[str] = Counter()
         # The decisions of this round, by the name of the job or task.
         self._decided: dict[str, Build] = {}
-        # Slurm's reservations, and when they were read; when this round began.
+        # Slurm's reservations, and when this round began.
         self._reserved: tuple[Reservation, ...] = ()
-        self._reserved_at = self._began = float("-inf")
+        self._began = float("-inf")
         self._waiting: dict[str, int] = {}
 
     async def reconcile(self, snapshot: Snapshot, known: int) -> GatePlan:
@@ -151,7 +149,7 @@ class GateReconciler:
     def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
         partitions = snapshot.settings.partitions
         self._began = self.clock()
-        reserved = self._reservations(self._began - RESERVED_S)
+        reserved = self._reserved = self._read_reservations()
         nodes = nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kinds, partitions)
         nodes = with_shared(nodes, snapshot.nodes, reserved, self._began)
         wants = self.wants.read(snapshot.jobs, emptied(nodes))
@@ -220,7 +218,7 @@ class GateReconciler:
         # A floating one stays as far away as it is. What licences the job needs is not known here.
         near = [
             one
-            for one in self._reservations(self._began)
+            for one in self._reserved
             if "TIME_FLOAT" not in one.flags and 0 <= one.start - now - job.time_limit_s < least_s
         ]
         if not near:
@@ -228,17 +226,13 @@ class GateReconciler:
         mine = set(names)
         return any(one.licenses or not mine.isdisjoint(one.nodes) for one in near)
 
-    def _reservations(self, since: float) -> tuple[Reservation, ...]:
-        """Slurm's reservations as they were at this time (epoch) or later."""
-        if not since <= self._reserved_at <= self.clock():
-            try:
-                self._reserved = tuple(self.client.reservations())
-            except SlurmError as error:
-                # The gates open all the same; a later round asks again.
-                logger.warning("slots: reservations: %s", error)
-                self._reserved = ()
-            self._reserved_at = self.clock()
-        return self._reserved
+    def _read_reservations(self) -> tuple[Reservation, ...]:
+        try:
+            return tuple(self.client.reservations())
+        except SlurmError as error:
+            # The gates open all the same; the next round asks again.
+            logger.warning("slots: reservations: %s", error)
+            return ()
 
     def _question(self, job: QueuedJob, want: Want) -> PlacementQuestion:
         """What is asked about a job, but for its candidates."""

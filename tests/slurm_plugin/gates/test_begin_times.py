@@ -126,3 +126,14 @@ def test_where_reservations_cannot_be_read_gates_open_all_the_same(tmp_path, cap
     look(reconciler(tmp_path, slurm, CapacityCache()), slurm)
     assert [names for names, change in slurm.updates if change.begin_time == AT_ONCE] == [("2",)]
     assert "reservations: scontrol show reservations: timed out" in caplog.text
+
+
+def test_the_next_round_has_forgotten_a_reservation_that_was_deleted(tmp_path):
+    """The clock stands still: no waiting for a reading to grow old."""
+    slurm, cache = Remembering(PICKY), CapacityCache()
+    rounds = reconciler(tmp_path, slurm, cache)
+    maintenance = Reservation("m", NOW + 500, NOW + 900, ("dgx1",))
+    for reserved in ([maintenance], []):
+        slurm.reserved = reserved
+        look(rounds, slurm)
+        assert cache.reserved == tuple(reserved)
