@@ -73,6 +73,8 @@ class GateContext(LoanContext):
     holds_until: Mapping[int, float] = field(default_factory=dict)
     #: Slurm's reservations, now and to come.
     reserved: Sequence[Reservation] = ()
+    #: The id of the job that was the first to fit nowhere, and since when (epoch).
+    first_waits: tuple[int, float] = (0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)

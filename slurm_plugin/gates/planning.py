@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from math import inf
 
 from slurm_plugin.gates import change, slot_loans
 from slurm_plugin.gates.admission import Admission
@@ -28,17 +29,21 @@ from slurm_plugin.gates.released import (
     is_in_vain,
     may_start_now,
 )
+from slurm_plugin.gates.slot_request import slots_given
 from slurm_plugin.job_notes.records import GATED, PLACED, is_ahead
 from slurm_plugin.lending import forms
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import LoanCandidate
-from slurm_plugin.queue.backfill import in_order
-from slurm_plugin.queue.capacity import Hold, Nodes, holds_in, with_hold
+from slurm_plugin.queue.backfill import earliest_start, in_order, place_of
+from slurm_plugin.queue.candidates import may_use
+from slurm_plugin.queue.capacity import Hold, Nodes, holds_in, with_hold, without_holds
 from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 HeldBack = Callable[[QueuedJob, Want], bool]
+
+OVERTAKEN = "later jobs that are Slurm's own would start before it time and again"
 
 
 def plan(
@@ -109,9 +114,13 @@ class _Planning:
             else:
                 gated.append(unit)
         for place, unit in enumerate(gated):
-            if not self._open(unit):
-                self._ask_to_lend(unit)
-                self._renew(unit, 1 if place < NEAR else FAR_LEASES)
+            if self._open(unit):
+                continue
+            if self._is_overtaken(unit):
+                self._leave(unit, OVERTAKEN)
+                continue
+            self._ask_to_lend(unit)
+            self._renew(unit, 1 if place < NEAR else FAR_LEASES)
         self._borrowers.settle()
         self.made.renewals.sort()
 
@@ -157,6 +166,35 @@ class _Planning:
         why = forms.obstacle(want.asked, is_het=bool(job.het_id))
         if self._borrowers.ask(LoanCandidate(job, want.kept, want.need, why)):
             self._admission.changed()
+
+    def _is_overtaken(self, unit: Unit) -> bool:
+        """Does a job that is Slurm's own delay this one, though it comes after it in the queue?
+
+        Slurm keeps no room for a job behind its gate, which to it is not to start yet. So such jobs
+        could pass the first waiting one for ever.
+        """
+        (job, want), made, now = unit.first, self.made, self.context.now
+        first, since = self.context.first_waits
+        if made.waits is not job or job.job_id != first or want.need is None:
+            return False
+        own = place_of(job, self.context.tiers)
+        later = [
+            one
+            for one in self.jobs
+            if one.state != "PENDING"
+            and one.start >= since
+            and not slots_given(one)
+            and place_of(one, self.context.tiers) > own
+            and any(may_use(want.need, made.nodes[n]) for n in one.nodes if n in made.nodes)
+        ]
+        if not later:
+            return False
+        holds, left = holds_in(made.nodes, later, now), [*made.holds]
+        for hold in holds:
+            left.remove(hold)
+        start = earliest_start(want.need, made.nodes, made.holds, now)
+        without = earliest_start(want.need, without_holds(made.nodes, holds), left, now)
+        return without < start or start == inf
 
     def _leave(self, unit: Unit, why: str) -> None:
         """The unit is Slurm's own from now on."""

@@ -95,6 +95,8 @@ class GateReconciler:
         # Slurm's reservations, and when this round began.
         self._reserved: tuple[Reservation, ...] = ()
         self._began = float("-inf")
+        # The job that was the first to fit nowhere, and since when.
+        self._first_waits = (0, 0.0)
         self._waiting: dict[str, int] = {}
 
     async def reconcile(self, snapshot: Snapshot, known: int) -> GatePlan:
@@ -163,6 +165,7 @@ class GateReconciler:
             lease_s=self.lease_s,
             holds_until=self._holds_until,
             reserved=reserved,
+            first_waits=self._first_waits,
         )
         self._decided = {}
         made = plan(
@@ -175,6 +178,9 @@ class GateReconciler:
             matcher,
             self._is_held_back,
         )
+        first = made.waits.job_id if made.waits is not None else 0
+        if first != self._first_waits[0]:
+            self._first_waits = (first, self._began)
         # The cache adds what is promised itself, for as long as each promise lasts.
         made.nodes = nodes
         self._watch.follow([job for job in snapshot.jobs if job.job_id in wants], made)

@@ -9,6 +9,7 @@ from live_harness import OLD, watched
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_plugin.gates.admission import APART
+from slurm_plugin.gates.planning import OVERTAKEN
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
@@ -160,3 +161,19 @@ def test_a_job_that_closes_its_node_is_slurms(cluster, option):
     assert "closes its nodes to other users" in first.fields["AdminComment"]
     second = cluster.started("-p", "dgx", option, "--gres=gpu:2", sleep_s=60)
     assert list(second.gpus) == list(first.gpus)
+
+
+def test_jobs_that_are_slurms_own_do_not_pass_a_gated_one_for_ever(cluster):
+    """Once one has, the gated job is Slurm's own, too, and Slurm keeps room for it."""
+    holders = cluster.occupy("dgx1", range(8))
+    jobid = cluster.sbatch("-w", "dgx1", "-t5", "--gres=gpu:8", sleep_s=60)
+    cluster.wait_postponed(jobid)
+    passing = ("-p", "off", "-w", "dgx1", "-t60", "--gres=gpu:1")
+    cluster.cancel(holders[0])
+    passed = cluster.started(*passing, user="bob", sleep_s=60)
+    until(lambda: OVERTAKEN in cluster.job(jobid).fields["AdminComment"], "the job is Slurm's own")
+    cluster.cancel(*holders[1:])
+    later = cluster.sbatch(*passing, user="bob", sleep_s=60)
+    cluster.cancel(passed.id)
+    assert len(cluster.wait_running(jobid).gpus["dgx1"]) == 8
+    assert cluster.job(later).state == "PENDING"
