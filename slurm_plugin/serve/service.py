@@ -7,7 +7,6 @@ import json
 import logging
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -38,9 +37,10 @@ from slurm_plugin.protocol import (
     decode,
 )
 from slurm_plugin.serve import replies
+from slurm_plugin.serve.counters import Counters
 from slurm_plugin.serve.server import LineAnswer
 from slurm_plugin.serve.setup import LOOK_OVER_S, Setup, look_over, warm_masks, warm_patterns
-from slurm_plugin.telemetry import Histogram
+from slurm_plugin.serve.slow_users import SlowUsers
 
 logger = logging.getLogger(__name__)
 
@@ -50,10 +50,6 @@ ANEW = "anew"
 RESYNC = b" resync=1\n"
 #: Only after so many seconds without a question is anything computed ahead.
 QUIET_S = 0.1
-#: Latest answers per verb from which the percentiles are taken.
-WINDOW = 4096
-#: Distinct reasons kept; further ones are counted together.
-MAX_REASONS = 64
 #: A job without GPUs that wants its shape chosen cannot be left to Slurm.
 SWITCHED_OFF = "gpu-topo: no shapes are chosen at present; ask for GPUs yourself (--gpus, --gres)"
 NOT_HERE = "gpu-topo: policy: genie shapes no jobs here; ask for GPUs (--gpus, --gres)"
@@ -63,63 +59,6 @@ MAX_PROBLEMS = 100
 MAX_PROBLEM_CHARS = 200
 
 
-class Counters:
-    """What `gputopo status` counts; one thread writes, `snapshot` copies, also in another."""
-
-    def __init__(self, deadline_s: float) -> None:
-        self.deadline_s = deadline_s
-        self.started = time.monotonic()
-        self.messages: Counter[str] = Counter()
-        self.replies: Counter[str] = Counter()
-        self.passes: Counter[str] = Counter()
-        self.late = 0
-        #: As the bridge told last: what its budget let pass unasked.
-        self.budget_out = 0
-        self._times: dict[str, deque[float]] = {}
-        #: How long answers took since the start, by verb.
-        self.answers: dict[str, Histogram] = {}
-
-    def answered(self, verb: str, reply: str, took_s: float) -> None:
-        """One message of `verb` was answered with `reply` in `took_s` seconds."""
-        self.messages[verb] += 1
-        self.replies[reply] += 1
-        self.late += took_s > self.deadline_s
-        times = self._times.get(verb)
-        if times is None:
-            times = self._times[verb] = deque(maxlen=WINDOW)
-            self.answers[verb] = Histogram()
-        times.append(took_s)
-        self.answers[verb].add(took_s)
-
-    def passed(self, reason: str) -> None:
-        """A question went to Slurm's own choice for `reason` (a fixed sentence)."""
-        known = reason in self.passes or len(self.passes) < MAX_REASONS
-        self.passes[reason if known else "other"] += 1
-
-    def snapshot(self) -> dict[str, Any]:
-        """Everything counted, times in milliseconds."""
-        return {
-            "uptime_s": round(time.monotonic() - self.started, 1),
-            "messages": dict(self.messages),
-            "replies": dict(self.replies),
-            "passes": dict(self.passes),
-            "late": self.late,
-            "budget_out": self.budget_out,
-            # Copies: the metrics' thread calls this while answers are counted.
-            "answer_ms": {v: _percentiles(deque(t)) for v, t in self._times.copy().items()},
-        }
-
-
-def _percentiles(times: deque[float]) -> dict[str, float]:
-    ordered = sorted(times)
-    last = len(ordered) - 1
-    return {
-        "p50": round(ordered[last // 2] * 1e3, 4),
-        "p99": round(ordered[min(last, round(last * 0.99))] * 1e3, 4),
-        "max": round(ordered[last] * 1e3, 4),
-    }
-
-
 class Engine:
     """Answers lines with the present Setup; `reload` swaps it as a whole."""
 
@@ -127,6 +66,7 @@ class Engine:
         self.setup = setup
         self.log = log
         self.counters = Counters(setup.config.deadline_ms / 1e3)
+        self.slow = SlowUsers()
         self._load = load
         #: The nodes of each slurmctld that asks.
         self.tables = KeptTables()
@@ -179,7 +119,7 @@ class Engine:
             return LineAnswer(None, later=self._answer_reload(message.id))
         if isinstance(message, NodesPart):
             return self._take_nodes(message, began)
-        verb = type(message).__name__.lower()
+        verb, busy_s = type(message).__name__.lower(), time.thread_time()
         if not isinstance(message, Admin):
             self._asked_at = began
         is_lost = False
@@ -200,6 +140,9 @@ class Engine:
             encoded = encoded[:-1] + RESYNC
         took_s = time.perf_counter() - began
         self.counters.answered(verb, type(reply).__name__.lower(), took_s)
+        if took_s > self.counters.deadline_s and not isinstance(message, Admin):
+            # A machine that is busy with something else is nobody's fault.
+            self.slow.late(message.uid, time.thread_time() - busy_s)
         if record is None:
             return LineAnswer(encoded)
         return LineAnswer(encoded, after=self._then_ahead(self._after(record, took_s)))
@@ -252,19 +195,19 @@ class Engine:
             use()
 
     def _reply(self, message: Message) -> tuple[Reply, Build | None]:
+        if isinstance(message, Submit):
+            self.counters.budget_out = message.budget_out
+        if isinstance(message, Place | Submit) and (why := self._why_unasked(message.uid)):
+            self.counters.passed(why)
+            is_shape = isinstance(message, Submit) and message.shape
+            return (Refuse(SWITCHED_OFF) if is_shape else Pass()), None
         if isinstance(message, Place):
-            if self.setup.config.kill_switch.exists():
-                self.counters.passed("kill switch")
-                return Pass(), None
             self.setup.neighbours.asked(message)
             decision = self.setup.enforcement.on_place(message)
             if isinstance(decision.reply, Pass):
                 self.counters.passed(decision.reason)
             return replies.placed(self.setup, message, decision.reply), decision.record
         if isinstance(message, Submit):
-            self.counters.budget_out = message.budget_out
-            if self.setup.config.kill_switch.exists():
-                return (Refuse(SWITCHED_OFF) if message.shape else Pass()), None
             answered: SubmitReply
             if message.shape and self.setup.shaping is None:
                 answered = Refuse(NOT_HERE) if "policy=genie" in message.hint else Pass()
@@ -278,6 +221,12 @@ class Engine:
         if message.verb == "status":
             return Ok({"json": json.dumps(self.status())}), None
         return Ok(), None
+
+    def _why_unasked(self, uid: int) -> str:
+        """Why a user's job gets Slurm's own choice whatever it is; '' where it does not."""
+        if self.setup.config.kill_switch.exists():
+            return "kill switch"
+        return "answers about this user's jobs take too long" if self.slow.is_one(uid) else ""
 
     async def _answer_reload(self, message_id: int) -> bytes:
         error = await self.reload()
