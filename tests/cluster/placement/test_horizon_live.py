@@ -66,6 +66,33 @@ def test_two_gpus_leave_the_set_for_the_job_that_waits_next(cluster, waits, gpus
     clear(cluster)
 
 
+def test_where_slurm_hides_jobs_no_reason_tells_that_others_wait(cluster):
+    """As above: six wait, and the pair is chosen for their sake."""
+    cluster.configure_extra("PrivateData=jobs")
+    name_no_policy(cluster, "horizon: {wait: no}")
+    first = cluster.wait_running(submit(cluster, 6))
+    cluster.wait_running(submit(cluster, 2, "--time=5"))
+    job = submit(cluster, 2)
+    submit(cluster, 6)
+    has_read_the_queue(cluster)
+    cluster.cancel(first.id)
+    assert cluster.wait_running(job).gpus == {"dgx1": (0, 4)}
+    told = explained(cluster, job)["reason"] + cluster.job(job).fields["AdminComment"]
+    assert "chosen by horizon" in told
+    assert "next job" not in told
+    clear(cluster)
+
+
+@pytest.mark.select_plugin
+def test_a_job_of_two_nodes_gets_two_of_one_kind(cluster):
+    """Two GPUs are left on a V100 and on a P100 node; full nodes first would give it both."""
+    name_no_policy(cluster)
+    cluster.occupy_nodes({"dgx1": (1, 2, 4, 5, 6, 7), "minsky1": (2, 3)})
+    job = cluster.started("-x", "amd1,bridged1", "-N2", "--gres=gpu:2", sleep_s=60)
+    assert set(job.gpus) == {"dgx1", "dgx2"}
+    clear(cluster)
+
+
 @pytest.mark.select_plugin
 def test_nothing_is_left_for_a_job_that_slurm_would_not_start(cluster):
     """As above, but the job of six is mallory's and longer than its partition allows."""

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from live_harness import GPUS, IN_BOTH_MODES, MACHINES, explained
+from live_harness import GPUS, IN_BOTH_MODES, MACHINES, PICKY, TAKEN, explained
 from select_harness import clear
 
 from slurm_cluster.cluster import Cluster
@@ -94,6 +94,17 @@ def test_a_damaged_file_changes_nothing_and_is_named_with_its_line(unmarked):
     assert f"{MARKS}:2: link 0-3 is 'haunted'" in cluster.run("ctl", "gputopo status").out
     assert "fail  marks: " in cluster.run("ctl", "gputopo doctor", check=False).out
     assert pair(cluster)[1] == {"dgx1": (0, 4)}
+    clear(cluster)
+
+
+def test_a_node_with_a_little_less_power_serves_who_asks_for_good_links(unmarked):
+    """dgx1 delivers nine tenths; what is free on dgx2, its like, has half of the bandwidth."""
+    cluster = unmarked
+    cluster.occupy("dgx2", TAKEN)
+    marked(cluster, "mark", "dgx1", "power", "9180/10200", count=1)
+    others = ",".join(node for node in GPUS if MACHINES[node] != MACHINES["dgx1"])
+    job = cluster.started("-x", others, "-N1", "--gres=gpu:2", PICKY, sleep_s=60)
+    assert job.gpus == PAIR
     clear(cluster)
 
 
