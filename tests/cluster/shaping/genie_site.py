@@ -50,10 +50,11 @@ def reached(
 ) -> None:
     """These jobs run, with these shapes, and the engine of `host` knows; fails where others do."""
 
-    def now() -> tuple[dict[int, str], int]:
+    def now() -> tuple[dict[int, str], int | None]:
         result = {job.id: shape_of(job) for job in cluster.jobs() if job.state == "RUNNING"}
-        known = cluster.status(host)["genie"]["domains"]["dgx"]["waiting"]
-        return {ids.index(job): shape for job, shape in result.items()}, known
+        # An engine that has just taken over knows of none before its first look.
+        dgx = cluster.status(host)["genie"]["domains"].get("dgx")
+        return {ids.index(job): shape for job, shape in result.items()}, dgx and dgx["waiting"]
 
     try:
         until(lambda: now() == (running, waiting), "the simulator's jobs run", 90)

@@ -112,6 +112,12 @@ def test_a_job_shows_its_gpus_its_ring_and_why(chromium, demo):
         assert page.locator(".sentence").inner_text().startswith(f"Job {number} ")
 
 
+def boxes(words) -> list[tuple[float, float]]:
+    """Where each begins, and how high it is: all at one moment, as the page may draw them anew."""
+    text = "all => all.map(one => one.getBoundingClientRect()).map(one => [one.x, one.height])"
+    return [(x, height) for x, height in words.evaluate_all(text)]
+
+
 def test_on_a_narrow_window_drawings_can_still_be_read(chromium, demo):
     """In CSS pixels: what a drawing says is at least 7 high, its frame is scrolled by itself."""
     with opened(chromium, demo, viewport=PHONE) as page:
@@ -121,13 +127,12 @@ def test_on_a_narrow_window_drawings_can_still_be_read(chromium, demo):
         frame = page.locator(".pictures .wide").first
         assert frame.bounding_box()["width"] <= PHONE["width"]
         assert frame.evaluate("frame => frame.scrollWidth > frame.clientWidth")
-        words = frame.locator("svg text").all()
-        assert min(word.bounding_box()["height"] for word in words) >= 7
+        assert min(height for _, height in boxes(frame.locator("svg text"))) >= 7
         to(page, "cluster")
-        for word in page.locator(".chart text").all():
-            box = word.bounding_box()
-            assert box["height"] >= 9
-            assert box["x"] >= 0
+        page.wait_for_selector(".chart text")
+        found = boxes(page.locator(".chart text"))
+        assert min(height for _, height in found) >= 9
+        assert min(x for x, _ in found) >= 0
 
 
 def test_all_of_it_can_be_reached_by_keyboard(chromium, demo):
