@@ -74,6 +74,8 @@ class SlotsKeys(ResourceRequest):
     overcommit: bool = False
     #: --exclusive=user or =mcs: its nodes are closed to others.
     closes: bool = False
+    #: --prefer: features that are not needed.
+    prefers: bool = False
     begin: int = 0
     time_s: int = 0
     tpn: str = ""

@@ -244,6 +244,7 @@ function M.keys(job, asked, is_batch, set, form)
     { "enforce_binding", flag(math.floor((job.bitflags or 0) / GRES_ENFORCE_BIND) % 2 == 1) },
     { "overcommit", flag(is_overcommitted(job, asked)) },
     { "closes", flag(shared == 2 or shared == 3) },
+    { "prefers", flag(job.prefer ~= nil and job.prefer ~= "") },
   })
   return numbers and " slots=1 form=" .. form .. numbers .. some
 end

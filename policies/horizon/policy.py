@@ -184,11 +184,7 @@ class Horizon(Mapa):
             return None
         world = world or self._world(cluster, request, [node], known, most)
         among = [
-            one.name
-            for one in world.nodes
-            if one.name in cluster.nodes
-            and one.weight <= node.weight
-            and one.topology.shape == node.topology.shape
+            one.name for one in world.nodes if one.name in cluster.nodes and _is_as_good(one, node)
         ]
         runs_s, waited_s = world.runs_s(), cluster.ahead.waited_s
         in_all_s = min(self._longest_wait_s, min(LONGEST, AHEAD * most_saved) * runs_s)
@@ -240,6 +236,13 @@ class Horizon(Mapa):
         if is_private:
             return placement, world
         return future.explained(placement, node.free & ~choice.mask), world
+
+
+def _is_as_good(other: NodeState, node: NodeState) -> bool:
+    """Whether a job may wait for it instead: its like, whatever is broken on either."""
+    kind, own = (one.topology.healthy or one.topology for one in (other, node))
+    is_slower = other.topology.lag_tenths > node.topology.lag_tenths
+    return other.weight <= node.weight and kind.shape == own.shape and not is_slower
 
 
 def _is_no_slower(other: NodeState, node: NodeState) -> bool:

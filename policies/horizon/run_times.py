@@ -202,7 +202,8 @@ class RunTimes:
         """Seconds that a job still runs, by future; `number` tells the jobs of a question apart.
 
         First the middle of what is likely; alone where all jobs use about as much. By the run times
-        `took_s` (ascending) where one is longer than `ran_s`. `of`: of some futures alone.
+        `took_s` (ascending) where one is longer than `ran_s`. A job over its limit, which may be a
+        guess or not be kept (OverTimeLimit), runs as long again at most. `of`: of some futures.
         """
         at = number % len(_ORDERS)
         if self._own and took_s and took_s[-1] > ran_s:
@@ -213,12 +214,13 @@ class RunTimes:
                 for one in self._orders[at][of]
             ]
             return [max(0.0, min(guess_s, limit_s) - ran_s) for guess_s in guesses]
+        most_s = limit_s - ran_s if ran_s < limit_s else ran_s
         if not self._used:
-            return [max(0.0, limit_s - ran_s)] * len(self._orders[at][of])
+            return [most_s] * len(self._orders[at][of])
         first = bisect_right(self._used, ran_s / limit_s if limit_s > 0 else 1.0)
         if first == len(self._used):
             # Longer than any before: as long again at most.
-            longest = min(max(0.0, limit_s - ran_s), ran_s)
+            longest = min(most_s, ran_s)
             return [longest * (one + 0.5) / FUTURES for one in self._orders[at][of]]
         guesses = self._middles.get(first) or self._guesses(first)
         return [limit_s * guesses[one] - ran_s for one in self._orders[at][of]]

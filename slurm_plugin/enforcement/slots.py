@@ -8,7 +8,8 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from policies import LooksAt
 from slurm_plugin.decide.decide import Decider, Decision
@@ -19,9 +20,9 @@ from slurm_plugin.gates.admission import APART, UNEVEN
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.plan import FAR_LEASES, Choice, Chosen
 from slurm_plugin.gates.question import ask
-from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of
+from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of, with_defaults
 from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.records import GATED, PLACED
+from slurm_plugin.job_notes.records import GATED, PLACED, GateRecord
 from slurm_plugin.lending import forms
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply, WaitFor
@@ -45,6 +46,8 @@ class _Submission:
     now: float
     #: Why nothing is lent to it, whatever it asks for.
     never_lent: str = ""
+    #: The CPUs that its partition gives it; 0 where it asks for as many itself.
+    least_cpus: int = 0
 
     @property
     def is_later(self) -> bool:
@@ -76,10 +79,14 @@ class _Submission:
             interactive=not self.keys.batch,
         )
 
+    def record(self, token: str, state: str = GATED, **more: Any) -> GateRecord:
+        """What is kept of it."""
+        return record_of(self.asked, token, state, least_cpus=self.least_cpus, **more)
+
     def comment(self, state: str, token: str, note: str, since: int = 0) -> dict[str, str]:
         """The reply's keys that tell of the job's gate or slots."""
         not_lent = self.not_lent
-        kept = record_of(self.asked, token, state, since=since, may_borrow=not not_lent)
+        kept = self.record(token, state, since=since, may_borrow=not not_lent)
         said = hints.entry(self.preferences.text, note)
         values = {"set.admin_comment": f"{said} {kept.text()}".strip()}
         if not not_lent:
@@ -130,6 +137,7 @@ class Slots:
             return Ok({"set.admin_comment": said}) if said else Pass()
         job = _Submission(asked, asked.slots, preferences, self._clock(), not_lent)
         try:
+            job = self._with_defaults(job)
             need = self._need(job)
             if rule.mode != "observe":
                 return self._slots_or_gate(job, need)
@@ -147,6 +155,13 @@ class Slots:
     def on_place(self, question: PlacementQuestion) -> Decision:
         """The decision itself: nothing asks this way here but a dry run."""
         return self.decider.decide(question)
+
+    def _with_defaults(self, job: _Submission) -> _Submission:
+        cache = self.cache
+        asked = with_defaults(job.asked, cache.default_partition, cache.defaults)
+        keys = asked.slots or job.keys
+        least_cpus = keys.cpus if keys.cpus > job.keys.cpus else 0
+        return replace(job, asked=asked, keys=keys, least_cpus=least_cpus)
 
     def _need(self, job: _Submission) -> Need:
         """What the job needs; raises Unplaceable, saying why it is left to Slurm."""
@@ -218,7 +233,7 @@ class Slots:
         """Exactly these slots, which are promised until the job is seen in Slurm."""
         token = self._token()
         values = job.comment(PLACED, token, choice.note)
-        kept = record_of(job.asked, token)
+        kept = job.record(token)
         given = placed(kept, job.asked.tasks, need, choice.group, choice.mask)
         values |= given.at_submit()
         self.cache.promise(token, hold, job.now, record, uid=job.asked.uid)

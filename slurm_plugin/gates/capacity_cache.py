@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from slurm_plugin.decide.record import Build
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
-from slurm_plugin.slurm.interface import Reservation
+from slurm_plugin.slurm.interface import JobDefaults, Reservation
 
 #: Seconds for which GPUs are kept for a submit whose job does not show up: Slurm may have refused
 #: it, or only tested it.
@@ -43,6 +43,8 @@ class CapacityCache:
     default_partition: str = ""
     #: Each partition's time limit for jobs that name none, in seconds; 0 for none.
     time_limits_s: Mapping[str, int] = field(default_factory=dict)
+    #: What each partition gives a job that does not say.
+    defaults: Mapping[str, JobDefaults] = field(default_factory=dict)
     #: When the last poll of Slurm began; -inf: never.
     polled_at: float = float("-inf")
     #: What is free on each node, and what would be free without any job.

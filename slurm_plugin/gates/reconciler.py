@@ -154,7 +154,7 @@ class GateReconciler:
         reserved = self._reserved = self._read_reservations()
         nodes = nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kinds, partitions)
         nodes = with_shared(nodes, snapshot.nodes, reserved, self._began)
-        wants = self.wants.read(snapshot.jobs, emptied(nodes))
+        wants = self.wants.read(snapshot.jobs, emptied(nodes), snapshot.settings.defaults)
         matcher = self.matcher if self.matcher.refresh(snapshot) else None
         context = GateContext(
             int(self._began),
@@ -198,6 +198,7 @@ class GateReconciler:
         self.cache.default_partition = next((p.name for p in partitions if p.is_default), "")
         limits = {p.name: p.default_time_s or p.max_time_s for p in partitions}
         self.cache.time_limits_s = limits
+        self.cache.defaults = snapshot.settings.defaults
         self.cache.preempting = _preempting(snapshot.settings)
         self.cache.reserved = self._reserved
         self.cache.closing = frozenset(p.name for p in partitions if p.closes_nodes)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from slurm_plugin.job_notes.records import GATED, REQUESTS, GateRecord, GpuRequests
 from slurm_plugin.protocol import ResourceRequest, Submit
@@ -19,8 +20,13 @@ from slurm_plugin.queue.demand import (
 )
 from slurm_plugin.slurm import slot_types
 from slurm_plugin.slurm.gres_text import counts
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
+from slurm_plugin.slurm.interface import JobDefaults, JobUpdate, QueuedJob, SlurmNode
 from slurm_plugin.slurm.slot_types import index_of, model_of, slots_of
+
+_Request = TypeVar("_Request", bound=ResourceRequest)
+
+#: Where no partition gives anything.
+NO_DEFAULTS: Mapping[str, JobDefaults] = {}
 
 
 def gpus_by_slot(node: SlurmNode) -> Gpus | None:
@@ -40,6 +46,9 @@ def demand_of_submit(asked: Submit, default_partition: str) -> Demand:
     if keys.overcommit:
         # Slurm counts the tasks' CPUs again beside types, and never starts the job.
         raise Unplaceable("with --overcommit Slurm starts no job on slots")
+    if keys.prefers:
+        # Slurm refuses it where the nodes that it names do not have these features.
+        raise Unplaceable("with --prefer Slurm chooses the nodes")
     return Demand(
         gpus=asked.gpus,
         per_node=asked.per_node,
@@ -53,8 +62,42 @@ def demand_of_submit(asked: Submit, default_partition: str) -> Demand:
     )
 
 
-def recorded_demand(job: QueuedJob, kept: GateRecord) -> Demand:
-    """What a job asked for at its submit. Raises Unplaceable for a record without a GPU request."""
+def defaults_of(partitions: str, known: Mapping[str, JobDefaults]) -> JobDefaults:
+    """What a job of these partitions is given that does not say. Raises Unplaceable."""
+    found = {known.get(name, JobDefaults()) for name in partitions.split(",")}
+    if len(found) > 1:
+        raise Unplaceable("its partitions differ in the CPUs or memory that they give by default")
+    return found.pop()
+
+
+def with_defaults(
+    asked: Submit, default_partition: str, known: Mapping[str, JobDefaults]
+) -> Submit:
+    """The submit as Slurm will see it (`_set_gpu_defaults` of cons_tres' job_test.c)."""
+    keys = asked.slots
+    if keys is None:
+        return asked
+    defaults = defaults_of(asked.partition or default_partition, known)
+    if not (keys.cpus_per_gpu or keys.cpus_per_task):
+        keys = replace(keys, cpus=max(keys.cpus, defaults.cpus_per_gpu * asked.gpus))
+    return replace(asked, slots=_with_memory(keys, defaults))
+
+
+def _with_memory(asked: _Request, defaults: JobDefaults) -> _Request:
+    if asked.mem_node_mb or asked.mem_cpu_mb or asked.mem_gpu_mb:
+        return asked
+    if defaults.mem_gpu_mb:
+        return replace(asked, mem_gpu_mb=defaults.mem_gpu_mb)
+    return replace(asked, mem_cpu_mb=defaults.mem_cpu_mb, mem_node_mb=defaults.mem_node_mb)
+
+
+def recorded_demand(
+    job: QueuedJob, kept: GateRecord, known: Mapping[str, JobDefaults] = NO_DEFAULTS
+) -> Demand:
+    """What a job asked for at its submit, with what its partition gives by default.
+
+    Raises Unplaceable for a record without a GPU request.
+    """
     least, most = kept.nodes
     as_submitted = replace(
         job,
@@ -64,12 +107,14 @@ def recorded_demand(job: QueuedJob, kept: GateRecord) -> Demand:
         req_nodes=kept.req_nodes,
         cpus_per_task=kept.cpus_per_task,
     )
-    return replace(
+    asked = replace(
         demand_of(as_submitted, kept.sockets_per_node),
         types=tied_to(job, kept),
+        cpus=max(job.cpus, kept.least_cpus),
         cpus_per_gpu=kept.cpus_per_gpu,
         enforce_binding=kept.binds,
     )
+    return _with_memory(asked, defaults_of(job.partition, known))
 
 
 def tied_to(job: QueuedJob, kept: GateRecord) -> frozenset[str]:
@@ -108,9 +153,18 @@ def _sockets_of(asked: Submit) -> int:
 
 
 def record_of(
-    asked: Submit, token: str, state: str = GATED, *, since: int = 0, may_borrow: bool = False
+    asked: Submit,
+    token: str,
+    state: str = GATED,
+    *,
+    since: int = 0,
+    may_borrow: bool = False,
+    least_cpus: int = 0,
 ) -> GateRecord:
-    """The record that a submit leaves, with its request, so that this can be given back."""
+    """The record that a submit leaves, with its request, so that this can be given back.
+
+    `least_cpus`: as many as the partition gives the job; 0 where it asks for as many itself.
+    """
     keys = asked.slots
     assert keys is not None
     # Steps of srun and salloc take over the job's GPUs only in the form they asked in: with a
@@ -124,6 +178,7 @@ def record_of(
         "req": keys.req_nodes,
         "spn": _sockets_of(asked),
         "cpg": keys.cpus_per_gpu,
+        "cpus": least_cpus,
         "cpt": keys.cpus_per_task,
         "by": by,
         "bind": int(keys.enforce_binding),
@@ -160,7 +215,8 @@ def placed(
         req_nodes=",".join(group.names),
         num_nodes=(need.nodes, need.nodes),
         cpus_per_tres="" if cpus else None,
-        min_cpus=cpus or None,
+        # Beside several types Slurm would give DefCpuPerGPU for one of them alone.
+        min_cpus=cpus or kept.least_cpus or None,
         cpus_per_task=cpus // tasks if cpus and tasks and cpus % tasks == 0 else None,
         memory_per_tres="" if memory_mb else None,
         memory_per_node_mb=memory_mb or None,

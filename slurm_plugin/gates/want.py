@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from slurm_plugin.gates.plan import Want
-from slurm_plugin.gates.slot_request import recorded_demand
+from slurm_plugin.gates.slot_request import NO_DEFAULTS, recorded_demand
 from slurm_plugin.job_notes.records import PLACED, GateRecord
 from slurm_plugin.queue.candidates import Need, groups
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.queue.demand import Unplaceable, need_of
 from slurm_plugin.queue.features import Unsupported
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.interface import JobDefaults, QueuedJob
 
 #: Needs beside those of the jobs there are that are kept.
 MOST_NEEDS = 1000
 
 
-def want_of(job: QueuedJob, empty: Nodes) -> Want | None:
-    """What a job wants; None for one without our bracket. `empty` are the nodes without jobs."""
+def want_of(
+    job: QueuedJob, empty: Nodes, defaults: Mapping[str, JobDefaults] = NO_DEFAULTS
+) -> Want | None:
+    """What a job wants; None for one without our bracket. `empty` are the nodes without jobs.
+
+    `defaults`: what each partition gives a job that does not say.
+    """
     kept = GateRecord.read_from(job.admin_comment)
     if kept is None:
         return None
     try:
-        asked = recorded_demand(job, kept)
+        asked = recorded_demand(job, kept, defaults)
         need = need_of(asked, empty)
         if kept.state == PLACED and (loan := kept.loan):
             # Its other GPUs are its donors'.
@@ -48,7 +53,12 @@ class Wants:
         self._needs: dict[Need, Need] = {}
         self._machine: frozenset[object] = frozenset()
 
-    def read(self, jobs: Iterable[QueuedJob], empty: Nodes) -> dict[int, Want]:
+    def read(
+        self,
+        jobs: Iterable[QueuedJob],
+        empty: Nodes,
+        defaults: Mapping[str, JobDefaults] = NO_DEFAULTS,
+    ) -> dict[int, Want]:
         """Wants by job id, of the jobs that have our bracket."""
         machine = frozenset(
             (
@@ -56,7 +66,7 @@ class Wants:
                 *(node.cpus, node.memory_mb, node.cpus_by_gpu, *sorted(node.limits.items())),
             )
             for node in empty.values()
-        )
+        ) | {*defaults.items()}
         if machine != self._machine:
             self._machine, self._kept, self._needs = machine, {}, {}
         kept: dict[int, tuple[tuple[object, ...], Want | None]] = {}
@@ -64,15 +74,17 @@ class Wants:
             seen = _watched(job)
             before = self._kept.get(job.job_id)
             if before is None or before[0] != seen:
-                before = (seen, self._want(job, empty))
+                before = (seen, self._want(job, empty, defaults))
             kept[job.job_id] = before
         self._kept = kept
         if len(self._needs) > MOST_NEEDS + len(kept):
             self._needs = {}
         return {job_id: want for job_id, (_, want) in kept.items() if want is not None}
 
-    def _want(self, job: QueuedJob, empty: Nodes) -> Want | None:
-        want = want_of(job, empty)
+    def _want(
+        self, job: QueuedJob, empty: Nodes, defaults: Mapping[str, JobDefaults]
+    ) -> Want | None:
+        want = want_of(job, empty, defaults)
         if want is None or want.need is None:
             return want
         return replace(want, need=self._needs.setdefault(want.need, want.need))

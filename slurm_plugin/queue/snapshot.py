@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.clients.scontrol_tables import job_defaults
+from slurm_plugin.slurm.interface import JobDefaults, QueuedJob, SlurmNode, SlurmPartition
 
 
 class Detail(IntEnum):
@@ -34,6 +35,12 @@ class Settings:
     def tiers(self) -> dict[str, int]:
         """Each partition's PriorityTier."""
         return {partition.name: partition.priority_tier for partition in self.partitions}
+
+    @property
+    def defaults(self) -> dict[str, JobDefaults]:
+        """What each partition gives a job that does not say."""
+        of_all = job_defaults(self.config)
+        return {partition.name: partition.defaults.over(of_all) for partition in self.partitions}
 
     @property
     def backfills(self) -> bool:

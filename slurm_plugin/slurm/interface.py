@@ -183,6 +183,27 @@ class JobUpdate:
 
 
 @dataclass(frozen=True, slots=True)
+class JobDefaults:
+    """What Slurm gives a job that does not say, in a partition or anywhere; 0 for nothing."""
+
+    cpus_per_gpu: int = 0
+    #: Memory by GPU; where there is none, by CPU or by node.
+    mem_gpu_mb: int = 0
+    mem_cpu_mb: int = 0
+    mem_node_mb: int = 0
+
+    def over(self, others: JobDefaults) -> JobDefaults:
+        """These, and the others' where there are none."""
+        own = self if self.mem_cpu_mb or self.mem_node_mb else others
+        return JobDefaults(
+            self.cpus_per_gpu or others.cpus_per_gpu,
+            self.mem_gpu_mb or others.mem_gpu_mb,
+            own.mem_cpu_mb,
+            own.mem_node_mb,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class SlurmPartition:
     """A partition and the nodes in it."""
 
@@ -211,6 +232,7 @@ class SlurmPartition:
     qos: str = ""
     #: Its jobs close their nodes to other users (ExclusiveUser).
     closes_nodes: bool = False
+    defaults: JobDefaults = JobDefaults()
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,6 +95,23 @@ def test_a_node_of_half_the_bandwidth_is_no_better_for_others_sake():
         assert answer.gpus == {"b": (0, 3)}
 
 
+@pytest.mark.parametrize("parts", [[((), 0.8)], [((6, 7), 0.5)], [((0, 5), 0.5)]], ids=str)
+def test_a_job_on_a_marked_node_waits_for_its_healthy_twin(parts):
+    """The best pair of either: what is broken makes it no other kind of node."""
+    marked = impaired(machine("dgx1v"), [Impairment(gpus, share) for gpus, share in parts])
+    nodes = {
+        "marked": NodeState("marked", marked, mask_of([0, 5])),
+        "twin": NodeState("twin", machine("dgx1v"), 0),
+    }
+    ends = [Release(60.0, "twin", 255, 0.0, 1)]
+    answer = HORIZON.place(asked_by("0.4"), Cluster(nodes, ahead=Ahead(HOUR_S, (), ends)))
+    assert isinstance(answer, Wait), answer
+    capped = replace(nodes["twin"], topology=impaired(machine("dgx1v"), [Impairment((), 0.5)]))
+    nodes |= {"twin": capped, "marked": replace(nodes["marked"], topology=machine("dgx1v"))}
+    answer = HORIZON.place(asked_by("0.4"), Cluster(nodes, ahead=Ahead(HOUR_S, (), ends)))
+    assert isinstance(answer, Placement), "the twin delivers half"
+
+
 #: GPU 3, which is linked to 0 by two NVLinks, in two minutes; the others of a DGX-1V in an hour.
 ENDS = [Release(120.0, "n", 1 << 3, 0.0, 1), Release(3700.0, "n", mask_of([1, 2, 4, 6, 7]), 0.0, 2)]
 

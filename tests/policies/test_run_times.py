@@ -30,6 +30,16 @@ def test_where_jobs_use_as_much_of_their_limits_there_is_one_future(used, left_s
     assert list(times.left_s(5, 100.0, 40.0)) == [left_s]
 
 
+@pytest.mark.parametrize("used", [(), (0.2, 0.5, 0.9), (1.0,) * 5], ids=["none", "some", "all"])
+@pytest.mark.parametrize("ran_s", [100.0, 101.0, 5000.0])
+def test_a_job_over_its_limit_is_not_about_to_end_for_ever(used, ran_s):
+    """A job without a limit is taken to have one; OverTimeLimit lets others run on."""
+    left_s = RunTimes(used).left_s(1, 100.0, ran_s)
+    assert min(left_s) >= 0.05 * ran_s
+    assert max(left_s) <= ran_s
+    assert max(left_s) >= 0.5 * ran_s
+
+
 def test_one_future_is_that_of_the_middle_guesses():
     every, middle = RunTimes((0.1, 0.5, 1.0)), RunTimes((0.1, 0.5, 1.0), guesses=False)
     assert (every.futures, middle.futures) == (1 + FUTURES, 1)

@@ -6,11 +6,18 @@ No user can write into it. Users are shown what PrivateData lets them see.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gres_topology import hostlist
-from slurm_plugin.slurm.interface import License, Limit, Reservation, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.interface import (
+    JobDefaults,
+    License,
+    Limit,
+    Reservation,
+    SlurmNode,
+    SlurmPartition,
+)
 from slurm_plugin.slurm.runner import Runner
 
 _UNSET = ("", "(null)", "N/A", "NONE", "UNLIMITED", "INFINITE")
@@ -79,7 +86,16 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         names("DenyQos"),
         pairs.get("QoS", ""),
         pairs.get("ExclusiveUser") == "YES",
+        job_defaults(pairs),
     )
+
+
+def job_defaults(pairs: Mapping[str, str]) -> JobDefaults:
+    """Those of a partition, or of slurm.conf, as scontrol shows both."""
+    by_gpu = _pairs(pairs.get("JobDefaults", "").replace(",", " "))
+    texts = (by_gpu.get("DefCpuPerGPU"), by_gpu.get("DefMemPerGPU"),
+             pairs.get("DefMemPerCPU"), pairs.get("DefMemPerNode"))  # fmt: skip
+    return JobDefaults(*(number(text or "") for text in texts))
 
 
 def with_cpus(run: Runner, nodes: Sequence[SlurmNode]) -> list[SlurmNode]:

@@ -7,7 +7,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
 
 @pytest.mark.long("two minutes for each configuration")
-@pytest.mark.parametrize("nth", range(5), ids="site {}".format)
+@pytest.mark.parametrize("nth", [0, 1, 4], ids="site {}".format)
 def test_slots_are_harmless(cluster, nth):
     soup = soup_of(cluster, SEED + nth, "--comment=gpu-topo: policy=mapa")
     soup.cook(40)

@@ -15,7 +15,7 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.protocol import Ok, Pass, Refuse, Submit
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Node, with_hold
-from slurm_plugin.slurm.interface import Reservation
+from slurm_plugin.slurm.interface import JobDefaults, Reservation
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
 NOW, LEASE_S = 1_000_000.0, 120
@@ -78,6 +78,45 @@ def test_a_job_is_placed_where_it_meets_no_reservation(tmp_path):
         state = cache("dgx1", "dgx2")
         state.reserved = (Reservation("m", int(NOW) + start, int(NOW) + 10_000, ("dgx1",)),)
         assert told(mode(tmp_path, state).on_submit(submit(time_s=time_s)))["req_nodes"] == node
+
+
+@pytest.mark.parametrize(
+    ("more", "cpus"),
+    [({}, "6"), ({"cpus": 8}, None), ({"cpus_per_gpu": 1}, "2"), ({"cpus_per_task": 2}, None)],
+    ids=["by default", "more of its own", "by GPU", "by task"],
+)
+def test_a_job_has_the_cpus_per_gpu_of_its_partition(tmp_path, more, cpus):
+    """Beside several types Slurm would give it those of one GPU alone."""
+    state = cache()
+    state.defaults = {"batch": JobDefaults(cpus_per_gpu=3)}
+    assert told(mode(tmp_path, state).on_submit(submit(**more))).get("min_cpus") == cpus
+
+
+@pytest.mark.parametrize(
+    ("defaults", "more", "placed"),
+    [
+        (JobDefaults(mem_gpu_mb=60_000), {}, False),
+        (JobDefaults(mem_gpu_mb=40_000, mem_node_mb=200_000), {}, True),
+        (JobDefaults(mem_node_mb=110_000), {}, False),
+        (JobDefaults(mem_cpu_mb=30_000), {"cpus": 4}, False),
+        (JobDefaults(mem_gpu_mb=60_000), {"mem_node_mb": 10}, True),
+        (JobDefaults(mem_gpu_mb=60_000), {"mem_cpu_mb": 10}, True),
+    ],
+    ids=str,
+)
+def test_a_job_needs_the_memory_that_its_partition_gives_it(tmp_path, defaults, more, placed):
+    """The node has 100,000 MB."""
+    state = cache()
+    state.defaults = {"batch": defaults}
+    answer = mode(tmp_path, state).on_submit(submit(**more))
+    assert ("tres_per_node" in told(answer)) == placed
+
+
+def test_partitions_that_give_unlike_defaults_leave_a_job_of_both_to_slurm(tmp_path):
+    state = cache()
+    state.defaults = {"batch": JobDefaults(cpus_per_gpu=3)}
+    why = "its partitions differ in the CPUs or memory that they give by default"
+    assert left(mode(tmp_path, state).on_submit(submit(partition="batch,other"))) == why
 
 
 def test_slots_promised_to_one_job_are_not_given_to_the_next(tmp_path):
@@ -178,6 +217,7 @@ def test_what_cannot_start_as_one_job_now_is_gated(tmp_path, key):
         (submit(hint="off"), "opted out by hint"),
         (submit(reservation="r"), "the job runs in a reservation"),
         (submit(overcommit=True), "with --overcommit Slurm starts no job on slots"),
+        (submit(prefers=True), "with --prefer Slurm chooses the nodes"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

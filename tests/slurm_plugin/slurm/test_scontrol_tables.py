@@ -3,8 +3,15 @@
 import pytest
 from fake_slurm import FakeRunner
 
+from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.clients import scontrol_tables, squeue_table
-from slurm_plugin.slurm.interface import License, Limit, Reservation, WaitingDetails
+from slurm_plugin.slurm.interface import (
+    JobDefaults,
+    License,
+    Limit,
+    Reservation,
+    WaitingDetails,
+)
 
 ASSOC_MGR = """Current Association Manager state
 
@@ -107,6 +114,27 @@ def test_a_partition_has_its_limits_and_who_may_use_it():
     assert (found.max_time_s, found.max_nodes, found.default_time_s) == (86400, 0, 600)
     assert (found.allow_groups, found.allow_accounts, found.allow_qos) == ((), (), ("high", "long"))
     assert (found.deny_accounts, found.deny_qos, found.qos) == (("physics",), (), "shared")
+
+
+@pytest.mark.parametrize(
+    ("of_site", "of_partition", "found"),
+    [
+        ({"JobDefaults": "DefCpuPerGPU=2"}, "DefMemPerNode=UNLIMITED", JobDefaults(2)),
+        ({"DefMemPerCPU": "50"}, "JobDefaults=DefMemPerGPU=9", JobDefaults(0, 9, 50)),
+        ({"DefMemPerCPU": "50"}, "DefMemPerNode=70", JobDefaults(0, 0, 0, 70)),
+        (
+            {"JobDefaults": "DefCpuPerGPU=2,DefMemPerGPU=9"},
+            "JobDefaults=DefCpuPerGPU=4 DefMemPerNode=UNLIMITED",
+            JobDefaults(4, 9),
+        ),
+        ({"JobDefaults": "", "DefMemPerNode": "UNLIMITED"}, "JobDefaults=(null)", JobDefaults()),
+    ],
+)
+def test_what_a_job_is_given_by_its_partition_else_by_the_site(of_site, of_partition, found):
+    line = f"PartitionName=dgx Nodes=dgx1 {of_partition}\n"
+    run = FakeRunner({"scontrol --oneliner show partitions": line})
+    settings = Settings(tuple(scontrol_tables.partitions(run)), of_site)
+    assert settings.defaults == {"dgx": found}
 
 
 def test_reservations_have_their_nodes_and_times():
