@@ -26,7 +26,6 @@ from slurm_plugin.job_notes.records import GATED, PLACED, GateRecord
 from slurm_plugin.lending import forms
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply, WaitFor
-from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even, open_groups
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Unplaceable, need_of
@@ -205,7 +204,8 @@ class Slots:
                 raise Unplaceable(APART)
             # Known at once: the next submit may come before the next poll.
             first = None if job.is_later else need
-            cache.first = cache.first or first
+            if first:
+                cache.line = cache.line.with_job(first, nodes, holds, now)
             # The next look may find donors.
             cache.is_awaited |= not (job.is_later or job.not_lent)
             return self._gate(job, _waits_for(need), need=first, keep=True)
@@ -225,7 +225,7 @@ class Slots:
         if not is_even(need, nodes[group.own], mask):
             raise Unplaceable(UNEVEN)
         hold = need.hold(group.names, nodes[group.own].all_gpus if need.exclusive else mask, end)
-        if cache.first and backfill.delays(cache.first, nodes, holds, [hold], now):
+        if cache.line.is_delayed_by(hold):
             return self._gate(job, "waits behind jobs that came first", keep=True)
         return self._place(job, need, choice, hold, record)
 

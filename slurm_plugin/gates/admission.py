@@ -10,9 +10,8 @@ from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, JobRelease, U
 from slurm_plugin.job_notes import hints
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.protocol import Pass, WaitFor
-from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Group, Need, are_apart, is_even, open_groups
-from slurm_plugin.queue.capacity import Hold, end_of, with_hold
+from slurm_plugin.queue.capacity import end_of
 from slurm_plugin.slurm.interface import QueuedJob
 
 APART = "no set of GPUs is free on all of its nodes"
@@ -30,9 +29,9 @@ class Admission:
     # What is free only gets less while a plan is made: what did not fit once never will. By the
     # object's id, as ten thousand needs take long to hash; what is kept has its id for itself.
     _unplaced: dict[int, Need] = field(default_factory=dict)
-    # When the first waiting job could start; None after anything has changed.
-    _first_start: float | None = None
-    # From which end on a job like these delays the first one, while nothing changes.
+    # The job that had no room in the last admission, and what it needs; or nothing.
+    _lacking: list[tuple[QueuedJob, Need]] = field(default_factory=list)
+    # From which end on a job like these delays one in line, while nothing changes.
     _delaying: dict[tuple[object, ...], float] = field(default_factory=dict)
 
     def fits_nowhere(self, want: Want) -> bool:
@@ -40,9 +39,13 @@ class Admission:
         return id(want.need) in self._unplaced
 
     def changed(self) -> None:
-        """Others took some of what is free: the first job's start is computed again."""
-        self._first_start = None
+        """Others took some of what is free."""
         self._delaying.clear()
+
+    def waits(self, job: QueuedJob, need: Need) -> None:
+        """A job that cannot start now: those after it must not delay it."""
+        made = self.made
+        made.line = made.line.with_job(need, made.nodes, made.holds, self.context.now, job.job_id)
 
     def admit(self, names: Sequence[str], unit: Unit) -> str | None:
         """Release all members of the unit, or none. Updates call them by these names.
@@ -50,16 +53,19 @@ class Admission:
         None where it is released; else why it is left to Slurm, '' if it stays behind its gate.
         """
         made = self.made
-        nodes, count, added = made.nodes, len(made.holds), len(made.added)
+        nodes, line, count, added = made.nodes, made.line, len(made.holds), len(made.added)
         parts: list[change.Part] = []
+        self._lacking.clear()
         for name, (job, want) in zip(names, unit.members, strict=True):
             part = self._part(name, job, want, is_first=not parts)
             if isinstance(part, str):
                 if parts:
-                    made.nodes = nodes
+                    made.nodes, made.line = nodes, line
                     del made.holds[count:]
                     del made.added[added:]
                     self.changed()
+                for job, need in self._lacking:
+                    self.waits(job, need)
                 return part
             parts.append(part)
         jobs = {part.name: part.job for part in parts}
@@ -83,6 +89,7 @@ class Admission:
             if are_apart(need, made.nodes):
                 return APART
             self.borrowers.fits_nowhere(job, need)
+            self._lacking.append((job, need))
             return ""
         like = _alike(job, want)
         if like in self._delaying and self._delaying[like] <= end:
@@ -100,23 +107,12 @@ class Admission:
             return UNEVEN
         taken = made.nodes[group.own].all_gpus if need.exclusive else mask
         hold = need.hold(group.names, taken, end)
-        if self._delays_first(hold):
+        if made.line.is_delayed_by(hold):
             self._delaying[like] = min(end, self._delaying.get(like, end))
             return ""
         made.take(hold)
         self.changed()
         return change.Part(name, job, want.kept, need, group, mask, choice.note)
-
-    def _delays_first(self, hold: Hold) -> bool:
-        """Would the first waiting job start later?"""
-        made, now = self.made, self.context.now
-        if made.first is None:
-            return False
-        if self._first_start is None:
-            self._first_start = backfill.earliest_start(made.first, made.nodes, made.holds, now)
-        after = with_hold(made.nodes, hold)
-        start = backfill.earliest_start(made.first, after, [*made.holds, hold], now)
-        return start > self._first_start
 
     def _write_note(self, job: QueuedJob, want: Want, note: str) -> None:
         """Write why the policy lets the job wait, unless only the figures in the reason are new."""

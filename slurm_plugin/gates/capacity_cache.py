@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.decide.record import Build
+from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
 from slurm_plugin.slurm.interface import JobDefaults, Reservation
@@ -51,8 +52,8 @@ class CapacityCache:
     nodes: Nodes = field(default_factory=dict)
     empty: Nodes = field(default_factory=dict)
     holds: tuple[Hold, ...] = ()
-    #: What the first gated job needs.
-    first: Need | None = None
+    #: Whom no submit may delay, with everything that is promised counted as taken.
+    line: Line = field(default_factory=Line)
     #: Jobs of these partitions may preempt others once they are eligible; a gate prevents that.
     preempting: frozenset[str] = frozenset()
     #: Partitions whose jobs close their nodes to other users.
@@ -90,7 +91,7 @@ class CapacityCache:
         self,
         nodes: Nodes,
         holds: tuple[Hold, ...],
-        first: Need | None,
+        line: Line,
         now: float,
         known: int = 0,
         met: Collection[str] = (),
@@ -98,15 +99,18 @@ class CapacityCache:
         """Take what a poll has seen, with what it is about to release.
 
         `known` is what `ended` was when the poll began. The promises in `met` end: the poll has
-        seen their jobs, so what they hold is in its figures. Where the poll saw no waiting job,
-        the first job that was gated since then counts as the first.
+        seen their jobs, so what they hold is in its figures. Jobs that were gated since then come
+        behind those in `line`.
         """
         for token in met:
             self.promises.pop(token, None)
             self.gated.pop(token, None)
-        coming = (promise.need for promise in self.gated.values() if promise.need)
-        self.first = first or next(coming, None)
         self.nodes, self.holds, self.polled_at = nodes, holds, now
+        self.line = line
+        taken, held = self.now()
+        for promise in self.gated.values():
+            if promise.need:
+                self.line = self.line.with_job(promise.need, taken, held, now)
         self.known = known
         self.is_awaited = self.has_news = False
         self.empty = emptied(nodes)
@@ -123,6 +127,7 @@ class CapacityCache:
         """Keep these slots for a job just submitted; without any, its place in the queue."""
         kept = self.promises if hold.gpus else self.gated
         kept[token] = SlotPromise(hold, now + PROMISE_S, build, need, uid)
+        self.line = self.line.with_hold(hold)
 
     def is_doubted(self, uid: int, now: float) -> bool:
         """Did very many promises to this user come to nothing lately?"""

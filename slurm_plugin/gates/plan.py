@@ -10,6 +10,7 @@ from typing import NamedTuple
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanContext, LoanPlan
 from slurm_plugin.protocol import Pass, WaitFor
+from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Demand
@@ -73,8 +74,8 @@ class GateContext(LoanContext):
     holds_until: Mapping[int, float] = field(default_factory=dict)
     #: Slurm's reservations, now and to come.
     reserved: Sequence[Reservation] = ()
-    #: The id of the job that was the first to fit nowhere, and since when (epoch).
-    first_waits: tuple[int, float] = (0, 0.0)
+    #: The jobs that had a place in line at the last look, and since when (epoch), by their id.
+    waits_since: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +111,19 @@ class GatePlan(LoanPlan):
     releases: list[JobRelease] = field(default_factory=list)
     #: Repairs, notes, and jobs left to Slurm, by the name of the job.
     updates: list[tuple[str, JobUpdate]] = field(default_factory=list)
+    #: Whom no release may delay.
+    line: Line = field(default_factory=Line)
     #: Gates that are to be shut for longer, those that open first in front.
     renewals: list[Renewal] = field(default_factory=list)
     #: Of these the ones that were: until when (epoch), by job id.
     renewed: dict[int, int] = field(default_factory=dict)
     #: How many jobs were in which state.
     seen: Counter[str] = field(default_factory=Counter)
+
+    def take(self, hold: Hold) -> None:
+        """A job is about to hold this."""
+        LoanPlan.take(self, hold)
+        self.line = self.line.with_hold(hold)
 
     @property
     def changes_slurm(self) -> bool:

@@ -35,9 +35,12 @@ from slurm_plugin.lending import forms
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import LoanCandidate
-from slurm_plugin.queue.backfill import earliest_start, in_order, place_of
-from slurm_plugin.queue.candidates import may_use
+from slurm_plugin.queue.backfill import MOST_IN_LINE, in_line, in_order, place_of
+from slurm_plugin.queue.candidates import Need, can_start, may_use
 from slurm_plugin.queue.capacity import Hold, Nodes, holds_in, with_hold, without_holds
+from slurm_plugin.queue.coming import is_waiting
+from slurm_plugin.queue.demand import Unplaceable, demand_of, need_of
+from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
@@ -99,10 +102,10 @@ class _Planning:
 
     def run(self) -> None:
         """First the jobs that have their slots or donors already, then gates in Slurm's order."""
-        pending = [job for job in self.jobs if job.state == "PENDING"]
+        pending = in_order((j for j in self.jobs if j.state == "PENDING"), self.context.tiers)
         by_id = {job.job_id: job for job in self.jobs}
         gated: list[Unit] = []
-        for unit in units_of(in_order(pending, self.context.tiers), self.wants):
+        for unit in units_of(pending, self.wants):
             wants = [want for _, want in unit.members]
             self.made.seen.update(want.kept.state for want in wants)
             if problem := next((want.problem for want in wants if want.problem), ""):
@@ -113,7 +116,10 @@ class _Planning:
                 self._await_donors(unit, by_id)
             else:
                 gated.append(unit)
+        slurms = self._slurms(pending)
         for place, unit in enumerate(gated):
+            while slurms and place_of(slurms[0][0], self.context.tiers) < self._place(unit):
+                self._admission.waits(*slurms.pop(0))
             if self._open(unit):
                 continue
             if self._is_overtaken(unit):
@@ -167,34 +173,58 @@ class _Planning:
         if self._borrowers.ask(LoanCandidate(job, want.kept, want.need, why)):
             self._admission.changed()
 
+    def _place(self, unit: Unit) -> tuple[int, ...]:
+        return min(place_of(job, self.context.tiers) for job, _ in unit.members)
+
+    def _slurms(self, ordered: Iterable[QueuedJob]) -> list[tuple[QueuedJob, Need]]:
+        """The first jobs that are Slurm's own and wait for room, with what they need.
+
+        Slurm keeps room for them, so a gated job that would delay them were released in vain.
+        """
+        made, now, found = self.made, self.context.now, list[tuple[QueuedJob, Need]]()
+        own = (job for job in ordered if job.job_id not in self.wants and is_waiting(job, now))
+        for job in islice(own, MOST_IN_LINE):
+            try:
+                need = need_of(demand_of(job), made.nodes)
+                serves = [may_use(need, node) for node in made.nodes.values()]
+                if any(serves) and not can_start(need, made.nodes):
+                    found.append((job, need))
+            except (Unplaceable, Unsupported, ValueError):
+                continue
+        return found
+
     def _is_overtaken(self, unit: Unit) -> bool:
         """Does a job that is Slurm's own delay this one, though it comes after it in the queue?
 
         Slurm keeps no room for a job behind its gate, which to it is not to start yet. So such jobs
         could pass the first waiting one for ever.
         """
-        (job, want), made, now = unit.first, self.made, self.context.now
-        first, since = self.context.first_waits
-        if made.waits is not job or job.job_id != first or want.need is None:
+        job, made, context = unit.first[0], self.made, self.context
+        since = context.waits_since.get(job.job_id)
+        one = next((one for one in made.line.waits if one.job == job.job_id), None)
+        if one is None or since is None:
             return False
-        own = place_of(job, self.context.tiers)
+        own = place_of(job, context.tiers)
         later = [
-            one
-            for one in self.jobs
-            if one.state != "PENDING"
-            and one.start >= since
-            and not slots_given(one)
-            and place_of(one, self.context.tiers) > own
-            and any(may_use(want.need, made.nodes[n]) for n in one.nodes if n in made.nodes)
+            other
+            for other in self.jobs
+            if other.state != "PENDING"
+            and other.start >= since
+            and not slots_given(other)
+            and place_of(other, context.tiers) > own
+            and not one.names.isdisjoint(other.nodes)
         ]
         if not later:
             return False
-        holds, left = holds_in(made.nodes, later, now), [*made.holds]
+        holds, left = holds_in(made.nodes, later, context.now), [*made.holds]
         for hold in holds:
             left.remove(hold)
-        start = earliest_start(want.need, made.nodes, made.holds, now)
-        without = earliest_start(want.need, without_holds(made.nodes, holds), left, now)
-        return without < start or start == inf
+        if any(hold.end == inf for hold in holds):
+            return True
+        without = in_line(one.need, without_holds(made.nodes, holds), left, context.now)
+        lost_s = one.start - without.start if without else 0.0
+        # One that costs it little may be the only one.
+        return lost_s > (0 if len(later) > 1 else context.lease_s)
 
     def _leave(self, unit: Unit, why: str) -> None:
         """The unit is Slurm's own from now on."""

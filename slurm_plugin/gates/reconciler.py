@@ -95,8 +95,8 @@ class GateReconciler:
         # Slurm's reservations, and when this round began.
         self._reserved: tuple[Reservation, ...] = ()
         self._began = float("-inf")
-        # The job that was the first to fit nowhere, and since when.
-        self._first_waits = (0, 0.0)
+        # The jobs that had a place in line at the last look, and since when, by their id.
+        self._waits_since: dict[int, float] = {}
         self._waiting: dict[str, int] = {}
 
     async def reconcile(self, snapshot: Snapshot, known: int) -> GatePlan:
@@ -116,7 +116,7 @@ class GateReconciler:
         # Submits were answered meanwhile: what they were promised is not to be released.
         newer = [p.hold for token, p in self.cache.promises.items() if token not in before]
         _withdraw(made, newer)
-        self._publish(made, snapshot, known, met)
+        self._publish(made, snapshot, known, met, newer)
         await asyncio.to_thread(self._act, made, snapshot, known)
         return made
 
@@ -165,7 +165,7 @@ class GateReconciler:
             lease_s=self.lease_s,
             holds_until=self._holds_until,
             reserved=reserved,
-            first_waits=self._first_waits,
+            waits_since=self._waits_since,
         )
         self._decided = {}
         made = plan(
@@ -178,18 +178,22 @@ class GateReconciler:
             matcher,
             self._is_held_back,
         )
-        first = made.waits.job_id if made.waits is not None else 0
-        if first != self._first_waits[0]:
-            self._first_waits = (first, self._began)
+        since, in_line = self._waits_since, (one.job for one in made.line.waits)
+        self._waits_since = {job: since.get(job, self._began) for job in in_line}
         # The cache adds what is promised itself, for as long as each promise lasts.
         made.nodes = nodes
         self._watch.follow([job for job in snapshot.jobs if job.job_id in wants], made)
         return made
 
     def _publish(
-        self, made: GatePlan, snapshot: Snapshot, known: int, met: Collection[str]
+        self,
+        made: GatePlan,
+        snapshot: Snapshot,
+        known: int,
+        met: Collection[str],
+        newer: Iterable[Hold],
     ) -> None:
-        """What submits see from now on."""
+        """What submits see from now on. `newer` was promised while the plan was made."""
         nodes = made.nodes
         for hold in made.added:
             nodes = with_hold(nodes, hold)
@@ -202,7 +206,10 @@ class GateReconciler:
         self.cache.preempting = _preempting(snapshot.settings)
         self.cache.reserved = self._reserved
         self.cache.closing = frozenset(p.name for p in partitions if p.closes_nodes)
-        self.cache.update(nodes, holds, made.first, snapshot.at, known, met)
+        line = made.line
+        for hold in newer:
+            line = line.with_hold(hold)
+        self.cache.update(nodes, holds, line, snapshot.at, known, met)
         self.cache.is_long = made.seen[GATED] >= NEAR
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 

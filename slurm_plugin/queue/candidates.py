@@ -208,7 +208,11 @@ def is_even(need: Need, node: Node, mask: int) -> bool:
 
 def can_start(need: Need, nodes: Nodes) -> bool:
     """Could Slurm start the job now, on whatever GPUs are free?"""
-    return bool(groups(need, nodes)) or are_apart(need, nodes)
+    if need.nodes > 1:
+        return are_apart(need, nodes)
+    if need.sockets == 1:
+        return bool(groups(need, nodes))
+    return len(need.req_nodes) <= 1 and any(fits(need, node) for node in nodes.values())
 
 
 def are_apart(need: Need, nodes: Nodes) -> bool:

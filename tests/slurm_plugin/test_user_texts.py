@@ -38,6 +38,7 @@ from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.protocol import Submit, encode_request
 from slurm_plugin.queue import features
+from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.demand import MAX_NAMED
@@ -198,7 +199,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     """An engine of the slots mode whose cache has just seen an empty cluster."""
     found = an_engine(tmp_path, f"{BASIC}enforcement: slots\n")
     found.setup.cache.default_partition = "batch"
-    found.setup.cache.update(room(64), (), None, time.time())
+    found.setup.cache.update(room(64), (), Line(), time.time())
     yield found
     found.log.close()
 
@@ -366,7 +367,7 @@ def test_a_look_at_shapes_outlives_a_request_that_cannot_be_read(text):
 
 def test_a_job_may_name_as_many_nodes_as_a_cluster_has_and_no_more(tmp_path):
     cache = CapacityCache(default_partition="batch")
-    cache.update(ROOM, (), None, NOW)
+    cache.update(ROOM, (), Line(), NOW)
     slots = Slots(basic_decider(tmp_path), cache, 120, clock=lambda: NOW)
     few, many = f"x[1-{MAX_NAMED}]", f"x[0-{MAX_NAMED}]"
     assert "gpu-slots: placed" in str(slots.on_submit(submit(exc_nodes=few)))

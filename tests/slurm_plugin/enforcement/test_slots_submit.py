@@ -4,61 +4,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from machines_in_tests import BASIC, a_submit, basic_config, basic_decider
+from machines_in_tests import BASIC, basic_config, basic_decider
 from slots_in_tests import record_in
+from submits_in_tests import LEASE_S, NOW, cache, left, mode, state_of, submit, told
 
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.gates.capacity_cache import MOST_UNMET, PROMISE_S, UNMET_S, CapacityCache
 from slurm_plugin.gates.plan import FAR_LEASES
-from slurm_plugin.job_notes import hints
-from slurm_plugin.protocol import Ok, Pass, Refuse, Submit
+from slurm_plugin.protocol import Pass, Refuse, Submit
+from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.candidates import Need
-from slurm_plugin.queue.capacity import Hold, Node, with_hold
-from slurm_plugin.slurm.interface import JobDefaults, Reservation
-
-V100 = tuple(f"v100.s{i}" for i in range(8))
-NOW, LEASE_S = 1_000_000.0, 120
-PARTITIONS = frozenset({"batch", "quiet", "watched"})
-
-
-def cache(*names: str, free: int = 0xFF) -> CapacityCache:
-    room = {
-        name: Node(name, V100, free, 40, 100_000, partitions=PARTITIONS, sockets=(0x0F, 0xF0))
-        for name in names or ("dgx1",)
-    }
-    found = CapacityCache(default_partition="batch")
-    found.update(room, (), None, NOW)
-    return found
-
-
-def mode(folder: Path, state: CapacityCache) -> Slots:
-    tokens = iter(f"t{i}" for i in range(99))
-    decider = basic_decider(folder)
-    return Slots(decider, state, LEASE_S, clock=lambda: NOW, token=lambda: next(tokens))
-
-
-def submit(gpus: int = 2, nodes: int = 1, **more: object) -> Submit:
-    counts = {"gpus": gpus * nodes, "nodes": nodes, "per_node": gpus, "tasks": 1}
-    asked = {"partition": "batch", "tpn": f"gres/gpu:{gpus}", "time_s": 60}
-    return a_submit(**{**counts, **asked, **more})
-
-
-def told(reply: object) -> dict[str, str]:
-    assert isinstance(reply, Ok), reply
-    return {key.removeprefix("set."): value for key, value in reply.values.items()}
-
-
-def left(reply: object) -> str:
-    """Why the job is left to Slurm."""
-    values = told(reply)
-    assert set(values) == {"admin_comment"}
-    assert "gpu-slots" not in values["admin_comment"]
-    return hints.note_in(values["admin_comment"]).removeprefix("Slurm's own choice: ")
-
-
-def state_of(values: dict[str, str]) -> str:
-    return record_in(values["admin_comment"]).state
+from slurm_plugin.queue.capacity import Hold, with_hold
+from slurm_plugin.slurm.interface import Reservation
 
 
 def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(tmp_path):
@@ -78,45 +36,6 @@ def test_a_job_is_placed_where_it_meets_no_reservation(tmp_path):
         state = cache("dgx1", "dgx2")
         state.reserved = (Reservation("m", int(NOW) + start, int(NOW) + 10_000, ("dgx1",)),)
         assert told(mode(tmp_path, state).on_submit(submit(time_s=time_s)))["req_nodes"] == node
-
-
-@pytest.mark.parametrize(
-    ("more", "cpus"),
-    [({}, "6"), ({"cpus": 8}, None), ({"cpus_per_gpu": 1}, "2"), ({"cpus_per_task": 2}, None)],
-    ids=["by default", "more of its own", "by GPU", "by task"],
-)
-def test_a_job_has_the_cpus_per_gpu_of_its_partition(tmp_path, more, cpus):
-    """Beside several types Slurm would give it those of one GPU alone."""
-    state = cache()
-    state.defaults = {"batch": JobDefaults(cpus_per_gpu=3)}
-    assert told(mode(tmp_path, state).on_submit(submit(**more))).get("min_cpus") == cpus
-
-
-@pytest.mark.parametrize(
-    ("defaults", "more", "placed"),
-    [
-        (JobDefaults(mem_gpu_mb=60_000), {}, False),
-        (JobDefaults(mem_gpu_mb=40_000, mem_node_mb=200_000), {}, True),
-        (JobDefaults(mem_node_mb=110_000), {}, False),
-        (JobDefaults(mem_cpu_mb=30_000), {"cpus": 4}, False),
-        (JobDefaults(mem_gpu_mb=60_000), {"mem_node_mb": 10}, True),
-        (JobDefaults(mem_gpu_mb=60_000), {"mem_cpu_mb": 10}, True),
-    ],
-    ids=str,
-)
-def test_a_job_needs_the_memory_that_its_partition_gives_it(tmp_path, defaults, more, placed):
-    """The node has 100,000 MB."""
-    state = cache()
-    state.defaults = {"batch": defaults}
-    answer = mode(tmp_path, state).on_submit(submit(**more))
-    assert ("tres_per_node" in told(answer)) == placed
-
-
-def test_partitions_that_give_unlike_defaults_leave_a_job_of_both_to_slurm(tmp_path):
-    state = cache()
-    state.defaults = {"batch": JobDefaults(cpus_per_gpu=3)}
-    why = "its partitions differ in the CPUs or memory that they give by default"
-    assert left(mode(tmp_path, state).on_submit(submit(partition="batch,other"))) == why
 
 
 def test_slots_promised_to_one_job_are_not_given_to_the_next(tmp_path):
@@ -169,7 +88,7 @@ def test_a_gate_may_be_used_for_equal_submits(tmp_path, sentence, free, keys):
     assert reply.values["keep_s"] == "1", sentence
     assert f"token={reply.values['token']} " in reply.values["set.admin_comment"]
     assert state.has_news != bool({"depends", "held"} & keys.keys()), "nothing to do about those"
-    state.update(state.nodes, (), None, NOW)
+    state.update(state.nodes, (), Line(), NOW)
     assert not state.has_news
 
 
@@ -291,7 +210,7 @@ def test_a_new_job_does_not_delay_the_first_gated_one(tmp_path):
     state = cache()
     running = Hold({"dgx1": 0x0F}, 1, 0, NOW + 100)
     state.nodes, state.holds = with_hold(state.nodes, running), (running,)
-    state.first = Need(8)
+    state.line = Line().with_job(Need(8), state.nodes, state.holds, NOW)
     slots = mode(tmp_path, state)
     assert state_of(told(slots.on_submit(submit(time_s=99)))) == "placed"
     assert state_of(told(slots.on_submit(submit(time_s=101)))) == "gated"
@@ -317,7 +236,7 @@ def test_a_job_ended_that_no_look_has_seen_the_end_of(tmp_path):
     state = cache()
     state.ended += 1
     assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "gated"
-    state.update(state.nodes, (), None, NOW, known=1)
+    state.update(state.nodes, (), Line(), NOW, known=1)
     assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "placed"
 
 
@@ -344,7 +263,7 @@ def test_gpus_on_every_socket_are_the_policys_where_they_are_even(tmp_path):
 def test_a_job_with_more_cpus_or_memory_than_any_node_has_is_slurms_own(tmp_path):
     room = {"dgx1": replace(cache().nodes["dgx1"], all_cpus=40, all_memory_mb=1000)}
     state = CapacityCache(default_partition="batch")
-    state.update(room, (), None, NOW)
+    state.update(room, (), Line(), NOW)
     for asked in (submit(tasks=41, cpus_per_task=1), submit(mem_node_mb=1001)):
         assert left(mode(tmp_path, state).on_submit(asked)) == "no node can ever serve it"
     fits = submit(tasks=40, cpus_per_task=1, mem_node_mb=1000)
@@ -429,12 +348,12 @@ def test_submits_that_are_only_tested_keep_the_gpus_from_nobody_for_long(tmp_pat
             kept += state_of(told(slots.on_submit(mallory))) == "placed"
         now += PROMISE_S
         state.forget(now)
-        state.update(state.nodes, (), None, now)
+        state.update(state.nodes, (), Line(), now)
     assert MOST_UNMET <= kept < 4 * MOST_UNMET
     assert state_of(told(slots.on_submit(mallory))) == "gated"
     assert state_of(told(slots.on_submit(submit(8)))) == "placed"
     now += UNMET_S + 1
     state.forget(now)
-    state.update(state.nodes, (), None, now)
+    state.update(state.nodes, (), Line(), now)
     assert mallory.uid not in state.unmet
     assert state_of(told(slots.on_submit(mallory))) == "placed"

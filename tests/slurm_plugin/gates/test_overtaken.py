@@ -33,12 +33,12 @@ EARLIER = running(50, 0, 1, start=NOW - 900, end=NOW + 100)
 LATER = running(60, 2)
 
 
-def left_to_slurm(*jobs: QueuedJob, first: tuple[int, float] = (1, NOW - 60), **node: object):
+def left_to_slurm(*jobs: QueuedJob, since: float = NOW - 60, **node: object):
     """Which of these jobs on dgx1 get Slurm's own choice."""
     used = sum(1 << gpu for job in jobs for gpu in job.gpus.get("dgx1", ()))
     free_cpus = 40 - sum(job.cpus for job in jobs if job.state == "RUNNING")
     room = {"free": 0xFF & ~used, "cpus": free_cpus, **node}
-    made = planned(*jobs, context=replace(TERMS, first_waits=first), **room)
+    made = planned(*jobs, context=replace(TERMS, waits_since={1: since}), **room)
     return [name for name, one in made.updates if OVERTAKEN in (one.admin_comment or "")]
 
 
@@ -87,3 +87,21 @@ def test_it_counts_from_when_the_engine_saw_it_first(tmp_path):
         look(rounds, slurm, at)
         comments = [one.admin_comment or "" for _, one in slurm.updates]
         assert any(OVERTAKEN in text for text in comments) == (at > NOW)
+
+
+OWN = QueuedJob(
+    40, state="PENDING", reason="Resources", partition="batch", priority=500, cpus=1, ntasks=1,
+    min_nodes=1, tres_per_node="gres/gpu:8", time_limit_s=3600,
+)  # fmt: skip
+
+
+def test_behind_a_waiting_job_that_is_slurms_own_only_what_does_not_delay_it_is_released():
+    """Slurm keeps its room: a longer one would be released in vain, and hold its slots."""
+    four = replace(EARLIER, gpus={"dgx1": (0, 1, 2, 3)}, tres_per_node="gres/gpu:4")
+    long, short = gated(2, 4, time_limit_s=500), gated(3, 4, time_limit_s=90)
+    made = planned(OWN, four, long, short, free=0xF0)
+    assert made.released == ["3"]
+    before = replace(OWN, priority=1)
+    assert planned(before, four, long, short, free=0xF0).released == ["2"]
+    for other in ({"reason": "QOSMaxGRESPerUser"}, {"depends": True}, {"priority": 0}):
+        assert planned(replace(OWN, **other), four, long, short, free=0xF0).released == ["2"]

@@ -31,7 +31,7 @@ def placed(at: int, slots: str = SLOTS, keys: str = "", **more: object) -> Queue
 def test_gates_open_in_slurms_order_while_there_is_room():
     made = planned(gated(3, 4), gated(2, 4), gated(1, 4))
     assert made.released == ["1", "2"]
-    assert made.first == Need(4, 1, 1, partitions=frozenset({"batch"}))
+    assert [one.need for one in made.line.waits] == [Need(4, 1, 1, partitions=frozenset({"batch"}))]
 
 
 def test_a_release_names_exact_slots_and_opens_the_gate():

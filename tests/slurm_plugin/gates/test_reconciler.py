@@ -18,6 +18,7 @@ from slurm_plugin.gates.reconciler import RENEWED_AT_ONCE, HoldReason
 from slurm_plugin.gates.released import Watch
 from slurm_plugin.log_lines import UseLine
 from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.snapshot import read_snapshot
@@ -105,7 +106,7 @@ def test_promised_slots_are_not_released_to_another_job(tmp_path):
 
 def test_a_promise_lasts_until_a_look_begun_after_it_ran_out():
     state = CapacityCache()
-    state.update({"dgx1": DGX1}, (), None, NOW)
+    state.update({"dgx1": DGX1}, (), Line(), NOW)
     state.promise("t", Hold({"dgx1": 0xFF}), NOW)
     state.forget(NOW + PROMISE_S - 0.1)
     assert state.now()[0]["dgx1"].free == 0
@@ -125,9 +126,9 @@ def test_a_job_gated_during_a_look_that_did_not_see_it_is_still_the_first(tmp_pa
     cache, need = CapacityCache(), Need(8, 1, 1, 0, frozenset({"batch"}))
     cache.promise("t1", Hold(), NOW, need=need)
     polled(tmp_path, Remembering(), cache)
-    assert cache.first == need
+    assert [one.need for one in cache.line.waits] == [need]
     polled(tmp_path, Remembering(gated(1)), cache)
-    assert cache.first is None
+    assert not cache.line.waits
 
 
 def test_a_promise_that_ran_out_holds_nothing(tmp_path):
