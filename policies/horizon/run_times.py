@@ -119,8 +119,8 @@ def _bounded(used: Sequence[float], users: Sequence[Hashable]) -> Sequence[float
     """Of these parts (ascending) those that count, so that one user's are `OF_ONE` at most.
 
     Of a user with more, some evenly spread. Where one is too much, any later part is as likely. A
-    part below all those of others counts as the first of theirs: else a single user could have
-    everybody wait for GPUs that by her jobs alone are free in a moment.
+    part counts no lower than what the jobs of more users than `_accomplices` show: else a few could
+    have everybody wait for GPUs that by their jobs alone are free in a moment.
     """
     most, of_user = _most_of_one(users), Counter(user for user in users if user is not None)
     seen = [*zip(used, users, strict=True)]
@@ -136,9 +136,16 @@ def _bounded(used: Sequence[float], users: Sequence[Hashable]) -> Sequence[float
     if of_user and OF_ONE * len(seen) < 1:
         seen += [(seen[0][0] + (1 - seen[0][0]) * part, None) for part in UNKNOWN]
         seen.sort(key=itemgetter(0))
-    lowest = seen[0][1]
-    least = next((part for part, user in seen if user is None or user != lowest), 0.0)
+    lowest: dict[Hashable, float] = {}
+    for at, (part, user) in enumerate(seen):
+        lowest.setdefault(("unknown", at) if user is None else user, part)
+    least = sorted(lowest.values())[min(_accomplices(len(lowest)), len(lowest) - 1)]
     return [max(part, least) for part, _ in seen]
+
+
+def _accomplices(users: int) -> int:
+    """So many of them together are not to tell when GPUs come free: a quarter, two at least."""
+    return max(2, math.ceil(OF_ONE * users))
 
 
 def _off_by(guess_s: float, ran_s: float) -> float:

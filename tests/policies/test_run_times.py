@@ -96,21 +96,26 @@ def test_of_a_user_of_too_many_evenly_spread_parts_count():
     kept = _bounded(used, users)
     assert len(kept) == 16
     assert list(kept) == sorted(kept)
-    # The first one's alone tell nothing: they count as the next one's.
-    assert {part for part, _ in others[1:]} <= set(kept)
-    assert kept[0] == others[1][0]
+    # Of 13 users four together tell nothing that others' jobs do not show.
+    assert kept[0] > others[3][0]
+    assert {part for part, _ in others if part >= kept[0]} <= set(kept)
     mine = sorted(set(kept) - {part for part, _ in others})
     assert mine[-1] - mine[0] > 0.25
 
 
 @pytest.mark.parametrize(
-    ("teachers", "soonest_s"), [(("mallory",), 3900.0), (("mallory", "alice"), 30.0)]
+    ("teachers", "honest", "soonest_s"),
+    [(1, 0, 11900.0), (2, 0, 3900.0), (2, 4, 19900.0), (3, 12, 19900.0), (3, 4, 30.0)],
 )
-def test_one_users_jobs_alone_have_nobody_expect_gpus_in_a_moment(teachers, soonest_s):
-    """By hers a job of a limit of 40,000 s that ran for 100 s would end in 30 s."""
+def test_a_few_users_jobs_alone_have_nobody_expect_gpus_in_a_moment(teachers, honest, soonest_s):
+    """By theirs a job of a limit of 40,000 s that ran for 100 s would end in 30 s.
+
+    Others' jobs use half of their limits. What many of few users show is taken as it is.
+    """
     used = LimitsUsed()
-    for number in range(MOST):
-        used.ended(13.0, 4000.0, (), teachers[number % len(teachers)])
+    for number in range(MOST * (teachers + honest)):
+        user = number % (teachers + honest)
+        used.ended(13.0 if user < teachers else 2000.0, 4000.0, (), f"user{user}")
     times = RunTimes(used.parts(), True, False, used.users())
     assert min(times.left_s(3, 40_000.0, 100.0)) == pytest.approx(soonest_s)
 
