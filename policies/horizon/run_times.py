@@ -123,6 +123,8 @@ def _bounded(used: Sequence[float], users: Sequence[Hashable]) -> Sequence[float
     have everybody wait for GPUs that by their jobs alone are free in a moment.
     """
     most, of_user = _most_of_one(users), Counter(user for user in users if user is not None)
+    if not of_user:
+        return used
     seen = [*zip(used, users, strict=True)]
     if max(of_user.values(), default=0) > most:
         met: Counter[Hashable] = Counter()
@@ -133,7 +135,7 @@ def _bounded(used: Sequence[float], users: Sequence[Hashable]) -> Sequence[float
             if count <= most or at * most // count != (at + 1) * most // count:
                 kept.append((part, user))
         seen = kept
-    if of_user and OF_ONE * len(seen) < 1:
+    if OF_ONE * len(seen) < 1:
         seen += [(seen[0][0] + (1 - seen[0][0]) * part, None) for part in UNKNOWN]
         seen.sort(key=itemgetter(0))
     lowest: dict[Hashable, float] = {}
