@@ -15,10 +15,16 @@ HOP_WEIGHT = 0.1
 class HorizonSettings:
     """Its parts."""
 
-    queue: bool = setting(True, "Look at the jobs that wait; without, it places as mapa.")
+    queue: bool = setting(
+        True,
+        "Look at the jobs that wait; without, sets are chosen as by mapa, and a job that waits"
+        " gives way to nobody.",
+    )
     releases: bool = setting(True, "Look at the GPUs that come free.")
     guesses: bool = setting(
-        True, "Play five more futures, in which jobs use other parts of their time limits."
+        True,
+        "Play five more futures, in which jobs use other parts of their time limits; without, the"
+        " middle one alone.",
     )
     users: bool = setting(
         True, "Guess run times by those of users' own jobs, while they are nearer than limits."
@@ -26,7 +32,9 @@ class HorizonSettings:
     hop_weight: float = setting(
         HOP_WEIGHT, "What a ring through the host costs, as a share of the ideal.", high=10
     )
-    wait: bool = setting(True, "Let jobs wait for better GPUs.")
+    wait: bool = setting(
+        True, "Let jobs wait for better GPUs; the hint min-utility lets them wait all the same."
+    )
     usual_communication: float = setting(
         USUAL_COMMUNICATION,
         "What share of its run time a job is taken to communicate that does not say; with 0 such"
