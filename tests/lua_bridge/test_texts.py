@@ -92,40 +92,8 @@ def test_a_text_is_answered_by(lua, call, results):
     assert found == results
 
 
-#: sentence, what is done with a new breaker or new kept answers, what was noted.
+#: sentence, what is done with new kept answers, what was noted.
 COURSES = [
-    ("the pause doubles from 5 to 60 s",
-     "for _ = 1, 6 do breaker:failed(nil, 1, 0.9) note(breaker.pause_s) end", "5 10 20 40 60 60"),
-    ("the pause stays as it is where asking took no time",
-     "for _, took_s in ipairs({0, 0.1, 0.004, 0.006, -9}) do breaker:failed(nil, 1, 1 - took_s)"
-     " note(breaker.pause_s) end", "5 10 5 10 5"),
-    ("the first failure and the first success are news",
-     "note(breaker:failed(nil, 0, 0)) note(breaker:failed(nil, 9, 8)) "
-     "note(breaker:succeeded('1', 9)) note(breaker:succeeded('1', 9)) "
-     "note(breaker:failed(nil, 0, 0)) note(breaker.pause_s)",
-     "true false true false true 5"),
-    ("a clock set back does not prolong the pause",
-     "breaker:failed(nil, 1000, 1000) note(breaker:allows('1', 1004.9)) "
-     "note(breaker:allows('1', 10)) note(breaker:allows('1', 14.9)) note(breaker:allows('1', 15))",
-     "false false false true"),
-    ("a late answer about a user's job keeps the engine from that user alone",
-     "note(breaker:failed('a', 0, -1)) note(breaker:allows('a', 1)) note(breaker:allows('b', 1))"
-     "note(breaker:succeeded('b', 1)) note(breaker:allows('a', 1)) note(breaker:allows('a', 5))"
-     "note(breaker:failed('a', 5, 4)) note(breaker.pause_s) note(breaker:allows('b', 6))",
-     "true false true false false true false 10 true"),
-    ("it is for all when another user's comes late meanwhile, which is news once",
-     "note(breaker:failed('a', 0, -1)) note(breaker:failed('b', 1, 0)) note(breaker:allows('c', 2))"
-     "note(breaker:failed('a', 6, 5)) note(breaker:allows('c', 7)) note(breaker:failed('b', 7, 6))"
-     "note(breaker:allows('c', 8))",
-     "true true false false true false false"),
-    ("a failure of the engine is for all",
-     "note(breaker:failed('a', 0, -1)) note(breaker:failed(nil, 1, 1)) "
-     "note(breaker:allows('b', 2))",
-     "true true false"),
-    ("who comes late after another's pause has one of his own",
-     "breaker:failed('a', 0, -1) note(breaker:failed('b', 6, 5)) note(breaker.pause_s)"
-     "note(breaker:allows('a', 7)) note(breaker:succeeded('a', 12)) note(breaker.pause_s)",
-     "false 5 true true 0"),
     ("an answer is forgotten after its time, and when the clock is set back",
      "answers:put('q', 'pass', true, 5, 100) for _, now in ipairs({100, 104.9, 105, 99}) do"
      " note(answers:get('q', now)) end", "pass pass nil nil"),
@@ -141,8 +109,7 @@ COURSES = [
 )
 def test_over_time(lua, course, noted):
     found = lua.evaluate(
-        "local breaker = require('gputopo.engine.breaker').new(5, 60)"
-        " local answers = require('gputopo.engine.answers').new()"
+        "local answers = require('gputopo.engine.answers').new()"
         " local noted = {} local function note(value) noted[#noted + 1] = tostring(value) end "
         f"{course} return table.concat(noted, ' ')"
     )

@@ -56,11 +56,13 @@ local function note_failure(self, user, reason, began_s, limit_s)
   self.engine:close()
   if reason == "timeout" and limit_s < self.deadline_s then
     note_late(self, limit_s, now_s)
-  elseif self.pause:failed(reason == "timeout" and user or nil, now_s, began_s) then
-    local only = self.pause.only
+    return
+  end
+  local whose, pause_s = self.pause:failed(reason == "timeout" and user or nil, now_s, began_s)
+  if whose then
     self.log("no answer from the engine at " .. self.settings.socket .. " (" .. reason .. "); jobs "
-      .. (only and "of user " .. only .. " " or "") .. "get Slurm's own choice, asking again in "
-      .. self.pause.pause_s .. " s")
+      .. (whose == "user" and "of user " .. user .. " " or "") .. "get Slurm's own choice, asking again "
+      .. "in " .. pause_s .. " s")
   end
 end
 
@@ -92,8 +94,11 @@ local function exchanged(self, user, rest, limit_s)
   self.budget:spend(user, is_late and self.deadline_s or self.engine.now() - began_s, is_locked)
   if not answer then
     return note_failure(self, user, failure, began_s, limit_s)
-  elseif self.pause:succeeded(user, self.engine.now()) then
-    self.log("the engine at " .. self.settings.socket .. " answers again")
+  end
+  local whose = self.pause:succeeded(user)
+  if whose then
+    self.log("the engine at " .. self.settings.socket .. " answers again"
+      .. (whose == "user" and " about jobs of user " .. user or ""))
   end
   return answer
 end
