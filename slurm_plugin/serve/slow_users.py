@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 logger = logging.getLogger(__name__)
 
 #: Of all time late answers to one user's questions may take so much, and so many seconds at once.
 SHARE, AT_ONCE_S = 0.05, 0.5
+#: What a single question takes beyond that is forgiven once in so long: the first of its kind may
+#: take long, whoever asks it.
+FORGIVES_EVERY_S = 3600.0
 #: Users that are remembered.
 MOST_USERS = 1000
+
+
+class _Debt(NamedTuple):
+    owed_s: float  # seconds of the engine's time that were not paid back at `at`
+    at: float
+    forgiven_at: float
 
 
 class SlowUsers:
@@ -23,26 +34,31 @@ class SlowUsers:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock` is one that nobody sets."""
         self._clock = clock
-        # Seconds that are not paid back, and when that was reckoned.
-        self._owed: dict[int, tuple[float, float]] = {}
+        # Who was late longest ago comes first.
+        self._debts: dict[int, _Debt] = {}
 
     def _owes(self, uid: int) -> float:
-        owed_s, at = self._owed.get(uid, (0.0, 0.0))
-        return max(0.0, owed_s - SHARE * (self._clock() - at))
+        debt = self._debts.get(uid)
+        return max(0.0, debt.owed_s - SHARE * (self._clock() - debt.at)) if debt else 0.0
 
     def is_one(self, uid: int) -> bool:
         """Are this user's jobs to get Slurm's own choice now?"""
-        return uid in self._owed and self._owes(uid) > AT_ONCE_S
+        return self._owes(uid) > AT_ONCE_S
 
     def late(self, uid: int, took_s: float) -> None:
         """An answer came late, and took so much of the processor's time."""
-        before_s = self._owes(uid)
-        # A first question of its kind may take long once, whoever asks it.
-        owed_s = before_s + took_s if before_s else min(took_s, AT_ONCE_S)
-        if len(self._owed) >= MOST_USERS:
-            self._owed = {one: owed for one, owed in self._owed.items() if self._owes(one)}
-        self._owed[uid] = (owed_s, self._clock())
+        now, before_s, debt = self._clock(), self._owes(uid), self._debts.pop(uid, None)
+        owed_s, forgiven_at = before_s + took_s, debt.forgiven_at if debt else -math.inf
+        if not before_s and owed_s > AT_ONCE_S and now - forgiven_at >= FORGIVES_EVERY_S:
+            owed_s, forgiven_at = AT_ONCE_S, now
+        if len(self._debts) >= MOST_USERS:
+            del self._debts[self._least_missed()]
+        self._debts[uid] = _Debt(owed_s, now, forgiven_at)
         if owed_s > AT_ONCE_S >= before_s:
             pause_s = (owed_s - AT_ONCE_S) / SHARE
             logger.warning("answers about jobs of user %d take too long: his get Slurm's own choice"
                            " for %.0f s", uid, pause_s)  # fmt: skip
+
+    def _least_missed(self) -> int:
+        """Who was late longest ago: of those who owe nothing, if there are any."""
+        return next((uid for uid in self._debts if not self._owes(uid)), next(iter(self._debts)))

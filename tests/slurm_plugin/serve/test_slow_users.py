@@ -9,7 +9,13 @@ from machines_in_tests import mask, node, place
 
 from slurm_plugin.protocol import Submit, encode_request
 from slurm_plugin.serve.service import Engine
-from slurm_plugin.serve.slow_users import AT_ONCE_S, MOST_USERS, SHARE, SlowUsers
+from slurm_plugin.serve.slow_users import (
+    AT_ONCE_S,
+    FORGIVES_EVERY_S,
+    MOST_USERS,
+    SHARE,
+    SlowUsers,
+)
 
 MALLORY, ALICE = 666, 1000
 
@@ -26,8 +32,10 @@ def clock() -> Clock:
     return Clock()
 
 
-def asked_always(slow: SlowUsers, clock: Clock, takes_s: float, for_s: float) -> float:
-    """How long mallory keeps the engine busy who asks whenever an answer is there."""
+def asked_always(
+    slow: SlowUsers, clock: Clock, takes_s: float, for_s: float, rests_s: float = 0.01
+) -> float:
+    """How long mallory keeps the engine busy who asks so long after an answer, or as he may."""
     busy_s, end = 0.0, clock.now + for_s
     while clock.now < end:
         if slow.is_one(MALLORY):
@@ -36,6 +44,7 @@ def asked_always(slow: SlowUsers, clock: Clock, takes_s: float, for_s: float) ->
             clock.now += takes_s
             busy_s += takes_s
             slow.late(MALLORY, takes_s)
+            clock.now += rests_s
     return busy_s
 
 
@@ -43,6 +52,27 @@ def asked_always(slow: SlowUsers, clock: Clock, takes_s: float, for_s: float) ->
 def test_one_user_keeps_the_engine_busy_for_a_share_of_the_time(clock, takes_s):
     busy_s = asked_always(SlowUsers(clock), clock, takes_s, for_s=600)
     assert SHARE * 600 <= busy_s <= SHARE * 600 + AT_ONCE_S + 2 * takes_s
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "rests_s"), [(0.6, 10), (3, 10), (3, 59), (3, 11), (1, 5), (30, 10), (30, 600)]
+)
+def test_however_he_spaces_his_questions(clock, takes_s, rests_s):
+    """A question is forgiven once in an hour, and one is begun before his share is used up."""
+    hours = 3
+    busy_s = asked_always(SlowUsers(clock), clock, takes_s, hours * 3600, rests_s)
+    assert busy_s <= SHARE * hours * 3600 + AT_ONCE_S + (hours + 1) * takes_s
+
+
+def test_one_that_takes_long_is_forgiven_once_in_an_hour(clock):
+    slow = SlowUsers(clock)
+    slow.late(ALICE, 3)
+    clock.now += FORGIVES_EVERY_S - 1
+    slow.late(ALICE, 3)
+    assert slow.is_one(ALICE)
+    clock.now += 100
+    slow.late(ALICE, 3)
+    assert not slow.is_one(ALICE)
 
 
 def test_one_that_takes_long_once_is_no_reason(clock):
@@ -65,12 +95,23 @@ def test_it_is_logged_once_for_each_time(clock, caplog):
     ]
 
 
-def test_few_users_are_remembered(clock):
+@pytest.mark.parametrize("took_s", [0.1, 30])
+def test_few_users_are_remembered(clock, took_s):
     slow = SlowUsers(clock)
     for uid in range(3 * MOST_USERS):
+        slow.late(uid, took_s)
+        clock.now += 0.1
+    assert len(slow._debts) == MOST_USERS
+
+
+def test_who_owes_is_remembered_longer_than_others(clock):
+    slow = SlowUsers(clock)
+    slow.late(MALLORY, 3)
+    slow.late(MALLORY, 300)
+    for uid in range(1000, 1000 + 2 * MOST_USERS):
         slow.late(uid, 0.1)
         clock.now += 0.1
-    assert len(slow._owed) <= MOST_USERS
+    assert slow.is_one(MALLORY)
 
 
 def burnt(seconds: float) -> None:
