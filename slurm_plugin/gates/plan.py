@@ -76,6 +76,8 @@ class GateContext(LoanContext):
     reserved: Sequence[Reservation] = ()
     #: The jobs that had a place in line at the last look, and since when (epoch), by their id.
     waits_since: Mapping[int, float] = field(default_factory=dict)
+    #: When that look began (epoch).
+    last_look: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,9 +200,11 @@ class _Planning:
         could pass the first waiting one for ever.
         """
         job, made, context = unit.first[0], self.made, self.context
-        since = context.waits_since.get(job.job_id)
+        # One that has a place since the last look may have been passed already.
+        lately = max(job.submit, context.last_look) if job.submit else inf
+        since = context.waits_since.get(job.job_id, lately)
         one = next((one for one in made.line.waits if one.job == job.job_id), None)
-        if one is None or since is None:
+        if one is None:
             return False
         own = place_of(job, context.tiers)
         later = [

@@ -150,7 +150,7 @@ class GateReconciler:
 
     def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
         partitions = snapshot.settings.partitions
-        self._began = self.clock()
+        last_look, self._began = self._began, self.clock()
         reserved = self._reserved = self._read_reservations()
         nodes = nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kinds, partitions)
         nodes = with_shared(nodes, snapshot.nodes, reserved, self._began)
@@ -166,6 +166,7 @@ class GateReconciler:
             holds_until=self._holds_until,
             reserved=reserved,
             waits_since=self._waits_since,
+            last_look=last_look,
         )
         self._decided = {}
         made = plan(

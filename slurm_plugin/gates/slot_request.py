@@ -78,7 +78,10 @@ def with_defaults(
     if keys is None:
         return asked
     defaults = defaults_of(asked.partition or default_partition, known)
-    if not (keys.cpus_per_gpu or keys.cpus_per_task):
+    if defaults.cpus_per_gpu and not (keys.cpus_per_gpu or keys.cpus_per_task):
+        if keys.form in ("job", "task"):
+            # It refuses the CPUs of several types, or counts them for each task.
+            raise Unplaceable("DefCpuPerGPU with --gpus or --gpus-per-task is Slurm's to count")
         keys = replace(keys, cpus=max(keys.cpus, defaults.cpus_per_gpu * asked.gpus))
     return replace(asked, slots=_with_memory(keys, defaults))
 

@@ -18,6 +18,15 @@ def test_a_job_has_the_cpus_per_gpu_of_its_partition(tmp_path, more, cpus):
     assert told(mode(tmp_path, state).on_submit(submit(**more))).get("min_cpus") == cpus
 
 
+@pytest.mark.parametrize("asks", [{"form": "job", "tpj": "gres/gpu:2"}, {"form": "task"}], ids=str)
+def test_slurm_counts_them_for_the_whole_job_and_by_task(tmp_path, asks):
+    state = cache()
+    state.defaults = {"batch": JobDefaults(cpus_per_gpu=3)}
+    why = "DefCpuPerGPU with --gpus or --gpus-per-task is Slurm's to count"
+    assert left(mode(tmp_path, state).on_submit(submit(**asks))) == why
+    assert "tres_per_node" in str(mode(tmp_path, state).on_submit(submit(cpus_per_task=1, **asks)))
+
+
 @pytest.mark.parametrize(
     ("defaults", "more", "placed"),
     [

@@ -105,3 +105,12 @@ def test_behind_a_waiting_job_that_is_slurms_own_only_what_does_not_delay_it_is_
     assert planned(before, four, long, short, free=0xF0).released == ["2"]
     for other in ({"reason": "QOSMaxGRESPerUser"}, {"depends": True}, {"priority": 0}):
         assert planned(replace(OWN, **other), four, long, short, free=0xF0).released == ["2"]
+
+
+def test_one_that_was_passed_before_it_was_first_seen_counts():
+    """It started between the submit and the first look after it."""
+    first = replace(FIRST, submit=NOW - 30)
+    for last_look, is_left in ((NOW - 20, True), (NOW - 5, False)):
+        context = replace(TERMS, last_look=last_look)
+        made = planned(first, EARLIER, replace(LATER, submit=NOW - 12), context=context, free=0xF8)
+        assert (OVERTAKEN in str(made.updates)) == is_left
