@@ -5,6 +5,7 @@ Answers come from the capacity cache, never from a call to Slurm.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable
@@ -18,7 +19,8 @@ from slurm_plugin.decide.record import Build
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.gates.admission import APART, UNEVEN
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import FAR_LEASES, Choice, Chosen
+from slurm_plugin.gates.limits import NOT_STARTED, Asked, Whose, is_up, meets_limit, would_start
+from slurm_plugin.gates.plan import Choice, Chosen
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of, with_defaults
 from slurm_plugin.job_notes import hints
@@ -194,11 +196,15 @@ class Slots:
         if keys.closes or need.partitions & cache.closing:
             # Slurm packs a user's jobs on nodes that are hers; ours would close other ones.
             raise Unplaceable("the job closes its nodes to other users")
+        if not would_start(need.partitions, keys.time_s, job.asked.nodes, cache.partitions):
+            raise Unplaceable(NOT_STARTED)
         nodes, holds = cache.now()
         end = cache.end_of(need.partitions, keys.time_s, now)
         candidates, why = open_groups(need, nodes, cache.reserved, now, end)
         if why:
             raise Unplaceable(why)
+        if why := self._kept_by_slurm(job, need, end):
+            return self._gate(job, why, keep=True)
         if not candidates:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, nodes) and not keys.het:
@@ -228,6 +234,17 @@ class Slots:
         if cache.first and backfill.delays(cache.first, nodes, holds, [hold], now):
             return self._gate(job, "waits behind jobs that came first", keep=True)
         return self._place(job, need, choice, hold, record)
+
+    def _kept_by_slurm(self, job: _Submission, need: Need, end: float) -> str:
+        """Why Slurm would not start the job now, whatever is free; '' where nothing is known."""
+        cache, asked = self.cache, job.asked
+        if not is_up(need.partitions, cache.partitions):
+            return "waits until its partition is up"
+        partition = asked.partition or cache.default_partition
+        whose = Whose(asked.uid, asked.account, "", partition, "")
+        time_s = 0 if math.isinf(end) else round(end - job.now)
+        is_limited = meets_limit(cache.limits, whose, Asked.of(need, time_s))
+        return "waits behind one of Slurm's limits" if is_limited else ""
 
     def _place(self, job: _Submission, need: Need, choice: Chosen, hold: Hold, record: Build) -> Ok:
         """Exactly these slots, which are promised until the job is seen in Slurm."""
@@ -269,7 +286,7 @@ class Slots:
         """
         token = self._token()
         values = job.comment(GATED, token, note, since)
-        lease_s = self._lease_s * (FAR_LEASES if self.cache.is_long else 1)
+        lease_s = self._lease_s
         values["set.begin_time"] = str(max(job.keys.begin, int(job.now) + lease_s))
         # Nothing is promised; the next poll writes the decision down once the job has its id.
         self.cache.promise(token, Hold(), job.now, record, need)

@@ -26,14 +26,15 @@ from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.record import Build
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import NEAR, Choice, GateContext, GatePlan, Want
+from slurm_plugin.gates.limits import Limits
+from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.released import Watch, about_to_run, of_job
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.records import GATED, GateRecord
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import WaitFor
@@ -98,6 +99,7 @@ class GateReconciler:
         # The job that was the first to fit nowhere, and since when.
         self._first_waits = (0, 0.0)
         self._waiting: dict[str, int] = {}
+        self._limits = Limits()
 
     async def reconcile(self, snapshot: Snapshot, known: int) -> GatePlan:
         """One round. `known` jobs had been seen to end when the snapshot was asked for."""
@@ -156,6 +158,7 @@ class GateReconciler:
         nodes = with_shared(nodes, snapshot.nodes, reserved, self._began)
         wants = self.wants.read(snapshot.jobs, emptied(nodes), snapshot.settings.defaults)
         matcher = self.matcher if self.matcher.refresh(snapshot) else None
+        self._limits.follow(snapshot.jobs, {job: want.need for job, want in wants.items()})
         context = GateContext(
             int(self._began),
             snapshot.settings.tiers,
@@ -166,6 +169,8 @@ class GateReconciler:
             holds_until=self._holds_until,
             reserved=reserved,
             first_waits=self._first_waits,
+            limits=self._limits.pauses,
+            partitions={one.name: one for one in partitions},
         )
         self._decided = {}
         made = plan(
@@ -178,6 +183,7 @@ class GateReconciler:
             matcher,
             self._is_held_back,
         )
+        self._limits.learn(made.limited, context.now)
         first = made.waits.job_id if made.waits is not None else 0
         if first != self._first_waits[0]:
             self._first_waits = (first, self._began)
@@ -203,7 +209,8 @@ class GateReconciler:
         self.cache.reserved = self._reserved
         self.cache.closing = frozenset(p.name for p in partitions if p.closes_nodes)
         self.cache.update(nodes, holds, made.first, snapshot.at, known, met)
-        self.cache.is_long = made.seen[GATED] >= NEAR
+        self.cache.partitions = {one.name: one for one in partitions}
+        self.cache.limits = self._limits.pauses
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, candidates: Sequence[Group]) -> Choice:

@@ -4,61 +4,26 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from machines_in_tests import BASIC, a_submit, basic_config, basic_decider
+from machines_in_tests import BASIC, basic_config, basic_decider
+from slot_submits_in_tests import (
+    LEASE_S,
+    NOW,
+    cache,
+    left,
+    mode,
+    state_of,
+    submit,
+    told,
+)
 from slots_in_tests import record_in
 
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.gates.capacity_cache import MOST_UNMET, PROMISE_S, UNMET_S, CapacityCache
-from slurm_plugin.gates.plan import FAR_LEASES
-from slurm_plugin.job_notes import hints
-from slurm_plugin.protocol import Ok, Pass, Refuse, Submit
+from slurm_plugin.protocol import Pass, Refuse, Submit
 from slurm_plugin.queue.candidates import Need
-from slurm_plugin.queue.capacity import Hold, Node, with_hold
+from slurm_plugin.queue.capacity import Hold, with_hold
 from slurm_plugin.slurm.interface import JobDefaults, Reservation
-
-V100 = tuple(f"v100.s{i}" for i in range(8))
-NOW, LEASE_S = 1_000_000.0, 120
-PARTITIONS = frozenset({"batch", "quiet", "watched"})
-
-
-def cache(*names: str, free: int = 0xFF) -> CapacityCache:
-    room = {
-        name: Node(name, V100, free, 40, 100_000, partitions=PARTITIONS, sockets=(0x0F, 0xF0))
-        for name in names or ("dgx1",)
-    }
-    found = CapacityCache(default_partition="batch")
-    found.update(room, (), None, NOW)
-    return found
-
-
-def mode(folder: Path, state: CapacityCache) -> Slots:
-    tokens = iter(f"t{i}" for i in range(99))
-    decider = basic_decider(folder)
-    return Slots(decider, state, LEASE_S, clock=lambda: NOW, token=lambda: next(tokens))
-
-
-def submit(gpus: int = 2, nodes: int = 1, **more: object) -> Submit:
-    counts = {"gpus": gpus * nodes, "nodes": nodes, "per_node": gpus, "tasks": 1}
-    asked = {"partition": "batch", "tpn": f"gres/gpu:{gpus}", "time_s": 60}
-    return a_submit(**{**counts, **asked, **more})
-
-
-def told(reply: object) -> dict[str, str]:
-    assert isinstance(reply, Ok), reply
-    return {key.removeprefix("set."): value for key, value in reply.values.items()}
-
-
-def left(reply: object) -> str:
-    """Why the job is left to Slurm."""
-    values = told(reply)
-    assert set(values) == {"admin_comment"}
-    assert "gpu-slots" not in values["admin_comment"]
-    return hints.note_in(values["admin_comment"]).removeprefix("Slurm's own choice: ")
-
-
-def state_of(values: dict[str, str]) -> str:
-    return record_in(values["admin_comment"]).state
 
 
 def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(tmp_path):
@@ -145,13 +110,6 @@ def test_a_full_cluster_gates_and_keeps_the_request(tmp_path):
     assert state_of(values) == "gated"
     assert values["begin_time"] == str(int(NOW) + LEASE_S)
     assert "tpn=gres/gpu:3" in values["admin_comment"]
-
-
-def test_behind_a_long_queue_the_first_gate_holds_for_long(tmp_path):
-    state = cache(free=0)
-    state.is_long = True
-    values = told(mode(tmp_path, state).on_submit(submit(3)))
-    assert values["begin_time"] == str(int(NOW) + FAR_LEASES * LEASE_S)
 
 
 @pytest.mark.parametrize(
