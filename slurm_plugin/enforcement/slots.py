@@ -209,11 +209,9 @@ class Slots:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, nodes) and not keys.het:
                 raise Unplaceable(APART)
-            # Known at once: the next submit may come before the next poll.
-            first = None if job.is_later else need
-            cache.first = cache.first or first
             # The next look may find donors.
             cache.is_awaited |= not (job.is_later or job.not_lent)
+            first = None if job.is_later else need
             return self._gate(job, _waits_for(need), need=first, keep=True)
         is_doubted = cache.is_doubted(job.asked.uid, now)
         is_together = keys.array or keys.het
@@ -282,12 +280,19 @@ class Slots:
 
         With `keep` the bridge gates equal submits of the next second in the same way, so that a
         burst of them asks once; the polls after a job's end go on for longer than that. Components
-        of a heterogeneous job are never kept: they are placed together.
+        of a heterogeneous job are never kept: they are placed together. Raises Unplaceable for a
+        job that Slurm would refuse with a begin time.
         """
+        if job.keys.immediate:
+            raise Unplaceable("it is to start at once or not at all")
+        if job.keys.deadline:
+            raise Unplaceable("a begin time may be too late for its deadline")
+        # Known at once: the next submit may come before the next poll.
+        self.cache.first = self.cache.first or need
         token = self._token()
         values = job.comment(GATED, token, note, since)
-        lease_s = self._lease_s
-        values["set.begin_time"] = str(max(job.keys.begin, int(job.now) + lease_s))
+        # No longer: Slurm refuses a begin time that is too late for a deadline at submit alone.
+        values["set.begin_time"] = str(max(job.keys.begin, int(job.now) + self._lease_s))
         # Nothing is promised; the next poll writes the decision down once the job has its id.
         self.cache.promise(token, Hold(), job.now, record, need)
         # Whoever asks for the reason is not to wait for it.

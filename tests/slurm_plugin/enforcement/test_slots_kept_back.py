@@ -1,9 +1,11 @@
 """Submits that Slurm itself would not start, whatever is free."""
 
 import pytest
-from slot_submits_in_tests import NOW, cache, left, mode, state_of, submit, told
+from slot_submits_in_tests import LEASE_S, NOW, cache, left, mode, state_of, submit, told
+from slots_in_tests import Remembering, gated, look, reconciler
 
 from slurm_plugin.gates.limits import Asked, Pause, Whose
+from slurm_plugin.gates.plan import NEAR
 from slurm_plugin.job_notes import hints
 from slurm_plugin.slurm.interface import SlurmPartition
 
@@ -63,3 +65,43 @@ def test_a_job_of_a_partition_that_is_down_waits_until_it_is_up(tmp_path):
     assert state_of(values) == "gated"
     assert hints.note_in(values["admin_comment"]) == "waits until its partition is up"
     assert state.first is None, "nobody waits for it"
+
+
+AT_ONCE, DEADLINE = {"immediate": True, "batch": False}, {"deadline": True}
+WHY = {
+    "immediate": "it is to start at once or not at all",
+    "deadline": "a begin time may be too late for its deadline",
+}
+
+
+@pytest.mark.parametrize("keys", [AT_ONCE, DEADLINE], ids=["--immediate", "--deadline"])
+@pytest.mark.parametrize(
+    ("free", "more"),
+    [
+        (0x01, {}),
+        (0xFF, {"het": True}),
+        (0xFF, {"begin": int(NOW) + 60}),
+        (0b100001, {"hint": "min-utility=0.9"}),
+    ],
+    ids=["no room", "components", "later", "a policy lets it wait"],
+)
+def test_a_job_that_slurm_would_refuse_with_a_begin_time_is_its_own(tmp_path, keys, free, more):
+    state = cache(free=free)
+    answer = mode(tmp_path, state).on_submit(submit(**keys, **more))
+    assert left(answer) == WHY[next(iter(keys))]
+    assert (state.first, state.gated) == (None, {}), "nobody waits for it"
+
+
+@pytest.mark.parametrize("keys", [AT_ONCE, DEADLINE], ids=["--immediate", "--deadline"])
+def test_where_there_is_room_it_has_its_slots(tmp_path, keys):
+    assert state_of(told(mode(tmp_path, cache()).on_submit(submit(**keys)))) == "placed"
+
+
+def test_at_submit_no_gate_holds_for_longer_than_a_lease(tmp_path):
+    """Slurm refuses a job whose begin time is too late for its deadline, and renewals never."""
+    jobs = [gated(i, 8) for i in range(1, NEAR + 2)]
+    state = cache(free=0)
+    slurm = Remembering(*jobs, used=range(8))
+    look(reconciler(tmp_path, slurm, state, clock=lambda: NOW), slurm, NOW)
+    values = told(mode(tmp_path, state).on_submit(submit()))
+    assert values["begin_time"] == str(int(NOW) + LEASE_S)
