@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain, islice
 from math import inf
 
@@ -87,6 +88,12 @@ class _Planning:
         self._borrowers = LoanAdmission(self.made, self.matcher, self.context.now)
         self._admission = Admission(self.made, self.context, self.choose, self._borrowers)
         self._tries = Tries(self.context.limits, self.context.now, self.made.limited)
+        # Of ten thousand jobs most are alike in these.
+        partitions = self.context.partitions
+        self._is_up = cache(lambda names: is_up(names.split(","), partitions))
+        self._would_start = cache(
+            lambda names, time_s, nodes: would_start(names.split(","), time_s, nodes, partitions)
+        )
         # By an array's id: how many of its tasks run or are released, and how many may.
         arrays = [job for job in self.jobs if job.array_id]
         self._active = Counter(job.array_id for job in arrays if job.state != "PENDING")
@@ -230,20 +237,18 @@ class _Planning:
             and _begin(job, want) <= now
             and not is_ahead(want.kept.retry_at, now, LONGEST_PAUSE_S)
             and not self._is_paused(job.name)
-            and is_up(job.partition.split(","), self.context.partitions)
+            and self._is_up(job.partition)
             and not self._tries.is_closed(job, want.need)
             and not self.held_back(job, want)
         )
 
-    def _may_ever_start(self, job: QueuedJob, want: Want) -> bool:
-        names, (nodes, _) = job.partition.split(","), want.kept.nodes
-        return would_start(names, job.time_limit_s, nodes, self.context.partitions)
-
     def _open(self, unit: Unit) -> bool:
         """Release the unit, or as many tasks as there is room for; False: it stays gated."""
-        if not all(self._may_ever_start(job, want) for job, want in unit.members):
-            self._leave(unit, NOT_STARTED)
-            return True
+        for job, want in unit.members:
+            least, _ = want.kept.nodes
+            if not self._would_start(job.partition, job.time_limit_s, least):
+                self._leave(unit, NOT_STARTED)
+                return True
         if not all(self._is_ready(job, want) for job, want in unit.members):
             return False
         job, _ = unit.first
