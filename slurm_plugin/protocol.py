@@ -76,6 +76,10 @@ class SlotsKeys(ResourceRequest):
     closes: bool = False
     #: --prefer: features that are not needed.
     prefers: bool = False
+    #: srun or salloc --immediate.
+    immediate: bool = False
+    #: Its script says --deadline.
+    deadline: bool = False
     begin: int = 0
     time_s: int = 0
     tpn: str = ""

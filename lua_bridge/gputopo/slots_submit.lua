@@ -187,6 +187,14 @@ local function is_overcommitted(job, asked)
   return cpus and cpus < (count32(job.num_tasks) or 0)
 end
 
+-- A job description does not say --deadline; the script says what stands in it.
+local function has_deadline(script)
+  if not script or not find(script, "--deadline", 1, true) then
+    return false
+  end
+  return find("\n" .. script, "\n#SBATCH[^\n]*[ \t]%-%-deadline") ~= nil
+end
+
 local function texts(job, asked, features)
   local items = {
     { "features", features }, { "req_nodes", job.req_nodes }, { "exc_nodes", job.exc_nodes },
@@ -245,6 +253,8 @@ function M.keys(job, asked, is_batch, set, form)
     { "overcommit", flag(is_overcommitted(job, asked)) },
     { "closes", flag(shared == 2 or shared == 3) },
     { "prefers", flag(job.prefer ~= nil and job.prefer ~= "") },
+    { "immediate", flag((job.immediate or 0) ~= 0) },
+    { "deadline", flag(has_deadline(job.script)) },
   })
   return numbers and " slots=1 form=" .. form .. numbers .. some
 end

@@ -5,11 +5,11 @@ Answers come from the capacity cache, never from a call to Slurm.
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from policies import LooksAt
 from slurm_plugin.decide.decide import Decider, Decision
@@ -18,11 +18,12 @@ from slurm_plugin.decide.record import Build
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.gates.admission import APART, UNEVEN
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import FAR_LEASES, Choice, Chosen
+from slurm_plugin.gates.limits import NOT_STARTED, Asked, Whose, is_up, meets_limit, would_start
+from slurm_plugin.gates.plan import Choice, Chosen
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of, with_defaults
 from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.records import GATED, PLACED, GateRecord
+from slurm_plugin.job_notes.records import GATED, PLACED
 from slurm_plugin.lending import forms
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply, WaitFor
@@ -45,8 +46,6 @@ class _Submission:
     now: float
     #: Why nothing is lent to it, whatever it asks for.
     never_lent: str = ""
-    #: The CPUs that its partition gives it; 0 where it asks for as many itself.
-    least_cpus: int = 0
 
     @property
     def is_later(self) -> bool:
@@ -78,14 +77,10 @@ class _Submission:
             interactive=not self.keys.batch,
         )
 
-    def record(self, token: str, state: str = GATED, **more: Any) -> GateRecord:
-        """What is kept of it."""
-        return record_of(self.asked, token, state, least_cpus=self.least_cpus, **more)
-
     def comment(self, state: str, token: str, note: str, since: int = 0) -> dict[str, str]:
         """The reply's keys that tell of the job's gate or slots."""
         not_lent = self.not_lent
-        kept = self.record(token, state, since=since, may_borrow=not not_lent)
+        kept = record_of(self.asked, token, state, since=since, may_borrow=not not_lent)
         said = hints.entry(self.preferences.text, note)
         values = {"set.admin_comment": f"{said} {kept.text()}".strip()}
         if not not_lent:
@@ -158,9 +153,7 @@ class Slots:
     def _with_defaults(self, job: _Submission) -> _Submission:
         cache = self.cache
         asked = with_defaults(job.asked, cache.default_partition, cache.defaults)
-        keys = asked.slots or job.keys
-        least_cpus = keys.cpus if keys.cpus > job.keys.cpus else 0
-        return replace(job, asked=asked, keys=keys, least_cpus=least_cpus)
+        return replace(job, asked=asked, keys=asked.slots or job.keys)
 
     def _need(self, job: _Submission) -> Need:
         """What the job needs; raises Unplaceable, saying why it is left to Slurm."""
@@ -193,21 +186,22 @@ class Slots:
         if keys.closes or need.partitions & cache.closing:
             # Slurm packs a user's jobs on nodes that are hers; ours would close other ones.
             raise Unplaceable("the job closes its nodes to other users")
-        nodes, holds = cache.now()
+        if not would_start(need.partitions, keys.time_s, job.asked.nodes, cache.partitions):
+            raise Unplaceable(NOT_STARTED)
+        nodes, _ = cache.now()
         end = cache.end_of(need.partitions, keys.time_s, now)
         candidates, why = open_groups(need, nodes, cache.reserved, now, end)
         if why:
             raise Unplaceable(why)
+        if why := self._kept_by_slurm(job, need, end):
+            return self._gate(job, why, keep=True)
         if not candidates:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, nodes) and not keys.het:
                 raise Unplaceable(APART)
-            # Known at once: the next submit may come before the next poll.
-            first = None if job.is_later else need
-            if first:
-                cache.line = cache.line.with_job(first, nodes, holds, now)
             # The next look may find donors.
             cache.is_awaited |= not (job.is_later or job.not_lent)
+            first = None if job.is_later else need
             return self._gate(job, _waits_for(need), need=first, keep=True)
         is_doubted = cache.is_doubted(job.asked.uid, now)
         is_together = keys.array or keys.het
@@ -229,11 +223,22 @@ class Slots:
             return self._gate(job, "waits behind jobs that came first", keep=True)
         return self._place(job, need, choice, hold, record)
 
+    def _kept_by_slurm(self, job: _Submission, need: Need, end: float) -> str:
+        """Why Slurm would not start the job now, whatever is free; '' where nothing is known."""
+        cache, asked = self.cache, job.asked
+        if not is_up(need.partitions, cache.partitions):
+            return "waits until its partition is up"
+        partition = asked.partition or cache.default_partition
+        whose = Whose(asked.uid, asked.account, "", partition, "")
+        time_s = 0 if math.isinf(end) else round(end - job.now)
+        is_limited = meets_limit(cache.limits, whose, Asked.of(need, time_s))
+        return "waits behind one of Slurm's limits" if is_limited else ""
+
     def _place(self, job: _Submission, need: Need, choice: Chosen, hold: Hold, record: Build) -> Ok:
         """Exactly these slots, which are promised until the job is seen in Slurm."""
         token = self._token()
         values = job.comment(PLACED, token, choice.note)
-        kept = job.record(token)
+        kept = record_of(job.asked, token)
         given = placed(kept, job.asked.tasks, need, choice.group, choice.mask)
         values |= given.at_submit()
         self.cache.promise(token, hold, job.now, record, uid=job.asked.uid)
@@ -265,12 +270,20 @@ class Slots:
 
         With `keep` the bridge gates equal submits of the next second in the same way, so that a
         burst of them asks once; the polls after a job's end go on for longer than that. Components
-        of a heterogeneous job are never kept: they are placed together.
+        of a heterogeneous job are never kept: they are placed together. Raises Unplaceable for a
+        job that Slurm would refuse with a begin time.
         """
+        if job.keys.immediate:
+            raise Unplaceable("it is to start at once or not at all")
+        if job.keys.deadline:
+            raise Unplaceable("a begin time may be too late for its deadline")
+        if need is not None:
+            # Known at once: the next submit may come before the next poll.
+            self.cache.line = self.cache.line.with_job(need, *self.cache.now(), job.now)
         token = self._token()
         values = job.comment(GATED, token, note, since)
-        lease_s = self._lease_s * (FAR_LEASES if self.cache.is_long else 1)
-        values["set.begin_time"] = str(max(job.keys.begin, int(job.now) + lease_s))
+        # No longer: Slurm refuses a begin time that is too late for a deadline at submit alone.
+        values["set.begin_time"] = str(max(job.keys.begin, int(job.now) + self._lease_s))
         # Nothing is promised; the next poll writes the decision down once the job has its id.
         self.cache.promise(token, Hold(), job.now, record, need)
         # Whoever asks for the reason is not to wait for it.

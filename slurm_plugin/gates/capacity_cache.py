@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.decide.record import Build
+from slurm_plugin.gates.limits import Pauses
 from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
-from slurm_plugin.slurm.interface import JobDefaults, Reservation
+from slurm_plugin.slurm.interface import JobDefaults, Reservation, SlurmPartition
 
 #: Seconds for which GPUs are kept for a submit whose job does not show up: Slurm may have refused
 #: it, or only tested it.
@@ -60,8 +61,10 @@ class CapacityCache:
     closing: frozenset[str] = frozenset()
     #: Slurm's reservations, now and to come.
     reserved: tuple[Reservation, ...] = ()
-    #: Do so many jobs wait that the gates of later ones hold for longer?
-    is_long: bool = False
+    #: By name.
+    partitions: Mapping[str, SlurmPartition] = field(default_factory=dict)
+    #: Which requests met a limit of Slurm's.
+    limits: Pauses = field(default_factory=dict)
     #: Promises of slots and of gates, by token: apart, as a submit looks at all those of slots.
     promises: dict[str, SlotPromise] = field(default_factory=dict)
     gated: dict[str, SlotPromise] = field(default_factory=dict)

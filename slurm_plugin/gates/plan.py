@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from slurm_plugin.gates.limits import Asked, Pauses, Whose
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanContext, LoanPlan
 from slurm_plugin.protocol import Pass, WaitFor
@@ -14,7 +15,7 @@ from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Demand
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, Reservation
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, Reservation, SlurmPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,10 @@ class GateContext(LoanContext):
     waits_since: Mapping[int, float] = field(default_factory=dict)
     #: When that look began (epoch).
     last_look: float = 0.0
+    #: Which requests met a limit of Slurm's, and how long they are paused.
+    limits: Pauses = field(default_factory=dict)
+    #: By name.
+    partitions: Mapping[str, SlurmPartition] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,8 @@ class GatePlan(LoanPlan):
     renewals: list[Renewal] = field(default_factory=list)
     #: Of these the ones that were: until when (epoch), by job id.
     renewed: dict[int, int] = field(default_factory=dict)
+    #: What met a limit of Slurm's since the last plan.
+    limited: list[tuple[Whose, Asked]] = field(default_factory=list)
     #: How many jobs were in which state.
     seen: Counter[str] = field(default_factory=Counter)
 

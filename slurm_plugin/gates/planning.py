@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain, islice
 from math import inf
 
 from slurm_plugin.gates import change, slot_loans
 from slurm_plugin.gates.admission import Admission
+from slurm_plugin.gates.limits import NOT_STARTED, Tries, is_up, would_start
 from slurm_plugin.gates.plan import (
     FAR_LEASES,
     NEAR,
@@ -88,6 +90,13 @@ class _Planning:
     def __post_init__(self) -> None:
         self._borrowers = LoanAdmission(self.made, self.matcher, self.context.now)
         self._admission = Admission(self.made, self.context, self.choose, self._borrowers)
+        self._tries = Tries(self.context.limits, self.context.now, self.made.limited)
+        # Of ten thousand jobs most are alike in these.
+        partitions = self.context.partitions
+        self._is_up = cache(lambda names: is_up(names.split(","), partitions))
+        self._would_start = cache(
+            lambda names, time_s, nodes: would_start(names.split(","), time_s, nodes, partitions)
+        )
         # By an array's id: how many of its tasks run or are released, and how many may.
         arrays = [job for job in self.jobs if job.array_id]
         self._active = Counter(job.array_id for job in arrays if job.state != "PENDING")
@@ -135,8 +144,9 @@ class _Planning:
         made, context = self.made, self.context
         holds = [awaited_hold(job, want, made.nodes, context) for job, want in unit.members]
         if all(hold is not None for hold in holds):
-            for (job, _), hold in zip(unit.members, holds, strict=True):
+            for (job, want), hold in zip(unit.members, holds, strict=True):
                 assert hold is not None
+                self._tries.begin(job, want.need)
                 self._active[job.array_id] += 1
                 made.take(hold)
             return
@@ -145,6 +155,7 @@ class _Planning:
             self._leave(unit, f"{MOST_TRIES} releases did not start it ({job.reason or 'None'})")
             return
         for job, want in unit.members:
+            self._tries.fail(job, want.need)
             made.updates.append((job.name, gated_again(job, want, context)))
             made.seen["regated"] += 1
         self._spare_others(unit)
@@ -258,22 +269,33 @@ class _Planning:
             and _begin(job, want) <= now
             and not is_ahead(want.kept.retry_at, now, LONGEST_PAUSE_S)
             and not self._is_paused(job.name)
+            and self._is_up(job.partition)
+            and not self._tries.is_closed(job, want.need)
             and not self.held_back(job, want)
         )
 
     def _open(self, unit: Unit) -> bool:
         """Release the unit, or as many tasks as there is room for; False: it stays gated."""
+        for job, want in unit.members:
+            least, _ = want.kept.nodes
+            if not self._would_start(job.partition, job.time_limit_s, least):
+                self._leave(unit, NOT_STARTED)
+                return True
         if not all(self._is_ready(job, want) for job, want in unit.members):
             return False
         job, _ = unit.first
         released = False
         for names in self._names(unit):
+            if released and self._tries.is_closed(job, unit.first[1].need):
+                break
             refused = self._admission.admit(names, unit)
             if refused is not None:
                 if refused:
                     self._leave(unit, refused)
                 return released or bool(refused)
             released = True
+            for member, want in unit.members:
+                self._tries.begin(member, want.need)
             self._active[job.array_id] += 1
             # Until Slurm has split the released tasks off, the array still counts them as waiting.
             self.made.again |= job.tasks > 1

@@ -26,14 +26,15 @@ from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.record import Build
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import NEAR, Choice, GateContext, GatePlan, Want
+from slurm_plugin.gates.limits import Limits
+from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.released import Watch, about_to_run, of_job
 from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.records import GATED, GateRecord
+from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import WaitFor
@@ -98,6 +99,7 @@ class GateReconciler:
         # The jobs that had a place in line at the last look, and since when, by their id.
         self._waits_since: dict[int, float] = {}
         self._waiting: dict[str, int] = {}
+        self._limits = Limits()
 
     async def reconcile(self, snapshot: Snapshot, known: int) -> GatePlan:
         """One round. `known` jobs had been seen to end when the snapshot was asked for."""
@@ -156,6 +158,7 @@ class GateReconciler:
         nodes = with_shared(nodes, snapshot.nodes, reserved, self._began)
         wants = self.wants.read(snapshot.jobs, emptied(nodes), snapshot.settings.defaults)
         matcher = self.matcher if self.matcher.refresh(snapshot) else None
+        self._limits.follow(snapshot.jobs, {job: want.need for job, want in wants.items()})
         context = GateContext(
             int(self._began),
             snapshot.settings.tiers,
@@ -167,6 +170,8 @@ class GateReconciler:
             reserved=reserved,
             waits_since=self._waits_since,
             last_look=last_look,
+            limits=self._limits.pauses,
+            partitions={one.name: one for one in partitions},
         )
         self._decided = {}
         made = plan(
@@ -179,6 +184,7 @@ class GateReconciler:
             matcher,
             self._is_held_back,
         )
+        self._limits.learn(made.limited, context.now)
         since, in_line = self._waits_since, (one.job for one in made.line.waits)
         self._waits_since = {job: since.get(job, self._began) for job in in_line}
         # The cache adds what is promised itself, for as long as each promise lasts.
@@ -211,7 +217,8 @@ class GateReconciler:
         for hold in newer:
             line = line.with_hold(hold)
         self.cache.update(nodes, holds, line, snapshot.at, known, met)
-        self.cache.is_long = made.seen[GATED] >= NEAR
+        self.cache.partitions = {one.name: one for one in partitions}
+        self.cache.limits = self._limits.pauses
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, candidates: Sequence[Group]) -> Choice:

@@ -11,6 +11,7 @@ import msgspec
 from policies import mask_of
 from slurm_plugin.decide.record import Build, started
 from slurm_plugin.gates import change
+from slurm_plugin.gates.limits import holds_for_others
 from slurm_plugin.gates.plan import GateContext, GatePlan, Want
 from slurm_plugin.gates.slot_request import nodes_given, slots_given, tied_to
 from slurm_plugin.job_notes.records import PLACED, GateRecord
@@ -85,7 +86,8 @@ def gated_again(job: QueuedJob, want: Want, context: GateContext) -> JobUpdate:
         # Else it is a gate that did not open. Of one that is held the node has said all already.
         if job.submit > kept.at and not job.held:
             kept = kept.changed(begin=job.eligible)
-    pause = min(LONGEST_PAUSE_S, 2**kept.tries)
+    # The pause after a limit is that of all jobs that meet it (gates/limits.py).
+    pause = 0 if holds_for_others(job.reason) else min(LONGEST_PAUSE_S, 2**kept.tries)
     why = "released, and not started by Slurm"
     if job.reason not in ("", "None"):
         why += f" ({job.reason})"

@@ -79,10 +79,8 @@ def with_defaults(
         return asked
     defaults = defaults_of(asked.partition or default_partition, known)
     if defaults.cpus_per_gpu and not (keys.cpus_per_gpu or keys.cpus_per_task):
-        if keys.form in ("job", "task"):
-            # It refuses the CPUs of several types, or counts them for each task.
-            raise Unplaceable("DefCpuPerGPU with --gpus or --gpus-per-task is Slurm's to count")
-        keys = replace(keys, cpus=max(keys.cpus, defaults.cpus_per_gpu * asked.gpus))
+        # Beside several GPU types it gives those of one GPU, and refuses a job that asks for more.
+        raise Unplaceable("the CPUs of DefCpuPerGPU are Slurm's to count")
     return replace(asked, slots=_with_memory(keys, defaults))
 
 
@@ -113,7 +111,6 @@ def recorded_demand(
     asked = replace(
         demand_of(as_submitted, kept.sockets_per_node),
         types=tied_to(job, kept),
-        cpus=max(job.cpus, kept.least_cpus),
         cpus_per_gpu=kept.cpus_per_gpu,
         enforce_binding=kept.binds,
     )
@@ -162,12 +159,8 @@ def record_of(
     *,
     since: int = 0,
     may_borrow: bool = False,
-    least_cpus: int = 0,
 ) -> GateRecord:
-    """The record that a submit leaves, with its request, so that this can be given back.
-
-    `least_cpus`: as many as the partition gives the job; 0 where it asks for as many itself.
-    """
+    """The record that a submit leaves, with its request, so that this can be given back."""
     keys = asked.slots
     assert keys is not None
     # Steps of srun and salloc take over the job's GPUs only in the form they asked in: with a
@@ -181,7 +174,6 @@ def record_of(
         "req": keys.req_nodes,
         "spn": _sockets_of(asked),
         "cpg": keys.cpus_per_gpu,
-        "cpus": least_cpus,
         "cpt": keys.cpus_per_task,
         "by": by,
         "bind": int(keys.enforce_binding),
@@ -218,8 +210,7 @@ def placed(
         req_nodes=",".join(group.names),
         num_nodes=(need.nodes, need.nodes),
         cpus_per_tres="" if cpus else None,
-        # Beside several types Slurm would give DefCpuPerGPU for one of them alone.
-        min_cpus=cpus or kept.least_cpus or None,
+        min_cpus=cpus or None,
         cpus_per_task=cpus // tasks if cpus and tasks and cpus % tasks == 0 else None,
         memory_per_tres="" if memory_mb else None,
         memory_per_node_mb=memory_mb or None,

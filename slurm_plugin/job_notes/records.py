@@ -31,7 +31,7 @@ REQUESTS = ("tpn", "tpj", "tpt", "tps")
 #: Values that are counts, seconds or epochs.
 _NUMBERS = frozenset(
     (
-        *("at", "begin", "cpg", "cpt", "cpus", "mpg", "prio", "retry", "since", "spn", "tries"),
+        *("at", "begin", "cpg", "cpt", "mpg", "prio", "retry", "since", "spn", "tries"),
         *("loan_at", "loan_held", "loan_next", "loan_taken", "loan_tries"),
     )
 )
@@ -165,8 +165,6 @@ class JobRecord:
     #: What the user asked for, 0 for nothing.
     cpus_per_gpu = _Number("cpg")
     cpus_per_task = _Number("cpt")
-    #: The CPUs that its partition gives it by its GPUs (DefCpuPerGPU); 0 for none.
-    least_cpus = _Number("cpus")
     #: The same, kept only while the job has a loan.
     memory_per_gpu_mb = _Number("mpg")
 

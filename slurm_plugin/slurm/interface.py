@@ -80,6 +80,9 @@ class QueuedJob:
     user: str = ""
     uid: int = 0
     account: str = ""
+    #: '' where the reader does not tell.
+    qos: str = ""
+    licenses: str = ""
     #: The user's own texts: whatever they contain, and never to be logged.
     job_name: str = ""
     command: str = ""

@@ -211,7 +211,7 @@ def harms(alone: Books, own: int, advised: Books, ours: int) -> list[str]:
     one, two = alone.jobs[own], advised.jobs[ours]
     found = [f"held twice: {text}" for text in twice(advised)]
     if one.state == "RUNNING" and two.state != "RUNNING" and not is_told_to_wait(two):
-        found.append(f"does not start: {two.state} ({two.reason})")
+        found.append(f"does not start: {two.state} ({two.reason}) {two.admin_comment}".strip())
     elif one.state == "PENDING" and two.state not in ("RUNNING", "PENDING"):
         found.append(f"ended: {two.state} ({two.reason})")
     if two.fields.get("Priority") == "0" and one.fields.get("Priority") != "0":

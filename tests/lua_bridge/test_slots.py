@@ -135,11 +135,12 @@ def test_the_engine_hears_all_that_bears_on_where_a_job_fits(lua, engine):
         priority=0,
         features="ib",
         prefer="fast",
+        immediate=1,
     )
     assert slots_keys(engine) == (
         " form=job batch=1 array=1 het=0 begin=1700000000 time_s=5400 cpus=8 cpus_per_task=2"
         " cpus_per_gpu=3 mem_node_mb=2000 mem_cpu_mb=0 mem_gpu_mb=500 exclusive=1 depends=1 held=1"
-        " enforce_binding=1 overcommit=0 closes=0 prefers=1"
+        " enforce_binding=1 overcommit=0 closes=0 prefers=1 immediate=1 deadline=0"
         " features=ib req_nodes=n[1-2] exc_nodes=n3 reservation=big%20day tpj=gres/gpu:4 tpt=cpu=2"
     )
 
@@ -150,7 +151,7 @@ def test_what_a_job_does_not_ask_for_is_zero_or_absent(lua, engine):
         " form=node batch=0 array=0 het=0"
         + NO_KEYS
         + " mem_gpu_mb=0 exclusive=0 depends=0 held=0 enforce_binding=0 overcommit=0 closes=0"
-        + " prefers=0"
+        + " prefers=0 immediate=0 deadline=0"
         + " tpn=gres/gpu:1"
     )
 
@@ -175,6 +176,23 @@ def test_the_engine_hears(lua, engine, fields, heard):
     """Fewer CPUs than tasks are overcommitted; no time limit is ten years."""
     lua.submit(**{"tres_per_node": "gres/gpu:1", **fields})
     assert f" {heard} " in slots_keys(engine)
+
+
+@pytest.mark.parametrize(
+    ("script", "is_told"),
+    [
+        ("#!/bin/sh\n#SBATCH --deadline=now+1hour\n", 1),
+        ("#!/bin/sh\n#SBATCH -N1 --deadline 12:00\nsrun x\n", 1),
+        ("#SBATCH\t--deadline=12:00", 1),
+        ("#!/bin/sh\n#SBATCH -N1\nx --deadline=3\n", 0),
+        ("#!/bin/sh\n##SBATCH --deadline=12:00\n", 0),
+        ("#!/bin/sh\n#SBATCH --comment=no--deadline\n", 0),
+        ("#!/bin/sh\n#SBATCH\n--deadline=3\n", 0),
+    ],
+)
+def test_the_engine_hears_of_a_deadline_in_the_script(lua, engine, script, is_told):
+    lua.submit(tres_per_node="gres/gpu:1", script=script)
+    assert f" deadline={is_told} " in slots_keys(engine)
 
 
 def test_on_22_05_a_later_component_of_sbatch_is_known_by_its_input_file(lua, engine):

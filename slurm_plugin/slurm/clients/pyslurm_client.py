@@ -235,6 +235,7 @@ _NUMBERS = {
 _TEXTS = {
     "user": "user_name",
     "account": "account",
+    "qos": "qos",
     "job_name": "name",
     "command": "command",
     "partition": "partition",

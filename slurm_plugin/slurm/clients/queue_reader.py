@@ -22,11 +22,11 @@ from slurm_plugin.slurm.runner import Runner
 _TABLE = ("State", "Reason", "PriorityLong", "StartTime", "EligibleTime")
 # A job is read anew where the text of one of these columns changed: all else that can change.
 _WATCHED = (
-    "ArrayTaskId", "HetJobOffset", "UserID", "Account", "Partition", "EndTime", "TimeLimit",
-    "Dependency", "NodeList", "NumNodes", "MaxNodes", "NumTasks", "NumCPUs", "cpus-per-task",
-    "cpus-per-tres", "MinCPUs", "MinMemory", "mem-per-tres", "tres-per-node", "tres-per-job",
-    "tres-per-task", "tres-per-socket", "Feature", "ReqNodes", "ExcNodes", "Reservation",
-    "OverSubscribe", "Comment", "tres-alloc",
+    "ArrayTaskId", "HetJobOffset", "UserID", "Account", "QOS", "Licenses", "Partition", "EndTime",
+    "TimeLimit", "Dependency", "NodeList", "NumNodes", "MaxNodes", "NumTasks", "NumCPUs",
+    "cpus-per-task", "cpus-per-tres", "MinCPUs", "MinMemory", "mem-per-tres", "tres-per-node",
+    "tres-per-job", "tres-per-task", "tres-per-socket", "Feature", "ReqNodes", "ExcNodes",
+    "Reservation", "OverSubscribe", "Comment", "tres-alloc",
 )  # fmt: skip
 # The same, of each job its own.
 _OWN = ("Name", "Command", "SubmitTime", "admin_comment")

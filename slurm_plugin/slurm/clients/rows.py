@@ -101,6 +101,8 @@ class JobRow(msgspec.Struct):
     user: _Text = msgspec.field(default="", name="user_name")
     uid: _Number = msgspec.field(default=0, name="user_id")
     account: _Text = ""
+    qos: _Text = ""
+    licenses: _Text = ""
     command: _Text = ""
     partition: _Text = ""
     array_id: _Number = msgspec.field(default=0, name="array_job_id")

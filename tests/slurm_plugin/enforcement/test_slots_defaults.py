@@ -1,30 +1,19 @@
 """A job that does not say has what its partition gives it: CPUs by its GPUs, and memory."""
 
 import pytest
-from submits_in_tests import cache, left, mode, submit, told
+from slot_submits_in_tests import cache, left, mode, submit, told
 
 from slurm_plugin.slurm.interface import JobDefaults
 
 
-@pytest.mark.parametrize(
-    ("more", "cpus"),
-    [({}, "6"), ({"cpus": 8}, None), ({"cpus_per_gpu": 1}, "2"), ({"cpus_per_task": 2}, None)],
-    ids=["by default", "more of its own", "by GPU", "by task"],
-)
-def test_a_job_has_the_cpus_per_gpu_of_its_partition(tmp_path, more, cpus):
-    """Beside several types Slurm would give it those of one GPU alone."""
+@pytest.mark.parametrize("says", [{"cpus_per_gpu": 1}, {"cpus_per_task": 2}], ids=str)
+def test_the_cpus_of_a_job_that_does_not_say_are_slurms_to_count(tmp_path, says):
+    """Beside several types Slurm gives those of one GPU alone, or refuses the job."""
     state = cache()
     state.defaults = {"batch": JobDefaults(cpus_per_gpu=3)}
-    assert told(mode(tmp_path, state).on_submit(submit(**more))).get("min_cpus") == cpus
-
-
-@pytest.mark.parametrize("asks", [{"form": "job", "tpj": "gres/gpu:2"}, {"form": "task"}], ids=str)
-def test_slurm_counts_them_for_the_whole_job_and_by_task(tmp_path, asks):
-    state = cache()
-    state.defaults = {"batch": JobDefaults(cpus_per_gpu=3)}
-    why = "DefCpuPerGPU with --gpus or --gpus-per-task is Slurm's to count"
-    assert left(mode(tmp_path, state).on_submit(submit(**asks))) == why
-    assert "tres_per_node" in str(mode(tmp_path, state).on_submit(submit(cpus_per_task=1, **asks)))
+    why = "the CPUs of DefCpuPerGPU are Slurm's to count"
+    assert left(mode(tmp_path, state).on_submit(submit())) == why
+    assert "tres_per_node" in told(mode(tmp_path, state).on_submit(submit(**says)))
 
 
 @pytest.mark.parametrize(

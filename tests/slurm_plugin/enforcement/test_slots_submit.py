@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
+from slot_submits_in_tests import LEASE_S, NOW, cache, left, mode, state_of, submit, told
 from slots_in_tests import record_in
-from submits_in_tests import LEASE_S, NOW, cache, left, mode, state_of, submit, told
 
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.gates.capacity_cache import MOST_UNMET, PROMISE_S, UNMET_S, CapacityCache
-from slurm_plugin.gates.plan import FAR_LEASES
 from slurm_plugin.protocol import Pass, Refuse, Submit
 from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.candidates import Need
@@ -64,13 +63,6 @@ def test_a_full_cluster_gates_and_keeps_the_request(tmp_path):
     assert state_of(values) == "gated"
     assert values["begin_time"] == str(int(NOW) + LEASE_S)
     assert "tpn=gres/gpu:3" in values["admin_comment"]
-
-
-def test_behind_a_long_queue_the_first_gate_holds_for_long(tmp_path):
-    state = cache(free=0)
-    state.is_long = True
-    values = told(mode(tmp_path, state).on_submit(submit(3)))
-    assert values["begin_time"] == str(int(NOW) + FAR_LEASES * LEASE_S)
 
 
 @pytest.mark.parametrize(

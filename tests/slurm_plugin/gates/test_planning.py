@@ -226,8 +226,8 @@ def test_a_job_that_the_policy_leaves_is_slurms_own():
     assert update.admin_comment == "[gpu-topo: | Slurm's own choice: opted out by hint]"
 
 
-def test_a_release_that_slurm_keeps_for_a_limit_gives_its_slots_back_for_longer_and_longer():
-    made = planned(placed(990, keys="tries=3", reason="AssocGrpGRES"), gated(2, 8))
+def test_a_release_that_slurm_keeps_back_gives_its_slots_back_for_longer_and_longer():
+    made = planned(placed(990, keys="tries=3", reason="ReqNodeNotAvail"), gated(2, 8))
     assert made.released == ["2"]
     kept = record_in(made.updates[0][1].admin_comment)
     assert (kept.get("tries"), kept.get("retry")) == ("4", "1008")

@@ -47,6 +47,8 @@ class Queue:
             "SubmitTime": job.get("submit_time") or "N/A",
             "TimeLimit": job.get("time_limit") or "N/A",
             "Comment": job.get("comment") or "(null)",
+            "QOS": job.get("qos") or "(null)",
+            "Licenses": job.get("licenses") or "(null)",
             "admin_comment": job.get("admin_comment") or "(null)",
             "NodeList": job.get("nodes", ""),
             "Name": job.get("name", ""),
@@ -74,6 +76,15 @@ class Queue:
 
 def waiting(**more: Any) -> dict[str, Any]:
     return {"job_state": "PENDING", "state_reason": "Priority", "priority": 5, **more}
+
+
+def test_equal_jobs_of_several_qos_and_licences_are_read_by_themselves():
+    more = [{"qos": "normal"}, {"qos": "debug"}, {"qos": "normal", "licenses": "matlab:1"}]
+    queue = Queue({i: waiting(**one) for i, one in enumerate(more, 1)})
+    found = [(job.qos, job.licenses) for job in queue.client.queue()]
+    assert found == [("normal", ""), ("debug", ""), ("normal", "matlab:1")]
+    queue.jobs[1]["qos"] = "debug"
+    assert queue.client.queue()[0].qos == "debug"
 
 
 def test_a_job_is_read_once_and_again_only_when_it_changed():

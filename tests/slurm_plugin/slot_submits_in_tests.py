@@ -1,4 +1,4 @@
-"""Submits in the slots mode on DGX-1V nodes whose queue was read, and what is answered."""
+"""Submits in the slots mode on nodes like DGX-1V, and what their answers say."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from slurm_plugin.queue.capacity import Node
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
 NOW, LEASE_S = 1_000_000.0, 120
-PARTITIONS = frozenset({"batch", "quiet", "watched"})
+PARTITIONS = frozenset({"batch", "quiet", "watched", "plain"})
 
 
 def cache(*names: str, free: int = 0xFF) -> CapacityCache:

@@ -1,0 +1,107 @@
+"""Submits that Slurm itself would not start, whatever is free."""
+
+import pytest
+from slot_submits_in_tests import LEASE_S, NOW, cache, left, mode, state_of, submit, told
+from slots_in_tests import Remembering, gated, look, reconciler
+
+from slurm_plugin.gates.limits import Asked, Pause, Whose
+from slurm_plugin.gates.plan import NEAR
+from slurm_plugin.job_notes import hints
+from slurm_plugin.slurm.interface import SlurmPartition
+
+LIMITED = Whose(1000, "", "", "batch", "")
+
+
+@pytest.mark.parametrize(
+    ("more", "is_placed"),
+    [
+        ({}, False),
+        ({"time_s": 0}, False),
+        ({"gpus": 1}, True),
+        ({"uid": 8}, True),
+        ({"account": "other"}, True),
+        ({"partition": "plain"}, True),
+    ],
+    ids=["the same", "no limit", "fewer GPUs", "another user", "another account", "elsewhere"],
+)
+def test_a_job_like_one_that_met_a_limit_waits_behind_a_gate(tmp_path, more, is_placed):
+    state = cache()
+    state.limits = {LIMITED: {Asked(1, 2, 1, 0, 60): Pause(int(NOW) + 1, 1)}}
+    asked = {"uid": LIMITED.uid, "account": "", **more}
+    values = told(mode(tmp_path, state).on_submit(submit(**asked)))
+    assert state_of(values) == ("placed" if is_placed else "gated")
+    assert not state.line.waits
+
+
+@pytest.mark.parametrize(
+    ("partition", "more", "is_left"),
+    [
+        ({"max_time_s": 59}, {}, True),
+        ({"max_time_s": 60}, {}, False),
+        ({"max_time_s": 59}, {"time_s": 0}, False),
+        ({"max_nodes": 1}, {"nodes": 2}, True),
+        ({"max_nodes": 2}, {"nodes": 2}, False),
+        ({"max_time_s": 59}, {"partition": "batch,plain"}, False),
+    ],
+    ids=str,
+)
+def test_what_its_partition_would_not_start_is_slurms_own(tmp_path, partition, more, is_left):
+    state = cache("dgx1", "dgx2")
+    state.partitions = {
+        "batch": SlurmPartition("batch", (), True, **partition),
+        "plain": SlurmPartition("plain", (), False),
+    }
+    answer = mode(tmp_path, state).on_submit(submit(**more))
+    if is_left:
+        assert left(answer) == "its partition would not start it"
+    else:
+        assert state_of(told(answer)) == "placed"
+
+
+def test_a_job_of_a_partition_that_is_down_waits_until_it_is_up(tmp_path):
+    state = cache(free=0)
+    state.partitions = {"batch": SlurmPartition("batch", (), True, state="DOWN")}
+    values = told(mode(tmp_path, state).on_submit(submit()))
+    assert state_of(values) == "gated"
+    assert hints.note_in(values["admin_comment"]) == "waits until its partition is up"
+    assert not state.line.waits, "nobody waits for it"
+
+
+AT_ONCE, DEADLINE = {"immediate": True, "batch": False}, {"deadline": True}
+WHY = {
+    "immediate": "it is to start at once or not at all",
+    "deadline": "a begin time may be too late for its deadline",
+}
+
+
+@pytest.mark.parametrize("keys", [AT_ONCE, DEADLINE], ids=["--immediate", "--deadline"])
+@pytest.mark.parametrize(
+    ("free", "more"),
+    [
+        (0x01, {}),
+        (0xFF, {"het": True}),
+        (0xFF, {"begin": int(NOW) + 60}),
+        (0b100001, {"hint": "min-utility=0.9"}),
+    ],
+    ids=["no room", "components", "later", "a policy lets it wait"],
+)
+def test_a_job_that_slurm_would_refuse_with_a_begin_time_is_its_own(tmp_path, keys, free, more):
+    state = cache(free=free)
+    answer = mode(tmp_path, state).on_submit(submit(**keys, **more))
+    assert left(answer) == WHY[next(iter(keys))]
+    assert (state.line.waits, state.gated) == ((), {}), "nobody waits for it"
+
+
+@pytest.mark.parametrize("keys", [AT_ONCE, DEADLINE], ids=["--immediate", "--deadline"])
+def test_where_there_is_room_it_has_its_slots(tmp_path, keys):
+    assert state_of(told(mode(tmp_path, cache()).on_submit(submit(**keys)))) == "placed"
+
+
+def test_at_submit_no_gate_holds_for_longer_than_a_lease(tmp_path):
+    """Slurm refuses a job whose begin time is too late for its deadline, and renewals never."""
+    jobs = [gated(i, 8) for i in range(1, NEAR + 2)]
+    state = cache(free=0)
+    slurm = Remembering(*jobs, used=range(8))
+    look(reconciler(tmp_path, slurm, state, clock=lambda: NOW), slurm, NOW)
+    values = told(mode(tmp_path, state).on_submit(submit()))
+    assert values["begin_time"] == str(int(NOW) + LEASE_S)
