@@ -16,7 +16,7 @@ from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build
 from slurm_plugin.enforcement.interface import KEEP_S
-from slurm_plugin.gates.admission import APART, UNEVEN
+from slurm_plugin.gates.admission import APART, PREEMPTS, UNEVEN
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.limits import NOT_STARTED, Asked, Whose, is_up, meets_limit, would_start
 from slurm_plugin.gates.plan import Choice, Chosen
@@ -182,7 +182,7 @@ class Slots:
         if need.partitions & cache.preempting:
             # Behind a gate it could push nobody aside; with slots it would have to push the
             # jobs of exactly those GPUs.
-            raise Unplaceable("the partition may preempt others")
+            raise Unplaceable(PREEMPTS)
         if keys.closes or need.partitions & cache.closing:
             # Slurm packs a user's jobs on nodes that are hers; ours would close other ones.
             raise Unplaceable("the job closes its nodes to other users")

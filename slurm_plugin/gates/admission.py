@@ -14,6 +14,7 @@ from slurm_plugin.queue.candidates import Group, Need, are_apart, is_even, open_
 from slurm_plugin.queue.capacity import end_of
 from slurm_plugin.slurm.interface import QueuedJob
 
+PREEMPTS = "the partition may preempt others"
 APART = "no set of GPUs is free on all of its nodes"
 UNEVEN = "the best GPUs do not lie evenly on the sockets"
 

@@ -81,6 +81,8 @@ class GateContext(LoanContext):
     last_look: float = 0.0
     #: Which requests met a limit of Slurm's, and how long they are paused.
     limits: Pauses = field(default_factory=dict)
+    #: Partitions whose jobs may push others aside, which no job behind a gate does.
+    preempting: frozenset[str] = frozenset()
     #: By name.
     partitions: Mapping[str, SlurmPartition] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from math import inf
 
 from slurm_plugin.gates import change, slot_loans
-from slurm_plugin.gates.admission import Admission
+from slurm_plugin.gates.admission import PREEMPTS, Admission
 from slurm_plugin.gates.limits import NOT_STARTED, Tries, is_up, would_start
 from slurm_plugin.gates.plan import (
     FAR_LEASES,
@@ -280,6 +280,10 @@ class _Planning:
             least, _ = want.kept.nodes
             if not self._would_start(job.partition, job.time_limit_s, least):
                 self._leave(unit, NOT_STARTED)
+                return True
+            if not self.context.preempting.isdisjoint(job.partition.split(",")):
+                # At submit it was in another one.
+                self._leave(unit, PREEMPTS)
                 return True
         if not all(self._is_ready(job, want) for job, want in unit.members):
             return False

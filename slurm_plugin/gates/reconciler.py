@@ -171,6 +171,7 @@ class GateReconciler:
             waits_since=self._waits_since,
             last_look=last_look,
             limits=self._limits.pauses,
+            preempting=_preempting(snapshot.settings),
             partitions={one.name: one for one in partitions},
         )
         self._decided = {}

@@ -114,3 +114,10 @@ def test_one_that_was_passed_before_it_was_first_seen_counts():
         context = replace(TERMS, last_look=last_look)
         made = planned(first, EARLIER, replace(LATER, submit=NOW - 12), context=context, free=0xF8)
         assert (OVERTAKEN in str(made.updates)) == is_left
+
+
+def test_a_job_that_was_moved_to_a_partition_that_preempts_is_slurms_own():
+    """Behind its gate it would push nobody aside."""
+    made = planned(gated(1), context=replace(TERMS, preempting=frozenset({"batch"})))
+    assert made.released == []
+    assert "the partition may preempt others" in str(made.updates)
