@@ -183,6 +183,8 @@ class Slots:
             # Behind a gate it could push nobody aside; with slots it would have to push the
             # jobs of exactly those GPUs.
             raise Unplaceable(PREEMPTS)
+        if need.partitions & cache.unlike_sharing:
+            raise Unplaceable("other partitions share cores on its nodes (OverSubscribe=FORCE)")
         if keys.closes or need.partitions & cache.closing:
             # Slurm packs a user's jobs on nodes that are hers; ours would close other ones.
             raise Unplaceable("the job closes its nodes to other users")

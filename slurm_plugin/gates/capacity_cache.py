@@ -57,6 +57,8 @@ class CapacityCache:
     line: Line = field(default_factory=Line)
     #: Jobs of these partitions may preempt others once they are eligible; a gate prevents that.
     preempting: frozenset[str] = frozenset()
+    #: Partitions with nodes on which jobs of others share cores, or do not, unlike theirs.
+    unlike_sharing: frozenset[str] = frozenset()
     #: Partitions whose jobs close their nodes to other users.
     closing: frozenset[str] = frozenset()
     #: Slurm's reservations, now and to come.

@@ -222,7 +222,8 @@ class _Planning:
             other
             for other in self.jobs
             if other.state != "PENDING"
-            and other.start >= since
+            # Slurm tells whole seconds.
+            and other.start > since - 1
             and not slots_given(other)
             and place_of(other, context.tiers) > own
             and not one.names.isdisjoint(other.nodes)

@@ -43,6 +43,22 @@ class Settings:
         return {partition.name: partition.defaults.over(of_all) for partition in self.partitions}
 
     @property
+    def unlike_sharing(self) -> frozenset[str]:
+        """The partitions some of whose nodes are also in one that shares cores, where they do not.
+
+        Slurm starts no job on a node on which another one shares cores that it would not, nor the
+        other way round (cons_tres' job_test.c, `_verify_node_state`).
+        """
+        forced = {one.name: {*one.nodes} for one in self.partitions if one.forced_share > 1}
+        others = {one.name: {*one.nodes} for one in self.partitions if one.forced_share == 1}
+        return frozenset(
+            name
+            for mine, theirs in ((forced, others), (others, forced))
+            for name, nodes in mine.items()
+            if any(not nodes.isdisjoint(there) for there in theirs.values())
+        )
+
+    @property
     def backfills(self) -> bool:
         """May jobs pass the first that waits? By default they may, under other schedulers not."""
         return self.config.get("SchedulerType", BACKFILL) == BACKFILL

@@ -235,6 +235,8 @@ class SlurmPartition:
     qos: str = ""
     #: Its jobs close their nodes to other users (ExclusiveUser).
     closes_nodes: bool = False
+    #: So many of its jobs share cores whether they ask for it or not (OverSubscribe=FORCE).
+    forced_share: int = 1
     defaults: JobDefaults = JobDefaults()
 
 

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError
@@ -118,10 +119,12 @@ def site_of(seed: int, release: tuple[int, int]) -> Site:
     return Site("\n".join(lines), tuple(commands), names)
 
 
-def request_of(chance: random.Random, site: Site) -> tuple[str, list[str]]:
+def request_of(
+    chance: random.Random, site: Site, without: tuple[str, ...] = ()
+) -> tuple[str, list[str]]:
     """A user, and what she asks for: GPUs in some form, two things besides."""
     gpus = chance.choice(GPUS).format(chance.choice((1, 1, 2, 2, 3, 4)))
-    others = " ".join(chance.sample(OTHERS, 2))
+    others = " ".join(chance.sample([one for one in OTHERS if one not in without], 2))
     partition = "" if "-p " in gpus else f"-p {chance.choice(site.partitions)}"
     return chance.choice(USERS), shlex.split(f"{partition} {gpus} {others}")
 
@@ -244,6 +247,8 @@ class Soup:
     chance: random.Random
     #: What the second try of a job has besides.
     hint: tuple[str, ...] = ()
+    #: What no job asks for.
+    without: tuple[str, ...] = ()
     #: Waits are over within seconds, and not what is looked at.
     waits_end: bool = True
     found: list[str] = field(default_factory=list)
@@ -264,7 +269,7 @@ class Soup:
 
     def tries(self) -> Iterator[str]:
         """One job, twice; what it or another one had to suffer."""
-        user, asks = request_of(self.chance, self.site)
+        user, asks = request_of(self.chance, self.site, self.without)
         base = books(self.cluster)
         own = self.submit(user, asks, (OFF,))
         if isinstance(own, str):
@@ -367,6 +372,6 @@ class Soup:
         print(dict(self.seen))
 
 
-def soup_of(cluster: Cluster, seed: int, *hint: str, waits_end: bool = True) -> Soup:
+def soup_of(cluster: Cluster, seed: int, *hint: str, **more: Any) -> Soup:
     """The site and the jobs of this seed; the second try of each has these options besides."""
-    return Soup(cluster, site_of(seed, cluster.release), random.Random(seed), hint, waits_end)
+    return Soup(cluster, site_of(seed, cluster.release), random.Random(seed), hint, **more)

@@ -26,6 +26,7 @@ _INFINITE = 0xFFFFFFFF
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 # `alice(1001)`; in a limit `N` means none, and what is in use follows in parentheses.
 _CPUS = re.compile(r"(?:\A|,)cpu=(\d+)")
+_FORCE = re.compile(r"FORCE:(\d+)")
 _OWNER = re.compile(r"(.*?)\(\d+\)\Z")
 _COUNT = re.compile(r"(\d+|N)(?:\.\d+)?(?:\((\d+)(?:\.\d+)?\))?\Z")
 #: What counts the things that each of these limits is on.
@@ -86,6 +87,7 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         names("DenyQos"),
         pairs.get("QoS", ""),
         pairs.get("ExclusiveUser") == "YES",
+        int(forced[1]) if (forced := _FORCE.match(pairs.get("OverSubscribe", ""))) else 1,
         job_defaults(pairs),
     )
 

@@ -5,11 +5,15 @@ from soup_harness import SEED, soup_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
+#: What nobody tells the engine of (docs/slots.md), where it makes a difference.
+UNTOLD = ("--oversubscribe", "--overcommit")
+
 
 @pytest.mark.long("two minutes for each configuration")
-@pytest.mark.parametrize("nth", [0, 1, 4], ids="site {}".format)
+@pytest.mark.parametrize("nth", [0, 11, 20], ids="site {}".format)
 def test_slots_are_harmless(cluster, nth):
-    soup = soup_of(cluster, SEED + nth, "--comment=gpu-topo: policy=mapa")
+    """Not many sites serve: where partitions preempt, share cores or close nodes, jobs are Slurm's."""
+    soup = soup_of(cluster, SEED + nth, "--comment=gpu-topo: policy=mapa", without=UNTOLD)
     soup.cook(40)
     assert not soup.found, "\n".join(soup.found)
     assert soup.seen["elsewhere"] > 3, soup.seen

@@ -148,8 +148,13 @@ def test_where_the_mode_is_off_nothing_is_said(tmp_path):
         ({"preempting": frozenset({"batch"})}, submit(), "the partition may preempt others"),
         ({}, submit(closes=True), "the job closes its nodes to other users"),
         ({"closing": frozenset({"batch"})}, submit(), "the job closes its nodes to other users"),
+        (
+            {"unlike_sharing": frozenset({"batch"})},
+            submit(),
+            "other partitions share cores on its nodes (OverSubscribe=FORCE)",
+        ),
     ],
-    ids=["old figures", "none named", "preempts", "--exclusive=user", "ExclusiveUser"],
+    ids=["old figures", "none named", "preempts", "--exclusive=user", "ExclusiveUser", "shares"],
 )
 @pytest.mark.parametrize("free", [0, 0xFF], ids=["nothing is free", "all is free"])
 def test_what_leaves_jobs_to_slurm_neither_placed_nor_gated(tmp_path, free, known, asked, why):

@@ -137,6 +137,20 @@ def test_what_a_job_is_given_by_its_partition_else_by_the_site(of_site, of_parti
     assert settings.defaults == {"dgx": found}
 
 
+def test_partitions_that_share_cores_and_those_that_do_not_are_unlike_on_the_same_nodes():
+    lines = [
+        f"PartitionName={name} Nodes={nodes} OverSubscribe={share}"
+        for name, nodes, share in (
+            ("a", "n[1-2]", "FORCE:2"), ("b", "n2", "NO"), ("c", "n3", "YES:4"),
+            ("d", "n3", "EXCLUSIVE"), ("e", "n4", "FORCE:1"), ("f", "n4", "NO"),
+            ("g", "n5", "FORCE:4"), ("h", "n5", "FORCE:2"),
+        )
+    ]  # fmt: skip
+    run = FakeRunner({"scontrol --oneliner show partitions": "\n".join(lines)})
+    found = Settings(tuple(scontrol_tables.partitions(run)))
+    assert found.unlike_sharing == {"a", "b"}
+
+
 def test_reservations_have_their_nodes_and_times():
     line = (
         "ReservationName=repair StartTime=1795411718 EndTime=1795415318 Duration=01:00:00"
