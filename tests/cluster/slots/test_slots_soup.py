@@ -12,7 +12,7 @@ UNTOLD = ("--oversubscribe", "--overcommit")
 @pytest.mark.long("two minutes for each configuration")
 @pytest.mark.parametrize("nth", [0, 11, 20], ids="site {}".format)
 def test_slots_are_harmless(cluster, nth):
-    """Where partitions preempt, share cores or close nodes, jobs are Slurm's own: few sites serve."""
+    """Where partitions preempt, share cores or close nodes jobs are Slurm's own; not here."""
     soup = soup_of(cluster, SEED + nth, "--comment=gpu-topo: policy=mapa", without=UNTOLD)
     soup.cook(40)
     assert not soup.found, "\n".join(soup.found)
