@@ -61,6 +61,11 @@ class ResourceRequest:
     exc_nodes: str = ""
     reservation: str = ""
 
+    @property
+    def says_memory(self) -> bool:
+        """Does it ask for memory?"""
+        return bool(self.mem_node_mb or self.mem_cpu_mb or self.mem_gpu_mb)
+
 
 @dataclass(frozen=True, slots=True)
 class SlotsKeys(ResourceRequest):
@@ -74,11 +79,10 @@ class SlotsKeys(ResourceRequest):
     overcommit: bool = False
     #: --exclusive=user or =mcs: its nodes are closed to others.
     closes: bool = False
-    #: --prefer: features that are not needed.
+    #: --prefer; --mem=0, all memory of its nodes; --immediate; --deadline, as its script says.
     prefers: bool = False
-    #: srun or salloc --immediate.
+    mem_all: bool = False
     immediate: bool = False
-    #: Its script says --deadline.
     deadline: bool = False
     begin: int = 0
     time_s: int = 0

@@ -243,6 +243,7 @@ function M.keys(job, asked, is_batch, set, form)
     { "cpus_per_task", count16(job.cpus_per_task) or 0 },
     { "cpus_per_gpu", per_gpu(job.cpus_per_tres) },
     { "mem_node_mb", memory_mb(job.min_mem_per_node) },
+    { "mem_all", flag(job.min_mem_per_node == 0) },
     { "mem_cpu_mb", memory_mb(job.min_mem_per_cpu) },
     { "mem_gpu_mb", per_gpu(job.mem_per_tres) },
     -- 1 is --oversubscribe; 2 and 3 are --exclusive=user and =mcs.

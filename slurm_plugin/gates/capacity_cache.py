@@ -47,6 +47,8 @@ class CapacityCache:
     time_limits_s: Mapping[str, int] = field(default_factory=dict)
     #: What each partition gives a job that does not say.
     defaults: Mapping[str, JobDefaults] = field(default_factory=dict)
+    #: Does Slurm count memory? A job without any then gets all of its nodes, where nobody has some.
+    tracks_memory: bool = False
     #: When the last poll of Slurm began; -inf: never.
     polled_at: float = float("-inf")
     #: What is free on each node, and what would be free without any job.

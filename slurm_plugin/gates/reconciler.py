@@ -212,6 +212,7 @@ class GateReconciler:
         self.cache.time_limits_s = limits
         self.cache.defaults = snapshot.settings.defaults
         self.cache.preempting = _preempting(snapshot.settings)
+        self.cache.tracks_memory = snapshot.settings.tracks_memory
         self.cache.unlike_sharing = snapshot.settings.unlike_sharing
         self.cache.reserved = self._reserved
         self.cache.closing = frozenset(p.name for p in partitions if p.closes_nodes)

@@ -85,7 +85,7 @@ def with_defaults(
 
 
 def _with_memory(asked: _Request, defaults: JobDefaults) -> _Request:
-    if asked.mem_node_mb or asked.mem_cpu_mb or asked.mem_gpu_mb:
+    if asked.says_memory:
         return asked
     if defaults.mem_gpu_mb:
         return replace(asked, mem_gpu_mb=defaults.mem_gpu_mb)

@@ -43,6 +43,11 @@ class Settings:
         return {partition.name: partition.defaults.over(of_all) for partition in self.partitions}
 
     @property
+    def tracks_memory(self) -> bool:
+        """Does Slurm count the memory that jobs take (CR_Memory, alone or with another unit)?"""
+        return "MEMORY" in self.config.get("SelectTypeParameters", "").upper()
+
+    @property
     def unlike_sharing(self) -> frozenset[str]:
         """The partitions some of whose nodes are also in one that shares cores, where they do not.
 

@@ -8,7 +8,9 @@ import pytest
 
 BATCH = {"script": "#!/bin/sh\n"}
 V100 = {"tres_per_node": "gres/gpu:v100:2"}
-NO_KEYS = " begin=0 time_s=0 cpus=1 cpus_per_task=0 cpus_per_gpu=0 mem_node_mb=0 mem_cpu_mb=0"
+NO_KEYS = (
+    " begin=0 time_s=0 cpus=1 cpus_per_task=0 cpus_per_gpu=0 mem_node_mb=0 mem_all=0 mem_cpu_mb=0"
+)
 
 
 @pytest.fixture
@@ -139,8 +141,8 @@ def test_the_engine_hears_all_that_bears_on_where_a_job_fits(lua, engine):
     )
     assert slots_keys(engine) == (
         " form=job batch=1 array=1 het=0 begin=1700000000 time_s=5400 cpus=8 cpus_per_task=2"
-        " cpus_per_gpu=3 mem_node_mb=2000 mem_cpu_mb=0 mem_gpu_mb=500 exclusive=1 depends=1 held=1"
-        " enforce_binding=1 overcommit=0 closes=0 prefers=1 immediate=1 deadline=0"
+        " cpus_per_gpu=3 mem_node_mb=2000 mem_all=0 mem_cpu_mb=0 mem_gpu_mb=500 exclusive=1 depends=1"
+        " held=1 enforce_binding=1 overcommit=0 closes=0 prefers=1 immediate=1 deadline=0"
         " features=ib req_nodes=n[1-2] exc_nodes=n3 reservation=big%20day tpj=gres/gpu:4 tpt=cpu=2"
     )
 
@@ -376,3 +378,8 @@ def test_nobody_but_the_engine_pins_a_job_by_admin_comment(lua):
 def test_a_changed_hint_is_asked_about_as_in_the_other_mode(lua, engine):
     lua.modify({**GATED, "partition": "main"}, comment="gpu-topo: pattern=star")
     assert engine.requests[0].endswith("per_node=2 tasks=1 hint=pattern=star")
+
+
+def test_all_memory_of_a_node_is_told_from_none_asked_for(lua, engine):
+    lua.submit(tres_per_node="gres/gpu:1", min_mem_per_node=0)
+    assert " mem_node_mb=0 mem_all=1 " in slots_keys(engine)

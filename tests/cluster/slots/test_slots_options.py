@@ -53,7 +53,6 @@ SLOTS = {
     "--gres=gpu:2 --gres-flags=enforce-binding": (2, 1),
     "--gres=gpu:2 --gpu-bind=closest -n2": (2, 1),
     "--gpus=2 --gpu-bind=per_task:1 -n2": (2, 1),
-    "--gres=gpu:2 --mem=0": (2, 1),
     "--gres=gpu:2 --mem-per-cpu=20 -c4": (2, 1),
     "--gres=gpu:2 --oversubscribe": (2, 1),
     "--gres=gpu:2 --exclusive -w dgx1": (8, 1),
@@ -74,6 +73,7 @@ OWN_CHOICE = {
     "--gres=gpu:2 --overcommit -n4": (2, 1),
     "--gres=gpu:2 --overcommit -n40": (2, 1),
     "--gres=gpu:2 --exclusive=user": (2, 1),
+    "--gres=gpu:2 --mem=0": (2, 1),
     BOUND: (4, 1),
 }
 if not OLD:  # an option since 23.11

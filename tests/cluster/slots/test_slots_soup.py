@@ -16,4 +16,4 @@ def test_slots_are_harmless(cluster, nth):
     soup = soup_of(cluster, SEED + nth, "--comment=gpu-topo: policy=mapa", without=UNTOLD)
     soup.cook(40)
     assert not soup.found, "\n".join(soup.found)
-    assert soup.seen["elsewhere"] > 3, soup.seen
+    assert soup.seen["elsewhere"] > 2, soup.seen

@@ -36,6 +36,27 @@ def test_a_job_needs_the_memory_that_its_partition_gives_it(tmp_path, defaults, 
     assert ("tres_per_node" in told(answer)) == placed
 
 
+@pytest.mark.parametrize(
+    ("asks", "gives", "is_placed"),
+    [
+        ({}, 0, False),
+        ({}, 100, True),
+        ({"mem_node_mb": 100}, 0, True),
+        ({"mem_all": True}, 100, False),
+    ],
+)
+def test_a_job_that_gets_all_memory_of_a_node_is_slurms_own(tmp_path, asks, gives, is_placed):
+    """Slurm starts it where no job has any, if it counts memory at all."""
+    state = cache()
+    state.defaults = {"batch": JobDefaults(mem_cpu_mb=gives)}
+    assert "tres_per_node" in told(mode(tmp_path, state).on_submit(submit(**asks)))
+    state = cache()
+    state.defaults, state.tracks_memory = {"batch": JobDefaults(mem_cpu_mb=gives)}, True
+    values = told(mode(tmp_path, state).on_submit(submit(**asks)))
+    assert ("tres_per_node" in values) == is_placed
+    assert ("it gets all memory of its nodes" in values["admin_comment"]) == (not is_placed)
+
+
 def test_partitions_that_give_unlike_defaults_leave_a_job_of_both_to_slurm(tmp_path):
     state = cache()
     state.defaults = {"batch": JobDefaults(cpus_per_gpu=3)}
