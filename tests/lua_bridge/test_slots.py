@@ -141,8 +141,8 @@ def test_the_engine_hears_all_that_bears_on_where_a_job_fits(lua, engine):
     )
     assert slots_keys(engine) == (
         " form=job batch=1 array=1 het=0 begin=1700000000 time_s=5400 cpus=8 cpus_per_task=2"
-        " cpus_per_gpu=3 mem_node_mb=2000 mem_all=0 mem_cpu_mb=0 mem_gpu_mb=500 exclusive=1 depends=1"
-        " held=1 enforce_binding=1 overcommit=0 closes=0 prefers=1 immediate=1 deadline=0"
+        " cpus_per_gpu=3 mem_node_mb=2000 mem_all=0 mem_cpu_mb=0 mem_gpu_mb=500 exclusive=1"
+        " depends=1 held=1 enforce_binding=1 overcommit=0 closes=0 prefers=1 immediate=1 deadline=0"
         " features=ib req_nodes=n[1-2] exc_nodes=n3 reservation=big%20day tpj=gres/gpu:4 tpt=cpu=2"
     )
 
