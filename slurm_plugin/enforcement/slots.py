@@ -187,7 +187,7 @@ class Slots:
             # jobs of exactly those GPUs.
             raise Unplaceable(PREEMPTS)
         if need.partitions & cache.unlike_sharing:
-            raise Unplaceable("other partitions share cores on its nodes (OverSubscribe=FORCE)")
+            raise Unplaceable("jobs of other partitions may share cores there (OverSubscribe)")
         if keys.closes or need.partitions & cache.closing:
             # Slurm packs a user's jobs on nodes that are hers; ours would close other ones.
             raise Unplaceable("the job closes its nodes to other users")

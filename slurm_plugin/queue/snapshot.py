@@ -49,18 +49,20 @@ class Settings:
 
     @property
     def unlike_sharing(self) -> frozenset[str]:
-        """The partitions some of whose nodes are also in one that shares cores, where they do not.
+        """The partitions on some of whose nodes another one's jobs may keep Slurm from theirs.
 
-        Slurm starts no job on a node on which another one shares cores that it would not, nor the
-        other way round (cons_tres' job_test.c, `_verify_node_state`).
+        On a node with a job of a partition whose jobs may share cores Slurm starts none of another
+        partition, unless both do share; nor one that does beside others that do not (cons_tres'
+        job_test.c, `_verify_node_state`).
         """
-        forced = {one.name: {*one.nodes} for one in self.partitions if one.forced_share > 1}
-        others = {one.name: {*one.nodes} for one in self.partitions if one.forced_share == 1}
+
+        def is_kept_out(one: SlurmPartition, other: SlurmPartition) -> bool:
+            shares = other.share > 1 or (one.is_share_forced and one.share > 1)
+            return shares and one.name != other.name and not {*one.nodes}.isdisjoint(other.nodes)
+
+        every = self.partitions
         return frozenset(
-            name
-            for mine, theirs in ((forced, others), (others, forced))
-            for name, nodes in mine.items()
-            if any(not nodes.isdisjoint(there) for there in theirs.values())
+            one.name for one in every if any(is_kept_out(one, other) for other in every)
         )
 
     @property

@@ -235,8 +235,10 @@ class SlurmPartition:
     qos: str = ""
     #: Its jobs close their nodes to other users (ExclusiveUser).
     closes_nodes: bool = False
-    #: So many of its jobs share cores whether they ask for it or not (OverSubscribe=FORCE).
-    forced_share: int = 1
+    #: So many of its jobs may share cores, and whether they do without asking for it, too
+    #: (OverSubscribe=YES:n, FORCE:n).
+    share: int = 1
+    is_share_forced: bool = False
     defaults: JobDefaults = JobDefaults()
 
 

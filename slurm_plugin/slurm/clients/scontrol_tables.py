@@ -26,7 +26,7 @@ _INFINITE = 0xFFFFFFFF
 _TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
 # `alice(1001)`; in a limit `N` means none, and what is in use follows in parentheses.
 _CPUS = re.compile(r"(?:\A|,)cpu=(\d+)")
-_FORCE = re.compile(r"FORCE:(\d+)")
+_SHARE = re.compile(r"(YES|FORCE):(\d+)")
 _OWNER = re.compile(r"(.*?)\(\d+\)\Z")
 _COUNT = re.compile(r"(\d+|N)(?:\.\d+)?(?:\((\d+)(?:\.\d+)?\))?\Z")
 #: What counts the things that each of these limits is on.
@@ -69,6 +69,7 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         text = pairs.get(key, "")
         return () if text in ("", "ALL") else tuple(text.split(","))
 
+    share = _SHARE.match(pairs.get("OverSubscribe", ""))
     return SlurmPartition(
         pairs["PartitionName"],
         tuple(hostlist.expand(pairs["Nodes"])) if pairs.get("Nodes") else (),
@@ -87,7 +88,8 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         names("DenyQos"),
         pairs.get("QoS", ""),
         pairs.get("ExclusiveUser") == "YES",
-        int(forced[1]) if (forced := _FORCE.match(pairs.get("OverSubscribe", ""))) else 1,
+        int(share[2]) if share else 1,
+        bool(share and share[1] == "FORCE"),
         job_defaults(pairs),
     )
 

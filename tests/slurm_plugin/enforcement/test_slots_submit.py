@@ -151,7 +151,7 @@ def test_where_the_mode_is_off_nothing_is_said(tmp_path):
         (
             {"unlike_sharing": frozenset({"batch"})},
             submit(),
-            "other partitions share cores on its nodes (OverSubscribe=FORCE)",
+            "jobs of other partitions may share cores there (OverSubscribe)",
         ),
     ],
     ids=["old figures", "none named", "preempts", "--exclusive=user", "ExclusiveUser", "shares"],

@@ -148,7 +148,7 @@ def test_partitions_that_share_cores_and_those_that_do_not_are_unlike_on_the_sam
     ]  # fmt: skip
     run = FakeRunner({"scontrol --oneliner show partitions": "\n".join(lines)})
     found = Settings(tuple(scontrol_tables.partitions(run)))
-    assert found.unlike_sharing == {"a", "b"}
+    assert found.unlike_sharing == {"a", "b", "d", "g", "h"}
 
 
 def test_reservations_have_their_nodes_and_times():
