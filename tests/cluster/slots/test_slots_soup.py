@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 #: What nobody tells the engine of (docs/slots.md), where it makes a difference.
 UNTOLD = ("--oversubscribe", "--overcommit")
 #: Under these most jobs are Slurm's own.
-SLURMS = re.compile(r"(OverSubscribe|ExclusiveUser|PreemptType)=\S+")
+SLURMS = re.compile(r"(OverSubscribe|ExclusiveUser|PreemptType|PreemptMode)=\S+")
 
 
 @pytest.mark.long("two minutes for each configuration")
