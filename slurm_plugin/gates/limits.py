@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.demand import ABOUT_ACCESS
+from slurm_plugin.queue.snapshot import CLOSED
 from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
 
 #: Why a job is left to Slurm that is beyond what its partition allows.
@@ -210,4 +211,4 @@ def would_start(
 def is_up(names: Iterable[str], partitions: Mapping[str, SlurmPartition]) -> bool:
     """Does one of these partitions start jobs now?"""
     found = [partitions[name] for name in names if name in partitions]
-    return not found or any(one.state not in ("DOWN", "INACTIVE") for one in found)
+    return not found or any(one.state not in CLOSED for one in found)

@@ -221,6 +221,7 @@ def with_shared(
     """The nodes, of which those are Slurm's to open whose reservations leave other jobs room.
 
     Slurm shows the state `RESERVED` of every node of a reservation, be it for a few cores of it.
+    And those that one user's jobs have alone: Slurm knows whose.
     """
     seen = [*seen]
     cpus, keeping = {node.name: node.cpus for node in seen}, dict[str, list[Reservation]]()
@@ -238,7 +239,10 @@ def with_shared(
         for node in seen
         if closed_states(node) == {"RESERVED"} and all(map(leaves_room, keeping.get(node.name, ())))
     }
-    return {n: replace(one, is_slurms=True) if n in shared else one for n, one in nodes.items()}
+    after = {n: replace(one, is_slurms=True) if n in shared else one for n, one in nodes.items()}
+    for name in (node.name for node in seen if node.is_owned and node.name in after):
+        after[name] = replace(after[name], is_open=False, is_slurms=True)
+    return after
 
 
 def _withheld(

@@ -20,6 +20,8 @@ class Detail(IntEnum):
     SETTINGS = 2
 
 
+#: States of partitions that start no jobs.
+CLOSED = ("DOWN", "INACTIVE")
 #: Slurm's SchedulerType, by default.
 BACKFILL = "sched/backfill"
 
@@ -41,6 +43,11 @@ class Settings:
         """What each partition gives a job that does not say."""
         of_all = job_defaults(self.config)
         return {partition.name: partition.defaults.over(of_all) for partition in self.partitions}
+
+    @property
+    def is_up(self) -> bool:
+        """Do all partitions start jobs?"""
+        return not any(partition.state in CLOSED for partition in self.partitions)
 
     @property
     def tracks_memory(self) -> bool:

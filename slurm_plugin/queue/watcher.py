@@ -23,7 +23,8 @@ LONG = 1000
 CALM_SHARE = 0.02
 #: And once in so many seconds whatever it takes.
 LONGEST_S = 20.0
-#: Partitions and Slurm's settings change seldom; they are read this often.
+#: Partitions and Slurm's settings change seldom; they are read this often, and each time while a
+#: partition starts no jobs: those that wait for it are not to wait longer once it does.
 SETTINGS_S = 60.0
 
 
@@ -106,8 +107,9 @@ class Watcher:
 
     async def _read(self, detail: Detail) -> Snapshot:
         began = self.clock()
-        is_known = began - self._settings_at <= SETTINGS_S
-        settings = self._settings if is_known else None
+        settings = self._settings if began - self._settings_at <= SETTINGS_S else None
+        is_known = settings is not None and settings.is_up
+        settings = settings if is_known else None
         at = self.wall_clock()
 
         def read() -> Snapshot:

@@ -37,6 +37,8 @@ class SlurmNode:
     cpus_by_gpu: int = 0
     #: 0 where that is not known.
     sockets: int = 0
+    #: Do jobs of one user (--exclusive=user, ExclusiveUser) or of one MCS label have it alone now?
+    is_owned: bool = False
 
     @property
     def gpu_count(self) -> int:

@@ -199,6 +199,7 @@ def _node(node: Any, used: Mapping[str, tuple[int, ...]]) -> SlurmNode:
         alloc_memory_mb=node.allocated_memory or 0,
         features=tuple(node.active_features or ()),
         sockets=node.sockets or 0,
+        is_owned=bool(getattr(node, "owner", None) or getattr(node, "mcs_label", None)),
     )
 
 

@@ -66,6 +66,8 @@ class NodeRow(msgspec.Struct):
     alloc_cpus: _Number = 0
     alloc_memory: _Number = 0
     active_features: _Words = None
+    owner: _Text = ""
+    mcs_label: _Text = ""
 
     def noun(self) -> SlurmNode:
         """The node; ValueError for GRES that cannot be read."""
@@ -85,6 +87,7 @@ class NodeRow(msgspec.Struct):
             features=words(self.active_features),
             cpus_by_gpu=number(self.res_cores_per_gpu) * max(1, number(self.threads)),
             sockets=number(self.sockets),
+            is_owned=bool(self.owner or self.mcs_label),
         )
 
 

@@ -35,3 +35,10 @@ def test_closed_nodes_that_slurm_opens_for_a_job(reserved, state, is_slurms):
     assert [node.is_slurms for node in nodes.values()] == [is_slurms] * 2
     assert not is_slurms or not nodes["n1"].is_open
     assert bool(why_slurms(Need(1), nodes)) == is_slurms
+
+
+def test_a_node_that_one_user_has_alone_is_slurms_to_open():
+    seen = [SlurmNode("n1", ("MIXED",), (), 1, 16, 9, {"a": 2}, is_owned=True)]
+    nodes = with_shared(nodes_of(seen, ()), seen, [], 500.0)
+    assert (nodes["n1"].is_open, nodes["n1"].is_slurms) == (False, True)
+    assert why_slurms(Need(1), nodes)

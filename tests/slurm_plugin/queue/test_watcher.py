@@ -9,7 +9,7 @@ from slots_in_tests import Counting
 
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.queue.watcher import LONG, SETTINGS_S, Watcher
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
 
 
 class Site:
@@ -80,6 +80,19 @@ def test_partitions_and_settings_are_read_once_a_minute(site):
     for second in range(0, 3 * int(SETTINGS_S), 5):
         site.at(100.0 + second, (100.0 + second, Detail.SETTINGS))
     assert site.slurm.asked["partitions"] == 3
+
+
+def test_while_a_partition_is_down_they_are_read_each_time(site):
+    """Who waits for it starts as soon as it is up."""
+    down = SlurmPartition("batch", ("dgx1",), True, state="DOWN")
+    partitions, site.slurm.partitions = site.slurm.partitions, lambda: [down]
+    [seen] = site.at(100.0, (100.0, Detail.SETTINGS))
+    assert not seen.settings.is_up
+    site.slurm.partitions = partitions
+    [seen] = site.at(105.0, (105.0, Detail.SETTINGS))
+    assert seen.settings.is_up
+    site.at(110.0, (110.0, Detail.SETTINGS))
+    assert site.slurm.asked["partitions"] == 1
 
 
 def test_a_slurm_that_is_down_is_not_asked_by_each_in_turn(site):

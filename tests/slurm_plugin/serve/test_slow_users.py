@@ -130,6 +130,7 @@ def asked_about() -> list[int]:
 def engine(tmp_path, monkeypatch, asked_about) -> Engine:
     """One whose answers to mallory take a third of a second each."""
     engine = an_engine(tmp_path)
+    engine.slow = SlowUsers(Clock())  # whatever it takes on a busy machine
     for way in ("on_submit", "on_place"):
         plain = getattr(engine.setup.enforcement, way)
 

@@ -96,6 +96,15 @@ def test_cpus_that_jobs_do_not_get_are_none_of_a_nodes(release):
     assert {node.sockets for node in nodes} >= {2, 4}
 
 
+@pytest.mark.parametrize(
+    ("owner", "label", "is_owned"),
+    [("", "", False), (None, None, False), ("alice", "", True), ("", "physics", True)],
+)
+def test_a_node_that_one_user_or_label_has_alone(owner, label, is_owned):
+    row = rows.NodeRow("n1", owner=owner, mcs_label=label)
+    assert row.noun().is_owned == is_owned
+
+
 def test_cores_beside_gpus_are_told_in_threads():
     row = rows.NodeRow("n1", cpus=32, res_cores_per_gpu=2, threads=2, sockets=2)
     assert (row.noun().cpus_by_gpu, row.noun().cpus) == (4, 32)
