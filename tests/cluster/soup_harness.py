@@ -168,9 +168,10 @@ def settled(cluster: Cluster, jobid: int) -> Books:
     raise ClusterError(f"the queue does not settle: {before and before.states()}")
 
 
-def of_job(job: Job) -> dict[str, object]:
+def of_job(job: Job, ignored: tuple[str, ...] = ()) -> dict[str, object]:
     """What a job has, wherever it has it: the model of its GPUs is part of where."""
-    kept = ("NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "Requeue", "Restarts")
+    every = ("NumNodes", "NumCPUs", "NumTasks", "CPUs/Task", "Requeue", "Restarts")
+    kept = [key for key in every if key not in ignored]
     parts = job.fields.get("AllocTRES", "").split(",")
     tres = [part for part in parts if not part.startswith(("billing", "gres/gpu:"))]
     return {key: job.fields.get(key) for key in kept} | {"TRES": ",".join(tres)}
@@ -247,6 +248,8 @@ class Soup:
     chance: random.Random
     #: What the second try of a job has besides.
     hint: tuple[str, ...] = ()
+    #: Fields that may differ.
+    ignored: tuple[str, ...] = ()
     #: What no job asks for.
     without: tuple[str, ...] = ()
     #: Waits are over within seconds, and not what is looked at.
@@ -295,11 +298,13 @@ class Soup:
         yield from (f"{asked}: {text}" for text in found)
         self.count(before.jobs[own], after.jobs[ours])
         one, two = before.jobs[own], after.jobs[ours]
-        if one.state == two.state == "RUNNING" and of_job(one) != of_job(two):
+        runs, has = one.state == two.state == "RUNNING", of_job(two, self.ignored)
+        if runs and of_job(one, self.ignored) != has:
             ours, there = self.pinned(user, asks, two)
-            if of_job(there) != of_job(two):
-                where = ",".join(two.nodes)
-                yield f"{asked}: on {where} {of_job(two)}, there Slurm gives {of_job(there)}"
+            gives = of_job(there, self.ignored)
+            # By itself Slurm may not start it there at all.
+            if there.state == "RUNNING" and gives != has:
+                yield f"{asked}: on {','.join(two.nodes)} {has}, there Slurm gives {gives}"
         stays = 0.6 if two.state == "RUNNING" else 0.2
         if self.chance.random() < stays and len(self.kept) < 12:
             self.kept.append(ours)
