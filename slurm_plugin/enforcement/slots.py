@@ -152,11 +152,11 @@ class Slots:
 
     def _with_defaults(self, job: _Submission) -> _Submission:
         cache = self.cache
-        asked = with_defaults(job.asked, cache.default_partition, cache.defaults)
-        keys = asked.slots or job.keys
+        partitions = job.asked.partition or cache.default_partition
+        keys = with_defaults(job.keys, partitions, cache.defaults)
         if cache.tracks_memory and (keys.mem_all or not keys.says_memory):
             raise Unplaceable("it gets all memory of its nodes (--mem)")
-        return replace(job, asked=asked, keys=keys)
+        return replace(job, asked=replace(job.asked, slots=keys), keys=keys)
 
     def _need(self, job: _Submission) -> Need:
         """What the job needs; raises Unplaceable, saying why it is left to Slurm."""

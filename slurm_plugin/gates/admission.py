@@ -80,7 +80,8 @@ class Admission:
         made, need, now = self.made, want.need, self.context.now
         assert need is not None
         end, candidates = end_of(job, now), list[Group]()
-        if id(need) not in self._unplaced:
+        is_known = id(need) in self._unplaced
+        if not is_known:
             candidates, why = open_groups(need, made.nodes, self.context.reserved, now, end)
             if why:
                 return why
@@ -90,7 +91,8 @@ class Admission:
             if are_apart(need, made.nodes):
                 return APART
             self.borrowers.fits_nowhere(job, need)
-            self._lacking.append((job, need))
+            if not is_known:
+                self._lacking.append((job, need))
             return ""
         like = _alike(job, want)
         if like in self._delaying and self._delaying[like] <= end:

@@ -190,7 +190,7 @@ class _Planning:
     def _slurms(self, ordered: Iterable[QueuedJob]) -> list[tuple[QueuedJob, Need]]:
         """The first jobs that are Slurm's own and wait for room, with what they need.
 
-        Slurm keeps room for them, so a gated job that would delay them were released in vain.
+        Slurm keeps room for them, so a gated job that would delay them would be released in vain.
         """
         made, now, found = self.made, self.context.now, list[tuple[QueuedJob, Need]]()
         own = (job for job in ordered if job.job_id not in self.wants and is_waiting(job, now))

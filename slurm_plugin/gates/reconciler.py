@@ -42,7 +42,7 @@ from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Hold, emptied, holds_in, nodes_of, with_hold, with_shared
 from slurm_plugin.queue.coming import Coming
-from slurm_plugin.queue.snapshot import Settings, Snapshot
+from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, Reservation
 from slurm_plugin.telemetry import Telemetry
@@ -171,8 +171,8 @@ class GateReconciler:
             waits_since=self._waits_since,
             last_look=last_look,
             limits=self._limits.pauses,
-            preempting=_preempting(snapshot.settings),
-            partitions={one.name: one for one in partitions},
+            preempting=snapshot.settings.preempting,
+            partitions=snapshot.settings.by_name,
         )
         self._decided = {}
         made = plan(
@@ -211,7 +211,7 @@ class GateReconciler:
         limits = {p.name: p.default_time_s or p.max_time_s for p in partitions}
         self.cache.time_limits_s = limits
         self.cache.defaults = snapshot.settings.defaults
-        self.cache.preempting = _preempting(snapshot.settings)
+        self.cache.preempting = snapshot.settings.preempting
         self.cache.tracks_memory = snapshot.settings.tracks_memory
         self.cache.unlike_sharing = snapshot.settings.unlike_sharing
         self.cache.reserved = self._reserved
@@ -220,7 +220,7 @@ class GateReconciler:
         for hold in newer:
             line = line.with_hold(hold)
         self.cache.update(nodes, holds, line, snapshot.at, known, met)
-        self.cache.partitions = {one.name: one for one in partitions}
+        self.cache.partitions = snapshot.settings.by_name
         self.cache.limits = self._limits.pauses
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
@@ -366,14 +366,6 @@ def kinds_of(machines: Machines) -> Callable[[str], tuple[str, tuple[int, ...]]]
         return f"{machine.topology.shape} {machine.order}", tuple(sockets)
 
     return kind_of
-
-
-def _preempting(settings: Settings) -> frozenset[str]:
-    """Partitions whose jobs may preempt others."""
-    if "partition_prio" not in settings.config.get("PreemptType", ""):
-        return frozenset()
-    lowest = min(settings.tiers.values(), default=1)
-    return frozenset(name for name, tier in settings.tiers.items() if tier > lowest)
 
 
 def _withdraw(made: GatePlan, promised: Sequence[Hold]) -> None:

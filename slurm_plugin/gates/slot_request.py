@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from slurm_plugin.job_notes.records import GATED, REQUESTS, GateRecord, GpuRequests
-from slurm_plugin.protocol import ResourceRequest, Submit
+from slurm_plugin.protocol import ResourceRequest, SlotsKeys, Submit
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Gpus
 from slurm_plugin.queue.demand import (
@@ -70,18 +70,13 @@ def defaults_of(partitions: str, known: Mapping[str, JobDefaults]) -> JobDefault
     return found.pop()
 
 
-def with_defaults(
-    asked: Submit, default_partition: str, known: Mapping[str, JobDefaults]
-) -> Submit:
-    """The submit as Slurm will see it (`_set_gpu_defaults` of cons_tres' job_test.c)."""
-    keys = asked.slots
-    if keys is None:
-        return asked
-    defaults = defaults_of(asked.partition or default_partition, known)
+def with_defaults(keys: SlotsKeys, partitions: str, known: Mapping[str, JobDefaults]) -> SlotsKeys:
+    """What a submit asks for in these partitions (`_set_gpu_defaults` of cons_tres' job_test.c)."""
+    defaults = defaults_of(partitions, known)
     if defaults.cpus_per_gpu and not (keys.cpus_per_gpu or keys.cpus_per_task):
         # Beside several GPU types it gives those of one GPU, and refuses a job that asks for more.
         raise Unplaceable("the CPUs of DefCpuPerGPU are Slurm's to count")
-    return replace(asked, slots=_with_memory(keys, defaults))
+    return _with_memory(keys, defaults)
 
 
 def _with_memory(asked: _Request, defaults: JobDefaults) -> _Request:
@@ -153,12 +148,7 @@ def _sockets_of(asked: Submit) -> int:
 
 
 def record_of(
-    asked: Submit,
-    token: str,
-    state: str = GATED,
-    *,
-    since: int = 0,
-    may_borrow: bool = False,
+    asked: Submit, token: str, state: str = GATED, *, since: int = 0, may_borrow: bool = False
 ) -> GateRecord:
     """The record that a submit leaves, with its request, so that this can be given back."""
     keys = asked.slots

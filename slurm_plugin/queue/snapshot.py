@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.clients.scontrol_tables import job_defaults
@@ -26,9 +27,12 @@ CLOSED = ("DOWN", "INACTIVE")
 BACKFILL = "sched/backfill"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Settings:
-    """What changes seldom: the partitions, and slurm.conf's values as Slurm shows them."""
+    """What changes seldom: the partitions, and slurm.conf's values as Slurm shows them.
+
+    It is used for many looks, so what follows from it is found once.
+    """
 
     partitions: tuple[SlurmPartition, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +42,20 @@ class Settings:
         """Each partition's PriorityTier."""
         return {partition.name: partition.priority_tier for partition in self.partitions}
 
-    @property
+    @cached_property
+    def by_name(self) -> dict[str, SlurmPartition]:
+        """The partitions."""
+        return {partition.name: partition for partition in self.partitions}
+
+    @cached_property
+    def preempting(self) -> frozenset[str]:
+        """The partitions whose jobs may preempt others."""
+        if "partition_prio" not in self.config.get("PreemptType", ""):
+            return frozenset()
+        lowest = min(self.tiers.values(), default=1)
+        return frozenset(name for name, tier in self.tiers.items() if tier > lowest)
+
+    @cached_property
     def defaults(self) -> dict[str, JobDefaults]:
         """What each partition gives a job that does not say."""
         of_all = job_defaults(self.config)
@@ -54,12 +71,12 @@ class Settings:
         """Does Slurm count the memory that jobs take (CR_Memory, alone or with another unit)?"""
         return "MEMORY" in self.config.get("SelectTypeParameters", "").upper()
 
-    @property
+    @cached_property
     def unlike_sharing(self) -> frozenset[str]:
         """The partitions on some of whose nodes another one's jobs may keep Slurm from theirs.
 
         On a node with a job of a partition whose jobs may share cores Slurm starts none of another
-        partition, unless both do share; nor one that does beside others that do not (cons_tres'
+        one that does not share them; nor one that does beside jobs that do not (cons_tres'
         job_test.c, `_verify_node_state`).
         """
 

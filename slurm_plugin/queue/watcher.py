@@ -107,9 +107,9 @@ class Watcher:
 
     async def _read(self, detail: Detail) -> Snapshot:
         began = self.clock()
-        settings = self._settings if began - self._settings_at <= SETTINGS_S else None
-        is_known = settings is not None and settings.is_up
-        settings = settings if is_known else None
+        known, age_s = self._settings, began - self._settings_at
+        is_known = known is not None and known.is_up and age_s <= SETTINGS_S
+        settings = known if is_known else None
         at = self.wall_clock()
 
         def read() -> Snapshot:

@@ -187,6 +187,7 @@ def test_a_limit_holds_for_jobs_that_ask_for_as_much(job, is_tried):
 def test_a_paused_job_is_not_the_first_in_line():
     made = planned(gated(1, 8, uid=USER), gated(2, 2), context=CONTEXT, free=0x0F)
     assert (made.released, made.first) == (["2"], None)
+    assert not made.line.waits
     assert planned(gated(1, 8), gated(2, 2), free=0x0F).first is not None
 
 
@@ -314,6 +315,7 @@ def test_of_more_nodes_than_its_partition_allows_it_is_slurms_own_too():
 def test_a_job_of_a_partition_that_is_down_waits_and_is_not_the_first(state):
     made = within(gated(1, 8), state=state)
     assert (made.released, made.updates, made.first) == (["2"], [], None)
+    assert not made.line.waits
     # Its gate is kept shut: that opens when the partition is up again.
     assert [one.name for one in made.renewals] == ["1"]
     assert within(gated(1, 8), state="DRAIN").released == ["1"]

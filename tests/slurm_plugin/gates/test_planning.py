@@ -270,6 +270,7 @@ def test_an_array_behind_its_throttle_blocks_nobody():
     made = planned(running, array("1-9", 9, gpus=8, throttle=1), gated(9))
     assert made.released == ["9"]
     assert made.first is None
+    assert not made.line.waits
 
 
 def test_an_array_with_tasks_beyond_9999_is_released_like_any_other():
