@@ -34,6 +34,8 @@ class Admission:
     _lacking: list[tuple[QueuedJob, Need]] = field(default_factory=list)
     # From which end on a job like these delays one in line, while nothing changes.
     _delaying: dict[tuple[object, ...], float] = field(default_factory=dict)
+    #: The jobs in line for whose sake others that have room stay behind their gates.
+    waited_for: set[int] = field(default_factory=set)
 
     def fits_nowhere(self, want: Want) -> bool:
         """Did a job with the same need find no node in this plan?"""
@@ -110,7 +112,8 @@ class Admission:
             return UNEVEN
         taken = made.nodes[group.own].all_gpus if need.exclusive else mask
         hold = need.hold(group.names, taken, end)
-        if made.line.is_delayed_by(hold):
+        if (delayed := made.line.delayed_by(hold)) is not None:
+            self.waited_for.add(delayed.job)
             self._delaying[like] = min(end, self._delaying.get(like, end))
             return ""
         made.take(hold)

@@ -2,6 +2,9 @@
 
 Slurm names no limit of a job behind its gate: only a release shows one. Without what is kept here
 each of a user's jobs would be tried in turn, and keep its slots from others meanwhile.
+
+A job that fits nowhere is not released, and yet others wait for it. So Slurm checks its limits: its
+gate opens though it has no slots, until Slurm has planned its start or named a limit.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from slurm_plugin.queue.candidates import Need
-from slurm_plugin.queue.demand import ABOUT_ACCESS
+from slurm_plugin.queue.demand import ABOUT_ACCESS, lacks_only_room
 from slurm_plugin.queue.snapshot import CLOSED
 from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
 
@@ -23,6 +26,12 @@ NOT_STARTED = "its partition would not start it"
 FIRST_S, LONGEST_S = 1, 300
 #: So many requests that met a limit are kept of each user's jobs; of more the oldest is forgotten.
 MOST_OF_EACH = 16
+#: After so many seconds Slurm has looked at a job whose gate is open, its backfill included, which
+#: rounds times (bf_interval, bf_max_time and bf_resolution where nothing is said).
+LOOK_S = 150
+#: So many seconds after Slurm began to check a request it checks it again, and so long is the first
+#: pause of one that met a limit then: each time others wait for what they may not.
+CHECKED_S, CHECK_PAUSE_S = 300, 60
 
 # A minimum (QOSMinGRES) holds for no job that asks for more, and MaxPoweredUpNodes for none whose
 # nodes are on: these are not among them.
@@ -74,6 +83,8 @@ class Pause(NamedTuple):
     length_s: int
 
 
+#: What a job asks for, and whose it is.
+Request = tuple[Whose, Asked]
 #: Every request that met a limit, by whose it is.
 Pauses = Mapping[Whose, Mapping[Asked, Pause]]
 
@@ -94,7 +105,9 @@ class Tries:
     pauses: Pauses
     now: int
     #: What met a limit in this plan.
-    met: list[tuple[Whose, Asked]] = field(default_factory=list)
+    met: list[Request] = field(default_factory=list)
+    #: Which requests Slurm checks or did, and since when (epoch).
+    checks: dict[Request, int] = field(default_factory=dict)
     _under_way: set[Whose] = field(default_factory=set)
 
     def is_closed(self, job: QueuedJob, need: Need | None) -> bool:
@@ -119,7 +132,36 @@ class Tries:
     def fail(self, job: QueuedJob, need: Need | None) -> None:
         """Slurm did not start the job on its slots."""
         if need is not None and holds_for_others(job.reason):
-            self.met.append((Whose.of(job), Asked.of(need, job.time_limit_s)))
+            self.met.append(request_of(job, need))
+
+    def is_unchecked(self, job: QueuedJob, need: Need | None) -> bool:
+        """Was the job's request not checked by Slurm of late?"""
+        if need is None:
+            return False
+        since = self.checks.get(request_of(job, need))
+        # A check from the future is one from before the clock was set back.
+        return since is None or not 0 <= self.now - since < CHECKED_S
+
+    def is_being_checked(self, job: QueuedJob, need: Need | None) -> bool:
+        """Is the job's gate open for Slurm to check its limits, which is not done yet?
+
+        Backfill gives a job that it plans a start to come, once it has checked its limits.
+        """
+        if need is None or not self.checks or job.eligible > self.now or job.start > self.now:
+            return False
+        since = self.checks.get(request_of(job, need))
+        in_time = since is not None and 0 <= self.now - since < LOOK_S
+        return in_time and lacks_only_room(job, "BeginTime")
+
+    def end_check(self, job: QueuedJob, need: Need | None) -> None:
+        """Take what Slurm says of a job whose gate is open, but that has no slots."""
+        if need is not None and job.eligible <= self.now and request_of(job, need) in self.checks:
+            self.fail(job, need)
+
+
+def request_of(job: QueuedJob, need: Need) -> Request:
+    """What a job with this need asks for, and whose it is."""
+    return Whose.of(job), Asked.of(need, job.time_limit_s)
 
 
 def _of_as_little(pauses: Pauses, whose: Whose, asked: Asked) -> list[Pause]:
@@ -134,6 +176,8 @@ class Limits:
     def __init__(self) -> None:
         #: Never changed, but replaced.
         self.pauses: Pauses = {}
+        #: The same, of the checks of `Tries`.
+        self.checks: Mapping[Request, int] = {}
         # Jobs that held something in the last round, with their users and accounts.
         self._active: dict[int, tuple[int, str]] = {}
 
@@ -145,7 +189,7 @@ class Limits:
         """
         active = [job for job in jobs if job.state != "PENDING"]
         before, self._active = self._active, {job.job_id: (job.uid, job.account) for job in active}
-        if not self.pauses:
+        if not (self.pauses or self.checks):
             return
         ended = [before[job_id] for job_id in before.keys() - self._active.keys()]
         uids, accounts = {uid for uid, _ in ended}, {account for _, account in ended if account}
@@ -159,18 +203,23 @@ class Limits:
             if job.job_id not in before and need is not None:
                 _free(kept, Whose.of(job), Asked.of(need, job.time_limit_s))
         self.pauses = {whose: pauses for whose, pauses in kept.items() if pauses}
+        self.checks = {one: since for one, since in self.checks.items() if one[0] in waiting}
 
-    def learn(self, met: Iterable[tuple[Whose, Asked]], now: int) -> None:
-        """Pause what met a limit."""
+    def learn(
+        self, met: Iterable[Request], now: int, checks: Mapping[Request, int] | None = None
+    ) -> None:
+        """Pause what met a limit. `checks` are those of `Tries`."""
         pauses = {whose: dict(found) for whose, found in self.pauses.items()}
+        checks = dict(checks or {})
         for whose, asked in dict.fromkeys(met):
             mine = pauses.setdefault(whose, {})
             last = mine.pop(asked, None)
-            length_s = min(LONGEST_S, 2 * last.length_s) if last else FIRST_S
+            first_s = CHECK_PAUSE_S if checks.pop((whose, asked), 0) else FIRST_S
+            length_s = min(LONGEST_S, 2 * last.length_s) if last else first_s
             mine[asked] = Pause(now + length_s, length_s)
             if len(mine) > MOST_OF_EACH:
                 del mine[next(iter(mine))]
-        self.pauses = pauses
+        self.pauses, self.checks = pauses, checks
 
 
 def _free(pauses: Mapping[Whose, dict[Asked, Pause]], own: Whose, had: Asked) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from slurm_plugin.gates.limits import Asked, Pauses, Whose
+from slurm_plugin.gates.limits import Pauses, Request
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanContext, LoanPlan
 from slurm_plugin.protocol import Pass, WaitFor
@@ -50,6 +50,33 @@ class Unit:
         return self.members[0]
 
 
+def units_of(ordered: Iterable[QueuedJob], wants: Mapping[int, Want]) -> list[Unit]:
+    """The units of pending jobs, in their order."""
+    together: dict[tuple[str, int], list[Member]] = {}
+    others: defaultdict[int, list[QueuedJob]] = defaultdict(list)
+    for job in ordered:
+        want = wants.get(job.job_id)
+        if want is not None:
+            key = ("het", job.het_id) if job.het_id else ("job", job.job_id)
+            together.setdefault(key, []).append((job, want))
+        elif job.het_id:
+            others[job.het_id].append(job)
+    return [_unit(members, others[members[0][0].het_id]) for members in together.values()]
+
+
+def _unit(members: list[Member], others: list[QueuedJob]) -> Unit:
+    first, *rest = sorted(members, key=lambda member: member[0].het_offset)
+    token = first[1].kept.token
+    own = [first]
+    for job, want in rest:
+        if want.kept.token != token:
+            own.append((job, want))
+        else:
+            # Slurm copied the first component's comment to it, and its own update never came.
+            others.append(replace(job, admin_comment="", req_nodes=""))
+    return Unit(tuple(own), tuple(others))
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """A policy gave these slots of this group."""
@@ -81,6 +108,10 @@ class GateContext(LoanContext):
     last_look: float = 0.0
     #: Which requests met a limit of Slurm's, and how long they are paused.
     limits: Pauses = field(default_factory=dict)
+    #: Which requests Slurm checks or did, and since when (epoch).
+    checks: Mapping[Request, int] = field(default_factory=dict)
+    #: May jobs wait though there is room for them, as the site has limits of users or accounts?
+    has_limits: bool = False
     #: Partitions whose jobs may push others aside, which no job behind a gate does.
     preempting: frozenset[str] = frozenset()
     #: By name.
@@ -124,10 +155,12 @@ class GatePlan(LoanPlan):
     line: Line = field(default_factory=Line)
     #: Gates that are to be shut for longer, those that open first in front.
     renewals: list[Renewal] = field(default_factory=list)
-    #: Of these the ones that were: until when (epoch), by job id.
+    #: The gates that were, or that are open now: until when they hold (epoch), by job id.
     renewed: dict[int, int] = field(default_factory=dict)
     #: What met a limit of Slurm's since the last plan.
-    limited: list[tuple[Whose, Asked]] = field(default_factory=list)
+    limited: list[Request] = field(default_factory=list)
+    #: The requests that Slurm checks or did, those of this plan too, and since when (epoch).
+    checks: dict[Request, int] = field(default_factory=dict)
     #: How many jobs were in which state.
     seen: Counter[str] = field(default_factory=Counter)
 

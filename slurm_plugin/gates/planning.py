@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice
 from math import inf
 
 from slurm_plugin.gates import change, slot_loans
 from slurm_plugin.gates.admission import PREEMPTS, Admission
-from slurm_plugin.gates.limits import NOT_STARTED, Tries, is_up, would_start
+from slurm_plugin.gates.limits import NOT_STARTED, Tries, is_up, request_of, would_start
 from slurm_plugin.gates.plan import (
     FAR_LEASES,
     NEAR,
     Choose,
     GateContext,
     GatePlan,
-    Member,
     Renewal,
     Unit,
     Want,
+    units_of,
 )
 from slurm_plugin.gates.released import (
     LONGEST_PAUSE_S,
@@ -44,7 +44,7 @@ from slurm_plugin.queue.coming import is_waiting
 from slurm_plugin.queue.demand import Unplaceable, demand_of, need_of
 from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.array_tasks import task_runs
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 HeldBack = Callable[[QueuedJob, Want], bool]
 
@@ -90,7 +90,9 @@ class _Planning:
     def __post_init__(self) -> None:
         self._borrowers = LoanAdmission(self.made, self.matcher, self.context.now)
         self._admission = Admission(self.made, self.context, self.choose, self._borrowers)
-        self._tries = Tries(self.context.limits, self.context.now, self.made.limited)
+        self.made.checks = dict(self.context.checks)
+        kept = self.made.limited, self.made.checks
+        self._tries = Tries(self.context.limits, self.context.now, *kept)
         # Of ten thousand jobs most are alike in these.
         partitions = self.context.partitions
         self._is_up = cache(lambda names: is_up(names.split(","), partitions))
@@ -136,6 +138,7 @@ class _Planning:
                 continue
             self._ask_to_lend(unit)
             self._renew(unit, 1 if place < NEAR else FAR_LEASES)
+        self._check_limits(gated)
         self._borrowers.settle()
         self.made.renewals.sort()
 
@@ -183,6 +186,22 @@ class _Planning:
         why = forms.obstacle(want.asked, is_het=bool(job.het_id))
         if self._borrowers.ask(LoanCandidate(job, want.kept, want.need, why)):
             self._admission.changed()
+
+    def _check_limits(self, gated: Iterable[Unit]) -> None:
+        """Where others wait for a job that may be over a limit, have Slurm check that."""
+        for unit in gated if self._admission.waited_for else ():
+            job, want = unit.first
+            mine = {member.job_id for member, _ in unit.members}
+            may_be_limited = self.context.has_limits or job.licenses
+            if not may_be_limited or mine.isdisjoint(self._admission.waited_for):
+                continue
+            if want.need is not None and self._tries.is_unchecked(job, want.need):
+                self.made.checks[request_of(job, want.need)] = self.context.now
+                name = str(job.het_id) if job.het_id else job.name
+                self.made.updates.append((name, JobUpdate(begin_time=NOW)))
+                self.made.renewed[job.job_id] = self.context.now
+                shut = [one for one in self.made.renewals if one.job_id != job.job_id]
+                self.made.renewals = shut
 
     def _place(self, unit: Unit) -> tuple[int, ...]:
         return min(place_of(job, self.context.tiers) for job, _ in unit.members)
@@ -331,6 +350,9 @@ class _Planning:
                 request = JobUpdate(**want.kept.requests._asdict())
                 self.made.updates.append((job.name, request))
         job, want = unit.first
+        if self._tries.is_being_checked(job, want.need):
+            return
+        self._tries.end_check(job, want.need)
         now, lease_s = self.context.now, self.context.lease_s * leases
         if 0 < job.eligible < want.kept.begin and not job.het_id:
             # An administrator's, which shutting the gate would write over. The comment of a
@@ -355,30 +377,3 @@ def _begin(job: QueuedJob, want: Want) -> int:
     """
     begin = want.kept.begin
     return min(begin, job.eligible) if job.eligible else begin
-
-
-def units_of(ordered: Iterable[QueuedJob], wants: Mapping[int, Want]) -> list[Unit]:
-    """The units of pending jobs, in their order."""
-    together: dict[tuple[str, int], list[Member]] = {}
-    others: defaultdict[int, list[QueuedJob]] = defaultdict(list)
-    for job in ordered:
-        want = wants.get(job.job_id)
-        if want is not None:
-            key = ("het", job.het_id) if job.het_id else ("job", job.job_id)
-            together.setdefault(key, []).append((job, want))
-        elif job.het_id:
-            others[job.het_id].append(job)
-    return [_unit(members, others[members[0][0].het_id]) for members in together.values()]
-
-
-def _unit(members: list[Member], others: list[QueuedJob]) -> Unit:
-    first, *rest = sorted(members, key=lambda member: member[0].het_offset)
-    token = first[1].kept.token
-    own = [first]
-    for job, want in rest:
-        if want.kept.token != token:
-            own.append((job, want))
-        else:
-            # Slurm copied the first component's comment to it, and its own update never came.
-            others.append(replace(job, admin_comment="", req_nodes=""))
-    return Unit(tuple(own), tuple(others))

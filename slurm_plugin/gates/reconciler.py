@@ -26,7 +26,7 @@ from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.record import Build
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.limits import Limits
+from slurm_plugin.gates.limits import LOOK_S, Limits
 from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.question import ask
@@ -51,10 +51,6 @@ logger = logging.getLogger(__name__)
 
 #: Gates that are renewed at once, and how many at most in one round before it is time.
 RENEWED_AT_ONCE, MOST_EARLY = 100, 300
-
-#: After so many seconds Slurm has looked at a job that was released, its backfill included, which
-#: rounds times (bf_interval, bf_max_time and bf_resolution where nothing is said).
-LOOK_S = 150
 
 #: Why a job is not to start now with this shape; '' where it may.
 HoldReason = Callable[[PlacementQuestion, Shape], str]
@@ -171,6 +167,8 @@ class GateReconciler:
             waits_since=self._waits_since,
             last_look=last_look,
             limits=self._limits.pauses,
+            checks=self._limits.checks,
+            has_limits=snapshot.settings.has_limits,
             preempting=snapshot.settings.preempting,
             partitions=snapshot.settings.by_name,
         )
@@ -185,7 +183,7 @@ class GateReconciler:
             matcher,
             self._is_held_back,
         )
-        self._limits.learn(made.limited, context.now)
+        self._limits.learn(made.limited, context.now, made.checks)
         since, in_line = self._waits_since, (one.job for one in made.line.waits)
         self._waits_since = {job: since.get(job, self._began) for job in in_line}
         # The cache adds what is promised itself, for as long as each promise lasts.

@@ -89,9 +89,13 @@ class Line:
         """The same once the hold is taken."""
         return Line(tuple(one.with_hold(hold) for one in self.waits), self.known)
 
+    def delayed_by(self, hold: Hold) -> InLine | None:
+        """The first of them that would start later if somebody held this from now on."""
+        return next((one for one in self.waits if one.is_delayed_by(hold)), None)
+
     def is_delayed_by(self, hold: Hold) -> bool:
-        """Would any of them start later if somebody held this from now on?"""
-        return any(one.is_delayed_by(hold) for one in self.waits)
+        """Would any of them?"""
+        return self.delayed_by(hold) is not None
 
 
 def in_line(need: Need, nodes: Nodes, holds: Sequence[Hold], now: float) -> InLine | None:

@@ -90,6 +90,12 @@ class Settings:
         )
 
     @property
+    def has_limits(self) -> bool:
+        """Does Slurm hold users, accounts and QOS to limits?"""
+        enforced = self.config.get("AccountingStorageEnforce", "").split(",")
+        return not {"limits", "safe"}.isdisjoint(enforced)
+
+    @property
     def backfills(self) -> bool:
         """May jobs pass the first that waits? By default they may, under other schedulers not."""
         return self.config.get("SchedulerType", BACKFILL) == BACKFILL

@@ -7,7 +7,7 @@ from slots_in_tests import DGX1, NOW, TERMS, Remembering, gated, look, planned, 
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.reconciler import LOOK_S
+from slurm_plugin.gates.limits import LOOK_S
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import Reservation
