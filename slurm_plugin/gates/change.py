@@ -95,6 +95,10 @@ def _given(part: Part, now: int) -> JobUpdate:
     """The update that gives exactly these slots, and opens the gate."""
     job, kept = part.job, part.kept
     update = placed(kept, job.ntasks or 1, part.need, part.group, part.mask, part.with_lent)
+    # Where an operator changes a number of nodes, Slurm holds the job to no limit of nodes any
+    # more: the lower bound stays, and an upper one where there was none is no change to Slurm.
+    nodes = part.need.nodes
+    update = replace(update, num_nodes=(min(job.min_nodes or nodes, nodes), nodes))
     comment = hints.with_note(kept.placed(now).written_into(job.admin_comment), part.note)
     requests = GpuRequests(*(getattr(update, name) or "" for name in GpuRequests._fields))
     return replace(update, begin_time=NOW, admin_comment=comment, **requests._asdict())
@@ -122,9 +126,13 @@ def spared(job: QueuedJob) -> JobUpdate:
 
 
 def regate(job: QueuedJob, kept: GateRecord, begin: int, not_before: int, note: str) -> JobUpdate:
-    """The update that gates the job again until `begin`, with no release before `not_before`."""
+    """The update that gates the job again until `begin`, with no release before `not_before`.
+
+    Its number of nodes stays that of its release (see `_given`) until it is given back.
+    """
     comment = kept.gated_again(not_before).written_into(job.admin_comment)
     update = _own_request(kept, max(begin, kept.begin), hints.with_note(comment, note))
+    update = replace(update, num_nodes=None)
     return _of_leader(update) if job.het_id == job.job_id else update
 
 
@@ -139,8 +147,10 @@ def give_back(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
     begin = kept.begin or NOW
     if kept.state == GATED and not kept.requests.is_22_05:
         # It has its own request still.
-        comment = hints.with_note(comment, note)
-        return JobUpdate(begin_time=begin, admin_comment=comment)
+        comment, (least, most) = hints.with_note(comment, note), kept.nodes
+        is_narrowed = 0 < job.max_nodes < (most or OPEN_MAX) and job.het_id != job.job_id
+        nodes = (least, most or OPEN_MAX) if is_narrowed else None
+        return JobUpdate(begin_time=begin, num_nodes=nodes, admin_comment=comment)
     update = _own_request(kept, begin, hints.with_note(comment, note))
     if is_bare(job, kept):
         update = replace(update, **kept.requests._asdict())

@@ -1,0 +1,82 @@
+"""What keeps a job from starting though it has room, or that Slurm has to start at once."""
+
+import pytest
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.hosts import CommandResult
+from tests.cluster.slots.gated import gated, is_gated
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slots]
+
+DEADLINE = """#!/bin/sh
+#SBATCH -w dgx1 --gres=gpu:2 -t 9 -o /dev/null
+#SBATCH --deadline=now+10minutes
+sleep 300
+"""
+
+
+@pytest.mark.long("Slurm's backfill has to look at the job")
+def test_nobody_waits_for_a_job_over_its_limit(cluster, watch):
+    """It fits nowhere, so no release of it would show the limit: Slurm checks that meanwhile."""
+    cluster.configure_extra("AccountingStorageEnforce=limits")
+    most = "sacctmgr -i modify user alice set grptres=gres/gpu={}"
+    with cluster.temporarily(most.format(10), most.format(-1)):
+        running = cluster.started("-w", "dgx2", "--gres=gpu:4", sleep_s=600).id
+        holders = cluster.occupy("dgx1", range(4))
+        first = gated(cluster, "-w", "dgx1", "--gres=gpu:8", "-t5")
+        # It runs for longer than those that hold the node, so it would delay the first.
+        later = ("-w", "dgx1", "--gres=gpu:4", "-t60")
+        other = cluster.started(*later, user="bob", sleep_s=600, timeout_s=90).id
+        assert is_gated(cluster.job(first))
+        cluster.cancel(running, other, *holders)
+        assert len(cluster.wait_running(first, timeout_s=90).gpus["dgx1"]) == 8
+
+
+@pytest.mark.long("the same, and a minute in which nothing may happen")
+def test_one_that_no_limit_keeps_is_checked_and_not_delayed(cluster, watch):
+    cluster.configure_extra("AccountingStorageEnforce=limits")
+    holders = cluster.occupy("dgx1", range(4))
+    first = gated(cluster, "-w", "dgx1", "--gres=gpu:8", "-t5")
+    before = cluster.time_of(first, "EligibleTime")
+    later = gated(cluster, "-w", "dgx1", "--gres=gpu:4", "-t60")
+    cluster.wait_state(later, "PENDING")
+    opened = shut = False
+    for _ in range(60):
+        job = cluster.job(first)
+        opened |= job.reason in ("Resources", "Priority")
+        shut |= opened and job.reason == "BeginTime"
+        assert (job.state, cluster.job(later).state) == ("PENDING", "PENDING")
+        cluster.wait_reconciled()
+        if shut and cluster.time_of(first, "EligibleTime") > before:
+            break
+    assert (opened, shut) == (True, True)
+    cluster.cancel(*holders)
+    assert len(cluster.wait_running(first, timeout_s=90).gpus["dgx1"]) == 8
+    assert "[gpu-slots: placed " in cluster.job(first).admin_comment
+
+
+def at_once(cluster: Cluster) -> CommandResult:
+    words = ["srun", "--immediate=5", "-w", "dgx1", "--gres=gpu:2", "hostname"]
+    return cluster.run("ctl", words, user="alice", check=False)
+
+
+def test_who_wants_gpus_at_once_or_not_at_all_is_told_so_by_slurm(cluster, watch):
+    """Behind a gate the job would be refused for its start time."""
+    done = at_once(cluster)
+    assert (done.code, done.out.strip()) == (0, "dgx1"), done
+    cluster.occupy("dgx1", range(8))
+    done = at_once(cluster)
+    assert done.code != 0
+    assert "Unable to allocate resources" in done.err, done
+    assert "alice" not in cluster.run("ctl", "squeue -h -o %u").out
+
+
+def test_a_deadline_in_the_script_is_no_reason_to_refuse_a_job(cluster, watch):
+    """Slurm refuses a job that could not be over in time once its gate opens."""
+    holders = cluster.occupy("dgx1", range(8))
+    cluster.put("ctl", "/tmp/deadline.sh", DEADLINE)
+    done = cluster.run("ctl", ["sbatch", "--parsable", "/tmp/deadline.sh"], user="alice")
+    jobid = int(done.out)
+    assert "Slurm's own choice: " in cluster.job(jobid).admin_comment
+    cluster.cancel(*holders)
+    assert len(cluster.wait_running(jobid).gpus["dgx1"]) == 2
