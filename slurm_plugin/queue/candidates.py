@@ -15,6 +15,7 @@ from slurm_plugin.queue.capacity import Hold, Node, Nodes
 from slurm_plugin.slurm.interface import Reservation
 
 RESERVED = "a reservation begins before its time is over"
+HALF_CLOSED = "a node that is switched off, reserved in part or one user's alone has room"
 #: The most sets of GPUs that are tried for a job of several nodes of one kind.
 MAX_SETS = 1024
 
@@ -130,7 +131,7 @@ def why_slurms(need: Need, nodes: Nodes) -> str:
     """
     closed = {n: replace(node, is_open=True) for n, node in nodes.items() if node.is_slurms}
     is_room = closed and groups(need, {**nodes, **closed})
-    return "a node that is switched off, or reserved in part, has room" if is_room else ""
+    return HALF_CLOSED if is_room else ""
 
 
 def unreserved(nodes: Nodes, reserved: Iterable[Reservation], now: float, end: float) -> Nodes:

@@ -10,6 +10,7 @@ from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_plugin.gates.admission import APART
 from slurm_plugin.gates.planning import OVERTAKEN
+from slurm_plugin.queue.candidates import HALF_CLOSED
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
@@ -98,11 +99,12 @@ def ran(cluster: Cluster, ids: Sequence[int]) -> None:
     expected = ALL | ({BOUND: (2, 1)} if cluster.release == (24, 5) else {})
     for text, job in jobs.items():
         words = job["AdminComment"]
-        if APART in words or OVERTAKEN in words:
-            # What was free on one of its nodes was not on the other, or smaller jobs that are
-            # Slurm's own took what it waited for: how many nodes it has is Slurm's choice, too.
+        if any(why in words for why in (APART, OVERTAKEN, HALF_CLOSED)):
+            # What was free on one of its nodes was not on the other, smaller jobs that are Slurm's
+            # own took what it waited for, or the one with --exclusive=user has the node with room
+            # to itself and its user: how many nodes it has is Slurm's choice, too.
             assert text in SLOTS, (text, words)
-            assert ALL[text][1] > 1 or OVERTAKEN in words, (text, words)
+            assert ALL[text][1] > 1 or APART not in words, (text, words)
             continue
         kind = "Slurm's own choice: " if text in OWN_CHOICE else "[gpu-slots: placed "
         assert kind in words, (text, words)
