@@ -6,12 +6,12 @@ names lua and the file is missing. Each file is copied aside before it is replac
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -38,7 +38,7 @@ class Change(NamedTuple):
 def changes(before: Texts, after: Texts) -> list[Change]:
     """The files of which the text differs."""
     return [
-        Change(Path(os.path.realpath(path)), text, after[path])
+        Change(whole_file.resolved(path), text, after[path])
         for path, text in before.items()
         if after[path] != text
     ]
@@ -87,47 +87,30 @@ def drop_needless_backups(changed: list[Change]) -> list[Path]:
 def remove(paths: Iterable[Path]) -> None:
     """Remove these files or links; PluginError at the first that cannot be removed."""
     for path in paths:
-        try:
-            path.unlink()
-        except OSError as error:
-            raise PluginError(f"{path}: cannot be removed: {error.strerror}") from error
+        whole_file.remove(path)
 
 
 def _make_link(path: Path, target: Path) -> Callable[[], None]:
-    try:
-        path.symlink_to(target)
-    except OSError as error:
-        raise PluginError(f"{path}: cannot be linked: {error.strerror}") from error
-    return path.unlink
+    whole_file.link(path, target)
+    return partial(whole_file.remove, path)
 
 
 def _back_up(change: Change, now: datetime) -> Path:
     """A copy beside the file that only its owner may write, with the file's own owner and mode."""
     stem = f"{change.path}.gputopo-{now:%Y%m%d-%H%M%S}"
     try:
-        old = change.path.stat()
-        for name in (stem, *(f"{stem}-{number}" for number in range(2, 100))):
-            try:
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-                descriptor = os.open(name, flags, 0o600)
-                break
-            except FileExistsError:
-                continue
-        else:
-            raise PluginError(f"{stem}: so many backups of this second are there already")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(store(change.before))
-            file.flush()
-            os.fchown(descriptor, old.st_uid, old.st_gid)
-            os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
-            os.fsync(descriptor)
+        like = change.path.lstat()
     except OSError as error:
-        raise PluginError(f"{stem}: cannot be written: {error.strerror}") from error
-    return Path(name)
+        raise PluginError(f"{change.path}: cannot be read: {error.strerror}") from error
+    for name in (stem, *(f"{stem}-{number}" for number in range(2, 100))):
+        with suppress(FileExistsError):
+            whole_file.create(Path(name), store(change.before), like)
+            return Path(name)
+    raise PluginError(f"{stem}: so many backups of this second are there already")
 
 
 def _undo(change: Change, backup: Path) -> None:
     """Put the old text back if the new one is there; the backup goes once that is done."""
     if load(change.path) == change.after:
         whole_file.replace_contents(change.path, store(change.before))
-    backup.unlink()
+    whole_file.remove(backup)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -120,12 +118,9 @@ def path_in(state_dir: Path) -> Path:
 def read(path: Path) -> Marks:
     """All marks; none where there is no file. PluginError that names the line otherwise."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = whole_file.read(path, MAX_BYTES)
     except FileNotFoundError:
         return {}
-    except OSError as error:
-        raise PluginError(f"{path}: cannot be read: {error.strerror}") from error
     if len(content) > MAX_BYTES:
         raise PluginError(f"{path}: more than {MAX_BYTES >> 20} MiB; expected a mark per line")
     marks: dict[str, dict[str, Mark]] = {}
@@ -152,7 +147,8 @@ def change(path: Path, changed: Callable[[Mark], bool], new: Iterable[Mark] = ()
 
     The marks taken away. One command at a time: others wait. PluginError where that cannot be.
     """
-    with _locked(path):
+    with whole_file.folder_of(path) as folder:
+        fcntl.flock(folder, fcntl.LOCK_EX)
         old = [mark for marks in read(path).values() for mark in marks]
         fresh = {(mark.node, mark.part): mark for mark in new}
         gone = [mark for mark in old if changed(mark) or (mark.node, mark.part) in fresh]
@@ -171,20 +167,6 @@ def change(path: Path, changed: Callable[[Mark], bool], new: Iterable[Mark] = ()
 def _place(mark: Mark) -> tuple[str, int, tuple[int, ...]]:
     """Where a mark stands in the file: by node, the node itself, its GPUs, its links."""
     return mark.node, len(mark.gpus), mark.gpus
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise PluginError(f"{path}: cannot be written: {error.strerror}") from error
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(folder)
 
 
 class MarksInForce:

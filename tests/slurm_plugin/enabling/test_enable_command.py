@@ -215,11 +215,11 @@ def test_what_is_half_done_is_undone(site, monkeypatch, error, at):
     """It breaks off behind the backup, when a file is to be put in its place."""
     before, calls, replace = site.files(), [], os.replace
 
-    def breaks(*paths: object) -> None:
+    def breaks(*paths: object, **folders: object) -> None:
         calls.append(paths)
         if len(calls) == at:
             raise error
-        replace(*paths)
+        replace(*paths, **folders)
 
     monkeypatch.setattr(os, "replace", breaks)
     if isinstance(error, OSError):
@@ -286,6 +286,16 @@ def test_a_file_keeps_owner_mode_and_attributes(tmp_path):
     assert (link.is_symlink(), path.read_bytes()) == (True, b"new")
     assert (new.st_mode, new.st_uid, new.st_gid) == (old.st_mode, old.st_uid, old.st_gid)
     assert os.listxattr(path) == names
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may be led astray")
+def test_root_writes_through_no_link_in_a_folder_of_slurms(site):
+    """Whoever has SlurmUser could link slurm.conf to any file of root's."""
+    os.chown(site.folder / "slurm", 12345, 12345)
+    before = site.files()
+    said = run(*site.argv, "--apply", code=2)
+    assert "slurm.conf is a link that others than root may have put there" in said
+    assert site.files() == before
 
 
 def test_the_sample_is_a_good_configuration():

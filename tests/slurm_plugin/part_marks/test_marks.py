@@ -68,7 +68,7 @@ def test_a_part_twice_a_file_too_large_and_too_many_lines(tmp_path):
         read(path)
     path.unlink()
     path.mkdir()
-    with pytest.raises(PluginError, match="cannot be read: Is a directory"):
+    with pytest.raises(PluginError, match="expected a plain file"):
         read(path)
 
 
