@@ -11,7 +11,7 @@ from gres_topology import NodeTopology, TopologyError, difference, partitions
 from gres_topology.slices import profile_of
 from slurm_plugin.collect.read_node import read_node
 from slurm_plugin.collect.snippet import script, sections
-from slurm_plugin.collect.store import NodeRecord, Store
+from slurm_plugin.collect.store import NodeRecord, Store, key_of
 from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.slurm.interface import SlurmNode
 from slurm_plugin.slurm.runner import Runner
@@ -20,6 +20,8 @@ from slurm_plugin.slurm.runner import Runner
 PARALLEL = 8
 #: The most that the tools of one node may print; a large node's print half a MiB.
 MAX_BYTES = 16 << 20
+#: The most that is told of one node, in characters.
+MOST_TEXT = 2000
 #: Node states in which no job can start there.
 UNREACHABLE = {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "NOT_RESPONDING", "POWERED_DOWN"}
 
@@ -52,16 +54,25 @@ class Collector:
         with ThreadPoolExecutor(PARALLEL) as pool:
             for node, answer in zip(nodes, pool.map(self._read, nodes), strict=True):
                 if isinstance(answer, str):
-                    yield Outcome(node.name, FAILED, answer)
+                    yield Outcome(node.name, FAILED, _plain(answer))
                     continue
                 outcome, record = self._compare(node.name, answer, records.get(node.name), accept)
                 if record != records.get(node.name):
                     records[node.name] = record
                     self._store.save(records)
-                yield outcome
+                yield replace(outcome, text=_plain(outcome.text))
 
     def _read(self, node: SlurmNode) -> NodeTopology | str:
-        """The node's hardware, or why it could not be read."""
+        """The node's hardware, or why it could not be read; a node may answer anything."""
+        try:
+            found = self._hardware(node)
+            if not isinstance(found, str):
+                key_of(found)
+            return found
+        except Exception as error:
+            return f"its answer cannot be read: {type(error).__name__}: {error}"
+
+    def _hardware(self, node: SlurmNode) -> NodeTopology | str:
         bad = UNREACHABLE.intersection(node.state)
         if bad:
             return f"the node is {'+'.join(sorted(bad))}"
@@ -127,6 +138,12 @@ class Collector:
         if accept:
             return Outcome(name, ACCEPTED, text), NodeRecord(key, key, now)
         return Outcome(name, CHANGED, text), NodeRecord(known.accepted, key, now)
+
+
+def _plain(text: str) -> str:
+    """One line that no terminal takes for a command."""
+    text = " ".join(text[:MOST_TEXT].split())
+    return "".join(char if char.isprintable() else " " for char in text)
 
 
 def _counted(node: SlurmNode) -> tuple[int, int]:

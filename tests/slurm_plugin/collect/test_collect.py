@@ -203,6 +203,32 @@ def test_every_failed_node_is_named_and_the_others_are_kept(tmp_path):
     assert set(Store(tmp_path).nodes()) == {"n1"}
 
 
+XPU = {"xpu-smi-topo": "GPU/Tile", "xpu-smi-list": '{"device_list": [{"device_id": "\\u001b[2J"}]}'}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        output(**{**A100, "nvidia-smi-query": QUERY.replace("Number : 1", f"Number : {'1' * 5000}")
+               .replace(": 1\n    GPU Op", f": {'1' * 5000}\n    GPU Op")}),
+        output(**XPU),
+        output(**{"amd-smi-topo": "[" * 100_000, "amd-smi-asic": "[" * 100_000}),
+        output(**{"rocm-smi-topo": "GPU0 \x1b]0;x\x07" * 9}),
+        "\0" * 99,
+    ],
+    ids=["many digits", "an odd list", "deeply nested", "a terminal's commands", "nothing of ours"],
+)  # fmt: skip
+def test_whatever_one_node_answers_the_others_are_read(tmp_path, answer):
+    nodes = [replace(NODE, name="bad"), NODE]
+    asked = collector(tmp_path, lambda argv, _: answer if "--nodelist=bad" in argv else a100())
+    bad, good = asked.collect(nodes)
+    assert (bad.what, good.what) == ("failed", "new")
+    assert bad.text
+    assert bad.text.isprintable()
+    assert len(bad.text) <= 2000
+    assert set(Store(tmp_path).nodes()) == {"n1"}
+
+
 def test_slices_are_counted_with_the_gpus_they_are_of(tmp_path):
     """Slurm counts a whole GPU and seven slices, the tools two GPUs."""
     listed = (
