@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import os
 import pwd
+import signal
 import subprocess
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,10 @@ from slurm_plugin.slurm.runner import run_bounded
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: The most that it may print.
 MAX_BYTES = 8192
+#: Seconds for what a command left running to end.
+END_S = 2.0
+#: linux/prctl.h
+_PR_SET_CHILD_SUBREAPER = 36
 _NOTHING = (
     *("--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all", "--no-new-privs"),
     "--securebits=+noroot,+noroot_locked,+no_setuid_fixup_locked,+keep_caps_locked",
@@ -57,3 +64,44 @@ def _environment(user: pwd.struct_passwd) -> dict[str, str]:
     """The user's environment, with our SLURM_CONF if there is one; sbatch passes it to the job."""
     environment = {"HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name, "PATH": PATH}
     return environment | {key: os.environ[key] for key in ("SLURM_CONF",) if key in os.environ}
+
+
+def adopt_orphans() -> bool:
+    """Have what our commands leave running become our own children; whether Linux does that."""
+    try:
+        # Where no memory may be both written and executed, an old libffi cannot be loaded.
+        import ctypes
+
+        return not ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    except (ImportError, MemoryError, OSError):
+        return False
+
+
+def end_orphans() -> int:
+    """End all our children; how many are left after END_S.
+
+    A user may take over a command that runs as the user, and start more in it. These count as ours
+    (TasksMax= of our unit), and left there they would keep others from borrowing.
+    """
+    until = time.monotonic() + END_S
+    while pids := _children():
+        if time.monotonic() > until:
+            return len(pids)
+        for pid in pids:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        # What those had started is ours by now.
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.001)
+    return 0
+
+
+def _children() -> list[int]:
+    """Our children's process ids. Of our own /proc alone: others' may be hidden."""
+    found: list[int] = []
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            found += map(int, (thread / "children").read_text().split())
+    return found

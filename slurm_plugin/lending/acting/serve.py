@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from slurm_plugin.errors import ConfigError, PluginError, SlurmError
-from slurm_plugin.lending.acting import donor, own_settings, question
+from slurm_plugin.lending.acting import child, donor, own_settings, question
 from slurm_plugin.lending.acting.child import run_as
 from slurm_plugin.lending.acting.question import MAX_BYTES, Question
 from slurm_plugin.notify import Notifier
@@ -40,6 +40,8 @@ def serve(config: Path, user: str) -> None:
     except KeyError as error:
         raise ConfigError(f"--user {user}: no such user; expected SlurmUser") from error
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if not (adopts := child.adopt_orphans()):
+        logger.warning("what users' commands leave running stays there: no subreaper")
     path = own_settings.load(config)[0].submitter
     with listening(path, engine.pw_gid) as listener:
         Notifier().ready(f"submits donors for {user}")
@@ -48,6 +50,8 @@ def serve(config: Path, user: str) -> None:
             peer, _ = listener.accept()
             with peer:
                 talk(peer, {0, engine.pw_uid}, config)
+            if adopts and (left := child.end_orphans()):
+                logger.error("%d processes that a user's command left cannot be ended", left)
             time.sleep(PAUSE_S)
 
 

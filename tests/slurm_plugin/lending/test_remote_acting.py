@@ -3,9 +3,11 @@
 import os
 import pwd
 import shlex
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from threading import Thread
@@ -165,6 +167,44 @@ def test_a_command_has_none_of_our_own_groups():
     finally:
         os.setgroups(ours)
     assert told.split() == [str(NOBODY.pw_gid)]
+
+
+LEAVES = """
+import os, subprocess, sys, time
+from pathlib import Path
+from slurm_plugin.lending.acting import child
+if sys.argv[1] == "adopt":
+    assert child.adopt_orphans()
+script = "for i in 1 2 3 4 5 6 7 8; do (setsid sh -c 'sleep 987; true' >/dev/null 2>&1 &) ; done"
+subprocess.run(["sh", "-c", script], start_new_session=True, check=True)
+print(child.end_orphans() + len(child._children()))
+"""
+
+
+@pytest.mark.parametrize(("how", "is_left"), [("adopt", False), ("without", True)])
+def test_nothing_that_a_command_started_outlives_the_answer(how, is_left):
+    """In sessions of their own, as a user would who took the command over."""
+    mark = f"GPUTOPO_TEST={os.getpid()}-{how}"
+    environment = {**os.environ, "GPUTOPO_TEST": mark.partition("=")[2]}
+    words = [sys.executable, "-c", LEAVES, how]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "0\n"
+    mine = [pid for pid in processes() if mark in environment_of(pid)]
+    try:
+        assert bool(mine) == is_left
+    finally:
+        for pid in mine:
+            os.kill(pid, signal.SIGKILL)
+
+
+def processes() -> list[int]:
+    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+
+
+def environment_of(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_text(errors="replace")
+    return ""
 
 
 # -- what is submitted --------------------------------------------------------
