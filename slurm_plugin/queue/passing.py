@@ -42,8 +42,8 @@ MOST_FACTOR = 2**31 - 3
 
 #: How scontrol shows that there is no such plugin.
 _NO_PLUGIN = ("", "(null)", "site_factor/none")
-#: How the note of a job that was let pass begins.
-_PASSED = "passed job "
+#: How the note of a job that was let pass begins: where Slurm hides others' jobs it names none.
+_PASSED, _PASSED_OTHER = "passed job ", "passed another user's job"
 
 Update = tuple[QueuedJob, JobUpdate]
 
@@ -72,7 +72,7 @@ def why_not(slurm_config: Mapping[str, str]) -> tuple[str, str] | None:
 
 def own_place(job: QueuedJob) -> JobUpdate:
     """What gives a job that was let pass its own place again, and takes our note of it away."""
-    is_ours = hints.note_in(job.admin_comment).startswith(_PASSED)
+    is_ours = hints.note_in(job.admin_comment).startswith((_PASSED, _PASSED_OTHER))
     return JobUpdate(site_factor=0, admin_comment=_noted(job, "") if is_ours else None)
 
 
@@ -89,6 +89,8 @@ class PassingInPartition:
     passed: int = 0
     #: What is to be told of jobs, the newest last; whoever writes it down empties it.
     told: list[tuple[QueuedJob, str]] = field(default_factory=list)
+    #: Do users see their own jobs alone (PrivateData)? Nothing names others' jobs then.
+    is_private: bool = False
     #: Who was let pass and is still in the queue; at first those of an engine before, at 0.
     raised: dict[int, Raised] = field(default_factory=dict)
     _passing: Passing = field(init=False)
@@ -100,9 +102,14 @@ class PassingInPartition:
         self._passing = Passing(float(self.rule.order_bound_s), self.rule.order_by, self.learning)
 
     def look(
-        self, jobs: Iterable[QueuedJob], nodes: Iterable[SlurmNode], now: float
+        self,
+        jobs: Iterable[QueuedJob],
+        nodes: Iterable[SlurmNode],
+        now: float,
+        is_private: bool = False,
     ) -> list[Update]:
-        """The updates that one snapshot leads to."""
+        """The updates that one snapshot leads to. `is_private`: users see their own jobs alone."""
+        self.is_private = is_private
         mine = {job.job_id: job for job in jobs if self.name in job.partition.split(",")}
         self._follow(mine, now)
         if updates := list(self._give_back(mine, now)):
@@ -177,7 +184,7 @@ class PassingInPartition:
             factor = min(MOST_FACTOR, first.priority + count - _computed(job))
             self.raised[job_id] = Raised(job_id, now, job.priority)
             self.passed += 1
-            said = self._said(job_id, first)
+            said = self._said(job, first)
             self.told.append((job, said))
             yield job, JobUpdate(site_factor=factor, admin_comment=_noted(job, said))
         if count:
@@ -197,11 +204,13 @@ class PassingInPartition:
             and not self._backoff.is_paused(job.name, now)
         )
 
-    def _said(self, job_id: int, first: QueuedJob) -> str:
+    def _said(self, job: QueuedJob, first: QueuedJob) -> str:
+        is_hidden = self.is_private and job.uid != first.uid
+        passed = _PASSED_OTHER if is_hidden else f"{_PASSED}{first.name}"
         needs = "its limit" if self.rule.order_by == "limits" else "predicted to end within"
-        seconds = self._passing.longest_s(job_id)
+        seconds = self._passing.longest_s(job.job_id)
         return (
-            f"{_PASSED}{first.name}, {needs} {seconds:.0f} s: nobody is held up for more than"
+            f"{passed}, {needs} {seconds:.0f} s: nobody is held up for more than"
             f" {self.rule.order_bound_s} s"
         )
 

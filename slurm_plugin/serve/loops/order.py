@@ -87,8 +87,9 @@ class OrderLoop(QueueLoop):
             if self._is_stopped(why_not(seen.settings.config)):
                 return poll_s
             updates: list[Update] = []
+            told = seen.jobs, seen.nodes, seen.at, seen.settings.hides_jobs
             for one in self._ordered_in(setup, seen):
-                updates += await asyncio.to_thread(one.look, seen.jobs, seen.nodes, seen.at)
+                updates += await asyncio.to_thread(one.look, *told)
                 for job, said in one.told:
                     logger.info("order: job %s %s", job.name, said)
                     self.engine.write(of_job(partial(_line, job, said), job))

@@ -23,7 +23,7 @@ from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
 from slurm_plugin.log_lines import UseLine
 from slurm_plugin.queue.learned_durations import NAME, LearnedDurations
-from slurm_plugin.queue.passing import GRACE_S, PAUSE_S, PassingInPartition, why_not
+from slurm_plugin.queue.passing import GRACE_S, PAUSE_S, PassingInPartition, own_place, why_not
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.loops.order import RAISED, OrderLoop
 from slurm_plugin.serve.service import Engine
@@ -76,6 +76,17 @@ def test_a_short_job_goes_before_the_first_and_both_are_told(queue):
     assert "passed job 2, its limit 300 s" in updates[3].admin_comment
     assert "let 1 shorter jobs pass" in updates[2].admin_comment
     assert updates[2].site_factor is None
+
+
+@pytest.mark.parametrize(("uid", "is_named"), [(1, False), (0, True)])
+def test_where_users_see_their_own_jobs_alone_no_note_names_anothers(queue, uid, is_named):
+    mine = job(3, uid=uid)
+    [(_, update), _] = queue.look([HOLDS, FIRST, mine], node(*range(6)), NOW, is_private=True)
+    assert ("passed job 2, " in update.admin_comment) == is_named
+    assert is_named or "passed another user's job, its limit 300 s" in update.admin_comment
+    # The engine knows its own note.
+    noted = replace(mine, admin_comment=update.admin_comment)
+    assert own_place(noted).admin_comment is not None
 
 
 def test_where_all_have_the_least_priority_a_factor_of_one_would_change_nothing(queue):
