@@ -43,6 +43,8 @@ class Within:
 
 #: The classes of the paper with their expected completion times (eq. 9).
 PAPER: Mapping[str, Within] = MappingProxyType({name: Within(ECT[name]) for name in CLASSES})
+#: What every user may have. The others go before other users' jobs: a site grants them.
+USUAL: Mapping[str, Within] = MappingProxyType({NORMAL: PAPER[NORMAL]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +105,24 @@ def task_of(
 ) -> Task:
     """The job as schedulers see it; HintError where its profile or batch cannot be.
 
-    `classes` are the site's, by which a job without an explicit deadline gets one.
+    `classes` are the site's, by which a job without an explicit deadline gets one. None is sooner
+    than the shortest of them allows: a deadline puts a job before those of others as a class does.
     """
     try:
         constraints = asked.constraints
+        once_s = maker.expected_s(asked.work, PRIOR)
+        allowed = {
+            name: within.times * once_s if within.seconds is None else within.seconds
+            for name, within in classes.items()
+        }
         if constraints.deadline_s is None:
-            within = classes[constraints.service]
-            seconds = within.seconds
-            if seconds is None:
-                seconds = within.times * maker.expected_s(asked.work, PRIOR)
-            constraints = replace(constraints, deadline_s=now_s + seconds)
+            constraints = replace(constraints, deadline_s=now_s + allowed[constraints.service])
+        elif constraints.deadline_s < now_s + min(allowed.values()):
+            name = min(allowed, key=lambda name: allowed[name])
+            raise HintError(
+                f"deadline: in {(constraints.deadline_s - now_s) / 3600:.2f} h; expected"
+                f" {allowed[name] / 3600:.2f} h or more, which class {name} may take"
+            )
         return maker.task(job_id, asked.work, now_s, constraints)
     except ProfileError as error:
         raise HintError(f"profile: {error}") from None

@@ -13,7 +13,7 @@ import yaml
 
 from policies.contract import deadlines
 from policies.contract.scheduling import CLASSES
-from policies.genie.submit import PAPER, Within
+from policies.genie.submit import USUAL, Within
 from slurm_plugin.config.key import Key, computed, required, setting
 from slurm_plugin.config.yaml_reader import Reader
 
@@ -41,7 +41,7 @@ class GenieRule:
     max_nodes: int = setting(0, "Most nodes of a job; 0: all.", high=65536)
     max_gpus_per_node: int = setting(0, "Most GPUs per node; 0: all.", high=256)
     classes: Classes = computed(
-        lambda: PAPER,
+        lambda: USUAL,
         "The same as in `genie`, for this partition.",
         kind="classes",
         inherits=True,
@@ -77,9 +77,11 @@ class GenieConfig:
         " queue nobody passes.",
     )
     classes: Classes = computed(
-        lambda: PAPER,
+        lambda: USUAL,
         "Classes jobs may have and how long each may take: times the latency on the smallest"
-        f" shape, or a duration, such as `{_EXAMPLE}`. Unset: the paper's 0, 1, 2.",
+        f" shape, or a duration, such as `{_EXAMPLE}`, which are the paper's but for the last (2)."
+        " Unset: `{normal: 2}`. The others go before other users' jobs: name them here, for a"
+        " partition, or for those accounts that may have them.",
         kind="classes",
         example=_EXAMPLE,
     )

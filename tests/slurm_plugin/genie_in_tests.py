@@ -22,7 +22,9 @@ GENIE = """
 genie:
   database: {folder}/performance.db
   partitions:
-    dl: {{nodes: "dgx[1-2]"}}
+    dl: {{nodes: "dgx[1-2]", classes: {{urgent: 0, prior: 1, normal: 2}}}}
+    plain: {{nodes: "dgx[1-2]"}}
+    tight: {{nodes: "dgx[1-2]", late: refuse, classes: {{urgent: 0}}}}
     strict: {{nodes: "dgx[1-2]", late: refuse, classes: {{normal: 2}}, max_gpus_per_node: 4}}
   accounts: {{guests: {{classes: {{normal: 10}}}}}}
 """

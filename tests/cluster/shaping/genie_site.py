@@ -15,7 +15,7 @@ genie:
   database: {DATABASE}
   poll_s: 2
   partitions:
-    dgx: {{nodes: "dgx[1-2]"}}
+    dgx: {{nodes: "dgx[1-2]", classes: {{urgent: 0, prior: 1, normal: 2}}}}
   accounts:
     guests: {{classes: {{normal: 2}}}}
 """

@@ -170,9 +170,9 @@ genie:
     assert tuple(genie.accounts["gold"].classes) == ("urgent", "normal")
 
 
-def test_the_papers_classes_hold_where_the_site_names_none():
+def test_where_the_site_names_no_class_only_the_papers_usual_one_is_for_all():
     genie = config.parse("genie: {partitions: {a: {nodes: n1}}}", FILE).genie
-    assert genie.partitions["a"].classes == PAPER
+    assert genie.partitions["a"].classes == {"normal": PAPER["normal"]}
     assert {name: within.times for name, within in PAPER.items()} == {
         "urgent": 0.0, "prior": 1.0, "normal": 2.0,
     }  # fmt: skip
