@@ -45,7 +45,8 @@ def check_slots(here: Installation) -> Iterator[Finding]:
         return
     if "ACCRUE_ALWAYS" not in here.slurm_config.get("PriorityFlags", ""):
         problem = "jobs behind the gate grow no older: PriorityFlags lacks ACCRUE_ALWAYS"
-        yield warn(problem, f"PriorityFlags=ACCRUE_ALWAYS; {_GUIDE}")
+        unless = "unless limits on how many jobs age (MaxJobsAccrue) are to hold"
+        yield warn(problem, f"PriorityFlags=ACCRUE_ALWAYS, {unless}; {_GUIDE}")
     if here.slurm_config.get("EpilogSlurmctld", "(null)") in ("", "(null)"):
         problem = "the engine is not told when jobs end: EpilogSlurmctld is not set"
         yield warn(problem, f"EpilogSlurmctld=.../lua_bridge/epilog-slurmctld; {_GUIDE}")

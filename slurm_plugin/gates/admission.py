@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from slurm_plugin.gates import change
@@ -11,7 +11,7 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.queue.candidates import Group, Need, are_apart, is_even, open_groups
-from slurm_plugin.queue.capacity import end_of
+from slurm_plugin.queue.capacity import Hold, end_of
 from slurm_plugin.slurm.interface import QueuedJob
 
 PREEMPTS = "the partition may preempt others"
@@ -27,6 +27,8 @@ class Admission:
     context: GateContext
     choose: Choose
     borrowers: LoanAdmission
+    #: May others have to wait for a job that fits nowhere?
+    has_place: Callable[[QueuedJob, Need], bool] = lambda *_: True
     # What is free only gets less while a plan is made: what did not fit once never will. By the
     # object's id, as ten thousand needs take long to hash; what is kept has its id for itself.
     _unplaced: dict[int, Need] = field(default_factory=dict)
@@ -34,6 +36,8 @@ class Admission:
     _lacking: list[tuple[QueuedJob, Need]] = field(default_factory=list)
     # From which end on a job like these delays one in line, while nothing changes.
     _delaying: dict[tuple[object, ...], float] = field(default_factory=dict)
+    # Where these would have gone, which holds as long: the policy is not asked for each limit.
+    _chosen: dict[tuple[object, ...], tuple[Group, int]] = field(default_factory=dict)
     #: The jobs in line for whose sake others that have room stay behind their gates.
     waited_for: set[int] = field(default_factory=set)
 
@@ -44,6 +48,7 @@ class Admission:
     def changed(self) -> None:
         """Others took some of what is free."""
         self._delaying.clear()
+        self._chosen.clear()
 
     def waits(self, job: QueuedJob, need: Need) -> None:
         """A job that cannot start now: those after it must not delay it."""
@@ -68,7 +73,8 @@ class Admission:
                     del made.added[added:]
                     self.changed()
                 for job, need in self._lacking:
-                    self.waits(job, need)
+                    if self.has_place(job, need):
+                        self.waits(job, need)
                 return part
             parts.append(part)
         jobs = {part.name: part.job for part in parts}
@@ -99,6 +105,10 @@ class Admission:
         like = _alike(job, want)
         if like in self._delaying and self._delaying[like] <= end:
             return ""
+        if like in self._chosen:
+            group, taken = self._chosen[like]
+            if self._delays(need.hold(group.names, taken, end), like):
+                return ""
         choice = self.choose(name, job, want, candidates)
         if isinstance(choice, Pass):
             return choice.note
@@ -112,13 +122,21 @@ class Admission:
             return UNEVEN
         taken = made.nodes[group.own].all_gpus if need.exclusive else mask
         hold = need.hold(group.names, taken, end)
-        if (delayed := made.line.delayed_by(hold)) is not None:
-            self.waited_for.add(delayed.job)
-            self._delaying[like] = min(end, self._delaying.get(like, end))
+        if self._delays(hold, like):
+            self._chosen[like] = group, taken
             return ""
         made.take(hold)
         self.changed()
         return change.Part(name, job, want.kept, need, group, mask, choice.note)
+
+    def _delays(self, hold: Hold, like: tuple[object, ...]) -> bool:
+        """Would a job like these delay one in line if it held this?"""
+        delayed = self.made.line.delayed_by(hold)
+        if delayed is None:
+            return False
+        self.waited_for.add(delayed.job)
+        self._delaying[like] = min(hold.end, self._delaying.get(like, hold.end))
+        return True
 
     def _write_note(self, job: QueuedJob, want: Want, note: str) -> None:
         """Write why the policy lets the job wait, unless only the figures in the reason are new."""

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.decide.record import Build
-from slurm_plugin.gates.limits import Pauses
+from slurm_plugin.gates.limits import NOTHING, Known
 from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
@@ -67,8 +67,8 @@ class CapacityCache:
     reserved: tuple[Reservation, ...] = ()
     #: By name.
     partitions: Mapping[str, SlurmPartition] = field(default_factory=dict)
-    #: Which requests met a limit of Slurm's.
-    limits: Pauses = field(default_factory=dict)
+    #: What is known of limits of Slurm's.
+    limits: Known = NOTHING
     #: Promises of slots and of gates, by token: apart, as a submit looks at all those of slots.
     promises: dict[str, SlotPromise] = field(default_factory=dict)
     gated: dict[str, SlotPromise] = field(default_factory=dict)

@@ -99,6 +99,9 @@ def _given(part: Part, now: int) -> JobUpdate:
     # more: the lower bound stays, and an upper one where there was none is no change to Slurm.
     nodes = part.need.nodes
     update = replace(update, num_nodes=(min(job.min_nodes or nodes, nodes), nodes))
+    if update.min_cpus is not None and update.min_cpus <= job.cpus:
+        # The same holds of CPUs, of which its tasks may need more than its GPUs bring.
+        update = replace(update, min_cpus=None)
     comment = hints.with_note(kept.placed(now).written_into(job.admin_comment), part.note)
     requests = GpuRequests(*(getattr(update, name) or "" for name in GpuRequests._fields))
     return replace(update, begin_time=NOW, admin_comment=comment, **requests._asdict())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from slurm_plugin.gates.limits import Pauses, Request
+from slurm_plugin.gates.limits import NOTHING, Known, Tries
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanContext, LoanPlan
 from slurm_plugin.protocol import Pass, WaitFor
@@ -106,12 +106,14 @@ class GateContext(LoanContext):
     waits_since: Mapping[int, float] = field(default_factory=dict)
     #: When that look began (epoch).
     last_look: float = 0.0
-    #: Which requests met a limit of Slurm's, and how long they are paused.
-    limits: Pauses = field(default_factory=dict)
-    #: Which requests Slurm checks or did, and since when (epoch).
-    checks: Mapping[Request, int] = field(default_factory=dict)
+    #: What is known of limits of Slurm's.
+    limits: Known = NOTHING
     #: May jobs wait though there is room for them, as the site has limits of users or accounts?
     has_limits: bool = False
+    #: How long Slurm takes to look at a job, and how far ahead it plans (seconds); whether it does.
+    look_s: int = 150
+    window_s: int = 86400
+    backfills: bool = True
     #: Partitions whose jobs may push others aside, which no job behind a gate does.
     preempting: frozenset[str] = frozenset()
     #: By name.
@@ -157,10 +159,8 @@ class GatePlan(LoanPlan):
     renewals: list[Renewal] = field(default_factory=list)
     #: The gates that were, or that are open now: until when they hold (epoch), by job id.
     renewed: dict[int, int] = field(default_factory=dict)
-    #: What met a limit of Slurm's since the last plan.
-    limited: list[Request] = field(default_factory=list)
-    #: The requests that Slurm checks or did, those of this plan too, and since when (epoch).
-    checks: dict[Request, int] = field(default_factory=dict)
+    #: What ran into limits of Slurm's since the last plan.
+    tries: Tries = field(default_factory=lambda: Tries(0))
     #: How many jobs were in which state.
     seen: Counter[str] = field(default_factory=Counter)
 

@@ -11,7 +11,7 @@ from math import inf
 
 from slurm_plugin.gates import change, slot_loans
 from slurm_plugin.gates.admission import PREEMPTS, Admission
-from slurm_plugin.gates.limits import NOT_STARTED, Tries, is_up, request_of, would_start
+from slurm_plugin.gates.limits import NOT_STARTED, Tries, is_up, would_start
 from slurm_plugin.gates.plan import (
     FAR_LEASES,
     NEAR,
@@ -88,11 +88,13 @@ class _Planning:
     held_back: HeldBack
 
     def __post_init__(self) -> None:
-        self._borrowers = LoanAdmission(self.made, self.matcher, self.context.now)
-        self._admission = Admission(self.made, self.context, self.choose, self._borrowers)
-        self.made.checks = dict(self.context.checks)
-        kept = self.made.limited, self.made.checks
-        self._tries = Tries(self.context.limits, self.context.now, *kept)
+        context = self.context
+        self._borrowers = LoanAdmission(self.made, self.matcher, context.now)
+        self._tries = self.made.tries = Tries(
+            context.now, context.limits, context.look_s, context.window_s, context.backfills
+        )
+        shared = self._borrowers, self._tries.has_place
+        self._admission = Admission(self.made, context, self.choose, *shared)
         # Of ten thousand jobs most are alike in these.
         partitions = self.context.partitions
         self._is_up = cache(lambda names: is_up(names.split(","), partitions))
@@ -192,16 +194,20 @@ class _Planning:
         for unit in gated if self._admission.waited_for else ():
             job, want = unit.first
             mine = {member.job_id for member, _ in unit.members}
-            may_be_limited = self.context.has_limits or job.licenses
+            may_be_limited = self.context.has_limits or job.licenses or self._is_for_some(job)
             if not may_be_limited or mine.isdisjoint(self._admission.waited_for):
                 continue
-            if want.need is not None and self._tries.is_unchecked(job, want.need):
-                self.made.checks[request_of(job, want.need)] = self.context.now
+            if self._tries.begin_check(job, want.need):
                 name = str(job.het_id) if job.het_id else job.name
                 self.made.updates.append((name, JobUpdate(begin_time=NOW)))
                 self.made.renewed[job.job_id] = self.context.now
                 shut = [one for one in self.made.renewals if one.job_id != job.job_id]
                 self.made.renewals = shut
+
+    def _is_for_some(self, job: QueuedJob) -> bool:
+        """Does one of its partitions not take everybody's jobs?"""
+        found = map(self.context.partitions.get, job.partition.split(","))
+        return any(one is not None and one.is_for_some for one in found)
 
     def _place(self, unit: Unit) -> tuple[int, ...]:
         return min(place_of(job, self.context.tiers) for job, _ in unit.members)
@@ -352,7 +358,6 @@ class _Planning:
         job, want = unit.first
         if self._tries.is_being_checked(job, want.need):
             return
-        self._tries.end_check(job, want.need)
         now, lease_s = self.context.now, self.context.lease_s * leases
         if 0 < job.eligible < want.kept.begin and not job.het_id:
             # An administrator's, which shutting the gate would write over. The comment of a

@@ -52,6 +52,9 @@ logger = logging.getLogger(__name__)
 #: Gates that are renewed at once, and how many at most in one round before it is time.
 RENEWED_AT_ONCE, MOST_EARLY = 100, 300
 
+#: Where backfill alone starts a job, that takes its interval and so many seconds for its work.
+GRACE_S = 15
+
 #: Why a job is not to start now with this shape; '' where it may.
 HoldReason = Callable[[PlacementQuestion, Shape], str]
 
@@ -96,6 +99,8 @@ class GateReconciler:
         self._waits_since: dict[int, float] = {}
         self._waiting: dict[str, int] = {}
         self._limits = Limits()
+        # After so many seconds Slurm has looked at a job that was released.
+        self._look_s = LOOK_S
 
     async def reconcile(self, snapshot: Snapshot, known: int) -> GatePlan:
         """One round. `known` jobs had been seen to end when the snapshot was asked for."""
@@ -148,6 +153,7 @@ class GateReconciler:
 
     def _plan(self, snapshot: Snapshot, promised: Sequence[Hold]) -> GatePlan:
         partitions = snapshot.settings.partitions
+        self._look_s = max(LOOK_S, snapshot.settings.look_s)
         last_look, self._began = self._began, self.clock()
         reserved = self._reserved = self._read_reservations()
         nodes = nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kinds, partitions)
@@ -158,7 +164,7 @@ class GateReconciler:
         context = GateContext(
             int(self._began),
             snapshot.settings.tiers,
-            self.grace_s,
+            max(self.grace_s, snapshot.settings.backfill_s + GRACE_S),
             matcher.lending.settings.ready_s if matcher else None,
             self._backoff.is_paused,
             lease_s=self.lease_s,
@@ -166,9 +172,11 @@ class GateReconciler:
             reserved=reserved,
             waits_since=self._waits_since,
             last_look=last_look,
-            limits=self._limits.pauses,
-            checks=self._limits.checks,
+            limits=self._limits.known,
             has_limits=snapshot.settings.has_limits,
+            look_s=self._look_s,
+            window_s=snapshot.settings.window_s,
+            backfills=snapshot.settings.backfills,
             preempting=snapshot.settings.preempting,
             partitions=snapshot.settings.by_name,
         )
@@ -183,7 +191,7 @@ class GateReconciler:
             matcher,
             self._is_held_back,
         )
-        self._limits.learn(made.limited, context.now, made.checks)
+        self._limits.learn(made.tries)
         since, in_line = self._waits_since, (one.job for one in made.line.waits)
         self._waits_since = {job: since.get(job, self._began) for job in in_line}
         # The cache adds what is promised itself, for as long as each promise lasts.
@@ -219,7 +227,7 @@ class GateReconciler:
             line = line.with_hold(hold)
         self.cache.update(nodes, holds, line, snapshot.at, known, met)
         self.cache.partitions = snapshot.settings.by_name
-        self.cache.limits = self._limits.pauses
+        self.cache.limits = self._limits.known
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 
     def _choose(self, name: str, job: QueuedJob, want: Want, candidates: Sequence[Group]) -> Choice:
@@ -237,7 +245,7 @@ class GateReconciler:
 
         `names` are the nodes it may use. It is let go a lease before: gates are looked at by then.
         """
-        now, least_s = self.clock(), LOOK_S + self.lease_s
+        now, least_s = self.clock(), self._look_s + self.lease_s
         # A floating one stays as far away as it is. What licences the job needs is not known here.
         near = [
             one

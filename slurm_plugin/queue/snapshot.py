@@ -95,6 +95,33 @@ class Settings:
         enforced = self.config.get("AccountingStorageEnforce", "").split(",")
         return not {"limits", "safe"}.isdisjoint(enforced)
 
+    @cached_property
+    def backfill_s(self) -> int:
+        """How long Slurm rests between two rounds of backfill, in seconds."""
+        return self._scheduling("bf_interval", 30)
+
+    @cached_property
+    def look_s(self) -> int:
+        """After so many seconds Slurm has looked at a job, its backfill included.
+
+        Backfill rounds times by its resolution.
+        """
+        rest_s = self.backfill_s
+        parts = self._scheduling("bf_max_time", rest_s), self._scheduling("bf_resolution", 60)
+        return rest_s + sum(parts) + 30
+
+    @cached_property
+    def window_s(self) -> int:
+        """How far ahead backfill plans, in seconds."""
+        return 60 * self._scheduling("bf_window", 1440)
+
+    def _scheduling(self, key: str, default: int) -> int:
+        """A number of SchedulerParameters."""
+        words = self.config.get("SchedulerParameters", "").split(",")
+        told = (word.partition("=")[2] for word in words if word.strip().startswith(f"{key}="))
+        text = next(told, "")
+        return int(text) if text.isascii() and text.isdecimal() else default
+
     @property
     def backfills(self) -> bool:
         """May jobs pass the first that waits? By default they may, under other schedulers not."""

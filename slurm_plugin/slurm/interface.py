@@ -243,6 +243,12 @@ class SlurmPartition:
     is_share_forced: bool = False
     defaults: JobDefaults = JobDefaults()
 
+    @property
+    def is_for_some(self) -> bool:
+        """Does it not take everybody's jobs?"""
+        rules = self.allow_groups, self.allow_accounts, self.allow_qos
+        return any(rules) or bool(self.deny_accounts or self.deny_qos)
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:

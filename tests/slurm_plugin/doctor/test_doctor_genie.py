@@ -11,8 +11,8 @@ from slurm_plugin.doctor.checks import check_genie
 from slurm_plugin.slurm.interface import SlurmPartition
 
 NODES = ("dgx1", "dgx2")
-GOOD = [SlurmPartition("dl", NODES, False), SlurmPartition("strict", NODES, False)]
-OTHER_NODES = [SlurmPartition("dl", (*NODES, "n9"), False), GOOD[1]]
+GOOD = [SlurmPartition(name, NODES, False) for name in ("dl", "strict", "plain", "tight")]
+OTHER_NODES = [SlurmPartition("dl", (*NODES, "n9"), False), *GOOD[1:]]
 MULTIFACTOR = {"PriorityType": "priority/multifactor"}
 BASIC_ORDER = {"PriorityType": "priority/basic"}
 

@@ -4,7 +4,7 @@ import pytest
 from slot_submits_in_tests import LEASE_S, NOW, cache, left, mode, state_of, submit, told
 from slots_in_tests import Remembering, gated, look, reconciler
 
-from slurm_plugin.gates.limits import Asked, Pause, Whose
+from slurm_plugin.gates.limits import Asked, Known, Pause, Whose
 from slurm_plugin.gates.plan import NEAR
 from slurm_plugin.job_notes import hints
 from slurm_plugin.slurm.interface import SlurmPartition
@@ -26,7 +26,7 @@ LIMITED = Whose(1000, "", "", "batch", "")
 )
 def test_a_job_like_one_that_met_a_limit_waits_behind_a_gate(tmp_path, more, is_placed):
     state = cache()
-    state.limits = {LIMITED: {Asked(1, 2, 1, 0, 60): Pause(int(NOW) + 1, 1)}}
+    state.limits = Known({LIMITED: {Asked(1, 2, 1, 0, 60, 2, 1): Pause(int(NOW) + 1, 1)}})
     asked = {"uid": LIMITED.uid, "account": "", **more}
     values = told(mode(tmp_path, state).on_submit(submit(**asked)))
     assert state_of(values) == ("placed" if is_placed else "gated")

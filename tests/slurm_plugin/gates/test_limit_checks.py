@@ -6,9 +6,9 @@ import pytest
 from slots_in_tests import NOW, TERMS, Remembering, gated, look, planned, reconciler
 
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.limits import CHECK_PAUSE_S, CHECKED_S, LOOK_S, Limits, Pause
+from slurm_plugin.gates.limits import CHECKED_S, LOOK_S, Check, Known, Limits
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmPartition
 
 USER, FIRST, LATER = 7, 1, 2
 AT_LIMIT = "QOSMaxGRESPerUser"
@@ -93,7 +93,8 @@ def test_without_an_answer_the_gate_is_shut_in_time(tmp_path):
     slurm = CheckingSlurm(is_limited=True)
     slurm.look_s = 10_000
     run(tmp_path, slurm, CHECKED_S)
-    assert (slurm.opened, slurm.released) == ([NOW], [])
+    # Slurm itself would keep no room for it.
+    assert (slurm.opened, slurm.released) == ([NOW], [NOW + LOOK_S])
     assert begins(slurm)[1] == NOW + LOOK_S + 120
 
 
@@ -135,9 +136,10 @@ def test_the_gate_of_a_heterogeneous_job_is_that_of_its_first_component():
 @pytest.mark.parametrize("since", [NOW - CHECKED_S, NOW + 1])
 def test_a_check_is_repeated_after_a_while_and_where_the_clock_was_set_back(since):
     first, later = WAITING
-    [key] = planned(HALF, first, later, context=LIMITS, free=0xF0).checks
-    assert checked(first, later, checks={key: since}) == [str(FIRST)]
-    assert checked(first, later, checks={key: since + 1 - 2 * (since > NOW)}) == []
+    [key] = planned(HALF, first, later, context=LIMITS, free=0xF0).tries.checks
+    for at, is_checked in ((since, True), (since + 1 - 2 * (since > NOW), False)):
+        known = Known(checks={key: Check(at, is_passed=True)})
+        assert checked(first, later, limits=known) == [str(FIRST)] * is_checked
 
 
 def test_a_gate_that_is_opened_is_not_renewed_in_the_same_round():
@@ -147,13 +149,50 @@ def test_a_gate_that_is_opened_is_not_renewed_in_the_same_round():
     assert str(FIRST) not in [one.name for one in made.renewals]
 
 
-def test_after_a_check_that_showed_a_limit_the_pause_is_long():
+def plan(*jobs: QueuedJob, **known: object):
+    return planned(HALF, *jobs, context=replace(LIMITS, limits=Known(**known)), free=0xF0)
+
+
+def test_after_a_check_that_showed_a_limit_no_job_of_the_user_holds_others_back():
+    """However unlike the user's jobs are: others would wait for one check after the other."""
     first, later = WAITING
-    [key] = planned(HALF, first, later, context=LIMITS, free=0xF0).checks
+    [key] = plan(first, later).tries.checks
     shown = replace(first, eligible=NOW - 9, reason=AT_LIMIT)
-    made = planned(HALF, shown, later, context=replace(LIMITS, checks={key: NOW - 9}), free=0xF0)
-    assert (made.limited, made.released) == ([key], [str(LATER)])
+    made = plan(shown, later, checks={key: Check(NOW - 9)})
+    assert (made.tries.met, made.released) == ([key], [str(LATER)])
     limits = Limits()
-    limits.learn(made.limited, NOW, made.checks)
-    assert limits.pauses[key[0]][key[1]] == Pause(NOW + CHECK_PAUSE_S, CHECK_PAUSE_S)
-    assert not limits.checks, "after its pause it is checked again"
+    limits.learn(made.tries)
+    assert limits.known.no_place == {USER: NOW + CHECKED_S}
+    assert not limits.known.checks, "after its pause it is checked again"
+    like = replace(first, time_limit_s=1000)
+    known = {"no_place": limits.known.no_place}
+    assert plan(like, later, **known).released == [str(LATER)]
+    assert plan(replace(like, uid=9), later, **known).released == []
+    [passed] = plan(like, later).tries.checks
+    assert plan(like, later, checks={passed: Check(NOW - 9, True)}, **known).released == []
+
+
+@pytest.mark.parametrize(
+    ("age", "start", "is_held_back"),
+    [
+        (LOOK_S - 1, 0, True), (LOOK_S, 0, False), (LOOK_S - 1, NOW + 86400, True),
+        (LOOK_S, NOW + 86400, False), (LOOK_S, NOW + 60, True),
+    ],
+    ids=["not yet", "no answer", "beyond its plan", "still beyond", "planned"],
+)  # fmt: skip
+def test_what_slurm_itself_does_not_come_to_holds_nobody_back(age, start, is_held_back):
+    first, later = WAITING
+    [key] = plan(first, later).tries.checks
+    is_open = replace(first, eligible=NOW - age, reason="Resources", start=start)
+    made = plan(is_open, later, checks={key: Check(NOW - age)})
+    again = replace(LIMITS, limits=Known(checks=made.tries.checks))
+    assert (planned(HALF, first, later, context=again, free=0xF0).released == []) is is_held_back
+    # Without backfill Slurm plans no start, and lets nobody pass either.
+    strict = replace(again, backfills=False)
+    assert planned(HALF, first, later, context=strict, free=0xF0).released == []
+
+
+def test_a_partition_that_does_not_take_all_is_a_limit_too():
+    first, later = WAITING
+    rules = {"batch": SlurmPartition("batch", (), True, allow_accounts=("physics",))}
+    assert checked(first, later, has_limits=False, partitions=rules) == [str(FIRST)]

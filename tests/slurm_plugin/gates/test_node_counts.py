@@ -53,3 +53,12 @@ def test_only_who_is_given_back_gets_the_most_that_it_asked_for(asked, has, rest
     job = gated(1, 2, min_nodes=1, max_nodes=has)
     assert change.give_back(job, kept_of(asked), "why").num_nodes == restored
     assert change.regate(job, kept_of(asked), NOW, NOW, "why").num_nodes is None
+
+
+@pytest.mark.parametrize(("has", "sent"), [(16, None), (2, None), (1, 2)])
+def test_a_release_lowers_no_number_of_cpus(has, sent):
+    """Its sixteen tasks need more than its two GPUs bring; and Slurm would lift limits of CPUs."""
+    words = "token=t tpn=gres/gpu:2 nodes=1-1 by=node cpg=1"
+    job = gated(1, 2, cpus=has, ntasks=has, admin_comment=f"[gpu-slots: gated {words}]")
+    [(_, update)] = planned(job).releases[0].steps
+    assert update.min_cpus == sent

@@ -104,8 +104,9 @@ def test_a_policy_is_not_asked_again_for_jobs_like_one_that_would_delay_the_firs
         9, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": range(2, 8)}, end=1100, cpus=1
     )
     first, long, like = gated(1, 8), gated(2, time_limit_s=200), gated(3, time_limit_s=300)
-    another, short = gated(5, time_limit_s=200, uid=7), gated(6)
-    made = planned(runs, first, long, like, another, short, free=0x03, choose=choose)
+    shorter, another = gated(4, time_limit_s=150), gated(5, time_limit_s=200, uid=7)
+    jobs = runs, first, long, like, shorter, another, gated(6)
+    made = planned(*jobs, free=0x03, choose=choose)
     assert asked == [2, 5, 6]
     assert made.released == ["6"]
 
@@ -227,7 +228,7 @@ def test_a_job_that_the_policy_leaves_is_slurms_own():
 
 
 def test_a_release_that_slurm_keeps_back_gives_its_slots_back_for_longer_and_longer():
-    made = planned(placed(990, keys="tries=3", reason="ReqNodeNotAvail"), gated(2, 8))
+    made = planned(placed(990, keys="tries=3", reason="ReqNodeNotAvail"), gated(2, 8, uid=7))
     assert made.released == ["2"]
     kept = record_in(made.updates[0][1].admin_comment)
     assert (kept.get("tries"), kept.get("retry")) == ("4", "1008")
