@@ -52,9 +52,6 @@ logger = logging.getLogger(__name__)
 #: Gates that are renewed at once, and how many at most in one round before it is time.
 RENEWED_AT_ONCE, MOST_EARLY = 100, 300
 
-#: Where backfill alone starts a job, that takes its interval and so many seconds for its work.
-GRACE_S = 15
-
 #: Why a job is not to start now with this shape; '' where it may.
 HoldReason = Callable[[PlacementQuestion, Shape], str]
 
@@ -164,7 +161,8 @@ class GateReconciler:
         context = GateContext(
             int(self._began),
             snapshot.settings.tiers,
-            max(self.grace_s, snapshot.settings.backfill_s + GRACE_S),
+            # Backfill alone may start a job; its work takes time, too.
+            max(self.grace_s, snapshot.settings.backfill_s * 3 // 2),
             matcher.lending.settings.ready_s if matcher else None,
             self._backoff.is_paused,
             lease_s=self.lease_s,

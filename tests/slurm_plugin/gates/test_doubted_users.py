@@ -97,8 +97,8 @@ def test_jobs_that_start_in_vain_keep_others_waiting_for_one_time():
     ("parameters", "age", "is_gated_again"),
     [
         *(("", 44, False), ("", 46, True)),
-        *(("bf_interval=60", 74, False), ("bf_interval=60", 76, True)),
-        ("bf_interval=5", 31, True), ("x=1,bf_interval=600,bf_max_time=9", 614, False),
+        *(("bf_interval=60", 89, False), ("bf_interval=60", 91, True)),
+        ("bf_interval=5", 31, True), ("x=1,bf_interval=600,bf_max_time=9", 899, False),
         ("bf_interval=-1", 46, True),
     ],
 )  # fmt: skip
