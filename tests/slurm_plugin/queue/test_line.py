@@ -1,6 +1,7 @@
 """Who must not be delayed: of each set of nodes the first job that waits for it."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -65,6 +66,21 @@ def test_the_first_of_other_nodes_has_a_place_too():
     assert line.is_delayed_by(Hold({"z": 0x80}, 1, 0, LONG))
 
 
+def test_a_job_of_one_node_takes_no_wider_job_the_place_away():
+    """Each has its own start, as if the other were not there, and nobody may delay either."""
+    holds = [Hold({"a": 0xFF}, 1, 0, 900.0), Hold({"b": 0x0F}, 1, 0, 100.0)]
+    nodes = taken({name: node(name) for name in "abc"}, *holds)
+    pinned, also = (replace(need(8), req_nodes=frozenset({name})) for name in "ab")
+    line = Line()
+    for asked in (pinned, need(8, nodes=2), also, need(7)):
+        line = line.with_job(asked, nodes, holds, 0.0)
+    found = [(one.need.nodes, sorted(one.names), one.start) for one in line.waits]
+    assert found == [(1, ["a"], 900.0), (2, ["a", "b", "c"], 100.0)]
+    assert line.is_delayed_by(Hold({"a": 0x80}, 1, 0, LONG)), "the pinned one"
+    assert line.is_delayed_by(Hold({"c": 0x80}, 1, 0, 100.1)), "the wide one"
+    assert not line.is_delayed_by(Hold({"c": 0x80}, 1, 0, 100.0))
+
+
 def test_a_job_without_a_limit_ends_after_a_year_as_for_slurm():
     endless = Hold({"a": 0x0F})
     line = Line().with_job(need(8), ROOM, [endless], 0.0)
@@ -83,7 +99,7 @@ def plain_start(asked: Need, nodes: dict[str, Node], holds: list[Hold], now: flo
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_it_is_found_by_halves_as_end_after_end(seed):
+def test_it_is_found_node_by_node_as_end_after_end(seed):
     chance = random.Random(seed)
     nodes = {name: node(name) for name in "abcd"}
     holds = []
