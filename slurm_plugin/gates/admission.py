@@ -32,6 +32,8 @@ class Admission:
     _unplaced: dict[int, Need] = field(default_factory=dict)
     # The job that had no room in the last admission, and what it needs; or nothing.
     _lacking: list[tuple[QueuedJob, Need]] = field(default_factory=list)
+    # The needs (by id) for which a place in line was asked, and by whose jobs.
+    _looked_at: set[tuple[int, int]] = field(default_factory=set)
     # From which end on a job like these delays one in line, while nothing changes.
     _delaying: dict[tuple[object, ...], float] = field(default_factory=dict)
     #: The jobs in line for whose sake others that have room stay behind their gates.
@@ -48,7 +50,8 @@ class Admission:
     def waits(self, job: QueuedJob, need: Need) -> None:
         """A job that cannot start now: those after it must not delay it."""
         made = self.made
-        made.line = made.line.with_job(need, made.nodes, made.holds, self.context.now, job.job_id)
+        whose = job.job_id, job.uid
+        made.line = made.line.with_job(need, made.nodes, made.holds, self.context.now, *whose)
 
     def admit(self, names: Sequence[str], unit: Unit) -> str | None:
         """Release all members of the unit, or none. Updates call them by these names.
@@ -93,7 +96,9 @@ class Admission:
             if are_apart(need, made.nodes):
                 return APART
             self.borrowers.fits_nowhere(job, need)
-            if not is_known:
+            # Each user has places of her own: what another one's job did not get hers may.
+            if (whose := (id(need), job.uid)) not in self._looked_at:
+                self._looked_at.add(whose)
                 self._lacking.append((job, need))
             return ""
         like = _alike(job, want)

@@ -22,6 +22,7 @@ from slurm_plugin.gates.plan import (
     Unit,
     Want,
     units_of,
+    waiting_at_slurm,
 )
 from slurm_plugin.gates.released import (
     LONGEST_PAUSE_S,
@@ -37,12 +38,8 @@ from slurm_plugin.lending import forms
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import LoanCandidate
-from slurm_plugin.queue.backfill import MOST_IN_LINE, in_line, in_order, place_of
-from slurm_plugin.queue.candidates import Need, can_start, may_use
+from slurm_plugin.queue.backfill import in_line, in_order, place_of
 from slurm_plugin.queue.capacity import Hold, Nodes, holds_in, with_hold, without_holds
-from slurm_plugin.queue.coming import is_waiting
-from slurm_plugin.queue.demand import Unplaceable, demand_of, need_of
-from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
@@ -127,7 +124,7 @@ class _Planning:
                 self._await_donors(unit, by_id)
             else:
                 gated.append(unit)
-        slurms = self._slurms(pending)
+        slurms = waiting_at_slurm(pending, self.wants, self.made.nodes, self.context.now)
         for place, unit in enumerate(gated):
             while slurms and place_of(slurms[0][0], self.context.tiers) < self._place(unit):
                 self._admission.waits(*slurms.pop(0))
@@ -205,23 +202,6 @@ class _Planning:
 
     def _place(self, unit: Unit) -> tuple[int, ...]:
         return min(place_of(job, self.context.tiers) for job, _ in unit.members)
-
-    def _slurms(self, ordered: Iterable[QueuedJob]) -> list[tuple[QueuedJob, Need]]:
-        """The first jobs that are Slurm's own and wait for room, with what they need.
-
-        Slurm keeps room for them, so a gated job that would delay them would be released in vain.
-        """
-        made, now, found = self.made, self.context.now, list[tuple[QueuedJob, Need]]()
-        own = (job for job in ordered if job.job_id not in self.wants and is_waiting(job, now))
-        for job in islice(own, MOST_IN_LINE):
-            try:
-                need = need_of(demand_of(job), made.nodes)
-                serves = [may_use(need, node) for node in made.nodes.values()]
-                if any(serves) and not can_start(need, made.nodes):
-                    found.append((job, need))
-            except (Unplaceable, Unsupported, ValueError):
-                continue
-        return found
 
     def _is_overtaken(self, unit: Unit) -> bool:
         """Does a job that is Slurm's own delay this one, though it comes after it in the queue?

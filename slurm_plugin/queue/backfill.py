@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from slurm_plugin.queue.candidates import Need, may_use, serves
 from slurm_plugin.queue.capacity import Hold, Node, Nodes, with_hold, without_holds
@@ -18,8 +18,10 @@ from slurm_plugin.slurm.interface import QueuedJob
 
 #: What Slurm takes a job without a time limit to run (seconds).
 ENDLESS_S = 365 * 86400.0
-#: Waiting jobs that have a place in line, and needs that were looked at for one.
-MOST_IN_LINE, MOST_NEEDS = 32, 1000
+#: Waiting jobs that have a place in line: of one user, and of all users.
+MOST_OF_ONE, MOST_IN_LINE = 8, 64
+#: The same of needs that were looked at for a place.
+MOST_NEEDS_OF_ONE, MOST_NEEDS = 100, 1000
 
 
 def in_order(jobs: Iterable[QueuedJob], tiers: Mapping[str, int]) -> list[QueuedJob]:
@@ -48,6 +50,8 @@ class InLine:
     room: Nodes
     #: Its id; 0 where it is not known or not asked for.
     job: int = 0
+    #: Its user; -1 where that is not known.
+    uid: int = -1
 
     def is_delayed_by(self, hold: Hold) -> bool:
         """Would it start later if somebody held this from now on?"""
@@ -80,32 +84,55 @@ class InLine:
 class Line:
     """The jobs that must not be delayed: of each set of nodes the first that waits for it.
 
-    Sets may overlap. Each start is reckoned as if the others in line were not there.
+    Sets may overlap. Each start is reckoned as if the others in line were not there. Each user has
+    a share of the places, so that nobody's jobs can take all of them.
     """
 
     waits: tuple[InLine, ...] = ()
-    #: The needs that were looked at: most jobs are like one that waits already.
-    known: frozenset[Need] = frozenset()
+    #: What gets no place any more: needs that nothing can ever serve, and what may use no other
+    #: nodes than somebody in line. Most jobs are like one that waits already.
+    known: frozenset[object] = frozenset()
+    #: How many needs were looked at, by user.
+    looked_at: Mapping[int, int] = field(default_factory=dict)
 
     def with_job(
-        self, need: Need, nodes: Nodes, holds: Sequence[Hold], now: float, job: int = 0
+        self,
+        need: Need,
+        nodes: Nodes,
+        holds: Sequence[Hold],
+        now: float,
+        job: int = 0,
+        uid: int = -1,
     ) -> Line:
         """The same behind which one more job waits, which cannot start now.
 
         It gets a place if it can ever start, unless one in line may use all nodes that it may use.
         """
-        if need in self.known or len(self.waits) >= MOST_IN_LINE or len(self.known) >= MOST_NEEDS:
+        kind = _kind(need)
+        if self._is_full(uid) or kind in self.known or need in self.known:
             return self
-        known = self.known | {need}
+        looked_at = {**self.looked_at, uid: self.looked_at.get(uid, 0) + 1}
         names = frozenset(name for name, node in nodes.items() if may_use(need, node))
         if any(names <= one.names for one in self.waits):
-            return Line(self.waits, known)
+            return Line(self.waits, self.known | {kind}, looked_at)
         one = _in_line(need, names, nodes, holds, now)
-        return Line((*self.waits, replace(one, job=job)) if one else self.waits, known)
+        if one is None:
+            return Line(self.waits, self.known | {need}, looked_at)
+        waits = (*self.waits, replace(one, job=job, uid=uid))
+        return Line(waits, self.known | {kind}, looked_at)
+
+    def _is_full(self, uid: int) -> bool:
+        """Are all places or needs given out, or the user's share of them?"""
+        return (
+            self.looked_at.get(uid, 0) >= MOST_NEEDS_OF_ONE
+            or len(self.waits) >= MOST_IN_LINE
+            or sum(one.uid == uid for one in self.waits) >= MOST_OF_ONE
+            or sum(self.looked_at.values()) >= MOST_NEEDS
+        )
 
     def with_hold(self, hold: Hold) -> Line:
         """The same once the hold is taken."""
-        return Line(tuple(one.with_hold(hold) for one in self.waits), self.known)
+        return replace(self, waits=tuple(one.with_hold(hold) for one in self.waits))
 
     def delayed_by(self, hold: Hold) -> InLine | None:
         """The first of them that would start later if somebody held this from now on."""
@@ -114,6 +141,13 @@ class Line:
     def is_delayed_by(self, hold: Hold) -> bool:
         """Would any of them?"""
         return self.delayed_by(hold) is not None
+
+
+def _kind(need: Need) -> tuple[object, ...]:
+    """Equal for needs that may use the same nodes: all that `may_use` asks about."""
+    is_wider = need.nodes > len(need.req_nodes)
+    whose = need.partitions, need.features, need.req_nodes, need.exc_nodes
+    return *whose, is_wider, need.gpus, need.types
 
 
 def in_line(need: Need, nodes: Nodes, holds: Sequence[Hold], now: float) -> InLine | None:

@@ -7,6 +7,8 @@ from slots_in_tests import Remembering, gated, look, reconciler
 from slurm_plugin.gates.limits import Asked, Pause, Whose
 from slurm_plugin.gates.plan import NEAR
 from slurm_plugin.job_notes import hints
+from slurm_plugin.queue.backfill import MOST_OF_ONE, Line
+from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.slurm.interface import SlurmPartition
 
 LIMITED = Whose(1000, "", "", "batch", "")
@@ -105,3 +107,17 @@ def test_at_submit_no_gate_holds_for_longer_than_a_lease(tmp_path):
     look(reconciler(tmp_path, slurm, state, clock=lambda: NOW), slurm, NOW)
     values = told(mode(tmp_path, state).on_submit(submit()))
     assert values["begin_time"] == str(int(NOW) + LEASE_S)
+
+
+def test_one_users_submits_take_nobody_else_the_place_in_line_away(tmp_path):
+    names = [f"n{i}" for i in range(9)]
+    state = cache(*names, free=0)
+    state.holds = tuple(Hold({name: 0xFF}, 1, 0, NOW + 100) for name in names)
+    slots = mode(tmp_path, state)
+    for name in names:
+        slots.on_submit(submit(8, req_nodes=name, uid=1))
+    slots.on_submit(submit(8, req_nodes=names[-1], uid=2))
+    assert [one.uid for one in state.line.waits] == [1] * MOST_OF_ONE + [2]
+    # Nor where a look has not seen these jobs yet.
+    state.update(state.nodes, state.holds, Line(), NOW)
+    assert [one.uid for one in state.line.waits] == [1] * MOST_OF_ONE + [2]

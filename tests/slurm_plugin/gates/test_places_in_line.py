@@ -36,6 +36,10 @@ def pinned(job_id: int, name: str, gpus: int = 8, **more: object) -> QueuedJob:
     return gated(job_id, gpus, keys=f"req={name}", req_nodes=name, **more)
 
 
+def without(job_id: int, names: str, gpus: int = 8, **more: object) -> QueuedJob:
+    return gated(job_id, gpus, keys=f"exc={names}", exc_nodes=names, **more)
+
+
 LONG = running(50, {"dgx1": range(8)}, NOW + 30 * DAY)
 HALF = running(51, {"dgx3": range(4)}, NOW + 600)
 OTHERS = [replace(DGX1, name="dgx2"), replace(DGX1, name="dgx3", free=0xF0)]
@@ -119,3 +123,48 @@ def test_no_later_job_delays_one_whose_nodes_no_job_before_it_has_all(seed):
         now = min(job.end for job in active.values()) if active else now + 1
         active = {i: job for i, job in active.items() if job.end > now}
     pytest.fail(f"{sorted(waiting)} wait for ever")
+
+
+COLD = [f"cold{i}" for i in range(40)]
+COLD_NODES = [replace(DGX1, name=n, free=0, partitions=frozenset({"cold"})) for n in COLD]
+RUNS = [running(500 + i, {name: range(8)}, NOW + DAY) for i, name in enumerate(COLD)]
+MINE = running(900, {"dgx1": range(4)}, NOW + 600)
+EIGHT = gated(50, 8, uid=7, priority=40, time_limit_s=600)
+SMALL = gated(51, 4, uid=666, priority=30, time_limit_s=DAY)
+COLD_JOB = {"uid": 666, "priority": 5000, "partition": "cold"}
+OWN = QueuedJob(
+    1, state="PENDING", reason="Resources", cpus=1, ntasks=1, min_nodes=1, time_limit_s=600,
+    tres_per_node="gres/gpu:8", **COLD_JOB,
+)  # fmt: skip
+IN_FRONT = {
+    "each pinned to a node": [pinned(100 + i, name, **COLD_JOB) for i, name in enumerate(COLD)],
+    "each with another exclusion": [
+        without(100 + i, f"{COLD[i % 40]},x{i}", **COLD_JOB) for i in range(1100)
+    ],
+    "Slurm's own": [replace(OWN, job_id=100 + i, req_nodes=name) for i, name in enumerate(COLD)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("first", IN_FRONT.values(), ids=IN_FRONT)
+@pytest.mark.parametrize("of_slurm", [False, True], ids=["gated", "Slurm's own"])
+def test_one_users_jobs_take_nobody_else_the_place_in_line_away(first, of_slurm):
+    own = replace(OWN, job_id=50, partition="batch", uid=7, priority=40)
+    made = planned(
+        *RUNS, MINE, *first, own if of_slurm else EIGHT, SMALL, others=COLD_NODES, free=0xF0
+    )
+    assert [one.start for one in made.line.waits if one.job == 50] == [NOW + 600]
+    assert made.released == []
+
+
+def test_slurms_own_jobs_without_gpus_take_no_place():
+    first = [replace(OWN, job_id=100 + i, tres_per_node="", uid=i) for i in range(100)]
+    own = replace(OWN, job_id=50, partition="batch", uid=7, priority=40)
+    assert planned(MINE, *first, own, SMALL, free=0xF0).released == []
+
+
+def test_what_one_users_share_did_not_bring_in_line_another_ones_does():
+    """The same request, so that both have one need."""
+    hers = [pinned(100 + i, name, **COLD_JOB) for i, name in enumerate(COLD[:9])]
+    his = replace(hers[-1], job_id=300, name="300", uid=7, priority=1)
+    made = planned(*RUNS, *hers, his, others=COLD_NODES, free=0)
+    assert [one.job for one in made.line.waits] == [*range(100, 108), 300]

@@ -5,7 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_plugin.queue.backfill import ENDLESS_S, Line, in_line
+from slurm_plugin.queue.backfill import (
+    ENDLESS_S,
+    MOST_IN_LINE,
+    MOST_NEEDS_OF_ONE,
+    MOST_OF_ONE,
+    Line,
+    in_line,
+)
 from slurm_plugin.queue.candidates import Need, can_start
 from slurm_plugin.queue.capacity import Hold, Node, with_hold, without_holds
 
@@ -79,6 +86,47 @@ def test_a_job_of_one_node_takes_no_wider_job_the_place_away():
     assert line.is_delayed_by(Hold({"a": 0x80}, 1, 0, LONG)), "the pinned one"
     assert line.is_delayed_by(Hold({"c": 0x80}, 1, 0, 100.1)), "the wide one"
     assert not line.is_delayed_by(Hold({"c": 0x80}, 1, 0, 100.0))
+
+
+MANY = [f"n{i}" for i in range(MOST_IN_LINE + 1)]
+FULL = [Hold({name: 0xFF}, 1, 0, 100.0) for name in MANY]
+MACHINE = taken({name: node(name) for name in MANY}, *FULL)
+
+
+def on(name: str, gpus: int = 8) -> Need:
+    return replace(need(gpus), req_nodes=frozenset({name}))
+
+
+def with_jobs(line: Line, *asked: tuple[Need, int]) -> Line:
+    for what, uid in asked:
+        line = line.with_job(what, MACHINE, FULL, 0.0, uid=uid)
+    return line
+
+
+def test_one_users_jobs_take_no_place_but_their_share():
+    line = with_jobs(Line(), *((on(name), 1) for name in MANY))
+    assert [one.uid for one in line.waits] == [1] * MOST_OF_ONE
+    left_out = on(MANY[MOST_OF_ONE])
+    line = with_jobs(line, (left_out, 2), (need(8, nodes=2), 3))
+    assert [(one.uid, one.need.nodes) for one in line.waits[MOST_OF_ONE:]] == [(2, 1), (3, 2)]
+
+
+def test_one_users_needs_that_nothing_can_serve_take_no_place_but_hers():
+    never = ((replace(on(MANY[0]), memory_mb=2000 + i), 1) for i in range(2 * MOST_NEEDS_OF_ONE))
+    line = with_jobs(Line(), *never, (on(MANY[0]), 1), (on(MANY[1]), 2))
+    assert [(one.uid, *one.names) for one in line.waits] == [(2, MANY[1])]
+
+
+def test_all_users_together_have_so_many_places():
+    line = with_jobs(Line(), *((on(name), i) for i, name in enumerate(MANY)))
+    assert [one.uid for one in line.waits] == [*range(MOST_IN_LINE)]
+
+
+def test_what_was_looked_at_for_others_costs_nobody_her_share():
+    """Needs for the same nodes are alike, whatever they ask of each."""
+    like = [(replace(on(MANY[0]), memory_mb=i), 1) for i in range(2 * MOST_NEEDS_OF_ONE)]
+    line = with_jobs(Line(), *like, (on(MANY[1]), 1))
+    assert [[*one.names] for one in line.waits] == [[MANY[0]], [MANY[1]]]
 
 
 def test_a_job_without_a_limit_ends_after_a_year_as_for_slurm():
