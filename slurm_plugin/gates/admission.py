@@ -36,6 +36,8 @@ class Admission:
     _looked_at: set[tuple[int, int]] = field(default_factory=set)
     # From which end on a job like these delays one in line, while nothing changes.
     _delaying: dict[tuple[object, ...], float] = field(default_factory=dict)
+    # Is it the last turn of the unit that is admitted?
+    _is_last: bool = True
     #: The jobs in line for whose sake others that have room stay behind their gates.
     waited_for: set[int] = field(default_factory=set)
 
@@ -62,6 +64,7 @@ class Admission:
         nodes, line, count, added = made.nodes, made.line, len(made.holds), len(made.added)
         parts: list[change.Part] = []
         self._lacking.clear()
+        self._is_last = unit.is_last
         for name, (job, want) in zip(names, unit.members, strict=True):
             part = self._part(name, job, want, is_first=not parts)
             if isinstance(part, str):
@@ -95,7 +98,8 @@ class Admission:
                 self._unplaced[id(need)] = need
             if are_apart(need, made.nodes):
                 return APART
-            self.borrowers.fits_nowhere(job, need)
+            if self._is_last:
+                self.borrowers.fits_nowhere(job, need)
             # Each user has places of her own: what another one's job did not get hers may.
             if (whose := (id(need), job.uid)) not in self._looked_at:
                 self._looked_at.add(whose)
@@ -108,7 +112,7 @@ class Admission:
         if isinstance(choice, Pass):
             return choice.note
         if isinstance(choice, WaitFor):
-            if not job.het_id:
+            if not job.het_id and self._is_last:
                 # Slurm would copy the AdminComment of a first component to all components.
                 self._write_note(job, want, choice.note)
             return ""

@@ -24,6 +24,9 @@ MOST_OF_ONE, MOST_IN_LINE = 8, 64
 MOST_NEEDS_OF_ONE, MOST_NEEDS = 100, 1000
 
 
+Place = tuple[int, int, int, int]
+
+
 def in_order(jobs: Iterable[QueuedJob], tiers: Mapping[str, int]) -> list[QueuedJob]:
     """Highest partition tier first, then priority, then who came first.
 
@@ -32,9 +35,16 @@ def in_order(jobs: Iterable[QueuedJob], tiers: Mapping[str, int]) -> list[Queued
     return sorted(jobs, key=lambda job: place_of(job, tiers))
 
 
-def place_of(job: QueuedJob, tiers: Mapping[str, int]) -> tuple[int, int, int, int]:
+def place_of(job: QueuedJob, tiers: Mapping[str, int]) -> Place:
     """What the queue is sorted by: the smaller one goes first."""
-    tier = max(tiers.get(name, 1) for name in job.partition.split(","))
+    return place_at(job, max(tiers.get(name, 1) for name in job.partition.split(",")))
+
+
+def place_at(job: QueuedJob, tier: int) -> Place:
+    """The same for a job's turn at one of its partitions' tiers.
+
+    Slurm sorts a record for each job and partition by that partition's tier (sort_job_queue2).
+    """
     return -tier, -job.priority, job.submit, job.job_id
 
 
