@@ -284,13 +284,14 @@ class Slots:
             raise Unplaceable("a begin time may be too late for its deadline")
         if need is not None:
             # Known at once: the next submit may come before the next poll.
-            self.cache.line = self.cache.line.with_job(need, *self.cache.now(), job.now)
+            line, uid = self.cache.line, job.asked.uid
+            self.cache.line = line.with_job(need, *self.cache.now(), job.now, uid=uid)
         token = self._token()
         values = job.comment(GATED, token, note, since)
         # No longer: Slurm refuses a begin time that is too late for a deadline at submit alone.
         values["set.begin_time"] = str(max(job.keys.begin, int(job.now) + self._lease_s))
         # Nothing is promised; the next poll writes the decision down once the job has its id.
-        self.cache.promise(token, Hold(), job.now, record, need)
+        self.cache.promise(token, Hold(), job.now, record, need, job.asked.uid)
         # Whoever asks for the reason is not to wait for it.
         self.cache.is_awaited |= record is not None
         if keep and not job.keys.het:

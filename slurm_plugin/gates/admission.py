@@ -34,10 +34,14 @@ class Admission:
     _unplaced: dict[int, Need] = field(default_factory=dict)
     # The job that had no room in the last admission, and what it needs; or nothing.
     _lacking: list[tuple[QueuedJob, Need]] = field(default_factory=list)
+    # The needs (by id) for which a place in line was asked, and by whose jobs.
+    _looked_at: set[tuple[int, int]] = field(default_factory=set)
     # From which end on a job like these delays one in line, while nothing changes.
     _delaying: dict[tuple[object, ...], float] = field(default_factory=dict)
     # Where these would have gone, which holds as long: the policy is not asked for each limit.
     _chosen: dict[tuple[object, ...], tuple[Group, int]] = field(default_factory=dict)
+    # Is it the last turn of the unit that is admitted?
+    _is_last: bool = True
     #: The jobs in line for whose sake others that have room stay behind their gates.
     waited_for: set[int] = field(default_factory=set)
 
@@ -53,7 +57,8 @@ class Admission:
     def waits(self, job: QueuedJob, need: Need) -> None:
         """A job that cannot start now: those after it must not delay it."""
         made = self.made
-        made.line = made.line.with_job(need, made.nodes, made.holds, self.context.now, job.job_id)
+        whose = job.job_id, job.uid
+        made.line = made.line.with_job(need, made.nodes, made.holds, self.context.now, *whose)
 
     def admit(self, names: Sequence[str], unit: Unit) -> str | None:
         """Release all members of the unit, or none. Updates call them by these names.
@@ -64,6 +69,7 @@ class Admission:
         nodes, line, count, added = made.nodes, made.line, len(made.holds), len(made.added)
         parts: list[change.Part] = []
         self._lacking.clear()
+        self._is_last = unit.is_last
         for name, (job, want) in zip(names, unit.members, strict=True):
             part = self._part(name, job, want, is_first=not parts)
             if isinstance(part, str):
@@ -98,8 +104,11 @@ class Admission:
                 self._unplaced[id(need)] = need
             if are_apart(need, made.nodes):
                 return APART
-            self.borrowers.fits_nowhere(job, need)
-            if not is_known:
+            if self._is_last:
+                self.borrowers.fits_nowhere(job, need)
+            # Each user has places of her own: what another one's job did not get hers may.
+            if (whose := (id(need), job.uid)) not in self._looked_at:
+                self._looked_at.add(whose)
                 self._lacking.append((job, need))
             return ""
         like = _alike(job, want)
@@ -113,7 +122,7 @@ class Admission:
         if isinstance(choice, Pass):
             return choice.note
         if isinstance(choice, WaitFor):
-            if not job.het_id:
+            if not job.het_id and self._is_last:
                 # Slurm would copy the AdminComment of a first component to all components.
                 self._write_note(job, want, choice.note)
             return ""

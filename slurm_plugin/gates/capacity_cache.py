@@ -117,7 +117,8 @@ class CapacityCache:
         taken, held = self.now()
         for promise in self.gated.values():
             if promise.need:
-                self.line = self.line.with_job(promise.need, taken, held, now)
+                whose = promise.uid
+                self.line = self.line.with_job(promise.need, taken, held, now, uid=whose)
         self.known = known
         self.is_awaited = self.has_news = False
         self.empty = emptied(nodes)

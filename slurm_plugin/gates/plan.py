@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from operator import itemgetter
 from typing import NamedTuple
 
-from slurm_plugin.gates.limits import NOTHING, Known, Tries
+from slurm_plugin.gates.limits import NOTHING, Known, Tries, is_up, would_start
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanContext, LoanPlan
 from slurm_plugin.protocol import Pass, WaitFor
-from slurm_plugin.queue.backfill import Line
-from slurm_plugin.queue.candidates import Group, Need
-from slurm_plugin.queue.capacity import Hold
-from slurm_plugin.queue.demand import Demand
+from slurm_plugin.queue.backfill import MOST_IN_LINE, MOST_OF_ONE, Line, Place, place_at
+from slurm_plugin.queue.candidates import Group, Need, can_start, may_use
+from slurm_plugin.queue.capacity import Hold, Nodes
+from slurm_plugin.queue.coming import is_waiting
+from slurm_plugin.queue.demand import Demand, Unplaceable, demand_of, need_of
+from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, Reservation, SlurmPartition
 
 
@@ -34,6 +38,8 @@ class Want:
 NEAR, FAR_LEASES = 500, 10
 
 Member = tuple[QueuedJob, Want]
+#: A job that is Slurm's own at one of its turns, with what it needs then.
+Waiting = tuple[Place, QueuedJob, Need]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,8 @@ class Unit:
     members: tuple[Member, ...]
     #: Components that are Slurm's own, such as those without GPUs.
     others: tuple[QueuedJob, ...] = ()
+    #: Is this its last turn? Until then it is released or left alone.
+    is_last: bool = True
 
     @property
     def first(self) -> Member:
@@ -75,6 +83,101 @@ def _unit(members: list[Member], others: list[QueuedJob]) -> Unit:
             # Slurm copied the first component's comment to it, and its own update never came.
             others.append(replace(job, admin_comment="", req_nodes=""))
     return Unit(tuple(own), tuple(others))
+
+
+def waiting_at_slurm(
+    ordered: Iterable[QueuedJob], wants: Mapping[int, Want], nodes: Nodes, now: float
+) -> list[tuple[QueuedJob, Need]]:
+    """The first jobs that are Slurm's own and wait for room, with what they need.
+
+    Slurm keeps room for them, so a gated job that would delay them would be released in vain.
+    """
+    found, looked_at = list[tuple[QueuedJob, Need]](), Counter[int]()
+    for job in ordered:
+        if job.job_id in wants or not any("gpu" in text for text in job.requests):
+            continue
+        # Each user's jobs have a share of the places in line.
+        if looked_at[job.uid] >= MOST_OF_ONE or not is_waiting(job, now):
+            continue
+        looked_at[job.uid] += 1
+        if looked_at.total() > MOST_IN_LINE:
+            break
+        try:
+            need = need_of(demand_of(job), nodes)
+            serves = [may_use(need, node) for node in nodes.values()]
+            if any(serves) and not can_start(need, nodes):
+                found.append((job, need))
+        except (Unplaceable, Unsupported, ValueError):
+            continue
+    return found
+
+
+class Turns:
+    """When whose turn is: Slurm sorts one record of each job and partition by that one's tier.
+
+    So a job has a turn at each tier of its partitions, at which only the nodes of the partitions of
+    that tier or a higher one count. Else a full partition of a high tier would give it the nodes of
+    a low one before the jobs that come first there.
+    """
+
+    def __init__(self, tiers: Mapping[str, int], partitions: Mapping[str, SlurmPartition]) -> None:
+        """`tiers` are the PriorityTier by partition."""
+        # Of ten thousand jobs most are alike in these.
+        self._tiers_of = cache(
+            lambda names: sorted({tiers.get(n, 1) for n in names.split(",")}, reverse=True)
+        )
+        self._partitions_of = cache(
+            lambda names, tier, time_s, nodes: frozenset(
+                name
+                for name in names.split(",")
+                if tiers.get(name, 1) >= tier
+                and is_up([name], partitions)
+                and would_start([name], time_s, nodes, partitions)
+            )
+        )
+        self._needs: dict[tuple[int, frozenset[str]], Need] = {}
+
+    def of_units(self, units: Iterable[Unit]) -> list[tuple[Place, Unit]]:
+        """The turns in Slurm's order; at its last one a unit may have any node of its jobs."""
+        turns = list[tuple[Place, Unit]]()
+        for unit in units:
+            mine = [self._tiers_of(job.partition) for job, _ in unit.members]
+            # Components start together: not before the last of them has its first turn.
+            top, least = min(one[0] for one in mine), min(one[-1] for one in mine)
+            between = {tier for one in mine for tier in one if least < tier <= top}
+            for tier in between:
+                members = [self._narrowed(member, tier) for member in unit.members]
+                if all(want.need and want.need.partitions for _, want in members):
+                    now = Unit(tuple(members), unit.others, is_last=False)
+                    turns.append((_place(now, tier), now))
+            turns.append((_place(unit, least), unit))
+        return sorted(turns, key=itemgetter(0))
+
+    def of_slurms(self, jobs: Iterable[tuple[QueuedJob, Need]]) -> deque[Waiting]:
+        """The same of jobs that are Slurm's own, with what they need."""
+        turns = list[Waiting]()
+        for job, need in jobs:
+            *earlier, last = self._tiers_of(job.partition)
+            needs = [(tier, self._need(job, need, tier)) for tier in earlier]
+            turns += [(place_at(job, tier), job, one) for tier, one in needs if one.partitions]
+            turns.append((place_at(job, last), job, need))
+        return deque(sorted(turns, key=itemgetter(0)))
+
+    def _narrowed(self, member: Member, tier: int) -> Member:
+        job, want = member
+        return job, replace(want, need=want.need and self._need(job, want.need, tier))
+
+    def _need(self, job: QueuedJob, need: Need, tier: int) -> Need:
+        """What the job needs at this turn; equal needs are one object, as those of all jobs."""
+        names = self._partitions_of(job.partition, tier, job.time_limit_s, need.nodes)
+        key = id(need), names
+        if key not in self._needs:
+            self._needs[key] = replace(need, partitions=names)
+        return self._needs[key]
+
+
+def _place(unit: Unit, tier: int) -> Place:
+    return min(place_at(job, tier) for job, _ in unit.members)
 
 
 @dataclass(frozen=True, slots=True)

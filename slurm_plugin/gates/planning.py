@@ -19,9 +19,11 @@ from slurm_plugin.gates.plan import (
     GateContext,
     GatePlan,
     Renewal,
+    Turns,
     Unit,
     Want,
     units_of,
+    waiting_at_slurm,
 )
 from slurm_plugin.gates.released import (
     LONGEST_PAUSE_S,
@@ -37,12 +39,8 @@ from slurm_plugin.lending import forms
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import LoanCandidate
-from slurm_plugin.queue.backfill import MOST_IN_LINE, in_line, in_order, place_of
-from slurm_plugin.queue.candidates import Need, can_start, may_use
+from slurm_plugin.queue.backfill import InLine, in_line, in_order, place_at, place_of
 from slurm_plugin.queue.capacity import Hold, Nodes, holds_in, with_hold, without_holds
-from slurm_plugin.queue.coming import is_waiting
-from slurm_plugin.queue.demand import Unplaceable, demand_of, need_of
-from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
@@ -129,20 +127,33 @@ class _Planning:
                 self._await_donors(unit, by_id)
             else:
                 gated.append(unit)
-        slurms = self._slurms(pending)
-        for place, unit in enumerate(gated):
-            while slurms and place_of(slurms[0][0], self.context.tiers) < self._place(unit):
-                self._admission.waits(*slurms.pop(0))
-            if self._open(unit):
+        self._let_go(gated, pending)
+        self._check_limits(gated)
+        self._borrowers.settle()
+        self.made.renewals.sort()
+
+    def _let_go(self, gated: Iterable[Unit], pending: Iterable[QueuedJob]) -> None:
+        """Release what may start, at each unit's turns, and renew the gates of the others."""
+        made, turns = self.made, Turns(self.context.tiers, self.context.partitions)
+        waiting = waiting_at_slurm(pending, self.wants, made.nodes, self.context.now)
+        slurms, released, seen = turns.of_slurms(waiting), set[int](), 0
+        for place, unit in turns.of_units(gated):
+            while slurms and slurms[0][0] < place:
+                _, job, need = slurms.popleft()
+                self._admission.waits(job, need)
+            seen += unit.is_last
+            count, job_id = len(made.releases), unit.first[0].job_id
+            if job_id in released or self._open(unit):
+                if len(made.releases) > count:
+                    released.add(job_id)
+                continue
+            if not unit.is_last:
                 continue
             if self._is_overtaken(unit):
                 self._leave(unit, OVERTAKEN)
                 continue
             self._ask_to_lend(unit)
-            self._renew(unit, 1 if place < NEAR else FAR_LEASES)
-        self._check_limits(gated)
-        self._borrowers.settle()
-        self.made.renewals.sort()
+            self._renew(unit, 1 if seen <= NEAR else FAR_LEASES)
 
     def _await_start(self, unit: Unit) -> None:
         """A released job that has not started: keep its slots, or gate it again after a while."""
@@ -209,40 +220,24 @@ class _Planning:
         found = map(self.context.partitions.get, job.partition.split(","))
         return any(one is not None and one.is_for_some for one in found)
 
-    def _place(self, unit: Unit) -> tuple[int, ...]:
-        return min(place_of(job, self.context.tiers) for job, _ in unit.members)
-
-    def _slurms(self, ordered: Iterable[QueuedJob]) -> list[tuple[QueuedJob, Need]]:
-        """The first jobs that are Slurm's own and wait for room, with what they need.
-
-        Slurm keeps room for them, so a gated job that would delay them would be released in vain.
-        """
-        made, now, found = self.made, self.context.now, list[tuple[QueuedJob, Need]]()
-        own = (job for job in ordered if job.job_id not in self.wants and is_waiting(job, now))
-        for job in islice(own, MOST_IN_LINE):
-            try:
-                need = need_of(demand_of(job), made.nodes)
-                serves = [may_use(need, node) for node in made.nodes.values()]
-                if any(serves) and not can_start(need, made.nodes):
-                    found.append((job, need))
-            except (Unplaceable, Unsupported, ValueError):
-                continue
-        return found
-
     def _is_overtaken(self, unit: Unit) -> bool:
         """Does a job that is Slurm's own delay this one, though it comes after it in the queue?
 
         Slurm keeps no room for a job behind its gate, which to it is not to start yet. So such jobs
         could pass the first waiting one for ever.
         """
-        job, made, context = unit.first[0], self.made, self.context
+        job = unit.first[0]
+        mine = (one for one in self.made.line.waits if one.job == job.job_id)
+        return any(self._is_passed(job, one) for one in mine)
+
+    def _is_passed(self, job: QueuedJob, one: InLine) -> bool:
+        """The same of one of its places: it has one at each turn at which it lacked room."""
+        made, context = self.made, self.context
         # One that has a place since the last look may have been passed already.
         lately = max(job.submit, context.last_look) if job.submit else inf
         since = context.waits_since.get(job.job_id, lately)
-        one = next((one for one in made.line.waits if one.job == job.job_id), None)
-        if one is None:
-            return False
-        own = place_of(job, context.tiers)
+        names = one.need.partitions or job.partition.split(",")
+        own = place_at(job, min(context.tiers.get(name, 1) for name in names))
         later = [
             other
             for other in self.jobs
@@ -267,7 +262,7 @@ class _Planning:
 
     def _leave(self, unit: Unit, why: str) -> None:
         """The unit is Slurm's own from now on."""
-        if self._is_paused(unit.first[0].name):
+        if not unit.is_last or self._is_paused(unit.first[0].name):
             return
         for job, want in unit.members:
             update = change.give_back(job, want.kept, f"Slurm's own choice: {why}")

@@ -1,24 +1,30 @@
-"""The queue's order, and EASY backfill: who may pass the first waiting job without delaying it.
+"""The queue's order, and EASY backfill: who may pass the first waiting jobs without delaying them.
 
 Lifka, "The ANL/IBM SP Scheduling System" (JSSPP 1995): only the first waiting job has a
-reservation, at the earliest time that the declared walltimes allow. Here the first one of each set
-of nodes has one: who waits for other nodes is not to be passed for ever either.
+reservation, at the earliest time that the declared walltimes allow. Here each job has one but those
+whose nodes are all among the nodes of one that has: who waits for other nodes, or for more of them,
+is not to be passed for ever either.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from slurm_plugin.queue.candidates import Need, can_start, may_use
-from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_holds
+from slurm_plugin.queue.candidates import Need, may_use, serves
+from slurm_plugin.queue.capacity import Hold, Node, Nodes, with_hold, without_holds
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: What Slurm takes a job without a time limit to run (seconds).
 ENDLESS_S = 365 * 86400.0
-#: Waiting jobs that have a place in line, and needs that were looked at for one.
-MOST_IN_LINE, MOST_NEEDS = 32, 1000
+#: Waiting jobs that have a place in line: of one user, and of all users.
+MOST_OF_ONE, MOST_IN_LINE = 8, 64
+#: The same of needs that were looked at for a place.
+MOST_NEEDS_OF_ONE, MOST_NEEDS = 100, 1000
+
+
+Place = tuple[int, int, int, int]
 
 
 def in_order(jobs: Iterable[QueuedJob], tiers: Mapping[str, int]) -> list[QueuedJob]:
@@ -29,9 +35,16 @@ def in_order(jobs: Iterable[QueuedJob], tiers: Mapping[str, int]) -> list[Queued
     return sorted(jobs, key=lambda job: place_of(job, tiers))
 
 
-def place_of(job: QueuedJob, tiers: Mapping[str, int]) -> tuple[int, int, int, int]:
+def place_of(job: QueuedJob, tiers: Mapping[str, int]) -> Place:
     """What the queue is sorted by: the smaller one goes first."""
-    tier = max(tiers.get(name, 1) for name in job.partition.split(","))
+    return place_at(job, max(tiers.get(name, 1) for name in job.partition.split(",")))
+
+
+def place_at(job: QueuedJob, tier: int) -> Place:
+    """The same for a job's turn at one of its partitions' tiers.
+
+    Slurm sorts a record for each job and partition by that partition's tier (sort_job_queue2).
+    """
     return -tier, -job.priority, job.submit, job.job_id
 
 
@@ -42,52 +55,94 @@ class InLine:
     need: Need
     #: The nodes that it may use.
     names: frozenset[str]
-    #: When (epoch), and what is free on these nodes then.
+    #: When (epoch), and those of these nodes on which it has room then, as they are then.
     start: float
-    nodes: Nodes
+    room: Nodes
     #: Its id; 0 where it is not known or not asked for.
     job: int = 0
+    #: Its user; -1 where that is not known.
+    uid: int = -1
 
     def is_delayed_by(self, hold: Hold) -> bool:
         """Would it start later if somebody held this from now on?"""
         if hold.end <= self.start or self.names.isdisjoint(hold.gpus):
             return False
-        return not can_start(self.need, with_hold(self.nodes, hold))
+        touched, left = self._after(hold)
+        return len(self.room) - len(touched) + len(left) < self.need.nodes
 
     def with_hold(self, hold: Hold) -> InLine:
         """The same once the hold is taken."""
-        if hold.end <= self.start or self.names.isdisjoint(hold.gpus):
+        if hold.end <= self.start:
             return self
-        return replace(self, nodes=with_hold(self.nodes, hold))
+        touched, left = self._after(hold)
+        if not touched:
+            return self
+        rest = {name: node for name, node in self.room.items() if name not in touched}
+        return replace(self, room={**rest, **left})
+
+    def _after(self, hold: Hold) -> tuple[Nodes, Nodes]:
+        """The nodes of its room that the hold is on; and as they are with it, where room is left.
+
+        The others are left alone: there may be hundreds, and as many jobs in line.
+        """
+        touched = {name: self.room[name] for name in hold.gpus if name in self.room}
+        after = with_hold(touched, hold)
+        return touched, {name: node for name, node in after.items() if serves(self.need, node)}
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The jobs that must not be delayed: of each set of nodes the first that waits for it."""
+    """The jobs that must not be delayed: of each set of nodes the first that waits for it.
+
+    Sets may overlap. Each start is reckoned as if the others in line were not there. Each user has
+    a share of the places, so that nobody's jobs can take all of them.
+    """
 
     waits: tuple[InLine, ...] = ()
-    #: The needs that were looked at: most jobs are like one that waits already.
-    known: frozenset[Need] = frozenset()
+    #: What gets no place any more: needs that nothing can ever serve, and what may use no other
+    #: nodes than somebody in line. Most jobs are like one that waits already.
+    known: frozenset[object] = frozenset()
+    #: How many needs were looked at, by user.
+    looked_at: Mapping[int, int] = field(default_factory=dict)
 
     def with_job(
-        self, need: Need, nodes: Nodes, holds: Sequence[Hold], now: float, job: int = 0
+        self,
+        need: Need,
+        nodes: Nodes,
+        holds: Sequence[Hold],
+        now: float,
+        job: int = 0,
+        uid: int = -1,
     ) -> Line:
         """The same behind which one more job waits, which cannot start now.
 
-        It gets a place if nobody before it waits for any of its nodes, and if it can ever start.
+        It gets a place if it can ever start, unless one in line may use all nodes that it may use.
         """
-        if need in self.known or len(self.waits) >= MOST_IN_LINE or len(self.known) >= MOST_NEEDS:
+        kind = _kind(need)
+        if self._is_full(uid) or kind in self.known or need in self.known:
             return self
-        known = self.known | {need}
+        looked_at = {**self.looked_at, uid: self.looked_at.get(uid, 0) + 1}
         names = frozenset(name for name, node in nodes.items() if may_use(need, node))
-        if any(not names.isdisjoint(one.names) for one in self.waits):
-            return Line(self.waits, known)
+        if any(names <= one.names for one in self.waits):
+            return Line(self.waits, self.known | {kind}, looked_at)
         one = _in_line(need, names, nodes, holds, now)
-        return Line((*self.waits, replace(one, job=job)) if one else self.waits, known)
+        if one is None:
+            return Line(self.waits, self.known | {need}, looked_at)
+        waits = (*self.waits, replace(one, job=job, uid=uid))
+        return Line(waits, self.known | {kind}, looked_at)
+
+    def _is_full(self, uid: int) -> bool:
+        """Are all places or needs given out, or the user's share of them?"""
+        return (
+            self.looked_at.get(uid, 0) >= MOST_NEEDS_OF_ONE
+            or len(self.waits) >= MOST_IN_LINE
+            or sum(one.uid == uid for one in self.waits) >= MOST_OF_ONE
+            or sum(self.looked_at.values()) >= MOST_NEEDS
+        )
 
     def with_hold(self, hold: Hold) -> Line:
         """The same once the hold is taken."""
-        return Line(tuple(one.with_hold(hold) for one in self.waits), self.known)
+        return replace(self, waits=tuple(one.with_hold(hold) for one in self.waits))
 
     def delayed_by(self, hold: Hold) -> InLine | None:
         """The first of them that would start later if somebody held this from now on."""
@@ -96,6 +151,13 @@ class Line:
     def is_delayed_by(self, hold: Hold) -> bool:
         """Would any of them?"""
         return self.delayed_by(hold) is not None
+
+
+def _kind(need: Need) -> tuple[object, ...]:
+    """Equal for needs that may use the same nodes: all that `may_use` asks about."""
+    is_wider = need.nodes > len(need.req_nodes)
+    whose = need.partitions, need.features, need.req_nodes, need.exc_nodes
+    return *whose, is_wider, need.gpus, need.types
 
 
 def in_line(need: Need, nodes: Nodes, holds: Sequence[Hold], now: float) -> InLine | None:
@@ -111,28 +173,35 @@ def in_line(need: Need, nodes: Nodes, holds: Sequence[Hold], now: float) -> InLi
 def _in_line(
     need: Need, names: frozenset[str], nodes: Nodes, holds: Iterable[Hold], now: float
 ) -> InLine | None:
-    room = {name: nodes[name] for name in names}
-    if can_start(need, room):
-        return InLine(need, names, now, room)
-    ends = [(min(max(hold.end, now), now + ENDLESS_S), hold) for hold in holds
-            if not names.isdisjoint(hold.gpus)]  # fmt: skip
-    ends.sort(key=lambda end: end[0])
-    # More is free after each end, so the first one that suffices is found by halves: there is no
-    # room after `low` of them, and there is after `high`.
-    low, high = 0, len(ends)
-    then = without_holds(room, (hold for _, hold in ends))
-    if not can_start(need, then):
+    if need.nodes == 1 and len(need.req_nodes) > 1:
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        after = without_holds(room, (hold for _, hold in ends[low:middle]))
-        if can_start(need, after):
-            high, then = middle, after
-        else:
-            low, room = middle, after
-    start = ends[high - 1][0]
-    also = [hold for end, hold in ends[high:] if end <= start]
-    return InLine(need, names, start, without_holds(then, also) if also else then)
+    ends: dict[str, list[tuple[float, Hold]]] = {}
+    for hold in holds:
+        end = min(max(hold.end, now), now + ENDLESS_S)
+        for name in hold.gpus.keys() & names:
+            ends.setdefault(name, []).append((end, hold))
+    times = {name: _room_from(need, nodes[name], ends.get(name, []), now) for name in names}
+    if sum(time < math.inf for time in times.values()) < need.nodes:
+        return None
+    start = sorted(times.values())[need.nodes - 1]
+    room: dict[str, Node] = {}
+    for name in (name for name, time in times.items() if time <= start):
+        over = [hold for end, hold in ends.get(name, []) if end <= start]
+        room |= without_holds({name: nodes[name]}, over)
+    return InLine(need, names, start, room)
+
+
+def _room_from(need: Need, node: Node, ends: list[tuple[float, Hold]], now: float) -> float:
+    """From when on (epoch) a node of the job has room for it, as these holds end; inf: never."""
+    if serves(need, node):
+        return now
+    ends.sort(key=lambda end: end[0])
+    for end, hold in ends:
+        # More is free after each end.
+        node = without_holds({node.name: node}, [hold])[node.name]
+        if serves(need, node):
+            return end
+    return math.inf
 
 
 def earliest_start(need: Need, nodes: Nodes, holds: Sequence[Hold], now: float) -> float:

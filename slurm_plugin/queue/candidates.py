@@ -103,6 +103,13 @@ def fits(need: Need, node: Node) -> bool:
     )
 
 
+def serves(need: Need, node: Node) -> bool:
+    """Could the node be one of the job's now, on whatever GPUs are free?"""
+    if need.nodes == 1 and need.sockets == 1:
+        return bool(groups(need, {node.name: node}))
+    return fits(need, node)
+
+
 def fullest(need: Need, nodes: Nodes) -> list[Node]:
     """Where one node's share of the job could start now: of the lowest weight the fullest first.
 

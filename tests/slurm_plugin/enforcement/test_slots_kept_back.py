@@ -1,5 +1,7 @@
 """Submits that Slurm itself would not start, whatever is free."""
 
+from dataclasses import replace
+
 import pytest
 from slot_submits_in_tests import LEASE_S, NOW, cache, left, mode, state_of, submit, told
 from slots_in_tests import Remembering, gated, look, reconciler
@@ -7,6 +9,9 @@ from slots_in_tests import Remembering, gated, look, reconciler
 from slurm_plugin.gates.limits import Asked, Known, Pause, Whose
 from slurm_plugin.gates.plan import NEAR
 from slurm_plugin.job_notes import hints
+from slurm_plugin.queue.backfill import MOST_OF_ONE, Line
+from slurm_plugin.queue.candidates import Need
+from slurm_plugin.queue.capacity import Hold, with_hold
 from slurm_plugin.slurm.interface import SlurmPartition
 
 LIMITED = Whose(1000, "", "", "batch", "")
@@ -105,3 +110,33 @@ def test_at_submit_no_gate_holds_for_longer_than_a_lease(tmp_path):
     look(reconciler(tmp_path, slurm, state, clock=lambda: NOW), slurm, NOW)
     values = told(mode(tmp_path, state).on_submit(submit()))
     assert values["begin_time"] == str(int(NOW) + LEASE_S)
+
+
+def test_one_users_submits_take_nobody_else_the_place_in_line_away(tmp_path):
+    names = [f"n{i}" for i in range(9)]
+    state = cache(*names, free=0)
+    state.holds = tuple(Hold({name: 0xFF}, 1, 0, NOW + 100) for name in names)
+    slots = mode(tmp_path, state)
+    for name in names:
+        slots.on_submit(submit(8, req_nodes=name, uid=1))
+    slots.on_submit(submit(8, req_nodes=names[-1], uid=2))
+    assert [one.uid for one in state.line.waits] == [1] * MOST_OF_ONE + [2]
+    # Nor where a look has not seen these jobs yet.
+    state.update(state.nodes, state.holds, Line(), NOW)
+    assert [one.uid for one in state.line.waits] == [1] * MOST_OF_ONE + [2]
+
+
+@pytest.mark.parametrize("partition", ["batch", "plain,batch"])
+def test_a_submit_to_several_partitions_passes_nobody_who_waits_in_one_of_them(tmp_path, partition):
+    """Whatever tier the other one has: it is answered as if it came last in each."""
+    state = cache("dgx1", "q1")
+    nodes = {"dgx1": replace(state.nodes["dgx1"], partitions=frozenset({"batch"}))}
+    nodes["q1"] = replace(state.nodes["q1"], free=0, partitions=frozenset({"plain"}))
+    half = Hold({"dgx1": 0x0F}, 1, 0, NOW + 100)
+    nodes = with_hold(nodes, half)
+    line = Line().with_job(Need(8, partitions=frozenset({"batch"})), nodes, [half], NOW)
+    state.update(nodes, (half,), line, NOW)
+    slots = mode(tmp_path, state)
+    for time_s, expected in ((101, "gated"), (100, "placed")):
+        asked = submit(4, partition=partition, time_s=time_s)
+        assert state_of(told(slots.on_submit(asked))) == expected

@@ -1,10 +1,18 @@
 """Who must not be delayed: of each set of nodes the first job that waits for it."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
-from slurm_plugin.queue.backfill import ENDLESS_S, Line, in_line
+from slurm_plugin.queue.backfill import (
+    ENDLESS_S,
+    MOST_IN_LINE,
+    MOST_NEEDS_OF_ONE,
+    MOST_OF_ONE,
+    Line,
+    in_line,
+)
 from slurm_plugin.queue.candidates import Need, can_start
 from slurm_plugin.queue.capacity import Hold, Node, with_hold, without_holds
 
@@ -65,6 +73,62 @@ def test_the_first_of_other_nodes_has_a_place_too():
     assert line.is_delayed_by(Hold({"z": 0x80}, 1, 0, LONG))
 
 
+def test_a_job_of_one_node_takes_no_wider_job_the_place_away():
+    """Each has its own start, as if the other were not there, and nobody may delay either."""
+    holds = [Hold({"a": 0xFF}, 1, 0, 900.0), Hold({"b": 0x0F}, 1, 0, 100.0)]
+    nodes = taken({name: node(name) for name in "abc"}, *holds)
+    pinned, also = (replace(need(8), req_nodes=frozenset({name})) for name in "ab")
+    line = Line()
+    for asked in (pinned, need(8, nodes=2), also, need(7)):
+        line = line.with_job(asked, nodes, holds, 0.0)
+    found = [(one.need.nodes, sorted(one.names), one.start) for one in line.waits]
+    assert found == [(1, ["a"], 900.0), (2, ["a", "b", "c"], 100.0)]
+    assert line.is_delayed_by(Hold({"a": 0x80}, 1, 0, LONG)), "the pinned one"
+    assert line.is_delayed_by(Hold({"c": 0x80}, 1, 0, 100.1)), "the wide one"
+    assert not line.is_delayed_by(Hold({"c": 0x80}, 1, 0, 100.0))
+
+
+MANY = [f"n{i}" for i in range(MOST_IN_LINE + 1)]
+FULL = [Hold({name: 0xFF}, 1, 0, 100.0) for name in MANY]
+MACHINE = taken({name: node(name) for name in MANY}, *FULL)
+
+
+def on(name: str, gpus: int = 8) -> Need:
+    return replace(need(gpus), req_nodes=frozenset({name}))
+
+
+def with_jobs(line: Line, *asked: tuple[Need, int]) -> Line:
+    for what, uid in asked:
+        line = line.with_job(what, MACHINE, FULL, 0.0, uid=uid)
+    return line
+
+
+def test_one_users_jobs_take_no_place_but_their_share():
+    line = with_jobs(Line(), *((on(name), 1) for name in MANY))
+    assert [one.uid for one in line.waits] == [1] * MOST_OF_ONE
+    left_out = on(MANY[MOST_OF_ONE])
+    line = with_jobs(line, (left_out, 2), (need(8, nodes=2), 3))
+    assert [(one.uid, one.need.nodes) for one in line.waits[MOST_OF_ONE:]] == [(2, 1), (3, 2)]
+
+
+def test_one_users_needs_that_nothing_can_serve_take_no_place_but_hers():
+    never = ((replace(on(MANY[0]), memory_mb=2000 + i), 1) for i in range(2 * MOST_NEEDS_OF_ONE))
+    line = with_jobs(Line(), *never, (on(MANY[0]), 1), (on(MANY[1]), 2))
+    assert [(one.uid, *one.names) for one in line.waits] == [(2, MANY[1])]
+
+
+def test_all_users_together_have_so_many_places():
+    line = with_jobs(Line(), *((on(name), i) for i, name in enumerate(MANY)))
+    assert [one.uid for one in line.waits] == [*range(MOST_IN_LINE)]
+
+
+def test_what_was_looked_at_for_others_costs_nobody_her_share():
+    """Needs for the same nodes are alike, whatever they ask of each."""
+    like = [(replace(on(MANY[0]), memory_mb=i), 1) for i in range(2 * MOST_NEEDS_OF_ONE)]
+    line = with_jobs(Line(), *like, (on(MANY[1]), 1))
+    assert [[*one.names] for one in line.waits] == [[MANY[0]], [MANY[1]]]
+
+
 def test_a_job_without_a_limit_ends_after_a_year_as_for_slurm():
     endless = Hold({"a": 0x0F})
     line = Line().with_job(need(8), ROOM, [endless], 0.0)
@@ -83,7 +147,7 @@ def plain_start(asked: Need, nodes: dict[str, Node], holds: list[Hold], now: flo
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_it_is_found_by_halves_as_end_after_end(seed):
+def test_it_is_found_node_by_node_as_end_after_end(seed):
     chance = random.Random(seed)
     nodes = {name: node(name) for name in "abcd"}
     holds = []
