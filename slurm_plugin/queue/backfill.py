@@ -178,7 +178,7 @@ def _in_line(
     ends: dict[str, list[tuple[float, Hold]]] = {}
     for hold in holds:
         end = min(max(hold.end, now), now + ENDLESS_S)
-        for name in hold.gpus.keys() & names:
+        for name in filter(names.__contains__, hold.gpus):
             ends.setdefault(name, []).append((end, hold))
     times = {name: _room_from(need, nodes[name], ends.get(name, []), now) for name in names}
     if sum(time < math.inf for time in times.values()) < need.nodes:
