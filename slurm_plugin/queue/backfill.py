@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.queue.candidates import Need, may_use, serves
-from slurm_plugin.queue.capacity import Hold, Node, Nodes, with_hold, without_holds
+from slurm_plugin.queue.capacity import Hold, Node, Nodes, freed, with_hold
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: What Slurm takes a job without a time limit to run (seconds).
 ENDLESS_S = 365 * 86400.0
 #: Waiting jobs that have a place in line: of one user, and of all users.
-MOST_OF_ONE, MOST_IN_LINE = 8, 64
+MOST_OF_ONE, MOST_IN_LINE = 4, 32
 #: The same of needs that were looked at for a place.
 MOST_NEEDS_OF_ONE, MOST_NEEDS = 100, 1000
 
@@ -178,7 +178,7 @@ def _in_line(
     ends: dict[str, list[tuple[float, Hold]]] = {}
     for hold in holds:
         end = min(max(hold.end, now), now + ENDLESS_S)
-        for name in hold.gpus.keys() & names:
+        for name in filter(names.__contains__, hold.gpus):
             ends.setdefault(name, []).append((end, hold))
     times = {name: _room_from(need, nodes[name], ends.get(name, []), now) for name in names}
     if sum(time < math.inf for time in times.values()) < need.nodes:
@@ -187,7 +187,7 @@ def _in_line(
     room: dict[str, Node] = {}
     for name in (name for name, time in times.items() if time <= start):
         over = [hold for end, hold in ends.get(name, []) if end <= start]
-        room |= without_holds({name: nodes[name]}, over)
+        room[name] = freed(nodes[name], over) if over else nodes[name]
     return InLine(need, names, start, room)
 
 
@@ -196,10 +196,13 @@ def _room_from(need: Need, node: Node, ends: list[tuple[float, Hold]], now: floa
     if serves(need, node):
         return now
     ends.sort(key=lambda end: end[0])
-    for end, hold in ends:
-        # More is free after each end.
-        node = without_holds({node.name: node}, [hold])[node.name]
-        if serves(need, node):
+    free = node.free
+    for i, (end, hold) in enumerate(ends, 1):
+        # More is free after each end; without enough GPUs nothing else matters.
+        free |= hold.gpus[node.name]
+        if free.bit_count() < need.gpus:
+            continue
+        if serves(need, freed(node, [one for _, one in ends[:i]])):
             return end
     return math.inf
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -315,6 +315,23 @@ def with_hold(nodes: Nodes, hold: Hold) -> dict[str, Node]:
 def without_holds(nodes: Nodes, holds: Iterable[Hold]) -> dict[str, Node]:
     """The nodes once all these holds are given back."""
     return _changed(nodes, holds, -1)
+
+
+def freed(node: Node, holds: Collection[Hold]) -> Node:
+    """One node once all these holds, which are on it, are given back: in one step."""
+    mask = 0
+    for hold in holds:
+        mask |= hold.gpus[node.name]
+    after = replace(
+        node,
+        free=node.free | mask & node.all_gpus,
+        cpus=node.cpus + sum(hold.cpus for hold in holds),
+        memory_mb=node.memory_mb + sum(hold.memory_mb for hold in holds),
+        jobs=max(0, node.jobs - len(holds)),
+    )
+    for hold in holds if node.withholds else ():
+        after = replace(after, **_withheld_after(after, hold, hold.gpus[node.name], -1))
+    return after
 
 
 def _changed(nodes: Nodes, holds: Iterable[Hold], times: int) -> dict[str, Node]:

@@ -11,7 +11,7 @@ from policies import gpus_of
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.planning import OVERTAKEN, plan
 from slurm_plugin.gates.want import Wants
-from slurm_plugin.queue.backfill import earliest_start
+from slurm_plugin.queue.backfill import MOST_OF_ONE, earliest_start
 from slurm_plugin.queue.candidates import may_use
 from slurm_plugin.queue.capacity import emptied, holds_in
 from slurm_plugin.slurm.interface import QueuedJob
@@ -164,7 +164,7 @@ def test_slurms_own_jobs_without_gpus_take_no_place():
 
 def test_what_one_users_share_did_not_bring_in_line_another_ones_does():
     """The same request, so that both have one need."""
-    hers = [pinned(100 + i, name, **COLD_JOB) for i, name in enumerate(COLD[:9])]
+    hers = [pinned(100 + i, name, **COLD_JOB) for i, name in enumerate(COLD[: MOST_OF_ONE + 1])]
     his = replace(hers[-1], job_id=300, name="300", uid=7, priority=1)
     made = planned(*RUNS, *hers, his, others=COLD_NODES, free=0)
-    assert [one.job for one in made.line.waits] == [*range(100, 108), 300]
+    assert [one.job for one in made.line.waits] == [*range(100, 100 + MOST_OF_ONE), 300]
