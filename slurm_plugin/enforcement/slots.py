@@ -18,7 +18,7 @@ from slurm_plugin.decide.record import Build
 from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.gates.admission import APART, PREEMPTS, UNEVEN
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.limits import NOT_STARTED, Asked, Whose, is_up, meets_limit, would_start
+from slurm_plugin.gates.limits import NOT_STARTED, meets_limit
 from slurm_plugin.gates.plan import Choice, Chosen
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of, with_defaults
@@ -29,8 +29,9 @@ from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply, WaitFor
 from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even, open_groups
 from slurm_plugin.queue.capacity import Hold
-from slurm_plugin.queue.demand import Unplaceable, need_of
+from slurm_plugin.queue.demand import Asked, Unplaceable, Whose, need_of
 from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.snapshot import is_up, would_start
 
 #: Decisions of partitions that are only observed, kept until the next poll writes them.
 MAX_OBSERVED = 1000

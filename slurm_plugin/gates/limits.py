@@ -12,16 +12,14 @@ jobs, too, for a short time: others get what is free before the next one is trie
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from slurm_plugin.queue.candidates import Need
-from slurm_plugin.queue.demand import ABOUT_ACCESS, lacks_only_room
-from slurm_plugin.queue.snapshot import CLOSED
-from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
+from slurm_plugin.queue.demand import ABOUT_ACCESS, Asked, Whose, lacks_only_room
+from slurm_plugin.slurm.interface import QueuedJob
 
 #: Why a job is left to Slurm that is beyond what its partition allows.
 NOT_STARTED = "its partition would not start it"
@@ -40,48 +38,6 @@ CHECKED_S = 300
 # A minimum (QOSMinGRES) holds for no job that asks for more, and MaxPoweredUpNodes for none whose
 # nodes are on: these are not among them.
 _OF_OTHERS_TOO = re.compile(r"(Assoc|QOS)(?!Min)|Max\w*Per|Licenses|Partition|Account|Invalid")
-
-
-class Whose(NamedTuple):
-    """Jobs that are equal in this have the same limits. As Slurm writes them, '' for none."""
-
-    uid: int
-    account: str
-    qos: str
-    partition: str
-    licenses: str
-
-    @classmethod
-    def of(cls, job: QueuedJob) -> Whose:
-        """Those of a job."""
-        return cls(job.uid, job.account, job.qos, job.partition, job.licenses)
-
-
-class Asked(NamedTuple):
-    """What a job asks for in all, as far as there are limits of it."""
-
-    nodes: int
-    gpus: int
-    cpus: int
-    memory_mb: int
-    #: inf where it has no time limit.
-    time_s: float
-    #: On each node: there are limits of that, too.
-    gpus_each: int = 0
-    cpus_each: int = 0
-    memory_each_mb: int = 0
-
-    @classmethod
-    def of(cls, need: Need, time_s: int) -> Asked:
-        """What a job with this need asks for; `time_s` is 0 for no time limit."""
-        nodes = need.nodes
-        amounts = nodes * need.gpus, nodes * need.cpus, nodes * need.memory_mb
-        each = need.gpus, need.cpus, need.memory_mb
-        return cls(nodes, *amounts, time_s or math.inf, *each)
-
-    def covers(self, other: Asked) -> bool:
-        """Does it ask for no less of anything?"""
-        return all(mine >= theirs for mine, theirs in zip(self, other, strict=True))
 
 
 class Pause(NamedTuple):
@@ -343,22 +299,3 @@ def meets_limit(known: Known, own: Whose, asked: Asked) -> bool:
         for whose, found in known.pauses.items()
         for other in found
     )
-
-
-def would_start(
-    names: Iterable[str], time_s: int, nodes: int, partitions: Mapping[str, SlurmPartition]
-) -> bool:
-    """Could one of these partitions ever start a job of this time limit (0: none) and size?
-
-    One that is down is not asked about: it comes up again.
-    """
-    found = [partitions[name] for name in names if name in partitions]
-    return not found or any(
-        not (0 < one.max_time_s < time_s) and not (0 < one.max_nodes < nodes) for one in found
-    )
-
-
-def is_up(names: Iterable[str], partitions: Mapping[str, SlurmPartition]) -> bool:
-    """Does one of these partitions start jobs now?"""
-    found = [partitions[name] for name in names if name in partitions]
-    return not found or any(one.state not in CLOSED for one in found)

@@ -9,16 +9,15 @@ from functools import cache
 from operator import itemgetter
 from typing import NamedTuple
 
-from slurm_plugin.gates.limits import NOTHING, Known, Tries, is_up, would_start
+from slurm_plugin.gates.limits import NOTHING, Known, Tries
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanContext, LoanPlan
 from slurm_plugin.protocol import Pass, WaitFor
-from slurm_plugin.queue.backfill import MOST_IN_LINE, MOST_OF_ONE, Line, Place, place_at
-from slurm_plugin.queue.candidates import Group, Need, can_start, may_use
-from slurm_plugin.queue.capacity import Hold, Nodes
-from slurm_plugin.queue.coming import is_waiting
-from slurm_plugin.queue.demand import Demand, Unplaceable, demand_of, need_of
-from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.backfill import Line, Place, place_at
+from slurm_plugin.queue.candidates import Group, Need
+from slurm_plugin.queue.capacity import Hold
+from slurm_plugin.queue.demand import Demand
+from slurm_plugin.queue.snapshot import is_up, would_start
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, Reservation, SlurmPartition
 
 
@@ -83,33 +82,6 @@ def _unit(members: list[Member], others: list[QueuedJob]) -> Unit:
             # Slurm copied the first component's comment to it, and its own update never came.
             others.append(replace(job, admin_comment="", req_nodes=""))
     return Unit(tuple(own), tuple(others))
-
-
-def waiting_at_slurm(
-    ordered: Iterable[QueuedJob], wants: Mapping[int, Want], nodes: Nodes, now: float
-) -> list[tuple[QueuedJob, Need]]:
-    """The first jobs that are Slurm's own and wait for room, with what they need.
-
-    Slurm keeps room for them, so a gated job that would delay them would be released in vain.
-    """
-    found, looked_at = list[tuple[QueuedJob, Need]](), Counter[int]()
-    for job in ordered:
-        if job.job_id in wants or not any("gpu" in text for text in job.requests):
-            continue
-        # Each user's jobs have a share of the places in line.
-        if looked_at[job.uid] >= MOST_OF_ONE or not is_waiting(job, now):
-            continue
-        looked_at[job.uid] += 1
-        if looked_at.total() > MOST_IN_LINE:
-            break
-        try:
-            need = need_of(demand_of(job), nodes)
-            serves = [may_use(need, node) for node in nodes.values()]
-            if any(serves) and not can_start(need, nodes):
-                found.append((job, need))
-        except (Unplaceable, Unsupported, ValueError):
-            continue
-    return found
 
 
 class Turns:

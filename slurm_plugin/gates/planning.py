@@ -11,7 +11,7 @@ from math import inf
 
 from slurm_plugin.gates import change, slot_loans
 from slurm_plugin.gates.admission import PREEMPTS, Admission
-from slurm_plugin.gates.limits import NOT_STARTED, Tries, is_up, would_start
+from slurm_plugin.gates.limits import NOT_STARTED, Tries
 from slurm_plugin.gates.plan import (
     FAR_LEASES,
     NEAR,
@@ -23,7 +23,6 @@ from slurm_plugin.gates.plan import (
     Unit,
     Want,
     units_of,
-    waiting_at_slurm,
 )
 from slurm_plugin.gates.released import (
     LONGEST_PAUSE_S,
@@ -41,6 +40,8 @@ from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.lending.plan import LoanCandidate
 from slurm_plugin.queue.backfill import InLine, in_line, in_order, place_at, place_of
 from slurm_plugin.queue.capacity import Hold, Nodes, holds_in, with_hold, without_holds
+from slurm_plugin.queue.coming import waiting_at_slurm
+from slurm_plugin.queue.snapshot import is_up, would_start
 from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 

@@ -8,7 +8,8 @@ one snapshot to the next.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from math import inf
@@ -22,8 +23,11 @@ from policies.horizon.run_times import LimitsUsed
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.placement import PlacementQuestion
-from slurm_plugin.queue.backfill import in_order
-from slurm_plugin.queue.demand import Unplaceable, demand_of, lacks_only_room
+from slurm_plugin.queue.backfill import MOST_IN_LINE, MOST_OF_ONE, in_order
+from slurm_plugin.queue.candidates import Need, can_start, may_use
+from slurm_plugin.queue.capacity import Nodes
+from slurm_plugin.queue.demand import Unplaceable, demand_of, lacks_only_room, need_of
+from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.queue.snapshot import NO_SETTINGS, Settings
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -253,6 +257,33 @@ class Coming:
 
 def _limit_s(job: QueuedJob, own: Sequence[float]) -> float:
     return float(job.time_limit_s or max((UNKNOWN_S, *own)))
+
+
+def waiting_at_slurm(
+    ordered: Iterable[QueuedJob], gated: Container[int], nodes: Nodes, now: float
+) -> list[tuple[QueuedJob, Need]]:
+    """The first jobs that are not behind a gate and wait for room, with what they need.
+
+    Slurm keeps room for them, so a gated job that would delay them would be released in vain.
+    """
+    found, looked_at = list[tuple[QueuedJob, Need]](), Counter[int]()
+    for job in ordered:
+        if job.job_id in gated or not any("gpu" in text for text in job.requests):
+            continue
+        # Each user's jobs have a share of the places in line.
+        if looked_at[job.uid] >= MOST_OF_ONE or not is_waiting(job, now):
+            continue
+        looked_at[job.uid] += 1
+        if looked_at.total() > MOST_IN_LINE:
+            break
+        try:
+            need = need_of(demand_of(job), nodes)
+            serves = [may_use(need, node) for node in nodes.values()]
+            if any(serves) and not can_start(need, nodes):
+                found.append((job, need))
+        except (Unplaceable, Unsupported, ValueError):
+            continue
+    return found
 
 
 def is_waiting(job: QueuedJob, now: float) -> bool:

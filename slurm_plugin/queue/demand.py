@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gres_topology import hostlist
 from slurm_plugin.protocol import FORMS, ResourceRequest
@@ -55,6 +57,48 @@ class Demand(ResourceRequest):
     partitions: str = ""
     #: The request is in the words of Slurm 22.05 (`gres:gpu:2`).
     is_22_05: bool = False
+
+
+class Whose(NamedTuple):
+    """Jobs that are equal in this have the same limits. As Slurm writes them, '' for none."""
+
+    uid: int
+    account: str
+    qos: str
+    partition: str
+    licenses: str
+
+    @classmethod
+    def of(cls, job: QueuedJob) -> Whose:
+        """Those of a job."""
+        return cls(job.uid, job.account, job.qos, job.partition, job.licenses)
+
+
+class Asked(NamedTuple):
+    """What a job asks for in all, as far as there are limits of it."""
+
+    nodes: int
+    gpus: int
+    cpus: int
+    memory_mb: int
+    #: inf where it has no time limit.
+    time_s: float
+    #: On each node: there are limits of that, too.
+    gpus_each: int = 0
+    cpus_each: int = 0
+    memory_each_mb: int = 0
+
+    @classmethod
+    def of(cls, need: Need, time_s: int) -> Asked:
+        """What a job with this need asks for; `time_s` is 0 for no time limit."""
+        nodes = need.nodes
+        amounts = nodes * need.gpus, nodes * need.cpus, nodes * need.memory_mb
+        each = need.gpus, need.cpus, need.memory_mb
+        return cls(nodes, *amounts, time_s or math.inf, *each)
+
+    def covers(self, other: Asked) -> bool:
+        """Does it ask for no less of anything?"""
+        return all(mine >= theirs for mine, theirs in zip(self, other, strict=True))
 
 
 def lacks_only_room(job: QueuedJob, *also: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -138,6 +138,25 @@ class Settings:
 
 #: Where nothing was read yet.
 NO_SETTINGS = Settings()
+
+
+def would_start(
+    names: Iterable[str], time_s: int, nodes: int, partitions: Mapping[str, SlurmPartition]
+) -> bool:
+    """Could one of these partitions ever start a job of this time limit (0: none) and size?
+
+    One that is down is not asked about: it comes up again.
+    """
+    found = [partitions[name] for name in names if name in partitions]
+    return not found or any(
+        not (0 < one.max_time_s < time_s) and not (0 < one.max_nodes < nodes) for one in found
+    )
+
+
+def is_up(names: Iterable[str], partitions: Mapping[str, SlurmPartition]) -> bool:
+    """Does one of these partitions start jobs now?"""
+    found = [partitions[name] for name in names if name in partitions]
+    return not found or any(one.state not in CLOSED for one in found)
 
 
 @dataclass(frozen=True, slots=True)

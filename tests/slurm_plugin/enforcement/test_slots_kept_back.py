@@ -6,12 +6,13 @@ import pytest
 from slot_submits_in_tests import LEASE_S, NOW, cache, left, mode, state_of, submit, told
 from slots_in_tests import Remembering, gated, look, reconciler
 
-from slurm_plugin.gates.limits import Asked, Known, Pause, Whose
+from slurm_plugin.gates.limits import Known, Pause
 from slurm_plugin.gates.plan import NEAR
 from slurm_plugin.job_notes import hints
 from slurm_plugin.queue.backfill import MOST_OF_ONE, Line
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, with_hold
+from slurm_plugin.queue.demand import Asked, Whose
 from slurm_plugin.slurm.interface import SlurmPartition
 
 LIMITED = Whose(1000, "", "", "batch", "")

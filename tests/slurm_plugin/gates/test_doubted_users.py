@@ -6,7 +6,8 @@ import pytest
 from limits_in_tests import NEIGHBOUR, USER, LimitingSlurm, Rounds
 from slots_in_tests import NOW, Remembering, gated, look, planned, reconciler
 
-from slurm_plugin.gates.limits import Asked, Limits, Tries
+from slurm_plugin.gates.limits import Limits, Tries
+from slurm_plugin.queue.demand import Asked
 from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.interface import QueuedJob
 

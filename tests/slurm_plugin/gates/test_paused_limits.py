@@ -18,15 +18,13 @@ from slurm_plugin.gates.limits import (
     MOST_OF_EACH,
     NOT_STARTED,
     NOTHING,
-    Asked,
     Known,
     Limits,
     Pause,
     Tries,
-    Whose,
 )
 from slurm_plugin.queue.candidates import Need
-from slurm_plugin.queue.demand import lacks_only_room
+from slurm_plugin.queue.demand import Asked, Whose, lacks_only_room
 from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
 
 WHOSE = Whose(USER, "", "", "batch", "")
