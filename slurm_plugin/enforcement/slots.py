@@ -145,7 +145,10 @@ class Slots:
         if rule.mode != "enforce":
             return Pass()
         note = f"Slurm's own choice: {why}"
-        return Ok({"set.admin_comment": hints.entry(preferences.text, note)})
+        values = {"set.admin_comment": hints.entry(preferences.text, note)}
+        if preferences.asks_for_remote:
+            values["message"] = f"gpu-topo: {forms.line(_not_lent(job, why))}"
+        return Ok(values)
 
     def on_place(self, question: PlacementQuestion) -> Decision:
         """The decision itself: nothing asks this way here but a dry run."""
@@ -298,6 +301,14 @@ class Slots:
         if keep and not job.keys.het:
             values |= {"keep_s": str(KEEP_S), "token": token}
         return Ok(values)
+
+
+def _not_lent(job: _Submission, why: str) -> str:
+    """Why nothing is lent to a job that is left to Slurm."""
+    try:
+        return job.not_lent or why
+    except (Unplaceable, ValueError):
+        return why
 
 
 def _is_put_off(keys: SlotsKeys) -> bool:

@@ -333,6 +333,22 @@ def test_a_job_that_may_not_carries_nothing(tmp_path, hint, keys):
     assert ("are not lent to this job" in values.get("message", "")) is (hint == "remote=allow")
 
 
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({"batch": False, "immediate": True}, "the batch step meets the donors"),
+        ({"immediate": True}, "it is to start at once or not at all"),
+    ],
+    ids=["srun --immediate", "by another command"],
+)
+def test_who_asks_to_borrow_and_is_left_to_slurm_is_told_why_not(tmp_path, keys, why):
+    slots = lending_mode(tmp_path, cache(free=0b11))
+    values = told(slots.on_submit(submit(4, hint="remote=allow", **keys)))
+    assert "Slurm's own choice" in values["admin_comment"]
+    assert f"are not lent to this job: {why}" in values["message"]
+    assert "message" not in told(slots.on_submit(submit(4, **keys)))
+
+
 def test_submits_that_are_only_tested_keep_the_gpus_from_nobody_for_long(tmp_path):
     """mallory tests again and again; alice has her GPUs at once, or at the next look."""
     state, now = cache("dgx1", "dgx2"), NOW
