@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from slurm_plugin.gates import change
 from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, JobRelease, Unit, Want
@@ -67,11 +67,13 @@ class Admission:
         """
         made = self.made
         nodes, line, count, added = made.nodes, made.line, len(made.holds), len(made.added)
-        parts: list[change.Part] = []
+        parts, named = list[change.Part](), unit.nodes_of_others or ()
         self._lacking.clear()
         self._is_last = unit.is_last
         for name, (job, want) in zip(names, unit.members, strict=True):
-            part = self._part(name, job, want, is_first=not parts)
+            # Slurm gives each component of a heterogeneous job nodes of its own.
+            used = {*named, *(node for part in parts for node in part.group.names)}
+            part = self._part(name, job, want, used, is_first=not parts)
             if isinstance(part, str):
                 if parts:
                     made.nodes, made.line = nodes, line
@@ -89,10 +91,14 @@ class Admission:
         made.releases.append(JobRelease(jobs, steps, holds, undo))
         return None
 
-    def _part(self, name: str, job: QueuedJob, want: Want, is_first: bool) -> change.Part | str:
-        """Take the slots for one job; where it gets none, what `admit` returns."""
+    def _part(
+        self, name: str, job: QueuedJob, want: Want, used: Collection[str], is_first: bool
+    ) -> change.Part | str:
+        """Take the slots for one job, on none of the nodes `used`; else what `admit` returns."""
         made, need, now = self.made, want.need, self.context.now
         assert need is not None
+        if used:
+            need = replace(need, exc_nodes=need.exc_nodes.union(used))
         end, candidates = end_of(job, now), list[Group]()
         is_known = id(need) in self._unplaced
         if not is_known:
@@ -107,7 +113,7 @@ class Admission:
             if self._is_last:
                 self.borrowers.fits_nowhere(job, need)
             # Each user has places of her own: what another one's job did not get hers may.
-            if (whose := (id(need), job.uid)) not in self._looked_at:
+            if (whose := (id(want.need), job.uid)) not in self._looked_at:
                 self._looked_at.add(whose)
                 self._lacking.append((job, need))
             return ""

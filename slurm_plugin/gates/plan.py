@@ -16,7 +16,7 @@ from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.queue.backfill import Line, Place, place_at
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold
-from slurm_plugin.queue.demand import Demand
+from slurm_plugin.queue.demand import Demand, Unplaceable, node_names
 from slurm_plugin.queue.snapshot import is_up, would_start
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, Reservation, SlurmPartition
 
@@ -55,6 +55,23 @@ class Unit:
     def first(self) -> Member:
         """The job, or its first component."""
         return self.members[0]
+
+    @property
+    def nodes_of_others(self) -> frozenset[str] | None:
+        """The nodes that Slurm's own components name; None where Slurm is to choose some.
+
+        Slurm gives each component nodes of its own, and plans the first one first.
+        """
+        found = set[str]()
+        for job in self.others:
+            try:
+                named = node_names(job.req_nodes)
+            except Unplaceable:
+                return None
+            if len(named) < max(1, job.min_nodes):
+                return None
+            found |= named
+        return frozenset(found)
 
 
 def units_of(ordered: Iterable[QueuedJob], wants: Mapping[int, Want]) -> list[Unit]:

@@ -47,6 +47,7 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 HeldBack = Callable[[QueuedJob, Want], bool]
 
+PARTLY_SLURMS = "one of its components is Slurm's to place, on nodes of its own"
 OVERTAKEN = "later jobs that are Slurm's own would start before it time and again"
 
 
@@ -309,6 +310,9 @@ class _Planning:
                 return True
         if not all(self._is_ready(job, want) for job, want in unit.members):
             return False
+        if unit.nodes_of_others is None:
+            self._leave(unit, PARTLY_SLURMS)
+            return True
         job, _ = unit.first
         released = False
         for names in self._names(unit):

@@ -31,7 +31,12 @@ extern bool gt_keeps_nodes(const gt_test_t *test)
 	const job_record_t *job = test->job;
 	const char *topology = gt_weighed_topology();
 
-	return !gt_plugin.config.other_nodes || !topology ||
+	/*
+	 * Backfill has planned nodes of its own for each part of a
+	 * heterogeneous job. On another one a part may take what the next one
+	 * needs, and then Slurm puts off the whole job for two minutes.
+	 */
+	return !gt_plugin.config.other_nodes || !topology || job->het_job_id ||
 	       (job->req_switch && !*topology) || GT_WHOLE_TOPOLOGY(job) ||
 	       GT_PLACES_SEGMENTS(job) || least_loaded(job) ||
 	       (job->bit_flags & SPREAD_JOB) || job->details->contiguous ||
