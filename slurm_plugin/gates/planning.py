@@ -71,7 +71,7 @@ def plan(
     for hold in promised:
         made.nodes = with_hold(made.nodes, hold)
         made.holds.append(hold)
-    _Planning(jobs, wants, made, context, choose, matcher, held_back).run()
+    _Planning(jobs, wants, nodes, made, context, choose, matcher, held_back).run()
     return made
 
 
@@ -81,6 +81,8 @@ class _Planning:
 
     jobs: Sequence[QueuedJob]
     wants: Mapping[int, Want]
+    #: Before anything was given to anybody.
+    nodes: Nodes
     made: GatePlan
     context: GateContext
     choose: Choose
@@ -252,7 +254,8 @@ class _Planning:
         ]
         if not later:
             return False
-        holds, left = holds_in(made.nodes, later, context.now), [*made.holds]
+        # As they were counted: what one gave back before the nodes were read may be another's.
+        holds, left = holds_in(self.nodes, later, context.now), [*made.holds]
         for hold in holds:
             left.remove(hold)
         if any(hold.end == inf for hold in holds):

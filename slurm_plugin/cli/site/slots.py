@@ -26,8 +26,8 @@ def list_(config_path: Path, as_json: bool) -> None:
 
     from slurm_plugin.cli import tables
     from slurm_plugin.config import settings as config
-    from slurm_plugin.gates.give_back import waiting
     from slurm_plugin.job_entries.saved import NAME, readable
+    from slurm_plugin.serve.give_back import waiting
     from slurm_plugin.slurm import choose
 
     settings = config.load(config_path)
@@ -51,7 +51,7 @@ def release_all(config_path: Path) -> None:
     Set the kill switch or stop the engine first, or new jobs are gated again.
     """
     from slurm_plugin.config import settings as config
-    from slurm_plugin.gates.give_back import give_back
+    from slurm_plugin.serve.give_back import give_back
     from slurm_plugin.slurm import choose
 
     settings = config.load(config_path)

@@ -25,7 +25,8 @@ def test_any_legal_advice_is_harmless(cluster, engine, nth):
     assert soup.seen["elsewhere"] > 5, soup.seen
 
 
-@long
+@pytest.mark.timeout(900)
+@pytest.mark.long("five minutes for each configuration")
 @pytest.mark.cluster
 @pytest.mark.select_plugin
 @pytest.mark.parametrize("nth", [30, 31, 32], ids="site {}".format)

@@ -31,7 +31,8 @@ def test_slots_are_harmless(cluster, nth, most_placed):
     assert not most_placed or soup.seen["elsewhere"] > 5, soup.seen
 
 
-@pytest.mark.long("three minutes for each configuration")
+@pytest.mark.timeout(900)
+@pytest.mark.long("five minutes for each configuration")
 @pytest.mark.parametrize("nth", [30, 31, 32], ids=str)
 def test_slots_are_harmless_whatever_happens_to_jobs_and_nodes(cluster, nth):
     """Arrays, heterogeneous jobs; suspended, held, requeued and changed ones; nodes that drain."""

@@ -121,3 +121,11 @@ def test_a_job_that_was_moved_to_a_partition_that_preempts_is_slurms_own():
     made = planned(gated(1), context=replace(TERMS, preempting=frozenset({"batch"})))
     assert made.released == []
     assert "the partition may preempt others" in str(made.updates)
+
+
+def test_one_that_ended_while_slurm_was_read_and_whose_gpus_were_given_away_is_no_problem():
+    """The queue is read before the nodes: it runs there, and its GPUs are free here."""
+    ended, holder = running(60, 0, 1), running(50, 4, 5, 6, 7, start=NOW - 900)
+    context = replace(TERMS, waits_since={2: NOW - 60.0})
+    made = planned(gated(1, 2), gated(2, 8), holder, ended, context=context, free=0x0F)
+    assert made.released == ["1"]

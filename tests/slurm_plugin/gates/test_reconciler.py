@@ -12,7 +12,6 @@ from slots_in_tests import DGX1, NOW, Remembering, gated, look, reconciler
 from policies.performance import Shape
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import PROMISE_S, CapacityCache
-from slurm_plugin.gates.give_back import give_back
 from slurm_plugin.gates.plan import GatePlan
 from slurm_plugin.gates.reconciler import RENEWED_AT_ONCE, HoldReason
 from slurm_plugin.gates.released import Watch
@@ -22,6 +21,7 @@ from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.snapshot import read_snapshot
+from slurm_plugin.serve.give_back import give_back
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, Reservation, SlurmPartition
 
