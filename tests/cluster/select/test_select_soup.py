@@ -25,20 +25,6 @@ def test_any_legal_advice_is_harmless(cluster, engine, nth):
     assert soup.seen["elsewhere"] > 5, soup.seen
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.long("five minutes for each configuration")
-@pytest.mark.cluster
-@pytest.mark.select_plugin
-@pytest.mark.parametrize("nth", [30, 31, 32], ids="site {}".format)
-def test_any_legal_advice_is_harmless_whatever_happens(cluster, engine, nth):
-    """Arrays, heterogeneous jobs; suspended, held, requeued and changed ones; nodes that drain."""
-    engine.rule(**ANY)
-    soup = soup_of(cluster, SEED + nth, lives=True)
-    soup.cook(40)
-    assert not soup.found, "\n".join(soup.found)
-    assert soup.seen["running"] > 10, soup.seen
-
-
 def one_job(**changes) -> Job:
     whole = {
         "id": 1,

@@ -29,16 +29,3 @@ def test_slots_are_harmless(cluster, nth, most_placed):
     soup.cook(40)
     assert not soup.found, "\n".join(soup.found)
     assert not most_placed or soup.seen["elsewhere"] > 5, soup.seen
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.long("five minutes for each configuration")
-@pytest.mark.parametrize("nth", [30, 31, 32], ids=str)
-def test_slots_are_harmless_whatever_happens_to_jobs_and_nodes(cluster, nth):
-    """Arrays, heterogeneous jobs; suspended, held, requeued and changed ones; nodes that drain."""
-    mapa = "--comment=gpu-topo: policy=mapa"
-    soup = soup_of(cluster, SEED + nth, mapa, without=UNTOLD, ignored=BY_TASK, lives=True)
-    soup.site = replace(soup.site, slurm_conf=SLURMS.sub("", soup.site.slurm_conf))
-    soup.cook(40)
-    assert not soup.found, "\n".join(soup.found)
-    assert soup.seen["running"] > 10, soup.seen
