@@ -81,8 +81,7 @@ class Admission:
                     del made.added[added:]
                     self.changed()
                 for job, need in self._lacking:
-                    if self.has_place(job, need):
-                        self.waits(job, need)
+                    self.waits(job, need)
                 return part
             parts.append(part)
         jobs = {part.name: part.job for part in parts}
@@ -113,7 +112,8 @@ class Admission:
             if self._is_last:
                 self.borrowers.fits_nowhere(job, need)
             # Each user has places of her own: what another one's job did not get hers may.
-            if (whose := (id(want.need), job.uid)) not in self._looked_at:
+            whose = id(want.need), job.uid
+            if whose not in self._looked_at and self.has_place(job, need):
                 self._looked_at.add(whose)
                 self._lacking.append((job, need))
             return ""

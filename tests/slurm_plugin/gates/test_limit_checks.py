@@ -169,6 +169,9 @@ def test_after_a_check_that_showed_a_limit_no_job_of_the_user_holds_others_back(
     assert plan(like, later, **known).released == [str(LATER)]
     assert plan(replace(like, uid=9), later, **known).released == []
     [passed] = plan(like, later).tries.checks
+    # One that was checked itself has its place, though another one with the same need has none.
+    both = replace(like, job_id=9, name="9", priority=1000, time_limit_s=1), like
+    assert plan(*both, later, checks={passed: Check(NOW - 9, True)}, **known).released == []
     assert plan(like, later, checks={passed: Check(NOW - 9, True)}, **known).released == []
 
 
