@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def in_one_line(text: str) -> str:
+    """The text without control characters, which no terminal then takes for a command."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
 class PluginError(Exception):
     """Base of every error slurm_plugin raises on purpose; its text is for people."""
 
@@ -26,7 +31,7 @@ class SlurmError(PluginError):
     """
 
     def __init__(self, text: str) -> None:
-        super().__init__("".join(char if char.isprintable() else " " for char in text))
+        super().__init__(in_one_line(text))
 
 
 class EngineDown(PluginError):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote_to_bytes
 
-from slurm_plugin.errors import ProtocolError
+from slurm_plugin.errors import ProtocolError, in_one_line
 
 MAX_NOTE_BYTES = 200
 
@@ -21,7 +21,7 @@ def clean_note(text: str) -> str:
     """`text` as a note may be: one line, printable, no bracket, at most 200 bytes."""
     plain = text
     if not text.isprintable():
-        plain = "".join(c if c.isprintable() else " " for c in text)
+        plain = in_one_line(text)
     plain = " ".join(plain.replace("]", ")").replace("[", "(").replace("|", "/").split())
     return plain.encode()[:MAX_NOTE_BYTES].decode(errors="ignore")
 

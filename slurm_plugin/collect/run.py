@@ -12,7 +12,7 @@ from gres_topology.slices import profile_of
 from slurm_plugin.collect.read_node import read_node
 from slurm_plugin.collect.snippet import script, sections
 from slurm_plugin.collect.store import NodeRecord, Store, key_of
-from slurm_plugin.errors import PluginError, SlurmError
+from slurm_plugin.errors import PluginError, SlurmError, in_one_line
 from slurm_plugin.slurm.interface import SlurmNode
 from slurm_plugin.slurm.runner import Runner
 
@@ -141,9 +141,7 @@ class Collector:
 
 
 def _plain(text: str) -> str:
-    """One line that no terminal takes for a command."""
-    text = " ".join(text[:MOST_TEXT].split())
-    return "".join(char if char.isprintable() else " " for char in text)
+    return in_one_line(" ".join(text[:MOST_TEXT].split()))
 
 
 def _counted(node: SlurmNode) -> tuple[int, int]:

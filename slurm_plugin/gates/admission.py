@@ -28,7 +28,7 @@ class Admission:
     choose: Choose
     borrowers: LoanAdmission
     #: May others have to wait for a job that fits nowhere?
-    has_place: Callable[[QueuedJob, Need], bool] = lambda *_: True
+    has_place: Callable[[QueuedJob, Need], bool]
     # What is free only gets less while a plan is made: what did not fit once never will. By the
     # object's id, as ten thousand needs take long to hash; what is kept has its id for itself.
     _unplaced: dict[int, Need] = field(default_factory=dict)
@@ -99,8 +99,7 @@ class Admission:
         if used:
             need = replace(need, exc_nodes=need.exc_nodes.union(used))
         end, candidates = end_of(job, now), list[Group]()
-        is_known = id(need) in self._unplaced
-        if not is_known:
+        if id(need) not in self._unplaced:
             candidates, why = open_groups(need, made.nodes, self.context.reserved, now, end)
             if why:
                 return why

@@ -9,7 +9,7 @@ from functools import cache
 from operator import itemgetter
 from typing import NamedTuple
 
-from slurm_plugin.gates.limits import NOTHING, Known, Tries
+from slurm_plugin.gates.limits import LOOK_S, NOTHING, Known, Tries
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanContext, LoanPlan
 from slurm_plugin.protocol import Pass, WaitFor
@@ -55,6 +55,12 @@ class Unit:
     def first(self) -> Member:
         """The job, or its first component."""
         return self.members[0]
+
+    @property
+    def gate(self) -> str:
+        """What updates of its start time call it: a first component's go to all of them."""
+        job, _ = self.first
+        return str(job.het_id) if job.het_id else job.name
 
     @property
     def nodes_of_others(self) -> frozenset[str] | None:
@@ -203,7 +209,7 @@ class GateContext(LoanContext):
     #: May jobs wait though there is room for them, as the site has limits of users or accounts?
     has_limits: bool = False
     #: How long Slurm takes to look at a job, and how far ahead it plans (seconds); whether it does.
-    look_s: int = 150
+    look_s: int = LOOK_S
     window_s: int = 86400
     backfills: bool = True
     #: Partitions whose jobs may push others aside, which no job behind a gate does.

@@ -213,8 +213,7 @@ class _Planning:
             if not may_be_limited or mine.isdisjoint(self._admission.waited_for):
                 continue
             if self._tries.begin_check(job, want.need):
-                name = str(job.het_id) if job.het_id else job.name
-                self.made.updates.append((name, JobUpdate(begin_time=NOW)))
+                self.made.updates.append((unit.gate, JobUpdate(begin_time=NOW)))
                 self.made.renewed[job.job_id] = self.context.now
                 shut = [one for one in self.made.renewals if one.job_id != job.job_id]
                 self.made.renewals = shut
@@ -374,8 +373,7 @@ class _Planning:
         until = known or self.context.holds_until.get(job.job_id, 0)
         # A gate that holds for longer than a lease is one from before the clock was set back.
         if until - now < lease_s / 2 or until - now > 2 * lease_s:
-            name = str(job.het_id) if job.het_id else job.name
-            self.made.renewals.append(Renewal(until, name, job.job_id, leases))
+            self.made.renewals.append(Renewal(until, unit.gate, job.job_id, leases))
 
 
 def _begin(job: QueuedJob, want: Want) -> int:

@@ -50,7 +50,9 @@ def test_on_a_full_disk_the_old_one_stays_alone(tmp_path, monkeypatch, caplog):
 
 OTHER = 12345
 LINK = "is a link that others than root may have put there"
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may be led astray")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="needs root: it is about what root refuses"
+)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from slurm_plugin.errors import ConfigError, PluginError, SlurmError
+from slurm_plugin.errors import ConfigError, PluginError, SlurmError, in_one_line
 from slurm_plugin.lending.acting import child, donor, own_settings, question
 from slurm_plugin.lending.acting.child import run_as
 from slurm_plugin.lending.acting.question import MAX_BYTES, Question
@@ -95,8 +95,7 @@ def talk(peer: socket.socket, allowed: set[int], config: Path) -> None:
         logger.exception("a question could not be answered")
         reply = "error it could not be answered; see journalctl -u gputopo-donors"
     try:
-        plain = "".join(c if c.isprintable() else " " for c in reply)
-        peer.sendall(plain.encode()[: MAX_BYTES - 1] + b"\n")
+        peer.sendall(in_one_line(reply).encode()[: MAX_BYTES - 1] + b"\n")
     except OSError as error:
         logger.warning("a peer did not wait for %r: %s", reply, error)
 

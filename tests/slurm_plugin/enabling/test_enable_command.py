@@ -288,7 +288,7 @@ def test_a_file_keeps_owner_mode_and_attributes(tmp_path):
     assert os.listxattr(path) == names
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may be led astray")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it is about what root refuses")
 def test_root_writes_through_no_link_in_a_folder_of_slurms(site):
     """Whoever has SlurmUser could link slurm.conf to any file of root's."""
     os.chown(site.folder / "slurm", 12345, 12345)
