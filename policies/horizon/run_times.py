@@ -106,13 +106,12 @@ def _most_of_one(users: Sequence[Hashable]) -> int:
 
     At least one; None are jobs whose user is not known, and all of those count.
     """
-    of_user = Counter(user for user in users if user is not None)
-    nobodys = len(users) - of_user.total()
-
-    def is_too_much(most: int) -> bool:
-        return most > OF_ONE * (nobodys + sum(min(count, most) for count in of_user.values()))
-
-    return next(most for most in range(MOST, 0, -1) if most == 1 or not is_too_much(most))
+    of_user = Counter(users)
+    nobodys = of_user.pop(None, 0)
+    most = max(1, min(MOST, int(OF_ONE * len(users))))
+    while most > 1 and most > OF_ONE * (nobodys + sum([min(n, most) for n in of_user.values()])):
+        most -= 1
+    return most
 
 
 def _bounded(used: Sequence[float], users: Sequence[Hashable]) -> Sequence[float]:
