@@ -11,7 +11,15 @@ from simulation.core.link_quality import share_of
 from simulation.core.record import Record, SimulatedRun
 from simulation.experiments.harm.workloads import WIDE, WORKLOADS, Drawn
 from simulation.models.placing import Simulator
-from simulation.report.intervals import chance_below, holm, needed_to_see, power, ratio, seen
+from simulation.report.intervals import (
+    chance_below,
+    half_width,
+    holm,
+    needed_to_see,
+    power,
+    ratio,
+    seen,
+)
 from simulation.report.metrics import gpus_of, quantile
 from simulation.stock import policy_named
 
@@ -165,14 +173,17 @@ def verdicts(cells: Mapping[str, Cell]) -> list[Verdict]:
 
 
 def seeds_needed(cell: Cell, comparisons: int) -> int:
-    """How many seeds it takes until a margin of the mean wait is seen of each other policy.
+    """How many seeds it takes until no worse a mean wait is claimed against each other policy.
 
-    With `SURE`, if differences scatter as in this cell; no fewer than it has.
+    With `SURE`, if differences scatter as in this cell, and ours waits as long as the other's, or
+    as much less as this cell shows without doubt; no fewer than it has.
     """
     needed = len(cell[OURS])
     for other in cell:
         margin = MARGINS["wait_s"] * fmean(row["wait_s"] for row in cell[other])
         if other != OURS and margin:
             values = _over_margin(cell, other, "wait_s")
-            needed = max(needed, needed_to_see(values, ERROR / comparisons, SURE, margin))
+            below = -fmean(values) - half_width(values, ERROR)
+            distance = max(margin, below)
+            needed = max(needed, needed_to_see(values, ERROR / comparisons, SURE, distance))
     return needed

@@ -70,8 +70,9 @@ def _how(results: Results, judged: Mapping[str, Cell]) -> Iterator[str]:
         " same jobs, seed by seed. The claim is, of each other policy: not worse than it by more"
         f" than {margins}. All claims together are wrong with {100 * ERROR:.0f} % at most (Holm);"
         " all intervals hold together with as much certainty (Bonferroni). How many seeds a"
-        f" workload has was reckoned from seeds {TUNING[0]} to {TUNING[-1]}, so that 5 % of the"
-        f" mean wait are seen with {100 * SURE:.0f} %, {MOST} at most. How often seeds from"
+        f" workload has was reckoned from seeds {TUNING[0]} to {TUNING[-1]}, so that the claim on"
+        f" the mean wait is made with {100 * SURE:.0f} % where ours waits as long as the other's,"
+        f" or as much less as was seen there; {MOST} at most. How often seeds from"
         f" {FIRST_JUDGED} on were judged, each time with other code: {results.times_judged()}.\n"
     )
     lacking = [name for name in WORKLOADS if name not in judged]

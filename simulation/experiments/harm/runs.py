@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +12,6 @@ from pathlib import Path
 
 from simulation.experiments.harm.judging import MARGINS, OURS, Row, run_one, seeds_needed
 from simulation.experiments.harm.workloads import WORKLOADS
-from simulation.experiments.proof.runs import rounded
 
 POLICIES = ("stock", "best-fit", "first-fit", "mapa", "topo-aware", OURS)
 JOBS = 2500
@@ -41,7 +40,7 @@ class Results:
             found = json.loads(self._path(block, name).read_text(encoding="utf-8"))
         except OSError:
             return {}
-        return {policy: found[policy] for policy in POLICIES if policy in found}
+        return {policy: _rows(found[policy]) for policy in POLICIES if policy in found}
 
     def whole(self, block: str) -> dict[str, dict[str, list[Row]]]:
         """The cells in which every policy has the same two seeds or more."""
@@ -100,9 +99,30 @@ class Results:
             left = seeds[len(kept) :]
             if left:
                 rows = mapped(run_one, repeat(name), repeat(policy), left, repeat(jobs))
-                cell[policy] = [*kept, *map(rounded, rows)]
-                text = json.dumps(cell, indent=0) + "\n"
+                cell[policy] = [*kept, *map(_rounded, rows)]
+                lines = {policy: _columns(cell[policy]) for policy in cell}
+                text = json.dumps(lines, indent=0, separators=(",", ":")) + "\n"
                 self._path(block, name).write_text(text, encoding="utf-8")
+
+
+def _rounded(row: Row) -> Row:
+    """As it is kept."""
+    return {key: float(f"{value:.4g}") for key, value in row.items()}
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, str]:
+    """{figure: its values, seed by seed}, `-` where there is none: the files are to be small."""
+    keys = dict.fromkeys(key for row in rows for key in row)
+    return {key: " ".join(f"{row[key]:g}" if key in row else "-" for row in rows) for key in keys}
+
+
+def _rows(columns: Mapping[str, str]) -> list[Row]:
+    """The rows of `_columns`."""
+    values = [line.split() for line in columns.values()]
+    return [
+        {key: float(value) for key, value in zip(columns, row, strict=True) if value != "-"}
+        for row in zip(*values, strict=True)
+    ]
 
 
 @contextmanager

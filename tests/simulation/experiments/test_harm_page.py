@@ -104,6 +104,24 @@ def test_so_many_seeds_as_see_the_margin():
     assert seeds_needed(cell(1.0, 0.0, 12), 10) == 12
 
 
+def test_fewer_seeds_tell_where_ours_is_far_better():
+    """An awful policy's waits scatter, and 5 % of them are not what is asked."""
+    alike, better = cell(1.0, 0.4, 12), cell(0.5, 0.4, 12)
+    assert seeds_needed(better, 200) < 0.3 * seeds_needed(alike, 200)
+    assert seeds_needed(cell(1.01, 0.4, 12), 200) == pytest.approx(
+        seeds_needed(alike, 200), rel=0.1
+    )
+
+
+def test_what_is_kept_is_what_was_run_but_for_some_digits(monkeypatch, tmp_path):
+    rows = [{"wait_s": 123.456}, {"wait_s": 0.0, "share": 0.98765}, {"wait_s": 98765.4}]
+    monkeypatch.setattr(runs, "run_one", lambda name, policy, seed, jobs: rows[seed - 7001])
+    results = runs.Results(tmp_path)
+    run(results, "tuning", most=3)
+    kept = [{"wait_s": 123.5}, {"wait_s": 0.0, "share": 0.9877}, {"wait_s": 98770.0}]
+    assert results.cell("tuning", "hgx") == dict.fromkeys(runs.POLICIES, kept)
+
+
 @pytest.fixture
 def ran(monkeypatch):
     """Which runs were asked for; a wait of 100 s with a little noise, ours 90 s."""
