@@ -23,6 +23,11 @@ _NOT_COMPARED = (
     *("/run/munge", "/var/log/munge", "/var/lib/munge"),
     *("/var/lib/apt", "/var/lib/dpkg", "/var/log/apt"),
 )
+#: What is known of a host on which something did not come about.
+_STATE = (
+    "sinfo -N -o '%N %T %E'; scontrol show node; ps -ef;"
+    " tail -n 20 /var/log/slurm/*.log /home/slurmd.*.log; journalctl -q -n 40 2>/dev/null"
+)
 
 
 class Host:
@@ -107,7 +112,9 @@ class Host:
         """Until the script succeeds."""
         end = time.monotonic() + timeout_s
         while (done := self.try_run(script)).returncode:
-            assert time.monotonic() < end, f"{script}: not within {timeout_s:g} s\n{done.stdout}"
+            if time.monotonic() > end:
+                seen = self.try_run(_STATE).stdout
+                raise AssertionError(f"{script}: not within {timeout_s:g} s\n{done.stdout}\n{seen}")
             time.sleep(0.2)
 
     def restart_slurmctld(self) -> None:

@@ -66,6 +66,7 @@ def hold(live: Cluster) -> Iterator[Callable[[Busy], None]]:
     yield prepare
     live.run("ctl", "scancel -u alice")
     until(lambda: not live.run("ctl", "squeue -h -u alice").out, "alice's jobs are gone")
+    live.wait_reconciled()
 
 
 class Form(NamedTuple):
