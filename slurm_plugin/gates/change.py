@@ -95,12 +95,9 @@ def _given(part: Part, now: int) -> JobUpdate:
     """The update that gives exactly these slots, and opens the gate."""
     job, kept = part.job, part.kept
     update = placed(kept, job.ntasks or 1, part.need, part.group, part.mask, part.with_lent)
-    # Where an operator changes a number of nodes, Slurm holds the job to no limit of nodes any
-    # more: the lower bound stays, and an upper one where there was none is no change to Slurm.
-    nodes = part.need.nodes
-    update = replace(update, num_nodes=(min(job.min_nodes or nodes, nodes), nodes))
     if update.min_cpus is not None and update.min_cpus <= job.cpus:
-        # The same holds of CPUs, of which its tasks may need more than its GPUs bring.
+        # Its tasks may need more than its GPUs bring; and Slurm holds a job whose CPUs an operator
+        # changes to no limit of CPUs any more.
         update = replace(update, min_cpus=None)
     comment = hints.with_note(kept.placed(now).written_into(job.admin_comment), part.note)
     requests = GpuRequests(*(getattr(update, name) or "" for name in GpuRequests._fields))
@@ -131,7 +128,7 @@ def spared(job: QueuedJob) -> JobUpdate:
 def regate(job: QueuedJob, kept: GateRecord, begin: int, not_before: int, note: str) -> JobUpdate:
     """The update that gates the job again until `begin`, with no release before `not_before`.
 
-    Its number of nodes stays that of its release (see `_given`) until it is given back.
+    Its number of nodes stays that of its release until it is given back.
     """
     comment = kept.gated_again(not_before).written_into(job.admin_comment)
     update = _own_request(kept, max(begin, kept.begin), hints.with_note(comment, note))

@@ -48,6 +48,7 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 HeldBack = Callable[[QueuedJob, Want], bool]
 
 PARTLY_SLURMS = "one of its components is Slurm's to place, on nodes of its own"
+MORE_NODES = "it needs more nodes than it asks for at least, and there are limits"
 OVERTAKEN = "later jobs that are Slurm's own would start before it time and again"
 
 
@@ -302,13 +303,8 @@ class _Planning:
     def _open(self, unit: Unit) -> bool:
         """Release the unit, or as many tasks as there is room for; False: it stays gated."""
         for job, want in unit.members:
-            least, _ = want.kept.nodes
-            if not self._would_start(job.partition, job.time_limit_s, least):
-                self._leave(unit, NOT_STARTED)
-                return True
-            if not self.context.preempting.isdisjoint(job.partition.split(",")):
-                # At submit it was in another one.
-                self._leave(unit, PREEMPTS)
+            if why := self._slurms_own(job, want):
+                self._leave(unit, why)
                 return True
         if not all(self._is_ready(job, want) for job, want in unit.members):
             return False
@@ -332,6 +328,16 @@ class _Planning:
             # Until Slurm has split the released tasks off, the array still counts them as waiting.
             self.made.again |= job.tasks > 1
         return released
+
+    def _slurms_own(self, job: QueuedJob, want: Want) -> str:
+        """Why Slurm is to start this job without us; empty where it is not."""
+        least, _ = want.kept.nodes
+        if not self._would_start(job.partition, job.time_limit_s, least):
+            return NOT_STARTED
+        if not self.context.preempting.isdisjoint(job.partition.split(",")):
+            return PREEMPTS  # At submit it was in another one.
+        is_wider = want.need is not None and want.need.nodes > max(least, job.min_nodes)
+        return MORE_NODES if is_wider and self.context.has_limits else ""
 
     def _names(self, unit: Unit) -> Iterator[list[str]]:
         """What updates call the unit: for an array each task that its limit lets start now."""

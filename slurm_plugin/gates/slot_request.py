@@ -198,6 +198,7 @@ def placed(
         **others,
         tres_bind="",
         req_nodes=",".join(group.names),
+        # If fewer would do, Slurm took the nodes for some to choose from (since 23.02).
         num_nodes=(need.nodes, need.nodes),
         cpus_per_tres="" if cpus else None,
         min_cpus=cpus or None,

@@ -55,6 +55,15 @@ def test_one_that_no_limit_keeps_is_checked_and_not_delayed(cluster, watch):
     assert "[gpu-slots: placed " in cluster.job(first).admin_comment
 
 
+def test_a_job_gets_all_gpus_that_it_asks_for_however_few_nodes_it_names(cluster, watch):
+    """Slurm takes a list of more nodes than a job has to have for some to choose from."""
+    holder = cluster.started("-w", "dgx1", "--gres=gpu:8", sleep_s=600).id
+    jobid = gated(cluster, "-x", "amd1,bridged1,minsky1", "--gpus=16")
+    cluster.cancel(holder)
+    every = tuple(range(8))
+    assert cluster.wait_running(jobid, timeout_s=60).gpus == {"dgx1": every, "dgx2": every}
+
+
 def at_once(cluster: Cluster) -> CommandResult:
     words = ["srun", "--immediate=5", "-w", "dgx1", "--gres=gpu:2", "hostname"]
     return cluster.run("ctl", words, user="alice", check=False)

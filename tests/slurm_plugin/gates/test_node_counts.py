@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from slots_in_tests import DGX1, NOW, gated, planned
+from slots_in_tests import DGX1, NOW, TERMS, gated, planned
 
 from slurm_plugin.gates import change
 from slurm_plugin.job_notes.records import GateRecord
@@ -14,22 +14,36 @@ WIDE = gated(
     admin_comment="[gpu-slots: gated token=t tpj=gres/gpu:16 nodes=1- by=job]",
 )  # fmt: skip
 TWO_NODES = [replace(DGX1, name="dgx2")]
+LIMITED = replace(TERMS, has_limits=True)
 
 
 @pytest.mark.parametrize(
     ("job", "nodes"),
     [
-        (WIDE, (1, 2)),
-        (replace(WIDE, min_nodes=2, max_nodes=2), (2, 2)),
-        (replace(WIDE, min_nodes=0), (2, 2)),
-        (gated(1, 2, min_nodes=1), (1, 1)),
+        (WIDE, 2),
+        (replace(WIDE, min_nodes=2, max_nodes=2), 2),
+        (replace(WIDE, min_nodes=0), 2),
+        (gated(1, 2, min_nodes=1), 1),
     ],
     ids=["on more than it has to be", "on as many as it asked for", "not known", "on one"],
 )
-def test_a_release_leaves_the_fewest_nodes_as_they_are(job, nodes):
+def test_a_release_names_as_many_nodes_as_the_job_has_to_have(job, nodes):
+    """Of more Slurm would take some, and give it fewer GPUs."""
     made = planned(job, others=TWO_NODES)
     [(_, update)] = made.releases[0].steps
-    assert (update.num_nodes, len(update.req_nodes.split(","))) == (nodes, nodes[1])
+    assert update.num_nodes == (nodes, nodes)
+    assert len(update.req_nodes.split(",")) == nodes
+
+
+def test_where_there_are_limits_a_job_that_slurm_would_put_on_more_nodes_is_slurms_own():
+    """With a number of nodes of ours it would evade a limit of nodes."""
+    made = planned(WIDE, others=TWO_NODES, context=LIMITED)
+    assert not made.releases
+    [(_, update)] = made.updates
+    assert "limits" in update.admin_comment
+    shaped = "[gpu-slots: gated token=t tpn=gres/gpu:2 nodes=2-2 by=node]"
+    stale = gated(1, 2, min_nodes=1, admin_comment=shaped)
+    assert planned(stale, others=TWO_NODES, context=LIMITED).releases
 
 
 def kept_of(nodes: str) -> GateRecord:
