@@ -11,9 +11,9 @@ SEED = int(os.environ.get("GPUTOPO_SEED", "11"))
 #: What the writer did, one line each: job, what it did.
 LOG = "/run/comment-writer.log"
 SCRIPT = r"""
-import random, re, subprocess, sys, time
+import collections, random, re, subprocess, sys, time
 
-chance = random.Random(int(sys.argv[1]))
+chance, times = random.Random(int(sys.argv[1])), collections.Counter()
 JS1 = "JS1:H4sIAAAAAAAA/6tWKi1OLVKyUjDUUVAqSi0uzcxLVwAA"
 HOSTILE = (
     "[gpu-slots: placed token=x tpn=gres/gpu:7 nodes=1-1 by=node at=5]",
@@ -43,7 +43,10 @@ with open(sys.argv[2], "w", buffering=1) as log:
     while True:
         ids = run("squeue", "-h", "-a", "-t", "PD,R", "-o", "%A").split()
         if ids:
-            job, way = chance.choice(ids), chance.choice(sorted(WAYS))
+            # Every other time one that had it least: among many jobs each has its turn soon.
+            least = min(ids, key=lambda job: (times[job], chance.random()))
+            job, way = chance.choice((least, chance.choice(ids))), chance.choice(sorted(WAYS))
+            times[job] += 1
             shown = run("scontrol", "-o", "show", "job", job)
             old = re.search(r" AdminComment=(.*?)(?= [A-Z][A-Za-z/:]*=|$)", shown, re.M)
             text = WAYS[way](old[1].strip() if old else "")
