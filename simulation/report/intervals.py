@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from statistics import fmean, stdev
 
@@ -66,7 +66,14 @@ def _reach(error: float, sure: float, freedom: int) -> float:
 
 def needed_to_see(values: Sequence[float], error: float, sure: float, distance: float) -> int:
     """How many such values it takes until `seen` is no more than `distance` (over 0)."""
-    return _fewest(stdev(values), distance, lambda freedom: _reach(error, sure, freedom))
+    spread = stdev(values)
+
+    def is_enough(count: int) -> bool:
+        return _reach(error, sure, count - 1) * spread <= distance * math.sqrt(count)
+
+    if not is_enough(MANY):
+        return math.ceil((_reach(error, sure, MANY - 1) * spread / distance) ** 2)
+    return bisect_left(range(2, MANY), True, key=is_enough) + 2
 
 
 def holm(chances: Sequence[float], error: float) -> list[bool]:
@@ -89,22 +96,6 @@ def holm(chances: Sequence[float], error: float) -> list[bool]:
 
 #: From so many values on Student's t hardly changes.
 MANY = 1000
-
-
-def needed(values: Sequence[float], error: float, half: float) -> int:
-    """How many such values it takes until half the interval is `half` (over 0) at most."""
-    return _fewest(stdev(values), half, lambda freedom: t_quantile(1 - error / 2, freedom))
-
-
-def _fewest(spread: float, distance: float, reach: Callable[[int], float]) -> int:
-    """How many values, until `reach` (of the degrees of freedom) standard errors are no more."""
-
-    def is_enough(count: int) -> bool:
-        return reach(count - 1) * spread <= distance * math.sqrt(count)
-
-    if not is_enough(MANY):
-        return math.ceil((reach(MANY - 1) * spread / distance) ** 2)
-    return bisect_left(range(2, MANY), True, key=is_enough) + 2
 
 
 @cache

@@ -9,8 +9,11 @@ from statistics import fmean
 from gres_topology import NodeTopology
 from simulation.core.link_quality import share_of
 from simulation.core.record import Record, SimulatedRun
-from simulation.experiments.harm.workloads import WIDE, WORKLOADS, Drawn
+from simulation.core.slurm_site import ENDLESS_S, Scheduling, SlurmSite
+from simulation.experiments.harm.traces import WORKLOADS
+from simulation.experiments.harm.workloads import WIDE, Drawn
 from simulation.models.placing import Simulator
+from simulation.models.slurm import SlurmSimulator
 from simulation.report.intervals import (
     chance_below,
     half_width,
@@ -21,7 +24,6 @@ from simulation.report.intervals import (
     seen,
 )
 from simulation.report.metrics import gpus_of, quantile
-from simulation.stock import policy_named
 
 OURS = "horizon"
 #: The first part of the jobs, from which run times are learned on a cluster that fills.
@@ -34,9 +36,18 @@ Row = Mapping[str, float]
 
 
 def run_one(workload: str, policy: str, seed: int, jobs: int) -> dict[str, float]:
-    """The row of one policy on the jobs of one seed, with EASY backfill."""
+    """The row of one policy on the jobs of one seed, with EASY backfill.
+
+    Where a log has CPUs and memory with Slurm's own, whose defaults they need.
+    """
     drawn = WORKLOADS[workload].drawn(seed, jobs)
-    run = Simulator(drawn.nodes, policy_named(policy), drawn.speed, easy=True).run(drawn.jobs)
+    chosen = drawn.policy(policy)
+    if drawn.rooms:
+        # OverTimeLimit lets every job come to its end.
+        site = SlurmSite(Scheduling(over_time_limit_s=ENDLESS_S), drawn.rooms)
+        run = SlurmSimulator(drawn.nodes, chosen, site, drawn.speed).run(drawn.jobs)
+    else:
+        run = Simulator(drawn.nodes, chosen, drawn.speed, easy=True).run(drawn.jobs)
     return row_of(run, drawn)
 
 

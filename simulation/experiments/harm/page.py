@@ -17,8 +17,9 @@ from simulation.experiments.harm.judging import (
     verdicts,
 )
 from simulation.experiments.harm.runs import FIRST_JUDGED, MOST, TUNING, Results
-from simulation.experiments.harm.workloads import WORKLOADS
+from simulation.experiments.harm.traces import TRACES, WORKLOADS
 
+LOGS = [name for name, trace in TRACES.items() if trace.seeds]
 LABELS = {"wait_s": "mean wait", "wait_p95_s": "p95 wait"}
 SECONDARY = {
     "turnaround_s": "submit to end", "wide_wait_s": "wait of 4 GPUs or more", "unfair": "unfair",
@@ -66,14 +67,16 @@ def _how(results: Results, judged: Mapping[str, Cell]) -> Iterator[str]:
     yield "## How it is judged\n"
     margins = " and ".join(f"{100 * part:.0f} % in {LABELS[key]}" for key, part in MARGINS.items())
     yield (
-        f"Each workload of `simulation/experiments/harm/workloads.py` runs under each policy on the"
+        "Each workload of `simulation/experiments/harm` runs under each policy on the"
         " same jobs, seed by seed. The claim is, of each other policy: not worse than it by more"
         f" than {margins}. All claims together are wrong with {100 * ERROR:.0f} % at most (Holm);"
         " all intervals hold together with as much certainty (Bonferroni). How many seeds a"
         f" workload has was reckoned from seeds {TUNING[0]} to {TUNING[-1]}, so that the claim on"
         f" the mean wait is made with {100 * SURE:.0f} % where ours waits as long as the other's,"
         f" or as much less as was seen there; {MOST} at most. How often seeds from"
-        f" {FIRST_JUDGED} on were judged, each time with other code: {results.times_judged()}.\n"
+        f" {FIRST_JUDGED} on were judged, each time with other code: {results.times_judged()}."
+        f" A whole log ({', '.join(LOGS)}) runs with few seeds, each of which shifts its jobs by up"
+        " to half an hour.\n"
     )
     lacking = [name for name in WORKLOADS if name not in judged]
     if lacking:

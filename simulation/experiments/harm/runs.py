@@ -11,7 +11,7 @@ from itertools import repeat
 from pathlib import Path
 
 from simulation.experiments.harm.judging import MARGINS, OURS, Row, run_one, seeds_needed
-from simulation.experiments.harm.workloads import WORKLOADS
+from simulation.experiments.harm.traces import TRACES, WORKLOADS
 
 POLICIES = ("stock", "best-fit", "first-fit", "mapa", "topo-aware", OURS)
 JOBS = 2500
@@ -54,9 +54,15 @@ class Results:
         }
 
     def seeds(self, block: str, name: str) -> range:
-        """Those of a workload; no judged ones before the first block is there."""
+        """Those of a workload; no judged ones before the first block is there.
+
+        A whole log, of which one run takes minutes, has no first block.
+        """
+        of_log = TRACES[name].seeds if name in TRACES else 0
         if block == "tuning":
-            return TUNING
+            return TUNING[:0] if of_log else TUNING
+        if of_log:
+            return range(FIRST_JUDGED, FIRST_JUDGED + of_log)
         tuning = self.whole("tuning").get(name)
         count = 0 if tuning is None else min(MOST, seeds_needed(tuning, COMPARISONS))
         return range(FIRST_JUDGED, FIRST_JUDGED + count)

@@ -17,9 +17,12 @@ from random import Random
 
 from gres_topology import NodeTopology
 from gres_topology.catalog import declared, load
+from policies import Policy
 from simulation.core.jobs import SimJob, at_load
+from simulation.core.slurm_site import Room
 from simulation.experiments.horizon_waits import COMMUNICATION, Told
 from simulation.models.speed import Speed
+from simulation.stock import policy_named
 from simulation.traces import philly
 
 #: GPUs on each node of a job -> weight.
@@ -68,6 +71,9 @@ class Drawn:
     nodes: Mapping[str, NodeTopology]
     jobs: Sequence[SimJob]
     speed: Speed
+    #: CPUs and memory of the nodes, where a log has them.
+    rooms: Mapping[str, Room] = field(default_factory=dict)
+    policy: Callable[[str], Policy] = policy_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,8 @@ _DGX1V, _MI250X, _BRIDGED = {"dgx1v": 6}, {"mi250x": 6}, {"a100-pcie-bridged": 6
 #: up with 0.85, and beside an endless queue no harm is seen.
 _OF_MI250X, _OF_BRIDGED = 0.7, 0.55
 
-WORKLOADS: Mapping[str, Workload] = {
+#: Those whose jobs are drawn.
+GENERATED: Mapping[str, Workload] = {
     "h100-l40s": Workload(_H100_L40S),
     "h100-l40s-quiet": Workload(_H100_L40S, communicates=QUIET),
     "h100-l40s-told": Workload(_H100_L40S, says=True),

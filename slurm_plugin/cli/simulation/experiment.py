@@ -110,32 +110,6 @@ def run_all(out: Path, only: tuple[str, ...], again: bool) -> None:
     files.write(out / "reproduction.md", page.page(PAPERS, folder))
 
 
-@click.command("proof")
-@_out("Folder of proof.md and of proof/, its results.")
-@click.option("--only", multiple=True, metavar="TRACE", help="These traces; none: make the page.")
-@click.option("--again", multiple=True, metavar="POLICY", help="Also what is there of this policy.")
-@click.option("--fresh", is_flag=True, help="The fresh seeds alone.")
-def run_proof(out: Path, only: tuple[str, ...], again: tuple[str, ...], fresh: bool) -> None:
-    """Run every policy on every trace, and write where horizon is behind.
-
-    Results that are in the folder already are kept: an interrupted run goes on where it was.
-    """
-    from simulation.experiments.proof import bounds, page, runs
-    from simulation.experiments.proof.cells import TRACES
-
-    for given, known in (
-        (only, [*TRACES, "none"]),
-        (again, (*runs.FIRST.policies, *runs.BOUNDS.policies)),
-    ):
-        if unknown := sorted(set(given) - set(known)):
-            raise click.BadParameter(f"{unknown[0]}: expected one of {', '.join(known)}")
-    if "horizon" in again:
-        again = (*again, bounds.TOLD)
-    for each in (runs.FRESH,) if fresh else (runs.FIRST, runs.FRESH, runs.BOUNDS):
-        each.run(out / "proof", click.echo, only, again)
-    files.write(out / "proof.md", page.page(out / "proof"))
-
-
 @click.command("harm")
 @_out("Folder of harm.md and of harm/, its results.")
 @click.option("--block", type=click.Choice(["tuning", "judged", "none"]), default="none",
@@ -155,7 +129,7 @@ def run_harm(
     """
     from simulation.experiments.harm.page import page
     from simulation.experiments.harm.runs import Results
-    from simulation.experiments.harm.workloads import WORKLOADS
+    from simulation.experiments.harm.traces import WORKLOADS
 
     if unknown := sorted(set(only) - set(WORKLOADS)):
         raise click.BadParameter(f"{unknown[0]}: expected one of {', '.join(WORKLOADS)}")
@@ -166,7 +140,7 @@ def run_harm(
 
 
 #: Those that write a page of many runs.
-_PAGES = {"all": run_all, "harm": run_harm, "proof": run_proof}
+_PAGES = {"all": run_all, "harm": run_harm}
 
 
 def _command(experiment: Experiment) -> click.Command:

@@ -12,7 +12,8 @@ from simulation.core.jobs import SimJob, offered_load
 from simulation.core.occupancy import FreeCounts
 from simulation.core.record import Record, SimulatedRun
 from simulation.experiments.harm.judging import beside, row_of, run_one
-from simulation.experiments.harm.workloads import A_DAY_S, WORKLOADS, Drawn
+from simulation.experiments.harm.traces import TRACES
+from simulation.experiments.harm.workloads import A_DAY_S, GENERATED, Drawn
 from simulation.models.speed import PlacedJob, Speed
 from simulation.report.intervals import half_width, ratio
 
@@ -21,9 +22,9 @@ def gpus_of(drawn):
     return sum(topology.gpus for topology in drawn.nodes.values())
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize("name", GENERATED)
 def test_a_seed_gives_the_same_jobs_again_at_the_load_and_all_of_them_fit(name):
-    workload = WORKLOADS[name]
+    workload = GENERATED[name]
     drawn = workload.drawn(1, 200)
     assert drawn.jobs == workload.drawn(1, 200).jobs != workload.drawn(2, 200).jobs
     assert offered_load(drawn.jobs, gpus_of(drawn)) == pytest.approx(workload.load, abs=0.001)
@@ -32,8 +33,27 @@ def test_a_seed_gives_the_same_jobs_again_at_the_load_and_all_of_them_fit(name):
     assert {job.gpus_per_node for job in drawn.jobs} == set(workload.sizes)
 
 
+@pytest.mark.parametrize("name", [name for name in TRACES if not name.startswith("philly")])
+def test_a_seed_of_a_trace_gives_the_same_jobs_again_at_the_load_and_all_of_them_fit(name):
+    drawn, again, other = (TRACES[name].drawn(seed, 200) for seed in (1, 1, 2))
+    assert drawn.jobs == again.jobs != other.jobs
+    made = offered_load(drawn.jobs, gpus_of(drawn), ideal_s=drawn.speed.ideal_s)
+    assert made == pytest.approx(TRACES[name].load, abs=0.001)
+    empty = FreeCounts(topology.gpus for topology in drawn.nodes.values())
+    assert all(empty.fits(job.gpus_per_node) for job in drawn.jobs)
+    assert len({job.submit_s for job in drawn.jobs}) > 150
+
+
+def test_seeds_of_a_log_have_its_jobs_at_other_moments():
+    """Within an hour of each other, before the load is set: their order is hardly changed."""
+    jobs = [TRACES["openb"].source(seed, 0).jobs for seed in (1, 2)]
+    took = [sorted(job.duration_s for job in some) for some in jobs]
+    assert took[0] == took[1]
+    assert [job.duration_s for job in jobs[0]] != [job.duration_s for job in jobs[1]]
+
+
 def test_what_jobs_say_changes_neither_them_nor_what_they_take():
-    told, untold = WORKLOADS["dgx1v-told"].drawn(3, 200), WORKLOADS["dgx1v"].drawn(3, 200)
+    told, untold = GENERATED["dgx1v-told"].drawn(3, 200), GENERATED["dgx1v"].drawn(3, 200)
     assert [replace(job, hint="") for job in told.jobs] == untold.jobs
     assert all(bool(job.hint) == (job.gpus_per_node != (1,)) for job in told.jobs)
     for job in told.jobs:
@@ -47,7 +67,7 @@ def test_what_jobs_say_changes_neither_them_nor_what_they_take():
 @pytest.mark.parametrize(("name", "is_felt"), [("dgx1v", True), ("dgx1v-quiet", False)])
 def test_a_poor_pair_is_felt_unless_jobs_are_quiet(name, is_felt):
     """GPUs 0 and 5 of a DGX-1V have no NVLink between them."""
-    drawn = WORKLOADS[name].drawn(1, 200)
+    drawn = GENERATED[name].drawn(1, 200)
     pairs = [job for job in drawn.jobs if job.gpus_per_node == (2,)]
     for job in pairs:
         took_s = drawn.speed.full_s(PlacedJob(job, {"n001": (0, 5)}), drawn.nodes, ())
@@ -59,18 +79,18 @@ def test_a_poor_pair_is_felt_unless_jobs_are_quiet(name, is_felt):
     [("dgx1v", 1, 4, False), ("dgx1v-limits-off", 0.1, 10, True)],
 )
 def test_limits_are_so_many_times_the_run_time(name, least, most, is_below):
-    jobs = WORKLOADS[name].drawn(1, 300).jobs
+    jobs = GENERATED[name].drawn(1, 300).jobs
     factors = [job.walltime_s / job.duration_s for job in jobs if job.walltime_s > 60]
     assert least <= min(factors) < most / 2 < max(factors) <= most
     assert (min(factors) < 1) is is_below
 
 
 def test_where_nobody_says_anything_the_limit_is_the_partitions():
-    assert {job.walltime_s for job in WORKLOADS["dgx1v-day"].drawn(1, 300).jobs} == {A_DAY_S}
+    assert {job.walltime_s for job in GENERATED["dgx1v-day"].drawn(1, 300).jobs} == {A_DAY_S}
 
 
 def test_a_burst_is_wide_jobs_of_one_user_at_one_moment():
-    jobs = WORKLOADS["dgx1v-bursts"].drawn(1, 600).jobs
+    jobs = GENERATED["dgx1v-bursts"].drawn(1, 600).jobs
     moments = Counter(job.submit_s for job in jobs)
     bursts = [
         [job for job in jobs if job.submit_s == at] for at, count in moments.items() if count > 1
@@ -79,12 +99,12 @@ def test_a_burst_is_wide_jobs_of_one_user_at_one_moment():
     for burst in bursts:
         assert len({job.user for job in burst}) == 1
         assert all(job.gpus_per_node[0] >= 4 for job in burst)
-    assert max(Counter(job.submit_s for job in WORKLOADS["dgx1v"].drawn(1, 600).jobs).values()) == 1
+    assert max(Counter(job.submit_s for job in GENERATED["dgx1v"].drawn(1, 600).jobs).values()) == 1
 
 
 def test_a_heavy_tail_has_longer_jobs():
     longest = [
-        max(job.duration_s for job in WORKLOADS[name].drawn(1, 600).jobs)
+        max(job.duration_s for job in GENERATED[name].drawn(1, 600).jobs)
         for name in ("dgx1v-tail", "dgx1v")
     ]
     assert longest[0] > 2 * longest[1]
@@ -92,7 +112,7 @@ def test_a_heavy_tail_has_longer_jobs():
 
 def test_figures_of_a_run_by_hand():
     """Of eleven jobs the first one does not count, and waited for 100 s."""
-    nodes = WORKLOADS["dgx1v"].nodes()
+    nodes = GENERATED["dgx1v"].nodes()
     jobs = [SimJob(number, (1,), 10.0, 0.0, user="a") for number in range(1, 10)]
     jobs += [SimJob(10, (8,), 10.0, 0.0, user="b"), SimJob(11, (2,), 10.0, 0.0, user="b")]
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from simulation.experiments.harm import runs
 from simulation.experiments.harm.judging import seeds_needed, verdicts
 from simulation.experiments.harm.page import page
-from simulation.experiments.harm.workloads import WORKLOADS
+from simulation.experiments.harm.traces import WORKLOADS
 from simulation.report.intervals import (
     MANY,
     chance_below,
@@ -71,6 +71,15 @@ def test_hypotheses_fall_from_the_least_chance_on_until_one_stands():
     assert holm([0.01, 0.02, 0.03], 0.05) == [True, True, True]
     assert holm([0.02, 0.03], 0.05) == [True, True]
     assert holm([0.03, 0.03], 0.05) == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("p", "freedom", "expected"),
+    [(0.975, 9, 2.262), (0.975, 1, 12.706), (0.95, 2, 2.920), (0.995, 9, 3.250), (0.975, 30, 2.042),
+     (0.9995, 9, 4.781)],
+)  # fmt: skip
+def test_students_t_is_that_of_the_tables(p, freedom, expected):
+    assert t_quantile(p, freedom) == pytest.approx(expected, abs=0.001)
 
 
 def test_chance_and_power_are_students():
