@@ -199,6 +199,13 @@ def check_served(need: Need, empty: Nodes) -> None:
     """
     if not groups(need, empty):
         raise Unplaceable("no node can ever serve it")
+    most = most_of(need.partitions, empty, lambda one: one.max_cpus_per_socket)
+    if 0 < most < need.cpus:
+        # How many it gets of which socket goes by the cores that others have there.
+        raise Unplaceable(
+            f"it needs {need.cpus} CPUs of a node, and its partition allows {most} of a socket"
+            " (MaxCPUsPerSocket)"
+        )
 
 
 def _memory_mb(asked: Demand, gpus: int, cpus: int) -> int:

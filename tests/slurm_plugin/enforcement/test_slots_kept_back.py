@@ -143,6 +143,28 @@ def test_a_submit_to_several_partitions_passes_nobody_who_waits_in_one_of_them(t
         assert state_of(told(slots.on_submit(asked))) == expected
 
 
+PER_SOCKET = SlurmPartition("batch", ("dgx1",), True, max_cpus_per_socket=4)
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_left"),
+    [({"cpus": 4}, False), ({"cpus": 5}, True), ({"cpus": 5, "partition": "batch,plain"}, False)],
+    ids=["as many as of a socket", "more", "more, and a partition without that limit"],
+)
+@pytest.mark.parametrize("array", [False, True])
+def test_cpus_of_several_sockets_are_slurms_to_find_where_a_partition_limits_them(
+    tmp_path, asked, is_left, array
+):
+    state = cache()
+    limited = replace(state.nodes["dgx1"], limits={"batch": PER_SOCKET}, socket_count=2)
+    state.update({"dgx1": limited}, (), Line(), NOW)
+    answer = mode(tmp_path, state).on_submit(submit(array=array, **asked))
+    if is_left:
+        assert "allows 4 of a socket (MaxCPUsPerSocket)" in left(answer)
+    else:
+        assert state_of(told(answer)) == ("gated" if array else "placed")
+
+
 SPREADABLE = {
     "--gpus=4": {"form": "job", "tpj": "gres/gpu:4"},
     "--gpus=4 -n2": {"form": "job", "tpj": "gres/gpu:4", "tasks": 2, "cpus": 2},

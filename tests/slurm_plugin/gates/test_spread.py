@@ -174,3 +174,28 @@ def test_what_was_just_left_to_slurm_has_a_moment_to_start(opened, released):
 def test_nothing_is_spread_while_a_limit_pauses_it():
     paused = replace(TERMS, is_paused=lambda name, now: True)
     assert left(look(gated(), on=site(2, 3), context=paused)) == []
+
+
+def limited(**more: Any) -> Node:
+    batch = SlurmPartition("batch", ("dgx1",), True, **more)
+    return replace(DGX1, limits={"batch": batch}, socket_count=2)
+
+
+def test_tasks_whose_cpus_are_more_than_a_socket_may_give_are_slurms_at_once():
+    tasks = {"name": "1_[0-3]", "array_id": 1, "task": "0-3", "tasks": 4}
+    made = look(slots_in_tests.gated(1, 1, cpus=5, **tasks), on=[limited(max_cpus_per_socket=4)])
+    [(name, update)] = made.updates
+    assert (name, made.released) == ("1_[0-3]", [])
+    assert "it needs 5 CPUs of a node, and its partition allows 4 of a socket" in (
+        hints.note_in(update.admin_comment or "")
+    )
+
+
+@pytest.mark.parametrize(("most", "released"), [(4, []), (5, ["2"])])
+def test_the_cpus_of_what_is_about_to_start_count_in_its_partition(most, released):
+    words = f"placed token=t1 tpn=gres/gpu:1 nodes=1-1 by=node at={NOW}"
+    starts = {"admin_comment": f"[gpu-slots: {words}]", "req_nodes": "dgx1", "eligible": NOW}
+    starts |= {"tres_per_node": "gres/gpu:v100.s0:1", "cpus": 3}
+    other = slots_in_tests.gated(2, 1, cpus=2)
+    on = [limited(max_cpus_per_node=most)]
+    assert look(slots_in_tests.gated(1, 1, **starts), other, on=on).released == released
