@@ -76,7 +76,7 @@ local function node_range(job, ask)
   if not least then
     least = ask.per_job and ask.per_node and ceil(ask.per_job / ask.per_node) or 1
   end
-  return least, (most and most > least) and most or least
+  return least, most and math.max(most, least)
 end
 
 local function task_count(job, ask, nodes)
@@ -105,19 +105,20 @@ end
 
 -- shape(job, ask) -> gpus, per_node, nodes, max_nodes, tasks
 --   gpus and per_node are 0 where they cannot be known before the job starts. They hold
---   for the least number of nodes the user allowed (1 where none was given).
+--   for the least number of nodes the user allowed (1 where none was given). max_nodes is 0 where
+--   the user gave no bound.
 function M.shape(job, ask)
   local nodes, max_nodes = node_range(job, ask)
   local tasks = task_count(job, ask, nodes)
   local per_node = ask.per_node or per_node_from_sockets(job, ask)
   local gpus = ask.per_job or (ask.per_task and ask.per_task * tasks)
-  if nodes == max_nodes then
+  if nodes == (max_nodes or nodes) then
     gpus = gpus or (per_node and per_node * nodes)
     if not per_node and gpus and gpus % nodes == 0 then
       per_node = gpus / nodes
     end
   end
-  return gpus or 0, per_node or 0, nodes, max_nodes, tasks
+  return gpus or 0, per_node or 0, nodes, max_nodes or 0, tasks
 end
 
 -- The partition the job goes to when the user named none.
@@ -171,7 +172,7 @@ end
 function M.line(job, part_list, ask, hint)
   local gpus, per_node, nodes, max_nodes, tasks = M.shape(job, ask)
   local counts = { { "nodes", nodes }, { "per_node", per_node }, { "tasks", tasks } }
-  if max_nodes > nodes then
+  if max_nodes > 0 then
     table.insert(counts, 2, { "max_nodes", max_nodes })
   end
   local in_all, each = codec.numbers({ { "gpus", gpus } }), codec.numbers(counts)

@@ -12,10 +12,11 @@ from slurm_plugin.defrag.sight import Sight
 from slurm_plugin.job_notes.brackets import SLOTS, inside
 from slurm_plugin.job_notes.hints import hint_in
 from slurm_plugin.queue.backfill import in_order
-from slurm_plugin.queue.candidates import Need, can_start
+from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, held_by
-from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.slurms_choice import can_start
 from slurm_plugin.queue.snapshot import Snapshot
+from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Entries of jobs whose place others depend on.

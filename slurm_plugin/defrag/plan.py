@@ -18,7 +18,7 @@ from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines
 from slurm_plugin.defrag.movable import Movable
 from slurm_plugin.queue.candidates import Need, fits, fullest
 from slurm_plugin.queue.capacity import Hold, Node, Nodes, with_hold, without_holds
-from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Movable jobs of one node that are tried together, the cheapest.

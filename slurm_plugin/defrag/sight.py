@@ -9,11 +9,10 @@ from functools import cached_property
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.gates.reconciler import kinds_of
 from slurm_plugin.gates.released import may_start_now
-from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import want_of
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.queue.candidates import Need
-from slurm_plugin.queue.capacity import Node, Nodes, emptied, nodes_of
+from slurm_plugin.queue.capacity import Node, Nodes, emptied, gpus_by_slot, nodes_of
 from slurm_plugin.queue.demand import Unplaceable, demand_of, lacks_only_room, need_of
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob

@@ -21,17 +21,23 @@ from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.limits import NOT_STARTED, meets_limit
 from slurm_plugin.gates.plan import Choice, Chosen
 from slurm_plugin.gates.question import ask
-from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of, with_defaults
+from slurm_plugin.gates.slot_request import (
+    demand_of_submit,
+    placed,
+    record_of,
+    with_defaults,
+)
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GATED, PLACED
 from slurm_plugin.lending import forms
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply, WaitFor
-from slurm_plugin.queue.candidates import Group, Need, are_apart, groups, is_even, open_groups
+from slurm_plugin.queue.candidates import Group, Need, as_slurms, groups, is_even, open_groups
 from slurm_plugin.queue.capacity import Hold
-from slurm_plugin.queue.demand import Asked, Unplaceable, Whose, need_of
-from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.demand import Asked, Unplaceable, Whose, check_served, need_of
+from slurm_plugin.queue.slurms_choice import are_apart, can_start
 from slurm_plugin.queue.snapshot import is_up, would_start
+from slurm_plugin.slurm.features import Unsupported
 
 #: Decisions of partitions that are only observed, kept until the next poll writes them.
 MAX_OBSERVED = 1000
@@ -169,8 +175,7 @@ class Slots:
         if not self.cache.is_fresh(job.now):
             raise Unplaceable("Slurm's queue was not read lately")
         need = need_of(demand_of_submit(job.asked, self.cache.default_partition), self.cache.empty)
-        if not groups(need, self.cache.empty):
-            raise Unplaceable("no node can ever serve it")
+        check_served(need, self.cache.empty)
         return need
 
     def _observe(self, job: _Submission, need: Need) -> None:
@@ -208,8 +213,9 @@ class Slots:
             # Rather now with other GPUs on each node than later with the same ones.
             if are_apart(need, nodes) and not keys.het:
                 raise Unplaceable(APART)
-            # The next look may find donors.
-            cache.is_awaited |= not (job.is_later or job.not_lent)
+            # The next look may find donors, or leave it to Slurm, which spreads it.
+            is_due = not job.not_lent or can_start(need, as_slurms(nodes))
+            cache.is_awaited |= is_due and not job.is_later
             first = None if job.is_later else need
             return self._gate(job, _waits_for(need), need=first, keep=True)
         is_doubted = cache.is_doubted(job.asked.uid, now)
@@ -317,5 +323,7 @@ def _is_put_off(keys: SlotsKeys) -> bool:
 
 
 def _waits_for(need: Need) -> str:
+    if need.spread and need.spread.gpus:
+        return f"waits for {need.spread.gpus} free GPUs"
     each = f" on each of {need.nodes} nodes" if need.nodes > 1 else " on one node"
     return f"waits for {need.gpus} free GPU{'s' if need.gpus > 1 else ''}{each}"

@@ -10,12 +10,14 @@ from slurm_plugin.gates.plan import Choose, GateContext, GatePlan, JobRelease, U
 from slurm_plugin.job_notes import hints
 from slurm_plugin.lending.admission import LoanAdmission
 from slurm_plugin.protocol import Pass, WaitFor
-from slurm_plugin.queue.candidates import Group, Need, are_apart, is_even, open_groups
+from slurm_plugin.queue.candidates import Group, Need, as_slurms, is_even, open_groups
 from slurm_plugin.queue.capacity import Hold, end_of
+from slurm_plugin.queue.slurms_choice import are_apart, spread_hold
 from slurm_plugin.slurm.interface import QueuedJob
 
 PREEMPTS = "the partition may preempt others"
 APART = "no set of GPUs is free on all of its nodes"
+SPREAD = "no node has room for all of it, and Slurm spreads it over several at once"
 UNEVEN = "the best GPUs do not lie evenly on the sockets"
 
 
@@ -98,12 +100,18 @@ class Admission:
         assert need is not None
         if used:
             need = replace(need, exc_nodes=need.exc_nodes.union(used))
-        end, candidates = end_of(job, now), list[Group]()
+        end, like, candidates = end_of(job, now), _alike(job, want), list[Group]()
+        if like in self._delaying and self._delaying[like] <= end:
+            return ""
         if id(need) not in self._unplaced:
             candidates, why = open_groups(need, made.nodes, self.context.reserved, now, end)
             if why:
                 return why
         if not candidates:
+            if id(need) not in self._unplaced and self._is_last:
+                hold = spread_hold(need, as_slurms(made.nodes), end)
+                if hold is not None:
+                    return self._left_to_spread(job, hold, like)
             if is_first:
                 self._unplaced[id(need)] = need
             if are_apart(need, made.nodes):
@@ -115,9 +123,6 @@ class Admission:
             if whose not in self._looked_at and self.has_place(job, need):
                 self._looked_at.add(whose)
                 self._lacking.append((job, need))
-            return ""
-        like = _alike(job, want)
-        if like in self._delaying and self._delaying[like] <= end:
             return ""
         if like in self._chosen:
             group, taken = self._chosen[like]
@@ -142,6 +147,15 @@ class Admission:
         made.take(hold)
         self.changed()
         return change.Part(name, job, want.kept, need, group, mask, choice.note)
+
+    def _left_to_spread(self, job: QueuedJob, hold: Hold, like: tuple[object, ...]) -> str:
+        """Leave the job to Slurm, which gives it this, and nobody else; '': it would delay one."""
+        if self._delays(hold, like):
+            return ""
+        if not job.het_id:
+            self.made.take(hold)
+            self.changed()
+        return SPREAD
 
     def _delays(self, hold: Hold, like: tuple[object, ...]) -> bool:
         """Would a job like these delay one in line if it held this?"""

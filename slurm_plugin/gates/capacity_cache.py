@@ -178,8 +178,5 @@ class CapacityCache:
 
     def now(self) -> tuple[Nodes, list[Hold]]:
         """The nodes and holds, with everything that is promised counted as taken."""
-        nodes, holds = self.nodes, list(self.holds)
-        for promise in self.promises.values():
-            nodes = with_hold(nodes, promise.hold)
-            holds.append(promise.hold)
-        return nodes, holds
+        promised = [promise.hold for promise in self.promises.values()]
+        return with_hold(self.nodes, *promised), [*self.holds, *promised]

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from math import inf
 
 from slurm_plugin.gates import change, slot_loans
-from slurm_plugin.gates.admission import PREEMPTS, Admission
+from slurm_plugin.gates.admission import PREEMPTS, SPREAD, Admission
 from slurm_plugin.gates.limits import NOT_STARTED, Tries
 from slurm_plugin.gates.plan import (
     FAR_LEASES,
@@ -68,10 +68,8 @@ def plan(
     its gate and delays nobody.
     """
     jobs = list(queue)
-    made = GatePlan(nodes, holds_in(nodes, jobs, context.now))
-    for hold in promised:
-        made.nodes = with_hold(made.nodes, hold)
-        made.holds.append(hold)
+    holds = [*holds_in(nodes, jobs, context.now), *promised]
+    made = GatePlan(with_hold(nodes, *promised), holds)
     _Planning(jobs, wants, nodes, made, context, choose, matcher, held_back).run()
     return made
 
@@ -270,9 +268,13 @@ class _Planning:
         if not unit.is_last or self._is_paused(unit.first[0].name):
             return
         for job, want in unit.members:
-            update = change.give_back(job, want.kept, f"Slurm's own choice: {why}")
-            self.made.updates.append((job.name, update))
+            self._give_back(job.name, job, want, why)
         self._spare_others(unit)
+
+    def _give_back(self, name: str, job: QueuedJob, want: Want, why: str) -> None:
+        if not self._is_paused(name):
+            update = change.give_back(job, want.kept, f"Slurm's own choice: {why}")
+            self.made.updates.append((name, update))
 
     def _spare_others(self, unit: Unit) -> None:
         """Slurm writes the first component's new comment to all: the others get theirs back."""
@@ -317,13 +319,17 @@ class _Planning:
             if released and self._tries.is_closed(job, unit.first[1].need):
                 break
             refused = self._admission.admit(names, unit)
-            if refused is not None:
+            if refused == SPREAD and job.tasks > 1:
+                # The array's other tasks may have room on one node.
+                self._give_back(names[0], *unit.first, SPREAD)
+            elif refused is not None:
                 if refused:
                     self._leave(unit, refused)
                 return released or bool(refused)
+            else:
+                for member, want in unit.members:
+                    self._tries.begin(member, want.need)
             released = True
-            for member, want in unit.members:
-                self._tries.begin(member, want.need)
             self._active[job.array_id] += 1
             # Until Slurm has split the released tasks off, the array still counts them as waiting.
             self.made.again |= job.tasks > 1
@@ -331,13 +337,12 @@ class _Planning:
 
     def _slurms_own(self, job: QueuedJob, want: Want) -> str:
         """Why Slurm is to start this job without us; empty where it is not."""
-        least, _ = want.kept.nodes
-        if not self._would_start(job.partition, job.time_limit_s, least):
+        if not self._would_start(job.partition, job.time_limit_s, want.kept.nodes[0]):
             return NOT_STARTED
         if not self.context.preempting.isdisjoint(job.partition.split(",")):
-            return PREEMPTS  # At submit it was in another one.
-        is_wider = want.need is not None and want.need.nodes > max(least, job.min_nodes)
-        return MORE_NODES if is_wider and self.context.has_limits else ""
+            return PREEMPTS
+        nodes, least = want.need.nodes if want.need else 1, want.kept.nodes[0]
+        return MORE_NODES if self.context.has_limits and nodes > max(least, job.min_nodes) else ""
 
     def _names(self, unit: Unit) -> Iterator[list[str]]:
         """What updates call the unit: for an array each task that its limit lets start now."""

@@ -31,7 +31,6 @@ from slurm_plugin.gates.plan import Choice, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.released import Watch, about_to_run, of_job
-from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
@@ -40,7 +39,15 @@ from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.protocol import WaitFor
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.candidates import Group
-from slurm_plugin.queue.capacity import Hold, emptied, holds_in, nodes_of, with_hold, with_shared
+from slurm_plugin.queue.capacity import (
+    Hold,
+    emptied,
+    gpus_by_slot,
+    holds_in,
+    nodes_of,
+    with_hold,
+    with_shared,
+)
 from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
@@ -179,16 +186,8 @@ class GateReconciler:
             partitions=snapshot.settings.by_name,
         )
         self._decided = {}
-        made = plan(
-            snapshot.jobs,
-            wants,
-            nodes,
-            context,
-            self._choose,
-            promised,
-            matcher,
-            self._is_held_back,
-        )
+        others = promised, matcher, self._is_held_back
+        made = plan(snapshot.jobs, wants, nodes, context, self._choose, *others)
         self._limits.learn(made.tries)
         since, in_line = self._waits_since, (one.job for one in made.line.waits)
         self._waits_since = {job: since.get(job, self._began) for job in in_line}
@@ -206,9 +205,7 @@ class GateReconciler:
         newer: Iterable[Hold],
     ) -> None:
         """What submits see from now on. `newer` was promised while the plan was made."""
-        nodes = made.nodes
-        for hold in made.added:
-            nodes = with_hold(nodes, hold)
+        nodes = with_hold(made.nodes, *made.added)
         holds = (*holds_in(made.nodes, snapshot.jobs, self.clock()), *made.added)
         partitions = snapshot.settings.partitions
         self.cache.default_partition = next((p.name for p in partitions if p.is_default), "")
@@ -298,19 +295,18 @@ class GateReconciler:
 
     def _carry_out(self, made: GatePlan, read_at: float) -> None:
         """Releases first: they are what people wait for. Slurm was read at `read_at` (epoch)."""
-        decided = self._decided
         self._counts["regated"] += made.seen["regated"]
         for release in made.releases:
             if all(self._update([name], step) for name, step in release.steps):
                 self._counts["released"] += len(release.jobs)
                 for name, job in release.jobs.items():
-                    self._watch.released(name, job, decided.get(name))
+                    self._watch.released(name, job, self._decided.get(name))
                     self._observe(job, read_at)
             else:
                 for name, change in release.undo:
                     self._update([name], change, quiet=True)
         for name, change in made.updates:
-            if self._update([name], change) and (build := decided.get(name)):
+            if self._update([name], change) and (build := self._decided.get(name)):
                 self.write(build)
 
     def _observe(self, job: QueuedJob, read_at: float) -> None:

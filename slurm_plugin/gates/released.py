@@ -56,7 +56,7 @@ def awaited_hold(job: QueuedJob, want: Want, nodes: Nodes, context: GateContext)
         node = nodes[name]
         mask = mask_of_types(node.gpu_types, given)
         masks[name] = node.all_gpus if mask and need.exclusive else mask
-    hold = Hold(masks, need.cpus, need.memory_mb, end_of(job, now))
+    hold = replace(need.hold((), 0, end_of(job, now)), gpus=masks)
     enough = [mask.bit_count() >= need.gpus for mask in masks.values()]
     is_exact = len(masks) == need.nodes and all(enough)
     # abs: where the release lies in the future, the clock was set back.

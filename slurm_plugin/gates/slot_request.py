@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from slurm_plugin.job_notes.records import GATED, REQUESTS, GateRecord, GpuRequests
+from slurm_plugin.job_notes.records import GATED, PLACED, REQUESTS, GateRecord, GpuRequests
 from slurm_plugin.protocol import ResourceRequest, SlotsKeys, Submit
 from slurm_plugin.queue.candidates import Group, Need
-from slurm_plugin.queue.capacity import Gpus
 from slurm_plugin.queue.demand import (
     Demand,
     Unplaceable,
@@ -20,22 +19,13 @@ from slurm_plugin.queue.demand import (
 )
 from slurm_plugin.slurm import slot_types
 from slurm_plugin.slurm.gres_text import counts
-from slurm_plugin.slurm.interface import JobDefaults, JobUpdate, QueuedJob, SlurmNode
-from slurm_plugin.slurm.slot_types import index_of, model_of, slots_of
+from slurm_plugin.slurm.interface import JobDefaults, JobUpdate, QueuedJob
+from slurm_plugin.slurm.slot_types import index_of
 
 _Request = TypeVar("_Request", bound=ResourceRequest)
 
 #: Where no partition gives anything.
 NO_DEFAULTS: Mapping[str, JobDefaults] = {}
-
-
-def gpus_by_slot(node: SlurmNode) -> Gpus | None:
-    """The GPUs of a node where each has a GRES type of its own; None for any other node."""
-    slots = slots_of(node.gpus)
-    if not slots:
-        return None
-    used = sum(1 << i for i, slot in enumerate(slots) if node.used_by_type.get(slot))
-    return Gpus(slots, used, model_of(slots[0]))
 
 
 def demand_of_submit(asked: Submit, default_partition: str) -> Demand:
@@ -55,6 +45,7 @@ def demand_of_submit(asked: Submit, default_partition: str) -> Demand:
         sockets=_sockets_of(asked),
         nodes=asked.nodes,
         max_nodes=asked.max_nodes,
+        per_task=gpus_of(keys.tpt),
         tasks=asked.tasks,
         partitions=asked.partition or default_partition,
         is_22_05=GpuRequests(keys.tpn, keys.tpj, keys.tpt, keys.tps).is_22_05,
@@ -95,6 +86,8 @@ def recorded_demand(
     Raises Unplaceable for a record without a GPU request.
     """
     least, most = kept.nodes
+    # An older bridge did not tell a bound like -N1; a release may have set Slurm's own since.
+    most = most or (0 if kept.tries or kept.state == PLACED else job.max_nodes)
     as_submitted = replace(
         job,
         **kept.requests._asdict(),

@@ -8,10 +8,10 @@ from dataclasses import replace
 from slurm_plugin.gates.plan import Want
 from slurm_plugin.gates.slot_request import NO_DEFAULTS, recorded_demand
 from slurm_plugin.job_notes.records import PLACED, GateRecord
-from slurm_plugin.queue.candidates import Need, groups
+from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Nodes
-from slurm_plugin.queue.demand import Unplaceable, need_of
-from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.demand import Unplaceable, check_served, need_of
+from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import JobDefaults, QueuedJob
 
 #: Needs beside those of the jobs there are that are kept.
@@ -34,13 +34,11 @@ def want_of(
         if kept.state == PLACED and (loan := kept.loan):
             # Its other GPUs are its donors'.
             need = replace(need, gpus=loan.mask.bit_count())
-        fits = bool(groups(need, empty))
+        check_served(need, empty)
     except Unsupported as error:
         return Want(kept, problem=f"the constraint {error} cannot be judged")
     except (Unplaceable, ValueError) as error:
         return Want(kept, problem=str(error))
-    if not fits:
-        return Want(kept, problem="no node can ever serve it")
     return Want(kept, asked, need)
 
 

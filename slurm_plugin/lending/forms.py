@@ -18,13 +18,8 @@ SHAPED = "policy=genie plans shapes of nodes' own GPUs, and a loan would change 
 OLD_SLURM = "Slurm 22.05 takes no GPU out of a request"
 
 
-def obstacle(
-    asked: Demand, *, is_batch: bool = True, is_het: bool = False, is_spread: bool = False
-) -> str:
-    """Why a job that asks for this can borrow nothing, '' where it can.
-
-    `is_spread`: Slurm itself spreads GPUs that are counted for the whole job.
-    """
+def obstacle(asked: Demand, *, is_batch: bool = True, is_het: bool = False) -> str:
+    """Why a job that asks for this can borrow nothing, '' where it can."""
     several = asked.nodes > 1 or asked.max_nodes > 1
     gpus = asked.per_node if asked.form == "node" else asked.gpus
     forms = (
@@ -32,7 +27,7 @@ def obstacle(
         (not is_batch, INTERACTIVE),
         (asked.is_22_05, OLD_SLURM),
         (several, SEVERAL_NODES),
-        (is_spread, SPREAD),
+        (asked.form == "job" and asked.max_nodes != 1, SPREAD),
         (asked.is_by_gpu, PER_GPU),
         (asked.form == "socket", PER_SOCKET),
         (asked.form == "task" and asked.tasks > 1, PER_TASK),

@@ -33,8 +33,8 @@ from slurm_plugin.lending.plan import LoanCandidate, LoanPlan
 from slurm_plugin.lending.take_back import Borrowed
 from slurm_plugin.queue.candidates import Need, may_use
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of
-from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.queue.snapshot import Settings, Snapshot
+from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from slurm_plugin.job_notes.loan import Loan
 from slurm_plugin.job_notes.records import JobRecord
 from slurm_plugin.lending import standing as loans
-from slurm_plugin.queue.candidates import Need, can_start
+from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Nodes, held_by, without_holds
+from slurm_plugin.queue.slurms_choice import can_start
 from slurm_plugin.slurm.interface import QueuedJob
 
 

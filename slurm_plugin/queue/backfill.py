@@ -12,8 +12,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from slurm_plugin.queue.candidates import Need, may_use, serves
+from slurm_plugin.queue.candidates import Need, serves
 from slurm_plugin.queue.capacity import Hold, Node, Nodes, freed, with_hold
+from slurm_plugin.queue.slurms_choice import Share, is_enough, least_of, share_of, usable
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: What Slurm takes a job without a time limit to run (seconds).
@@ -62,12 +63,16 @@ class InLine:
     job: int = 0
     #: Its user; -1 where that is not known.
     uid: int = -1
+    #: What each of the nodes gives it then, where Slurm may spread it over several.
+    shares: Mapping[str, Share] = field(default_factory=dict)
 
     def is_delayed_by(self, hold: Hold) -> bool:
         """Would it start later if somebody held this from now on?"""
         if hold.end <= self.start or self.names.isdisjoint(hold.gpus):
             return False
         touched, left = self._after(hold)
+        if self.need.spread:
+            return not is_enough(self.need, self._shares_after(touched, left))
         return len(self.room) - len(touched) + len(left) < self.need.nodes
 
     def with_hold(self, hold: Hold) -> InLine:
@@ -78,7 +83,15 @@ class InLine:
         if not touched:
             return self
         rest = {name: node for name, node in self.room.items() if name not in touched}
-        return replace(self, room={**rest, **left})
+        shares = self._shares_after(touched, left)
+        return replace(self, room={**rest, **left}, shares=shares)
+
+    def _shares_after(self, touched: Nodes, left: Nodes) -> Mapping[str, Share]:
+        """What all nodes give once those that are touched are as they are left."""
+        if not self.need.spread:
+            return self.shares
+        rest = {name: share for name, share in self.shares.items() if name not in touched}
+        return rest | {name: share_of(self.need, node) for name, node in left.items()}
 
     def _after(self, hold: Hold) -> tuple[Nodes, Nodes]:
         """The nodes of its room that the hold is on; and as they are with it, where room is left.
@@ -86,8 +99,8 @@ class InLine:
         The others are left alone: there may be hundreds, and as many jobs in line.
         """
         touched = {name: self.room[name] for name in hold.gpus if name in self.room}
-        after = with_hold(touched, hold)
-        return touched, {name: node for name, node in after.items() if serves(self.need, node)}
+        after, one = with_hold(touched, hold), least_of(self.need)
+        return touched, {name: node for name, node in after.items() if serves(one, node)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +135,7 @@ class Line:
         if self._is_full(uid) or kind in self.known or need in self.known:
             return self
         looked_at = {**self.looked_at, uid: self.looked_at.get(uid, 0) + 1}
-        names = frozenset(name for name, node in nodes.items() if may_use(need, node))
+        names = usable(need, nodes)
         if any(names <= one.names for one in self.waits):
             return Line(self.waits, self.known | {kind}, looked_at)
         one = _in_line(need, names, nodes, holds, now)
@@ -155,6 +168,7 @@ class Line:
 
 def _kind(need: Need) -> tuple[object, ...]:
     """Equal for needs that may use the same nodes: all that `may_use` asks about."""
+    need = least_of(need)
     is_wider = need.nodes > len(need.req_nodes)
     whose = need.partitions, need.features, need.req_nodes, need.exc_nodes
     return *whose, is_wider, need.gpus, need.types
@@ -166,8 +180,7 @@ def in_line(need: Need, nodes: Nodes, holds: Sequence[Hold], now: float) -> InLi
     None where it never could. A job that overran its limit is about to end: its hold counts as
     ending `now`.
     """
-    names = frozenset(name for name, node in nodes.items() if may_use(need, node))
-    return _in_line(need, names, nodes, holds, now)
+    return _in_line(need, usable(need, nodes), nodes, holds, now)
 
 
 def _in_line(
@@ -180,15 +193,39 @@ def _in_line(
         end = min(max(hold.end, now), now + ENDLESS_S)
         for name in filter(names.__contains__, hold.gpus):
             ends.setdefault(name, []).append((end, hold))
-    times = {name: _room_from(need, nodes[name], ends.get(name, []), now) for name in names}
-    if sum(time < math.inf for time in times.values()) < need.nodes:
+    one = least_of(need)
+    times = {name: _room_from(one, nodes[name], ends.get(name, []), now) for name in names}
+    times = {name: time for name, time in times.items() if time < math.inf}
+    if need.spread:
+        start = _spread_from(need, {name: nodes[name] for name in times}, ends, now)
+    else:
+        start = sorted(times.values())[need.nodes - 1] if len(times) >= need.nodes else math.inf
+    if start == math.inf:
         return None
-    start = sorted(times.values())[need.nodes - 1]
-    room: dict[str, Node] = {}
-    for name in (name for name, time in times.items() if time <= start):
-        over = [hold for end, hold in ends.get(name, []) if end <= start]
-        room[name] = freed(nodes[name], over) if over else nodes[name]
-    return InLine(need, names, start, room)
+    soon = (name for name, time in times.items() if time <= start)
+    room = {name: _at(start, nodes[name], ends.get(name, [])) for name in soon}
+    shares = {name: share_of(need, node) for name, node in room.items()} if need.spread else {}
+    return InLine(need, names, start, room, shares=shares)
+
+
+def _at(time: float, node: Node, ends: Iterable[tuple[float, Hold]]) -> Node:
+    """The node at that time (epoch), as these holds end."""
+    over = [hold for end, hold in ends if end <= time]
+    return freed(node, over) if over else node
+
+
+def _spread_from(
+    need: Need, nodes: Nodes, ends: Mapping[str, list[tuple[float, Hold]]], now: float
+) -> float:
+    """From when on (epoch) these nodes give enough to a job that Slurm may spread; inf: never."""
+    shares = {name: share_of(need, node) for name, node in nodes.items()}
+    times = sorted({(end, name) for name in nodes for end, _ in ends.get(name, [])})
+    for end, name in [(now, ""), *times]:
+        if name:
+            shares[name] = share_of(need, _at(end, nodes[name], ends[name]))
+        if is_enough(need, shares):
+            return end
+    return math.inf
 
 
 def _room_from(need: Need, node: Node, ends: list[tuple[float, Hold]], now: float) -> float:

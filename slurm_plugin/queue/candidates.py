@@ -6,18 +6,33 @@ job of several nodes therefore needs one set of GPUs that is free on all of them
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from policies.contract.bits import lowest_bits
-from slurm_plugin.queue import features
 from slurm_plugin.queue.capacity import Hold, Node, Nodes
-from slurm_plugin.slurm.interface import Reservation
+from slurm_plugin.slurm import features
+from slurm_plugin.slurm.interface import Reservation, SlurmPartition
 
 RESERVED = "a reservation begins before its time is over"
 HALF_CLOSED = "a node that is switched off, reserved in part or one user's alone has room"
 #: The most sets of GPUs that are tried for a job of several nodes of one kind.
 MAX_SETS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How Slurm may spread a job: over as many nodes, with as many GPUs on each, as it finds."""
+
+    #: What a node gives that has GPUs for one share, for two, and so on: GPUs, CPUs, MB.
+    shares: tuple[tuple[int, int, int], ...]
+    #: What all nodes together have to give.
+    gpus: int
+    cpus: int
+    #: Nodes; 0 for no upper bound.
+    least: int = 1
+    most: int = 0
+    #: For each CPU; 0 where the job's memory is not counted by CPUs.
+    mem_cpu_mb: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +52,8 @@ class Need:
     sockets: int = 0
     #: Its GPUs are to be of these GRES types, and a node must have all of them; empty: of any.
     types: frozenset[str] = frozenset()
+    #: How Slurm may spread the job otherwise; None where each node has the same in any case.
+    spread: Spread | None = None
 
     def hold(self, names: Iterable[str], mask: int, end: float) -> Hold:
         """What the job holds with the GPUs `mask` on these nodes, until `end` (epoch)."""
@@ -72,6 +89,18 @@ def may_use(need: Need, node: Node) -> bool:
     )
 
 
+def most_of(partitions: Iterable[str], nodes: Nodes, limit: Callable[[SlurmPartition], int]) -> int:
+    """The highest of the partitions' limits of one kind; 0 where one of them has no such limit."""
+    most = 0
+    for name in partitions:
+        found = (node.limits[name] for node in nodes.values() if name in node.limits)
+        one = next(found, None)
+        if one is None or not limit(one):
+            return 0
+        most = max(most, limit(one))
+    return most
+
+
 def cpus_for(need: Need, node: Node) -> int:
     """The free CPUs of the node that Slurm would give the job."""
     return node.cpus_for(need.gpus, need.partitions, need.exclusive)
@@ -95,7 +124,7 @@ def fits(need: Need, node: Node) -> bool:
     """Could one node's share of the job start there now?"""
     return (
         node.is_open
-        and _of_its_types(need, node).free.bit_count() >= need.gpus
+        and free_for(need, node).bit_count() >= need.gpus
         and cpus_for(need, node) >= need.cpus
         and node.memory_mb >= need.memory_mb
         and not (need.exclusive and node.jobs)
@@ -119,11 +148,9 @@ def fullest(need: Need, nodes: Nodes) -> list[Node]:
     return sorted(room, key=lambda node: (node.weight, node.free.bit_count(), node.name))
 
 
-def _of_its_types(need: Need, node: Node) -> Node:
-    """The node with nothing free but what the job can have."""
-    if not need.types:
-        return node
-    return replace(node, free=node.free & mask_of_types(node.gpu_types, need.types))
+def free_for(need: Need, node: Node) -> int:
+    """The mask of the free GPUs that the job can have."""
+    return node.free & mask_of_types(node.gpu_types, need.types) if need.types else node.free
 
 
 def mask_of_types(gpu_types: Sequence[str], chosen: Container[str]) -> int:
@@ -136,9 +163,14 @@ def why_slurms(need: Need, nodes: Nodes) -> str:
 
     '' where there is none such. Slurm does not see a job behind a gate.
     """
-    closed = {n: replace(node, is_open=True) for n, node in nodes.items() if node.is_slurms}
-    is_room = closed and groups(need, {**nodes, **closed})
+    is_room = any(node.is_slurms for node in nodes.values()) and groups(need, as_slurms(nodes))
     return HALF_CLOSED if is_room else ""
+
+
+def as_slurms(nodes: Nodes) -> Nodes:
+    """The nodes with those open that are Slurm's to open."""
+    closed = {n: replace(node, is_open=True) for n, node in nodes.items() if node.is_slurms}
+    return {**nodes, **closed} if closed else nodes
 
 
 def unreserved(nodes: Nodes, reserved: Iterable[Reservation], now: float, end: float) -> Nodes:
@@ -175,10 +207,10 @@ def groups(need: Need, nodes: Nodes) -> list[Group]:
     """
     if need.sockets == 1:
         return _on_one_socket(replace(need, sockets=0), nodes)
-    ready = sorted(
-        (_of_its_types(need, node) for node in nodes.values() if fits(need, node)),
-        key=lambda n: (n.weight, n.name),
-    )
+    ready = [node for node in nodes.values() if fits(need, node)]
+    if need.types:
+        ready = [replace(node, free=free_for(need, node)) for node in ready]
+    ready.sort(key=lambda node: (node.weight, node.name))
     if need.nodes == 1:
         if len(need.req_nodes) > 1:
             return []
@@ -214,20 +246,6 @@ def is_even(need: Need, node: Node, mask: int) -> bool:
     return counts == [need.gpus // need.sockets] * need.sockets
 
 
-def can_start(need: Need, nodes: Nodes) -> bool:
-    """Could Slurm start the job now, on whatever GPUs are free?"""
-    if need.nodes > 1:
-        return are_apart(need, nodes)
-    if need.sockets == 1:
-        return bool(groups(need, nodes))
-    return len(need.req_nodes) <= 1 and any(fits(need, node) for node in nodes.values())
-
-
-def are_apart(need: Need, nodes: Nodes) -> bool:
-    """Could Slurm start the job of several nodes now, but with other GPUs on each of them?"""
-    return need.nodes > 1 and sum(fits(need, node) for node in nodes.values()) >= need.nodes
-
-
 def _best(need: Need, types: tuple[str, ...], nodes: list[Node]) -> Group | None:
     """The nodes on which most GPUs are free together; of equals those that Slurm takes first.
 
@@ -261,11 +279,3 @@ def _free_together(need: Need, must: list[Node], nodes: list[Node]) -> set[int]:
             if mask.bit_count() >= need.gpus and len(masks) < MAX_SETS:
                 masks.add(mask)
     return masks
-
-
-def first_hold(need: Need, nodes: Nodes, end: float) -> Hold | None:
-    """What Slurm itself would take now; None where the job does not fit."""
-    first = next(iter(groups(need, nodes)), None)
-    if first is None:
-        return None
-    return need.hold(first.names, lowest_bits(first.free, need.gpus), end)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from policies import mask_of
 from policies.contract.bits import lowest_bits
 from slurm_plugin.slurm.interface import QueuedJob, Reservation, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.slot_types import model_of, slots_of
 
 #: States in which Slurm starts nothing on a node. COMPLETING is not among them: it is over in
 #: a moment, and a job that is released meanwhile starts right then.
@@ -64,7 +65,8 @@ class Node:
     #: of all of them such jobs hold: as many as they may, for Slurm does not say which ones.
     cpus_by_gpu: int = 0
     opened: int = 0
-    #: The partitions that allow their jobs so many CPUs of a node or socket, and what those hold.
+    #: The partitions that allow their jobs so many nodes, or CPUs of a node or socket; what those
+    #: of the last two kinds hold.
     limits: Mapping[str, SlurmPartition] = field(default_factory=dict)
     taken: Mapping[str, int] = field(default_factory=dict)
     socket_count: int = 1
@@ -167,6 +169,15 @@ def gpus_of_any_type(node: SlurmNode) -> Gpus:
     return Gpus(types, used | lowest_bits(others, unsaid), "")
 
 
+def gpus_by_slot(node: SlurmNode) -> Gpus | None:
+    """The GPUs of a node where each has a GRES type of its own; None for any other node."""
+    slots = slots_of(node.gpus)
+    if not slots:
+        return None
+    used = sum(1 << i for i, slot in enumerate(slots) if node.used_by_type.get(slot))
+    return Gpus(slots, used, model_of(slots[0]))
+
+
 def nodes_of(
     nodes: Iterable[SlurmNode],
     running: Iterable[QueuedJob],
@@ -177,11 +188,15 @@ def nodes_of(
     """The nodes by name, from Slurm's own figures.
 
     A node of which `gpus_of` says None is left out. `machine` gives a node's kind, and its GPUs
-    by socket. Of `partitions` those count that limit CPUs by node or socket.
+    by socket. Of `partitions` those count that limit nodes, or CPUs by node or socket.
     """
     nodes, running = list(nodes), list(running)
     jobs = Counter(name for job in running for name in job.nodes)
-    limits = {p.name: p for p in partitions if p.max_cpus_per_node or p.max_cpus_per_socket}
+    limits = {
+        one.name: one
+        for one in partitions
+        if one.max_nodes or one.max_cpus_per_node or one.max_cpus_per_socket
+    }
     by_gpu = {node.name: node.cpus_by_gpu for node in nodes if node.cpus_by_gpu}
     opened, taken = _withheld(running, limits, by_gpu)
     capacity = {}
@@ -307,9 +322,9 @@ def end_of(job: QueuedJob, now: float) -> float:
     return now + job.time_limit_s if job.time_limit_s else math.inf
 
 
-def with_hold(nodes: Nodes, hold: Hold) -> dict[str, Node]:
-    """The nodes once `hold` is taken; a node that is not there is left out."""
-    return _changed(nodes, (hold,), 1)
+def with_hold(nodes: Nodes, *holds: Hold) -> dict[str, Node]:
+    """The nodes once these holds are taken; a node that is not there is left out."""
+    return _changed(nodes, holds, 1)
 
 
 def without_holds(nodes: Nodes, holds: Iterable[Hold]) -> dict[str, Node]:

@@ -24,17 +24,20 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.placement import PlacementQuestion
 from slurm_plugin.queue.backfill import MOST_IN_LINE, MOST_OF_ONE, in_order
-from slurm_plugin.queue.candidates import Need, can_start, may_use
+from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.queue.demand import Unplaceable, demand_of, lacks_only_room, need_of
-from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.slurms_choice import can_start, usable
 from slurm_plugin.queue.snapshot import NO_SETTINGS, Settings
+from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Waiting jobs, and running ones, that a policy sees.
 MOST_AHEAD = 32
 #: Waiting jobs that are read: a question sees those of its partition.
 MOST_READ = 1000
+#: So many seconds after a job may start its room is Slurm's to give.
+STARTS_S = 30.0
 #: What a job without a limit, or one that no snapshot has seen yet, is taken to run (seconds); or
 #: as long as the longest of its user's jobs like it, where that is longer.
 UNKNOWN_S = 3600.0
@@ -264,7 +267,8 @@ def waiting_at_slurm(
 ) -> list[tuple[QueuedJob, Need]]:
     """The first jobs that are not behind a gate and wait for room, with what they need.
 
-    Slurm keeps room for them, so a gated job that would delay them would be released in vain.
+    Slurm keeps room for them, so a gated job that would delay them would be released in vain. Where
+    one may start only now, as a gate of ours has opened, Slurm is about to do that.
     """
     found, looked_at = list[tuple[QueuedJob, Need]](), Counter[int]()
     for job in ordered:
@@ -278,8 +282,8 @@ def waiting_at_slurm(
             break
         try:
             need = need_of(demand_of(job), nodes)
-            serves = [may_use(need, node) for node in nodes.values()]
-            if any(serves) and not can_start(need, nodes):
+            is_about_to = 0 <= now - job.eligible < STARTS_S
+            if usable(need, nodes) and (is_about_to or not can_start(need, nodes)):
                 found.append((job, need))
         except (Unplaceable, Unsupported, ValueError):
             continue

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gres_topology import hostlist
 from slurm_plugin.protocol import FORMS, ResourceRequest
-from slurm_plugin.queue.candidates import Need
+from slurm_plugin.queue.candidates import Need, Spread, groups, most_of
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.gres_text import counts
 from slurm_plugin.slurm.interface import QueuedJob
@@ -44,6 +44,8 @@ class Demand(ResourceRequest):
     gpus: int = 0
     #: GPUs on each node; 0 where that is not known before the start.
     per_node: int = 0
+    #: GPUs for each task; 0 where they are not counted so.
+    per_task: int = 0
     #: Sockets on each node among which its GPUs are to be split evenly.
     sockets: int = 0
     #: GRES types that it names.
@@ -131,6 +133,7 @@ def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:
         form=form,
         gpus=in_all.get(form, 0),
         per_node={"node": each, "socket": each * sockets}.get(form, 0),
+        per_task=gpus["task"],
         sockets=sockets if form == "socket" else 0,
         types=frozenset(models),
         nodes=nodes,
@@ -169,22 +172,66 @@ def need_of(asked: Demand, nodes: Nodes) -> Need:
         _check_one_socket(gpus, sockets, nodes)
         sockets = 1
     per_task, per_gpu = asked.cpus_per_task, asked.cpus_per_gpu
-    cpus = max(asked.cpus, per_task * max(1, asked.tasks), per_gpu * gpus * count, count)
-    each = -(-cpus // count)
-    memory = asked.mem_node_mb or asked.mem_cpu_mb * each or asked.mem_gpu_mb * gpus
+    least = max(asked.cpus, per_task * max(1, asked.tasks), per_gpu * gpus * count)
+    each = -(-max(least, count) // count)
+    partitions = frozenset(filter(None, asked.partitions.split(",")))
+    most = [asked.max_nodes, most_of(partitions, nodes, lambda one: one.max_nodes)]
     return Need(
         gpus,
         count,
         each,
-        memory,
-        frozenset(filter(None, asked.partitions.split(","))),
+        _memory_mb(asked, gpus, each),
+        partitions,
         asked.features,
         node_names(asked.req_nodes),
         node_names(asked.exc_nodes),
         asked.exclusive,
         sockets,
         asked.types,
+        _spread(asked, gpus, least, min(filter(None, most), default=0), _largest(nodes)),
     )
+
+
+def check_served(need: Need, empty: Nodes) -> None:
+    """Raises Unplaceable, or Unsupported, where slots cannot serve a job that needs this.
+
+    `empty` are the nodes without jobs.
+    """
+    if not groups(need, empty):
+        raise Unplaceable("no node can ever serve it")
+    most = most_of(need.partitions, empty, lambda one: one.max_cpus_per_socket)
+    if 0 < most < need.cpus:
+        # How many it gets of which socket goes by the cores that others have there.
+        raise Unplaceable(
+            f"it needs {need.cpus} CPUs of a node, and its partition allows {most} of a socket"
+            " (MaxCPUsPerSocket)"
+        )
+
+
+def _memory_mb(asked: Demand, gpus: int, cpus: int) -> int:
+    """What it needs of a node on which it has so many GPUs and CPUs."""
+    return asked.mem_node_mb or asked.mem_cpu_mb * cpus or asked.mem_gpu_mb * gpus
+
+
+def _spread(asked: Demand, gpus: int, cpus: int, most: int, largest: int) -> Spread | None:
+    """How Slurm may spread a job that needs so many `gpus` of each of as few nodes as it allows.
+
+    `cpus`: in all. `most`: nodes; 0 for no bound. `largest`: the most GPUs of one node.
+    """
+    is_by_node = asked.form in ("node", "socket")
+    # One task's CPUs are of one node.
+    if most == 1 or (is_by_node and asked.tasks <= max(1, asked.nodes)):
+        return None
+    each = asked.cpus_per_task or 1
+    unit = gpus if is_by_node else asked.per_task or 1
+    # GPUs that are counted for each task go with that task's CPUs.
+    with_unit = max(asked.cpus_per_gpu * unit, each if asked.per_task else 0)
+    shares = []
+    for count in range(1, 1 + (1 if is_by_node else min(asked.gpus, largest) // unit)):
+        least = max(each, with_unit * count)
+        shares.append((unit * count, least, _memory_mb(asked, unit * count, least)))
+    in_all, least = 0 if is_by_node else asked.gpus, asked.nodes or 1
+    return Spread(tuple(shares), in_all, cpus, least, most, asked.mem_cpu_mb) if shares else None
 
 
 def _check_one_socket(gpus: int, sockets: int, nodes: Nodes) -> None:
@@ -215,12 +262,17 @@ def _nodes(asked: Demand, nodes: Nodes) -> int:
         if not asked.per_node:
             raise Unplaceable("GPUs per node are not known before the start")
         return least
-    largest = max((len(node.gpu_types) for node in nodes.values()), default=0)
+    largest = _largest(nodes)
     for count in range(least, min(asked.max_nodes or MAX_NODES, MAX_NODES) + 1):
         even = asked.gpus % count == 0 and (asked.form != "task" or asked.tasks % count == 0)
         if even and asked.gpus // count <= largest:
             return count
     raise Unplaceable(f"{asked.gpus} GPUs cannot be spread evenly over the nodes asked for")
+
+
+def _largest(nodes: Nodes) -> int:
+    """The most GPUs that one node has."""
+    return max((len(node.gpu_types) for node in nodes.values()), default=0)
 
 
 def node_names(text: str) -> frozenset[str]:

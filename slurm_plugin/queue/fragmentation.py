@@ -14,7 +14,7 @@ from policies import fragmentation
 from policies.fragmentation import Fragmentation
 from slurm_plugin.queue.candidates import Need, fits, may_use
 from slurm_plugin.queue.capacity import Nodes
-from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Different requests looked at, the most common first: the rest of a long queue repeats them.

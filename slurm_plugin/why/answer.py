@@ -10,7 +10,7 @@ from slurm_plugin.queue import backfill
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, end_of
 from slurm_plugin.queue.demand import READY, Unplaceable
-from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why import our_waits, sooner, words
 from slurm_plugin.why.estimate import limit_of, timeline_of

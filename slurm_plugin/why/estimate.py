@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, with_hold, without_holds
 from slurm_plugin.queue.demand import Unplaceable
-from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why.site import SiteNodes, need_of_job
 

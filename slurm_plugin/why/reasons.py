@@ -8,8 +8,8 @@ import pwd
 import re
 from collections.abc import Callable, Sequence
 
-from slurm_plugin.queue import licenses
 from slurm_plugin.queue.demand import ABOUT_ACCESS, NOT_LOOKED_AT
+from slurm_plugin.slurm import licenses
 from slurm_plugin.slurm.interface import SlurmPartition
 from slurm_plugin.why import words
 from slurm_plugin.why.state import WaitingState, WaitReason

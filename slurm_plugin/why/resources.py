@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from slurm_plugin.queue import features
 from slurm_plugin.queue.candidates import Need, cpus_for, mask_of_types, may_use, withheld
 from slurm_plugin.queue.capacity import Node, empty
+from slurm_plugin.slurm import features
 from slurm_plugin.why import words
 from slurm_plugin.why.site import SiteNodes
 from slurm_plugin.why.state import WaitReason

@@ -9,16 +9,17 @@ from functools import cached_property
 
 from policies.contract.bits import lowest_bits
 from policies.fragmentation import Fragmentation
-from slurm_plugin.gates.slot_request import gpus_by_slot, recorded_demand
+from slurm_plugin.gates.slot_request import recorded_demand
 from slurm_plugin.job_notes.records import GATED, GateRecord, LoanRecord
 from slurm_plugin.queue.backfill import in_order, place_of
-from slurm_plugin.queue.candidates import Need, first_hold, fits, mask_of_types
+from slurm_plugin.queue.candidates import Need, fits, mask_of_types
 from slurm_plugin.queue.capacity import (
     Gpus,
     Hold,
     Node,
     closed_states,
     end_of,
+    gpus_by_slot,
     gpus_of_any_type,
     gpus_of_one_model,
     holds_in,
@@ -33,9 +34,10 @@ from slurm_plugin.queue.demand import (
     need_of,
     node_names,
 )
-from slurm_plugin.queue.features import Unsupported
 from slurm_plugin.queue.fragmentation import fragmentation_of, usual_requests
+from slurm_plugin.queue.slurms_choice import first_hold
 from slurm_plugin.queue.snapshot import Snapshot
+from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob, Reservation, SlurmNode
 from slurm_plugin.slurm.slot_types import index_of, model_of, slots_of
 from slurm_plugin.why.state import WaitingState, WaitReason

@@ -20,7 +20,7 @@ from slurm_plugin.protocol import Use, WaitFor
 from slurm_plugin.queue.candidates import Need, fits, groups
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Unplaceable
-from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.why import words
 from slurm_plugin.why.answer import on_the_nodes

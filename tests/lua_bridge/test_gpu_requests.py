@@ -27,20 +27,28 @@ SAME_JOBS = {
             {"tres_per_job": "gres/gpu:2"},
             {"tres_per_task": "gres/gpu:2"},
             {"tres_per_task": "gres/gpu:2", "num_tasks": 1},
-            {"tres_per_job": "gres/gpu:2", "min_nodes": 1, "max_nodes": 1},
             {"tres_per_node": "gres/gpu:2", "min_nodes": 1, "max_nodes": NO_VAL},
-            {"tres_per_task": "cpu:4,gres/gpu:2", "min_nodes": 1, "max_nodes": 1},
             {"tres_per_socket": "gres/gpu:1", "sockets_per_node": 2},
         ],
     ),
-    "four typed GPUs on each of two nodes": (
+    "two GPUs on no more than one node": (
+        "gpus=2 nodes=1 max_nodes=1 per_node=2 tasks=1",
+        [
+            {"tres_per_job": "gres/gpu:2", "min_nodes": 1, "max_nodes": 1},
+            {"tres_per_task": "cpu:4,gres/gpu:2", "min_nodes": 1, "max_nodes": 1},
+        ],
+    ),
+    "eight typed GPUs, and four on each node": (
         "gpus=8 type=v100 nodes=2 per_node=4 tasks=2",
+        [{"tres_per_job": "gres/gpu:v100:8", "tres_per_node": "gres/gpu:v100:4"}],
+    ),
+    "four typed GPUs on each of two nodes": (
+        "gpus=8 type=v100 nodes=2 max_nodes=2 per_node=4 tasks=2",
         [
             {"tres_per_node": "gres/gpu:v100:4", "min_nodes": 2, "max_nodes": 2},
             {"tres_per_job": "gres/gpu:v100:8", "min_nodes": 2, "max_nodes": 2},
             {"tres_per_task": "gres/gpu:v100:4", "min_nodes": 2, "max_nodes": 2},
             {"tres_per_task": "gres/gpu:v100:4", "min_nodes": 2, "max_nodes": 2, "num_tasks": 2},
-            {"tres_per_job": "gres/gpu:v100:8", "tres_per_node": "gres/gpu:v100:4"},
         ],
     ),
     "four tasks, one GPU each, two nodes": (
@@ -78,7 +86,7 @@ def test_every_way_to_write_one_job_gives_the_same_line(lua, engine, job):
         ),
         pytest.param(
             {"tres_per_job": "gres/gpu:3", "min_nodes": 2, "max_nodes": 2},
-            "gpus=3 nodes=2 per_node=0 tasks=2",
+            "gpus=3 nodes=2 max_nodes=2 per_node=0 tasks=2",
             id="three GPUs do not split evenly over two nodes",
         ),
         pytest.param(

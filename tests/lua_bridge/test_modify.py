@@ -23,7 +23,7 @@ def test_a_running_job_is_not_our_business(lua, engine):
 def test_the_engine_is_asked_about_the_job_as_it_will_be(lua, engine):
     lua.modify({**PENDING, "min_nodes": 3, "max_nodes": 3}, **UPDATE)
     assert engine.requests[0].split(" ", 2)[2] == (
-        "uid=1000 partition=main gpus=6 nodes=3 per_node=2 tasks=3 hint=pattern=star"
+        "uid=1000 partition=main gpus=6 nodes=3 max_nodes=3 per_node=2 tasks=3 hint=pattern=star"
     )
 
 

@@ -37,13 +37,12 @@ from slurm_plugin.lending.at_start import planning as at_start
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.protocol import Submit, encode_request
-from slurm_plugin.queue import features
 from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.demand import MAX_NAMED
 from slurm_plugin.serve.service import Engine
-from slurm_plugin.slurm import array_tasks
+from slurm_plugin.slurm import array_tasks, features
 from slurm_plugin.slurm.clients import rows
 from slurm_plugin.slurm.interface import QueuedJob
 

@@ -12,7 +12,7 @@ from slurm_plugin.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
     from slurm_plugin.config.sections import SlurmConfig
-    from slurm_plugin.queue.free_history import FreeGpus
+    from slurm_plugin.serve.free_history import FreeGpus
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -35,7 +35,7 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
     from slurm_plugin.explain.gains import Gains
     from slurm_plugin.explain.search import attributed
     from slurm_plugin.log_lines import Reader
-    from slurm_plugin.queue.free_history import FreeHistory, over_time
+    from slurm_plugin.serve.free_history import FreeHistory, over_time
 
     first = _first(since, datetime.now(UTC)) if since else None
     settings = config.load(config_path)

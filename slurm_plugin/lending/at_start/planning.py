@@ -23,9 +23,9 @@ from slurm_plugin.lending.standing import Standing
 from slurm_plugin.protocol import Use
 from slurm_plugin.queue import demand
 from slurm_plugin.queue.backfill import in_order
-from slurm_plugin.queue.candidates import first_hold
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of, holds_in
-from slurm_plugin.queue.features import Unsupported
+from slurm_plugin.queue.slurms_choice import first_hold
+from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 #: A job that Slurm requeued has a begin time at least this many seconds away.
@@ -195,10 +195,8 @@ class _Planning:
             return
         self.admission.fits_nowhere(job, need)
         is_paused = self.context.is_paused(job.name, self.context.now)
-        # Without -N1 Slurm itself spreads GPUs that are counted for the whole job.
-        is_spread = bool(job.tres_per_job) and job.max_nodes != 1
         # One task after the other: the next one is split off when this one has its loan.
         is_split = job.tasks > 1 and job.array_id in self.split
         if record is not None and not (is_paused or is_split):
-            why = forms.obstacle(asked, is_het=bool(job.het_id), is_spread=is_spread)
+            why = forms.obstacle(asked, is_het=bool(job.het_id))
             self.admission.ask(LoanCandidate(job, record, need, why))

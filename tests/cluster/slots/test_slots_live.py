@@ -161,7 +161,7 @@ def test_the_parts_of_a_heterogeneous_job_start_together(cluster, watch):
     # One job, whose GPUs come free together: an engine that reads in between sees all or none.
     four = cluster.started("-w", "dgx2", "--gres=gpu:4", sleep_s=300)
     assert four.gpus == {"dgx2": (0, 1, 2, 3)}
-    parts = ("-w", "dgx1", "--gres=gpu:2", ":", "-w", "dgx2", "--gpus=3")
+    parts = ("-w", "dgx1", "--gres=gpu:2", ":", "-w", "dgx2", "-N1", "--gpus=3")
     jobid = cluster.sbatch(*parts, script="sleep 300")
     until(lambda: all(map(is_gated, cluster.jobs(jobid))), "both parts wait")
     assert stays_gated(cluster, jobid), "there is room for the first part alone"

@@ -8,7 +8,7 @@ from live_harness import OLD, watched
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
-from slurm_plugin.gates.admission import APART
+from slurm_plugin.gates.admission import APART, SPREAD
 from slurm_plugin.gates.planning import OVERTAKEN
 from slurm_plugin.queue.candidates import HALF_CLOSED
 
@@ -99,10 +99,11 @@ def ran(cluster: Cluster, ids: Sequence[int]) -> None:
     expected = ALL | ({BOUND: (2, 1)} if cluster.release == (24, 5) else {})
     for text, job in jobs.items():
         words = job["AdminComment"]
-        if any(why in words for why in (APART, OVERTAKEN, HALF_CLOSED)):
+        if any(why in words for why in (APART, OVERTAKEN, HALF_CLOSED, SPREAD)):
             # What was free on one of its nodes was not on the other, smaller jobs that are Slurm's
             # own took what it waited for, or the one with --exclusive=user has the node with room
-            # to itself and its user: how many nodes it has is Slurm's choice, too.
+            # to itself and its user, or there was room on several nodes alone: how many nodes it
+            # has is Slurm's choice, too.
             assert text in SLOTS, (text, words)
             assert ALL[text][1] > 1 or APART not in words, (text, words)
             continue

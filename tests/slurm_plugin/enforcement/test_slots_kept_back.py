@@ -141,3 +141,51 @@ def test_a_submit_to_several_partitions_passes_nobody_who_waits_in_one_of_them(t
     for time_s, expected in ((101, "gated"), (100, "placed")):
         asked = submit(4, partition=partition, time_s=time_s)
         assert state_of(told(slots.on_submit(asked))) == expected
+
+
+PER_SOCKET = SlurmPartition("batch", ("dgx1",), True, max_cpus_per_socket=4)
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_left"),
+    [({"cpus": 4}, False), ({"cpus": 5}, True), ({"cpus": 5, "partition": "batch,plain"}, False)],
+    ids=["as many as of a socket", "more", "more, and a partition without that limit"],
+)
+@pytest.mark.parametrize("array", [False, True])
+def test_cpus_of_several_sockets_are_slurms_to_find_where_a_partition_limits_them(
+    tmp_path, asked, is_left, array
+):
+    state = cache()
+    limited = replace(state.nodes["dgx1"], limits={"batch": PER_SOCKET}, socket_count=2)
+    state.update({"dgx1": limited}, (), Line(), NOW)
+    answer = mode(tmp_path, state).on_submit(submit(array=array, **asked))
+    if is_left:
+        assert "allows 4 of a socket (MaxCPUsPerSocket)" in left(answer)
+    else:
+        assert state_of(told(answer)) == ("gated" if array else "placed")
+
+
+SPREADABLE = {
+    "--gpus=4": {"form": "job", "tpj": "gres/gpu:4"},
+    "--gpus=4 -n2": {"form": "job", "tpj": "gres/gpu:4", "tasks": 2, "cpus": 2},
+    "--gpus-per-task=2 -n2": {"form": "task", "tpt": "gres/gpu:2", "tasks": 2, "cpus": 2},
+    "--gpus=4 --gpus-per-task=2": {"form": "job", "tpj": "gres/gpu:4", "tpt": "gres/gpu:2"},
+    "--gpus=4 --cpus-per-gpu=2": {"form": "job", "tpj": "gres/gpu:4", "cpus_per_gpu": 2},
+}
+
+
+@pytest.mark.parametrize("form", SPREADABLE)
+@pytest.mark.parametrize(
+    ("more", "soon"),
+    [({}, True), ({"max_nodes": 1}, False), ({"begin": int(NOW) + 60}, False)],
+    ids=["as written", "-N1", "--begin"],
+)
+def test_a_job_that_slurm_would_spread_is_looked_at_soon(tmp_path, form, more, soon):
+    """Its gate is shut until then: others may come before it."""
+    state = cache("dgx1", "dgx2", free=0b0111)
+    asked = submit(4, tpn="", **SPREADABLE[form], **more)
+    values = told(mode(tmp_path, state).on_submit(asked))
+    where = " on one node" if "max_nodes" in more else ""
+    assert state_of(values) == "gated"
+    assert hints.note_in(values["admin_comment"]) == f"waits for 4 free GPUs{where}"
+    assert state.is_awaited == soon

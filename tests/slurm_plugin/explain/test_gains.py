@@ -14,8 +14,8 @@ from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.explain.gains import Gains
 from slurm_plugin.log_lines import of_plain
-from slurm_plugin.queue import free_history
-from slurm_plugin.queue.free_history import FreeGpus, FreeHistory
+from slurm_plugin.serve import free_history
+from slurm_plugin.serve.free_history import FreeGpus, FreeHistory
 from slurm_plugin.slurm import choose
 
 NOW = datetime.now(UTC).isoformat()

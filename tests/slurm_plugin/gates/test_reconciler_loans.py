@@ -106,13 +106,16 @@ def test_remote_auto_goes_by_profile_and_by_the_end_of_running_jobs(
     assert says in line.why
 
 
-@pytest.mark.parametrize(("gpus", "lent"), [(4, True), (10, False)])
-def test_gpus_for_the_whole_job_are_lent_where_one_node_could_serve_it(tmp_path, gpus, lent):
-    """Ten would be five on each of two nodes, which have two free ones each."""
+@pytest.mark.parametrize(
+    ("gpus", "nodes", "lent"), [(4, "1-1", True), (4, "1-", False), (10, "1-", False)]
+)
+def test_gpus_for_the_whole_job_are_lent_where_it_has_to_be_on_one_node(
+    tmp_path, gpus, nodes, lent
+):
+    """Without -N1 Slurm spreads it. Ten would be five on each of two nodes, which have two each."""
     job = wants("remote=allow")
-    job = replace(
-        job, admin_comment=job.admin_comment.replace("tpn=gres/gpu:4", f"tpj=gres/gpu:{gpus}")
-    )
+    words = f"tpj=gres/gpu:{gpus} nodes={nodes} "
+    job = replace(job, admin_comment=job.admin_comment.replace("tpn=gres/gpu:4 nodes=1- ", words))
     lender, _ = borrowing(tmp_path, TwoNodes(job))
     assert [name for name, _ in lender.asked] == (["1"] if lent else [])
 

@@ -18,7 +18,7 @@ from slurm_plugin.slurm.interface import JobUpdate
 @pytest.mark.parametrize(
     "fields",
     [
-        {}, {"form": "job"}, {"form": "job", "max_nodes": 1}, {"req_nodes": "dgx1"},
+        {}, {"form": "job", "max_nodes": 1}, {"req_nodes": "dgx1"},
         {"cpus_per_gpu": 2}, {"mem_gpu_mb": 5}, {"form": "task", "tasks": 1},
     ],
     ids=str,
@@ -42,12 +42,12 @@ def test_jobs_of_one_node_borrow_that_ask_for(fields):
         ({"per_node": 1}, "it has to ask for two"),
         ({"is_het": True}, "heterogeneous"),
         ({"is_batch": False}, "srun and salloc"),
-        ({"is_spread": True}, "without -N1"),
+        ({"form": "job"}, "without -N1"),
     ],
     ids=str,
 )
 def test_all_others_are_told_why_not(fields, why):
-    about = {key: fields.pop(key) for key in ("is_het", "is_batch", "is_spread") if key in fields}
+    about = {key: fields.pop(key) for key in ("is_het", "is_batch") if key in fields}
     asked = replace(Demand("node", gpus=4, per_node=4), **fields)
     assert why in forms.line(forms.obstacle(asked, **about))
 
@@ -55,8 +55,8 @@ def test_all_others_are_told_why_not(fields, why):
 @pytest.mark.parametrize(
     ("why", "waits"),
     [
-        ("without -N1", job(tres_per_node="", tres_per_job="gres/gpu:4")),
-        ("each of its tasks", job(tres_per_node="", tres_per_task="gres/gpu=2", ntasks=2)),
+        ("without -N1", job(tres_per_node="", tres_per_job="gres/gpu:5")),
+        ("each of its tasks", job(tres_per_node="", tres_per_task="gres/gpu=2", ntasks=3)),
         ("several (-N1)", job(min_nodes=2, max_nodes=2, tres_per_node="gres/gpu:6")),
         ("an exclusive job", job(exclusive=True)),
     ],

@@ -11,17 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.gates.slot_request import gpus_by_slot
 from slurm_plugin.queue import backfill
-from slurm_plugin.queue.candidates import Need, first_hold, groups
+from slurm_plugin.queue.candidates import Need, groups
 from slurm_plugin.queue.capacity import (
     Hold,
     Node,
+    gpus_by_slot,
     gpus_of_any_type,
     nodes_of,
     with_hold,
     without_holds,
 )
+from slurm_plugin.queue.slurms_choice import first_hold
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 V100 = tuple(f"v100.s{i}" for i in range(8))

@@ -13,8 +13,9 @@ from slurm_plugin.queue.backfill import (
     Line,
     in_line,
 )
-from slurm_plugin.queue.candidates import Need, can_start
+from slurm_plugin.queue.candidates import Need, Spread
 from slurm_plugin.queue.capacity import Hold, Node, with_hold, without_holds
+from slurm_plugin.queue.slurms_choice import can_start
 
 TYPES = tuple(f"v100.s{i}" for i in range(8))
 
@@ -137,6 +138,11 @@ def test_a_job_without_a_limit_ends_after_a_year_as_for_slurm():
     assert line.is_delayed_by(Hold({"a": 0x80}))
 
 
+#: A CPU for each GPU, and three for each pair of GPUs.
+EACH = tuple((gpus, gpus, 0) for gpus in range(1, 9))
+PAIRS = tuple((2 * pairs, 3 * pairs, 0) for pairs in range(1, 5))
+
+
 def plain_start(asked: Need, nodes: dict[str, Node], holds: list[Hold], now: float) -> float | None:
     """End after end."""
     for end in (now, *sorted(hold.end for hold in holds)):
@@ -159,7 +165,12 @@ def test_it_is_found_node_by_node_as_end_after_end(seed):
             end = float(chance.choice((10, 20, 20, 30, 40)))
             holds.append(Hold({name: mask}, chance.randint(1, 4), 100, end))
             nodes = with_hold(nodes, holds[-1])
-    for asked in (need(1), need(4), need(8), need(8, 2), need(3, 4)):
+    spreads = [
+        replace(need(gpus), spread=Spread(shares, gpus, cpus, least, most))
+        for gpus, cpus, least, most in ((9, 9, 1, 0), (6, 1, 1, 2), (12, 20, 3, 0), (4, 4, 2, 0))
+        for shares in (EACH, PAIRS)
+    ]
+    for asked in (need(1), need(4), need(8), need(8, 2), need(3, 4), *spreads):
         found, start = in_line(asked, nodes, holds, 5.0), plain_start(asked, nodes, holds, 5.0)
         assert (found.start if found else None) == start
         if found and start is not None:

@@ -22,8 +22,8 @@ from slurm_plugin.lending.at_start.reconciler import LoanReconciler
 from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.capacity import Hold
-from slurm_plugin.queue.free_history import FreeHistory
 from slurm_plugin.serve import run, setup
+from slurm_plugin.serve.free_history import FreeHistory
 from slurm_plugin.serve.loops.gates import GatesLoop
 from slurm_plugin.serve.loops.lending import LendingLoop
 from slurm_plugin.serve.loops.neighbours import NeighboursLoop

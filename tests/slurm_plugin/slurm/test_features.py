@@ -2,7 +2,7 @@
 
 import pytest
 
-from slurm_plugin.queue import features
+from slurm_plugin.slurm import features
 
 
 @pytest.mark.parametrize(

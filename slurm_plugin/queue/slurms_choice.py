@@ -1,0 +1,136 @@
+"""What Slurm itself could start now, and where: with other GPUs on each node, too.
+
+GPUs that are counted for the whole job, or for its tasks, it takes from as many nodes as it needs
+(gres_sched_add of topology/common/gres_sched.c, _eval_nodes_consec of eval_nodes.c beside it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from heapq import nlargest
+from typing import NamedTuple
+
+from policies.contract.bits import lowest_bits
+from slurm_plugin.queue.candidates import Need, cpus_for, fits, free_for, groups, may_use
+from slurm_plugin.queue.capacity import Hold, Node, Nodes
+
+
+class Share(NamedTuple):
+    """What one node could give a job: GPUs, CPUs, and the memory (MB) that goes with them."""
+
+    gpus: int = 0
+    cpus: int = 0
+    memory_mb: int = 0
+
+
+NOTHING = Share()
+
+
+@lru_cache(256)
+def parts_of(need: Need) -> tuple[Need, ...]:
+    """What a node has to have for one share of a job that Slurm may spread, for two, and so on."""
+    spread = need.spread
+    assert spread is not None
+    # More nodes than it names may be its own, unless it has a bound on them.
+    nodes = spread.most or max(need.nodes, len(need.req_nodes) + 1)
+    return tuple(
+        replace(need, gpus=gpus, cpus=cpus, memory_mb=memory_mb, nodes=nodes, spread=None)
+        for gpus, cpus, memory_mb in spread.shares
+    )
+
+
+def least_of(need: Need) -> Need:
+    """What each of the job's nodes has to have."""
+    return parts_of(need)[0] if need.spread else need
+
+
+def usable(need: Need, nodes: Nodes) -> frozenset[str]:
+    """The nodes that the job may use, whatever is free there."""
+    need = least_of(need)
+    return frozenset(name for name, node in nodes.items() if may_use(need, node))
+
+
+def share_of(need: Need, node: Node) -> Share:
+    """The most that the node could give now to a job that Slurm may spread."""
+    spread, parts, free = need.spread, parts_of(need), free_for(need, node).bit_count()
+    assert spread is not None
+    for part in reversed(parts[: free // parts[0].gpus]):
+        if fits(part, node):
+            cpus = cpus_for(part, node)
+            if spread.mem_cpu_mb:
+                cpus = min(cpus, node.memory_mb // spread.mem_cpu_mb)
+            return Share(part.gpus, cpus, part.memory_mb)
+    return NOTHING
+
+
+def is_enough(need: Need, shares: Mapping[str, Share]) -> bool:
+    """Do these nodes together give all that the job asks for?"""
+    spread = need.spread
+    assert spread is not None
+    giving = [share for share in shares.values() if share.gpus]
+    most = spread.most or len(giving)
+    return (
+        len(giving) >= spread.least
+        and all(shares.get(name, NOTHING).gpus for name in need.req_nodes)
+        and _most(most, [share.gpus for share in giving]) >= spread.gpus
+        and _most(most, [share.cpus for share in giving]) >= spread.cpus
+    )
+
+
+def _most(count: int, amounts: Collection[int]) -> int:
+    """The sum of the largest ones, at most so many."""
+    return sum(amounts if count >= len(amounts) else nlargest(count, amounts))
+
+
+def spread_hold(need: Need, nodes: Nodes, end: float) -> Hold | None:
+    """What Slurm may take now of several nodes, until `end` (epoch).
+
+    None where it cannot start the job so. Which nodes it takes goes by more than we know: those of
+    the lowest weight first, and of these the ones with most free GPUs, so that there are few.
+    """
+    spread = need.spread
+    if spread is None:
+        return None
+    shares = {name: share for name, node in nodes.items() if (share := share_of(need, node)).gpus}
+    if not is_enough(need, shares):
+        return None
+    order = sorted(
+        shares,
+        key=lambda name: (name not in need.req_nodes, nodes[name].weight, -shares[name].gpus, name),
+    )
+    masks, gpus, cpus, unit = dict[str, int](), spread.gpus, spread.cpus, spread.shares[0][0]
+    for name in order[: spread.most or len(order)]:
+        if gpus <= 0 and cpus <= 0 and len(masks) >= spread.least:
+            break
+        count = min(shares[name].gpus, max(gpus, unit))
+        masks[name] = lowest_bits(free_for(need, nodes[name]), count)
+        gpus, cpus = gpus - count, cpus - shares[name].cpus
+    memory_mb = max(shares[name].memory_mb for name in masks)
+    hold = need.hold((), 0, end)
+    return replace(hold, gpus=masks, cpus=-(-spread.cpus // len(masks)), memory_mb=memory_mb)
+
+
+def are_apart(need: Need, nodes: Nodes) -> bool:
+    """Could Slurm start the job of several nodes now, but with other GPUs on each of them?"""
+    return need.nodes > 1 and sum(fits(need, node) for node in nodes.values()) >= need.nodes
+
+
+def can_start(need: Need, nodes: Nodes) -> bool:
+    """Could Slurm start the job now, on whatever GPUs are free?"""
+    if need.spread:
+        return is_enough(need, {name: share_of(need, node) for name, node in nodes.items()})
+    if need.nodes > 1:
+        return are_apart(need, nodes)
+    if need.sockets == 1:
+        return bool(groups(need, nodes))
+    return len(need.req_nodes) <= 1 and any(fits(need, node) for node in nodes.values())
+
+
+def first_hold(need: Need, nodes: Nodes, end: float) -> Hold | None:
+    """What Slurm itself would take now; None where the job does not fit."""
+    first = next(iter(groups(need, nodes)), None)
+    if first is None:
+        return spread_hold(need, nodes, end)
+    return need.hold(first.names, lowest_bits(first.free, need.gpus), end)
