@@ -43,6 +43,7 @@ BENCHMARKS = {
     "wire": "bench.lent.wire",
     "soak": "bench.live.soak",
     "hostile": "bench.hostile",
+    "page": "bench.page",
 }
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 from slurm_plugin import munge
-from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import PluginError
-from slurm_plugin.explain import machines, search
+from slurm_plugin.explain import machines
+from slurm_plugin.explain.search import LogIndex
 from slurm_plugin.explain.story import may_see, story_of
 from slurm_plugin.log_lines import Reader
 
@@ -40,7 +40,7 @@ Noted = Callable[[int], dict[str, Any] | None]
 
 
 def answer(
-    asked: munge.Opened, log: DecisionLogConfig, known: Machines, noted: Noted = lambda _: None
+    asked: munge.Opened, log: LogIndex, known: Machines, noted: Noted = lambda _: None
 ) -> bytes:
     """The credential that answers a question; only the user who asked can open it.
 
@@ -56,11 +56,11 @@ def answer(
 
 
 def tell(
-    job: int, uid: int, log: DecisionLogConfig, known: Machines, noted: Noted = lambda _: None
+    job: int, uid: int, log: LogIndex, known: Machines, noted: Noted = lambda _: None
 ) -> dict[str, Any]:
     """`told` and the `machines` to draw, as far as `uid` may see; raises NotShown."""
     reader = Reader()
-    records = search.find(log, job, reader)
+    records = log.find(job, reader)
     sees_all = uid in (0, os.getuid())
     if not sees_all:
         records = may_see(records, uid)

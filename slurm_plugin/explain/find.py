@@ -56,7 +56,7 @@ def _from_log(job: int, config: Config, run: Runner) -> Explained:
     from slurm_plugin.decide.load_machines import load_machines
 
     reader = Reader()
-    records = search.find(config.decision_log, job, reader)
+    records = search.LogIndex(config.decision_log).find(job, reader)
     if not records:
         return Explained(_without_records(job, config, run, reader.unread))
     story = story_of(job, records, "decision log", reader.unread)

@@ -10,6 +10,7 @@ allowance, so that nobody asks at the cost of others.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from slurm_plugin import munge
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.explain.answer import Noted, answer
+from slurm_plugin.explain.search import LogIndex
 from slurm_plugin.munge import MungeError
 from slurm_plugin.port import Port
 
@@ -32,6 +34,8 @@ RATE = 5.0
 BURST = 10.0
 #: Users whose allowance is remembered: those who asked last.
 MAX_USERS = 4096
+#: Seconds after which the log is followed though nobody asks: files that are gone are let go.
+FOLLOW_S = 30.0
 BUSY = b"error the engine is busy; ask again in a second\n"
 
 
@@ -77,18 +81,37 @@ class ExplainListener:
         self._door = ThreadPoolExecutor(1, thread_name_prefix="explain-munge")
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="explain")
         self._allowances: Allowances | None = None
+        self._index: LogIndex | None = None
+        self._following: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Listen; raises PluginError when the address is taken or not ours."""
         self._allowances = Allowances(asyncio.get_running_loop().time)
         await self._port.start()
+        self._following = asyncio.create_task(self._follow())
         logger.info("users may ask why at %s:%d", self.address[0], self._port.number)
 
     async def stop(self) -> None:
         """Take no more questions; those being answered are dropped."""
         await self._port.stop()
+        if self._following is not None:
+            self._following.cancel()
         for threads in (self._door, self._threads):
             threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            if self._index is not None:
+                with contextlib.suppress(OSError):
+                    loop = asyncio.get_running_loop()
+                    await loop.run_in_executor(self._threads, self._index.follow)
+
+    def _known(self) -> tuple[LogIndex, Machines, Noted]:
+        log, machines, noted = self._site()
+        if self._index is None or self._index.config != log:
+            self._index = LogIndex(log)
+        return self._index, machines, noted
 
     async def _reply(self, line: bytes) -> bytes:
         loop = asyncio.get_running_loop()
@@ -110,7 +133,7 @@ class ExplainListener:
         assert allowances is not None
         if not allowances.begin(asked.uid):
             return BUSY
-        work = loop.run_in_executor(self._threads, answer, asked, *self._site())
+        work = loop.run_in_executor(self._threads, answer, asked, *self._known())
         # Not before the thread is done, though nobody may wait for it any more.
         work.add_done_callback(lambda _: allowances.end(asked.uid))
         return await asyncio.shield(work) + b"\n"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from slurm_plugin.config.sections import DecisionLogConfig
+from slurm_plugin.explain.log_files import LogFile, LogFiles
 from slurm_plugin.log_lines import (
     Choice,
     Line,
@@ -22,10 +22,8 @@ from slurm_plugin.log_lines import (
 
 #: Decisions that are shown, and jobs whose choice is remembered.
 MAX_SHOWN, MAX_JOBS = 300, 20_000
-#: How much of the log is read at the start: its end.
-FIRST_BYTES = 8 << 20
-#: The most that is read at a time later on.
-MAX_BYTES = 4 << 20
+#: The most that is read at a time: of a longer part of the log, its end.
+MAX_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +54,11 @@ class Decision:
 class DecisionTail:
     """Follows the log as it grows and rotates. One thread at a time may call it."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, config: DecisionLogConfig | None) -> None:
         """None follows nothing."""
-        self._path = path
-        self._at = 0
-        self._inode = 0
-        self._rest = b""
+        self._files = LogFiles(config) if config else None
+        #: Up to where each file was read.
+        self._at: dict[LogFile, int] = {}
         self._count = 0
         #: The last decisions, each by its number since the start, oldest first.
         self.shown: deque[tuple[int, Decision]] = deque(maxlen=MAX_SHOWN)
@@ -85,34 +82,35 @@ class DecisionTail:
 
     def read(self) -> bool:
         """Take in what was written since; True where there was something."""
-        if self._path is None:
+        if self._files is None:
             return False
+        before = self._count
         try:
-            with self._path.open("rb") as file:
-                data = self._new_bytes(file.fileno())
-        except FileNotFoundError:
-            return False
+            for file, start in self._unread(self._files.now()):
+                self._read(file, start)
         except OSError as error:
-            self.problem = f"{self._path}: {error.strerror}"
+            self.problem = f"{self._files.config.path}: {error.strerror}"
             return False
         self.problem = ""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > MAX_BYTES:
-            # It has no end, so it is no line of ours.
-            lines, self._rest = [*lines, self._rest], b""
-        self.take(self._reader.records(lines))
-        return bool(lines)
+        return self._count > before
 
-    def _new_bytes(self, descriptor: int) -> bytes:
-        status = os.fstat(descriptor)
-        is_first = not self._inode
-        if status.st_ino != self._inode or status.st_size < self._at:
-            self._inode, self._rest = status.st_ino, b""
-            self._at = max(0, status.st_size - FIRST_BYTES) if is_first else 0
-        begins_in_a_line = is_first and self._at > 0
-        data = os.pread(descriptor, FIRST_BYTES if is_first else MAX_BYTES, self._at)
-        self._at += len(data)
-        return data.partition(b"\n")[2] if begins_in_a_line else data
+    def _unread(self, files: list[LogFile]) -> list[tuple[LogFile, int]]:
+        """Each file with the place from which it is read on: of much that is new, its end."""
+        starts, left = [], MAX_BYTES
+        for file in reversed(files):
+            size, at = file.size, self._at.get(file, 0)
+            starts.append((file, max(at, size - left)))
+            left = max(0, left - (size - at))
+        self._at = {file: self._at.get(file, 0) for file in files}
+        return starts[::-1]
+
+    def _read(self, file: LogFile, start: int) -> None:
+        begins_in_a_line = start > self._at[file]
+        for lines, end in file.lines_from(start):
+            self._at[file] = end
+            if begins_in_a_line:
+                lines, begins_in_a_line = lines.partition(b"\n")[2], False
+            self.take(self._reader.records(lines.split(b"\n")))
 
     def take(self, records: Iterable[Line]) -> None:
         """Add records, oldest first."""

@@ -177,7 +177,7 @@ class DemoDecisions(DecisionTail):
         before, self._taken = self._taken, ready
         return before < ready
 
-    def of(self, job: int, reader: Reader) -> list[Line]:
+    def of(self, job: int, reader: Reader, is_over: Callable[[], bool]) -> list[Line]:
         """A job's lines of the log so far."""
         return [line for line in self.records[: self._taken] if line.job == job]
 

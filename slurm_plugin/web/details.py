@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,8 @@ class Details:
 
     sources: Sources
     reading: Reading
+    #: Says that nobody waits for the answer any more: it ends with `search.Stopped` then.
+    is_over: Callable[[], bool] = lambda: False
 
     def job(self, number: int, uid: int | None) -> dict[str, Any]:
         """Why a job has its GPUs or still waits. Raises NotFound."""
@@ -64,7 +66,7 @@ class Details:
 
     def _records(self, number: int, uid: int | None, reader: Reader) -> list[Line]:
         try:
-            records = self.sources.records_of(number, reader)
+            records = self.sources.records_of(number, reader, self.is_over)
         except OSError:
             return []
         return records if uid is None else may_see(records, uid)

@@ -89,15 +89,30 @@ class Feed:
     async def whole(self, kind_of: int | None, wait_s: float = 10.0) -> bytes:
         """The newest view of a kind of viewer as JSON. Raises Busy where there is none."""
         kind = self._asked(kind_of)
-        if not kind.view or self._clock() - self._read_at > 2 * self._period_s + 1.0:
+        await self._read_lately(bool(kind.view), wait_s)
+        if not kind.view:
+            raise self._busy()
+        return self._whole_of(kind)
+
+    async def now(self, kind_of: int | None, wait_s: float = 10.0) -> Reading:
+        """What was read last, which may be shown in part alone. Raises Busy where there is none."""
+        self._asked(kind_of)
+        await self._read_lately(self.reading is not None, wait_s)
+        if self.reading is None:
+            raise self._busy()
+        return self.reading
+
+    def _busy(self) -> Busy:
+        return Busy(self._slurm_problem or "Slurm has not answered yet")
+
+    async def _read_lately(self, is_there: bool, wait_s: float) -> None:
+        """Wait for the next reading where nothing is there, or what is there is old."""
+        if not is_there or self._clock() - self._read_at > 2 * self._period_s + 1.0:
             before = self.reads
             try:
                 await asyncio.wait_for(self._next(lambda: self.reads > before), wait_s)
             except TimeoutError:
                 logger.debug("no reading within %g s", wait_s)
-        if not kind.view:
-            raise Busy(self._slurm_problem or "Slurm has not answered yet")
-        return self._whole_of(kind)
 
     async def events(self, kind_of: int | None) -> AsyncIterator[tuple[str, bytes]]:
         """(`whole` or `changes`, JSON) as long as somebody takes them; ("alive", b"") in between.

@@ -21,7 +21,7 @@ Records = Callable[[], Iterable[Line]]
 
 
 class GainBook:
-    """The whole log, read when somebody asks and at most once a minute; for threads, one by one."""
+    """The whole log, read when somebody asks and at most once a minute."""
 
     def __init__(
         self,
@@ -33,11 +33,18 @@ class GainBook:
         self._jobs: list[JobGain] = []
         self._read_at = float("-inf")
 
+    @property
+    def is_outdated(self) -> bool:
+        """Should it be read anew?"""
+        return self._clock() - self._read_at > KEEP_S
+
+    def read(self) -> None:
+        """Sum up the log, for one thread at a time; OSError where it cannot be read."""
+        self._jobs = list(_last_jobs(self._records()))
+        self._read_at = self._clock()
+
     def summary(self, uid: int | None) -> dict[str, Any]:
-        """The gains of one user's jobs, or of all; OSError where the log cannot be read."""
-        if self._clock() - self._read_at > KEEP_S:
-            self._jobs = list(_last_jobs(self._records()))
-            self._read_at = self._clock()
+        """The gains of one user's jobs, or of all, by the last reading; for any thread."""
         jobs = [job for job in self._jobs if uid is None or job.uid == uid]
         placed = [job for job in jobs if job.applied]
         return {

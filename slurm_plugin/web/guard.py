@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from contextlib import contextmanager
 
 from aiohttp import web
@@ -36,8 +36,8 @@ HEADERS = {
 }
 #: Seconds that a connection may be open without a request that is being answered.
 IDLE_S = 15.0
-#: Connections in all; more are closed at once, those that have been idle longest first.
-MAX_CONNECTIONS = 1024
+#: Connections in all, and of one user or one other host.
+MAX_CONNECTIONS, MAX_OF_ONE = 1024, 64
 #: Live connections of one user: each tab of a browser has one.
 MAX_STREAMS_OF_ONE = 32
 
@@ -70,8 +70,24 @@ def is_own_host(request: web.Request) -> bool:
     return name.lower() == "localhost" or is_loopback(plain_address(name))
 
 
+_TOO_MANY = "too many connections are open already\n"
+#: What a connection that is not let in is told, whatever it says.
+REFUSAL = "\r\n".join(
+    [
+        "HTTP/1.1 429 Too Many Requests",
+        *(f"{name}: {value}" for name, value in HEADERS.items()),
+        "Retry-After: 2",
+        "Content-Type: text/plain; charset=utf-8",
+        f"Content-Length: {len(_TOO_MANY)}",
+        "Connection: close",
+        "",
+        _TOO_MANY,
+    ]
+).encode("ascii")
+
+
 class Clients:
-    """Connections that ask nothing, or too slowly, are closed."""
+    """Connections beyond a user's share are not let in; those that ask nothing are closed."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -79,6 +95,39 @@ class Clients:
         self._idle_since: dict[object, float] = {}
         self._busy: Counter[object] = Counter()
         self._streams: Counter[int] = Counter()
+        #: By whom each open connection counts, oldest first; None where that is not known yet.
+        self._whose: dict[asyncio.Transport, Hashable] = {}
+
+    def admit(self, transport: asyncio.Transport, whose: Hashable) -> bool:
+        """May this connection stay? Beyond the total who has most of them loses one."""
+        self._forget_closed()
+        counts = Counter(self._whose.values())
+        if whose is not None and counts[whose] >= MAX_OF_ONE:
+            return False
+        if len(self._whose) >= MAX_CONNECTIONS:
+            most = max(counts, key=counts.__getitem__)
+            if whose is not None and counts[whose] >= counts[most]:
+                return False
+            self._least_needed(most).abort()
+        self._whose[transport] = whose
+        return True
+
+    def belongs(self, transport: asyncio.Transport, uid: int) -> None:
+        """A request says whose a connection is; HTTPTooManyRequests beyond their share."""
+        if self._whose.get(transport) == uid:
+            return
+        self._forget_closed()
+        if list(self._whose.values()).count(uid) >= MAX_OF_ONE:
+            raise web.HTTPTooManyRequests(text=_TOO_MANY, headers={"Retry-After": "2"})
+        self._whose[transport] = uid
+
+    def _forget_closed(self) -> None:
+        self._whose = {one: who for one, who in self._whose.items() if not one.is_closing()}
+
+    def _least_needed(self, whose: Hashable) -> asyncio.Transport:
+        """Their oldest connection that asks nothing now, or else their oldest."""
+        theirs = [one for one, who in self._whose.items() if who == whose]
+        return next((one for one in theirs if not self._busy[one.get_protocol()]), theirs[0])
 
     @web.middleware
     async def watched(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -119,13 +168,11 @@ class Clients:
                 one.transport.abort()
 
     def close_idle(self, server: web.Server) -> None:
-        """Close what has been idle for too long, and the oldest of too many."""
+        """Close what has been idle for too long."""
         now, there = self._clock(), server.connections
+        self._forget_closed()
         self._idle_since = {one: self._idle_since.get(one, now) for one in there}
-        idle = [one for one in there if not self._busy[one]]
-        idle.sort(key=self._idle_since.__getitem__)
-        too_many = len(there) - MAX_CONNECTIONS
-        for place, one in enumerate(idle):
+        for one in there:
             is_old = now - self._idle_since[one] > IDLE_S
-            if (is_old or place < too_many) and one.transport is not None:
+            if is_old and not self._busy[one] and one.transport is not None:
                 one.transport.abort()

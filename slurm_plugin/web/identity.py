@@ -7,20 +7,31 @@ belongs. Nobody else is told anything.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import pwd
 import re
 import socket
-from collections.abc import Callable, Sequence
+import struct
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from slurm_plugin.errors import PluginError
+from slurm_plugin.remote.errors import RemoteError
+from slurm_plugin.remote.node import sockets
 
 #: A login name as useradd(8) and directories have it.
 _USER = re.compile(r"[a-zA-Z_][\w.@-]{0,63}\Z", re.ASCII)
 #: The state of a connection in /proc/net/tcp that both sides still use.
 _ESTABLISHED = "01"
+End = tuple[str, int]
+_NOT_TOLD = "whose connection this is could not be told; try again"
+
+
+class Untold(Exception):
+    """The kernel does not answer questions about connections here (sock_diag)."""
 
 
 class Refused(PluginError):
@@ -49,8 +60,14 @@ class Connection:
     #: AF_UNIX, AF_INET or AF_INET6.
     family: int
     #: The client's address and port, and ours; empty on a Unix socket.
-    peer: tuple[str, int] = ("", 0)
-    own: tuple[str, int] = ("", 0)
+    peer: End = ("", 0)
+    own: End = ("", 0)
+
+    @property
+    def ends(self) -> tuple[End, End]:
+        """The client's and ours, with IPv4 addresses as such."""
+        (host, port), (own, own_port) = self.peer, self.own
+        return (plain_address(host), port), (plain_address(own), own_port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +81,41 @@ class Identities:
     #: Addresses of proxies whose header is believed; a Unix socket's always is.
     proxies: frozenset[str] = frozenset()
     #: (client, ours) -> the uid that owns the client's end of a TCP connection; None if unknown.
-    owner: Callable[[tuple[str, int], tuple[str, int]], int | None] = field(
-        default_factory=lambda: owner_of
-    )
+    #: It may raise Untold.
+    owner: Callable[[End, End], int | None] = field(default_factory=lambda: owner_of)
+
+    def whose(self, connection: Connection) -> Hashable:
+        """By whom a new connection counts: a uid, or another host. Raises Refused.
+
+        None where only its requests will tell.
+        """
+        peer, own = connection.ends
+        if connection.family == socket.AF_UNIX or (self.header and peer[0] in self.proxies):
+            return None
+        if not is_loopback(peer[0]):
+            return peer[0]
+        try:
+            uid = self.owner(peer, own)
+        except Untold:
+            return None
+        if uid is None:
+            raise Refused(_NOT_TOLD)
+        return uid
 
     def viewer(self, connection: Connection, names: Sequence[str]) -> Viewer:
-        """Who asks; `names` are all values of the user's header. Raises Refused."""
+        """Who asks; `names` are all values of the user's header. Raises Refused, Untold."""
         is_unix = connection.family == socket.AF_UNIX
-        host = plain_address(connection.peer[0])
+        peer, own = connection.ends
+        host = peer[0]
         if self.header and (is_unix or host in self.proxies):
             return self._named(names)
         if is_unix:
             raise Refused("no header is believed: gputopo web needs --user-header on a Unix socket")
         if not is_loopback(host):
             raise Refused(f"{host} is neither this host nor a proxy that --proxy names")
-        own = plain_address(connection.own[0]), connection.own[1]
-        uid = self.owner((host, connection.peer[1]), own)
+        uid = self.owner(peer, own)
         if uid is None:
-            raise Refused("whose connection this is could not be told; try again")
+            raise Refused(_NOT_TOLD)
         return self._of(uid, name_of(uid))
 
     def _named(self, names: Sequence[str]) -> Viewer:
@@ -143,33 +177,84 @@ def plain_address(host: str) -> str:
     return str(mapped or address)
 
 
-def owner_of(
-    peer: tuple[str, int], own: tuple[str, int], folder: Path = Path("/proc/net")
-) -> int | None:
-    """The uid that owns the client's end of a connection on this host; None where none is found.
+def owner_of(peer: End, own: End) -> int | None:
+    """The uid that owns the client's end of a connection on this host; None where there is none.
+
+    The kernel is asked about this connection alone, which takes it some microseconds. Raises Untold
+    where it answers no such questions.
+    """
+    try:
+        uid = sockets.owner_of(peer, own)
+    except RemoteError as error:
+        raise Untold from error
+    # Without its module for TCP it says, too, that there is no such connection.
+    if uid is None and not _tells():
+        raise Untold
+    return uid
+
+
+@cache
+def _tells() -> bool:
+    """Does the kernel know whose a socket is that is surely ours?"""
+    with socket.create_server((sockets.LOOPBACK, 0)) as own:
+        try:
+            sockets.check(own)
+        except RemoteError:
+            return False
+    return True
+
+
+class OwnerTable:
+    """The same by the table of all connections, read once for all who ask meanwhile."""
+
+    def __init__(self, folder: Path = Path("/proc/net")) -> None:
+        self._folder = folder
+        self._reading = asyncio.Lock()
+        self._next: asyncio.Task[Mapping[tuple[str, str], int]] | None = None
+
+    async def owner(self, peer: End, own: End) -> int | None:
+        """As `owner_of`; a reading that has begun already is too old an answer."""
+        if self._next is None:
+            self._next = asyncio.create_task(self._read())
+        table = await asyncio.shield(self._next)
+        pairs = [(_words(peer, form), _words(own, form)) for form in _FORMS]
+        return next((table[pair] for pair in pairs if pair in table), None)
+
+    async def _read(self) -> Mapping[tuple[str, str], int]:
+        async with self._reading:
+            self._next = None
+            return await asyncio.to_thread(owners, self._folder)
+
+
+def owners(folder: Path) -> Mapping[tuple[str, str], int]:
+    """(its end, the other end) -> uid, of all connections of this host, as /proc/net has them.
 
     The kernel tells root's uid of a socket that nobody has open any more: such a one has inode 0,
     and counts for nothing.
     """
+    found = {}
     for name in ("tcp", "tcp6"):
         try:
             lines = (folder / name).read_text(encoding="ascii").splitlines()[1:]
         except OSError:
             continue
         for line in lines:
-            words = line.split()
-            if len(words) < 10 or words[3] != _ESTABLISHED or words[9] == "0":
-                continue
-            if _endpoint(words[1]) == peer and _endpoint(words[2]) == own:
-                return int(words[7])
-    return None
+            words = line.split(None, 10)
+            if len(words) > 9 and words[3] == _ESTABLISHED and words[9] != "0":
+                found[words[1], words[2]] = int(words[7])
+    return found
 
 
-def _endpoint(text: str) -> tuple[str, int]:
+#: What stands before an IPv4 address that an IPv6 socket has.
+_FORMS = (b"", bytes(10) + b"\xff\xff")
+
+
+def _words(end: End, before: bytes) -> str:
     """`0100007F:1F90` of /proc/net/tcp: 32-bit words in this host's order."""
-    address, _, port = text.partition(":")
-    words = [bytes.fromhex(address[i : i + 8])[::-1] for i in range(0, len(address), 8)]
-    return plain_address(str(ipaddress.ip_address(b"".join(words)))), int(port, 16)
+    packed = ipaddress.ip_address(end[0]).packed
+    address = before + packed if len(packed) == 4 else packed
+    words = struct.unpack(f"={len(address) // 4}I", address)
+    return "".join(f"{word:08X}" for word in words) + f":{end[1]:04X}"
 
 
 def name_of(uid: int) -> str:

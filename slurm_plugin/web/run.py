@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import grp
 import logging
 import os
 import signal
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
@@ -16,6 +19,7 @@ from aiohttp import web
 from slurm_plugin.errors import PluginError
 from slurm_plugin.notify import Notifier
 from slurm_plugin.web.feed import Feed
+from slurm_plugin.web.guard import REFUSAL
 from slurm_plugin.web.identity import Identities, is_loopback
 from slurm_plugin.web.server import Page, application
 from slurm_plugin.web.sources import Sources
@@ -26,6 +30,12 @@ logger = logging.getLogger(__name__)
 MAX_LINE, MAX_FIELD = 4096, 8190
 #: Seconds a browser's connection is kept for its next request.
 KEEP_ALIVE_S = 15.0
+#: Connections that may wait to be let in: more than one user can keep there.
+BACKLOG = 1024
+#: Seconds between two looks at the log while nobody asks for anything of it.
+FOLLOW_S = 5.0
+#: Seconds for an orderly end; then whatever a thread still waits for is left.
+END_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +89,63 @@ async def serve(
     await runner.setup()
     assert runner.server is not None
     notifier, ended = Notifier(), asyncio.Event()
-    tasks = [
-        asyncio.create_task(one) for one in (page.feed.run(), page.clients.sweep(runner.server))
-    ]
+    loops = (page.feed.run(), page.clients.sweep(runner.server), _follow(sources))
+    tasks = [asyncio.create_task(one) for one in loops]
+    listening: list[asyncio.Server] = []
     try:
         for address in addresses:
-            logger.info("the page is at %s", await _listen(runner, address, socket_group))
+            door = partial(_Door, page, runner.server)
+            listening.append(await _listen(door, address, socket_group))
+            logger.info("the page is at %s", _place(listening[-1], address))
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, ended.set)
+            loop.add_signal_handler(number, _end, ended)
         notifier.ready("listening")
         await _until(ended, tasks)
     finally:
         notifier.stopping()
+        for server in listening:
+            server.close()
         for task in tasks:
             task.cancel()
         # Streams of events have no end that one could wait for.
         page.clients.close_all(runner.server)
-        await runner.cleanup()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(runner.cleanup(), END_S)
+
+
+class _Door(asyncio.Protocol):
+    """Where a connection comes in; nothing is read of one that may not stay."""
+
+    def __init__(self, page: Page, server: web.Server) -> None:
+        self._page, self._server = page, server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        if self._page.admits(transport):
+            handler = self._server()
+            transport.set_protocol(handler)
+            handler.connection_made(transport)
+        else:
+            transport.write(REFUSAL)
+            transport.close()
+
+
+def _end(ended: asyncio.Event) -> None:
+    """In good order, or else without waiting for threads: the page holds nothing to be saved."""
+    ended.set()
+    timer = threading.Timer(END_S, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
+
+
+async def _follow(sources: Sources) -> None:
+    """Keep up with the log, so that who asks need not wait for it."""
+    while True:
+        # Who may not read it is told so by the page.
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(sources.follow)
+        await asyncio.sleep(FOLLOW_S)
 
 
 async def _until(ended: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
@@ -108,26 +157,31 @@ async def _until(ended: asyncio.Event, tasks: list[asyncio.Task[None]]) -> None:
         task.result()
 
 
-async def _listen(runner: web.AppRunner, address: Address, group: str) -> str:
-    """Open one address; its text for people."""
+async def _listen(
+    door: Callable[[], asyncio.Protocol], address: Address, group: str
+) -> asyncio.Server:
+    """Open one address. Raises PluginError."""
+    loop = asyncio.get_running_loop()
     try:
         if not address.path:
-            site = web.TCPSite(runner, address.host, address.port)
-            await site.start()
-            assert site._server is not None
-            port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
-            return f"http://{address.host}:{port}/"
+            return await loop.create_server(door, address.host, address.port, backlog=BACKLOG)
         # Nobody but the owner until the group is set.
         before = os.umask(0o177)
         try:
-            await web.UnixSite(runner, address.path).start()
+            server = await loop.create_unix_server(door, address.path, backlog=BACKLOG)
         finally:
             os.umask(before)
         _open_to(Path(address.path), group)
-        return address.path
+        return server
     except (OSError, KeyError) as error:
         where = address.path or f"{address.host}:{address.port}"
         raise PluginError(f"--listen {where}: {error}") from error
+
+
+def _place(server: asyncio.Server, address: Address) -> str:
+    """Where it listens, for people."""
+    port = "" if address.path else server.sockets[0].getsockname()[1]
+    return address.path or f"http://{address.host}:{port}/"
 
 
 def _open_to(path: Path, group: str) -> None:

@@ -7,8 +7,8 @@ import logging
 import re
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from importlib import resources
 from typing import Any
 
@@ -16,6 +16,7 @@ import jinja2
 from aiohttp import web
 
 from gres_topology.pictures import theme
+from slurm_plugin.explain.search import Stopped
 from slurm_plugin.web.details import Details, NotFound
 from slurm_plugin.web.feed import Busy, Feed
 from slurm_plugin.web.gain import GainBook
@@ -23,11 +24,14 @@ from slurm_plugin.web.guard import HEADERS, Clients, is_own_host, with_headers
 from slurm_plugin.web.identity import (
     Connection,
     Identities,
+    OwnerTable,
     Refused,
+    Untold,
     Viewer,
     is_loopback,
     plain_address,
 )
+from slurm_plugin.web.turns import TooMany, Turns
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +39,6 @@ logger = logging.getLogger(__name__)
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 #: Seconds that a client has to take one event.
 TAKE_S = 15.0
-#: Details are looked up by so many threads at a time for all viewers together.
-MAX_LOOKS = 4
 _NODE = re.compile(r"[\w.-]{1,255}\Z", re.ASCII)
 
 
@@ -47,9 +49,10 @@ class Page:
     feed: Feed
     identities: Identities
     clients: Clients = field(default_factory=Clients)
-    looks: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_LOOKS))
-    gain_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    owners: OwnerTable = field(default_factory=OwnerTable)
+    turns: Turns = field(default_factory=Turns)
     gains: GainBook = field(init=False)
+    summing_up: asyncio.Future[None] | None = None
     files: dict[str, bytes] = field(default_factory=lambda: _files())
 
     def __post_init__(self) -> None:
@@ -57,23 +60,42 @@ class Page:
 
     # -- who asks ------------------------------------------------------------
 
-    def viewer(self, request: web.Request) -> Viewer:
-        """Who asks; HTTPForbidden where that is not known."""
-        connection = connection_of(request)
+    async def viewer(self, request: web.Request) -> Viewer:
+        """Who asks; HTTPForbidden where that is not known, HTTPTooManyRequests beyond a share."""
+        connection = connection_of(request.transport)
         header = self.identities.header
         if is_loopback(plain_address(connection.peer[0])) and not is_own_host(request):
             raise web.HTTPForbidden(text="ask by 127.0.0.1 or localhost\n")
         names = request.headers.getall(header, []) if header else []
         try:
-            return self.identities.viewer(connection, names)
+            viewer = await self._identified(connection, names)
         except Refused as error:
             raise web.HTTPForbidden(text=f"{error}\n") from None
+        if request.transport is not None:
+            self.clients.belongs(request.transport, viewer.uid)
+        return viewer
+
+    async def _identified(self, connection: Connection, names: list[str]) -> Viewer:
+        try:
+            return self.identities.viewer(connection, names)
+        except Untold:
+            uid = await self.owners.owner(*connection.ends)
+            told = replace(self.identities, owner=lambda peer, own: uid)
+            return told.viewer(connection, names)
+
+    def admits(self, transport: asyncio.Transport) -> bool:
+        """May a new connection stay?"""
+        try:
+            whose = self.identities.whose(connection_of(transport))
+        except (Refused, web.HTTPForbidden):
+            return False
+        return self.clients.admit(transport, whose)
 
     # -- the page and its files ----------------------------------------------
 
     async def index(self, request: web.Request) -> web.Response:
         """The one page; what it shows stands behind the # of its address."""
-        viewer = self.viewer(request)
+        viewer = await self.viewer(request)
         text = _template().render(viewer=viewer, notices=self.feed.sources.notices)
         return web.Response(text=text, content_type="text/html")
 
@@ -91,7 +113,7 @@ class Page:
 
     async def state(self, request: web.Request) -> web.Response:
         """Everything that the viewer may see, once."""
-        viewer = self.viewer(request)
+        viewer = await self.viewer(request)
         response = web.Response(
             body=await self._whole(viewer), content_type="application/json", charset="utf-8"
         )
@@ -106,7 +128,7 @@ class Page:
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """The same as a stream of server-sent events, for as long as the client takes them."""
-        viewer = self.viewer(request)
+        viewer = await self.viewer(request)
         with self.clients.stream_of(viewer):
             await self._whole(viewer)
             response = web.StreamResponse(headers={"X-Accel-Buffering": "no"})
@@ -140,27 +162,41 @@ class Page:
     async def _details(
         self, request: web.Request, look: Callable[[Details, int | None], dict[str, Any]]
     ) -> web.Response:
-        viewer = self.viewer(request)
-        await self._whole(viewer)
-        reading = self.feed.reading
-        assert reading is not None
-        details = Details(self.feed.sources, reading)
+        viewer = await self.viewer(request)
         try:
-            async with self.looks:
-                answer = await asyncio.to_thread(look, details, viewer.kind)
+            reading = await self.feed.now(viewer.kind)
+        except Busy as error:
+            raise _unavailable(str(error)) from None
+        details = Details(self.feed.sources, reading, partial(_is_gone, request))
+        return await self._looked_up(request, viewer, lambda: look(details, viewer.kind))
+
+    async def _looked_up(
+        self, request: web.Request, viewer: Viewer, look: Callable[[], dict[str, Any]]
+    ) -> web.Response:
+        try:
+            answer = await self.turns.look(viewer.uid, look, partial(_is_gone, request))
         except NotFound as error:
             raise web.HTTPNotFound(text=f"{error}: none that you may see\n") from None
+        except TooMany:
+            raise web.HTTPTooManyRequests(
+                text="you have asked much already; ask again later\n", headers={"Retry-After": "2"}
+            ) from None
+        except Stopped:
+            raise _unavailable("the client is gone") from None
         return web.json_response(answer)
 
     async def gain(self, request: web.Request) -> web.Response:
         """What was gained against Slurm's own choice."""
-        viewer = self.viewer(request)
+        viewer = await self.viewer(request)
+        if self.gains.is_outdated and (self.summing_up is None or self.summing_up.done()):
+            # In nobody's turn: who asks next goes by the same sum.
+            self.summing_up = asyncio.ensure_future(asyncio.to_thread(self.gains.read))
         try:
-            async with self.gain_lock:
-                gains = await asyncio.to_thread(self.gains.summary, viewer.kind)
+            if self.summing_up is not None:
+                await asyncio.shield(self.summing_up)
         except OSError as error:
             raise _unavailable(f"the decision log cannot be read: {error.strerror}") from None
-        return web.json_response(gains)
+        return await self._looked_up(request, viewer, lambda: self.gains.summary(viewer.kind))
 
 
 def application(page: Page) -> web.Application:
@@ -180,9 +216,8 @@ def application(page: Page) -> web.Application:
     return app
 
 
-def connection_of(request: web.Request) -> Connection:
-    """Where the request came from, by its socket and never by what it says."""
-    transport = request.transport
+def connection_of(transport: asyncio.Transport | None) -> Connection:
+    """Where a request came from, by its socket and never by what it says."""
     sock = transport.get_extra_info("socket") if transport is not None else None
     if sock is None:
         raise web.HTTPForbidden(text="the connection is gone\n")
@@ -190,7 +225,14 @@ def connection_of(request: web.Request) -> Connection:
         return Connection(socket.AF_UNIX)
     assert transport is not None
     peer, own = (transport.get_extra_info(key) for key in ("peername", "sockname"))
+    if not peer or not own:
+        raise web.HTTPForbidden(text="the connection is gone\n")
     return Connection(sock.family, tuple(peer[:2]), tuple(own[:2]))
+
+
+def _is_gone(request: web.Request) -> bool:
+    """Has the client left?"""
+    return request.transport is None or request.transport.is_closing()
 
 
 def _unavailable(problem: str) -> web.HTTPServiceUnavailable:

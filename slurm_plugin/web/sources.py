@@ -78,8 +78,12 @@ class Sources:
     machines: Machines = field(default_factory=dict)
     #: Node -> the switches or blocks above it, the lowest first.
     switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    #: A job's lines of the decision log, and the whole log; both raise OSError.
-    records_of: Callable[[int, Reader], list[Line]] = lambda job, reader: []
+    #: A job's lines of the decision log, as `LogIndex.find`, and the whole log; they raise OSError.
+    records_of: Callable[[int, Reader, Callable[[], bool]], list[Line]] = (
+        lambda job, reader, is_over: []
+    )
+    #: Keeps up with the log, so that nobody who asks has to wait for that.
+    follow: Callable[[], None] = lambda: None
     all_records: Callable[[], Iterable[Line]] = lambda: ()
     #: A uid's login name, or its digits.
     name_of: Callable[[int], str] = name_of
@@ -190,17 +194,19 @@ def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
         Watcher(slurm),
         SlurmExtras(run, config),
         (lambda: EngineState(False)) if config is None else lambda: engine_state(config),
-        DecisionTail(config.decision_log.path if config else None),
+        DecisionTail(config.decision_log if config else None),
         operators=operators,
         notices=() if config else (NO_CONFIG,),
     )
     if config is None:
         return sources
+    index = search.LogIndex(config.decision_log)
     return replace(
         sources,
         machines=MarkedMachines(config),
         switches=_switches(config),
-        records_of=lambda job, reader: search.find(config.decision_log, job, reader),
+        records_of=index.find,
+        follow=index.follow,
         all_records=lambda: decision_log.read(config.decision_log),
         lending=config.remote,
     )

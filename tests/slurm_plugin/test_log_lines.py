@@ -22,6 +22,7 @@ from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.record import Build, DecisionRecord, started
 from slurm_plugin.explain import drawing, machines, search
 from slurm_plugin.explain.gains import Gains
+from slurm_plugin.explain.log_files import READ_BYTES
 from slurm_plugin.explain.story import may_see, story_of
 from slurm_plugin.explain.text import in_words
 from slurm_plugin.gates.released import of_job
@@ -35,7 +36,7 @@ from slurm_plugin.protocol import Notice, WaitFor
 from slurm_plugin.serve.loops import order
 from slurm_plugin.serve.tally import Tally
 from slurm_plugin.slurm.interface import QueuedJob
-from slurm_plugin.web.decisions import MAX_BYTES, DecisionTail
+from slurm_plugin.web.decisions import DecisionTail
 from slurm_plugin.web.view import decision_row
 
 FULL = 0xFF
@@ -172,29 +173,32 @@ def test_a_line_that_is_none_of_ours_costs_itself_alone_and_is_counted(tmp_path,
     good = as_text(why="placed")
     path = tmp_path / "log"
     path.write_bytes(good + b"\n" + line + b"\n\n" + good + b"\n")
-    config, reader, tail = DecisionLogConfig(path, 1, 1), Reader(), DecisionTail(path)
+    config, reader = DecisionLogConfig(path, 1, 1), Reader()
+    tail = DecisionTail(config)
     assert [one.job for one in decision_log.read(config, reader)] == [7, 7]
     assert reader.unread == 1
     assert tail.read()
     assert [decision.why for _, decision in tail.shown] == ["placed", "placed"]
     assert tail.left_out.startswith("1 line of it cannot be read")
-    assert len(search.find(config, 7)) == 2
+    assert len(search.LogIndex(config).find(7)) == 2
 
 
 def test_explain_says_how_many_lines_about_the_job_it_left_out(tmp_path):
     path, reader = tmp_path / "log", Reader()
     path.write_bytes(b'{"job":7,"decision":"use"}\n{"job":7,"decision":3}\n{"job":8,"array":0,\n')
-    records = search.find(DecisionLogConfig(path, 1, 1), 7, reader)
+    records = search.LogIndex(DecisionLogConfig(path, 1, 1)).find(7, reader)
     words = in_words(story_of(7, records, "decision log", reader.unread))
     assert words.endswith("left out      lines of the log that cannot be read: 1")
 
 
-def test_a_file_without_any_end_of_line_is_not_kept_in_memory(tmp_path):
-    path = tmp_path / "log"
-    path.write_bytes(b"x" * (MAX_BYTES + 10))
-    tail = DecisionTail(path)
+def test_what_has_no_end_of_line_is_passed_over_and_not_kept_in_memory(tmp_path):
+    config = DecisionLogConfig(tmp_path / "log", 1, 1)
+    config.path.write_bytes(b"x" * (READ_BYTES + 10) + b"\n" + as_text() + b"\n" + b"y" * 99)
+    tail = DecisionTail(config)
     tail.read()
-    assert (tail.left_out[:6], tail._rest) == ("1 line", b"")
+    assert tail.left_out[:6] == "1 line"
+    assert [decision.job for _, decision in tail.shown] == [7]
+    assert len(search.LogIndex(config).find(7)) == 1
 
 
 VALUES = st.recursive(

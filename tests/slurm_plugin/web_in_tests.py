@@ -118,16 +118,17 @@ class Site:
 
     def __post_init__(self) -> None:
         self.log = DecisionLogConfig(self.folder / "decisions.jsonl")
-        self.log.path.write_bytes(msgspec.json.encode(RECORD) + b"\n")
+        if not self.log.path.exists():
+            self.log.path.write_bytes(msgspec.json.encode(RECORD) + b"\n")
         machine = Machine(catalog.load("dgx1v"))
         self.sources = Sources(
             Watcher(self.slurm, wall_clock=lambda: NOW),  # type: ignore[arg-type]
             lambda snapshot: Extras(),
             lambda: self.engine,
-            DecisionTail(self.log.path),
+            DecisionTail(self.log),
             {"dgx1": machine, "dgx2": machine},
             {"dgx1": ("leaf1", "spine"), "dgx2": ("leaf1", "spine")},
-            records_of=lambda job, reader: search.find(self.log, job, reader),
+            records_of=search.LogIndex(self.log).find,
             all_records=lambda: decision_log.read(self.log),
             operators=self.who.operators,
         )

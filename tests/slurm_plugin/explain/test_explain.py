@@ -77,7 +77,9 @@ def site(tmp_path: Path) -> Setup:
 @pytest.fixture
 def address(site: Setup, fake_munge: None) -> Iterator[tuple[str, int]]:
     """Where the listener is."""
-    listener = ExplainListener(("127.0.0.1", 0), lambda: (site.config.decision_log, site.machines))
+    listener = ExplainListener(
+        ("127.0.0.1", 0), lambda: (site.config.decision_log, site.machines, lambda job: None)
+    )
     with served(listener):
         yield "127.0.0.1", listener._port.number
 
@@ -191,9 +193,9 @@ def test_records_are_found_in_every_rotated_file_and_half_lines_skipped(tmp_path
     )
     rest = b'{"job":3,"array":12,"decision":"use","postponed":3}\n{"job":120,"decision":"use"}\n'
     (tmp_path / "log").write_bytes(b'{"job":9,"x":"' + b"y" * 600_000 + b'"}\n' + rest)
-    assert [r.postponed for r in search.find(config, 12, reader)] == [1, 3]
+    assert [r.postponed for r in search.LogIndex(config).find(12, reader)] == [1, 3]
     assert reader.unread == 1
-    assert search.find(config, 2) == []
+    assert search.LogIndex(config).find(2) == []
 
 
 ARRAY = [
@@ -210,12 +212,14 @@ def test_an_arrays_decisions_are_given_to_the_tasks_that_started(tmp_path):
     """Slurm asks under the array's id; only the start names the task."""
     config = DecisionLogConfig(tmp_path / "log", 1, 1)
     config.path.write_text("".join(json.dumps(r, separators=(",", ":")) + "\n" for r in ARRAY))
-    whole = [(r.job, r.decision, getattr(r, "postponed", None)) for r in search.find(config, 6)]
+    whole = [
+        (r.job, r.decision, getattr(r, "postponed", None)) for r in search.LogIndex(config).find(6)
+    ]
     assert whole == [
         (7, "use", 1), (7, "started", None), (6, "wait", 2), (6, "use", 3), (6, "use", 4),
         (6, "started", None),
     ]  # fmt: skip
-    task = [(r.decision, getattr(r, "postponed", None)) for r in search.find(config, 7)]
+    task = [(r.decision, getattr(r, "postponed", None)) for r in search.LogIndex(config).find(7)]
     assert task == [("use", 1), ("started", None)]
 
 
@@ -314,7 +318,7 @@ def of_class(svg, name):
 
 
 def test_a_job_is_drawn_with_its_ring_slurms_choice_and_the_next_candidates(site):
-    story = story_of(7, search.find(site.config.decision_log, 7), "test")
+    story = story_of(7, search.LogIndex(site.config.decision_log).find(7), "test")
     picture = drawn(story, machines.shown(site.machines, story))
     svg = picture.svg()
     ElementTree.fromstring(svg)

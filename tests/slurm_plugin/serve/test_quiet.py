@@ -5,6 +5,7 @@ from engine_in_tests import an_engine
 from machines_in_tests import BASIC, mask, node, place
 
 from slurm_plugin.explain.answer import NotShown, tell
+from slurm_plugin.explain.search import LogIndex
 from slurm_plugin.explain.text import in_words
 from slurm_plugin.protocol import Submit, encode_request, split, unquote
 from slurm_plugin.serve.run import _known_to
@@ -67,14 +68,16 @@ def test_users_are_told_of_their_own_jobs_what_no_admin_comment_says(tmp_path):
     engine = an_engine(tmp_path, QUIET)
     store = engine.setup.keeper.store
     job = QueuedJob(14, name="14", state="PENDING", uid=1000, admin_comment=GATE)
+    log, *more = _known_to(engine.setup)
+    known = LogIndex(log), *more
     store.submitted(f"[gpu-topo: | waits for 2 free GPUs on one node] {GATE}")
     store.take([job], store.clock())
     for _ in range(2):
-        told = tell(14, 1000, *_known_to(engine.setup))["told"]
+        told = tell(14, 1000, *known)["told"]
         assert told["note"] == "waits for 2 free GPUs on one node"
         assert "told by the engine's notes" in in_words(told)
         # The same once it has ended.
         store.take([], store.clock())
     for uid, number in ((1001, 14), (1000, 15)):
         with pytest.raises(NotShown, match="no decision for a job of yours"):
-            tell(number, uid, *_known_to(engine.setup))
+            tell(number, uid, *known)

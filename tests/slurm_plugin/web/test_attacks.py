@@ -4,14 +4,13 @@ import asyncio
 import re
 import socket
 from importlib import resources
-from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
-from web_in_tests import ALICE, WHO, Site, asked
+from web_in_tests import ALICE, BOB, WHO, Site, asked
 
 from slurm_plugin.web import guard, server
-from slurm_plugin.web.guard import HEADERS, IDLE_S, MAX_STREAMS_OF_ONE, Clients
+from slurm_plugin.web.guard import HEADERS, IDLE_S, MAX_OF_ONE, MAX_STREAMS_OF_ONE, Clients
 from slurm_plugin.web.identity import Identities, Viewer
 from slurm_plugin.web.run import MAX_FIELD, MAX_LINE
 
@@ -148,21 +147,69 @@ def test_who_says_nothing_is_disconnected(site):
     assert asyncio.run(dawdle()) == b""
 
 
-def test_too_many_connections_close_those_idle_longest(monkeypatch):
-    monkeypatch.setattr(guard, "MAX_CONNECTIONS", 2)
-    closed = []
+class Opened:
+    """A connection, as far as one counts it."""
 
-    class Connection:
-        def __init__(self, name):
-            self.name, self.transport = name, self
+    def __init__(self) -> None:
+        self.is_open = True
 
-        def abort(self):
-            closed.append(self.name)
+    def is_closing(self) -> bool:
+        return not self.is_open
 
-    now = [0.0]
-    clients = Clients(lambda: now[0])
-    clients.close_idle(SimpleNamespace(connections=[Connection(name) for name in "abc"]))
-    assert closed == ["a"]
+    def abort(self) -> None:
+        self.is_open = False
+
+    def get_protocol(self) -> "Opened":
+        return self
+
+
+def opened(clients: Clients, whose: object, count: int) -> list[Opened]:
+    """So many of this user; those that are let in."""
+    return [one for one in (Opened() for _ in range(count)) if clients.admit(one, whose)]
+
+
+@pytest.mark.parametrize("whose", [ALICE, "10.0.0.9"], ids=["a user", "another host"])
+def test_one_user_has_so_many_connections_idle_or_busy(whose):
+    clients = Clients()
+    first = opened(clients, whose, 3 * MAX_OF_ONE)
+    clients._busy.update(first[:10])
+    assert len(first) == MAX_OF_ONE
+    assert len(opened(clients, BOB, 1)) == 1
+    first[0].abort()
+    assert len(opened(clients, whose, 2)) == 1
+
+
+def test_beyond_the_total_who_has_most_loses_the_one_that_was_idle_longest(monkeypatch):
+    monkeypatch.setattr(guard, "MAX_CONNECTIONS", 100)
+    clients = Clients()
+    mallory = opened(clients, 1, 60)
+    opened(clients, 2, 40)
+    clients._busy.update(mallory[:3])
+    assert len(opened(clients, ALICE, 1)) == 1
+    assert [number for number, one in enumerate(mallory) if not one.is_open] == [3]
+    # Nobody takes a place from others by asking for one more.
+    assert opened(clients, 1, 1) == []
+
+
+def test_connections_of_nobody_known_give_way_to_each_other(monkeypatch):
+    """A proxy's, until its header is read."""
+    monkeypatch.setattr(guard, "MAX_CONNECTIONS", 100)
+    clients = Clients()
+    first = opened(clients, None, 150)
+    assert (len(first), sum(one.is_open for one in first)) == (150, 100)
+    assert not any(one.is_open for one in first[:50])
+
+
+def test_behind_a_proxy_the_request_says_by_whom_a_connection_counts():
+    clients = Clients()
+    through_proxy = opened(clients, None, MAX_OF_ONE + 1)
+    for one in through_proxy[:-1]:
+        clients.belongs(one, ALICE)
+    clients.belongs(through_proxy[0], ALICE)
+    with pytest.raises(web.HTTPTooManyRequests):
+        clients.belongs(through_proxy[-1], ALICE)
+    clients.belongs(through_proxy[0], BOB)
+    clients.belongs(through_proxy[-1], ALICE)
 
 
 def test_one_user_has_so_many_live_pages_and_no_more():

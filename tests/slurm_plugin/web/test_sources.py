@@ -6,6 +6,7 @@ import pytest
 from machines_in_tests import basic_config
 from web_in_tests import ALICE, BOB, ENGINE, NOW, RECORD, job, node, played
 
+from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.explain.gains import Gains
 from slurm_plugin.log_lines import of_plain
 from slurm_plugin.part_marks.marks import Mark, change, path_in
@@ -29,7 +30,7 @@ def jobs_shown(tail: DecisionTail) -> list[int]:
 
 def test_the_log_is_followed_line_by_line(tmp_path):
     path = tmp_path / "log"
-    tail = DecisionTail(path)
+    tail = DecisionTail(DecisionLogConfig(path, 1, 1))
     assert not tail.read()
     path.write_text(line(1) + line(2)[:40])
     tail.read()
@@ -45,11 +46,35 @@ def test_the_log_is_followed_line_by_line(tmp_path):
     assert jobs_shown(tail) == [1, 2, 3, 4]
 
 
+def test_nothing_is_missed_that_was_written_just_before_the_log_was_rotated(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(line(1))
+    tail = DecisionTail(DecisionLogConfig(path, 1, 1))
+    tail.read()
+    with path.open("a") as log:
+        log.write(line(2))
+    path.rename(tmp_path / "log.1")
+    path.write_text(line(3))
+    assert tail.read()
+    assert jobs_shown(tail) == [1, 2, 3]
+
+
+def test_a_log_that_was_emptied_and_filled_again_is_read_anew(tmp_path):
+    path = tmp_path / "log"
+    path.write_text(line(1))
+    tail = DecisionTail(DecisionLogConfig(path, 1, 1))
+    tail.read()
+    path.write_text(line(4, time="2026-11-22T03:19:43.918+00:00") + line(5))
+    tail.read()
+    assert jobs_shown(tail) == [1, 4, 5]
+    assert not tail.left_out
+
+
 def test_of_a_long_log_the_end_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(decisions, "FIRST_BYTES", 5000)
+    monkeypatch.setattr(decisions, "MAX_BYTES", 5000)
     path = tmp_path / "log"
     path.write_text("".join(line(number) for number in range(1, 101)))
-    tail = DecisionTail(path)
+    tail = DecisionTail(DecisionLogConfig(path, 1, 1))
     tail.read()
     shown = jobs_shown(tail)
     assert shown == list(range(shown[0], 101))
@@ -80,7 +105,7 @@ def test_a_start_belongs_to_the_user_of_its_decision(tmp_path):
 
 
 def test_a_log_that_is_closed_to_this_user_is_told(tmp_path):
-    tail = DecisionTail(tmp_path)
+    tail = DecisionTail(DecisionLogConfig(tmp_path, 1, 1))
     assert not tail.read()
     assert "directory" in tail.problem
 
@@ -97,14 +122,16 @@ def test_gains_are_those_of_the_report():
     told = Gains()
     for record in records:
         told.add(of_plain(record))
-    found = GainBook(lambda: map(of_plain, records)).summary(None)
+    book = GainBook(lambda: map(of_plain, records))
+    book.read()
+    found = book.summary(None)
     assert found["all"] == told.summary()["placed"]
     assert [(row["name"], row["jobs"]) for row in found["week"]] == [
         ("2026-W47", 1),
         ("2026-W48", 2),
     ]
     assert [(row["name"], row["jobs"]) for row in found["size"]] == [("2", 2), ("4", 1)]
-    own = GainBook(lambda: map(of_plain, records)).summary(BOB)
+    own = book.summary(BOB)
     assert (own["all"]["jobs"], [row["name"] for row in own["week"]]) == (2, ["2026-W48"])
 
 
