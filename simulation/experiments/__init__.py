@@ -21,6 +21,7 @@ _ORDER = {
     "limits": ("5", "1", "2", "10", "alike"),
     "bound": ("10", "30", "60"),
 }
+_PREDICTED = {**_ORDER, "multiple": ("2", "1.5", "5", "10", "inf")}
 _IN_REACH = {**_LENT, "in-reach": ("6", "8", "10", "12")}
 
 
@@ -120,13 +121,16 @@ ROWS = (
         "simulation.experiments.drmaestro.openb:run", (1,), _OPENB),
     Experiment("order-philly",
         "Shorter predicted work passes within a bound: Microsoft's Philly trace.",
-        "simulation.experiments.order.runs:on_philly", _TEN, _ORDER),
+        "simulation.experiments.order.runs:on_philly", _TEN, _PREDICTED),
     Experiment("order-openb",
         "The same on Alibaba's OpenB trace.",
-        "simulation.experiments.order.runs:on_openb", _TEN, _ORDER),
+        "simulation.experiments.order.runs:on_openb", _TEN, _PREDICTED),
     Experiment("order-mix",
         "The same on MAPA's mix, arriving one by one.",
-        "simulation.experiments.order.runs:on_mix", _TEN, _ORDER),
+        "simulation.experiments.order.runs:on_mix", _TEN, _PREDICTED),
+    Experiment("order-nodes",
+        "The same where the GPUs are those of eight nodes.",
+        "simulation.experiments.order.runs:on_nodes", _TEN, {**_ORDER, "load": ("60", "50", "70")}),
     Experiment("horizon-waits",
         "What waiting for better GPUs is worth where jobs say how much they communicate.",
         "simulation.experiments.horizon_waits:run", tuple(range(1000, 1010)),
