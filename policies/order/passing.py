@@ -2,7 +2,8 @@
 
 The first in line is *due* from the first moment at which it could start if all that passed it were
 gone. Nobody passes it who is reckoned to hold GPUs for longer than the bound after that moment:
-before it is due a passing job may run for `bound_s`, afterwards for what is left of it.
+before it is due a passing job may run for `bound_s`, afterwards for what is left of it. Who is due
+stays so when others come before it.
 
 By `limits` a job is reckoned with what Slurm enforces, so those that passed a job hold it up for
 `bound_s` at most, on whatever nodes and whatever jobs really take. By `predictions` it is a high
@@ -18,7 +19,7 @@ the shortest, and none a part of its own run time.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -69,7 +70,11 @@ class Passing:
         return self.bound_s * (1.0 if self.by == "limits" else self.multiple)
 
     def submitted(self, job_id: int, known: Known) -> None:
-        """A job waits from now on, or has another limit: `known.limit_s`, as Slurm enforces it."""
+        """A job waits from now on, or again, or has another limit.
+
+        `known.limit_s` is the one that Slurm enforces.
+        """
+        self._running.pop(job_id, None)
         said = self.learning.submitted(job_id, known)
         limit_s = math.inf if known.limit_s is None else known.limit_s
         longest_s = limit_s
@@ -109,14 +114,23 @@ class Passing:
         has_lost = lost_at is not None and now_s - lost_at < LOST_S
         return job.limit_s if has_lost else job.longest_s
 
-    def due_s(self, first: int, could_start: bool, now_s: float) -> float:
-        """Since when the first in line is due; `now_s` where it is not.
+    def due_s(
+        self, first: int, could_start: bool, now_s: float, line: Container[int] | None = None
+    ) -> float:
+        """Since when the first in line, or one behind it, is due; `now_s` where nobody is.
 
-        `could_start`: whether it would start now if all that passed it were gone.
+        `could_start`: whether it would start now if all that passed it were gone. `line`: the jobs
+        that wait for room; all that were ever first where it is None. Who was due stays so while
+        others come before it: what passes these passes it, too.
         """
         if could_start:
             self._due.setdefault(first, now_s)
-        return self._due.get(first, now_s)
+        due = (at for job_id, at in self._due.items() if line is None or job_id in line)
+        return min(due, default=now_s)
+
+    def held_up_s(self, job_id: int, now_s: float) -> float:
+        """How long a job that waits has been due (seconds)."""
+        return now_s - self._due.get(job_id, now_s)
 
     def may_pass(self, due_s: float, others: Iterable[int], now_s: float) -> list[int]:
         """Those that may go before a first in line that is due at that time; least work first."""

@@ -40,7 +40,7 @@ class PassingQueue:
     def started(self, job: SimJob, now_s: float) -> None:
         """It runs."""
         passed = job.job_id in self._may_start
-        self.held_up_s[job.job_id] = now_s - self.rule.due_s(job.job_id, False, now_s)
+        self.held_up_s[job.job_id] = self.rule.held_up_s(job.job_id, now_s)
         self.rule.started(job.job_id, now_s, passed)
         if passed:
             self._passed.add(job.job_id)

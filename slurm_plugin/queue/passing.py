@@ -150,7 +150,8 @@ class PassingInPartition:
         let_pass = [held_by(mine[job_id], now) for job_id in self.raised]
         fits = _place(need, room) is not None
         could_start = fits or _place(need, without_holds(room, let_pass)) is not None
-        due = self._passing.due_s(first.job_id, could_start, now)
+        line = {job.job_id for job in order}
+        due = self._passing.due_s(first.job_id, could_start, now, line)
         if fits or any(job.job_id in self.raised for job in waiting):
             # What was let pass has not begun: the GPUs that it needs are not in use yet.
             return []
@@ -168,13 +169,14 @@ class PassingInPartition:
         self.raised = {job_id: one for job_id, one in self.raised.items() if job_id in jobs}
         limits = {job_id: self._limit_s(job) for job_id, job in jobs.items()}
         for job_id, job in jobs.items():
-            is_new = job_id not in self._known or self._known[job_id] != limits[job_id]
-            if is_new and (known := known_of(job)).size:
-                self._passing.submitted(job_id, replace(known, limit_s=limits[job_id]))
             if job.state == "PENDING":
                 # Or again: it was requeued, and is not to begin in front a second time.
-                if self._started.pop(job_id, None) and job_id in self.raised:
+                was_running = self._started.pop(job_id, None)
+                if was_running and job_id in self.raised:
                     self.raised[job_id] = replace(self.raised[job_id], at=0.0)
+                is_known = job_id in self._known and self._known[job_id] == limits[job_id]
+                if (was_running or not is_known) and (known := known_of(job)).size:
+                    self._passing.submitted(job_id, replace(known, limit_s=limits[job_id]))
             elif job.start and job_id not in self._started:
                 self._started[job_id] = job.start
                 self._passing.started(job_id, float(job.start), job_id in self.raised)

@@ -27,9 +27,8 @@ HOLDS = replace(
 def mallorys(job_id: int, limit_s: int = 7 * DAY_S, **more: object) -> QueuedJob:
     """A job named x of one GPU."""
     mine = {"name": str(job_id), "user": "mallory", "uid": 7, "job_name": "x", "priority": 900}
-    return replace(
-        WAITS, job_id=job_id, tres_per_node="gres/gpu:1", time_limit_s=limit_s, **mine | more
-    )
+    asked = {"tres_per_node": "gres/gpu:1", "time_limit_s": limit_s}
+    return replace(WAITS, job_id=job_id, **mine | asked | more)
 
 
 def taught(count: int, seconds: int, learned: LearnedDurations, **whose: object) -> None:
@@ -96,3 +95,14 @@ def test_the_first_in_line_is_due_once_its_gpus_are_free_whatever_else_it_lacks(
     """What passed may hold CPUs or memory, too, of which nothing is reckoned here."""
     assert queue.look([WAITS], [replace(NODE, used=())], NOW) == []
     assert let_pass(queue, mallorys(3, 300), mallorys(4, 60), at=NOW + 500) == {4}
+
+
+def test_jobs_that_come_before_the_first_in_line_bring_nobody_more_time(queue):
+    """Else one of high priority now and then would let one short job after the other pass."""
+    queue.look([WAITS], [replace(NODE, used=())], NOW)
+    before = mallorys(9, 60, priority=999, tres_per_node="gres/gpu:8")
+    assert let_pass(queue, before, mallorys(3, 300), mallorys(4, 60), at=NOW + 500) == {4}
+    # A job that is held keeps nobody from passing.
+    held = replace(WAITS, priority=0)
+    updates = queue.look([HOLDS, held, before, mallorys(3, 300)], [NODE], NOW + 530)
+    assert {job.job_id for job, update in updates if update.site_factor} == {3}

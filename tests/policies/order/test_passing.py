@@ -12,10 +12,15 @@ from policies.order.arrivals import Arrivals
 from policies.order.durations import ENOUGH, Known
 from policies.order.passing import LOST_S, Passing, Reckoned
 from simulation.core.jobs import SimJob
-from simulation.experiments.order.pool import Pool
+from simulation.experiments.order.pool import Key, Pool
 
 GPUS, BOUND_S = 8, 10.0
 ANN = Known("ann", size=1)
+
+
+def by_priority(job: SimJob) -> float:
+    """An order in which jobs come before those that are first in line."""
+    return float(job.job_id * 17 % 41)
 
 
 @st.composite
@@ -43,13 +48,19 @@ def test_nobody_starts_later_than_in_the_order_of_arrival_plus_the_bound(jobs: l
     assert max(starts[job] - arrival[job] for job in starts) <= BOUND_S + 1e-6
 
 
-@given(queues(), st.booleans(), st.booleans(), st.sampled_from(("limits", "predictions")))
+@given(
+    queues(),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(("limits", "predictions")),
+    st.sampled_from((None, by_priority)),
+)
 @settings(max_examples=400)
 def test_nobody_is_held_up_by_those_that_passed_it_for_longer(
-    jobs: list[SimJob], backfill: bool, told: bool, by: Reckoned
+    jobs: list[SimJob], backfill: bool, told: bool, by: Reckoned, key: Key | None
 ):
     passing = Passing(BOUND_S, by)
-    pool = Pool(GPUS, backfill=backfill, passing=passing, told=told)
+    pool = Pool(GPUS, backfill=backfill, passing=passing, told=told, key=key)
 
     starts = pool.run(jobs)
 
@@ -160,6 +171,16 @@ def test_what_passed_by_its_limit_may_take_as_long_as_that():
     rule.may_pass(0.0, [1], 0.0)
     rule.started(1, 0.0, passed=True)
     rule.ended(1, 200.0)
+    assert rule.learning.outlived == {}
+
+
+def test_a_job_that_was_requeued_is_not_taken_to_run_on():
+    rule = by_predictions()
+    rule.submitted(1, replace(ANN, limit_s=900.0))
+    rule.may_pass(0.0, [1], 0.0)
+    rule.started(1, 0.0, passed=True)
+    rule.submitted(1, replace(ANN, limit_s=900.0))
+    rule.may_pass(9000.0, [1], 9000.0)
     assert rule.learning.outlived == {}
 
 
