@@ -152,6 +152,7 @@ _MINUTES = {
     "mapa-figure4": 0.4, "rqueue-histograms": 0.5, "genie-scale": 0.5, "mapa-cubemesh16": 1,
     "mapa-torus16": 1, "genie-sensitivity": 2, "drmaestro-scale": 2, "mapa-dgx1v": 2,
     "sc17-scenario2": 3, "order-philly": 4, "rqueue-tsubame": 4, "rqueue-shrink": 5,
+    "order-nodes": 0.7,
 }  # fmt: skip
 
 experiments = {row.name: replace(row, minutes=_MINUTES.get(row.name, row.minutes)) for row in ROWS}
