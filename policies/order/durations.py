@@ -1,10 +1,11 @@
 """How long a job will run, learned from those that ended: quantiles per key, online.
 
 A key is what is known of a job before it starts, from specific to general: its user with account,
-name, size and command; its user with the name; its user with the size; and so on to all jobs. Each
-key keeps its newest run times. An estimate pools those of the most specific key with those of the
-next ones until there are enough: users repeat themselves (Tsafrir, Etsion and Feitelson, IEEE TPDS
-18, 2007, predict by a user's last two jobs).
+name, size and command; its user with the name; its user with the size; its user alone. Each key
+keeps its newest run times. An estimate pools those of the most specific key with those of the next
+ones until there are enough: users repeat themselves (Tsafrir, Etsion and Feitelson, IEEE TPDS 18,
+2007, predict by a user's last two jobs). Nothing is told of a job by others' jobs: nobody is to
+teach what they are reckoned with.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ MOST_KEYS = 50_000
 ENOUGH = 6
 #: Steps per doubling of a run time: a byte holds up to 2**31 s.
 STEPS = 8
-#: The keys of `Known.pooled` that say whose the job is.
-_OWN = 5
 #: Characters of a name or command that count, from either end: scripts' paths differ at the end.
 MOST_TEXT = 256
 
@@ -43,7 +42,9 @@ class Known:
     limit_s: float | None = None
 
     def pooled(self) -> tuple[bytes, ...]:
-        """Its keys, from the most specific to the one that all jobs share."""
+        """Its keys, from the most specific to its user's own; none where that is not known."""
+        if not self.user:
+            return ()
         user, size = _short(self.user), str(self.size)
         name, command = _short(self.name), _short(self.command)
         parts = (
@@ -52,8 +53,6 @@ class Known:
             ("3", user, name),
             ("4", user, size),
             ("5", user),
-            ("6", size),
-            ("7",),
         )
         return tuple(dict.fromkeys(_key(part) for part in parts))
 
@@ -220,14 +219,16 @@ class Learning:
     """Learns how long jobs take, each followed from its submit to its end."""
 
     durations: Durations = field(default_factory=Durations)
+    #: User -> when a job of the user's that had passed outlived its prediction last (passing.py).
+    outlived: dict[str, float] = field(default_factory=dict)
     _jobs: dict[int, _Followed] = field(default_factory=dict)
 
     def submitted(self, job_id: int, known: Known) -> Estimate:
         """A job waits from now on; what it is expected to take now, and was the first time."""
         job = self._jobs.get(job_id)
         if job is None:
-            own = known.pooled()[:_OWN] if known.user else ()
-            job = self._jobs[job_id] = _Followed(known, self.durations.estimate(known), own)
+            said, own = self.durations.estimate(known), known.pooled()
+            job = self._jobs[job_id] = _Followed(known, said, own)
         return job.said
 
     def follows(self, job_id: int) -> bool:

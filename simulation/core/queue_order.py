@@ -27,6 +27,8 @@ class PassingQueue:
     #: Jobs that may start before the first in line, in this pass; and those that did, and run.
     _may_start: set[int] = field(default_factory=set)
     _passed: set[int] = field(default_factory=set)
+    #: Job -> for how long it waited since it could have started but for those that had passed it.
+    held_up_s: dict[int, float] = field(default_factory=dict)
     _submits: int = 0
 
     def submitted(self, job: SimJob) -> None:
@@ -35,15 +37,17 @@ class PassingQueue:
         self._place[job.job_id] = self._submits
         self.rule.submitted(job.job_id, job.known)
 
-    def started(self, job: SimJob) -> None:
+    def started(self, job: SimJob, now_s: float) -> None:
         """It runs."""
-        self.rule.started(job.job_id)
-        if job.job_id in self._may_start:
+        passed = job.job_id in self._may_start
+        self.held_up_s[job.job_id] = self.rule.held_up_s(job.job_id, now_s)
+        self.rule.started(job.job_id, now_s, passed)
+        if passed:
             self._passed.add(job.job_id)
 
-    def ended(self, job: SimJob) -> None:
+    def ended(self, job: SimJob, now_s: float) -> None:
         """It runs no more."""
-        self.rule.ended(job.job_id)
+        self.rule.ended(job.job_id, now_s)
         self._passed.discard(job.job_id)
         del self._place[job.job_id]
 

@@ -21,6 +21,7 @@ _ORDER = {
     "limits": ("5", "1", "2", "10", "alike"),
     "bound": ("10", "30", "60"),
 }
+_PREDICTED = {**_ORDER, "multiple": ("2", "1.5", "5", "10", "inf")}
 _IN_REACH = {**_LENT, "in-reach": ("6", "8", "10", "12")}
 
 
@@ -120,13 +121,16 @@ ROWS = (
         "simulation.experiments.drmaestro.openb:run", (1,), _OPENB),
     Experiment("order-philly",
         "Shorter predicted work passes within a bound: Microsoft's Philly trace.",
-        "simulation.experiments.order.runs:on_philly", _TEN, _ORDER),
+        "simulation.experiments.order.runs:on_philly", _TEN, _PREDICTED),
     Experiment("order-openb",
         "The same on Alibaba's OpenB trace.",
-        "simulation.experiments.order.runs:on_openb", _TEN, _ORDER),
+        "simulation.experiments.order.runs:on_openb", _TEN, _PREDICTED),
     Experiment("order-mix",
         "The same on MAPA's mix, arriving one by one.",
-        "simulation.experiments.order.runs:on_mix", _TEN, _ORDER),
+        "simulation.experiments.order.runs:on_mix", _TEN, _PREDICTED),
+    Experiment("order-nodes",
+        "The same where the GPUs are those of eight nodes.",
+        "simulation.experiments.order.runs:on_nodes", _TEN, {**_ORDER, "load": ("60", "50", "70")}),
     Experiment("horizon-waits",
         "What waiting for better GPUs is worth where jobs say how much they communicate.",
         "simulation.experiments.horizon_waits:run", tuple(range(1000, 1010)),
@@ -148,6 +152,7 @@ _MINUTES = {
     "mapa-figure4": 0.4, "rqueue-histograms": 0.5, "genie-scale": 0.5, "mapa-cubemesh16": 1,
     "mapa-torus16": 1, "genie-sensitivity": 2, "drmaestro-scale": 2, "mapa-dgx1v": 2,
     "sc17-scenario2": 3, "order-philly": 4, "rqueue-tsubame": 4, "rqueue-shrink": 5,
+    "order-nodes": 0.7,
 }  # fmt: skip
 
 experiments = {row.name: replace(row, minutes=_MINUTES.get(row.name, row.minutes)) for row in ROWS}

@@ -253,7 +253,7 @@ class Simulator:
         self.running[job.job_id] = run
         self._order[job.job_id] = len(self._order)
         if self.passing is not None:
-            self.passing.started(job)
+            self.passing.started(job, self.clock.now_s)
         self._snapshot = None
         for name in masks:
             self._on_node[name].add(job.job_id)
@@ -262,7 +262,7 @@ class Simulator:
     def _end(self, run: Running) -> None:
         del self.running[run.job.job_id]
         if self.passing is not None:
-            self.passing.ended(run.job)
+            self.passing.ended(run.job, self.clock.now_s)
         self._snapshot = None
         ran_s, took_s = self.clock.now_s - run.start_s, self._learning.took_s(run.job.job_id)
         planned_s, user = self._planned_s(run.job), run.job.user or None

@@ -165,12 +165,16 @@ class Rule:
         "slurm", "`predicted`: shorter work may pass the first in line within `order_bound_s`."
     )
     order_bound_s: int = setting(
-        600, "Seconds for which those that pass may hold up a job at most.", low=1, high=86400
+        600,
+        "Seconds for which those that pass may hold up the first in line at most.",
+        low=1,
+        high=86400,
     )
     order_by: Literal["limits", "predictions"] = setting(
         "limits",
-        "What a passing job is taken to need: its time limit, or the 90 % quantile of what such"
-        " jobs took; then the bound holds as far as predictions do.",
+        "What a passing job is taken to need: its time limit; or the 90 % quantile of what its"
+        " user's such jobs took, where the limit is twice that at most. Then the first in line may"
+        " be held up for two bounds.",
     )
     #: The site's own patterns, the same in every rule: the names users write, and those
     #: that `policies.patterns` knows them by.

@@ -20,7 +20,8 @@ from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import PluginError
 from slurm_plugin.part_marks import marks
 from slurm_plugin.part_marks.marks import Mark
-from slurm_plugin.queue.passing import why_not
+from slurm_plugin.queue.passing import endless, why_not
+from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.interface import SlurmNode
 from slurm_plugin.speed_models.database import Database
 
@@ -227,13 +228,19 @@ def check_genie(here: Installation) -> Iterator[Finding]:
 
 
 def check_order(here: Installation) -> Iterator[Finding]:
-    """Where shorter jobs may pass, Slurm goes by the engine's site factors."""
+    """Where shorter jobs may pass, Slurm goes by the engine's site factors and ends jobs."""
     rules = here.config.partitions.items()
-    names = ", ".join(sorted(name for name, rule in rules if rule.order == "predicted"))
+    ordered = sorted(name for name, rule in rules if rule.order == "predicted")
+    names = ", ".join(ordered)
     if not names:
         yield ok("every partition has Slurm's own")
-    elif reason := why_not(here.slurm_config):
+        return
+    settings = Settings(tuple(here.slurm.partitions()), here.slurm_config)
+    over_s = {name: settings.over_limit_s(name) for name in ordered}
+    if reason := why_not(here.slurm_config):
         yield fail(f"nobody may pass in {names}: {reason[0]}", reason[1])
+    elif reason := endless(over_s):
+        yield fail(f"nobody may pass: {reason[0]}", reason[1])
     else:
         yield ok(f"shorter jobs may pass in {names}")
 

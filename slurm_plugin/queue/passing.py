@@ -1,13 +1,16 @@
 """Who may pass the first in line of one partition, as Slurm shows it: pure, from look to look.
 
 Whether a job fits goes by GPUs alone, so what is let pass may lack something else: it gets its own
-place back soon. Slurm's limits, holds, dependencies, reservations and begin times stay Slurm's.
+place back soon. Slurm's limits, holds, dependencies, reservations and begin times stay Slurm's. A
+job's limit is here when Slurm ends it: its time limit, and how much longer OverTimeLimit lets it
+run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from policies.contract.bits import lowest_bits
 from policies.order.durations import Learning
@@ -44,6 +47,8 @@ MOST_FACTOR = 2**31 - 3
 _NO_PLUGIN = ("", "(null)", "site_factor/none")
 #: How the note of a job that was let pass begins: where Slurm hides others' jobs it names none.
 _PASSED, _PASSED_OTHER = "passed job ", "passed another user's job"
+#: Slurm looks at time limits every half a minute, and then waits for KillWait.
+_ENDING = "and what Slurm takes to end a job"
 
 Update = tuple[QueuedJob, JobUpdate]
 
@@ -68,6 +73,16 @@ def why_not(slurm_config: Mapping[str, str]) -> tuple[str, str] | None:
         problem = f"PrioritySiteFactorPlugin is {plugin}: the site factors are its own"
         return problem, "take PrioritySiteFactorPlugin out of slurm.conf, or do without"
     return None
+
+
+def endless(over_s: Mapping[str, float]) -> tuple[str, str] | None:
+    """Partitions in which nobody passes as Slurm ends no job at its limit, and what to do.
+
+    `over_s`: for how long jobs of each may run on there.
+    """
+    names = ", ".join(name for name, seconds in sorted(over_s.items()) if seconds == inf)
+    said = f"OverTimeLimit of {names} is UNLIMITED, so limits end no job there"
+    return (said, "give OverTimeLimit a number of minutes") if names else None
 
 
 def own_place(job: QueuedJob) -> JobUpdate:
@@ -95,7 +110,9 @@ class PassingInPartition:
     raised: dict[int, Raised] = field(default_factory=dict)
     _passing: Passing = field(init=False)
     _started: dict[int, int] = field(default_factory=dict)
-    _known: set[int] = field(default_factory=set)
+    #: Every job -> its limit, as it was when it was looked at last.
+    _known: dict[int, float | None] = field(default_factory=dict)
+    _over_s: float = 0.0
     _backoff: Backoff = field(default_factory=Backoff)
 
     def __post_init__(self) -> None:
@@ -107,9 +124,13 @@ class PassingInPartition:
         nodes: Iterable[SlurmNode],
         now: float,
         is_private: bool = False,
+        over_s: float = 0.0,
     ) -> list[Update]:
-        """The updates that one snapshot leads to. `is_private`: users see their own jobs alone."""
-        self.is_private = is_private
+        """The updates that one snapshot leads to. `is_private`: users see their own jobs alone.
+
+        `over_s`: for how long jobs may run on at their limits (OverTimeLimit).
+        """
+        self.is_private, self._over_s = is_private, over_s
         mine = {job.job_id: job for job in jobs if self.name in job.partition.split(",")}
         self._follow(mine, now)
         if updates := list(self._give_back(mine, now)):
@@ -125,13 +146,13 @@ class PassingInPartition:
         if not order or (need := _need(order[0])) is None:
             return []
         room = nodes_of((n for n in nodes if self.name in n.partitions), (), gpus_of_any_type)
-        if _place(need, room) is not None:
-            return []
         first, behind = order[0], order[1:]
         let_pass = [held_by(mine[job_id], now) for job_id in self.raised]
-        could_start = _place(need, without_holds(room, let_pass)) is not None
-        due = self._passing.due_s(first.job_id, could_start, now)
-        if any(job.job_id in self.raised for job in waiting):
+        fits = _place(need, room) is not None
+        could_start = fits or _place(need, without_holds(room, let_pass)) is not None
+        line = {job.job_id for job in order}
+        due = self._passing.due_s(first.job_id, could_start, now, line)
+        if fits or any(job.job_id in self.raised for job in waiting):
             # What was let pass has not begun: the GPUs that it needs are not in use yet.
             return []
         return list(self._let_pass(first, behind, room, due, now))
@@ -142,22 +163,29 @@ class PassingInPartition:
 
     def _follow(self, jobs: Mapping[int, QueuedJob], now: float) -> None:
         """Know what has ended and what has come."""
-        for job_id in self._known - jobs.keys():
+        for job_id in self._known.keys() - jobs.keys():
             self._started.pop(job_id, None)
             self._passing.ended(job_id)
         self.raised = {job_id: one for job_id, one in self.raised.items() if job_id in jobs}
+        limits = {job_id: self._limit_s(job) for job_id, job in jobs.items()}
         for job_id, job in jobs.items():
-            if job_id not in self._known and (known := known_of(job)).size:
-                self._passing.submitted(job_id, known)
             if job.state == "PENDING":
                 # Or again: it was requeued, and is not to begin in front a second time.
-                if self._started.pop(job_id, None) and job_id in self.raised:
+                was_running = self._started.pop(job_id, None)
+                if was_running and job_id in self.raised:
                     self.raised[job_id] = replace(self.raised[job_id], at=0.0)
+                is_known = job_id in self._known and self._known[job_id] == limits[job_id]
+                if (was_running or not is_known) and (known := known_of(job)).size:
+                    self._passing.submitted(job_id, replace(known, limit_s=limits[job_id]))
             elif job.start and job_id not in self._started:
                 self._started[job_id] = job.start
-                self._passing.started(job_id)
-        self._known = set(jobs)
+                self._passing.started(job_id, float(job.start), job_id in self.raised)
+        self._known = limits
         self._backoff.forget(now)
+
+    def _limit_s(self, job: QueuedJob) -> float | None:
+        """After how long Slurm ends the job, from its start; None where it does not."""
+        return job.time_limit_s + self._over_s if job.time_limit_s else None
 
     def _give_back(self, jobs: Mapping[int, QueuedJob], now: float) -> Iterator[Update]:
         """Those that were let pass and did not begin, or wait again, get their own place again."""
@@ -184,12 +212,11 @@ class PassingInPartition:
             factor = min(MOST_FACTOR, first.priority + count - _computed(job))
             self.raised[job_id] = Raised(job_id, now, job.priority)
             self.passed += 1
-            said = self._said(job, first)
+            said = self._said(job, first, now)
             self.told.append((job, said))
             yield job, JobUpdate(site_factor=factor, admin_comment=_noted(job, said))
         if count:
-            waits_s = self.rule.order_bound_s
-            said = f"let {count} shorter jobs pass, which hold it up for {waits_s} s at most"
+            said = f"let {count} shorter jobs pass, which hold it up for {self._at_most}"
             self.told.append((first, said))
             if (comment := _noted(first, said)) is not None:
                 yield first, JobUpdate(admin_comment=comment)
@@ -204,14 +231,21 @@ class PassingInPartition:
             and not self._backoff.is_paused(job.name, now)
         )
 
-    def _said(self, job: QueuedJob, first: QueuedJob) -> str:
+    @property
+    def _at_most(self) -> str:
+        """For how long the first in line is held up: what is promised, and no more."""
+        return f"at most {self._passing.promise_s:.0f} s {_ENDING}"
+
+    def _said(self, job: QueuedJob, first: QueuedJob, now: float) -> str:
         is_hidden = self.is_private and job.uid != first.uid
         passed = _PASSED_OTHER if is_hidden else f"{_PASSED}{first.name}"
-        needs = "its limit" if self.rule.order_by == "limits" else "predicted to end within"
-        seconds = self._passing.longest_s(job.job_id)
+        seconds = self._passing.longest_s(job.job_id, now)
+        limit_s = job.time_limit_s + self._over_s
+        guess = f"a prediction of {seconds:.0f} s and " if seconds < limit_s else ""
+        over = f" with {self._over_s:.0f} s of OverTimeLimit" if self._over_s else ""
         return (
-            f"{passed}, {needs} {seconds:.0f} s: nobody is held up for more than"
-            f" {self.rule.order_bound_s} s"
+            f"{passed}, by {guess}its limit of {limit_s:.0f} s{over}:"
+            f" those that pass hold the first in line up for {self._at_most}"
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
+from math import inf
 
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.clients.scontrol_tables import job_defaults
@@ -114,6 +115,18 @@ class Settings:
     def window_s(self) -> int:
         """How far ahead backfill plans, in seconds."""
         return 60 * self._scheduling("bf_window", 1440)
+
+    def over_limit_s(self, partition: str) -> float:
+        """How much longer than its limit a job of the partition may run, in seconds; inf: for ever.
+
+        OverTimeLimit of the partition, or of slurm.conf: minutes, NONE or UNLIMITED. Where it reads
+        otherwise, or nothing was read yet, for ever.
+        """
+        one = self.by_name.get(partition)
+        text = one.over_time_limit if one is not None else ""
+        if text in ("", "NONE"):
+            text = self.config.get("OverTimeLimit", "").removesuffix(" min")
+        return 60.0 * int(text) if text.isascii() and text.isdecimal() else inf
 
     def _scheduling(self, key: str, default: int) -> int:
         """A number of SchedulerParameters."""

@@ -242,6 +242,8 @@ class SlurmPartition:
     share: int = 1
     is_share_forced: bool = False
     defaults: JobDefaults = JobDefaults()
+    #: How much longer than their limits its jobs may run: Slurm's words, '' for slurm.conf's.
+    over_time_limit: str = ""
 
     @property
     def is_for_some(self) -> bool:

@@ -96,18 +96,18 @@ class Pool:
         self.passed.pop(job.job_id, None)
         self.free += _size(job)
         if self.passing is not None:
-            self.passing.ended(job.job_id)
+            self.passing.ended(job.job_id, self.now_s)
             self.passing.learning.ended(job.job_id, job.duration_s)
         if self.arrivals is not None:
             self.arrivals.ended(job.job_id, job.duration_s)
 
-    def _start(self, job: SimJob) -> None:
+    def _start(self, job: SimJob, passed: bool = False) -> None:
         self.free -= _size(job)
         self.starts[job.job_id] = self.now_s
         self.running[job.job_id] = job
         heapq.heappush(self._ends, (self.now_s + job.duration_s, job.job_id, job))
         if self.passing is not None:
-            self.passing.started(job.job_id)
+            self.passing.started(job.job_id, self.now_s, passed)
         if self.arrivals is not None:
             self.arrivals.started(job.job_id, self.now_s)
 
@@ -138,7 +138,7 @@ class Pool:
         for job_id in passing.may_pass(due_s, behind, self.now_s):
             its_place, job = behind[job_id]
             if _size(job) <= self.free:
-                self._start(job)
+                self._start(job, passed=True)
                 self.passed[job_id] = its_place
                 started.add(job_id)
         self._leave(started)

@@ -1,4 +1,7 @@
-"""order-philly, order-openb, order-mix: waits on one pool of GPUs under each order of the queue."""
+"""order-philly, order-openb, order-mix: waits on one pool of GPUs under each order of the queue.
+
+order-nodes: the same where the GPUs are those of nodes.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,17 @@ from random import Random
 
 import numpy as np
 
+from gres_topology.catalog import load as load_machine
 from policies.order.arrivals import Arrivals
-from policies.order.passing import BOUND_S, Passing, Reckoned
+from policies.order.passing import BOUND_S, MULTIPLE, Passing, Reckoned
 from simulation.core.jobs import SimJob, at_load, mixed_jobs
+from simulation.core.queue_order import PassingQueue
 from simulation.core.steps import each
 from simulation.experiments import Result, openb
 from simulation.experiments.experiment import averaged
 from simulation.experiments.order.pool import Pool
+from simulation.models.placing import Simulator
+from simulation.stock import policy_named
 from simulation.traces import philly
 
 #: A job's limit over what it takes: the uniform multiples of Mu'alem and Feitelson (IEEE TPDS 12,
@@ -24,6 +31,8 @@ ALIKE_S = 14 * 86_400.0
 #: Of the users this part is left out in each resampling; of jobs without a user, of the jobs.
 LEFT_OUT = 0.2
 PHILLY_GPUS, OPENB_GPUS, MIX_GPUS, MIX_JOBS = 2490, 64, 64, 3000
+#: OpenB's GPUs as nodes of eight.
+NODES, MACHINE = 8, "dgx1v"
 
 _Figures = dict[str, float]
 
@@ -35,12 +44,23 @@ NOTES = (
     " to --limits (Mu'alem and Feitelson 2001), or two weeks for all (alike).",
     "backfill is EASY by these limits; predicted-limits and predicted-predictions let shorter work"
     " pass on top of it by at most --bound minutes, strict-limits without backfill. predicted-told"
-    " passes by what jobs really take: no prediction lets more pass within the bound. shortest and"
+    " passes by what jobs really take: no prediction lets more pass within the bound. A prediction"
+    " counts where the limit is at most --multiple times as long. shortest and"
     " smallest know durations, and have no bound.",
     "held up: for how long a job could have started but for those that had passed it.",
     "later: of all jobs those that start later than under the order it is compared with (backfill;"
     " for strict-limits arrival) by more than the bound. nudged is backfill with every other job"
     " submitted a second later.",
+)
+
+ON_NODES = (
+    "OpenB's tasks with GPUs on eight nodes of eight, each on the fullest node that will do.",
+    *NOTES[1:3],
+    "passing lets shorter work pass by limits by at most --bound minutes; backfill is EASY. nudged:"
+    " every other job submitted a second later, and nobody passes.",
+    "held up: for how long a job waited from when it could first have started but for those that"
+    " had passed it.",
+    "later: of all jobs those that start later than without passing by more than the bound.",
 )
 
 
@@ -57,6 +77,49 @@ def on_openb(seeds: Sequence[int], **setting: str) -> Result:
 def on_mix(seeds: Sequence[int], **setting: str) -> Result:
     """3,000 jobs of MAPA's mix that arrive one by one, on 64 GPUs."""
     return _run("order-mix", _mix, MIX_GPUS, seeds, **setting)
+
+
+def on_nodes(
+    seeds: Sequence[int], load: str = "60", limits: str = "5", bound: str = "10"
+) -> Result:
+    """OpenB's tasks on eight nodes of eight GPUs."""
+    rows: dict[str, list[_Figures]] = {}
+    for seed in each(seeds):
+        jobs = at_load(resampled(_openb(), seed), OPENB_GPUS, int(load) / 100)
+        found = orders_on_nodes(with_limits(jobs, seed, limits), 60.0 * int(bound))
+        for order, figures in found.items():
+            rows.setdefault(order, []).append(figures)
+    return Result("order-nodes", tuple(seeds), averaged(rows), {}, ON_NODES)
+
+
+def orders_on_nodes(jobs: Sequence[SimJob], bound_s: float = BOUND_S) -> dict[str, _Figures]:
+    """Order -> the figures of `orders`, on nodes."""
+    found: dict[str, _Figures] = {}
+    for base, easy in (("arrival", False), ("backfill", True)):
+        starts = _on_nodes(jobs, easy)
+        queue = PassingQueue(Passing(bound_s))
+        passing = _figures(jobs, _on_nodes(jobs, easy, queue), starts, bound_s)
+        nudged = _nudged(jobs)
+        found |= {
+            base: _figures(jobs, starts, starts, bound_s),
+            f"{base}, nudged": _figures(nudged, _on_nodes(nudged, easy), starts, bound_s),
+            f"{base}, passing": passing | {"held_up_most_s": max(queue.held_up_s.values())},
+        }
+    return found
+
+
+def _on_nodes(
+    jobs: Sequence[SimJob], easy: bool, queue: PassingQueue | None = None
+) -> dict[int, float]:
+    """When each job starts."""
+    nodes = dict.fromkeys((f"n{number}" for number in range(NODES)), load_machine(MACHINE))
+    run = Simulator(nodes, policy_named("best-fit"), easy=easy, passing=queue).run(jobs)
+    return {record.job.job_id: record.start_s for record in run.records}
+
+
+def _nudged(jobs: Sequence[SimJob]) -> list[SimJob]:
+    """Every other job is submitted a second later."""
+    return [replace(job, submit_s=job.submit_s + at % 2) for at, job in enumerate(jobs)]
 
 
 def _openb() -> list[SimJob]:
@@ -77,12 +140,13 @@ def _mix(seed: int) -> list[SimJob]:
 
 def _run(
     name: str, log: Callable[[int], list[SimJob]], gpus: int, seeds: Sequence[int],
-    load: str = "90", limits: str = "5", bound: str = "10",
+    load: str = "90", limits: str = "5", bound: str = "10", multiple: str = "2",
 ) -> Result:  # fmt: skip
     rows: dict[str, list[dict[str, float]]] = {}
     for seed in each(seeds):
         jobs = at_load(resampled(log(seed), seed), gpus, int(load) / 100)
-        found = orders(with_limits(jobs, seed, limits), gpus, 60.0 * int(bound))
+        given = with_limits(jobs, seed, limits)
+        found = orders(given, gpus, 60.0 * int(bound), float(multiple))
         for order, figures in found.items():
             rows.setdefault(order, []).append(figures)
     return Result(name, tuple(seeds), averaged(rows), {}, NOTES)
@@ -105,12 +169,12 @@ def with_limits(jobs: Sequence[SimJob], seed: int, limits: str) -> list[SimJob]:
 
 
 def orders(
-    jobs: Sequence[SimJob], gpus: int, bound_s: float = BOUND_S
+    jobs: Sequence[SimJob], gpus: int, bound_s: float = BOUND_S, multiple: float = MULTIPLE
 ) -> dict[str, dict[str, float]]:
     """Order -> its waits (seconds), how many start later than the bound allows, errors."""
     arrival = Pool(gpus).run(jobs)
     backfill = Pool(gpus, backfill=True).run(jobs)
-    nudged = [replace(job, submit_s=job.submit_s + at % 2) for at, job in enumerate(jobs)]
+    nudged = _nudged(jobs)
 
     def figures(starts: Mapping[int, float], base: Mapping[int, float] = arrival) -> _Figures:
         return _figures(jobs, starts, base, bound_s)
@@ -118,7 +182,7 @@ def orders(
     def passing(
         by: Reckoned = "limits", *, is_strict: bool = False, told: bool = False
     ) -> _Figures:
-        rule = Passing(bound_s, by)
+        rule = Passing(bound_s, by, multiple=multiple)
         arrivals = Arrivals(gpus) if is_strict else None
         pool = Pool(gpus, not is_strict, rule, told, arrivals)
         errors = rule.learning.durations.errors

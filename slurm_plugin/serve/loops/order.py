@@ -19,7 +19,14 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.released import of_job
 from slurm_plugin.log_lines import OrderLine
 from slurm_plugin.queue.learned_durations import MAX_BYTES
-from slurm_plugin.queue.passing import PassingInPartition, Raised, Update, own_place, why_not
+from slurm_plugin.queue.passing import (
+    PassingInPartition,
+    Raised,
+    Update,
+    endless,
+    own_place,
+    why_not,
+)
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.rows_file import RowsFile
 from slurm_plugin.serve.loops.queue_loop import QueueLoop
@@ -84,12 +91,16 @@ class OrderLoop(QueueLoop):
         # Behind a gate of the slots mode another loop changes the same jobs.
         async with self.engine.turn:
             seen = await setup.watcher.snapshot(since, Detail.SETTINGS)
-            if self._is_stopped(why_not(seen.settings.config)):
+            why = why_not(seen.settings.config)
+            ordered = [] if why else self._ordered_in(setup, seen)
+            over_s = {one.name: seen.settings.over_limit_s(one.name) for one in ordered}
+            self._say_stopped(why or endless(over_s))
+            if why:
                 return poll_s
             updates: list[Update] = []
             told = seen.jobs, seen.nodes, seen.at, seen.settings.hides_jobs
-            for one in self._ordered_in(setup, seen):
-                updates += await asyncio.to_thread(one.look, *told)
+            for one in ordered:
+                updates += await asyncio.to_thread(one.look, *told, over_s[one.name])
                 for job, said in one.told:
                     logger.info("order: job %s %s", job.name, said)
                     self.engine.write(of_job(partial(_line, job, said), job))
@@ -110,13 +121,12 @@ class OrderLoop(QueueLoop):
             self._of = {}
         self._setup = setup
 
-    def _is_stopped(self, why: tuple[str, str] | None) -> bool:
-        """Whether Slurm's settings keep the order as it is; said once."""
+    def _say_stopped(self, why: tuple[str, str] | None) -> None:
+        """Slurm's settings keep the order as it is, or do not: said once."""
         said = "; ".join(why or ())
         if said and said != self._stopped:
             logger.warning("order: nobody may pass: %s", said)
         self._stopped = said
-        return bool(said)
 
     def _ordered_in(self, setup: Setup, seen: Snapshot) -> list[PassingInPartition]:
         """The partitions that are ordered; those that GENIE orders are left to it."""

@@ -91,6 +91,7 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         int(share[2]) if share else 1,
         bool(share and share[1] == "FORCE"),
         job_defaults(pairs),
+        pairs.get("OverTimeLimit", ""),
     )
 
 

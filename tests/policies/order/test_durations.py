@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from policies.order import durations
 from policies.order.arrivals import Arrivals
 from policies.order.durations import ENOUGH, Durations, Errors, Known, Learning, to_seconds, to_step
+
+ANN = Known("ann")
 
 
 def taught(*runs: tuple[Known, float]) -> Durations:
@@ -18,13 +21,19 @@ def taught(*runs: tuple[Known, float]) -> Durations:
     return learned
 
 
-def test_a_users_own_jobs_say_more_than_those_of_others():
-    own, others = Known(user="ann", size=1), Known(user="bob", size=1)
+def test_of_a_job_nothing_is_told_but_by_its_users_own():
+    own, others = Known("ann", "lab", "train", 1), Known("bob", "lab", "train", 1)
     learned = taught(*[(others, 10.0)] * 20, *[(own, 1000.0)] * 6)
 
     assert learned.estimate(own).quantile(0.5) == pytest.approx(1000, rel=0.05)
     assert learned.estimate(others).quantile(0.5) == pytest.approx(10, rel=0.1)
-    assert learned.estimate(Known(user="eve", size=1)).quantile(0.1) == pytest.approx(10, rel=0.1)
+    for stranger in (Known("eve", "lab", "train", 1), Known(name="train", size=1)):
+        assert learned.estimate(stranger).steps == ()
+        assert learned.estimate(replace(stranger, limit_s=60.0)).quantile(0.9) == 60.0
+
+
+def test_jobs_of_nobody_teach_nothing():
+    assert len(taught(*[(Known(size=1), 10.0)] * 20)) == 0
 
 
 def test_the_name_counts_before_the_size_and_the_command_before_both():
@@ -44,23 +53,24 @@ def test_the_name_counts_before_the_size_and_the_command_before_both():
 
 
 def test_few_runs_are_filled_up_with_those_of_the_next_key():
-    learned = taught(*[(Known(user="bob"), 8.0)] * 10, (Known(user="ann"), 1000.0))
+    test, train = Known("ann", name="test"), Known("ann", name="train")
+    learned = taught(*[(test, 8.0)] * 10, (train, 1000.0))
 
-    assert len(learned.estimate(Known(user="ann")).steps) >= durations.ENOUGH
-    assert learned.estimate(Known(user="ann")).quantile(1.0) == pytest.approx(1000, rel=0.05)
+    assert len(learned.estimate(train).steps) >= durations.ENOUGH
+    assert learned.estimate(train).quantile(1.0) == pytest.approx(1000, rel=0.05)
 
 
 def test_the_limit_is_never_exceeded_and_stands_alone_where_nothing_is_known():
-    learned = taught((Known(), 1000.0))
+    learned = taught((ANN, 1000.0))
 
-    assert learned.estimate(Known(limit_s=60)).quantile(0.9) == 60
+    assert learned.estimate(replace(ANN, limit_s=60)).quantile(0.9) == 60
     assert Durations().estimate(Known(limit_s=60)).quantile(0.9) == 60
     assert Durations().estimate(Known()).quantile(0.9) is None
 
 
 def test_what_has_run_for_long_is_one_of_those_that_run_for_long():
-    learned = taught(*[(Known(), seconds) for seconds in (10.0, 10.0, 10.0, 3600.0)])
-    job = learned.estimate(Known(limit_s=7200))
+    learned = taught(*[(ANN, seconds) for seconds in (10.0, 10.0, 10.0, 3600.0)])
+    job = learned.estimate(replace(ANN, limit_s=7200))
 
     assert job.quantile(0.5) == pytest.approx(10, rel=0.1)
     assert job.quantile(0.5, after_s=60) == pytest.approx(3600, rel=0.05)
@@ -106,7 +116,7 @@ def test_the_same_ends_give_the_same_estimates_and_what_is_kept_can_be_taken_ove
 
 
 def test_errors_are_those_of_what_was_said_before_the_end():
-    job, errors = Known(), Errors()
+    job, errors = ANN, Errors()
     said = taught(*[(job, 100.0)] * 6).estimate(job)
     for seconds in (100.0, 100.0, 50.0, 400.0):
         errors.add(said, seconds)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.order.arrivals import Arrivals
-from policies.order.durations import Known
-from policies.order.passing import Passing
+from policies.order.durations import ENOUGH, Known
+from policies.order.passing import LOST_S, Passing, Reckoned
 from simulation.core.jobs import SimJob
-from simulation.experiments.order.pool import Pool
+from simulation.experiments.order.pool import Key, Pool
 
 GPUS, BOUND_S = 8, 10.0
+ANN = Known("ann", size=1)
+
+
+def by_priority(job: SimJob) -> float:
+    """An order in which jobs come before those that are first in line."""
+    return float(job.job_id * 17 % 41)
 
 
 @st.composite
@@ -41,17 +48,24 @@ def test_nobody_starts_later_than_in_the_order_of_arrival_plus_the_bound(jobs: l
     assert max(starts[job] - arrival[job] for job in starts) <= BOUND_S + 1e-6
 
 
-@given(queues(), st.booleans(), st.booleans())
+@given(
+    queues(),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(("limits", "predictions")),
+    st.sampled_from((None, by_priority)),
+)
 @settings(max_examples=400)
 def test_nobody_is_held_up_by_those_that_passed_it_for_longer(
-    jobs: list[SimJob], backfill: bool, told: bool
+    jobs: list[SimJob], backfill: bool, told: bool, by: Reckoned, key: Key | None
 ):
-    pool = Pool(GPUS, backfill=backfill, passing=Passing(BOUND_S), told=told)
+    passing = Passing(BOUND_S, by)
+    pool = Pool(GPUS, backfill=backfill, passing=passing, told=told, key=key)
 
     starts = pool.run(jobs)
 
     assert len(starts) == len(jobs)
-    assert max(pool.held_up_s.values(), default=0.0) <= BOUND_S + 1e-6
+    assert max(pool.held_up_s.values(), default=0.0) <= passing.promise_s + 1e-6
 
 
 @given(queues())
@@ -99,15 +113,82 @@ def test_a_short_job_passes_and_the_least_work_goes_first():
     assert rule.may_pass(-550.0, [1, 2, 3, 4], 50.0) == []
 
 
-def test_by_predictions_a_loose_limit_does_not_keep_a_short_job_back():
+def by_predictions(seconds: float = 500.0) -> Passing:
+    """A rule for a user ann whose jobs took that long."""
     rule = Passing(600.0, by="predictions")
     for _ in range(6):
-        rule.learning.durations.ended(Known(user="quick", size=1), 100.0)
-    rule.submitted(1, Known(user="quick", size=1, limit_s=86_400))
-    rule.submitted(2, Known(user="quick", size=1, limit_s=None))
+        rule.learning.durations.ended(ANN, seconds)
+    return rule
 
-    assert rule.may_pass(0.0, [1, 2], 0.0) == [1, 2]
-    assert replace(rule, by="limits")._jobs  # the same jobs, whatever counts
+
+@pytest.mark.parametrize(
+    ("sentence", "known", "passes"),
+    [
+        ("a limit above the bound, near the prediction", replace(ANN, limit_s=900.0), True),
+        ("a limit that says something else", replace(ANN, limit_s=1100.0), False),
+        ("a week", replace(ANN, limit_s=604_800.0), False),
+        ("no limit at all", ANN, False),
+        ("a limit within the bound", replace(ANN, limit_s=600.0), True),
+        ("a stranger", Known("bob", size=1, limit_s=900.0), False),
+        ("nobody known", Known(size=1, limit_s=900.0), False),
+    ],
+)
+def test_a_prediction_counts_where_the_limit_is_near_it(sentence, known, passes):
+    rule = by_predictions()
+    rule.submitted(1, known)
+    assert (rule.may_pass(0.0, [1], 0.0) == [1]) == passes, sentence
+    assert rule.promise_s == 2 * rule.bound_s
+
+
+def test_few_jobs_of_the_users_own_are_no_prediction():
+    rule = Passing(600.0, by="predictions")
+    for _ in range(ENOUGH - 1):
+        rule.learning.durations.ended(ANN, 500.0)
+    rule.submitted(1, replace(ANN, limit_s=900.0))
+    assert rule.may_pass(0.0, [1], 0.0) == []
+
+
+@pytest.mark.parametrize(("runs_s", "is_lost"), [(500.0, False), (600.0, True), (900.0, True)])
+@pytest.mark.parametrize("is_over", [False, True], ids=["it runs still", "it ended"])
+def test_whose_job_outlived_its_prediction_passes_by_limits_for_a_time(runs_s, is_lost, is_over):
+    rule = by_predictions()
+    for job_id in (1, 2):
+        rule.submitted(job_id, replace(ANN, limit_s=900.0))
+    rule.submitted(3, replace(ANN, limit_s=550.0))
+    assert 1 in rule.may_pass(0.0, [1], 0.0)
+    rule.started(1, 0.0, passed=True)
+    if is_over:
+        rule.ended(1, runs_s)
+
+    assert set(rule.may_pass(runs_s, [2, 3], runs_s)) == ({3} if is_lost else {2, 3})
+    rule.ended(1)
+    assert set(rule.may_pass(runs_s + LOST_S, [2, 3], runs_s + LOST_S)) == {2, 3}
+
+
+def test_what_passed_by_its_limit_may_take_as_long_as_that():
+    rule = by_predictions(100.0)
+    rule.submitted(1, replace(ANN, limit_s=200.0))
+    rule.may_pass(0.0, [1], 0.0)
+    rule.started(1, 0.0, passed=True)
+    rule.ended(1, 200.0)
+    assert rule.learning.outlived == {}
+
+
+def test_a_job_that_was_requeued_is_not_taken_to_run_on():
+    rule = by_predictions()
+    rule.submitted(1, replace(ANN, limit_s=900.0))
+    rule.may_pass(0.0, [1], 0.0)
+    rule.started(1, 0.0, passed=True)
+    rule.submitted(1, replace(ANN, limit_s=900.0))
+    rule.may_pass(9000.0, [1], 9000.0)
+    assert rule.learning.outlived == {}
+
+
+def test_a_limit_that_was_changed_counts_as_it_is_now():
+    rule = Passing(600.0)
+    rule.submitted(1, replace(ANN, limit_s=300.0))
+    rule.submitted(1, replace(ANN, limit_s=86_400.0))
+    assert rule.may_pass(0.0, [1], 0.0) == []
 
 
 def test_the_first_in_line_is_due_from_the_first_moment_at_which_it_could_start():
@@ -116,5 +197,5 @@ def test_the_first_in_line_is_due_from_the_first_moment_at_which_it_could_start(
     assert rule.due_s(7, False, 10.0) == 10.0
     assert rule.due_s(7, True, 20.0) == 20.0
     assert rule.due_s(7, False, 30.0) == 20.0
-    rule.started(7)
+    rule.started(7, 40.0)
     assert rule.due_s(7, False, 40.0) == 40.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +31,8 @@ from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
 NOW = 1_795_000_000.0
-MULTIFACTOR = {"PriorityType": "priority/multifactor"}
+MULTIFACTOR = {"PriorityType": "priority/multifactor", "OverTimeLimit": "0 min"}
+ENDLESS = MULTIFACTOR | {"OverTimeLimit": "UNLIMITED"}
 ORDERED = "mode: enforce, order: predicted"
 RULE = Rule(mode="enforce", order="predicted")
 BOUND_S = RULE.order_bound_s
@@ -73,9 +75,13 @@ def test_a_short_job_goes_before_the_first_and_both_are_told(queue):
 
     assert updates.keys() == {2, 3}
     assert 997 + updates[3].site_factor == 999  # one before the first in line, which has 998
-    assert "passed job 2, its limit 300 s" in updates[3].admin_comment
-    assert "let 1 shorter jobs pass" in updates[2].admin_comment
+    promised = "at most 600 s and what Slurm takes to end a job"
+    says = "passed job 2, by its limit of 300 s: those that pass hold the first in line up for "
+    assert says + promised in updates[3].admin_comment
+    assert f"let 1 shorter jobs pass, which hold it up for {promised}" in updates[2].admin_comment
     assert updates[2].site_factor is None
+    over = queue.look([HOLDS, FIRST, job(5)], node(*range(6)), NOW + 90, over_s=240.0)
+    assert "by its limit of 540 s with 240 s of OverTimeLimit: " in over[0][1].admin_comment
 
 
 @pytest.mark.parametrize(("uid", "is_named"), [(1, False), (0, True)])
@@ -83,7 +89,7 @@ def test_where_users_see_their_own_jobs_alone_no_note_names_anothers(queue, uid,
     mine = job(3, uid=uid)
     [(_, update), _] = queue.look([HOLDS, FIRST, mine], node(*range(6)), NOW, is_private=True)
     assert ("passed job 2, " in update.admin_comment) == is_named
-    assert is_named or "passed another user's job, its limit 300 s" in update.admin_comment
+    assert is_named or "passed another user's job, by its limit of 300 s" in update.admin_comment
     # The engine knows its own note.
     noted = replace(mine, admin_comment=update.admin_comment)
     assert own_place(noted).admin_comment is not None
@@ -198,11 +204,15 @@ def test_run_times_are_learned_from_jobs_that_are_gone():
     queue = PassingInPartition("batch", replace(RULE, order_by="predictions"), learned.learning)
     for number in range(10, 16):
         learned.look([runs(job(number, 1, 86_400), 0, since=NOW)], NOW)
-        learned.look([], NOW + 50)
+        learned.look([runs(job(number, 1, 86_400), 0, since=NOW)], NOW + 450)
+        learned.look([], NOW + 460)
 
-    updates = look(queue, HOLDS, FIRST, job(20, limit_s=86_400), at=NOW + 200)
+    updates = look(queue, HOLDS, FIRST, job(20, limit_s=900), at=NOW + 500)
 
-    assert "predicted to end within" in updates[20].admin_comment
+    said = updates[20].admin_comment
+    assert re.search(r"passed job 2, by a prediction of 4\d\d s and its limit of 900 s: ", said)
+    # What is promised is what limits bound: twice as long as predictions may say.
+    assert f"at most {2 * BOUND_S} s and" in said
 
 
 class Site(Counting):
@@ -358,14 +368,31 @@ def test_where_slurm_goes_by_no_site_factor_nothing_is_changed_and_status_says_w
 
 
 @pytest.mark.parametrize(
+    ("over", "limit_s", "passes"),
+    [("0 min", 600, True), ("5 min", 300, True), ("5 min", 360, False), ("UNLIMITED", 60, False)],
+)
+def test_how_long_jobs_run_on_at_their_limits_is_reckoned_with(
+    tmp_path, slurm, over, limit_s, passes
+):
+    slurm.settings = MULTIFACTOR | {"OverTimeLimit": over}
+    slurm.jobs_there = [HOLDS, FIRST, job(3, limit_s=limit_s)]
+    loop = OrderLoop(engine_with(tmp_path))
+    assert ("3" in polled(loop, slurm)) == passes
+    endless = "OverTimeLimit of batch is UNLIMITED, so limits end no job there"
+    assert (endless in loop.status()["order"].get("stopped", "")) == (over == "UNLIMITED")
+
+
+@pytest.mark.parametrize(
     ("order", "values", "says"),
     [
         ("slurm", {}, "ok: every partition has Slurm's own"),
         ("predicted", MULTIFACTOR, "ok: shorter jobs may pass in batch"),
+        ("predicted", ENDLESS, "fail: nobody may pass: OverTimeLimit of batch is UNLIMITED, "),
         ("predicted", {"PriorityType": "priority/basic"}, "fail: nobody may pass in batch: Prior"),
     ],
 )
 def test_doctor_says_whether_slurm_goes_by_the_order(order, values, says):
     config = SimpleNamespace(partitions={"batch": replace(RULE, order=order)})
-    (found,) = check_order(SimpleNamespace(config=config, slurm_config=values))
+    here = SimpleNamespace(config=config, slurm_config=values, slurm=Site())
+    (found,) = check_order(here)
     assert f"{found.level}: {found.text}".startswith(says)

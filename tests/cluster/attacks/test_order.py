@@ -1,0 +1,108 @@
+"""What a user could make of `order: predicted`: to hold others up for longer than is promised."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from slurm_plugin.config.sections import Rule
+from slurm_plugin.queue.learned_durations import LearnedDurations
+from slurm_plugin.queue.passing import PassingInPartition
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+
+NOW, DAY_S = 1_795_000_000, 86_400
+NODE = SlurmNode("n1", ("MIXED",), ("batch",), 1, 64, 9000, {"v100": 8}, tuple(range(6)))
+#: Six of eight GPUs are in use, and who is first in line wants all.
+WAITS = QueuedJob(
+    2, "2", user="victim", uid=1, partition="batch", state="PENDING", reason="Resources",
+    priority=998, min_nodes=1, submit=NOW, tres_per_node="gres/gpu:8", time_limit_s=DAY_S,
+)  # fmt: skip
+HOLDS = replace(
+    WAITS, job_id=1, name="1", state="RUNNING", start=NOW, nodes=("n1",),
+    gpus={"n1": tuple(range(6))}, tres_per_node="gres/gpu:6",
+)  # fmt: skip
+
+
+def mallorys(job_id: int, limit_s: int = 7 * DAY_S, **more: object) -> QueuedJob:
+    """A job named x of one GPU."""
+    mine = {"name": str(job_id), "user": "mallory", "uid": 7, "job_name": "x", "priority": 900}
+    asked = {"tres_per_node": "gres/gpu:1", "time_limit_s": limit_s}
+    return replace(WAITS, job_id=job_id, **mine | asked | more)
+
+
+def taught(count: int, seconds: int, learned: LearnedDurations, **whose: object) -> None:
+    """So many jobs of one user ended after so many seconds."""
+    for job_id in range(100, 100 + count):
+        began = NOW - 10_000
+        begun = mallorys(job_id, state="RUNNING", start=began, **whose)
+        learned.look([begun], began)
+        learned.look([begun], began + seconds)
+        learned.look([], began + seconds + 0.2)
+
+
+@pytest.fixture
+def learned() -> LearnedDurations:
+    """What the site has learned: nothing yet."""
+    return LearnedDurations()
+
+
+@pytest.fixture
+def queue(learned: LearnedDurations) -> PassingInPartition:
+    """A partition in which jobs pass by predictions."""
+    rule = Rule(mode="enforce", order="predicted", order_by="predictions")
+    return PassingInPartition("batch", rule, learned.learning)
+
+
+def let_pass(queue: PassingInPartition, *jobs: QueuedJob, at: float = NOW) -> set[int]:
+    """Of these jobs and those that are there."""
+    updates = queue.look([HOLDS, WAITS, *jobs], [NODE], at)
+    return {job.job_id for job, update in updates if update.site_factor}
+
+
+def test_six_jobs_of_a_second_do_not_let_one_of_a_week_pass(queue, learned):
+    taught(6, 1, learned)
+    # What Slurm ends in time passes whatever its user's other jobs took.
+    assert let_pass(queue, mallorys(3), mallorys(4, 600)) == {4}
+
+
+def test_nobody_teaches_what_others_jobs_are_reckoned_with(queue, learned):
+    """Mallory's jobs have the victim's account, name, size and command."""
+    victims = mallorys(3, 900, user="victim", uid=1)
+    taught(24, 500, learned)
+    assert let_pass(queue, victims) == set()
+    taught(24, 500, learned, user="victim", uid=1)
+    taught(24, 5, learned)
+    assert let_pass(queue, mallorys(4, 900, user="victim", uid=1)) == {4}
+
+
+def test_who_lets_jobs_run_on_passes_by_limits_for_a_time(queue, learned):
+    taught(6, 500, learned)
+    taught(6, 500, learned, user="ann", uid=3)
+    assert let_pass(queue, mallorys(3, 900)) == {3}
+    runs = mallorys(3, 900, state="RUNNING", start=NOW + 1, nodes=("n1",), gpus={"n1": (6,)})
+    # It outlives its prediction. Whatever else its user has waiting has lost that; others' has not.
+    waiting = mallorys(4, 900), mallorys(5, 900, user="ann", uid=3), mallorys(6, 550)
+    assert let_pass(queue, runs, *waiting, at=NOW + 700) == {5, 6}
+
+
+def test_a_limit_that_was_raised_since_the_submit_counts(queue):
+    assert let_pass(queue, mallorys(3, 300, reason="Dependency")) == set()
+    assert let_pass(queue, mallorys(3)) == set()
+
+
+def test_the_first_in_line_is_due_once_its_gpus_are_free_whatever_else_it_lacks(queue):
+    """What passed may hold CPUs or memory, too, of which nothing is reckoned here."""
+    assert queue.look([WAITS], [replace(NODE, used=())], NOW) == []
+    assert let_pass(queue, mallorys(3, 300), mallorys(4, 60), at=NOW + 500) == {4}
+
+
+def test_jobs_that_come_before_the_first_in_line_bring_nobody_more_time(queue):
+    """Else one of high priority now and then would let one short job after the other pass."""
+    queue.look([WAITS], [replace(NODE, used=())], NOW)
+    before = mallorys(9, 60, priority=999, tres_per_node="gres/gpu:8")
+    assert let_pass(queue, before, mallorys(3, 300), mallorys(4, 60), at=NOW + 500) == {4}
+    # A job that is held keeps nobody from passing.
+    held = replace(WAITS, priority=0)
+    updates = queue.look([HOLDS, held, before, mallorys(3, 300)], [NODE], NOW + 530)
+    assert {job.job_id for job, update in updates if update.site_factor} == {3}
