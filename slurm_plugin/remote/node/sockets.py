@@ -67,6 +67,18 @@ def listener(port: int) -> int | None:
     return end.uid
 
 
+def peer_of(sock: socket.socket) -> int | None:
+    """The uid at the other end of a connection, where that is on this host; None elsewhere.
+
+    Raises RemoteError, and OSError where the connection is over.
+    """
+    uid = owner_of(sock.getpeername(), sock.getsockname())
+    # In this order: if the connection stands after the question, the question was about it.
+    if not stands(sock):
+        raise ConnectionAbortedError("the connection is over")
+    return uid
+
+
 def stands(sock: socket.socket) -> bool:
     """Is this end of a connection still established? If not, another may have its addresses."""
     return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
@@ -183,6 +195,28 @@ def beside(first: socket.socket, count: int) -> list[socket.socket] | None:
             one.close()
         return None
     return made
+
+
+def from_here(listener: socket.socket) -> socket.socket | None:
+    """A socket that gets in the place of `listener` what comes to its port from this very host.
+
+    So neither fills the other's queue. None where the kernel gives it to root alone (before 5.7).
+    """
+    own = socket.socket(listener.family, socket.SOCK_STREAM)
+    try:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+        # Two sockets at one port: both must allow it, for as long as the second takes.
+        for one in (listener, own):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        own.bind(listener.getsockname())
+        own.listen(1)
+    except OSError:
+        own.close()
+        return None
+    finally:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)
+    return own
 
 
 def consecutive(host: str, count: int) -> list[socket.socket]:

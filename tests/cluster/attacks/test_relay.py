@@ -46,9 +46,10 @@ print(won)
 
 #: Keeps COUNT connections to HOST:PORT open for SECONDS, from as many addresses of this host as
 #: there are, and says nothing, or (`talk`) words that look like a client's. Who is hung up on
-#: comes again. Prints how many it has opened. After that it holds what it has.
-CROWD = f"""{BECOME}
-import select
+#: comes again. Prints how many it has opened. After that it holds what it has. Without a cluster it
+#: runs as ourselves: another user of this host has no place to keep.
+CROWD = """
+import contextlib, select, socket, sys, time
 host, port, count, how, seconds = sys.argv[1], *map(int, sys.argv[2:4]), *sys.argv[4:6]
 end, held, opened = time.monotonic() + float(seconds), set(), 0
 
@@ -56,7 +57,7 @@ def come(number):
     sock = socket.socket()
     sock.settimeout(5)
     if host.startswith("127."):
-        sock.bind((f"127.0.{{number // 200}}.{{number % 200 + 1}}", 0))
+        sock.bind((f"127.0.{number // 200}.{number % 200 + 1}", 0))
     sock.connect((host, port))
     if how == "talk":
         sock.sendall(b"0" * 32 + b" MUNGE:AAAA:\\n")
@@ -89,7 +90,7 @@ class SlowMunge(PaperMunge):
 
 @contextlib.asynccontextmanager
 async def mallory(program: str, *args: object) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A program of another user's on this host, for the length of a block."""
+    """An attacker's program on this host, for the length of a block."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", program, *map(str, args)),
         stdout=asyncio.subprocess.PIPE,
@@ -123,7 +124,7 @@ def test_the_victims_source_port_at_other_addresses_opens_nothing():
             victim = writer.get_extra_info("sockname")[1]
             async with mallory(STEALS, port, victim, TRIES) as thief:
                 assert await printed(thief) == 0
-            assert end.refused == TRIES
+            assert listening.refused == TRIES
             writer.write(b"mine")
             assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
             writer.close()
