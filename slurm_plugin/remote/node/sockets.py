@@ -28,6 +28,8 @@ _TRIES = 64
 #: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and the kernel's numbers of TCP's states.
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _NLMSG_ERROR = 4, 20, 1, 2
 _ESTABLISHED, _LISTENS = 1, 10
+#: The kernel's errors have numbers below.
+_ERRORS = 4096
 _ANY_COOKIE = (1 << 64) - 1
 _HEADER = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBxxI")
@@ -122,14 +124,14 @@ def _ask(near: Place, far: Place) -> _Socket | None:
 
 def _read(answer: bytes) -> _Socket | None:
     """The socket in an answer; None without one. Raises RemoteError for any other error."""
-    kind = _HEADER.unpack_from(answer)[1]
-    at = _HEADER.size
-    if kind == _NLMSG_ERROR:
-        number = -struct.unpack_from("=i", answer, at)[0]
-        if number != errno.ENOENT:
-            raise RemoteError(f"the kernel's sock_diag: {os.strerror(number)}")
-        return None
     with contextlib.suppress(struct.error):
+        kind = _HEADER.unpack_from(answer)[1]
+        at = _HEADER.size
+        if kind == _NLMSG_ERROR:
+            number = -struct.unpack_from("=i", answer, at)[0]
+            if number == errno.ENOENT:
+                return None
+            raise RemoteError(f"the kernel's sock_diag: {os.strerror(number % _ERRORS)}")
         family, state = _REPLY.unpack_from(answer, at)
         at += _REPLY.size
         near, far, *hosts = _PLACE.unpack_from(answer, at)

@@ -106,6 +106,7 @@ async def connected(address: DonorAddress) -> socket.socket:
 
 @few
 @given(said, ending)
+@example([b"a" * 32, b" ", b"forged\n", b"open\ngo\n"], "waits")
 def test_whatever_a_stranger_says_the_donor_hands_over_nothing(parts, how):
     async def attack() -> None:
         async with lending() as (lender, address):
@@ -122,24 +123,30 @@ def test_whatever_a_stranger_says_the_donor_hands_over_nothing(parts, how):
 
 
 @few
-@given(said, ending)
-@example([b"open\n", b"go\n"], "waits")
-def test_who_is_proven_is_handed_over_for_the_right_words_alone(parts, how):
+@given(said, ending, st.booleans())
+@example([b"open\ngo\n"], "waits", False)
+@example([b"g", b"o\n"], "waits", True)
+@example([b"no\n"], "waits", True)
+def test_who_is_proven_is_handed_over_for_the_right_words_alone(parts, how, is_asked_for):
     """With any others, any pieces and any end nothing is handed over."""
 
     async def attack() -> None:
         async with lending() as (lender, address):
-            # A limit above what the donor takes: we say all at once.
             reader, writer = await asyncio.open_connection(address.host, address.port)
             await handshake.prove(reader, writer, SUBJECT, lender.munge)
+            if is_asked_for:
+                writer.write(b"open\n")
+                assert await reader.readline() == relay.OK
             sock = writer.get_extra_info("socket").dup()
             sock.setblocking(False)
             await talk(sock, parts, how)
             writer.transport.abort()
-        # Whoever says `go` before the donor said `ok` may be too early: then it is nothing, too.
-        words = b"".join(parts)
-        asked = relay._OPEN.fullmatch(words.partition(b"\n")[0].strip())
-        assert not lender.admitted or (asked and words.partition(b"\n")[2].startswith(b"go\n"))
+        words = (b"open\n" if is_asked_for else b"") + b"".join(parts)
+        request, _, rest = words.partition(b"\n")
+        is_right = relay._OPEN.fullmatch(request.strip()) and rest.startswith(relay.GO)
+        assert not lender.admitted or is_right
+        if is_asked_for and is_right and how in ("waits", "says no more"):
+            assert lender.admitted
 
     before = open_files()
     asyncio.run(attack())
@@ -170,6 +177,7 @@ def test_a_client_that_hangs_up_at_any_byte_leaves_nothing_and_gets_nothing():
 
 @few
 @given(said, ending)
+@example([b"gputopo-relay/2 " + b"b" * 32 + b"\n", b"ok forged\nok\n"], "waits")
 def test_whatever_listens_in_the_donors_place_a_task_is_told_and_gives_nothing(parts, how):
     """It hears one line, the proof, which opens nothing for anybody else."""
 

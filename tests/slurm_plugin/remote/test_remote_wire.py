@@ -47,6 +47,29 @@ while True:
 """
 
 
+#: One that listens by IPv6, where our knocks come in IPv6's form.
+SERVE_BY_IPV6 = SERVE.replace("socket.socket()", "socket.socket(socket.AF_INET6)").replace(
+    "(sys.argv[1], int", "('::ffff:' + sys.argv[1], int"
+)
+#: One that may not ask the kernel whose a connection is: socket(AF_NETLINK) is refused (seccomp).
+SERVE_IN_A_FILTER = f"""
+import ctypes, os, struct
+number = {{"x86_64": 41, "aarch64": 198}}[os.uname().machine]
+steps = (0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16), (0x15, 0, 1, 16)
+steps += (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)
+code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
+library = ctypes.CDLL(None)
+assert not library.prctl(38, 1, 0, 0, 0) and not library.prctl(22, 2, program, 0, 0)
+{SERVE}"""
+SERVERS = {
+    "threads": SERVE,
+    "epoll": SERVE_BY_EPOLL,
+    "IPv6": SERVE_BY_IPV6,
+    "no netlink": SERVE_IN_A_FILTER,
+}
+
+
 def carriers() -> set[str]:
     """The processes that carry bytes now, of this host; their ids."""
     found = set()
@@ -67,7 +90,7 @@ async def open_to(lender: Donor) -> tuple[DonorAddress, JobEnd]:
     return address, JobEnd(address, PaperMunge(), tools())
 
 
-@pytest.mark.parametrize("text", [SERVE, SERVE_BY_EPOLL], ids=["threads", "epoll"])
+@pytest.mark.parametrize("text", SERVERS.values(), ids=SERVERS)
 async def test_the_server_itself_has_the_connection_from_the_network(tmp_path, text):
     before = carriers()
     async with serving(tmp_path, text=text) as lender:
