@@ -201,7 +201,24 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as sock:
     print(sock.getsockname()[1], flush=True)
     time.sleep(8)
 """
-PROGRAMS = {"steals": STEALS, "crowd": CROWD, "holds": HOLDS}
+#: Connects as fast as it can, for SECONDS, to every port of loopback at which a user listens.
+FLOOD = """
+import collections, os, socket, sys, time
+rows = [line.split() for line in open("/proc/net/tcp").readlines()[1:]]
+ports = [int(row[1][-4:], 16) for row in rows if row[3] == "0A" and row[7] == sys.argv[1]]
+print(len(ports), flush=True)
+end, held = time.monotonic() + float(sys.argv[2]), collections.deque()
+for _ in range(3):
+    os.fork()
+while time.monotonic() < end:
+    for port in ports:
+        held.append(socket.socket())
+        held[-1].setblocking(False)
+        held[-1].connect_ex(("127.0.0.1", port))
+    while len(held) > 500:
+        held.popleft().close()
+"""
+PROGRAMS = {"steals": STEALS, "crowd": CROWD, "holds": HOLDS, "flood": FLOOD}
 
 
 @pytest.fixture
@@ -256,4 +273,21 @@ def test_mallory_gets_no_lent_gpu_and_keeps_nobody_from_it(attacked):
         done = attacked.run(source, [PROGRAM, "echo"], user="mallory", env=words, check=False)
         assert done.code == 1, (source, done)
         assert "refused us" in done.err or "ended before" in done.err
+    assert attacked.job(job.id).state == attacked.job(donor_job.id).state == "RUNNING"
+
+
+@pytest.mark.cluster
+@pytest.mark.enforced
+@pytest.mark.long("20 s of a flood; the same without a cluster is in every run")
+def test_a_flood_from_the_donors_own_node_keeps_no_new_connection_out(attacked):
+    """Mallory has read in /proc/net/tcp where the donor and its server listen."""
+    job = borrower(attacked)
+    [donor_job] = donors(attacked)
+    [host], [node] = job.gpus, donor_job.gpus
+    near = attacked.env_of(job.id)["GPUTOPO_ECHO_SERVERS"]
+    alice = attacked.run(node, "id -u alice").out.strip()
+    assert left_running(attacked, node, "mallory", "flood", alice, 20) >= 2
+    for _ in range(5):
+        mine = attacked.run(host, [PROGRAM, "echo", near], user="alice")
+        assert mine.out.split()[0] == node
     assert attacked.job(job.id).state == attacked.job(donor_job.id).state == "RUNNING"
