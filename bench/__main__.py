@@ -41,6 +41,7 @@ BENCHMARKS = {
     "r-queue": "bench.r_queue",
     "genie": "bench.genie",
     "wire": "bench.lent.wire",
+    "flood": "bench.lent.flood",
     "soak": "bench.live.soak",
     "hostile": "bench.hostile",
     "page": "bench.page",

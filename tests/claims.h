@@ -41,5 +41,8 @@ extern char failed_at[400];
 
 extern void add_claim(claim_t *claim);
 
+/* How many descriptors below 256 this process holds */
+extern int open_descriptors(void);
+
 /* Prints "ok CLAIM" or "FAILED CLAIM: where" for one claim, or all (NULL). RET 0 if all held */
 extern int run_claims(const char *only);

@@ -1,7 +1,8 @@
-"""`python -m bench.lent.load serve|call|flow HOST PORT ...`: a server, and clients that time it.
+"""`python -m bench.lent.load serve|call|flow|flood HOST PORT ...`: a server, clients that time it.
 
 Calls are 64 bytes each way, one after the other. A flow goes one way until its end; the server
-answers with the processor time that it took. Both are the same whatever lies between.
+answers with the processor time that it took. Both are the same whatever lies between. A flood opens
+connections as another user, as fast as one process can, until it is killed.
 """
 
 from __future__ import annotations
@@ -12,9 +13,13 @@ import socket
 import struct
 import sys
 import time
+from collections import deque
+from itertools import count
 
 CALL_BYTES = 64
 PART = bytes(1 << 20)
+#: The connections that one process of a flood holds; the next one takes the place of the oldest.
+HELD = 500
 _SECONDS = struct.Struct("=d")
 
 
@@ -94,10 +99,28 @@ def _send(sock: socket.socket, mib: int) -> float:
     return time.process_time() - began + float(theirs)
 
 
+def flood(host: str, port: int, uid: int) -> None:
+    """Connect again and again as this user, which only root can become. Says when it has begun."""
+    os.setuid(uid)
+    held: deque[socket.socket] = deque()
+    for number in count():
+        if number == HELD:
+            print("floods", flush=True)
+        sock = socket.socket()
+        sock.setblocking(False)
+        # Every error is one of a flood's own: no port is free, nobody listens any more.
+        sock.connect_ex((host, port))
+        held.append(sock)
+        if len(held) > HELD:
+            held.popleft().close()
+
+
 if __name__ == "__main__":
     word, where, number, *rest = sys.argv[1:]
     if word == "serve":
         serve(where, int(number))
+    elif word == "flood":
+        flood(where, int(number), int(rest[0]))
     elif word == "call":
         print(call(where, int(number), int(rest[0])))
     else:

@@ -11,11 +11,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from bench.lent.ends import HOST, Site, site
 from bench.measure import Figure, at_least, at_most, conditions
 from slurm_plugin.remote import program
+from slurm_plugin.remote.node.door import Tools
 
 SOURCE = Path(program.__file__).with_name("wire")
 ROUNDS = 15
@@ -103,13 +105,19 @@ def flows(at: Site, streams: int) -> Iterator[Figure]:
         yield at_least(name, value, "share", bar, compared_with=told, detail=detail)
 
 
+def built(folder: Path) -> Tools:
+    """gputopo-carry and gputopo-wire.so, made in this folder."""
+    command = ["make", "-s", "-C", str(SOURCE), f"OUT={folder}/build", f"TO={folder}"]
+    subprocess.run(command, check=True)
+    return Tools(folder)
+
+
 def run() -> Iterator[Figure]:
     """Calls, then flows of one stream and of eight."""
-    with tempfile.TemporaryDirectory(prefix="gputopo-wire-") as folder:
-        command = ["make", "-s", "-C", str(SOURCE), f"OUT={folder}/build", f"TO={folder}"]
-        subprocess.run(command, check=True)
-        with site(Path(folder)) as at:
-            at.found["library"] = f"{folder}/gputopo-wire.so"
-            yield from calls(at)
-            for streams in STREAMS:
-                yield from flows(at, streams)
+    with ExitStack() as held:
+        folder = held.enter_context(tempfile.TemporaryDirectory(prefix="gputopo-wire-"))
+        at = held.enter_context(site(built(Path(folder)).folder))
+        at.found["library"] = f"{folder}/gputopo-wire.so"
+        yield from calls(at)
+        for streams in STREAMS:
+            yield from flows(at, streams)

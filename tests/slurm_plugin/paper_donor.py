@@ -7,14 +7,17 @@ import functools
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from paper_munge import PaperMunge
 
-from slurm_plugin.remote import program
+from slurm_plugin.remote import presets, program
+from slurm_plugin.remote.node import donor as donor_job
 from slurm_plugin.remote.node.door import Door, Tools
 from slurm_plugin.remote.node.relay import DonorAddress, DonorEnd
 
@@ -22,6 +25,22 @@ SUBJECT = "4711/4712"
 #: AdminComment of a job to which job 71 lends two GPUs of dgx2.
 COMMENT = "[gpu-topo: remote=allow] [gpu-slots: placed token=a loan=dgx1/3,dgx2/6/71/{port} at=5]"
 
+
+#: Says to each connection where it comes from, and then all that it hears in capitals.
+SERVE = """
+import socket, sys, threading
+def one(sock):
+    with sock:
+        sock.sendall(b"%d\\n" % sock.getpeername()[1])
+        while data := sock.recv(1 << 20):
+            sock.sendall(data.upper())
+server = socket.socket()
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+server.bind((sys.argv[1], int(sys.argv[2])))
+server.listen(64)
+while True:
+    threading.Thread(target=one, args=(server.accept()[0],), daemon=True).start()
+"""
 
 WIRE = Path(program.__file__).with_name("wire")
 
@@ -72,3 +91,19 @@ async def donor(munge: PaperMunge) -> AsyncIterator[Donor]:
     listening.close()
     door.close()
     server.close()
+
+
+@contextlib.asynccontextmanager
+async def serving(folder: Path, *before: str, text: str = SERVE) -> AsyncIterator[donor_job.Donor]:
+    """A donor whose server is this script, started by the words `before`."""
+    script = folder / "serve.py"
+    script.write_text(text)
+    words = (*before, sys.executable, str(script), "{bind}", "{port}")
+    preset = replace(presets.load("echo"), server=words)
+    program = str(tools().folder / "gputopo-node")
+    task = donor_job.DonorTask(4711, 4712, 2, 20000, 29999, False, preset, program)
+    lender = donor_job.Donor(task, PaperMunge())
+    try:
+        yield lender
+    finally:
+        await lender.close()

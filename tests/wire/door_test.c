@@ -81,6 +81,7 @@ CLAIM(an_address_is_told_with_its_port)
 typedef struct {
 	int listening;
 	int given; /* -1: hangs up; -2: answers without a descriptor */
+	bool is_twice; /* answers with two of it */
 	char heard[80];
 } desk_t;
 
@@ -92,16 +93,18 @@ static void *answers(void *given)
 	struct iovec part = { &word, 1 };
 	union {
 		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int))];
+		char room[CMSG_SPACE(2 * sizeof(int))];
 	} control = { 0 };
+	size_t size = (desk->is_twice ? 2 : 1) * sizeof(int);
 	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
-				  .msg_controllen = sizeof(control) };
+				  .msg_controllen = CMSG_SPACE(size) };
 
 	(void) !recv(fd, desk->heard, sizeof(desk->heard) - 1, 0);
 	control.head.cmsg_level = SOL_SOCKET;
 	control.head.cmsg_type = SCM_RIGHTS;
-	control.head.cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(&control.head), &desk->given, sizeof(int));
+	control.head.cmsg_len = CMSG_LEN(size);
+	for (size_t at = 0; at < size; at += sizeof(int))
+		memcpy(CMSG_DATA(&control.head) + at, &desk->given, sizeof(int));
 	if (desk->given == -2)
 		(void) !send(fd, &word, 1, 0);
 	if (desk->given >= 0)
@@ -146,6 +149,34 @@ CLAIM(a_question_is_answered_with_a_descriptor)
 	CHECK_TEXT(word, "yes");
 	close(found);
 	close(ends[1]);
+}
+
+CLAIM(more_than_one_descriptor_is_no_answer_and_none_is_kept)
+{
+	gt_door_t door;
+	int before = open_descriptors();
+
+	CHECK(asked(&(desk_t) { .given = 0, .is_twice = true }, &door) == -1);
+	CHECK(open_descriptors() == before);
+}
+
+CLAIM(a_door_of_any_text_is_read_within_its_bounds)
+{
+	static const char letters[] = "0159 -+x\t gputopo";
+	gt_door_t door;
+
+	srandom(7);
+	for (int i = 0; i < 20000; i++) {
+		size_t size = (size_t) random() % 4000;
+		char *text = malloc(size + 1);
+
+		for (size_t k = 0; k < size; k++)
+			text[k] = letters[(size_t) random() % (sizeof(letters) - 1)];
+		text[size] = '\0';
+		if (gt_door_parse(text, &door))
+			CHECK(door.count > 0 && door.count <= GT_DOOR_PORTS && door.port[0]);
+		free(text);
+	}
 }
 
 CLAIM(where_nobody_answers_there_is_none)

@@ -110,7 +110,7 @@ class Donor:
         self._tools = Tools.beside(task.program)
         self._door: Door | None = None
         self._inside: inside.Outside | None = None
-        self._listening: asyncio.Server | None = None
+        self._listening: contextlib.ExitStack | None = None
 
     async def open(self) -> int:
         """Start the server and listen for the job; the port. Raises RemoteError in one line."""

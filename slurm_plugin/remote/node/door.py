@@ -30,6 +30,8 @@ DOOR, WIRE = "GPUTOPO_DOOR", "GPUTOPO_WIRE"
 #: Connections that the server has not accepted yet.
 WAITING = 256
 KNOCK_S, QUESTION_S = 10.0, 2.0
+#: Seconds until a knock that nobody heard is followed by the next.
+AGAIN_S = 0.1
 _CREDENTIALS = struct.Struct("=iII")
 
 
@@ -92,12 +94,13 @@ class Desk:
     def start(self, answer: Callable[[list[str]], Awaitable[socket.socket | None]]) -> None:
         """Answer from now on: `answer` gets the words of a question."""
 
-        async def one(sock: socket.socket) -> None:
-            loop = asyncio.get_running_loop()
+        def is_ours(sock: socket.socket) -> bool:
             size = _CREDENTIALS.size
             who = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-            if _CREDENTIALS.unpack(who)[1] != os.geteuid():
-                return
+            return bool(_CREDENTIALS.unpack(who)[1] == os.geteuid())
+
+        async def one(sock: socket.socket) -> None:
+            loop = asyncio.get_running_loop()
             with contextlib.suppress(TimeoutError, RemoteError):
                 async with asyncio.timeout(QUESTION_S):
                     words = (await loop.sock_recv(sock, 256)).decode("ascii", "replace").split()
@@ -105,7 +108,7 @@ class Desk:
                     with given:
                         socket.send_fds(sock, [b"y"], [given.fileno()])
 
-        self._listener = Listener(self._sock, one)
+        self._listener = Listener(self._sock, is_ours, one)
 
     def close(self) -> None:
         """Answer no more."""
@@ -140,28 +143,46 @@ class Door:
 
         Raises OSError and Refused.
         """
-        knock = socket.socket()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + KNOCK_S
         try:
             if nth >= len(self._ports):
                 raise Refused(f"port {nth} of {len(self._ports)}")
             if len(self._waiting) >= WAITING:
                 raise Refused(f"{WAITING} connections wait for the server already")
-            knock.setblocking(False)
+            while not await self._knocks(proven, self._ports[nth]):
+                if loop.time() > end:
+                    raise TimeoutError(f"the server took no connection for {KNOCK_S:g} s")
+        except (OSError, RemoteError):
+            proven.close()
+            raise
+
+    async def _knocks(self, proven: socket.socket, port: int) -> bool:
+        """One try: False where the server's queue is full, and the kernel drops what comes.
+
+        The kernel itself would not try again for a second, and rarer later.
+        """
+        knock = socket.socket()
+        knock.setblocking(False)
+        try:
             # Bound first: the server may ask as soon as it has accepted.
             knock.bind((LOOPBACK, 0))
             at = sockets.plain(knock.getsockname())
             if self.is_taken_in:
                 self._waiting[at] = proven, knock
-            async with asyncio.timeout(KNOCK_S):
-                address = (LOOPBACK, self._ports[nth])
-                await asyncio.get_running_loop().sock_connect(knock, address)
+            async with asyncio.timeout(AGAIN_S):
+                await asyncio.get_running_loop().sock_connect(knock, (LOOPBACK, port))
             if not self.is_taken_in:
                 self._tools.carry(proven, knock)
-        except (OSError, RemoteError, TimeoutError):
+        except TimeoutError:
+            knock.close()
+            # Where it waits no more, the server has asked and has it.
+            return self.is_taken_in and self._waiting.pop(at, None) is None
+        except BaseException:
             self._waiting = {key: pair for key, pair in self._waiting.items() if pair[1] != knock}
-            proven.close()
             knock.close()
             raise
+        return True
 
     async def _answer(self, words: list[str]) -> socket.socket | None:
         """`L`: the server is about to listen. `A HOST PORT`: who is this that I accepted?"""

@@ -37,6 +37,8 @@ _LAST_AT = 44
 _COUNTS = struct.Struct("=QQ16xI")
 _COUNTS_AT = 120
 _BUFFER_BYTES = 1 << 20
+#: So many ended connections are heard of before all else has its turn, and so many at a look.
+AT_ONCE, MOST = 64, 8192
 
 
 class _Counts(NamedTuple):
@@ -73,7 +75,7 @@ class Meter:
 
     def passed(self) -> Passed:
         """What passed since the start."""
-        self._heard()
+        self._heard(MOST)
         total = self._ended
         for port in self._ports:
             for one in self._open(port):
@@ -88,8 +90,10 @@ class Meter:
         each = [one for port in self._ports for one in self._open(port) if one.passed.received]
         return min((one.idle_s for one in each), default=0.0)
 
-    def _heard(self) -> None:
-        while self._events is not None:
+    def _heard(self, most: int = AT_ONCE) -> None:
+        for _ in range(most):
+            if self._events is None:
+                return
             try:
                 data = self._events.recv(1 << 16)
             except OSError:

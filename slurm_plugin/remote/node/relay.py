@@ -25,7 +25,7 @@ from slurm_plugin.remote.errors import HungUp, Refused, RemoteError
 from slurm_plugin.remote.node import handshake, sockets, streams
 from slurm_plugin.remote.node.door import Tools
 from slurm_plugin.remote.node.handshake import Munge
-from slurm_plugin.remote.node.sockets import owner_of
+from slurm_plugin.remote.node.sockets import peer_of
 from slurm_plugin.remote.node.strangers import CHECKS_PER_SOURCE, Strangers
 from slurm_plugin.remote.node.streams import Listener, Streams
 
@@ -61,11 +61,23 @@ class DonorEnd:
     strangers: Strangers = field(default_factory=Strangers)
     refused: int = 0
 
-    async def start(self, sock: Any) -> asyncio.Server:
+    async def start(self, sock: socket.socket) -> contextlib.ExitStack:
         """Serve a socket that is bound already, until what this returns is closed."""
-        return await asyncio.start_server(self._serve, sock=sock, limit=handshake.MAX_LINE_BYTES)
+        listening = contextlib.ExitStack()
+        for one in filter(None, (sock, sockets.from_here(sock))):
+            listening.callback(Listener(one, self._lets_in, self._serve).close)
+        return listening
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    @staticmethod
+    def _lets_in(sock: socket.socket) -> bool:
+        """Another user of this very node needs no proof to be known, and takes no place."""
+        try:
+            return peer_of(sock) in (None, os.getuid())
+        except RemoteError:  # Where the kernel does not tell, munge does.
+            return True
+
+    async def _serve(self, near: socket.socket) -> None:
+        reader, writer = await streams.made_of(near, handshake.MAX_LINE_BYTES)
         try:
             await handshake.let_in(reader, writer, self.subject, self.vouching, self.strangers)
             request = await asyncio.wait_for(reader.readline(), CONNECT_S)
@@ -73,7 +85,7 @@ class DonorEnd:
         except Refused as error:
             self.refused += 1
             logger.warning("refused %s: %s", writer.get_extra_info("peername"), error)
-        except (OSError, TimeoutError, ValueError) as error:
+        except (OSError, TimeoutError, ValueError, RemoteError) as error:
             logger.info("a connection ended: %s", error)
         finally:
             with contextlib.suppress(OSError):
@@ -150,7 +162,6 @@ class JobEnd:
     tools: Tools
     #: Which of the server's ports this is, from 0 on.
     nth: int = 0
-    refused: int = 0
     # More at a time would only wait at the donor.
     _entering: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(CHECKS_PER_SOURCE)
@@ -158,16 +169,10 @@ class JobEnd:
 
     async def start(self, sock: socket.socket) -> Listener:
         """Serve a socket that is bound already, until what this returns is closed."""
-        return Listener(sock, self._serve)
+        return Listener(sock, lambda near: peer_of(near) == os.getuid(), self._serve)
 
     async def _serve(self, near: socket.socket) -> None:
         try:
-            is_ours = owner_of(near.getpeername(), near.getsockname()) == os.getuid()
-            # In this order: if the connection stands after the question, the question was about it.
-            if not is_ours or not sockets.stands(near):
-                self.refused += 1
-                logger.warning("refused a connection of another user of this node")
-                return
             self.tools.carry(near, await self.reach())
         except (OSError, TimeoutError, ValueError, RemoteError) as error:
             logger.warning("a task could not reach %s: %s", self.donor.host, error)

@@ -28,6 +28,8 @@ _TRIES = 64
 #: linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h and the kernel's numbers of TCP's states.
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _NLMSG_ERROR = 4, 20, 1, 2
 _ESTABLISHED, _LISTENS = 1, 10
+#: The kernel's errors have numbers below.
+_ERRORS = 4096
 _ANY_COOKIE = (1 << 64) - 1
 _HEADER = struct.Struct("=IHHII")
 _REQUEST = struct.Struct("=BBxxI")
@@ -65,6 +67,18 @@ def listener(port: int) -> int | None:
     if end is None or end.near[1] != port or end.state != _LISTENS:
         return None
     return end.uid
+
+
+def peer_of(sock: socket.socket) -> int | None:
+    """The uid at the other end of a connection, where that is on this host; None elsewhere.
+
+    Raises RemoteError, and OSError where the connection is over.
+    """
+    uid = owner_of(sock.getpeername(), sock.getsockname())
+    # In this order: if the connection stands after the question, the question was about it.
+    if not stands(sock):
+        raise ConnectionAbortedError("the connection is over")
+    return uid
 
 
 def stands(sock: socket.socket) -> bool:
@@ -110,14 +124,14 @@ def _ask(near: Place, far: Place) -> _Socket | None:
 
 def _read(answer: bytes) -> _Socket | None:
     """The socket in an answer; None without one. Raises RemoteError for any other error."""
-    kind = _HEADER.unpack_from(answer)[1]
-    at = _HEADER.size
-    if kind == _NLMSG_ERROR:
-        number = -struct.unpack_from("=i", answer, at)[0]
-        if number != errno.ENOENT:
-            raise RemoteError(f"the kernel's sock_diag: {os.strerror(number)}")
-        return None
     with contextlib.suppress(struct.error):
+        kind = _HEADER.unpack_from(answer)[1]
+        at = _HEADER.size
+        if kind == _NLMSG_ERROR:
+            number = -struct.unpack_from("=i", answer, at)[0]
+            if number == errno.ENOENT:
+                return None
+            raise RemoteError(f"the kernel's sock_diag: {os.strerror(number % _ERRORS)}")
         family, state = _REPLY.unpack_from(answer, at)
         at += _REPLY.size
         near, far, *hosts = _PLACE.unpack_from(answer, at)
@@ -183,6 +197,28 @@ def beside(first: socket.socket, count: int) -> list[socket.socket] | None:
             one.close()
         return None
     return made
+
+
+def from_here(listener: socket.socket) -> socket.socket | None:
+    """A socket that gets in the place of `listener` what comes to its port from this very host.
+
+    So neither fills the other's queue. None where the kernel gives it to root alone (before 5.7).
+    """
+    own = socket.socket(listener.family, socket.SOCK_STREAM)
+    try:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+        # Two sockets at one port: both must allow it, for as long as the second takes.
+        for one in (listener, own):
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        own.bind(listener.getsockname())
+        own.listen(1)
+    except OSError:
+        own.close()
+        return None
+    finally:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 0)
+    return own
 
 
 def consecutive(host: str, count: int) -> list[socket.socket]:

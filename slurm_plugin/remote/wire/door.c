@@ -99,28 +99,43 @@ static int knock(const gt_door_t *door)
 	return fd;
 }
 
+/* RET the only descriptor of a message; more than one are no answer, and are closed */
+static int only_one(struct msghdr *message)
+{
+	int found = -1, count = 0;
+
+	for (struct cmsghdr *part = CMSG_FIRSTHDR(message); part; part = CMSG_NXTHDR(message, part)) {
+		if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= part->cmsg_len; at += sizeof(int)) {
+			if (count++)
+				close(found);
+			memcpy(&found, (const char *) part + at, sizeof(int));
+		}
+	}
+	if (count > 1) {
+		close(found);
+		found = -1;
+	}
+	return found;
+}
+
 static int received(int fd)
 {
 	char word;
 	struct iovec part = { &word, 1 };
 	union {
 		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int))];
+		char room[CMSG_SPACE(sizeof(int))]; /* which two fit into, too */
 	} control;
 	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
 				  .msg_controllen = sizeof(control) };
-	struct cmsghdr *first;
 	ssize_t count;
-	int given = -1;
 
 	do
 		count = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
 	while (count < 0 && errno == EINTR);
-	first = count > 0 ? CMSG_FIRSTHDR(&message) : NULL;
-	if (first && first->cmsg_level == SOL_SOCKET && first->cmsg_type == SCM_RIGHTS &&
-	    first->cmsg_len == CMSG_LEN(sizeof(int)))
-		memcpy(&given, CMSG_DATA(first), sizeof(given));
-	return given;
+	return count < 0 ? -1 : only_one(&message);
 }
 
 extern int gt_door_ask(const gt_door_t *door, const char *question)

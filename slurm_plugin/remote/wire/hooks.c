@@ -21,8 +21,12 @@
 #include <unistd.h>
 
 #include "door.h"
+#include "owner.h"
 
-enum { QUESTION = 80 };
+/* A flood must not fill the queue of what is not accepted yet; the kernel's limit (somaxconn) holds. */
+enum { QUESTION = 80, WAITING = 1024 };
+/* A server that does not wait gets its turn after so many strangers in a row. */
+enum { IN_A_ROW = 1024 };
 
 static gt_door_t door, wire;
 static bool has_door, has_wire;
@@ -66,18 +70,25 @@ static void adopt(int fd, int flags)
 }
 
 /* RET the connection from the network that this knock stands for; -1 where it stands for none */
-static int behind(const struct sockaddr_storage *knocking)
+static int behind(int knock, const struct sockaddr_storage *knocking)
 {
 	char question[QUESTION] = "A ";
+	struct sockaddr_storage own;
+	socklen_t size = sizeof(own);
 
-	if (!gt_door_text(knocking, question + 2, sizeof(question) - 2))
+	/* The kernel answers at once, and the door only when it has its turn. */
+	if (getsockname(knock, (struct sockaddr *) &own, &size) ||
+	    gt_owner(knocking, &own) == GT_OWNER_NOT_OURS ||
+	    !gt_door_text(knocking, question + 2, sizeof(question) - 2))
 		return -1;
 	return gt_door_ask(&door, question);
 }
 
 static int let_in(int fd, struct sockaddr *address, socklen_t *size, int flags)
 {
-	for (;;) {
+	const int before = errno;
+
+	for (int nth = 1;; nth++) {
 		struct sockaddr_storage from;
 		socklen_t room = sizeof(from);
 		int knock = real_accept4(fd, (struct sockaddr *) &from, &room, SOCK_CLOEXEC);
@@ -85,15 +96,20 @@ static int let_in(int fd, struct sockaddr *address, socklen_t *size, int flags)
 
 		if (knock < 0)
 			return -1;
-		proven = behind(&from);
+		proven = behind(knock, &from);
 		close(knock);
-		if (proven < 0)
-			continue;
-		adopt(proven, flags);
-		/* Who has gone meanwhile has no address; the server will read its end. */
-		if (address && size && getpeername(proven, address, size))
-			*size = 0;
-		return proven;
+		if (proven >= 0) {
+			adopt(proven, flags);
+			/* Who has gone meanwhile has no address; the server will read its end. */
+			if (address && size && getpeername(proven, address, size))
+				*size = 0;
+			errno = before;
+			return proven;
+		}
+		if (nth >= IN_A_ROW && fcntl(fd, F_GETFL) & O_NONBLOCK) {
+			errno = EAGAIN;
+			return -1;
+		}
 	}
 }
 
@@ -112,9 +128,14 @@ extern int accept(int fd, struct sockaddr *address, socklen_t *size)
 /* Says that this server takes what the door hands it, before anybody can connect. */
 extern int listen(int fd, int backlog)
 {
+	const int before = errno;
+
 	be_ready();
-	if (is_at_door(fd))
+	if (is_at_door(fd)) {
 		(void) gt_door_ask(&door, "L");
+		backlog = backlog < WAITING ? WAITING : backlog;
+	}
+	errno = before;
 	return real_listen(fd, backlog);
 }
 

@@ -46,9 +46,10 @@ print(won)
 
 #: Keeps COUNT connections to HOST:PORT open for SECONDS, from as many addresses of this host as
 #: there are, and says nothing, or (`talk`) words that look like a client's. Who is hung up on
-#: comes again. Prints how many it has opened. After that it holds what it has.
-CROWD = f"""{BECOME}
-import select
+#: comes again. Prints how many it has opened. After that it holds what it has. Without a cluster it
+#: runs as ourselves: another user of this host has no place to keep.
+CROWD = """
+import contextlib, select, socket, sys, time
 host, port, count, how, seconds = sys.argv[1], *map(int, sys.argv[2:4]), *sys.argv[4:6]
 end, held, opened = time.monotonic() + float(seconds), set(), 0
 
@@ -56,7 +57,7 @@ def come(number):
     sock = socket.socket()
     sock.settimeout(5)
     if host.startswith("127."):
-        sock.bind((f"127.0.{{number // 200}}.{{number % 200 + 1}}", 0))
+        sock.bind((f"127.0.{number // 200}.{number % 200 + 1}", 0))
     sock.connect((host, port))
     if how == "talk":
         sock.sendall(b"0" * 32 + b" MUNGE:AAAA:\\n")
@@ -89,7 +90,7 @@ class SlowMunge(PaperMunge):
 
 @contextlib.asynccontextmanager
 async def mallory(program: str, *args: object) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A program of another user's on this host, for the length of a block."""
+    """An attacker's program on this host, for the length of a block."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", program, *map(str, args)),
         stdout=asyncio.subprocess.PIPE,
@@ -123,7 +124,7 @@ def test_the_victims_source_port_at_other_addresses_opens_nothing():
             victim = writer.get_extra_info("sockname")[1]
             async with mallory(STEALS, port, victim, TRIES) as thief:
                 assert await printed(thief) == 0
-            assert end.refused == TRIES
+            assert listening.refused == TRIES
             writer.write(b"mine")
             assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
             writer.close()
@@ -200,7 +201,24 @@ with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as sock:
     print(sock.getsockname()[1], flush=True)
     time.sleep(8)
 """
-PROGRAMS = {"steals": STEALS, "crowd": CROWD, "holds": HOLDS}
+#: Connects as fast as it can, for SECONDS, to every port of loopback at which a user listens.
+FLOOD = """
+import collections, os, socket, sys, time
+rows = [line.split() for line in open("/proc/net/tcp").readlines()[1:]]
+ports = [int(row[1][-4:], 16) for row in rows if row[3] == "0A" and row[7] == sys.argv[1]]
+print(len(ports), flush=True)
+end, held = time.monotonic() + float(sys.argv[2]), collections.deque()
+for _ in range(3):
+    os.fork()
+while time.monotonic() < end:
+    for port in ports:
+        held.append(socket.socket())
+        held[-1].setblocking(False)
+        held[-1].connect_ex(("127.0.0.1", port))
+    while len(held) > 500:
+        held.popleft().close()
+"""
+PROGRAMS = {"steals": STEALS, "crowd": CROWD, "holds": HOLDS, "flood": FLOOD}
 
 
 @pytest.fixture
@@ -255,4 +273,21 @@ def test_mallory_gets_no_lent_gpu_and_keeps_nobody_from_it(attacked):
         done = attacked.run(source, [PROGRAM, "echo"], user="mallory", env=words, check=False)
         assert done.code == 1, (source, done)
         assert "refused us" in done.err or "ended before" in done.err
+    assert attacked.job(job.id).state == attacked.job(donor_job.id).state == "RUNNING"
+
+
+@pytest.mark.cluster
+@pytest.mark.enforced
+@pytest.mark.long("20 s of a flood; the same without a cluster is in every run")
+def test_a_flood_from_the_donors_own_node_keeps_no_new_connection_out(attacked):
+    """Mallory has read in /proc/net/tcp where the donor and its server listen."""
+    job = borrower(attacked)
+    [donor_job] = donors(attacked)
+    [host], [node] = job.gpus, donor_job.gpus
+    near = attacked.env_of(job.id)["GPUTOPO_ECHO_SERVERS"]
+    alice = attacked.run(node, "id -u alice").out.strip()
+    assert left_running(attacked, node, "mallory", "flood", alice, 20) >= 2
+    for _ in range(5):
+        mine = attacked.run(host, [PROGRAM, "echo", near], user="alice")
+        assert mine.out.split()[0] == node
     assert attacked.job(job.id).state == attacked.job(donor_job.id).state == "RUNNING"

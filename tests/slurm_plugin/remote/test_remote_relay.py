@@ -17,15 +17,16 @@ from slurm_plugin.remote.node import echo, handshake, relay
 from slurm_plugin.remote.node.door import Door
 from slurm_plugin.remote.node.relay import DonorAddress, DonorEnd, JobEnd
 from slurm_plugin.remote.node.strangers import IN_ALL, PER_SOURCE, Strangers, being_checked
+from slurm_plugin.remote.node.streams import Listener
 
 STRANGER = os.getuid() + 1
 
 
 @contextlib.asynccontextmanager
-async def job(address: DonorAddress, munge: PaperMunge) -> AsyncIterator[tuple[JobEnd, int]]:
-    end, sock = JobEnd(address, munge, tools()), bound()
-    listening = await end.start(sock)
-    yield end, sock.getsockname()[1]
+async def job(address: DonorAddress, munge: PaperMunge) -> AsyncIterator[tuple[Listener, int]]:
+    sock = bound()
+    listening = await JobEnd(address, munge, tools()).start(sock)
+    yield listening, sock.getsockname()[1]
     listening.close()
 
 
@@ -287,7 +288,7 @@ async def test_another_user_of_the_jobs_own_node_does_not_get_through(monkeypatc
     munge = PaperMunge()
     async with donor(munge) as lender, job(lender.address, munge) as (end, port):
         with monkeypatch.context() as patch:
-            patch.setattr(relay, "owner_of", lambda near, far: STRANGER)
+            patch.setattr(relay, "peer_of", lambda near: STRANGER)
             assert await says(port, b"hello") == b""
         assert end.refused == 1
         assert await says(port, b"hello") == b"HELLO"

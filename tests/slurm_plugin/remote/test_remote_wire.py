@@ -8,38 +8,20 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from paper_donor import SUBJECT, bound, donor, tools
+from paper_donor import SERVE, SUBJECT, bound, donor, serving, tools
 from paper_munge import PaperMunge
 
-from slurm_plugin.remote import presets
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import join, relay, sockets
-from slurm_plugin.remote.node.donor import Donor, DonorTask
+from slurm_plugin.remote.node.donor import Donor
 from slurm_plugin.remote.node.door import CARRY, Desk, Door, Tools
 from slurm_plugin.remote.node.join import Ends
 from slurm_plugin.remote.node.relay import DonorAddress, JobEnd
 
-#: Says to each connection where it comes from, and then all that it hears in capitals.
-SERVE = """
-import socket, sys, threading
-def one(sock):
-    with sock:
-        sock.sendall(b"%d\\n" % sock.getpeername()[1])
-        while data := sock.recv(1 << 20):
-            sock.sendall(data.upper())
-server = socket.socket()
-server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-server.bind((sys.argv[1], int(sys.argv[2])))
-server.listen(64)
-while True:
-    threading.Thread(target=one, args=(server.accept()[0],), daemon=True).start()
-"""
-#: The same through epoll and a socket that does not block.
+#: The server of paper_donor.py through epoll and a socket that does not block.
 SERVE_BY_EPOLL = """
 import select, socket, sys
 server = socket.create_server((sys.argv[1], int(sys.argv[2])))
@@ -65,6 +47,29 @@ while True:
 """
 
 
+#: One that listens by IPv6, where our knocks come in IPv6's form.
+SERVE_BY_IPV6 = SERVE.replace("socket.socket()", "socket.socket(socket.AF_INET6)").replace(
+    "(sys.argv[1], int", "('::ffff:' + sys.argv[1], int"
+)
+#: One that may not ask the kernel whose a connection is: socket(AF_NETLINK) is refused (seccomp).
+SERVE_IN_A_FILTER = f"""
+import ctypes, os, struct
+number = {{"x86_64": 41, "aarch64": 198}}[os.uname().machine]
+steps = (0x20, 0, 0, 0), (0x15, 0, 3, number), (0x20, 0, 0, 16), (0x15, 0, 1, 16)
+steps += (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)
+code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
+library = ctypes.CDLL(None)
+assert not library.prctl(38, 1, 0, 0, 0) and not library.prctl(22, 2, program, 0, 0)
+{SERVE}"""
+SERVERS = {
+    "threads": SERVE,
+    "epoll": SERVE_BY_EPOLL,
+    "IPv6": SERVE_BY_IPV6,
+    "no netlink": SERVE_IN_A_FILTER,
+}
+
+
 def carriers() -> set[str]:
     """The processes that carry bytes now, of this host; their ids."""
     found = set()
@@ -73,21 +78,6 @@ def carriers() -> set[str]:
             if str(tools().folder / CARRY).encode() in path.read_bytes():
                 found.add(path.parent.name)
     return found
-
-
-@contextlib.asynccontextmanager
-async def serving(folder: Path, *before: str, text: str = SERVE) -> AsyncIterator[Donor]:
-    """A donor whose server is this script, started by the words `before`."""
-    script = folder / "serve.py"
-    script.write_text(text)
-    words = (*before, sys.executable, str(script), "{bind}", "{port}")
-    preset = replace(presets.load("echo"), server=words)
-    program = str(tools().folder / "gputopo-node")
-    lender = Donor(DonorTask(4711, 4712, 2, 20000, 29999, False, preset, program), PaperMunge())
-    try:
-        yield lender
-    finally:
-        await lender.close()
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +90,7 @@ async def open_to(lender: Donor) -> tuple[DonorAddress, JobEnd]:
     return address, JobEnd(address, PaperMunge(), tools())
 
 
-@pytest.mark.parametrize("text", [SERVE, SERVE_BY_EPOLL], ids=["threads", "epoll"])
+@pytest.mark.parametrize("text", SERVERS.values(), ids=SERVERS)
 async def test_the_server_itself_has_the_connection_from_the_network(tmp_path, text):
     before = carriers()
     async with serving(tmp_path, text=text) as lender:
