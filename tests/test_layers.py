@@ -133,6 +133,7 @@ ORDER = {
     "decide": "one decision, which knows no queue",
     "lending": "what decisions and the queue leave over",
     "gates": "releases jobs, lent GPUs included",
+    "order": "raises waiting jobs, whatever releases them",
     "defrag": "moves running jobs, whose new places are kept as those of loans",
     "explain": "tells of decisions and loans",
     "why": "tells of jobs that wait; what was decided for them it asks explain",

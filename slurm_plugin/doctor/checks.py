@@ -18,9 +18,9 @@ from slurm_plugin.doctor import engine, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import PluginError
+from slurm_plugin.order.passing import endless, why_not
 from slurm_plugin.part_marks import marks
 from slurm_plugin.part_marks.marks import Mark
-from slurm_plugin.queue.passing import endless, why_not
 from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.interface import SlurmNode
 from slurm_plugin.speed_models.database import Database

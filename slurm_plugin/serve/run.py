@@ -26,9 +26,9 @@ from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.job_entries.client import EntryKeeper
 from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.notify import Notifier
+from slurm_plugin.order.learned_durations import LearnedDurations
 from slurm_plugin.part_marks import marks as part_marks
 from slurm_plugin.part_marks.marks import MarksInForce
-from slurm_plugin.queue.learned_durations import LearnedDurations
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.charge import Charge
 from slurm_plugin.serve.loops.defrag import DefragLoop

@@ -40,10 +40,10 @@ from slurm_plugin.job_notes.brackets import LOAN, SLOTS
 from slurm_plugin.job_profiles import Learned
 from slurm_plugin.job_profiles.sharing import Sharing
 from slurm_plugin.lending.at_start.reservations import LoanReservations
+from slurm_plugin.order.learned_durations import LearnedDurations
 from slurm_plugin.part_marks import marks as part_marks
 from slurm_plugin.part_marks.marks import MarksInForce
 from slurm_plugin.queue.coming import Coming
-from slurm_plugin.queue.learned_durations import LearnedDurations
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose

@@ -18,8 +18,8 @@ from slurm_plugin.config.sections import Rule
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.released import of_job
 from slurm_plugin.log_lines import OrderLine
-from slurm_plugin.queue.learned_durations import MAX_BYTES
-from slurm_plugin.queue.passing import (
+from slurm_plugin.order.learned_durations import MAX_BYTES
+from slurm_plugin.order.passing import (
     PassingInPartition,
     Raised,
     Update,

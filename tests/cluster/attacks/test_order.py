@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from slurm_plugin.config.sections import Rule
-from slurm_plugin.queue.learned_durations import LearnedDurations
-from slurm_plugin.queue.passing import PassingInPartition
+from slurm_plugin.order.learned_durations import LearnedDurations
+from slurm_plugin.order.passing import PassingInPartition
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
 NOW, DAY_S = 1_795_000_000, 86_400

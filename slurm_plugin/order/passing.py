@@ -17,6 +17,7 @@ from policies.order.durations import Learning
 from policies.order.passing import Passing
 from slurm_plugin.config.sections import Rule
 from slurm_plugin.job_notes import hints
+from slurm_plugin.order.learned_durations import known_of
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.candidates import Need, fullest
@@ -31,7 +32,6 @@ from slurm_plugin.queue.capacity import (
 )
 from slurm_plugin.queue.coming import asked_of, is_waiting
 from slurm_plugin.queue.demand import Unplaceable, lacks_only_room, node_names
-from slurm_plugin.queue.learned_durations import known_of
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
 #: A job that was let pass begins within so many seconds, or lacks something else than GPUs.

@@ -12,7 +12,7 @@ from machines_in_tests import BASIC
 from slots_in_tests import Counting
 
 from policies.order.durations import ENOUGH
-from slurm_plugin.queue.learned_durations import LONGEST_GAP_S, NAME, LearnedDurations, known_of
+from slurm_plugin.order.learned_durations import LONGEST_GAP_S, NAME, LearnedDurations, known_of
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.serve import setup
 from slurm_plugin.slurm.interface import QueuedJob

@@ -23,8 +23,8 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
 from slurm_plugin.log_lines import UseLine
-from slurm_plugin.queue.learned_durations import NAME, LearnedDurations
-from slurm_plugin.queue.passing import GRACE_S, PAUSE_S, PassingInPartition, own_place, why_not
+from slurm_plugin.order.learned_durations import NAME, LearnedDurations
+from slurm_plugin.order.passing import GRACE_S, PAUSE_S, PassingInPartition, own_place, why_not
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.loops.order import RAISED, OrderLoop
 from slurm_plugin.serve.service import Engine
