@@ -11,6 +11,7 @@ from simulation.experiments.harm.judging import (
     ON,
     OURS,
     SURE,
+    WITHOUT_US,
     Cell,
     Row,
     Verdict,
@@ -72,10 +73,10 @@ def _how(results: Results, judged: Mapping[str, Cell]) -> Iterator[str]:
         f" than {margins}. All claims together are wrong with {100 * ERROR:.0f} % at most (Holm);"
         " all intervals hold together with as much certainty (Bonferroni). How many seeds a"
         f" workload has was reckoned from seeds {TUNING[0]} to {TUNING[-1]}, so that the claim on"
-        f" the mean wait is made with {100 * SURE:.0f} % where ours waits as long as the other's,"
-        f" or as much less as was seen there; {MOST} at most. How often seeds from"
-        f" {FIRST_JUDGED} on were judged, each time with other code: {results.times_judged()}."
-        f" A whole log ({', '.join(LOGS)}) runs with few seeds, each of which shifts its jobs by up"
+        f" the mean wait beside {' and '.join(WITHOUT_US)} is made with {100 * SURE:.0f} % where"
+        f" ours waits as long as theirs, or as much less as was seen there; {MOST} at most. How"
+        f" often seeds from {FIRST_JUDGED} on were judged, each time with other code:"
+        f" {results.times_judged()}. A whole log ({', '.join(LOGS)}) runs with few seeds, each of which shifts its jobs by up"
         " to half an hour.\n"
     )
     lacking = [name for name in WORKLOADS if name not in judged]

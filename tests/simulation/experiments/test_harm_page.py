@@ -31,7 +31,7 @@ def row(wait_s):
             "share on dgx1v": 0.9}  # fmt: skip
 
 
-def cell(factor, spread, seeds, others=("best-fit",)):
+def cell(factor, spread, seeds, others=("stock", "best-fit")):
     """Ours waits `factor` times as long, give or take."""
     draw = random.Random(1)
     base = [draw.uniform(80, 120) for _ in range(seeds)]
@@ -45,7 +45,7 @@ def cell(factor, spread, seeds, others=("best-fit",)):
 )
 def test_a_comparison_is_better_worse_not_worse_or_open(factor, spread, word):
     found = verdicts({"w": cell(factor, spread, 20)})
-    assert [one.figure for one in found] == ["wait_s", "wait_p95_s"]
+    assert [one.figure for one in found] == 2 * ["wait_s", "wait_p95_s"]
     assert found[0].word == word
     assert (found[0].power > 0.8) is (word != "open")
     assert (found[0].sees < 0.05) is (word != "open")
