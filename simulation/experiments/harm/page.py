@@ -76,8 +76,8 @@ def _how(results: Results, judged: Mapping[str, Cell]) -> Iterator[str]:
         f" the mean wait beside {' and '.join(WITHOUT_US)} is made with {100 * SURE:.0f} % where"
         f" ours waits as long as theirs, or as much less as was seen there; {MOST} at most. How"
         f" often seeds from {FIRST_JUDGED} on were judged, each time with other code:"
-        f" {results.times_judged()}. A whole log ({', '.join(LOGS)}) runs with few seeds, each of which shifts its jobs by up"
-        " to half an hour.\n"
+        f" {results.times_judged()}. A whole log ({', '.join(LOGS)}) runs with few seeds, each of"
+        " which shifts its jobs by up to half an hour.\n"
     )
     lacking = [name for name in WORKLOADS if name not in judged]
     if lacking:
