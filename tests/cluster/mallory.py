@@ -19,6 +19,7 @@ PIECES = (
     "[gpu-loan: meets loan=dgx1/1,dgx2/1/{victim}", "[gpu-slots: placed at=1", "[gpu-shape: 1x1",
     "[gpu-donor: of={victim}]", "gpu-donor of={victim}", "gpu-donor ready of={victim} port=50000",
     "]", "[", "|", " | waiting 9/10 since 1: x (until 1, begin 1)", "gpu-topo: ", "pattern=ring",
+    "policy=genie,class=urgent,deadline=1s", "profile=../../../etc",
     "remote=allow", "min-utility=1", "\n", "\t", "\x1b[31m", "\x1f", "\x7f", "%0a", "%n%s", "'",
     '"', "$(id)", ";", "é", "\u202e", " AdminComment=", " UserId=root(0)", "=" * 50, "x" * 900,
 )  # fmt: skip
@@ -57,6 +58,32 @@ for port in [int(word) for word in sys.argv[1:]]:
 time.sleep(1)
 """
 PORTS = (*range(50000, 50004), *range(9400, 9404))
+PAGE_PORT = 8081
+#: Asks the page for others' jobs, with odd heads, and hangs up on half of what it asked.
+BROWSES = """
+import http.client, random, sys
+port, victims = int(sys.argv[1]), sys.argv[2:]
+paths = ["/api/job/" + one for one in (*victims, "0", "9" * 30, "-1", "1_0", "%2e%2e%2fstate")]
+paths += ["/api/state", "/api/gain", "/api/node/dgx1", "/api/node/" + "x" * 900, "/..//etc/passwd"]
+heads = [{}, {"Host": "evil.example"}, {"X-Remote-User": "root"}, {"Host": "x" * 7000}]
+for _ in range(12):
+    try:
+        asked = http.client.HTTPConnection("127.0.0.1", port, timeout=3)
+        asked.request(random.choice(("GET", "GET", "POST")), random.choice(paths),
+                      headers=random.choice(heads))
+        if random.random() < 0.5:
+            text = asked.getresponse().read().decode(errors="replace")
+            if "SECRET-" in text:
+                print("LEAKED", text[:200])
+        asked.close()
+    except (OSError, http.client.HTTPException):
+        pass
+"""
+MARKS = (
+    "gputopo topology mark dgx1 gpu 0 broken", "gputopo topology unmark dgx1 --all",
+    "echo '{}' >>/var/lib/gputopo/marks.jsonl", "ln -sf /etc/passwd /var/lib/gputopo/marks.jsonl",
+    "gputopo topology mark dgx1 --from /etc/shadow",
+)  # fmt: skip
 
 
 #: Numbers as slurmctld may hold them for a job nobody can run.
@@ -100,8 +127,15 @@ def job_of(chance: random.Random) -> dict[str, object]:
     return fields
 
 
+#: What a victim's jobs are called; the page tells it nobody else.
+SECRET = "SECRET-OF-BOB"
+
+
 class Mallory:
-    """Does one hostile thing after the other; `tries` and `bytes` are what it came to."""
+    """Does one hostile thing after the other; `tries` and `bytes` are what it came to.
+
+    `said`: what it was told, as far as it should not have been.
+    """
 
     def __init__(self, cluster: Cluster, seed: int, victims: tuple[int, ...]) -> None:
         self._cluster = cluster
@@ -109,6 +143,7 @@ class Mallory:
         self._victims = victims
         self.tries = 0
         self.bytes = 0
+        self.said: list[str] = []
 
     def text(self) -> str:
         return text_of(self._chance, self._chance.choice(self._victims))
@@ -120,14 +155,22 @@ class Mallory:
         self.tries += times
         self.bytes += sum(map(len, steps))
         script = f"j=$(sbatch -H --parsable -o/dev/null --wrap=true); {lines}; scancel -u {USER}"
-        self._cluster.run("ctl", script, user=USER, check=False, timeout_s=120)
+        told = self._cluster.run("ctl", script, user=USER, check=False, timeout_s=120).out
+        self.said += [line for line in told.splitlines() if line.startswith("LEAKED")]
 
     def _step(self) -> str:
-        kind = self._chance.choice(("submit", "submit", "submit", "own", "foreign", "connect"))
+        kind = self._chance.choice(
+            ("submit", "submit", "submit", "own", "foreign", "connect", "browse", "mark")
+        )
         if kind == "submit":
             return self._submit()
         if kind == "connect":
             return shlex.join(["python3", "-c", CONNECTS, *map(str, PORTS)])
+        if kind == "browse":
+            words = ["python3", "-c", BROWSES, str(PAGE_PORT), *map(str, self._victims)]
+            return shlex.join(words)
+        if kind == "mark":
+            return self._chance.choice(MARKS)
         victim = self._chance.choice(self._victims)
         if kind == "foreign":
             return self._chance.choice(FOREIGN).format(victim=victim)
@@ -155,10 +198,9 @@ class Mallory:
 
 def victims_of(cluster: Cluster) -> tuple[int, int]:
     """Two jobs of bob's: one runs all the time, one waits for it."""
-    first = cluster.started("-w", "minsky1", "--gres=gpu:1", user="bob", sleep_s=3600).id
-    second = cluster.sbatch(
-        "-w", "minsky1", "--gres=gpu:1", f"--dependency=afterany:{first}", user="bob", sleep_s=1
-    )
+    named = ("-J", SECRET, "-w", "minsky1", "--gres=gpu:1")
+    first = cluster.started(*named, user="bob", sleep_s=3600).id
+    second = cluster.sbatch(*named, f"--dependency=afterany:{first}", user="bob", sleep_s=1)
     return first, second
 
 

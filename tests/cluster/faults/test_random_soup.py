@@ -6,10 +6,12 @@ The seed decides what is submitted and done, the machine when it happens.
 import os
 import random
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from live_harness import GPUS, IN_BOTH_MODES, Watch, watched
-from mallory import Mallory, as_slurm_has, engine_memory_mb, victims_of
+from mallory import PAGE_PORT, SECRET, Mallory, as_slurm_has, engine_memory_mb, victims_of
 from modes import enforcement
 
 from bench.live import shim_log
@@ -136,6 +138,24 @@ class Soup:
             self._cluster.run("ctl", ["clusterctl", "engine", action], check=False)
 
 
+#: What the page shows its viewer.
+OWN_JOBS = f"""python3 -c '
+import urllib.request
+print(urllib.request.urlopen("http://127.0.0.1:{PAGE_PORT}/api/state", timeout=15).read().decode())
+'"""
+
+
+@contextmanager
+def the_page(cluster: Cluster) -> Iterator[None]:
+    """`gputopo web` on the controller, as SlurmUser, for the block."""
+    start = f"gputopo web --listen 127.0.0.1:{PAGE_PORT}"
+    cluster.run("ctl", f"setsid runuser -u slurm -- {start} </dev/null >/tmp/web.log 2>&1 &")
+    try:
+        yield
+    finally:
+        cluster.run("ctl", "pkill -f 'gputopo [w]eb' || true")
+
+
 #: Far above what the engine needs (100 MB), far below what one hostile text once took.
 MOST_MEMORY_MB = 400
 
@@ -149,7 +169,7 @@ def test_random_jobs(cluster, jobs):
     print(f"GPUTOPO_SEED={SEED}")  # shown when the test fails
     soup, victims = Soup(cluster, SEED), victims_of(cluster)
     before, mallory = as_slurm_has(cluster, victims), Mallory(cluster, SEED, victims)
-    with cluster.slurmctld_log_of() as log, watched(cluster) as watch:
+    with cluster.slurmctld_log_of() as log, watched(cluster) as watch, the_page(cluster):
         while len(soup.wanted) < jobs:
             soup.submits()
             soup.refusals()
@@ -159,6 +179,9 @@ def test_random_jobs(cluster, jobs):
         cluster.run("ctl", "clusterctl engine resume; clusterctl engine start", check=False)
         assert engine_memory_mb(cluster) < MOST_MEMORY_MB
         assert as_slurm_has(cluster, victims) == before, f"{mallory.tries} attacks"
+        assert not mallory.said
+        assert SECRET in cluster.run("ctl", OWN_JOBS, user="bob").out
+        assert "nothing is marked" in cluster.run("ctl", "gputopo topology marks").out
         cluster.cancel(*reversed(victims))
         drain(cluster)
     # since 23.11 a reconfiguration is a new process; any other start would be after a crash
