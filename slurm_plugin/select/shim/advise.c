@@ -164,7 +164,7 @@ static gt_result_t take(decision_t *decision, int wanted,
 		decision->reselect = true;
 		if (gt_mask_select(question->test, question->gpus, places,
 				   (int) count) == SLURM_SUCCESS &&
-		    !gt_takes_more_cpus(job, decision->own_cpus, question->own)) {
+		    !gt_has_other_cpus(job, decision->own_cpus, question->own)) {
 			decision->reselect = false;
 			result = GT_USED;
 		}

@@ -79,23 +79,29 @@ extern bool gt_shares_cores(const job_record_t *job)
 }
 
 /* RET true if as many cores of each of the nodes are as many CPUs as of this one */
-static bool are_like(const node_record_t *one, bitstr_t *nodes)
+static bool are_like(const node_record_t *one, bitstr_t *nodes, bool has_cores)
 {
 	node_record_t *node;
 
 	for (int i = 0; (node = next_node_bitmap(nodes, &i)); i++)
-		if (one->tot_sockets != node->tot_sockets ||
-		    one->cores != node->cores || one->tpc != node->tpc)
+		if (one->tpc != node->tpc ||
+		    (has_cores && (one->tot_sockets != node->tot_sockets ||
+				   one->cores != node->cores)))
 			return false;
 	return true;
 }
 
-extern bool gt_takes_more_cpus(const job_record_t *job, uint32_t cpus,
-			       bitstr_t *nodes)
+extern bool gt_has_other_cpus(const job_record_t *job, uint32_t cpus,
+			      bitstr_t *nodes)
 {
 	int first = 0;
 	const node_record_t *one = next_node_bitmap(nodes, &first);
+	bitstr_t *ours = job->job_resrcs->node_bitmap;
+	/* of another node fewer, unless it is the whole of it or one node of less than before */
+	bool is_less = job->total_cpus < cpus &&
+		       bit_set_count(ours) == bit_set_count(nodes) &&
+		       !(job->details->whole_node & WHOLE_NODE_REQUIRED);
 
-	return job->total_cpus > cpus && one && are_like(one, nodes) &&
-	       are_like(one, job->job_resrcs->node_bitmap);
+	return job->total_cpus != cpus && one &&
+	       are_like(one, nodes, !is_less) && are_like(one, ours, !is_less);
 }

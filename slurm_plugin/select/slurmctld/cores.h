@@ -14,9 +14,10 @@
 extern bool gt_shares_cores(const job_record_t *job);
 
 /*
- * RET true if the last selection gave the job more CPUs than it had on these nodes, which
+ * RET true if the last selection gave the job other CPUs than it had on these nodes, which
  * nothing but where its GPUs are explains: with --gres-flags=enforce-binding they may be of
- * two sockets, which are taken whole under CR_Socket. Nodes of other cores are not compared
+ * two sockets, which are taken whole under CR_Socket, or of one that has no core left for
+ * each of them. On nodes of other cores it may have more, and the whole of a smaller one
  */
-extern bool gt_takes_more_cpus(const job_record_t *job, uint32_t cpus,
-			       bitstr_t *nodes);
+extern bool gt_has_other_cpus(const job_record_t *job, uint32_t cpus,
+			      bitstr_t *nodes);
