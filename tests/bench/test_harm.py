@@ -6,7 +6,7 @@ import pytest
 
 from bench.simulated import harm
 from simulation.experiments.harm.judging import run_one
-from simulation.experiments.harm.workloads import WORKLOADS
+from simulation.experiments.harm.workloads import GENERATED
 
 SEEDS = range(1, 4)
 
@@ -57,7 +57,7 @@ def test_a_policy_that_leaves_no_node_whole_misses_the_bar():
 
 
 def test_its_workloads_exist_and_the_environment_makes_it_smaller(monkeypatch):
-    assert set(harm.CASES) <= set(WORKLOADS)
+    assert set(harm.CASES) <= set(GENERATED)
     for name, value in (("WORKLOADS", "hgx"), ("SEEDS", "2"), ("JOBS", "40")):
         monkeypatch.setenv(f"HARM_{name}", value)
     names = [figure.name for figure in harm.run()]

@@ -20,7 +20,7 @@ from bench.live.large.mixed import (
     sbatch,
     shares_of,
 )
-from simulation.experiments.harm.workloads import WORKLOADS
+from simulation.experiments.harm.workloads import GENERATED
 
 NODES = MixedNodes(2 * EACH * len(SIDES))
 
@@ -41,12 +41,12 @@ def test_each_side_of_each_seed_has_nodes_of_both_kinds() -> None:
 
 
 def test_jobs_are_the_workloads_with_all_times_scaled() -> None:
-    quiet, loud = (jobs_of(WORKLOADS[name], 3, 200) for name in ("h100-l40s-quiet", "h100-l40s"))
+    quiet, loud = (jobs_of(GENERATED[name], 3, 200) for name in ("h100-l40s-quiet", "h100-l40s"))
     assert fmean(job.lasts_s for job in loud) == pytest.approx(MEAN_S)
     assert not any(job.communicates or job.hint for job in quiet)
     assert {job.communicates > 0 for job in loud if job.gpus > 1} == {True}
     assert not any(job.hint for job in loud)
-    told = jobs_of(WORKLOADS["h100-l40s-told"], 3, 200)
+    told = jobs_of(GENERATED["h100-l40s-told"], 3, 200)
     assert all(job.hint for job in told if job.gpus > 1)
 
 

@@ -32,7 +32,7 @@ from policies.contract.hint_keys import communication_in
 from policies.hints import parse
 from simulation.core.link_quality import share_of
 from simulation.experiments.harm.judging import LEARNING
-from simulation.experiments.harm.workloads import WORKLOADS, Workload
+from simulation.experiments.harm.workloads import GENERATED, Workload
 from simulation.report.intervals import ratio
 from simulation.report.metrics import quantile
 from slurm_cluster.hosts import until
@@ -218,7 +218,7 @@ def figures(runs: Sequence[Mapping[str, Side]], detail: Mapping[str, object]) ->
 
 def run() -> Iterator[Figure]:
     """Of the size that the environment says."""
-    workload = WORKLOADS[os.environ.get("MIXED_WORKLOAD", "h100-l40s-large")]
+    workload = GENERATED[os.environ.get("MIXED_WORKLOAD", "h100-l40s-large")]
     count, first, at_once, jobs = (
         int(os.environ.get(f"MIXED_{name}", default))
         for name, default in (("SEEDS", 12), ("FIRST_SEED", 1), ("AT_ONCE", 2), ("JOBS", 300))

@@ -89,13 +89,16 @@ def test_every_way_to_ask_gives_the_same_request(cluster, engine):
     # On 22.05 srun and salloc can have no slots, and without a hint there is nothing to ask.
     asked = tools[:1] if enforcement() == "slots" and cluster.release < (23, 2) else tools
     assert len(lines) == len(asked) * len(ONE_JOB)
-    assert set(map(in_every_mode, lines)) == {
+    bounded = [line for line in lines if " max_nodes=1 " in line]
+    assert 0 < len(bounded) < len(lines), "-N1 is told, and no bound where there is none"
+    assert {in_every_mode(line).replace(" max_nodes=1", "") for line in lines} == {
         "submit uid=2001 account=research partition=gpu gpus=2 nodes=1 per_node=2 tasks=1"
     }
     for args in TWO_NODE_JOB:
         assert submit(cluster, "-p", "dgx", *args).code == 0
     assert set(map(in_every_mode, requests(engine)[len(lines) :])) == {
-        "submit uid=2001 account=research partition=dgx gpus=8 type=v100 nodes=2 per_node=4 tasks=2"
+        "submit uid=2001 account=research partition=dgx gpus=8 type=v100 nodes=2 max_nodes=2"
+        " per_node=4 tasks=2"
     }
 
 
