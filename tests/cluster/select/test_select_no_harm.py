@@ -62,22 +62,6 @@ def test_no_core_is_shared_for_better_links(cluster, engine):
     assert not engine.questions(second)
 
 
-def test_no_cpu_is_lost_for_better_links(cluster, engine):
-    """GPUs 0 and 2 of minsky1 are of two sockets, and one of these has a single core left."""
-    first = cluster.started("-w", "minsky1", "-n3", "-m", "block:block", "--mem=10", sleep_s=300)
-    assert first.cores == {"minsky1": (0, 1, 2)}, "all of the first socket"
-    asks = ("-w", "minsky1", "--gres=gpu:2", "--cpus-per-gpu=2", "--mem=10")
-    bound = (*asks, "--gres-flags=enforce-binding")
-    engine.rule(do="pass")
-    alone = cluster.started(*bound, sleep_s=300)
-    assert alone.fields["NumCPUs"] == "4"
-    cluster.cancel(alone.id)
-    engine.rule(do="use", nodes={"minsky1": [0, 2]}, note="of two sockets")
-    ours = cluster.wait_running(cluster.sbatch(*bound, sleep_s=300))
-    assert engine.questions(ours.id)
-    assert ours.fields["NumCPUs"] == "4", ours.gpus
-
-
 @pytest.mark.parametrize(
     ("options", "partition"),
     [
