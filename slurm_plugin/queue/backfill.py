@@ -25,7 +25,7 @@ MOST_OF_ONE, MOST_IN_LINE = 4, 32
 MOST_NEEDS_OF_ONE, MOST_NEEDS = 100, 1000
 
 
-Place = tuple[int, int, int, int]
+Place = tuple[int, int, int, int, float, int]
 
 
 def in_order(jobs: Iterable[QueuedJob], tiers: Mapping[str, int]) -> list[QueuedJob]:
@@ -44,9 +44,12 @@ def place_of(job: QueuedJob, tiers: Mapping[str, int]) -> Place:
 def place_at(job: QueuedJob, tier: int) -> Place:
     """The same for a job's turn at one of its partitions' tiers.
 
-    Slurm sorts a record for each job and partition by that partition's tier (sort_job_queue2).
+    Slurm sorts a record for each job and partition by that partition's tier (sort_job_queue2), and
+    tasks that are records of their own before the rest of their array, whose number is lower.
     """
-    return -tier, -job.priority, job.submit, job.job_id
+    whole = job.array_id or job.job_id
+    rest = math.inf if job.job_id == whole else 0
+    return -tier, -job.priority, job.submit, whole, rest, job.job_id
 
 
 @dataclass(frozen=True, slots=True)

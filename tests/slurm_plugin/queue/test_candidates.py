@@ -190,6 +190,13 @@ def test_jobs_stand_in_slurms_order():
     assert [job.job_id for job in found] == [3, 2, 4, 1]
 
 
+def test_tasks_of_their_own_stand_before_the_rest_of_their_array():
+    """Its number is the array's, lower than theirs."""
+    tasks = [QueuedJob(n, array_id=5, partition="p") for n in (5, 8, 7)]
+    jobs = [QueuedJob(6, partition="p"), *tasks, QueuedJob(4, partition="p")]
+    assert [job.job_id for job in backfill.in_order(jobs, {})] == [4, 7, 8, 5, 6]
+
+
 def test_a_job_of_half_the_gpus_of_large_nodes_is_looked_at_in_no_time():
     """There are more ways to choose 36 GPUs of 72 than can ever be tried."""
     chance = random.Random(1)
