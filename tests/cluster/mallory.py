@@ -69,12 +69,12 @@ heads = [{}, {"Host": "evil.example"}, {"X-Remote-User": "root"}, {"Host": "x" *
 for _ in range(12):
     try:
         asked = http.client.HTTPConnection("127.0.0.1", port, timeout=3)
-        asked.request(random.choice(("GET", "GET", "POST")), random.choice(paths),
-                      headers=random.choice(heads))
+        path = random.choice(paths)
+        asked.request(random.choice(("GET", "GET", "POST")), path, headers=random.choice(heads))
         if random.random() < 0.5:
-            text = asked.getresponse().read().decode(errors="replace")
-            if "SECRET-" in text:
-                print("LEAKED", text[:200])
+            reply = asked.getresponse()
+            if reply.status == 200 and path.rpartition("/")[2] in victims:
+                print("LEAKED", path, reply.read(200))
         asked.close()
     except (OSError, http.client.HTTPException):
         pass
@@ -125,10 +125,6 @@ def job_of(chance: random.Random) -> dict[str, object]:
         "exc_nodes": chance.choice(("", *NAMES)),
     }
     return fields
-
-
-#: What a victim's jobs are called; the page tells it nobody else.
-SECRET = "SECRET-OF-BOB"
 
 
 class Mallory:
@@ -198,9 +194,9 @@ class Mallory:
 
 def victims_of(cluster: Cluster) -> tuple[int, int]:
     """Two jobs of bob's: one runs all the time, one waits for it."""
-    named = ("-J", SECRET, "-w", "minsky1", "--gres=gpu:1")
-    first = cluster.started(*named, user="bob", sleep_s=3600).id
-    second = cluster.sbatch(*named, f"--dependency=afterany:{first}", user="bob", sleep_s=1)
+    asks = ("-w", "minsky1", "--gres=gpu:1")
+    first = cluster.started(*asks, user="bob", sleep_s=3600).id
+    second = cluster.sbatch(*asks, f"--dependency=afterany:{first}", user="bob", sleep_s=1)
     return first, second
 
 

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 
 import pytest
 from live_harness import GPUS, IN_BOTH_MODES, Watch, watched
-from mallory import PAGE_PORT, SECRET, Mallory, as_slurm_has, engine_memory_mb, victims_of
+from mallory import PAGE_PORT, Mallory, as_slurm_has, engine_memory_mb, victims_of
 from modes import enforcement
 
 from bench.live import shim_log
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import until
+from slurm_cluster.hosts import CommandResult, until
 
 pytestmark = [*IN_BOTH_MODES, pytest.mark.usefixtures("usual_deadline")]
 
@@ -138,11 +138,11 @@ class Soup:
             self._cluster.run("ctl", ["clusterctl", "engine", action], check=False)
 
 
-#: What the page shows its viewer.
-OWN_JOBS = f"""python3 -c '
-import urllib.request
-print(urllib.request.urlopen("http://127.0.0.1:{PAGE_PORT}/api/state", timeout=15).read().decode())
-'"""
+def page_of(cluster: Cluster, job: int, user: str) -> CommandResult:
+    """A job's page as this user's own connection sees it; an error where it does not."""
+    script = "import sys, urllib.request as asks; asks.urlopen(sys.argv[1], timeout=15).read()"
+    url = f"http://127.0.0.1:{PAGE_PORT}/api/job/{job}"
+    return cluster.run("ctl", ["python3", "-c", script, url], user=user, check=False)
 
 
 @contextmanager
@@ -180,7 +180,8 @@ def test_random_jobs(cluster, jobs):
         assert engine_memory_mb(cluster) < MOST_MEMORY_MB
         assert as_slurm_has(cluster, victims) == before, f"{mallory.tries} attacks"
         assert not mallory.said
-        assert SECRET in cluster.run("ctl", OWN_JOBS, user="bob").out
+        assert page_of(cluster, victims[0], "bob").code == 0
+        assert "404" in page_of(cluster, victims[0], "mallory").err
         assert "nothing is marked" in cluster.run("ctl", "gputopo topology marks").out
         cluster.cancel(*reversed(victims))
         drain(cluster)
