@@ -142,8 +142,8 @@ def test_a_missing_file_is_named():
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it is about what root refuses")
 @pytest.mark.parametrize(
     ("what", "uid", "mode"),
-    [("gputopo.yaml", 12345, 0o644), (".", 12345, 0o755), ("gputopo.yaml", 0, 0o664), (".", 0, 0o775),
-     ("link.yaml", 0, 0o755)],
+    [("gputopo.yaml", 12345, 0o644), (".", 12345, 0o755), ("gputopo.yaml", 0, 0o664),
+     (".", 0, 0o775), ("link.yaml", 0, 0o755)],
 )  # fmt: skip
 def test_root_refuses_a_file_that_others_may_write(tmp_path, what, uid, mode):
     """It names the folder of the programs that `topology collect`, `explain` and others start."""
