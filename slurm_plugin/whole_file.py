@@ -259,8 +259,15 @@ class _Walk:
     def _make(self, name: str) -> None:
         os.mkdir(name, 0o777, dir_fd=self._folder)
         owner = self._owner()
-        if owner is not None:
-            os.chown(name, owner.st_uid, owner.st_gid, dir_fd=self._folder, follow_symlinks=False)
+        if owner is None:
+            return
+        # Not by name: the folder's owner may have put a second name of a root's file there.
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        made = os.open(name, flags, dir_fd=self._folder)
+        try:
+            os.fchown(made, owner.st_uid, owner.st_gid)
+        finally:
+            os.close(made)
 
     def _enter(self, name: str) -> None:
         flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -20,6 +20,8 @@ from gres_topology.readers import saved
 from slurm_plugin import whole_file
 from slurm_plugin.errors import PluginError
 
+#: Larger files are none of ours: some hundred bytes for each node, some kilobytes for each kind.
+_MOST_NODES, _MOST_KIND = 64 << 20, 8 << 20
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}\Z")
 
 
@@ -49,11 +51,11 @@ class Store:
         """Every collected node, if any; raises PluginError when the file is damaged."""
         path = self.folder / "nodes.json"
         try:
-            rows = json.loads(path.read_text())
+            rows = json.loads(_text(path, _MOST_NODES))
             return {str(name): NodeRecord(**row) for name, row in rows.items()}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (ValueError, TypeError, AttributeError) as error:
             raise PluginError(
                 f"{path}: {error}; repair it, or remove it and run gputopo topology collect"
             ) from error
@@ -65,8 +67,8 @@ class Store:
                 raise PluginError(f"{key[:60]!r} in {self.folder}/nodes.json is no key of ours")
             path = self.folder / "kinds" / f"{key}.json"
             try:
-                topology = saved.read(path.read_text(), name=key, source=str(path))
-            except (OSError, UnicodeDecodeError, TopologyError) as error:
+                topology = saved.read(_text(path, _MOST_KIND), name=key, source=str(path))
+            except (FileNotFoundError, UnicodeDecodeError, TopologyError) as error:
                 raise PluginError(f"{path}: {error}; run gputopo topology collect again") from error
             self._topologies[key] = topology
         return self._topologies[key]
@@ -85,3 +87,17 @@ class Store:
         rows = {name: asdict(record) for name, record in sorted(nodes.items())}
         content = json.dumps(rows, indent=1) + "\n"
         whole_file.replace(self.folder / "nodes.json", content.encode(), 0o644)
+
+
+def _text(path: Path, most_bytes: int) -> str:
+    """What is in a file, which root does not wait for and does not follow to anywhere else."""
+    try:
+        content = whole_file.read(path, most_bytes)
+    except PluginError as error:
+        raise PluginError(f"{error}; remove it and run gputopo topology collect") from error
+    if len(content) > most_bytes:
+        raise PluginError(
+            f"{path}: expected at most {most_bytes >> 20} MiB; remove it and run gputopo topology"
+            " collect"
+        )
+    return content.decode()

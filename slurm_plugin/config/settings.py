@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, make_dataclass, replace
 from functools import cache
@@ -16,6 +17,7 @@ from policies.errors import RegistryError
 from policies.registry import registry
 from slurm_plugin.config.genie import GenieConfig
 from slurm_plugin.config.key import computed, keys_of, setting
+from slurm_plugin.config.owner import check_owner
 from slurm_plugin.config.pattern_file import SitePattern
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.sections import (
@@ -34,6 +36,11 @@ from slurm_plugin.errors import ConfigError
 
 #: One to begin with: it observes, and names no node yet.
 SAMPLE = Path(__file__).with_name("sample.yaml")
+
+_DANGER = (
+    "it names programs that root's commands run, and where they write; use a file of root's"
+    " (--config), do this as the file's owner, or make it root's"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +202,14 @@ def _check_section(name: str, settings: type) -> None:
         raise RegistryError(f"{settings.__name__} cannot be a section: {error!r}") from None
 
 
-def load(path: Path, only: Collection[str] = ()) -> Config:
-    """The configuration in `path`, or `only` these keys of it; raises ConfigError."""
+def load(path: Path, only: Collection[str] = (), *, is_looked_at: bool = False) -> Config:
+    """The configuration in `path`, or `only` these keys of it; raises ConfigError.
+
+    Root is refused a file that others may write, since it names programs and where to write;
+    `is_looked_at`: the caller does nothing with what it says.
+    """
+    if os.geteuid() == 0 and not is_looked_at:
+        check_owner(path, _DANGER)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

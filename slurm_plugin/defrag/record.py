@@ -64,15 +64,14 @@ def path_in(state_dir: Path) -> Path:
 def read(path: Path) -> MovesFile:
     """What is there; nothing where there is no file. PluginError for one that cannot be read."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = whole_file.read(path, MAX_BYTES)
         if len(content) > MAX_BYTES:
             raise PluginError(f"{path}: more than {MAX_BYTES >> 20} MiB; no job is moved")
         return msgspec.json.decode(content, type=MovesFile)
     except FileNotFoundError:
         return MovesFile()
-    except (OSError, ValueError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())[:300]
+    except (ValueError, RecursionError) as error:
+        why = " ".join(str(error).split())[:300]
         raise PluginError(
             f"{path}: cannot be read: {why}; no job is moved. A job that it was about may be held"
             " (scontrol release); then remove the file"

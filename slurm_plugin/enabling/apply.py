@@ -51,10 +51,11 @@ def write(changed: list[Change], now: datetime, links: Links = MappingProxyType(
         for path, target in links.items():
             undo.callback(_make_link(path, target))
         for change in changed:
+            # Before the copy, too: whoever owns the folder may read it.
+            _require_unchanged(change)
             backup = _back_up(change, now)
             undo.callback(_undo, change, backup)
-            if load(change.path) != change.before:
-                raise PluginError(f"{change.path}: changed meanwhile: run this again")
+            _require_unchanged(change)
             whole_file.replace_contents(change.path, store(change.after))
             backups.append(backup)
         undo.pop_all()
@@ -75,7 +76,7 @@ def drop_needless_backups(changed: list[Change]) -> list[Path]:
             if _BACKUP.fullmatch(path.name.removeprefix(change.path.name))
             and stat.S_ISREG(path.lstat().st_mode)
         ]
-        contents = {path: path.read_bytes() for path in mine}
+        contents = {path: store(load(path)) for path in mine}
         if store(change.after) not in contents.values():
             continue
         known = (store(change.after), store(change.before))
@@ -93,6 +94,11 @@ def remove(paths: Iterable[Path]) -> None:
 def _make_link(path: Path, target: Path) -> Callable[[], None]:
     whole_file.link(path, target)
     return partial(whole_file.remove, path)
+
+
+def _require_unchanged(change: Change) -> None:
+    if load(change.path) != change.before:
+        raise PluginError(f"{change.path}: changed meanwhile: run this again")
 
 
 def _back_up(change: Change, now: datetime) -> Path:

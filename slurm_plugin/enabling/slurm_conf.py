@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from slurm_plugin import whole_file
 from slurm_plugin.errors import PluginError
 
 PLUGIN_DIR, JOB_SUBMIT = "PluginDir", "JobSubmitPlugins"
@@ -70,13 +70,12 @@ class SlurmConf:
 def load(path: Path) -> str:
     """A file's text, which `store` turns into the same bytes; PluginError where there is none."""
     try:
-        # Not opened unless it is a file: a FIFO would never end.
-        kind = path.stat()
-        if not stat.S_ISREG(kind.st_mode) or kind.st_size > _MOST_BYTES:
-            raise PluginError(f"{path}: expected a file of at most {_MOST_BYTES >> 20} MB")
-        raw = path.read_bytes()
-    except OSError as error:
+        # Root follows no link that SlurmUser, whose folder this may be, can have put there.
+        raw = whole_file.read(path, _MOST_BYTES)
+    except FileNotFoundError as error:
         raise PluginError(f"{path}: cannot be read: {error.strerror}") from error
+    if len(raw) > _MOST_BYTES:
+        raise PluginError(f"{path}: expected a file of at most {_MOST_BYTES >> 20} MB")
     if b"\0" in raw:
         raise PluginError(f"{path}: has a NUL byte, behind which Slurm reads nothing of a line")
     return raw.decode("utf-8", "surrogateescape")

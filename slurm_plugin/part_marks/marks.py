@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 NAME = "marks.jsonl"
 #: A larger file is none of ours; a node has some hundred parts at most.
 MAX_BYTES, MOST_MARKS = 8 << 20, 20_000
+#: A change takes milliseconds.
+LONGEST_WAIT_S = 10.0
 EXPECTED_PART = "`gpu 3`, `link 2-3` or `power`"
 EXPECTED_STATE = "broken, degraded with a share between 0 and 1, or capped with watts of watts"
 
@@ -145,10 +148,11 @@ def read(path: Path) -> Marks:
 def change(path: Path, changed: Callable[[Mark], bool], new: Iterable[Mark] = ()) -> list[Mark]:
     """Take away the marks that are `changed` and those of the same parts, and write the new ones.
 
-    The marks taken away. One command at a time: others wait. PluginError where that cannot be.
+    The marks taken away. One command at a time: others wait, for some seconds. PluginError where
+    that cannot be.
     """
     with whole_file.folder_of(path) as folder:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        _lock(folder, path)
         old = [mark for marks in read(path).values() for mark in marks]
         fresh = {(mark.node, mark.part): mark for mark in new}
         gone = [mark for mark in old if changed(mark) or (mark.node, mark.part) in fresh]
@@ -162,6 +166,23 @@ def change(path: Path, changed: Callable[[Mark], bool], new: Iterable[Mark] = ()
         else:
             whole_file.replace(path, content, 0o644)
         return gone
+
+
+def _lock(folder: int, path: Path) -> None:
+    """Lock the folder; PluginError where somebody keeps the lock, which takes no right to write."""
+    end = time.monotonic() + LONGEST_WAIT_S
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise PluginError(
+                    f"{path}: another command has had its folder locked for {LONGEST_WAIT_S:g} s;"
+                    f" lslocks, or fuser -v {path.parent}, says which: end it, and try again"
+                ) from None
+            time.sleep(0.05)
+        else:
+            return
 
 
 def _place(mark: Mark) -> tuple[str, int, tuple[int, ...]]:

@@ -13,9 +13,12 @@ import pytest
 
 from policies.contract.interference import Kind
 from slurm_plugin import whole_file
+from slurm_plugin.collect.store import Store
+from slurm_plugin.defrag import record
 from slurm_plugin.errors import PluginError
 from slurm_plugin.job_profiles.learned import Learned, Sort
 from slurm_plugin.part_marks import marks
+from slurm_plugin.rows_file import RowsFile
 
 
 def test_a_file_is_replaced_with_its_mode(tmp_path):
@@ -134,6 +137,51 @@ def test_root_takes_no_second_name_of_a_file_for_anothers(theirs, roots):
     os.mkfifo(theirs / "pipe")
     with pytest.raises(PluginError, match="expected a plain file"):
         whole_file.read(theirs / "pipe", 9)
+
+
+@needs_root
+def test_root_gives_away_no_file_in_place_of_a_folder_that_it_made(theirs, roots, monkeypatch):
+    """The folder's owner replaces the new folder by a second name of root's file."""
+    mkdir = os.mkdir
+
+    def and_replaced(*args: object, **options: object) -> None:
+        mkdir(*args, **options)
+        (theirs / "made").rmdir()
+        os.link(roots, theirs / "made")
+
+    monkeypatch.setattr(os, "mkdir", and_replaced)
+    with pytest.raises(PluginError, match="cannot be written: Not a directory"):
+        whole_file.replace(theirs / "made" / "file", b"new", 0o644)
+    assert roots.stat().st_uid == 0
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@needs_root
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("puts", [_pipe, _zeros])
+def test_nothing_in_the_engines_folder_keeps_root_waiting(theirs, puts, caplog):
+    """A pipe never ends, nor does /dev/zero, which fills the memory, too."""
+    key = f"{'0' * 16}-{'0' * 8}"
+    (theirs / "topologies" / "kinds").mkdir(parents=True)
+    for path in (f"topologies/kinds/{key}.json", "topologies/nodes.json", record.NAME, "rows.json"):
+        puts(theirs / path)
+    store = Store(theirs)
+    for what in (
+        store.nodes,
+        lambda: store.topology(key),
+        lambda: record.read(record.path_in(theirs)),
+    ):
+        with pytest.raises(PluginError, match=f"expected a plain file|{LINK}"):
+            what()
+    assert RowsFile(theirs / "rows.json", list[int], 1 << 20, 0o600).read() == []
+    assert re.search(f"expected a plain file|{LINK}", caplog.text)
 
 
 @needs_root

@@ -46,6 +46,7 @@ def mark(
     longer finds loses the mark that such a report made.
     """
     from slurm_plugin.config import settings
+    from slurm_plugin.explain.text import printable
     from slurm_plugin.part_marks import marks
 
     config = settings.load(config_path)
@@ -64,7 +65,7 @@ def mark(
         gone = marks.change(path, lambda mark: (mark.node, mark.source) == mine, new)
     parts = {one.part for one in new}
     for one in new:
-        click.echo(f"{node}: {one.text()}{f' ({one.why})' if one.why else ''}")
+        click.echo(printable(f"{node}: {one.text()}{f' ({one.why})' if one.why else ''}"))
     for one in gone:
         if one.part not in parts:
             click.echo(f"{node}: {one.part} is no longer marked")
@@ -105,6 +106,7 @@ def marks_(config_path: Path, as_json: bool) -> None:
     import msgspec
 
     from slurm_plugin.config import settings
+    from slurm_plugin.explain.text import printable
     from slurm_plugin.part_marks import marks
 
     found = marks.read(marks.path_in(settings.load(config_path).state_dir))
@@ -116,7 +118,9 @@ def marks_(config_path: Path, as_json: bool) -> None:
         since = datetime.fromtimestamp(one.since, UTC).isoformat(" ", "minutes")
         said = ", ".join(text for text in (one.why, one.source) if text)
         who = f" by {one.by}" if one.by else ""
-        click.echo(f"{one.node}  {one.text()}  since {since}{who}{f': {said}' if said else ''}")
+        line = f"{one.node}  {one.text()}  since {since}{who}{f': {said}' if said else ''}"
+        # The file is SlurmUser's, and a report may be a node's: neither commands a terminal.
+        click.echo(printable(line))
     if not rows:
         click.echo("nothing is marked")
 

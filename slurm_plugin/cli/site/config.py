@@ -30,7 +30,8 @@ def check(file: Path | None, config_path: Path) -> None:
     from slurm_plugin.job_profiles import read_profiles
     from slurm_plugin.serve.setup import networks_of
 
-    settings = configuration.load(file or config_path)
+    # Somebody else's file, too: nothing of what it names is run.
+    settings = configuration.load(file or config_path, is_looked_at=True)
     if settings.topo_aware.profiles is not None:
         read_profiles(settings.topo_aware.profiles)
     machines = load_machines(settings)

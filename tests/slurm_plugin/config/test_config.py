@@ -1,8 +1,10 @@
 """gputopo.yaml: every mistake is named with file, line, key and what is allowed."""
 
+import os
 from pathlib import Path
 
 import pytest
+from commands_in_tests import run
 from machines_in_tests import BASIC, basic_config
 
 from policies.genie.submit import PAPER, Within
@@ -135,6 +137,45 @@ def test_a_mistake_is_named_with_its_line_and_what_is_allowed(text, says):
 def test_a_missing_file_is_named():
     with pytest.raises(ConfigError, match=r"/none/gputopo\.yaml: cannot be read"):
         config.load(Path("/none/gputopo.yaml"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it is about what root refuses")
+@pytest.mark.parametrize(
+    ("what", "uid", "mode"),
+    [("gputopo.yaml", 12345, 0o644), (".", 12345, 0o755), ("gputopo.yaml", 0, 0o664),
+     (".", 0, 0o775), ("link.yaml", 0, 0o755)],
+)  # fmt: skip
+def test_root_refuses_a_file_that_others_may_write(tmp_path, what, uid, mode):
+    """It names the folder of the programs that `topology collect`, `explain` and others start."""
+    folder, asked = tmp_path / "slurm", tmp_path / "slurm" / "gputopo.yaml"
+    folder.mkdir(mode=0o755)
+    asked.write_text(f"slurm: {{bin_dir: {tmp_path}}}\nnodes: []\n")
+    asked.chmod(0o644)
+    (tmp_path / "slurm" / "link.yaml").symlink_to(asked)
+    assert config.load(folder / "link.yaml").slurm.bin_dir == tmp_path
+    if what == "link.yaml":  # of another's, between two folders of root's
+        theirs = tmp_path / "theirs"
+        theirs.mkdir()
+        (theirs / "on").symlink_to(asked)
+        os.chown(theirs, 12345, 12345)
+        asked = tmp_path / "asked.yaml"
+        asked.symlink_to(theirs / "on")
+    else:
+        os.chown(folder / what, uid, uid)
+        (folder / what).chmod(mode)
+    with pytest.raises(ConfigError, match=r"others than root may (write|have put)"):
+        config.load(asked)
+    assert run("config", "check", str(asked)).startswith(f"{asked}: 0 nodes")
+    said = run("explain", "7", "--config", str(asked), code=2)
+    assert "others than root may" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_whoever_is_not_root_may_use_a_file_of_others(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    (tmp_path / "gputopo.yaml").write_text("nodes: []\n")
+    (tmp_path / "gputopo.yaml").chmod(0o666)
+    assert config.load(tmp_path / "gputopo.yaml").nodes == ()
 
 
 def test_nothing_is_lent_unless_the_site_says_so():

@@ -202,7 +202,7 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(PluginError, match=r"slurm.conf: cannot be read: No such file"):
         parse(path)
     os.mkfifo(path)
-    with pytest.raises(PluginError, match=r"slurm.conf: expected a file"):
+    with pytest.raises(PluginError, match=r"slurm.conf: expected a plain file"):
         parse(path)
     path.unlink()
     path.write_bytes(b"A=1\0\nPluginDir=/x\n")

@@ -5,6 +5,7 @@ import re
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,8 @@ from played_site import PlayedSite, in_slots_mode, plugin_file
 
 from slurm_plugin import whole_file
 from slurm_plugin.config.settings import SAMPLE
-from slurm_plugin.enabling import lua_socket
-from slurm_plugin.errors import SlurmError
+from slurm_plugin.enabling import apply, lua_socket, slurm_conf
+from slurm_plugin.errors import PluginError, SlurmError
 
 TEXT = b"ClusterName=c\r\nInclude more.conf\nJobSubmitPlugins=throttle # \xff"
 MORE = b"PluginDir=%s/stock\n"
@@ -233,8 +234,6 @@ def test_what_is_half_done_is_undone(site, monkeypatch, error, at):
 
 
 def test_a_file_that_changes_meanwhile_is_left_alone(site, monkeypatch):
-    from slurm_plugin.enabling import apply
-
     back_up = apply._back_up
 
     def and_edit(*args: object) -> Path:
@@ -296,6 +295,35 @@ def test_root_writes_through_no_link_in_a_folder_of_slurms(site):
     said = run(*site.argv, "--apply", code=2)
     assert "slurm.conf is a link that others than root may have put there" in said
     assert site.files() == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it is about what root refuses")
+def test_root_reads_and_copies_no_file_that_slurms_link_names(tmp_path):
+    """The link could stand there for the moment of reading, and the copy tell what it led to."""
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("root's")
+    path = folder / "slurm.conf"
+    path.symlink_to(tmp_path / "secret")
+    assert slurm_conf.load(path) == "root's"  # root's own link
+    os.chown(folder, 12345, 12345)
+    with pytest.raises(PluginError, match="is a link that others than root may have put there"):
+        slurm_conf.load(path)
+    path.unlink()
+    path.write_text("A=1\n")
+    with pytest.raises(PluginError, match="changed meanwhile"):
+        apply.write([apply.Change(path, "root's", "ours")], datetime(2026, 1, 1))
+    assert list(folder.iterdir()) == [path]
+
+
+def test_no_copy_is_made_of_a_file_that_changed_meanwhile(tmp_path, monkeypatch):
+    path = tmp_path / "slurm.conf"
+    path.write_text("A=1\n")
+    copied = []
+    monkeypatch.setattr(apply, "_back_up", lambda *args: copied.append(args))
+    with pytest.raises(PluginError, match="changed meanwhile"):
+        apply.write([apply.Change(path, "A=2\n", "A=3\n")], datetime(2026, 1, 1))
+    assert not copied
 
 
 def test_the_sample_is_a_good_configuration():

@@ -1,6 +1,8 @@
 """The file of marks, and the commands that write it."""
 
+import fcntl
 import json
+import os
 import threading
 
 import pytest
@@ -106,6 +108,19 @@ def test_two_commands_at_once_lose_no_mark(tmp_path):
     assert {node: len(parts) for node, parts in read(path).items()} == dict.fromkeys("abcd", 16)
 
 
+def test_a_lock_that_somebody_keeps_is_told(tmp_path, monkeypatch):
+    """Who may read the folder may lock it, for as long as they like."""
+    monkeypatch.setattr(marks, "LONGEST_WAIT_S", 0.1)
+    keeper = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(keeper, fcntl.LOCK_EX)
+        with pytest.raises(PluginError, match=r"marks.jsonl: another command has had its folder"):
+            change(tmp_path / "marks.jsonl", lambda mark: True)
+    finally:
+        os.close(keeper)
+    assert change(tmp_path / "marks.jsonl", lambda mark: True) == []
+
+
 @pytest.fixture
 def run(tmp_path):
     config = tmp_path / "gputopo.yaml"
@@ -190,3 +205,14 @@ def test_a_report_of_power_limits(run):
     text = "index, power.limit [W], power.default_limit [W]\n0, 200.00 W, 400.00 W\n"
     said = run("mark", "dgx1", "--from", "-", text=text)[1]
     assert said == "dgx1: power capped at 200 of 400 W (power limits of 200 of 400 W)\n"
+
+
+def test_no_mark_commands_a_terminal(run, tmp_path):
+    """The file is the engine's, and a report comes from a node."""
+    escape = "\x1b]0;mine\x07\nb"
+    mark = Mark("dgx1", "gpu 1", "broken", by=escape, why=escape, source=escape)
+    change(tmp_path / "marks.jsonl", lambda mark: False, [mark])
+    said = run("mark", "dgx1", "gpu", "2", "broken", "--reason", escape)[1] + run("marks")[1]
+    assert "?]0;mine??b" in said
+    assert len(said.splitlines()) == 3
+    assert all(line.isprintable() for line in said.splitlines())
