@@ -9,6 +9,7 @@ run.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -40,6 +41,9 @@ GRACE_S = 20.0
 PAUSE_S = 60.0
 #: Jobs let pass in one look.
 MOST_AT_ONCE = 50
+#: Different requests that did not fit after which no more are tried in one look: of one user, and
+#: in all. Each is looked for on all nodes, while other loops wait for their turn.
+MOST_TRIED_OF_USER, MOST_TRIED = 20, 200
 #: The largest site factor that scontrol takes.
 MOST_FACTOR = 2**31 - 3
 
@@ -108,6 +112,30 @@ def begun(job: QueuedJob, raised: Raised) -> tuple[Raised, JobUpdate | None]:
         return replace(raised, limit_s=0), None
     # Until Slurm shows it: an update may be refused.
     return raised, JobUpdate(time_limit=math.ceil(raised.limit_s / 60))
+
+
+@dataclass(slots=True)
+class _Room:
+    """What is free in one look. It only shrinks: what did not fit does not fit later, either."""
+
+    nodes: Nodes
+    _failed: set[tuple[object, ...]] = field(default_factory=set)
+    _of_user: Counter[int] = field(default_factory=Counter)
+
+    def take(self, job: QueuedJob) -> bool:
+        """Whether the job fits; then it has its GPUs."""
+        # By its texts: to read them, too, takes time.
+        asked = (tuple(job.requests), job.min_nodes, job.ntasks, job.req_nodes, job.exc_nodes)
+        is_over = self._of_user[job.uid] >= MOST_TRIED_OF_USER or len(self._failed) >= MOST_TRIED
+        if asked in self._failed or is_over:
+            return False
+        hold = _place(_need(job), self.nodes)
+        if hold is None:
+            self._failed.add(asked)
+            self._of_user[job.uid] += 1
+            return False
+        self.nodes = with_hold(self.nodes, hold)
+        return True
 
 
 @dataclass(slots=True)
@@ -241,12 +269,13 @@ class PassingInPartition:
         able = {job.job_id: job for job in behind if self._is_able(job, now)}
         count = 0
         # On a busy cluster few: every job is looked for on all of them.
-        room = {name: node for name, node in room.items() if node.free}
+        left = _Room({name: node for name, node in room.items() if node.free})
         for job_id in self._passing.may_pass(due, able, now):
             job = able[job_id]
-            if count == MOST_AT_ONCE or (hold := _place(_need(job), room)) is None:
+            if count == MOST_AT_ONCE:
+                break
+            if not left.take(job):
                 continue
-            room = with_hold(room, hold)
             count += 1
             factor = min(MOST_FACTOR, first.priority + count - _computed(job))
             self.raised[job_id] = Raised(job_id, now, job.priority, job.time_limit_s)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from slurm_plugin.config.sections import Rule
+from slurm_plugin.order import passing
 from slurm_plugin.order.learned_durations import LearnedDurations
 from slurm_plugin.order.passing import PassingInPartition
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
@@ -139,3 +140,31 @@ def test_what_an_operator_gives_a_job_that_runs_stays(queue):
     assert let_pass(queue, mallorys(3, 300)) == {3}
     for at, limit_s in ((2, 240), (7, DAY_S)):
         assert queue.look([HOLDS, WAITS, began(limit_s)], [NODE], NOW + at) == []
+
+
+def tried(queue: PassingInPartition, monkeypatch: pytest.MonkeyPatch, *jobs: QueuedJob) -> int:
+    """For how many requests one look went through the nodes, beside that of the first in line."""
+    needs = []
+    place = passing._place
+    monkeypatch.setattr(passing, "_place", lambda *of: needs.append(of) or place(*of))
+    queue.look([HOLDS, WAITS, *jobs], [NODE], NOW)
+    return sum(need.gpus != 8 for need, _ in needs)
+
+
+def test_many_jobs_that_fit_nowhere_cost_a_look_no_more_than_one(queue, monkeypatch):
+    wide = [mallorys(job, 60, tres_per_node="gres/gpu:3") for job in range(10, 500)]
+    assert tried(queue, monkeypatch, *wide) == 1
+
+
+def test_requests_of_one_user_that_all_differ_are_tried_a_few_times_and_keep_nobody_out(
+    queue, monkeypatch
+):
+    mine = [mallorys(job, 60, req_nodes=f"n1,n{job}", min_nodes=2) for job in range(10, 500)]
+    anns = mallorys(600, 300, user="ann", uid=3)
+    assert tried(queue, monkeypatch, *mine, anns) == passing.MOST_TRIED_OF_USER + 1
+    assert 600 in queue.raised
+
+
+def test_many_users_requests_are_bounded_together(queue, monkeypatch):
+    many = [mallorys(job, 60, req_nodes=f"n{job}", uid=job) for job in range(10, 500)]
+    assert tried(queue, monkeypatch, *many) == passing.MOST_TRIED
