@@ -15,12 +15,16 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import NamedTuple
 
 #: Run times kept per key, the newest.
 KEPT = 24
-#: Keys kept, those used last.
+#: Keys kept. Beyond that whoever has most loses the one used longest ago, so that nobody's many
+#: names drive out what is known of others.
 MOST_KEYS = 50_000
+#: Of no key it is told whose it is.
+NOBODY: Mapping[bytes, bytes] = MappingProxyType({})
 #: Run times that an estimate wants: more specific keys give theirs first.
 ENOUGH = 6
 #: Steps per doubling of a run time: a byte holds up to 2**31 s.
@@ -150,6 +154,9 @@ class Durations:
 
     def __init__(self) -> None:
         self._newest: OrderedDict[bytes, bytes] = OrderedDict()
+        #: Key -> its user's own key, and user's own key -> keys, those used longest ago first.
+        self._user: dict[bytes, bytes] = {}
+        self._keys_of: dict[bytes, OrderedDict[bytes, None]] = {}
         self.errors = Errors()
 
     def __len__(self) -> int:
@@ -187,21 +194,49 @@ class Durations:
         if said is not None:
             self.errors.add(said, seconds)
         step = bytes((to_step(seconds),))
-        for key in job.pooled():
-            self._newest[key] = (step + self._newest.pop(key, b""))[:KEPT]
+        keys = job.pooled()
+        for key in keys:
+            self._keep(key, step + self._newest.pop(key, b""), keys[-1])
+        self._forget()
+
+    def _keep(self, key: bytes, steps: bytes, user: bytes) -> None:
+        """A key was used now, and is this user's."""
+        self._newest[key] = steps[:KEPT]
+        self._disown(key)
+        self._user[key] = user
+        self._keys_of.setdefault(user, OrderedDict())[key] = None
+
+    def _disown(self, key: bytes) -> None:
+        user = self._user.pop(key, None)
+        if user is not None:
+            del self._keys_of[user][key]
+            if not self._keys_of[user]:
+                del self._keys_of[user]
+
+    def _forget(self) -> None:
         while len(self._newest) > MOST_KEYS:
-            self._newest.popitem(last=False)
+            # Of several that have as many, whoever has been known for longest.
+            most = max(self._keys_of, key=lambda user: len(self._keys_of[user]))
+            key = next(iter(self._keys_of[most]))
+            self._disown(key)
+            del self._newest[key]
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """What is kept: key -> steps, the newest first; keys used longest ago first."""
         return iter(self._newest.items())
 
-    def load(self, kept: Mapping[bytes, bytes]) -> None:
-        """Take over what `items` gave; more than `MOST_KEYS` are cut at the front."""
+    def user_of(self, key: bytes) -> bytes:
+        """A kept key's user, as that one's own key."""
+        return self._user[key]
+
+    def load(self, kept: Mapping[bytes, bytes], users: Mapping[bytes, bytes] = NOBODY) -> None:
+        """Take over what `items` and `user_of` gave; beyond `MOST_KEYS` as while learning.
+
+        Keys without a user, as files of earlier versions have them, count as one user's.
+        """
         for key, steps in kept.items():
-            self._newest[key] = steps[:KEPT]
-        while len(self._newest) > MOST_KEYS:
-            self._newest.popitem(last=False)
+            self._keep(key, steps, users.get(key, b""))
+        self._forget()
 
 
 class _Followed(NamedTuple):

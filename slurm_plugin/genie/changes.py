@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from policies.contract.scheduling import Planned, Task
 from policies.performance import Shape
@@ -74,25 +73,53 @@ def site_factors(
 
     The jobs exchange their priorities, so that they stand against all other jobs where Slurm's
     multifactor plugin put them. Equal priorities are told apart by one point each, downwards where
-    there is room.
+    there is room, else upwards by as many points as there are jobs at most.
 
     `order` begins with the job that goes first. `priority` is what Slurm has now, `site` the factor
-    in it (0 where missing). Empty where the queue has this order already.
+    in it (0 where missing). Factors are made anew of the jobs' own priorities each time, also where
+    the queue has this order already: else a place that was exchanged would never come back.
     """
-    now = [priority[job] for job in order]
-    if all(one > other for one, other in pairwise(now)):
-        return {}
-    base = {job: priority[job] - site.get(job, 0) for job in order}
-    targets: list[int] = []
-    for own in sorted(base.values(), reverse=True):
-        targets.append(min(own, targets[-1] - 1) if targets else own)
-    if targets and targets[-1] < LEAST:
-        targets = [target + LEAST - targets[-1] for target in targets]
-    wanted = {
-        job: max(-MOST, min(MOST, target - base[job]))
-        for job, target in zip(order, targets, strict=True)
+    own = {
+        job: priority[job] - site.get(job, 0) if priority[job] > LEAST else LEAST for job in order
     }
+    # Slurm shows every sum below 1 as 1, so that its owner may have pushed it down to anywhere
+    # (Nice) and no factor of ours would show: such a job has nothing to exchange.
+    placed = [job for job in order if own[job] > LEAST]
+    wanted = dict.fromkeys(order, 0)
+    if placed:
+        targets = _targets([own[job] for job in placed])
+        wanted |= {job: at - own[job] for job, at in zip(placed, targets, strict=True)}
+    else:
+        wanted |= _ladder(order, priority, site)
+    wanted = {job: max(-MOST, min(MOST, factor)) for job, factor in wanted.items()}
     return {job: factor for job, factor in wanted.items() if factor != site.get(job, 0)}
+
+
+def _targets(own: Sequence[int]) -> list[int]:
+    """These priorities, all above `LEAST`, in a strict order, the highest first.
+
+    None ends at `LEAST`, where it could not be told from one that its owner pushed down.
+    """
+    targets: list[int] = []
+    for one in sorted(own, reverse=True):
+        targets.append(min(one, targets[-1] - 1) if targets else one)
+    up = max(0, LEAST + 1 - targets[-1])
+    return [target + up for target in targets]
+
+
+def _ladder(
+    order: Sequence[int], priority: Mapping[int, int], site: Mapping[int, int]
+) -> dict[int, int]:
+    """Site factors where Slurm's own factors come to nothing for all of these jobs.
+
+    So it is at a site without weights. Each is put one point above the next, the last stays.
+    Slurm shows a sum of 0 as 1, so a job that it shows at 1 is taken to have 0.
+    """
+    wanted = {order[-1]: 0} if order else {}
+    for above, job in enumerate(reversed(order[:-1]), LEAST + 1):
+        sum_is = priority[job] - site.get(job, 0) if priority[job] > LEAST else 0
+        wanted[job] = above - max(0, sum_is)
+    return wanted
 
 
 def _is_other(member: Member, plan: Planned, domain: ShapedPartition, now: float) -> bool:

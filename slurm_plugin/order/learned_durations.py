@@ -31,6 +31,8 @@ LONGEST_GAP_S, LARGEST_GAP = 60.0, 0.25
 class _Row(msgspec.Struct, array_like=True):
     key: bytes
     steps: bytes
+    #: The key of the user whose it is; files of earlier versions do not say.
+    user: bytes = b""
 
 
 def known_of(job: QueuedJob) -> Known:
@@ -73,7 +75,9 @@ class LearnedDurations:
     def _load(self) -> None:
         if self._file is not None:
             durations = self.learning.durations
-            durations.load({row.key: row.steps for row in self._file.read()})
+            rows = self._file.read()
+            users = {row.key: row.user for row in rows}
+            durations.load({row.key: row.steps for row in rows}, users)
 
     def look(self, jobs: Iterable[QueuedJob], at: float) -> None:
         """The queue as it was read at this time (epoch): learn from the jobs that are gone."""
@@ -113,6 +117,7 @@ class LearnedDurations:
         now = self.clock()
         if self._file is not None and self._is_new and now - self._saved > SAVE_S:
             self._saved = now
-            items = self.learning.durations.items()
+            kept = self.learning.durations
+            rows = [_Row(key, steps, kept.user_of(key)) for key, steps in kept.items()]
             # On a full disk it is tried again.
-            self._is_new = not self._file.write([_Row(key, steps) for key, steps in items])
+            self._is_new = not self._file.write(rows)

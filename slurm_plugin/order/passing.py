@@ -8,9 +8,10 @@ run.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import inf
 
 from policies.contract.bits import lowest_bits
 from policies.order.durations import Learning
@@ -40,6 +41,9 @@ GRACE_S = 20.0
 PAUSE_S = 60.0
 #: Jobs let pass in one look.
 MOST_AT_ONCE = 50
+#: Different requests that did not fit after which no more are tried in one look: of one user, and
+#: in all. Each is looked for on all nodes, while other loops wait for their turn.
+MOST_TRIED_OF_USER, MOST_TRIED = 20, 200
 #: The largest site factor that scontrol takes.
 MOST_FACTOR = 2**31 - 3
 
@@ -61,6 +65,12 @@ class Raised:
     at: float
     #: What Slurm had computed for it: its own place in the order.
     priority: int
+    #: The limit by which it passed (seconds); 0 once it began with that, or where it is not known.
+    limit_s: int = 0
+
+    def has_another_limit(self, job: QueuedJob) -> bool:
+        """Has the job's owner changed its limit since? Slurm lets owners, while jobs wait."""
+        return bool(self.limit_s) and job.time_limit_s != self.limit_s
 
 
 def why_not(slurm_config: Mapping[str, str]) -> tuple[str, str] | None:
@@ -80,7 +90,7 @@ def endless(over_s: Mapping[str, float]) -> tuple[str, str] | None:
 
     `over_s`: for how long jobs of each may run on there.
     """
-    names = ", ".join(name for name, seconds in sorted(over_s.items()) if seconds == inf)
+    names = ", ".join(name for name, seconds in sorted(over_s.items()) if seconds == math.inf)
     said = f"OverTimeLimit of {names} is UNLIMITED, so limits end no job there"
     return (said, "give OverTimeLimit a number of minutes") if names else None
 
@@ -89,6 +99,43 @@ def own_place(job: QueuedJob) -> JobUpdate:
     """What gives a job that was let pass its own place again, and takes our note of it away."""
     is_ours = hints.note_in(job.admin_comment).startswith((_PASSED, _PASSED_OTHER))
     return JobUpdate(site_factor=0, admin_comment=_noted(job, "") if is_ours else None)
+
+
+def begun(job: QueuedJob, raised: Raised) -> tuple[Raised, JobUpdate | None]:
+    """What is remembered of a job that began, and what makes its limit the one it passed by.
+
+    Its owner may have raised the limit between the last look and the start: then the first in line
+    would be held up for as long as its owner likes. Only an operator can raise it from now on.
+    """
+    is_longer = raised.has_another_limit(job) and not 0 < job.time_limit_s < raised.limit_s
+    if not is_longer:
+        return replace(raised, limit_s=0), None
+    # Until Slurm shows it: an update may be refused.
+    return raised, JobUpdate(time_limit=math.ceil(raised.limit_s / 60))
+
+
+@dataclass(slots=True)
+class _Room:
+    """What is free in one look. It only shrinks: what did not fit does not fit later, either."""
+
+    nodes: Nodes
+    _failed: set[tuple[object, ...]] = field(default_factory=set)
+    _of_user: Counter[int] = field(default_factory=Counter)
+
+    def take(self, job: QueuedJob) -> bool:
+        """Whether the job fits; then it has its GPUs."""
+        # By its texts: to read them, too, takes time.
+        asked = (tuple(job.requests), job.min_nodes, job.ntasks, job.req_nodes, job.exc_nodes)
+        is_over = self._of_user[job.uid] >= MOST_TRIED_OF_USER or len(self._failed) >= MOST_TRIED
+        if asked in self._failed or is_over:
+            return False
+        hold = _place(_need(job), self.nodes)
+        if hold is None:
+            self._failed.add(asked)
+            self._of_user[job.uid] += 1
+            return False
+        self.nodes = with_hold(self.nodes, hold)
+        return True
 
 
 @dataclass(slots=True)
@@ -110,6 +157,8 @@ class PassingInPartition:
     raised: dict[int, Raised] = field(default_factory=dict)
     _passing: Passing = field(init=False)
     _started: dict[int, int] = field(default_factory=dict)
+    #: Jobs whose limit was set back.
+    _cut: set[int] = field(default_factory=set)
     #: Every job -> its limit, as it was when it was looked at last.
     _known: dict[int, float | None] = field(default_factory=dict)
     _over_s: float = 0.0
@@ -181,6 +230,7 @@ class PassingInPartition:
                 self._started[job_id] = job.start
                 self._passing.started(job_id, float(job.start), job_id in self.raised)
         self._known = limits
+        self._cut &= limits.keys()
         self._backoff.forget(now)
 
     def _limit_s(self, job: QueuedJob) -> float | None:
@@ -188,13 +238,30 @@ class PassingInPartition:
         return job.time_limit_s + self._over_s if job.time_limit_s else None
 
     def _give_back(self, jobs: Mapping[int, QueuedJob], now: float) -> Iterator[Update]:
-        """Those that were let pass and did not begin, or wait again, get their own place again."""
+        """Those that were let pass and did not begin, or wait again, get their own place again.
+
+        So do those with another limit by now: they passed by what they had. One that has begun so
+        gets that limit.
+        """
         for job_id, raised in list(self.raised.items()):
             job = jobs[job_id]
-            if job.state == "PENDING" and not 0 <= now - raised.at <= GRACE_S:
+            if job.state == "RUNNING":
+                self.raised[job_id], update = begun(job, raised)
+                if update is not None:
+                    self._say_cut(job, raised)
+                    yield job, update
+            elif job.state == "PENDING" and (
+                raised.has_another_limit(job) or not 0 <= now - raised.at <= GRACE_S
+            ):
                 del self.raised[job_id]
                 self._backoff.pause([job.name], now, PAUSE_S)
                 yield job, own_place(job)
+
+    def _say_cut(self, job: QueuedJob, raised: Raised) -> None:
+        if job.job_id not in self._cut:
+            self._cut.add(job.job_id)
+            said = f"passed by a limit of {raised.limit_s} s and began with a longer one: it has"
+            self.told.append((job, f"{said} the limit that it passed by"))
 
     def _let_pass(
         self, first: QueuedJob, behind: list[QueuedJob], room: Nodes, due: float, now: float
@@ -202,15 +269,16 @@ class PassingInPartition:
         able = {job.job_id: job for job in behind if self._is_able(job, now)}
         count = 0
         # On a busy cluster few: every job is looked for on all of them.
-        room = {name: node for name, node in room.items() if node.free}
+        left = _Room({name: node for name, node in room.items() if node.free})
         for job_id in self._passing.may_pass(due, able, now):
             job = able[job_id]
-            if count == MOST_AT_ONCE or (hold := _place(_need(job), room)) is None:
+            if count == MOST_AT_ONCE:
+                break
+            if not left.take(job):
                 continue
-            room = with_hold(room, hold)
             count += 1
             factor = min(MOST_FACTOR, first.priority + count - _computed(job))
-            self.raised[job_id] = Raised(job_id, now, job.priority)
+            self.raised[job_id] = Raised(job_id, now, job.priority, job.time_limit_s)
             self.passed += 1
             said = self._said(job, first, now)
             self.told.append((job, said))

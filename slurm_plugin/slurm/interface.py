@@ -172,6 +172,8 @@ class JobUpdate:
     memory_per_tres: str | None = None
     admin_comment: str | None = None
     num_tasks: int | None = None
+    #: In minutes, of running jobs, too.
+    time_limit: int | None = None
     #: The site's part of the priority, around 0.
     site_factor: int | None = None
     #: A fixed priority, until the job is released.

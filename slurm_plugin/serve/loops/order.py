@@ -23,6 +23,7 @@ from slurm_plugin.order.passing import (
     PassingInPartition,
     Raised,
     Update,
+    begun,
     endless,
     own_place,
     why_not,
@@ -153,8 +154,14 @@ class OrderLoop(QueueLoop):
         told = {job.job_id for job, _ in updates}
         waiting = (job for job in seen.jobs if job.state == "PENDING")
         # Raised in a partition that is ordered no more, or not their own any more.
-        left = [job for job in waiting if job.job_id in self._raised.keys() - raised.keys() - told]
+        others = self._raised.keys() - raised.keys()
+        left = [job for job in waiting if job.job_id in others - told]
         updates = updates + [(job, own_place(job)) for job in left]
+        for job in seen.jobs:
+            if job.job_id in others and job.state == "RUNNING":
+                # Its GPUs may be those of both partitions.
+                raised[job.job_id], update = begun(job, self._raised[job.job_id])
+                updates += [(job, update)] if update is not None else []
         self._keep(self._raised | raised)
         refused = self._tell(client, updates)
         back = {job.job_id for job, update in updates if update.site_factor == 0} - refused

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 from policies.contract.scheduling import Planned, Task
@@ -124,7 +124,7 @@ class ShapingLoop(QueueLoop):
         ids = {job.job_id for job in seen.jobs}
         self._factors = {job: one for job, one in self._factors.items() if job in ids}
         made = await asyncio.to_thread(self._planned, shaping, seen)
-        updates: list[Update] = []
+        updates = self._own_places(seen, {job for _, plans, _ in made.values() for job in plans})
         starts: list[int] = []
         for name, (snapshot, plans, to_change) in made.items():
             shaping.snapshots[name], shaping.plans[name] = snapshot, plans
@@ -144,6 +144,21 @@ class ShapingLoop(QueueLoop):
         if starts:
             self.engine.say(PLANNED)
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
+
+    def _own_places(self, seen: Snapshot, planned: Container[int]) -> list[Update]:
+        """Jobs with a factor of ours that are planned no more get their own place again.
+
+        A user may move a job to another partition, where it would stand in front of everybody's.
+        What is held has no priority to give back; its turn comes once it is released.
+        """
+        return [
+            (job, JobUpdate(site_factor=0))
+            for job in seen.jobs
+            if job.state == "PENDING"
+            and not job.held
+            and self._factors.get(job.job_id)
+            and job.job_id not in planned
+        ]
 
     def _change(self, client: SlurmClient, updates: Sequence[Update], now: float) -> None:
         """Make these changes, one after the other; one that Slurm refuses is tried again later."""

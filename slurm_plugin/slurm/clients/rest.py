@@ -38,7 +38,7 @@ _TRES = ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
 _NUMBERS = {"memory_per_node_mb": "memory_per_node", "memory_per_cpu_mb": "memory_per_cpu"}
 _NODES = {"req_nodes": "required_nodes", "exc_nodes": "excluded_nodes"}
 #: What scontrol is asked for: no API call changes it in every release.
-_BY_SCONTROL = ("num_tasks", "site_factor", "priority", "is_released")
+_BY_SCONTROL = ("num_tasks", "time_limit", "site_factor", "priority", "is_released")
 #: The newest API of 22.05.
 _OLD = (0, 0, 38)
 

@@ -24,6 +24,7 @@ _WORDS = {
     "memory_per_tres": "MemPerTres",
     "admin_comment": "AdminComment",
     "num_tasks": "NumTasks",
+    "time_limit": "TimeLimit",
     "site_factor": "SiteFactor",
     "priority": "Priority",
 }

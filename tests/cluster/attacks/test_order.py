@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from slurm_plugin.config.sections import Rule
+from slurm_plugin.order import passing
 from slurm_plugin.order.learned_durations import LearnedDurations
 from slurm_plugin.order.passing import PassingInPartition
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
 NOW, DAY_S = 1_795_000_000, 86_400
 NODE = SlurmNode("n1", ("MIXED",), ("batch",), 1, 64, 9000, {"v100": 8}, tuple(range(6)))
@@ -106,3 +107,64 @@ def test_jobs_that_come_before_the_first_in_line_bring_nobody_more_time(queue):
     held = replace(WAITS, priority=0)
     updates = queue.look([HOLDS, held, before, mallorys(3, 300)], [NODE], NOW + 530)
     assert {job.job_id for job, update in updates if update.site_factor} == {3}
+
+
+@pytest.mark.parametrize("limit_s", [7 * DAY_S, 360, 240, 0])
+def test_who_changes_a_limit_after_passing_by_it_waits_at_the_own_place(queue, limit_s):
+    assert let_pass(queue, mallorys(3, 300)) == {3}
+    raised = mallorys(3, limit_s, priority=999)
+    ((job, update),) = queue.look([HOLDS, WAITS, raised], [NODE], NOW + 1)
+    assert (job.job_id, update.site_factor) == (3, 0)
+    assert let_pass(queue, raised, at=NOW + 2) == set()
+
+
+def began(limit_s: int) -> QueuedJob:
+    """Job 3, which Slurm started a second after it was let pass."""
+    return mallorys(3, limit_s, state="RUNNING", start=NOW + 1, nodes=("n1",), gpus={"n1": (6,)})
+
+
+@pytest.mark.parametrize("limit_s", [7 * DAY_S, 360, 0], ids=["a week", "a minute", "no limit"])
+def test_who_began_with_a_longer_limit_than_passed_by_gets_that_one(queue, limit_s):
+    assert let_pass(queue, mallorys(3, 300)) == {3}
+    for at in (2, 7):
+        # Until Slurm shows it; said once.
+        updates = queue.look([HOLDS, WAITS, began(limit_s)], [NODE], NOW + at)
+        assert [(job.job_id, update) for job, update in updates] == [(3, JobUpdate(time_limit=5))]
+    said = [said for job, said in queue.told if "began with a longer one" in said]
+    assert said == [
+        "passed by a limit of 300 s and began with a longer one: it has the limit that it passed by"
+    ]
+
+
+def test_what_an_operator_gives_a_job_that_runs_stays(queue):
+    assert let_pass(queue, mallorys(3, 300)) == {3}
+    for at, limit_s in ((2, 240), (7, DAY_S)):
+        assert queue.look([HOLDS, WAITS, began(limit_s)], [NODE], NOW + at) == []
+
+
+def tried(queue: PassingInPartition, monkeypatch: pytest.MonkeyPatch, *jobs: QueuedJob) -> int:
+    """For how many requests one look went through the nodes, beside that of the first in line."""
+    needs = []
+    place = passing._place
+    monkeypatch.setattr(passing, "_place", lambda *of: needs.append(of) or place(*of))
+    queue.look([HOLDS, WAITS, *jobs], [NODE], NOW)
+    return sum(need.gpus != 8 for need, _ in needs)
+
+
+def test_many_jobs_that_fit_nowhere_cost_a_look_no_more_than_one(queue, monkeypatch):
+    wide = [mallorys(job, 60, tres_per_node="gres/gpu:3") for job in range(10, 500)]
+    assert tried(queue, monkeypatch, *wide) == 1
+
+
+def test_requests_of_one_user_that_all_differ_are_tried_a_few_times_and_keep_nobody_out(
+    queue, monkeypatch
+):
+    mine = [mallorys(job, 60, req_nodes=f"n1,n{job}", min_nodes=2) for job in range(10, 500)]
+    anns = mallorys(600, 300, user="ann", uid=3)
+    assert tried(queue, monkeypatch, *mine, anns) == passing.MOST_TRIED_OF_USER + 1
+    assert 600 in queue.raised
+
+
+def test_many_users_requests_are_bounded_together(queue, monkeypatch):
+    many = [mallorys(job, 60, req_nodes=f"n{job}", uid=job) for job in range(10, 500)]
+    assert tried(queue, monkeypatch, *many) == passing.MOST_TRIED

@@ -107,6 +107,34 @@ def test_a_million_users_do_not_fill_the_memory_and_the_busy_ones_stay(monkeypat
     assert learned.estimate(Known(user="busy", size=1)).quantile(0.9) == pytest.approx(10, rel=0.1)
 
 
+@pytest.mark.parametrize("is_reloaded", [False, True], ids=["at once", "loaded in between"])
+def test_one_users_many_names_drive_out_nobody_elses_run_times(monkeypatch, is_reloaded):
+    monkeypatch.setattr(durations, "MOST_KEYS", 100)
+    learned = taught(*[(Known("victim", "lab", "train", 8), 500.0)] * ENOUGH)
+    if is_reloaded:
+        kept = dict(learned.items())
+        users = {key: learned.user_of(key) for key in kept}
+        learned = Durations()
+        learned.load(kept, users)
+    for number in range(500):
+        learned.ended(Known("mallory", "lab", f"n{number}", 1 + number % 8), 1.0)
+
+    assert len(learned) == 100
+    assert len(learned.estimate(Known("victim", "lab", "train", 8)).steps) == ENOUGH
+    assert learned.estimate(Known("mallory", name="n499", size=4)).steps
+
+
+def test_a_file_of_an_earlier_version_says_of_no_key_whose_it_is(monkeypatch):
+    monkeypatch.setattr(durations, "MOST_KEYS", 10)
+    learned = Durations()
+    learned.load(dict(taught(*[(Known(f"u{n}"), 5.0) for n in range(9)]).items()))
+    learned.ended(Known("u0"), 5.0)
+    assert len(learned) == 10
+    assert learned.estimate(Known("u0")).steps
+    assert learned.estimate(Known("u8")).steps
+    assert not learned.estimate(Known("u1")).steps
+
+
 def test_the_same_ends_give_the_same_estimates_and_what_is_kept_can_be_taken_over():
     runs = [(Known(user=f"u{n % 7}", size=1 + n % 3), float(n * n % 5000)) for n in range(300)]
     one, two, third = taught(*runs), taught(*runs), Durations()

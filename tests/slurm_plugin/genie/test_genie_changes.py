@@ -232,7 +232,7 @@ def test_a_job_that_was_put_off_is_woken_when_its_turn_comes(shaping):
 def test_urgent_jobs_stand_before_normal_ones_that_came_first(shaping):
     jobs = [ALL, queued(7, "1x4"), queued(8, "1x4", f"{HINT},class=urgent", priority=1)]
     updates = made(shaping, jobs, FULL).updates
-    assert [(job.job_id, update.site_factor) for job, update in updates] == [(8, 1)]
+    assert [(job.job_id, update.site_factor) for job, update in updates] == [(8, 2)]
 
 
 def test_a_job_of_the_time_without_an_engine_gets_its_shape_and_is_let_go():
@@ -253,7 +253,10 @@ def test_a_job_of_the_time_without_an_engine_gets_its_shape_and_is_let_go():
         pytest.param([3, 1, 2], {3: 30, 1: 20, 2: 10}, {}, {}, id="the order is kept already"),
         pytest.param([1, 2], {1: 100, 2: 500}, {}, {1: 400, 2: -400}, id="they exchange theirs"),
         pytest.param([1, 2, 3], {1: 50, 2: 50, 3: 50}, {}, {2: -1, 3: -2}, id="equal: downwards"),
-        pytest.param([1, 2, 3], {1: 1, 2: 1, 3: 1}, {}, {1: 2, 2: 1}, id="no room below"),
+        pytest.param([1, 2, 3], {1: 3, 2: 3, 3: 3}, {}, {1: 1, 3: -1}, id="no room below"),
+        pytest.param([1, 2, 3], {1: 1, 2: 1, 3: 1}, {}, {1: 3, 2: 2}, id="no weights"),
+        pytest.param([1, 2], {1: 9, 2: 1}, {}, {}, id="shown at 1: has nothing to exchange"),
+        pytest.param([2, 1], {1: 9, 2: 1}, {2: 8, 1: -3}, {1: 0, 2: 0}, id="pushed down since"),
         pytest.param([2, 1], {1: 500, 2: 100}, {1: 400, 2: -400}, {1: 0, 2: 0}, id="known ones"),
     ],
 )
@@ -262,7 +265,7 @@ def test_the_order_as_site_factors(order, priority, site, factors):
 
 
 JOBS = st.dictionaries(
-    st.integers(1, 99), st.tuples(st.integers(1, 10**6), st.integers(-50, 50)), min_size=1
+    st.integers(1, 99), st.tuples(st.integers(2, 10**6), st.integers(-50, 50)), min_size=1
 )
 
 
@@ -271,14 +274,62 @@ def test_slurm_then_has_that_order_and_nobody_gains_over_others(jobs, draw):
     order = list(jobs)
     draw.shuffle(order)
     base = {job: own for job, (own, _) in jobs.items()}
-    site = {job: factor for job, (_, factor) in jobs.items() if base[job] + factor >= LEAST}
+    site = {job: factor for job, (_, factor) in jobs.items() if base[job] + factor > LEAST}
     now = {job: base[job] + site.get(job, 0) for job in jobs}
     found = site_factors(order, now, site)
     after = [base[job] + found.get(job, site.get(job, 0)) for job in order]
     assert after == sorted(after, reverse=True)
     assert len(set(after)) == len(after)
-    assert min(after) >= LEAST
+    assert min(after) > LEAST
     assert all(abs(factor) <= MOST for factor in found.values())
     if found and min(base.values()) > len(base):
         assert all(one <= other for one, other in zip(after, sorted(base.values(), reverse=True),
                                                       strict=True))  # fmt: skip
+
+
+class Multifactor:
+    """Slurm's formula, and GENIE's factors from one poll to the next."""
+
+    def __init__(self, computed: dict[int, int]) -> None:
+        self.computed, self.nice, self.site = computed, dict.fromkeys(computed, 0), {}
+
+    def shown(self, job: int) -> int:
+        return max(1, self.computed[job] + self.site.get(job, 0) - self.nice[job])
+
+    def poll(self, *order: int) -> list[int]:
+        """The priorities that Slurm then shows of these jobs."""
+        self.site |= site_factors(order, {job: self.shown(job) for job in order}, self.site)
+        return [self.shown(job) for job in order]
+
+
+@pytest.mark.parametrize("nice", [4_990, 6_000, 2**31 - 5])
+def test_whoever_pushes_an_own_job_down_moves_nobody_elses(nice):
+    slurm = Multifactor({1: 5000, 2: 4000, 3: 3000, 4: 2000})
+    assert slurm.poll(4, 1, 2, 3) == [5000, 4000, 3000, 2000]
+    slurm.nice[4] = nice
+    for _ in range(5):
+        slurm.poll(4, 1, 2, 3)
+        assert slurm.shown(4) == 1
+        assert [slurm.shown(job) for job in (1, 2, 3)] == [5000, 4000, 3000]
+    slurm.nice[4] = 0
+    slurm.poll(4, 1, 2, 3)
+    assert slurm.poll(4, 1, 2, 3) == [5000, 4000, 3000, 2000]
+
+
+def test_the_group_does_not_sink_as_its_jobs_start():
+    slurm = Multifactor({job: 1000 * job for job in range(1, 9)})
+    for first in range(1, 9):
+        left = range(first, 9)
+        assert slurm.poll(*left) == sorted((1000 * job for job in left), reverse=True)
+
+
+@pytest.mark.parametrize("own", [0, 1])
+def test_where_slurm_computes_nothing_the_order_holds_and_nobody_rises(own):
+    slurm = Multifactor(dict.fromkeys(range(1, 5), own))
+    for _ in range(2):
+        slurm.poll(1, 2, 3, 4)
+    slurm.nice[3] = 2**31 - 5
+    for _ in range(5):
+        found = slurm.poll(3, 1, 2, 4)
+        assert found[1] > found[2] > found[3] >= 1
+        assert max(found) <= 5

@@ -104,3 +104,15 @@ def test_names_and_commands_of_others_jobs_are_hidden():
     own, other = hidden(Snapshot(0.0, 0.0, (replace(WAITS, uid=7), WAITS)), 7).jobs
     assert (own.job_name, own.command) == ("sweep", "/home/ann/sweep.sh")
     assert (other.job_name, other.command, other.user) == ("", "", "")
+
+
+def test_whose_run_times_they_are_is_known_after_a_restart(tmp_path: Path):
+    learned = LearnedDurations()
+    learned.open(tmp_path)
+    learned.look([runs(1)], NOW)
+    learned.look([], NOW + 30)
+    again = LearnedDurations()
+    again.open(tmp_path)
+    *_, user = known_of(WAITS).pooled()
+    kept = again.learning.durations
+    assert {kept.user_of(key) for key, _ in kept.items()} == {user}

@@ -135,3 +135,23 @@ def test_a_hint_that_no_longer_holds_leaves_its_job_alone(running, slurm):
 def test_where_no_jobs_are_shaped_the_user_is_told(engine, hint):
     reply = engine.answer(encode_request(submit(hint))).reply
     assert reply.startswith(b"refuse " if "policy=genie" in hint else b"pass ")
+
+
+@pytest.mark.parametrize(
+    ("change", "is_reset"),
+    [
+        ({"partition": "other"}, True),
+        ({"reason": "Dependency", "depends": True}, True),
+        ({"priority": 0, "partition": "other"}, False),
+        ({"state": "RUNNING", "partition": "other"}, False),
+    ],
+)
+def test_a_job_that_is_planned_no_more_gets_its_own_place_again(running, slurm, change, is_reset):
+    """Else a user's job would take its place in front to another partition."""
+    running.loop._factors = {7: 4000}
+    slurm.jobs_there = [queued(7, "1x4", **{"priority": 5000} | change)]
+    for _ in range(2):
+        running.poll()
+        running.engine.setup.watcher.outdate()
+    given = [update for _, update in slurm.updates if update.site_factor is not None]
+    assert given == [JobUpdate(site_factor=0)] * is_reset
