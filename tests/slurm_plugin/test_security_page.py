@@ -59,7 +59,7 @@ def deadline_ms() -> int:
             "`/run/gputopo/engine.sock`",
             [
                 f"lines of {protocol.MAX_REQUEST_BYTES >> 20} MiB",
-                f"{server.MAX_CONNECTIONS} connections",
+                f"{server.MAX_CONNECTIONS} connections, {server.MAX_OTHERS} of them",
                 f"after {server.HALF_LINE_S:g} s",
             ],
         ),
