@@ -42,6 +42,9 @@ def deadline_ms() -> int:
     return int(found[1])
 
 
+PLACES = f"{port.REQUEST_S:g} s, {port.MAX_OPEN} connections, {port.MAX_OF_ONE} of one address"
+
+
 @pytest.mark.parametrize(
     ("start", "phrases"),
     [
@@ -75,10 +78,10 @@ def deadline_ms() -> int:
             "`explain_listen`",
             [
                 f"{WORDS[round(listener.RATE)]} questions a second",
-                f"{port.REQUEST_S:g} s, {port.MAX_OPEN} connections",
+                PLACES,
             ],
         ),
-        ("`metrics_listen`", [f"{port.REQUEST_S:g} s, {port.MAX_OPEN} connections"]),
+        ("`metrics_listen`", [PLACES]),
         (
             "`gputopo web`",
             [
