@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 import stat
+import struct
 from collections import deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -23,6 +24,10 @@ from slurm_plugin.protocol import MAX_REQUEST_BYTES, Error
 logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 256
+#: Peers other than root and the engine's own user (SlurmUser's group, the page's process) see how
+#: it is and change nothing; so many of them at a time, so that they never keep slurmctld out.
+OPEN_VERBS = (b"ping", b"status")
+MAX_OTHERS = 8
 HALF_LINE_S = 10.0
 UNREAD_REPLY_BYTES = 256 << 10
 UNREAD_REPLY_S = 10.0
@@ -73,9 +78,15 @@ class Connection(asyncio.Protocol):
         """A client came; one too many is sent away."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=UNREAD_REPLY_BYTES)
-        self._server.connections.add(self)
-        if len(self._server.connections) > MAX_CONNECTIONS:
+        # Once: who connected stays who they are, and a line costs slurmctld nothing more.
+        self._uid = peer_uid(self.transport)
+        self.is_other = self._uid not in self._server.own_uids
+        connections = self._server.connections
+        connections.add(self)
+        if len(connections) > MAX_CONNECTIONS:
             self._hang_up(f"more than {MAX_CONNECTIONS} connections")
+        elif self.is_other and sum(one.is_other for one in connections) > MAX_OTHERS:
+            self._hang_up(f"more than {MAX_OTHERS} connections of users but root and SlurmUser")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client went."""
@@ -103,7 +114,7 @@ class Connection(asyncio.Protocol):
         self._work()
 
     def _work(self) -> None:
-        for _ in range(LINES_PER_TURN):
+        for _ in range(1 if self.is_other else LINES_PER_TURN):
             if self._paused or self._turn_pending or self.transport.is_closing():
                 return
             end = self._buffer.find(b"\n", self._searched)
@@ -127,6 +138,10 @@ class Connection(asyncio.Protocol):
         self._work()
 
     def _answer(self, line: bytes) -> None:
+        if self.is_other and line.partition(b" ")[0] not in OPEN_VERBS:
+            self._hang_up(f"uid {self._uid} may ask for ping and status; others are root's and"
+                          " SlurmUser's")  # fmt: skip
+            return
         self._server.line_at = asyncio.get_running_loop().time()
         answer = self._server.answer(line)
         self.hears |= answer.hears
@@ -189,6 +204,8 @@ class LineServer:
         self.path = path
         self.answer = answer
         self.connections: set[Connection] = set()
+        #: The engine runs as SlurmUser, as slurmctld does.
+        self.own_uids = {0, os.geteuid()}
         self._server: asyncio.Server | None = None
         self._identity: tuple[int, int] | None = None
         self._tasks: set[asyncio.Future[None]] = set()
@@ -259,6 +276,13 @@ class LineServer:
                 self.path.unlink()
         except FileNotFoundError:
             pass
+
+
+def peer_uid(transport: asyncio.Transport) -> int:
+    """Who connected, as the kernel reports it."""
+    sock = transport.get_extra_info("socket")
+    _, uid, _ = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return int(uid)
 
 
 def bind(path: Path) -> socket.socket:

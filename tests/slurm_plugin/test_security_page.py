@@ -42,6 +42,9 @@ def deadline_ms() -> int:
     return int(found[1])
 
 
+PLACES = f"{port.REQUEST_S:g} s, {port.MAX_OPEN} connections, {port.MAX_OF_ONE} of one address"
+
+
 @pytest.mark.parametrize(
     ("start", "phrases"),
     [
@@ -59,7 +62,7 @@ def deadline_ms() -> int:
             "`/run/gputopo/engine.sock`",
             [
                 f"lines of {protocol.MAX_REQUEST_BYTES >> 20} MiB",
-                f"{server.MAX_CONNECTIONS} connections",
+                f"{server.MAX_CONNECTIONS} connections, {server.MAX_OTHERS} of them",
                 f"after {server.HALF_LINE_S:g} s",
             ],
         ),
@@ -75,10 +78,10 @@ def deadline_ms() -> int:
             "`explain_listen`",
             [
                 f"{WORDS[round(listener.RATE)]} questions a second",
-                f"{port.REQUEST_S:g} s, {port.MAX_OPEN} connections",
+                PLACES,
             ],
         ),
-        ("`metrics_listen`", [f"{port.REQUEST_S:g} s, {port.MAX_OPEN} connections"]),
+        ("`metrics_listen`", [PLACES]),
         (
             "`gputopo web`",
             [
