@@ -21,12 +21,7 @@ from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.limits import NOT_STARTED, meets_limit
 from slurm_plugin.gates.plan import Choice, Chosen
 from slurm_plugin.gates.question import ask
-from slurm_plugin.gates.slot_request import (
-    demand_of_submit,
-    placed,
-    record_of,
-    with_defaults,
-)
+from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of, with_defaults
 from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GATED, PLACED
 from slurm_plugin.lending import forms

@@ -186,8 +186,10 @@ class GateReconciler:
             partitions=snapshot.settings.by_name,
         )
         self._decided = {}
-        others = promised, matcher, self._is_held_back
-        made = plan(snapshot.jobs, wants, nodes, context, self._choose, *others)
+        made = plan(
+            snapshot.jobs, wants, nodes, context, self._choose, promised, matcher,
+            self._is_held_back,
+        )  # fmt: skip
         self._limits.learn(made.tries)
         since, in_line = self._waits_since, (one.job for one in made.line.waits)
         self._waits_since = {job: since.get(job, self._began) for job in in_line}
@@ -205,12 +207,10 @@ class GateReconciler:
         newer: Iterable[Hold],
     ) -> None:
         """What submits see from now on. `newer` was promised while the plan was made."""
-        nodes = with_hold(made.nodes, *made.added)
         holds = (*holds_in(made.nodes, snapshot.jobs, self.clock()), *made.added)
         partitions = snapshot.settings.partitions
         self.cache.default_partition = next((p.name for p in partitions if p.is_default), "")
-        limits = {p.name: p.default_time_s or p.max_time_s for p in partitions}
-        self.cache.time_limits_s = limits
+        self.cache.time_limits_s = {p.name: p.default_time_s or p.max_time_s for p in partitions}
         self.cache.defaults = snapshot.settings.defaults
         self.cache.preempting = snapshot.settings.preempting
         self.cache.tracks_memory = snapshot.settings.tracks_memory
@@ -220,7 +220,7 @@ class GateReconciler:
         line = made.line
         for hold in newer:
             line = line.with_hold(hold)
-        self.cache.update(nodes, holds, line, snapshot.at, known, met)
+        self.cache.update(with_hold(made.nodes, *made.added), holds, line, snapshot.at, known, met)
         self.cache.partitions = snapshot.settings.by_name
         self.cache.limits = self._limits.known
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
