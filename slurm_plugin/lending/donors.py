@@ -25,6 +25,7 @@ from slurm_plugin.lending.acting.question import Question, Submitter
 from slurm_plugin.lending.choice.offer import Offer, Refusal
 from slurm_plugin.lending.ledger import Ledger
 from slurm_plugin.queue.capacity import Node, Nodes
+from slurm_plugin.queue.slow_users import SlowUsers
 from slurm_plugin.slurm.array_tasks import task_runs
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
@@ -38,6 +39,8 @@ MISSED_POLLS = 2
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 30, 900
 #: Seconds that the process which submits donors gets beyond the time of Slurm's commands.
 PATIENCE_S = 5.0
+#: A donor that takes longer to submit counts as late: its user's programs may be stopped.
+PROMPT_S = 2.0
 
 
 class LoanUpdates(Protocol):
@@ -86,6 +89,10 @@ class SlurmLoans:
     #: Raises SlurmError where Slurm is not to be changed from here.
     check: Callable[[], None] = lambda: None
     counts: Counter[str] = field(default_factory=Counter)
+    #: Others wait while a donor is submitted, which its user can make last.
+    slow: SlowUsers = field(
+        default_factory=lambda: SlowUsers("donors for jobs", "nothing is lent to them")
+    )
     ledger: Ledger = field(init=False)
     # Polls in a row that did not see all donors of a running job, by its id.
     _missed: Counter[int] = field(default_factory=Counter)
@@ -125,8 +132,15 @@ class SlurmLoans:
     def _submitted(self, job: QueuedJob, node: str, mask: int) -> LoanDonor:
         """Submit a donor that waits. SlurmError where the id from the user's sbatch is wrong."""
         self.check()
+        if self.slow.is_one(job.uid):
+            raise SlurmError("donors of this user take too long to submit")
         asked = Question(job.job_id, job.uid, node, mask.bit_count())
-        donor = LoanDonor(node, mask, self.submitter.donor(asked))
+        began = time.monotonic()
+        try:
+            donor = LoanDonor(node, mask, self.submitter.donor(asked))
+        finally:
+            if (took_s := time.monotonic() - began) > PROMPT_S:
+                self.slow.late(job.uid, took_s)
         there = {one.job_id: one for one in self.client.queue()}
         if trouble := loans.trouble_of(donor, there.get(donor.job_id), job):
             raise SlurmError(trouble)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,6 +22,7 @@ from slurm_plugin.lending import record, take_back
 from slurm_plugin.lending.choice.batch import Round
 from slurm_plugin.lending.choice.network_use import UNKNOWN, NetworkUse, network_loads, network_use
 from slurm_plugin.lending.choice.offer import (
+    TOO_SLOW,
     Borrower,
     Offer,
     Refusal,
@@ -39,6 +41,8 @@ from slurm_plugin.slurm.interface import QueuedJob
 
 logger = logging.getLogger(__name__)
 
+#: Seconds after which a round makes no more loans: gates and other jobs wait for its end.
+ROUND_S = 10.0
 #: The rule for a job of (partition, account, uid).
 RuleOf = Callable[[str, str, int], Rule]
 
@@ -99,14 +103,14 @@ class LoanMatcher:
         """A loan for each of these jobs, or why there is none; None for one that may not borrow."""
         now = int(self.clock())
         borrowers = [self._borrower(candidate, plan, now) for candidate in jobs]
-        asking = [one for one in borrowers if one is not None]
+        asking = [one for one in borrowers if isinstance(one, Borrower)]
         if not asking:
-            return [None] * len(jobs)
+            return [one for one in borrowers if not isinstance(one, Borrower)]
         is_auto = any(one.is_auto for one in asking)
         ending = _releases(plan.holds, now) if is_auto else []
         capacity = spare_capacity(plan.nodes, ending, self._loads)
         answers = iter(self._decide(asking, capacity, plan))
-        return [None if one is None else next(answers) for one in borrowers]
+        return [next(answers) if isinstance(one, Borrower) else one for one in borrowers]
 
     def _decide(
         self, jobs: Sequence[Borrower], capacity: SpareCapacity, plan: LoanPlan
@@ -121,7 +125,9 @@ class LoanMatcher:
             plan.again = True
             return [None] * len(jobs)
 
-    def _borrower(self, candidate: LoanCandidate, plan: LoanPlan, now: int) -> Borrower | None:
+    def _borrower(
+        self, candidate: LoanCandidate, plan: LoanPlan, now: int
+    ) -> Borrower | Refusal | None:
         """The job as a borrower; None where it, or the site, does not let it borrow now."""
         job, noted, need = candidate.job, candidate.record, candidate.need
         if not noted.may_borrow:
@@ -129,6 +135,8 @@ class LoanMatcher:
         preferences = self._preferences(job)
         if preferences is None or is_ahead(noted.next_loan_at, now, LONGEST_PAUSE_S):
             return None
+        if self.lending.slow.is_one(job.uid):
+            return TOO_SLOW
         step_s = max(1, self.waiting.step_s)
         held = noted.held_by_network_since or now
         use = self._use(preferences)
@@ -171,8 +179,10 @@ class LoanMatcher:
         for job in plan.splits:
             self.lending.split(job)
         refused = []
+        ends = time.monotonic() + ROUND_S
         for job, noted, planned in plan.offers:
-            loan = self.lending.lend(job, noted, planned, plan.nodes)
+            in_time = time.monotonic() < ends
+            loan = self.lending.lend(job, noted, planned, plan.nodes) if in_time else None
             if loan is None:
                 refused.append(job.name)
             else:

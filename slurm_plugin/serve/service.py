@@ -36,11 +36,11 @@ from slurm_plugin.protocol import (
     SubmitReply,
     decode,
 )
+from slurm_plugin.queue.slow_users import SlowUsers
 from slurm_plugin.serve import replies
 from slurm_plugin.serve.counters import Counters
 from slurm_plugin.serve.server import LineAnswer
 from slurm_plugin.serve.setup import LOOK_OVER_S, Setup, look_over, warm_masks, warm_patterns
-from slurm_plugin.serve.slow_users import SlowUsers
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Engine:
         self.setup = setup
         self.log = log
         self.counters = Counters(setup.config.deadline_ms / 1e3)
-        self.slow = SlowUsers()
+        self.slow = SlowUsers("answers about jobs", "his get Slurm's own choice")
         self._load = load
         #: The nodes of each slurmctld that asks.
         self.tables = KeptTables()

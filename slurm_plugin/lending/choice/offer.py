@@ -99,6 +99,11 @@ NO_CPUS = Refusal(
     " need",
     by_choice=True,
 )
+TOO_SLOW = Refusal(
+    "donors for this user's jobs took too long to submit, so nothing is lent to them for some"
+    " minutes",
+    by_choice=True,
+)
 NOT_PREDICTED = Refusal(
     "no profile of the job says how long it runs, so nothing is predicted (profile=NAME)",
     by_choice=True,

@@ -1,6 +1,7 @@
 """Loans where GPUs are chosen at a job's start: the look at the queue, what Slurm is told."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from at_start_in_tests import (
@@ -22,8 +23,10 @@ from loans_in_tests import AT
 
 from slurm_plugin.job_notes.loan import LoanDonor
 from slurm_plugin.job_notes.records import LoanRecord
+from slurm_plugin.lending import matcher
 from slurm_plugin.lending.at_start import planning, start_loans
 from slurm_plugin.lending.at_start.start_loans import StartLoans
+from slurm_plugin.lending.choice.offer import TOO_SLOW
 from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.remote.node import join
@@ -33,6 +36,27 @@ from slurm_plugin.slurm.interface import (
 )
 
 # -- who is lent to -----------------------------------------------------------
+
+
+def test_who_made_the_submitter_late_is_told_and_nothing_is_lent(tmp_path):
+    slurm = Slurm(job())
+    lender = lender_of(tmp_path, slurm, lambda: float(AT))
+    for _ in range(2):
+        lender.matcher.lending.slow.late(job().uid, 11)
+    made = lender.reconcile(read_snapshot(slurm), True)
+    assert made.offers == []
+    [(_, _, refusal)] = made.refusals
+    assert refusal is TOO_SLOW
+
+
+def test_a_round_that_took_long_makes_no_more_loans(tmp_path, monkeypatch):
+    """The gates of all others wait for its end."""
+    slurm = Slurm(job())
+    now = iter(range(0, 1000, 11))
+    monkeypatch.setattr(matcher, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    lender = lender_of(tmp_path, slurm, lambda: float(AT))
+    lender.reconcile(read_snapshot(slurm), True)
+    assert not [words for words in slurm.words if words.startswith("donor")]
 
 
 def test_a_job_that_fits_nowhere_is_offered_a_loan_and_its_gpus_are_taken():

@@ -1,6 +1,7 @@
 """A loan in Slurm: what stands there of it, how its donors are submitted, watched and ended."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from loans_in_tests import (
@@ -22,11 +23,14 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.slot_loans import SlotLoans
 from slurm_plugin.job_notes.loan import Loan
 from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.lending import donors
+from slurm_plugin.lending.acting.question import Question
 from slurm_plugin.lending.choice.offer import Offer
 from slurm_plugin.lending.donors import SlurmLoans
 from slurm_plugin.lending.ledger import LAST_WORD_S
 from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.lending.standing import Standing, standing
+from slurm_plugin.queue.slow_users import SlowUsers
 from slurm_plugin.slurm.interface import NOW, QueuedJob
 
 # -- what stands in Slurm -----------------------------------------------------
@@ -134,6 +138,41 @@ def test_an_engine_that_stands_by_lends_and_ends_nothing():
     for _ in range(5):
         stood_by.tidy([running])
     assert not slurm.words
+
+
+class Stopped(LendingSlurm):
+    """Slurm where job 7's user stops (SIGSTOP) what the submitter runs: 11 s each."""
+
+    now = 50.0
+
+    def donor(self, asked: Question) -> int:
+        if asked.uid == 1000:
+            self.now += 11
+            self._hear(asked.line().decode())
+            raise SlurmError("sbatch: no answer within 5 s")
+        return super().donor(asked)
+
+
+@pytest.fixture
+def stopped(monkeypatch) -> tuple[Stopped, SlurmLoans]:
+    slurm = Stopped()
+    monkeypatch.setattr(donors, "time", SimpleNamespace(monotonic=lambda: slurm.now))
+    lending = lender(slurm)
+    lending.slow = SlowUsers("donors for jobs", "nothing is lent to them", lambda: slurm.now)
+    return slurm, lending
+
+
+def test_who_stops_the_submitters_programs_keeps_others_waiting_a_twentieth_of_the_time(stopped):
+    slurm, lending = stopped
+    began, stood_s = slurm.now, 0.0
+    for _ in range(3600):
+        before, job = slurm.now, queued()
+        assert lending.lend(job, kept_of(job), OFFER, THREE) is None
+        stood_s += slurm.now - before
+        slurm.now += 1
+    assert 0.04 < stood_s / (slurm.now - began) < 0.06
+    assert lending.slow.is_one(1000)
+    assert not lending.slow.is_one(1001)
 
 
 def test_where_one_donor_is_refused_all_are_ended():

@@ -8,14 +8,14 @@ from engine_in_tests import an_engine
 from machines_in_tests import mask, node, place
 
 from slurm_plugin.protocol import Submit, encode_request
-from slurm_plugin.serve.service import Engine
-from slurm_plugin.serve.slow_users import (
+from slurm_plugin.queue.slow_users import (
     AT_ONCE_S,
     FORGIVES_EVERY_S,
     MOST_USERS,
     SHARE,
     SlowUsers,
 )
+from slurm_plugin.serve.service import Engine
 
 MALLORY, ALICE = 666, 1000
 
@@ -30,6 +30,10 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+def of(clock: Clock) -> SlowUsers:
+    return SlowUsers("answers about jobs", "his get Slurm's own choice", clock)
 
 
 def asked_always(
@@ -50,7 +54,7 @@ def asked_always(
 
 @pytest.mark.parametrize("takes_s", [0.06, 0.3, 2.0])
 def test_one_user_keeps_the_engine_busy_for_a_share_of_the_time(clock, takes_s):
-    busy_s = asked_always(SlowUsers(clock), clock, takes_s, for_s=600)
+    busy_s = asked_always(of(clock), clock, takes_s, for_s=600)
     assert SHARE * 600 <= busy_s <= SHARE * 600 + AT_ONCE_S + 2 * takes_s
 
 
@@ -60,12 +64,12 @@ def test_one_user_keeps_the_engine_busy_for_a_share_of_the_time(clock, takes_s):
 def test_however_he_spaces_his_questions(clock, takes_s, rests_s):
     """A question is forgiven once in an hour, and one is begun before his share is used up."""
     hours = 3
-    busy_s = asked_always(SlowUsers(clock), clock, takes_s, hours * 3600, rests_s)
+    busy_s = asked_always(of(clock), clock, takes_s, hours * 3600, rests_s)
     assert busy_s <= SHARE * hours * 3600 + AT_ONCE_S + (hours + 1) * takes_s
 
 
 def test_one_that_takes_long_is_forgiven_once_in_an_hour(clock):
-    slow = SlowUsers(clock)
+    slow = of(clock)
     slow.late(ALICE, 3)
     clock.now += FORGIVES_EVERY_S - 1
     slow.late(ALICE, 3)
@@ -77,7 +81,7 @@ def test_one_that_takes_long_is_forgiven_once_in_an_hour(clock):
 
 def test_one_that_takes_long_once_is_no_reason(clock):
     """As the first of its kind may, on an engine that has just started."""
-    slow = SlowUsers(clock)
+    slow = of(clock)
     slow.late(ALICE, 30.0)
     assert not slow.is_one(ALICE)
     slow.late(ALICE, 0.2)
@@ -87,7 +91,7 @@ def test_one_that_takes_long_once_is_no_reason(clock):
 
 
 def test_it_is_logged_once_for_each_time(clock, caplog):
-    slow = SlowUsers(clock)
+    slow = of(clock)
     for _ in range(5):
         slow.late(MALLORY, 0.3)
     assert [r.message for r in caplog.records] == [
@@ -97,7 +101,7 @@ def test_it_is_logged_once_for_each_time(clock, caplog):
 
 @pytest.mark.parametrize("took_s", [0.1, 30])
 def test_few_users_are_remembered(clock, took_s):
-    slow = SlowUsers(clock)
+    slow = of(clock)
     for uid in range(3 * MOST_USERS):
         slow.late(uid, took_s)
         clock.now += 0.1
@@ -105,7 +109,7 @@ def test_few_users_are_remembered(clock, took_s):
 
 
 def test_who_owes_is_remembered_longer_than_others(clock):
-    slow = SlowUsers(clock)
+    slow = of(clock)
     slow.late(MALLORY, 3)
     slow.late(MALLORY, 300)
     for uid in range(1000, 1000 + 2 * MOST_USERS):
@@ -130,7 +134,7 @@ def asked_about() -> list[int]:
 def engine(tmp_path, monkeypatch, asked_about) -> Engine:
     """One whose answers to mallory take a third of a second each."""
     engine = an_engine(tmp_path)
-    engine.slow = SlowUsers(Clock())  # whatever it takes on a busy machine
+    engine.slow = of(Clock())  # whatever it takes on a busy machine
     for way in ("on_submit", "on_place"):
         plain = getattr(engine.setup.enforcement, way)
 

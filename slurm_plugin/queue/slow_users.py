@@ -1,4 +1,4 @@
-"""Users whose questions take too long: one of them must not keep the engine from all others."""
+"""Users whose jobs take too long to serve: one of them must not keep the engine from all others."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 logger = logging.getLogger(__name__)
 
-#: Of all time late answers to one user's questions may take so much, and so many seconds at once.
+#: Of all time what is late for one user may take so much, and so many seconds at once.
 SHARE, AT_ONCE_S = 0.05, 0.5
-#: What a single question takes beyond that is forgiven once in so long: the first of its kind may
-#: take long, whoever asks it.
+#: What a single one takes beyond that is forgiven once in so long: the first of its kind may take
+#: long, whoever it is for.
 FORGIVES_EVERY_S = 3600.0
 #: Users that are remembered.
 MOST_USERS = 1000
@@ -26,13 +26,16 @@ class _Debt(NamedTuple):
 
 
 class SlowUsers:
-    """What late answers have taken of the engine's time, by user; paid back as time goes by.
+    """What was late for a user's jobs and others waited for, by user; paid back as time goes by.
 
-    Whoever asked has given up on a late answer, and everybody else's question waited for it.
+    `what` begins the line that is logged once a user owes too much; `what_then` ends it.
+    `clock` is one that nobody sets.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` is one that nobody sets."""
+    def __init__(
+        self, what: str, what_then: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._what, self._what_then = what, what_then
         self._clock = clock
         # Who was late longest ago comes first.
         self._debts: dict[int, _Debt] = {}
@@ -42,11 +45,11 @@ class SlowUsers:
         return max(0.0, debt.owed_s - SHARE * (self._clock() - debt.at)) if debt else 0.0
 
     def is_one(self, uid: int) -> bool:
-        """Are this user's jobs to get Slurm's own choice now?"""
+        """Does this user owe so much that nothing more is to be done for the user's jobs now?"""
         return self._owes(uid) > AT_ONCE_S
 
     def late(self, uid: int, took_s: float) -> None:
-        """An answer came late, and took so much of the processor's time."""
+        """Something was late, and took so many seconds."""
         now, before_s, debt = self._clock(), self._owes(uid), self._debts.pop(uid, None)
         owed_s, forgiven_at = before_s + took_s, debt.forgiven_at if debt else -math.inf
         if not before_s and owed_s > AT_ONCE_S and now - forgiven_at >= FORGIVES_EVERY_S:
@@ -56,8 +59,8 @@ class SlowUsers:
         self._debts[uid] = _Debt(owed_s, now, forgiven_at)
         if owed_s > AT_ONCE_S >= before_s:
             pause_s = (owed_s - AT_ONCE_S) / SHARE
-            logger.warning("answers about jobs of user %d take too long: his get Slurm's own choice"
-                           " for %.0f s", uid, pause_s)  # fmt: skip
+            say = "%s of user %d take too long: %s for %.0f s"
+            logger.warning(say, self._what, uid, self._what_then, pause_s)
 
     def _least_missed(self) -> int:
         """Who was late longest ago: of those who owe nothing, if there are any."""
