@@ -99,6 +99,10 @@ class EntryClient(SlurmClient):
         """As the inner client."""
         return self.inner.admin_comments()
 
+    def site_factors(self) -> dict[int, int]:
+        """As the inner client."""
+        return self.inner.site_factors()
+
     def queue(self) -> list[QueuedJob]:
         """The queue with our entries as they are known; what others overwrote is put back."""
         keeper = self.keeper

@@ -59,6 +59,7 @@ class Remembering:
         self.jobs_there = list(jobs)
         self.used = {f"v100.s{i}": 1 for i in used}
         self.reserved: list[Reservation] = []
+        self.factors: dict[int, int] = {}
         self.refuses, self.refuses_slots = refuses, refuses_slots
         self.updates: list[tuple[tuple[str, ...], JobUpdate]] = []
 
@@ -76,6 +77,9 @@ class Remembering:
 
     def config(self) -> dict[str, str]:
         return {"PreemptType": "preempt/none"}
+
+    def site_factors(self) -> dict[int, int]:
+        return dict(self.factors)
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         self.updates.append((tuple(jobs), change))

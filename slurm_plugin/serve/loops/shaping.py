@@ -59,6 +59,10 @@ class ShapingLoop(QueueLoop):
         self._shaping: Shaping | None = None
         # Site factors by job, as far as they are known.
         self._factors: dict[int, int] = {}
+        # Others may have given factors to jobs submitted before this (epoch); 0: to any. Slurm is
+        # asked once for those, and has been for the jobs in `_asked`.
+        self._since = 0.0
+        self._asked: set[int] = set()
         self._changed = 0
         # Why Slurm refused a change of the last poll; empty where it refused none.
         self._refused = ""
@@ -74,7 +78,7 @@ class ShapingLoop(QueueLoop):
             shaping.events += 1
             if verb == ANEW:
                 shaping.forget_all()
-                self._factors = {}
+                self._factors, self._since, self._asked = {}, 0.0, set()
         super().heard(verb)
 
     def status(self) -> dict[str, Any]:
@@ -123,6 +127,8 @@ class ShapingLoop(QueueLoop):
         self._meet(shaping, seen)
         ids = {job.job_id for job in seen.jobs}
         self._factors = {job: one for job, one in self._factors.items() if job in ids}
+        self._asked &= ids
+        await asyncio.to_thread(self._ask_factors, setup.client, seen)
         made = await asyncio.to_thread(self._planned, shaping, seen)
         updates = self._own_places(seen, {job for _, plans, _ in made.values() for job in plans})
         starts: list[int] = []
@@ -144,6 +150,32 @@ class ShapingLoop(QueueLoop):
         if starts:
             self.engine.say(PLANNED)
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
+
+    def _ask_factors(self, client: SlurmClient, seen: Snapshot) -> None:
+        """Learn from Slurm which factors an earlier engine, or another one, gave to jobs.
+
+        Their own priorities come out too high or too low where a factor is not known.
+        """
+        self._since = self._since or seen.at
+        old = {
+            job.job_id
+            for job in seen.jobs
+            if job.state == "PENDING"
+            and job.job_id not in self._asked
+            and job.submit <= self._since
+            and not job.held
+            and job.eligible <= seen.at
+            and shape_note_in(job.admin_comment) is not None
+        }
+        if not old:
+            return
+        try:
+            found = client.site_factors()
+        except SlurmError as error:
+            logger.warning("genie: priorities are taken as they are found: %s", error)
+            found = {}
+        self._asked |= old
+        self._factors |= {job: factor for job, factor in found.items() if job in old and factor}
 
     def _own_places(self, seen: Snapshot, planned: Container[int]) -> list[Update]:
         """Jobs with a factor of ours that are planned no more get their own place again.

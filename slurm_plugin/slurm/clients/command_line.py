@@ -22,6 +22,8 @@ from slurm_plugin.slurm.interface import (
 from slurm_plugin.slurm.runner import Runner
 
 _CONFIG_LINE = re.compile(r"\s*([A-Za-z][\w()\[\]/.\-]*)\s*=\s?(.*?)\s*\Z")
+# A job of several partitions has a line for each.
+_FACTOR_LINE = re.compile(r"\s*(\d{1,10})\s+(-?\d{1,10})\s*")
 
 #: Jobs in one `scontrol update`: it takes about a millisecond for each, and has our time limit.
 AT_ONCE = 500
@@ -74,6 +76,20 @@ class SlurmClient:
         """The AdminComment of every job that waits or holds resources, by id: a quick reading."""
         rows_read = squeue_table.read(self._run, ("JobId", "admin_comment"))
         return {int(job): text for job, text in rows_read}
+
+    def site_factors(self) -> dict[int, int]:
+        """The site factors of the waiting jobs that have a priority now, by id.
+
+        Slurm tells of none whose begin time is to come, or whose priority was set by hand.
+        Raises SlurmError.
+        """
+        argv = ["sprio", "--noheader", "--format=%i %S"]
+        factors = {}
+        for line in self._run(argv).splitlines():
+            if not (match := _FACTOR_LINE.fullmatch(line)):
+                raise SlurmError(f"{' '.join(argv)}: said {line[:60]!r}; expected two numbers")
+            factors[int(match[1])] = int(match[2])
+        return factors
 
     def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
         """Change the jobs, each called by its QueuedJob's `name`, or `4_1` for a task.

@@ -145,6 +145,25 @@ def test_urgent_overtakes_normal_and_nobody_else_loses(shaping):
     assert shaping.job(normal[1]).state == "PENDING"
 
 
+@pytest.mark.long("half a minute")
+def test_an_engine_that_starts_anew_knows_the_jobs_own_priorities(shaping):
+    """Of two of which one was put in front, that one is left and stands where Slurm has it."""
+    for node in ("dgx1", "dgx2"):
+        shaping.occupy(node, range(8))
+    work = Work("wide", 64, 2000)
+    normal = shaping.sbatch("-p", "dgx", "--gpus=4", hint(work), sleep_s=300)
+    urgent = shaping.sbatch("-p", "dgx", "--gpus=4", hint(work, "urgent"), sleep_s=300)
+
+    def factor(jobid: int) -> int:
+        said = shaping.run("ctl", ["sprio", "--noheader", "--format=%S", f"--jobs={jobid}"])
+        return int(said or 0)
+
+    until(lambda: factor(urgent) > factor(normal), "the urgent job stands in front")
+    shaping.engine("restart")
+    shaping.cancel(normal)
+    until(lambda: factor(urgent) == 0, "it has its own place again")
+
+
 WIDE = Work("wide", 64, 2000)
 #: What it gets on empty nodes, and with -N 2 (a test holds that against the models).
 BEST, BEST_OF_TWO = "1x5", "2x3"

@@ -11,9 +11,11 @@ from genie_in_tests import GENIE, HINT, TwoNodes, a_shaping, queued, submit
 from machines_in_tests import BASIC
 
 from slurm_plugin.decide.decision_log import read
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.loops import shaping as loop
+from slurm_plugin.serve.service import ANEW
 from slurm_plugin.slurm.interface import JobUpdate
 
 
@@ -155,3 +157,36 @@ def test_a_job_that_is_planned_no_more_gets_its_own_place_again(running, slurm, 
         running.engine.setup.watcher.outdate()
     given = [update for _, update in slurm.updates if update.site_factor is not None]
     assert given == [JobUpdate(site_factor=0)] * is_reset
+
+
+@pytest.mark.parametrize("verb", ["", ANEW])
+def test_an_engine_that_starts_anew_learns_which_priorities_are_the_jobs_own(running, slurm, verb):
+    """Of job 8, whose time was to come, once Slurm tells: until then what it has is its own."""
+    if verb:
+        running.engine.say(verb)
+    now = int(time.time())
+    late = {"priority": 5000, "eligible": now + 100}
+    slurm.jobs_there = [queued(7, "1x4", priority=9000), queued(8, "1x4", **late)]
+    slurm.factors = {7: 4000}
+    running.poll()
+    assert running.loop._factors.get(7, 0) == 0, "7 goes first by its own priority, 5000"
+    slurm.factors = {8: 4500}
+    running.engine.setup.watcher.wall_clock = lambda: now + 101
+    running.engine.setup.watcher.outdate()
+    running.poll()
+    assert slurm.updates[-1] == (("8",), JobUpdate(site_factor=0))
+
+
+def test_where_slurm_does_not_tell_priorities_are_taken_as_they_are_found(running, slurm, caplog):
+    def fails() -> dict[int, int]:
+        asked.append(1)
+        raise SlurmError("sprio: no such command")
+
+    asked: list[int] = []
+    slurm.site_factors = fails
+    slurm.jobs_there = [queued(7, "1x4", priority=9000)]
+    for _ in range(2):
+        running.poll()
+        running.engine.setup.watcher.outdate()
+    assert asked == [1]
+    assert "priorities are taken as they are found: sprio: no such command" in caplog.text

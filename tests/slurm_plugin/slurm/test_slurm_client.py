@@ -158,3 +158,22 @@ def test_commands_know_their_time_zone_without_looking_it_up_each_time(monkeypat
 def test_a_missing_command_says_what_to_install(tmp_path):
     with pytest.raises(SlurmError, match=r"install Slurm's client tools or set slurm\.bin_dir"):
         ProcessRunner(tmp_path)(["scontrol", "ping"])
+
+
+@pytest.mark.parametrize(
+    ("said", "factors"),
+    [
+        ("", {}),
+        ("7 -4000\n  8   0\n7 -4000\n", {7: -4000, 8: 0}),
+        ("7 2147483645\n", {7: 2147483645}),
+    ],
+)
+def test_site_factors_are_sprios(said, factors):
+    client = SlurmClient(lambda argv, **_: said)
+    assert client.site_factors() == factors
+
+
+@pytest.mark.parametrize("said", ["You are not running a supported priority plugin", "7", "7 x"])
+def test_anything_else_of_sprio_is_an_error(said):
+    with pytest.raises(SlurmError, match=r"sprio .*expected two numbers"):
+        SlurmClient(lambda argv, **_: said).site_factors()
