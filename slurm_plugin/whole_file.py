@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from slurm_plugin.errors import PluginError
 
@@ -50,6 +50,40 @@ def read(path: Path, most_bytes: int) -> bytes:
         descriptor, _ = _opened(place)
         with os.fdopen(descriptor, "rb") as file:
             return file.read(most_bytes + 1)
+
+
+def opened(path: Path) -> BinaryIO:
+    """A file to read from its start.
+
+    FileNotFoundError where there is none; PluginError where it cannot be read.
+    """
+    with _told(path, "read", FileNotFoundError), _place(path, follows=True) as place:
+        return os.fdopen(_opened(place)[0], "rb")
+
+
+@contextmanager
+def as_owner(path: Path, *, makes: bool = False) -> Iterator[None]:
+    """A block that opens this file by its name, as SQLite does, and others beside it.
+
+    Where root runs it and the folder is somebody else's, it has that owner's rights and no more: a
+    link leads it nowhere that the owner could not go. PluginError where there is no way to the
+    folder, which is made where it is missing and `makes`.
+    """
+    with _told(path, "written" if makes else "read"), _place(path, makes=makes) as place:
+        owner = place.owner
+    if owner is None:
+        yield
+        return
+    uid, gid, groups = os.geteuid(), os.getegid(), os.getgroups()
+    os.setgroups([owner.st_gid])
+    os.setegid(owner.st_gid)
+    os.seteuid(owner.st_uid)
+    try:
+        yield
+    finally:
+        os.seteuid(uid)
+        os.setegid(gid)
+        os.setgroups(groups)
 
 
 def replace_contents(path: Path, content: bytes) -> None:

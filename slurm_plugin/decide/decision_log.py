@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from slurm_plugin import whole_file
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.log_lines import Line, Reader
 
@@ -161,5 +162,5 @@ def read(config: DecisionLogConfig, reader: Reader | None = None) -> Iterator[Li
     """Records, oldest first; the reader counts lines that are none (a crash, a full disk)."""
     reader = reader or Reader()
     for path in reversed(rotated(config)):
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:
+        with contextlib.suppress(FileNotFoundError), whole_file.opened(path) as lines:
             yield from reader.records(lines)

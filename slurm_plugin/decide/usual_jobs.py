@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from policies.contract.demand import Shares, shares
+from slurm_plugin import whole_file
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import rotated
+from slurm_plugin.errors import PluginError
 from slurm_plugin.log_lines import Placing, Reader
 
 logger = logging.getLogger(__name__)
@@ -44,11 +46,11 @@ def _newest(log: DecisionLogConfig) -> Iterator[bytes]:
         if left <= 0:
             break
         try:
-            with path.open("rb") as file:
+            with whole_file.opened(path) as file:
                 size = file.seek(0, 2)
                 file.seek(max(0, size - left))
                 parts.append(file.read(left))
-        except OSError:
+        except (OSError, PluginError):
             continue  # never there, rotated away, or closed to this user
         left -= len(parts[-1])
     for part in reversed(parts):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from policies.errors import ProfileError
 from policies.performance import INFERENCE, TRAINING, PerformanceModel, Run, fit, from_dict, to_dict
 from policies.performance.similarity import Traits, borrowed, nearest
+from slurm_plugin import whole_file
 from slurm_plugin.errors import PluginError
 
 #: Raised with every change of the tables.
@@ -129,23 +130,18 @@ class Database:
         except (ProfileError, TypeError, ValueError) as error:
             raise PluginError(f"{self.path}: profile {name}: {error}") from error
 
-    @contextmanager
+    @contextlib.contextmanager
     def _open(self, *, write: bool = False) -> Iterator[sqlite3.Connection]:
+        if not write and not self.path.exists():
+            raise PluginError(f"{self.path}: no such file; add a profile with gputopo profile fit")
+        mode = "rwc" if write else "ro"
         try:
-            if write:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-            elif not self.path.exists():
-                raise PluginError(
-                    f"{self.path}: no such file; add a profile with gputopo profile fit"
-                )
-            mode = "rwc" if write else "ro"
-            connection = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode={mode}", uri=True)
-            try:
-                self._check(connection, write)
-                with connection:
-                    yield connection
-            finally:
-                connection.close()
+            with whole_file.as_owner(self.path, makes=write):
+                uri = f"{self.path.absolute().as_uri()}?mode={mode}"
+                with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
+                    self._check(connection, write)
+                    with connection:
+                        yield connection
         except (sqlite3.Error, OSError) as error:
             raise PluginError(
                 f"{self.path}: {error}; expected a database of gputopo profile fit"

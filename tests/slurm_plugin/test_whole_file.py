@@ -8,17 +8,24 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from policies.contract.interference import Kind
+from policies.performance import Run, fit
+from policies.performance.similarity import Traits
 from slurm_plugin import whole_file
 from slurm_plugin.collect.store import Store
+from slurm_plugin.config.sections import DecisionLogConfig
+from slurm_plugin.decide import decision_log
+from slurm_plugin.decide.usual_jobs import learned as learned_shares
 from slurm_plugin.defrag import record
 from slurm_plugin.errors import PluginError
 from slurm_plugin.job_profiles.learned import Learned, Sort
 from slurm_plugin.part_marks import marks
 from slurm_plugin.rows_file import RowsFile
+from slurm_plugin.speed_models.database import Database, Profile
 
 
 def test_a_file_is_replaced_with_its_mode(tmp_path):
@@ -48,6 +55,9 @@ def test_on_a_full_disk_the_old_one_stays_alone(tmp_path, monkeypatch, caplog):
     assert path.read_text() == "[]"
     assert len(caplog.records) == caplog.text.count("learned.json: cannot be written") == 1
 
+
+_RUNS = tuple(Run(1, 1, local, 0.01 * local) for local in (16, 32, 64))
+PROFILE = Profile(Traits("resnet50"), "training", fit("calibrated", _RUNS), _RUNS)
 
 # -- root, in folders of others ---------------------------------------------------
 
@@ -137,6 +147,40 @@ def test_root_takes_no_second_name_of_a_file_for_anothers(theirs, roots):
     os.mkfifo(theirs / "pipe")
     with pytest.raises(PluginError, match="expected a plain file"):
         whole_file.read(theirs / "pipe", 9)
+    with pytest.raises(PluginError, match="expected a plain file"):
+        whole_file.opened(theirs / "pipe")
+    assert whole_file.opened(theirs / "file").read() == b"old"
+
+
+@needs_root
+def test_what_opens_files_by_their_names_has_no_more_rights_than_the_folders_owner():
+    """A model database beside a link to where only root may write: SQLite would make one there."""
+    with TemporaryDirectory(prefix="gputopo-test-") as name:
+        os.chmod(name, 0o755)
+        state, cron = Path(name, "state"), Path(name, "cron")
+        state.mkdir()
+        os.chown(state, OTHER, OTHER)
+        cron.mkdir()
+        models = Database(state / "models.db")
+        models.path.symlink_to(cron / "job")
+        with pytest.raises(PluginError, match="unable to open database file"):
+            models.put(PROFILE)
+        assert list(cron.iterdir()) == []
+        assert (os.geteuid(), os.getegid()) == (0, 0)
+        models.path.unlink()
+        models.put(PROFILE)
+        assert models.path.stat().st_uid == OTHER
+        assert [one.traits.name for one in models.all()] == ["resnet50"]
+
+
+@needs_root
+def test_logs_are_read_only_where_they_are_plain_files(theirs, roots):
+    """The engine keeps them: a pipe in their place would be waited for without end."""
+    log = DecisionLogConfig(path=theirs / "decisions.jsonl")
+    os.mkfifo(log.path)
+    assert learned_shares(log) == ()
+    with pytest.raises(PluginError, match="expected a plain file"):
+        list(decision_log.read(log))
 
 
 @needs_root
