@@ -19,7 +19,7 @@ def check_owner(path: Path, danger: str) -> None:
     try:
         real = whole_file.resolved(path)
     except PluginError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(f"{error}; {danger}") from error
     for one in {path, *path.parents, real, *real.parents}:
         try:
             status = one.stat()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, make_dataclass, replace
@@ -34,12 +35,17 @@ from slurm_plugin.config.sections import (
 from slurm_plugin.config.site_reader import SiteReader
 from slurm_plugin.errors import ConfigError
 
+logger = logging.getLogger(__name__)
+
 #: One to begin with: it observes, and names no node yet.
 SAMPLE = Path(__file__).with_name("sample.yaml")
 
 _DANGER = (
-    "it names programs that root's commands run, and where they write; use a file of root's"
-    " (--config), do this as the file's owner, or make it root's"
+    "it names where root's commands write; use a file of root's (--config), do this as the file's"
+    " owner, or make it root's"
+)
+_OTHER_BIN_DIR = (
+    "it names programs, so slurm.bin_dir is not used: root's commands take Slurm's own by PATH"
 )
 
 
@@ -202,19 +208,26 @@ def _check_section(name: str, settings: type) -> None:
         raise RegistryError(f"{settings.__name__} cannot be a section: {error!r}") from None
 
 
-def load(path: Path, only: Collection[str] = (), *, is_looked_at: bool = False) -> Config:
+def load(path: Path, only: Collection[str] = (), *, writes: bool = True) -> Config:
     """The configuration in `path`, or `only` these keys of it; raises ConfigError.
 
-    Root is refused a file that others may write, since it names programs and where to write;
-    `is_looked_at`: the caller does nothing with what it says.
+    Root is refused a file that others may write where the caller `writes` to the places that it
+    names. Else it has one without the folder of Slurm's commands, which is said.
     """
-    if os.geteuid() == 0 and not is_looked_at:
+    if os.geteuid() == 0 and writes:
         check_owner(path, _DANGER)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    return parse(text, path, only)
+    config = parse(text, path, only)
+    if os.geteuid() == 0 and config.slurm.bin_dir is not None:
+        try:
+            check_owner(path, _OTHER_BIN_DIR)
+        except ConfigError as error:
+            logger.warning("%s", error)
+            return replace(config, slurm=replace(config.slurm, bin_dir=None))
+    return config
 
 
 def parse(text: str, path: Path, only: Collection[str] = ()) -> Config:

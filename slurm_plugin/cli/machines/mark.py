@@ -109,7 +109,7 @@ def marks_(config_path: Path, as_json: bool) -> None:
     from slurm_plugin.explain.text import printable
     from slurm_plugin.part_marks import marks
 
-    found = marks.read(marks.path_in(settings.load(config_path).state_dir))
+    found = marks.read(marks.path_in(settings.load(config_path, writes=False).state_dir))
     rows = [one for node in sorted(found) for one in found[node]]
     if as_json:
         click.echo(json.dumps([msgspec.to_builtins(one) for one in rows], indent=1))

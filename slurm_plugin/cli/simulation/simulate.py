@@ -177,7 +177,7 @@ def _cluster(path: Path) -> dict[str, NodeTopology]:
     from slurm_plugin.config.settings import load
 
     cluster: dict[str, NodeTopology] = {}
-    for node_set in load(path, only=("nodes",), is_looked_at=True).nodes:
+    for node_set in load(path, only=("nodes",), writes=False).nodes:
         beside = path.parent / node_set.topology
         topology = find(str(beside) if beside.is_file() else node_set.topology)
         cluster |= dict.fromkeys(node_set.nodes, topology)
@@ -193,7 +193,7 @@ def _network(path: Path) -> Network | None:
     from gres_topology.slurm_files import networks
     from slurm_plugin.config.settings import load
 
-    named = load(path, only=("topology_conf",), is_looked_at=True).topology_conf
+    named = load(path, only=("topology_conf",), writes=False).topology_conf
     if named is None:
         return None
     beside = path.parent / named

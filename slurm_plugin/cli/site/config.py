@@ -31,7 +31,7 @@ def check(file: Path | None, config_path: Path) -> None:
     from slurm_plugin.serve.setup import networks_of
 
     # Somebody else's file, too: nothing of what it names is run.
-    settings = configuration.load(file or config_path, is_looked_at=True)
+    settings = configuration.load(file or config_path, writes=False)
     if settings.topo_aware.profiles is not None:
         read_profiles(settings.topo_aware.profiles)
     machines = load_machines(settings)

@@ -29,7 +29,7 @@ def defrag(config_path: Path, plan: bool, moves: int, as_json: bool) -> None:
     """
     from slurm_plugin.config import settings
 
-    config = settings.load(config_path)
+    config = settings.load(config_path, writes=False)
     told = _plan(config, moves) if plan else _moved(config)
     if as_json:
         click.echo(json.dumps(told, indent=1))

@@ -30,7 +30,7 @@ def list_(config_path: Path, as_json: bool) -> None:
     from slurm_plugin.serve.give_back import waiting
     from slurm_plugin.slurm import choose
 
-    settings = config.load(config_path)
+    settings = config.load(config_path, writes=False)
     notes = readable(settings.state_dir / NAME)
     jobs = waiting(choose.client(settings.slurm))
     rows = [_row(job, kept, notes.get(job.job_id)) for job, kept in jobs]
@@ -54,7 +54,7 @@ def release_all(config_path: Path) -> None:
     from slurm_plugin.serve.give_back import give_back
     from slurm_plugin.slurm import choose
 
-    settings = config.load(config_path)
+    settings = config.load(config_path, writes=False)
     done = give_back(choose.client(settings.slurm))
     click.echo(f"{done} waiting job{'' if done == 1 else 's'} given back to Slurm")
     if not settings.kill_switch.exists():

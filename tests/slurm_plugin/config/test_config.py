@@ -145,8 +145,10 @@ def test_a_missing_file_is_named():
     [("gputopo.yaml", 12345, 0o644), (".", 12345, 0o755), ("gputopo.yaml", 0, 0o664),
      (".", 0, 0o775), ("link.yaml", 0, 0o755)],
 )  # fmt: skip
-def test_root_refuses_a_file_that_others_may_write(tmp_path, what, uid, mode):
-    """It names the folder of the programs that `topology collect`, `explain` and others start."""
+def test_root_runs_no_program_and_writes_nowhere_that_others_may_name(
+    tmp_path, monkeypatch, caplog, what, uid, mode
+):
+    """What only asks Slurm does without the folder of Slurm's commands that the file names."""
     folder, asked = tmp_path / "slurm", tmp_path / "slurm" / "gputopo.yaml"
     folder.mkdir(mode=0o755)
     asked.write_text(f"slurm: {{bin_dir: {tmp_path}}}\nnodes: []\n")
@@ -165,10 +167,19 @@ def test_root_refuses_a_file_that_others_may_write(tmp_path, what, uid, mode):
         (folder / what).chmod(mode)
     with pytest.raises(ConfigError, match=r"others than root may (write|have put)"):
         config.load(asked)
-    assert run("config", "check", str(asked)).startswith(f"{asked}: 0 nodes")
-    said = run("explain", "7", "--config", str(asked), code=2)
-    assert "others than root may" in said
-    assert len(said.splitlines()) == 1
+    assert f"{asked}: 0 nodes" in run("config", "check", str(asked))
+    for words in (("topology", "mark", "dgx1"), ("topology", "collect")):
+        said = run(*words, "--config", str(asked), code=2)
+        assert "others than root may" in said
+        assert len(said.splitlines()) == 1
+    program = tmp_path / "squeue"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", "/none")
+    with caplog.at_level("WARNING"):
+        run("explain", "7", "--config", str(asked), code=2)
+    assert not (tmp_path / "ran").exists()
+    assert "so slurm.bin_dir is not used" in caplog.text
 
 
 def test_whoever_is_not_root_may_use_a_file_of_others(tmp_path, monkeypatch):
