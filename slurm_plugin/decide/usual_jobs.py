@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Iterator
 
@@ -43,15 +44,11 @@ def _newest(log: DecisionLogConfig) -> Iterator[bytes]:
     parts: list[bytes] = []
     left = MOST_BYTES
     for path in rotated(log):
-        if left <= 0:
-            break
         try:
             with whole_file.opened(path) as file:
-                size = file.seek(0, 2)
-                file.seek(max(0, size - left))
+                file.seek(max(0, file.seek(0, os.SEEK_END) - left))
                 parts.append(file.read(left))
         except (OSError, PluginError):
             continue  # never there, rotated away, or closed to this user
         left -= len(parts[-1])
-    for part in reversed(parts):
-        yield from part.splitlines()
+    return (line for part in reversed(parts) for line in part.splitlines())

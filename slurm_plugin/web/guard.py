@@ -44,15 +44,20 @@ MAX_STREAMS_OF_ONE = 32
 
 @web.middleware
 async def with_headers(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every answer has the headers, refusals and errors included; none shows a traceback."""
+    """Every answer has the headers, refusals and errors included; none shows a traceback.
+
+    A connection ends with its first one, so that what a client sends at once is bounded.
+    """
     try:
         response = await handler(request)
     except web.HTTPException as error:
         error.headers.update(HEADERS)
+        error.force_close()
         raise
     except Exception:
         logger.exception("%s could not be answered", request.path)
         response = web.Response(status=500, text="this could not be answered; the log says why\n")
+    response.force_close()
     if not response.prepared:
         response.headers.update(HEADERS)
     return response
@@ -84,6 +89,12 @@ REFUSAL = "\r\n".join(
         _TOO_MANY,
     ]
 ).encode("ascii")
+
+
+def _answers(transport: asyncio.Transport) -> object:
+    """What answers the requests of a connection: behind the door, where there is one."""
+    protocol = transport.get_protocol()
+    return getattr(protocol, "inner", protocol)
 
 
 class Clients:
@@ -127,7 +138,7 @@ class Clients:
     def _least_needed(self, whose: Hashable) -> asyncio.Transport:
         """Their oldest connection that asks nothing now, or else their oldest."""
         theirs = [one for one, who in self._whose.items() if who == whose]
-        return next((one for one in theirs if not self._busy[one.get_protocol()]), theirs[0])
+        return next((one for one in theirs if not self._busy[_answers(one)]), theirs[0])
 
     @web.middleware
     async def watched(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 
 #: Giant headers are refused by aiohttp at these sizes, in bytes.
 MAX_LINE, MAX_FIELD = 4096, 8190
-#: Seconds a browser's connection is kept for its next request.
-KEEP_ALIVE_S = 15.0
+#: The most that a connection may send: one request, whose answer is the connection's last.
+MAX_BYTES = 12288
 #: Connections that may wait to be let in: more than one user can keep there.
 BACKLOG = 1024
 #: Seconds between two looks at the log while nobody asks for anything of it.
@@ -82,7 +82,6 @@ async def serve(
         application(page),
         access_log=None,
         handle_signals=False,
-        keepalive_timeout=KEEP_ALIVE_S,
         max_line_size=MAX_LINE,
         max_field_size=MAX_FIELD,
     )
@@ -115,20 +114,44 @@ async def serve(
 
 
 class _Door(asyncio.Protocol):
-    """Where a connection comes in; nothing is read of one that may not stay."""
+    """Where a connection comes in: nothing is read of one that may not stay, and little of others.
+
+    Before its release 3.14 aiohttp keeps any number of requests that come before an answer.
+    """
 
     def __init__(self, page: Page, server: web.Server) -> None:
         self._page, self._server = page, server
+        self._left = MAX_BYTES
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.inner: asyncio.Protocol = asyncio.Protocol()
         if self._page.admits(transport):
-            handler = self._server()
-            transport.set_protocol(handler)
-            handler.connection_made(transport)
+            self.inner = self._server()
+            self.inner.connection_made(transport)
         else:
             transport.write(REFUSAL)
             transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            self._transport.abort()
+        else:
+            self.inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self.inner.eof_received()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.inner.connection_lost(error)
+
+    def pause_writing(self) -> None:
+        self.inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.inner.resume_writing()
 
 
 def _end(ended: asyncio.Event) -> None:

@@ -86,6 +86,7 @@ PLACES = f"{port.REQUEST_S:g} s, {port.MAX_OPEN} connections, {port.MAX_OF_ONE} 
             "`gputopo web`",
             [
                 f"heads of {round(run.MAX_FIELD / 1024)} KiB",
+                f"of {round(run.MAX_BYTES / 1024)} KiB in all",
                 f"{guard.MAX_CONNECTIONS:,} connections, {guard.MAX_OF_ONE} of one user",
                 f"{guard.IDLE_S:g} s without a request",
                 f"{guard.MAX_STREAMS_OF_ONE} live pages",

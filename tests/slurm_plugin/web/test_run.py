@@ -77,3 +77,25 @@ def test_a_wrong_option_is_one_line(options, says):
     assert done.exit_code == 2
     [line] = done.output.splitlines()
     assert says in line
+
+
+def test_requests_sent_on_and_on_over_one_connection_are_not_kept():
+    """Before 3.14 aiohttp keeps them all, however many come before an answer."""
+    process = web("--demo", "--listen", "127.0.0.1:0")
+    try:
+        assert process.stderr is not None
+        port = int(process.stderr.readline().rpartition(":")[2].strip("/\n"))
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+            one = b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            client.sendall(one)
+            assert client.recv(99).startswith(b"HTTP/1.1 200 OK")
+            with pytest.raises(ConnectionError):
+                client.sendall(one * 2_000_000)
+        lines = [b"GET / HTTP/1.1", b"Host: localhost", b"", b""]
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+            client.sendall(b"\r\n".join(lines) * 3)
+            with client.makefile("rb") as stream:
+                assert stream.read().count(b"HTTP/1.1 200 OK") == 1
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)
