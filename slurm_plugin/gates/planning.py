@@ -149,14 +149,11 @@ class _Planning:
             if job_id in released or self._open(unit):
                 if len(made.releases) > count:
                     released.add(job_id)
-                continue
-            if not unit.is_last:
-                continue
-            if self._is_overtaken(unit):
+            elif unit.is_last and self._is_overtaken(unit):
                 self._leave(unit, OVERTAKEN)
-                continue
-            self._ask_to_lend(unit)
-            self._renew(unit, 1 if seen <= NEAR else FAR_LEASES)
+            elif unit.is_last:
+                self._ask_to_lend(unit)
+                self._renew(unit, 1 if seen <= NEAR else FAR_LEASES)
 
     def _await_start(self, unit: Unit) -> None:
         """A released job that has not started: keep its slots, or gate it again after a while."""
@@ -228,16 +225,18 @@ class _Planning:
         Slurm keeps no room for a job behind its gate, which to it is not to start yet. So such jobs
         could pass the first waiting one for ever.
         """
-        job = unit.first[0]
+        job, want = unit.first
         mine = (one for one in self.made.line.waits if one.job == job.job_id)
-        return any(self._is_passed(job, one) for one in mine)
+        # One that has a place since the last look may have been passed already. For one that may
+        # borrow donors are asked first: Slurm's own lends it nothing.
+        is_asked = self.matcher is not None and want.kept.may_borrow
+        lately = inf if is_asked or not job.submit else max(job.submit, self.context.last_look)
+        since = self.context.waits_since.get(job.job_id, lately)
+        return any(self._is_passed(job, one, since) for one in mine)
 
-    def _is_passed(self, job: QueuedJob, one: InLine) -> bool:
+    def _is_passed(self, job: QueuedJob, one: InLine, since: float) -> bool:
         """The same of one of its places: it has one at each turn at which it lacked room."""
         made, context = self.made, self.context
-        # One that has a place since the last look may have been passed already.
-        lately = max(job.submit, context.last_look) if job.submit else inf
-        since = context.waits_since.get(job.job_id, lately)
         names = one.need.partitions or job.partition.split(",")
         own = place_at(job, min(context.tiers.get(name, 1) for name in names))
         later = [

@@ -20,7 +20,7 @@ from loans_in_tests import (
 from slots_in_tests import first_choice
 
 from slurm_plugin.gates.plan import GateContext, GatePlan
-from slurm_plugin.gates.planning import plan
+from slurm_plugin.gates.planning import OVERTAKEN, plan
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending import matcher
@@ -65,6 +65,18 @@ def test_a_job_that_fits_somewhere_borrows_nothing():
     made = planned(queued(), nodes=room(node("dgx1", 0x1F), node("dgx2", 0xFF)))
     assert made.released == ["7"]
     assert made.offers == []
+
+
+@pytest.mark.parametrize("lends", [True, False])
+def test_who_may_borrow_is_offered_a_loan_before_slurm_gets_the_job(lends):
+    """It was released from a hold since the last look, in which Slurm's own jobs started."""
+    held = {"dgx1": (3, 4, 5, 6, 7)}
+    values = {"state": "RUNNING", "start": AT - 1, "submit": AT - 2, "priority": 1}
+    passed = QueuedJob(9, nodes=("dgx1",), gpus=held, **values)
+    made = planned(queued(submit=AT - 9, priority=1), passed, nodes=TWO, lends=lends)
+    assert len(made.offers) == lends
+    left = [one for _, one in made.updates if OVERTAKEN in (one.admin_comment or "")]
+    assert len(left) == (not lends)
 
 
 def test_a_loan_delays_nobody_who_came_first():
