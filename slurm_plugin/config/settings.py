@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Collection, Mapping
@@ -75,8 +76,9 @@ class TopoAwareConfig(topo_aware.TopoAwareSettings):
 class Config:
     """The whole configuration; its keys are read in the order in which they stand here."""
 
-    #: Where it was read from.
+    #: Where it was read from, and the text's SHA-256 (begin of it; "" for a text of no file).
     path: Path
+    digest: str = ""
     socket: Path = setting(Path("/run/gputopo/engine.sock"), "Unix socket the engine listens on.")
     enforcement: Literal["select", "slots"] = setting("select", "How decisions reach Slurm.")
     notes: Literal["admin-comment", "engine"] = setting(
@@ -220,7 +222,8 @@ def load(path: Path, only: Collection[str] = (), *, writes: bool = True) -> Conf
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    config = parse(text, path, only)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    config = replace(parse(text, path, only), digest=digest)
     if os.geteuid() == 0 and config.slurm.bin_dir is not None:
         try:
             check_owner(path, _OTHER_BIN_DIR)

@@ -311,9 +311,14 @@ class KeptTables:
 
         return use
 
+    @property
+    def latest(self) -> KeptNodes | None:
+        """The table in use."""
+        return next(reversed(self._tables.values()), None)
+
     def catch_up(self) -> bool:
         """A step of `NodeTable.catch_up` on the table in use; False where nothing is left."""
-        kept = next(reversed(self._tables.values()), None)
+        kept = self.latest
         return kept is not None and kept.table.catch_up()
 
     def use_with(self, machines: Machines) -> None:

@@ -249,6 +249,7 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "config": check_config,
     "kill switch": engine.check_kill_switch,
     "slurm": check_slurm,
+    "file": engine.check_file,
     "socket": engine.check_socket,
     "engine": engine.check_engine,
     "in charge": engine.check_charge,

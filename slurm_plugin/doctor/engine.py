@@ -7,6 +7,7 @@ import pwd
 import stat
 import time
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,18 @@ def check_kill_switch(here: Installation) -> Iterator[Finding]:
         yield fail(f"{switch} exists: everything is passed", f"rm {switch}")
     else:
         yield ok(f"{switch} is absent")
+
+
+def check_file(here: Installation) -> Iterator[Finding]:
+    """SlurmUser, as whom the engine runs, may read gputopo.yaml."""
+    path, user = here.config.path, slurm_user(here.slurm_config)
+    if user and not may_read(path, user):
+        yield fail(
+            f"{path} cannot be read by SlurmUser: the engine does not start, or keeps an old one",
+            f"chmod a+r {path}, and let others enter its folders",
+        )
+    else:
+        yield ok(f"{path} can be read by SlurmUser")
 
 
 def check_socket(here: Installation) -> Iterator[Finding]:
@@ -59,7 +72,7 @@ def check_socket(here: Installation) -> Iterator[Finding]:
 
 
 def check_engine(here: Installation) -> Iterator[Finding]:
-    """The engine answers, and reads the same configuration."""
+    """The engine answers, goes by the file that is there now, and may write what it keeps."""
     try:
         status = client.status(here.config.socket)
     except EngineDown as error:
@@ -70,12 +83,29 @@ def check_engine(here: Installation) -> Iterator[Finding]:
             f"the engine reads {status.get('config')}, doctor {here.config.path}",
             "give both the same --config",
         )
+    elif why := status.get("reload_error"):
+        yield fail(f"{_read_last(status)}: {why}", "correct it, then systemctl reload gputopo")
+    elif status.get("config_digest", here.config.digest) != here.config.digest:
+        yield fail(
+            f"{here.config.path} changed since; {_read_last(status)}", "systemctl reload gputopo"
+        )
+    for folder in status.get("not_writable", ()):
+        yield fail(
+            f"the engine may not write in {folder}: what it is to keep there is lost",
+            "give it to SlurmUser; a folder beyond the unit's own needs ReadWritePaths="
+            " (systemctl edit gputopo), and a restart",
+        )
     if status.get("decisions_lost"):
         yield warn(
             f"{status['decisions_lost']} decisions could not be logged",
             f"check space and owner of {here.config.decision_log.path}",
         )
     yield ok(f"answers; up {status.get('uptime_s')} s")
+
+
+def _read_last(status: Mapping[str, Any]) -> str:
+    at = datetime.fromtimestamp(status.get("config_read_at", 0)).isoformat(" ", "seconds")
+    return f"the engine goes by what it read at {at}"
 
 
 def check_charge(here: Installation) -> Iterator[Finding]:
@@ -175,6 +205,24 @@ def check_questions(here: Installation) -> Iterator[Finding]:
         )
     else:
         yield ok(f"{status.get('messages', {}).get('place', 0)} so far")
+
+
+def may_read(path: Path, uid: int) -> bool:
+    """By owner and mode of the path and all above it; groups of the user that are his own only."""
+    try:
+        gid = pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        gid = -1
+    path = path.resolve()
+    for part, bit in ((path, 4), *((folder, 1) for folder in path.parents)):
+        try:
+            info = part.stat()
+        except OSError:
+            return True  # that it is not there is said elsewhere
+        shift = 6 if info.st_uid == uid else 3 if info.st_gid == gid else 0
+        if not info.st_mode >> shift & bit:
+            return False
+    return True
 
 
 def slurm_user(values: Mapping[str, str]) -> int | None:

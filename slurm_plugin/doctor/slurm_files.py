@@ -8,9 +8,11 @@ from pathlib import Path
 
 from gres_topology.errors import TopologyError
 from gres_topology.slurm_files import networks
+from slurm_plugin import client
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
+from slurm_plugin.errors import EngineDown
 from slurm_plugin.slurm.releases import parse_version
 
 PLUGIN_FILE = "select_cons_tres.so"
@@ -18,6 +20,8 @@ PLUGIN_FILE = "select_cons_tres.so"
 _TOPOLOGY_YAML = (25, 5)
 #: Present in our plugin's file and in no plugin of Slurm's.
 _OURS = b"gputopo"
+#: Stands in the job_submit.lua that we ship, and in no other.
+_OWN_SCRIPT = "slurm-gputopo: the script slurmctld loads"
 
 
 def check_bridge(here: Installation) -> Iterator[Finding]:
@@ -33,9 +37,29 @@ def check_bridge(here: Installation) -> Iterator[Finding]:
     except OSError as error:
         yield fail(f"{script}: {error.strerror}", "gputopo enable --apply links ours there")
         return
-    what_to_do = "add the lines of the operator's guide to your job_submit.lua"
-    foreign = fail(f"{script} is not ours and does not load ours", what_to_do)
-    yield ok(f"{script} is loaded") if is_ours else foreign
+    if not is_ours:
+        what_to_do = "add the lines of docs/lua-bridge.md to your job_submit.lua"
+        yield fail(f"{script} is not ours and does not load ours", what_to_do)
+    elif _OWN_SCRIPT in script.read_text(errors="replace"):
+        yield ok(f"{script} is loaded")
+    else:
+        yield from _of_the_site(here, script)
+
+
+def _of_the_site(here: Installation, script: Path) -> Iterator[Finding]:
+    """A site's own script, which may name ours and load nothing: only a submit shows it."""
+    try:
+        submits = client.status(here.config.socket).get("messages", {}).get("submit", 0)
+    except EngineDown:
+        return  # check_engine reports it
+    if submits:
+        yield ok(f"{script} loads ours: the engine was asked about {submits} submits")
+    else:
+        yield warn(
+            f"{script} names ours, and no submit has come to the engine yet",
+            "submit a job that asks for GPUs, and look again; if nothing comes, slurmctld's log"
+            " says why the script does not find gputopo/bridge.lua (docs/lua-bridge.md)",
+        )
 
 
 def loads_ours(script: Path) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from slurm_plugin.doctor import slots, slurm_files
-from slurm_plugin.doctor.engine import slurm_user
+from slurm_plugin.doctor.engine import may_read, slurm_user
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.enabling import lua_socket
@@ -114,7 +113,7 @@ def _config(here: Installation) -> Iterator[Finding]:
 def _bridge(here: Installation, plan: EnablingPlan) -> Iterator[Finding]:
     user = slurm_user(here.slurm_config)
     for path in filter(None, (plan.script, plan.plugin_dir)):
-        if user and not _may_read(path, user):
+        if user and not may_read(path, user):
             yield fail(f"{path} cannot be read by SlurmUser", "install it where all may read")
     if is_our_link(plan.link, plan.script):
         yield ok(f"{plan.link} is linked")
@@ -162,21 +161,3 @@ def is_our_link(link: Path, script: Path) -> bool:
     with suppress(OSError):
         return link.is_symlink() and link.samefile(script)
     return False
-
-
-def _may_read(path: Path, uid: int) -> bool:
-    """By owner and mode of the path and all above it; groups of the user that are his own only."""
-    try:
-        gid = pwd.getpwuid(uid).pw_gid
-    except KeyError:
-        gid = -1
-    path = path.resolve()
-    for part, bit in ((path, 4), *((folder, 1) for folder in path.parents)):
-        try:
-            info = part.stat()
-        except OSError:
-            return True  # that it is not there is said elsewhere
-        shift = 6 if info.st_uid == uid else 3 if info.st_gid == gid else 0
-        if not info.st_mode >> shift & bit:
-            return False
-    return True

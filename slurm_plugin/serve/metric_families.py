@@ -39,8 +39,9 @@ FAMILIES = (
         in_charge 1 where slurmctld of this host is in charge, 0 where the engine stands by.
         config_reloaded 0 where the last reload failed, and the old configuration is in force.
         nodes_declared Nodes that gputopo.yaml names.
-        nodes_left_to_slurm Declared nodes on which no GPUs are chosen; `gputopo status` says why.
-        """,
+        folders_not_writable Folders that gputopo.yaml names and in which the engine may not write.
+        nodes_left_to_slurm{why} Nodes with GPUs on which none are chosen: "undeclared", or a "problem" that `gputopo status` names.
+        """,  # noqa: E501
     ),
     *_families(
         "counter",

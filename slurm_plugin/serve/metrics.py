@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from slurm_plugin.errors import PluginError
 from slurm_plugin.port import Port
+from slurm_plugin.serve import amiss
 from slurm_plugin.serve.metric_families import FAMILIES
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.site_figures import SiteFigures, figures_of
@@ -153,14 +154,15 @@ class Metrics:
         """Gauges and counters by name."""
         engine = self._engine
         counted, log, config = engine.counters.snapshot(), engine.log, engine.setup.config
-        machines = engine.setup.machines.values()
+        left = engine.left_to_slurm().values()
+        undeclared = sum(why == amiss.NOT_DECLARED for why in left)
         simple = {
             "uptime_seconds": counted["uptime_s"],
             "switched_off": config.kill_switch.exists(),
             "in_charge": engine.setup.keeper.is_in_charge(),
-            "config_reloaded": engine.is_reloaded,
-            "nodes_declared": len(machines),
-            "nodes_left_to_slurm": sum(bool(machine.problem) for machine in machines),
+            "config_reloaded": not engine.reload_error,
+            "folders_not_writable": len(engine.not_writable),
+            "nodes_declared": len(engine.setup.machines),
             "late": counted["late"],
             "budget_out": counted["budget_out"],
             "log_lines": log.written,
@@ -176,6 +178,9 @@ class Metrics:
             "build_info": {(_version(), platform.python_version(), config.enforcement): 1},
             **{name: {(): float(value)} for name, value in simple.items()},
             **{name: by_label(counted[name]) for name in ("messages", "replies", "passes")},
+            "nodes_left_to_slurm": by_label(
+                {"undeclared": undeclared, "problem": len(left) - undeclared}
+            ),
             **known,
             **tallied,
             **self._site(),

@@ -29,7 +29,7 @@ from slurm_plugin.notify import Notifier
 from slurm_plugin.order.learned_durations import LearnedDurations
 from slurm_plugin.part_marks import marks as part_marks
 from slurm_plugin.part_marks.marks import MarksInForce
-from slurm_plugin.serve import setup
+from slurm_plugin.serve import amiss, setup
 from slurm_plugin.serve.charge import Charge
 from slurm_plugin.serve.loops.defrag import DefragLoop
 from slurm_plugin.serve.loops.gates import GatesLoop
@@ -156,7 +156,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         engine.warm()
         keeping = (one.schedule.keep(one.poll) for one in loops)
         running = (_feed(notifier), ClockWatch(engine.say).run(), charge.run(), *keeping,
-                   _watch_marks(engine))  # fmt: skip
+                   _watch_files(engine))  # fmt: skip
         tasks = [asyncio.create_task(one) for one in running]
         await ended.wait()
         for task in tasks:
@@ -171,15 +171,28 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     logger.info("stopped")
 
 
-async def _watch_marks(engine: Engine) -> None:
-    """Read the marks anew when their file changes; gputopo.yaml stays as it was read last."""
+async def _watch_files(engine: Engine) -> None:
+    """Read the marks anew when their file changes, and look whether our folders can be written.
+
+    gputopo.yaml stays as it was read last.
+    """
     while True:
+        await asyncio.to_thread(_look_at_folders, engine)
         await asyncio.sleep(MARKS_S)
         site = engine.setup
         path = part_marks.path_in(site.config.state_dir)
         if await asyncio.to_thread(site.marks.is_outdated, path):
             logger.info("%s changed; reading it", path)
             await engine.reload(site.config)
+
+
+def _look_at_folders(engine: Engine) -> None:
+    """Whether the engine, as this user and in its unit's bounds, may write what it is to keep."""
+    config = engine.setup.config
+    found = amiss.not_writable((config.state_dir, config.decision_log.path.parent))
+    if found and found != engine.not_writable:
+        logger.error("cannot be written: %s; going on without", ", ".join(found))
+    engine.not_writable = found
 
 
 def _charge(engine: Engine) -> Charge:

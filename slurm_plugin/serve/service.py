@@ -37,7 +37,7 @@ from slurm_plugin.protocol import (
     decode,
 )
 from slurm_plugin.queue.slow_users import SlowUsers
-from slurm_plugin.serve import replies
+from slurm_plugin.serve import amiss, replies
 from slurm_plugin.serve.counters import Counters
 from slurm_plugin.serve.server import LineAnswer
 from slurm_plugin.serve.setup import LOOK_OVER_S, Setup, look_over, warm_masks, warm_patterns
@@ -75,8 +75,13 @@ class Engine:
         #: When the last question came, and what computes ahead between questions.
         self._asked_at = -QUIET_S
         self._warming: threading.Thread | None = None
-        #: Is the configuration in force the one on the disk, as of the last reload?
-        self.is_reloaded = True
+        #: When the configuration in force was read (epoch), and why the last reload failed.
+        self.read_at, self.reload_error = time.time(), ""
+        # Nodes that are left to Slurm, and of what that was found.
+        self._left: dict[str, str] = {}
+        self._left_of: tuple[object, ...] = (None, None, None)
+        #: Folders of the configuration in which the engine may not write.
+        self.not_writable: list[str] = []
         self._heard: list[Callable[[str], None]] = []
         self._tell: list[Callable[[], dict[str, Any]]] = []
         #: Has slurmctld start at once what was let go; else it looks once a second or less.
@@ -238,21 +243,22 @@ class Engine:
         With a `config`, the one in force, what stands beside it is read again (marks, topologies).
         """
         async with self._reloading:
-            self.is_reloaded = self.is_reloaded and config is not None
             try:
                 beside = {} if config is None else {"config": config}
                 read = partial(self._load, self.setup.config.path, **beside)
                 setup = await asyncio.to_thread(read)
             except PluginError as error:
                 logger.error("reload: %s; the old configuration stays", error)
-                return str(error)
+                return self._not_reloaded(str(error), config)
             except Exception as error:
                 logger.exception("reload failed; the old configuration stays")
-                return f"{type(error).__name__}: {error}; the old configuration stays"
+                text = f"{type(error).__name__}: {error}; the old configuration stays"
+                return self._not_reloaded(text, config)
             use_tables = await self._tables_for(setup)
             former, self.setup = self.setup, setup
             use_tables()
-            self.is_reloaded = self.is_reloaded or config is None
+            if config is None:
+                self.read_at, self.reload_error = time.time(), ""
             old = former.config
             self.counters.deadline_s = setup.config.deadline_ms / 1e3
             self.log.config = setup.config.decision_log
@@ -262,6 +268,11 @@ class Engine:
             self.warm()
             self.say("reload")
             return None
+
+    def _not_reloaded(self, why: str, config: Config | None) -> str:
+        if config is None:
+            self.reload_error = why
+        return why
 
     async def _tables_for(self, setup: Setup) -> Callable[[], None]:
         """Make the tables ready for this setup; call what is returned to use them with it."""
@@ -316,14 +327,24 @@ class Engine:
         """What the loops add to `gputopo status`; only the event loop may ask."""
         return {key: value for tell in self._tell for key, value in tell().items()}
 
+    def left_to_slurm(self) -> dict[str, str]:
+        """The nodes on which no GPUs are chosen, and why."""
+        told, seen = self.tables.latest, self.setup.watcher.newest_of_nodes
+        made_of = (self.setup.machines, told, None if told else seen)
+        if any(one is not other for one, other in zip(self._left_of, made_of, strict=True)):
+            gpus = amiss.gpus_of_nodes(told, seen)
+            self._left, self._left_of = amiss.left_to_slurm(self.setup.machines, gpus), made_of
+        return self._left
+
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows."""
-        setup, config = self.setup, self.setup.config
-        problems = {
-            n: m.problem[:MAX_PROBLEM_CHARS] for n, m in setup.machines.items() if m.problem
-        }
+        setup, config, problems = self.setup, self.setup.config, self.left_to_slurm()
         return {
             "config": str(config.path),
+            "config_digest": config.digest,
+            "config_read_at": round(self.read_at, 3),
+            "reload_error": self.reload_error[:MAX_PROBLEM_CHARS],
+            "not_writable": self.not_writable,
             "enforcement": config.enforcement,
             "killed": config.kill_switch.exists(),
             "partitions": {
@@ -331,7 +352,9 @@ class Engine:
                 for name, rule in list(config.partitions.items())[:MAX_PROBLEMS]
             },
             "nodes": len(setup.machines),
-            "nodes_left_to_slurm": dict(list(problems.items())[:MAX_PROBLEMS]),
+            "nodes_left_to_slurm": {
+                name: why[:MAX_PROBLEM_CHARS] for name, why in [*problems.items()][:MAX_PROBLEMS]
+            },
             "nodes_left_to_slurm_count": len(problems),
             "marks": setup.marks.shown(MAX_PROBLEMS),
             "tables_bytes": setup.tables_bytes(),

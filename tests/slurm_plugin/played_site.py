@@ -79,7 +79,9 @@ class PlayedSite:
         (folder / "slurm").mkdir()
         self.bridge = folder / "slurm" / "gputopo-bridge.conf"
         self.script = folder / "slurm" / "job_submit.lua"
-        self.script.write_text("-- the gputopo bridge")
+        self.script.write_text(
+            "-- slurm-gputopo: the script slurmctld loads (JobSubmitPlugins=lua)"
+        )
         plugin_file(folder / "ours" / "select_cons_tres.so", (24, 11, 5), b"gputopo")
         plugin_file(folder / "stock" / "select_cons_tres.so", (24, 11, 5))
         listener = socket.socket(socket.AF_UNIX)
@@ -102,6 +104,10 @@ class PlayedSite:
             },
         }
         monkeypatch.setattr("slurm_plugin.client.status", lambda path: self.status)
+        # The folder of a test is its own user's alone.
+        monkeypatch.setattr(
+            "slurm_plugin.doctor.engine.may_read", lambda path, _: path.stat().st_mode & 0o004
+        )
 
     def findings(self) -> list[Finding]:
         return list(examine(Installation(self.config, lambda config: self.slurm)))

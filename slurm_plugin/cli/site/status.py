@@ -37,6 +37,7 @@ def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
         settings = config.load(config_path, writes=False)
         state = client.status(settings.socket)
         state["unasked"] = _unasked(state, settings.slurm)
+        state["config_changed"] = state.get("config_digest", settings.digest) != settings.digest
     else:
         state = client.status(socket_path)
     click.echo(json.dumps(state, indent=2) if as_json else _text(state))
@@ -62,6 +63,12 @@ def _engine(state: dict[str, Any]) -> Iterator[str]:
     from slurm_plugin import client
 
     yield f"up {state['uptime_s']:.0f} s, {state['config']}, enforcement {state['enforcement']}"
+    if why := state.get("reload_error"):
+        yield f"NOT RELOADED: {why}; in force is what was read at {_time(state)}"
+    elif state.get("config_changed"):
+        yield f"NOT RELOADED since it changed: in force is what was read at {_time(state)}"
+    if folders := state.get("not_writable"):
+        yield f"NOT WRITABLE: {', '.join(folders)}: see gputopo doctor"
     if state.get("unasked"):
         yield f"NOT ASKED about {state['unasked']} jobs with GPUs that started: see gputopo doctor"
     if jobs := client.unaskable(state):
@@ -83,6 +90,12 @@ def _engine(state: dict[str, Any]) -> Iterator[str]:
         yield f"{verb}: p50 {times['p50']:.3f} ms, p99 {times['p99']:.3f} ms"
     for reason, count in sorted(state["passes"].items()):
         yield f"passed {count}: {reason}"
+
+
+def _time(state: dict[str, Any]) -> str:
+    from datetime import datetime
+
+    return datetime.fromtimestamp(state["config_read_at"]).isoformat(" ", "seconds")
 
 
 def _queue(state: dict[str, Any]) -> Iterator[str]:

@@ -127,6 +127,18 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("engine with another configuration",
      lambda site: site.status.update(config="/elsewhere.yaml"), "engine", "warn",
      "/elsewhere.yaml"),
+    ("a file that the engine has not read yet",
+     lambda site: site.status.update(config_digest="0", config_read_at=0), "engine", "fail",
+     "gputopo.yaml changed since; the engine goes by what it read at 1970-01-01"),
+    ("a file that the engine could not read",
+     lambda site: site.status.update(config_digest="0", reload_error="gputopo.yaml:3: no such key"),
+     "engine", "fail", "gputopo.yaml:3: no such key; correct it, then systemctl reload gputopo"),
+    ("a folder that the engine may not write",
+     lambda site: site.status.update(not_writable=["/var/lib/gputopo"]), "engine", "fail",
+     "the engine may not write in /var/lib/gputopo"),
+    ("a script of the site's that names ours, of which the engine knows nothing",
+     lambda site: site.script.write_text('pcall(require, "gputopo.bridge")'), "bridge", "warn",
+     "no submit has come to the engine yet"),
     ("lost decisions", lambda site: site.status.update(decisions_lost=3), "engine", "warn",
      "3 decisions"),
     ("bridge that is not listed", slurm_says(JobSubmitPlugins="cray"), "bridge", "fail",
@@ -213,6 +225,21 @@ def test_slurm_and_the_engine_go_by_one_network(site, ours, level, words):
     (finding,) = (found for found in site.findings() if found.check == "network")
     assert finding.level == level
     assert words.format(folder=site.folder) in finding.text
+
+
+def test_a_script_of_the_sites_that_asks_the_engine_is_as_good_as_ours(site):
+    site.script.write_text('pcall(require, "gputopo.bridge")')
+    site.status["messages"] = {"submit": 3, "place": 1}
+    assert not site.wrong()
+
+
+def test_a_file_that_slurm_user_cannot_read_is_found(site):
+    """The engine, which runs as SlurmUser, keeps the old one or does not start."""
+    site.slurm.values["SlurmUser"] = "nobody(65534)"
+    site.config.chmod(0o600)
+    found = {finding.check: finding for finding in site.wrong()}
+    assert found["file"].level == "fail"
+    assert f"chmod a+r {site.config}" in found["file"].fix
 
 
 def test_nodes_known_to_one_side_only_are_named(site):

@@ -141,6 +141,10 @@ TRIED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {'gputopo_loan_events_total{event="lost"}': "3x90",
          'gputopo_loan_events_total{event="lent"}': "0+1x90"},
     ),
+    "GputopoFoldersNotWritable": (
+        {"gputopo_folders_not_writable": "1x90"},
+        {"gputopo_folders_not_writable": "0x90"},
+    ),
     "GputopoNodesLeftToSlurm": (
         {"gputopo_nodes_left_to_slurm": "1x90"},
         {"gputopo_nodes_left_to_slurm": "1x20 0x70"},

@@ -25,6 +25,7 @@ from machines_in_tests import BASIC, mask, node, place
 from slurm_plugin import client
 from slurm_plugin.decide import decision_log
 from slurm_plugin.errors import EngineDown
+from slurm_plugin.node_lines import NodesPart
 from slurm_plugin.protocol import (
     MAX_REPLY_BYTES,
     Admin,
@@ -183,6 +184,18 @@ def test_a_status_of_many_broken_nodes_still_fits_its_reply(tmp_path):
     engine.log.close()
 
 
+def test_nodes_that_slurm_counts_otherwise_or_nobody_declared_are_left_to_slurm(engine):
+    names, gpus = ["dgx1", "dgx2", "new1", "cpu1"], [4, 8, 8, 0]
+    told = NodesPart(1, 7, 1, 1, 0, names, gpus, [0] * 4, [1] * 4, [""] * 4)
+    assert asyncio.run(engine.answer(encode_request(told)).later).startswith(b"ok")
+    status = engine.status()
+    assert status["nodes_left_to_slurm"] == {
+        "dgx1": "Slurm says 4 GPUs, the topology 8",
+        "new1": "not declared in gputopo.yaml",
+    }
+    assert status["nodes_left_to_slurm_count"] == 2
+
+
 def reload(engine: Engine) -> bytes:
     answer = engine.answer(b"reload id=3")
     assert answer.reply is None
@@ -202,6 +215,15 @@ def test_a_wrong_file_at_reload_keeps_the_old_configuration(engine, tmp_path):
     assert reply.startswith(b"error id=3 message=")
     assert b"sockte" in reply
     assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "use"
+    status, read_at = engine.status(), engine.read_at
+    assert "sockte: unknown key" in status["reload_error"]
+    assert status["config_digest"] == engine.setup.config.digest
+    asyncio.run(engine.reload(engine.setup.config))  # as when marks change
+    assert "sockte" in engine.status()["reload_error"]
+    written(tmp_path, BASIC)
+    assert reload(engine) == b"ok id=3\n"
+    assert engine.status()["reload_error"] == ""
+    assert engine.status()["config_read_at"] >= round(read_at, 3)
 
 
 async def test_of_two_reloads_at_once_the_later_one_counts():
