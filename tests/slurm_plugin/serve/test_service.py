@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from machines_in_tests import BASIC, mask, node, place
 
 from slurm_plugin import client
+from slurm_plugin.cli.site.status import _text
 from slurm_plugin.decide import decision_log
 from slurm_plugin.errors import EngineDown
 from slurm_plugin.node_lines import NodesPart
@@ -34,7 +35,7 @@ from slurm_plugin.protocol import (
     split,
     unquote,
 )
-from slurm_plugin.serve import setup
+from slurm_plugin.serve import amiss, setup
 from slurm_plugin.serve.server import bind
 from slurm_plugin.serve.service import Engine
 
@@ -194,6 +195,34 @@ def test_nodes_that_slurm_counts_otherwise_or_nobody_declared_are_left_to_slurm(
         "new1": "not declared in gputopo.yaml",
     }
     assert status["nodes_left_to_slurm_count"] == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"reload_error": "gputopo.yaml:3: x"},
+            "NOT RELOADED: gputopo.yaml:3: x; in force is what",
+        ),
+        (
+            {"config_changed": True},
+            "NOT RELOADED since it changed: in force is what was read at 20",
+        ),
+        ({"not_writable": ["/var/lib/x"]}, "NOT WRITABLE: /var/lib/x: see gputopo doctor"),
+        ({}, ""),
+    ],
+)
+def test_status_says_where_what_runs_is_not_what_is_meant(engine, changes, words):
+    text = _text(engine.status() | changes)
+    assert words in text
+    assert ("NOT " in text) == bool(words)
+
+
+def test_folders_in_which_the_engine_may_not_write_are_told(engine, tmp_path):
+    assert amiss.not_writable([tmp_path, tmp_path / "made" / "later"]) == []
+    (tmp_path / "file").touch()
+    below = tmp_path / "file" / "below"
+    assert amiss.not_writable([below, below, tmp_path]) == [str(below)]
 
 
 def reload(engine: Engine) -> bytes:
