@@ -85,8 +85,24 @@ def unasked(engine_status: dict[str, Any], slurm: SlurmClient) -> int:
         return 0
     asked_for_s = min(engine_status["uptime_s"], charge.get("since_s", float("inf")))
     since = time.time() - asked_for_s + PAUSE_S
-    # An epoch: the runner sets SLURM_TIME_FORMAT.
-    boot = slurm.config().get("BOOT_TIME", "")
-    since = max(since, int(boot) if boot.isdecimal() else 0)
+    since = max(since, _booted(slurm))
     starts = sum(job.state == "RUNNING" and job.start >= since for job in slurm.queue() if job.gpus)
     return starts if starts >= SILENT_STARTS else 0
+
+
+def _booted(slurm: SlurmClient) -> int:
+    """When slurmctld started, as an epoch (SLURM_TIME_FORMAT is set); 0 where it does not say."""
+    boot = slurm.config().get("BOOT_TIME", "")
+    return int(boot) if boot.isdecimal() else 0
+
+
+def unheard(engine_status: dict[str, Any], slurm: SlurmClient) -> int:
+    """How many running jobs with GPUs came since the engine runs, if it heard of no submit ever.
+
+    0 where it did, and for fewer than SILENT_STARTS. Raises SlurmError when Slurm does not answer.
+    """
+    if engine_status.get("messages", {}).get("submit") or engine_status.get("killed"):
+        return 0
+    since = max(time.time() - engine_status["uptime_s"] + PAUSE_S, _booted(slurm))
+    came = {job.array_id or job.job_id for job in slurm.queue() if job.gpus and job.submit >= since}
+    return len(came) if len(came) >= SILENT_STARTS else 0

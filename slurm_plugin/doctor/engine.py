@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin import client
+from slurm_plugin import client, version
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import EngineDown
@@ -88,6 +88,11 @@ def check_engine(here: Installation) -> Iterator[Finding]:
     elif status.get("config_digest", here.config.digest) != here.config.digest:
         yield fail(
             f"{here.config.path} changed since; {_read_last(status)}", "systemctl reload gputopo"
+        )
+    if (runs := status.get("version", version())) != version():
+        yield warn(
+            f"the engine that runs is of version {runs}, installed is {version()}",
+            "systemctl restart gputopo",
         )
     for folder in status.get("not_writable", ()):
         yield fail(

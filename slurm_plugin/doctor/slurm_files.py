@@ -12,7 +12,7 @@ from slurm_plugin import client
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
-from slurm_plugin.errors import EngineDown
+from slurm_plugin.errors import PluginError
 from slurm_plugin.slurm.releases import parse_version
 
 PLUGIN_FILE = "select_cons_tres.so"
@@ -40,26 +40,30 @@ def check_bridge(here: Installation) -> Iterator[Finding]:
     if not is_ours:
         what_to_do = "add the lines of docs/lua-bridge.md to your job_submit.lua"
         yield fail(f"{script} is not ours and does not load ours", what_to_do)
-    elif _OWN_SCRIPT in script.read_text(errors="replace"):
-        yield ok(f"{script} is loaded")
-    else:
-        yield from _of_the_site(here, script)
-
-
-def _of_the_site(here: Installation, script: Path) -> Iterator[Finding]:
-    """A site's own script, which may name ours and load nothing: only a submit shows it."""
+        return
     try:
-        submits = client.status(here.config.socket).get("messages", {}).get("submit", 0)
-    except EngineDown:
-        return  # check_engine reports it
-    if submits:
-        yield ok(f"{script} loads ours: the engine was asked about {submits} submits")
-    else:
-        yield warn(
-            f"{script} names ours, and no submit has come to the engine yet",
-            "submit a job that asks for GPUs, and look again; if nothing comes, slurmctld's log"
-            " says why the script does not find gputopo/bridge.lua (docs/lua-bridge.md)",
-        )
+        yield _heard(here, script)
+    except PluginError:  # the engine does not answer, or nobody knows where: others report it
+        yield ok(f"{script} is to load ours; whether it does a running engine tells")
+
+
+def _heard(here: Installation, script: Path) -> Finding:
+    """Whether submits come to the engine: a script of the site's may name ours and load nothing."""
+    status = client.status(here.config.socket)
+    why = (
+        "slurmctld's log says why: another job_submit plugin that fails first, or a script that"
+        " does not find gputopo/bridge.lua (docs/lua-bridge.md)"
+    )
+    if submits := status.get("messages", {}).get("submit"):
+        return ok(f"{script} is loaded: {submits} submits came to the engine")
+    if jobs := client.unheard(status, here.slurm):
+        return warn(f"{jobs} jobs with GPUs were submitted, and none came to the engine", why)
+    if _OWN_SCRIPT in script.read_text(errors="replace"):
+        return ok(f"{script} is loaded")
+    return warn(
+        f"{script} names ours, and no submit has come to the engine yet",
+        f"submit a job that asks for GPUs, and look again; if nothing comes, {why}",
+    )
 
 
 def loads_ours(script: Path) -> bool:

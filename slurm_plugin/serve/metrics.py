@@ -7,15 +7,15 @@ What is told of the site is taken from the newest snapshot of Slurm, whoever wan
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import logging
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache, partial
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+from slurm_plugin import version
 from slurm_plugin.errors import PluginError
 from slurm_plugin.port import Port
 from slurm_plugin.serve import amiss
@@ -175,7 +175,7 @@ class Metrics:
             name: {(): 0.0} for name in ("started", "started_undecided", "started_otherwise")
         }
         return {
-            "build_info": {(_version(), platform.python_version(), config.enforcement): 1},
+            "build_info": {(version(), platform.python_version(), config.enforcement): 1},
             **{name: {(): float(value)} for name, value in simple.items()},
             **{name: by_label(counted[name]) for name in ("messages", "replies", "passes")},
             "nodes_left_to_slurm": by_label(
@@ -236,12 +236,3 @@ class Metrics:
 def by_label(counts: Mapping[str, float]) -> dict[tuple[str, ...], float]:
     """Counts of a metric with one label."""
     return {(label,): count for label, count in counts.items()}
-
-
-@cache
-def _version() -> str:
-    """The version that is installed; a checkout that is not installed has none."""
-    try:
-        return importlib.metadata.version("slurm-gputopo")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"

@@ -14,6 +14,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from slurm_plugin import version
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.kept_nodes import KeptTables, ToldNodes
@@ -340,6 +341,7 @@ class Engine:
         """What `gputopo status` shows."""
         setup, config, problems = self.setup, self.setup.config, self.left_to_slurm()
         return {
+            "version": version(),
             "config": str(config.path),
             "config_digest": config.digest,
             "config_read_at": round(self.read_at, 3),

@@ -114,6 +114,21 @@ def left_on_its_way(site: PlayedSite) -> None:
     record.write(site.folder / "state" / "moves.json", record.MovesFile(move))
 
 
+def submitted(site: PlayedSite, ago_s: float) -> None:
+    """Three jobs that were submitted so long ago, and have GPUs for longer than anybody asks."""
+    at = int(time.time() - ago_s)
+    site.slurm.all_jobs = [
+        QueuedJob(number, state="RUNNING", submit=at, gpus={"dgx1": (0,)}) for number in range(3)
+    ]
+
+
+@pytest.mark.parametrize(("ago_s", "messages"), [(700, {}), (60, {"submit": 1, "place": 1})])
+def test_jobs_that_are_older_or_of_which_one_was_heard_are_no_sign(site, ago_s, messages):
+    submitted(site, ago_s)
+    site.status["messages"] = messages
+    assert site.wrong() == []
+
+
 #: What is wrong, how it comes about, the check that finds it, its level, words of text or fix.
 BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("kill switch", lambda site: (site.folder / "off").touch(), "kill switch", "fail",
@@ -136,6 +151,11 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("a folder that the engine may not write",
      lambda site: site.status.update(not_writable=["/var/lib/gputopo"]), "engine", "fail",
      "the engine may not write in /var/lib/gputopo"),
+    ("an engine of another version", lambda site: site.status.update(version="0.0.1"), "engine",
+     "warn", "the engine that runs is of version 0.0.1"),
+    ("jobs of whose submit the engine heard nothing",
+     lambda site: submitted(site, 60), "bridge", "warn",
+     "3 jobs with GPUs were submitted, and none came to the engine"),
     ("a script of the site's that names ours, of which the engine knows nothing",
      lambda site: site.script.write_text('pcall(require, "gputopo.bridge")'), "bridge", "warn",
      "no submit has come to the engine yet"),
