@@ -108,8 +108,7 @@ class Horizon(Mapa):
         if isinstance(answer, Wait):
             return answer
         if known is not None and known.source:
-            said = f"communicates for {100 * known.share:.0f} % of its time by {known.source}"
-            answer = replace(answer, reason=f"{answer.reason}; {said}")
+            answer = replace(answer, reason=f"{answer.reason}; {_by(known)}")
         return self._wait(request, cluster, answer, known, world) or answer
 
     def _share(self, known: Known | None, cluster: Cluster) -> float:
@@ -293,10 +292,14 @@ def _best(
     return best.node, choice, Future(best.worth, best.next_mask)
 
 
+def _by(known: Known) -> str:
+    return f"communicates for {100 * known.share:.0f} % of its time by {known.source}"
+
+
 def _told(share: float, known: Known | None, *, is_learned: bool) -> str:
     """By what it was weighed, where the job's own hint does not say."""
     if known is not None:
-        return f"; communicates as {known.source} says" if known.source else ""
+        return f"; {_by(known)}" if known.source else ""
     low, high = (f"{100 * one:.0f}" for one in USUALLY)
     by = "as earlier jobs here show" if is_learned else f"{low} to {high} usual"
     return f"; communication unknown, {100 * share:.0f} % of its time taken ({by})"

@@ -231,7 +231,7 @@ def test_a_job_of_a_measured_profile_waits_as_one_that_says_what_it_communicates
     )
     # Between the note and the new begin time Slurm shows another reason for a moment.
     cluster.wait_postponed(job)
-    assert "communicates as profile talks says" in cluster.run("ctl", f"gputopo why {job}").out
+    assert "% of its time by profile talks" in cluster.run("ctl", f"gputopo why {job}").out
     cluster.cancel(holders[3])
     assert cluster.wait_running(job, timeout_s=60).gpus == {"dgx1": (0, 3)}
     assert " % of its time by profile talks" in explained(cluster, job)["reason"]
