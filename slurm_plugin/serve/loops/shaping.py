@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from policies.contract.scheduling import Planned, Task
@@ -25,8 +27,10 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.hints import postponed_until
 from slurm_plugin.job_notes.records import GATED, GateRecord
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
+from slurm_plugin.order.learned_durations import MAX_BYTES
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.snapshot import Detail, Snapshot
+from slurm_plugin.rows_file import RowsFile
 from slurm_plugin.serve.loops.queue_loop import QueueLoop
 from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.serve.setup import Setup
@@ -45,7 +49,19 @@ SETTLING_S = 0.15
 #: Jobs that get another place, and nothing else, in one poll: some milliseconds each.
 MOST_MOVED = 100
 
+#: In the state directory: the places that jobs were given.
+PLACES = "genie-places.json"
+
 Update = tuple[QueuedJob, JobUpdate]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A waiting job's site factor, as Slurm was told; with its submit (epoch) it is this job's."""
+
+    job_id: int
+    submit: int
+    factor: int
 
 
 class ShapingLoop(QueueLoop):
@@ -63,6 +79,7 @@ class ShapingLoop(QueueLoop):
         # asked once for those, and has been for the jobs in `_asked`.
         self._since = 0.0
         self._asked: set[int] = set()
+        self._file: RowsFile[Place] | None = None
         self._changed = 0
         # Why Slurm refused a change of the last poll; empty where it refused none.
         self._refused = ""
@@ -128,7 +145,7 @@ class ShapingLoop(QueueLoop):
         ids = {job.job_id for job in seen.jobs}
         self._factors = {job: one for job, one in self._factors.items() if job in ids}
         self._asked &= ids
-        await asyncio.to_thread(self._ask_factors, setup.client, seen)
+        await asyncio.to_thread(self._ask_factors, setup, seen)
         made = await asyncio.to_thread(self._planned, shaping, seen)
         updates = self._own_places(seen, {job for _, plans, _ in made.values() for job in plans})
         starts: list[int] = []
@@ -144,38 +161,46 @@ class ShapingLoop(QueueLoop):
         shaping.starting = {job: one for job, one in shaping.starting.items() if job in waits}
         now, later = in_turn([one for one in updates if self._may_change(one[0], seen)])
         if now:
-            await asyncio.to_thread(self._change, setup.client, now, seen.at)
+            await asyncio.to_thread(self._change, setup.client, now, seen)
             setup.watcher.outdate()
         shaping.slurm_knows(starts, shaping.clock())
         if starts:
             self.engine.say(PLANNED)
         return later or any(snapshot.is_settling for snapshot, _, _ in made.values())
 
-    def _ask_factors(self, client: SlurmClient, seen: Snapshot) -> None:
-        """Learn from Slurm which factors an earlier engine, or another one, gave to jobs.
+    def _ask_factors(self, setup: Setup, seen: Snapshot) -> None:
+        """Learn which factors an earlier engine, or another one, gave to jobs.
 
-        Their own priorities come out too high or too low where a factor is not known.
+        Their own priorities come out too high or too low where a factor is not known. Slurm tells
+        of no job whose begin time is to come: of these, what was written down counts until then.
         """
-        self._since = self._since or seen.at
+        waits = [job for job in seen.jobs if job.state == "PENDING"]
+        if not self._since:
+            self._since = seen.at
+            path = Path(setup.config.state_dir) / PLACES
+            self._file = RowsFile(path, list[Place], MAX_BYTES, 0o640)
+            rows = {(row.job_id, row.submit): row.factor for row in self._file.read()}
+            told = {job.job_id: rows.get((job.job_id, job.submit), 0) for job in waits}
+            self._factors = {job: factor for job, factor in told.items() if factor}
         old = {
             job.job_id
-            for job in seen.jobs
-            if job.state == "PENDING"
-            and job.job_id not in self._asked
+            for job in waits
+            if job.job_id not in self._asked
             and job.submit <= self._since
             and not job.held
+            and not job.depends
             and job.eligible <= seen.at
             and shape_note_in(job.admin_comment) is not None
         }
         if not old:
             return
+        self._asked |= old
         try:
-            found = client.site_factors()
+            found = setup.client.site_factors()
         except SlurmError as error:
             logger.warning("genie: priorities are taken as they are found: %s", error)
-            found = {}
-        self._asked |= old
-        self._factors |= {job: factor for job, factor in found.items() if job in old and factor}
+        else:
+            self._factors |= {job: found[job] for job in old if job in found}
 
     def _own_places(self, seen: Snapshot, planned: Container[int]) -> list[Update]:
         """Jobs with a factor of ours that are planned no more get their own place again.
@@ -192,9 +217,9 @@ class ShapingLoop(QueueLoop):
             and job.job_id not in planned
         ]
 
-    def _change(self, client: SlurmClient, updates: Sequence[Update], now: float) -> None:
+    def _change(self, client: SlurmClient, updates: Sequence[Update], seen: Snapshot) -> None:
         """Make these changes, one after the other; one that Slurm refuses is tried again later."""
-        self._refused = ""
+        self._refused, now, before = "", seen.at, dict(self._factors)
         for job, update in updates:
             try:
                 client.update([job.name], update)
@@ -208,6 +233,9 @@ class ShapingLoop(QueueLoop):
                 self._factors[job.job_id] = update.site_factor
             self._backoff.accepted(job.name)
         self._backoff.forget(now)
+        if self._factors != before and self._file is not None:
+            factors = ((job, self._factors.get(job.job_id, 0)) for job in seen.jobs)
+            self._file.write([Place(job.job_id, job.submit, one) for job, one in factors if one])
 
     def _may_change(self, job: QueuedJob, seen: Snapshot) -> bool:
         return not self._backoff.is_paused(job.name, seen.at)

@@ -156,7 +156,7 @@ def test_an_engine_that_starts_anew_knows_the_jobs_own_priorities(shaping):
 
     def factor(jobid: int) -> int:
         said = shaping.run("ctl", ["sprio", "--noheader", "--format=%S", f"--jobs={jobid}"])
-        return int(said or 0)
+        return int(said.out or 0)
 
     until(lambda: factor(urgent) > factor(normal), "the urgent job stands in front")
     shaping.engine("restart")

@@ -150,6 +150,8 @@ def test_where_no_jobs_are_shaped_the_user_is_told(engine, hint):
 )
 def test_a_job_that_is_planned_no_more_gets_its_own_place_again(running, slurm, change, is_reset):
     """Else a user's job would take its place in front to another partition."""
+    running.poll()
+    running.engine.setup.watcher.outdate()
     running.loop._factors = {7: 4000}
     slurm.jobs_there = [queued(7, "1x4", **{"priority": 5000} | change)]
     for _ in range(2):
@@ -175,6 +177,22 @@ def test_an_engine_that_starts_anew_learns_which_priorities_are_the_jobs_own(run
     running.engine.setup.watcher.outdate()
     running.poll()
     assert slurm.updates[-1] == (("8",), JobUpdate(site_factor=0))
+
+
+def test_a_job_of_which_slurm_does_not_tell_has_the_place_that_was_written_down(
+    running, slurm, tmp_path, monkeypatch
+):
+    """Behind a gate of the slots mode its begin time is always to come."""
+    late = {"eligible": int(time.time()) + 100, "submit": 50}
+    slurm.jobs_there = [queued(7, "1x4", priority=1, **late), queued(8, "1x4", priority=1, **late)]
+    running.poll()
+    given = [(names, one.site_factor) for names, one in slurm.updates if one.site_factor]
+    assert given == [(("7",), 2)]
+    for submit_at, factor in ((60, None), (50, 0)):  # of another job of this number; of this one
+        again = Running(tmp_path, slurm, monkeypatch)
+        slurm.jobs_there = [queued(7, "1x4", priority=2, **late | {"submit": submit_at})]
+        again.poll()
+        assert slurm.updates[1:] == ([(("7",), JobUpdate(site_factor=0))] if factor == 0 else [])
 
 
 def test_where_slurm_does_not_tell_priorities_are_taken_as_they_are_found(running, slurm, caplog):
