@@ -46,12 +46,13 @@ test-tools:
 # own: live tests wait more than they work. Where no container engine can start that is said in one
 # line, and pytest counts the live tests as skipped (as failures where CI=true).
 PYTEST = $(PYTHON) -m pytest -n $(or $(WORKERS),6) --dist loadscope --no-loadscope-reorder
+test-long eighth-%: WORKERS ?= 8
 
 test: setup test-tools
 	@slurm_cluster/cluster.sh images & $(PYTEST) --junitxml=.cluster/junit/test.xml $(or $(ARGS),--run short); \
 	found=$$?; wait; exit $$found
 
-# The tests marked long, eighth by eighth, dealt out anew by what they took the last time; then the
+# The tests marked long, by more workers: they wait still more. Eighth by eighth, dealt out anew by what they took the last time; then the
 # mutants. Each eighth writes into tests/long_run.json, and those after one that failed run, too.
 test-long: setup test-tools
 ifdef ARGS

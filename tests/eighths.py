@@ -32,7 +32,9 @@ BY_TEST = {
     f"tests/{name}.py"
     for name in (
         "cluster/faults/test_clocks",
+        "cluster/faults/test_nodes",
         "cluster/faults/test_standby_engine",
+        "cluster/lending/test_pocl_live",
         "cluster/lending/test_pocl_slow_live",
         "cluster/placement/test_stock_live",
         "cluster/users/test_try_live",
