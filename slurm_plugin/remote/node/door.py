@@ -29,7 +29,7 @@ CARRY, LIBRARY = "gputopo-carry", "gputopo-wire.so"
 DOOR, WIRE = "GPUTOPO_DOOR", "GPUTOPO_WIRE"
 #: Connections that the server has not accepted yet.
 WAITING = 256
-KNOCK_S, QUESTION_S = 10.0, 2.0
+KNOCK_S, QUESTION_S = 10.0, 10.0
 #: Seconds until a knock that nobody heard is followed by the next.
 AGAIN_S = 0.1
 _CREDENTIALS = struct.Struct("=iII")

@@ -66,7 +66,7 @@ async def ask(address: str, subject: str, vouching: Munge) -> tuple[str, list[st
     except Refused as error:
         raise RemoteError(f"{address}: {error}") from error
     except (OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
-        raise RemoteError(f"{address}: no answer ({error or type(error).__name__})") from error
+        raise RemoteError(f"{address}: no answer ({str(error) or type(error).__name__})") from error
 
 
 async def _list(addresses: Sequence[str], subjects: Sequence[str]) -> None:

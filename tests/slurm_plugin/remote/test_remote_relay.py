@@ -52,6 +52,29 @@ async def stranger(address: DonorAddress, words: bytes = b"") -> bytes:
     return b""
 
 
+async def test_a_donor_whose_queue_is_full_is_tried_again_at_once(monkeypatch):
+    """A flood fills it. The kernel itself tries again after one, three and seven seconds."""
+    munge, connect, tried = PaperMunge(), asyncio.open_connection, []
+
+    async def dropped(*where: Any, **how: Any) -> Any:
+        if where:  # else the donor's end makes streams of what it accepted
+            tried.append(where)
+            if len(tried) < 5:
+                await asyncio.sleep(60)
+        return await connect(*where, **how)
+
+    monkeypatch.setattr(relay, "KNOCK_S", 0.2)
+    async with donor(munge) as lender:
+        monkeypatch.setattr(asyncio, "open_connection", dropped)
+        assert await relay.ask(lender.address, munge)
+        assert len(tried) >= 5
+        monkeypatch.setattr(relay, "CONNECT_S", 0.02)
+        tried.clear()
+        with pytest.raises(Refused, match=r"cannot be reached: no answer within 0\.02 s"):
+            await relay.ask(lender.address, munge)
+        assert 1 <= len(tried) < 5
+
+
 async def test_a_task_reaches_the_server_through_both_ends():
     munge = PaperMunge()
     async with donor(munge) as lender, job(lender.address, munge) as (_, port):
