@@ -219,7 +219,7 @@ class Rest(SlurmClient):
             why = f"no answer within {self._timeout_s:g} s; is slurmctld up?"
             raise SlurmError(f"slurmrestd at {self._path}: {why}") from error
         except (OSError, http.client.HTTPException) as error:
-            closed = f"closed the connection ({error or type(error)}); {_ITS_USERS}"
+            closed = f"closed the connection ({str(error) or type(error).__name__}); {_ITS_USERS}"
             why = _WHY.get(type(error), closed)
             raise SlurmError(f"slurmrestd at {self._path}: {why}") from error
         if len(body) > MAX_BYTES:
