@@ -33,7 +33,7 @@ def test_models_and_addresses_come_from_the_discovery():
     assert found.model == "Intel(R) Data Center GPU Max 1550"
     assert found.pci[4] == "0001:42:00.0"
     assert {label for row in found.kinds for label in row} == {"X", "XL8"}
-    assert gres_file.type_of(found.model) == "max1550"
+    assert gres_file.type_of(found.model) == "max_1550"
     assert gres_file.link_counts(found, 1) == (8, -1, 8, 8, 8, 8)
 
 
