@@ -89,7 +89,8 @@ def gres_conf(
     """One line per GPU: NodeName, Name, Type, File, Cores, Links.
 
     `device_pattern` may use {minor} (must be known) and {index}. `gpu_type` defaults to that
-    of `type_of` (v100, rtx_6000_ada; none if unknown). `numa_cores` gives abstract cores by NUMA node where the administrator knows better than `core_numbers`; without
+    of `type_of` (v100, rtx_6000_ada; none if unknown). `numa_cores` gives abstract
+    cores by NUMA node where the administrator knows better than `core_numbers`; without
     NUMA nodes or CPUs, or with `with_cores=False`, Cores is left out. With `slots` every
     GPU is a type of its own (`slot_types`). Raises TopologyError.
     """
