@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from gres_topology import links
 from gres_topology.errors import TopologyError
+from gres_topology.readers import pasted
 from gres_topology.topology import Impairment, NodeTopology
 
 #: What is left of a link that makes errors, where nobody measured it.
@@ -32,10 +33,20 @@ _OF_LINKS = {"pcie", "nvbandwidth", "nvlink"}
 #: So many ways to explain inactive links are looked at.
 _MOST_WAYS = 4096
 
-_GPU = re.compile(r"^\s*GPU (\d{1,3}):")
-_STATUS = re.compile(r"^\s*Link (\d{1,2}): (<inactive>|[\d.]+ GB/s)\s*$")
-_ERRORS = re.compile(r"^\s*Link (\d{1,2}): ([A-Za-z ]+) Errors: (\d{1,20})\s*$")
-_POWER = re.compile(r"^\s*(\d{1,3}), *([\d.]+) W, *([\d.]+) W\b")
+_GPU = re.compile(r"^\s*GPU (\d{1,3}):", re.ASCII)
+_STATUS = re.compile(r"^\s*Link (\d{1,2}): (<inactive>|[\d.,]+ GB/s)\s*$", re.ASCII | re.IGNORECASE)
+#: Stands below a GPU in place of its links (NVIDIA/gpud issue 1085, eight B200).
+_ALL_DARK = re.compile(r"\ball links are in-?active\b", re.IGNORECASE)
+_ERRORS = re.compile(r"^\s*Link (\d{1,2}): ([A-Za-z ]+) Errors: (\d{1,20})\s*$", re.ASCII)
+_WATTS = r"(\d{1,7}(?:\.\d{1,6})?)(?: W)?"
+_POWER = re.compile(rf"^\s*(\d{{1,3}}), *{_WATTS}, *{_WATTS}\s*$", re.ASCII)
+#: What a tool says that could not ask its driver.
+_FAILED = re.compile(
+    r"^.*(?:Unable to determine the device handle|has failed because|No devices were found"
+    r"|Failed to initialize|Insufficient Permissions|GPU is lost|command not found"
+    r"|not enabled|runtime_error|^Error:).*$",
+    re.MULTILINE | re.IGNORECASE,
+)
 
 
 class Report(NamedTuple):
@@ -45,10 +56,17 @@ class Report(NamedTuple):
     found: list[Impairment]
     #: Of a power report: the limit and the default of all GPUs together, watts.
     watts: tuple[float, float] | None = None
+    #: GPUs of the node of which it says too little to call them whole.
+    untold: frozenset[int] = frozenset()
+
+    def tells_of(self, gpus: tuple[int, ...]) -> bool:
+        """Whether it says all there is to say of these GPUs; of none: of the whole node."""
+        return not (self.untold.intersection(gpus) if gpus else self.untold)
 
 
 def read(text: str, topology: NodeTopology, source: str) -> Report:
     """The report in the text, whichever it is; TopologyError, one line, where it is none."""
+    text = pasted.clean(text)
     if not text.strip():
         raise TopologyError(
             f"{source}: empty; nvidia-smi nvlink prints nothing for GPUs without NVLinks;"
@@ -57,57 +75,89 @@ def read(text: str, topology: NodeTopology, source: str) -> Report:
     if text.lstrip().startswith("{"):
         return _dcgm(text, topology, source)
     lines = text.splitlines()
-    if any(_STATUS.match(line) for line in lines):
-        return Report("nvlink -s", _status(lines, topology, source))
     if any(_ERRORS.match(line) for line in lines):
-        return Report("nvlink -e", _errors(lines, topology, source))
-    if any(_POWER.match(line) for line in lines) and "power.limit" in text:
-        return _power(lines)
+        return _errors(lines, topology, source)
+    if any(_STATUS.match(line) or _ALL_DARK.search(line) for line in lines):
+        return _status(lines, topology, source)
+    if "power.limit" in text and any(map(_POWER.match, lines)):
+        return _power(lines, topology, source)
+    if failed := _FAILED.search(text):
+        line = text.count("\n", 0, failed.start()) + 1
+        said = failed[0].strip()[:120]
+        raise TopologyError(f"{source} line {line}: the tool failed: {said}; expected {EXPECTED}")
+    if any(map(_GPU.match, lines)):
+        raise TopologyError(f"{source}: GPUs without a word on their links; expected {EXPECTED}")
     raise TopologyError(f"{source}: no report on a node's health; expected {EXPECTED}")
 
 
 def _by_gpu(
     lines: list[str], form: re.Pattern[str], topology: NodeTopology, source: str
-) -> Iterator[tuple[int, re.Match[str]]]:
-    """The lines of a form, each with the GPU it stands below."""
+) -> dict[int, list[re.Match[str] | None]]:
+    """Each GPU's lines of a form, in the report's order; None: all its links are inactive."""
+    found: dict[int, list[re.Match[str] | None]] = {}
     gpu = None
     for number, line in enumerate(lines, 1):
+        where = f"{source} line {number}"
         if heading := _GPU.match(line):
-            gpu = int(heading[1])
-            if gpu >= topology.gpus:
-                raise TopologyError(
-                    f"{source} line {number}: GPU {gpu}; {topology.name} has {topology.gpus} GPUs"
-                )
-        elif match := form.match(line):
+            gpu = _known(int(heading[1]), topology, where)
+            if gpu in found:
+                raise TopologyError(f"{where}: GPU {gpu} again; expected one report of one node")
+            found[gpu] = []
+        match = form.match(line)
+        if match or _ALL_DARK.search(line):
             if gpu is None:
-                raise TopologyError(f"{source} line {number}: a link before any `GPU 0: ...`")
-            yield gpu, match
+                raise TopologyError(f"{where}: a link before any `GPU 0: ...`")
+            found[gpu].append(match)
+    return found
 
 
-def _status(lines: list[str], topology: NodeTopology, source: str) -> list[Impairment]:
+def _known(gpu: int, topology: NodeTopology, where: str) -> int:
+    """The GPU, if the node has it."""
+    if not 0 <= gpu < topology.gpus:
+        raise TopologyError(f"{where}: GPU {gpu}; {topology.name} has {topology.gpus} GPUs")
+    return gpu
+
+
+def _untold(found: dict[int, list[re.Match[str] | None]], topology: NodeTopology) -> frozenset[int]:
+    """GPUs that are missing, have no links below their heading, or fewer than the others.
+
+    The tool could not ask them, or the report was cut off.
+    """
+    most = max(map(len, found.values()))
+    return frozenset(
+        gpu
+        for gpu in range(topology.gpus)
+        if len(rows := found.get(gpu, [])) < most and None not in rows
+    )
+
+
+def _status(lines: list[str], topology: NodeTopology, source: str) -> Report:
     """Inactive links: cables between two GPUs where that explains them, else the GPU's own."""
-    active = [0] * topology.gpus
-    dark = [0] * topology.gpus
-    for gpu, match in _by_gpu(lines, _STATUS, topology, source):
-        (dark if match[2].startswith("<") else active)[gpu] += 1
+    found = _by_gpu(lines, _STATUS, topology, source)
+    ports = max(map(len, found.values()))
     wired = [sum(map(links.link_count, row)) for row in topology.kinds]
-    # A GPU may have more ports than this board wires: what is dark beyond those is no fault.
-    missing = [
-        min(down, max(0, wired[gpu] - active[gpu])) if _is_mesh(topology) else down
-        for gpu, down in enumerate(dark)
-    ]
+    active, missing = [0] * topology.gpus, [0] * topology.gpus
+    for gpu, rows in found.items():
+        dark = sum(row is not None and row[2].startswith("<") for row in rows)
+        is_dark = None in rows
+        active[gpu] = 0 if is_dark else ports - dark
+        # A GPU may have more ports than this board wires: what is dark beyond those is no fault.
+        most = wired[gpu] if _is_mesh(topology) else ports if wired[gpu] else 0
+        missing[gpu] = most if is_dark else max(0, min(dark, most - (len(rows) - dark)))
+    report = Report("nvlink -s", [], untold=_untold(found, topology))
     cables = _cables(topology, missing) if _is_mesh(topology) else None
     if cables is not None:
-        return [
+        return report._replace(found=[
             Impairment(pair, 1 - down / links.link_count(topology.kinds[pair[0]][pair[1]]),
                        f"{down} NVLinks inactive")
             for pair, down in cables.items()
-        ]  # fmt: skip
-    return [
-        Impairment((gpu,), active[gpu] / (active[gpu] + down), f"{down} NVLinks inactive")
+        ])  # fmt: skip
+    return report._replace(found=[
+        Impairment((gpu,), active[gpu] / (active[gpu] + down),
+                   f"{down} NVLinks inactive" if active[gpu] else "all NVLinks inactive")
         for gpu, down in enumerate(missing)
         if down
-    ]
+    ])  # fmt: skip
 
 
 def _is_mesh(topology: NodeTopology) -> bool:
@@ -140,26 +190,34 @@ def _cables(topology: NodeTopology, missing: list[int]) -> dict[tuple[int, int],
     return explained[0] if len(explained) == 1 else None
 
 
-def _errors(lines: list[str], topology: NodeTopology, source: str) -> list[Impairment]:
+def _errors(lines: list[str], topology: NodeTopology, source: str) -> Report:
     """GPUs with a link that made any error since its counters were reset, by its share of links."""
-    bad: dict[int, set[int]] = {}
-    known: dict[int, set[int]] = {}
-    said: dict[int, list[str]] = {}
-    for gpu, match in _by_gpu(lines, _ERRORS, topology, source):
-        known.setdefault(gpu, set()).add(int(match[1]))
-        if int(match[3]):
-            bad.setdefault(gpu, set()).add(int(match[1]))
-            said.setdefault(gpu, []).append(f"link {match[1]}: {match[3]} {match[2]} errors")
-    left = {gpu: 1 - (1 - SUSPECT) * len(some) / len(known[gpu]) for gpu, some in bad.items()}
-    return [Impairment((gpu,), left[gpu], "; ".join(said[gpu])[:200]) for gpu in bad]
+    found = _by_gpu(lines, _ERRORS, topology, source)
+    impairments = []
+    for gpu, rows in found.items():
+        told = [row for row in rows if row is not None]
+        if len(told) < len(rows):
+            impairments.append(Impairment((gpu,), 0.0, "all NVLinks inactive"))
+        elif bad := [row for row in told if int(row[3])]:
+            share = len({row[1] for row in bad}) / len({row[1] for row in told})
+            why = "; ".join(f"link {row[1]}: {row[3]} {row[2]} errors" for row in bad)
+            impairments.append(Impairment((gpu,), 1 - (1 - SUSPECT) * share, why[:200]))
+    return Report("nvlink -e", impairments, untold=_untold(found, topology))
 
 
-def _power(lines: list[str]) -> Report:
+def _power(lines: list[str], topology: NodeTopology, source: str) -> Report:
     """All GPUs' limits together: what a job gets on the node."""
-    rows = [match for line in lines if (match := _POWER.match(line))]
-    limit, default = (sum(float(row[at]) for row in rows) for at in (2, 3))
+    rows: dict[int, tuple[float, float]] = {}
+    for number, line in enumerate(lines, 1):
+        if match := _POWER.match(line):
+            where = f"{source} line {number}"
+            gpu = _known(int(match[1]), topology, where)
+            if gpu in rows:
+                raise TopologyError(f"{where}: GPU {gpu} again; expected the report of one node")
+            rows[gpu] = float(match[2]), float(match[3])
+    limit, default = (sum(row[at] for row in rows.values()) for at in (0, 1))
     if limit >= default:
-        return Report("power", [])
+        return Report("power", [], untold=frozenset(range(topology.gpus)) - rows.keys())
     why = f"power limits of {limit:g} of {default:g} W"
     return Report("power", [Impairment((), limit / default, why)], (limit, default))
 
@@ -170,21 +228,32 @@ def _dcgm(text: str, topology: NodeTopology, source: str) -> Report:
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise TopologyError(f"{source} line {line}: no JSON; expected {EXPECTED}") from None
+    gpus = frozenset(range(topology.gpus))
     try:
         if "Health Monitor Report" in data.get("header", []):
             kind, accused = "dcgmi health", [*_health(data["body"])]
+            # Only what is ill is named: where nothing is, a node that is not healthy is unknown.
+            body = data["body"]
+            is_told = body.get("GPU") or body["Overall Health"]["value"] == "Healthy"
+            untold = frozenset() if is_told else gpus
         else:
             keys = [key for key in ("DCGM Diagnostic", "DCGM GPU Diagnostic") if key in data]
-            kind, accused = "dcgmi diag", [*_diag(data[keys[0]])]
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+            diagnostic = data[keys[0]]
+            if error_said := diagnostic.get("runtime_error"):
+                said = " ".join(str(error_said).split())[:120]
+                raise TopologyError(f"{source}: dcgmi failed: {said}; expected {EXPECTED}")
+            kind, accused = "dcgmi diag", [*_diag(diagnostic)]
+            untold = gpus - {gpu for gpu, *_ in _results(diagnostic)}
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, TopologyError):
+            raise
         raise TopologyError(f"{source}: not a report of dcgmi; expected {EXPECTED}") from None
     worst: dict[int, Impairment] = {}
     for gpu, share, why in accused:
-        if gpu >= topology.gpus:
-            raise TopologyError(f"{source}: GPU {gpu}; {topology.name} has {topology.gpus} GPUs")
+        _known(gpu, topology, source)
         if gpu not in worst or share < worst[gpu].share:
             worst[gpu] = Impairment((gpu,), share, why[:200])
-    return Report(kind, list(worst.values()))
+    return Report(kind, list(worst.values()), untold=untold)
 
 
 def _health(body: Mapping[str, Any]) -> Iterator[tuple[int, float, str]]:
@@ -198,18 +267,20 @@ def _health(body: Mapping[str, Any]) -> Iterator[tuple[int, float, str]]:
 
 def _diag(diagnostic: Mapping[str, Any]) -> Iterator[tuple[int, float, str]]:
     """The same of each test that failed for more than the node's settings."""
+    for gpu, name, result in _results(diagnostic):
+        warnings = result.get("warnings", [])
+        severities = {one.get("error_severity") for one in warnings if isinstance(one, dict)}
+        if result["status"].lower() == "fail" and not (severities and severities <= _HARMLESS):
+            yield gpu, SUSPECT if name.lower() in _OF_LINKS else 0.0, f"test {name} failed"
+
+
+def _results(diagnostic: Mapping[str, Any]) -> Iterator[tuple[int, str, Mapping[str, Any]]]:
+    """GPU, name and result of each test that ran; one that was skipped says nothing of a GPU."""
     for category in diagnostic["test_categories"]:
         for test in category["tests"]:
             for result in test["results"]:
-                warnings = result.get("warnings", [])
-                severities = {
-                    one.get("error_severity") for one in warnings if isinstance(one, dict)
-                }
-                if result["status"].lower() != "fail" or (severities and severities <= _HARMLESS):
-                    continue
-                if result.get("entity_group", "GPU") != "GPU":
-                    continue
-                ids = str(result["entity_id"] if "entity_id" in result else result["gpu_ids"])
-                share = SUSPECT if test["name"].lower() in _OF_LINKS else 0.0
-                for gpu in ids.split(","):
-                    yield int(gpu), share, f"test {test['name']} failed"
+                is_run = result["status"].lower() in {"pass", "fail", "warn", "warning"}
+                if is_run and result.get("entity_group", "GPU") == "GPU":
+                    ids = result["entity_id"] if "entity_id" in result else result["gpu_ids"]
+                    for gpu in str(ids).split(","):
+                        yield int(gpu), test["name"], result

@@ -24,7 +24,8 @@ from gres_topology.topology import Nic, NodeTopology, NumaNode
 _IO_TYPES = {"Bridge", "PCIDev", "OSDev", "Misc"}
 _PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):", re.IGNORECASE)
 _GPU_CLASSES = {"0302", "0380", "1200", "0300"}
-_GPU_VENDORS = {"10de", "1002"}  # NVIDIA, AMD: boards' own VGA chips are of others
+_NVIDIA, _AMD = "10de", "1002"  # most boards' own VGA chips are of others
+_DISPLAY_CLASS = "0300"
 _GPU_OSDEV = re.compile(r"(nvml|rsmi|cuda|ze|opencl\d+d)(\d+)$")
 _NIC_OSDEV_TYPES = {"3", "OpenFabrics"}
 
@@ -75,15 +76,16 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
 
 def _gpus(root: Element, source: str) -> list[HwlocGpu]:
     gpus: dict[str, HwlocGpu] = {}
+    #: A board's own VGA, or a GPU within the CPU, where there are others.
+    displays: set[str] = set()
     for element in root.walk():
         match = _PCI_TYPE.match(element.get("pci_type"))
         if element.get("type") != "PCIDev" or match is None:
             continue
         osdevs = {e.get("name"): e for e in element.children if e.get("type") == "OSDev"}
         is_known = any(_GPU_OSDEV.match(name) for name in osdevs)
-        if match.group(1) not in _GPU_CLASSES or not (
-            is_known or match.group(2).lower() in _GPU_VENDORS
-        ):
+        pci_class, vendor = match.group(1), match.group(2).lower()
+        if pci_class not in _GPU_CLASSES or not (is_known or vendor in {_NVIDIA, _AMD}):
             continue
         address = pci.normalise(element.get("pci_busid"))
         if address is None or address in gpus:
@@ -92,6 +94,10 @@ def _gpus(root: Element, source: str) -> list[HwlocGpu]:
                 " expected a PCI address, each once"
             )
         gpus[address] = HwlocGpu(element, address, osdevs)
+        if pci_class == _DISPLAY_CLASS and vendor != _NVIDIA:
+            displays.add(address)
+    if len(displays) < len(gpus):
+        gpus = {address: gpu for address, gpu in gpus.items() if address not in displays}
     if not gpus:
         raise TopologyError(
             f"{source} line {root.line}: no GPU among the PCI devices; expected lstopo run"

@@ -20,6 +20,10 @@ from gres_topology.topology import Nic, NodeTopology
 _AFFINITY = re.compile(r"(CPU *Affinity|NUMA *Affinity|GPU *NUMA *ID)", re.IGNORECASE)
 #: Where a header that lost its blanks can be cut: before the next device or column name.
 _SEAM = re.compile(r"(?<=\w)(?=GPU\d|NIC\d|mlx\d|hfi\d|CPU ?Affinity|NUMA ?Affinity|GPU ?NUMA)")
+#: A cell at which a terminal wrapped the line: the blanks before the next one are lost. No label
+#: begins like the end of another, so it can be told what they were.
+_LABEL = re.compile(r"NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X|N/A", re.ASCII)
+_GLUED = re.compile(rf"(?:{_LABEL.pattern}){{2,}}", re.ASCII)
 _GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
 _P2P = {"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"}
 _MODEL = re.compile(r"GPU (\d+): (.+?) \(UUID: ")
@@ -163,20 +167,28 @@ def _read_row(block: MatrixBlock, row: str, cells: Cells, source: str) -> tuple[
             f" {', '.join(block.devices)}"
         )
     rest = re.sub(r"^\s*\S+", "", line, count=1)
+    words: list[str] = []
     for column in block.devices:
-        match = re.match(r"\s*(\S+)", rest)
-        if match is None:
+        if not words and (match := re.match(r"\s*(\S+)", rest)):
+            words, rest = _split(match[1]), rest[match.end() :]
+        if not words:
             raise cells.error(
                 number, row, column, f"missing; expected {len(block.devices)} links in the row"
             )
-        cells.put(row, column, match.group(1), number)
-        rest = rest[match.end() :]
+        cells.put(row, column, words.pop(0), number)
+    rest = " ".join(words) + rest
     if rest.strip() and not _GPU.fullmatch(row):
         raise TopologyError(
             f"{source} line {number}: '{rest.strip()}' behind the links of {row};"
             " expected nothing there"
         )
     return number, rest
+
+
+def _split(cell: str) -> list[str]:
+    """The labels of a cell, of several where they lost the blanks between them."""
+    is_glued = links.canonical(cell) is None and _GLUED.fullmatch(cell)
+    return _LABEL.findall(cell) if is_glued else [cell]
 
 
 def _check_complete(block: MatrixBlock, source: str) -> None:

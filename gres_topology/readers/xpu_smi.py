@@ -1,8 +1,11 @@
-"""Reads `xpu-smi topology -m` (or xpumcli's) of Intel's Max and Flex series.
+"""Reads `xpu-smi topology -m` (or xpumcli's) of Intel's Max, Flex and Arc Pro series.
+
+Columns stand between bars, as in the user guide, or blanks, as newer releases print them.
 
 The matrix is of tiles (`GPU 0/1`: tile 1 of GPU 0), a GPU is what Slurm counts (gpu/oneapi counts
-devices): the lanes of Xe Link between any tiles of two GPUs are added up. `xpu-smi discovery -j`
-in the same text tells models and PCI addresses. Symbols as in XPU Manager's user guide.
+devices): the lanes of Xe Link between any tiles of two GPUs are added up. `xpu-smi discovery`
+in the same text, as JSON or a table, tells models and PCI addresses. Symbols as in XPU Manager's
+user guide.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ from gres_topology.errors import TopologyError
 from gres_topology.matrix import bandwidths
 from gres_topology.topology import SELF, NodeTopology
 
-_HEADER = re.compile(r"^\s*((?:GPU \d+/\d+\s*\|\s*)+)(CPU Affinity)?\s*$")
+_HEADER = re.compile(r"^\s*((?:GPU \d+/\d+[\s|]*)+)(CPU Affinity)?[\s|]*$")
 _TILE = re.compile(r"GPU (\d{1,3})/(\d{1,2})")
-_ROW = re.compile(r"^\s*(GPU \d{1,3}/\d{1,2})\s*\|(.*)$")
+_ROW = re.compile(r"^\s*(GPU \d{1,3}/\d{1,2})(?:\s*\||\s+|$)(.*)$")
+#: A line of discovery's table: `| 0         | Device Name: Intel(R) Arc(TM) Pro B60 Graphics |`.
+_FOUND = re.compile(r"^\s*\|\s*(\d{0,3})\s*\| *(Device Name|PCI BDF Address): *(.*?)\s*\|\s*$")
 _LANES = re.compile(r"XL([1-9]\d?)")
 _EXPECTED = "S, MDF, XL<lanes>, XL*, PIX, PXB, PHB, NODE or SYS"
 #: Nearest first; `XL*`: over another tile, which has lanes of its own.
@@ -75,16 +80,17 @@ def _read_matrix(text: str, source: str) -> _Matrix:
     matrix: _Matrix | None = None
     for number, line in enumerate(text.split("\n"), 1):
         header, row = _HEADER.match(line), _ROW.match(line)
-        if header and matrix is not None:
+        if header and matrix is not None and (header[2] or header[1].count("GPU") > 1):
             raise matrix.error(number, "a second matrix begins; expected the output of one node")
-        if header:
+        if header and matrix is None:
             tiles = [(int(gpu), int(tile)) for gpu, tile in _TILE.findall(header[1])]
             matrix = _Matrix(source, tiles)
             if len(set(tiles)) < len(tiles):
                 raise matrix.error(number, "a tile is named twice; expected each once")
         elif row and matrix is not None:
             _read_row(matrix, row[1], row[2], number)
-    assert matrix is not None, "looks_like was not asked"
+    if matrix is None:
+        raise TopologyError(f"{source}: no header line of GPU 0/0; expected xpu-smi topology -m")
     missing = [tile for tile in matrix.tiles if tile not in matrix.lines]
     if missing:
         last = max(matrix.lines.values(), default=1)
@@ -101,7 +107,10 @@ def _read_row(matrix: _Matrix, name: str, rest: str, number: int) -> None:
     if tile not in matrix.tiles or tile in matrix.lines:
         raise matrix.error(number, f"row {name} is no column of the header, or is there twice")
     matrix.lines[tile] = number
-    words = [word.strip() for word in rest.split("|")]
+    if "|" in rest:
+        words = [word.strip() for word in rest.split("|")]
+    else:
+        words = re.sub(r",\s+", ",", rest).split()
     if len(words) < len(matrix.tiles):
         raise matrix.error(number, f"{len(words)} cells; expected {len(matrix.tiles)}")
     for other, word in zip(matrix.tiles, words, strict=False):
@@ -147,10 +156,18 @@ def _label(matrix: _Matrix, a: int, b: int) -> str:
 
 
 def _discovered(text: str, source: str) -> Mapping[int, Mapping[str, Any]]:
-    """What `xpu-smi discovery -j` says of each GPU, by its number."""
+    """What `xpu-smi discovery` says of each GPU, by its number; TopologyError for half of it."""
+    table: dict[int, dict[str, str]] = {}
+    device = None
+    for line in text.split("\n"):
+        if row := _FOUND.match(line):
+            device = int(row[1]) if row[1] else device
+            if device is not None:
+                key = "device_name" if row[2] == "Device Name" else "pci_bdf_address"
+                table.setdefault(device, {})[key] = row[3]
     at = re.search(r"\{\s*\"device_list\"", text)
     if at is None:
-        return {}
+        return table
     before = text.count("\n", 0, at.start())
     try:
         said, _ = json.JSONDecoder().raw_decode(text, at.start())

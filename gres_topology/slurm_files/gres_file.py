@@ -18,11 +18,14 @@ from gres_topology import cpulist, hostlist, links
 from gres_topology.errors import TopologyError
 from gres_topology.topology import NodeTopology
 
+#: The number of a model in what Slurm's AutoDetect makes of its name (`nvidia_rtx_a6000`): whole,
+#: with the words of its series where the number alone would be no name.
 _TYPE = re.compile(
-    r"(?<![a-z0-9])(?:g[bh]\d{3}|[abhvp]\d{2,3}|k\d{2}[a-z]?|[lt]\d{1,2}s?|mi\d{2,3}[ax]?"
-    r"|rtx\w+|max 1\d{3})",
-    re.IGNORECASE,
+    r"(?<![a-z0-9])(?:(?:rtx_pro|rtx|gtx|rx)_\d{3,4}[a-z]{0,2}(?:_sff)?(?:_(?:ada|ti|super|xtx?|d))*"
+    r"|titan_[a-z]{1,3}|(?:max|flex)_\d{3,4}[a-z]?|[a-z]{1,2}\d{1,4}[a-z]{0,2})(?![a-z0-9])"
 )
+#: hwloc and lspci name the chip, and then the product: `GH100 [H100 SXM5 80GB]`.
+_PRODUCT = re.compile(r".*\[(.+)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,8 @@ def gres_conf(
 ) -> str:
     """One line per GPU: NodeName, Name, Type, File, Cores, Links.
 
-    `device_pattern` may use {minor} (must be known) and {index}. `gpu_type` defaults to a
-    name cut from the model (v100, mi250x; none if unknown). `numa_cores` gives abstract
+    `device_pattern` may use {minor} (must be known) and {index}. `gpu_type` defaults to that
+    of `type_of` (v100, rtx_6000_ada; none if unknown). `numa_cores` gives abstract
     cores by NUMA node where the administrator knows better than `core_numbers`; without
     NUMA nodes or CPUs, or with `with_cores=False`, Cores is left out. With `slots` every
     GPU is a type of its own (`slot_types`). Raises TopologyError.
@@ -145,9 +148,17 @@ def _check_names(node_names: str) -> None:
 
 
 def type_of(model: str | None) -> str | None:
-    """A short GRES type from a product name: `Tesla V100-SXM2-16GB` -> `v100`."""
-    match = _TYPE.search(model or "")
-    return match.group(0).lower().replace(" ", "") if match else None
+    """A short GRES type from a product name: `Tesla V100-SXM2-16GB` -> `v100`.
+
+    It is part of the type that slurmd's AutoDetect gives the GPU, the whole name in lower case with
+    underscores, and slurmd takes any such part for it (`gpu_common_underscorify_tolower` in Slurm's
+    gpu_common.c, and gres.c): lines stay right when AutoDetect is switched on. None for a name
+    without a model's number.
+    """
+    name = (model or "").lower()
+    product = _PRODUCT.match(name)
+    match = _TYPE.search((product[1] if product else name).replace(" ", "_"))
+    return match[0] if match else None
 
 
 def link_counts(topology: NodeTopology, gpu: int) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from slurm_plugin.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
     from gres_topology import NodeTopology
+    from gres_topology.readers.health import Report
     from slurm_plugin.config.settings import Config
     from slurm_plugin.part_marks.marks import Mark
 
@@ -45,6 +46,7 @@ def mark(
     power.default_limit --format=csv, of dcgmi diag -j or of dcgmi health --check -j. What it no
     longer finds loses the mark that such a report made.
     """
+    from gres_topology import cpulist
     from slurm_plugin.config import settings
     from slurm_plugin.explain.text import printable
     from slurm_plugin.part_marks import marks
@@ -55,14 +57,19 @@ def mark(
         raise click.UsageError(f"expected a part ({_PARTS}) and its state, or --from FILE")
     path = marks.path_in(config.state_dir)
     if report is None:
-        new, source = [_by_hand(node, words, share, reason)], ""
+        new = [_by_hand(node, words, share, reason)]
         gone = marks.change(path, lambda mark: False, _checked(new, topology))
     else:
-        new, source = _reported(node, topology, report, reason)
-        mine = (node, source)
+        new, said = _reported(node, topology, report, reason)
+        mine = (node, said.kind)
         by_hand = {mark.part for mark in marks.read(path).get(node, ()) if not mark.source}
         new = [mark for mark in new if mark.part not in by_hand]
-        gone = marks.change(path, lambda mark: (mark.node, mark.source) == mine, new)
+        gone = marks.change(
+            path, lambda mark: (mark.node, mark.source) == mine and said.tells_of(mark.gpus), new
+        )
+        if said.untold:
+            gpus = cpulist.format_list(sorted(said.untold))
+            click.echo(f"{node}: too little is said of GPU {gpus}: marks there stay")
     parts = {one.part for one in new}
     for one in new:
         click.echo(printable(f"{node}: {one.text()}{f' ({one.why})' if one.why else ''}"))
@@ -167,8 +174,8 @@ def _by_hand(node: str, words: tuple[str, ...], share: float | None, reason: str
 
 def _reported(
     node: str, topology: NodeTopology, report: TextIO, reason: str
-) -> tuple[list[Mark], str]:
-    """The marks that a report tells of, and what kind it is."""
+) -> tuple[list[Mark], Report]:
+    """The marks that a report tells of, and what it says itself."""
     from gres_topology.readers import health
 
     said = health.read(report.read(8 << 20), topology, getattr(report, "name", "the report"))
@@ -181,7 +188,7 @@ def _reported(
             values |= {"state": "capped", "watts": said.watts[0], "of_watts": said.watts[1]}
             del values["share"]
         new.append(_mark(node, values, reason or one.why))
-    return new, said.kind
+    return new, said
 
 
 def _mark(node: str, values: dict[str, object], why: str) -> Mark:

@@ -64,7 +64,7 @@ def test_xpu_smi_tells_the_machine_and_a_lost_link_leaves_the_node_to_slurm(inte
 def test_a_job_gets_the_gpus_of_one_socket(intel: Cluster) -> None:
     """All pairs are joined alike: three GPUs of a socket, and two beside one that is in use."""
     intel.occupy(NODE, [0])
-    three = intel.started("-w", NODE, "--gres=gpu:max1550:3", sleep_s=300)
+    three = intel.started("-w", NODE, "--gres=gpu:max_1550:3", sleep_s=300)
     assert three.gpus == {NODE: (3, 4, 5)}
     two = intel.started("-w", NODE, "--gres=gpu:2", sleep_s=300)
     assert two.gpus == {NODE: (1, 2)}

@@ -33,8 +33,12 @@ def found(text, topology=DGX1V):
 
 
 def test_a_power_report_of_driver_580():
-    text = "index, power.limit [W], power.default_limit [W]\n0, 700.00 W, 700.00 W\n"
-    assert health.read(text, DGX1V, "f") == health.Report("power", [])
+    text = "index, power.limit [W], power.default_limit [W]\n"
+    rows = [f"{gpu}, 700.00 W, 700.00 W\n" for gpu in range(8)]
+    assert health.read(text + "".join(rows), DGX1V, "f") == health.Report("power", [])
+    # Of a GPU that fell off the bus there is `[Unknown Error]`: nothing is known of the whole.
+    rows[3] = "3, [Unknown Error], [Unknown Error]\n"
+    assert health.read(text + "".join(rows), DGX1V, "f").untold == {3}
 
 
 def test_one_dark_link_on_both_sides_is_the_cable_between_them():
@@ -47,6 +51,54 @@ def test_what_several_cables_could_explain_is_told_of_each_gpu():
     """0-3 and 4-7, or 0-4 and 3-7: nobody can tell."""
     dark = {gpu: {1} for gpu in (0, 3, 4, 7)}
     assert found(status(dark)) == [((gpu,), pytest.approx(5 / 6)) for gpu in (0, 3, 4, 7)]
+
+
+#: Stands in place of a GPU's links: github.com/leptonai/gpud/issues/1085, eight B200.
+ALL_DARK = "NVML: Unable to retrieve NVLink information as all links are inActive"
+
+
+def dark(gpus: set[int], of: int = 8, ports: int = 18) -> str:
+    """`nvidia-smi nvlink -s` where these GPUs have no link left."""
+    rows = status({}, of, ports).splitlines()
+    kept, gpu = [], -1
+    for row in rows:
+        gpu += row.startswith("GPU")
+        if gpu not in gpus or row.startswith("GPU"):
+            kept.append(row)
+        if gpu in gpus and row.startswith("GPU"):
+            kept.append(ALL_DARK)
+    return "\n".join(kept) + "\n"
+
+
+HGX_B200 = catalog.load("hgx-b200")
+
+
+def test_a_gpu_all_of_whose_links_are_inactive_has_none_left():
+    assert found(dark({2}), HGX_B200) == [((2,), 0.0)]
+    assert health.read(dark({2}), HGX_B200, "f").untold == frozenset()
+    assert found(dark(set(range(8))), HGX_B200) == [((gpu,), 0.0) for gpu in range(8)]
+    assert found(dark({2}, ports=6)) == [((2,), 0.0)], "a mesh"
+
+
+def test_gpus_that_are_wired_to_none_have_lost_none():
+    """A GPU of PCIe alone says the same sentence."""
+    assert found(dark(set(range(8))), catalog.load("l40s-8")) == []
+
+
+SILENT = [
+    ("a heading without a line on links", dark({2}).replace(ALL_DARK, ""), {2}),
+    ("a line that tells of no link", dark({2}).replace(ALL_DARK, "NVML: GPU is lost"), {2}),
+    ("a GPU that is missing", status({}, 5, 18), {5, 6, 7}),
+    ("a report that was cut off", status({}, 6, 18)[:-60], {5, 6, 7}),
+]
+
+
+@pytest.mark.parametrize(("text", "untold"), [s[1:] for s in SILENT], ids=[s[0] for s in SILENT])
+def test_gpus_of_which_too_little_is_said_are_not_called_whole(text, untold):
+    report = health.read(text, HGX_B200, "f")
+    assert (report.found, report.untold) == ([], untold)
+    assert report.tells_of((0, 1))
+    assert not report.tells_of((0, max(untold)))
 
 
 def test_links_that_no_cable_explains_are_the_gpus_own():
@@ -83,6 +135,14 @@ def test_links_that_made_errors_count_half():
     assert report.kind == "nvlink -e"
     assert [(one.gpus, one.share) for one in report.found] == [((0,), 0.75)]
     assert report.found[0].why == "link 1: 12 Replay errors; link 1: 5 CRC Flit errors"
+
+
+def test_a_gpu_without_error_counters_is_not_called_whole():
+    """Drivers print N/A, or say that all links are inactive."""
+    two = ERRORS.replace("Link 0: Replay Errors: 0\n\t Link 1: CRC Errors: 0", "Link 0: N/A")
+    assert health.read(two, DGX1V, "f").untold == set(range(1, 8))
+    gone = ERRORS[: ERRORS.index("GPU 1")] + "GPU 1: x\n" + ALL_DARK
+    assert found(gone) == [((0,), 0.75), ((1,), 0.0)]
 
 
 def test_power_limits_are_what_the_node_delivers():
@@ -141,6 +201,34 @@ def test_dcgm_health():
     assert found(text) == [((0,), 0.5), ((2,), 0.0)]
 
 
+def test_diagnostics_that_were_skipped_clear_nothing():
+    results = [{**FAIL4, "entity_id": 0, "status": "Pass"}, {**FAIL4, "status": "Skip"}]
+    report = health.read(diag("DCGM Diagnostic", *results), DGX1V, "f")
+    assert (report.found, report.untold) == ([], set(range(1, 8)))
+
+
+def test_a_node_that_is_ill_without_a_word_on_gpus_clears_nothing():
+    body = {"Overall Health": {"value": "Failure"}}
+    text = json.dumps({"header": ["Health Monitor Report"], "body": body})
+    assert health.read(text, DGX1V, "f").untold == set(range(8))
+    assert health.read(text.replace("Failure", "Healthy"), DGX1V, "f").untold == frozenset()
+
+
+CUT = [status({0: {2}}), dark({2}), ERRORS, diag("DCGM Diagnostic", FAIL4),
+       "index, power.limit [W], power.default_limit [W]\n0, 230.00 W, 300.00 W\n"]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", CUT, ids=["-s", "all dark", "-e", "diag", "power"])
+def test_a_report_cut_anywhere_is_read_or_refused_and_accuses_no_other_gpu(text):
+    whole = {gpus for gpus, _ in found(text)}
+    for end in range(len(text)):
+        try:
+            report = health.read(text[:end], DGX1V, "f")
+        except TopologyError:
+            continue
+        assert {one.gpus for one in report.found} <= whole
+
+
 HOSTILE = [
     ("nothing of the kind", "hello\n", "no report on a node's health"),
     ("JSON of something else", '{"a": 1}', "not a report of dcgmi"),
@@ -150,6 +238,15 @@ HOSTILE = [
      "not a report of dcgmi"),
     ("a GPU there is not", diag("DCGM Diagnostic", {**FAIL4, "entity_id": 8}), "has 8 GPUs"),
     ("a GPU there is not", status({}, gpus=9), "GPU 8; dgx1v has 8 GPUs"),
+    ("a GPU below nothing", diag("DCGM Diagnostic", {**FAIL4, "entity_id": -1}), "GPU -1; dgx1v"),
+    ("two nodes", status({}) * 2, "line 57: GPU 0 again; expected one report of one node"),
+    ("watts that are none", "index, power.limit [W]\n0, 1.2.3 W, 4.5.6 W\n", "no report on"),
+    ("GPUs without a word", "GPU 0: x\nGPU 1: y\n", "GPUs without a word on their links"),
+    ("no driver", "\nNVIDIA-SMI has failed because it couldn't communicate with the driver.\n",
+     "line 2: the tool failed: NVIDIA-SMI has failed"),
+    ("a GPU off the bus", "Unable to determine the device handle for GPU 0000:C1:00.0: Unknown",
+     "line 1: the tool failed: Unable to determine"),
+    ("no test run", '{"DCGM Diagnostic": {"runtime_error": "no GPU"}}', "dcgmi failed: no GPU"),
     ("a link of no GPU", "   Link 0: <inactive>\n", "line 1: a link before any"),
 ]  # fmt: skip
 

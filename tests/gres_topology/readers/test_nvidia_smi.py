@@ -91,6 +91,60 @@ def test_the_same_machine_is_read(sentence, paste, text, machine):
     }
 
 
+#: A terminal wrapped each row before NIC2, and the copy lost the blanks there: the form in
+#: github.com/sgl-project/sglang/issues/14092 (36 NICs), shortened.
+WRAPPED = """\
+        GPU0    GPU1    GPU2    GPU3    NIC0    NIC1       NIC2    NIC3    CPU Affinity    NUMA Affinity   GPU NUMA ID
+GPU0     X      NV18    NV18    NV18    PIX     NODENODE    SYS     0-55,112-167    0               N/A
+GPU1    NV18     X      NV18    NV18    NODE    PIXNODE     SYS     0-55,112-167    0               N/A
+GPU2    NV18    NV18     X      NV18    SYS     SYSPIX      NODE    56-111,168-223  1               N/A
+GPU3    NV18    NV18    NV18     X      SYS     SYSNODE     PIX     56-111,168-223  1               N/A
+NIC0    PIX     NODE    SYS     SYS      X      NODESYS     SYS
+NIC1    NODE    PIX     SYS     SYS     NODE     X SYS      SYS
+NIC2    NODE    NODE    PIX     NODE    SYS     SYS X       NODE
+NIC3    SYS     SYS     NODE    PIX     SYS     SYSNODE      X
+"""  # noqa: E501
+
+
+def test_cells_that_lost_the_blanks_between_them_are_told_apart():
+    found = read(WRAPPED)
+    assert [nic.kinds for nic in found.nics] == [
+        ("PIX", "NODE", "SYS", "SYS"),
+        ("NODE", "PIX", "SYS", "SYS"),
+        ("NODE", "NODE", "PIX", "NODE"),
+        ("SYS", "SYS", "NODE", "PIX"),
+    ]
+    assert found.kinds[3] == ("NV18", "NV18", "NV18", "X")
+    assert (found.numa[2], found.cpus[2][0]) == (1, 56)
+    assert read(WRAPPED.replace("NV18    NV18    NV18    PIX", "NV18NV18NV18PIX")) == found
+    with pytest.raises(TopologyError, match="line 2, cell GPU0-NIC1: 'NODENODEX1' is not a link"):
+        read(WRAPPED.replace("NODENODE ", "NODENODEX1 "))
+    with pytest.raises(TopologyError, match="line 2"):
+        read(WRAPPED.replace("NODENODE ", "NODENODENODE "))
+
+
+P2P = (ASSETS / "own-p2p-read.txt").read_text()
+AROUND = [
+    ("a table of -p2p before it", P2P + WRAPPED),
+    ("a table of -p2p behind it", WRAPPED + P2P),
+    ("prompts", f"(base) u@n1:~$ nvidia-smi topo -m\n{WRAPPED}(base) u@n1:~$ exit\n"),
+    ("colours", f"\x1b[4m{WRAPPED}\x1b[0m"),
+    ("a note on MIG", f"Warning: MIG mode is enabled on GPU 0\n{WRAPPED}"),
+    ("slices", f"GPU 0: NVIDIA H200 (UUID: GPU-x)\n  MIG 1g.18gb  Device  0: (UUID: y)\n{WRAPPED}"),
+]
+
+
+@pytest.mark.parametrize("text", [a[1] for a in AROUND], ids=[a[0] for a in AROUND])
+def test_what_stands_around_the_matrix_does_not_matter(text):
+    assert reading.read(text, name="node", source="f").nics == read(WRAPPED).nics
+
+
+def test_lines_that_a_terminal_wrapped_into_two_are_refused_with_the_line():
+    text = "\n".join(f"{line[:70]}\n{line[70:]}" for line in WRAPPED.splitlines())
+    with pytest.raises(TopologyError, match=r"^f line 1: no row for GPU0"):
+        reading.read(text, name="node", source="f")
+
+
 @pytest.mark.parametrize(
     ("title", "numa", "cpus"),
     [("NUMA Affinity", None, True), ("CPU Affinity", 1, False), ("GPU NUMA ID", 1, True)],

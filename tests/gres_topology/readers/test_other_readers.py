@@ -160,6 +160,24 @@ class TestHwlocXml:
         assert found.bandwidth_gbps[0, 1] == 100
         assert len(found.numa_nodes) == 4
 
+    @pytest.mark.parametrize(
+        ("vga", "gpu"),
+        [("1002:515e", "0302 [10de:06d2"), ("1002:164e", "0302 [10de:26b9"),
+         ("1002:164e", "0300 [10de:2684"), ("1002:515e", "1200 [1002:74a1")],
+        ids=["ES1000 and Tesla", "EPYC 4004 and L40S", "EPYC 4004 and GeForce", "and MI300X"],
+    )  # fmt: skip
+    def test_a_boards_own_vga_is_no_gpu_where_others_are(self, vga, gpu):
+        """ATI's ES1000 as in hwloc's tests/hwloc/xml/24em64t-2n6c2t-pci.xml; 0300 is VGA."""
+        text = text_of("own-hwloc-version1.txt")
+        first = re.search(r'pci_type="(0302 \[10de:[0-9a-f]{4})', text)
+        rest = text.replace(first[1], gpu)
+        before = gres_topology.read(rest, name="n", source="f")
+        at = rest.rindex("<object", 0, first.start())
+        chip = f'<object type="PCIDev" pci_busid="0000:00:01.0" pci_type="0300 [{vga}] [0:0] 02">'
+        chip += '<info name="PCIDevice" value="ES1000"/></object>'
+        found = gres_topology.read(rest[:at] + chip + rest[at:], name="n", source="f")
+        assert (found.pci, found.model, found.kinds) == (before.pci, before.model, before.kinds)
+
     def test_what_hwloc_says_of_a_virtual_machine(self):
         """With the NVML and OpenCL plugins; sysfs names no NUMA node for any device."""
         found = asset("h100-vm-hwloc.txt")

@@ -6,6 +6,7 @@ import pytest
 
 import gres_topology
 from gres_topology import TopologyError, catalog, difference, links
+from gres_topology.readers import xpu_smi
 from gres_topology.slurm_files import gres_file
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -32,7 +33,7 @@ def test_models_and_addresses_come_from_the_discovery():
     assert found.model == "Intel(R) Data Center GPU Max 1550"
     assert found.pci[4] == "0001:42:00.0"
     assert {label for row in found.kinds for label in row} == {"X", "XL8"}
-    assert gres_file.type_of(found.model) == "max1550"
+    assert gres_file.type_of(found.model) == "max_1550"
     assert gres_file.link_counts(found, 1) == (8, -1, 8, 8, 8, 8)
 
 
@@ -66,6 +67,35 @@ def test_one_tile_a_gpu():
     assert found.numa == (0, None)
 
 
+def test_columns_between_blanks_with_titles_and_a_table_of_devices():
+    found = read((ASSETS / "own-xpu-smi-b60-eight.txt").read_text())
+    assert found.kinds[0] == ("X", *["NODE"] * 3, *["SYS"] * 4)
+    assert found.cpus[0] == (*range(128), *range(256, 384))
+    assert found.numa == (0, 0, 0, 0, 1, 1, 1, 1)
+    assert found.model == "Intel(R) Arc(TM) Pro B60 Graphics"
+    assert found.pci[7] == "0000:87:00.0"
+
+
+def test_columns_between_blanks_of_two_gpus_and_of_two_tiles():
+    """Two Max 1100 as newer releases print them; the user guide's own matrix without its bars."""
+    text = (
+        "         GPU 0/0  GPU 1/0  CPU Affinity\n"
+        "GPU 0/0  S        XL24     0-143\n"
+        "GPU 1/0  XL24     S        0-143\n"
+    )
+    found = read(text)
+    assert (found.kinds[0], found.numa) == (("X", "XL24"), (0, 0))
+    assert found.cpus == (tuple(range(144)),) * 2
+    assert read(TWO.replace("|", " ")).kinds == read(TWO).kinds
+    assert read(text.replace("CPU Affinity", "").replace("0-143", "")).kinds == found.kinds
+
+
+def test_a_text_without_a_matrix_is_refused():
+    """What collecting hands over was not looked at before."""
+    with pytest.raises(TopologyError, match=r"^n1: no header line of GPU 0/0; expected xpu-smi"):
+        xpu_smi.read("Error: level zero\n", name="n1", source="n1")
+
+
 def line(number, old, new):
     lines = TWO.split("\n")
     assert old in lines[number - 1]
@@ -86,6 +116,7 @@ DAMAGED = [
     ("a cell less", line(5, "S      |", ""), "line 5: cell GPU 0/0-GPU 0/0"),
     ("cut", "\n".join(TWO.split("\n")[:5])[:-30], "line 5: 2 cells; expected 4"),
     ("a column twice", line(4, "GPU 0/1", "GPU 0/0"), "line 4: a tile is named twice"),
+    ("cut within a row of blanks", TWO.replace("|", " ")[:-30], "line 8: 2 cells; expected 4"),
     ("two matrices", TWO + TWO, "a second matrix begins"),
     ("CPUs in words", line(5, "0-23,48-71", "all"), "line 5: CPU Affinity"),
     ("half of the discovery", SIX[:-40], "expected whole JSON of xpu-smi discovery -j"),

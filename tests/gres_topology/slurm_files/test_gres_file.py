@@ -1,6 +1,7 @@
 """What Slurm needs of a topology: gres.conf, and which GPU its indices mean."""
 
 import dataclasses
+import re
 
 import pytest
 
@@ -8,6 +9,61 @@ from gres_topology import NumaNode, TopologyError, catalog, cpulist, gres_conf, 
 from gres_topology.slurm_files import gres_file, mapping
 
 FAKE = "/dev/fakegpu{index}"
+
+
+#: What nvidia-smi, rocm-smi and xpu-smi call GPUs, and the type that gres.conf gets.
+NAMES = {
+    "NVIDIA RTX A6000": "a6000",
+    "NVIDIA RTX A4500": "a4500",
+    "NVIDIA RTX A2000 12GB": "a2000",
+    "Quadro P4000": "p4000",
+    "Quadro RTX 6000": "rtx_6000",
+    "Quadro RTX 8000": "rtx_8000",
+    "Quadro GV100": "gv100",
+    "Quadro M6000 24GB": "m6000",
+    "NVIDIA RTX 6000 Ada Generation": "rtx_6000_ada",
+    "NVIDIA RTX 4000 SFF Ada Generation": "rtx_4000_sff_ada",
+    "NVIDIA RTX PRO 6000 Blackwell Server Edition": "rtx_pro_6000",
+    "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition": "rtx_pro_6000",
+    "NVIDIA RTX PRO 4500 Blackwell": "rtx_pro_4500",
+    "NVIDIA GeForce RTX 5090": "rtx_5090",
+    "NVIDIA GeForce RTX 4090 D": "rtx_4090_d",
+    "NVIDIA GeForce RTX 4070 Ti SUPER": "rtx_4070_ti_super",
+    "NVIDIA GeForce RTX 2080 Ti": "rtx_2080_ti",
+    "NVIDIA GeForce GTX 1080 Ti": "gtx_1080_ti",
+    "NVIDIA TITAN RTX": "titan_rtx",
+    "NVIDIA TITAN V": "titan_v",
+    "TITAN Xp": "titan_xp",
+    "Tesla K40m": "k40m",
+    "Tesla K80": "k80",
+    "Tesla M60": "m60",
+    "Tesla P4": "p4",
+    "Tesla P100-PCIE-16GB": "p100",
+    "Tesla V100S-PCIE-32GB": "v100s",
+    "Tesla T4": "t4",
+    "NVIDIA A2": "a2",
+    "NVIDIA A10G": "a10g",
+    "NVIDIA A30": "a30",
+    "NVIDIA A40": "a40",
+    "NVIDIA A100 80GB PCIe": "a100",
+    "NVIDIA A100-SXM4-40GB MIG 1g.5gb": "a100",
+    "NVIDIA A800-SXM4-80GB": "a800",
+    "NVIDIA H100 NVL": "h100",
+    "NVIDIA H20": "h20",
+    "NVIDIA GH200 480GB": "gh200",
+    "NVIDIA B300 SXM6 AC": "b300",
+    "NVIDIA GB10": "gb10",
+    "NVIDIA L4": "l4",
+    "NVIDIA L40": "l40",
+    "NVIDIA T1000 8GB": "t1000",
+    "AMD Instinct MI210": "mi210",
+    "AMD Instinct MI308X OAM": "mi308x",
+    "AMD Radeon PRO W7900": "w7900",
+    "AMD Radeon RX 7900 XTX": "rx_7900_xtx",
+    "Intel(R) Data Center GPU Max 1100": "max_1100",
+    "Intel(R) Data Center GPU Flex 170": "flex_170",
+    "Intel(R) Arc(TM) Pro B60 Graphics": "b60",
+}
 
 
 class TestGresConf:
@@ -31,6 +87,29 @@ class TestGresConf:
         assert types["gb200-nvl72"] == "gb200"
         assert types["tsubame25"] == "k20x"
         assert gres_file.type_of(None) is None
+
+    @pytest.mark.parametrize(
+        "model", [*NAMES, *sorted({catalog.load(n).model for n in catalog.names()})]
+    )
+    def test_a_type_is_part_of_what_autodetect_calls_the_gpu(self, model):
+        """Slurm's gpu_common.c makes the name lower case and blanks underscores; gres.conf(5)."""
+        detected = model.lower().replace(" ", "_")
+        kind = gres_file.type_of(model)
+        assert kind == NAMES.get(model, kind)
+        assert kind is not None
+        before, _, behind = detected.partition(kind)
+        assert kind in detected
+        assert not before[-1:].isalnum(), "never the end of a longer word"
+        assert not behind[:1].isalnum(), "never the beginning of one"
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", kind), "slot types can be made of it"
+
+    @pytest.mark.parametrize("model", ["NVIDIA Graphics Device", "16GB HBM2", "gfx90a", ""])
+    def test_a_name_without_a_number_makes_no_type(self, model):
+        assert gres_file.type_of(model) is None
+
+    def test_the_product_counts_and_not_the_chip(self):
+        assert gres_file.type_of("GH100 [H100 SXM5 80GB]") == "h100"
+        assert gres_file.type_of("Aldebaran/MI200 [Instinct MI250X/MI250]") == "mi250x"
 
     def test_cores_count_node_by_node_and_threads_are_folded(self):
         def cores(name):

@@ -1,5 +1,6 @@
 """Logs of nccl-tests: what is read of them, which GPUs they are of, and what is refused."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,117 @@ def test_labels_of_srun_and_debug_lines_do_not_matter():
     lines = ["dgx1:42:42 [0] NCCL INFO Channel 00/12 : 0 1", *log((0, 3), 43.0).splitlines()]
     text = "\n".join(f"0: {line}" for line in lines)
     assert read(text) == read("\n".join(lines))
+
+
+#: What stands before every line, by the number of the line.
+PREFIXES = [
+    ("mpirun --tag-output", "[1,0]<stdout>:"),
+    ("mpirun --timestamp-output", "Mon Jan  5 08:00:{:02} 2026<stdout>:"),
+    ("srun --label of twelve tasks", " 0: "),
+    ("kubectl logs --prefix", "[pod/nccl-launcher-x7/mpi] "),
+    ("kubectl logs --timestamps", "2026-01-05T08:00:{:02}.123456789Z "),
+    ("both", "[pod/nccl/mpi] 2026-01-05T08:{:02}:10.1Z "),
+    ("pdsh", "dgx-1: "),
+    ("Hydra", "[0] "),
+    ("many numbers", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 "),
+]
+
+
+@pytest.mark.parametrize("prefix", [p[1] for p in PREFIXES], ids=[p[0] for p in PREFIXES])
+def test_what_a_launcher_puts_before_every_line_does_not_matter(prefix):
+    text = log((0, 3), 43.0)
+    lines = [f"{prefix.format(n)}{line}" for n, line in enumerate(text.splitlines())]
+    other = "10: dgx1:42:42 [0] NCCL INFO Channel 00/12 : 0 1"
+    assert read("\n".join([other, *lines, "1" * 3000])) == replace(
+        read(f"\n{text}"), path=Path("a.log")
+    )
+
+
+def test_a_build_with_mpi_adds_to_its_name():
+    """NAME_SUFFIX in nccl-tests' src/common.mk."""
+    assert read(log((0, 3), 43.0).replace("all_reduce_perf", "all_reduce_perf_mpi")) == read(GOOD)
+    with pytest.raises(PluginError, match=r"a log of alltoall_perf; expected the output of"):
+        read(GOOD.replace("all_reduce_perf", "/opt/nccl-tests/build/alltoall_perf_mpi"))
+
+
+def test_the_command_names_the_collective_where_the_log_does_not():
+    gathers = log((0, 3, 2), 43.0, named=False, test="all_gather_perf")
+    assert read(f"$ mpirun -np 3 ./build/all_gather_perf_mpi -b 1M\n{gathers}").busbw_gbps > 40
+    with pytest.raises(PluginError, match="a log of sendrecv_perf; expected"):
+        read(f"+ srun /opt/sendrecv_perf -b 1M\n{gathers}")
+
+
+def test_rows_with_a_timestamp_or_figures_of_each_iteration():
+    """Options -S and -I of nccl-tests 2.19."""
+    lines = GOOD.splitlines()
+    rows = [n for n, line in enumerate(lines) if line.startswith("    ")]
+    stamped = [f"{x}  2026-01-05 08:00:10" if n in rows else x for n, x in enumerate(lines)]
+    assert read("\n".join(stamped)) == read(GOOD)
+    each = "   1.0   2.0   2.0   0.1"
+    iterated = [
+        f"{' '.join(x.split()[:9])}{each} {' '.join(x.split()[9:])}{each}" if n in rows else x
+        for n, x in enumerate(lines)
+    ]
+    assert read("\n".join(["    " * (n in rows) + x for n, x in enumerate(iterated)])) == read(GOOD)
+
+
+def json_of(**changed: object) -> str:
+    """What option -J of nccl-tests 2.19 writes (src/util.cu), shortened."""
+    body = {"time": 1.0, "alg_bw": 43.0, "bus_bw": 43.0, "nwrong": 0.0}
+    device = {"group": 0, "pid": 1, "hostname": "dgx1", "device_info": "Tesla V100-SXM2-16GB"}
+    devices = [{**device, "rank": n, "device_hex": f"0000:0{6 + n}:00"} for n in range(2)]
+    said = {
+        "version": 3,
+        "args": ["./build/all_reduce_perf_mpi", "-J", "out.json"],
+        "config": {"nthreads": 1, "ngpus": 1, "devices": devices},
+        "results": [
+            {
+                "size": size,
+                "redop": "sum",
+                "out_of_place": body,
+                "in_place": {**body, "nwrong": None},
+            }
+            for size in (1 << 20, 1 << 28)
+        ],
+        "out_of_bounds": {"count": 0, "okay": "true"},
+        "average_bus_bandwidth": {"bandwidth": 43.0, "okay": "unchecked"},
+        "errors": [""],
+    }
+    return json.dumps({**said, **changed})
+
+
+def test_the_json_of_nccl_tests_is_read():
+    found = read(json_of())
+    assert (found.host, found.busbw_gbps) == ("dgx1", 43.0)
+    assert [*found.gpus] == ["0000:06:00", "0000:07:00"]
+
+
+SINGLE = {"nthreads": 1, "ngpus": 8, "devices": []}
+ODD = {"rank": 0, "hostname": "h", "device_hex": "0xzz", "device_info": "x"}
+JSON = [
+    ("of one process", json_of(config=SINGLE), "names the first alone; expected a process for"),
+    ("errors", json_of(errors=["unhandled\ncuda error"]), "the run failed: unhandled cuda error"),
+    ("out of bounds", json_of(out_of_bounds={"count": 7}), "7 values out of bounds"),
+    ("another collective", json_of(args=["alltoall_perf"]), "a log of alltoall_perf; expected"),
+    ("no results", json_of(results=None), "not nccl-tests' JSON of -J (TypeError"),
+    ("an odd address", json_of(config={"nthreads": 1, "ngpus": 1, "devices": [ODD]}), "'0xzz'"),
+    ("nan", json_of().replace("43.0", '"nan"'), "another collective"),
+    ("another file", "{}", "not nccl-tests' JSON of -J (KeyError 'args')"),
+    ("nested", '{"a":' * 100_000, "a.log:1: no whole JSON"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), named(JSON))
+def test_json_that_is_no_whole_run_is_refused(text, message):
+    with pytest.raises(PluginError, match=re.escape(message)):
+        read(text)
+
+
+def test_a_log_cut_anywhere_is_refused_in_one_line():
+    for text in (json_of(), GOOD[: GOOD.index("# Avg")]):
+        for end in range(len(text)):
+            with pytest.raises(PluginError, match=r"^a.log:\d+: [^\n]+$"):
+                read(text[:end])
 
 
 def test_the_out_of_place_column_counts():
@@ -94,6 +206,12 @@ WRONG = [
         log((0, 2, 3), 43.0).replace(rank_line(2, "0000:0b:00") + "\n", ""),
         "is that of another collective, or `Rank` lines are missing",
     ),
+    (
+        "an error of NCCL",
+        GOOD.replace("# Avg", "dgx1: Test NCCL failure common.cu:1 'x'\n# Avg"),
+        "a.log:22: the run failed: Test NCCL failure common.cu:1 'x'; expected one without errors",
+    ),
+    ("an error told at the end", f"{GOOD}# error: timed out\n", "the run failed: # error: timed"),
     ("two runs", GOOD + GOOD, "another run begins here"),
     ("nothing reached", log((0, 3), 1e-4), "0 GB/s; expected a bandwidth above zero"),
 ]

@@ -201,6 +201,20 @@ def test_a_report_makes_and_takes_its_own_marks_alone(run):
     assert run("mark", "dgx1", "--from", "-", text=alone) == (0, "dgx1: nothing to mark\n")
 
 
+def test_a_report_that_says_nothing_of_a_gpu_takes_none_of_its_marks(run):
+    ports = "".join(f"\t Link {port}: 25 GB/s\n" for port in range(6))
+    whole = "".join(f"GPU {gpu}: x\n{ports}" for gpu in range(8))
+    no_link = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
+    dark = whole.replace(f"GPU 2: x\n{ports}", f"GPU 2: x\n{no_link}")
+    marked = "dgx1: gpu 2 broken (all NVLinks inactive)\n"
+    assert run("mark", "dgx1", "--from", "-", text=dark) == (0, marked)
+    silent = dark.replace(no_link, "")
+    said = run("mark", "dgx1", "--from", "-", text=silent)[1]
+    assert said.startswith("dgx1: too little is said of GPU 2: marks there stay\n")
+    assert "gpu 2 broken" in run("marks")[1]
+    assert "no longer" in run("mark", "dgx1", "--from", "-", text=whole)[1]
+
+
 def test_a_report_of_power_limits(run):
     text = "index, power.limit [W], power.default_limit [W]\n0, 200.00 W, 400.00 W\n"
     said = run("mark", "dgx1", "--from", "-", text=text)[1]
