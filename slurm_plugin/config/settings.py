@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
+import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, make_dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, make_dataclass, replace
+from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import yaml
 
@@ -17,6 +21,7 @@ from policies import topo_aware
 from policies.contract.demand import Shares
 from policies.errors import RegistryError
 from policies.registry import registry
+from slurm_plugin import whole_file
 from slurm_plugin.config.genie import GenieConfig
 from slurm_plugin.config.key import computed, keys_of, setting
 from slurm_plugin.config.owner import check_owner
@@ -34,12 +39,18 @@ from slurm_plugin.config.sections import (
     WaitingConfig,
 )
 from slurm_plugin.config.site_reader import SiteReader
-from slurm_plugin.errors import ConfigError
+from slurm_plugin.errors import ConfigError, PluginError, in_one_line
 
 logger = logging.getLogger(__name__)
 
 #: One to begin with: it observes, and names no node yet.
 SAMPLE = Path(__file__).with_name("sample.yaml")
+
+DEFAULT_STATE_DIR = Path("/var/lib/gputopo")
+#: The file in the state directory that has the text which is in force, and the most it may have.
+KEPT, MOST_KEPT = "gputopo.yaml", 1 << 20
+#: The line of a file that nobody can read as YAML which says where that is.
+_STATE_DIR = re.compile(r"""^state_dir:[ \t]*(["']?)([^\n]+?)\1[ \t]*(?: #.*)?$""", re.M)
 
 _DANGER = (
     "it names where root's commands write; use a file of root's (--config), do this as the file's"
@@ -72,13 +83,20 @@ class TopoAwareConfig(topo_aware.TopoAwareSettings):
     )
 
 
+class Read(NamedTuple):
+    """A file as it was read."""
+
+    text: str
+    #: Who may read and write it, as the system has it.
+    mode: int
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """The whole configuration; its keys are read in the order in which they stand here."""
 
-    #: Where it was read from, and the text's SHA-256 (begin of it; "" for a text of no file).
+    #: Where it was read from.
     path: Path
-    digest: str = ""
     socket: Path = setting(Path("/run/gputopo/engine.sock"), "Unix socket the engine listens on.")
     enforcement: Literal["select", "slots"] = setting("select", "How decisions reach Slurm.")
     notes: Literal["admin-comment", "engine"] = setting(
@@ -94,7 +112,7 @@ class Config:
         high=10_000,
     )
     state_dir: Path = setting(
-        Path("/var/lib/gputopo"),
+        DEFAULT_STATE_DIR,
         "What `gputopo topology collect` found, what finished jobs taught, and what the engine"
         " knows of its notes and records.",
     )
@@ -168,6 +186,14 @@ class Config:
         high=86400,
     )
 
+    #: The file that this was read from; None where it came of a text.
+    file: Read | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def digest(self) -> str:
+        """By which the file is known again (the beginning of its SHA-256); '' without a file."""
+        return "" if self.file is None else hashlib.sha256(self.file.text.encode()).hexdigest()[:16]
+
     def rule(self, partition: str) -> Rule:
         """The rule of a partition; of several (`a,b`) the one that changes least."""
         default = self.partitions["default"]
@@ -219,11 +245,15 @@ def load(path: Path, only: Collection[str] = (), *, writes: bool = True) -> Conf
     if os.geteuid() == 0 and writes:
         check_owner(path, _DANGER)
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            read = Read(file.read(), os.fstat(file.fileno()).st_mode & 0o777)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    config = replace(parse(text, path, only), digest=digest)
+    return replace(_trusted(parse(read.text, path, only), path), file=read)
+
+
+def _trusted(config: Config, path: Path) -> Config:
+    """What root may use of a configuration that stands in `path`: no programs of others."""
     if os.geteuid() == 0 and config.slurm.bin_dir is not None:
         try:
             check_owner(path, _OTHER_BIN_DIR)
@@ -231,6 +261,69 @@ def load(path: Path, only: Collection[str] = (), *, writes: bool = True) -> Conf
             logger.warning("%s", error)
             return replace(config, slurm=replace(config.slurm, bin_dir=None))
     return config
+
+
+def in_force(path: Path) -> Config:
+    """The configuration in `path`; where it cannot be used, what the engine has in force.
+
+    For commands that only look. Which of the two it is, and what is wrong with the file, is
+    logged. Raises ConfigError where there is neither.
+    """
+    try:
+        return load(path, writes=False)
+    except ConfigError as error:
+        found = _kept(path)
+        if found is None:
+            raise
+        config, read_at = found
+        at = datetime.fromtimestamp(read_at).isoformat(" ", "seconds")
+        said = in_one_line(str(error))
+        logger.warning("%s; going on with what the engine read at %s", said, at)
+        return config
+
+
+def keep(config: Config) -> None:
+    """Keep what was read in the state directory, for `in_force`; a failure is only logged."""
+    if config.file is None:
+        return
+    path = config.state_dir / KEPT
+    content = (_head(config.path) + config.file.text).encode()
+    # Nobody but its owner may write to it, whoever may write to the file itself.
+    mode = config.file.mode & 0o644
+    try:
+        if len(content) > MOST_KEPT:
+            raise PluginError(f"{path}: not kept: {config.path} has more than {MOST_KEPT} bytes")
+        with suppress(FileNotFoundError), whole_file.opened(path) as old:
+            if os.fstat(old.fileno()).st_mode & 0o777 == mode and old.read() == content:
+                return
+        whole_file.replace(path, content, mode)
+    except PluginError as error:
+        logger.warning("%s; commands have no other text where gputopo.yaml is wrong", error)
+
+
+def _head(path: Path) -> str:
+    """The line above a text that is kept: which file it is of, as another cluster has its own."""
+    return f"# {str(path.resolve())!a}, as the engine read it\n"
+
+
+def _kept(path: Path) -> tuple[Config, float] | None:
+    """What the engine keeps of this file, and since when; None where there is nothing to use."""
+    try:
+        named = _STATE_DIR.search(path.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        named = None
+    folder = path.absolute().parent / named[2] if named else DEFAULT_STATE_DIR
+    try:
+        with whole_file.opened(folder / KEPT) as file:
+            since = os.fstat(file.fileno()).st_mtime
+            head, text = file.readline(MOST_KEPT), file.read(MOST_KEPT + 1)
+        if head.decode() != _head(path) or len(text) > MOST_KEPT:
+            return None
+        config = parse(text.decode(), path)
+    except (OSError, PluginError, UnicodeDecodeError, ValueError):
+        return None
+    # A clock that was wrong, or a time that somebody made up.
+    return _trusted(config, folder / KEPT), min(max(0.0, since), time.time())
 
 
 def parse(text: str, path: Path, only: Collection[str] = ()) -> Config:
@@ -245,6 +338,8 @@ def parse(text: str, path: Path, only: Collection[str] = ()) -> Config:
         raise ConfigError(f"{path}:{line}: not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}:1: not YAML: {error}") from error
+    except RecursionError:
+        raise ConfigError(f"{path}:1: not YAML that can be read: nested too deeply") from None
     if only and isinstance(root, yaml.MappingNode):
         root.value = [(key, value) for key, value in root.value if key.value in only]
     return SiteReader(path).settings(with_sections, root, unset={"path": path})

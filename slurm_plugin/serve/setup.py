@@ -176,6 +176,7 @@ def load(
     if setup.looks_at(LooksAt.RUNNING_JOBS):
         # Who looks at the queue alone decides well enough until that has been read.
         _first_reading(setup)
+    configuration.keep(config)
     return setup
 
 

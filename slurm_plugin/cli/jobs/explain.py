@@ -34,7 +34,7 @@ def explain(
     from slurm_plugin.slurm.runner import ProcessRunner
 
     job = checked_job(job)
-    settings = config.load(config_path, writes=False) if config_path.exists() else None
+    settings = config.in_force(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir) if settings else ProcessRunner()
     explanation = explained(job, settings, checked_address(engine), runner)
     for story in (every and explanation.records) or [explanation.story]:

@@ -44,7 +44,7 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     from slurm_plugin.why.trial import trial
 
     wanted, has_script = options_of(options, os.environ)
-    settings = config.load(config_path, writes=False) if config_path.exists() else None
+    settings = config.in_force(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir if settings else None, shows_all=True)
     asked = tried_job(wanted, read_site(runner, getpass.getuser(), wanted))
     outcome = trial(asked, _decider(settings), settings.remote if settings else None)

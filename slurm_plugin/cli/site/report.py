@@ -38,7 +38,7 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
     from slurm_plugin.serve.free_history import FreeHistory, over_time
 
     first = _first(since, datetime.now(UTC)) if since else None
-    settings = config.load(config_path, writes=False)
+    settings = config.in_force(config_path)
     log = settings.decision_log
     gains, reader = Gains(), Reader()
     try:

@@ -30,7 +30,7 @@ def list_(config_path: Path, as_json: bool) -> None:
     from slurm_plugin.serve.give_back import waiting
     from slurm_plugin.slurm import choose
 
-    settings = config.load(config_path, writes=False)
+    settings = config.in_force(config_path)
     notes = readable(settings.state_dir / NAME)
     jobs = waiting(choose.client(settings.slurm))
     rows = [_row(job, kept, notes.get(job.job_id)) for job, kept in jobs]

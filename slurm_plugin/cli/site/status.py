@@ -34,7 +34,7 @@ def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
         # It knows every policy by name: several times the rest of this command's work.
         from slurm_plugin.config import settings as config
 
-        settings = config.load(config_path, writes=False)
+        settings = config.in_force(config_path)
         state = client.status(settings.socket)
         state["unasked"] = _unasked(state, settings.slurm)
         state["config_changed"] = state.get("config_digest", settings.digest) != settings.digest

@@ -90,5 +90,5 @@ def sources_of(config_path: Path, operators: frozenset[int], demo: bool) -> Sour
 
         # A made-up site's jobs: whoever calls this may see them.
         return replace(recorded.sources(), operators=operators | {os.getuid()})
-    config = settings.load(config_path, writes=False) if config_path.exists() else None
+    config = settings.in_force(config_path) if config_path.exists() else None
     return sources.of_site(config, operators)
