@@ -253,3 +253,19 @@ def test_slurmctld_killed_while_a_loan_is_made_leaves_nothing_half_started(lendi
     assert len(donors(lending)) == 1
     lending.cancel(jobid)
     nothing_is_left(lending)
+
+
+def test_who_was_passed_before_the_first_look_is_offered_a_loan_before_it_is_slurms_own(lending):
+    """Released from a hold, as others' jobs start; else it would wait for two GPUs of one node."""
+    job = lending.sbatch("-p", "dgx", "-H", "--gres=gpu:2", "--mem=100", ASKS, script=HOLD)
+    lending.wait_reconciled()
+    with lending.temporarily("clusterctl engine pause", "clusterctl engine resume"):
+        lending.run("ctl", ["scontrol", "release", str(job)], user="alice")
+        # They never end, so that it has no start for which Slurm could keep room.
+        passing = [("-p", "off", "-w", node, "-t", "UNLIMITED", "--gres=gpu:1") for node in BUSY]
+        lending.running_gpus(lending.submit_many(passing, user="mallory"))
+        assert lending.job(job).state == "PENDING"
+    lending.wait_running(job, timeout_s=60)
+    assert echoed(lending, job)[-1] == "exit 0"
+    [donor] = donors(lending)
+    assert sum(map(len, donor.gpus.values())) == 1

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from live_harness import IN_BOTH_MODES, explained
+from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -107,6 +108,41 @@ def test_a_job_that_passes_has_the_tasks_that_it_has_with_stock_slurm(cluster: C
     job = cluster.wait_finished(cluster.sbatch("-p", "dgx", "--time=7", *form))
     assert (job.state, job.fields["NumTasks"]) == ("COMPLETED", tasks)
     assert cluster.status()["order"]["passed"] == {"dgx": before + 1}
+
+
+def is_let_go(cluster: Cluster, job: int) -> bool:
+    """Has it passed, and does it lack nothing but what Slurm alone knows?"""
+    is_released = (
+        enforcement() == "select" or "[gpu-slots: placed " in cluster.job(job).admin_comment
+    )
+    return is_released and cluster.status()["order"]["passed"] == {"dgx": 1}
+
+
+@pytest.mark.long("slurm.conf changes for it")
+@pytest.mark.usefixtures("ordered_site")
+def test_a_limit_that_is_raised_while_the_job_passes_is_set_back_once_it_runs(cluster: Cluster):
+    """Else the owner would hold up the first in line for as long as she likes.
+
+    A limit is here when Slurm ends the job: of ten minutes it ends one a minute too late.
+    """
+    cluster.configure_extra("OverTimeLimit=1")
+    cluster.engine("restart")
+    cluster.wait_reconciled()
+    _, first = a_full_partition(cluster)
+    # A core of each socket, all of one of which the job that passes asks for: it does not begin.
+    cores = ("-p", "off", "-w", "dgx1", "-n2", "--ntasks-per-socket=1")
+    holder = cluster.started(*cores, sleep_s=3000).id
+    longer = submit(cluster, 1, 10)
+    short = submit(cluster, 1, 9, "-w", "dgx1", "-B", "1:8:1")
+    until(lambda: is_let_go(cluster, short), "it passes")
+    assert "its limit of 540 s with 60 s of OverTimeLimit" in explained(cluster, short)["order"]
+    with cluster.temporarily("clusterctl engine pause", "clusterctl engine resume"):
+        cluster.run("ctl", f"scontrol update jobid={short} timelimit=60", user="alice")
+        cluster.cancel(holder)
+        assert cluster.wait_running(short).fields["TimeLimit"] == "01:00:00"
+    until(lambda: cluster.job(short).fields["TimeLimit"] == "00:09:00", "its limit is set back")
+    assert "began with a longer one" in explained(cluster, short)["order"]
+    assert state(cluster, first) == state(cluster, longer) == "PENDING"
 
 
 @pytest.mark.long("an engine that is gone")

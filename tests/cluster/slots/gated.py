@@ -9,9 +9,9 @@ from slurm_cluster.hosts import until
 from slurm_cluster.slurm_text import Job
 
 
-def gated(cluster: Cluster, *args: str) -> int:
+def gated(cluster: Cluster, *args: str, user: str = "alice") -> int:
     """A job that waits behind its gate; its id."""
-    jobid = cluster.sbatch(*args, sleep_s=300)
+    jobid = cluster.sbatch(*args, user=user, sleep_s=300)
     until(lambda: is_gated(cluster.job(jobid)), f"job {jobid} waits behind its gate")
     return jobid
 

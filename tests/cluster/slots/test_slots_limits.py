@@ -1,9 +1,12 @@
 """What keeps a job from starting though it has room, or that Slurm has to start at once."""
 
+from collections.abc import Collection
+
 import pytest
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import CommandResult
+from slurm_cluster.hosts import CommandResult, until
+from slurm_plugin.gates.planning import MORE_NODES
 from tests.cluster.slots.gated import gated, is_gated
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
@@ -62,6 +65,59 @@ def test_a_job_gets_all_gpus_that_it_asks_for_however_few_nodes_it_names(cluster
     cluster.cancel(holder)
     every = tuple(range(8))
     assert cluster.wait_running(jobid, timeout_s=60).gpus == {"dgx1": every, "dgx2": every}
+
+
+def test_a_job_that_needs_more_nodes_than_its_least_is_held_to_a_limit_of_nodes(cluster, watch):
+    """With a number of nodes of ours Slurm would not hold it to one, and start it on two."""
+    cluster.configure_extra("AccountingStorageEnforce=limits")
+    most = "sacctmgr -i modify user alice set grptres=node={}"
+    with cluster.temporarily(most.format(1), most.format(-1)):
+        holder = cluster.started("-w", "dgx1", "--gres=gpu:8", user="bob", sleep_s=300).id
+        jobid = cluster.sbatch("-p", "dgx", "--gpus=16", sleep_s=300)
+        until(lambda: MORE_NODES in cluster.job(jobid).admin_comment, "the job is Slurm's own")
+        cluster.cancel(holder)
+        until(lambda: cluster.job(jobid).reason == "AssocGrpNodeLimit", "Slurm names the limit")
+    every = tuple(range(8))
+    assert cluster.wait_running(jobid).gpus == {"dgx1": every, "dgx2": every}
+
+
+def tried(cluster: Cluster, ids: Collection[int]) -> set[int]:
+    """Those of these jobs of which a release came to nothing."""
+    return {one.id for one in cluster.jobs() if one.id in ids and " tries=" in one.admin_comment}
+
+
+@pytest.mark.long("Slurm refuses three times, each time after a longer pause")
+def test_a_user_over_a_limit_keeps_a_neighbour_waiting_for_one_try(cluster, watch):
+    """However unlike the jobs are; else eight more have the GPUs next, and later the other four.
+
+    What the neighbour leaves is for one of them at a time, and for all once one has started.
+    """
+    cluster.configure_extra("AccountingStorageEnforce=limits")
+    most = "sacctmgr -i modify user alice set maxjobs={}"
+    with cluster.temporarily(most.format(1), most.format(-1)):
+        cluster.started("-w", "dgx2", "--gres=gpu:1", sleep_s=300)
+        holder = cluster.started("-w", "dgx1", "--gres=gpu:8", user="bob", sleep_s=300).id
+        one = ("-w", "dgx1", "--gres=gpu:1")
+        unlike = [(*one, f"-t{30 - i}", f"--mem={50 + i}") for i in range(20)]
+        ids = cluster.submit_many(unlike)
+        neighbour = gated(cluster, "-w", "dgx1", "--gres=gpu:4", user="bob")
+        cluster.wait_reconciled()
+        cluster.cancel(holder)
+        cluster.wait_running(neighbour)
+        first = tried(cluster, ids)
+        assert len(first) == 8
+
+        def one_more_each() -> bool:
+            jobs = [job for job in cluster.jobs() if job.id in ids]
+            assert sum("[gpu-slots: placed " in job.admin_comment for job in jobs) <= 1
+            return len(tried(cluster, ids) - first) >= 2
+
+        until(one_more_each, "two more were tried", 60)
+
+    def running() -> int:
+        return sum(job.state == "RUNNING" for job in cluster.jobs() if job.id in ids)
+
+    until(lambda: running() == 4, "all that the neighbour left is in use", 60)
 
 
 def at_once(cluster: Cluster) -> CommandResult:
