@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gres_topology import cpulist, hostlist, links
+from gres_topology import cpulist, hostlist, links, plain_file
 from gres_topology.errors import TopologyError
 from gres_topology.topology import NodeTopology
 
@@ -253,7 +253,7 @@ def _pairs(text: str, source: str) -> Iterator[tuple[int, dict[str, str]]]:
 def load_devices(path: Path) -> NodeDevices:
     """What the file says of each node's GPUs; TopologyError where it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = plain_file.read_text(path)
     except OSError as error:
         raise TopologyError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from gres_topology import plain_file
 from policies.contract.hint_keys import is_pattern_name
 from policies.patterns import graph_file
 from policies.patterns.graph_file import Graph
@@ -40,7 +41,7 @@ def read(path: Path) -> Graph:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise PluginError(f"{path}: larger than {MAX_BYTES >> 20} MiB; expected a pattern")
-        text = path.read_text(encoding="utf-8")
+        text = plain_file.read_text(path)
     except OSError as error:
         expected = "expected a readable file with a pattern"
         raise PluginError(f"{path}: {error.strerror}; {expected}") from None

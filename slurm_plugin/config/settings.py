@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 import yaml
 
+from gres_topology import plain_file
 from policies import topo_aware
 from policies.contract.demand import Shares
 from policies.errors import RegistryError
@@ -245,8 +246,7 @@ def load(path: Path, only: Collection[str] = (), *, writes: bool = True) -> Conf
     if os.geteuid() == 0 and writes:
         check_owner(path, _DANGER)
     try:
-        with path.open(encoding="utf-8") as file:
-            read = Read(file.read(), os.fstat(file.fileno()).st_mode & 0o777)
+        read = Read(plain_file.read_text(path), path.stat().st_mode & 0o777)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
     return replace(_trusted(parse(read.text, path, only), path), file=read)
@@ -309,7 +309,7 @@ def _head(path: Path) -> str:
 def _kept(path: Path) -> tuple[Config, float] | None:
     """What the engine keeps of this file, and since when; None where there is nothing to use."""
     try:
-        named = _STATE_DIR.search(path.read_text(encoding="utf-8", errors="replace"))
+        named = _STATE_DIR.search(plain_file.read_bytes(path).decode(errors="replace"))
     except OSError:
         named = None
     folder = path.absolute().parent / named[2] if named else DEFAULT_STATE_DIR

@@ -8,12 +8,14 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+from gres_topology import plain_file
+
 _SHT_DYNSYM = 11
 
 
 def uint32_symbol(path: Path, name: str) -> int:
     """The value of an exported uint32 constant; ValueError where the file has no such one."""
-    data = path.read_bytes()
+    data = plain_file.read_bytes(path)
     if data[:5] != b"\x7fELF\x02":
         raise ValueError(f"{path}: not a 64-bit ELF file")
     order = "<" if data[5] == 1 else ">"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gres_topology import plain_file
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.lending.acting.question import Submitter
@@ -31,9 +32,10 @@ def check_bridge_half(here: Installation) -> Iterator[Finding]:
 def bridge_enforcement(here: Installation) -> str:
     """What the bridge was told: `select` where its file says nothing."""
     try:
-        lines = here.beside_slurm_conf(_BRIDGE_CONF).read_text(errors="replace").splitlines()
+        data = plain_file.read_bytes(here.beside_slurm_conf(_BRIDGE_CONF))
     except OSError:
         return "select"
+    lines = data.decode(errors="replace").splitlines()
     pairs = (line.split("#")[0].partition("=") for line in lines)
     values = [value.strip() for key, _, value in pairs if key.strip() == "enforcement"]
     return values[-1] if values else "select"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from gres_topology import plain_file
 from gres_topology.errors import TopologyError
 from gres_topology.slurm_files import networks
 from slurm_plugin import client
@@ -18,10 +19,10 @@ from slurm_plugin.slurm.releases import parse_version
 PLUGIN_FILE = "select_cons_tres.so"
 #: The release from which on Slurm reads topology.yaml first.
 _TOPOLOGY_YAML = (25, 5)
-#: Present in our plugin's file and in no plugin of Slurm's.
+#: Present in our plugin's file and in no plugin of Slurm's; in a script that loads ours.
 _OURS = b"gputopo"
 #: Stands in the job_submit.lua that we ship, and in no other.
-_OWN_SCRIPT = "slurm-gputopo: the script slurmctld loads"
+_OWN_SCRIPT = b"slurm-gputopo: the script slurmctld loads"
 
 
 def check_bridge(here: Installation) -> Iterator[Finding]:
@@ -58,7 +59,7 @@ def _heard(here: Installation, script: Path) -> Finding:
         return ok(f"{script} is loaded: {submits} submits came to the engine")
     if jobs := client.unheard(status, here.slurm):
         return warn(f"{jobs} jobs with GPUs were submitted, and none came to the engine", why)
-    if _OWN_SCRIPT in script.read_text(errors="replace"):
+    if _OWN_SCRIPT in plain_file.read_bytes(script):
         return ok(f"{script} is loaded")
     return warn(
         f"{script} names ours, and no submit has come to the engine yet",
@@ -68,7 +69,7 @@ def _heard(here: Installation, script: Path) -> Finding:
 
 def loads_ours(script: Path) -> bool:
     """Whether a job_submit.lua is ours or calls our bridge; OSError where it cannot be read."""
-    return "gputopo" in script.read_text(errors="replace")
+    return _OURS in plain_file.read_bytes(script)
 
 
 def check_network(here: Installation) -> Iterator[Finding]:
@@ -155,7 +156,7 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
 def is_in(folder: Path) -> bool:
     """Whether our select plugin lies in this directory."""
     with suppress(OSError):
-        return _OURS in (folder / PLUGIN_FILE).read_bytes()
+        return _OURS in plain_file.read_bytes(folder / PLUGIN_FILE)
     return False
 
 

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from gres_topology import plain_file
+
 PLUGIN = "job_submit_lua.so"
 _LIBRARY = re.compile(rb"liblua[\w.+-]*\.so[\d.]*")
 _ASKED_S = 10
@@ -45,10 +47,17 @@ def obstacle(folders: Iterable[Path]) -> str | None:
     if not plugins:
         return f"no directory of PluginDir has {PLUGIN}"
     try:
-        names = [name.decode() for name in _LIBRARY.findall(plugins[0].read_bytes())]
-        argv = [sys.executable, "-c", _ASK, *dict.fromkeys(names)]
+        names = [name.decode() for name in _LIBRARY.findall(plain_file.read_bytes(plugins[0]))]
+        # Isolated, and not in the folder where root stands: Python and Lua look for modules there.
+        argv = [sys.executable, "-I", "-c", _ASK, *dict.fromkeys(names)]
         done = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", check=False, timeout=_ASKED_S
+            argv,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=_ASKED_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{plugins[0]}: its Lua cannot be asked: {error}"

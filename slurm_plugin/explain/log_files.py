@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from slurm_plugin import whole_file
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import rotated
+from slurm_plugin.errors import PluginError
 
 #: How much is read at a time: no line of ours comes near.
 READ_BYTES = 1 << 20
@@ -23,11 +24,12 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         """Raises OSError."""
-        # A pipe of that name would otherwise be waited for.
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            with whole_file.opened(path) as file:
+                self._descriptor = os.dup(file.fileno())
+        except PluginError as error:
+            raise OSError(errno.EINVAL, str(error)) from error
         status = os.fstat(self._descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "a directory, or no regular file")
         #: By which the kernel tells files apart. No other one gets it while this one is open.
         self.key = status.st_dev, status.st_ino
         self._size, self._head = 0, b""

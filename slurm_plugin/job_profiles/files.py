@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import yaml
 
+from gres_topology import plain_file
 from policies.contract.interference import Interference, Kind
 from slurm_plugin.errors import ConfigError
 
@@ -115,7 +116,7 @@ def _files(folder: Path) -> Iterator[tuple[Path, _File]]:
 
 def _read(path: Path) -> _File:
     try:
-        data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        data: Any = yaml.safe_load(plain_file.read_text(path))
         return msgspec.convert(data, _File)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path}: cannot be read as YAML or JSON: {error}") from error

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from gres_topology import NodeTopology
+from gres_topology import NodeTopology, plain_file
 from policies.bandwidth.calibrated import WEIGHTS, Calibration, remember
 from policies.bandwidth.calibration_fit import Fit
 from slurm_plugin.errors import PluginError
@@ -54,7 +54,7 @@ def write_model(path: Path, fit: Fit, sources: Mapping[tuple[int, ...], list[str
 def read_model(path: Path) -> Calibration:
     """The calibration in `path`; raises PluginError, one line that starts with its name."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.safe_load(plain_file.read_text(path))
     except OSError as error:
         raise PluginError(f"{path}: {error.strerror}; expected {EXPECTED}") from None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError):

@@ -21,6 +21,7 @@ def doctor(config_path: Path, as_json: bool, quiet: bool) -> None:
     import dataclasses
     import json
 
+    from slurm_plugin.cli import printable
     from slurm_plugin.config.settings import Config
     from slurm_plugin.doctor import examine
     from slurm_plugin.doctor.installation import Installation
@@ -39,8 +40,8 @@ def doctor(config_path: Path, as_json: bool, quiet: bool) -> None:
     else:
         for finding in findings:
             if finding.level != "ok" or not quiet:
-                click.echo(f"{finding.level:4}  {finding.check}: {finding.text}")
+                click.echo(printable(f"{finding.level:4}  {finding.check}: {finding.text}"))
             if finding.fix:
-                click.echo(f"      -> {finding.fix}")
+                click.echo(printable(f"      -> {finding.fix}"))
         click.echo(f"{wrong} to fix" if wrong else "nothing to fix")
     raise SystemExit(1 if wrong else 0)

@@ -29,6 +29,7 @@ def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
     import json
 
     from slurm_plugin import client
+    from slurm_plugin.cli import printable
 
     if socket_path is None:
         # It knows every policy by name: several times the rest of this command's work.
@@ -40,7 +41,7 @@ def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
         state["config_changed"] = state.get("config_digest", settings.digest) != settings.digest
     else:
         state = client.status(socket_path)
-    click.echo(json.dumps(state, indent=2) if as_json else _text(state))
+    click.echo(json.dumps(state, indent=2) if as_json else printable(_text(state)))
 
 
 def _unasked(state: dict[str, Any], settings: SlurmConfig) -> int:

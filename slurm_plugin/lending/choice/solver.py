@@ -18,7 +18,7 @@ from policies.remote.drmaestro import DRMaestro, best_solver, by_ortools
 
 logger = logging.getLogger(__name__)
 
-COMMAND = (sys.executable, "-m", "slurm_plugin.lending.choice.solve_process")
+COMMAND = (sys.executable, "-P", "-m", "slurm_plugin.lending.choice.solve_process")
 #: Seconds after which a process that does not answer yet is started anew.
 START_S = 30.0
 #: Seconds after a failure in which the R queue decides.

@@ -1,6 +1,7 @@
 """`gputopo doctor` against an installation made in a directory, and what it says to fix."""
 
 import json
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -11,11 +12,13 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from machines_in_tests import named
 from played_site import PlayedSite, in_slots_mode, plugin_file
 
 from gres_topology import catalog
 from gres_topology.readers import saved
+from slurm_plugin.cli.site.doctor import doctor
 from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.defrag import record
 from slurm_plugin.doctor import CHECKS
@@ -444,3 +447,20 @@ def test_engines_of_two_controllers_share_their_state(site, is_ours, monkeypatch
     assert "is not on the file system of" in site.only("in charge", "warn").text
     site.slurm.values["StateSaveLocation"] = "/nonexistent"
     assert site.only("in charge", "warn").text == "/nonexistent: No such file or directory"
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a device without end"])
+def test_what_is_no_plain_file_beside_slurm_conf_neither_hangs_nor_fills_the_memory(site, kind):
+    """Its folder may be SlurmUser's, and root runs this."""
+    for path in (site.script, site.bridge):
+        path.unlink(missing_ok=True)
+        os.mkfifo(path) if kind == "a pipe" else path.symlink_to("/dev/zero")
+    found = {finding.check: finding for finding in site.wrong()}
+    assert "no plain file" in found["bridge"].text
+
+
+def test_what_the_engine_says_commands_no_terminal(site):
+    site.status["reload_error"] = "x\x1b]52;c;cm0gLXJmIC8=\x07"
+    said = CliRunner().invoke(doctor, ["--config", str(site.config)]).output
+    assert "\\x1b]52" in said
+    assert "\x1b" not in said

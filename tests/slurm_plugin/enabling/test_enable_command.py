@@ -339,6 +339,15 @@ def test_lua_socket_is_looked_for_by_the_lua_of_slurmctld(tmp_path):
     assert why == "none of liblua-none.so, liblua5.9.so.0 can be loaded"
 
 
+def test_nobodys_modules_are_run_where_root_stands(tmp_path, monkeypatch):
+    """Python looks for modules where it is started, and so does Lua."""
+    (tmp_path / lua_socket.PLUGIN).write_bytes(b"liblua5.9.so.0\0")
+    (tmp_path / "ctypes.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.chdir(tmp_path)
+    assert "can be loaded" in str(lua_socket.obstacle([tmp_path]))
+    assert not (tmp_path / "ran").exists()
+
+
 def test_a_lua_without_lua_socket_says_so(tmp_path, monkeypatch):
     (tmp_path / lua_socket.PLUGIN).write_bytes(b"liblua5.1.so.0\0liblua5.4.so.0\0")
     why = lua_socket.obstacle([tmp_path])

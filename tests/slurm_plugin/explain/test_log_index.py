@@ -1,6 +1,7 @@
 """A job is found by the index as by reading the whole log, whatever happens to the log."""
 
 import itertools
+import os
 from pathlib import Path
 
 import pytest
@@ -207,7 +208,18 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, kind):
         log_files.os.mkfifo(config.path)
     else:
         config.path.mkdir()
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="expected a plain file"):
+        LogFiles(config).now()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it is about what root refuses")
+def test_root_opens_nothing_that_others_links_name(tmp_path):
+    """A device may act on being opened."""
+    config = DecisionLogConfig(tmp_path / "theirs" / "log", 1, 1)
+    config.path.parent.mkdir()
+    os.chown(config.path.parent, 12345, 12345)
+    config.path.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="is a link that others than root may have put there"):
         LogFiles(config).now()
 
 
