@@ -34,6 +34,7 @@ SECTIONS = {
     },
     "For administrators, while it runs": {
         "doctor": "slurm_plugin.cli.site.doctor",
+        "support-bundle": "slurm_plugin.cli.site.support_bundle",
         "status": "slurm_plugin.cli.site.status",
         "report": "slurm_plugin.cli.site.report",
         "slots": "slurm_plugin.cli.site.slots",

@@ -9,7 +9,7 @@ from slurm_plugin.slurm.clients import pyslurm_client
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.clients.pyslurm_client import PySlurm
 from slurm_plugin.slurm.clients.rest import Rest
-from slurm_plugin.slurm.runner import ProcessRunner
+from slurm_plugin.slurm.runner import ProcessRunner, Runner
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +26,12 @@ def check(settings: SlurmConfig) -> None:
         )
 
 
-def client(settings: SlurmConfig) -> SlurmClient:
-    """The client `slurm.client` names, not yet asked anything; SlurmError where it cannot work."""
-    run = ProcessRunner(settings.bin_dir, settings.timeout_s)
+def client(settings: SlurmConfig, run: Runner | None = None) -> SlurmClient:
+    """The client `slurm.client` names, not yet asked anything; SlurmError where it cannot work.
+
+    Its commands are run by `run`, else as the settings say.
+    """
+    run = run or ProcessRunner(settings.bin_dir, settings.timeout_s)
     if settings.client == "rest":
         return Rest(settings.rest_socket, run, settings.timeout_s)
     if settings.client == "pyslurm":
