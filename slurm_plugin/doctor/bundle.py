@@ -28,13 +28,14 @@ from slurm_plugin.doctor.placeholders import Placeholders
 from slurm_plugin.doctor.secrets import Secrets
 from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.slurm import choose
+from slurm_plugin.slurm.clients import squeue_table
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.runner import ProcessRunner, Runner, run_bounded
 
 #: Seconds that Slurm's commands may take together, and journalctl.
 SLURM_S, JOURNAL_S = 60.0, 10.0
 #: Bytes of a part, and of a log that are looked through for one.
-MOST_SHOWN, MOST_READ = 2 << 20, 64 << 20
+MOST_SHOWN, MOST_READ = 1 << 20, 64 << 20
 JOURNAL_LINES, LOG_LINES, RECORDS = 1_000, 1_000, 200
 #: The folder in the archive.
 FOLDER = "gputopo-support"
@@ -75,7 +76,9 @@ class Patience:
         try:
             return self._run(argv, stdin, min(left, timeout_s or left, 10.0))
         except SlurmError as error:
-            if re.search(r"no answer within|[Uu]nable to contact|no such command", str(error)):
+            # No slurmctld, whoever asks it; or no scontrol, and so no other command either.
+            is_down = re.search(r"no answer within|[Uu]nable to contact", str(error))
+            if is_down or (argv[0] == "scontrol" and "no such command" in str(error)):
                 self.down = str(error)
             raise
 
@@ -101,7 +104,7 @@ class Bundle:
             self.config = parse("", self.path)
         run = self.run or ProcessRunner(self.config.slurm.bin_dir)
         patience = Patience(run)
-        for one in self._parts(patience, self._ask_slurm(SlurmClient(patience))):
+        for one in self._parts(patience, self._ask_slurm(patience)):
             yield replace(one, problem=self.names.text(one.problem))
 
     def _parts(self, patience: Patience, slurm_problem: str) -> Iterator[Part]:
@@ -131,8 +134,9 @@ class Bundle:
             cleaned = self._records(text) if name.endswith(".jsonl") else self._cleaned(text, True)
             yield Part(name, about, cleaned, problem)
 
-    def _ask_slurm(self, slurm: SlurmClient) -> str:
+    def _ask_slurm(self, patience: Patience) -> str:
         """Learn Slurm's settings and who is who there; why not, '' for nothing."""
+        slurm = SlurmClient(patience)
         try:
             self.slurm = dict(slurm.config())
             user = self.slurm.get("SlurmUser", "").partition("(")[0]
@@ -140,11 +144,9 @@ class Bundle:
             hosts = [v for k, v in self.slurm.items() if k.startswith("SlurmctldHost")]
             self.names.know_nodes(host.partition("(")[0] for host in hosts)
             self.names.know_nodes(node.name for node in slurm.nodes())
-            for job in slurm.queue():
-                self.names.know("user", [job.user])
-                self.names.know("account", [job.account])
-                self.names.know("job", [job.job_name])
-                self.names.know("text", [job.comment])
+            for row in squeue_table.read(patience, ("UserName", "Account", "Name", "Comment")):
+                for kind, name in zip(("user", "account", "job", "text"), row, strict=True):
+                    self.names.know(kind, [name])
         except SlurmError as error:
             return str(error)
         finally:
@@ -176,9 +178,11 @@ class Bundle:
         """A file of settings."""
         try:
             lines = texts.lines_of(path, MOST_SHOWN, texts.MOST_LINES)
-        except PluginError as error:
+            is_whole = path.stat().st_size <= MOST_SHOWN and len(lines) < texts.MOST_LINES
+        except (PluginError, OSError) as error:
             return Part(name, about, problem=str(error))
-        return Part(name, about, clean("\n".join(lines), self.names, self.secrets) + "\n")
+        text = clean("\n".join(lines), self.names, self.secrets) + "\n"
+        return Part(name, about, text, "" if is_whole else "the end of a file that is too long")
 
     def _json(self, name: str, about: str, told: Callable[[], object]) -> Part:
         try:

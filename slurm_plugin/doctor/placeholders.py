@@ -48,7 +48,7 @@ _HOSTS = r"\w[\w.@+,-]{0,255}(?:\[[\d,-]{1,200}\][\w.,-]{0,255}){0,5}"
 _STRONG = {
     kind: re.compile(
         rf"(?i)(?<![\w.-])((?:{key})(?:\[\d+\])?[\"']?[ \t]*[=:][ \t]*)([\"']?)"
-        rf"({_HOSTS if kind == 'host' else _NAMES})(?:\(\d+\))?"
+        rf"(?!N/A)({_HOSTS if kind == 'host' else _NAMES})(?:\(\d+\))?"
     )
     for kind, key in _KEYS.items()
 }
@@ -214,9 +214,11 @@ class Placeholders:
 
     def named(self, text: str, places: Iterable[tuple[int, int, str]]) -> str:
         """The text with what stands at these places (from, to, kind) replaced, whatever it is."""
-        for start, end, kind in sorted(places, reverse=True):
-            text = text[:start] + self.of(kind, text[start:end]) + text[end:]
-        return text
+        done, at = [], 0
+        for start, end, kind in sorted(places):
+            done += [text[at:start], self.of(kind, text[start:end])]
+            at = end
+        return "".join([*done, text[at:]])
 
     def _keyed(self, parent: str, name: str, value: Any) -> tuple[str, Any]:
         if parent in ("users", "accounts"):

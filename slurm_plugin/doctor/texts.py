@@ -92,6 +92,7 @@ def yaml_text(text: str, names: Placeholders, secrets: Secrets) -> str:
 
 def settings_text(text: str, names: Placeholders, secrets: Secrets) -> str:
     """Lines `Key=value` of Slurm or of ours."""
+    names.learn(text)
     return names.text(secrets.settings("\n".join(map(_uncommented, text.split("\n")))))
 
 
@@ -140,9 +141,9 @@ def _places(text: str) -> list[tuple[int, int, str]]:
 def _in_sections(node: yaml.MappingNode, found: list[tuple[int, int, str]]) -> None:
     for key, value in node.value:
         if key.value in ("users", "accounts") and isinstance(value, yaml.MappingNode):
-            for name, _ in value.value:
+            for name in (name for name, _ in value.value if isinstance(name, yaml.ScalarNode)):
                 start, end = name.start_mark.index, name.end_mark.index
-                quoted = int(getattr(name, "style", None) in ("'", '"'))
+                quoted = int(name.style in ("'", '"'))
                 found.append((start + quoted, end - quoted, key.value[:-1]))
 
 

@@ -315,6 +315,7 @@ def test_no_race_leads_a_mark_into_a_file_of_roots(flipping, roots):
 OTHERS_THAT_WRITE = {
     "cli/files.py": "where its user says, as a shell would",
     "cli/manual.py": "where its user says",
+    "doctor/bundle.py": "an archive in memory, which whole_file writes",
     "link_calibration/model_file.py": "where its user says",
     "remote/measured.py": "where its user says",
     "remote/program.py": "in a folder that it makes for itself",
