@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 def in_one_line(text: str) -> str:
     """The text without control characters, which no terminal then takes for a command."""
@@ -21,7 +25,40 @@ class ProtocolError(PluginError):
 
 
 class ConfigError(PluginError):
-    """The configuration is wrong; the text starts with file:line and names the key."""
+    """The configuration is wrong; the text starts with file:line and names the key.
+
+    Of several mistakes the text has the first one, and `problems` all.
+    """
+
+    def __init__(self, text: str, *others: str) -> None:
+        more = f" (and {len(others)} more: gputopo config check lists them)" if others else ""
+        super().__init__(text + more)
+        self.problems = (text, *others)
+
+
+class Mistakes:
+    """Gathers the mistakes of a file, so that people see all of them at once."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Takes the ConfigError of what is read within it, and goes on behind it."""
+        try:
+            yield
+        except ConfigError as error:
+            self.found += error.problems
+
+    def settle(self) -> None:
+        """Raises ConfigError with all that was found, in the order of the lines, if anything."""
+        if self.found:
+            raise ConfigError(*sorted(self.found, key=_line))
+
+
+def _line(problem: str) -> int:
+    match = re.search(r":(\d{1,9}): ", problem)
+    return int(match[1]) if match else 0
 
 
 class SlurmError(PluginError):

@@ -10,7 +10,7 @@ from functools import cache
 
 from gres_topology.catalog import declared, files
 from gres_topology.catalog.files import names
-from gres_topology.errors import TopologyError
+from gres_topology.errors import TopologyError, did_you_mean
 from gres_topology.topology import NodeTopology
 
 __all__ = ["load", "names"]
@@ -20,5 +20,7 @@ __all__ = ["load", "names"]
 def load(name: str) -> NodeTopology:
     """One machine of the catalog. TopologyError listing the names if there is none so named."""
     if name not in names():
-        raise TopologyError(f"no machine '{name}' in the catalog; it has {', '.join(names())}")
+        guess = did_you_mean(name, names())
+        known = ", ".join(names())
+        raise TopologyError(f"no machine '{name}' in the catalog; it has {known}{guess}")
     return declared.read(files.text(name), name=name, source=files.source(name))

@@ -2,7 +2,7 @@
 
 Paths follow NCCL's own reading of the tree (NCCL's path types PIX, PXB, PHB, SYS): one `pci`
 element of class 0x0604 is one switch; `cpu` is one NUMA node with its host bridges. NVLinks
-that end in NVSwitches join every pair of GPUs that reach one.
+that end in NVSwitches join every pair of GPUs that reach one; a GPU that lost its own goes by PCIe.
 """
 
 from __future__ import annotations
@@ -166,12 +166,6 @@ def _check_links(gpus: list[NcclDevice], source: str) -> None:
                     f"{source} line {gpu.lines[target]}, cell {gpu.address}-{target}: {count}"
                     f" links there but {back} back; expected a symmetric matrix"
                 )
-    if len({gpu.switch_links > 0 for gpu in gpus}) > 1:
-        lost = next(gpu for gpu in gpus if not gpu.switch_links)
-        raise TopologyError(
-            f"{source} line {lost.element.line}: GPU {lost.address} has no link to the NVSwitches"
-            " that the others reach; expected all or none"
-        )
 
 
 def _rates(gpus: list[NcclDevice]) -> tuple[LinkRates, str | None]:

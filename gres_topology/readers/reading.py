@@ -9,7 +9,7 @@ from typing import Protocol
 
 from gres_topology import catalog
 from gres_topology.catalog import declared
-from gres_topology.errors import TopologyError
+from gres_topology.errors import TopologyError, did_you_mean
 from gres_topology.readers import (
     hwloc_xml,
     nccl_xml,
@@ -83,7 +83,7 @@ def find(name_or_file: str) -> NodeTopology:
     if "/" not in name_or_file and "\n" not in name_or_file and not Path(name_or_file).exists():
         raise TopologyError(
             f"'{name_or_file}' is neither a file nor a machine of the catalog"
-            f" ({', '.join(catalog.names())})"
+            f" ({', '.join(catalog.names())}){did_you_mean(name_or_file, catalog.names())}"
         )
     return read(Path(name_or_file))
 

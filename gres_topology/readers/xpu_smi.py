@@ -158,13 +158,13 @@ def _label(matrix: _Matrix, a: int, b: int) -> str:
 def _discovered(text: str, source: str) -> Mapping[int, Mapping[str, Any]]:
     """What `xpu-smi discovery` says of each GPU, by its number; TopologyError for half of it."""
     table: dict[int, dict[str, str]] = {}
-    device = None
+    number: int | None = None
     for line in text.split("\n"):
-        if row := _FOUND.match(line):
-            device = int(row[1]) if row[1] else device
-            if device is not None:
-                key = "device_name" if row[2] == "Device Name" else "pci_bdf_address"
-                table.setdefault(device, {})[key] = row[3]
+        if found := _FOUND.match(line):
+            number = int(found[1]) if found[1] else number
+            if number is not None:
+                key = "device_name" if found[2] == "Device Name" else "pci_bdf_address"
+                table.setdefault(number, {})[key] = found[3]
     at = re.search(r"\{\s*\"device_list\"", text)
     if at is None:
         return table
@@ -173,9 +173,9 @@ def _discovered(text: str, source: str) -> Mapping[int, Mapping[str, Any]]:
         said, _ = json.JSONDecoder().raw_decode(text, at.start())
         return {int(device["device_id"]): device for device in said["device_list"]}
     except json.JSONDecodeError as error:
-        line = error.lineno
         raise TopologyError(
-            f"{source} line {line}: {error.msg}; expected whole JSON of xpu-smi discovery -j"
+            f"{source} line {error.lineno}: {error.msg};"
+            " expected whole JSON of xpu-smi discovery -j"
         ) from None
     except (KeyError, TypeError, ValueError, RecursionError):
         raise TopologyError(

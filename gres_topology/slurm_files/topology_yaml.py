@@ -135,9 +135,9 @@ class _Reader:
         one: str,
         others: tuple[str, ...],
     ) -> list[Declared]:
-        """The switches or blocks of a list."""
+        """The switches or blocks of a list; none where they come with dynamic nodes."""
         listed = keys.get(many)
-        if not isinstance(listed, yaml.SequenceNode) or not listed.value:
+        if not isinstance(listed, yaml.SequenceNode):
             raise self._fail(listed or node, f"expected {many}: a list of - {one}: NAME")
         found = []
         for item in listed.value:

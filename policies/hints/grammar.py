@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from gres_topology.errors import did_you_mean
 from policies.contract.hint_keys import COMMUNICATION, POLICY, PROFILE, HintKey
 from policies.contract.nouns import Request, RunningJob
 from policies.errors import HintError, RegistryError
@@ -88,7 +89,8 @@ def _item(item: str, policies: Registry, patterns: Collection[str] = ()) -> tupl
     key = policies.keys.get(name)
     if key is None:
         known = ", ".join([*supported_keys(policies), OFF])
-        raise HintError(f"unknown key {_shown(name)}; expected one of {known}")
+        guess = did_you_mean(name, known.split(", "))
+        raise HintError(f"unknown key {_shown(name)}; expected one of {known}{guess}")
     if not equals and key.flag:
         return key, "yes"
     own = patterns if key.name == "pattern" else ()

@@ -26,10 +26,11 @@ def read(path: Path) -> Trace:
     text = _text(path)
     stripped = text.lstrip("\ufeff \t\r\n")
     first = stripped.splitlines()[0] if stripped else ""
-    if first.startswith(("{", "[")):
-        trace = _json(path, stripped)
-    elif "|" in first and "JobID" in first.split("|"):
+    # A prompt above sacct's header may begin with a bracket, as JSON does.
+    if sacct.header_line(stripped) is not None:
         trace = sacct.from_parsable(str(path), stripped)
+    elif first.startswith(("{", "[")):
+        trace = _json(path, stripped)
     elif "," in first and "submit_s" in first:
         trace = tables.from_csv(str(path), stripped)
     elif first.startswith(";") or len(first.split()) == 18:

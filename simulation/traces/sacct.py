@@ -21,6 +21,9 @@ COMMAND = (
     " --format=JobID,User,State,Submit,Start,End,ElapsedRaw,TimelimitRaw,NNodes,AllocTRES"
     ",AdminComment,Partition"
 )
+#: A job's number; tasks of arrays have numbers of their own in JobIDRaw.
+_IDS = ("JobID", "JobIDRaw")
+_LIMIT = re.compile(r"(?:(\d{1,5})-)?(?:(\d{1,5}):)?(\d{1,5}):(\d\d)(?:\.\d+)?", re.ASCII)
 _GPU = re.compile(r"gres/gpu(:[^=,]+)?=(\d+)")
 _HINT = re.compile(r"\[gpu-topo: ([^|\]]*)")
 
@@ -70,15 +73,18 @@ def _allocated(job: Mapping[str, Any], kind: str) -> int:
 
 
 def from_parsable(source: str, text: str) -> Trace:
-    """The lines of `sacct --parsable2`; columns in any order."""
+    """The lines of `sacct --parsable2`; columns in any order, a command or comments above them."""
     trace = Trace(source, "sacct")
     lines = text.splitlines()
-    header = lines[0].split("|")
+    first = header_line(text) or 0
+    header = lines[first].split("|")
+    if "JobID" not in header:
+        header = ["JobID" if name == "JobIDRaw" else name for name in header]
     missing = [name for name in NEEDED if name not in header]
     if missing or not {"ElapsedRaw", "End"} & set(header):
         name = missing[0] if missing else "ElapsedRaw"
         raise SimulationError(f"{source}: no column {name}; expected the output of: {COMMAND}")
-    for number, line in enumerate(lines[1:], 2):
+    for number, line in enumerate(lines[first + 1 :], first + 2):
         words = line.split("|")
         where = f"line {number}"
         if len(words) != len(header):
@@ -93,6 +99,16 @@ def from_parsable(source: str, text: str) -> Trace:
     return trace
 
 
+def header_line(text: str) -> int | None:
+    """Which line is the header, from 0: the first that names jobs, below what a terminal shows."""
+    for number, line in enumerate(text.splitlines()):
+        if "|" in line and not {*_IDS}.isdisjoint(line.split("|")):
+            return number
+        if line.strip() and not re.match(r"\s*[#$>%]|.*\bsacct\b", line[:400]):
+            return None
+    return None
+
+
 def _add_row(trace: Trace, where: str, row: Mapping[str, str]) -> None:
     if "." in row["JobID"]:
         trace.leave_out("job steps")
@@ -105,14 +121,25 @@ def _add_row(trace: Trace, where: str, row: Mapping[str, str]) -> None:
     if not gpus:
         trace.leave_out("jobs without GPUs")
         return
-    limit = row.get("TimelimitRaw", "")
     trace.add(
         where, row["JobID"], gpus=gpus, nodes=row.get("NNodes") or row.get("AllocNodes") or 1,
         submit_s=_epoch(row["Submit"]), duration_s=elapsed or (end or 0) - (start or 0),
-        walltime_s=60 * int(limit) if limit.isdecimal() else None,
+        walltime_s=_limit_s(row),
         hint=_hint(row.get("AdminComment")), user=row.get("User"), partition=row.get("Partition"),
         **_amounts(row["AllocTRES"]),
     )  # fmt: skip
+
+
+def _limit_s(row: Mapping[str, str]) -> int | None:
+    """Seconds of TimelimitRaw (minutes) or Timelimit (D-HH:MM:SS); None for no limit."""
+    raw = row.get("TimelimitRaw", "")
+    if raw.isdecimal():
+        return 60 * int(raw)
+    match = _LIMIT.fullmatch(row.get("Timelimit", ""))
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return ((24 * days + hours) * 60 + minutes) * 60 + seconds
 
 
 def _is_over(trace: Trace, where: str, state: str, start: object, end: object) -> bool:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import yaml
 
 from gres_topology import hostlist
+from gres_topology.errors import did_you_mean
 from policies import hints
 from policies.contract.demand import Shares, shares
 from policies.contract.hint_keys import LAUNCH
@@ -20,7 +21,7 @@ from slurm_plugin.config.key import Key, keys_of
 from slurm_plugin.config.pattern_file import SitePattern, site_pattern
 from slurm_plugin.config.sections import GRES_CONF, IDENTITY, NodeSet, Rule
 from slurm_plugin.config.yaml_reader import Kind, Reader
-from slurm_plugin.errors import PluginError
+from slurm_plugin.errors import Mistakes, PluginError
 
 
 class SiteReader(Reader):
@@ -49,33 +50,41 @@ class SiteReader(Reader):
     def _policy(self, node: yaml.Node, name: str, key: Key) -> str:
         policy, known = self.text(node, name, key), registry.names()
         if policy not in known:
-            raise self.fail(node, name, f"{policy!r} is no policy; known: {', '.join(known)}")
+            said = (
+                f"{policy!r} is no policy; known: {', '.join(known)}{did_you_mean(policy, known)}"
+            )
+            raise self.fail(node, name, said)
         return policy
 
     def _hints(self, node: yaml.Node, name: str, _key: Key) -> Mapping[str, str]:
         values: dict[str, str] = {}
-        for hint, (at, value) in self.mapping(node, name).items():
-            full = f"{name}.{hint}"
-            if hint == "policy":
-                raise self.fail(at, full, "write it as the rule's own key `policy`")
-            if hint in registry.keys and registry.keys[hint].reader == LAUNCH:
-                elsewhere = "read on the nodes; its default stands in their plugstack.conf"
-                raise self.fail(at, full, elsewhere)
-            if not isinstance(value, yaml.ScalarNode):
-                raise self.fail(value, full, "expected one value")
-            values[hint] = value.value
-            try:
-                given = {hint: value.value}
-                hints.to_request(hints.Hints(), (1,), given, patterns=self.patterns)
-            except HintError as error:
-                raise self.fail(value, full, str(error)) from error
+        mistakes = Mistakes()
+        for hint, (at, value) in self.mapping(node, name, mistakes).items():
+            with mistakes.caught():
+                values[hint] = self._hint(hint, at, value, f"{name}.{hint}")
+        mistakes.settle()
         return MappingProxyType(values)
+
+    def _hint(self, hint: str, at: yaml.Node, value: yaml.Node, full: str) -> str:
+        if hint == "policy":
+            raise self.fail(at, full, "write it as the rule's own key `policy`")
+        if hint in registry.keys and registry.keys[hint].reader == LAUNCH:
+            elsewhere = "read on the nodes; its default stands in their plugstack.conf"
+            raise self.fail(at, full, elsewhere)
+        if not isinstance(value, yaml.ScalarNode):
+            raise self.fail(value, full, "expected one value")
+        try:
+            given = {hint: value.value}
+            hints.to_request(hints.Hints(), (1,), given, patterns=self.patterns)
+        except HintError as error:
+            raise self.fail(value, full, str(error)) from error
+        return str(value.value)
 
     def _hint_keys(self, node: yaml.Node, name: str, key: Key) -> tuple[str, ...]:
         words = self.words(node, name, key)
         for word in words:
             if word not in registry.keys:
-                allowed = ", ".join(registry.keys)
+                allowed = ", ".join(registry.keys) + did_you_mean(word, registry.keys)
                 raise self.fail(node, name, f"{word!r} is no hint key; allowed: {allowed}")
         return words
 
@@ -113,36 +122,46 @@ class SiteReader(Reader):
     def _node_sets(self, node: yaml.Node, name: str, _key: Key) -> tuple[NodeSet, ...]:
         sets: list[NodeSet] = []
         declared: dict[str, int] = {}
+        mistakes = Mistakes()
         for i, item in enumerate(self.items(node, name)):
-            node_set = self.settings(NodeSet, item, f"{name}[{i}]")
-            for host in node_set.nodes:
-                if host in declared:
-                    problem = f"node {host} was already declared in line {declared[host]}"
-                    raise self.fail(item, f"{name}[{i}].nodes", problem)
-                declared[host] = node_set.line
-            sets.append(node_set)
+            with mistakes.caught():
+                node_set = self.settings(NodeSet, item, f"{name}[{i}]")
+                for host in node_set.nodes:
+                    if host in declared:
+                        problem = f"node {host} was already declared in line {declared[host]}"
+                        raise self.fail(item, f"{name}[{i}].nodes", problem)
+                    declared[host] = node_set.line
+                sets.append(node_set)
+        mistakes.settle()
         return tuple(sets)
 
     def _patterns(self, node: yaml.Node, name: str, key: Key) -> Mapping[str, SitePattern]:
         """The site's patterns by the name users write; hints may name them from then on."""
         patterns = {}
-        for given, (_, value) in self.mapping(node, name).items():
+        mistakes = Mistakes()
+        for given, (_, value) in self.mapping(node, name, mistakes).items():
             full = f"{name}.{given}"
-            path = self.file(value, full, key)
-            try:
-                patterns[given] = site_pattern(given, path, value.start_mark.line + 1)
-            except (PluginError, PatternError) as error:
-                raise self.fail(value, full, str(error)) from error
-            self.patterns[given] = patterns[given].internal
+            with mistakes.caught():
+                path = self.file(value, full, key)
+                try:
+                    patterns[given] = site_pattern(given, path, value.start_mark.line + 1)
+                except (PluginError, PatternError) as error:
+                    raise self.fail(value, full, str(error)) from error
+                self.patterns[given] = patterns[given].internal
+        mistakes.settle()
         return MappingProxyType(patterns)
 
     def _rules(self, node: yaml.Node, name: str, _key: Key) -> Mapping[str, Rule]:
         """Rules by partition; one takes what it does not say from `default`."""
-        written = {given: value for given, (_, value) in self.mapping(node, name).items()}
-        default = self.settings(Rule, written.pop("default", None), f"{name}.default")
+        mistakes = Mistakes()
+        mapped = self.mapping(node, name, mistakes)
+        written = {given: value for given, (_, value) in mapped.items()}
+        default, rules = Rule(), {}
+        with mistakes.caught():
+            default = self.settings(Rule, written.pop("default", None), f"{name}.default")
         unset = {key.name: getattr(default, key.name) for key in keys_of(Rule)}
-        rules = {
-            given: self.settings(Rule, value, f"{name}.{given}", unset)
-            for given, value in written.items()
-        }
+        for given, value in written.items():
+            with mistakes.caught():
+                rules[given] = self.settings(Rule, value, f"{name}.{given}", unset)
+        mistakes.settle()
         return MappingProxyType({"default": default} | rules)

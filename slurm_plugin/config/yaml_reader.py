@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
+from gres_topology.errors import did_you_mean
 from slurm_plugin.config.key import Key, keys_of
-from slurm_plugin.errors import ConfigError
+from slurm_plugin.errors import ConfigError, Mistakes
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node.preset import Preset
@@ -40,21 +41,24 @@ class Reader:
         """An instance of a settings class; `node` None is a section nobody wrote.
 
         `name` is the section's full name, `unset` has defaults in place of the class's. A field
-        `line` gets the section's line. Raises ConfigError.
+        `line` gets the section's line. Raises ConfigError for all that is wrong in it.
         """
         keys = {one.name: one for one in keys_of(cls)}
-        written = self.mapping(node, name)
+        mistakes = Mistakes()
+        written = self.mapping(node, name, mistakes)
         for given, (at, _) in written.items():
             if given not in keys:
-                allowed = ", ".join(keys)
-                raise self.fail(at, _full(name, given), f"unknown key; allowed: {allowed}")
+                said = f"unknown key; allowed: {', '.join(keys)}{did_you_mean(given, keys)}"
+                mistakes.found += self.fail(at, _full(name, given), said).problems
         values = dict(unset)
         for one in keys.values():
             full = _full(name, one.name)
-            if one.name in written:
-                values[one.name] = self._value(written[one.name][1], full, one, values)
-            elif one.is_required and node is not None:
-                raise self.fail(node, full, f"missing; {one.about}")
+            with mistakes.caught():
+                if one.name in written:
+                    values[one.name] = self._value(written[one.name][1], full, one, values)
+                elif one.is_required and node is not None:
+                    raise self.fail(node, full, f"missing; {one.about}")
+        mistakes.settle()
         if node is not None and "line" in getattr(cls, "__dataclass_fields__", ()):
             values["line"] = node.start_mark.line + 1
         settings = cls(**values)
@@ -72,15 +76,20 @@ class Reader:
         unset = {name: value for name, value in above.items() if name in inherited}
         if one.kind == "section":
             return self.settings(section, node, full)
+        mistakes = Mistakes()
         if one.kind == "list":
-            items = enumerate(self.items(node, full))
-            return tuple(self.settings(section, item, f"{full}[{i}]") for i, item in items)
-        return MappingProxyType(
-            {
-                name: self.settings(section, value, f"{full}.{name}", unset)
-                for name, (_, value) in self.mapping(node, full).items()
-            }
-        )
+            read: list[Any] = []
+            for i, item in enumerate(self.items(node, full)):
+                with mistakes.caught():
+                    read.append(self.settings(section, item, f"{full}[{i}]"))
+            mistakes.settle()
+            return tuple(read)
+        named: dict[str, Any] = {}
+        for name, (_, value) in self.mapping(node, full, mistakes).items():
+            with mistakes.caught():
+                named[name] = self.settings(section, value, f"{full}.{name}", unset)
+        mistakes.settle()
+        return MappingProxyType(named)
 
     def kinds(self) -> dict[str, Kind]:
         """What reads a value of each kind."""
@@ -102,19 +111,28 @@ class Reader:
         """The error that names file, line and key."""
         return ConfigError(f"{self.path}:{node.start_mark.line + 1}: {name}: {text}")
 
-    def mapping(self, node: yaml.Node | None, name: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
-        """Keys of a mapping, each with its own node and its value's; none for an empty one."""
+    def mapping(
+        self, node: yaml.Node | None, name: str, mistakes: Mistakes | None = None
+    ) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        """Keys of a mapping, each with its own node and its value's; none for an empty one.
+
+        A key that is none, or given twice, is one of the `mistakes`, else it is raised.
+        """
+        wrong = Mistakes() if mistakes is None else mistakes
         if node is None or (isinstance(node, yaml.ScalarNode) and node.value in ("", "null", "~")):
             return {}
         if not isinstance(node, yaml.MappingNode):
             raise self.fail(node, name or "file", "expected keys and values")
         members: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         for at, value in node.value:
-            if not isinstance(at, yaml.ScalarNode):
-                raise self.fail(at, name or "file", "a key must be a word")
-            if at.value in members:
-                raise self.fail(at, _full(name, at.value), "given twice")
-            members[at.value] = (at, value)
+            with wrong.caught():
+                if not isinstance(at, yaml.ScalarNode):
+                    raise self.fail(at, name or "file", "a key must be a word")
+                if at.value in members:
+                    raise self.fail(at, _full(name, at.value), "given twice")
+                members[at.value] = (at, value)
+        if mistakes is None:
+            wrong.settle()
         return members
 
     def items(self, node: yaml.Node, name: str) -> list[yaml.Node]:
@@ -129,7 +147,9 @@ class Reader:
             raise self.fail(node, name, f"expected a value; {key.about}")
         if key.choices and node.value not in key.choices:
             # YAML 1.1 reads a bare `off` as false; the scalar's own text is what we compare.
-            raise self.fail(node, name, f"{node.value!r} is not one of {', '.join(key.choices)}")
+            guess = did_you_mean(node.value, key.choices)
+            known = ", ".join(key.choices)
+            raise self.fail(node, name, f"{node.value!r} is not one of {known}{guess}")
         return str(node.value)
 
     def file(self, node: yaml.Node, name: str, key: Key) -> Path:

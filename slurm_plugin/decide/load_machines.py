@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gres_topology import NodeTopology, TopologyError, catalog, difference, read, slices
+from gres_topology.errors import did_you_mean
 from gres_topology.impaired import impaired
 from gres_topology.slurm_files import gres_file, mapping
 from gres_topology.slurm_files.gres_file import NodeDevices
@@ -21,7 +22,7 @@ from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config.sections import COLLECTED, GRES_CONF, NodeSet
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.machines import Machine, Machines
-from slurm_plugin.errors import ConfigError, PluginError
+from slurm_plugin.errors import ConfigError, Mistakes, PluginError
 from slurm_plugin.link_calibration import model_file
 from slurm_plugin.link_calibration.model_file import calibrated
 from slurm_plugin.part_marks import marks as part_marks
@@ -70,16 +71,19 @@ class _Loader:
 
     def load(self) -> Machines:
         machines: dict[str, Machine] = {}
+        mistakes = Mistakes()
         for i, node_set in enumerate(self._config.nodes):
             where = f"{self._config.where(node_set.line)}: nodes[{i}]"
-            declared = self._declared(node_set, where)
-            self._read_model(node_set, declared, where)
-            self._check_slices(node_set, declared, where)
-            for name in node_set.nodes:
-                try:
-                    machines[name] = self._machine(name, node_set, declared)
-                except (PluginError, TopologyError) as problem:
-                    machines[name] = Machine(declared, problem=" ".join(str(problem).split()))
+            with mistakes.caught():
+                declared = self._declared(node_set, where)
+                self._read_model(node_set, declared, where)
+                self._check_slices(node_set, declared, where)
+                for name in node_set.nodes:
+                    try:
+                        machines[name] = self._machine(name, node_set, declared)
+                    except (PluginError, TopologyError) as problem:
+                        machines[name] = Machine(declared, problem=" ".join(str(problem).split()))
+        mistakes.settle()
         return machines
 
     def _declared(self, node_set: NodeSet, where: str) -> NodeTopology | None:
@@ -92,10 +96,10 @@ class _Loader:
             else:
                 path = self._config.path.parent / node_set.topology
                 if not path.exists():
-                    known = ", ".join(catalog.names())
                     raise ConfigError(
                         f"{where}.topology: {node_set.topology!r} is neither a machine of the"
-                        f" catalog ({known}), nor a file, nor {COLLECTED!r}"
+                        f" catalog ({', '.join(catalog.names())}), nor a file, nor {COLLECTED!r}"
+                        f"{did_you_mean(node_set.topology, catalog.names())}"
                     )
                 topology = read(path)
         except TopologyError as error:
@@ -157,20 +161,16 @@ class _Loader:
     def _machine(self, name: str, node_set: NodeSet, declared: NodeTopology | None) -> Machine:
         record = self._records.get(name)
         collected = None if record is None else self._store.topology(record.latest)
-        if declared is None:
-            topology = self._accepted(name, collected, node_set)
-        else:
-            topology = declared
-            if collected is not None:
-                # A catalog machine says nothing about memory size, which the model names.
-                self._same(name, replace(declared, model=None), collected, "declared")
+        topology = self._accepted(name, collected, node_set) if declared is None else declared
+        if declared is not None and collected is not None:
+            # A catalog machine says nothing about memory size, which the model names.
+            self._same(name, replace(declared, model=None), collected, "declared")
         order = self._order(name, node_set, topology, collected)
         topology = self._with_marks(name, self._with_model(topology, node_set))
         # Parts that are marked alike may be so for other reasons.
         whys = tuple(one.why for one in topology.impairments)
         key = (topology.shape, order, node_set.slices, whys)
         if key not in self._shared:
-            # A catalog machine says nothing about memory size, which the model names.
             model = None if declared is not None else topology.model
             self._shared[key] = _made(topology, order, node_set.slices, model)
         return self._shared[key]
@@ -179,9 +179,8 @@ class _Loader:
         self, name: str, collected: NodeTopology | None, node_set: NodeSet
     ) -> NodeTopology:
         if collected is None:
-            raise PluginError(
-                self._damage or f"not collected yet; run gputopo topology collect {name}"
-            )
+            missing = f"not collected yet; run gputopo topology collect {name}"
+            raise PluginError(self._damage or missing)
         accepted = self._store.topology(self._records[name].accepted)
         if node_set.slurm_index == GRES_CONF:
             # The mapping is derived from the minors just read, so they may change.
@@ -229,8 +228,7 @@ class _Loader:
         if proven != stated:
             raise PluginError(
                 f"slurm_index says {list(stated)}, but the device minors or addresses and"
-                f" {node_set.gres_conf} say {list(proven)}; set slurm_index:"
-                f" {GRES_CONF}"
+                f" {node_set.gres_conf} say {list(proven)}; set slurm_index: {GRES_CONF}"
             )
 
     def _devices_of(self, path: Path) -> NodeDevices | str:

@@ -1,5 +1,7 @@
 """Reads `rocm-smi --showtopo`: weights, hops, link types, NUMA nodes; any may be missing.
 
+`amd-smi topology` prints the same tables as text, with PCI addresses for GPUs.
+
 The sections are told apart by what is in them where their titles are missing or wrong
 (rocm-smi prints the title of a section it could not read and then the next table). With
 `--showbus` and `--showproductname` in the same text, PCI addresses and the model are taken.
@@ -17,13 +19,16 @@ from gres_topology.matrix import Cells, Kinds
 from gres_topology.readers.amd import kfd
 from gres_topology.topology import NodeTopology
 
-_TITLE = re.compile(r"^\s*=+ *([^=]*?) *=+\s*$")
-_HEADER = re.compile(r"^\s*GPU\d{1,4}(\s+GPU\d{1,4})*\s*$", re.ASCII)
-_ROW = re.compile(r"^\s*(GPU\d{1,4})\s+(\S.*?)\s*$", re.ASCII)
-_FACT = re.compile(r"^\s*GPU\[(\d+)\]\s*:\s*(?:\([^)]*\)\s*)?([^:]+?)\s*:\s*(.*?)\s*$")
+_TITLE = re.compile(r"^\s*=+ *([^=]*?) *=+\s*$|^\s*([A-Z][A-Z -]{0,60} TABLE):\s*$")
+#: What rocm-smi calls a GPU, and what amd-smi does.
+_NAME = r"(?:GPU\d{1,4}|[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])"
+_HEADER = re.compile(rf"^\s*{_NAME}(\s+{_NAME})*\s*$", re.ASCII)
+_ROW = re.compile(rf"^\s*({_NAME})\s+(\S.*?)\s*$", re.ASCII)
+_FACT = re.compile(r"^\s*GPU(?:\[| )(\d{1,4})\]?\s*:\s*(?:\([^)]*\)\s*)?([^:]+?)\s*:\s*(.*?)\s*$")
 #: A title of the report, a fact of a GPU, or a row of a table; a machine in YAML may say XGMI, too.
 _MARK = re.compile(
-    r"ROCm System Management|between two GPUs|\(Topology\) Numa|^[ \t]*GPU\d{1,4}[ \t].*\bXGMI\b",
+    r"ROCm System Management|between two GPUs|\(Topology\) Numa|^[ \t]*LINK TYPE TABLE:"
+    r"|^[ \t]*GPU\d{1,4}[ \t].*\bXGMI\b",
     re.MULTILINE,
 )
 _TYPES = {"XGMI", "PCIE", "XXXX", "N/A"}
@@ -68,7 +73,7 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
     model = next((facts[gpu]["model"] for gpu in gpus if "model" in facts[gpu]), None)
     return NodeTopology(
         name=name,
-        source=f"rocm-smi --showtopo: {source}",
+        source=f"{'amd-smi topology' if ':' in gpus[0] else 'rocm-smi --showtopo'}: {source}",
         kinds=kinds,
         bandwidth_gbps=kfd.bandwidth(kinds, model, hops),
         numa=tuple(
@@ -76,7 +81,7 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
             for gpu in gpus
         ),
         cpus=(None,) * len(gpus),
-        pci=tuple(pci.normalise(facts[gpu].get("pci", "")) for gpu in gpus),
+        pci=tuple(pci.normalise(facts[gpu].get("pci", gpu)) for gpu in gpus),
         model=model,
     )
 
@@ -93,7 +98,7 @@ def _tables(lines: list[str], source: str) -> list[SmiTable]:
         heading = _TITLE.match(line)
         row = _ROW.match(line)
         if heading:
-            title, is_open = heading.group(1), False
+            title, is_open = heading.group(1) or heading.group(2) or "", False
         elif _HEADER.match(line):
             tables.append(SmiTable(title, number, line.split()))
             is_open = True
@@ -159,7 +164,7 @@ def _kinds(
             f"{source}: neither link types nor weights between GPUs;"
             " expected the output of rocm-smi --showtopo"
         )
-    gpus = sorted(table.gpus, key=lambda gpu: int(gpu[3:]))
+    gpus = sorted(table.gpus, key=_place)
     cells = Cells(source, "0, XGMI, PCIE or XXXX")
     for a in table.gpus:
         line, row = table.rows[a]
@@ -177,13 +182,18 @@ def _kinds(
     return gpus, cells.kinds(gpus), hops
 
 
+def _place(gpu: str) -> tuple[int, str]:
+    """Its number; amd-smi numbers GPUs by their addresses."""
+    return (int(gpu[3:]), "") if gpu.startswith("GPU") else (0, pci.normalise(gpu) or gpu)
+
+
 def _label(
     kind: str, is_self: bool, word: str, cells: Cells, line: int, at: tuple[str, str]
 ) -> str:
     """The link label of a cell of the type table, or of a weight where types are missing."""
     if kind == "weight":
         return "X" if is_self else kfd.label_of(int(word))
-    if is_self and word == "0":
+    if is_self and word in {"0", "SELF"}:
         return "X"
     if is_self or word not in _TYPES:
         wanted = "0 on the diagonal" if is_self else "XGMI, PCIE or XXXX"

@@ -132,3 +132,39 @@ def test_a_report_cut_in_a_line_is_refused_with_that_line_or_lacks_only_what_fol
             with pytest.raises(TopologyError, match=rf"node.txt line ({cut}|{cut + 1})\b"):
                 read("\n".join(lines[:cut]))
     assert read("\n".join(lines[: ends[0]])).kinds == whole.kinds
+
+
+def printed(title, cell):
+    """A table of `amd-smi topology` without --json."""
+    buses = ("0000:03:00.0", "0000:0c:00.0")
+    rows = [" " * 13 + " ".join(buses)]
+    rows += [f"{a} " + " ".join(f"{cell(a == b):12}" for b in buses) for a in buses]
+    return "\n".join([f"{title} TABLE:", *rows, ""])
+
+
+PRINTED = (
+    printed("ACCESS", lambda own: "ENABLED" if own else "DISABLED")
+    + printed("WEIGHT", lambda own: "0" if own else "40")
+    + printed("HOPS", lambda own: "0" if own else "2")
+    + printed("LINK TYPE", lambda own: "SELF" if own else "PCIE")
+    + printed("NUMA BW", lambda own: "N/A")
+    + "Legend:\n  SELF = Current GPU\n"
+)
+
+
+def test_the_tables_that_amd_smi_prints_without_json_are_read():
+    found = gres_topology.read(PRINTED, name="n", source="f")
+    assert found.kinds == (("X", "PCIE"), ("PCIE", "X"))
+    assert found.pci == ("0000:03:00.0", "0000:0c:00.0")
+    assert found.source == "amd-smi topology: f"
+    xgmi = gres_topology.read(PRINTED.replace("PCIE", "XGMI"), name="n", source="f")
+    assert xgmi.kinds[0][1] == "XGMI"
+
+
+def test_printed_tables_cut_anywhere_are_the_same_links_or_refused():
+    for end in range(PRINTED.index("LINK TYPE"), len(PRINTED)):
+        try:
+            found = gres_topology.read(PRINTED[:end] + "\n", name="n", source="f")
+        except TopologyError:
+            continue
+        assert found.kinds == (("X", "PCIE"), ("PCIE", "X"))

@@ -31,6 +31,14 @@ class TestRocmSmi:
         assert found.bandwidth_gbps[0, 1] > found.bandwidth_gbps[0, 4]
         assert found.numa == (None,) * 8
 
+    def test_numa_nodes_are_read_without_brackets_around_the_gpu(self):
+        """`GPU 0          : (Topology) Numa Node: 0`, as some releases print it."""
+        text = text_of("own-rocm-mi300x-full.txt")
+        spaced = re.sub(r"GPU\[(\d)\]", r"GPU \1", text)
+        assert spaced != text
+        assert read(spaced).numa == read(text).numa
+        assert read(spaced).pci == read(text).pci
+
     def test_addresses_model_and_numa_nodes_are_read_where_printed(self):
         found = asset("own-rocm-mi300x-full.txt")
         assert found.pci[1] == "0000:15:00.0"
@@ -140,6 +148,16 @@ class TestNcclXml:
         at = text.index("<nvlink")
         with pytest.raises(TopologyError, match=r"node.txt line 8, cell 0000:10.*2 links there"):
             read(text[:at] + text[at:].replace('count="1"', 'count="2"', 1))
+
+    def test_a_gpu_that_lost_its_links_to_the_switches_goes_by_pcie(self):
+        """As in the report of a GB300 tray, one of whose GPUs had no NVLink."""
+        text = text_of("own-nccl-nvswitch.txt")
+        whole = read(text)
+        lost = re.sub(r"<nvlink[^>]*/>", "", text, count=text.count("<nvlink") // whole.gpus)
+        found = read(lost)
+        assert not any(links.is_direct(kind) for kind in found.kinds[0])
+        assert found.kinds[1][2:] == whole.kinds[1][2:]
+        assert links.is_direct(found.kinds[1][2])
 
 
 class TestHwlocXml:

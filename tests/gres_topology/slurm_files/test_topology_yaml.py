@@ -50,6 +50,11 @@ SEVERAL = """\
 """
 
 
+def test_a_tree_without_switches_joins_no_nodes():
+    found = parse("- topology: a\n  tree: {switches: []}\n", "t").default
+    assert (found.kind, found.domains, found.common(["n1", "n2"])) == ("tree", (), None)
+
+
 def test_each_topology_has_its_name_and_its_kind():
     found = parse(SEVERAL, "t")
     assert {name: net.kind for name, net in found.by_name.items()} == {

@@ -58,6 +58,45 @@ def test_sacct_tells_cpus_memory_and_partition(log):
     assert (job.cpus, job.memory_mb, job.partition) == (4, 32_768, "long")
 
 
+RAW = "JobIDRaw|State|Partition|Submit|Start|End|ElapsedRaw|Timelimit|AllocTRES\n"
+RAW_ROW = "12345678|COMPLETED|gpu|2026-01-05T08:00:00|10|20|3600|{}|gres/gpu:a100=4,gres/gpu=4\n"
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "",
+        "$ sacct -a -X -P --format=JobIDRaw,State\n",
+        "# from the archive\n\n",
+        "[u@n1 ~]$ sacct -P\n",
+    ],
+    ids=["header", "prompt", "comment", "another prompt"],
+)
+def test_sacct_with_raw_numbers_alone_and_lines_above_the_header(log, above):
+    (job,) = log(above + RAW + RAW_ROW.format("1-00:30:00")).jobs
+    assert (job.job_id, job.gpus_per_node, job.duration_s) == (12345678, (4,), 3600)
+    assert job.walltime_s == 88_200
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds"),
+    [
+        ("02:00:00", 7200),
+        ("30:00", 1800),
+        ("UNLIMITED", None),
+        ("Partition_Limit", None),
+        ("", None),
+    ],
+)
+def test_time_limits_are_read_as_sacct_prints_them(log, limit, seconds):
+    assert log(RAW + RAW_ROW.format(limit)).jobs[0].walltime_s == seconds
+
+
+def test_lines_above_saccts_header_count(log):
+    trace = log("$ sacct -P\n" + RAW + "7|short\n")
+    assert reasons(trace) == ["line 3: 2 fields; the header has 9"]
+
+
 def test_gpus_that_do_not_divide_are_spread_largest_first(log):
     assert log(GOOD + "1,0,1,7,3,,,\n").jobs[0].gpus_per_node == (3, 2, 2)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 from commands_in_tests import refused, run
 from engine_in_tests import written
 from machines_in_tests import BASIC
@@ -123,6 +124,78 @@ def test_config_check_names_line_and_key_and_exits_with_2(tmp_path):
     path = tmp_path / "gputopo.yaml"
     path.write_text("\nsockte: /x")
     assert f"{path}:2: sockte: unknown key" in refused("config", "check", str(path))
+
+
+MANY = """\
+nodse: 1
+waiting: {max_wait_s: x, step_z: 3}
+nodes:
+  - {nodes: "n[1-", topology: dgx1v}
+  - {nodes: "n4"}
+  - {nodes: "n5", topology: dgx1v}
+  - {nodes: "n5", topology: dgx1v}
+partitions:
+  default: {mode: enforc, policy: horizn}
+  a: {hints: {patern: ring, spred: yes}}
+  a: {}
+"""
+MISTAKES = [
+    (1, "nodse: unknown key; allowed: socket", "nodes"),
+    (2, "waiting.step_z: unknown key; allowed: max_postponements", "step_s"),
+    (2, "waiting.max_wait_s: 'x' is not a number; expected integer from 0", ""),
+    (4, "nodes[0].nodes: 'n[1-' is no host list; expected forms like", ""),
+    (5, "nodes[1].topology: missing; A machine of the catalog", ""),
+    (7, "nodes[3].nodes: node n5 was already declared in line 6", ""),
+    (9, "partitions.default.mode: 'enforc' is not one of off, observe", "enforce"),
+    (9, "partitions.default.policy: 'horizn' is no policy; known: ", "horizon"),
+    (10, "partitions.a.hints.patern: unknown key 'patern'; expected one of", "pattern"),
+    (10, "partitions.a.hints.spred: unknown key 'spred'; expected one of", "spread"),
+    (11, "partitions.a: given twice", ""),
+]
+
+
+def test_config_check_tells_all_mistakes_of_a_file_at_once_and_what_was_meant(tmp_path):
+    path = tmp_path / "gputopo.yaml"
+    path.write_text(MANY)
+    said = run("config", "check", str(path), code=2).splitlines()
+    assert len(said) == len(MISTAKES)
+    for told, (line, text, meant) in zip(said, MISTAKES, strict=True):
+        assert told.startswith(f"Error: {path}:{line}: {text}")
+        assert told.endswith(f"; did you mean {meant}?" if meant else told[-1])
+
+
+def test_config_check_tells_of_every_machine_that_there_is_not(tmp_path):
+    path = tmp_path / "gputopo.yaml"
+    sets = [f'  - {{nodes: "n{n}", topology: {name}}}' for n, name in enumerate(("dgx1w", "mi300"))]
+    path.write_text("\n".join(["nodes:", *sets]))
+    first, second = run("config", "check", str(path), code=2).splitlines()
+    assert first.startswith(f"Error: {path}:2: nodes[0].topology: 'dgx1w' is neither")
+    assert "did you mean dgx1" in first
+    assert "did you mean mi300" in second
+
+
+def test_other_commands_tell_the_first_mistake_and_how_many_there_are(tmp_path):
+    path = tmp_path / "gputopo.yaml"
+    path.write_text(MANY)
+    said = refused("topology", "marks", "--config", str(path))
+    assert f"{path}:1: nodse: unknown key" in said
+    assert said.endswith(" (and 10 more: gputopo config check lists them)\n")
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "nodes: []\n", "---\n"])
+def test_config_check_says_that_a_file_declares_no_nodes(tmp_path, text):
+    path = tmp_path / "gputopo.yaml"
+    path.write_text(text)
+    assert "no nodes are declared, so Slurm places every job" in run("config", "check", str(path))
+
+
+def test_a_configuration_cut_anywhere_is_read_or_refused(tmp_path):
+    path = tmp_path / "gputopo.yaml"
+    for end in range(0, len(MANY), 3):
+        path.write_text(MANY[:end])
+        done = CliRunner().invoke(cli, ["config", "check", str(path)])
+        assert done.exit_code in (0, 2), done.output
+        assert done.exception is None or isinstance(done.exception, SystemExit)
 
 
 def test_config_check_names_the_line_of_a_network_that_the_engine_would_refuse(tmp_path):
