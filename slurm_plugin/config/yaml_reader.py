@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
-from gres_topology.errors import did_you_mean
 from slurm_plugin.config.key import Key, keys_of
 from slurm_plugin.errors import ConfigError, Mistakes
 from slurm_plugin.remote import presets
@@ -23,6 +22,14 @@ if TYPE_CHECKING:
 #: Reads one value: its node, its full name (`remote.preset`), its declaration.
 Kind = Callable[[yaml.Node, str, Key], Any]
 Settings = TypeVar("Settings")
+
+
+def _guess(word: str, known: Collection[str]) -> str:
+    """What is said of a wrong word."""
+    # Where all is well, serve-donors, which is root's, does without that much code.
+    from gres_topology.errors import did_you_mean
+
+    return did_you_mean(word, known)
 
 
 class Reader:
@@ -48,7 +55,7 @@ class Reader:
         written = self.mapping(node, name, mistakes)
         for given, (at, _) in written.items():
             if given not in keys:
-                said = f"unknown key; allowed: {', '.join(keys)}{did_you_mean(given, keys)}"
+                said = f"unknown key; allowed: {', '.join(keys)}{_guess(given, keys)}"
                 mistakes.found += self.fail(at, _full(name, given), said).problems
         values = dict(unset)
         for one in keys.values():
@@ -147,7 +154,7 @@ class Reader:
             raise self.fail(node, name, f"expected a value; {key.about}")
         if key.choices and node.value not in key.choices:
             # YAML 1.1 reads a bare `off` as false; the scalar's own text is what we compare.
-            guess = did_you_mean(node.value, key.choices)
+            guess = _guess(node.value, key.choices)
             known = ", ".join(key.choices)
             raise self.fail(node, name, f"{node.value!r} is not one of {known}{guess}")
         return str(node.value)

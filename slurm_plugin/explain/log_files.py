@@ -28,7 +28,7 @@ class LogFile:
             with whole_file.opened(path) as file:
                 self._descriptor = os.dup(file.fileno())
         except PluginError as error:
-            raise OSError(errno.EINVAL, str(error)) from error
+            raise OSError(errno.EINVAL, str(error).removeprefix(f"{path}: ")) from error
         status = os.fstat(self._descriptor)
         #: By which the kernel tells files apart. No other one gets it while this one is open.
         self.key = status.st_dev, status.st_ino

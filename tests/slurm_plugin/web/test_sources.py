@@ -107,7 +107,7 @@ def test_a_start_belongs_to_the_user_of_its_decision(tmp_path):
 def test_a_log_that_is_closed_to_this_user_is_told(tmp_path):
     tail = DecisionTail(DecisionLogConfig(tmp_path, 1, 1))
     assert not tail.read()
-    assert "directory" in tail.problem
+    assert tail.problem == f"{tmp_path}: expected a plain file"
 
 
 def test_gains_are_those_of_the_report():
