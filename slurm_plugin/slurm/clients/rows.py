@@ -91,6 +91,7 @@ class NodeRow(msgspec.Struct):
         )
 
 
+_LEAST_NODES = re.compile(r"(?:\A|,)node=(\d{1,9})(?:,|\Z)")
 #: Slurm's code for a job that its user can release.
 HELD_BY_USER = "JobHeldUser"
 
@@ -126,6 +127,7 @@ class JobRow(msgspec.Struct):
     dependency: _Text = ""
     node_list: _Text = msgspec.field(default="", name="nodes")
     min_nodes: _Number = msgspec.field(default=0, name="node_count")
+    tres_asked: _Text = msgspec.field(default="", name="tres_req_str")
     max_nodes: _Number = 0
     ntasks: _Number = msgspec.field(default=0, name="tasks")
     tasks_per_node: _Number = 0
@@ -172,6 +174,9 @@ class JobRow(msgspec.Struct):
         if plain["reason"] == HELD_BY_USER:
             # The code of jobs that Slurm held itself, too; squeue shows the sentence in its place.
             plain["reason"] = self.told or HELD_BY_USER
+        if state == "PENDING" and (least := _LEAST_NODES.search(self.tres_asked or "")):
+            # The other number is what Slurm guesses that the job will have.
+            plain["min_nodes"] = int(least[1])
         names, details = self._held()
         return QueuedJob(
             job_id=self.job_id,

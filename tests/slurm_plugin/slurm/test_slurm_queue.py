@@ -145,6 +145,21 @@ def test_a_job_that_slurm_held_itself_has_slurms_words_for_it(code, told, reason
 
 
 @pytest.mark.parametrize(
+    ("state", "asked", "nodes"),
+    [
+        ("PENDING", "cpu=1,mem=50M,node=1,billing=1,gres/gpu=16", 1),
+        ("PENDING", "node=2", 2),
+        ("PENDING", "", 3),
+        ("RUNNING", "cpu=1,node=1", 3),
+    ],
+)
+def test_a_job_says_how_many_nodes_it_asks_for_at_least(state, asked, nodes):
+    """Slurm shows a guess of those that it will have: two for `--gpus=16`."""
+    row = rows.JobRow(7, states=state, min_nodes=3, tres_asked=asked)
+    assert row.queued().min_nodes == nodes
+
+
+@pytest.mark.parametrize(
     ("name", "whole", "expected"),
     [
         ("4_2", "4_[1-3]", True),
