@@ -82,7 +82,7 @@ def a_process(*words: str, environ: str = "") -> Makes:
 
 
 def files(**texts: str) -> Makes:
-    """Paths with _ for / in front; the text where none is said is the line that names us."""
+    """Paths and texts; the text "" is the line that names us."""
 
     def make(root: Root) -> None:
         for path, text in texts.items():
@@ -170,9 +170,10 @@ NOWHERE: list[tuple[str, Makes]] = [
               "/etc/slurm/slurm.conf.gputopo-20260101-000000": ""})),
     ("another file of ours", files(**{"/etc/slurm/plugstack.conf":
         "optional /usr/lib/slurm-gputopo/spank/gputopo.so\n"})),
-    ("a process that is not Slurm's", both(IN_SRV, a_process("/bin/x", "-f", "/srv/slurm/slurm.conf"))),
+    ("a process that is not Slurm's",
+     both(IN_SRV, a_process("/bin/x", "-f", "/srv/slurm/slurm.conf"))),
     ("files that are none", both(
-        files(**{"/etc/slurm/slurm.conf": "Include pipe\nInclude gone\nInclude slurm.conf\nInclude\n"}),
+        files(**{"/etc/slurm/slurm.conf": "Include pipe\nInclude gone\nInclude slurm.conf\n"}),
         lambda root: [os.mkfifo(root.folder / "etc/slurm" / name) for name in ("pipe", "x.conf")])),
     ("a name that sh would run", files(**{"/etc/slurm/slurm.conf":
         "Include $(touch$IFS/ran)\nInclude `x`\nInclude -x\nInclude ../../../../etc/*\n"})),
@@ -213,7 +214,8 @@ SCRIPTS: list[tuple[str, Makes, int, str]] = [
         lambda root: root.link("/srv/slurm/job_submit.lua", f"{LUA}/job_submit.lua")), 1,
      "/srv/slurm/job_submit.lua is a link to this package"),
     ("an own script with pcall", files(**{"/etc/slurm/job_submit.lua":
-        OWN + 'local found, gputopo = pcall(require, "gputopo.bridge")\n'}), 0, "get Slurm's own choice"),
+        OWN + 'local found, gputopo = pcall(require, "gputopo.bridge")\n'}), 0,
+     "get Slurm's own choice"),
     ("an own script without pcall", files(**{"/etc/slurm/job_submit.lua":
         OWN + 'local gputopo = require("gputopo.bridge")\n'}), 1, "without pcall"),
     ("an own script with a copy", files(**{"/etc/slurm/job_submit.lua":
@@ -228,7 +230,7 @@ SCRIPTS: list[tuple[str, Makes, int, str]] = [
 @pytest.mark.parametrize(
     ("makes", "status", "words"), [pytest.param(*row, id=name) for name, *row in SCRIPTS]
 )
-def test_the_engine_goes_only_where_slurmctld_starts_without_its_scripts(root, makes, status, words):
+def test_the_engine_goes_only_where_slurmctld_starts_without_it(root, makes, status, words):
     makes(root)
     done = root.sh("slurm-gputopo.prerm", "remove")
     assert (done.returncode, words in done.stderr) == (status, True), done.stderr
@@ -294,7 +296,7 @@ def dpkg(root: Root, tmp_path: Path) -> Dpkg:
         pytest.skip("dpkg is not installed")
     dpkg = Dpkg(root, tmp_path / "packages")
     shutil.rmtree(root.folder / "usr")
-    dpkg("-i", str(dpkg.package("slurm-gputopo-node", PLUGINS)),
+    dpkg("-i", str(dpkg.package("slurm-gputopo-node", PLUGINS, "usr/bin/gputopo-echo")),
          str(dpkg.package("slurm-gputopo", "usr/bin/gputopo", LUA.lstrip("/") + "/job_submit.lua")),
          str(dpkg.package("slurm-gputopo-select", f"{PLUGINS}/select_cons_tres.so")))  # fmt: skip
     assert (root.folder / PLUGINS / "select_cons_tres.so").is_file()
@@ -308,7 +310,7 @@ ALL = ("slurm-gputopo-select", "slurm-gputopo-node", "slurm-gputopo")
 def test_dpkg_leaves_the_directory_until_nobody_names_it(root, dpkg, order):
     root.put("/etc/slurm/slurm.conf", "Include gpus\n")
     root.put("/etc/slurm/gpus")
-    print(dpkg("--remove", *order))
+    dpkg("--remove", *order)
     assert [path.name for path in (root.folder / PLUGINS).iterdir()] == ["README"]
     assert "PluginDir of /etc/slurm/gpus names it" in dpkg("--purge", *order)
     assert (root.folder / PLUGINS).is_dir()
