@@ -79,7 +79,7 @@ class PlayedSite:
         (folder / "slurm").mkdir()
         self.bridge = folder / "slurm" / "gputopo-bridge.conf"
         self.script = folder / "slurm" / "job_submit.lua"
-        self.script.write_text("-- the gputopo bridge")
+        self.script.write_text('require("gputopo.bridge")')
         plugin_file(folder / "ours" / "select_cons_tres.so", (24, 11, 5), b"gputopo")
         plugin_file(folder / "stock" / "select_cons_tres.so", (24, 11, 5))
         listener = socket.socket(socket.AF_UNIX)
