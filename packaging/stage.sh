@@ -40,9 +40,11 @@ engine() {
     # The engine only watches until the administrator says otherwise.
     install -D -m 644 slurm_plugin/config/sample.yaml "$to/etc/slurm/gputopo.yaml"
     PYTHONPATH="$to/$home:$to/$home/vendor" PYTHONDONTWRITEBYTECODE=1 python3 -m slurm_plugin.cli.manual "$to/usr/share" >/dev/null
+    # The pages that messages name as docs/NAME.md, and those that they name in turn.
+    doc="$to/usr/share/doc/slurm-gputopo"
+    find README.md SECURITY.md docs -name '*.md' -exec sh -c 'for page; do install -D -m 644 "$page" "$0/$page"; done' "$doc" '{}' +
     if ls "$WHEELS"/*.whl >/dev/null 2>&1; then
-        mkdir -p "$to/usr/share/doc/slurm-gputopo"
-        python3 packaging/dependencies.py list "$WHEELS" >"$to/usr/share/doc/slurm-gputopo/vendored.txt"
+        python3 packaging/dependencies.py list "$WHEELS" >"$doc/vendored.txt"
     fi
 }
 

@@ -39,6 +39,7 @@ BY_TEST = {
         "cluster/placement/test_stock_live",
         "cluster/users/test_try_live",
         "packaging/test_on_a_host",
+        "packaging/test_removal_on_a_host",
     )
 }
 

@@ -120,8 +120,8 @@ def _png(picture_svg: str) -> bytes:
         import cairosvg
     except (ImportError, OSError):
         raise TopologyError(
-            "a PNG needs the extra: pip install 'slurm-gputopo[plot]', and libcairo2;"
-            " an SVG needs neither"
+            "a PNG needs CairoSVG: apt-get install python3-cairosvg, or pip install"
+            " 'slurm-gputopo[plot]' and libcairo2; an SVG needs none"
         ) from None
     png: bytes = cairosvg.svg2png(bytestring=picture_svg.encode(), scale=2)
     return png

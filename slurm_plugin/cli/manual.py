@@ -2,9 +2,9 @@
 
     python -m slurm_plugin.cli.manual DIR
 
-DIR is laid out as /usr/share is: a page for each command below man/man1, and one file each for
-bash, zsh and fish. Pages follow man(7). Their date is SOURCE_DATE_EPOCH where that is set, so that
-two builds write the same bytes.
+DIR is laid out as /usr/share is: a page for each command below man/man1, that of gputopo.yaml in
+man/man5, and one file each for bash, zsh and fish. Pages follow man(7). Their date is
+SOURCE_DATE_EPOCH where that is set, so that two builds write the same bytes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from click.shell_completion import ShellComplete, get_completion_class
 
 from slurm_plugin.cli import cli
 from slurm_plugin.cli.groups import summary
+from slurm_plugin.config import reference
+from slurm_plugin.config.key import Key, keys_of
+from slurm_plugin.config.settings import load_policies
 
 PROGRAM = "gputopo"
 #: Where each shell looks for the completions of a package, below /usr/share.
@@ -46,11 +49,22 @@ _STATUS = (
     ("1", "What it looked at is not as it should be; commands that say so above alone do this."),
     ("2", "The command could not do its work; one line on standard error says why."),
 )
+#: Where our packages put the pages that messages name as docs/NAME.md.
+_DOCS = "/usr/share/doc/slurm-gputopo/docs"
+_CONFIG = "/etc/slurm/gputopo.yaml"
+_FILES = (
+    (_CONFIG, "The configuration, which `gputopo config check` checks."),
+    (
+        _DOCS,
+        "The pages that are named docs/NAME.md in messages; configuration.md tells of the file.",
+    ),
+)
 
 
 def write(folder: Path) -> list[Path]:
     """Write all of it below `folder`, and return the files; OSError where it cannot be written."""
     files = {f"man/man1/{name}.1": page for name, page in pages()}
+    files["man/man5/gputopo.yaml.5"] = config_page()
     files |= {path: completion(shell) for shell, path in COMPLETIONS.items()}
     written = []
     for name, text in files.items():
@@ -73,6 +87,33 @@ def pages() -> Iterator[tuple[str, str]]:
     """Name and text of each command's page, groups and the program itself included."""
     for context in contexts(click.Context(cli, info_name=PROGRAM, **cli.context_settings)):
         yield _page_name(context), _page(context)
+
+
+def config_page() -> str:
+    """The page of gputopo.yaml: what `gputopo config keys` prints, for man."""
+    lines = [_head("gputopo.yaml", 5)]
+    lines += [".SH NAME", r"gputopo.yaml \- what the engine of gputopo does, and on which nodes"]
+    lines += [".SH SYNOPSIS", rf"\fB{_CONFIG}\fP"]
+    lines += [".SH DESCRIPTION", "A file in YAML. Unknown keys are refused, by file, line and key."]
+    lines += [_text("`systemctl reload gputopo` has a running engine read it again."), ".SH KEYS"]
+    for title, section in reference.sections(cls=load_policies()):
+        lines.append(f".SS {_text(title.strip('`'))}")
+        for key in keys_of(section):
+            lines += [".TP", rf"\fB{_text(key.name)}\fP ({_text(_of_key(key))})", _text(key.about)]
+    lines += [*_files(), ".SH SEE ALSO", r"\fBgputopo\-config\fP(1)"]
+    return "\n".join(lines) + "\n"
+
+
+def _of_key(key: Key) -> str:
+    """Type and default of a key, in words."""
+    usual = reference.default(key)
+    if usual and not key.is_required:
+        usual = f"default {usual}"
+    return "; ".join(filter(None, (reference.kind_of(key), usual))).replace("`", "")
+
+
+def _files() -> list[str]:
+    return [".SH FILES", *(text for row in _FILES for text in (".TP", *map(_text, row)))]
 
 
 def contexts(context: click.Context) -> Iterator[click.Context]:
@@ -98,10 +139,7 @@ def _page_name(context: click.Context) -> str:
 
 def _page(context: click.Context) -> str:
     name = _page_name(context)
-    stamp = time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time())))
-    version = metadata.version("slurm-gputopo")
-    lines = [f'.TH "{name.upper()}" 1 {time.strftime("%Y-%m-%d", stamp)}'
-             f' "slurm-gputopo {version}" "slurm-gputopo"']  # fmt: skip
+    lines = [_head(name, 1)]
     about = summary(context.command).rstrip(".")
     usage = " ".join(context.command.collect_usage_pieces(context))
     lines += [".SH NAME", rf"{_text(name)} \- {_text(about)}"]
@@ -118,9 +156,22 @@ def _page(context: click.Context) -> str:
     for number, meaning in _STATUS:
         lines += [".TP", number, meaning]
     above = [] if context.parent is None else [_page_name(context.parent)]
-    also = above + [f"{name}-{word}" for word, _ in commands]
-    lines += [".SH SEE ALSO", ",\n".join(rf"\fB{_text(page)}\fP(1)" for page in also)]
+    also = [f"{page}(1)" for page in (*above, *(f"{name}-{word}" for word, _ in commands))]
+    if context.parent is None:
+        lines += _files()
+        also.append("gputopo.yaml(5)")
+    shown = (page.partition("(") for page in also)
+    lines += [".SH SEE ALSO", ",\n".join(rf"\fB{_text(page)}\fP({rest}" for page, _, rest in shown)]
     return "\n".join(lines) + "\n"
+
+
+def _head(name: str, section: int) -> str:
+    stamp = time.gmtime(int(os.environ.get("SOURCE_DATE_EPOCH", time.time())))
+    version = metadata.version("slurm-gputopo")
+    return (
+        f'.TH "{name.upper()}" {section} {time.strftime("%Y-%m-%d", stamp)}'
+        f' "slurm-gputopo {version}" "slurm-gputopo"'
+    )
 
 
 def _options(context: click.Context) -> Iterator[str]:

@@ -57,8 +57,7 @@ def markdown(config: type = Config) -> str:
     for title, cls in sections(cls=config):
         lines += [f"### {title}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
         for key in keys_of(cls):
-            kind = " \\| ".join(f"`{choice}`" for choice in key.choices)
-            kind = kind or _KINDS_SHOWN.get(key.kind, key.kind)
+            kind = kind_of(key).replace("|", "\\|")
             lines.append(f"| `{key.name}` | {kind} | {default(key)} | {key.about} |")
         lines.append("")
     return "\n".join(lines)
@@ -71,6 +70,12 @@ def sections(name: str = "", cls: type = Config) -> Iterator[tuple[str, type]]:
         if key.section and keys_of(key.section):
             full = f"{name}.{key.name}".lstrip(".") + _MEMBERS.get(key.kind, "")
             yield from sections(full, key.section)
+
+
+def kind_of(key: Key) -> str:
+    """The kind in a word, or what may stand there: `a` | `b`."""
+    choices = " | ".join(f"`{choice}`" for choice in key.choices)
+    return choices or _KINDS_SHOWN.get(key.kind, key.kind)
 
 
 def default(key: Key) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,10 @@ from slurm_plugin.errors import PluginError
 from slurm_plugin.slurm.releases import parse_version
 
 PLUGIN_FILE = "select_cons_tres.so"
+#: Where the package slurm-gputopo-select puts the plugin, and where one's own build goes.
+PLUGIN_DIRS = (Path("/usr/lib/slurm-gputopo/slurm"), Path("/usr/local/lib"))
+_ENABLE = "gputopo enable --apply, then restart slurmctld"
+_GET_PLUGIN = "install the package slurm-gputopo-select, or build the plugin (docs/select.md)"
 #: The release from which on Slurm reads topology.yaml first.
 _TOPOLOGY_YAML = (25, 5)
 #: Present in our plugin's file and in no plugin of Slurm's; in a script that loads ours.
@@ -31,7 +36,7 @@ def check_bridge(here: Installation) -> Iterator[Finding]:
     names = [name.removeprefix("job_submit/") for name in plugins]
     script = here.beside_slurm_conf("job_submit.lua")
     if "lua" not in names:
-        yield fail("JobSubmitPlugins does not name lua", "JobSubmitPlugins=lua in slurm.conf")
+        yield fail("JobSubmitPlugins does not name lua", _ENABLE)
         return
     try:
         is_ours = loads_ours(script)
@@ -39,7 +44,7 @@ def check_bridge(here: Installation) -> Iterator[Finding]:
         yield fail(f"{script}: {error.strerror}", "gputopo enable --apply links ours there")
         return
     if not is_ours:
-        what_to_do = "add the lines of docs/lua-bridge.md to your job_submit.lua"
+        what_to_do = "call the bridge from it (docs/lua-bridge.md)"
         yield fail(f"{script} is not ours and does not load ours", what_to_do)
         return
     try:
@@ -69,7 +74,7 @@ def _heard(here: Installation, script: Path) -> Finding:
 
 def loads_ours(script: Path) -> bool:
     """Whether a job_submit.lua is ours or calls our bridge; OSError where it cannot be read."""
-    return _OURS in plain_file.read_bytes(script)
+    return _OURS in re.sub(rb"--.*", b"", plain_file.read_bytes(script))
 
 
 def check_network(here: Installation) -> Iterator[Finding]:
@@ -138,7 +143,7 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
     if not ours:
         yield fail(
             f"no {PLUGIN_FILE} of ours in PluginDir {slurm_config.get('PluginDir')}",
-            "build slurm_plugin/select for this release and put its directory first in PluginDir",
+            _ENABLE if any(map(is_in, PLUGIN_DIRS)) else f"{_GET_PLUGIN}; then {_ENABLE}",
         )
     elif files[0] != ours[0]:
         yield fail(
@@ -164,13 +169,13 @@ def _fits(path: Path, version: str) -> Finding:
     try:
         number = uint32_symbol(path, "plugin_version")
     except (OSError, ValueError) as error:
-        return fail(str(error), "rebuild slurm_plugin/select")
+        return fail(str(error), _GET_PLUGIN)
     built = f"{number >> 16 & 0xFF}.{number >> 8 & 0xFF:02d}.{number & 0xFF}"
     parse_version(version)
     if built != version.split("-")[0]:
         # slurmctld skips such a file: jobs run, but nobody asks us.
         return fail(
             f"{path} is built for {built}, slurmctld is {version}: it is not loaded",
-            f"rebuild slurm_plugin/select against Slurm {version}",
+            f"{_GET_PLUGIN}, for Slurm {version}",
         )
     return ok(f"{path} for {built} comes first")

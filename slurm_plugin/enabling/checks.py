@@ -14,13 +14,12 @@ from slurm_plugin.doctor import slots, slurm_files
 from slurm_plugin.doctor.engine import may_read, slurm_user
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
+from slurm_plugin.doctor.slurm_files import PLUGIN_DIRS
 from slurm_plugin.enabling import lua_socket
 from slurm_plugin.enabling.edits import entries, names_lua
 from slurm_plugin.enabling.slurm_conf import JOB_SUBMIT, PLUGIN_DIR, SlurmConf
 from slurm_plugin.errors import PluginError
 
-#: Where the package slurm-gputopo-select puts the plugin, and where one's own build goes.
-PLUGIN_DIRS = (Path("/usr/lib/slurm-gputopo/slurm"), Path("/usr/local/lib"))
 SCRIPT = "job_submit.lua"
 #: What may stand in a value of slurm.conf without quotes, and is no part of its grammar.
 _PLAIN = re.compile(r"/[\w./+@%~-]*")
@@ -144,7 +143,7 @@ def _lua_socket(folders: list[Path]) -> Iterator[Finding]:
 
 
 def left_behind(conf: SlurmConf, has_link: bool) -> Iterator[Finding]:
-    """What of ours a slurm.conf still names though nothing of it was put in by enabling."""
+    """What of ours a slurm.conf names, or stands beside it, that enabling did not put there."""
     folders = conf.last(PLUGIN_DIR)
     for entry in entries(folders):
         if folders and slurm_files.is_in(Path(entry)):
@@ -154,6 +153,13 @@ def left_behind(conf: SlurmConf, has_link: bool) -> Iterator[Finding]:
     if has_link and plugins and names_lua(conf):
         problem = f"{plugins.where} names lua, so {SCRIPT} stays linked"
         yield replace(warn(problem, "take lua out by hand, and run this again"), check=JOB_SUBMIT)
+    script, copy = conf.path.with_name(SCRIPT), conf.path.with_name("gputopo")
+    if not has_link and _loads_ours(script):
+        fix = "take its lines for gputopo out by hand"
+        yield replace(warn(f"{script} loads ours", fix), check="bridge")
+    if (copy / "bridge.lua").is_file():
+        problem = f"{copy} is a copy of our Lua modules"
+        yield replace(warn(problem, f"once no script loads it: rm -r {copy}"), check="bridge")
 
 
 def is_our_link(link: Path, script: Path) -> bool:

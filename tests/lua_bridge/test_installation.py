@@ -115,6 +115,10 @@ def test_the_documented_site_script_is_the_tested_one():
     assert len(calls) == 3
     for call in calls:
         assert call.strip() in documented
+    # The modules of the package, lest an upgrade leave copies behind.
+    line = 'package.path = "{}/?.lua;" .. package.path'
+    assert line.format("/usr/lib/slurm-gputopo/lua_bridge") in documented
+    assert line.format("/etc/slurm") not in documented
 
 
 def test_the_no_op_script_of_the_benchmark_does_nothing(start_lua):

@@ -16,6 +16,11 @@ from slurm_cluster.description import PACKAGE, Description
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTER = str(ROOT / "slurm_cluster" / "cluster.sh")
 NAME = "dgx1"
+#: What an administrator types on a host of slurmctld (docs/packages.md).
+PACKAGES = " ".join(f"./slurm-gputopo{part}_*.deb" for part in ("", "-node", "-select"))
+INSTALL = f"apt-get install -y --no-install-recommends {PACKAGES}"
+NODES = "nodes: [{nodes: dgx1, topology: dgx1v, slurm_index: identity}]"
+EDIT = f"sed -i 's/^nodes:.*/{NODES}/; s/mode: observe/mode: enforce/' /etc/slurm/gputopo.yaml"
 #: What belongs to no package, or to Slurm while it runs.
 _NOT_COMPARED = (
     *("/proc", "/sys", "/dev", "/tmp", "/root", "/var/cache", "/var/spool"),

@@ -1,6 +1,7 @@
 """What wheel, sdist and packages have in them: every file of our packages, whatever its folder."""
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -102,3 +103,17 @@ def test_the_packages_have_every_file_where_it_belongs(source, ours, tmp_path):
         within = f"slurm_plugin/{folder}/"
         moved = (f"{place}/{n.removeprefix(within)}" for n in ours if n.startswith(within))
         assert lacking(moved, found) == ""
+    doc = "usr/share/doc/slurm-gputopo"
+    pages = [name for name in files() if re.fullmatch(r"docs/.*\.md|README\.md|SECURITY\.md", name)]
+    assert lacking((f"{doc}/{name}" for name in pages), found) == ""
+    assert not [name for name in found if name.startswith(doc) and name.endswith((".json", ".svg"))]
+    assert "usr/share/man/man5/gputopo.yaml.5" in found
+
+
+def test_a_page_that_a_message_names_is_one_of_docs():
+    """Under that name: packages have them below /usr/share/doc/slurm-gputopo."""
+    texts = (ROOT / name for name in files() if name.startswith(("slurm_plugin/", "lua_bridge/")))
+    named = {page for text in texts if text.suffix in (".py", ".lua", ".c", ".h", ".service")
+             for page in re.findall(r"docs/[\w/-]+\.md", text.read_text())}  # fmt: skip
+    assert len(named) > 10
+    assert lacking(named - {"docs/NAME.md"}, set(files())) == ""

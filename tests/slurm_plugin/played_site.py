@@ -80,7 +80,8 @@ class PlayedSite:
         self.bridge = folder / "slurm" / "gputopo-bridge.conf"
         self.script = folder / "slurm" / "job_submit.lua"
         self.script.write_text(
-            "-- slurm-gputopo: the script slurmctld loads (JobSubmitPlugins=lua)"
+            "-- slurm-gputopo: the script slurmctld loads (JobSubmitPlugins=lua)\n"
+            'require("gputopo.bridge")'
         )
         plugin_file(folder / "ours" / "select_cons_tres.so", (24, 11, 5), b"gputopo")
         plugin_file(folder / "stock" / "select_cons_tres.so", (24, 11, 5))

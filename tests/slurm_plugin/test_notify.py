@@ -44,7 +44,7 @@ def test_the_watchdog_is_fed_only_for_the_process_it_is_meant_for(pid, expected)
 def test_the_unit_of_one_cluster_among_several_may_do_no_more(name):
     """They differ in what is the cluster's own."""
     own = ("#", "Description=", "Before=", "ExecStart=", "RuntimeDirectory=", "StateDirectory=")
-    own += ("LogsDirectory=", "Environment=SLURM_CONF=")
+    own += ("ExecReload=/usr/bin/env", "LogsDirectory=", "Environment=SLURM_CONF=")
     folder = Path(slurm_plugin.__file__).parent / "systemd"
     usual, of_one = (
         [line for line in text.splitlines() if not line.startswith(own)]
@@ -54,3 +54,28 @@ def test_the_unit_of_one_cluster_among_several_may_do_no_more(name):
     text = (folder / f"{name}@.service").read_text()
     for line in text.splitlines():
         assert "gputopo" not in line.partition("=")[2] or "%i" in line, line
+
+
+UNITS = sorted((Path(slurm_plugin.__file__).parent / "systemd").glob("*.service"))
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_systemd_never_gives_up_and_waits_longer_where_it_can(unit):
+    """With a limit an engine that a full disk kept from starting would stay stopped."""
+    head, service = unit.read_text().split("[Service]")
+    assert "\nStartLimitIntervalSec=0\n" in head
+    lines = service.splitlines()
+    for line in ("Restart=always", "RestartSec=1s", "RestartSteps=5", "RestartMaxDelaySec=5s"):
+        assert lines.count(line) == 1
+
+
+@pytest.mark.parametrize("unit", ["gputopo.service", "gputopo@.service"])
+def test_a_reload_asks_first_whether_the_engine_would_load_the_file(unit):
+    """systemd runs the lines in turn, as the unit's user, and fails at the first that fails."""
+    lines = next(path for path in UNITS if path.name == unit).read_text().splitlines()
+    [started] = [line for line in lines if line.startswith("ExecStart=")]
+    file = started.rpartition(" --config ")[2]
+    assert [line for line in lines if line.startswith("ExecReload=")] == [
+        f"ExecReload=/usr/bin/env gputopo config check {file}",
+        "ExecReload=/bin/kill -HUP $MAINPID",
+    ]

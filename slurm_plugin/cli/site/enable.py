@@ -79,7 +79,7 @@ def disable(slurm_conf: Path | None, is_applied: bool) -> None:
     """Show what gputopo enable put into slurm.conf; with --apply, take exactly that out.
 
     The link to job_submit.lua goes, too, if it is ours. Exit status 1 when something of ours stays
-    that this command did not put there, with the line to look at. No daemon is restarted.
+    that this command did not put there, with the line or file to look at. No daemon is restarted.
     """
     from datetime import datetime
 

@@ -65,7 +65,10 @@ def web(
         from slurm_plugin.web.run import address_in, serve
     except ImportError as error:
         name = str(error.name)
-        raise Fault(f"gputopo web needs {name}: pip install 'slurm-gputopo[web]'") from error
+        raise Fault(
+            f"gputopo web needs {name}: apt-get install python3-aiohttp python3-jinja2, or, where"
+            " pip installed gputopo, pip install 'slurm-gputopo[web]'"
+        ) from error
     from slurm_plugin.web import identity
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)

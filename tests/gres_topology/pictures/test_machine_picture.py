@@ -183,7 +183,9 @@ def test_files_are_svg_or_png(tmp_path, monkeypatch):
     with pytest.raises(TopologyError, match=r"a.gif: expected a file to write, .svg or .png"):
         write(picture, tmp_path / "a.gif")
     monkeypatch.setitem(__import__("sys").modules, "cairosvg", None)
-    with pytest.raises(TopologyError, match=r"pip install 'slurm-gputopo\[plot\]'"):
+    with pytest.raises(
+        TopologyError, match=r"apt-get install python3-cairosvg, or pip .*\[plot\]'"
+    ):
         write(picture, tmp_path / "a.png")
 
 

@@ -1,10 +1,12 @@
 """The help of every command: whole sentences on a narrow terminal, and a guess at a wrong word."""
 
 import re
+import sys
 
 import click
 import pytest
 from click.testing import CliRunner
+from commands_in_tests import refused
 from terminal_in_tests import Terminal
 
 from slurm_plugin.cli import COMMANDS, SECTIONS, cli, manual
@@ -91,3 +93,10 @@ def test_help_is_coloured_on_a_terminal_unless_it_is_not_wanted():
     assert not colours(NO_COLOR="1")
     assert not colours(TERM="dumb")
     assert "\x1b" not in CliRunner().invoke(cli, ["topology", "show", "--help"]).output
+
+
+def test_the_page_without_its_libraries_says_how_either_installation_gets_them(monkeypatch):
+    monkeypatch.setitem(sys.modules, "slurm_plugin.web.run", None)
+    said = " ".join(refused("web", "--demo").split())
+    assert "apt-get install python3-aiohttp python3-jinja2" in said
+    assert "pip install 'slurm-gputopo[web]'" in said

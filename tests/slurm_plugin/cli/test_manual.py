@@ -8,8 +8,11 @@ from pathlib import Path
 
 import click
 import pytest
+from commands_in_tests import run
 
 from slurm_plugin.cli import cli, manual
+from slurm_plugin.config import reference
+from slurm_plugin.config.settings import load_policies
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -28,6 +31,7 @@ def share(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def manual_files(folder: Path) -> list[Path]:
     pages = [folder / "man" / "man1" / f"{name}.1" for name, _ in manual.pages()]
+    pages.append(folder / "man" / "man5" / "gputopo.yaml.5")
     return [*pages, *(folder / path for path in manual.COMPLETIONS.values())]
 
 
@@ -71,6 +75,28 @@ def test_every_option_and_command_of_a_group_is_on_its_page(share):
     assert r"\fBgputopo\-topology\-collect\fP(1)" in group
 
 
+def test_the_page_of_gputopo_yaml_has_every_key_of_gputopo_config_keys(share):
+    """In the same order, with type, default and meaning."""
+    text = (share / "man" / "man5" / "gputopo.yaml.5").read_text(encoding="utf-8")
+    plain = re.sub(r"\\f[BP]", "", text.replace(r"\-", "-"))
+    assert plain.startswith('.TH "GPUTOPO.YAML" 5 1970-01-02 "slurm-gputopo ')
+    rows = re.findall(r"^\| `(\S+)` \| .* \|$", run("config", "keys"), re.M)
+    assert len(rows) > 100
+    listed = plain[plain.index(".SH KEYS") : plain.index(".SH FILES")]
+    assert re.findall(r"^\.TP\n(\S+)", listed, re.M) == rows
+    titles = [title.strip("`") for title, _ in reference.sections(cls=load_policies())]
+    assert re.findall(r"^\.SS (.*)$", listed, re.M) == titles
+    assert "\n.TP\nenforcement (select | slots; default select)\nHow decisions reach" in listed
+    requests = {line.split()[0] for line in text.splitlines() if line[:1] in (".", "'")}
+    assert requests <= {".TH", ".SH", ".SS", ".TP", ".PP", ".nf", ".fi"}
+
+
+def test_the_first_page_says_where_the_pages_are_that_messages_name(share):
+    text = (share / "man" / "man1" / "gputopo.1").read_text(encoding="utf-8").replace(r"\-", "-")
+    assert "/usr/share/doc/slurm-gputopo/docs" in text
+    assert r"\fBgputopo.yaml\fP(5)" in text
+
+
 @pytest.mark.parametrize(
     ("text", "roff"),
     [
@@ -87,7 +113,7 @@ def test_text_is_printed_as_it_stands(text, roff):
 
 @pytest.mark.skipif(not shutil.which("man"), reason="man is not installed")
 def test_man_warns_of_nothing(share):
-    pages = sorted(map(str, (share / "man" / "man1").iterdir()))
+    pages = sorted(map(str, (share / "man").glob("man*/*")))
     argv = ["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", *pages]
     env = {"LC_ALL": "C.UTF-8", "MANROFFSEQ": "", "MANWIDTH": "80", "PATH": "/usr/bin:/bin"}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=120)

@@ -165,7 +165,7 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("lost decisions", lambda site: site.status.update(decisions_lost=3), "engine", "warn",
      "3 decisions"),
     ("bridge that is not listed", slurm_says(JobSubmitPlugins="cray"), "bridge", "fail",
-     "JobSubmitPlugins=lua in slurm.conf"),
+     "gputopo enable --apply"),
     ("foreign job_submit.lua", lambda site: site.script.write_text("function slurm_job_submit()"),
      "bridge", "fail", "is not ours"),
     ("no job_submit.lua", lambda site: site.script.unlink(), "bridge", "fail", "No such file"),

@@ -179,11 +179,31 @@ def test_nothing_is_changed_unless_all_would_work(site, monkeypatch, breaks, wor
 
 
 def test_a_job_submit_lua_that_calls_ours_is_good(site):
+    """And so is a copy of the modules beside it; whoever disables reads that both stay."""
     site.script.write_text('local gputopo = require("gputopo.bridge")')
     run(*site.argv, "--apply")
-    run("disable", "--apply")
+    assert "gputopo/ is a copy" not in run("disable", "--apply", code=1)
     assert "require" in site.script.read_text()
     assert site.conf.read_bytes() == TEXT
+    copy = site.script.parent / "gputopo"
+    copy.mkdir()
+    (copy / "bridge.lua").touch()
+    said = run("disable", "--apply", code=1)
+    assert f"{site.script} loads ours" in said
+    assert f"rm -r {copy}" in said
+    site.script.write_text("return slurm.SUCCESS -- not gputopo\n")
+    assert "loads ours" not in run("disable", "--apply", code=1)
+    (copy / "bridge.lua").unlink()
+    assert run("disable", "--apply").startswith("nothing to do")
+
+
+def test_a_link_to_another_installation_of_ours_is_named(site):
+    other = site.folder / "venv" / "job_submit.lua"
+    other.parent.mkdir()
+    other.write_text('require("gputopo.bridge")')
+    site.script.symlink_to(other)
+    assert f"{site.script} loads ours" in run("disable", code=1)
+    assert site.script.is_symlink()
 
 
 @pytest.mark.parametrize("folder", ["relative", "/a b", "/a:b", "/a#b", '/a"b', "/a\nb", "/a\\b"])
