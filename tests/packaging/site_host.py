@@ -97,7 +97,6 @@ class Host:
         usual = (PACKAGE / "docker" / "image" / "etc" / "slurm.conf").read_text()
         lines = [line for line in usual.splitlines() if not line.startswith("Accounting")]
         lines += [f"SlurmctldHost={NAME}", described["image/nodes.conf"]]
-        self.write("/etc/slurm/slurm.conf", "\n".join(lines))
         self.write("/etc/slurm/gres.conf", described["image/gres.conf"])
         self.write("/etc/slurm/cgroup.conf", "CgroupPlugin=disabled\n")
         self.run(
@@ -105,6 +104,10 @@ class Host:
             " install -d -o slurm -g slurm /run/slurm /var/log/slurm /var/spool/slurmctld;"
             " install -d -o munge -g munge /run/munge; install -d /var/spool/slurmd"
         )
+        # Last, and whole: a host that boots meanwhile starts slurmd as soon as this is there, and
+        # one that finds no GPUs has its node drained for good.
+        self.write("/etc/slurm/made.conf", "\n".join(lines))
+        self.run("mv /etc/slurm/made.conf /etc/slurm/slurm.conf")
 
     def start_slurm(self) -> None:
         """munge, slurmctld and slurmd."""
