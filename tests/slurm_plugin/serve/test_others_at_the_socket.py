@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin import client
+from slurm_plugin.cli.site.status import status
 from slurm_plugin.errors import EngineDown
 from slurm_plugin.protocol import Admin
 from slurm_plugin.serve.server import LineAnswer, LineServer
@@ -50,15 +51,16 @@ async def serving(path: Path) -> AsyncIterator[list[bytes]]:
 
 @contextmanager
 def being(uid: int, gid: int) -> Iterator[None]:
+    """As this user, for os.access, too, which looks at the real one."""
     groups = os.getgroups()
     os.setgroups([])
-    os.setegid(gid)
-    os.seteuid(uid)
+    os.setresgid(gid, gid, 0)
+    os.setresuid(uid, uid, 0)
     try:
         yield
     finally:
-        os.seteuid(0)
-        os.setegid(0)
+        os.setresuid(0, 0, 0)
+        os.setresgid(0, 0, 0)
         os.setgroups(groups)
 
 
@@ -116,6 +118,9 @@ async def test_the_group_reads_what_the_engine_wrote_and_nobody_else_does(path):
         os.chown(client.status_file(path), -1, GROUP)
         with being(MEMBER, GROUP):
             assert client.status(path) == {"uptime_s": 7}
+            # The kernel lets the command see that the socket is there, and not read it.
+            option = next(one for one in status.params if one.name == "socket_path")
+            assert option.type.convert(str(path), option, None) == path
             with pytest.raises(EngineDown, match="permission denied; run this as root"):
                 client.ask(path, Admin("reload", 1))
         with (
