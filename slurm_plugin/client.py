@@ -1,4 +1,8 @@
-"""The command line's side of the socket: one question, one reply, a clear error."""
+"""The command line's side of the socket: one question, one reply, a clear error.
+
+Who may not connect, but is in SlurmUser's group, reads a file instead: it costs the engine the same
+however many read it and how often, and slurmctld nothing.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slurm_plugin.errors import EngineDown
+from slurm_plugin import whole_file
+from slurm_plugin.errors import EngineDown, PluginError
 from slurm_plugin.protocol import Admin, Message, encode_request
 from slurm_plugin.wire import split, unquote
 
@@ -16,6 +21,11 @@ if TYPE_CHECKING:
     from slurm_plugin.slurm.clients.command_line import SlurmClient
 
 MAX_REPLY = 1 << 20
+#: Seconds between two writings of the engine's status for its group, and after which one that is
+#: older says that the engine is gone, or hangs.
+WRITE_S, OLD_S = 2.0, 10.0
+#: Owner and group read it, as they do the decision log.
+STATUS_MODE = 0o640
 #: After a failure the select plugin does not ask for a while (breaker_s); that is no fault.
 PAUSE_S = 10
 #: With fewer GPU jobs that nobody asked about it may be chance.
@@ -51,11 +61,44 @@ def ask(path: Path, message: Message, timeout_s: float = 2.0) -> tuple[str, dict
 
 def status(path: Path, timeout_s: float = 2.0) -> dict[str, Any]:
     """The engine's own numbers; raises EngineDown when it does not answer."""
-    verb, values = ask(path, Admin("status", 1), timeout_s)
+    try:
+        verb, values = ask(path, Admin("status", 1), timeout_s)
+    except EngineDown as error:
+        if not isinstance(error.__cause__, PermissionError):
+            raise
+        return _written(status_file(path), error)
     if verb != "ok" or "json" not in values:
         raise EngineDown(f"{path}: answered {verb!r}; is it an engine of this release?")
     numbers = json.loads(values["json"])
     assert isinstance(numbers, dict)
+    return numbers
+
+
+def status_file(path: Path) -> Path:
+    """Where the engine that listens at `path` writes its status."""
+    return path.with_name(f"{path.name}.status")
+
+
+def write_status(path: Path, numbers: dict[str, Any]) -> None:
+    """Write the engine's status for its group; raises PluginError when that cannot be."""
+    # By a clock that nobody sets, and that starts anew with the host.
+    content = json.dumps({"at_s": time.monotonic(), "status": numbers})
+    whole_file.replace(status_file(path), content.encode(), STATUS_MODE)
+
+
+def _written(file: Path, denied: EngineDown) -> dict[str, Any]:
+    """What the engine wrote last, if that is not long ago; else EngineDown."""
+    try:
+        kept = json.loads(whole_file.read(file, MAX_REPLY))
+        age_s, numbers = time.monotonic() - kept["at_s"], dict(kept["status"].items())
+    except FileNotFoundError as error:
+        raise EngineDown(f"{file}: no such file: {_NOT_RUNNING}") from error
+    except PluginError:
+        raise denied from None  # no member of the group
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise EngineDown(f"{file}: is it of an engine of this release? {error!r}") from error
+    if not 0 <= age_s <= OLD_S:
+        raise EngineDown(f"{file}: not written for {OLD_S:g} s; see systemctl status gputopo")
     return numbers
 
 

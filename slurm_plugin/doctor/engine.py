@@ -45,7 +45,7 @@ def check_file(here: Installation) -> Iterator[Finding]:
 
 
 def check_socket(here: Installation) -> Iterator[Finding]:
-    """The socket exists, is one, and only SlurmUser and its group may use it."""
+    """The socket exists, is one, and only SlurmUser (and root) may use it."""
     path = here.config.socket
     try:
         info = path.lstat()
@@ -59,15 +59,15 @@ def check_socket(here: Installation) -> Iterator[Finding]:
         yield fail(f"{path} is not a socket", "move the file away, restart gputopo")
         return
     mode = stat.S_IMODE(info.st_mode)
-    if mode & 0o007:
-        yield fail(f"{path} has mode {mode:04o}", f"chmod 0660 {path}")
+    if mode & 0o077:
+        yield fail(f"{path} has mode {mode:04o}", f"chmod 0600 {path}")
     wanted = slurm_user(here.slurm_config)
     if wanted is not None and info.st_uid != wanted:
         yield fail(
             f"{path} belongs to {_user_name(info.st_uid)}, SlurmUser is {_user_name(wanted)}",
             "set User= and Group= of gputopo.service to SlurmUser, restart gputopo",
         )
-    elif not mode & 0o007:
+    elif not mode & 0o077:
         yield ok(f"{path} {mode:04o} {_user_name(info.st_uid)}")
 
 

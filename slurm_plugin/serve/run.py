@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from policies.horizon.usual import UsualCommunication
+from slurm_plugin import client
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.machines import Machines
@@ -156,7 +157,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
         engine.warm()
         keeping = (one.schedule.keep(one.poll) for one in loops)
         running = (_feed(notifier), ClockWatch(engine.say).run(), charge.run(), *keeping,
-                   _watch_files(engine))  # fmt: skip
+                   _watch_files(engine), _write_status(engine, server.path))  # fmt: skip
         tasks = [asyncio.create_task(one) for one in running]
         await ended.wait()
         for task in tasks:
@@ -184,6 +185,24 @@ async def _watch_files(engine: Engine) -> None:
         if await asyncio.to_thread(site.marks.is_outdated, path):
             logger.info("%s changed; reading it", path)
             await engine.reload(site.config)
+
+
+async def _write_status(engine: Engine, socket: Path) -> None:
+    """Write how the engine is beside its socket, for SlurmUser's group, who may not ask."""
+    was = ""
+    try:
+        while True:
+            said = ""
+            try:
+                await asyncio.to_thread(client.write_status, socket, engine.status())
+            except Exception as error:
+                said = str(error) or repr(error)
+            if said and said != was:
+                logger.error("%s; SlurmUser's group is told no status", said)
+            was = said
+            await asyncio.sleep(client.WRITE_S)
+    finally:
+        client.status_file(socket).unlink(missing_ok=True)
 
 
 def _look_at_folders(engine: Engine) -> None:

@@ -24,14 +24,12 @@ from slurm_plugin.protocol import MAX_REQUEST_BYTES, Error
 logger = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 256
-#: Peers other than root and the engine's own user (SlurmUser's group, the page's process) see how
-#: it is and change nothing; so many of them at a time, so that they never keep slurmctld out.
-OPEN_VERBS = (b"ping", b"status")
-MAX_OTHERS = 8
 HALF_LINE_S = 10.0
 UNREAD_REPLY_BYTES = 256 << 10
 UNREAD_REPLY_S = 10.0
-SOCKET_MODE = 0o660
+#: SlurmUser's and root's alone: whoever may connect fills the queue that slurmctld waits in, and
+#: keeps the loop busy that answers it. Others read a file (`slurm_plugin.client.status_file`).
+SOCKET_MODE = 0o600
 #: Lines answered before other connections get their turn.
 LINES_PER_TURN = 16
 #: What replies leave to do waits until no line came for so long (seconds): the next one may be the
@@ -78,15 +76,14 @@ class Connection(asyncio.Protocol):
         """A client came; one too many is sent away."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=UNREAD_REPLY_BYTES)
-        # Once: who connected stays who they are, and a line costs slurmctld nothing more.
-        self._uid = peer_uid(self.transport)
-        self.is_other = self._uid not in self._server.own_uids
+        # The kernel lets nobody else connect, unless somebody changed the socket's mode.
+        if (uid := peer_uid(self.transport)) not in self._server.own_uids:
+            self._server.refuse(self.transport, uid)
+            return
         connections = self._server.connections
         connections.add(self)
         if len(connections) > MAX_CONNECTIONS:
             self._hang_up(f"more than {MAX_CONNECTIONS} connections")
-        elif self.is_other and sum(one.is_other for one in connections) > MAX_OTHERS:
-            self._hang_up(f"more than {MAX_OTHERS} connections of users but root and SlurmUser")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client went."""
@@ -114,7 +111,7 @@ class Connection(asyncio.Protocol):
         self._work()
 
     def _work(self) -> None:
-        for _ in range(1 if self.is_other else LINES_PER_TURN):
+        for _ in range(LINES_PER_TURN):
             if self._paused or self._turn_pending or self.transport.is_closing():
                 return
             end = self._buffer.find(b"\n", self._searched)
@@ -138,10 +135,6 @@ class Connection(asyncio.Protocol):
         self._work()
 
     def _answer(self, line: bytes) -> None:
-        if self.is_other and line.partition(b" ")[0] not in OPEN_VERBS:
-            self._hang_up(f"uid {self._uid} may ask for ping and status; others are root's and"
-                          " SlurmUser's")  # fmt: skip
-            return
         self._server.line_at = asyncio.get_running_loop().time()
         answer = self._server.answer(line)
         self.hears |= answer.hears
@@ -206,6 +199,8 @@ class LineServer:
         self.connections: set[Connection] = set()
         #: The engine runs as SlurmUser, as slurmctld does.
         self.own_uids = {0, os.geteuid()}
+        #: Connections of others that were closed.
+        self.refused = 0
         self._server: asyncio.Server | None = None
         self._identity: tuple[int, int] | None = None
         self._tasks: set[asyncio.Future[None]] = set()
@@ -213,6 +208,16 @@ class LineServer:
         self._left: deque[Callable[[], bool | None]] = deque()
         self.line_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
+
+    def refuse(self, transport: asyncio.Transport, uid: int) -> None:
+        """Hang up on a user who may not ask, and keep nothing for it."""
+        self.refused += 1
+        # The second, fourth, eighth, ...: a line for each would be a flood of lines.
+        if not self.refused & (self.refused - 1):
+            logger.warning("hung up on uid %d, %d times on others than root and SlurmUser; chmod"
+                           " %04o %s", uid, self.refused, SOCKET_MODE, self.path)  # fmt: skip
+        transport.write(Error(f"uid {uid} may not ask; root and SlurmUser may").encode(0))
+        transport.abort()
 
     def leave(self, work: Callable[[], bool | None]) -> None:
         """Do this when no line came for a moment, after what was left before."""
@@ -286,7 +291,7 @@ def peer_uid(transport: asyncio.Transport) -> int:
 
 
 def bind(path: Path) -> socket.socket:
-    """A listening socket at `path`, mode 0660 from its first moment.
+    """A listening socket at `path`, mode 0600 from its first moment.
 
     A stale file (nobody answers) is replaced; anything else there is refused.
     """

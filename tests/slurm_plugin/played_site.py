@@ -87,7 +87,7 @@ class PlayedSite:
         plugin_file(folder / "stock" / "select_cons_tres.so", (24, 11, 5))
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(folder / "engine.sock"))
-        (folder / "engine.sock").chmod(0o660)
+        (folder / "engine.sock").chmod(0o600)
         listener.close()
         self.status: dict[str, Any] = {
             "config": str(self.config),

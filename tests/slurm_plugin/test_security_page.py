@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin import port, protocol
+from slurm_plugin import client, port, protocol
 from slurm_plugin.explain import listener
 from slurm_plugin.lending.acting import question
 from slurm_plugin.lending.acting import serve as donors
@@ -62,9 +62,14 @@ PLACES = f"{port.REQUEST_S:g} s, {port.MAX_OPEN} connections, {port.MAX_OF_ONE} 
             "`/run/gputopo/engine.sock`",
             [
                 f"lines of {protocol.MAX_REQUEST_BYTES >> 20} MiB",
-                f"{server.MAX_CONNECTIONS} connections, {server.MAX_OTHERS} of them",
+                f"engine.sock`, {server.SOCKET_MODE:04o}",
+                f"{server.MAX_CONNECTIONS} connections",
                 f"after {server.HALF_LINE_S:g} s",
             ],
+        ),
+        (
+            "`/run/gputopo/engine.sock.status`",
+            [f"status`, {client.STATUS_MODE:04o}", f"every {client.WRITE_S:g} s"],
         ),
         (
             "`/run/gputopo-donors/socket`",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from slurm_plugin.cli.options import IN_FILE, config_option, json_option
+from slurm_plugin.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
     from slurm_plugin.config.sections import SlurmConfig
@@ -18,7 +18,8 @@ _SLOTS = ("promised", "gated", "placed", "released", "regated", "refused", "mism
 
 @click.command()
 @config_option
-@click.option("--socket", "socket_path", type=IN_FILE,
+# Who may not open it reads the file beside it.
+@click.option("--socket", "socket_path", type=click.Path(path_type=Path, readable=False),
               help="The engine's socket, instead of the configuration's.")  # fmt: skip
 @json_option
 def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:

@@ -334,10 +334,10 @@ async def test_one_connection_too_many_is_sent_away(tmp_path):
             end.close()
 
 
-async def test_the_socket_is_0660_and_removed_at_the_end(tmp_path):
+async def test_the_socket_is_0600_and_removed_at_the_end(tmp_path):
     path = tmp_path / "s"
     async with running(path):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert not path.exists()
 
 

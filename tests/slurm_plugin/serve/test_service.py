@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -323,6 +324,23 @@ def test_the_process_answers_reloads_at_sighup_and_ends_at_sigterm(process, tmp_
     assert [record.applied for record in records] == [True, False]
     with pytest.raises(EngineDown, match="no such socket: the engine is not running"):
         client.ask(path, Admin("ping", 1))
+
+
+def test_the_process_writes_its_status_for_the_group_and_takes_it_along(process, tmp_path):
+    path = client.status_file(tmp_path / "engine.sock")
+    deadline = time.monotonic() + 10
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    first = json.loads(path.read_text())
+    assert first["status"].keys() == client.status(tmp_path / "engine.sock").keys()
+    while json.loads(path.read_text())["at_s"] == first["at_s"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    assert not path.exists()
 
 
 def test_without_descriptors_the_engine_says_little_and_answers_when_it_has_some(process, tmp_path):
