@@ -102,6 +102,14 @@ def _written(file: Path, denied: EngineDown) -> dict[str, Any]:
     return numbers
 
 
+def config_read_at(engine_status: dict[str, Any]) -> str:
+    """When the engine read the configuration that is in force, in local time."""
+    from datetime import datetime
+
+    read_at = engine_status.get("config_read_at", 0)
+    return datetime.fromtimestamp(read_at).isoformat(" ", "seconds")
+
+
 def unaskable(engine_status: dict[str, Any]) -> int:
     """How many GPU jobs the select plugin told of that it could ask about none of; 0 where few."""
     heard = engine_status.get("messages", {})

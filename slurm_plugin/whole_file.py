@@ -46,10 +46,8 @@ def read(path: Path, most_bytes: int) -> bytes:
 
     FileNotFoundError where there is none; PluginError where it cannot be read.
     """
-    with _told(path, "read", FileNotFoundError), _place(path, follows=True) as place:
-        descriptor, _ = _opened(place)
-        with os.fdopen(descriptor, "rb") as file:
-            return file.read(most_bytes + 1)
+    with _told(path, "read", FileNotFoundError), opened(path) as file:
+        return file.read(most_bytes + 1)
 
 
 def opened(path: Path) -> BinaryIO:

@@ -44,6 +44,8 @@ def _newest(log: DecisionLogConfig) -> Iterator[bytes]:
     parts: list[bytes] = []
     left = MOST_BYTES
     for path in rotated(log):
+        if left <= 0:
+            break
         try:
             with whole_file.opened(path) as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - left))
@@ -51,4 +53,5 @@ def _newest(log: DecisionLogConfig) -> Iterator[bytes]:
         except (OSError, PluginError):
             continue  # never there, rotated away, or closed to this user
         left -= len(parts[-1])
-    return (line for part in reversed(parts) for line in part.splitlines())
+    for part in reversed(parts):
+        yield from part.splitlines()

@@ -7,7 +7,6 @@ import pwd
 import stat
 import time
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +77,16 @@ def check_engine(here: Installation) -> Iterator[Finding]:
     except EngineDown as error:
         yield fail(str(error), "systemctl start gputopo; journalctl -u gputopo")
         return
+    goes_by = f"the engine goes by what it read at {client.config_read_at(status)}"
     if status.get("config") != str(here.config.path):
         yield warn(
             f"the engine reads {status.get('config')}, doctor {here.config.path}",
             "give both the same --config",
         )
     elif why := status.get("reload_error"):
-        yield fail(f"{_read_last(status)}: {why}", "correct it, then systemctl reload gputopo")
+        yield fail(f"{goes_by}: {why}", "correct it, then systemctl reload gputopo")
     elif status.get("config_digest", here.config.digest) != here.config.digest:
-        yield fail(
-            f"{here.config.path} changed since; {_read_last(status)}", "systemctl reload gputopo"
-        )
+        yield fail(f"{here.config.path} changed since; {goes_by}", "systemctl reload gputopo")
     if (runs := status.get("version", version())) != version():
         yield warn(
             f"the engine that runs is of version {runs}, installed is {version()}",
@@ -106,11 +104,6 @@ def check_engine(here: Installation) -> Iterator[Finding]:
             f"check space and owner of {here.config.decision_log.path}",
         )
     yield ok(f"answers; up {status.get('uptime_s')} s")
-
-
-def _read_last(status: Mapping[str, Any]) -> str:
-    at = datetime.fromtimestamp(status.get("config_read_at", 0)).isoformat(" ", "seconds")
-    return f"the engine goes by what it read at {at}"
 
 
 def check_charge(here: Installation) -> Iterator[Finding]:

@@ -65,10 +65,11 @@ def _engine(state: dict[str, Any]) -> Iterator[str]:
     from slurm_plugin import client
 
     yield f"up {state['uptime_s']:.0f} s, {state['config']}, enforcement {state['enforcement']}"
+    in_force = f"in force is what was read at {client.config_read_at(state)}"
     if why := state.get("reload_error"):
-        yield f"NOT RELOADED: {why}; in force is what was read at {_time(state)}"
+        yield f"NOT RELOADED: {why}; {in_force}"
     elif state.get("config_changed"):
-        yield f"NOT RELOADED since it changed: in force is what was read at {_time(state)}"
+        yield f"NOT RELOADED since it changed: {in_force}"
     if folders := state.get("not_writable"):
         yield f"NOT WRITABLE: {', '.join(folders)}: see gputopo doctor"
     if state.get("unasked"):
@@ -92,12 +93,6 @@ def _engine(state: dict[str, Any]) -> Iterator[str]:
         yield f"{verb}: p50 {times['p50']:.3f} ms, p99 {times['p99']:.3f} ms"
     for reason, count in sorted(state["passes"].items()):
         yield f"passed {count}: {reason}"
-
-
-def _time(state: dict[str, Any]) -> str:
-    from datetime import datetime
-
-    return datetime.fromtimestamp(state["config_read_at"]).isoformat(" ", "seconds")
 
 
 def _queue(state: dict[str, Any]) -> Iterator[str]:

@@ -219,7 +219,8 @@ class ShapingLoop(QueueLoop):
 
     def _change(self, client: SlurmClient, updates: Sequence[Update], seen: Snapshot) -> None:
         """Make these changes, one after the other; one that Slurm refuses is tried again later."""
-        self._refused, now, before = "", seen.at, dict(self._factors)
+        self._refused = ""
+        now, before = seen.at, dict(self._factors)
         for job, update in updates:
             try:
                 client.update([job.name], update)
