@@ -222,14 +222,15 @@ class Donor:
             raise RemoteError(f"{words[0]}: {error.strerror or error}") from error
 
     async def _listens(self, port: int) -> bool:
-        """Does a server of our own user listen, within its time?"""
+        """Does a server of our own user listen, within its time, at each of its ports?"""
         assert self._process is not None
+        ports = range(port, port + self._task.preset.ports)
         for _ in range(int(LISTENS_S / LOOK_S)):
             if self._process.returncode is not None:
                 return False
-            owner = sockets.listener(port)
-            if owner is not None:
-                return owner == os.getuid()
+            owners = {sockets.listener(one) for one in ports}
+            if None not in owners or owners - {None, os.getuid()}:
+                return owners == {os.getuid()}
             await asyncio.sleep(LOOK_S)
         return False
 

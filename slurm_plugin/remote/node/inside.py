@@ -23,7 +23,7 @@ from slurm_plugin.remote.node.door import Door, Tools
 
 UNSHARE = ("unshare", "--user", "--map-root-user", "--net", "--kill-child=KILL", "--")
 #: What is sent over the Unix socket: a connection for the port so far behind the first, or the
-#: question whether the server listens.
+#: question whether the server listens at all of them.
 CONNECT, ASK, YES, NO = b"c", b"?", b"y", b"n"
 #: So long a server that is asked to end may take, in seconds.
 ENDS_S = 2.0
@@ -125,7 +125,8 @@ async def _run(control: socket.socket, ports: range, command: Sequence[str], too
         except OSError:
             word, fds = b"", []
         if word == ASK:
-            control.send(YES if sockets.listener(ports.start) is not None else NO)
+            listens = all(sockets.listener(port) is not None for port in ports)
+            control.send(YES if listens else NO)
         for fd in fds:
             task = loop.create_task(_admit(door, socket.socket(fileno=fd), word[1]))
             admitted.add(task)

@@ -182,8 +182,9 @@ async def test_one_that_ends_when_it_is_asked_keeps_nobody_waiting(wide):
 
 
 PORTS = """
-import socket, sys, threading
+import socket, sys, threading, time
 def serve(nth):
+    time.sleep(nth / 2)
     server = socket.create_server((sys.argv[1], int(sys.argv[2]) + nth))
     while True:
         near = server.accept()[0]
@@ -196,7 +197,10 @@ serve(0)
 
 @pytest.mark.parametrize("inside_it", [False, pytest.param(True, marks=NETWORKS)])
 async def test_a_server_of_two_ports_is_reached_at_both_and_at_no_other(task, wide, inside_it):
-    """The job's end listens at two consecutive ports; a third one cannot be asked for."""
+    """The job's end listens at two consecutive ports; a third one cannot be asked for.
+
+    The server opens its second port half a second after the first: until then it is not ready.
+    """
     given = wide if inside_it else task
     Path(task.preset.server[1]).write_text(PORTS)
     munge = PaperMunge()
