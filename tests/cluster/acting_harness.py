@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 
@@ -40,9 +41,12 @@ def rights() -> list[str]:
 
 
 class Part:
-    """The real process in a folder of its own, over scripts for Slurm's commands."""
+    """The real process in a folder of its own, over scripts for Slurm's commands.
 
-    def __init__(self, folder: Path) -> None:
+    It acts for `user`: how many processes one user may have counts those of all workers' tests.
+    """
+
+    def __init__(self, folder: Path, user: pwd.struct_passwd = NOBODY) -> None:
         self.folder = folder
         (folder / "bin").mkdir()
         (folder / "told").mkdir()
@@ -52,9 +56,10 @@ class Part:
         asked = f'case $word in --jobs=*) cat "{folder}/record.${{word#--jobs=}}";; esac'
         self.script("squeue", f"for word; do {asked}; done")
         self.script("sbatch", f'printf "%s\\n" "$@" >{folder}/told/words; echo 71')
-        self.record(7, f"7|{NOBODY.pw_uid}|PENDING|batch|5:00|research")
+        self.record(7, f"7|{user.pw_uid}|PENDING|batch|5:00|research")
+        first_uid = min(user.pw_uid, 1000)
         (folder / "gputopo.yaml").write_text(
-            f"remote: {{allow: yes, submitter: {folder}/socket}}\n"
+            f"remote: {{allow: yes, first_uid: {first_uid}, submitter: {folder}/socket}}\n"
             f"slurm: {{bin_dir: {folder}/bin, timeout_s: 3}}\n"
         )
         serve = [sys.executable, "-c", "from slurm_plugin.cli import main; main()"]
@@ -99,15 +104,22 @@ class Part:
             return peer.recv(1000).decode().rstrip("\n")
 
 
-@pytest.fixture
-def part() -> Iterator[Part]:
+@contextmanager
+def part_for(user: pwd.struct_passwd) -> Iterator[Part]:
+    """The process, and a user for whom it may act, for as long as a block runs."""
     if os.geteuid() != 0:
         pytest.skip("only root can act for users")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        running = Part(Path(folder))
+        running = Part(Path(folder), user)
         try:
             yield running
         finally:
             running.process.kill()
             running.process.wait()
+
+
+@pytest.fixture
+def part() -> Iterator[Part]:
+    with part_for(NOBODY) as running:
+        yield running

@@ -1,12 +1,18 @@
 """What a user starts from within one of Slurm's commands, which serve-donors runs as that user."""
 
+import pwd
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from acting_harness import ASKED, NOBODY
+from acting_harness import Part, part_for
 
 from slurm_plugin.lending.acting import child
+
+#: Nobody else's: these start as many processes as a user may have, which other tests would miss.
+GAMES = pwd.getpwnam("games")
+ASKED = f"donor 7 {GAMES.pw_uid} dgx2 2"
 
 #: What users leave running from within sbatch. Each ends by itself, should nobody end it.
 LEFT = {
@@ -50,12 +56,18 @@ print(count)
 ' >FOLDER/told/count 2>&1"""
 
 
-def of_nobody() -> list[str]:
-    """The processes of that user on this host that the scripts above started."""
+@pytest.fixture
+def part() -> Iterator[Part]:
+    with part_for(GAMES) as running:
+        yield running
+
+
+def left() -> list[str]:
+    """The processes on this host that the scripts above started."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            is_theirs = path.stat().st_uid == NOBODY.pw_uid and b"29.5" in path.read_bytes()
+            is_theirs = path.stat().st_uid == GAMES.pw_uid and b"29.5" in path.read_bytes()
             found += [path.parent.name] if is_theirs else []
     return found
 
@@ -67,7 +79,7 @@ def test_what_a_user_leaves_running_is_gone_after_the_answer(part, text):
         assert part.ask(ASKED) == "ok 71"
         # Answered only once the process is done with the question before.
         assert part.ask("ready") == "ok "
-        assert of_nobody() == []
+        assert left() == []
 
 
 def test_a_user_starts_a_bounded_number_of_processes_and_the_next_one_borrows(part):
@@ -76,4 +88,4 @@ def test_a_user_starts_a_bounded_number_of_processes_and_the_next_one_borrows(pa
     assert 0 < int(part.noted("count")[0]) <= child.MORE_TASKS
     part.script("sbatch", "echo 72")
     assert part.ask(ASKED) == "ok 72"
-    assert of_nobody() == []
+    assert left() == []
