@@ -138,7 +138,7 @@ class Books:
 
     jobs: dict[int, Job]
     #: Nodes that one user or label alone may use now.
-    closed: int = 0
+    closed: frozenset[str] = frozenset()
 
     def states(self) -> dict[int, tuple[str, str]]:
         """State and reason by job."""
@@ -148,9 +148,9 @@ class Books:
 def books(cluster: Cluster) -> Books:
     shown = cluster.run("ctl", "scontrol show job -d; echo; echo ==; scontrol -o show node").out
     jobs, _, nodes = shown.partition("\n==\n")
-    marks = re.findall(r" Owner=(\S+) MCS_label=(\S+)", nodes)
-    closed = sum(any(mark not in ("N/A", "(null)") for mark in both) for both in marks)
-    return Books({job.id: job for job in parse_jobs(jobs)}, closed)
+    marks = re.findall(r"^NodeName=(\S+) .* Owner=(\S+) MCS_label=(\S+)", nodes, re.MULTILINE)
+    closed = [name for name, *both in marks if not {*both} <= {"N/A", "(null)"}]
+    return Books({job.id: job for job in parse_jobs(jobs)}, frozenset(closed))
 
 
 def settled(cluster: Cluster, jobid: int) -> Books:
@@ -220,14 +220,18 @@ def harms(alone: Books, own: int, advised: Books, ours: int) -> list[str]:
         found.append(f"ended: {two.state} ({two.reason})")
     if two.fields.get("Priority") == "0" and one.fields.get("Priority") != "0":
         found.append("held")
-    # Who waited may have started meanwhile.
+    # Who waited may have started meanwhile, and closes nodes of its own.
     before, now = (others(seen, job) for seen, job in ((alone, own), (advised, ours)))
-    if lost := {j: has for j, has in before.items() if has[0] != "PENDING" and now.get(j) != has}:
+    waited = {j for j, has in before.items() if has[0] == "PENDING"}
+    if lost := {j: has for j, has in before.items() if j not in waited and now.get(j) != has}:
         found.append(f"others: {[(has, now.get(j)) for j, has in lost.items()]}")
     if shared_cores(advised) > shared_cores(alone):
         found.append("cores of others")
-    if advised.closed > alone.closed:
-        found.append(f"{advised.closed} nodes closed, with Slurm {alone.closed}")
+    closed = advised.closed - {node for j in waited & now.keys() for node in advised.jobs[j].nodes}
+    if len(closed) > len(alone.closed):
+        found.append(
+            f"{len(closed)} nodes closed, with Slurm {len(alone.closed)}: {sorted(closed)}"
+        )
     return found
 
 

@@ -51,7 +51,7 @@ SUSPENDED = replace(NEIGHBOUR, state="SUSPENDED")
         ({}, replace(NEIGHBOUR, gpus={"n1": (3,)}), 0, "others"),
         ({"gpus": {"n1": (1, 2)}}, NEIGHBOUR, 0, "held twice: n1: GPU 2"),
         ({"cores": {"n1": (3, 4)}}, NEIGHBOUR, 0, "cores of others"),
-        ({}, NEIGHBOUR, 1, "1 nodes closed"),
+        ({}, NEIGHBOUR, 1, "1 nodes closed, with Slurm 0: ['n1']"),
         ({"state": "PENDING", "reason": "Resources"}, NEIGHBOUR, 0, "does not start"),
         ({"state": "FAILED"}, NEIGHBOUR, 0, "does not start: FAILED"),
         ({"fields": {"NodeList": "n1", "Priority": "0"}}, NEIGHBOUR, 0, "held"),
@@ -60,6 +60,15 @@ SUSPENDED = replace(NEIGHBOUR, state="SUSPENDED")
 def test_harms(job, neighbour, closed, word):
     alone = Books({7: NEIGHBOUR, 1: one_job()})
     advised = {2: one_job(**{"id": 2, **job})} | ({7: neighbour} if neighbour else {})
-    found = harms(alone, 1, Books(advised, closed), 2)
+    found = harms(alone, 1, Books(advised, frozenset(["n1"] if closed else [])), 2)
     assert [text for text in found if not text.startswith(word)] == []
     assert bool(found) == bool(word)
+
+
+@pytest.mark.parametrize(("closes", "found"), [("n3", []), ("n2", ["1 nodes closed"])])
+def test_nodes_that_a_job_closed_which_started_meanwhile_are_its_own(closes, found):
+    waits = one_job(id=8, state="PENDING", reason="Resources", gpus={}, cores={}, fields={})
+    started = one_job(id=8, gpus={"n3": (0,)}, cores={"n3": (0,)}, fields={"NodeList": "n3"})
+    alone = Books({8: waits, 1: one_job()})
+    advised = Books({8: started, 2: one_job(id=2)}, frozenset({closes}))
+    assert [text[:14] for text in harms(alone, 1, advised, 2)] == found
