@@ -7,6 +7,7 @@ text for a kind of viewer is made once, however many of that kind there are.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 import os
 import time
@@ -20,16 +21,20 @@ from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.web.reasons import Reading, Reasons
 from slurm_plugin.web.sources import EngineState, Sources
-from slurm_plugin.web.view import View, changes, cluster_of, common_view, own_view
+from slurm_plugin.web.view import ClusterFigures, View, changes, cluster_of, common_view, own_view
 
 logger = logging.getLogger(__name__)
 
 #: Seconds from one reading to the next, and for how long a single question keeps it going.
 PERIOD_S, LINGER_S = 1.0, 10.0
+#: Readings further apart than this are old before the next one comes.
+MAX_APART_S = 5.0
 #: Reading Slurm may take this share of the time: a slow controller is asked less often.
 BUSY_SHARE = 0.25
 #: Fragmentation over time: a point every so many seconds, and so many points (a day).
 POINT_S, MAX_POINTS = 60.0, 1440
+#: How hard gzip tries: most of what can be saved, in a fifth of the time.
+PACK_LEVEL = 3
 #: An empty event says that the page's process is alive, where nothing else is to be said.
 SILENCE_S = 10.0
 
@@ -57,6 +62,8 @@ class Kind:
     number: int = 0
     event: bytes = b""
     whole: bytes = b""
+    #: The same compressed, of which version, and the work on it.
+    packing: tuple[bytes, asyncio.Future[bytes]] | None = None
 
 
 def _is_newer(kind: Kind, number: int) -> bool:
@@ -81,6 +88,10 @@ class Feed:
         self._wanted, self._news = asyncio.Event(), asyncio.Condition()
         self._slurm_problem = ""
         self._read_at = float("-inf")
+        #: Seconds from one reading to the next, as it was last.
+        self._cycle_s = 0.0
+        #: The nodes of the last reading: reasons that become known change nothing about them.
+        self._cluster: tuple[Reading, ClusterFigures] | None = None
         #: Readings so far.
         self.reads = 0
 
@@ -89,10 +100,26 @@ class Feed:
     async def whole(self, kind_of: int | None, wait_s: float = 10.0) -> bytes:
         """The newest view of a kind of viewer as JSON. Raises Busy where there is none."""
         kind = self._asked(kind_of)
+        if (
+            not kind.view
+            and self.reading is not None
+            and self._is_fresh
+            and "nodes" in self._common
+        ):
+            self._renew(kind, self.reading, {})
         await self._read_lately(bool(kind.view), wait_s)
         if not kind.view:
             raise self._busy()
         return self._whole_of(kind)
+
+    async def packed(self, kind_of: int | None) -> bytes:
+        """The same, compressed once for all who ask for this version. Raises Busy."""
+        whole = await self.whole(kind_of)
+        kind = self._asked(kind_of)
+        if kind.packing is None or kind.packing[0] is not whole:
+            pack = asyncio.to_thread(gzip.compress, whole, PACK_LEVEL)
+            kind.packing = whole, asyncio.ensure_future(pack)
+        return await asyncio.shield(kind.packing[1])
 
     async def now(self, kind_of: int | None, wait_s: float = 10.0) -> Reading:
         """What was read last, which may be shown in part alone. Raises Busy where there is none."""
@@ -105,9 +132,18 @@ class Feed:
     def _busy(self) -> Busy:
         return Busy(self._slurm_problem or "Slurm has not answered yet")
 
+    @property
+    def _is_fresh(self) -> bool:
+        """Is what was read last not worth a wait for the next reading?
+
+        Where readings take long they are further apart, and the next is under way.
+        """
+        apart_s = max(self._period_s, min(self._cycle_s, MAX_APART_S))
+        return self._clock() - self._read_at <= 2 * apart_s + 1.0
+
     async def _read_lately(self, is_there: bool, wait_s: float) -> None:
         """Wait for the next reading where nothing is there, or what is there is old."""
-        if not is_there or self._clock() - self._read_at > 2 * self._period_s + 1.0:
+        if not is_there or not self._is_fresh:
             before = self.reads
             try:
                 await asyncio.wait_for(self._next(lambda: self.reads > before), wait_s)
@@ -169,7 +205,8 @@ class Feed:
                 logger.exception("what was read could not be shown")
                 await self._tell(FAULT)
             took = self._clock() - began
-            await asyncio.sleep(max(self._period_s - took, took / BUSY_SHARE - took, 0.0))
+            self._cycle_s = max(self._period_s, took / BUSY_SHARE)
+            await asyncio.sleep(self._cycle_s - took)
             self._forget()
 
     async def read(self) -> None:
@@ -217,7 +254,9 @@ class Feed:
 
     def _common_view(self, reading: Reading, engine: EngineState) -> View:
         sources = self.sources
-        view = common_view(reading, cluster_of(reading), engine, sources.switches)
+        if self._cluster is None or self._cluster[0] is not reading:
+            self._cluster = reading, cluster_of(reading)
+        view = common_view(reading, self._cluster[1], engine, sources.switches)
         figures, at = view["figures"], reading.snapshot.at
         last = next(reversed(self._history.values()), None)
         if last is None or at - last[0] >= POINT_S:

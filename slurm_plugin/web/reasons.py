@@ -7,17 +7,22 @@ first, then those whose sentence is oldest, until a share of the processor is us
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
+from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob, WaitingDetails
 from slurm_plugin.web.sources import Extras
 from slurm_plugin.why.answer import cause
 from slurm_plugin.why.site import QueueOrder, SiteNodes, site_of
-from slurm_plugin.why.state import WaitingState, hidden
+from slurm_plugin.why.state import HIDDEN, WaitingState, hidden
 
+#: Jobs that are listed: of one user, and of all users to those who see all.
+MAX_OF_ONE, MAX_LISTED = 1000, 4000
 #: Seconds of work at a time.
 BUDGET_S = 0.5
 _NO_DETAILS = WaitingDetails()
@@ -30,9 +35,9 @@ class Reason(NamedTuple):
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reading:
-    """Slurm at one moment."""
+    """Slurm at one moment. What all viewers need of it is found once."""
 
     snapshot: Snapshot
     extras: Extras = field(default_factory=Extras)
@@ -41,7 +46,22 @@ class Reading:
         """The same with other users' jobs hidden; for None, who sees all, as it is."""
         if uid is None:
             return self
-        return replace(self, snapshot=hidden(self.snapshot, uid))
+        own = (
+            job if job.uid == uid else other
+            for job, other in zip(self.snapshot.jobs, self._nobodys, strict=True)
+        )
+        return replace(self, snapshot=replace(self.snapshot, jobs=tuple(own)))
+
+    @cached_property
+    def _nobodys(self) -> tuple[QueuedJob, ...]:
+        """Every job with its owner hidden."""
+        return hidden(self.snapshot, HIDDEN).jobs
+
+    @cached_property
+    def places(self) -> dict[int, int]:
+        """Each waiting job's place among all, from 1."""
+        order = in_order(self.waiting(None), self.snapshot.settings.tiers)
+        return {job.job_id: place for place, job in enumerate(order, 1)}
 
     def state_of(self, job: QueuedJob) -> WaitingState:
         """All that is known of one waiting job."""
@@ -59,8 +79,30 @@ class Reading:
 
     def waiting(self, uid: int | None) -> list[QueuedJob]:
         """The waiting jobs that may be told of, in Slurm's order of ids."""
-        jobs = (job for job in self.snapshot.jobs if job.state == "PENDING")
-        return [job for job in jobs if uid is None or job.uid == uid]
+        return [job for job in self.seen(uid) if job.state == "PENDING"]
+
+    def seen(self, uid: int | None) -> list[QueuedJob]:
+        """All jobs that may be told of."""
+        return [job for job in self.snapshot.jobs if uid is None or job.uid == uid]
+
+    def listed(self, uid: int | None) -> list[QueuedJob]:
+        """Of too many such jobs those with GPUs, then others that run, then the first in line.
+
+        Of several users' jobs each one's first, then each one's second, and so on: nobody's many
+        jobs leave no room for the others'.
+        """
+        jobs, places = self.seen(uid), self.places
+        if len(jobs) <= MAX_OF_ONE:
+            return jobs
+        jobs.sort(key=lambda job: (not job.gpus, places.get(job.job_id, 0)))
+        nth: Counter[int] = Counter()
+        turns = []
+        for job in jobs:
+            nth[job.uid] += 1
+            if nth[job.uid] <= MAX_OF_ONE:
+                turns.append((nth[job.uid], job))
+        turns.sort(key=lambda turn: turn[0])
+        return [job for _, job in turns[:MAX_LISTED]]
 
 
 class Reasons:
@@ -78,7 +120,7 @@ class Reasons:
     def look(self, reading: Reading, budget_s: float = BUDGET_S) -> bool:
         """Go on with the sentences; True where one has changed. At least one job is looked at."""
         began = self._clock()
-        jobs = reading.waiting(self._uid)
+        jobs = [job for job in reading.listed(self._uid) if job.state == "PENDING"]
         before = self._said
         self._said = {job.job_id: before[job.job_id] for job in jobs if job.job_id in before}
         never = (float("-inf"), None)

@@ -18,8 +18,8 @@ from aiohttp import web
 
 from slurm_plugin.errors import PluginError
 from slurm_plugin.notify import Notifier
+from slurm_plugin.web.clients.guard import REFUSAL
 from slurm_plugin.web.feed import Feed
-from slurm_plugin.web.guard import REFUSAL
 from slurm_plugin.web.identity import Identities, is_loopback
 from slurm_plugin.web.server import Page, application
 from slurm_plugin.web.sources import Sources

@@ -17,10 +17,12 @@ from aiohttp import web
 
 from gres_topology.pictures import theme
 from slurm_plugin.explain.search import Stopped
+from slurm_plugin.web.clients.guard import HEADERS, Clients, is_own_host, with_headers
+from slurm_plugin.web.clients.turns import TooMany, Turns
+from slurm_plugin.web.clients.waiting import PIECE, Waiting, in_pieces
 from slurm_plugin.web.details import Details, NotFound
 from slurm_plugin.web.feed import Busy, Feed
 from slurm_plugin.web.gain import GainBook
-from slurm_plugin.web.guard import HEADERS, Clients, is_own_host, with_headers
 from slurm_plugin.web.identity import (
     Connection,
     Identities,
@@ -31,13 +33,12 @@ from slurm_plugin.web.identity import (
     is_loopback,
     plain_address,
 )
-from slurm_plugin.web.turns import TooMany, Turns
 
 logger = logging.getLogger(__name__)
 
 #: File name's end -> its type; nothing else is given out.
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-#: Seconds that a client has to take one event.
+#: Seconds that a client has to take one event, or the whole.
 TAKE_S = 15.0
 _NODE = re.compile(r"[\w.-]{1,255}\Z", re.ASCII)
 
@@ -51,6 +52,7 @@ class Page:
     clients: Clients = field(default_factory=Clients)
     owners: OwnerTable = field(default_factory=OwnerTable)
     turns: Turns = field(default_factory=Turns)
+    waiting: Waiting = field(default_factory=Waiting)
     gains: GainBook = field(init=False)
     summing_up: asyncio.Future[None] | None = None
     files: dict[str, bytes] = field(default_factory=lambda: _files())
@@ -111,26 +113,59 @@ class Page:
 
     # -- data ----------------------------------------------------------------
 
-    async def state(self, request: web.Request) -> web.Response:
+    async def state(self, request: web.Request) -> web.StreamResponse:
         """Everything that the viewer may see, once."""
         viewer = await self.viewer(request)
-        response = web.Response(
-            body=await self._whole(viewer), content_type="application/json", charset="utf-8"
-        )
-        response.enable_compression()
-        return response
-
-    async def _whole(self, viewer: Viewer) -> bytes:
+        headers, feed = dict(HEADERS), self.feed
+        is_packed = "gzip" in request.headers.get("Accept-Encoding", "").lower()
+        if is_packed:
+            headers["Content-Encoding"] = "gzip"
         try:
-            return await self.feed.whole(viewer.kind)
+            text = await (feed.packed(viewer.kind) if is_packed else feed.whole(viewer.kind))
         except Busy as error:
             raise _unavailable(str(error)) from None
+        response = web.StreamResponse(headers=headers)
+        response.content_type, response.charset = "application/json", "utf-8"
+        response.content_length = len(text)
+        # The answer is the connection's last, which its head must say.
+        response.force_close()
+        await response.prepare(request)
+        if request.method != "HEAD":
+            try:
+                await self._send(request, response, viewer, text)
+            except (TimeoutError, ConnectionError):
+                _cut_off(request)
+        return response
+
+    async def _send(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        viewer: Viewer,
+        text: bytes,
+        head: bytes = b"",
+        end: bytes = b"",
+    ) -> None:
+        """The text between head and end. Raises TimeoutError, ConnectionError."""
+        with self.waiting.sent(viewer.kind, text, request.transport):
+            async with asyncio.timeout(TAKE_S):
+                if len(text) < PIECE:
+                    await response.write(head + text + end)
+                    return
+                # The text is everybody's, and never copied as a whole.
+                await response.write(head)
+                for piece in in_pieces(text):
+                    await response.write(piece)
+                await response.write(end)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """The same as a stream of server-sent events, for as long as the client takes them."""
         viewer = await self.viewer(request)
         with self.clients.stream_of(viewer):
-            await self._whole(viewer)
+            try:
+                await self.feed.whole(viewer.kind)
+            except Busy as error:
+                raise _unavailable(str(error)) from None
             response = web.StreamResponse(headers={"X-Accel-Buffering": "no"})
             response.content_type, response.charset = "text/event-stream", "utf-8"
             response.headers.update(HEADERS)
@@ -138,11 +173,10 @@ class Page:
             stream = self.feed.events(viewer.kind)
             try:
                 async for kind, text in stream:
-                    line = b"event: %s\ndata: %s\n\n" % (kind.encode(), text)
-                    await asyncio.wait_for(response.write(line), TAKE_S)
+                    head = b"event: %s\ndata: " % kind.encode()
+                    await self._send(request, response, viewer, text, head, b"\n\n")
             except (TimeoutError, ConnectionError, Busy):
-                if request.transport is not None:
-                    request.transport.abort()
+                _cut_off(request)
             finally:
                 await stream.aclose()  # type: ignore[attr-defined]  # an async generator
         return response
@@ -233,6 +267,12 @@ def connection_of(transport: asyncio.Transport | None) -> Connection:
 def _is_gone(request: web.Request) -> bool:
     """Has the client left?"""
     return request.transport is None or request.transport.is_closing()
+
+
+def _cut_off(request: web.Request) -> None:
+    """What the client has not taken is dropped."""
+    if request.transport is not None:
+        request.transport.abort()
 
 
 def _unavailable(problem: str) -> web.HTTPServiceUnavailable:

@@ -12,7 +12,6 @@ from typing import Any
 
 from policies.fragmentation import Fragmentation
 from slurm_plugin.explain.slurm_says import loan_in
-from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.web.decisions import Decision, DecisionTail
@@ -23,8 +22,8 @@ from slurm_plugin.why.site import SiteNodes, fragmentation_now, site_of
 View = dict[str, Any]
 #: Values that are tables: row name -> row.
 TABLES = ("nodes", "history", "jobs", "decisions")
-#: Users' own texts are cut after so many characters.
-MAX_TEXT = 300
+#: Texts of a job are cut after so many bytes, and sentences about it.
+MAX_TEXT, MAX_SENTENCE = 200, 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +100,13 @@ def own_view(
     uid: int | None,
 ) -> View:
     """The jobs and decisions that one kind of viewer may see; None sees all."""
-    jobs = [job for job in reading.snapshot.jobs if uid is None or job.uid == uid]
-    order = in_order(reading.waiting(None), reading.snapshot.settings.tiers)
-    places = {job.job_id: place for place, job in enumerate(order, 1)}
+    places = reading.places
+    jobs, listed = reading.seen(uid), reading.listed(uid)
+    there = {job.job_id for job in listed}
     return {
+        # How many more there are.
+        "unlisted": len(jobs) - len(listed),
+        "unlisted_waiting": sum(job.job_id in places and job.job_id not in there for job in jobs),
         "jobs": {
             str(job.job_id): _job(
                 job,
@@ -112,7 +114,7 @@ def own_view(
                 reasons.get(job.job_id),
                 decisions.of_job.get(job.job_id),
             )
-            for job in jobs
+            for job in listed
         },
         "decisions": {
             str(number): decision_row(decision)
@@ -123,23 +125,30 @@ def own_view(
     }
 
 
+def _cut(text: str, most: int = MAX_TEXT) -> str:
+    """The text's beginning: what a user writes must not fill the page's memory."""
+    return text[:most].encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
+
+
 def _job(job: QueuedJob, place: int, reason: Reason | None, choice: Decision | None) -> View:
     row: View = {
-        "name": job.name or str(job.job_id),
-        "user": job.user or str(job.uid),
-        "account": job.account,
-        "partition": job.partition,
+        "name": _cut(job.name or str(job.job_id)),
+        "user": _cut(job.user or str(job.uid)),
+        "account": _cut(job.account),
+        "partition": _cut(job.partition),
         "state": job.state,
-        "asked": ", ".join(filter(None, job.requests))[:MAX_TEXT],
+        "asked": _cut(", ".join(filter(None, job.requests))),
         "nodes": max(job.min_nodes, len(job.nodes), 1),
         "time_limit_s": job.time_limit_s,
         "submit": job.submit,
-        "comment": job.comment[:MAX_TEXT],
+        "comment": _cut(job.comment),
     }
     if job.state == "PENDING":
         # Its place among all waiting jobs, those of other users included.
-        row |= {"place": place, "reason": job.reason, "priority": job.priority, "tasks": job.tasks}
-        row |= {"cause": reason.cause, "sentence": reason.sentence} if reason else {}
+        row |= {"place": place, "reason": _cut(job.reason)}
+        row |= {"priority": job.priority, "tasks": job.tasks}
+        if reason:
+            row |= {"cause": reason.cause, "sentence": _cut(reason.sentence, MAX_SENTENCE)}
         return row
     row |= {"start": job.start, "gpus": {node: list(gpus) for node, gpus in job.gpus.items()}}
     if choice is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,8 @@ from slurm_plugin.why.state import WaitingState, WaitReason
 
 #: States that a reservation gives its nodes; whom it keeps out is told by the reservation.
 _RESERVED = {"RESERVED", "MAINTENANCE"}
+#: Waiting jobs of one user that count in the figures of fragmentation, the first in line.
+MOST_COUNTED_OF_ONE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +267,12 @@ def fragmentation_now(
     `entries` are ours about a job, where they are not in its AdminComment.
     """
     needs = []
+    of_one: Counter[int] = Counter()
     for job in QueueOrder(snapshot).jobs:
+        of_one[job.uid] += 1
+        # One user's many jobs must not keep everybody waiting for the figures.
+        if of_one[job.uid] > MOST_COUNTED_OF_ONE:
+            continue
         with suppress(Unplaceable, Unsupported):
             needs.append(need_of_job(job, site, entries(job)))
     return fragmentation_of(site.nodes, needs, usual_requests(snapshot.jobs))

@@ -27,7 +27,12 @@ def hidden(snapshot: Snapshot, uid: int) -> Snapshot:
         job
         if job.uid == uid
         else replace(
-            replace(job, name="", user="", account="", job_name="", command=""),
+            job,
+            name="",
+            user="",
+            account="",
+            job_name="",
+            command="",
             job_id=-i,
             array_id=0,
             het_id=0,

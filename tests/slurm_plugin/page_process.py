@@ -143,7 +143,7 @@ def main(folder: Path, stuck: float = 0.0, most: int = 0) -> None:
 
     from web_in_tests import Site
 
-    from slurm_plugin.web import guard
+    from slurm_plugin.web.clients import guard
     from slurm_plugin.web.identity import Identities, owner_of
     from slurm_plugin.web.run import Address, serve
 

@@ -13,7 +13,8 @@ from slurm_plugin.lending.acting import question
 from slurm_plugin.lending.acting import serve as donors
 from slurm_plugin.remote.node import door, handshake, strangers
 from slurm_plugin.serve import charge, server
-from slurm_plugin.web import guard, run, turns
+from slurm_plugin.web import reasons, run
+from slurm_plugin.web.clients import guard, turns, waiting
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
@@ -95,6 +96,9 @@ PLACES = f"{port.REQUEST_S:g} s, {port.MAX_OPEN} connections, {port.MAX_OF_ONE} 
                 f"{guard.MAX_CONNECTIONS:,} connections, {guard.MAX_OF_ONE} of one user",
                 f"{guard.IDLE_S:g} s without a request",
                 f"{guard.MAX_STREAMS_OF_ONE} live pages",
+                f"{reasons.MAX_OF_ONE:,} jobs of one user are listed, {reasons.MAX_LISTED:,} to",
+                f"{waiting.MAX_OF_ONE >> 20} MiB of those who see the same",
+                f"{waiting.MAX_IN_ALL >> 20} MiB in all",
                 f"at a time of one user, {WORDS[turns.MAX_LOOKS]} of all",
             ],
         ),

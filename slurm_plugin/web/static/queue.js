@@ -36,8 +36,10 @@ export function queue(main) {
     update(changed) {
       if (!changed.has("jobs") && !changed.has("figures")) return;
       const jobs = Object.entries(view.jobs).filter(([, job]) => job.state === "PENDING");
-      const others = (view.figures.waiting || 0) - jobs.length;
+      const more = view.unlisted_waiting || 0;
+      const others = (view.figures.waiting || 0) - jobs.length - more;
       count.textContent = `${plural(jobs.length, "waiting job")} that you may see`
+        + (more > 0 ? ` and ${more} more that are not listed` : "")
         + (others > 0 ? `, ${others} of other users.` : ".");
       groups.replaceChildren(...byCause(jobs).map(([cause, some]) => section(cause, some)));
     },

@@ -12,7 +12,7 @@ from page_process import ALICE, BOB, CAROL, page, write_log
 from web_in_tests import Site, asked
 
 from slurm_cluster.hosts import until
-from slurm_plugin.web.guard import MAX_CONNECTIONS
+from slurm_plugin.web.clients.guard import MAX_CONNECTIONS
 from slurm_plugin.web.identity import Identities
 
 #: Seconds within which alice has her job's page, on whatever machine, where the page alone needs

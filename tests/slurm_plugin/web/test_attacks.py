@@ -9,8 +9,9 @@ import pytest
 from aiohttp import web
 from web_in_tests import ALICE, BOB, WHO, Site, asked
 
-from slurm_plugin.web import guard, server
-from slurm_plugin.web.guard import HEADERS, IDLE_S, MAX_OF_ONE, MAX_STREAMS_OF_ONE, Clients
+from slurm_plugin.web import server
+from slurm_plugin.web.clients import guard
+from slurm_plugin.web.clients.guard import HEADERS, IDLE_S, MAX_OF_ONE, MAX_STREAMS_OF_ONE, Clients
 from slurm_plugin.web.identity import Identities, Viewer
 from slurm_plugin.web.run import MAX_FIELD, MAX_LINE
 

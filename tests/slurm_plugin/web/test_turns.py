@@ -9,8 +9,8 @@ import pytest
 from web_in_tests import ALICE, BOB
 
 from slurm_plugin.explain.search import Stopped
-from slurm_plugin.web import turns
-from slurm_plugin.web.turns import MAX_LOOKS, MAX_OF_ONE, MAX_WAITING, TooMany, Turns
+from slurm_plugin.web.clients import turns
+from slurm_plugin.web.clients.turns import MAX_LOOKS, MAX_OF_ONE, MAX_WAITING, TooMany, Turns
 
 CAROL, DAVE = 2003, 2004
 

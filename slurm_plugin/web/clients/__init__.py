@@ -1,0 +1,1 @@
+"""What one client may take of the page's process: connections, turns, and bytes on their way."""
