@@ -67,13 +67,16 @@ def test_a_hundred_viewers_cost_slurm_what_one_costs(site):
             await asyncio.gather(*(one.take() for one in browsers))
             before = site.slurm.asked
             await asyncio.sleep(1.0)
+            in_a_second = site.slurm.asked - before
+            # It goes on, on a slow machine later.
+            while site.slurm.asked < before + 2:
+                await asyncio.sleep(0.02)
             for one in browsers:
                 await one.close()
-            return site.slurm.asked - before
+            return in_a_second
 
-    one, hundred = asyncio.run(readings(1)), asyncio.run(readings(100))
-    assert 2 <= one <= 11
-    assert hundred <= 11
+    assert asyncio.run(readings(1)) <= 11
+    assert asyncio.run(readings(100)) <= 11
 
 
 def test_nothing_is_read_while_nobody_looks(site):
