@@ -22,9 +22,16 @@ named_in_words() {
         sub(/^-[A-Za-z]*f\//, "/") || sub(/^SLURM_CONF=/, "") { print }'
 }
 
+# A text as the replacement in an s,,, of sed.
+literal() {
+    printf '%s' "$1" | sed 's/[\\&,]/\\&/g'
+}
+
 of_running_daemons() {
     grep -lazE '(^|/)(slurmctld|slurmd|slurmrestd|sackd)$' "$root"/proc/[0-9]*/cmdline 2>/dev/null | while read -r cmdline; do
-        cat "$cmdline" "${cmdline%/*}/environ" 2>/dev/null | tr '\0' '\n' | named_in_words
+        folder="$(readlink "${cmdline%/*}/cwd" | head -n 1 || true)"
+        cat "$cmdline" "${cmdline%/*}/environ" 2>/dev/null | tr '\0' '\n' | named_in_words |
+            sed "s,^[^/],$(literal "$folder")/&,"
     done
 }
 
@@ -67,17 +74,18 @@ there() {
     done
 }
 
-# What the files of such lines include. Slurm looks beside slurm.conf alone.
+# What the files of such lines include, plugstack.conf among it. Slurm looks beside slurm.conf alone.
 included() {
     while IFS='|' read -r folder file; do
-        without_comments "$file" | sed -n 's/^[[:space:]]*include[[:space:]]\{1,\}\([^[:space:]]*\).*/\1/Ip' | tr -d '"' |
-            sed "s/%c/*/g; s,^,$(printf '%s' "$folder" | sed 's/[\\&,]/\\&/g')|,"
+        without_comments "$file" |
+            sed -n 's/^[[:space:]]*\(include[[:space:]]\|plugstackconfig[[:space:]]*=\)[[:space:]]*\([^[:space:]]*\).*/\2/Ip' |
+            tr -d '"' | sed "s/%c/*/g; s,^,$(literal "$folder")|,"
     done | there
 }
 
 # Every file of Slurm's configuration, one a line.
 slurm_confs() {
-    new="$(first_confs | sed -n 's,^\(/.*\)/[^/]*$,\1|&,p' | there | sort -u)"
+    new="$(first_confs | sed -n 's,^\(/.*\)/[^/]*$,\1|&\n\1|plugstack.conf,p' | there | sort -u)"
     found="$new"
     for _ in 1 2 3; do
         new="$(printf '%s\n' "$new" | included | sort -u)"
@@ -139,6 +147,20 @@ starts_without_scripts() {
                     status=1
                     ;;
             esac
+        done
+        exit "$status"
+    }
+}
+
+# Whether jobs start without our SPANK plugin: status 1, and why on standard error, where not.
+starts_without_spank() {
+    slurm_confs | {
+        status=0
+        while read -r script; do
+            if without_comments "$script" | grep -q "^[[:space:]]*required[[:space:]].*$home/spank/"; then
+                say "says 'required' of this package's SPANK plugin, and no job would start without it: say 'optional', or take the line out, first"
+                status=1
+            fi
         done
         exit "$status"
     }

@@ -123,6 +123,10 @@ WHERE: list[tuple[str, Makes, str]] = [
      "/srv/slurm/slurm.conf"),
     ("slurmctld -Df in one word", both(IN_SRV, a_process("slurmctld", "-Df/srv/slurm/slurm.conf")),
      "/srv/slurm/slurm.conf"),
+    ("slurmd -f with a name in its own folder",
+     both(IN_SRV, a_process("slurmd", "-f", "slurm.conf"),
+          lambda root: root.link("/proc/17/cwd", "/srv/slurm")),
+     "/srv/slurm/slurm.conf"),
     ("a daemon's environment",
      both(IN_SRV, a_process("/sbin/slurmd", environ="A=1\0SLURM_CONF=/srv/slurm/slurm.conf\0")),
      "/srv/slurm/slurm.conf"),
@@ -236,6 +240,44 @@ def test_the_engine_goes_only_where_slurmctld_starts_without_it(root, makes, sta
     assert (done.returncode, words in done.stderr) == (status, True), done.stderr
     assert len(done.stderr.splitlines()) == bool(words)
     assert root.sh("slurm-gputopo.prerm", "upgrade").returncode == 0
+
+
+SPANK = "/usr/lib/slurm-gputopo/spank/gputopo.so"
+REQUIRED = f"required   {SPANK} numa=off\n"
+#: What is where, and the plugstack.conf for which the SPANK plugin stays; "" where it goes.
+PLUGSTACKS: list[tuple[str, Makes, str]] = [
+    ("required", files(**{"/etc/slurm/plugstack.conf": REQUIRED}), "/etc/slurm/plugstack.conf"),
+    ("optional", files(**{"/etc/slurm/plugstack.conf": REQUIRED.replace("required", "optional")}),
+     ""),
+    ("a comment", files(**{"/etc/slurm/plugstack.conf": f"# {REQUIRED}"}), ""),
+    ("another plugin", files(**{"/etc/slurm/plugstack.conf":
+        "required /usr/lib/pyxis.so\nrequired private-tmp.so\n"}), ""),
+    ("in a folder of parts", files(**{
+        "/etc/slurm/plugstack.conf": "include plugstack.conf.d/*\n",
+        "/etc/slurm/plugstack.conf.d/gputopo.conf": REQUIRED}),
+     "/etc/slurm/plugstack.conf.d/gputopo.conf"),
+    ("named in slurm.conf", files(**{
+        "/etc/slurm/slurm.conf": "PlugStackConfig = /srv/stack\n", "/srv/stack": REQUIRED}),
+     "/srv/stack"),
+    ("beside slurmd -f", both(IN_SRV, a_process("slurmd", "-f", "/srv/slurm/slurm.conf"),
+                              files(**{"/srv/slurm/plugstack.conf": REQUIRED})),
+     "/srv/slurm/plugstack.conf"),
+    ("a pipe", lambda root: (root.put("/etc/slurm/slurm.conf", ""),
+                             os.mkfifo(root.folder / "etc/slurm/plugstack.conf")), ""),
+    ("none", files(), ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("makes", "names"), [pytest.param(*row, id=name) for name, *row in PLUGSTACKS]
+)
+def test_the_spank_plugin_goes_only_where_jobs_start_without_it(root, makes, names):
+    makes(root)
+    done = root.sh("slurm-gputopo-spank.prerm", "remove")
+    assert done.returncode == bool(names), done.stderr
+    assert done.stderr.count("\n") == bool(names)
+    assert names in done.stderr
+    assert root.sh("slurm-gputopo-spank.prerm", "upgrade").returncode == 0
 
 
 CONTROL = """\
