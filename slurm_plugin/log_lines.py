@@ -14,6 +14,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from slurm_plugin.rows_file import NO_JSON
+
 T = TypeVar("T")
 
 #: Bounds that no line of ours comes near: views, times and JSON can hold what lies within them.
@@ -263,7 +265,7 @@ class Reader:
                 continue
             try:
                 record: Line = _DECODER.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except NO_JSON:
                 self.unread += 1
                 continue
             yield record

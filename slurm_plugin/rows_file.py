@@ -14,6 +14,10 @@ from slurm_plugin.errors import PluginError
 
 logger = logging.getLogger(__name__)
 
+#: What msgspec raises for a text that is not the JSON expected. Some of its releases make these
+#: ValueErrors, and Debian's does not.
+NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
 Row = TypeVar("Row")
 
 
@@ -55,6 +59,6 @@ class RowsFile(Generic[Row]):
         except PluginError as error:
             logger.error("%s; starting anew", error)
             return []
-        except msgspec.DecodeError as error:
+        except NO_JSON as error:
             logger.error("%s: cannot be read: %s; starting anew", self.path, error)
             return []

@@ -295,6 +295,9 @@ def keep(config: Config) -> None:
             raise PluginError(f"{path}: not kept: {config.path} has more than {MOST_KEPT} bytes")
         with suppress(FileNotFoundError), whole_file.opened(path) as old:
             if os.fstat(old.fileno()).st_mode & 0o777 == mode and old.read() == content:
+                # Its time is that of the reading.
+                with suppress(OSError):
+                    os.utime(old.fileno())
                 return
         whole_file.replace(path, content, mode)
     except PluginError as error:

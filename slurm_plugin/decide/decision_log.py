@@ -72,7 +72,7 @@ class DecisionLog:
         while (record := self._queue.get()) is not None:
             try:
                 self._write(encoder.encode(record) + b"\n")
-            except (OSError, TypeError, ValueError) as error:
+            except (OSError, TypeError, ValueError, msgspec.EncodeError) as error:
                 self._failed(error)
             self._show(record)
         if self._file is not None:

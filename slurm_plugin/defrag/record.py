@@ -9,6 +9,7 @@ import msgspec
 
 from slurm_plugin import whole_file
 from slurm_plugin.errors import PluginError
+from slurm_plugin.rows_file import NO_JSON
 
 #: The file in the state directory.
 NAME = "moves.json"
@@ -70,7 +71,7 @@ def read(path: Path) -> MovesFile:
         return msgspec.json.decode(content, type=MovesFile)
     except FileNotFoundError:
         return MovesFile()
-    except (ValueError, RecursionError) as error:
+    except NO_JSON as error:
         why = " ".join(str(error).split())[:300]
         raise PluginError(
             f"{path}: cannot be read: {why}; no job is moved. A job that it was about may be held"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,7 +18,7 @@ from slurm_plugin.defrag.mover import ASKED_S
 from slurm_plugin.doctor import engine, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
-from slurm_plugin.errors import PluginError
+from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.order.passing import endless, why_not
 from slurm_plugin.part_marks import marks
 from slurm_plugin.part_marks.marks import Mark
@@ -29,16 +30,25 @@ from slurm_plugin.speed_models.database import Database
 def examine(installation: Installation) -> Iterator[Finding]:
     """Every check's findings; a check that cannot be made says so once."""
     reported: set[str] = set()
+    is_slurm_there = True
     for name, check in CHECKS.items():
         try:
             for finding in check(installation):
                 yield replace(finding, check=name)
         except PluginError as error:
             text = " ".join(str(error).split())
-            if text not in reported:
-                reported.add(text)
-                fix = "fix this first; what depends on it was not checked"
-                yield Finding(name, "fail", text, fix)
+            if text in reported or (isinstance(error, SlurmError) and not is_slurm_there):
+                continue
+            reported.add(text)
+            is_slurm_there = is_slurm_there and name != "slurm"
+            yield Finding(name, "fail", text, _NOT_CHECKED if is_slurm_there else _NO_SLURM)
+
+
+_NOT_CHECKED = "fix this first; what depends on it was not checked"
+_NO_SLURM = (
+    "systemctl start munge slurmctld; journalctl -u slurmctld -u munge says why one does not stay;"
+    " what depends on Slurm was not checked"
+)
 
 
 def check_config(here: Installation) -> Iterator[Finding]:
@@ -57,9 +67,11 @@ def check_nodes(here: Installation) -> Iterator[Finding]:
     for name, machine in here.machines.items():
         node = slurm.get(name)
         if node is None:
-            yield warn(f"{name} is declared, Slurm does not know it", "fix nodes:")
+            yield warn(f"{name} is declared, Slurm does not know it", "take it out of nodes: in gputopo.yaml, or add it to slurm.conf")
         elif machine.problem:
-            yield fail(f"{name} is left to Slurm: {machine.problem}", _FIX_NODE)
+            is_known = machine.topology is not None or name in _collected(here)
+            fix = _FIX_NODE if is_known else f"gputopo topology collect {name}"
+            yield fail(f"{name} is left to Slurm: {machine.problem}", fix)
         elif lost := _lost_gpus(machine, node):
             yield fail(f"{name}: {lost}", _FIX_LOST.format(name))
         elif machine.topology is not None and (wrong := other_gpus(machine, node.gpus)):
@@ -105,6 +117,13 @@ def _out_of_order(here: Installation, slurm: Mapping[str, SlurmNode]) -> Iterato
                     " slurm_index: gres-conf takes one GPU for another",
                     "list the types in gres.conf in the order of Gres=, or state slurm_index",
                 )
+
+
+def _collected(here: Installation) -> set[str]:
+    """The nodes whose tools were read; none where the records are damaged."""
+    with suppress(PluginError):
+        return set(Store(here.config.state_dir).nodes())
+    return set()
 
 
 #: Nodes in which nothing is wrong are named that far: a cluster has a thousand of them.
@@ -182,7 +201,7 @@ def check_partitions(here: Installation) -> Iterator[Finding]:
         if name in known:
             yield ok(f"{name}: {rule.mode}")
         else:
-            yield warn(f"{name} is no partition of Slurm", "fix partitions:")
+            yield warn(f"{name} is no partition of Slurm", "take it out of partitions: in gputopo.yaml")
 
 
 def check_slurm(here: Installation) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from slurm_plugin import whole_file
 from slurm_plugin.doctor.placeholders import Placeholders
 from slurm_plugin.doctor.secrets import Secrets
 from slurm_plugin.errors import PluginError
+from slurm_plugin.rows_file import NO_JSON
 
 #: Characters of a line that are shown, and of one of the decision log.
 LONGEST, LONGEST_RECORD = 2_000, 1 << 16
@@ -110,7 +111,7 @@ def records(lines: Iterable[str], names: Placeholders, secrets: Secrets) -> Iter
             if not isinstance(record, dict):
                 raise msgspec.DecodeError("no object")
             yield secrets.text(msgspec.json.encode(names.tree(record)).decode())
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
+        except (*NO_JSON, UnicodeError):
             yield f"(a line of {len(line)} characters that cannot be read)"
 
 

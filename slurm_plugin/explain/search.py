@@ -19,6 +19,7 @@ import numpy as np
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.explain.log_files import LogFile, LogFiles
 from slurm_plugin.log_lines import Line, PassLine, Reader, StartedLine, UseLine
+from slurm_plugin.rows_file import NO_JSON
 
 BLOCK_BYTES = 64 << 10
 #: Rest after so many blocks: a thread that only reads takes the lock back before others get it.
@@ -43,14 +44,13 @@ class _About(msgspec.Struct, gc=False):
 
 
 _ABOUT = msgspec.json.Decoder(_About)
-_NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def _jobs_in(line: bytes) -> tuple[int, ...]:
     """The job and array that a line is about, or would be if it were whole."""
     try:
         about = _ABOUT.decode(line)
-    except _NO_JSON:
+    except NO_JSON:
         return tuple(map(int, _IN_PIECES.findall(line)))
     return about.job, about.array
 
@@ -59,7 +59,7 @@ def _jobs_of(lines: bytes) -> set[int]:
     """All that whole lines are about, and maybe more."""
     try:
         abouts = _ABOUT.decode_lines(lines)
-    except _NO_JSON:
+    except NO_JSON:
         abouts = []
     # One object over several lines, of which each could be read alone, is several broken ones.
     if len(abouts) == lines.count(b"\n"):

@@ -18,6 +18,7 @@ import msgspec
 from gres_topology.topology import Impairment
 from slurm_plugin import whole_file
 from slurm_plugin.errors import PluginError
+from slurm_plugin.rows_file import NO_JSON
 
 logger = logging.getLogger(__name__)
 
@@ -135,8 +136,7 @@ def read(path: Path) -> Marks:
             continue
         try:
             mark = _DECODE.decode(line)
-        except (ValueError, RecursionError) as error:
-            # msgspec's own errors are ValueErrors, too.
+        except NO_JSON as error:
             text = " ".join(str(error).split())[:300]
             raise PluginError(f"{path}:{number}: {text}; correct the line, or unmark") from None
         if mark.part in marks.setdefault(mark.node, {}):

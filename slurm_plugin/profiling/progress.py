@@ -18,6 +18,7 @@ import msgspec
 from slurm_plugin import whole_file
 from slurm_plugin.errors import PluginError
 from slurm_plugin.profiling.sweep import ProfilingRun
+from slurm_plugin.rows_file import NO_JSON
 
 VERSION = 1
 FILE = "progress.json"
@@ -71,7 +72,7 @@ class Folder:
             kept = msgspec.json.decode(file.read_bytes(), type=Progress)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, *NO_JSON) as error:
             raise PluginError(f"{file}: {error}; expected what profile run wrote there") from error
         if kept.version != VERSION:
             raise PluginError(

@@ -48,6 +48,49 @@ def test_the_command_line_ends_as_it_should_with_a_click_before_8_2():
     assert "Traceback" not in done.stderr
 
 
+#: msgspec before 0.20, Debian's: its errors are no ValueErrors.
+OLD_MSGSPEC = """
+import sys, msgspec
+from pathlib import Path
+new = msgspec.DecodeError
+class DecodeError(Exception): pass
+class ValidationError(DecodeError): pass
+def old(decode):
+    def decoded(*words, **options):
+        try:
+            return decode(*words, **options)
+        except new as error:
+            raise DecodeError(str(error)) from None
+    return decoded
+class Decoder:
+    def __init__(self, *words):
+        self.decode = old(new_decoder(*words).decode)
+new_decoder, msgspec.json.Decoder = msgspec.json.Decoder, Decoder
+msgspec.DecodeError, msgspec.ValidationError = DecodeError, ValidationError
+msgspec.json.decode = old(msgspec.json.decode)
+from slurm_plugin.defrag import record
+from slurm_plugin.errors import PluginError
+from slurm_plugin.part_marks import marks
+for read in (marks.read, record.read):
+    try:
+        read(Path(sys.argv[1]))
+    except PluginError as error:
+        print(error)
+"""
+
+
+def test_a_damaged_file_is_said_in_one_line_with_a_msgspec_before_0_20(tmp_path):
+    damaged = tmp_path / "damaged"
+    damaged.write_text("x\n")
+    words = [sys.executable, "-c", OLD_MSGSPEC, str(damaged)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert [line.split(": ")[0] for line in done.stdout.splitlines()] == [
+        f"{damaged}:1",
+        str(damaged),
+    ], done.stderr
+    assert not done.stderr
+
+
 def test_a_start_loads_no_library_that_few_configurations_need():
     """Graphs are for topo-aware, patterns from files and the R queue's flows alone."""
     program = "import sys, slurm_plugin.serve.run; sys.exit('networkx' in sys.modules)"

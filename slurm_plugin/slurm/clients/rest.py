@@ -17,6 +17,7 @@ import msgspec
 
 from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.rows_file import NO_JSON
 from slurm_plugin.slurm import releases
 from slurm_plugin.slurm.clients import rows, scontrol_tables, squeue_table, update_text
 from slurm_plugin.slurm.clients.command_line import SlurmClient
@@ -119,7 +120,10 @@ class Rest(SlurmClient):
 
     def version(self) -> str:
         """The release of the controller's host, as slurmrestd knows it."""
-        meta = msgspec.json.decode(self._get("ping/"), type=_Envelope).meta
+        try:
+            meta = msgspec.json.decode(self._get("ping/"), type=_Envelope).meta
+        except NO_JSON as error:
+            raise SlurmError(f"slurmrestd at {self._path}: ping is no JSON: {error}") from error
         text = next((part.release for part in (meta.slurm, meta.Slurm) if part), "")
         releases.parse_version(text)
         return text
@@ -231,7 +235,7 @@ class Rest(SlurmClient):
         """Raises SlurmError with Slurm's words for a reply that is an error."""
         try:
             faults = [str(fault) for fault in msgspec.json.decode(body, type=_Envelope).errors]
-        except msgspec.MsgspecError:
+        except NO_JSON:
             faults = []
         if faults or status >= http.client.BAD_REQUEST:
             shown = "; ".join(faults[:3]) or body[:200].decode(errors="replace") or "no message"

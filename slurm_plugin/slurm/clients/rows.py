@@ -17,6 +17,7 @@ import msgspec
 from gres_topology import hostlist
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_states import queue_state
+from slurm_plugin.rows_file import NO_JSON
 from slurm_plugin.slurm import array_tasks, gres_text
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode
 
@@ -245,7 +246,7 @@ def decode(text: str | bytes, kind: type[_Reply], shown: str) -> _Reply:
         else:
             problem = f"no list {key!r} in the reply: {error}"
         raise SlurmError(f"{shown}: {problem}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except NO_JSON as error:
         raise SlurmError(f"{shown}: the reply is not JSON: {error}") from error
     # 22.05's commands exit 0 whatever went wrong.
     if reply.errors:
