@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -189,7 +190,7 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("slices that Slurm does not count so", SLICED, "nodes", "fail",
      "dgx1: Slurm counts 8 v100; slices: in gputopo.yaml says 7 whole, 7 1g.5gb"),
     ("node left to Slurm", NOT_COLLECTED, "nodes", "fail",
-     "minsky1 is left to Slurm: not collected yet"),
+     "run gputopo topology collect minsky1; gputopo topology collect minsky1"),
     ("a mark that cannot be read", marked("", '{"node": "dgx1"}'), "marks", "fail",
      "marks.jsonl:2: Object missing required field `part`"),
     ("a mark of what the node has not",
@@ -283,12 +284,14 @@ def test_a_gpu_that_slurmd_did_not_find_is_no_fault_of_the_configuration(site, s
 
 
 def test_slurm_down_is_said_once(site, monkeypatch):
-    def down() -> None:
-        raise SlurmError("scontrol: no answer within 10 s; is slurmctld up?")
+    def down(name: str) -> None:
+        raise SlurmError(f"scontrol show {name}: no answer within 10 s; is slurmctld up?")
 
     for name in ("version", "config", "nodes", "partitions"):
-        monkeypatch.setattr(site.slurm, name, down)
-    assert "is slurmctld up?" in site.only("slurm").text
+        monkeypatch.setattr(site.slurm, name, partial(down, name))
+    found = site.only("slurm")
+    assert "is slurmctld up?" in found.text
+    assert found.fix.startswith("systemctl start munge slurmctld")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF\x01", b"\x7fELF\x02\x01" + bytes(60)])
