@@ -67,7 +67,10 @@ def check_nodes(here: Installation) -> Iterator[Finding]:
     for name, machine in here.machines.items():
         node = slurm.get(name)
         if node is None:
-            yield warn(f"{name} is declared, Slurm does not know it", "take it out of nodes: in gputopo.yaml, or add it to slurm.conf")
+            yield warn(
+                f"{name} is declared, Slurm does not know it",
+                "take it out of nodes: in gputopo.yaml, or add it to slurm.conf",
+            )
         elif machine.problem:
             is_known = machine.topology is not None or name in _collected(here)
             fix = _FIX_NODE if is_known else f"gputopo topology collect {name}"
@@ -201,7 +204,9 @@ def check_partitions(here: Installation) -> Iterator[Finding]:
         if name in known:
             yield ok(f"{name}: {rule.mode}")
         else:
-            yield warn(f"{name} is no partition of Slurm", "take it out of partitions: in gputopo.yaml")
+            yield warn(
+                f"{name} is no partition of Slurm", "take it out of partitions: in gputopo.yaml"
+            )
 
 
 def check_slurm(here: Installation) -> Iterator[Finding]:

@@ -92,6 +92,8 @@ def check_engine(here: Installation) -> Iterator[Finding]:
             f"the engine that runs is of version {runs}, installed is {version()}",
             "systemctl restart gputopo",
         )
+    for why in status.get("not_listening", ()):
+        yield fail(f"the engine goes on without: {why}", "mend it, then systemctl restart gputopo")
     for folder in status.get("not_writable", ()):
         yield fail(
             f"the engine may not write in {folder}: what it is to keep there is lost",

@@ -71,7 +71,8 @@ class Metrics:
             from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
         except ImportError as error:
             raise PluginError(
-                "metrics_listen needs the extra: pip install 'slurm-gputopo[metrics]'"
+                "metrics_listen needs prometheus_client: apt-get install python3-prometheus-client,"
+                " or, where pip installed gputopo, pip install 'slurm-gputopo[metrics]'"
             ) from error
         registry = CollectorRegistry()
         registry.register(self)

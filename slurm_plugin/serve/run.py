@@ -151,7 +151,7 @@ async def serve(path: Path, notifier: Notifier | None = None) -> None:
     asyncio.get_running_loop().set_exception_handler(DescriptorsGone())
     try:
         await server.start()
-        await _start_listeners(beside)
+        await _start_listeners(engine, beside)
         _handle_signals(engine, notifier, ended)
         _announce(engine, notifier)
         engine.warm()
@@ -245,12 +245,13 @@ def _listeners(engine: Engine) -> list[ExplainListener | Metrics]:
     return listeners
 
 
-async def _start_listeners(listeners: Iterable[ExplainListener | Metrics]) -> None:
+async def _start_listeners(engine: Engine, listeners: Iterable[ExplainListener | Metrics]) -> None:
     for listener in listeners:
         try:
             await listener.start()
         except PluginError as error:
             logger.error("%s; going on without", error)
+            engine.not_listening.append(str(error))
 
 
 def _known_to(site: setup.Setup) -> tuple[DecisionLogConfig, Machines, Noted]:

@@ -83,6 +83,8 @@ class Engine:
         self._left_of: tuple[object, ...] = (None, None, None)
         #: Folders of the configuration in which the engine may not write.
         self.not_writable: list[str] = []
+        #: Why what the site wants to listen beside the socket does not.
+        self.not_listening: list[str] = []
         self._heard: list[Callable[[str], None]] = []
         self._tell: list[Callable[[], dict[str, Any]]] = []
         #: Has slurmctld start at once what was let go; else it looks once a second or less.
@@ -347,6 +349,7 @@ class Engine:
             "config_read_at": round(self.read_at, 3),
             "reload_error": self.reload_error[:MAX_PROBLEM_CHARS],
             "not_writable": self.not_writable,
+            "not_listening": self.not_listening,
             "enforcement": config.enforcement,
             "killed": config.kill_switch.exists(),
             "partitions": {

@@ -72,6 +72,8 @@ def _engine(state: dict[str, Any]) -> Iterator[str]:
         yield f"NOT RELOADED since it changed: {in_force}"
     if folders := state.get("not_writable"):
         yield f"NOT WRITABLE: {', '.join(folders)}: see gputopo doctor"
+    for why in state.get("not_listening", ()):
+        yield f"NOT LISTENING: {why}"
     if state.get("unasked"):
         yield f"NOT ASKED about {state['unasked']} jobs with GPUs that started: see gputopo doctor"
     if jobs := client.unaskable(state):

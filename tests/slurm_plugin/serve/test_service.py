@@ -210,6 +210,7 @@ def test_nodes_that_slurm_counts_otherwise_or_nobody_declared_are_left_to_slurm(
             "NOT RELOADED since it changed: in force is what was read at 20",
         ),
         ({"not_writable": ["/var/lib/x"]}, "NOT WRITABLE: /var/lib/x: see gputopo doctor"),
+        ({"not_listening": ["metrics_listen: taken"]}, "NOT LISTENING: metrics_listen: taken"),
         ({}, ""),
     ],
 )
