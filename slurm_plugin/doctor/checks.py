@@ -46,8 +46,8 @@ def examine(installation: Installation) -> Iterator[Finding]:
 
 _NOT_CHECKED = "fix this first; what depends on it was not checked"
 _NO_SLURM = (
-    "systemctl start munge slurmctld; journalctl -u slurmctld -u munge says why one does not stay;"
-    " what depends on Slurm was not checked"
+    "systemctl start munge slurmctld (with client: rest slurmrestd, too); journalctl says why one"
+    " does not stay; what depends on Slurm was not checked"
 )
 
 

@@ -115,15 +115,25 @@ def is_let_go(cluster: Cluster, job: int) -> bool:
     return enforcement() == "select" or "[gpu-slots: placed " in cluster.job(job).admin_comment
 
 
-@pytest.mark.usefixtures("ordered_site")
-def test_a_limit_that_is_raised_while_the_job_passes_is_set_back_once_it_runs(cluster: Cluster):
-    """Else the owner would hold up the first in line for as long as she likes.
-
-    A limit is here when Slurm ends the job: of ten minutes it ends one a minute too late.
-    """
+@pytest.fixture
+def a_minute_more(cluster: Cluster) -> Iterator[None]:
+    """Slurm ends jobs a minute too late. The engine goes by what it read for up to a minute."""
     cluster.configure_extra("OverTimeLimit=1")
     cluster.engine("restart")
     cluster.wait_reconciled()
+    try:
+        yield
+    finally:
+        cluster.configure_extra("")
+        cluster.engine("restart")
+
+
+@pytest.mark.usefixtures("ordered_site", "a_minute_more")
+def test_a_limit_that_is_raised_while_the_job_passes_is_set_back_once_it_runs(cluster: Cluster):
+    """Else the owner would hold up the first in line for as long as she likes.
+
+    A limit is here when Slurm ends the job.
+    """
     # A core of each socket, all of one of which those that would pass ask for: they do not begin.
     cores = ("-p", "off", "-w", "dgx1", "-n2", "--ntasks-per-socket=1")
     holder = cluster.started(*cores, sleep_s=3000).id

@@ -1,0 +1,300 @@
+"""What can be wrong on a host: doctor names it and what mends it, and so does the page.
+
+On a host with systemd and the distribution's Slurm, one fault after the other: each is made as it
+happens, and mended by the very command that doctor says, or by hand as it says.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from site_host import EDIT, INSTALL, ROOT, BootedHost, NotBootedError
+
+import slurm_plugin
+
+ALERTS = Path(slurm_plugin.__file__).parent / "monitoring" / "alerts.yaml"
+PAGE = ROOT / "docs" / "faults.md"
+YAML, CONF = "/etc/slurm/gputopo.yaml", "/etc/slurm/slurm.conf"
+OURS, STATE, LOGS = "/usr/lib/slurm-gputopo/slurm", "/var/lib/gputopo", "/var/log/gputopo"
+SOCKET, METRICS = "/run/gputopo/engine.sock", "127.0.0.1:9401"
+RELOAD, RESTART = "systemctl reload gputopo", "systemctl restart slurmctld"
+#: A rule that goes by one reading, or by one count beside the one before.
+RULE = re.compile(r"(increase\()?(\w+)(?:\{([^}]*)\})?(?:\[\w+\]\))? (==|>) (\d+)")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault, and what is said of it."""
+
+    name: str
+    #: The command that makes it.
+    breaks: str
+    #: `CHECK: words` of doctor's line.
+    says: str
+    #: Words of doctor's advice; a command that mends it, where `undo` is empty.
+    mends: str
+    #: What somebody does who follows advice that is no command.
+    undo: str = ""
+    #: Words of `gputopo status`.
+    status: str = ""
+    #: The alert that fires if it stays.
+    alert: str = ""
+    #: Words of the engine's journal.
+    journal: str = ""
+
+    @property
+    def row(self) -> str:
+        """Its line of the page."""
+        seen = [f"`status`: {self.status}"] if self.status else []
+        seen += [self.alert] if self.alert else []
+        seen += [f"journal: {self.journal}"] if self.journal else []
+        mends = self.mends if self.undo else f"`{self.mends}`"
+        return f"| {self.name} | {self.says} | {'; '.join(seen)} | {mends} |"
+
+
+def edited(old: str, new: str) -> str:
+    """gputopo.yaml with one text in place of another."""
+    return f"sed -i 's|{old}|{new}|' {YAML}"
+
+
+def in_slurm_conf(old: str, new: str) -> tuple[str, str]:
+    """slurm.conf with one text in place of another, read by slurmctld; and as it was."""
+    kept = "/root/slurm.conf.kept"
+    breaks = f"cp -p {CONF} {kept}; sed -i 's|{old}|{new}|' {CONF}; {RESTART}"
+    return breaks, f"cp -p {kept} {CONF}; {RESTART}"
+
+
+TWO_NODES = edited("nodes: dgx1,", 'nodes: "dgx[1-2]",')
+ONE_NODE = edited('nodes: "dgx.1-2.",', "nodes: dgx1,")
+NOT_LISTED, LISTED = in_slurm_conf("^JobSubmitPlugins", "#JobSubmitPlugins")
+WITHOUT_OURS, WITH_OURS = in_slurm_conf(f"^PluginDir={OURS}:", "PluginDir=")
+OURS_LAST, OURS_FIRST = in_slurm_conf(rf"^PluginDir=\({OURS}\):\(.*\)", r"PluginDir=\2:\1")
+CHANGED = edited("mode: enforce", "mode: observe")
+AS_BEFORE = edited("mode: observe", "mode: enforce")
+
+FAULTS = [
+    Fault("the engine is stopped", "systemctl stop gputopo",
+          f"socket: {SOCKET} is missing", "systemctl start gputopo",
+          status="the engine is not running", alert="GputopoEngineDown"),
+    Fault("the kill switch is set", "touch /etc/slurm/gputopo.disable",
+          "kill switch: /etc/slurm/gputopo.disable exists", "rm /etc/slurm/gputopo.disable",
+          status="SWITCHED OFF by the kill switch", alert="GputopoSwitchedOff"),
+    Fault("gputopo.yaml has an unknown key", f"echo 'sockte: /x' >>{YAML}",
+          "config: /etc/slurm/gputopo.yaml:14: sockte: unknown key", "fix this first",
+          f"sed -i /sockte/d {YAML}", status="going on with what the engine read at"),
+    Fault("gputopo.yaml was broken, and reloaded",
+          f"echo 'sockte: /x' >>{YAML}; ! {RELOAD}",
+          "config: /etc/slurm/gputopo.yaml:14: sockte: unknown key", "fix this first",
+          f"sed -i /sockte/d {YAML}; {RELOAD}", status="going on with what the engine read at",
+          journal="Reload failed for gputopo.service"),
+    Fault("gputopo.yaml was changed and not reloaded", CHANGED,
+          "engine: /etc/slurm/gputopo.yaml changed since", RELOAD,
+          status="NOT RELOADED since it changed"),
+    Fault("gputopo.yaml is root's alone", f"{AS_BEFORE}; {RELOAD}; chmod 600 {YAML}",
+          "file: /etc/slurm/gputopo.yaml cannot be read by SlurmUser", f"chmod a+r {YAML}"),
+    Fault("another program has the port of the metrics",
+          "systemctl stop gputopo;"
+          " setsid python3 -m http.server -b 127.0.0.1 9401 >/dev/null 2>&1 & sleep 2;"
+          " systemctl start gputopo",
+          "engine: the engine goes on without: metrics_listen", "systemctl restart gputopo",
+          "pkill -f '[h]ttp.server'; sleep 1; systemctl restart gputopo",
+          status="NOT LISTENING: metrics_listen", journal="metrics_listen"),
+    Fault("the engine's socket is open to all", f"chmod 0666 {SOCKET}",
+          f"socket: {SOCKET} has mode 0666", f"chmod 0600 {SOCKET}"),
+    Fault("the state directory is root's", f"chown root {STATE}",
+          f"engine: the engine may not write in {STATE}", "give it to SlurmUser",
+          f"chown slurm {STATE}", status=f"NOT WRITABLE: {STATE}",
+          alert="GputopoFoldersNotWritable", journal=f"cannot be written: {STATE}"),
+    Fault("the log's directory is root's", f"chown root {LOGS}",
+          f"engine: the engine may not write in {LOGS}", "give it to SlurmUser",
+          f"chown slurm {LOGS}", status=f"NOT WRITABLE: {LOGS}",
+          alert="GputopoFoldersNotWritable", journal=f"cannot be written: {LOGS}"),
+    Fault("the log's file system is full", f"mount -t tmpfs -o size=64k none {LOGS}",
+          f"decision log: {LOGS}: 0 MB left", "free 64 MB or more", f"umount {LOGS}"),
+    Fault("the log's directory is gone", f"mv {LOGS} /root/gone",
+          f"decision log: {LOGS}: No such file", f"make {LOGS} for SlurmUser",
+          f"mv /root/gone {LOGS}", status=f"NOT WRITABLE: {LOGS}"),
+    Fault("slurm.conf does not list lua", NOT_LISTED,
+          "bridge: JobSubmitPlugins does not name lua", "gputopo enable --apply", LISTED),
+    Fault("job_submit.lua is gone", "mv /etc/slurm/job_submit.lua /root/",
+          "bridge: /etc/slurm/job_submit.lua: No such file", "gputopo enable --apply"),
+    Fault("job_submit.lua is the site's alone",
+          "mv /etc/slurm/job_submit.lua /root/;"
+          " echo 'function slurm_job_submit() return 0 end' >/etc/slurm/job_submit.lua",
+          "bridge: /etc/slurm/job_submit.lua is not ours and does not load ours",
+          "call the bridge from it", "mv /root/job_submit.lua /etc/slurm/"),
+    Fault("bridge and engine enforce in two ways",
+          "echo 'enforcement = slots' >/etc/slurm/gputopo-bridge.conf",
+          "enforcement: /etc/slurm/gputopo-bridge.conf says enforcement = slots",
+          "set both to the same", "rm /etc/slurm/gputopo-bridge.conf"),
+    Fault("PluginDir is without ours", WITHOUT_OURS,
+          "select plugin: no select_cons_tres.so of ours in PluginDir", "gputopo enable --apply",
+          WITH_OURS),
+    Fault("PluginDir has Slurm's own first", OURS_LAST,
+          "select plugin: /usr/lib/x86_64-linux-gnu/slurm-wlm/select_cons_tres.so is found before",
+          f"put {OURS} first in PluginDir", OURS_FIRST),
+    Fault("a node has other GPUs than declared",
+          f"{edited('topology: dgx1v', 'topology: minsky')}; {RELOAD}",
+          "nodes: dgx1: Slurm has 8 GPUs, its topology minsky 4",
+          "correct gputopo.yaml or Gres= in slurm.conf",
+          f"{edited('topology: minsky', 'topology: dgx1v')}; {RELOAD}",
+          status="1 left to Slurm", alert="GputopoNodesLeftToSlurm"),
+    Fault("a node's topology is not collected yet",
+          f"{edited('topology: dgx1v', 'topology: collected')}; {RELOAD}",
+          "nodes: dgx1 is left to Slurm: not collected yet", "gputopo topology collect dgx1",
+          f"{edited('topology: collected', 'topology: dgx1v')}; {RELOAD}",
+          status="1 left to Slurm", alert="GputopoNodesLeftToSlurm",
+          journal="dgx1 is left to Slurm's own choice"),
+    Fault("a node that Slurm does not have", f"{TWO_NODES}; {RELOAD}",
+          "nodes: dgx2 is declared, Slurm does not know it",
+          "take it out of nodes: in gputopo.yaml", f"{ONE_NODE}; {RELOAD}"),
+    Fault("a node with GPUs that is not declared",
+          f"{edited('nodes: dgx1,', 'nodes: dgx2,')}; {RELOAD}",
+          "nodes: dgx1 has 8 GPUs and is not declared", "declare it under nodes:",
+          f"{edited('nodes: dgx2,', 'nodes: dgx1,')}; {RELOAD}",
+          status="1 left to Slurm", alert="GputopoNodesLeftToSlurm"),
+    Fault("a partition that Slurm does not have",
+          f"sed -i 's/^partitions:.*/&\\n  gone: {{mode: observe}}/' {YAML}; {RELOAD}",
+          "partitions: gone is no partition of Slurm", "take it out of partitions:",
+          f"sed -i '/^  gone:/d' {YAML}; {RELOAD}"),
+    Fault("the file of marks is damaged", f"echo x >>{STATE}/marks.jsonl",
+          f"marks: {STATE}/marks.jsonl:1: JSON is malformed", "fix this first",
+          f"rm {STATE}/marks.jsonl", journal="the marks read last stay"),
+    Fault("a mark of what a node has not",
+          "echo '{\"node\":\"dgx1\",\"part\":\"gpu 9\",\"state\":\"broken\"}'"
+          f" >>{STATE}/marks.jsonl",
+          "marks: dgx1: gpu 9 broken: the node has no such part",
+          "gputopo topology unmark dgx1 gpu 9", journal="mark of dgx1 is left out"),
+    Fault("a node has lost a GPU",
+          "sed -i.kept /fakegpu7/d /etc/slurm/gres.conf; systemctl restart slurmd",
+          "nodes: dgx1: slurmd found 7 GPUs of 8", "restart slurmd",
+          "mv /etc/slurm/gres.conf.kept /etc/slurm/gres.conf; systemctl restart slurmd; sleep 1;"
+          " scontrol update nodename=dgx1 state=resume"),
+    Fault("slurmctld is down", "systemctl stop slurmctld",
+          "slurm: scontrol show config: exit 1", "systemctl start munge slurmctld",
+          alert="GputopoSlurmUnreachable", journal="Slurm could not be read"),
+    Fault("munge is down", "systemctl stop munge",
+          "slurm: scontrol show config: exit 1", "systemctl start munge slurmctld",
+          alert="GputopoSlurmUnreachable"),
+    Fault("an upgrade that was not finished",
+          "sed -i 's/^Version: /&9./' /usr/lib/slurm-gputopo/slurm_gputopo*/METADATA",
+          "engine: the engine that runs is of version", "systemctl restart gputopo",
+          "sed -i 's/^Version: 9./Version: /' /usr/lib/slurm-gputopo/slurm_gputopo*/METADATA"),
+    Fault("Slurm goes by a topology.conf, the engine by none",
+          "echo 'SwitchName=s1 Nodes=dgx1' >/etc/slurm/topology.conf;"
+          f" echo TopologyPlugin=topology/tree >>{CONF}; {RESTART}",
+          "network: TopologyPlugin is topology/tree, Slurm goes by /etc/slurm/topology.conf",
+          "topology_conf: /etc/slurm/topology.conf in gputopo.yaml",
+          f"rm /etc/slurm/topology.conf; sed -i /TopologyPlugin/d {CONF}; {RESTART}"),
+    Fault("GPUs are to be lent, and nobody submits donors",
+          f"echo 'remote: {{allow: yes}}' >>{YAML}; {RELOAD}",
+          "remote: nothing is lent", "systemctl enable --now gputopo-donors",
+          f"sed -i /^remote/d {YAML}; {RELOAD}", journal="remote: nothing is lent"),
+]  # fmt: skip
+
+
+def test_the_page_has_each_of_them():
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    assert rows[1:] == [fault.row for fault in FAULTS]
+
+
+@pytest.fixture(scope="module")
+def site(image, debs) -> Iterator[BootedHost]:
+    """A host on which all is well, and a job has been submitted."""
+    try:
+        with BootedHost(image, debs) as host:
+            host.run(INSTALL)
+            host.run("apt-get install -y --no-install-recommends python3-prometheus-client")
+            host.run(f"{EDIT}; echo 'metrics_listen: {METRICS}' >>{YAML}")
+            host.run("gputopo enable --apply")
+            host.start_engine()
+            host.restart_slurmctld()
+            host.run("srun -Q --gres=gpu:2 true")
+            yield host
+    except NotBootedError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.cluster
+@pytest.mark.long("six minutes in a container with systemd")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_what_is_wrong_is_named_and_mended(site, fault):
+    whole(site)
+    at, before = site.run("date +%s").strip(), read(site)
+    site.run(fault.breaks)
+    try:
+        site.wait_for(f"gputopo doctor | grep -qF {quoted(fault.says)}")
+        advice = of_check(site, fault.says.partition(":")[0])
+        assert fault.mends in advice
+        site.wait_for(f"gputopo status 2>&1 | grep -qF {quoted(fault.status)}")
+        log = f"journalctl -q -o cat -u gputopo --since @{at} | grep -qF {quoted(fault.journal)}"
+        if fault.journal:
+            site.wait_for(log)
+        if fault.alert:
+            until_it_fires(site, fault.alert, before)
+    finally:
+        site.run(fault.undo or fault.mends)
+    whole(site)
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def whole(site: BootedHost) -> None:
+    """Doctor finds nothing at all, which after a restart takes some seconds."""
+    site.wait_for("gputopo doctor --quiet >/tmp/said; [ \"$(cat /tmp/said)\" = 'nothing to fix' ]")
+
+
+def of_check(site: BootedHost, check: str) -> str:
+    """What doctor says to do; nothing else is wrong than what this check found, or follows."""
+    lines = site.try_run("gputopo doctor --quiet").stdout.splitlines()
+    found = {line[6:].partition(":")[0] for line in lines if re.match(r"(fail|warn)  ", line)}
+    follows = {"socket": {"engine"}, "engine": {"decision log"}, "decision log": {"engine"}}
+    assert check in found <= {check, *follows.get(check, ())}, lines
+    return "\n".join(line for line in lines if line.startswith("      -> "))
+
+
+# -- metrics -----------------------------------------------------------------
+
+
+def read(site: BootedHost) -> dict[str, float]:
+    """The engine's metrics now; none where it does not answer."""
+    script = (
+        f"import urllib.request as u; print(u.urlopen('http://{METRICS}/metrics').read().decode())"
+    )
+    text = site.try_run(f'python3 -c "{script}"').stdout
+    pairs = (line.rpartition(" ") for line in text.splitlines() if line.startswith("gputopo_"))
+    return {name: float(value) for name, _, value in pairs}
+
+
+def total(metrics: dict[str, float], name: str, label: str) -> float:
+    """The sum of a metric's samples with this label."""
+    return sum(
+        value
+        for sample, value in metrics.items()
+        if sample.partition("{")[0] == name and label in sample
+    )
+
+
+def until_it_fires(site: BootedHost, name: str, before: dict[str, float]) -> None:
+    """Until the rule holds that Prometheus would go by; how long it has to is left out."""
+    [group] = yaml.safe_load(ALERTS.read_text())["groups"]
+    [rule] = [rule["expr"] for rule in group["rules"] if rule.get("alert") == name]
+    for _ in range(60):
+        now = read(site)
+        if name == "GputopoEngineDown":
+            holds = not now
+        else:
+            grows, metric, label, sign, bound = RULE.match(rule).groups()
+            value = total(now, metric, label or "")
+            value -= total(before, metric, label or "") if grows else 0.0
+            holds = value == float(bound) if sign == "==" else value > float(bound)
+        if holds:
+            return
+        site.run("sleep 0.5")
+    raise AssertionError(f"{rule}: not so with {now}")
