@@ -319,17 +319,22 @@ class Soup:
 
     def after(self, before: Books, own: int, ours: int) -> Books:
         """The books with the advised job; one that Slurm started has time to do the same."""
-        until_s = time.monotonic() + LATE_S
         after = settled(self.cluster, ours)
         if before.jobs[own].state != "RUNNING":
             return after
         self.seen["waited"] += after.jobs[ours].state != "RUNNING"
-        while after.jobs[ours].state != "RUNNING" and time.monotonic() < until_s:
-            if is_told_to_wait(after.jobs[ours]) and not self.waits_end:
+        return self.started(after, ours)
+
+    def started(self, seen: Books, jobid: int) -> Books:
+        """The books once the job runs, for which it has some time: behind others that wait Slurm
+        does not look at a job when it comes."""
+        until_s = time.monotonic() + LATE_S
+        while seen.jobs[jobid].state != "RUNNING" and time.monotonic() < until_s:
+            if is_told_to_wait(seen.jobs[jobid]) and not self.waits_end:
                 break
             time.sleep(LOOK_S)
-            after = settled(self.cluster, ours)
-        return after
+            seen = settled(self.cluster, jobid)
+        return seen
 
     def varied(
         self, user: str, asks: list[str], found: list[str],
@@ -339,11 +344,14 @@ class Soup:
 
         The job that now stands for the second try, and the books with it.
         """
+        runs = after.jobs[ours].state == "RUNNING"
         for _ in range(VARIES):
             self.end(ours)
             ours = self.submit(user, asks, (OFF,))
             assert isinstance(ours, int), ours
             after = settled(self.cluster, ours)
+            if runs:
+                after = self.started(after, ours)
             kinds = {text.split(":")[0] for text in harms(before, own, after, ours)}
             if kinds:
                 found[:] = [text for text in found if text.split(":")[0] not in kinds]
