@@ -62,7 +62,7 @@ def check_config(here: Installation) -> Iterator[Finding]:
 
 def check_nodes(here: Installation) -> Iterator[Finding]:
     """Declared nodes are Slurm's nodes, with as many GPUs; the rest is named."""
-    slurm = {node.name: node for node in here.nodes}
+    slurm, collected = {node.name: node for node in here.nodes}, _collected(here)
     good: dict[int, list[str]] = {}
     for name, machine in here.machines.items():
         node = slurm.get(name)
@@ -72,7 +72,7 @@ def check_nodes(here: Installation) -> Iterator[Finding]:
                 "take it out of nodes: in gputopo.yaml, or add it to slurm.conf",
             )
         elif machine.problem:
-            is_known = machine.topology is not None or name in _collected(here)
+            is_known = machine.topology is not None or name in collected
             fix = _FIX_NODE if is_known else f"gputopo topology collect {name}"
             yield fail(f"{name} is left to Slurm: {machine.problem}", fix)
         elif lost := _lost_gpus(machine, node):

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import pytest
 import yaml
@@ -227,11 +228,11 @@ def test_what_is_wrong_is_named_and_mended(site, fault):
     at, before = site.run("date +%s").strip(), read(site)
     site.run(fault.breaks)
     try:
-        site.wait_for(f"gputopo doctor | grep -qF {quoted(fault.says)}")
+        site.wait_for(f"gputopo doctor | grep -qF {quote(fault.says)}")
         advice = of_check(site, fault.says.partition(":")[0])
         assert fault.mends in advice
-        site.wait_for(f"gputopo status 2>&1 | grep -qF {quoted(fault.status)}")
-        log = f"journalctl -q -o cat -u gputopo --since @{at} | grep -qF {quoted(fault.journal)}"
+        site.wait_for(f"gputopo status 2>&1 | grep -qF {quote(fault.status)}")
+        log = f"journalctl -q -o cat -u gputopo --since @{at} | grep -qF {quote(fault.journal)}"
         if fault.journal:
             site.wait_for(log)
         if fault.alert:
@@ -239,10 +240,6 @@ def test_what_is_wrong_is_named_and_mended(site, fault):
     finally:
         site.run(fault.undo or fault.mends)
     whole(site)
-
-
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def whole(site: BootedHost) -> None:
