@@ -14,6 +14,7 @@ from slurm_plugin.slurm import features
 from slurm_plugin.slurm.interface import Reservation, SlurmPartition
 
 RESERVED = "a reservation begins before its time is over"
+SOCKETS = "on which socket its partition may use more cores, Slurm alone knows (MaxCPUsPerSocket)"
 HALF_CLOSED = "a node that is switched off, reserved in part or one user's alone has room"
 #: The most sets of GPUs that are tried for a job of several nodes of one kind.
 MAX_SETS = 1024
@@ -184,17 +185,30 @@ def unreserved(nodes: Nodes, reserved: Iterable[Reservation], now: float, end: f
     return {name: node for name, node in nodes.items() if name not in taken}
 
 
+def _is_sure(need: Need, node: Node) -> bool:
+    """Has the partition's limit of each socket room for the job, whatever its GPUs are beside?
+
+    Slurm gives no job the GPUs of sockets alone on which its partition has all its cores.
+    """
+    if not node.limits:
+        return True
+    return node.cpus_for(need.gpus, need.partitions, need.exclusive, True) >= need.cpus
+
+
 def open_groups(
     need: Need, nodes: Nodes, reserved: Iterable[Reservation], now: float, end: float
 ) -> tuple[list[Group], str]:
     """Where a job from `now` to `end` (epochs) meets no reservation; else why it is Slurm's own.
 
-    Neither where it has to wait for others. Slurm knows whether a reservation leaves room: behind
-    its gate the job would keep the slots from others, and be put back, again and again.
+    Neither where it has to wait for others. Slurm knows whether a reservation leaves room, and of
+    which sockets: behind its gate the job would keep the slots from others, and be put back, again
+    and again.
     """
     open_ones = unreserved(nodes, reserved, now, end)
-    if found := groups(need, open_ones):
+    if found := groups(need, {n: node for n, node in open_ones.items() if _is_sure(need, node)}):
         return found, ""
+    if groups(need, open_ones):
+        return [], SOCKETS
     if open_ones is not nodes and groups(need, nodes):
         return [], RESERVED
     return [], why_slurms(need, nodes)

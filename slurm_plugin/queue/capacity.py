@@ -85,17 +85,22 @@ class Node:
         return bool(self.cpus_by_gpu or self.limits)
 
     def cpus_for(
-        self, gpus: int, partitions: frozenset[str] = frozenset(), is_exclusive: bool = False
+        self,
+        gpus: int,
+        partitions: frozenset[str] = frozenset(),
+        is_exclusive: bool = False,
+        on_any_socket: bool = False,
     ) -> int:
         """The free CPUs that Slurm would give a job with so many GPUs here.
 
         In the one of its partitions that allows most; in any partition for a job that names none.
+        `on_any_socket`: whichever ones the partition's other jobs are on.
         """
         free = self.cpus - self.kept_from(gpus)
         if not self.limits:
             return free
         names = self.partitions & partitions if partitions else self.partitions
-        rooms = [self._room_in(name, is_exclusive) for name in names]
+        rooms = [self._room_in(name, is_exclusive, on_any_socket) for name in names]
         return min(free, max(rooms, default=free))
 
     def kept_from(self, gpus: int) -> int:
@@ -104,17 +109,17 @@ class Node:
             return 0
         return max(0, self.cpus_by_gpu * (len(self.gpu_types) - gpus) - self.opened)
 
-    def _room_in(self, partition: str, is_exclusive: bool) -> int:
+    def _room_in(self, partition: str, is_exclusive: bool, on_any_socket: bool) -> int:
         """CPUs that the partition's jobs may still take (_allocate_sc of select/cons_tres).
 
         A socket counts until it is full, and Slurm does not say which ones jobs are on: as few are
-        taken to be full as may be, as a job that does not start goes to Slurm in the end.
+        taken to be full as may be, or as many.
         """
         room, limit = self.all_cpus, self.limits.get(partition)
         taken = self.taken.get(partition, 0)
         if limit is not None and (most := limit.max_cpus_per_socket):
             full = max(0, taken - self.socket_count * (most - 1))
-            room = most * (self.socket_count - full)
+            room = most - taken if on_any_socket else most * (self.socket_count - full)
         if limit is not None and (most := limit.max_cpus_per_node):
             # Slurm gives a job the whole of a node or nothing of it.
             room = 0 if is_exclusive and self.all_cpus > most else min(room, most - taken)

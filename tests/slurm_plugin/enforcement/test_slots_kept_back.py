@@ -165,6 +165,26 @@ def test_cpus_of_several_sockets_are_slurms_to_find_where_a_partition_limits_the
         assert state_of(told(answer)) == ("gated" if array else "placed")
 
 
+@pytest.mark.parametrize(
+    ("taken", "is_left"), [(0, False), (3, False), (4, True), (7, True), (8, False)]
+)
+@pytest.mark.parametrize("array", [False, True])
+def test_on_which_socket_a_partition_has_cores_left_is_slurms_to_know(
+    tmp_path, taken, is_left, array
+):
+    """Slurm starts no job on GPUs of sockets alone where the partition has all that it may."""
+    state = cache()
+    busy = {"batch": taken}
+    limits = {"limits": {"batch": PER_SOCKET}, "socket_count": 2, "taken": busy}
+    state.update({"dgx1": replace(state.nodes["dgx1"], **limits)}, (), Line(), NOW)
+    answer = mode(tmp_path, state).on_submit(submit(array=array, partition="batch", cpus=1))
+    if is_left:
+        assert "MaxCPUsPerSocket" in left(answer)
+    else:
+        # With 8 no socket has any.
+        assert state_of(told(answer)) == ("gated" if array or taken == 8 else "placed")
+
+
 SPREADABLE = {
     "--gpus=4": {"form": "job", "tpj": "gres/gpu:4"},
     "--gpus=4 -n2": {"form": "job", "tpj": "gres/gpu:4", "tasks": 2, "cpus": 2},
