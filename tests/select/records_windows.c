@@ -66,6 +66,25 @@ CLAIM(cores_are_shared_where_slurm_may_and_another_job_has_them)
 	FREE_NULL_LIST(job_list);
 }
 
+CLAIM(where_sockets_are_taken_whole_a_job_gets_no_more_of_them)
+{
+	job_record_t own = on_cores(0x3), ours = on_cores(0x6);
+	gt_cpus_t was;
+
+	own.total_cpus = ours.total_cpus = 2;
+	DGX1.tot_sockets = DGX1.cores = 2;
+	was = gt_cpus_of(&own);
+	CHECK(was.cpus == 2 && was.sockets == 0);	/* not whole: not counted */
+	CHECK(!gt_has_other_cpus(&ours, &was, own.job_resrcs->node_bitmap));
+	own.job_resrcs->cr_type = ours.job_resrcs->cr_type = GT_SOCKETS;
+	was = gt_cpus_of(&own);
+	CHECK(was.sockets == 1 && gt_cpus_of(&ours).sockets == 2);
+	CHECK(gt_has_other_cpus(&ours, &was, own.job_resrcs->node_bitmap));
+	CHECK(!gt_has_other_cpus(&own, &was, own.job_resrcs->node_bitmap));
+	was = gt_cpus_of(&ours);
+	CHECK(!gt_has_other_cpus(&own, &was, own.job_resrcs->node_bitmap));
+}
+
 /* Where nothing is said: bf_interval, bf_max_time, bf_resolution, and half a minute to spare */
 #define LOOK_S (30 + 30 + 60 + 30)
 

@@ -16,7 +16,7 @@ typedef struct {
 	gt_postponement_t earlier;
 	gt_before_t before;
 	int rc;			/* the answer for Slurm */
-	uint32_t own_cpus;	/* of Slurm's own choice */
+	gt_cpus_t own_cpus;	/* of Slurm's own choice */
 	bool reselect;		/* Slurm's own choice was overwritten */
 } decision_t;
 
@@ -164,7 +164,7 @@ static gt_result_t take(decision_t *decision, int wanted,
 		decision->reselect = true;
 		if (gt_mask_select(question->test, question->gpus, places,
 				   (int) count) == SLURM_SUCCESS &&
-		    !gt_has_other_cpus(job, decision->own_cpus, question->own)) {
+		    !gt_has_other_cpus(job, &decision->own_cpus, question->own)) {
 			decision->reselect = false;
 			result = GT_USED;
 		}
@@ -179,7 +179,7 @@ static gt_result_t use(decision_t *decision)
 	int wanted = own_count(&decision->question);
 	gt_result_t result;
 
-	decision->own_cpus = decision->question.test->job->total_cpus;
+	decision->own_cpus = gt_cpus_of(decision->question.test->job);
 	result = take(decision, wanted, reply->picks, reply->pick_count);
 	if (result != GT_INFEASIBLE)
 		return result;

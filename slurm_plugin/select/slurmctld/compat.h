@@ -43,6 +43,13 @@
 #define GT_DECLARED_WHERE_THERE(X)
 #endif
 
+/* Of SelectTypeParameters: sockets are taken whole */
+#if SLURM_VERSION_NUMBER < SLURM_VERSION_NUM(25, 11, 0)
+#define GT_SOCKETS CR_SOCKET
+#else
+#define GT_SOCKETS SELECT_SOCKET
+#endif
+
 /* Since 25.05 this file is the network, whatever TopologyPlugin and topology.conf say. */
 static inline bool gt_topology_yaml(void)
 {

@@ -91,17 +91,49 @@ static bool are_like(const node_record_t *one, bitstr_t *nodes, bool has_cores)
 	return true;
 }
 
-extern bool gt_has_other_cpus(const job_record_t *job, uint32_t cpus,
+static uint32_t sockets_of(const job_resources_t *resources)
+{
+	node_record_t *node;
+	int64_t first = 0;
+	uint32_t found = 0;
+
+	for (int i = 0; (node = next_node_bitmap(resources->node_bitmap, &i)); i++) {
+		for (int socket = 0; socket < node->tot_sockets; socket++) {
+			int64_t core = first + (int64_t) socket * node->cores;
+			int64_t end = core + node->cores;
+
+			while (core < end && !has_core(resources, core))
+				core++;
+			found += core < end;
+		}
+		first += node->tot_cores;
+	}
+	return found;
+}
+
+extern gt_cpus_t gt_cpus_of(const job_record_t *job)
+{
+	const job_resources_t *resources = job->job_resrcs;
+	bool are_whole = resources && resources->core_bitmap &&
+			 (resources->cr_type & GT_SOCKETS);
+
+	return (gt_cpus_t) { .cpus = job->total_cpus,
+			     .sockets = are_whole ? sockets_of(resources) : 0 };
+}
+
+extern bool gt_has_other_cpus(const job_record_t *job, const gt_cpus_t *own,
 			      bitstr_t *nodes)
 {
 	int first = 0;
 	const node_record_t *one = next_node_bitmap(nodes, &first);
 	bitstr_t *ours = job->job_resrcs->node_bitmap;
 	/* of another node fewer, unless it is the whole of it or one node of less than before */
-	bool is_less = job->total_cpus < cpus &&
+	bool is_less = job->total_cpus < own->cpus &&
 		       bit_set_count(ours) == bit_set_count(nodes) &&
 		       !(job->details->whole_node & WHOLE_NODE_REQUIRED);
 
-	return job->total_cpus != cpus && one &&
+	if (gt_cpus_of(job).sockets > own->sockets)
+		return true;
+	return job->total_cpus != own->cpus && one &&
 	       are_like(one, nodes, !is_less) && are_like(one, ours, !is_less);
 }

@@ -13,11 +13,21 @@
  */
 extern bool gt_shares_cores(const job_record_t *job);
 
+/* What a selection gave a job; sockets only where they are taken whole (CR_Socket), else 0 */
+typedef struct {
+	uint32_t cpus;
+	uint32_t sockets;
+} gt_cpus_t;
+
+/* Of the last selection */
+extern gt_cpus_t gt_cpus_of(const job_record_t *job);
+
 /*
  * RET true if the last selection gave the job other CPUs than it had on these nodes, which
  * nothing but where its GPUs are explains: with --gres-flags=enforce-binding they may be of
  * two sockets, which are taken whole under CR_Socket, or of one that has no core left for
- * each of them. On nodes of other cores it may have more, and the whole of a smaller one
+ * each of them. On nodes of other cores it may have more, but for sockets that are taken
+ * whole, and the whole of a smaller one
  */
-extern bool gt_has_other_cpus(const job_record_t *job, uint32_t cpus,
+extern bool gt_has_other_cpus(const job_record_t *job, const gt_cpus_t *own,
 			      bitstr_t *nodes);
