@@ -28,6 +28,8 @@ ALICES, BOBS = 8, 7
 ALONE_S, BESIDE_S, END_S, OWNER_MS = 1.0, 2.0, 2.0, 2.0
 #: Bars of the process: MiB, and what one user may keep open beside what it needs itself.
 MEMORY_MB, SHARE = 300, 64
+#: A user's waiting jobs, and for how long so many clients of that user take nothing.
+WAITING, SLOW_S = 10_000, 60
 #: Connections of this host while it is asked whose one of them is.
 CONNECTIONS = 25_000
 HERE = "127.0.0.1"
@@ -40,7 +42,29 @@ def run() -> Iterator[Figure]:
         write_log(folder, FILES, EACH_MB, {ALICES: 2000 + ALICE, BOBS: 2000 + BOB})
         with page(folder) as running:
             yield from _figures(running)
+    yield from _slow_readers()
     yield from _owners()
+
+
+def _slow_readers() -> Iterator[Figure]:
+    """The process's memory where as many of a user's clients as are let in take nothing.
+
+    That user's waiting jobs have long comments, all of which change at each reading.
+    """
+    with tempfile.TemporaryDirectory() as name, page(Path(name), waiting=WAITING) as running:
+        with running.connected(BOB, SHARE - 1, "/api/events", takes=4096):
+            began = time.monotonic()
+            while time.monotonic() < began + SLOW_S:
+                status, text, _ = running.asked("/api/state", BOB)
+                assert status == 200
+                time.sleep(1)
+        yield at_most(
+            f"memory beside {SHARE - 1} readers who take nothing, {WAITING:,} jobs",
+            running.memory_mb(),
+            "MiB",
+            MEMORY_MB,
+            detail={"state_mb": round(len(text) / 1e6, 2), "seconds": SLOW_S, **conditions()},
+        )
 
 
 def _figures(running: PageProcess) -> Iterator[Figure]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from socket import create_connection
+from socket import SO_RCVBUF, SOL_SOCKET, socket
 
 import msgspec
 
@@ -44,16 +44,21 @@ class PageProcess:
         finally:
             client.close()
 
-    def connected(self, user: int, count: int, path: str = "") -> ExitStack:
-        """So many connections of a user, each of which has asked for this where it is let in."""
+    def connected(self, user: int, count: int, path: str = "", takes: int = 0) -> ExitStack:
+        """So many connections of a user, each of which has asked for this where it is let in.
+
+        `takes`: bytes that the kernel keeps for a client, none of which reads anything.
+        """
         request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() if path else b""
         clients = ExitStack()
         for _ in range(count):
             try:
-                client = create_connection(
-                    ("127.0.0.1", self.port), 10, source_address=(f"127.0.0.{user}", 0)
-                )
-                clients.enter_context(client)
+                client = clients.enter_context(socket())
+                client.settimeout(10)
+                if takes:
+                    client.setsockopt(SOL_SOCKET, SO_RCVBUF, takes)
+                client.bind((f"127.0.0.{user}", 0))
+                client.connect(("127.0.0.1", self.port))
                 client.sendall(request)
             except OSError:
                 continue  # not let in: no less of an attack
@@ -112,8 +117,9 @@ def write_log(folder: Path, files: int, each_mb: float, jobs: dict[int, int]) ->
 def page(folder: Path, **settings: object) -> Iterator[PageProcess]:
     """The page of the log in this folder until the block ends.
 
-    Settings: `stuck` seconds that every question for a job hangs in its thread, and `most`, so many
-    connections in all.
+    Settings: `stuck` seconds that every question for a job hangs in its thread, `most`, so many
+    connections in all, and `waiting`, so many jobs of bob's that wait, whose comments of 1,000
+    characters change at each reading.
     """
     with (folder / "page.log").open("w") as log:
         process = subprocess.Popen(
@@ -137,12 +143,14 @@ def _port(log: Path, process: "subprocess.Popen[bytes]") -> int:
     return int(log.read_text().partition("127.0.0.1:")[2].partition("/")[0])
 
 
-def main(folder: Path, stuck: float = 0.0, most: int = 0) -> None:
+def main(folder: Path, stuck: float = 0.0, most: int = 0, waiting: int = 0) -> None:
     import logging
-    from dataclasses import replace
+    from dataclasses import dataclass, replace
 
-    from web_in_tests import Site
+    import web_in_tests
+    from web_in_tests import PlayedSlurm, Site
 
+    from slurm_plugin.slurm.interface import QueuedJob
     from slurm_plugin.web.clients import guard
     from slurm_plugin.web.identity import Identities, owner_of
     from slurm_plugin.web.run import Address, serve
@@ -155,9 +163,20 @@ def main(folder: Path, stuck: float = 0.0, most: int = 0) -> None:
         time.sleep(stuck)
         return []
 
+    @dataclass
+    class Busy(PlayedSlurm):
+        def queue(self) -> list[QueuedJob]:
+            comment = f"{self.asked:08d}" + 992 * "\U0001f4a9"
+            wide = {"tres_per_node": "gres/gpu:8", "comment": comment}
+            return [
+                *super().queue(),
+                *(web_in_tests.job(100 + i, 2002, **wide) for i in range(waiting)),
+            ]
+
     logging.basicConfig(level=logging.INFO)
     guard.MAX_CONNECTIONS = most or guard.MAX_CONNECTIONS
-    sources = Site(folder).sources
+    usual = web_in_tests.played()
+    sources = Site(folder, Busy(usual.jobs, usual.nodes_)).sources
     if stuck:
         sources = replace(sources, records_of=hanging)
     asyncio.run(serve(sources, Identities(owner=owner), [Address(host="127.0.0.1", port=0)]))

@@ -151,6 +151,14 @@ def test_a_slurmrestd_without_slurmctlds_api_is_told_apart(late):
         late.client.nodes()
 
 
+@pytest.mark.parametrize("body", ["", "<html>502</html>", '{"meta": 1}', "[" * 100_000])
+@pytest.mark.parametrize("asked", ["version", "nodes", "queue"])
+def test_an_answer_that_is_not_the_json_expected_is_an_error_of_slurms(late, asked, body):
+    late.server.answers = {"GET /slurm/.*": f"200\n{body}", **late.server.answers}
+    with pytest.raises(SlurmError, match="slurmrestd"):
+        getattr(late.client, asked)()
+
+
 def test_an_answer_without_end_is_refused(late, monkeypatch):
     monkeypatch.setattr(rest, "MAX_BYTES", 1000)
     with pytest.raises(SlurmError, match=r"slurmrestd: /.*: more than 0 MiB"):
