@@ -1,9 +1,12 @@
 """Every kind of job under many configurations: advice costs neither the job nor anybody else."""
 
+import re
 from dataclasses import replace
 
 import pytest
-from soup_harness import SEED, Books, harms, soup_of
+from soup_books import Books, harms
+from soup_harness import JOBS, SEED, SITES, soup_of
+from soup_requests import LIVES
 
 from slurm_cluster.slurm_text import Job
 
@@ -23,6 +26,34 @@ def test_any_legal_advice_is_harmless(cluster, engine, nth):
     soup.cook(40)
     assert not soup.found, "\n".join(soup.found)
     assert soup.seen["elsewhere"] > 5, soup.seen
+
+
+@pytest.mark.long("a minute and a half for each configuration")
+@pytest.mark.parametrize("nth", range(2), ids="site {}".format)
+@pytest.mark.cluster
+@pytest.mark.select_plugin
+def test_where_sockets_are_taken_whole_a_job_gets_no_more_of_them(cluster, engine, nth):
+    engine.rule(**ANY)
+    soup = soup_of(cluster, SEED + 60 + nth)
+    conf = re.sub(r"CR_(Core|CPU)\b", "CR_Socket", soup.site.slurm_conf)
+    soup.site = replace(soup.site, slurm_conf=conf.replace(",CR_ONE_TASK_PER_CORE", ""))
+    soup.cook(40)
+    assert not soup.found, "\n".join(soup.found)
+    assert soup.seen["elsewhere"] > 5, soup.seen
+
+
+@pytest.mark.long("five minutes for each configuration")
+@pytest.mark.timeout(60 + 20 * JOBS)
+@pytest.mark.parametrize("nth", range(SITES), ids="site {}".format)
+@pytest.mark.cluster
+@pytest.mark.select_plugin
+def test_whatever_becomes_of_a_job_advice_is_harmless(cluster, engine, nth):
+    """Arrays, heterogeneous jobs, those that are held, changed, suspended, requeued, drained."""
+    engine.rule(**ANY)
+    soup = soup_of(cluster, SEED + 100 + nth, lives=LIVES)
+    soup.cook(JOBS)
+    assert not soup.found, "\n".join(soup.found)
+    assert soup.seen["elsewhere"] > JOBS // 20, soup.seen
 
 
 def one_job(**changes) -> Job:

@@ -4,10 +4,12 @@ import re
 from dataclasses import replace
 
 import pytest
-from soup_harness import SEED, soup_of
+from soup_harness import JOBS, SEED, SITES, Soup, soup_of
+from soup_requests import LIVES
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
+MAPA = "--comment=gpu-topo: policy=mapa"
 #: What nobody tells the engine of (docs/slots.md), where it makes a difference.
 UNTOLD = ("--oversubscribe", "--overcommit")
 #: With slots CPUs per GPU are asked for as CPUs per task.
@@ -21,11 +23,26 @@ SLURMS = re.compile(r"(OverSubscribe|ExclusiveUser|PreemptType|PreemptMode)=\S+"
     ("nth", "most_placed"), [(0, True), (11, True), (20, True), (1, False)], ids=str
 )
 def test_slots_are_harmless(cluster, nth, most_placed):
-    mapa = "--comment=gpu-topo: policy=mapa"
-    soup = soup_of(cluster, SEED + nth, mapa, without=UNTOLD, ignored=BY_TASK)
+    soup = soup_of(cluster, SEED + nth, MAPA, without=UNTOLD, ignored=BY_TASK)
     if most_placed:
-        conf = SLURMS.sub("", soup.site.slurm_conf)
-        soup.site = replace(soup.site, slurm_conf=conf)
+        place_most(soup)
     soup.cook(40)
     assert not soup.found, "\n".join(soup.found)
     assert not most_placed or soup.seen["elsewhere"] > 5, soup.seen
+
+
+@pytest.mark.long("five minutes for each configuration")
+@pytest.mark.timeout(60 + 20 * JOBS)
+@pytest.mark.parametrize("nth", range(SITES), ids="site {}".format)
+def test_whatever_becomes_of_a_job_slots_are_harmless(cluster, nth):
+    """Arrays, heterogeneous jobs, those that are held, changed, suspended, requeued, drained."""
+    soup = soup_of(cluster, SEED + 100 + nth, MAPA, without=UNTOLD, ignored=BY_TASK, lives=LIVES)
+    place_most(soup)
+    soup.cook(JOBS)
+    assert not soup.found, "\n".join(soup.found)
+    assert soup.seen["elsewhere"] > JOBS // 20, soup.seen
+
+
+def place_most(soup: Soup) -> None:
+    """The site is one on which few jobs are Slurm's own."""
+    soup.site = replace(soup.site, slurm_conf=SLURMS.sub("", soup.site.slurm_conf))
