@@ -39,6 +39,8 @@ class Fault:
     mends: str
     #: What somebody does who follows advice that is no command.
     undo: str = ""
+    #: What the page says to do, where that is more than the advice.
+    do: str = ""
     #: Words of `gputopo status`.
     status: str = ""
     #: The alert that fires if it stays.
@@ -52,8 +54,8 @@ class Fault:
         seen = [f"`status`: {self.status}"] if self.status else []
         seen += [self.alert] if self.alert else []
         seen += [f"journal: {self.journal}"] if self.journal else []
-        mends = self.mends if self.undo else f"`{self.mends}`"
-        return f"| {self.name} | {self.says} | {'; '.join(seen)} | {mends} |"
+        do = self.do or f"`{self.mends}`"
+        return f"| {self.says} | {self.name} | {'; '.join(seen) or 'nowhere'} | {do} |"
 
 
 def edited(old: str, new: str) -> str:
@@ -82,19 +84,24 @@ FAULTS = [
           status="the engine is not running", alert="GputopoEngineDown"),
     Fault("the kill switch is set", "touch /etc/slurm/gputopo.disable",
           "kill switch: /etc/slurm/gputopo.disable exists", "rm /etc/slurm/gputopo.disable",
-          status="SWITCHED OFF by the kill switch", alert="GputopoSwitchedOff"),
+          status="SWITCHED OFF by the kill switch", alert="GputopoSwitchedOff",
+          do='who set it, and why? (`ls -l /etc/slurm/gputopo.disable`; jobs are fine meanwhile.) '
+             'Then `rm /etc/slurm/gputopo.disable`'),
     Fault("gputopo.yaml has an unknown key", f"echo 'sockte: /x' >>{YAML}",
           "config: /etc/slurm/gputopo.yaml:14: sockte: unknown key", "fix this first",
-          f"sed -i /sockte/d {YAML}", status="going on with what the engine read at"),
+          f"sed -i /sockte/d {YAML}", status="going on with what the engine read at",
+          do='correct that line; `gputopo config check` until it is right; `systemctl reload '
+             'gputopo` (`start` where the engine is down)'),
     Fault("gputopo.yaml was broken, and reloaded",
           f"echo 'sockte: /x' >>{YAML}; ! {RELOAD}",
           "config: /etc/slurm/gputopo.yaml:14: sockte: unknown key", "fix this first",
           f"sed -i /sockte/d {YAML}; {RELOAD}", status="going on with what the engine read at",
-          journal="Reload failed for gputopo.service"),
+          journal="Reload failed for gputopo.service",
+          do='the same'),
     Fault("gputopo.yaml was changed and not reloaded", CHANGED,
           "engine: /etc/slurm/gputopo.yaml changed since", RELOAD,
           status="NOT RELOADED since it changed"),
-    Fault("gputopo.yaml is root's alone", f"{AS_BEFORE}; {RELOAD}; chmod 600 {YAML}",
+    Fault("only root can read gputopo.yaml", f"{AS_BEFORE}; {RELOAD}; chmod 600 {YAML}",
           "file: /etc/slurm/gputopo.yaml cannot be read by SlurmUser", f"chmod a+r {YAML}"),
     Fault("another program has the port of the metrics",
           "systemctl stop gputopo;"
@@ -102,69 +109,103 @@ FAULTS = [
           " systemctl start gputopo",
           "engine: the engine goes on without: metrics_listen", "systemctl restart gputopo",
           "pkill -f '[h]ttp.server'; sleep 1; systemctl restart gputopo",
-          status="NOT LISTENING: metrics_listen", journal="metrics_listen"),
+          status="NOT LISTENING: metrics_listen", journal="metrics_listen",
+          do='`ss -ltnp` says which; stop it, or give `metrics_listen` another port; then '
+             '`systemctl restart gputopo`'),
     Fault("the engine's socket is open to all", f"chmod 0666 {SOCKET}",
           f"socket: {SOCKET} has mode 0666", f"chmod 0600 {SOCKET}"),
     Fault("the state directory is root's", f"chown root {STATE}",
           f"engine: the engine may not write in {STATE}", "give it to SlurmUser",
           f"chown slurm {STATE}", status=f"NOT WRITABLE: {STATE}",
-          alert="GputopoFoldersNotWritable", journal=f"cannot be written: {STATE}"),
+          alert="GputopoFoldersNotWritable", journal=f"cannot be written: {STATE}",
+          do='`chown -R slurm: /var/lib/gputopo` (your SlurmUser). A folder elsewhere also needs '
+             '`ReadWritePaths=` (`systemctl edit gputopo`)'),
     Fault("the log's directory is root's", f"chown root {LOGS}",
           f"engine: the engine may not write in {LOGS}", "give it to SlurmUser",
           f"chown slurm {LOGS}", status=f"NOT WRITABLE: {LOGS}",
-          alert="GputopoFoldersNotWritable", journal=f"cannot be written: {LOGS}"),
+          alert="GputopoFoldersNotWritable", journal=f"cannot be written: {LOGS}",
+          do='`chown -R slurm: /var/log/gputopo` (your SlurmUser)'),
     Fault("the log's file system is full", f"mount -t tmpfs -o size=64k none {LOGS}",
-          f"decision log: {LOGS}: 0 MB left", "free 64 MB or more", f"umount {LOGS}"),
+          f"decision log: {LOGS}: 0 MB left", "free 64 MB or more", f"umount {LOGS}",
+          do='free 64 MB or more; what matters here is `decisions.jsonl` and its older parts, '
+             'which `gputopo report` reads. Jobs are placed as ever, and lines are lost'),
     Fault("the log's directory is gone", f"mv {LOGS} /root/gone",
           f"decision log: {LOGS}: No such file", f"make {LOGS} for SlurmUser",
-          f"mv /root/gone {LOGS}", status=f"NOT WRITABLE: {LOGS}"),
+          f"mv /root/gone {LOGS}", status=f"NOT WRITABLE: {LOGS}",
+          do='`install -d -o slurm -g slurm -m 750 /var/log/gputopo`'),
     Fault("slurm.conf does not list lua", NOT_LISTED,
-          "bridge: JobSubmitPlugins does not name lua", "gputopo enable --apply", LISTED),
+          "bridge: JobSubmitPlugins does not name lua", "gputopo enable --apply", LISTED,
+          do='`gputopo enable --apply; systemctl restart slurmctld`, and slurm.conf to the other '
+             'hosts as ever'),
     Fault("job_submit.lua is gone", "mv /etc/slurm/job_submit.lua /root/",
-          "bridge: /etc/slurm/job_submit.lua: No such file", "gputopo enable --apply"),
-    Fault("job_submit.lua is the site's alone",
+          "bridge: /etc/slurm/job_submit.lua: No such file", "gputopo enable --apply",
+          do='was it a script of yours? Restore it. If not, `gputopo enable --apply`. **Before '
+             "slurmctld's next start: without the file it does not come up**"),
+    Fault("your own script does not call ours",
           "mv /etc/slurm/job_submit.lua /root/;"
           " echo 'function slurm_job_submit() return 0 end' >/etc/slurm/job_submit.lua",
           "bridge: /etc/slurm/job_submit.lua is not ours and does not load ours",
-          "call the bridge from it", "mv /root/job_submit.lua /etc/slurm/"),
+          "call the bridge from it", "mv /root/job_submit.lua /etc/slurm/",
+          do='[call the bridge from it](lua-bridge.md#with-a-job_submitlua-of-your-own), with the '
+             '`pcall`'),
     Fault("bridge and engine enforce in two ways",
           "echo 'enforcement = slots' >/etc/slurm/gputopo-bridge.conf",
           "enforcement: /etc/slurm/gputopo-bridge.conf says enforcement = slots",
-          "set both to the same", "rm /etc/slurm/gputopo-bridge.conf"),
-    Fault("PluginDir is without ours", WITHOUT_OURS,
+          "set both to the same", "rm /etc/slurm/gputopo-bridge.conf",
+          do='do not change how the site enforces now. Does gres.conf have a type for each GPU '
+             '(`v100.s0`)? Then say `enforcement: slots` in gputopo.yaml and `systemctl restart '
+             'gputopo`; else take that line out and `touch /etc/slurm/job_submit.lua`'),
+    Fault("PluginDir lacks our directory", WITHOUT_OURS,
           "select plugin: no select_cons_tres.so of ours in PluginDir", "gputopo enable --apply",
-          WITH_OURS),
+          WITH_OURS,
+          do='`ls -d /usr/lib/slurm-gputopo/slurm` on each host that reads slurm.conf, whose '
+             'daemons do not start without it; then `gputopo enable --apply; systemctl restart '
+             'slurmctld`'),
     Fault("PluginDir has Slurm's own first", OURS_LAST,
           "select plugin: /usr/lib/x86_64-linux-gnu/slurm-wlm/select_cons_tres.so is found before",
-          f"put {OURS} first in PluginDir", OURS_FIRST),
+          f"put {OURS} first in PluginDir", OURS_FIRST,
+          do='put `/usr/lib/slurm-gputopo/slurm:` first in `PluginDir=`, then `systemctl restart '
+             'slurmctld`'),
     Fault("a node has other GPUs than declared",
           f"{edited('topology: dgx1v', 'topology: minsky')}; {RELOAD}",
           "nodes: dgx1: Slurm has 8 GPUs, its topology minsky 4",
           "correct gputopo.yaml or Gres= in slurm.conf",
           f"{edited('topology: minsky', 'topology: dgx1v')}; {RELOAD}",
-          status="1 left to Slurm", alert="GputopoNodesLeftToSlurm"),
+          status="1 left to Slurm", alert="GputopoNodesLeftToSlurm",
+          do='`nvidia-smi -L` on the node says who is right. Correct gputopo.yaml and reload, or '
+             '`Gres=` in slurm.conf and restart slurmctld and slurmd'),
     Fault("a node's topology is not collected yet",
           f"{edited('topology: dgx1v', 'topology: collected')}; {RELOAD}",
           "nodes: dgx1 is left to Slurm: not collected yet", "gputopo topology collect dgx1",
           f"{edited('topology: collected', 'topology: dgx1v')}; {RELOAD}",
           status="1 left to Slurm", alert="GputopoNodesLeftToSlurm",
-          journal="dgx1 is left to Slurm's own choice"),
+          journal="dgx1 is left to Slurm's own choice",
+          do='`gputopo topology collect dgx1`; it waits where the node has no idle CPU'),
     Fault("a node that Slurm does not have", f"{TWO_NODES}; {RELOAD}",
           "nodes: dgx2 is declared, Slurm does not know it",
-          "take it out of nodes: in gputopo.yaml", f"{ONE_NODE}; {RELOAD}"),
+          "take it out of nodes: in gputopo.yaml", f"{ONE_NODE}; {RELOAD}",
+          do='was it lost from slurm.conf by mistake? If it is gone for good, take it out of '
+             '`nodes:`, and reload'),
     Fault("a node with GPUs that is not declared",
           f"{edited('nodes: dgx1,', 'nodes: dgx2,')}; {RELOAD}",
           "nodes: dgx1 has 8 GPUs and is not declared", "declare it under nodes:",
           f"{edited('nodes: dgx2,', 'nodes: dgx1,')}; {RELOAD}",
-          status="1 left to Slurm", alert="GputopoNodesLeftToSlurm"),
+          status="1 left to Slurm", alert="GputopoNodesLeftToSlurm",
+          do='add it to `nodes:` ([configuration.md](configuration.md)), and reload; until then '
+             'Slurm chooses there'),
     Fault("a partition that Slurm does not have",
           f"sed -i 's/^partitions:.*/&\\n  gone: {{mode: observe}}/' {YAML}; {RELOAD}",
           "partitions: gone is no partition of Slurm", "take it out of partitions:",
-          f"sed -i '/^  gone:/d' {YAML}; {RELOAD}"),
+          f"sed -i '/^  gone:/d' {YAML}; {RELOAD}",
+          do='was it lost from slurm.conf by mistake? If it is gone for good, take it out of '
+             '`partitions:`, and reload'),
     Fault("the file of marks is damaged", f"echo x >>{STATE}/marks.jsonl",
           f"marks: {STATE}/marks.jsonl:1: JSON is malformed", "fix this first",
-          f"rm {STATE}/marks.jsonl", journal="the marks read last stay"),
-    Fault("a mark of what a node has not",
+          f"rm {STATE}/marks.jsonl", journal="the marks read last stay",
+          do='**do not restart the engine, do not delete the file**: what it read last still '
+             'counts, and would be gone. Correct or delete that line alone; `gputopo topology '
+             'marks` shows what counts'),
+    Fault("a mark names a GPU that the node does not have",
           "echo '{\"node\":\"dgx1\",\"part\":\"gpu 9\",\"state\":\"broken\"}'"
           f" >>{STATE}/marks.jsonl",
           "marks: dgx1: gpu 9 broken: the node has no such part",
@@ -173,13 +214,21 @@ FAULTS = [
           "sed -i.kept /fakegpu7/d /etc/slurm/gres.conf; systemctl restart slurmd",
           "nodes: dgx1: slurmd found 7 GPUs of 8", "restart slurmd",
           "mv /etc/slurm/gres.conf.kept /etc/slurm/gres.conf; systemctl restart slurmd; sleep 1;"
-          " scontrol update nodename=dgx1 state=resume"),
+          " scontrol update nodename=dgx1 state=resume",
+          do='drain it: `scontrol update nodename=dgx1 state=drain reason=gpu`. `nvidia-smi -L` '
+             'and `dmesg` there; repair or reboot; `systemctl restart slurmd`; `scontrol update '
+             'nodename=dgx1 state=resume`. To go on with seven: '
+             '[topology.md](topology.md#gpus-that-slurmd-detects)'),
     Fault("slurmctld is down", "systemctl stop slurmctld",
           "slurm: scontrol show config: exit 1", "systemctl start munge slurmctld",
-          alert="GputopoSlurmUnreachable", journal="Slurm could not be read"),
+          alert="GputopoSlurmUnreachable", journal="Slurm could not be read",
+          do='`systemctl status munge slurmctld; journalctl -u slurmctld -n 50`, then `systemctl '
+             'start munge slurmctld`. It does not come up and names PluginDir or job_submit.lua: '
+             '[below](#slurmctld-does-not-start)'),
     Fault("munge is down", "systemctl stop munge",
           "slurm: scontrol show config: exit 1", "systemctl start munge slurmctld",
-          alert="GputopoSlurmUnreachable"),
+          alert="GputopoSlurmUnreachable",
+          do='the same'),
     Fault("an upgrade that was not finished",
           "sed -i 's/^Version: /&9./' /usr/lib/slurm-gputopo/slurm_gputopo*/METADATA",
           "engine: the engine that runs is of version", "systemctl restart gputopo",
@@ -189,17 +238,23 @@ FAULTS = [
           f" echo TopologyPlugin=topology/tree >>{CONF}; {RESTART}",
           "network: TopologyPlugin is topology/tree, Slurm goes by /etc/slurm/topology.conf",
           "topology_conf: /etc/slurm/topology.conf in gputopo.yaml",
-          f"rm /etc/slurm/topology.conf; sed -i /TopologyPlugin/d {CONF}; {RESTART}"),
-    Fault("GPUs are to be lent, and nobody submits donors",
+          f"rm /etc/slurm/topology.conf; sed -i /TopologyPlugin/d {CONF}; {RESTART}",
+          do='add `topology_conf: /etc/slurm/topology.conf` to gputopo.yaml, and reload'),
+    Fault("GPUs are to be lent to jobs of other nodes, and the service for it does not run",
           f"echo 'remote: {{allow: yes}}' >>{YAML}; {RELOAD}",
           "remote: nothing is lent", "systemctl enable --now gputopo-donors",
-          f"sed -i /^remote/d {YAML}; {RELOAD}", journal="remote: nothing is lent"),
+          f"sed -i /^remote/d {YAML}; {RELOAD}", journal="remote: nothing is lent",
+          do='`systemctl enable --now gputopo-donors`, a root service that submits jobs as users: '
+             'read [remote-setup.md](remote-setup.md) first. Without it nothing is lent, and '
+             'nothing else is missing'),
 ]  # fmt: skip
 
 
 def test_the_page_has_each_of_them():
-    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ")]
-    assert rows[1:] == [fault.row for fault in FAULTS]
+    _, _, text = PAGE.read_text().partition("\n## What doctor says\n")
+    text, _, _ = text.partition("\n## ")
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert sorted({*rows} - {rows[0]}) == sorted(fault.row for fault in FAULTS)
 
 
 @pytest.fixture(scope="module")

@@ -109,3 +109,16 @@ def test_slurm_starts_after_a_purge_while_nothing_of_it_runs(host):
     said = host.run("apt-get purge -y slurm-gputopo-node")
     assert f"PluginDir of {conf} names it" in said
     starts(host, conf)
+
+
+def test_disable_helps_a_slurmctld_that_does_not_start(host):
+    """As docs/faults.md has it: the directory that PluginDir names is gone."""
+    conf = "/etc/slurm/slurm.conf"
+    before = host.run(f"cat {conf}")
+    host.run(f"{INSTALL} && {EDIT} && gputopo enable --apply")
+    stop_slurm(host)
+    host.run(f"mv {PLUGINS} /root/gone")
+    assert host.try_run("slurmctld").returncode != 0
+    host.run(f"gputopo disable --apply --slurm-conf {conf}")
+    assert host.run(f"cat {conf}") == before
+    starts(host, conf)
