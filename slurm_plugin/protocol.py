@@ -60,6 +60,10 @@ class ResourceRequest:
     req_nodes: str = ""
     exc_nodes: str = ""
     reservation: str = ""
+    #: Its tasks are bound to sockets, cores or threads by number (-B, --threads-per-core, ...).
+    by_core: bool = False
+    #: --contiguous, --switches, --segment.
+    together: bool = False
 
     @property
     def says_memory(self) -> bool:

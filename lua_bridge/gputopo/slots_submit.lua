@@ -223,6 +223,25 @@ local function form_of(asked)
   end
 end
 
+-- is_asked(number) -> whether a user gave it; slurmctld has numbers of its own for what is not set
+local function is_asked(number)
+  return number ~= nil and number > 0 and number < 65533
+end
+
+-- is_by_core(job, form) -> whether its tasks are bound to sockets, cores or threads by number
+local function is_by_core(job, form)
+  return is_asked(job.cores_per_socket)
+    or is_asked(job.threads_per_core)
+    or is_asked(job.ntasks_per_core)
+    or is_asked(job.ntasks_per_socket)
+    or (form ~= "socket" and is_asked(job.sockets_per_node))
+end
+
+-- is_together(job) -> whether its nodes are to be neighbours in some way
+local function is_together(job)
+  return is_asked(job.req_switch) or is_asked(job.segment_size) or job.contiguous == 1
+end
+
 -- keys(job, asked, is_batch, set) -> " slots=1 ..." | nil where a text is too long to send, a
 -- number too large, or no slots could be used
 --   asked and set are those of normalised(); form is given for a job that asks for no GPUs yet
@@ -256,6 +275,8 @@ function M.keys(job, asked, is_batch, set, form)
     { "prefers", flag(job.prefer ~= nil and job.prefer ~= "") },
     { "immediate", flag((job.immediate or 0) ~= 0) },
     { "deadline", flag(has_deadline(job.script)) },
+    { "by_core", flag(is_by_core(job, form)) },
+    { "together", flag(is_together(job)) },
   })
   return numbers and " slots=1 form=" .. form .. numbers .. some
 end

@@ -192,6 +192,8 @@ class Slots:
             raise Unplaceable(PREEMPTS)
         if need.partitions & cache.unlike_sharing:
             raise Unplaceable("jobs of other partitions may share cores there (OverSubscribe)")
+        if why := cache.settings.why_slurms(need.partitions, need.nodes):
+            raise Unplaceable(why)
         if keys.closes or need.partitions & cache.closing:
             # Slurm packs a user's jobs on nodes that are hers; ours would close other ones.
             raise Unplaceable("the job closes its nodes to other users")

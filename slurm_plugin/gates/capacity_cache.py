@@ -12,6 +12,7 @@ from slurm_plugin.gates.limits import NOTHING, Known
 from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
+from slurm_plugin.queue.snapshot import NO_SETTINGS, Settings
 from slurm_plugin.slurm.interface import JobDefaults, Reservation, SlurmPartition
 
 #: Seconds for which GPUs are kept for a submit whose job does not show up: Slurm may have refused
@@ -67,6 +68,7 @@ class CapacityCache:
     reserved: tuple[Reservation, ...] = ()
     #: By name.
     partitions: Mapping[str, SlurmPartition] = field(default_factory=dict)
+    settings: Settings = NO_SETTINGS
     #: What is known of limits of Slurm's.
     limits: Known = NOTHING
     #: Promises of slots and of gates, by token: apart, as a submit looks at all those of slots.

@@ -17,7 +17,7 @@ from slurm_plugin.queue.backfill import Line, Place, place_at
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Demand, Unplaceable, node_names
-from slurm_plugin.queue.snapshot import is_up, would_start
+from slurm_plugin.queue.snapshot import NO_SETTINGS, Settings, is_up, would_start
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, Reservation, SlurmPartition
 
 
@@ -216,6 +216,7 @@ class GateContext(LoanContext):
     preempting: frozenset[str] = frozenset()
     #: By name.
     partitions: Mapping[str, SlurmPartition] = field(default_factory=dict)
+    settings: Settings = NO_SETTINGS
 
 
 @dataclass(frozen=True, slots=True)

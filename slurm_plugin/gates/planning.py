@@ -341,6 +341,8 @@ class _Planning:
         if not self.context.preempting.isdisjoint(job.partition.split(",")):
             return PREEMPTS
         nodes, least = want.need.nodes if want.need else 1, want.kept.nodes[0]
+        if why := self.context.settings.why_slurms(job.partition.split(","), nodes):
+            return why
         return MORE_NODES if self.context.has_limits and nodes > max(least, job.min_nodes) else ""
 
     def _names(self, unit: Unit) -> Iterator[list[str]]:

@@ -161,7 +161,9 @@ class GateReconciler:
         last_look, self._began = self._began, self.clock()
         reserved = self._reserved = self._read_reservations()
         nodes = nodes_of(snapshot.nodes, snapshot.active, gpus_by_slot, self._kinds, partitions)
-        nodes = with_shared(nodes, snapshot.nodes, reserved, self._began)
+        nodes = with_shared(nodes, snapshot.nodes, reserved, self._began, snapshot.active)
+        if snapshot.settings.is_by_core:
+            nodes = {name: replace(node, by_core=True) for name, node in nodes.items()}
         wants = self.wants.read(snapshot.jobs, emptied(nodes), snapshot.settings.defaults)
         matcher = self.matcher if self.matcher.refresh(snapshot) else None
         self._limits.follow(snapshot.jobs, {job: want.need for job, want in wants.items()})
@@ -184,6 +186,7 @@ class GateReconciler:
             backfills=snapshot.settings.backfills,
             preempting=snapshot.settings.preempting,
             partitions=snapshot.settings.by_name,
+            settings=snapshot.settings,
         )
         self._decided = {}
         made = plan(
@@ -215,6 +218,7 @@ class GateReconciler:
         self.cache.preempting = snapshot.settings.preempting
         self.cache.tracks_memory = snapshot.settings.tracks_memory
         self.cache.unlike_sharing = snapshot.settings.unlike_sharing
+        self.cache.settings = snapshot.settings
         self.cache.reserved = self._reserved
         self.cache.closing = frozenset(p.name for p in partitions if p.closes_nodes)
         line = made.line

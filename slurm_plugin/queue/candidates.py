@@ -14,7 +14,7 @@ from slurm_plugin.slurm import features
 from slurm_plugin.slurm.interface import Reservation, SlurmPartition
 
 RESERVED = "a reservation begins before its time is over"
-SOCKETS = "on which socket its partition may use more cores, Slurm alone knows (MaxCPUsPerSocket)"
+BESIDE_OTHERS = "which cores other jobs leave it beside the free GPUs, Slurm alone knows"
 HALF_CLOSED = "a node that is switched off, reserved in part or one user's alone has room"
 #: The most sets of GPUs that are tried for a job of several nodes of one kind.
 MAX_SETS = 1024
@@ -55,6 +55,8 @@ class Need:
     types: frozenset[str] = frozenset()
     #: How Slurm may spread the job otherwise; None where each node has the same in any case.
     spread: Spread | None = None
+    #: Its tasks are bound to sockets, cores or threads by number.
+    by_core: bool = False
 
     def hold(self, names: Iterable[str], mask: int, end: float) -> Hold:
         """What the job holds with the GPUs `mask` on these nodes, until `end` (epoch)."""
@@ -186,10 +188,13 @@ def unreserved(nodes: Nodes, reserved: Iterable[Reservation], now: float, end: f
 
 
 def _is_sure(need: Need, node: Node) -> bool:
-    """Has the partition's limit of each socket room for the job, whatever its GPUs are beside?
+    """Does Slurm start the job here whichever cores other jobs have?
 
-    Slurm gives no job the GPUs of sockets alone on which its partition has all its cores.
+    Not where it needs cores that lie in some way, or takes whole sockets. And Slurm gives no job
+    the GPUs of sockets alone on which its partition has all that it may (MaxCPUsPerSocket).
     """
+    if node.jobs and (need.by_core or node.by_core):
+        return False
     if not node.limits:
         return True
     return node.cpus_for(need.gpus, need.partitions, need.exclusive, True) >= need.cpus
@@ -208,7 +213,7 @@ def open_groups(
     if found := groups(need, {n: node for n, node in open_ones.items() if _is_sure(need, node)}):
         return found, ""
     if groups(need, open_ones):
-        return [], SOCKETS
+        return [], BESIDE_OTHERS
     if open_ones is not nodes and groups(need, nodes):
         return [], RESERVED
     return [], why_slurms(need, nodes)

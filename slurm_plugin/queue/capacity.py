@@ -19,14 +19,14 @@ CLOSED = frozenset(
     (
         *("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "UNKNOWN"),
         *("NOT_RESPONDING", "INVALID_REG", "MAINTENANCE", "RESERVED"),
-        *("FUTURE", "DYNAMIC_FUTURE", "POWERED_DOWN", "POWERING_DOWN"),
+        *("FUTURE", "DYNAMIC_FUTURE", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"),
         *("REBOOT_REQUESTED", "REBOOT_ISSUED"),
     )
 )
 
 
 #: Those of them that Slurm ends for a job that has no other place: it switches nodes on.
-ASLEEP = frozenset(("POWERED_DOWN", "POWERING_DOWN"))
+ASLEEP = frozenset(("POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"))
 #: Flags of reservations that take other jobs, too.
 TAKES_OTHERS = frozenset(("MAGNETIC", "FLEX"))
 
@@ -73,6 +73,8 @@ class Node:
     #: It is closed, but Slurm itself may start jobs there: it would switch the node on, or knows
     #: what a reservation leaves.
     is_slurms: bool = False
+    #: Slurm gives jobs whole sockets, or whole cores for each task, so free CPUs may be no room.
+    by_core: bool = False
 
     @property
     def all_gpus(self) -> int:
@@ -236,12 +238,17 @@ def nodes_of(
 
 
 def with_shared(
-    nodes: Nodes, seen: Iterable[SlurmNode], reserved: Iterable[Reservation], now: float
+    nodes: Nodes,
+    seen: Iterable[SlurmNode],
+    reserved: Iterable[Reservation],
+    now: float,
+    running: Iterable[QueuedJob] = (),
 ) -> dict[str, Node]:
     """The nodes, of which those are Slurm's to open whose reservations leave other jobs room.
 
     Slurm shows the state `RESERVED` of every node of a reservation, be it for a few cores of it.
-    And those that one user's jobs have alone: Slurm knows whose.
+    And those that one user's jobs have alone: Slurm knows whose. And those with a suspended job,
+    whose cores are free until it goes on.
     """
     seen = [*seen]
     cpus, keeping = {node.name: node.cpus for node in seen}, dict[str, list[Reservation]]()
@@ -260,7 +267,9 @@ def with_shared(
         if closed_states(node) == {"RESERVED"} and all(map(leaves_room, keeping.get(node.name, ())))
     }
     after = {n: replace(one, is_slurms=True) if n in shared else one for n, one in nodes.items()}
-    for name in (node.name for node in seen if node.is_owned and node.name in after):
+    stands = {name for job in running if job.state == "SUSPENDED" for name in job.nodes}
+    owned = {node.name for node in seen if node.is_owned}
+    for name in (stands | owned) & after.keys():
         after[name] = replace(after[name], is_open=False, is_slurms=True)
     return after
 

@@ -147,6 +147,8 @@ def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:
         mem_cpu_mb=job.memory_per_cpu_mb,
         mem_gpu_mb=gpus_of(job.memory_per_tres),
         exclusive=job.exclusive,
+        by_core=job.by_core,
+        together=job.together,
         features=job.features,
         req_nodes=job.req_nodes,
         exc_nodes=job.exc_nodes,
@@ -167,6 +169,8 @@ def need_of(asked: Demand, nodes: Nodes) -> Need:
         raise Unplaceable("the job runs in a reservation")
     count = _nodes(asked, nodes)
     gpus = asked.gpus // count if asked.form in ("job", "task") else asked.per_node
+    if asked.together and count > 1:
+        raise Unplaceable("which nodes are neighbours Slurm alone knows")
     sockets = asked.sockets
     if asked.enforce_binding:
         _check_one_socket(gpus, sockets, nodes)
@@ -189,6 +193,7 @@ def need_of(asked: Demand, nodes: Nodes) -> Need:
         sockets,
         asked.types,
         _spread(asked, gpus, least, min(filter(None, most), default=0), _largest(nodes)),
+        asked.by_core,
     )
 
 

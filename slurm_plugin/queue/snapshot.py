@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -89,6 +90,31 @@ class Settings:
         return frozenset(
             one.name for one in every if any(is_kept_out(one, other) for other in every)
         )
+
+    @property
+    def is_by_core(self) -> bool:
+        """Does Slurm give jobs whole sockets, or a whole core for each task?"""
+        text = self.config.get("SelectTypeParameters", "").upper()
+        return "SOCKET" in text or "ONE_TASK_PER_CORE" in text
+
+    @cached_property
+    def _has_blocks(self) -> bool:
+        """May Slurm refuse a job the very nodes that it names, for what networks they are in?"""
+        beside = os.path.dirname(self.config.get("SLURM_CONF", "/etc/slurm/slurm.conf"))
+        is_block = "block" in self.config.get("TopologyPlugin", "")
+        return is_block or os.path.exists(os.path.join(beside, "topology.yaml"))
+
+    def why_slurms(self, partitions: Iterable[str], nodes: int) -> str:
+        """Why a job of these partitions that needs so many nodes is Slurm's to place.
+
+        '' where it is not. A job that names nodes of two blocks is refused, or held for good.
+        """
+        found = [self.by_name[name] for name in partitions if name in self.by_name]
+        if any(one.share == 0 or one.min_nodes > nodes for one in found):
+            return "its partition gives more than it asks for (MinNodes, OverSubscribe=EXCLUSIVE)"
+        if nodes > 1 and self._has_blocks:
+            return "its nodes are to be in one network, which Slurm alone knows"
+        return ""
 
     @property
     def has_limits(self) -> bool:

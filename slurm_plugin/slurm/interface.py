@@ -127,6 +127,9 @@ class QueuedJob:
     exc_nodes: str = ""
     reservation: str = ""
     exclusive: bool = False
+    #: As in ResourceRequest of protocol.py.
+    by_core: bool = False
+    together: bool = False
     comment: str = ""
     admin_comment: str = ""
     #: Node -> Slurm's indices of the GPUs that the job holds there.
@@ -240,12 +243,14 @@ class SlurmPartition:
     #: Its jobs close their nodes to other users (ExclusiveUser).
     closes_nodes: bool = False
     #: So many of its jobs may share cores, and whether they do without asking for it, too
-    #: (OverSubscribe=YES:n, FORCE:n).
+    #: (OverSubscribe=YES:n, FORCE:n); 0: not even nodes (EXCLUSIVE).
     share: int = 1
     is_share_forced: bool = False
     defaults: JobDefaults = JobDefaults()
     #: How much longer than their limits its jobs may run: Slurm's words, '' for slurm.conf's.
     over_time_limit: str = ""
+    #: The nodes that a job has at least.
+    min_nodes: int = 0
 
     @property
     def is_for_some(self) -> bool:

@@ -45,7 +45,7 @@ def says_nothing(state: WaitingState) -> bool:
     """
     if state.job.depends:
         return False
-    is_over = max(state.job.eligible, state.job.start) <= state.now
+    is_over = state.begins_at <= state.now
     return is_gated(state) or (state.job.reason in NOT_LOOKED_AT and is_over)
 
 

@@ -119,10 +119,8 @@ def _never(state: WaitingState) -> WaitReason:
 
 
 def _begin_time(state: WaitingState) -> WaitReason:
-    begins = max(state.job.eligible, state.job.start)
-    return WaitReason(
-        "begin time", f"is not to start before {words.moment(begins)} (--begin, or a requeue)"
-    )
+    begins = words.moment(state.begins_at)
+    return WaitReason("begin time", f"is not to start before {begins} (--begin, or a requeue)")
 
 
 def _held_by_user(state: WaitingState) -> WaitReason:

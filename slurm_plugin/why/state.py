@@ -69,6 +69,11 @@ class WaitingState:
         return self.snapshot.at
 
     @property
+    def begins_at(self) -> int:
+        """Before this the job is not to start (epoch); its `start` may be what backfill plans."""
+        return self.job.eligible or self.job.start
+
+    @property
     def accounts(self) -> tuple[str, ...]:
         """The job's account and those above it, its own first."""
         accounts = [self.job.account]

@@ -62,6 +62,8 @@ class NodeRow(msgspec.Struct):
     threads: _Number = 0
     sockets: _Number = 0
     real_memory: _Number = 0
+    #: MemSpecLimit; not on 22.05.
+    specialized_memory: _Number = 0
     gres: _Text = ""
     gres_used: _Text = ""
     alloc_cpus: _Number = 0
@@ -79,7 +81,7 @@ class NodeRow(msgspec.Struct):
             partitions=words(self.partitions),
             weight=number(self.weight),
             cpus=number(self.effective_cpus) or number(self.cpus),
-            memory_mb=number(self.real_memory),
+            memory_mb=max(0, number(self.real_memory) - number(self.specialized_memory)),
             gpus=gres_text.counts(self.gres or ""),
             used=gres_text.indices(self.gres_used or ""),
             used_by_type=gres_text.counts(self.gres_used or ""),
@@ -148,6 +150,14 @@ class JobRow(msgspec.Struct):
     exc_nodes: _Text = msgspec.field(default="", name="excluded_nodes")
     reservation: _Text = msgspec.field(default="", name="resv_name")
     shared: _Words = None
+    cores_per_socket: _Number = 0
+    sockets_per_node: _Number = 0
+    threads_per_core: _Number = 0
+    tasks_per_core: _Number = 0
+    tasks_per_socket: _Number = 0
+    contiguous: bool | None = None
+    required_switches: _Number = 0
+    segment_size: _Number = 0
     comment: _Text = ""
     admin_comment: _Text = ""
     gres_detail: list[str] | None = None
@@ -185,6 +195,10 @@ class JobRow(msgspec.Struct):
             time_limit_s=60 * number(self.time_limit_min),
             depends=bool(self.dependency),
             exclusive="none" in words(self.shared),
+            by_core=self._is_by_core(),
+            together=bool(
+                self.contiguous or number(self.required_switches) or number(self.segment_size)
+            ),
             nodes=names,
             gpus=_indices(gres_text.indices, details),
             shared_gpus=_indices(gres_text.shared, details),
@@ -195,6 +209,15 @@ class JobRow(msgspec.Struct):
             ),
             **plain,
         )
+
+    def _is_by_core(self) -> bool:
+        numbers = [
+            *(self.cores_per_socket, self.threads_per_core),
+            *(self.tasks_per_core, self.tasks_per_socket),
+        ]
+        if not self.tres_per_socket:
+            numbers.append(self.sockets_per_node)
+        return any(map(number, numbers))
 
     def _held(self) -> tuple[tuple[str, ...], Sequence[tuple[str, str]]]:
         """The job's nodes, and of those with GRES what it has there."""

@@ -69,7 +69,8 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         text = pairs.get(key, "")
         return () if text in ("", "ALL") else tuple(text.split(","))
 
-    share = _SHARE.match(pairs.get("OverSubscribe", ""))
+    shared = pairs.get("OverSubscribe", "")
+    share = _SHARE.match(shared)
     return SlurmPartition(
         pairs["PartitionName"],
         tuple(hostlist.expand(pairs["Nodes"])) if pairs.get("Nodes") else (),
@@ -88,10 +89,11 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         names("DenyQos"),
         pairs.get("QoS", ""),
         pairs.get("ExclusiveUser") == "YES",
-        int(share[2]) if share else 1,
+        int(share[2]) if share else int(shared != "EXCLUSIVE"),
         bool(share and share[1] == "FORCE"),
         job_defaults(pairs),
         pairs.get("OverTimeLimit", ""),
+        number(pairs.get("MinNodes", "")),
     )
 
 
@@ -104,10 +106,21 @@ def job_defaults(pairs: Mapping[str, str]) -> JobDefaults:
 
 
 def with_cpus(run: Runner, nodes: Sequence[SlurmNode]) -> list[SlurmNode]:
-    """The nodes without the CPUs of CoreSpecCount, which 22.05's JSON does not tell."""
-    rows = map(_pairs, run(["scontrol", "show", "nodes"]).split("\n\n"))
-    cpus = {row.get("NodeName", ""): number(row.get("CPUEfctv", "")) for row in rows}
-    return [replace(node, cpus=cpus.get(node.name) or node.cpus) for node in nodes]
+    """The nodes without what Slurm's daemons keep, which 22.05's JSON does not tell.
+
+    CPUs of CoreSpecCount, and MemSpecLimit.
+    """
+    rows = {
+        row.get("NodeName", ""): row
+        for row in map(_pairs, run(["scontrol", "show", "nodes"]).split("\n\n"))
+    }
+
+    def told(node: SlurmNode) -> SlurmNode:
+        row = rows.get(node.name, {})
+        memory_mb = max(0, node.memory_mb - number(row.get("MemSpecLimit", "")))
+        return replace(node, cpus=number(row.get("CPUEfctv", "")) or node.cpus, memory_mb=memory_mb)
+
+    return [told(node) for node in nodes]
 
 
 def reservations(run: Runner) -> list[Reservation]:

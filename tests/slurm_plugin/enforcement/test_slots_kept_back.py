@@ -179,7 +179,7 @@ def test_on_which_socket_a_partition_has_cores_left_is_slurms_to_know(
     state.update({"dgx1": replace(state.nodes["dgx1"], **limits)}, (), Line(), NOW)
     answer = mode(tmp_path, state).on_submit(submit(array=array, partition="batch", cpus=1))
     if is_left:
-        assert "MaxCPUsPerSocket" in left(answer)
+        assert "which cores other jobs leave it" in left(answer)
     else:
         # With 8 no socket has any.
         assert state_of(told(answer)) == ("gated" if array or taken == 8 else "placed")

@@ -129,6 +129,7 @@ def test_what_cannot_start_as_one_job_now_is_gated(tmp_path, key):
         (submit(reservation="r"), "the job runs in a reservation"),
         (submit(overcommit=True), "with --overcommit Slurm starts no job on slots"),
         (submit(prefers=True), "with --prefer Slurm chooses the nodes"),
+        (submit(nodes=2, together=True), "which nodes are neighbours Slurm alone knows"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

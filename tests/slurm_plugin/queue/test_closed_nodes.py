@@ -4,7 +4,7 @@ import pytest
 
 from slurm_plugin.queue.candidates import Need, why_slurms
 from slurm_plugin.queue.capacity import nodes_of, with_shared
-from slurm_plugin.slurm.interface import Reservation, SlurmNode
+from slurm_plugin.slurm.interface import QueuedJob, Reservation, SlurmNode
 
 
 def kept(cpus: int, *flags: str) -> Reservation:
@@ -23,6 +23,7 @@ def kept(cpus: int, *flags: str) -> Reservation:
         ([kept(4)], "DRAIN", False),
         ([], "POWERED_DOWN", True),
         ([], "POWERING_DOWN", True),
+        ([], "POWERING_UP", True),
         ([], "DOWN", False),
         ([], "IDLE", False),
     ],
@@ -42,3 +43,14 @@ def test_a_node_that_one_user_has_alone_is_slurms_to_open():
     nodes = with_shared(nodes_of(seen, ()), seen, [], 500.0)
     assert (nodes["n1"].is_open, nodes["n1"].is_slurms) == (False, True)
     assert why_slurms(Need(1), nodes)
+
+
+def test_a_node_with_a_suspended_job_is_slurms_to_open():
+    """Its cores are free until it goes on, and then two jobs would have them."""
+    seen = [SlurmNode(name, ("MIXED",), (), 1, 16, 9, {"a": 2}) for name in ("n1", "n2")]
+    stands = QueuedJob(7, state="SUSPENDED", nodes=("n1",))
+    nodes = with_shared(nodes_of(seen, [stands]), seen, [], 500.0, [stands])
+    assert [(node.is_open, node.is_slurms) for node in nodes.values()] == [
+        (False, True),
+        (True, False),
+    ]

@@ -106,6 +106,9 @@ def test_before_slurm_looks_at_a_job_its_licences_and_limits_are_asked_for(reaso
     assert "fits on dgx1 now" in sentence(job, details=details, licenses=one_free)
     later = replace(job, eligible=int(NOW) + 1)
     assert "is not to start before" in sentence(later, details=details, licenses=none_free)
+    # What backfill plans is no begin time.
+    planned = replace(job, eligible=int(NOW) - 5, start=int(NOW) + 3)
+    assert sentence(planned, details=details, licenses=none_free) == f"Job 14 {waits}"
 
 
 @pytest.mark.parametrize(

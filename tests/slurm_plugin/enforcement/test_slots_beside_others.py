@@ -1,0 +1,55 @@
+"""What Slurm adds to a job, or alone knows of its nodes: there it places the job itself."""
+
+from dataclasses import replace
+
+import pytest
+from slot_submits_in_tests import NOW, cache, left, mode, state_of, submit, told
+
+from slurm_plugin.queue.backfill import Line
+from slurm_plugin.queue.snapshot import Settings
+from slurm_plugin.slurm.interface import SlurmPartition
+
+MORE = "its partition gives more than it asks for (MinNodes, OverSubscribe=EXCLUSIVE)"
+ONE_NETWORK = "its nodes are to be in one network, which Slurm alone knows"
+
+
+@pytest.mark.parametrize(
+    ("partition", "config", "nodes", "why"),
+    [
+        ({"share": 0}, {}, 1, MORE),
+        ({"min_nodes": 2}, {}, 1, MORE),
+        ({"min_nodes": 2}, {}, 2, ""),
+        ({}, {"TopologyPlugin": "topology/block"}, 2, ONE_NETWORK),
+        ({}, {"TopologyPlugin": "topology/block"}, 1, ""),
+        ({}, {"TopologyPlugin": "topology/tree"}, 2, ""),
+    ],
+)
+def test_what_slurm_adds_to_a_job_is_slurms_to_place(tmp_path, partition, config, nodes, why):
+    state = cache("dgx1", "dgx2")
+    one = SlurmPartition("batch", ("dgx1", "dgx2"), True, **partition)
+    state.settings = Settings((one,), {"SLURM_CONF": str(tmp_path / "slurm.conf"), **config})
+    answer = mode(tmp_path, state).on_submit(submit(nodes=nodes))
+    assert left(answer) == why if why else state_of(told(answer)) == "placed"
+
+
+def test_a_job_of_several_nodes_is_slurms_where_topology_yaml_is(tmp_path):
+    (tmp_path / "topology.yaml").touch()
+    state = cache("dgx1", "dgx2")
+    state.settings = Settings((), {"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    assert left(mode(tmp_path, state).on_submit(submit(nodes=2))) == ONE_NETWORK
+
+
+@pytest.mark.parametrize("whole", ["the job's", "the node's"])
+@pytest.mark.parametrize("jobs", [0, 1])
+def test_who_needs_cores_that_lie_in_some_way_gets_slots_on_nodes_without_jobs(
+    tmp_path, whole, jobs
+):
+    """Slurm does not say which cores are free; where none is sure it places the job itself."""
+    state = cache("dgx1")
+    node = replace(state.nodes["dgx1"], jobs=jobs, by_core=whole == "the node's")
+    state.update({"dgx1": node}, (), Line(), NOW)
+    answer = mode(tmp_path, state).on_submit(submit(by_core=whole == "the job's"))
+    if jobs:
+        assert "which cores other jobs leave it" in left(answer)
+    else:
+        assert state_of(told(answer)) == "placed"
