@@ -39,6 +39,17 @@ class Settings:
     partitions: tuple[SlurmPartition, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
 
+    def configured_at(self) -> float:
+        """When slurmctld last read slurm.conf (epoch), by a file that it then writes.
+
+        0.0 where that cannot be seen from here. Looks at the file system.
+        """
+        folder = self.config.get("StateSaveLocation", "")
+        try:
+            return os.stat(os.path.join(folder, "last_config_lite")).st_mtime
+        except (OSError, ValueError):
+            return 0.0
+
     @property
     def tiers(self) -> dict[str, int]:
         """Each partition's PriorityTier."""

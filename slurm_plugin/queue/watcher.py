@@ -24,8 +24,9 @@ CALM_SHARE = 0.02
 #: And once in so many seconds whatever it takes.
 LONGEST_S = 20.0
 #: Partitions and Slurm's settings change seldom; they are read this often, and each time while a
-#: partition starts no jobs: those that wait for it are not to wait longer once it does.
-SETTINGS_S = 60.0
+#: partition starts no jobs: those that wait for it are not to wait longer once it does. And once
+#: slurmctld has read slurm.conf, and for a while after, for until then the former one answers.
+SETTINGS_S, SETTLES_S = 60.0, 5.0
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class Watcher:
     _failure: tuple[float, SlurmError] | None = None
     _settings: Settings | None = None
     _settings_at: float = float("-inf")
+    _configured_at: float = 0.0
     _outdated_at: float = float("-inf")
 
     def outdate(self) -> None:
@@ -109,18 +111,24 @@ class Watcher:
         began = self.clock()
         known, age_s = self._settings, began - self._settings_at
         is_known = known is not None and known.is_up and age_s <= SETTINGS_S
-        settings = known if is_known else None
         at = self.wall_clock()
 
         def read() -> Snapshot:
+            settings = known if is_known else None
+            if settings is not None:
+                configured_at = settings.configured_at()
+                settles = 0.0 <= at - configured_at < SETTLES_S
+                if settles or configured_at != self._configured_at:
+                    settings = None
             snapshot = read_snapshot(self.client, detail, settings, began, at)
             self.look(snapshot.jobs, at)
             return snapshot
 
         snapshot = await self._ask(began, read)
         self.took_s = self.clock() - began
-        if detail >= Detail.SETTINGS and not is_known:
+        if detail >= Detail.SETTINGS and snapshot.settings is not known:
             self._settings, self._settings_at = snapshot.settings, began
+            self._configured_at = await asyncio.to_thread(snapshot.settings.configured_at)
         if detail >= Detail.NODES:
             self.newest_of_nodes = snapshot
         return snapshot

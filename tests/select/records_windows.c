@@ -10,6 +10,7 @@ static __typeof__(*((job_record_t *) NULL)->details) details = {
 	.magic = DETAILS_MAGIC,
 };
 list_t *job_list, *resv_list;
+uint16_t accounting_enforce;
 static part_record_t partition = { .magic = PART_MAGIC, .max_share = 1, .max_time = 60 };
 
 /* A running job with these of the four cores of dgx1, in a partition of its own */
@@ -83,6 +84,27 @@ CLAIM(where_sockets_are_taken_whole_a_job_gets_no_more_of_them)
 	CHECK(!gt_has_other_cpus(&own, &was, own.job_resrcs->node_bitmap));
 	was = gt_cpus_of(&ours);
 	CHECK(!gt_has_other_cpus(&own, &was, own.job_resrcs->node_bitmap));
+}
+
+CLAIM(a_job_has_no_less_memory_than_by_slurms_choice_and_no_more_where_there_are_limits)
+{
+	job_record_t own = on_cores(0x3), ours = on_cores(0x3);
+	uint64_t much[] = { 4000 }, less[] = { 3000 };
+	gt_cpus_t was;
+
+	own.total_cpus = ours.total_cpus = 2;
+	own.job_resrcs->nhosts = ours.job_resrcs->nhosts = 1;
+	own.job_resrcs->memory_allocated = much;
+	ours.job_resrcs->memory_allocated = less;
+	was = gt_cpus_of(&own);
+	CHECK(was.memory_mb == 4000);
+	CHECK(gt_has_other_cpus(&ours, &was, own.job_resrcs->node_bitmap));
+	was = gt_cpus_of(&ours);
+	CHECK(!gt_has_other_cpus(&own, &was, own.job_resrcs->node_bitmap));
+	accounting_enforce = ACCOUNTING_ENFORCE_LIMITS;
+	CHECK(gt_has_other_cpus(&own, &was, own.job_resrcs->node_bitmap));
+	accounting_enforce = 0;
+	own.job_resrcs->memory_allocated = ours.job_resrcs->memory_allocated = NULL;
 }
 
 /* Where nothing is said: bf_interval, bf_max_time, bf_resolution, and half a minute to spare */

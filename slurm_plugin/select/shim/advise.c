@@ -279,8 +279,17 @@ extern int gt_advise_job_test(const gt_test_t *test)
 		gt_forget_bits(test->job);
 	if (test->mode == SELECT_MODE_RUN_NOW && gt_layout_job(test->job))
 		gt_wait_settle(test->job, &decision.earlier);
-	if (gt_plugin_may_act())
+	if (gt_plugin_may_act()) {
+		/*
+		 * It was put off in this very pass, which comes to it again for its next
+		 * partition, QOS or feature: there it would lose what it was put off for
+		 */
+		if (decision.earlier.asleep) {
+			gt_wait_sleep_on(test->job, &decision.earlier);
+			return GT_POSTPONED;
+		}
 		request = gt_request_gpus(test);
+	}
 	if (!request)
 		return gt_stock_job_test(test);
 	decision.question.gpus = request->gres_data;

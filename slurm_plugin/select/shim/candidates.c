@@ -34,10 +34,12 @@ extern bool gt_keeps_nodes(const gt_test_t *test)
 	/*
 	 * Backfill has planned nodes of its own for each part of a
 	 * heterogeneous job. On another one a part may take what the next one
-	 * needs, and then Slurm puts off the whole job for two minutes.
+	 * needs, and then Slurm puts off the whole job for two minutes. One
+	 * of --time-min gets as long as its own nodes have until what is
+	 * planned next there, and on others perhaps less.
 	 */
 	return !gt_plugin.config.other_nodes || !topology || job->het_job_id ||
-	       (job->req_switch && !*topology) || GT_WHOLE_TOPOLOGY(job) ||
+	       job->time_min || (job->req_switch && !*topology) || GT_WHOLE_TOPOLOGY(job) ||
 	       GT_PLACES_SEGMENTS(job) || least_loaded(job) ||
 	       (job->bit_flags & SPREAD_JOB) || job->details->contiguous ||
 	       (job->details->req_node_bitmap &&
@@ -118,6 +120,16 @@ static void keep_closed(const job_record_t *job, bitstr_t *nodes)
 			bit_clear(nodes, i);
 }
 
+/* Leaves out nodes with a suspended job: its cores are free until it goes on */
+static void leave_out_suspended(bitstr_t *nodes)
+{
+	node_record_t *node;
+
+	for (int i = 0; (node = next_node_bitmap(nodes, &i)); i++)
+		if (node->sus_job_cnt)
+			bit_clear(nodes, i);
+}
+
 extern bitstr_t *gt_other_nodes(const gt_test_t *test, bitstr_t *offered,
 				bitstr_t *own, uint64_t heaviest, bool by_weight)
 {
@@ -131,6 +143,9 @@ extern bitstr_t *gt_other_nodes(const gt_test_t *test, bitstr_t *offered,
 		keep_light(heaviest, nodes);
 	else if (&GT_POWERED_DOWN && GT_POWERED_DOWN)
 		bit_and_not(nodes, GT_POWERED_DOWN);
+	if (&booting_node_bitmap && booting_node_bitmap)
+		bit_and_not(nodes, booting_node_bitmap);
+	leave_out_suspended(nodes);
 	keep_closed(test->job, nodes);
 	return nodes;
 }

@@ -199,6 +199,7 @@ extern time_t last_job_update __attribute__((weak));
 extern bitstr_t *cg_node_bitmap __attribute__((weak));
 extern bitstr_t *up_node_bitmap __attribute__((weak));
 extern bitstr_t *GT_POWERED_DOWN __attribute__((weak));
+extern bitstr_t *booting_node_bitmap __attribute__((weak));
 extern list_t *job_list __attribute__((weak));
 extern list_t *resv_list __attribute__((weak));
 extern slurmctld_config_t slurmctld_config __attribute__((weak));

@@ -111,6 +111,15 @@ static uint32_t sockets_of(const job_resources_t *resources)
 	return found;
 }
 
+static uint64_t memory_of(const job_resources_t *resources)
+{
+	uint64_t found = 0;
+
+	for (uint32_t i = 0; resources && resources->memory_allocated && i < resources->nhosts; i++)
+		found += resources->memory_allocated[i];
+	return found;
+}
+
 extern gt_cpus_t gt_cpus_of(const job_record_t *job)
 {
 	const job_resources_t *resources = job->job_resrcs;
@@ -118,7 +127,15 @@ extern gt_cpus_t gt_cpus_of(const job_record_t *job)
 			 (resources->cr_type & GT_SOCKETS);
 
 	return (gt_cpus_t) { .cpus = job->total_cpus,
-			     .sockets = are_whole ? sockets_of(resources) : 0 };
+			     .sockets = are_whole ? sockets_of(resources) : 0,
+			     .memory_mb = memory_of(resources) };
+}
+
+/* RET true if Slurm checks limits of users and accounts by what a job was given */
+static bool has_limits(void)
+{
+	return &accounting_enforce &&
+	       (accounting_enforce & ACCOUNTING_ENFORCE_LIMITS);
 }
 
 extern bool gt_has_other_cpus(const job_record_t *job, const gt_cpus_t *own,
@@ -128,11 +145,14 @@ extern bool gt_has_other_cpus(const job_record_t *job, const gt_cpus_t *own,
 	const node_record_t *one = next_node_bitmap(nodes, &first);
 	bitstr_t *ours = job->job_resrcs->node_bitmap;
 	/* of another node fewer, unless it is the whole of it or one node of less than before */
-	bool is_less = job->total_cpus < own->cpus &&
-		       bit_set_count(ours) == bit_set_count(nodes) &&
+	bool as_many = bit_set_count(ours) == bit_set_count(nodes);
+	bool is_less = job->total_cpus < own->cpus && as_many &&
 		       !(job->details->whole_node & WHOLE_NODE_REQUIRED);
+	gt_cpus_t now = gt_cpus_of(job);
 
-	if (gt_cpus_of(job).sockets > own->sockets)
+	if (now.sockets > own->sockets || (as_many && now.memory_mb < own->memory_mb))
+		return true;
+	if (has_limits() && (now.cpus > own->cpus || now.memory_mb > own->memory_mb))
 		return true;
 	return job->total_cpus != own->cpus && one &&
 	       are_like(one, nodes, !is_less) && are_like(one, ours, !is_less);

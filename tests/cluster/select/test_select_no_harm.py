@@ -162,3 +162,26 @@ def test_jobs_that_nobody_may_ask_about_leave_a_line(cluster, engine):
     said = [line for line in log if "not asked: 10 jobs with GPUs have started" in line]
     assert len(said) == 1
     assert "the last one: GPUs that cannot be chosen one by one" in said[0]
+
+
+def test_a_job_that_takes_less_time_if_need_be_stays_on_slurms_nodes(cluster, engine):
+    """What is planned on another node may cut its time: Slurm chose one on which it has all."""
+    engine.rule(do="elsewhere")
+    job = cluster.started("--time-min=1", "-t30", "--gres=gpu:2", sleep_s=20)
+    [own] = engine.own_choice(job.id)
+    assert engine.asked_nodes(job.id) == [own]
+    assert list(job.gpus) == [own]
+
+
+@pytest.mark.long("the next job, once the first one is suspended")
+def test_no_job_gets_the_cores_of_a_suspended_one_on_another_node(cluster, engine):
+    """They are free until it goes on; Slurm's own choice is not changed."""
+    stands = cluster.started("-w", "dgx1", "-c4", "--gres=gpu:1", sleep_s=300).id
+    with cluster.temporarily(f"scontrol suspend {stands}", f"scontrol resume {stands}"):
+        engine.rule(do="any")
+        job = cluster.started("-x", "dgx1", "--gres=gpu:1", sleep_s=20)
+        assert "dgx1" not in engine.asked_nodes(job.id)
+        job = cluster.started("-w", "dgx2", "--gres=gpu:1", sleep_s=20)
+        job = cluster.started("--gres=gpu:1", sleep_s=20)
+        [own] = engine.own_choice(job.id)
+        assert own == "dgx1" or "dgx1" not in engine.asked_nodes(job.id)

@@ -38,6 +38,17 @@ def test_a_postponed_job_says_why_and_starts_in_time(cluster, engine):
     assert 6 <= int(second["waited_s"][0]) <= started - since + 1
 
 
+def test_a_job_that_waits_does_not_start_in_its_next_partition(cluster, engine):
+    """Slurm comes to it again in the same pass, where its begin time is not looked at."""
+    engine.rule(do="wait", s=20, times=1, then=PREFER)
+    jobid = cluster.sbatch("-p", "gpu,dgx", "-w", "dgx1", "--gres=gpu:2", sleep_s=30)
+    cluster.wait_postponed(jobid)
+    engine.rule(**PREFER)
+    tried(cluster)
+    assert cluster.job(jobid).state == "PENDING"
+    assert len(engine.questions(jobid)) == 1
+
+
 def test_the_rest_of_the_partition_is_not_delayed(cluster, engine):
     engine.rule(**LAZY_BY_HINT)
     waiting = cluster.sbatch(LAZY_HINT, "-w", "dgx1", "--gres=gpu:2", sleep_s=30)

@@ -238,3 +238,11 @@ def test_jobs_are_released_in_slurms_own_order(cluster):
     cluster.cancel(busy)
     cluster.wait_running(high)
     assert is_gated(cluster.job(low))
+
+
+def test_a_partition_that_slurm_reads_now_is_known_at_once(cluster):
+    """What the engine keeps of slurm.conf for a minute is read anew once slurmctld has read it."""
+    cluster.configure_extra("PartitionName=new Nodes=dgx[1-2] DefaultTime=10")
+    cluster.wait_reconciled()
+    job = cluster.job(cluster.sbatch("-p", "new", "--gres=gpu:2", sleep_s=1))
+    assert "[gpu-slots: placed " in job.admin_comment

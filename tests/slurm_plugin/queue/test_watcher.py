@@ -1,6 +1,7 @@
 """One reading of Slurm's queue for all who are due, and none for nobody."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
@@ -174,3 +175,31 @@ def test_renewed_gates_show_without_another_reading(slow):
     slow.watcher.renewed({2: 1795229124})
     assert [job.eligible for job in changes(slow, 101.0).jobs[:3]] == [0, 1795229124, 0]
     assert slow.slurm.asked["queue"] == 1
+
+
+def test_settings_are_read_anew_once_slurmctld_has_read_slurm_conf(site, tmp_path):
+    """By a file of its own; until the new process answers what it says may be of before."""
+    written = tmp_path / "last_config_lite"
+    written.touch()
+    site.slurm.config = lambda: {"StateSaveLocation": str(tmp_path)}
+    site.watcher.wall_clock = lambda: 1000.0 + site.now
+    asked = []
+    for now, configured in (
+        (100, 50),
+        (101, 50),
+        (102, 1101),
+        (104, 1101),
+        (108, 1101),
+        (109, 1101),
+    ):
+        os.utime(written, (configured, configured))
+        site.at(float(now), (float(now), Detail.SETTINGS))
+        asked.append(site.slurm.asked["partitions"])
+    assert asked == [1, 1, 2, 3, 3, 3]
+
+
+def test_no_file_of_slurms_is_needed(site, tmp_path):
+    site.slurm.config = lambda: {"StateSaveLocation": str(tmp_path / "\0")}
+    for now in (100.0, 101.0):
+        site.at(now, (now, Detail.SETTINGS))
+    assert site.slurm.asked["partitions"] == 1
