@@ -57,6 +57,7 @@ class _Edit:
     start: int
     end: int
     text: str
+    is_new_line: bool = False
 
 
 def entries(setting: ConfSetting | None) -> list[str]:
@@ -85,6 +86,8 @@ def enabled(conf: SlurmConf, wanted: Wanted) -> Texts:
         edits += _first_in_plugin_dir(conf, wanted.plugin_dir, wanted.slurms_own)
     if not names_lua(conf):
         edits += _last_in_job_submit(conf)
+    # Before a last line that does not end, a new line comes before the mark of that line.
+    edits.sort(key=lambda one: not one.is_new_line)
     return conf_texts(bare, edits)
 
 
@@ -135,7 +138,7 @@ def _new_line(conf: SlurmConf, mark: str, line: str) -> _Edit:
     text = conf.texts[conf.path]
     at = next((one.start for one in lines(text) if not one.is_whole), len(text))
     line_break = _line_break(text)
-    return _Edit(conf.path, at, at, f"{mark}{line_break}{line}{line_break}")
+    return _Edit(conf.path, at, at, f"{mark}{line_break}{line}{line_break}", is_new_line=True)
 
 
 def _line_break(text: str) -> str:
