@@ -36,7 +36,8 @@ FOREIGN = (
     "scontrol release {victim}", "scontrol top {victim}",
 )  # fmt: skip
 OWN = ("Comment={text}", "Priority=0", "NumNodes=8", "Gres=gpu:8", "ReqNodeList=dgx1", "Nice=1",
-       "Features={features}", "AdminComment={text}", "StartTime=now", "JobName={text}")  # fmt: skip
+       "Features={features}", "AdminComment={text}", "StartTime=now", "JobName={text}",
+       "TimeLimit=1", "TimeLimit=UNLIMITED", "Partition=dgx", "SiteFactor=9")  # fmt: skip
 #: Idle connections, garbage and halves of lines, at every socket that can be found.
 CONNECTS = """
 import glob, socket, sys, time
@@ -184,6 +185,8 @@ class Mallory:
             "--exclude": lambda: self._chance.choice(NAMES),
             "--constraint": lambda: self._chance.choice(FEATURES),
             "--array": lambda: self._chance.choice(("0-3", "0-4000000", "1,1,1", "0-9%0")),
+            "--time": lambda: self._chance.choice(("1", "0:01", "UNLIMITED", "365-0", "-1")),
+            "--partition": lambda: self._chance.choice(("dgx", "dgx,gpu", "dgx," * 900)),
         }  # fmt: skip
         for option in self._chance.sample(sorted(more), self._chance.randint(0, 3)):
             words.append(f"{option}={more[option]()}")

@@ -7,6 +7,7 @@ methods start and end the daemons by hand.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -80,11 +81,9 @@ class Host:
         return done.stdout
 
     def write(self, path: str, text: str) -> None:
-        """A file; its folder is there."""
-        subprocess.run(
-            ["docker", "exec", "-i", self.id, "sh", "-c", f"cat >{path}"], input=text, text=True,
-            check=True,
-        )  # fmt: skip
+        """A file; its folder is there. Bytes that are no text as `os.fsdecode` has them."""
+        words = ["docker", "exec", "-i", self.id, "sh", "-c", f"cat >{path}"]
+        subprocess.run(words, input=os.fsencode(text), check=True)
 
     def files(self) -> set[str]:
         """Every path that a package, or somebody who installs one, could have left."""

@@ -5,6 +5,7 @@ happens, and mended by the very command that doctor says, or by hand as it says.
 """
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 from site_host import EDIT, INSTALL, ROOT, BootedHost, NotBootedError
 
 import slurm_plugin
+from slurm_plugin.serve.loops.neighbours import LONGEST_REST_S
 
 ALERTS = Path(slurm_plugin.__file__).parent / "monitoring" / "alerts.yaml"
 PAGE = ROOT / "docs" / "faults.md"
@@ -334,10 +336,14 @@ def total(metrics: dict[str, float], name: str, label: str) -> float:
 
 
 def until_it_fires(site: BootedHost, name: str, before: dict[str, float]) -> None:
-    """Until the rule holds that Prometheus would go by; how long it has to is left out."""
+    """Until the rule holds that Prometheus would go by; how long it has to is left out.
+
+    After a reading of Slurm's queue that took long the engine rests.
+    """
     [group] = yaml.safe_load(ALERTS.read_text())["groups"]
     [rule] = [rule["expr"] for rule in group["rules"] if rule.get("alert") == name]
-    for _ in range(60):
+    until_s = time.monotonic() + LONGEST_REST_S + 30
+    while time.monotonic() < until_s:
         now = read(site)
         if name == "GputopoEngineDown":
             holds = not now

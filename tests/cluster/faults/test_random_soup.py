@@ -18,7 +18,10 @@ from bench.live import shim_log
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import CommandResult, until
 
-pytestmark = [*IN_BOTH_MODES, pytest.mark.usefixtures("usual_deadline")]
+pytestmark = [*IN_BOTH_MODES, pytest.mark.usefixtures("short_jobs_pass")]
+
+#: One more of the partitions, which stand last in the file.
+ORDERED = "  dgx: {mode: enforce, order: predicted}"
 
 SEED = int(os.environ.get("GPUTOPO_SEED", "7"))
 BATCH = 8
@@ -60,6 +63,13 @@ TROUBLES = (
 )
 
 
+@pytest.fixture(scope="module")
+def short_jobs_pass(session_cluster: Cluster) -> Iterator[None]:
+    """In one partition; and bridge and plugin wait for the engine as long as a site has them."""
+    with session_cluster.at_home(yaml=ORDERED, deadline_ms=50):
+        yield
+
+
 class Soup:
     """What the seed does, and what is then expected of Slurm."""
 
@@ -85,6 +95,7 @@ class Soup:
             args = shlex.split(form.format(count))
             if hint:
                 args.append(f"--comment=gpu-topo: {hint}")
+            args.append(f"--time={self._chance.choice((1, 5, 60))}")
             wrap = f"sleep {self._chance.uniform(0.1, 2.5):.1f}"
             lines.append(shlex.join(["sbatch", "--parsable", "-o/dev/null", *args, "--wrap", wrap]))
             counts.append(2 * count if form is TWO_NODES else count)
@@ -185,6 +196,8 @@ def test_random_jobs(cluster, jobs):
         assert "nothing is marked" in cluster.run("ctl", "gputopo topology marks").out
         cluster.cancel(*reversed(victims))
         drain(cluster)
+        order = cluster.status()["order"]
+        assert "passed" in order, order
     # since 23.11 a reconfiguration is a new process; any other start would be after a crash
     assert sum("slurmctld version" in line for line in log) <= soup.starts
     assert cluster.gres_used() == dict.fromkeys(GPUS, ())

@@ -21,6 +21,7 @@ from tests.cluster.users.waiting_states import starting_nothing
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
 ALL = tuple(range(8))
+BESIDE = "--gres-flags=enforce-binding"
 
 
 @pytest.mark.long("15 s of waiting")
@@ -41,14 +42,14 @@ def test_a_job_slurm_keeps_gives_its_slots_to_others_meanwhile(cluster, watch):
 
 @pytest.mark.long("a minute until the engine gives up")
 def test_what_no_release_starts_is_left_to_slurm(cluster):
-    """The engine counts free CPUs; a user may ask for all cores of a socket, where each has 7."""
+    """The engine counts free CPUs; a user may want all cores beside the GPUs, where 7 are free."""
     configure_engine(cluster, "slots: {grace_s: 2}")
     cluster.wait_reconciled()
     one_each = cluster.sbatch(
         "-p", "off", "-w", "dgx1", "-n2", "--ntasks-per-socket=1", sleep_s=300
     )
     cluster.wait_running(one_each)
-    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", "-B", "1:8:1", sleep_s=300)
+    jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", "-c8", BESIDE, sleep_s=300)
     until(
         lambda: "Slurm's own choice: 6 releases" in cluster.job(jobid).fields["AdminComment"],
         "it is left to Slurm",
