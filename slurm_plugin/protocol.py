@@ -60,8 +60,10 @@ class ResourceRequest:
     req_nodes: str = ""
     exc_nodes: str = ""
     reservation: str = ""
-    #: Its tasks are bound to sockets, cores or threads by number (-B, --threads-per-core, ...).
+    #: Its tasks are bound to sockets or cores by number (-B, --ntasks-per-socket, ...); or it takes
+    #: so many threads of each core, which matters where a core has several.
     by_core: bool = False
+    by_thread: bool = False
     #: --contiguous, --switches, --segment.
     together: bool = False
 

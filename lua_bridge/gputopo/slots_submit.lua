@@ -228,11 +228,9 @@ local function is_asked(number)
   return number ~= nil and number > 0 and number < 65533
 end
 
--- is_by_core(job, form) -> whether its tasks are bound to sockets, cores or threads by number
+-- is_by_core(job, form) -> whether its tasks are bound to sockets or cores by number
 local function is_by_core(job, form)
   return is_asked(job.cores_per_socket)
-    or is_asked(job.threads_per_core)
-    or is_asked(job.ntasks_per_core)
     or is_asked(job.ntasks_per_socket)
     or (form ~= "socket" and is_asked(job.sockets_per_node))
 end
@@ -276,6 +274,7 @@ function M.keys(job, asked, is_batch, set, form)
     { "immediate", flag((job.immediate or 0) ~= 0) },
     { "deadline", flag(has_deadline(job.script)) },
     { "by_core", flag(is_by_core(job, form)) },
+    { "by_thread", flag(is_asked(job.threads_per_core) or is_asked(job.ntasks_per_core)) },
     { "together", flag(is_together(job)) },
   })
   return numbers and " slots=1 form=" .. form .. numbers .. some

@@ -55,8 +55,9 @@ class Need:
     types: frozenset[str] = frozenset()
     #: How Slurm may spread the job otherwise; None where each node has the same in any case.
     spread: Spread | None = None
-    #: Its tasks are bound to sockets, cores or threads by number.
+    #: As in ResourceRequest of protocol.py.
     by_core: bool = False
+    by_thread: bool = False
 
     def hold(self, names: Iterable[str], mask: int, end: float) -> Hold:
         """What the job holds with the GPUs `mask` on these nodes, until `end` (epoch)."""
@@ -193,7 +194,8 @@ def _is_sure(need: Need, node: Node) -> bool:
     Not where it needs cores that lie in some way, or takes whole sockets. And Slurm gives no job
     the GPUs of sockets alone on which its partition has all that it may (MaxCPUsPerSocket).
     """
-    if node.jobs and (need.by_core or node.by_core):
+    by_thread = need.by_thread and node.threads > 1
+    if node.jobs and (need.by_core or node.by_core or by_thread):
         return False
     if not node.limits:
         return True

@@ -75,6 +75,8 @@ class Node:
     is_slurms: bool = False
     #: Slurm gives jobs whole sockets, or whole cores for each task, so free CPUs may be no room.
     by_core: bool = False
+    #: Of each core.
+    threads: int = 1
 
     @property
     def all_gpus(self) -> int:
@@ -233,6 +235,7 @@ def nodes_of(
             taken.get(node.name, {}),
             max(1, node.sockets),
             bool(closed) and closed <= ASLEEP,
+            threads=node.threads,
         )
     return capacity
 

@@ -148,6 +148,7 @@ def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:
         mem_gpu_mb=gpus_of(job.memory_per_tres),
         exclusive=job.exclusive,
         by_core=job.by_core,
+        by_thread=job.by_thread,
         together=job.together,
         features=job.features,
         req_nodes=job.req_nodes,
@@ -194,6 +195,7 @@ def need_of(asked: Demand, nodes: Nodes) -> Need:
         asked.types,
         _spread(asked, gpus, least, min(filter(None, most), default=0), _largest(nodes)),
         asked.by_core,
+        asked.by_thread,
     )
 
 

@@ -39,6 +39,8 @@ class SlurmNode:
     sockets: int = 0
     #: Do jobs of one user (--exclusive=user, ExclusiveUser) or of one MCS label have it alone now?
     is_owned: bool = False
+    #: Of each core.
+    threads: int = 1
 
     @property
     def gpu_count(self) -> int:
@@ -129,6 +131,7 @@ class QueuedJob:
     exclusive: bool = False
     #: As in ResourceRequest of protocol.py.
     by_core: bool = False
+    by_thread: bool = False
     together: bool = False
     comment: str = ""
     admin_comment: str = ""

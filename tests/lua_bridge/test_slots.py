@@ -143,7 +143,7 @@ def test_the_engine_hears_all_that_bears_on_where_a_job_fits(lua, engine):
         " form=job batch=1 array=1 het=0 begin=1700000000 time_s=5400 cpus=8 cpus_per_task=2"
         " cpus_per_gpu=3 mem_node_mb=2000 mem_all=0 mem_cpu_mb=0 mem_gpu_mb=500 exclusive=1"
         " depends=1 held=1 enforce_binding=1 overcommit=0 closes=0 prefers=1 immediate=1 deadline=0"
-        " by_core=0 together=0"
+        " by_core=0 by_thread=0 together=0"
         " features=ib req_nodes=n[1-2] exc_nodes=n3 reservation=big%20day tpj=gres/gpu:4 tpt=cpu=2"
     )
 
@@ -154,7 +154,7 @@ def test_what_a_job_does_not_ask_for_is_zero_or_absent(lua, engine):
         " form=node batch=0 array=0 het=0"
         + NO_KEYS
         + " mem_gpu_mb=0 exclusive=0 depends=0 held=0 enforce_binding=0 overcommit=0 closes=0"
-        + " prefers=0 immediate=0 deadline=0 by_core=0 together=0"
+        + " prefers=0 immediate=0 deadline=0 by_core=0 by_thread=0 together=0"
         + " tpn=gres/gpu:1"
     )
 
@@ -173,10 +173,14 @@ TASKS_BY_GPUS = {"tres_per_job": "gres/gpu:4", "tres_per_task": "gres/gpu:1", "n
         ({**TASKS_BY_GPUS, "min_cpus": 1}, "overcommit=0"),
         ({"het_job_offset": 0}, "het=1"),
         ({"cores_per_socket": 4}, "by_core=1"),
-        ({"threads_per_core": 1}, "by_core=1"),
+        ({"threads_per_core": 1}, "by_core=0 by_thread=1"),
+        ({"ntasks_per_core": 1}, "by_core=0 by_thread=1"),
         ({"ntasks_per_socket": 2}, "by_core=1"),
         ({"sockets_per_node": 2}, "by_core=1"),
-        ({"ntasks_per_core": 65535, "cores_per_socket": 65534, "threads_per_core": 0}, "by_core=0"),
+        (
+            {"ntasks_per_core": 65535, "cores_per_socket": 65534, "threads_per_core": 0},
+            "by_core=0 by_thread=0",
+        ),
         ({"contiguous": 1}, "together=1"),
         ({"req_switch": 2}, "together=1"),
         ({"segment_size": 4}, "together=1"),

@@ -200,6 +200,7 @@ def _node(node: Any, used: Mapping[str, tuple[int, ...]]) -> SlurmNode:
         features=tuple(node.active_features or ()),
         sockets=node.sockets or 0,
         is_owned=bool(getattr(node, "owner", None) or getattr(node, "mcs_label", None)),
+        threads=getattr(node, "threads_per_core", None) or 1,
     )
 
 

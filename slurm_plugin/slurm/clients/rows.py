@@ -91,6 +91,7 @@ class NodeRow(msgspec.Struct):
             cpus_by_gpu=number(self.res_cores_per_gpu) * max(1, number(self.threads)),
             sockets=number(self.sockets),
             is_owned=bool(self.owner or self.mcs_label),
+            threads=max(1, number(self.threads)),
         )
 
 
@@ -196,6 +197,7 @@ class JobRow(msgspec.Struct):
             depends=bool(self.dependency),
             exclusive="none" in words(self.shared),
             by_core=self._is_by_core(),
+            by_thread=bool(number(self.threads_per_core) or number(self.tasks_per_core)),
             together=bool(
                 self.contiguous or number(self.required_switches) or number(self.segment_size)
             ),
@@ -211,10 +213,7 @@ class JobRow(msgspec.Struct):
         )
 
     def _is_by_core(self) -> bool:
-        numbers = [
-            *(self.cores_per_socket, self.threads_per_core),
-            *(self.tasks_per_core, self.tasks_per_socket),
-        ]
+        numbers = [self.cores_per_socket, self.tasks_per_socket]
         if not self.tres_per_socket:
             numbers.append(self.sockets_per_node)
         return any(map(number, numbers))

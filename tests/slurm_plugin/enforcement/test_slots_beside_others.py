@@ -39,17 +39,26 @@ def test_a_job_of_several_nodes_is_slurms_where_topology_yaml_is(tmp_path):
     assert left(mode(tmp_path, state).on_submit(submit(nodes=2))) == ONE_NETWORK
 
 
-@pytest.mark.parametrize("whole", ["the job's", "the node's"])
+@pytest.mark.parametrize("whole", ["the job's", "the node's", "threads of"])
 @pytest.mark.parametrize("jobs", [0, 1])
 def test_who_needs_cores_that_lie_in_some_way_gets_slots_on_nodes_without_jobs(
     tmp_path, whole, jobs
 ):
     """Slurm does not say which cores are free; where none is sure it places the job itself."""
     state = cache("dgx1")
-    node = replace(state.nodes["dgx1"], jobs=jobs, by_core=whole == "the node's")
+    node = replace(state.nodes["dgx1"], jobs=jobs, by_core=whole == "the node's", threads=2)
     state.update({"dgx1": node}, (), Line(), NOW)
-    answer = mode(tmp_path, state).on_submit(submit(by_core=whole == "the job's"))
+    answer = mode(tmp_path, state).on_submit(
+        submit(by_core=whole == "the job's", by_thread=whole == "threads of")
+    )
     if jobs:
         assert "which cores other jobs leave it" in left(answer)
     else:
         assert state_of(told(answer)) == "placed"
+
+
+def test_one_thread_of_each_core_is_all_of_it_where_it_has_no_other(tmp_path):
+    state = cache("dgx1")
+    state.update({"dgx1": replace(state.nodes["dgx1"], jobs=1)}, (), Line(), NOW)
+    answer = mode(tmp_path, state).on_submit(submit(by_thread=True))
+    assert state_of(told(answer)) == "placed"
