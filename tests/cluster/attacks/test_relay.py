@@ -167,10 +167,13 @@ def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptor
                 CROWD, served.address.host, served.address.port, 600, "silent", 0.1
             ) as crowd:
                 await printed(crowd)
-                assert open_files() - before < 300
-                await asyncio.sleep(4)
-                # The pipe from mallory's program is one of them.
-                assert open_files() - before < 10
+                # The pipe from mallory's program is one of them. Who waits before the door comes in
+                # as others are hung up on; a busy machine takes its time.
+                seen = False
+                while (held := open_files() - before) >= 10 or not seen:
+                    seen |= held >= 10
+                    assert held < 300
+                    await asyncio.sleep(0.05)
 
     asyncio.run(asyncio.wait_for(attack(), 60))
 
