@@ -164,7 +164,8 @@ def need_of(asked: Demand, nodes: Nodes) -> Need:
 
     Raises Unplaceable where the GPUs per node cannot be known before the job starts.
     """
-    if not (asked.gpus or asked.sockets):
+    # How many sockets of a node it then gets goes by its tasks, too.
+    if not (asked.gpus or asked.sockets) or (asked.form == "socket" and asked.by_core):
         raise Unplaceable("GPUs per node are not known before the start")
     if asked.reservation:
         raise Unplaceable("the job runs in a reservation")

@@ -134,12 +134,13 @@ def test_a_limit_that_is_raised_while_the_job_passes_is_set_back_once_it_runs(cl
 
     A limit is here when Slurm ends the job.
     """
-    # A core of each socket, all of one of which those that would pass ask for: they do not begin.
+    # A core of each socket; those that would pass ask for all beside their GPU: they do not begin.
     cores = ("-p", "off", "-w", "dgx1", "-n2", "--ntasks-per-socket=1")
     holder = cluster.started(*cores, sleep_s=3000).id
     _, first = a_full_partition(cluster)
     longer, short = (
-        submit(cluster, 1, minutes, "-w", "dgx1", "-B", "1:8:1") for minutes in (10, 9)
+        submit(cluster, 1, minutes, "-w", "dgx1", "-c8", "--gres-flags=enforce-binding")
+        for minutes in (10, 9)
     )
     passed = f"job {short} passed job {first}, by its limit of 600 s with 60 s of OverTimeLimit"
     until(lambda: passed in cluster.engine_log() and is_let_go(cluster, short), "it passes")

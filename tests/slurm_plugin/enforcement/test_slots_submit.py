@@ -124,6 +124,10 @@ def test_what_cannot_start_as_one_job_now_is_gated(tmp_path, key):
             submit(0, form="socket", tps="gres/gpu:1"),
             "GPUs per node are not known before the start",
         ),
+        (
+            submit(2, form="socket", tps="gres/gpu:1", by_core=True),
+            "GPUs per node are not known before the start",
+        ),
         (submit(features="[a*2]"), "the constraint (a*2) cannot be judged"),
         (submit(hint="off"), "opted out by hint"),
         (submit(reservation="r"), "the job runs in a reservation"),
