@@ -77,6 +77,8 @@ def test_a_short_job_passes_and_a_due_job_is_passed_by_nobody(cluster: Cluster):
     cluster.wait_finished(holds)
     kept = "what it took is learned"
     until(lambda: cluster.status()["order"]["predicted"]["kept"] > 0, kept)
+    # Of jobs before it something was learned already.
+    seen_twice(cluster)
     late = submit(cluster, 1, 10)
     seen_twice(cluster)
     assert state(cluster, late) == state(cluster, longer) == "PENDING"
