@@ -28,7 +28,7 @@ def test_slots_are_harmless(cluster, nth, most_placed):
         place_most(soup)
     soup.cook(40)
     assert not soup.found, "\n".join(soup.found)
-    assert not most_placed or soup.seen["elsewhere"] > 5, soup.seen
+    assert not most_placed or soup.seen["elsewhere"] > 3, soup.seen
 
 
 @pytest.mark.long("five minutes for each configuration")
