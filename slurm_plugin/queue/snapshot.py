@@ -109,7 +109,7 @@ class Settings:
         return "SOCKET" in text or "ONE_TASK_PER_CORE" in text
 
     @cached_property
-    def _has_blocks(self) -> bool:
+    def has_blocks(self) -> bool:
         """May Slurm refuse a job the very nodes that it names, for what networks they are in?"""
         beside = os.path.dirname(self.config.get("SLURM_CONF", "/etc/slurm/slurm.conf"))
         is_block = "block" in self.config.get("TopologyPlugin", "")
@@ -123,7 +123,7 @@ class Settings:
         found = [self.by_name[name] for name in partitions if name in self.by_name]
         if any(one.share == 0 or one.min_nodes > nodes for one in found):
             return "its partition gives more than it asks for (MinNodes, OverSubscribe=EXCLUSIVE)"
-        if nodes > 1 and self._has_blocks:
+        if nodes > 1 and self.has_blocks:
             return "its nodes are to be in one network, which Slurm alone knows"
         return ""
 
@@ -248,4 +248,6 @@ def read_snapshot(
     nodes = tuple(client.nodes()) if detail >= Detail.NODES else ()
     if detail >= Detail.SETTINGS and settings is None:
         settings = Settings(tuple(client.partitions()), dict(client.config()))
+        # It looks at the file system: here, where a thread reads, and not at a submit.
+        _ = settings.has_blocks
     return Snapshot(began, at, jobs, detail, nodes, settings or Settings())

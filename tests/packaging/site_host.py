@@ -195,6 +195,12 @@ class BootedHost(Host):
         return self.run(f"systemctl show -P {key} gputopo").strip()
 
 
+def gpus_of_a_job(host: Host) -> str:
+    """Slurm's numbers of the GPUs that a job of two gets on the idle node."""
+    host.wait_for("sinfo -h -o %t | grep -qx idle")
+    return host.run("srun -Q --gres=gpu:2 printenv CUDA_VISIBLE_DEVICES").strip()
+
+
 def _output(words: list[str]) -> str:
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, f"{words}: {done.stderr}"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import PurePath
 
 import pytest
-from site_host import EDIT, INSTALL, ROOT, Host
+from site_host import EDIT, INSTALL, ROOT, Host, gpus_of_a_job
 
 PLUGINS = "/usr/lib/slurm-gputopo/slurm"
 #: An own script that calls the bridge, as the page has it.
@@ -138,7 +138,3 @@ def test_enabled_and_disabled(site, form):
         assert files(site) == before
         assert in_force(site, "PluginDir") == stock
         assert in_force(site, "JobSubmitPlugins") == scripts
-
-
-def gpus_of_a_job(site: Host) -> str:
-    return site.run("srun -Q --gres=gpu:2 printenv CUDA_VISIBLE_DEVICES").strip()

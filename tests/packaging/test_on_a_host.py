@@ -8,7 +8,7 @@ import time
 
 import pytest
 from ansible_run import ROLE, Play, need
-from site_host import EDIT, INSTALL, NODES, BootedHost, Host, NotBootedError
+from site_host import EDIT, INSTALL, NODES, BootedHost, Host, NotBootedError, gpus_of_a_job
 
 #: A version before every other.
 OLDER = "0.0.1"
@@ -47,12 +47,6 @@ def test_four_commands_from_the_distributions_slurm_to_the_best_pair_and_back(ho
     assert not host.try_run("dpkg-query -W 'slurm-gputopo*' 2>/dev/null").stdout
     assert host.files() == before
     assert gpus_of_a_job(host) == "0,1"
-
-
-def gpus_of_a_job(host):
-    """Slurm's numbers of the GPUs that a job of two gets on the idle node."""
-    host.wait_for("sinfo -h -o %t | grep -qx idle")
-    return host.run("srun -Q --gres=gpu:2 printenv CUDA_VISIBLE_DEVICES").strip()
 
 
 def nothing_has_happened(host, conf):

@@ -4,7 +4,7 @@ What they require has other names on Debian, so nothing of that is checked (--no
 """
 
 import pytest
-from site_host import EDIT, Host
+from site_host import EDIT, Host, gpus_of_a_job
 
 pytestmark = [
     pytest.mark.cluster,
@@ -76,9 +76,3 @@ def test_the_spank_plugin_stays_while_jobs_need_it(host):
     assert "/etc/slurm/plugstack.conf says 'required'" in refused.stdout
     host.write("/etc/slurm/plugstack.conf", f"# {REQUIRED}\n")
     host.run(f"{RPM} -e slurm-gputopo-spank")
-
-
-def gpus_of_a_job(host):
-    """Slurm's numbers of the GPUs that a job of two gets on the idle node."""
-    host.wait_for("sinfo -h -o %t | grep -qx idle")
-    return host.run("srun -Q --gres=gpu:2 printenv CUDA_VISIBLE_DEVICES").strip()
