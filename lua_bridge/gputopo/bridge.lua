@@ -248,10 +248,18 @@ local function guarded_parts(job, record, submit_uid)
   if not may_write_admin_comment(submit_uid) then
     return guard.refusal(job, record, is_slots)
   end
-  local nodes = is_slots and is_slurm_user(submit_uid) and guard.pinned(job, record)
+  if not is_slots then
+    return nil
+  end
+  local changed, refusal = guard.with_change(job, record)
+  if changed then
+    job.admin_comment = changed
+  end
+  local nodes = is_slurm_user(submit_uid) and guard.pinned(job, record)
   if nodes then
     job.req_nodes = nodes
   end
+  return refusal
 end
 
 -- The engine has accepted a new hint: its bracket replaces the old one.

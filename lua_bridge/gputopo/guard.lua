@@ -16,6 +16,7 @@ local CLOSED = "gpu-topo: this job waits for its GPUs; its %s cannot be changed 
   .. "Hold, release, time limit, name and cancelling work; or cancel it and submit it again"
 local LENDING = "gpu-topo: this job lends its GPUs to another of your jobs; its %s cannot be "
   .. "changed. Cancelling works"
+local OUTDATED = "gpu-topo: the job's request was changed a moment ago"
 local ONE_GPU = "gpu-topo: %s is one particular GPU, and the engine chooses those"
 
 -- Fields of an update by what a user calls them, in the order of the answer.
@@ -88,6 +89,31 @@ function M.refusal(job, record, is_slots)
     what = touched(job, BEHIND_A_GATE)
   end
   return what and string.format(CLOSED, what)
+end
+
+-- What an administrator's update may change of a gated job's request that its record has, too.
+local RECORDED = {
+  BEHIND_A_GATE[2], { "nodes", "req_nodes" }, BEHIND_A_GATE[5],
+  { "CPUs and memory of GPUs", "cpus_per_tres", "cpus_per_task", "mem_per_tres" },
+}
+
+-- with_change(job, record) -> the AdminComment by which the engine sees that root changed a gated
+-- job's request, which it would otherwise undo; nil where this update is no such change. The
+-- second value is a refusal, for an update of the engine's that rests on the request as it was.
+-- The engine's own changes bring an AdminComment. In Slurm 22.05 not all of them do.
+function M.with_change(job, record)
+  local gate = comments.inside(record.admin_comment, "gpu-slots")
+  if not gate or not match(gate, "^gated ") or match(gate, "tp.=gres:") then
+    return nil
+  end
+  local is_changed = match(gate, " changed=1") ~= nil
+  local new = comments.inside(job.admin_comment, "gpu-slots")
+  if new then
+    return nil, is_changed and not match(new, " changed=1") and OUTDATED or nil
+  elseif job.admin_comment or is_changed or not touched(job, RECORDED) then
+    return nil
+  end
+  return comments.merged(record.admin_comment, "[gpu-slots: " .. gate .. " changed=1]")
 end
 
 -- pinned(job, record) -> the nodes that an update's own AdminComment pins the job to, or nil.

@@ -149,6 +149,9 @@ def give_back(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
         # It has its own request still.
         comment, (least, most) = hints.with_note(comment, note), kept.nodes
         is_narrowed = 0 < job.max_nodes < (most or OPEN_MAX) and job.het_id != job.job_id
+        if kept.is_changed and not kept.tries:
+            # No release has narrowed it: the number of nodes is an administrator's.
+            is_narrowed = False
         nodes = (least, most or OPEN_MAX) if is_narrowed else None
         return JobUpdate(begin_time=begin, num_nodes=nodes, admin_comment=comment)
     update = _own_request(kept, begin, hints.with_note(comment, note))

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 from slurm_plugin.gates.plan import Want
 from slurm_plugin.gates.slot_request import NO_DEFAULTS, recorded_demand
-from slurm_plugin.job_notes.records import PLACED, GateRecord
+from slurm_plugin.job_notes.records import GATED, PLACED, GateRecord
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.queue.demand import Unplaceable, check_served, need_of
 from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import JobDefaults, QueuedJob
 
+CHANGED = "its request was changed while it waited"
 #: Needs beside those of the jobs there are that are kept.
 MOST_NEEDS = 1000
 
@@ -28,6 +29,8 @@ def want_of(
     kept = GateRecord.read_from(job.admin_comment)
     if kept is None:
         return None
+    if kept.is_changed and kept.state == GATED:
+        return Want(kept, problem=CHANGED)
     try:
         asked = recorded_demand(job, kept, defaults)
         need = need_of(asked, empty)

@@ -94,6 +94,14 @@ def is_over(job: QueuedJob, record: str, now: float) -> bool:
     return not any(index_of(kind) is not None for kind in types)
 
 
+def is_marked(ours: str, shown: str) -> bool:
+    """Did root change what a gated job asks for, as the bridge then writes into its record?"""
+    was, now = GateRecord.parsed(ours), GateRecord.parsed(shown)
+    if was is None or now is None or was.is_changed or not now.is_changed:
+        return False
+    return was.state == now.state == GATED and was.requests == now.requests
+
+
 def is_undone(job: QueuedJob, asked: tuple[str | None, str | None]) -> bool:
     """Does the job ask for other GPUs than the last update said?
 

@@ -18,6 +18,7 @@ from slurm_plugin.job_entries.known import Known, Unnamed, UnnamedUpdates, finge
 from slurm_plugin.job_entries.rules import (
     RECORDS,
     Repair,
+    is_marked,
     is_over,
     is_undone,
     needed_at_slurm,
@@ -178,6 +179,10 @@ class EntryStore:
         if TOPO in shown:
             self._set(entries, TOPO, self._with_note(shown[TOPO], entries.ours.get(TOPO, "")))
         slots = entries.ours.get(SLOTS)
+        if slots is not None and is_marked(slots, shown.get(SLOTS, "")):
+            entries.ours[SLOTS] = shown[SLOTS]
+            self._is_dirty = True
+            return
         if slots is None or shown.get(SLOTS) == self._needed(entries.ours, job).get(SLOTS):
             return
         if is_over(job, slots, self.wall_clock()):

@@ -281,6 +281,11 @@ class GateRecord(JobRecord):
         return self.get("by") == "job"
 
     @property
+    def is_changed(self) -> bool:
+        """Did root change the request since? The bridge says so (lua_bridge/gputopo/guard.lua)."""
+        return self.get("changed") == "1"
+
+    @property
     def interactive(self) -> bool:
         """Is it of srun or salloc?"""
         return self.get("interactive") == "1"

@@ -351,6 +351,53 @@ def test_a_user_cannot_open_the_gate(lua, update, what):
     assert lua.modify({**GATED, "admin_comment": "[gpu-topo: x]"}, **update).rc == 0
 
 
+CHANGED = "[gpu-slots: gated token=1 changed=1]"
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"tres_per_node": "gres/gpu:1"}, {"tres_per_job": "gpu:4"}, {"req_nodes": "n1"},
+        {"min_nodes": 2}, {"max_nodes": 3}, {"cpus_per_task": 2}, {"cpus_per_tres": "gpu:4"},
+    ],
+)  # fmt: skip
+def test_what_root_changes_of_a_gated_jobs_request_is_told_to_the_engine(lua, update):
+    """By the job's record, of which the release would else make what the user submitted."""
+    others = "a site's words " + GATED["admin_comment"]
+    marked = lua.modify({**GATED, "admin_comment": others}, **update, uid=0)
+    assert marked.rc == 0
+    assert marked.job["admin_comment"] == f"a site's words {CHANGED}"
+
+
+@pytest.mark.parametrize(
+    ("record", "update"),
+    [
+        (GATED, {"min_nodes": 4294967294, "begin_time": 1700000000, "time_limit": 5, "nice": 3}),
+        ({**GATED, "admin_comment": CHANGED}, {"tres_per_node": "gres/gpu:1"}),
+        ({**GATED, "admin_comment": "[gpu-slots: placed token=1]"}, {"min_nodes": 2}),
+        ({**GATED, "admin_comment": "[gpu-slots: gated tpn=gres:gpu:2]"}, {"tres_per_node": ""}),
+        ({**GATED, "admin_comment": ""}, {"tres_per_node": "gres/gpu:1"}),
+    ],
+    ids=["not the request", "told already", "released", "Slurm 22.05", "Slurm's own"],
+)
+def test_no_other_update_of_root_is(lua, record, update):
+    assert "admin_comment" not in lua.modify(record, **update, uid=0).job
+
+
+def test_the_engines_own_updates_say_themselves_what_the_job_is_to_have(lua):
+    for comment in ("[gpu-slots: placed token=1]", "[gpu-topo: | Slurm's own choice: x]"):
+        update = {"admin_comment": comment, "tres_per_node": "gres/gpu:1", "req_nodes": "n1"}
+        assert lua.modify(GATED, **update, uid=0).job["admin_comment"] == comment
+
+
+def test_an_update_of_the_engines_that_does_not_know_of_the_change_is_refused(lua):
+    changed = {**GATED, "admin_comment": CHANGED}
+    late = {"admin_comment": "[gpu-slots: placed token=1]", "req_nodes": "n1"}
+    assert "was changed a moment ago" in refusal(lua.modify(changed, **late, uid=0))
+    assert lua.modify(changed, admin_comment=CHANGED, uid=0).rc == 0
+    assert lua.modify(changed, admin_comment="", tres_per_node="gpu:2", uid=0).rc == 0
+
+
 @pytest.mark.parametrize("update", [{"priority": 0}, {"time_limit": 5}, {"name": "x"}])
 def test_a_user_may_still_hold_shorten_and_name_a_gated_job(lua, update):
     assert lua.modify(GATED, **update).rc == 0

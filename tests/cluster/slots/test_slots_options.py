@@ -10,7 +10,9 @@ from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_plugin.gates.admission import APART, SPREAD
 from slurm_plugin.gates.planning import OVERTAKEN
+from slurm_plugin.gates.want import CHANGED
 from slurm_plugin.queue.candidates import BESIDE_OTHERS, HALF_CLOSED
+from tests.cluster.slots.gated import gated
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]
 
@@ -180,3 +182,22 @@ def test_jobs_that_are_slurms_own_do_not_pass_a_gated_one_for_ever(cluster):
     cluster.cancel(passed.id)
     assert len(cluster.wait_running(jobid).gpus["dgx1"]) == 8
     assert cluster.job(later).state == "PENDING"
+
+
+@pytest.mark.parametrize(
+    ("change", "has"),
+    [
+        ("gres=gpu:2", {"dgx1": 2}),
+        ("ReqNodeList=dgx2", {"dgx2": 4}),
+        ("NumNodes=2 ReqNodeList=dgx1,dgx2 NumTasks=2", {"dgx1": 4, "dgx2": 4}),
+    ],
+)
+@pytest.mark.skipif(OLD, reason="22.05 adds to a request; the engine undoes it at the release")
+def test_what_root_changes_of_a_gated_jobs_request_is_not_undone(cluster, change, has):
+    holders = [*cluster.occupy("dgx1", range(8)), *cluster.occupy("dgx2", range(8))]
+    jobid = gated(cluster, "-p", "dgx", "-w", "dgx1", "--gres=gpu:4")
+    cluster.run("ctl", ["scontrol", "update", f"jobid={jobid}", *change.split()])
+    until(lambda: CHANGED in cluster.job(jobid).fields["AdminComment"], "the job is Slurm's own")
+    cluster.cancel(*holders)
+    found = cluster.wait_running(jobid).gpus
+    assert {node: len(gpus) for node, gpus in found.items()} == has

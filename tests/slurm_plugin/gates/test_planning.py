@@ -14,7 +14,7 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.queue.candidates import Group, Need
-from slurm_plugin.slurm.interface import NOW, QueuedJob
+from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 NEXT_MONTH = 1000 + 31 * 86400
 gated = partial(slots_in_tests.gated, eligible=1100, time_limit_s=60)
@@ -179,6 +179,14 @@ def test_a_job_that_cannot_be_placed_here_is_slurms_own(job, why):
     [(_, update)] = planned(job).updates
     told = f"[gpu-topo: | Slurm's own choice: {why}]"
     assert (update.begin_time, update.admin_comment) == (NOW, told)
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_job_whose_request_root_changed_is_slurms_own_as_it_is_now(nodes):
+    job = gated(1, 2, keys="changed=1", tres_per_node="gres/gpu:4", max_nodes=nodes)
+    [(_, update)] = planned(job).updates
+    told = "[gpu-topo: | Slurm's own choice: its request was changed while it waited]"
+    assert update == JobUpdate(begin_time=NOW, admin_comment=told)
 
 
 def test_where_slurm_counts_no_tasks_one_task_has_the_cpus_of_all_gpus():

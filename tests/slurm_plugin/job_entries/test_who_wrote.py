@@ -1,7 +1,7 @@
 """Only what another wrote is put back: not what a reading shows from before our own writes."""
 
 import pytest
-from entries_in_tests import GATE, JS1, LOAN, NOW, PLACED, Site, gated
+from entries_in_tests import GATE, HOSTILE, JS1, LOAN, NOW, PLACED, Site, gated
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.job_entries.rules import tasks_to_name
@@ -48,6 +48,29 @@ def test_a_wait_that_the_plugin_did_not_begin_is_not_written_into_the_job():
     site.store.start_notes.add(7, "", WAITS)
     assert hints.postponed_until(site.seen()) == NOW + 60
     assert site.slurm.sent == []
+
+
+def test_that_root_changed_the_request_of_a_gated_job_is_kept():
+    """The bridge wrote so into the record that was there."""
+    site = Site().looked()
+    changed = GATE.replace("by=node", "by=node changed=1")
+    site.slurm.write(7, f"{JS1} {changed}", tres_per_node="gres/gpu:1")
+    assert site.seen() == f"{JS1} {changed}"
+    assert site.slurm.sent == []
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        HOSTILE.replace("at=1", "changed=1"),
+        GATE.replace("gpu:2", "gpu:8").replace("by=node", "by=node changed=1"),
+    ],
+)
+def test_no_other_record_passes_for_that(forged):
+    site = Site().looked()
+    site.slurm.write(7, forged)
+    assert site.seen() == GATE
+    assert site.slurm.of(7) == GATE
 
 
 @pytest.mark.parametrize("theirs", ["", JS1, "[gpu-topo: | theirs]"])
