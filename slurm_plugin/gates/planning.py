@@ -29,6 +29,7 @@ from slurm_plugin.gates.released import (
     MOST_TRIES,
     awaited_hold,
     gated_again,
+    gpus_in_use,
     is_in_vain,
     may_start_now,
 )
@@ -108,6 +109,7 @@ class _Planning:
         # Arrays of which a task waits by itself, and how many tasks may run at a time.
         self._split = {job.array_id for job in arrays if self._waits_alone(job)}
         self._throttle = {job.array_id: job.throttle for job in arrays if job.throttle}
+        self._in_use = gpus_in_use(self.jobs)
 
     def _waits_alone(self, job: QueuedJob) -> bool:
         want = self.wants.get(job.job_id)
@@ -159,7 +161,11 @@ class _Planning:
         """A released job that has not started: keep its slots, or gate it again after a while."""
         made, context = self.made, self.context
         holds = [awaited_hold(job, want, made.nodes, context) for job, want in unit.members]
-        if all(hold is not None for hold in holds):
+        in_use = self._in_use
+        is_taken = any(
+            mask & in_use.get(node, 0) for one in holds if one for node, mask in one.gpus.items()
+        )
+        if not is_taken and all(hold is not None for hold in holds):
             for (job, want), hold in zip(unit.members, holds, strict=True):
                 assert hold is not None
                 self._tries.begin(job, want.need)
@@ -171,9 +177,11 @@ class _Planning:
             self._leave(unit, f"{MOST_TRIES} releases did not start it ({job.reason or 'None'})")
             return
         for job, want in unit.members:
-            self._tries.fail(job, want.need)
-            made.updates.append((job.name, gated_again(job, want, context)))
+            if not is_taken:
+                self._tries.fail(job, want.need)
+            made.updates.append((job.name, gated_again(job, want, context, is_taken=is_taken)))
             made.seen["regated"] += 1
+        made.again |= is_taken
         self._spare_others(unit)
 
     def _await_donors(self, unit: Unit, by_id: Mapping[int, QueuedJob]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -73,9 +73,26 @@ def is_in_vain(job: QueuedJob, want: Want) -> bool:
     return lacks_only_room(job, "BadConstraints") and want.kept.tries + 1 >= MOST_TRIES
 
 
-def gated_again(job: QueuedJob, want: Want, context: GateContext) -> JobUpdate:
+def gpus_in_use(jobs: Iterable[QueuedJob]) -> dict[str, int]:
+    """The GPUs of jobs that run, masks by node.
+
+    No job that the same reading shows as waiting starts on one of them: one that is Slurm's own may
+    have got them just before a submit was answered.
+    """
+    masks: dict[str, int] = {}
+    for job in jobs:
+        if job.state in ("RUNNING", "SUSPENDED"):
+            for node, gpus in job.gpus.items():
+                masks[node] = masks.get(node, 0) | mask_of(gpus)
+    return masks
+
+
+def gated_again(
+    job: QueuedJob, want: Want, context: GateContext, *, is_taken: bool = False
+) -> JobUpdate:
     """The update that puts a job that did not start behind its gate again, for a pause.
 
+    `is_taken`: another job runs on its GPUs. There are others to try at once.
     One that Slurm put back keeps the begin time that Slurm gave it: a node that did not answer the
     start may still refuse it, and Slurm would end the job wherever it runs by then, and hold it.
     """
@@ -87,9 +104,11 @@ def gated_again(job: QueuedJob, want: Want, context: GateContext) -> JobUpdate:
         if job.submit > kept.at and not job.held:
             kept = kept.changed(begin=job.eligible)
     # The pause after a limit is that of all jobs that meet it (gates/limits.py).
-    pause = 0 if holds_for_others(job.reason) else min(LONGEST_PAUSE_S, 2**kept.tries)
+    pause = 0 if is_taken or holds_for_others(job.reason) else min(LONGEST_PAUSE_S, 2**kept.tries)
     why = "released, and not started by Slurm"
-    if job.reason not in ("", "None"):
+    if is_taken:
+        why = "released, and its GPUs were another job's by then"
+    elif job.reason not in ("", "None"):
         why += f" ({job.reason})"
     if tied := tied_to(job, kept):
         why += f"; Slurm 22.05 gives it nothing but {', '.join(sorted(tied))} again"

@@ -30,9 +30,12 @@ def holders(cluster: Cluster) -> list[int]:
 
 
 def picky(cluster: Cluster, *args: str) -> Job:
-    """A picky job on dgx1, once it says that it waits."""
+    """A picky job on dgx1, once it says why it waits: where GPUs just came free, not at once."""
     jobid = cluster.sbatch("-w", "dgx1", "--gres=gpu:2", PICKY, *args, sleep_s=300)
-    return cluster.wait_postponed(jobid)
+    cluster.wait_postponed(jobid)
+    says = "the job asks for"
+    until(lambda: says in cluster.job(jobid).fields["AdminComment"], f"job {jobid} says {says!r}")
+    return cluster.job(jobid)
 
 
 def test_the_user_reads_why_the_job_waits(cluster, holders):

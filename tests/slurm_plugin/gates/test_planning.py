@@ -167,6 +167,29 @@ def test_a_release_that_did_not_take_is_gated_again_at_once():
     assert [name for name, _ in planned(placed(999, "gres/gpu:2")).updates] == ["1"]
 
 
+@pytest.mark.parametrize("state", ["RUNNING", "SUSPENDED"])
+def test_one_whose_gpus_another_job_got_is_placed_anew_at_once(state):
+    """Slurm's own choice for a job that it started just before the submit was answered."""
+    other = QueuedJob(9, state=state, nodes=("dgx1",), gpus={"dgx1": (3, 4)}, end=9000, cpus=1)
+    made = planned(other, placed(999), free=0b11100111)
+    [(_, update)] = made.updates
+    kept = record_in(update.admin_comment)
+    assert (kept.state, kept.retry_at, made.again) == ("gated", 1000, True)
+    assert "its GPUs were another job's by then" in hints.note_in(update.admin_comment)
+    # Nobody doubts its user for it.
+    assert not made.tries.failed
+    regated = placed(999, "gres/gpu:2")
+    ours = replace(regated, admin_comment=update.admin_comment, eligible=1100)
+    assert planned(other, ours, free=0b11100111).released == ["1"]
+
+
+@pytest.mark.parametrize("other", [{"state": "COMPLETING"}, {"gpus": {"dgx1": (1, 2)}}, {}])
+def test_one_whose_gpus_are_free_keeps_them(other):
+    there = {"state": "RUNNING", "nodes": ("dgx2",), "gpus": {"dgx2": (0, 3)}, **other}
+    made = planned(QueuedJob(9, end=9000, cpus=1, **there), placed(999))
+    assert made.updates == []
+
+
 @pytest.mark.parametrize(
     ("job", "why"),
     [

@@ -1,0 +1,55 @@
+"""Partitions and networks by which Slurm gives a job other nodes than it asks for: Slurm's own."""
+
+import pytest
+
+from slurm_cluster.cluster import Cluster
+from slurm_cluster.slurm_text import Job
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slots]
+
+LARGER = "its partition gives more than it asks for (MinNodes, OverSubscribe=EXCLUSIVE)"
+PARTITIONS = (
+    "PartitionName=floor Nodes=dgx[1-2] MinNodes=2 DefaultTime=10 State=UP\n"
+    "PartitionName=whole Nodes=dgx[1-2] OverSubscribe=EXCLUSIVE DefaultTime=10 State=UP"
+)
+ONE_NETWORK = "its nodes are to be in one network, which Slurm alone knows"
+BLOCKS = "BlockName=a Nodes=dgx1,minsky1\nBlockName=b Nodes=dgx2,amd1\nBlockSizes=2\n"
+
+
+def note(job: Job) -> str:
+    return job.fields["AdminComment"]
+
+
+def test_what_a_partition_gives_beyond_the_request_is_given_at_once(cluster: Cluster) -> None:
+    """Behind a gate such a job would be released onto what it asks for, and never start."""
+    cluster.configure_extra(PARTITIONS)
+    both = cluster.started("-p", "floor", "--gres=gpu:2", sleep_s=300)
+    assert {node: len(gpus) for node, gpus in both.gpus.items()} == {"dgx1": 2, "dgx2": 2}
+    assert note(both) == f"[gpu-topo: | Slurm's own choice: {LARGER}]"
+    cluster.cancel(both.id)
+    alone = cluster.started("-p", "whole", "--gres=gpu:2", sleep_s=300)
+    assert [len(gpus) for gpus in alone.gpus.values()] == [8]
+    assert note(alone) == f"[gpu-topo: | Slurm's own choice: {LARGER}]"
+    # That of a partition which gives no more is placed as ever.
+    assert cluster.started("-p", "dgx", "--gres=gpu:2", sleep_s=300).gpus
+
+
+@pytest.mark.long("slurm.conf changes for it")
+def test_nodes_of_one_network_are_slurms_to_find(cluster: Cluster) -> None:
+    """A job that names nodes of two blocks is refused."""
+    if cluster.release < (23, 11):
+        pytest.skip("topology/block came with 23.11")
+    variant = cluster.variant()
+    cluster.put("ctl", "/etc/slurm/topology.conf", BLOCKS)
+    try:
+        cluster.configure_extra("TopologyPlugin=topology/block")
+        job = cluster.started("-N2", "--gres=gpu:2", "-x", "bridged1", sleep_s=300)
+        assert set(job.gpus) in ({"dgx1", "minsky1"}, {"dgx2", "amd1"})
+        assert note(job) == f"[gpu-topo: | Slurm's own choice: {ONE_NETWORK}]"
+        one = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
+        assert "Slurm's own" not in note(one)
+    finally:
+        # slurmctld would not start without a description of the blocks.
+        cluster.run("ctl", "rm -f /cluster/extra.conf")
+        cluster.switch(variant)
+        cluster.run("ctl", "rm -f /etc/slurm/topology.conf")
