@@ -9,7 +9,11 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from math import inf
+from pathlib import Path
 
+from gres_topology.errors import TopologyError
+from gres_topology.slurm_files import networks
+from gres_topology.slurm_files.network import BLOCK, Network
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.clients.scontrol_tables import job_defaults
 from slurm_plugin.slurm.interface import JobDefaults, QueuedJob, SlurmNode, SlurmPartition
@@ -109,22 +113,35 @@ class Settings:
         return "SOCKET" in text or "ONE_TASK_PER_CORE" in text
 
     @cached_property
-    def has_blocks(self) -> bool:
-        """May Slurm refuse a job the very nodes that it names, for what networks they are in?"""
-        beside = os.path.dirname(self.config.get("SLURM_CONF", "/etc/slurm/slurm.conf"))
-        is_block = "block" in self.config.get("TopologyPlugin", "")
-        return is_block or os.path.exists(os.path.join(beside, "topology.yaml"))
+    def network(self) -> Network | None:
+        """Outside of whose domains Slurm refuses a job the very nodes that it names.
+
+        None: it does so nowhere. Without domains: which it takes, Slurm alone knows.
+        """
+        plugin = self.config.get("TopologyPlugin", "")
+        beside = Path(self.config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent
+        if "block" in plugin or (beside / "topology.yaml").exists():
+            return Network((), plugin, BLOCK)
+        if "tree" not in plugin:
+            return None
+        try:
+            return networks.read(beside / "topology.conf").default
+        except TopologyError:
+            return Network((), plugin)
 
     def why_slurms(self, partitions: Iterable[str], nodes: int) -> str:
         """Why a job of these partitions that needs so many nodes is Slurm's to place.
 
-        '' where it is not. A job that names nodes of two blocks is refused, or held for good.
+        '' where it is not. A job that names nodes of two blocks, or of two trees, is refused, or
+        held for good.
         """
         found = [self.by_name[name] for name in partitions if name in self.by_name]
         if any(one.share == 0 or one.min_nodes > nodes for one in found):
             return "its partition gives more than it asks for (MinNodes, OverSubscribe=EXCLUSIVE)"
-        if nodes > 1 and self.has_blocks:
-            return "its nodes are to be in one network, which Slurm alone knows"
+        if nodes > 1 and self.network is not None:
+            mine = frozenset(node for one in found for node in one.nodes)
+            if self.network.common(mine) is None:
+                return "its nodes are to be in one network, which Slurm alone knows"
         return ""
 
     @property
@@ -249,5 +266,5 @@ def read_snapshot(
     if detail >= Detail.SETTINGS and settings is None:
         settings = Settings(tuple(client.partitions()), dict(client.config()))
         # It looks at the file system: here, where a thread reads, and not at a submit.
-        _ = settings.has_blocks
+        _ = settings.network
     return Snapshot(began, at, jobs, detail, nodes, settings or Settings())

@@ -13,7 +13,11 @@ PARTITIONS = (
     "PartitionName=whole Nodes=dgx[1-2] OverSubscribe=EXCLUSIVE DefaultTime=10 State=UP"
 )
 ONE_NETWORK = "its nodes are to be in one network, which Slurm alone knows"
-BLOCKS = "BlockName=a Nodes=dgx1,minsky1\nBlockName=b Nodes=dgx2,amd1\nBlockSizes=2\n"
+NETWORKS = {
+    "block": "BlockName=a Nodes=dgx1,minsky1\nBlockName=b Nodes=dgx2,amd1\nBlockSizes=2\n",
+    # Two trees
+    "tree": "SwitchName=a Nodes=dgx1,minsky1\nSwitchName=b Nodes=dgx2,amd1,bridged1\n",
+}
 
 
 def note(job: Job) -> str:
@@ -35,21 +39,22 @@ def test_what_a_partition_gives_beyond_the_request_is_given_at_once(cluster: Clu
 
 
 @pytest.mark.long("slurm.conf changes for it")
-def test_nodes_of_one_network_are_slurms_to_find(cluster: Cluster) -> None:
-    """A job that names nodes of two blocks is refused."""
-    if cluster.release < (23, 11):
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_nodes_of_one_network_are_slurms_to_find(cluster: Cluster, kind: str) -> None:
+    """A job that names nodes of two blocks, or of two trees, is refused."""
+    if kind == "block" and cluster.release < (23, 11):
         pytest.skip("topology/block came with 23.11")
     variant = cluster.variant()
-    cluster.put("ctl", "/etc/slurm/topology.conf", BLOCKS)
+    cluster.put("ctl", "/etc/slurm/topology.conf", NETWORKS[kind])
     try:
-        cluster.configure_extra("TopologyPlugin=topology/block")
+        cluster.configure_extra(f"TopologyPlugin=topology/{kind}")
         job = cluster.started("-N2", "--gres=gpu:2", "-x", "bridged1", sleep_s=300)
         assert set(job.gpus) in ({"dgx1", "minsky1"}, {"dgx2", "amd1"})
         assert note(job) == f"[gpu-topo: | Slurm's own choice: {ONE_NETWORK}]"
         one = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
         assert "Slurm's own" not in note(one)
     finally:
-        # slurmctld would not start without a description of the blocks.
+        # slurmctld would not start without a description of the network.
         cluster.run("ctl", "rm -f /cluster/extra.conf")
         cluster.switch(variant)
         cluster.run("ctl", "rm -f /etc/slurm/topology.conf")

@@ -21,7 +21,6 @@ ONE_NETWORK = "its nodes are to be in one network, which Slurm alone knows"
         ({"min_nodes": 2}, {}, 2, ""),
         ({}, {"TopologyPlugin": "topology/block"}, 2, ONE_NETWORK),
         ({}, {"TopologyPlugin": "topology/block"}, 1, ""),
-        ({}, {"TopologyPlugin": "topology/tree"}, 2, ""),
     ],
 )
 def test_what_slurm_adds_to_a_job_is_slurms_to_place(tmp_path, partition, config, nodes, why):
@@ -37,6 +36,33 @@ def test_a_job_of_several_nodes_is_slurms_where_topology_yaml_is(tmp_path):
     state = cache("dgx1", "dgx2")
     state.settings = Settings((), {"SLURM_CONF": str(tmp_path / "slurm.conf")})
     assert left(mode(tmp_path, state).on_submit(submit(nodes=2))) == ONE_NETWORK
+
+
+LEAVES = "SwitchName=s1 Nodes=dgx1\nSwitchName=s2 Nodes=dgx2\n"
+
+
+@pytest.mark.parametrize(
+    ("switches", "nodes", "why"),
+    [
+        (f"{LEAVES}SwitchName=root Switches=s[1-2]", 2, ""),
+        ("SwitchName=a Nodes=dgx[1-2]\nSwitchName=other Nodes=n[1-9]", 2, ""),
+        (LEAVES, 2, ONE_NETWORK),
+        (LEAVES, 1, ""),
+        ("SwitchName=a Nodes=dgx1", 2, ONE_NETWORK),
+        ("SwitchName=a Switches=unknown", 2, ONE_NETWORK),
+        (None, 2, ONE_NETWORK),
+    ],
+)
+def test_a_job_of_several_nodes_is_slurms_where_its_partition_has_several_trees(
+    tmp_path, switches, nodes, why
+):
+    if switches is not None:
+        (tmp_path / "topology.conf").write_text(switches)
+    state, batch = cache("dgx1", "dgx2"), SlurmPartition("batch", ("dgx1", "dgx2"), True)
+    config = {"SLURM_CONF": str(tmp_path / "slurm.conf"), "TopologyPlugin": "topology/tree"}
+    state.settings = Settings((batch,), config)
+    answer = mode(tmp_path, state).on_submit(submit(nodes=nodes))
+    assert left(answer) == why if why else state_of(told(answer)) == "placed"
 
 
 @pytest.mark.parametrize("whole", ["the job's", "the node's", "threads of"])
