@@ -147,7 +147,7 @@ def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:
         mem_cpu_mb=job.memory_per_cpu_mb,
         mem_gpu_mb=gpus_of(job.memory_per_tres),
         exclusive=job.exclusive,
-        by_core=job.by_core,
+        by_core=job.by_core or (form != "socket" and job.sockets_per_node > 0),
         by_thread=job.by_thread,
         together=job.together,
         features=job.features,

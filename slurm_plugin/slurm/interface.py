@@ -129,6 +129,8 @@ class QueuedJob:
     exc_nodes: str = ""
     reservation: str = ""
     exclusive: bool = False
+    #: Its --sockets-per-node: for GPUs counted by socket a part of that request, else as `by_core`.
+    sockets_per_node: int = 0
     #: As in ResourceRequest of protocol.py.
     by_core: bool = False
     by_thread: bool = False

@@ -196,7 +196,7 @@ class JobRow(msgspec.Struct):
             time_limit_s=60 * number(self.time_limit_min),
             depends=bool(self.dependency),
             exclusive="none" in words(self.shared),
-            by_core=self._is_by_core(),
+            by_core=bool(number(self.cores_per_socket) or number(self.tasks_per_socket)),
             by_thread=bool(number(self.threads_per_core) or number(self.tasks_per_core)),
             together=bool(
                 self.contiguous or number(self.required_switches) or number(self.segment_size)
@@ -211,12 +211,6 @@ class JobRow(msgspec.Struct):
             ),
             **plain,
         )
-
-    def _is_by_core(self) -> bool:
-        numbers = [self.cores_per_socket, self.tasks_per_socket]
-        if not self.tres_per_socket:
-            numbers.append(self.sockets_per_node)
-        return any(map(number, numbers))
 
     def _held(self) -> tuple[tuple[str, ...], Sequence[tuple[str, str]]]:
         """The job's nodes, and of those with GRES what it has there."""

@@ -36,6 +36,21 @@ def test_gpus_and_nodes_are_those_of_the_form_it_was_asked_in(keys, gpus, per_no
     assert (found.nodes, found.max_nodes) == nodes
 
 
+@pytest.mark.parametrize(
+    ("asks", "has", "by_core"),
+    [
+        ("tps=gres/gpu:2 spn=1", {"sockets_per_node": 1, "tres_per_socket": "gres/gpu:2"}, False),
+        ("tps=gres/gpu:2 spn=1", {"sockets_per_node": 1}, False),  # it has its slots
+        ("tps=gres/gpu:2 spn=1", {"sockets_per_node": 1, "by_core": True}, True),
+        ("tpn=gres/gpu:2", {"sockets_per_node": 1}, True),
+        ("tpn=gres/gpu:2", {}, False),
+    ],
+)
+def test_sockets_bind_a_job_to_cores_where_its_gpus_are_not_counted_by_them(asks, has, by_core):
+    slots = {"tres_per_node": "gres/gpu:v100.s2:1,gres/gpu:v100.s3:1"}
+    assert submit(asks, **{**slots, **has}).by_core == by_core
+
+
 def test_a_record_without_gpus_is_no_demand():
     with pytest.raises(demand.Unplaceable, match="asks for no GPUs"):
         submit("nodes=1-1")
