@@ -107,6 +107,28 @@ CLAIM(a_job_has_no_less_memory_than_by_slurms_choice_and_no_more_where_there_are
 	own.job_resrcs->memory_allocated = ours.job_resrcs->memory_allocated = NULL;
 }
 
+CLAIM(where_there_are_limits_a_job_has_no_more_nodes_than_by_slurms_choice)
+{
+	job_record_t own = on_cores(0x3), ours = on_cores(0x3);
+	bitstr_t *slurms = bit_alloc(2), *two = bit_alloc(2);
+	bitstr_t *former = ours.job_resrcs->node_bitmap;
+	gt_cpus_t was;
+
+	own.total_cpus = ours.total_cpus = 2;
+	bit_set(slurms, 0);
+	bit_nset(two, 0, 1);
+	was = gt_cpus_of(&own);
+	ours.job_resrcs->node_bitmap = two;
+	CHECK(!gt_has_other_cpus(&ours, &was, slurms));
+	accounting_enforce = ACCOUNTING_ENFORCE_LIMITS;
+	CHECK(gt_has_other_cpus(&ours, &was, slurms));
+	CHECK(!gt_has_other_cpus(&ours, &was, two));
+	accounting_enforce = 0;
+	ours.job_resrcs->node_bitmap = former;
+	FREE_NULL_BITMAP(slurms);
+	FREE_NULL_BITMAP(two);
+}
+
 /* Where nothing is said: bf_interval, bf_max_time, bf_resolution, and half a minute to spare */
 #define LOOK_S (30 + 30 + 60 + 30)
 

@@ -152,7 +152,9 @@ extern bool gt_has_other_cpus(const job_record_t *job, const gt_cpus_t *own,
 
 	if (now.sockets > own->sockets || (as_many && now.memory_mb < own->memory_mb))
 		return true;
-	if (has_limits() && (now.cpus > own->cpus || now.memory_mb > own->memory_mb))
+	if (has_limits() &&
+	    (now.cpus > own->cpus || now.memory_mb > own->memory_mb ||
+	     bit_set_count(ours) > bit_set_count(nodes)))
 		return true;
 	return job->total_cpus != own->cpus && one &&
 	       are_like(one, nodes, !is_less) && are_like(one, ours, !is_less);

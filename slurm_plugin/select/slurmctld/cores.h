@@ -31,8 +31,8 @@ extern gt_cpus_t gt_cpus_of(const job_record_t *job);
  * nothing but where its GPUs are explains: with --gres-flags=enforce-binding they may be of
  * two sockets, which are taken whole under CR_Socket, or of one that has no core left for
  * each of them. On nodes of other cores it may have more, but for sockets that are taken
- * whole and where users and accounts are held to limits, and the whole of a smaller one. Or
- * less memory than there, as a job of --mem=0 has on a smaller node
+ * whole and where users and accounts are held to limits (then of no more nodes, either), and
+ * the whole of a smaller one. Or less memory than there, as a job of --mem=0 has on a smaller node
  */
 extern bool gt_has_other_cpus(const job_record_t *job, const gt_cpus_t *own,
 			      bitstr_t *nodes);
