@@ -157,9 +157,9 @@ class Slots:
 
     def _with_defaults(self, job: _Submission) -> _Submission:
         cache = self.cache
-        partitions = job.asked.partition or cache.default_partition
-        keys = with_defaults(job.keys, partitions, cache.defaults)
-        if cache.tracks_memory and (keys.mem_all or not keys.says_memory):
+        partitions = job.asked.partition or cache.settings.default_partition
+        keys = with_defaults(job.keys, partitions, cache.settings.defaults)
+        if cache.settings.tracks_memory and (keys.mem_all or not keys.says_memory):
             raise Unplaceable("it gets all memory of its nodes (--mem)")
         return replace(job, asked=replace(job.asked, slots=keys), keys=keys)
 
@@ -169,7 +169,8 @@ class Slots:
             raise Unplaceable("opted out by hint")
         if not self.cache.is_fresh(job.now):
             raise Unplaceable("Slurm's queue was not read lately")
-        need = need_of(demand_of_submit(job.asked, self.cache.default_partition), self.cache.empty)
+        asked = demand_of_submit(job.asked, self.cache.settings.default_partition)
+        need = need_of(asked, self.cache.empty)
         check_served(need, self.cache.empty)
         return need
 
@@ -181,23 +182,25 @@ class Slots:
             self.cache.observed.append(self._ask(job, need, candidates)[1])
 
     def _ask(self, job: _Submission, need: Need, candidates: list[Group]) -> tuple[Choice, Build]:
-        return ask(self.decider, job.question(self.cache.default_partition), need, candidates)
+        return ask(
+            self.decider, job.question(self.cache.settings.default_partition), need, candidates
+        )
 
     def _slots_or_gate(self, job: _Submission, need: Need) -> Ok:
         """Raises Unplaceable where it is left to Slurm."""
         cache, keys, now = self.cache, job.keys, job.now
-        if need.partitions & cache.preempting:
+        if need.partitions & cache.settings.preempting:
             # Behind a gate it could push nobody aside; with slots it would have to push the
             # jobs of exactly those GPUs.
             raise Unplaceable(PREEMPTS)
-        if need.partitions & cache.unlike_sharing:
+        if need.partitions & cache.settings.unlike_sharing:
             raise Unplaceable("jobs of other partitions may share cores there (OverSubscribe)")
         if why := cache.settings.why_slurms(need.partitions, need.nodes):
             raise Unplaceable(why)
-        if keys.closes or need.partitions & cache.closing:
+        if keys.closes or need.partitions & cache.settings.closing:
             # Slurm packs a user's jobs on nodes that are hers; ours would close other ones.
             raise Unplaceable("the job closes its nodes to other users")
-        if not would_start(need.partitions, keys.time_s, job.asked.nodes, cache.partitions):
+        if not would_start(need.partitions, keys.time_s, job.asked.nodes, cache.settings.by_name):
             raise Unplaceable(NOT_STARTED)
         nodes, _ = cache.now()
         end = cache.end_of(need.partitions, keys.time_s, now)
@@ -238,9 +241,9 @@ class Slots:
     def _kept_by_slurm(self, job: _Submission, need: Need, end: float) -> str:
         """Why Slurm would not start the job now, whatever is free; '' where nothing is known."""
         cache, asked = self.cache, job.asked
-        if not is_up(need.partitions, cache.partitions):
+        if not is_up(need.partitions, cache.settings.by_name):
             return "waits until its partition is up"
-        partition = asked.partition or cache.default_partition
+        partition = asked.partition or cache.settings.default_partition
         whose = Whose(asked.uid, asked.account, "", partition, "")
         time_s = 0 if math.isinf(end) else round(end - job.now)
         is_limited = meets_limit(cache.limits, whose, Asked.of(need, time_s))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.decide.record import Build
@@ -13,7 +13,7 @@ from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
 from slurm_plugin.queue.snapshot import NO_SETTINGS, Settings
-from slurm_plugin.slurm.interface import JobDefaults, Reservation, SlurmPartition
+from slurm_plugin.slurm.interface import Reservation
 
 #: Seconds for which GPUs are kept for a submit whose job does not show up: Slurm may have refused
 #: it, or only tested it.
@@ -43,13 +43,6 @@ class CapacityCache:
 
     #: Figures older than this many seconds are not used; set by the loop that reads them.
     fresh_s: float = float("inf")
-    default_partition: str = ""
-    #: Each partition's time limit for jobs that name none, in seconds; 0 for none.
-    time_limits_s: Mapping[str, int] = field(default_factory=dict)
-    #: What each partition gives a job that does not say.
-    defaults: Mapping[str, JobDefaults] = field(default_factory=dict)
-    #: Does Slurm count memory? A job without any then gets all of its nodes, where nobody has some.
-    tracks_memory: bool = False
     #: When the last poll of Slurm began; -inf: never.
     polled_at: float = float("-inf")
     #: What is free on each node, and what would be free without any job.
@@ -58,16 +51,8 @@ class CapacityCache:
     holds: tuple[Hold, ...] = ()
     #: Whom no submit may delay, with everything that is promised counted as taken.
     line: Line = field(default_factory=Line)
-    #: Jobs of these partitions may preempt others once they are eligible; a gate prevents that.
-    preempting: frozenset[str] = frozenset()
-    #: Partitions with nodes on which jobs of others share cores, or do not, unlike theirs.
-    unlike_sharing: frozenset[str] = frozenset()
-    #: Partitions whose jobs close their nodes to other users.
-    closing: frozenset[str] = frozenset()
     #: Slurm's reservations, now and to come.
     reserved: tuple[Reservation, ...] = ()
-    #: By name.
-    partitions: Mapping[str, SlurmPartition] = field(default_factory=dict)
     settings: Settings = NO_SETTINGS
     #: What is known of limits of Slurm's.
     limits: Known = NOTHING
@@ -89,7 +74,8 @@ class CapacityCache:
 
     def end_of(self, partitions: Iterable[str], time_s: int, now: float) -> float:
         """When a job of one of these partitions ends at the latest; `time_s` is 0 without -t."""
-        limits = [time_s or self.time_limits_s.get(name, 0) for name in partitions]
+        known = self.settings.by_name
+        limits = [time_s or (known[name].limit_s if name in known else 0) for name in partitions]
         return now + max(limits) if limits and all(limits) else math.inf
 
     def is_fresh(self, now: float) -> bool:

@@ -206,16 +206,8 @@ class GateContext(LoanContext):
     last_look: float = 0.0
     #: What is known of limits of Slurm's.
     limits: Known = NOTHING
-    #: May jobs wait though there is room for them, as the site has limits of users or accounts?
-    has_limits: bool = False
-    #: How long Slurm takes to look at a job, and how far ahead it plans (seconds); whether it does.
+    #: How long Slurm takes to look at a job (seconds).
     look_s: int = LOOK_S
-    window_s: int = 86400
-    backfills: bool = True
-    #: Partitions whose jobs may push others aside, which no job behind a gate does.
-    preempting: frozenset[str] = frozenset()
-    #: By name.
-    partitions: Mapping[str, SlurmPartition] = field(default_factory=dict)
     settings: Settings = NO_SETTINGS
 
 

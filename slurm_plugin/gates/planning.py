@@ -90,15 +90,15 @@ class _Planning:
     held_back: HeldBack
 
     def __post_init__(self) -> None:
-        context = self.context
+        context, settings = self.context, self.context.settings
         self._borrowers = LoanAdmission(self.made, self.matcher, context.now)
         self._tries = self.made.tries = Tries(
-            context.now, context.limits, context.look_s, context.window_s, context.backfills
+            context.now, context.limits, context.look_s, settings.window_s, settings.backfills
         )
         shared = self._borrowers, self._tries.has_place
         self._admission = Admission(self.made, context, self.choose, *shared)
         # Of ten thousand jobs most are alike in these.
-        partitions = self.context.partitions
+        partitions = settings.by_name
         self._is_up = cache(lambda names: is_up(names.split(","), partitions))
         self._would_start = cache(
             lambda names, time_s, nodes: would_start(names.split(","), time_s, nodes, partitions)
@@ -139,7 +139,7 @@ class _Planning:
 
     def _let_go(self, gated: Iterable[Unit], pending: Iterable[QueuedJob]) -> None:
         """Release what may start, at each unit's turns, and renew the gates of the others."""
-        made, turns = self.made, Turns(self.context.tiers, self.context.partitions)
+        made, turns = self.made, Turns(self.context.tiers, self.context.settings.by_name)
         waiting = waiting_at_slurm(pending, self.wants, made.nodes, self.context.now)
         slurms, released, seen = turns.of_slurms(waiting), set[int](), 0
         for place, unit in turns.of_units(gated):
@@ -213,7 +213,8 @@ class _Planning:
         for unit in gated if self._admission.waited_for else ():
             job, want = unit.first
             mine = {member.job_id for member, _ in unit.members}
-            may_be_limited = self.context.has_limits or job.licenses or self._is_for_some(job)
+            has_limits = self.context.settings.has_limits
+            may_be_limited = has_limits or job.licenses or self._is_for_some(job)
             if not may_be_limited or mine.isdisjoint(self._admission.waited_for):
                 continue
             if self._tries.begin_check(job, want.need):
@@ -224,7 +225,7 @@ class _Planning:
 
     def _is_for_some(self, job: QueuedJob) -> bool:
         """Does one of its partitions not take everybody's jobs?"""
-        found = map(self.context.partitions.get, job.partition.split(","))
+        found = map(self.context.settings.by_name.get, job.partition.split(","))
         return any(one is not None and one.is_for_some for one in found)
 
     def _is_overtaken(self, unit: Unit) -> bool:
@@ -346,12 +347,13 @@ class _Planning:
         """Why Slurm is to start this job without us; empty where it is not."""
         if not self._would_start(job.partition, job.time_limit_s, want.kept.nodes[0]):
             return NOT_STARTED
-        if not self.context.preempting.isdisjoint(job.partition.split(",")):
+        settings, names = self.context.settings, job.partition.split(",")
+        if not settings.preempting.isdisjoint(names):
             return PREEMPTS
         nodes, least = want.need.nodes if want.need else 1, want.kept.nodes[0]
-        if why := self.context.settings.why_slurms(job.partition.split(","), nodes):
+        if why := settings.why_slurms(names, nodes):
             return why
-        return MORE_NODES if self.context.has_limits and nodes > max(least, job.min_nodes) else ""
+        return MORE_NODES if settings.has_limits and nodes > max(least, job.min_nodes) else ""
 
     def _names(self, unit: Unit) -> Iterator[list[str]]:
         """What updates call the unit: for an array each task that its limit lets start now."""

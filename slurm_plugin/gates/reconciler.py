@@ -180,12 +180,7 @@ class GateReconciler:
             waits_since=self._waits_since,
             last_look=last_look,
             limits=self._limits.known,
-            has_limits=snapshot.settings.has_limits,
             look_s=self._look_s,
-            window_s=snapshot.settings.window_s,
-            backfills=snapshot.settings.backfills,
-            preempting=snapshot.settings.preempting,
-            partitions=snapshot.settings.by_name,
             settings=snapshot.settings,
         )
         self._decided = {}
@@ -211,21 +206,12 @@ class GateReconciler:
     ) -> None:
         """What submits see from now on. `newer` was promised while the plan was made."""
         holds = (*holds_in(made.nodes, snapshot.jobs, self.clock()), *made.added)
-        partitions = snapshot.settings.partitions
-        self.cache.default_partition = next((p.name for p in partitions if p.is_default), "")
-        self.cache.time_limits_s = {p.name: p.default_time_s or p.max_time_s for p in partitions}
-        self.cache.defaults = snapshot.settings.defaults
-        self.cache.preempting = snapshot.settings.preempting
-        self.cache.tracks_memory = snapshot.settings.tracks_memory
-        self.cache.unlike_sharing = snapshot.settings.unlike_sharing
         self.cache.settings = snapshot.settings
         self.cache.reserved = self._reserved
-        self.cache.closing = frozenset(p.name for p in partitions if p.closes_nodes)
         line = made.line
         for hold in newer:
             line = line.with_hold(hold)
         self.cache.update(with_hold(made.nodes, *made.added), holds, line, snapshot.at, known, met)
-        self.cache.partitions = snapshot.settings.by_name
         self.cache.limits = self._limits.known
         self._waiting = {state: made.seen[state] for state in GateRecord.STATES}
 

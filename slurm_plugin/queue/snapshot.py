@@ -65,6 +65,16 @@ class Settings:
         return {partition.name: partition for partition in self.partitions}
 
     @cached_property
+    def default_partition(self) -> str:
+        """That of jobs that name none; '' where there is none."""
+        return next((one.name for one in self.partitions if one.is_default), "")
+
+    @cached_property
+    def closing(self) -> frozenset[str]:
+        """The partitions whose jobs close their nodes to other users."""
+        return frozenset(one.name for one in self.partitions if one.closes_nodes)
+
+    @cached_property
     def preempting(self) -> frozenset[str]:
         """The partitions whose jobs may preempt others."""
         if "partition_prio" not in self.config.get("PreemptType", ""):

@@ -103,7 +103,8 @@ class QueuedJob:
     end: int = 0
     #: 0 for no limit.
     time_limit_s: int = 0
-    depends: bool = False
+    #: `afterok:12(unfulfilled),singleton(unfulfilled)`; '' for none.
+    dependency: str = ""
     nodes: tuple[str, ...] = ()
     min_nodes: int = 0
     #: 0 for no upper bound.
@@ -147,6 +148,11 @@ class QueuedJob:
         """The GPUs that it asks for."""
         by_node, by_job = self.tres_per_node, self.tres_per_job
         return GpuRequests(by_node, by_job, self.tres_per_task, self.tres_per_socket)
+
+    @property
+    def depends(self) -> bool:
+        """Does it wait for other jobs?"""
+        return bool(self.dependency)
 
     @property
     def held(self) -> bool:
@@ -258,6 +264,11 @@ class SlurmPartition:
     min_nodes: int = 0
 
     @property
+    def limit_s(self) -> int:
+        """The time limit of a job that names none, or the longest there is (s); 0 for neither."""
+        return self.default_time_s or self.max_time_s
+
+    @property
     def is_for_some(self) -> bool:
         """Does it not take everybody's jobs?"""
         rules = self.allow_groups, self.allow_accounts, self.allow_qos
@@ -320,14 +331,3 @@ class Limit:
     most: int
     #: None for a limit on each single job.
     used: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingDetails:
-    """What squeue tells of one waiting job beyond a QueuedJob. A text that is not set is ''."""
-
-    #: `afterok:12(unfulfilled),singleton(unfulfilled)`.
-    dependency: str = ""
-    #: As its user wrote them: `matlab:2`.
-    licenses: str = ""
-    qos: str = ""

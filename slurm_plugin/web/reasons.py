@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.snapshot import Snapshot
-from slurm_plugin.slurm.interface import QueuedJob, WaitingDetails
+from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.web.sources import Extras
 from slurm_plugin.why.answer import cause
 from slurm_plugin.why.site import QueueOrder, SiteNodes, site_of
@@ -25,7 +25,6 @@ from slurm_plugin.why.state import HIDDEN, WaitingState, hidden
 MAX_OF_ONE, MAX_LISTED = 1000, 4000
 #: Seconds of work at a time.
 BUDGET_S = 0.5
-_NO_DETAILS = WaitingDetails()
 
 
 class Reason(NamedTuple):
@@ -69,7 +68,6 @@ class Reading:
         return WaitingState(
             job,
             self.snapshot,
-            extras.details.get(job.job_id, _NO_DETAILS),
             extras.reservations,
             extras.licenses,
             extras.limits,

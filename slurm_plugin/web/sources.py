@@ -18,19 +18,18 @@ from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import EngineDown, PluginError
 from slurm_plugin.explain import search, slurm_says
 from slurm_plugin.job_entries.saved import NAME, readable
-from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.log_lines import Line, Reader
 from slurm_plugin.part_marks import marks
-from slurm_plugin.queue.demand import READY
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
-from slurm_plugin.slurm.clients import scontrol_tables, squeue_table
+from slurm_plugin.slurm.clients import scontrol_tables
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.interface import License, Limit, QueuedJob, Reservation, WaitingDetails
+from slurm_plugin.slurm.interface import License, Limit, Reservation
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
 from slurm_plugin.web.decisions import DecisionTail
 from slurm_plugin.web.identity import name_of
+from slurm_plugin.why.state import may_meet_limit
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +44,6 @@ ENGINE_S = 1.0
 class Extras:
     """What Slurm tells beside the snapshot, for the reasons of waiting jobs."""
 
-    #: Of every waiting job, where one waits for something that is not on the nodes.
-    details: Mapping[int, WaitingDetails] = field(default_factory=dict)
     reservations: tuple[Reservation, ...] = ()
     licenses: tuple[License, ...] = ()
     limits: tuple[Limit, ...] = ()
@@ -132,6 +129,7 @@ class SlurmExtras:
         self._run, self._config = run, config
         self._seldom_at = float("-inf")
         self._seldom = Extras()
+        self._wants = {"limits": False, "licenses": False}
 
     def __call__(self, snapshot: Snapshot) -> Extras:
         """What the jobs of this snapshot need. Raises SlurmError."""
@@ -142,30 +140,29 @@ class SlurmExtras:
         if self._config is not None and self._config.notes == "engine":
             kept = readable(self._config.state_dir / NAME)
             entries = {job: one.text() for job, one in kept.items()}
-        others = [job for job in waiting if job.reason not in READY]
-        self._read_seldom(others)
-        seldom = self._seldom
-        details = squeue_table.details_of_all(self._run) if others else {}
-        return replace(seldom, details=details, entries=entries)
-
-    def _read_seldom(self, others: list[QueuedJob]) -> None:
+        # Of limits and licences only where one of the jobs may wait for them.
+        wants = {
+            "limits": any(
+                may_meet_limit(job, entries.get(job.job_id) or job.admin_comment, snapshot.settings)
+                for job in waiting
+            ),
+            "licenses": any(job.licenses for job in waiting),
+        }
         now = time.monotonic()
-        if now - self._seldom_at < SELDOM_S:
-            return
-        is_limited = any(
-            job.reason.startswith(("Assoc", "QOS"))
-            or ((gate := GateRecord.read_from(job.admin_comment)) is not None and gate.tries > 0)
-            for job in others
-        )
-        wants_licenses = any(job.reason == "Licenses" for job in others)
-        limits, parents = scontrol_tables.limits(self._run) if is_limited else ([], {})
-        self._seldom = Extras(
-            reservations=tuple(scontrol_tables.reservations(self._run)),
-            licenses=tuple(scontrol_tables.licenses(self._run)) if wants_licenses else (),
+        is_new = any(wanted and not self._wants[what] for what, wanted in wants.items())
+        if is_new or now - self._seldom_at >= SELDOM_S:
+            self._seldom, self._seldom_at, self._wants = self._read(wants), now, wants
+        return replace(self._seldom, entries=entries)
+
+    def _read(self, wants: Mapping[str, bool]) -> Extras:
+        run = self._run
+        limits, parents = scontrol_tables.limits(run) if wants["limits"] else ([], {})
+        return Extras(
+            reservations=tuple(scontrol_tables.reservations(run)),
+            licenses=tuple(scontrol_tables.licenses(run)) if wants["licenses"] else (),
             limits=tuple(limits),
             parents=parents,
         )
-        self._seldom_at = now
 
 
 def engine_state(config: Config) -> EngineState:

@@ -46,7 +46,7 @@ def limit_reached(state: WaitingState) -> WaitReason | None:
     limits = _behind(state, scope, how, what)
     if limits:
         return _told(limits, state)
-    whose = "its account or user" if scope == "Assoc" else f"QOS {state.details.qos or '?'}"
+    whose = "its account or user" if scope == "Assoc" else f"QOS {state.job.qos or '?'}"
     text = f"waits because of a limit on {whose}, which Slurm calls {state.job.reason}"
     return WaitReason("limit", text)
 
@@ -119,7 +119,7 @@ def _owners(state: WaitingState, scope: str) -> dict[str, str]:
         return {f"user {job.user} in account {own}": "", f"account {own}": "", **higher}
     owners: dict[str, str] = {}
     of_partitions = {one.qos: f"the QOS of partition {one.name}" for one in state.partitions}
-    for name, whose in {**of_partitions, state.details.qos: ""}.items():
+    for name, whose in {**of_partitions, state.job.qos: ""}.items():
         if name:
             qos = f"QOS {name}"
             owners |= {qos: whose, f"user {job.user} in {qos}": whose}

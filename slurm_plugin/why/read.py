@@ -13,14 +13,13 @@ from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.explain import slurm_says
 from slurm_plugin.explain.answer import NotShown
 from slurm_plugin.explain.find import explained
-from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.slurm import array_tasks
-from slurm_plugin.slurm.clients import scontrol_tables, squeue_table
+from slurm_plugin.slurm.clients import scontrol_tables
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.slurm.interface import Limit, QueuedJob, WaitingDetails
+from slurm_plugin.slurm.interface import Limit, QueuedJob
 from slurm_plugin.slurm.runner import Runner, run_bounded
-from slurm_plugin.why.state import WaitingState
+from slurm_plugin.why.state import WaitingState, may_meet_limit
 
 #: Seconds that `sbatch --test-only` may take, and the most that it may print.
 TEST_S, MAX_TEST_BYTES = 10.0, 64 << 10
@@ -43,21 +42,13 @@ def read_state(
     job = own_job(text, snapshot.jobs, uid, uid in operators)
     story = _story(job, config, address, run)
     entries = str(story.get("entries") or job.admin_comment)
-    gate = GateRecord.read_from(entries)
-    # Of a job that the engine put behind its gate again Slurm's reason is not seen any more, and
-    # of one at which Slurm has not looked yet there is none.
-    is_limited = (gate is not None and gate.tries > 0) or job.reason in ("", "None")
-    is_limited |= job.reason.startswith(("Assoc", "QOS", "Max", "Account"))
-    mine = [one for one in snapshot.settings.partitions if one.name in job.partition.split(",")]
-    is_limited |= any(one.allow_accounts or one.deny_accounts for one in mine)
+    is_limited = may_meet_limit(job, entries, snapshot.settings)
     limits, parents = scontrol_tables.limits(run) if is_limited else ([], {})
-    details = squeue_table.waiting_details(run, job.job_id)
     return WaitingState(
         job,
         snapshot,
-        details,
         tuple(scontrol_tables.reservations(run)),
-        tuple(scontrol_tables.licenses(run)) if details.licenses else (),
+        tuple(scontrol_tables.licenses(run)) if job.licenses else (),
         tuple(limits),
         parents,
         entries,
@@ -84,9 +75,8 @@ def read_site(run: Runner, user: str, options: Mapping[str, str]) -> WaitingStat
         qos, unused = _of_qos(run, user, account, of_partition, qos)
         limits += unused
     return WaitingState(
-        QueuedJob(0, user=user, uid=os.getuid(), account=account),
+        QueuedJob(0, user=user, uid=os.getuid(), account=account, qos=qos),
         snapshot,
-        WaitingDetails(qos=qos),
         reservations=tuple(scontrol_tables.reservations(run)),
         limits=tuple(limits) if "limits" in enforced else (),
         parents=parents,

@@ -76,7 +76,7 @@ def by_slurms_reason(state: WaitingState) -> WaitReason | None:
         # Slurm has not looked at the job since it was submitted, or since its gate was shut.
         if not state.job.depends:
             return _begin_time(state)
-        return _never(state) if "(failed)" in state.details.dependency else _dependency(state)
+        return _never(state) if "(failed)" in state.job.dependency else _dependency(state)
     if (rule := _RULES.get(reason)) is not None:
         return rule(state)
     if reason.startswith(ABOUT_ACCESS):
@@ -88,13 +88,13 @@ def by_slurms_reason(state: WaitingState) -> WaitReason | None:
 
 def _dependency(state: WaitingState) -> WaitReason:
     waits, facts = [], []
-    for kind, job, now in _DEPENDENCY.findall(state.details.dependency):
+    for kind, job, now in _DEPENDENCY.findall(state.job.dependency):
         if now == "unfulfilled":
             waits.append(f"job {job} {_EVENTS.get(kind, (kind,))[0]}")
             facts.append(("dependency", f"{kind}:{job}; job {job} {_state_of(int(job), state)}"))
-    if "singleton(unfulfilled)" in state.details.dependency:
+    if "singleton(unfulfilled)" in state.job.dependency:
         waits.append("no other job of this name and user runs")
-    joined = " or " if "?" in state.details.dependency else " and "
+    joined = " or " if "?" in state.job.dependency else " and "
     shown = joined.join(waits[:3]) or "what its dependency names has happened"
     more = f" and {len(waits) - 3} more" if len(waits) > 3 else ""
     return WaitReason("dependency", f"waits until {shown}{more}", tuple(facts[: words.MAX_NAMED]))
@@ -110,7 +110,7 @@ def _state_of(job: int, state: WaitingState) -> str:
 def _never(state: WaitingState) -> WaitReason:
     failed = [
         f"job {job} {_EVENTS[kind][1]}"
-        for kind, job, now in _DEPENDENCY.findall(state.details.dependency)
+        for kind, job, now in _DEPENDENCY.findall(state.job.dependency)
         if now == "failed" and kind in _EVENTS
     ]
     why = " and ".join(failed[:3]) or "its dependency cannot be fulfilled"
@@ -160,13 +160,13 @@ def _licenses(state: WaitingState) -> WaitReason:
 
 def licence_lacking(state: WaitingState) -> WaitReason | None:
     """The first licence of which too few are free; None where none is known to be."""
-    asked = licenses.asked_for(state.details.licenses, state.licenses)
+    asked = licenses.asked_for(state.job.licenses, state.licenses)
     facts = [
         ("licence", f"{one.label}: {one.free} of {one.total} free, {needs} needed")
         for needs, layers in asked
         for one in layers
     ]
-    for one, needs in licenses.lacking(state.details.licenses, asked):
+    for one, needs in licenses.lacking(state.job.licenses, asked):
         lacks = f"{one.free or 'none'} of {one.total} {one.label} is free, and it needs {needs}"
         few = tuple(facts[: words.MAX_NAMED])
         return WaitReason("licence", f"waits for a licence: {lacks}", few)
@@ -293,7 +293,7 @@ def _over_account_or_qos(state: WaitingState, one: SlurmPartition) -> WaitReason
 
     A rule on those holds for it, too.
     """
-    config, qos = state.snapshot.settings.config, state.details.qos
+    config, qos = state.snapshot.settings.config, state.job.qos
     is_enforced = "associations" in config.get("AccountingStorageEnforce", "")
     accounts = state.accounts if is_enforced and state.parents and state.job.account else ()
     if accounts and one.allow_accounts and not set(one.allow_accounts) & set(accounts):

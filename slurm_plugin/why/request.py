@@ -18,7 +18,6 @@ from slurm_plugin.errors import PluginError
 from slurm_plugin.job_notes import hints
 from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.clients.scontrol_tables import seconds
-from slurm_plugin.slurm.interface import WaitingDetails
 from slurm_plugin.why.state import WaitingState
 
 #: The most that is read of a script.
@@ -184,6 +183,7 @@ def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
     job = replace(
         site.job,
         account=options.get("account", site.job.account),
+        qos=options.get("qos", site.job.qos),
         partition=partition,
         state="PENDING",
         reason="None",
@@ -204,8 +204,7 @@ def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
         **fields,
     )
     hint = options.get("gpu-topo") or hints.hint_in_user_comment(options.get("comment", ""))
-    details = WaitingDetails(qos=options.get("qos", site.details.qos))
-    return TriedJob(replace(site, job=job, details=details), hint)
+    return TriedJob(replace(site, job=job), hint)
 
 
 def _count(options: Mapping[str, str], name: str) -> int:

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from slurm_plugin.queue.snapshot import Snapshot
+from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.interface import (
     License,
     Limit,
     QueuedJob,
     Reservation,
     SlurmPartition,
-    WaitingDetails,
 )
 
 #: The uid that stands for a user whose jobs the reader may not see. Such a job counts in the
@@ -50,7 +50,6 @@ class WaitingState:
     job: QueuedJob
     #: Jobs, nodes, partitions and settings of one moment.
     snapshot: Snapshot
-    details: WaitingDetails = field(default_factory=WaitingDetails)
     reservations: tuple[Reservation, ...] = ()
     licenses: tuple[License, ...] = ()
     limits: tuple[Limit, ...] = ()
@@ -86,6 +85,20 @@ class WaitingState:
         """The partitions that the job names, as far as its user may see them."""
         named = self.job.partition.split(",")
         return [one for one in self.snapshot.settings.partitions if one.name in named]
+
+
+def may_meet_limit(job: QueuedJob, entries: str, settings: Settings) -> bool:
+    """May one of Slurm's limits on users, accounts and QOS keep this job? They are read then alone.
+
+    Of a job that the engine put behind its gate again Slurm's reason is not seen any more, and of
+    one at which Slurm has not looked yet there is none. `entries` are ours about the job.
+    """
+    gate = GateRecord.read_from(entries)
+    if (gate is not None and gate.tries > 0) or job.reason in ("", "None"):
+        return True
+    mine = (settings.by_name.get(name) for name in job.partition.split(","))
+    is_for_some = any(one and (one.allow_accounts or one.deny_accounts) for one in mine)
+    return is_for_some or job.reason.startswith(("Assoc", "QOS", "Max", "Account"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
 """Submits in the slots mode on nodes like DGX-1V, and what their answers say."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from machines_in_tests import a_submit, basic_decider
 from slots_in_tests import record_in
@@ -11,10 +13,22 @@ from slurm_plugin.job_notes import hints
 from slurm_plugin.protocol import Ok, Submit
 from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.capacity import Node
+from slurm_plugin.queue.snapshot import Settings
+from slurm_plugin.slurm.interface import SlurmPartition
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
 NOW, LEASE_S = 1_000_000.0, 120
+NOTHING: Mapping[str, str] = {}
 PARTITIONS = frozenset({"batch", "quiet", "watched", "plain"})
+
+
+def site(
+    *others: SlurmPartition, config: Mapping[str, str] | None = None, **batch: Any
+) -> Settings:
+    """Partition batch, which is Slurm's default, and others."""
+    return Settings(
+        (SlurmPartition("batch", ("dgx1", "dgx2"), True, **batch), *others), config or {}
+    )
 
 
 def cache(*names: str, free: int = 0xFF) -> CapacityCache:
@@ -22,7 +36,7 @@ def cache(*names: str, free: int = 0xFF) -> CapacityCache:
         name: Node(name, V100, free, 40, 100_000, partitions=PARTITIONS, sockets=(0x0F, 0xF0))
         for name in names or ("dgx1",)
     }
-    found = CapacityCache(default_partition="batch")
+    found = CapacityCache(settings=site())
     found.update(room, (), Line(), NOW)
     return found
 

@@ -41,11 +41,13 @@ from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.demand import MAX_NAMED
+from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm import array_tasks, features
 from slurm_plugin.slurm.clients import rows
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
 
+BATCH = Settings((SlurmPartition("batch", (), True),))
 #: Seconds and bytes that one hostile text may take.
 SECONDS, MEMORY = 1.0, 24 << 20
 V100 = tuple(f"v100.s{i}" for i in range(8))
@@ -197,7 +199,7 @@ def test_any_question_to_explain_is_read_or_refused(payload):
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """An engine of the slots mode whose cache has just seen an empty cluster."""
     found = an_engine(tmp_path, f"{BASIC}enforcement: slots\n")
-    found.setup.cache.default_partition = "batch"
+    found.setup.cache.settings = BATCH
     found.setup.cache.update(room(64), (), Line(), time.time())
     yield found
     found.log.close()
@@ -365,7 +367,7 @@ def test_a_look_at_shapes_outlives_a_request_that_cannot_be_read(text):
 
 
 def test_a_job_may_name_as_many_nodes_as_a_cluster_has_and_no_more(tmp_path):
-    cache = CapacityCache(default_partition="batch")
+    cache = CapacityCache(settings=BATCH)
     cache.update(ROOM, (), Line(), NOW)
     slots = Slots(basic_decider(tmp_path), cache, 120, clock=lambda: NOW)
     few, many = f"x[1-{MAX_NAMED}]", f"x[0-{MAX_NAMED}]"

@@ -259,7 +259,8 @@ def _queued(job: Any, state: str, asked: Mapping[str, Any]) -> QueuedJob:
         reason=(job.state_reason or "").partition(",")[0],
         end=0 if job.state == "PENDING" else _count(job.end_time),
         time_limit_s=60 * _count(job.time_limit),
-        depends=bool(job.dependencies),
+        dependency=_dependency(job.dependencies or {}),
+        licenses=",".join(f"{name}:{count}" for name, count in (job.licenses or {}).items()),
         nodes=hostlist.expand(job.allocated_nodes) if job.allocated_nodes else (),
         exclusive=job.resource_sharing in ("no", "NO"),
         # It does not say.
@@ -271,6 +272,19 @@ def _queued(job: Any, state: str, asked: Mapping[str, Any]) -> QueuedJob:
         **plain,
         **asked,
     )
+
+
+def _dependency(waits_for: Mapping[str, Any]) -> str:
+    """In Slurm's words: PySlurm has {kind: jobs, singleton: bool, satisfy: all or any}."""
+    found = [
+        f"{kind}:{one}(unfulfilled)"
+        for kind, jobs in waits_for.items()
+        if isinstance(jobs, list)
+        for one in jobs
+    ]
+    if waits_for.get("singleton"):
+        found.append("singleton(unfulfilled)")
+    return ("?" if waits_for.get("satisfy") == "any" else ",").join(found)
 
 
 def _count(value: Any) -> int:

@@ -194,7 +194,6 @@ class JobRow(msgspec.Struct):
             job_id=self.job_id,
             state=state,
             time_limit_s=60 * number(self.time_limit_min),
-            depends=bool(self.dependency),
             exclusive="none" in words(self.shared),
             by_core=bool(number(self.cores_per_socket) or number(self.tasks_per_socket)),
             by_thread=bool(number(self.threads_per_core) or number(self.tasks_per_core)),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.slurm.interface import QueuedJob, WaitingDetails
+from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.slurm.runner import Runner
 
 #: What squeue prints for a text that is not set.
@@ -51,18 +51,6 @@ def fields(line: str, columns: Sequence[str]) -> list[str]:
             f"squeue -O {','.join(columns)}: {len(row)} fields; expected {len(columns)}"
         )
     return ["" if text in _UNSET else text for text in row]
-
-
-def waiting_details(run: Runner, job: int) -> WaitingDetails:
-    """What a QueuedJob does not tell of a waiting job; all unset for one that is gone."""
-    row = next(read(run, ("Dependency", "Licenses", "QOS"), job), None)
-    return WaitingDetails(*row) if row else WaitingDetails()
-
-
-def details_of_all(run: Runner) -> dict[int, WaitingDetails]:
-    """The same of every job in the queue, by id."""
-    columns = ("JobId", "Dependency", "Licenses", "QOS")
-    return {int(job): WaitingDetails(*rest) for job, *rest in read(run, columns)}
 
 
 def with_cpus_per_task(run: Runner, jobs: Sequence[QueuedJob]) -> list[QueuedJob]:

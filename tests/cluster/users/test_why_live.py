@@ -66,6 +66,10 @@ def test_each_state_has_its_sentence(site, name):
         job = str(numbers["job"])
         done = why(site, "alice", job)
         assert said(done.out, job) == SENTENCES[name].format(**numbers), done
+        # The terminal's view and the page have it from the same functions.
+        words = why(site, "root", job).out.splitlines()[0]
+        shown = " ".join(site.run("ctl", ["gputopo", "top"]).out.split())
+        assert words in shown, shown
         record(site, name, numbers)
 
 

@@ -115,7 +115,7 @@ def test_nothing_is_moved_for_jobs_that_wait_for_something_else(site, why):
     more = {
         "no gate": {"admin_comment": ""},
         "a later begin": {"admin_comment": comment("gated", 8, begin="99999")},
-        "a dependency": {"depends": True},
+        "a dependency": {"dependency": "afterok:9(unfulfilled)"},
     }[why]
     site.jobs[WAITING] = replace(site.jobs[WAITING], **more)
     assert not site.step()

@@ -170,9 +170,16 @@ def test_intervals_by_the_hint(hint, wanted):
 
 
 def test_waiting_jobs_are_those_that_lack_gpus_in_slurms_order():
-    jobs = [job(1, "n1", range(4)), waits(2, 8), waits(3, 8, priority=9), waits(4, 2),
-            waits(5, 8, reason="Dependency"), waits(6, 8, priority=0), waits(7, 8, depends=True),
-            waits(8, 8, eligible=int(NOW) + 9)]  # fmt: skip
+    jobs = [
+        job(1, "n1", range(4)),
+        waits(2, 8),
+        waits(3, 8, priority=9),
+        waits(4, 2),
+        waits(5, 8, reason="Dependency"),
+        waits(6, 8, priority=0),
+        waits(7, 8, dependency="afterok:9(unfulfilled)"),
+        waits(8, 8, eligible=int(NOW) + 9),
+    ]
     nodes = cluster(jobs, "n1")
     found = waiting_jobs(seen(jobs), nodes, NOW, Sight())
     assert [one.job_id for one, _ in found] == [3, 2]

@@ -3,11 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from slot_submits_in_tests import NOW, cache, left, mode, state_of, submit, told
+from slot_submits_in_tests import NOW, cache, left, mode, site, state_of, submit, told
 
 from slurm_plugin.queue.backfill import Line
-from slurm_plugin.queue.snapshot import Settings
-from slurm_plugin.slurm.interface import SlurmPartition
 
 MORE = "its partition gives more than it asks for (MinNodes, OverSubscribe=EXCLUSIVE)"
 ONE_NETWORK = "its nodes are to be in one network, which Slurm alone knows"
@@ -25,8 +23,8 @@ ONE_NETWORK = "its nodes are to be in one network, which Slurm alone knows"
 )
 def test_what_slurm_adds_to_a_job_is_slurms_to_place(tmp_path, partition, config, nodes, why):
     state = cache("dgx1", "dgx2")
-    one = SlurmPartition("batch", ("dgx1", "dgx2"), True, **partition)
-    state.settings = Settings((one,), {"SLURM_CONF": str(tmp_path / "slurm.conf"), **config})
+    where = {"SLURM_CONF": str(tmp_path / "slurm.conf")}
+    state.settings = site(config={**where, **config}, **partition)
     answer = mode(tmp_path, state).on_submit(submit(nodes=nodes))
     assert left(answer) == why if why else state_of(told(answer)) == "placed"
 
@@ -34,7 +32,7 @@ def test_what_slurm_adds_to_a_job_is_slurms_to_place(tmp_path, partition, config
 def test_a_job_of_several_nodes_is_slurms_where_topology_yaml_is(tmp_path):
     (tmp_path / "topology.yaml").touch()
     state = cache("dgx1", "dgx2")
-    state.settings = Settings((), {"SLURM_CONF": str(tmp_path / "slurm.conf")})
+    state.settings = site(config={"SLURM_CONF": str(tmp_path / "slurm.conf")})
     assert left(mode(tmp_path, state).on_submit(submit(nodes=2))) == ONE_NETWORK
 
 
@@ -58,9 +56,9 @@ def test_a_job_of_several_nodes_is_slurms_where_its_partition_has_several_trees(
 ):
     if switches is not None:
         (tmp_path / "topology.conf").write_text(switches)
-    state, batch = cache("dgx1", "dgx2"), SlurmPartition("batch", ("dgx1", "dgx2"), True)
+    state = cache("dgx1", "dgx2")
     config = {"SLURM_CONF": str(tmp_path / "slurm.conf"), "TopologyPlugin": "topology/tree"}
-    state.settings = Settings((batch,), config)
+    state.settings = site(config=config)
     answer = mode(tmp_path, state).on_submit(submit(nodes=nodes))
     assert left(answer) == why if why else state_of(told(answer)) == "placed"
 

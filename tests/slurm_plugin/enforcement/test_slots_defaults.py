@@ -1,7 +1,7 @@
 """A job that does not say has what its partition gives it: CPUs by its GPUs, and memory."""
 
 import pytest
-from slot_submits_in_tests import cache, left, mode, submit, told
+from slot_submits_in_tests import cache, left, mode, site, submit, told
 
 from slurm_plugin.slurm.interface import JobDefaults
 
@@ -10,7 +10,7 @@ from slurm_plugin.slurm.interface import JobDefaults
 def test_the_cpus_of_a_job_that_does_not_say_are_slurms_to_count(tmp_path, says):
     """Beside several types Slurm gives those of one GPU alone, or refuses the job."""
     state = cache()
-    state.defaults = {"batch": JobDefaults(cpus_per_gpu=3)}
+    state.settings = site(defaults=JobDefaults(cpus_per_gpu=3))
     why = "the CPUs of DefCpuPerGPU are Slurm's to count"
     assert left(mode(tmp_path, state).on_submit(submit())) == why
     assert "tres_per_node" in told(mode(tmp_path, state).on_submit(submit(**says)))
@@ -31,7 +31,7 @@ def test_the_cpus_of_a_job_that_does_not_say_are_slurms_to_count(tmp_path, says)
 def test_a_job_needs_the_memory_that_its_partition_gives_it(tmp_path, defaults, more, placed):
     """The node has 100,000 MB."""
     state = cache()
-    state.defaults = {"batch": defaults}
+    state.settings = site(defaults=defaults)
     answer = mode(tmp_path, state).on_submit(submit(**more))
     assert ("tres_per_node" in told(answer)) == placed
 
@@ -48,10 +48,11 @@ def test_a_job_needs_the_memory_that_its_partition_gives_it(tmp_path, defaults, 
 def test_a_job_that_gets_all_memory_of_a_node_is_slurms_own(tmp_path, asks, gives, is_placed):
     """Slurm starts it where no job has any, if it counts memory at all."""
     state = cache()
-    state.defaults = {"batch": JobDefaults(mem_cpu_mb=gives)}
+    state.settings = site(defaults=JobDefaults(mem_cpu_mb=gives))
     assert "tres_per_node" in told(mode(tmp_path, state).on_submit(submit(**asks)))
     state = cache()
-    state.defaults, state.tracks_memory = {"batch": JobDefaults(mem_cpu_mb=gives)}, True
+    counted = {"SelectTypeParameters": "CR_Core_Memory"}
+    state.settings = site(defaults=JobDefaults(mem_cpu_mb=gives), config=counted)
     values = told(mode(tmp_path, state).on_submit(submit(**asks)))
     assert ("tres_per_node" in values) == is_placed
     assert ("it gets all memory of its nodes" in values["admin_comment"]) == (not is_placed)
@@ -59,6 +60,6 @@ def test_a_job_that_gets_all_memory_of_a_node_is_slurms_own(tmp_path, asks, give
 
 def test_partitions_that_give_unlike_defaults_leave_a_job_of_both_to_slurm(tmp_path):
     state = cache()
-    state.defaults = {"batch": JobDefaults(cpus_per_gpu=3)}
+    state.settings = site(defaults=JobDefaults(cpus_per_gpu=3))
     why = "its partitions differ in the CPUs or memory that they give by default"
     assert left(mode(tmp_path, state).on_submit(submit(partition="batch,other"))) == why

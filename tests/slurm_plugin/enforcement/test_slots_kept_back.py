@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from slot_submits_in_tests import LEASE_S, NOW, cache, left, mode, state_of, submit, told
+from slot_submits_in_tests import LEASE_S, NOW, cache, left, mode, site, state_of, submit, told
 from slots_in_tests import Remembering, gated, look, reconciler
 
 from slurm_plugin.gates.limits import Known, Pause
@@ -53,10 +53,7 @@ def test_a_job_like_one_that_met_a_limit_waits_behind_a_gate(tmp_path, more, is_
 )
 def test_what_its_partition_would_not_start_is_slurms_own(tmp_path, partition, more, is_left):
     state = cache("dgx1", "dgx2")
-    state.partitions = {
-        "batch": SlurmPartition("batch", (), True, **partition),
-        "plain": SlurmPartition("plain", (), False),
-    }
+    state.settings = site(SlurmPartition("plain", (), False), **partition)
     answer = mode(tmp_path, state).on_submit(submit(**more))
     if is_left:
         assert left(answer) == "its partition would not start it"
@@ -66,7 +63,7 @@ def test_what_its_partition_would_not_start_is_slurms_own(tmp_path, partition, m
 
 def test_a_job_of_a_partition_that_is_down_waits_until_it_is_up(tmp_path):
     state = cache(free=0)
-    state.partitions = {"batch": SlurmPartition("batch", (), True, state="DOWN")}
+    state.settings = site(state="DOWN")
     values = told(mode(tmp_path, state).on_submit(submit()))
     assert state_of(values) == "gated"
     assert hints.note_in(values["admin_comment"]) == "waits until its partition is up"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
-from slot_submits_in_tests import LEASE_S, NOW, cache, left, mode, state_of, submit, told
+from slot_submits_in_tests import LEASE_S, NOW, cache, left, mode, site, state_of, submit, told
 from slots_in_tests import record_in
 
 from slurm_plugin.decide.rules import Rules
@@ -15,7 +15,8 @@ from slurm_plugin.protocol import Pass, Refuse, Submit
 from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, with_hold
-from slurm_plugin.slurm.interface import Reservation
+from slurm_plugin.queue.snapshot import Settings
+from slurm_plugin.slurm.interface import Reservation, SlurmPartition
 
 
 def test_two_gpus_of_an_empty_dgx1v_get_the_double_nvlink(tmp_path):
@@ -145,16 +146,25 @@ def test_where_the_mode_is_off_nothing_is_said(tmp_path):
     assert isinstance(mode(tmp_path, cache()).on_submit(submit(partition="quiet")), Pass)
 
 
+ELSEWHERE = SlurmPartition("elsewhere", (), True)
+BY_TIERS = {"PreemptType": "preempt/partition_prio"}
+PREEMPTS = site(SlurmPartition("low", (), False), config=BY_TIERS, priority_tier=2)
+
+
 @pytest.mark.parametrize(
     ("known", "asked", "why"),
     [
         ({"fresh_s": 60, "polled_at": NOW - 60}, submit(), "Slurm's queue was not read lately"),
-        ({"default_partition": "elsewhere"}, submit(partition=""), "no node can ever serve it"),
-        ({"preempting": frozenset({"batch"})}, submit(), "the partition may preempt others"),
+        ({"settings": Settings((ELSEWHERE,))}, submit(partition=""), "no node can ever serve it"),
+        ({"settings": PREEMPTS}, submit(), "the partition may preempt others"),
         ({}, submit(closes=True), "the job closes its nodes to other users"),
-        ({"closing": frozenset({"batch"})}, submit(), "the job closes its nodes to other users"),
         (
-            {"unlike_sharing": frozenset({"batch"})},
+            {"settings": site(closes_nodes=True)},
+            submit(),
+            "the job closes its nodes to other users",
+        ),
+        (
+            {"settings": site(SlurmPartition("busy", ("dgx1",), False, share=4))},
             submit(),
             "jobs of other partitions may share cores there (OverSubscribe)",
         ),
@@ -264,7 +274,7 @@ def test_gpus_on_every_socket_are_the_policys_where_they_are_even(tmp_path):
 
 def test_a_job_with_more_cpus_or_memory_than_any_node_has_is_slurms_own(tmp_path):
     room = {"dgx1": replace(cache().nodes["dgx1"], all_cpus=40, all_memory_mb=1000)}
-    state = CapacityCache(default_partition="batch")
+    state = CapacityCache(settings=site())
     state.update(room, (), Line(), NOW)
     for asked in (submit(tasks=41, cpus_per_task=1), submit(mem_node_mb=1001)):
         assert left(mode(tmp_path, state).on_submit(asked)) == "no node can ever serve it"

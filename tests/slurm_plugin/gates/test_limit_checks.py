@@ -7,6 +7,7 @@ from slots_in_tests import NOW, TERMS, Remembering, gated, look, planned, reconc
 
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.limits import CHECKED_S, LOOK_S, Check, Known, Limits
+from slurm_plugin.queue.snapshot import NO_SETTINGS, Settings
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmPartition
 
@@ -105,7 +106,8 @@ def test_where_a_site_has_no_limits_nothing_is_checked(tmp_path, enforces):
     assert slurm.opened == []
 
 
-LIMITS = replace(TERMS, has_limits=True)
+ENFORCED = {"AccountingStorageEnforce": "limits"}
+LIMITS = replace(TERMS, settings=Settings((), ENFORCED))
 
 
 def checked(*jobs: QueuedJob, **more: object) -> list[str]:
@@ -124,8 +126,8 @@ def test_only_a_job_that_others_wait_for_is_checked():
 def test_licences_are_limits_too():
     first, later = WAITING
     with_licence = replace(first, licenses="matlab:1")
-    assert checked(with_licence, later, has_limits=False) == [str(FIRST)]
-    assert checked(first, later, has_limits=False) == []
+    assert checked(with_licence, later, settings=NO_SETTINGS) == [str(FIRST)]
+    assert checked(first, later, settings=NO_SETTINGS) == []
 
 
 def test_the_gate_of_a_heterogeneous_job_is_that_of_its_first_component():
@@ -191,11 +193,11 @@ def test_what_slurm_itself_does_not_come_to_holds_nobody_back(age, start, is_hel
     again = replace(LIMITS, limits=Known(checks=made.tries.checks))
     assert (planned(HALF, first, later, context=again, free=0xF0).released == []) is is_held_back
     # Without backfill Slurm plans no start, and lets nobody pass either.
-    strict = replace(again, backfills=False)
+    strict = replace(again, settings=Settings((), {**ENFORCED, "SchedulerType": "sched/builtin"}))
     assert planned(HALF, first, later, context=strict, free=0xF0).released == []
 
 
 def test_a_partition_that_does_not_take_all_is_a_limit_too():
     first, later = WAITING
-    rules = {"batch": SlurmPartition("batch", (), True, allow_accounts=("physics",))}
-    assert checked(first, later, has_limits=False, partitions=rules) == [str(FIRST)]
+    rules = Settings((SlurmPartition("batch", (), True, allow_accounts=("physics",)),))
+    assert checked(first, later, settings=rules) == [str(FIRST)]

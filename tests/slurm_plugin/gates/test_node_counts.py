@@ -7,6 +7,7 @@ from slots_in_tests import DGX1, NOW, TERMS, gated, planned
 
 from slurm_plugin.gates import change
 from slurm_plugin.job_notes.records import GateRecord
+from slurm_plugin.queue.snapshot import Settings
 
 #: Sixteen GPUs, wherever: two nodes, of which Slurm knows one as the least.
 WIDE = gated(
@@ -14,7 +15,7 @@ WIDE = gated(
     admin_comment="[gpu-slots: gated token=t tpj=gres/gpu:16 nodes=1- by=job]",
 )  # fmt: skip
 TWO_NODES = [replace(DGX1, name="dgx2")]
-LIMITED = replace(TERMS, has_limits=True)
+LIMITED = replace(TERMS, settings=Settings((), {"AccountingStorageEnforce": "limits"}))
 
 
 @pytest.mark.parametrize(

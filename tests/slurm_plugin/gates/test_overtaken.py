@@ -15,7 +15,8 @@ from slots_in_tests import (
 
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.planning import OVERTAKEN
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.queue.snapshot import Settings
+from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
 
 FIRST = gated(1, 8)
 
@@ -103,7 +104,11 @@ def test_behind_a_waiting_job_that_is_slurms_own_only_what_does_not_delay_it_is_
     assert made.released == ["3"]
     before = replace(OWN, priority=1)
     assert planned(before, four, long, short, free=0xF0).released == ["2"]
-    for other in ({"reason": "QOSMaxGRESPerUser"}, {"depends": True}, {"priority": 0}):
+    for other in (
+        {"reason": "QOSMaxGRESPerUser"},
+        {"dependency": "afterok:9(unfulfilled)"},
+        {"priority": 0},
+    ):
         assert planned(replace(OWN, **other), four, long, short, free=0xF0).released == ["2"]
 
 
@@ -118,7 +123,9 @@ def test_one_that_was_passed_before_it_was_first_seen_counts():
 
 def test_a_job_that_was_moved_to_a_partition_that_preempts_is_slurms_own():
     """Behind its gate it would push nobody aside."""
-    made = planned(gated(1), context=replace(TERMS, preempting=frozenset({"batch"})))
+    tiers = (SlurmPartition("batch", (), True, 2), SlurmPartition("low", (), False))
+    settings = Settings(tiers, {"PreemptType": "preempt/partition_prio"})
+    made = planned(gated(1), context=replace(TERMS, settings=settings))
     assert made.released == []
     assert "the partition may preempt others" in str(made.updates)
 

@@ -25,6 +25,7 @@ from slurm_plugin.gates.limits import (
 )
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.demand import Asked, Whose, lacks_only_room
+from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
 
 WHOSE = Whose(USER, "", "", "batch", "")
@@ -206,9 +207,9 @@ def test_a_job_of_several_partitions_or_qos_starts_in_one_and_frees_all(several)
 
 def within(job: QueuedJob, **partition: object):
     """A plan for the job and one of another partition, where `batch` is like this."""
-    known = {"batch": SlurmPartition("batch", ("dgx1",), True, **partition)}
-    other = SlurmPartition("quiet", ("dgx1",), False)
-    context = replace(TERMS, partitions={**known, "quiet": other})
+    batch = SlurmPartition("batch", ("dgx1",), True, **partition)
+    quiet = SlurmPartition("quiet", ("dgx1",), False)
+    context = replace(TERMS, settings=Settings((batch, quiet)))
     both = frozenset({"batch", "quiet"})
     return planned(job, gated(2, partition="quiet"), context=context, partitions=both)
 
@@ -235,8 +236,8 @@ def test_of_more_nodes_than_its_partition_allows_it_is_slurms_own_too():
     wide = replace(TWO, admin_comment=f"[gpu-slots: gated {words}]")
     nodes = [replace(DGX1, name="dgx2")]
     for most, names in ((1, ["1"]), (2, [])):
-        known = {"batch": SlurmPartition("batch", (), True, max_nodes=most)}
-        made = planned(wide, context=replace(TERMS, partitions=known), others=nodes)
+        settings = Settings((SlurmPartition("batch", (), True, max_nodes=most),))
+        made = planned(wide, context=replace(TERMS, settings=settings), others=nodes)
         assert [name for name, _ in made.updates] == names
         assert made.released == ([] if names else ["1"])
 

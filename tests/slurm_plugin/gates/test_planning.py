@@ -64,7 +64,7 @@ def test_a_job_that_ended_after_the_queue_was_read_lets_nobody_delay_the_first()
 def test_held_dependent_and_later_jobs_stay_behind_their_gates_and_block_nobody():
     made = planned(
         gated(1, 8, priority=0),
-        gated(2, 8, depends=True),
+        gated(2, 8, dependency="afterok:9(unfulfilled)"),
         gated(3, 8, keys="begin=2000", eligible=2000),
         gated(4, 8),
     )
@@ -418,5 +418,5 @@ def test_slurms_word_on_when_a_gate_opens_counts_and_not_what_it_was_told():
     """A slurmctld that was killed may have forgotten the last renewal."""
     told = replace(TERMS, holds_until={1: 1119})
     assert planned(gated(1, 8, eligible=1020), free=0, context=told).renewals
-    unknown = gated(1, 8, eligible=0, reason="Dependency", depends=True)
+    unknown = gated(1, 8, eligible=0, reason="Dependency", dependency="afterok:9(unfulfilled)")
     assert not planned(unknown, free=0, context=told).renewals

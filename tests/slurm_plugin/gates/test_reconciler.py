@@ -44,7 +44,7 @@ def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path):
     assert (names, update.tres_per_node) == (("1",), "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1")
     assert cache.is_fresh(NOW)
     assert cache.nodes["dgx1"].free == 0xFF & ~0b1001
-    assert cache.default_partition == "batch"
+    assert cache.settings.default_partition == "batch"
 
 
 RUNS = QueuedJob(
@@ -266,7 +266,7 @@ def test_only_partitions_above_the_lowest_tier_preempt_and_only_where_tiers_do(
     cache = CapacityCache()
     slurm = Tiers(preempt_type)
     look(reconciler(tmp_path, slurm, cache), slurm)
-    assert cache.preempting == preempting
+    assert cache.settings.preempting == preempting
 
 
 def test_gates_are_renewed_a_part_at_a_time_and_give_way_to_a_job_that_ended(tmp_path):

@@ -83,7 +83,7 @@ def test_a_loan_delays_nobody_who_came_first():
     """The first job waits for all of dgx1, which is free at 1050."""
     first = queued(job_id=1, priority=200)
     eight = first.admin_comment.replace("gpu:5", "gpu:8")
-    first = replace(first, admin_comment=eight, depends=False)
+    first = replace(first, admin_comment=eight, dependency="")
     held = tuple(range(3, 8))
     running = QueuedJob(9, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": held}, end=1050)
     for limit_s, names in ((50, ["7"]), (51, [])):

@@ -86,7 +86,7 @@ def test_free_gpus_are_those_of_nodes_that_take_jobs(shaping):
     "more",
     [
         {"priority": 0},
-        {"depends": True},
+        {"dependency": "afterok:9(unfulfilled)"},
         {"reason": "BeginTime", "eligible": int(NOW) + 999},
         {"reason": "QOSMaxJobsPerUserLimit"},
         {"partition": "gpu"},

@@ -17,7 +17,8 @@ from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, WaitFor
 from slurm_plugin.queue.backfill import Line
 from slurm_plugin.queue.capacity import Node
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+from slurm_plugin.queue.snapshot import Settings
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
 
 V100 = tuple(f"v100.s{i}" for i in range(8))
 
@@ -342,7 +343,7 @@ def slots(folder: Path, free: int) -> Slots:
         name: Node(name, V100, free, 40, 100_000, partitions=partitions, sockets=(0x0F, 0xF0))
         for name in ("dgx1", "dgx2")
     }
-    cache = CapacityCache(default_partition="dl")
+    cache = CapacityCache(settings=Settings((SlurmPartition("dl", (), True),)))
     cache.update(room, (), Line(), NOW)
     return Slots(basic_decider(folder), cache, 120, clock=lambda: NOW, token=lambda: "t0")
 

@@ -71,7 +71,7 @@ def test_a_job_that_fits_nowhere_is_offered_a_loan_and_its_gpus_are_taken():
         ("one that may not borrow", job("")),
         ("one that fits", job(tres_per_node="gres/gpu:2")),
         ("one that is held", job(priority=0)),
-        ("one that depends on another", job(depends=True)),
+        ("one that depends on another", job(dependency="afterok:9(unfulfilled)")),
         ("one with a begin time", job(reason="BeginTime")),
         ("one whose begin time is to come", job(eligible=AT + 100)),
         ("one that lacks something else", job(reason="AssocMaxJobsLimit")),

@@ -112,7 +112,7 @@ def test_where_all_have_the_least_priority_a_factor_of_one_would_change_nothing(
         pytest.param(job(3, partition="other"), id="another partition"),
         pytest.param(job(3, reservation="maint"), id="a reservation"),
         pytest.param(job(3, priority=0), id="held"),
-        pytest.param(job(3, depends=True), id="depends"),
+        pytest.param(job(3, dependency="afterok:9(unfulfilled)"), id="depends"),
         pytest.param(job(3, eligible=int(NOW) + 60), id="begins later"),
         pytest.param(job(3, reason="QOSMaxJobsPerUserLimit"), id="a limit"),
         pytest.param(job(3, req_nodes="n2"), id="wants another node"),

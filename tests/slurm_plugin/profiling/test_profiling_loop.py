@@ -220,7 +220,7 @@ def test_nothing_is_submitted_until_enough_gpus_are_idle(bench):
     ("why", "fields"),
     [
         ("held", {"priority": 0}),
-        ("after another job", {"depends": True}),
+        ("after another job", {"dependency": "afterok:9(unfulfilled)"}),
         ("later", {"eligible": 10**9, "reason": "BeginTime"}),
         ("at its limit", {"reason": "QOSMaxGRESPerUser"}),
         ("without GPUs", {"tres_per_node": ""}),

@@ -63,7 +63,7 @@ def test_others_wait_in_slurms_order():
     "other",
     [
         waiting(2, 2, priority=0),
-        waiting(2, 2, depends=True),
+        waiting(2, 2, dependency="afterok:9(unfulfilled)"),
         waiting(2, 2, eligible=NOW + 60),
         waiting(2, 2, state="SUSPENDED"),
         waiting(2, 2, tres_per_node=""),

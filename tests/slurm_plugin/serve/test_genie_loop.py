@@ -143,7 +143,7 @@ def test_where_no_jobs_are_shaped_the_user_is_told(engine, hint):
     ("change", "is_reset"),
     [
         ({"partition": "other"}, True),
-        ({"reason": "Dependency", "depends": True}, True),
+        ({"reason": "Dependency", "dependency": "afterok:9(unfulfilled)"}, True),
         ({"priority": 0, "partition": "other"}, False),
         ({"state": "RUNNING", "partition": "other"}, False),
     ],

@@ -4,13 +4,12 @@ import pytest
 from fake_slurm import FakeRunner
 
 from slurm_plugin.queue.snapshot import Settings
-from slurm_plugin.slurm.clients import scontrol_tables, squeue_table
+from slurm_plugin.slurm.clients import scontrol_tables
 from slurm_plugin.slurm.interface import (
     JobDefaults,
     License,
     Limit,
     Reservation,
-    WaitingDetails,
 )
 
 ASSOC_MGR = """Current Association Manager state
@@ -180,18 +179,6 @@ def test_licences_have_their_numbers():
 )
 def test_a_time_limit_in_slurms_words(text, seconds):
     assert scontrol_tables.seconds(text) == seconds
-
-
-def test_one_jobs_details_come_from_columns_that_no_text_can_leave():
-    def squeue(argv: list[str], _: str) -> str:
-        assert argv[-2:] == ["-j", "14"]
-        columns = argv[argv.index("-O") + 1].split(",")
-        row = ("afterok:3(unfulfilled)", "matlab:1 QOS=x\nfoo", "normal")
-        ends = (column.partition(":0")[2] for column in columns)
-        return "".join(map("".join, zip(row, ends, strict=True))) + "\n"
-
-    details = squeue_table.waiting_details(FakeRunner({"squeue": squeue}), 14)
-    assert details == WaitingDetails("afterok:3(unfulfilled)", "matlab:1 QOS=x\nfoo", "normal")
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,9 @@ def test_jobs_that_are_gone_have_no_reason_any_more():
     assert not reasons.said
 
 
+RESERVATIONS = "scontrol --oneliner show reservations"
+
+
 class Counting:
     """Slurm's commands, which say nothing; counts them."""
 
@@ -170,24 +173,39 @@ class Counting:
         self.asked: list[str] = []
 
     def __call__(self, argv, stdin="", timeout_s=None):
-        self.asked.append(" ".join(argv[:3]))
+        self.asked.append(" ".join(argv[:4]))
         return ""
 
 
 @pytest.mark.parametrize(
-    ("sentence", "reason", "asked"),
+    ("waits", "asked"),
     [
-        ("a job that waits for GPUs", "Resources", ["scontrol --oneliner show"]),
-        ("one that waits for another", "Dependency", ["scontrol --oneliner show", "squeue -h -a"]),
-        ("a limit", "AssocGrpGRES",
-         ["scontrol --oneliner show", "scontrol show assoc_mgr", "squeue -h -a"]),
+        ({"reason": "Resources"}, []),
+        ({"reason": "Dependency", "dependency": "afterok:9(unfulfilled)"}, []),
+        ({"reason": "AssocGrpGRES"}, ["limits"]),
+        ({"reason": "MaxMemPerLimit"}, ["limits"]),
+        ({"reason": "None"}, ["limits"]),
+        ({"reason": "BeginTime", "admin_comment": "[gpu-slots: gated tries=1]"}, ["limits"]),
+        ({"reason": "Resources", "licenses": "matlab:1"}, ["licenses"]),
     ],
-)  # fmt: skip
-def test_slurm_is_asked_no_more_than_the_waiting_jobs_need(sentence, reason, asked):
+    ids=str,
+)
+def test_slurm_is_asked_no_more_than_the_waiting_jobs_need(waits, asked):
+    """And as soon as one needs it, whatever was asked for others a moment ago."""
     run = Counting()
     extras = SlurmExtras(run, None)
-    extras(snapshot([job(1, ALICE, reason=reason)]))
-    assert sorted(run.asked) == asked
+    gpus = job(1, ALICE, reason="Resources")
+    extras(snapshot([gpus]))
+    assert run.asked == [RESERVATIONS]
+    jobs = snapshot([gpus, job(2, ALICE, **waits)])
+    words = {
+        "limits": "scontrol show assoc_mgr flags=assoc,qos",
+        "licenses": "scontrol --oneliner show licenses",
+    }
+    for _ in range(2):
+        extras(jobs)
+        assert {*run.asked} == {RESERVATIONS, *map(words.get, asked)}
+    assert run.asked.count(RESERVATIONS) == 1 + len(asked)
 
 
 def test_an_empty_queue_asks_nothing():

@@ -16,7 +16,6 @@ from slurm_plugin.slurm.interface import (
     Reservation,
     SlurmNode,
     SlurmPartition,
-    WaitingDetails,
 )
 from slurm_plugin.why.answer import answer
 from slurm_plugin.why.state import WaitingState
@@ -163,10 +162,10 @@ def test_a_partition_that_is_down_is_told_behind_a_gate_too(comment):
 @pytest.mark.parametrize("reason", ["BeginTime", "None"])
 @pytest.mark.parametrize("comment", [OPENED.text(), gated(), ""])
 def test_a_dependency_goes_before_a_begin_time_whatever_slurm_says_yet(comment, reason):
-    job = replace(JOB, depends=True, reason=reason, admin_comment=comment)
-    waits = sentence(job, details=WaitingDetails("afterok:7(unfulfilled)"))
+    job = replace(JOB, dependency="afterok:7(unfulfilled)", reason=reason, admin_comment=comment)
+    waits = sentence(job)
     assert waits == "Job 14 waits until job 7 has ended well."
-    never = sentence(job, details=WaitingDetails("afterok:7(failed)"))
+    never = sentence(replace(job, dependency="afterok:7(failed)"))
     assert never == "Job 14 can never start: job 7 did not end well."
 
 
@@ -182,6 +181,9 @@ HOSTILE = "x\x1b[2J\u202e\n" + "y" * 5000
 @pytest.mark.parametrize(
     "changes",
     [
+        {"dependency": HOSTILE, "reason": "Dependency"},
+        {"licenses": HOSTILE, "reason": "Licenses"},
+        {"qos": HOSTILE, "reason": "QOSMaxGRESPerUser"},
         {"features": HOSTILE},
         {"tres_per_node": f"gres/gpu:{HOSTILE}"},
         {"req_nodes": f"dgx[1-{'9' * 30}]"},
@@ -197,9 +199,8 @@ HOSTILE = "x\x1b[2J\u202e\n" + "y" * 5000
     ],
 )
 def test_no_text_of_a_user_moves_the_cursor_or_fills_the_screen(changes):
-    details = WaitingDetails(HOSTILE, HOSTILE, HOSTILE)
     other = replace(JOB, **{**changes, "job_id": 9, "submit": 1, "reason": "Priority"})
-    text = in_words(answer(state(replace(JOB, **changes), others=(other,), details=details)))
+    text = in_words(answer(state(replace(JOB, **changes), others=(other,))))
     assert all(char.isprintable() or char == "\n" for char in text)
     assert len(text) < 4000
     assert text.startswith("Job 14")
@@ -222,8 +223,8 @@ def test_no_text_of_a_user_moves_the_cursor_or_fills_the_screen(changes):
     ],
 )  # fmt: skip
 def test_dependencies_in_words(dependency, says):
-    job = replace(JOB, reason="Dependency")
-    assert sentence(job, details=WaitingDetails(dependency)) == f"Job 14 {says}"
+    job = replace(JOB, reason="Dependency", dependency=dependency)
+    assert sentence(job) == f"Job 14 {says}"
 
 
 @pytest.mark.parametrize(

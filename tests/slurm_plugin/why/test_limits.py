@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.queue.snapshot import Settings
-from slurm_plugin.slurm.interface import License, Limit, QueuedJob, WaitingDetails
+from slurm_plugin.slurm.interface import License, Limit, QueuedJob
 from slurm_plugin.why.answer import answer
 from slurm_plugin.why.reasons import licence_lacking
 from slurm_plugin.why.state import WaitingState
@@ -58,8 +58,8 @@ def in_partition(found: WaitingState, **changes: Any) -> WaitingState:
     ],
 )  # fmt: skip
 def test_limits_in_words(reason, limit, says):
-    job = replace(JOB, reason=reason)
-    found = state(job, limits=(limit,), details=WaitingDetails(qos="normal"), parents=ABOVE)
+    job = replace(JOB, reason=reason, qos="normal")
+    found = state(job, limits=(limit,), parents=ABOVE)
     assert answer(in_partition(found, qos="shared")).sentence == f"Job 14 {says}"
 
 
@@ -83,8 +83,7 @@ def test_limits_in_words(reason, limit, says):
     ],
 )  # fmt: skip
 def test_who_may_use_a_partition_in_words(reason, partition, says):
-    details = WaitingDetails(qos="normal")
-    found = state(replace(JOB, reason=reason), details=details, parents=ABOVE)
+    found = state(replace(JOB, reason=reason, qos="normal"), parents=ABOVE)
     assert answer(in_partition(found, **partition)).sentence == f"Job 14 cannot start: {says}"
 
 
@@ -97,18 +96,17 @@ def test_a_rule_on_accounts_is_not_judged_where_the_accounts_above_are_not_known
 @pytest.mark.parametrize("reason", ["", "None", "BeginTime"])
 def test_before_slurm_looks_at_a_job_its_licences_and_limits_are_asked_for(reason):
     """After a submit or an update there is no reason yet; room alone does not start the job."""
-    job = replace(JOB, reason=reason, tres_per_node="gres/gpu:1")
+    job = replace(JOB, reason=reason, tres_per_node="gres/gpu:1", licenses="matlab:1")
     none_free = (License("matlab", 1, 0),)
-    details = WaitingDetails(licenses="matlab:1")
     waits = "waits for a licence: none of 1 matlab is free, and it needs 1."
-    assert sentence(job, details=details, licenses=none_free) == f"Job 14 {waits}"
+    assert sentence(job, licenses=none_free) == f"Job 14 {waits}"
     one_free = (License("matlab", 1, 1),)
-    assert "fits on dgx1 now" in sentence(job, details=details, licenses=one_free)
+    assert "fits on dgx1 now" in sentence(job, licenses=one_free)
     later = replace(job, eligible=int(NOW) + 1)
-    assert "is not to start before" in sentence(later, details=details, licenses=none_free)
+    assert "is not to start before" in sentence(later, licenses=none_free)
     # What backfill plans is no begin time.
     planned = replace(job, eligible=int(NOW) - 5, start=int(NOW) + 3)
-    assert sentence(planned, details=details, licenses=none_free) == f"Job 14 {waits}"
+    assert sentence(planned, licenses=none_free) == f"Job 14 {waits}"
 
 
 @pytest.mark.parametrize(
@@ -172,8 +170,7 @@ def layers(mode: int, *free: int) -> tuple[License, ...]:
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
 def test_a_licence_lacks_where_no_layer_of_it_is_left(sentence, asked, there, lacks):
-    details = WaitingDetails(licenses=asked)
-    found = licence_lacking(state(JOB, details=details, licenses=there))
+    found = licence_lacking(state(replace(JOB, licenses=asked), licenses=there))
     told = found.text if found else ""
     assert lacks in told
     assert bool(lacks) == bool(told)
@@ -181,8 +178,8 @@ def test_a_licence_lacks_where_no_layer_of_it_is_left(sentence, asked, there, la
 
 def test_a_layered_licence_that_lacks_is_told_where_slurm_says_nodes():
     """As 26.05 does: the nodes below a layer that lacks are left out."""
-    job = replace(JOB, reason="ReqNodeNotAvail", cpus=1, tres_per_node="gres/gpu:1")
-    details = WaitingDetails(licenses="power:2")
+    asked = {"tres_per_node": "gres/gpu:1", "licenses": "power:2"}
+    job = replace(JOB, reason="ReqNodeNotAvail", cpus=1, **asked)
     says = "waits for a licence: 1 of 4 power on dgx[1-4] is free, and it needs 2."
-    assert sentence(job, details=details, licenses=layers(2, 1, 1, 0)) == f"Job 14 {says}"
-    assert "licence" not in sentence(job, details=details, licenses=layers(2, 4, 2, 0))
+    assert sentence(job, licenses=layers(2, 1, 1, 0)) == f"Job 14 {says}"
+    assert "licence" not in sentence(job, licenses=layers(2, 4, 2, 0))

@@ -90,10 +90,10 @@ def test_accounts_are_read_where_slurm_keeps_them(config, account, parents):
     ],
 )
 def test_a_job_that_names_no_qos_has_that_of_its_account(options, qos):
-    assert read_site(FakeRunner(SITE), "alice", options).details.qos == qos
+    assert read_site(FakeRunner(SITE), "alice", options).job.qos == qos
 
 
 def test_without_slurms_database_the_qos_is_not_known():
     without = {line: said for line, said in SITE.items() if not line.startswith("sacctmgr")}
     site = read_site(FakeRunner(without), "alice", {})
-    assert (site.job.account, site.details.qos) == ("research", "")
+    assert (site.job.account, site.job.qos) == ("research", "")

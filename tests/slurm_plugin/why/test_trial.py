@@ -11,7 +11,7 @@ from slurm_plugin.config.sections import Rule
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_notes.records import GateRecord, LoanRecord
 from slurm_plugin.queue.snapshot import Settings
-from slurm_plugin.slurm.interface import Limit, QueuedJob, SlurmPartition, WaitingDetails
+from slurm_plugin.slurm.interface import Limit, QueuedJob, SlurmPartition
 from slurm_plugin.why.request import (
     NotTried,
     TriedJob,
@@ -30,7 +30,8 @@ SETTINGS = Settings(
 
 def asked(*argv: str, nodes: Any = (), others: Any = (), **more: Any) -> TriedJob:
     """What sbatch would make of these options, as the last of the jobs that wait."""
-    site = state(QueuedJob(0, user="alice", uid=1000, account="research"), nodes, others, **more)
+    nobodys = QueuedJob(0, user="alice", uid=1000, account="research", qos=more.pop("qos", ""))
+    site = state(nobodys, nodes, others, **more)
     snapshot = replace(site.snapshot, settings=SETTINGS, jobs=tuple(others))
     return tried_job(options_of(argv, {})[0], replace(site, snapshot=snapshot))
 
@@ -322,7 +323,7 @@ def test_the_limits_of_the_users_own_qos_count_where_none_is_named():
     """What the user has in use stands before what nobody has used (`unused_limits`)."""
     limit = Limit("user 1000 in QOS small", "MaxTRESPU", "gres/gpu", 2, 1)
     limits = (limit, replace(limit, owner="user alice in QOS small", used=0))
-    site = {"limits": limits, "details": WaitingDetails(qos="small")}
+    site = {"limits": limits, "qos": "small"}
     nodes = (node("dgx1", 0),)
     assert tried("--gpus-per-node=1", nodes, **site).starts_now
     assert tried("--gpus-per-node=2", nodes, **site).sentence == (
