@@ -36,17 +36,17 @@ from policies.errors import PolicyError
 PROFILE = "slice"
 #: Choices for shares that are remembered, some 1 KB each.
 REMEMBERED = 4096
-_CHOSEN: dict[tuple[str, int, Room], Choice | None] = {}
+_CHOSEN: dict[tuple[str, int, SharesRoom], SliceChoice | None] = {}
 
 
-class Choice(NamedTuple):
+class SliceChoice(NamedTuple):
     """Slices of one node, and what they are ranked by among those of others: smaller is better."""
 
     devices: int
     key: Key
 
 
-def choose(topology: SlicedTopology, free: int, profile: str, count: int) -> Choice | None:
+def choose(topology: SlicedTopology, free: int, profile: str, count: int) -> SliceChoice | None:
     """`count` slices of a profile among the free devices (mask); None where there are too few."""
     typed = topology.of_profile.get(profile, 0) & free
     if typed.bit_count() < count:
@@ -70,7 +70,7 @@ def choose(topology: SlicedTopology, free: int, profile: str, count: int) -> Cho
         parents += 1
     spare = (touched & free & ~taken).bit_count()
     idle = begun and is_idle
-    return Choice(taken, (begun, idle, lost_gbps, near_gbps, parents, spare, len(untouched)))
+    return SliceChoice(taken, (begun, idle, lost_gbps, near_gbps, parents, spare, len(untouched)))
 
 
 def _next(
@@ -93,7 +93,7 @@ def _joined(topology: NodeTopology, gpu: int, others: Iterable[int]) -> float:
     return sum(map(topology.joined_gbps[gpu].__getitem__, others))
 
 
-class Room(NamedTuple):
+class SharesRoom(NamedTuple):
     """What a job could have of a node's GPUs in shares (shards, MPS)."""
 
     #: The GPUs that nobody uses any part of (mask).
@@ -103,8 +103,8 @@ class Room(NamedTuple):
 
 
 def choose_parent(
-    topology: NodeTopology, free: int, room: Room, slowed: Callable[[int], float]
-) -> Choice | None:
+    topology: NodeTopology, free: int, room: SharesRoom, slowed: Callable[[int], float]
+) -> SliceChoice | None:
     """One of the free GPUs (mask) for all of a job's shares; None where there is none.
 
     `slowed` says how much the job and those on a GPU slow each other, from 1 on.
@@ -122,10 +122,10 @@ def choose_parent(
     if not ranked:
         return None
     best, gpu = min(ranked)
-    return Choice(1 << gpu, best)
+    return SliceChoice(1 << gpu, best)
 
 
-def _choose_alone(topology: NodeTopology, free: int, room: Room) -> Choice | None:
+def _choose_alone(topology: NodeTopology, free: int, room: SharesRoom) -> SliceChoice | None:
     """As `choose_parent` where nobody is known to be beside; most nodes are as they were before."""
     key = (topology.shape, free, room)
     if key not in _CHOSEN:
@@ -142,7 +142,7 @@ class Shares(Policy):
     Made for one question: it says of each node what is left, and which jobs have shares.
     """
 
-    rooms: Mapping[str, Room]
+    rooms: Mapping[str, SharesRoom]
     #: How many of what the job asks for on each node, in words: `4 shards`.
     what: str
     #: The jobs with shares on a node.

@@ -65,7 +65,7 @@ class OfUser(Line, kw_only=True):
     partition: str = ""
 
 
-class Spine(Struct, kw_only=True):
+class LoggedSpine(Struct, kw_only=True):
     """Bytes over the spine per byte that is reduced (`policies.scoring.rails.Spine`)."""
 
     ring: Figure | UnsetType = UNSET
@@ -76,7 +76,7 @@ class Spine(Struct, kw_only=True):
     sharp_total: Figure | UnsetType = UNSET
 
 
-class Choice(Struct, kw_only=True):
+class LoggedSet(Struct, kw_only=True):
     """A set of GPUs, and what it is worth."""
 
     gpus: Gpus = {}
@@ -88,7 +88,7 @@ class Choice(Struct, kw_only=True):
     preserved_gbps: Figure | UnsetType = UNSET
     pcie_hops: Whole | UnsetType = UNSET
     rails: dict[str, tuple[Whole, ...]] | UnsetType = UNSET
-    spine: Spine | UnsetType = UNSET
+    spine: LoggedSpine | UnsetType = UNSET
     rails_declared: bool | UnsetType = UNSET
     #: The share of the best there is on an empty node, or the mean of its terms.
     utility: Figure | UnsetType = UNSET
@@ -120,16 +120,16 @@ class Placing(OfUser, kw_only=True):
     policy_ms: Figure | UnsetType = UNSET
     nodes: str | UnsetType = UNSET
     excluded_nodes: dict[str, str] | UnsetType = UNSET
-    slurm: Choice | UnsetType = UNSET
+    slurm: LoggedSet | UnsetType = UNSET
     marked: dict[str, tuple[str, ...]] | UnsetType = UNSET
-    chosen: Choice | UnsetType = UNSET
+    chosen: LoggedSet | UnsetType = UNSET
     reason: str | UnsetType = UNSET
-    candidates: tuple[Choice, ...] | UnsetType = UNSET
+    candidates: tuple[LoggedSet, ...] | UnsetType = UNSET
 
     @property
-    def choice(self) -> Choice:
+    def choice(self) -> LoggedSet:
         """What was chosen, else what Slurm would have taken."""
-        return next((one for one in (self.chosen, self.slurm) if one and one.gpus), Choice())
+        return next((one for one in (self.chosen, self.slurm) if one and one.gpus), LoggedSet())
 
     @property
     def places(self) -> Gpus:
@@ -252,7 +252,7 @@ AnyLine = (
 _DECODER = msgspec.json.Decoder(AnyLine)
 
 
-class Reader:
+class LineReader:
     """Makes records of lines; what cannot be read is skipped, and counted in `unread`."""
 
     def __init__(self) -> None:

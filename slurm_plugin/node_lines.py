@@ -70,7 +70,7 @@ class NodesPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class TableChanges:
     """What changed in a table since the last answered question, and which nodes a job may use."""
 
     table: int
@@ -113,7 +113,9 @@ def nodes_part(values: Mapping[str, str], number: Callable[[str, int | None], in
     return part
 
 
-def changes(values: Mapping[str, str], number: Callable[[str, int | None], int]) -> Changes | None:
+def changes(
+    values: Mapping[str, str], number: Callable[[str, int | None], int]
+) -> TableChanges | None:
     """What a question says of a table; None where it speaks of the listed nodes alone."""
     if "table" not in values:
         return None
@@ -128,7 +130,7 @@ def changes(values: Mapping[str, str], number: Callable[[str, int | None], int])
         free[int(match[1])] = int(match[2], 16)
     heaviest = number("heaviest", None) if "heaviest" in values else None
     table, state = _hex64(values, "table"), _hex64(values, "state")
-    return Changes(table, state, free, values.get("others", ""), heaviest)
+    return TableChanges(table, state, free, values.get("others", ""), heaviest)
 
 
 def candidates(texts: list[str]) -> tuple[CandidateNode, ...]:
@@ -204,7 +206,7 @@ def part_pairs(part: NodesPart) -> list[tuple[str, str]]:
     ]
 
 
-def change_pairs(changed: Changes) -> list[tuple[str, str]]:
+def change_pairs(changed: TableChanges) -> list[tuple[str, str]]:
     """What a question says of its table."""
     pairs = [("table", f"{changed.table:x}"), ("state", f"{changed.state:x}")]
     if changed.free:

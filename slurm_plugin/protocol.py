@@ -14,8 +14,8 @@ from typing import Any
 from slurm_plugin.errors import ProtocolError
 from slurm_plugin.node_lines import (
     MAX_NODE_GPUS,
-    Changes,
     NodesPart,
+    TableChanges,
     candidate_text,
     candidates,
     change_pairs,
@@ -132,7 +132,7 @@ class Place(PlacementQuestion):
 
     id: int
     #: What changed in the table of all nodes, and which of them the job may use, too.
-    changes: Changes | None = None
+    changes: TableChanges | None = None
 
 
 @dataclass(frozen=True, slots=True)

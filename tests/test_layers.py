@@ -73,6 +73,8 @@ def needed(path: Path) -> set[str]:
 #: Every file of ours by its module.
 MODULES = {module(path): path for folder in MAY_IMPORT for path in (ROOT / folder).rglob("*.py")}
 #: Folders whose rooms (sub-folders, and the modules beside them) form no circle either.
+#: What reproduces and measures, beside the product.
+PAPERS = ("simulation.experiments", "simulation.reproduction")
 ROOMS_OF = ("gres_topology", "policies", "simulation", "slurm_plugin")
 
 
@@ -246,6 +248,19 @@ def test_no_room_has_more_modules_than_one_can_look_through():
             rooms.setdefault(path.parent.relative_to(ROOT), []).append(path)
     modules = {room: len({path.stem for path in paths}) for room, paths in rooms.items()}
     assert {str(room): n for room, n in modules.items() if n > 14} == {}
+
+
+def test_a_name_is_that_of_one_class_alone():
+    """So that whoever meets it anywhere knows which; the cluster to test with is its own world."""
+    where: dict[str, list[str]] = {}
+    for name, path in MODULES.items():
+        if name.startswith(("slurm_cluster", *PAPERS)):
+            continue
+        for one in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(one, ast.ClassDef) and not one.name.startswith("_"):
+                where.setdefault(one.name, []).append(name)
+    assert len(where) > 600
+    assert {name: rooms for name, rooms in where.items() if len(rooms) > 1} == {}
 
 
 def test_the_table_names_every_room():

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from slurm_plugin.node_lines import MOST_NODES, Changes, NodesPart, digest, mix
+from slurm_plugin.node_lines import MOST_NODES, NodesPart, TableChanges, digest, mix
 from slurm_plugin.placement import CandidateNode
 from slurm_plugin.protocol import Place
 
@@ -127,7 +127,7 @@ class KeptCluster:
         )
         free = {at: self.free[at] for at in sorted(self.changed)}
         self.changed.clear()
-        changes = Changes(TABLE, self.digest, free, f"0-{len(self.names) - 1}", 1)
+        changes = TableChanges(TABLE, self.digest, free, f"0-{len(self.names) - 1}", 1)
         return Place(
             *(number, 0, 1000, 0, 0, listed),
             **{"id": number, "hint": asked.hint, "partition": partition, "changes": changes},

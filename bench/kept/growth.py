@@ -21,7 +21,7 @@ from bench.kept.replay import OF_32, Replay, Took, on
 from bench.measure import Figure, conditions, quantile
 from bench.questions import read
 from policies.contract.bits import lowest_bits
-from slurm_plugin.gates.plan import Chosen, GateContext
+from slurm_plugin.gates.plan import ChosenSlots, GateContext
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.protocol import Place
@@ -137,7 +137,7 @@ def planned(waiting: int) -> Iterator[Took]:
         read_ = wants.read(jobs, emptied(nodes))
         made = plan(
             jobs, read_, nodes, context,
-            lambda name, job, want, found: Chosen(
+            lambda name, job, want, found: ChosenSlots(
                 found[0], lowest_bits(found[0].free, want.need.gpus)
             ),
         )  # fmt: skip

@@ -49,7 +49,7 @@ _FAILED = re.compile(
 )
 
 
-class Report(NamedTuple):
+class HealthReport(NamedTuple):
     """What a report says: which kind it is, and the impairments it finds."""
 
     kind: str
@@ -64,7 +64,7 @@ class Report(NamedTuple):
         return not (self.untold.intersection(gpus) if gpus else self.untold)
 
 
-def read(text: str, topology: NodeTopology, source: str) -> Report:
+def read(text: str, topology: NodeTopology, source: str) -> HealthReport:
     """The report in the text, whichever it is; TopologyError, one line, where it is none."""
     text = pasted.clean(text)
     if not text.strip():
@@ -131,7 +131,7 @@ def _untold(found: dict[int, list[re.Match[str] | None]], topology: NodeTopology
     )
 
 
-def _status(lines: list[str], topology: NodeTopology, source: str) -> Report:
+def _status(lines: list[str], topology: NodeTopology, source: str) -> HealthReport:
     """Inactive links: cables between two GPUs where that explains them, else the GPU's own."""
     found = _by_gpu(lines, _STATUS, topology, source)
     ports = max(map(len, found.values()))
@@ -144,7 +144,7 @@ def _status(lines: list[str], topology: NodeTopology, source: str) -> Report:
         # A GPU may have more ports than this board wires: what is dark beyond those is no fault.
         most = wired[gpu] if _is_mesh(topology) else ports if wired[gpu] else 0
         missing[gpu] = most if is_dark else max(0, min(dark, most - (len(rows) - dark)))
-    report = Report("nvlink -s", [], untold=_untold(found, topology))
+    report = HealthReport("nvlink -s", [], untold=_untold(found, topology))
     cables = _cables(topology, missing) if _is_mesh(topology) else None
     if cables is not None:
         return report._replace(found=[
@@ -190,7 +190,7 @@ def _cables(topology: NodeTopology, missing: list[int]) -> dict[tuple[int, int],
     return explained[0] if len(explained) == 1 else None
 
 
-def _errors(lines: list[str], topology: NodeTopology, source: str) -> Report:
+def _errors(lines: list[str], topology: NodeTopology, source: str) -> HealthReport:
     """GPUs with a link that made any error since its counters were reset, by its share of links."""
     found = _by_gpu(lines, _ERRORS, topology, source)
     impairments = []
@@ -202,10 +202,10 @@ def _errors(lines: list[str], topology: NodeTopology, source: str) -> Report:
             share = len({row[1] for row in bad}) / len({row[1] for row in told})
             why = "; ".join(f"link {row[1]}: {row[3]} {row[2]} errors" for row in bad)
             impairments.append(Impairment((gpu,), 1 - (1 - SUSPECT) * share, why[:200]))
-    return Report("nvlink -e", impairments, untold=_untold(found, topology))
+    return HealthReport("nvlink -e", impairments, untold=_untold(found, topology))
 
 
-def _power(lines: list[str], topology: NodeTopology, source: str) -> Report:
+def _power(lines: list[str], topology: NodeTopology, source: str) -> HealthReport:
     """All GPUs' limits together: what a job gets on the node."""
     rows: dict[int, tuple[float, float]] = {}
     for number, line in enumerate(lines, 1):
@@ -217,12 +217,12 @@ def _power(lines: list[str], topology: NodeTopology, source: str) -> Report:
             rows[gpu] = float(match[2]), float(match[3])
     limit, default = (sum(row[at] for row in rows.values()) for at in (0, 1))
     if limit >= default:
-        return Report("power", [], untold=frozenset(range(topology.gpus)) - rows.keys())
+        return HealthReport("power", [], untold=frozenset(range(topology.gpus)) - rows.keys())
     why = f"power limits of {limit:g} of {default:g} W"
-    return Report("power", [Impairment((), limit / default, why)], (limit, default))
+    return HealthReport("power", [Impairment((), limit / default, why)], (limit, default))
 
 
-def _dcgm(text: str, topology: NodeTopology, source: str) -> Report:
+def _dcgm(text: str, topology: NodeTopology, source: str) -> HealthReport:
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -253,7 +253,7 @@ def _dcgm(text: str, topology: NodeTopology, source: str) -> Report:
         _known(gpu, topology, source)
         if gpu not in worst or share < worst[gpu].share:
             worst[gpu] = Impairment((gpu,), share, why[:200])
-    return Report(kind, list(worst.values()), untold=untold)
+    return HealthReport(kind, list(worst.values()), untold=untold)
 
 
 def _health(body: Mapping[str, Any]) -> Iterator[tuple[int, float, str]]:

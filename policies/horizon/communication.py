@@ -46,7 +46,7 @@ def told_apart(communication: float) -> float:
     return round(communication, 2)
 
 
-class Known(NamedTuple):
+class KnownShare(NamedTuple):
     """A share of communication, and who says so in words; empty: the job's own hint."""
 
     share: float
@@ -60,11 +60,11 @@ class Communication:
         self._spreads, self._tables = spreads, tables
         self._shares: dict[tuple[str, str, int], tuple[float, float] | None] = {}
 
-    def of_request(self, request: Request, nodes: Iterable[NodeTopology]) -> Known | None:
+    def of_request(self, request: Request, nodes: Iterable[NodeTopology]) -> KnownShare | None:
         """Of a job that asks; `nodes` are kinds of node that it may run on."""
         said = communication_in(request.options)
         if said is not None:
-            return Known(told_apart(said))
+            return KnownShare(told_apart(said))
         if not self._spreads:
             return None
         return self._measured(kind_of_request(request), request.pattern, nodes)
@@ -80,7 +80,9 @@ class Communication:
         known = self._measured(kind, job.pattern, nodes)
         return None if known is None else known.share
 
-    def _measured(self, kind: Kind, pattern: str, nodes: Iterable[NodeTopology]) -> Known | None:
+    def _measured(
+        self, kind: Kind, pattern: str, nodes: Iterable[NodeTopology]
+    ) -> KnownShare | None:
         if not kind.profile:
             return None
         longer, source = self._spreads.get(kind.of_all), f"profile {kind.profile}"
@@ -92,7 +94,7 @@ class Communication:
             shares = self._near_and_far(topology, pattern, kind.gpus)
             share = None if shares is None else communication_by(longer, *shares)
             if share is not None:
-                return Known(told_apart(share), source)
+                return KnownShare(told_apart(share), source)
         return None
 
     def _near_and_far(

@@ -22,7 +22,7 @@ from policies.contract.nodes import candidates
 from policies.contract.nouns import Cluster, NodeState, Placement, Release, Request, WaitingJob
 from policies.contract.ranking import each
 from policies.horizon.communication import NOTHING_MEASURED, Communication
-from policies.horizon.playing import DEEP, STARTS, Best, End, Later, Part, Run, Waits
+from policies.horizon.playing import DEEP, STARTS, Best, End, Later, PlayedFuture, Waits, WantedPart
 from policies.horizon.run_times import FIRST, OTHERS, run_times
 from policies.horizon.settings import HOP_WEIGHT
 from policies.mapa.question import NodeKeys
@@ -87,7 +87,7 @@ class Choices:
         self._sets: dict[tuple[str, str, bool, int, int], list[Own]] = {}
         #: A job that waits, what its parts were made for (the kinds of node, as shapes, and the
         #: usual communication) and its parts, by the job's identity.
-        self._parts: dict[int, tuple[WaitingJob, tuple[list[str], float], list[Part]]] = {}
+        self._parts: dict[int, tuple[WaitingJob, tuple[list[str], float], list[WantedPart]]] = {}
         self._left = MOST_CHOICES
 
     def _forget(self) -> None:
@@ -104,7 +104,7 @@ class Choices:
         self._forget()
         return self._known.setdefault((shape, job.pattern, job.sensitive, communication, count), {})
 
-    def find(self, part: Part, topology: NodeTopology, free: int) -> Best:
+    def find(self, part: WantedPart, topology: NodeTopology, free: int) -> Best:
         """One that is not known: of `free` (mask), which has at least as many GPUs."""
         self._left -= 1
         job, count = part.job, part.gpus
@@ -148,7 +148,7 @@ class Choices:
     def parts(
         self, job: WaitingJob, kinds: list[NodeTopology], shapes: list[str], told: Communication,
         usual: float = USUAL_COMMUNICATION,
-    ) -> list[Part]:  # fmt: skip
+    ) -> list[WantedPart]:  # fmt: skip
         """What the job wants of each of its nodes: made once, as long as it waits.
 
         `shapes` are those of the kinds of node that there are; it communicates as `usual` where
@@ -170,11 +170,11 @@ class Choices:
     def part(
         self, job: WaitingJob, count: int, shapes: Sequence[str], communication: float,
         counts: float = 1.0,
-    ) -> Part:  # fmt: skip
+    ) -> WantedPart:  # fmt: skip
         """What a job wants of one node; how much it `counts` beside others (`weight`)."""
         communication = communication if job.sensitive else 0.0
         known = [self.known(job, count, shape, communication) for shape in shapes]
-        return Part(job, count, known, counts, communication)
+        return WantedPart(job, count, known, counts, communication)
 
 
 def weight(communication: float | None) -> float:
@@ -336,7 +336,7 @@ class World:
         free, ends = self._free[:], ends[:]
         free[number] &= ~own.mask
         insort(ends, (lasts_s, number, own.mask, count))
-        run = Run(free, ends, self._kind_of, self._find, self._weights)
+        run = PlayedFuture(free, ends, self._kind_of, self._find, self._weights)
         run.play(waits, number, self._backfill)
         next_mask = 0 if run.next_mask & own.mask else run.next_mask
         at_once = frozenset(run.at_once)
@@ -355,7 +355,7 @@ class World:
         job = WaitingJob((count,), 0.0, self._request.pattern, self._request.sensitive)
         own = self._choices.part(job, count, self._shapes, communication)
         ends, waits, lasts_s = self._played_in(future)
-        run = Run(self._free[:], ends[:], self._kind_of, self._find, self._weights)
+        run = PlayedFuture(self._free[:], ends[:], self._kind_of, self._find, self._weights)
         numbers = {self._number[name] for name in among}
         order = self._backfill, self._before
         return run.wait(waits, own, lasts_s, share, numbers, longest_s, *order)
@@ -378,13 +378,13 @@ class World:
             until_s = end_s
         return max(0.0, until_s - ahead.now_s - ahead.lasts_s - RESOLUTION_S)
 
-    def _find(self, part: Part, node: int, free: int) -> Best:
+    def _find(self, part: WantedPart, node: int, free: int) -> Best:
         """What is not known yet of a part on a node."""
         best = self._choices.find(part, self.nodes[node].topology, free)
         part.known[self._kind_of[node]][free] = best
         return best
 
-    def _waiting(self) -> list[tuple[int, float, Sequence[float], list[Part]]]:
+    def _waiting(self) -> list[tuple[int, float, Sequence[float], list[WantedPart]]]:
         """Who waits, and its parts; jobs too large for these nodes are others' business.
 
         No more parts than can start, or pass the first that waits.

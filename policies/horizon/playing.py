@@ -39,7 +39,7 @@ class Best(NamedTuple):
     key: Key
 
 
-class Part(NamedTuple):
+class WantedPart(NamedTuple):
     """What a waiting job wants of one node."""
 
     job: WaitingJob
@@ -52,7 +52,7 @@ class Part(NamedTuple):
 
 
 #: How many GPUs a part wants, how long it runs in a future (seconds), and the part.
-Waits = tuple[int, float, Part]
+Waits = tuple[int, float, WantedPart]
 
 
 class Later(NamedTuple):
@@ -72,7 +72,7 @@ def _least(left: Sequence[Waits]) -> int:
     return min([gpus for gpus, _, _ in left[: 1 + DEEP]])
 
 
-class Run:
+class PlayedFuture:
     """One future while it is played."""
 
     __slots__ = ("_at", "_counts", "_ends", "_find", "_free", "_kind_of", "_most", "_weights",
@@ -83,7 +83,7 @@ class Run:
         free: list[int],
         ends: list[End],
         kind_of: Sequence[int],
-        find: Callable[[Part, int, int], Best],
+        find: Callable[[WantedPart, int, int], Best],
         weights: Sequence[int] | None,
     ) -> None:
         """`free` GPUs (mask) by node, and the `ends` in their order: both are changed.
@@ -128,7 +128,7 @@ class Run:
                 self._end(least)
 
     def wait(
-        self, waits: Sequence[Waits], own: Part, ideal_s: float, share: float,
+        self, waits: Sequence[Waits], own: WantedPart, ideal_s: float, share: float,
         among: Collection[int], longest_s: float, backfill: bool, before: int = 0,
     ) -> Later | None:  # fmt: skip
         """Let the others start while one job waits: when does it end the soonest?
@@ -185,7 +185,7 @@ class Run:
         self._at, self._most = at, most
 
     def _best(
-        self, part: Part, counts: Sequence[int], without: int = NOWHERE
+        self, part: WantedPart, counts: Sequence[int], without: int = NOWHERE
     ) -> tuple[int, Best] | None:
         """The node where a part would go now and its set; None where no node has room."""
         _, gpus, known, _, _ = part
@@ -205,7 +205,7 @@ class Run:
             found, first = node, best
         return None if first is None else (found, first)
 
-    def _try(self, part: Part, lasts_s: float, own: int, without: int = NOWHERE) -> bool:
+    def _try(self, part: WantedPart, lasts_s: float, own: int, without: int = NOWHERE) -> bool:
         """Start it now if a node has room."""
         found = self._best(part, self._counts, without)
         if found is None:

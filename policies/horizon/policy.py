@@ -16,7 +16,7 @@ from policies.contract.hint_keys import BATCH, COMMUNICATION, PROFILE, USUAL_COM
 from policies.contract.nodes import candidates
 from policies.contract.nouns import Cluster, NodeState, Placement, Request, Wait
 from policies.contract.policy import UNKNOWN_SITE, LooksAt, Site
-from policies.horizon.communication import Communication, Known, told_apart
+from policies.horizon.communication import Communication, KnownShare, told_apart
 from policies.horizon.futures import (
     MOST_GPUS,
     MOST_GPUS_WAITING,
@@ -111,7 +111,7 @@ class Horizon(Mapa):
             answer = replace(answer, reason=f"{answer.reason}; {_by(known)}")
         return self._wait(request, cluster, answer, known, world) or answer
 
-    def _share(self, known: Known | None, cluster: Cluster) -> float:
+    def _share(self, known: KnownShare | None, cluster: Cluster) -> float:
         """What share of its run time a job communicates that feels its links."""
         if known is not None:
             return known.share
@@ -144,7 +144,7 @@ class Horizon(Mapa):
         cluster: Cluster,
         request: Request,
         nodes: list[NodeState],
-        known: Known | None,
+        known: KnownShare | None,
         most: int = MOST_GPUS,
     ) -> World:
         guesses = self._parts.guesses and most == MOST_GPUS
@@ -163,7 +163,7 @@ class Horizon(Mapa):
         request: Request,
         cluster: Cluster,
         now: Placement,
-        known: Known | None,
+        known: KnownShare | None,
         world: World | None,
     ) -> Wait | None:
         is_single = len(request.gpus_per_node) == 1
@@ -209,7 +209,7 @@ class Horizon(Mapa):
         )
 
     def _chosen(
-        self, request: Request, cluster: Cluster, known: Known | None
+        self, request: Request, cluster: Cluster, known: KnownShare | None
     ) -> tuple[Placement, World | None]:
         """What the job gets now, and what was played for it, if that was."""
         asked = self._asked(request, cluster, self._share(known, cluster))
@@ -292,11 +292,11 @@ def _best(
     return best.node, choice, Future(best.worth, best.next_mask)
 
 
-def _by(known: Known) -> str:
+def _by(known: KnownShare) -> str:
     return f"communicates for {100 * known.share:.0f} % of its time by {known.source}"
 
 
-def _told(share: float, known: Known | None, *, is_learned: bool) -> str:
+def _told(share: float, known: KnownShare | None, *, is_learned: bool) -> str:
     """By what it was weighed, where the job's own hint does not say."""
     if known is not None:
         return f"; {_by(known)}" if known.source else ""

@@ -34,7 +34,7 @@ MOST_TEXT = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownJob:
     """What is known of a job before it starts. `limit_s`: None where it has none."""
 
     user: str = ""
@@ -86,7 +86,7 @@ _SECONDS = tuple(map(to_seconds, range(256)))
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class DurationEstimate:
     """Run times of jobs like this one, in steps, ascending; none where nothing is known."""
 
     steps: tuple[int, ...]
@@ -124,7 +124,7 @@ class Errors:
         """Jobs with an estimate that ended."""
         return sum(self.ratios)
 
-    def add(self, estimate: Estimate, seconds: float) -> None:
+    def add(self, estimate: DurationEstimate, seconds: float) -> None:
         """A job ended after that time."""
         middle = estimate.quantile(0.5)
         if middle is None:
@@ -162,9 +162,9 @@ class Durations:
     def __len__(self) -> int:
         return len(self._newest)
 
-    def estimate(self, job: Known) -> Estimate:
+    def estimate(self, job: KnownJob) -> DurationEstimate:
         """What is known of such a job now."""
-        return Estimate(tuple(sorted(self._pool(job.pooled()))), job.limit_s)
+        return DurationEstimate(tuple(sorted(self._pool(job.pooled()))), job.limit_s)
 
     def _pool(self, keys: Sequence[bytes]) -> bytearray:
         """The steps of the most specific key, and of the next ones until there are enough."""
@@ -184,7 +184,7 @@ class Durations:
         """Run times by keys that say whose a job is, ascending."""
         return tuple(_SECONDS[step] for step in sorted(self._pool(keys)))
 
-    def ended(self, job: Known, seconds: float, said: Estimate | None = None) -> None:
+    def ended(self, job: KnownJob, seconds: float, said: DurationEstimate | None = None) -> None:
         """A job ran for that long; a time below 0 or no number is not taken.
 
         `said`: the estimate that was made before it started, to measure the error by.
@@ -242,8 +242,8 @@ class Durations:
 class _Followed(NamedTuple):
     """A job as it was submitted, and its user's run times when they were last asked for."""
 
-    known: Known
-    said: Estimate
+    known: KnownJob
+    said: DurationEstimate
     own: tuple[bytes, ...]
     newest: bytes | None = None
     took_s: tuple[float, ...] = ()
@@ -258,7 +258,7 @@ class Learning:
     outlived: dict[str, float] = field(default_factory=dict)
     _jobs: dict[int, _Followed] = field(default_factory=dict)
 
-    def submitted(self, job_id: int, known: Known) -> Estimate:
+    def submitted(self, job_id: int, known: KnownJob) -> DurationEstimate:
         """A job waits from now on; what it is expected to take now, and was the first time."""
         job = self._jobs.get(job_id)
         if job is None:

@@ -23,7 +23,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from policies.order.durations import Known, Learning, to_step
+from policies.order.durations import KnownJob, Learning, to_step
 
 Reckoned = Literal["limits", "predictions"]
 #: By default nobody is held up for longer (seconds).
@@ -69,7 +69,7 @@ class Passing:
         """Nobody is held up for longer by those that passed it, whatever they really take."""
         return self.bound_s * (1.0 if self.by == "limits" else self.multiple)
 
-    def submitted(self, job_id: int, known: Known) -> None:
+    def submitted(self, job_id: int, known: KnownJob) -> None:
         """A job waits from now on, or again, or has another limit.
 
         `known.limit_s` is the one that Slurm enforces.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from policies.matching.choice import Choice
 from policies.scoring.node_tables import NodeTables
 from policies.scoring.objectives import Objective
-from policies.scoring.rails import Offer, Rails
+from policies.scoring.rails import EqualSets, Rails
 
 #: Masks, and sets in them, that are remembered; some 2 KB each at most.
 REMEMBERED = 1024
@@ -27,12 +27,12 @@ class Offers:
         """`rails` has the rail of each GPU, `sharp` those whose switches reduce."""
         self._tables, self._k, self._objective, self._rails = tables, k, objective, rails
         self._sharp = sharp
-        self._by_mask: dict[int, Offer] = {}
+        self._by_mask: dict[int, EqualSets] = {}
         #: Few sets are in many masks.
         self._rails_of: dict[int, Rails] = {}
         self._choices: dict[tuple[int, int], Choice] = {}
 
-    def of(self, free: int) -> Offer:
+    def of(self, free: int) -> EqualSets:
         """The equally good sets within these free GPUs (at least as many as are taken)."""
         offer = self._by_mask.get(free)
         if offer is None:
@@ -41,7 +41,7 @@ class Offers:
             masks, best = self._tables.equals(self._k, free, self._objective, MOST_SETS)
             rails = tuple(map(self._of_set, masks))
             reducing = frozenset(filter(self._sharp.issuperset, rails if self._sharp else ()))
-            offer = self._by_mask[free] = Offer(masks, rails, rails[:best], reducing)
+            offer = self._by_mask[free] = EqualSets(masks, rails, rails[:best], reducing)
         return offer
 
     def _of_set(self, mask: int) -> Rails:

@@ -95,7 +95,7 @@ def _edges(nodes: int) -> Iterator[tuple[int, int]]:
             yield nodes - 1 - node, nodes - 1 - parent
 
 
-class Offer(NamedTuple):
+class EqualSets(NamedTuple):
     """The sets of GPUs of a node that are equally good for the job, in the policy's order."""
 
     masks: tuple[int, ...]
@@ -106,7 +106,7 @@ class Offer(NamedTuple):
     reducing: frozenset[Rails] = frozenset()
 
 
-def choose(offers: Sequence[Offer]) -> list[int]:
+def choose(offers: Sequence[EqualSets]) -> list[int]:
     """A set (mask) for each node, so that the nodes' ranks are on the same rails.
 
     Of several the first node's first, those whose switches reduce (SHARP) before others; sets
@@ -135,7 +135,7 @@ def _shared(
     return next((rails for rails in ordered if rails in among), None)
 
 
-def _nearest(offers: Sequence[Offer], distinct: dict[int, Offer]) -> dict[int, int]:
+def _nearest(offers: Sequence[EqualSets], distinct: dict[int, EqualSets]) -> dict[int, int]:
     """For each of the offers the set that is nearest to the rails which suit all best."""
     channels = max(len(offer.rails[0]) for offer in offers)
     nodes = Counter(map(id, offers))
@@ -156,7 +156,7 @@ def _nearest(offers: Sequence[Offer], distinct: dict[int, Offer]) -> dict[int, i
     return best[1]
 
 
-def suiting(offers: Iterable[tuple[int, Offer]], nodes: int, taken: Sequence[Offer]) -> int:
+def suiting(offers: Iterable[tuple[int, EqualSets]], nodes: int, taken: Sequence[EqualSets]) -> int:
     """Places (a set) whose nodes can have the same rails, those of the `taken` ones where possible.
 
     `offers` are sets of places with what each of them offers. Those whose switches reduce (SHARP)
@@ -181,7 +181,9 @@ def _fewest(by_rails: dict[Rails, int], nodes: int) -> int:
     return by_rails[enough[1]] if enough else 0
 
 
-def _reducing(offers: Sequence[tuple[int, Offer]], by_rails: dict[Rails, int]) -> dict[Rails, int]:
+def _reducing(
+    offers: Sequence[tuple[int, EqualSets]], by_rails: dict[Rails, int]
+) -> dict[Rails, int]:
     """Of these places, by their rails, those whose switches reduce there."""
     found: dict[Rails, int] = {}
     for places, offer in offers:
@@ -191,7 +193,7 @@ def _reducing(offers: Sequence[tuple[int, Offer]], by_rails: dict[Rails, int]) -
 
 
 def _by_rails(
-    offers: Sequence[tuple[int, Offer]], taken: Sequence[Offer], splits: bool
+    offers: Sequence[tuple[int, EqualSets]], taken: Sequence[EqualSets], splits: bool
 ) -> dict[Rails, int]:
     """Places by the rails that they can have in common, with most of the taken ones if any can."""
     by_rails: dict[Rails, int] = {}

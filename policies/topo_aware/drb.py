@@ -9,13 +9,13 @@ task alone has no communication yet, and would be put where the job has no room.
 from __future__ import annotations
 
 from policies.contract.bits import gpus_of, mask_of
-from policies.topo_aware.utility import Scale, UtilityTerms
+from policies.topo_aware.utility import SetScorer, UtilityTerms
 
 
 class Bipartition:
     """One job on one node state; parts that repeat are solved once."""
 
-    def __init__(self, scale: Scale) -> None:
+    def __init__(self, scale: SetScorer) -> None:
         self._scale = scale
         self._solved: dict[tuple[int, int], int] = {}
 

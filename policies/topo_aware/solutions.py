@@ -14,7 +14,7 @@ from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.index import Index, State
 from policies.topo_aware.machine import MachineGraph
 from policies.topo_aware.settings import TopoAwareSettings
-from policies.topo_aware.utility import Crowd, JobNeeds, Scale, UtilityTerms
+from policies.topo_aware.utility import Crowd, JobNeeds, SetScorer, UtilityTerms
 
 #: (mask of GPUs, terms).
 Solution = tuple[int, UtilityTerms]
@@ -70,7 +70,7 @@ class Solutions:
         """Bipartition on such a node, from the start."""
         return Bipartition(self.scale(topology, state, asked)).solve()
 
-    def scale(self, topology: NodeTopology, state: State, asked: JobNeeds) -> Scale:
+    def scale(self, topology: NodeTopology, state: State, asked: JobNeeds) -> SetScorer:
         """By what sets on such a node are judged."""
         machine = self.machine(topology)
-        return Scale(machine, state.free, state.beside, asked, self.settings, self.interference)
+        return SetScorer(machine, state.free, state.beside, asked, self.settings, self.interference)

@@ -95,7 +95,7 @@ class UtilityTerms(NamedTuple):
         }
 
 
-class Scale:
+class SetScorer:
     """Scores sets for one job on one node state; terms that repeat are kept."""
 
     def __init__(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from policies.order.durations import Known
+from policies.order.durations import KnownJob
 from simulation.errors import SimulationError
 
 
@@ -37,9 +37,9 @@ class SimJob:
     priority: int = 0
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownJob:
         """What is known of it before it starts."""
-        return Known(self.user, size=sum(self.gpus_per_node), limit_s=self.walltime_s)
+        return KnownJob(self.user, size=sum(self.gpus_per_node), limit_s=self.walltime_s)
 
 
 #: GPUs and stated durations (seconds) of the mixed workload: uniform whole numbers.

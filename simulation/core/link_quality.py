@@ -17,7 +17,7 @@ from simulation.errors import SimulationError
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SetWorth:
     """What one GPU set of a node is worth."""
 
     gpus: int
@@ -29,23 +29,23 @@ class Verdict:
     pcie_hop: bool
 
 
-def judge(topology: NodeTopology, gpus: Iterable[int]) -> Verdict:
+def judge(topology: NodeTopology, gpus: Iterable[int]) -> SetWorth:
     """The verdict on one node's GPUs of one job. One GPU has no ring: share 1, no hop."""
     return _verdict(topology, mask_of(gpus))
 
 
 @cache
-def _verdict(topology: NodeTopology, mask: int) -> Verdict:
+def _verdict(topology: NodeTopology, mask: int) -> SetWorth:
     k = mask.bit_count()
     if not k or mask >> topology.gpus:
         raise SimulationError(f"{topology.name}: no such GPU set: mask {mask:x}")
     if k == 1:
-        return Verdict(1, 0.0, 0.0, 1.0, False)
+        return SetWorth(1, 0.0, 0.0, 1.0, False)
     table = tables.of(topology, "ring").sets(k)
     row = int((subsets(topology.gpus, k) == mask).argmax())
     ideal, effbw = table.ideal_effbw_gbps, float(table.effbw[row])
     weakest = int(table.weakest[row])
-    return Verdict(
+    return SetWorth(
         gpus=k,
         effbw_gbps=effbw,
         weakest_gbps=weakest / 1000,

@@ -16,15 +16,15 @@ ENDLESS_S = 365 * 86_400.0
 _PLAIN = "default"
 
 
-class Room(NamedTuple):
+class NodeRoom(NamedTuple):
     """CPUs and memory of a node, or what is left of them."""
 
     cpus: float = float("inf")
     memory_mb: float = float("inf")
 
-    def less(self, job: SimJob, sign: int = 1) -> Room:
+    def less(self, job: SimJob, sign: int = 1) -> NodeRoom:
         """What is left beside the job; with sign -1 what there is once it has gone."""
-        return Room(self.cpus - sign * job.cpus, self.memory_mb - sign * job.memory_mb)
+        return NodeRoom(self.cpus - sign * job.cpus, self.memory_mb - sign * job.memory_mb)
 
     def holds(self, job: SimJob) -> bool:
         """Whether the job's part on one node fits."""
@@ -32,7 +32,7 @@ class Room(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SlurmPartition:
+class SitePartition:
     """One partition. `nodes` None: all of them. Times in seconds, None: no limit."""
 
     nodes: frozenset[str] | None = None
@@ -75,12 +75,12 @@ class SlurmSite:
     """A site; a node that `rooms` does not name has CPUs and memory for every job."""
 
     scheduling: Scheduling = field(default_factory=Scheduling)
-    rooms: Mapping[str, Room] = field(default_factory=dict)
-    partitions: Mapping[str, SlurmPartition] = field(
-        default_factory=lambda: {_PLAIN: SlurmPartition(is_default=True)}
+    rooms: Mapping[str, NodeRoom] = field(default_factory=dict)
+    partitions: Mapping[str, SitePartition] = field(
+        default_factory=lambda: {_PLAIN: SitePartition(is_default=True)}
     )
 
-    def partition_of(self, job: SimJob) -> SlurmPartition:
+    def partition_of(self, job: SimJob) -> SitePartition:
         """The job's partition, else the default one; SimulationError where there is none."""
         found = self.partitions.get(job.partition)
         if not job.partition:
@@ -107,8 +107,8 @@ def read(text: str, source: str) -> SlurmSite:
     SimulationError names the line that cannot be read.
     """
     said: dict[str, object] = {}
-    rooms: dict[str, Room] = {}
-    partitions: dict[str, SlurmPartition] = {}
+    rooms: dict[str, NodeRoom] = {}
+    partitions: dict[str, SitePartition] = {}
     for number, pairs in _lines(text):
         try:
             if "nodename" in pairs:
@@ -145,7 +145,7 @@ def _names(text: str) -> tuple[str, ...]:
     return () if text == "DEFAULT" else tuple(hostlist.expand(text))
 
 
-def _room(pairs: Mapping[str, str]) -> Room:
+def _room(pairs: Mapping[str, str]) -> NodeRoom:
     """CPUs as said, or by sockets, cores and threads; Slurm's own default of both is 1."""
     cpus = int(pairs.get("cpus", 0))
     if not cpus:
@@ -153,12 +153,12 @@ def _room(pairs: Mapping[str, str]) -> Room:
         cpus = 1
         for word in words:
             cpus *= int(pairs.get(word, 1))
-    return Room(cpus, float(pairs.get("realmemory", 1)))
+    return NodeRoom(cpus, float(pairs.get("realmemory", 1)))
 
 
-def _partition(pairs: Mapping[str, str]) -> SlurmPartition:
+def _partition(pairs: Mapping[str, str]) -> SitePartition:
     nodes = pairs.get("nodes", "ALL")
-    return SlurmPartition(
+    return SitePartition(
         None if nodes.upper() == "ALL" else frozenset(hostlist.expand(nodes)),
         seconds(pairs["defaulttime"]) if "defaulttime" in pairs else None,
         seconds(pairs.get("maxtime", "UNLIMITED")),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from simulation.core.jobs import SimJob
 from simulation.core.occupancy import FreeCounts
 from simulation.core.record import Running
-from simulation.core.slurm_site import Room, Scheduling
+from simulation.core.slurm_site import NodeRoom, Scheduling
 
 #: The first of the windows in which cons_tres' will-run test lets running jobs end together.
 WINDOW_S = 30.0
@@ -22,7 +22,7 @@ WINDOW_S = 30.0
 MOMENT_S = 1.0
 
 
-class Kept(NamedTuple):
+class KeptStart(NamedTuple):
     """Nodes that are kept for a job to come."""
 
     start_s: float
@@ -30,7 +30,7 @@ class Kept(NamedTuple):
     nodes: frozenset[str]
 
 
-def fits(job: SimJob, gpus: Mapping[str, int], rooms: Mapping[str, Room],
+def fits(job: SimJob, gpus: Mapping[str, int], rooms: Mapping[str, NodeRoom],
          among: Iterable[str]) -> bool:  # fmt: skip
     """Whether these nodes have the free GPUs, CPUs and memory for the job."""
     if job.cpus or job.memory_mb:
@@ -46,7 +46,7 @@ class _State(NamedTuple):
 
     at_s: float
     gpus: Mapping[str, int]
-    rooms: Mapping[str, Room]
+    rooms: Mapping[str, NodeRoom]
 
 
 @dataclass(slots=True)
@@ -56,9 +56,9 @@ class Plan:
     now_s: float
     how: Scheduling
     gpus: Mapping[str, int]
-    rooms: Mapping[str, Room]
+    rooms: Mapping[str, NodeRoom]
     running: Iterable[Running]
-    kept: list[Kept] = field(default_factory=list)
+    kept: list[KeptStart] = field(default_factory=list)
     _known: dict[frozenset[str], list[_State]] = field(default_factory=dict)
 
     def kept_from(self, start_s: float, end_s: float) -> frozenset[str]:
@@ -136,5 +136,5 @@ class Plan:
             chosen.add(min(rest, key=lambda name: (gpus[name], name)))
         step = self.how.bf_resolution_s
         start_s = step * math.floor(at_s / step)
-        self.kept.append(Kept(start_s, step * math.ceil((at_s + lasts_s) / step),
+        self.kept.append(KeptStart(start_s, step * math.ceil((at_s + lasts_s) / step),
                                frozenset(chosen)))  # fmt: skip

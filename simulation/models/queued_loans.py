@@ -14,10 +14,10 @@ from policies import Wait
 from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.r_queue import (
     AutoRQueue,
+    ExpectedRelease,
     GQueue,
     JobWork,
     NetworkSpeeds,
-    Release,
     RQueue,
     execution_s,
 )
@@ -147,9 +147,9 @@ class QueuedLoanSimulator:
         busy = self._loans.jobs if lending_counts else self._loans.hosted
         return queue.decide(queued.job, self.nodes, busy)
 
-    def _release(self, running: RunningLoan) -> Release:
+    def _release(self, running: RunningLoan) -> ExpectedRelease:
         """What it gives back at its end, which is known here as well as a queue could."""
-        return Release(
+        return ExpectedRelease(
             running.end_s() - self._clock.now_s,
             {name: taken.gpus for name, taken in running.taken.items()},
             {name: taken.cpus for name, taken in running.taken.items()},

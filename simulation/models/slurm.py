@@ -18,9 +18,9 @@ from gres_topology import Network, NodeTopology
 from policies import Placement, Policy
 from simulation.core.jobs import SimJob
 from simulation.core.record import Running, SimulatedRun
-from simulation.core.slurm_site import Room, SlurmSite, in_order
+from simulation.core.slurm_site import NodeRoom, SlurmSite, in_order
 from simulation.errors import SimulationError
-from simulation.models.backfill import Kept, Plan, fits
+from simulation.models.backfill import KeptStart, Plan, fits
 from simulation.models.placing import Postponing, Simulator
 from simulation.models.speed import Delayed, Speed
 
@@ -49,7 +49,7 @@ class SlurmSimulator(Simulator):
         Simulator.__init__(
             self, cluster, policy, speed, self._how.backfill, bounds or Postponing(), network
         )
-        self._left = {name: site.rooms.get(name, Room()) for name in cluster}
+        self._left = {name: site.rooms.get(name, NodeRoom()) for name in cluster}
         self._empty = dict(self._left)
         every = frozenset(cluster)
         self._members = {
@@ -158,7 +158,7 @@ class SlurmSimulator(Simulator):
                 self._start_if_it_fits(job, plan.kept_from(at_s, at_s + lasts_s))
                 plan = self._plan(plan.kept)
 
-    def _plan(self, kept: list[Kept]) -> Plan:
+    def _plan(self, kept: list[KeptStart]) -> Plan:
         return Plan(self.clock.now_s, self._how, self.occupancy.free, self._left,
                     tuple(self.running.values()), kept)  # fmt: skip
 

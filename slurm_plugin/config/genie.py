@@ -15,7 +15,7 @@ from policies.contract import deadlines
 from policies.contract.scheduling import CLASSES
 from policies.genie.submit import USUAL, Within
 from slurm_plugin.config.key import Key, computed, required, setting
-from slurm_plugin.config.yaml_reader import Reader
+from slurm_plugin.config.yaml_reader import YamlReader
 
 Classes = Mapping[str, Within]
 Late = Literal["accept", "refuse"]
@@ -97,7 +97,7 @@ class GenieConfig:
     )
 
 
-def read_classes(reader: Reader, node: yaml.Node, name: str, _key: Key) -> Classes:
+def read_classes(reader: YamlReader, node: yaml.Node, name: str, _key: Key) -> Classes:
     """Classes and how long each may take, as written. Raises ConfigError."""
     classes = {}
     if not isinstance(node, yaml.MappingNode) or not node.value:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from policies.remote.r_queue import NetworkSpeeds
 
 
-class Measured(Protocol):
+class MeasuredSides(Protocol):
     """`policies.remote.r_queue.measured.Measured`: what submits donors imports no policies."""
 
     @property
@@ -101,7 +101,7 @@ class RemoteConfig:
         low=0.01,
         high=10_000,
     )
-    measured: Measured | None = setting(
+    measured: MeasuredSides | None = setting(
         None,
         "The file that `gputopo remote measure` wrote: what calls and bytes of own and lent GPUs"
         " take, for the predictions of `remote=auto`.",

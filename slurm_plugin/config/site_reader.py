@@ -20,11 +20,11 @@ from slurm_plugin.config.genie import read_classes
 from slurm_plugin.config.key import Key, keys_of
 from slurm_plugin.config.pattern_file import SitePattern, site_pattern
 from slurm_plugin.config.sections import GRES_CONF, IDENTITY, NodeSet, Rule
-from slurm_plugin.config.yaml_reader import Kind, Reader
+from slurm_plugin.config.yaml_reader import Kind, YamlReader
 from slurm_plugin.errors import Mistakes, PluginError
 
 
-class SiteReader(Reader):
+class SiteReader(YamlReader):
     """A Reader of the whole file."""
 
     def __init__(self, path: Path) -> None:

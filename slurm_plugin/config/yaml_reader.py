@@ -32,7 +32,7 @@ def _guess(word: str, known: Collection[str]) -> str:
     return did_you_mean(word, known)
 
 
-class Reader:
+class YamlReader:
     """Reads the YAML of one file; `path` is for messages and relative files."""
 
     def __init__(self, path: Path) -> None:

@@ -20,7 +20,7 @@ import msgspec
 
 from slurm_plugin import whole_file
 from slurm_plugin.config.sections import DecisionLogConfig
-from slurm_plugin.log_lines import Line, Reader
+from slurm_plugin.log_lines import Line, LineReader
 
 logger = logging.getLogger(__name__)
 
@@ -158,9 +158,9 @@ def rotated(config: DecisionLogConfig) -> list[Path]:
     return [base, *(base.with_name(f"{base.name}.{i}") for i in range(1, config.keep + 1))]
 
 
-def read(config: DecisionLogConfig, reader: Reader | None = None) -> Iterator[Line]:
+def read(config: DecisionLogConfig, reader: LineReader | None = None) -> Iterator[Line]:
     """Records, oldest first; the reader counts lines that are none (a crash, a full disk)."""
-    reader = reader or Reader()
+    reader = reader or LineReader()
     for path in reversed(rotated(config)):
         with contextlib.suppress(FileNotFoundError), whole_file.opened(path) as lines:
             yield from reader.records(lines)

@@ -24,7 +24,7 @@ from policies.contract.ranking import each
 from slurm_plugin import node_lines
 from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, profile_for, usable
 from slurm_plugin.errors import ProtocolError
-from slurm_plugin.node_lines import Changes, NodesPart
+from slurm_plugin.node_lines import NodesPart, TableChanges
 from slurm_plugin.placement import CandidateNode
 
 logger = logging.getLogger(__name__)
@@ -327,7 +327,11 @@ class KeptTables:
             kept.machines = machines
 
     def others(
-        self, changes: Changes, listed: Collection[CandidateNode], kind: str, machines: Machines
+        self,
+        changes: TableChanges,
+        listed: Collection[CandidateNode],
+        kind: str,
+        machines: Machines,
     ) -> Others | None:
         """The other nodes of a question; None where the plugin means another state than we do."""
         kept = self._tables.get(changes.table)

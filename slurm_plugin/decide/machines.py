@@ -11,7 +11,7 @@ from itertools import groupby
 
 from gres_topology import NodeTopology, cpulist
 from gres_topology.slices import SlicedTopology, profile_of
-from policies.slices import Room
+from policies.slices import SharesRoom
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ class Machine:
         """
         return self.to_topology(mask) & ~(self.topology.broken if self.topology else 0)
 
-    def room(self, idle: int, left: Sequence[int]) -> Room:
+    def room(self, idle: int, left: Sequence[int]) -> SharesRoom:
         """Idle GPUs (mask) and shares left by Slurm's index, in the topology's."""
         counts = list(left)
         for index, gpu in enumerate(self.order or ()):
             counts[gpu] = left[index]
-        return Room(self.free(idle), tuple(counts))
+        return SharesRoom(self.free(idle), tuple(counts))
 
     def to_slurm(self, gpus: Iterable[int]) -> tuple[int, ...]:
         """The topology's GPUs in Slurm's indices, the order kept."""

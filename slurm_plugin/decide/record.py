@@ -17,11 +17,11 @@ from policies.scoring.rails import spine_bytes
 from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, impaired_parts
 from slurm_plugin.decide.preferences import Preferences
 from slurm_plugin.log_lines import (
-    Choice,
     Line,
+    LoggedSet,
+    LoggedSpine,
     PassLine,
     Placing,
-    Spine,
     StartedLine,
     UseLine,
     WaitLine,
@@ -107,26 +107,26 @@ class DecisionRecord:
         parts = ((n, impaired_parts(self.machines.get(n, UNDECLARED))) for n in names)
         return dict(islice(((name, tuple(some)) for name, some in parts if some), MAX_MARKED))
 
-    def _slurm(self) -> Choice:
+    def _slurm(self) -> LoggedSet:
         """Slurm's own choice, with its scores where the policy could judge it."""
         own = self.own()
         # Judged in the best order there is for that set: Slurm gives none.
-        choice = Choice() if own is None else self._judged(own)
+        choice = LoggedSet() if own is None else self._judged(own)
         choice.gpus = {n.name: gpus_of(n.own) for n in self.asked.candidates if n.own}
         return choice
 
-    def _judged(self, placement: Placement) -> Choice:
+    def _judged(self, placement: Placement) -> LoggedSet:
         """What a choice is worth; slices have no links, and what counts are their GPUs."""
         if self.of_slices is not None:
             machines = self.machines
             gpus = {name: machines[name].to_slurm(some) for name, some in placement.gpus.items()}
-            return Choice(gpus=gpus, **self.of_slices(placement))
+            return LoggedSet(gpus=gpus, **self.of_slices(placement))
         choice = self._scored(placement)
         choice.pcie_hops = self._hops(placement)
         self._add_rails(choice, placement)
         return choice
 
-    def _add_rails(self, choice: Choice, placement: Placement) -> None:
+    def _add_rails(self, choice: LoggedSet, placement: Placement) -> None:
         """The rails of a job of several nodes, and what its collectives send over the spine.
 
         Bytes per byte that is reduced, with nodes in the order of their names.
@@ -143,16 +143,16 @@ class DecisionRecord:
         sharp = frozenset.intersection(*(topology.sharp_rails for topology in known))
         counted = spine_bytes(rails, sharp)._asdict()
         spine = {key: round(value, 4) for key, value in counted.items() if value is not None}
-        choice.rails, choice.spine = dict(zip(names, rails, strict=True)), Spine(**spine)
+        choice.rails, choice.spine = dict(zip(names, rails, strict=True)), LoggedSpine(**spine)
         choice.rails_declared = all(topology.declares_rails for topology in known)
 
     def _hops(self, placement: Placement) -> int:
         """How many steps of the rings, on all nodes together, leave the GPUs' own links."""
         return sum(_pcie_hops(self.machines[node], gpus) for node, gpus in placement.gpus.items())
 
-    def _scored(self, choice: Placement | Candidate) -> Choice:
+    def _scored(self, choice: Placement | Candidate) -> LoggedSet:
         gpus = {node: self.machines[node].to_slurm(gpus) for node, gpus in choice.gpus.items()}
-        scored = Choice(gpus=gpus, score=choice.score)
+        scored = LoggedSet(gpus=gpus, score=choice.score)
         if choice.terms:
             scored.terms = dict(choice.terms)
         # A policy of terms judges no links of what it did not choose.

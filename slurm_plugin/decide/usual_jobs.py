@@ -12,7 +12,7 @@ from slurm_plugin import whole_file
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import rotated
 from slurm_plugin.errors import PluginError
-from slurm_plugin.log_lines import Placing, Reader
+from slurm_plugin.log_lines import LineReader, Placing
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ MOST_GPUS = 1024
 def learned(log: DecisionLogConfig) -> Shares:
     """Shares by GPUs per node of the jobs in the newest part of the log; () for too few jobs."""
     jobs: dict[int, tuple[int, ...]] = {}
-    for line in Reader().records(_newest(log)):
+    for line in LineReader().records(_newest(log)):
         if isinstance(line, Placing) and line.job and line.gpus_per_node:
             jobs[line.job] = line.gpus_per_node
     if len(jobs) < FEWEST_JOBS:

@@ -49,7 +49,7 @@ _PACKAGES = ("slurm-gputopo", "numpy", "networkx", "PyYAML", "click", "msgspec",
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BundlePart:
     """One file of the bundle; without a text, `problem` says why."""
 
     name: str
@@ -95,7 +95,7 @@ class Bundle:
     #: `scontrol show config`.
     slurm: dict[str, str] = field(default_factory=dict)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[BundlePart]:
         """Every part, each whatever becomes of the others."""
         try:
             self.config = in_force(self.path)
@@ -107,12 +107,12 @@ class Bundle:
         for one in self._parts(patience, self._ask_slurm(patience)):
             yield replace(one, problem=self.names.text(one.problem))
 
-    def _parts(self, patience: Patience, slurm_problem: str) -> Iterator[Part]:
+    def _parts(self, patience: Patience, slurm_problem: str) -> Iterator[BundlePart]:
         # Whoever is named in one text is known in all of them.
         raw = {name: self._raw(read) for name, (_, read) in self._logs().items()}
         for text, _ in raw.values():
             self.names.learn(text)
-        yield Part("versions.txt", "versions of gputopo, Slurm, Python and the system",
+        yield BundlePart("versions.txt", "versions of gputopo, Slurm, Python and the system",
                    self._cleaned(self._versions(patience)))  # fmt: skip
         yield self._file("gputopo.yaml", "the site's settings", self.path, texts.yaml_text)
         kept = self.config.state_dir / KEPT
@@ -123,7 +123,7 @@ class Bundle:
             about = f"settings of the {name[8:-5]} plugin".replace("bridge plugin", "Lua bridge")
             yield self._file(name, about, beside.with_name(name), texts.settings_text)
         shown = "\n".join(f"{key} = {value}" for key, value in self.slurm.items())
-        yield Part("scontrol-show-config.txt", "Slurm's settings in force",
+        yield BundlePart("scontrol-show-config.txt", "Slurm's settings in force",
                    texts.settings_text(shown, self.names, self.secrets), slurm_problem)  # fmt: skip
         yield self._file("slurm.conf", "its lines that matter to gputopo", beside, _slurm_conf)
         yield self._json("status.json", "what the engine says of itself", self._status)
@@ -132,7 +132,7 @@ class Bundle:
         for name, (about, _) in self._logs().items():
             text, problem = raw[name]
             cleaned = self._records(text) if name.endswith(".jsonl") else self._cleaned(text, True)
-            yield Part(name, about, cleaned, problem)
+            yield BundlePart(name, about, cleaned, problem)
 
     def _ask_slurm(self, patience: Patience) -> str:
         """Learn Slurm's settings and who is who there; why not, '' for nothing."""
@@ -174,23 +174,25 @@ class Bundle:
         return "\n".join(_last(lines)), "" if lines else "no such lines, or not for this user"
 
     def _file(self, name: str, about: str, path: Path,
-              clean: Callable[[str, Placeholders, Secrets], str]) -> Part:  # fmt: skip
+              clean: Callable[[str, Placeholders, Secrets], str]) -> BundlePart:  # fmt: skip
         """A file of settings."""
         try:
             lines = texts.lines_of(path, MOST_SHOWN, texts.MOST_LINES)
             is_whole = path.stat().st_size <= MOST_SHOWN and len(lines) < texts.MOST_LINES
         except (PluginError, OSError) as error:
-            return Part(name, about, problem=str(error))
+            return BundlePart(name, about, problem=str(error))
         text = clean("\n".join(lines), self.names, self.secrets) + "\n"
-        return Part(name, about, text, "" if is_whole else "the end of a file that is too long")
+        return BundlePart(
+            name, about, text, "" if is_whole else "the end of a file that is too long"
+        )
 
-    def _json(self, name: str, about: str, told: Callable[[], object]) -> Part:
+    def _json(self, name: str, about: str, told: Callable[[], object]) -> BundlePart:
         try:
             shown = self.names.tree(json.loads(json.dumps(told())))
         except PluginError as error:
-            return Part(name, about, problem=str(error))
+            return BundlePart(name, about, problem=str(error))
         text = self.secrets.text(json.dumps(shown, indent=2))
-        return Part(name, about, text[:MOST_SHOWN] + "\n")
+        return BundlePart(name, about, text[:MOST_SHOWN] + "\n")
 
     def _status(self) -> object:
         return client.status(self.config.socket)
@@ -232,7 +234,7 @@ class Bundle:
         return "\n".join(f"{name}: {version}" for name, version in found.items())
 
 
-def packed(parts: list[Part], words: str) -> bytes:
+def packed(parts: list[BundlePart], words: str) -> bytes:
     """The archive of the parts, and a README.txt of these words."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w:gz") as archive:

@@ -11,7 +11,7 @@ from policies.registry import registry
 from slurm_plugin.config.key import keys_of
 from slurm_plugin.config.settings import load_policies
 from slurm_plugin.job_states import ENDED, QUEUE_STATES, REQUEUED
-from slurm_plugin.log_lines import AnyLine, Choice
+from slurm_plugin.log_lines import AnyLine, LoggedSet
 
 #: Users of the system, who are nobody.
 SYSTEM_USERS = frozenset(("root", "slurm", "munge", "nobody", "gputopo", "daemon", "systemd"))
@@ -62,7 +62,7 @@ your zero
 def words() -> frozenset[str]:
     """Keys of gputopo.yaml and of the logs, policies, machines, states, and plain English."""
     found = {*_PLAIN.split(), *_keys(load_policies())}
-    for kind in (*get_args(AnyLine), Choice):
+    for kind in (*get_args(AnyLine), LoggedSet):
         found |= {*kind.__struct_fields__, kind.__struct_config__.tag or ""}
     for policy in registry.names():
         for hint in registry.get(policy).hints:

@@ -18,8 +18,8 @@ from pathlib import Path
 from slurm_plugin.enabling.slurm_conf import (
     JOB_SUBMIT,
     PLUGIN_DIR,
+    ConfLine,
     ConfSetting,
-    Line,
     SlurmConf,
     lines,
     parse,
@@ -182,7 +182,7 @@ def _taken_out(setting: ConfSetting, entry: str, own: str | None) -> _Edit:
     return _Edit(setting.path, setting.value_start, setting.value_end, rest)
 
 
-def _marks(conf: SlurmConf) -> Iterator[tuple[str, str | None, Path, Line, Line | None]]:
+def _marks(conf: SlurmConf) -> Iterator[tuple[str, str | None, Path, ConfLine, ConfLine | None]]:
     """Entry, what the whole line was written beside, file, the comment's line and the next one."""
     for path, text in conf.texts.items():
         for line, below in pairwise([*lines(text), None]):

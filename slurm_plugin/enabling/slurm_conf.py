@@ -94,7 +94,7 @@ def parse(path: Path, text_of: Callable[[Path], str] = load) -> SlurmConf:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ConfLine:
     """A line as Slurm sees it, which may be several lines that backslashes join."""
 
     number: int
@@ -112,7 +112,7 @@ class Line:
         return re.sub(r"\\(?:[ \t\v\f\r]*\n)?", "", self.text)
 
 
-def lines(text: str) -> Iterator[Line]:
+def lines(text: str) -> Iterator[ConfLine]:
     """The lines of a file, in order."""
     start = end = 0
     first, seen = 1, ""
@@ -122,10 +122,10 @@ def lines(text: str) -> Iterator[Line]:
         seen += counted
         if _is_continued(counted):
             continue
-        yield Line(first, start, end, seen, physical.endswith("\n"))
+        yield ConfLine(first, start, end, seen, physical.endswith("\n"))
         first, start, seen = number + 1, end, ""
     if start < end:
-        yield Line(first, start, end, seen, False)
+        yield ConfLine(first, start, end, seen, False)
 
 
 def _without_comment(line: str) -> str:
@@ -177,7 +177,7 @@ def _included(conf: SlurmConf, name: str) -> Path:
     return Path(os.path.normpath(conf.path.parent / name))
 
 
-def _setting(path: Path, line: Line) -> ConfSetting | None:
+def _setting(path: Path, line: ConfLine) -> ConfSetting | None:
     name = _NAME.match(line.joined)
     if name is None or name[1].lower() not in _KEYS:
         return None

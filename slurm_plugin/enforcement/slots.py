@@ -19,7 +19,7 @@ from slurm_plugin.enforcement.interface import KEEP_S
 from slurm_plugin.gates.admission import APART, PREEMPTS, UNEVEN
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.gates.limits import NOT_STARTED, meets_limit
-from slurm_plugin.gates.plan import Choice, Chosen
+from slurm_plugin.gates.plan import Choice, ChosenSlots
 from slurm_plugin.gates.question import ask
 from slurm_plugin.gates.slot_request import demand_of_submit, placed, record_of, with_defaults
 from slurm_plugin.job_notes import hints
@@ -249,7 +249,9 @@ class Slots:
         is_limited = meets_limit(cache.limits, whose, Asked.of(need, time_s))
         return "waits behind one of Slurm's limits" if is_limited else ""
 
-    def _place(self, job: _Submission, need: Need, choice: Chosen, hold: Hold, record: Build) -> Ok:
+    def _place(
+        self, job: _Submission, need: Need, choice: ChosenSlots, hold: Hold, record: Build
+    ) -> Ok:
         """Exactly these slots, which are promised until the job is seen in Slurm."""
         token = self._token()
         values = job.comment(PLACED, token, choice.note)

@@ -17,7 +17,7 @@ from slurm_plugin.errors import PluginError
 from slurm_plugin.explain import machines
 from slurm_plugin.explain.search import LogIndex
 from slurm_plugin.explain.story import may_see, story_of
-from slurm_plugin.log_lines import Reader
+from slurm_plugin.log_lines import LineReader
 
 #: Version of question and answer.
 VERSION = 1
@@ -59,7 +59,7 @@ def tell(
     job: int, uid: int, log: LogIndex, known: Machines, noted: Noted = lambda _: None
 ) -> dict[str, Any]:
     """`told` and the `machines` to draw, as far as `uid` may see; raises NotShown."""
-    reader = Reader()
+    reader = LineReader()
     records = log.find(job, reader)
     sees_all = uid in (0, os.getuid())
     if not sees_all:

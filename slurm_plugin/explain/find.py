@@ -12,7 +12,7 @@ from slurm_plugin.explain import machines, remote, search, slurm_says
 from slurm_plugin.explain.answer import NotShown
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.job_entries.saved import NAME, readable
-from slurm_plugin.log_lines import Reader, plain
+from slurm_plugin.log_lines import LineReader, plain
 from slurm_plugin.munge import MungeError
 from slurm_plugin.slurm.runner import Runner
 
@@ -55,7 +55,7 @@ def explained(
 def _from_log(job: int, config: Config, run: Runner) -> Explained:
     from slurm_plugin.decide.load_machines import load_machines
 
-    reader = Reader()
+    reader = LineReader()
     records = search.LogIndex(config.decision_log).find(job, reader)
     if not records:
         return Explained(_without_records(job, config, run, reader.unread))

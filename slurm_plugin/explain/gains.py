@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Any
 
 from slurm_plugin.log_lines import (
-    Choice,
     GivenBackLine,
     Line,
+    LoggedSet,
     OrderLine,
     PassLine,
     ShapeLine,
@@ -56,9 +56,9 @@ class JobGain:
 
 def job_gain(record: Line) -> JobGain | None:
     """What a `use` record says; None for any other record, or one of an older release."""
-    if not isinstance(record, UseLine) or not isinstance(record.chosen, Choice):
+    if not isinstance(record, UseLine) or not isinstance(record.chosen, LoggedSet):
         return None
-    chosen, slurm = record.chosen, known(record.slurm) or Choice()
+    chosen, slurm = record.chosen, known(record.slurm) or LoggedSet()
     counts = known(record.gpus_per_node) or ()
     linked = any(count > 1 for count in counts)
     ring = linked and record.pattern == "ring"

@@ -18,7 +18,7 @@ import numpy as np
 
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.explain.log_files import LogFile, LogFiles
-from slurm_plugin.log_lines import Line, PassLine, Reader, StartedLine, UseLine
+from slurm_plugin.log_lines import Line, LineReader, PassLine, StartedLine, UseLine
 from slurm_plugin.rows_file import NO_JSON
 
 BLOCK_BYTES = 64 << 10
@@ -132,14 +132,17 @@ class LogIndex:
             self._follow()
 
     def find(
-        self, job: int, reader: Reader | None = None, is_over: Callable[[], bool] = lambda: False
+        self,
+        job: int,
+        reader: LineReader | None = None,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> list[Line]:
         """The records of the job, or array, with this id, oldest first; rotated files, too.
 
         The reader counts those that cannot be read. Raises OSError where the log is closed to
         this user, and Stopped once `is_over`, which it asks again and again.
         """
-        reader = reader or Reader()
+        reader = reader or LineReader()
         self.follow()
         records = self._find(job, reader, is_over)
         array = next((record.array for record in records if record.array not in (0, job)), 0)
@@ -150,7 +153,7 @@ class LogIndex:
             return [one for one in attributed(records) if one.job == job]
         return list(attributed(records))
 
-    def _find(self, job: int, reader: Reader, is_over: Callable[[], bool]) -> list[Line]:
+    def _find(self, job: int, reader: LineReader, is_over: Callable[[], bool]) -> list[Line]:
         with self._lock:
             places = [
                 (file, place)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from slurm_plugin.log_lines import (
-    Choice,
     GivenBackLine,
     Line,
+    LoggedSet,
     OfUser,
     OrderLine,
     Placing,
@@ -91,7 +91,7 @@ def _some(record: Line, keys: Iterable[str]) -> Story:
 
 def _brief(record: Line) -> Story:
     keys = ("time", "job", "decision", "why", "note", "wait_s", "postponed", "waited_s")
-    choice = record.choice if isinstance(record, Placing) else Choice()
+    choice = record.choice if isinstance(record, Placing) else LoggedSet()
     gpus = {name: list(some) for name, some in choice.gpus.items()}
     return _some(record, keys) | {"gpus": gpus}
 

@@ -69,7 +69,7 @@ class Admission:
         """
         made = self.made
         nodes, line, count, added = made.nodes, made.line, len(made.holds), len(made.added)
-        parts, named = list[change.Part](), unit.nodes_of_others or ()
+        parts, named = list[change.ReleasedPart](), unit.nodes_of_others or ()
         self._lacking.clear()
         self._is_last = unit.is_last
         for name, (job, want) in zip(names, unit.members, strict=True):
@@ -94,7 +94,7 @@ class Admission:
 
     def _part(
         self, name: str, job: QueuedJob, want: Want, used: Collection[str], is_first: bool
-    ) -> change.Part | str:
+    ) -> change.ReleasedPart | str:
         """Take the slots for one job, on none of the nodes `used`; else what `admit` returns."""
         made, need, now = self.made, want.need, self.context.now
         assert need is not None
@@ -146,7 +146,7 @@ class Admission:
             return ""
         made.take(hold)
         self.changed()
-        return change.Part(name, job, want.kept, need, group, mask, choice.note)
+        return change.ReleasedPart(name, job, want.kept, need, group, mask, choice.note)
 
     def _left_to_spread(self, job: QueuedJob, hold: Hold, like: tuple[object, ...]) -> str:
         """Leave the job to Slurm, which gives it this, and nobody else; '': it would delay one."""

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.decide.record import Build
-from slurm_plugin.gates.limits import NOTHING, Known
-from slurm_plugin.queue.backfill import Line
+from slurm_plugin.gates.limits import NOTHING, KnownLimits
+from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, emptied, with_hold
 from slurm_plugin.queue.snapshot import NO_SETTINGS, Settings
@@ -50,12 +50,12 @@ class CapacityCache:
     empty: Nodes = field(default_factory=dict)
     holds: tuple[Hold, ...] = ()
     #: Whom no submit may delay, with everything that is promised counted as taken.
-    line: Line = field(default_factory=Line)
+    line: WaitingLine = field(default_factory=WaitingLine)
     #: Slurm's reservations, now and to come.
     reserved: tuple[Reservation, ...] = ()
     settings: Settings = NO_SETTINGS
     #: What is known of limits of Slurm's.
-    limits: Known = NOTHING
+    limits: KnownLimits = NOTHING
     #: Promises of slots and of gates, by token: apart, as a submit looks at all those of slots.
     promises: dict[str, SlotPromise] = field(default_factory=dict)
     gated: dict[str, SlotPromise] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class CapacityCache:
         self,
         nodes: Nodes,
         holds: tuple[Hold, ...],
-        line: Line,
+        line: WaitingLine,
         now: float,
         known: int = 0,
         met: Collection[str] = (),

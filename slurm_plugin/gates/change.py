@@ -23,7 +23,7 @@ _NOTHING_ASKED = JobUpdate(
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReleasedPart:
     """One job, task or component about to be released; `name` is what updates call it."""
 
     name: str
@@ -38,7 +38,7 @@ class Part:
 
 
 def release(
-    parts: Sequence[Part], now: int, others: Sequence[QueuedJob] = ()
+    parts: Sequence[ReleasedPart], now: int, others: Sequence[QueuedJob] = ()
 ) -> tuple[tuple[str, JobUpdate], ...]:
     """The updates, in this order, that start a job, or all components of a heterogeneous one.
 
@@ -69,7 +69,7 @@ def release(
     return tuple(steps)
 
 
-def asked_again(parts: Sequence[Part]) -> tuple[tuple[str, JobUpdate], ...]:
+def asked_again(parts: Sequence[ReleasedPart]) -> tuple[tuple[str, JobUpdate], ...]:
     """The updates that give jobs their requests back, on Slurm 22.05, where it refused their slots.
 
     Without them they would start without GPUs. A job that had slots can only ask for those again.
@@ -91,7 +91,7 @@ def is_bare(job: QueuedJob, kept: GateRecord) -> bool:
     return not any(job.requests) and kept.state == GATED and kept.requests.is_22_05
 
 
-def _given(part: Part, now: int) -> JobUpdate:
+def _given(part: ReleasedPart, now: int) -> JobUpdate:
     """The update that gives exactly these slots, and opens the gate."""
     job, kept = part.job, part.kept
     update = placed(kept, job.ntasks or 1, part.need, part.group, part.mask, part.with_lent)

@@ -63,7 +63,7 @@ class Check(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownLimits:
     """What is known of limits. Never changed, but replaced."""
 
     pauses: Pauses = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Known:
 
 
 #: Where nothing was tried yet.
-NOTHING = Known()
+NOTHING = KnownLimits()
 
 
 def holds_for_others(reason: str) -> bool:
@@ -93,7 +93,7 @@ class Tries:
     """
 
     now: int
-    known: Known = NOTHING
+    known: KnownLimits = NOTHING
     #: How long Slurm takes to look at a job, and how far ahead it plans (seconds).
     look_s: int = LOOK_S
     window_s: int = 86400
@@ -244,7 +244,7 @@ class Limits:
                 _free(kept, Whose.of(job), Asked.of(need, job.time_limit_s))
                 doubts.pop(job.uid, None)
         self._shortened &= doubts.keys()
-        self.known = Known(
+        self.known = KnownLimits(
             {whose: pauses for whose, pauses in kept.items() if pauses},
             {one: check for one, check in known.checks.items() if one[0] in waiting},
             doubts,
@@ -269,7 +269,7 @@ class Limits:
                 del mine[next(iter(mine))]
         self._shortened -= tries.failed
         no_place = {**known.no_place, **dict.fromkeys(tries.limited, now + CHECKED_S)}
-        self.known = Known(pauses, checks, doubts, no_place)
+        self.known = KnownLimits(pauses, checks, doubts, no_place)
 
 
 def _longer(last: Pause | None, now: int, longest_s: int, least_s: int = 0) -> Pause:
@@ -288,7 +288,7 @@ def _free(pauses: Mapping[Whose, dict[Asked, Pause]], own: Whose, had: Asked) ->
                 del found[asked]
 
 
-def meets_limit(known: Known, own: Whose, asked: Asked) -> bool:
+def meets_limit(known: KnownLimits, own: Whose, asked: Asked) -> bool:
     """Did a job of a submit's user, account and partition that asked for no more meet a limit?
 
     What a submit does not tell, its QOS for one, counts as the same. Jobs of a user of whom a

@@ -9,11 +9,11 @@ from functools import cache
 from operator import itemgetter
 from typing import NamedTuple
 
-from slurm_plugin.gates.limits import LOOK_S, NOTHING, Known, Tries
+from slurm_plugin.gates.limits import LOOK_S, NOTHING, KnownLimits, Tries
 from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending.plan import LoanContext, LoanPlan
 from slurm_plugin.protocol import Pass, WaitFor
-from slurm_plugin.queue.backfill import Line, Place, place_at
+from slurm_plugin.queue.backfill import Place, WaitingLine, place_at
 from slurm_plugin.queue.candidates import Group, Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Demand, Unplaceable, node_names
@@ -107,7 +107,7 @@ def _unit(members: list[Member], others: list[QueuedJob]) -> Unit:
     return Unit(tuple(own), tuple(others))
 
 
-class Turns:
+class TierTurns:
     """When whose turn is: Slurm sorts one record of each job and partition by that one's tier.
 
     So a job has a turn at each tier of its partitions, at which only the nodes of the partitions of
@@ -176,7 +176,7 @@ def _place(unit: Unit, tier: int) -> Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenSlots:
     """A policy gave these slots of this group."""
 
     group: Group
@@ -185,7 +185,7 @@ class Chosen:
 
 
 #: Slots, a wait for better ones, or Slurm's own choice; each with its note.
-Choice = Chosen | WaitFor | Pass
+Choice = ChosenSlots | WaitFor | Pass
 #: Asks a policy about a job; the first argument is what updates call it.
 Choose = Callable[[str, QueuedJob, Want, Sequence[Group]], Choice]
 
@@ -205,7 +205,7 @@ class GateContext(LoanContext):
     #: When that look began (epoch).
     last_look: float = 0.0
     #: What is known of limits of Slurm's.
-    limits: Known = NOTHING
+    limits: KnownLimits = NOTHING
     #: How long Slurm takes to look at a job (seconds).
     look_s: int = LOOK_S
     settings: Settings = NO_SETTINGS
@@ -245,7 +245,7 @@ class GatePlan(LoanPlan):
     #: Repairs, notes, and jobs left to Slurm, by the name of the job.
     updates: list[tuple[str, JobUpdate]] = field(default_factory=list)
     #: Whom no release may delay.
-    line: Line = field(default_factory=Line)
+    line: WaitingLine = field(default_factory=WaitingLine)
     #: Gates that are to be shut for longer, those that open first in front.
     renewals: list[Renewal] = field(default_factory=list)
     #: The gates that were, or that are open now: until when they hold (epoch), by job id.

@@ -19,7 +19,7 @@ from slurm_plugin.gates.plan import (
     GateContext,
     GatePlan,
     Renewal,
-    Turns,
+    TierTurns,
     Unit,
     Want,
     units_of,
@@ -139,7 +139,7 @@ class _Planning:
 
     def _let_go(self, gated: Iterable[Unit], pending: Iterable[QueuedJob]) -> None:
         """Release what may start, at each unit's turns, and renew the gates of the others."""
-        made, turns = self.made, Turns(self.context.tiers, self.context.settings.by_name)
+        made, turns = self.made, TierTurns(self.context.tiers, self.context.settings.by_name)
         waiting = waiting_at_slurm(pending, self.wants, made.nodes, self.context.now)
         slurms, released, seen = turns.of_slurms(waiting), set[int](), 0
         for place, unit in turns.of_units(gated):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from policies.contract.bits import lowest_bits
 from slurm_plugin.decide.decide import Decider, Decision, use_note
 from slurm_plugin.decide.record import BuildPlacing
-from slurm_plugin.gates.plan import Choice, Chosen
+from slurm_plugin.gates.plan import Choice, ChosenSlots
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Pass, WaitFor
 from slurm_plugin.queue.candidates import Group, Need
@@ -46,4 +46,4 @@ def _choice(decision: Decision, groups: Sequence[Group]) -> Choice:
         # The policy saw one of the group's nodes; the note is to name them all.
         gpus = tuple(i for i in range(len(group.gpu_types)) if mask >> i & 1)
         note = use_note(dict.fromkeys(group.names, gpus), placement.policy, placement.reason)
-    return Chosen(group, mask, note)
+    return ChosenSlots(group, mask, note)

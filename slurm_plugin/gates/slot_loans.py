@@ -79,7 +79,7 @@ def continue_loan(
     note = loan.note(kept.loan_reason)
     if memory_mb := gpus_of(job.memory_per_tres):
         kept = kept.changed(mpg=memory_mb)
-    part = change.Part(job.name, job, kept, need, group, loan.mask, note, want.need.gpus)
+    part = change.ReleasedPart(job.name, job, kept, need, group, loan.mask, note, want.need.gpus)
     steps = change.release([part], context.now)
     made.releases.append(JobRelease({job.name: job}, steps, (made.added[-1],)))
     return STARTS

@@ -14,7 +14,7 @@ MOST_PAST = 4
 
 
 @dataclass(slots=True)
-class Known:
+class KnownEntries:
     """What is known of a job in the queue."""
 
     entries: JobEntries
@@ -90,7 +90,7 @@ class UnnamedUpdates:
             fitting.append(self._by_name[job.name])
         return max(fitting, key=lambda one: one.at, default=None)
 
-    def inherited(self, array: Known) -> tuple[dict[str, str], float]:
+    def inherited(self, array: KnownEntries) -> tuple[dict[str, str], float]:
         """What an array's record held when a task was split off it, and since when."""
         # An update of the tasks that were left over was none of this one.
         if array.written_at in self._times:

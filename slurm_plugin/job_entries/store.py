@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from slurm_plugin.job_entries.issued import IssuedEntries
-from slurm_plugin.job_entries.known import Known, Unnamed, UnnamedUpdates, fingerprint
+from slurm_plugin.job_entries.known import KnownEntries, Unnamed, UnnamedUpdates, fingerprint
 from slurm_plugin.job_entries.rules import (
     RECORDS,
     Repair,
@@ -54,7 +54,7 @@ class EntryStore:
         #: Does the select plugin write them, inside slurmctld? Then no update does.
         self.notes_by_plugin = notes_by_plugin
         self.clock, self.wall_clock = clock, wall_clock
-        self._jobs: dict[int, Known] = {}
+        self._jobs: dict[int, KnownEntries] = {}
         self._ended: dict[int, JobEntries] = {}
         self._names: dict[str, int] = {}  # job ids by what updates call them
         self._unnamed = UnnamedUpdates()
@@ -92,7 +92,7 @@ class EntryStore:
         """A reading that began then, with our entries as known; the comments to be repaired."""
         seen, repairs = [], []
         notes = self.start_notes.take(began)
-        there: dict[int, Known] = {}
+        there: dict[int, KnownEntries] = {}
         self._names = {}
         jobs = list(jobs)
         self.issued.seen(job.admin_comment for job in jobs if job.job_id not in self._jobs)
@@ -117,7 +117,9 @@ class EntryStore:
         self.issued.gone(began)
         return seen, self._with_components(repairs, seen)
 
-    def _updated(self, job: QueuedJob, known: Known, note: str, began: float) -> Repair | None:
+    def _updated(
+        self, job: QueuedJob, known: KnownEntries, note: str, began: float
+    ) -> Repair | None:
         """Bring what is known of the job up to date; the repair of its comment, if one is due."""
         text, rest = split(job.admin_comment)
         if note and not (self.notes_at_slurm and TOPO in text):
@@ -132,7 +134,7 @@ class EntryStore:
         known.fingerprint = fingerprint(job) if is_settled and is_lasting else None
         return repair
 
-    def _known(self, job: QueuedJob, began: float) -> Known:
+    def _known(self, job: QueuedJob, began: float) -> KnownEntries:
         """What is known of the job after this reading of it."""
         known = self._jobs.get(job.job_id)
         is_new = known is None or not (known.entries.is_of(job) or self._is_requeued(job, known))
@@ -156,7 +158,7 @@ class EntryStore:
             self._is_dirty = True
         return known
 
-    def _is_requeued(self, job: QueuedJob, known: Known) -> bool:
+    def _is_requeued(self, job: QueuedJob, known: KnownEntries) -> bool:
         """Is it the job that ran, and no new one after Slurm's state was lost?
 
         It may have run between two readings: then Slurm shows the record that let it start.
@@ -168,7 +170,7 @@ class EntryStore:
         has_ours = {} != records(shown) == records(self._needed(entries.ours, job))
         return entries.state != "PENDING" or has_ours
 
-    def _compare(self, job: QueuedJob, known: Known, shown: Mapping[str, str]) -> None:
+    def _compare(self, job: QueuedJob, known: KnownEntries, shown: Mapping[str, str]) -> None:
         """Take over what Slurm shows where that is not somebody else's doing."""
         entries = known.entries
         former = known.past if is_undone(job, known.asked) else []
@@ -198,7 +200,7 @@ class EntryStore:
             return shown
         return f"{shown} | {kept.partition('|')[2].strip()}".strip()
 
-    def _first_seen(self, job: QueuedJob, began: float) -> Known:
+    def _first_seen(self, job: QueuedJob, began: float) -> KnownEntries:
         """A job that no reading has shown yet, or that is another one than before."""
         shown, _ = split(job.admin_comment)
         before = self._saved.pop(job.job_id, None) or self._ended.pop(job.job_id, None)
@@ -221,7 +223,7 @@ class EntryStore:
             *(job.job_id, job.uid, job.array_id, job.het_id, job.submit, job.state, ours)
         )
         self._is_dirty |= bool(ours)
-        return Known(entries, job.admin_comment, written_at)
+        return KnownEntries(entries, job.admin_comment, written_at)
 
     def _end(self, entries: JobEntries) -> None:
         """A job is no more in the queue."""
@@ -244,7 +246,7 @@ class EntryStore:
         return needed_at_slurm(ours, job.state, ran_s, shows)
 
     def _repair(
-        self, job: QueuedJob, known: Known, began: float, shown: Mapping[str, str], rest: str
+        self, job: QueuedJob, known: KnownEntries, began: float, shown: Mapping[str, str], rest: str
     ) -> Repair | None:
         """The comment that the job is to have; None where it has it, or cannot be changed."""
         if known.written_at >= began or job.state not in ("PENDING", "RUNNING", "SUSPENDED"):
@@ -310,7 +312,7 @@ class EntryStore:
         is_there = is_alone and text == known.comment and not known.tried
         return None if is_there or self._is_plugins(known, needed) else text
 
-    def _is_plugins(self, known: Known, needed: Mapping[str, str]) -> bool:
+    def _is_plugins(self, known: KnownEntries, needed: Mapping[str, str]) -> bool:
         """Does the waiting job's AdminComment hold what the select plugin writes, and no more?"""
         if not self.notes_by_plugin or known.entries.state != "PENDING":
             return False
@@ -363,7 +365,7 @@ class EntryStore:
             groups.setdefault(known.tasks if known else None, []).append(name)
         return list(groups.items())
 
-    def _find(self, name: str) -> Known | None:
+    def _find(self, name: str) -> KnownEntries | None:
         job_id = self._names.get(name) or (int(name) if name.isdecimal() else 0)
         return self._jobs.get(job_id)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from policies import Request, RunningJob
 from policies.contract.hint_keys import BATCH, PROFILE
 from policies.contract.interference import Interference
-from policies.slices import Room, Shares
+from policies.slices import Shares, SharesRoom
 
 #: Hint keys that tell jobs apart.
 SAYS_WHAT_IT_IS = {PROFILE.name, BATCH.name}
@@ -32,7 +32,7 @@ class Sharing:
     neighbours: Followed | None = None
     interference: Callable[[], Interference] = Interference
 
-    def policy_for(self, request: Request, what: str, rooms: Mapping[str, Room]) -> Shares:
+    def policy_for(self, request: Request, what: str, rooms: Mapping[str, SharesRoom]) -> Shares:
         """The policy for one question; `what` it asks for, in words: `4 shards`.
 
         Until a job says what it is nobody is followed: reading the queue costs Slurm something.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from policies import Request
 from policies.remote import RemoteJob
-from policies.remote.r_queue import Release
+from policies.remote.r_queue import ExpectedRelease
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
@@ -255,17 +255,17 @@ def borrower(need: Need, nodes: Nodes, settings: RemoteConfig) -> Borrower:
 
 
 def spare_capacity(
-    nodes: Nodes, releases: Sequence[Release] = (), loads: Mapping[str, float] | None = None
+    nodes: Nodes, releases: Sequence[ExpectedRelease] = (), loads: Mapping[str, float] | None = None
 ) -> SpareCapacity:
     """What the open nodes have left."""
     lending = {n: node for n, node in nodes.items() if node.is_open and node.gpu_types}
     return SpareCapacity(lending, releases, loads or {})
 
 
-def _releases(holds: Iterable[Hold], now: float) -> list[Release]:
+def _releases(holds: Iterable[Hold], now: float) -> list[ExpectedRelease]:
     """What is given back when, by the jobs' time limits; a job without one never ends."""
     return [
-        Release(
+        ExpectedRelease(
             max(0.0, hold.end - now),
             hold.gpus,
             dict.fromkeys(hold.gpus, hold.cpus),

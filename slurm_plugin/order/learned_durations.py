@@ -14,7 +14,7 @@ from threading import Lock
 
 import msgspec
 
-from policies.order.durations import Known, Learning
+from policies.order.durations import KnownJob, Learning
 from slurm_plugin.queue.coming import asked_of
 from slurm_plugin.rows_file import RowsFile
 from slurm_plugin.slurm.interface import QueuedJob
@@ -35,12 +35,12 @@ class _Row(msgspec.Struct, array_like=True):
     user: bytes = b""
 
 
-def known_of(job: QueuedJob) -> Known:
+def known_of(job: QueuedJob) -> KnownJob:
     """What is known of a job before it starts."""
     asked = asked_of(job)
     size = sum(asked.gpus_per_node) if asked is not None else sum(map(len, job.gpus.values()))
     limit_s = float(job.time_limit_s) if job.time_limit_s else None
-    return Known(job.user, job.account, job.job_name, size, job.command, limit_s)
+    return KnownJob(job.user, job.account, job.job_name, size, job.command, limit_s)
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ class NodeConstraints:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeKind:
+class ProfiledNodes:
     """Nodes of one kind. `others` have GPUs too and are kept out by --exclude."""
 
     kind: str
@@ -45,7 +45,7 @@ def models(node: SlurmNode) -> dict[str, int]:
 
 def choose(
     nodes: Sequence[SlurmNode], partitions: Sequence[SlurmPartition], constraints: NodeConstraints
-) -> NodeKind:
+) -> ProfiledNodes:
     """The kind with the most nodes left (then GPUs, then by name); PluginError without any."""
     names = _names(partitions, constraints.partition)
     usable = [node for node in nodes if node.name in names and node.gpu_count]
@@ -65,7 +65,7 @@ def choose(
         )
     kind = min(kinds, key=lambda kind: (-len(kinds[kind]), -kinds[kind][0].gpu_count, kind))
     first, chosen = kinds[kind][0], {node.name for node in kinds[kind]}
-    return NodeKind(
+    return ProfiledNodes(
         kind,
         models(first)[constraints.gpu_type] if constraints.gpu_type else first.gpu_count,
         tuple(sorted(chosen)),

@@ -107,7 +107,7 @@ class InLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class WaitingLine:
     """The jobs that must not be delayed: of each set of nodes the first that waits for it.
 
     Sets may overlap. Each start is reckoned as if the others in line were not there. Each user has
@@ -129,7 +129,7 @@ class Line:
         now: float,
         job: int = 0,
         uid: int = -1,
-    ) -> Line:
+    ) -> WaitingLine:
         """The same behind which one more job waits, which cannot start now.
 
         It gets a place if it can ever start, unless one in line may use all nodes that it may use.
@@ -140,12 +140,12 @@ class Line:
         looked_at = {**self.looked_at, uid: self.looked_at.get(uid, 0) + 1}
         names = usable(need, nodes)
         if any(names <= one.names for one in self.waits):
-            return Line(self.waits, self.known | {kind}, looked_at)
+            return WaitingLine(self.waits, self.known | {kind}, looked_at)
         one = _in_line(need, names, nodes, holds, now)
         if one is None:
-            return Line(self.waits, self.known | {need}, looked_at)
+            return WaitingLine(self.waits, self.known | {need}, looked_at)
         waits = (*self.waits, replace(one, job=job, uid=uid))
-        return Line(waits, self.known | {kind}, looked_at)
+        return WaitingLine(waits, self.known | {kind}, looked_at)
 
     def _is_full(self, uid: int) -> bool:
         """Are all places or needs given out, or the user's share of them?"""
@@ -156,7 +156,7 @@ class Line:
             or sum(self.looked_at.values()) >= MOST_NEEDS
         )
 
-    def with_hold(self, hold: Hold) -> Line:
+    def with_hold(self, hold: Hold) -> WaitingLine:
         """The same once the hold is taken."""
         return replace(self, waits=tuple(one.with_hold(hold) for one in self.waits))
 

@@ -38,7 +38,7 @@ CONTROLLERS_S, DOUBTS_S = 60.0, 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChargeVerdict:
     """Who is in charge, as far as this host can tell."""
 
     is_ours: bool
@@ -70,12 +70,12 @@ class Controllers:
         hosts = tuple(found[index] for index in range(len(found)))
         return cls(hosts, Path(values.get("StateSaveLocation", "")))
 
-    def verdict(self, host: str) -> Verdict:
+    def verdict(self, host: str) -> ChargeVerdict:
         """Whether it is `host` that is in charge; looks at the file system."""
         if len(self.hosts) == 1:
             if self.last_heartbeat() != self.heartbeat:
                 return _doubt("slurmctld writes heartbeats: it has got another controller")
-            return Verdict(True, "there is no other controller")
+            return ChargeVerdict(True, "there is no other controller")
         own = {_short(name): index for index, name in enumerate(self.hosts)}.get(_short(host))
         if own is None:
             listed = ", ".join(self.hosts)
@@ -90,7 +90,7 @@ class Controllers:
         _, index = _HEARTBEAT.unpack(written)
         if index >= len(self.hosts):
             return _doubt(f"{file}: written by controller {index} of {len(self.hosts)}")
-        return Verdict(index == own, f"slurmctld on {self.hosts[index]} is in charge")
+        return ChargeVerdict(index == own, f"slurmctld on {self.hosts[index]} is in charge")
 
     def last_heartbeat(self) -> bytes:
         """What the file says now; nothing where it cannot be read."""
@@ -115,8 +115,8 @@ def _read_patiently(file: Path) -> bytes:
     return _read(file)
 
 
-def _doubt(why: str) -> Verdict:
-    return Verdict(False, why, is_doubtful=True)
+def _doubt(why: str) -> ChargeVerdict:
+    return ChargeVerdict(False, why, is_doubtful=True)
 
 
 def _short(host: str) -> str:
@@ -216,7 +216,7 @@ class Charge:
         named = Controllers.named_in(self._config())
         return replace(named, heartbeat=named.last_heartbeat() if before is None else before)
 
-    async def _judge(self, verdict: Verdict) -> None:
+    async def _judge(self, verdict: ChargeVerdict) -> None:
         """Take a verdict; who takes charge remembers nothing of before."""
         if verdict == self.verdict:
             return

@@ -21,7 +21,7 @@ MOST_BYTES = 8 << 20
 _MODE = 0o640
 
 
-class FreeGpus(msgspec.Struct, array_like=True, frozen=True):
+class FreeReading(msgspec.Struct, array_like=True, frozen=True):
     """One reading of Slurm, by the definitions of `policies.fragmentation`."""
 
     #: When Slurm was read (epoch).
@@ -36,7 +36,7 @@ class FreeGpus(msgspec.Struct, array_like=True, frozen=True):
     per_node: int
 
     @classmethod
-    def of(cls, at: float, figures: Fragmentation) -> FreeGpus:
+    def of(cls, at: float, figures: Fragmentation) -> FreeReading:
         """What those figures say."""
         share = round(figures.share, 4)
         counts = (figures.total, figures.free, figures.stranded)
@@ -53,21 +53,21 @@ class FreeHistory:
 
     def __init__(self, log: DecisionLogConfig) -> None:
         path = log.path.with_name(f"{log.path.stem}.free.json")
-        self._file = RowsFile(path, list[FreeGpus], MOST_BYTES, _MODE)
-        self._rows: list[FreeGpus] | None = None
+        self._file = RowsFile(path, list[FreeReading], MOST_BYTES, _MODE)
+        self._rows: list[FreeReading] | None = None
 
-    def add(self, row: FreeGpus) -> None:
+    def add(self, row: FreeReading) -> None:
         """One more; the oldest go when there are too many."""
         rows = self._file.read() if self._rows is None else self._rows
         self._rows = [*rows[1 - MOST_ROWS :], row]
         self._file.write(self._rows)
 
-    def since(self, first: float | None) -> list[FreeGpus]:
+    def since(self, first: float | None) -> list[FreeReading]:
         """The readings after `first` (epoch), all without it; oldest first."""
         return [row for row in self._file.read() if first is None or row.at >= first]
 
 
-def over_time(rows: Iterable[FreeGpus]) -> dict[str, Any]:
+def over_time(rows: Iterable[FreeReading]) -> dict[str, Any]:
     """Sums of some readings, for JSON and for words; shares are of all GPUs, from 0 to 1."""
     known = [row for row in rows if row.gpus > 0]
     if not known:

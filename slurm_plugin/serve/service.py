@@ -21,7 +21,7 @@ from slurm_plugin.decide.kept_nodes import KeptTables, ToldNodes
 from slurm_plugin.decide.machines import are_same
 from slurm_plugin.decide.record import Build, started
 from slurm_plugin.errors import PluginError, ProtocolError
-from slurm_plugin.node_lines import Changes, NodesPart
+from slurm_plugin.node_lines import NodesPart, TableChanges
 from slurm_plugin.protocol import (
     MAX_REPLY_BYTES,
     Admin,
@@ -167,7 +167,7 @@ class Engine:
 
         return step
 
-    def _with_others(self, asked: Place, changes: Changes) -> tuple[Place, bool]:
+    def _with_others(self, asked: Place, changes: TableChanges) -> tuple[Place, bool]:
         """The question with the other nodes it means; whether the plugin has to tell them anew."""
         machines = self.setup.machines
         others = self.tables.others(changes, asked.candidates, asked.type, machines)

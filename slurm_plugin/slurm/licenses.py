@@ -13,7 +13,7 @@ from slurm_plugin.slurm.interface import License
 _LICENSE = re.compile(r"([\w.@-]+)(?:\([^)]*\))?(?:[:=](\d+))?")
 
 
-class Asked(NamedTuple):
+class AskedLicense(NamedTuple):
     """One licence that a job asks for."""
 
     needs: int
@@ -34,15 +34,15 @@ class Asked(NamedTuple):
         return max(lacking, key=lambda one: one.free) if is_certain else None
 
 
-def asked_for(text: str, there: Sequence[License]) -> list[Asked]:
+def asked_for(text: str, there: Sequence[License]) -> list[AskedLicense]:
     """The licences of a job, by the text that Slurm has of them (`matlab:2,comsol`)."""
     return [
-        Asked(int((count or "1")[:9]), tuple(one for one in there if one.name == name))
+        AskedLicense(int((count or "1")[:9]), tuple(one for one in there if one.name == name))
         for name, count in _LICENSE.findall(text)
     ]
 
 
-def lacking(text: str, asked: Sequence[Asked]) -> list[tuple[License, int]]:
+def lacking(text: str, asked: Sequence[AskedLicense]) -> list[tuple[License, int]]:
     """What too little is free of, and how much of it the job needs.
 
     Of several with `|` between them one suffices.

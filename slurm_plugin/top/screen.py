@@ -24,14 +24,14 @@ KEYS = "q quit   j k or arrows: jobs   n p: nodes   # busy  . free  ! stranded  
 
 
 @dataclass(slots=True)
-class Place:
+class ScrolledTo:
     """How far the reader has gone down: lines of nodes, and of waiting jobs."""
 
     nodes: int = 0
     jobs: int = 0
 
 
-def screen(view: View, place: Place, width: int, height: int, clock: str) -> list[Text]:
+def screen(view: View, place: ScrolledTo, width: int, height: int, clock: str) -> list[Text]:
     """As many lines as the screen has, none wider; `place` is put back where nothing more is.
 
     With a height of 0 it is one long page, without keys.

@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.top.screen import Place, screen
+from slurm_plugin.top.screen import ScrolledTo, screen
 from slurm_plugin.web.feed import Busy, Feed
 from slurm_plugin.web.sources import Sources
 from slurm_plugin.web.view import View
@@ -41,7 +41,7 @@ class Top:
 
     def __init__(self, sources: Sources, uid: int | None, console: Console) -> None:
         self._feed, self._uid, self._console = Feed(sources, PERIOD_S), uid, console
-        self._place, self._view = Place(), View()
+        self._place, self._view = ScrolledTo(), View()
         self._problem = "Slurm is asked ..."
         self._ended = asyncio.Event()
 

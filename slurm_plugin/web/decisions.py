@@ -10,11 +10,11 @@ from typing import Any
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.explain.log_files import LogFile, LogFiles
 from slurm_plugin.log_lines import (
-    Choice,
     Line,
+    LineReader,
+    LoggedSet,
     OfUser,
     Placing,
-    Reader,
     ShapeLine,
     UseLine,
     known,
@@ -27,7 +27,7 @@ MAX_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ShownDecision:
     """One line of the log, in short."""
 
     job: int
@@ -61,13 +61,13 @@ class DecisionTail:
         self._at: dict[LogFile, int] = {}
         self._count = 0
         #: The last decisions, each by its number since the start, oldest first.
-        self.shown: deque[tuple[int, Decision]] = deque(maxlen=MAX_SHOWN)
+        self.shown: deque[tuple[int, ShownDecision]] = deque(maxlen=MAX_SHOWN)
         #: Job -> the last choice of GPUs that was made for it.
-        self.of_job: OrderedDict[int, Decision] = OrderedDict()
+        self.of_job: OrderedDict[int, ShownDecision] = OrderedDict()
         self._uids: OrderedDict[int, int] = OrderedDict()
         #: Why the log cannot be read; '' where it can, or is not there yet.
         self.problem = ""
-        self._reader = Reader()
+        self._reader = LineReader()
 
     @property
     def left_out(self) -> str:
@@ -121,13 +121,13 @@ class DecisionTail:
             if isinstance(record, UseLine):
                 _put(self.of_job, decision.job, decision)
 
-    def _brief(self, record: Line) -> Decision:
+    def _brief(self, record: Line) -> ShownDecision:
         job = record.job
         uid = record.uid if isinstance(record, OfUser) else self._uids.get(job, -1)
         _put(self._uids, job, uid)
         more: dict[str, Any] = {"partition": record.partition} if isinstance(record, OfUser) else {}
         if isinstance(record, Placing):
-            chosen, slurm = known(record.chosen) or Choice(), known(record.slurm) or Choice()
+            chosen, slurm = known(record.chosen) or LoggedSet(), known(record.slurm) or LoggedSet()
             more |= {
                 "policy": known(record.policy) or "",
                 "slurm_gpus": slurm.gpus,
@@ -137,7 +137,7 @@ class DecisionTail:
             }
         elif isinstance(record, ShapeLine):
             more["policy"] = record.policy
-        return Decision(
+        return ShownDecision(
             job,
             uid,
             record.time,

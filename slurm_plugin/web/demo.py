@@ -18,7 +18,7 @@ import msgspec
 
 from gres_topology import catalog
 from slurm_plugin.decide.machines import Machine
-from slurm_plugin.log_lines import Line, Reader, of_plain
+from slurm_plugin.log_lines import Line, LineReader, of_plain
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm.clients.command_line import SlurmClient
@@ -177,7 +177,7 @@ class DemoDecisions(DecisionTail):
         before, self._taken = self._taken, ready
         return before < ready
 
-    def of(self, job: int, reader: Reader, is_over: Callable[[], bool]) -> list[Line]:
+    def of(self, job: int, reader: LineReader, is_over: Callable[[], bool]) -> list[Line]:
         """A job's lines of the log so far."""
         return [line for line in self.records[: self._taken] if line.job == job]
 

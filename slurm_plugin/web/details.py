@@ -11,7 +11,7 @@ from slurm_plugin.decide.machines import Machine
 from slurm_plugin.explain.slurm_says import loan_in
 from slurm_plugin.explain.story import Story, gpus_of, may_see, story_of
 from slurm_plugin.explain.text import in_words
-from slurm_plugin.log_lines import Line, Reader
+from slurm_plugin.log_lines import Line, LineReader
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.web.reasons import Reading
 from slurm_plugin.web.sources import Sources
@@ -45,7 +45,7 @@ class Details:
         job = next((one for one in self.reading.snapshot.jobs if one.job_id == number), None)
         if job is not None and uid not in (None, job.uid):
             raise NotFound(f"job {number}")
-        reader = Reader()
+        reader = LineReader()
         records = self._records(number, uid, reader)
         if job is None and not records:
             raise NotFound(f"job {number}")
@@ -64,7 +64,7 @@ class Details:
             details["why"] = self._why(job, uid)
         return details
 
-    def _records(self, number: int, uid: int | None, reader: Reader) -> list[Line]:
+    def _records(self, number: int, uid: int | None, reader: LineReader) -> list[Line]:
         try:
             records = self.sources.records_of(number, reader, self.is_over)
         except OSError:

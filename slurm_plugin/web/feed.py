@@ -48,7 +48,7 @@ class Busy(Exception):
 
 
 @dataclass(slots=True)
-class Kind:
+class ViewerKind:
     """Viewers who see the same."""
 
     uid: int | None
@@ -66,7 +66,7 @@ class Kind:
     packing: tuple[bytes, asyncio.Future[bytes]] | None = None
 
 
-def _is_newer(kind: Kind, number: int) -> bool:
+def _is_newer(kind: ViewerKind, number: int) -> bool:
     return kind.number > number
 
 
@@ -82,7 +82,7 @@ class Feed:
         self.sources = sources
         self.reading: Reading | None = None
         self._period_s, self._clock = period_s, clock
-        self._kinds: dict[int | None, Kind] = {}
+        self._kinds: dict[int | None, ViewerKind] = {}
         self._common: View = {}
         self._history: dict[str, list[float]] = {}
         self._wanted, self._news = asyncio.Event(), asyncio.Condition()
@@ -175,10 +175,10 @@ class Feed:
             kind.viewers -= 1
             kind.asked_at = self._clock()
 
-    def _asked(self, uid: int | None) -> Kind:
+    def _asked(self, uid: int | None) -> ViewerKind:
         kind = self._kinds.get(uid)
         if kind is None:
-            kind = self._kinds[uid] = Kind(uid, Reasons(uid))
+            kind = self._kinds[uid] = ViewerKind(uid, Reasons(uid))
         kind.asked_at = self._clock()
         self._wanted.set()
         return kind
@@ -187,7 +187,7 @@ class Feed:
         async with self._news:
             await self._news.wait_for(is_so)
 
-    def _whole_of(self, kind: Kind) -> bytes:
+    def _whole_of(self, kind: ViewerKind) -> bytes:
         if not kind.whole:
             kind.whole = _ENCODER.encode({"number": kind.number, **self._common, **kind.view})
         return kind.whole
@@ -269,7 +269,7 @@ class Feed:
         slurm = {"problem": self._slurm_problem, "at": read_at}
         return {**view, "history": dict(self._history), "notices": notices, "slurm": slurm}
 
-    def _renew(self, kind: Kind, reading: Reading, difference: View) -> None:
+    def _renew(self, kind: ViewerKind, reading: Reading, difference: View) -> None:
         view = own_view(reading, kind.reasons.said, self.sources.decisions, kind.uid)
         changed = difference | changes(kind.view, view)
         if changed or not kind.view:

@@ -34,7 +34,7 @@ class Untold(Exception):
     """The kernel does not answer questions about connections here (sock_diag)."""
 
 
-class Refused(PluginError):
+class UnknownViewer(PluginError):
     """It is not known who asks; the text says why."""
 
 
@@ -54,7 +54,7 @@ class Viewer:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class PageConnection:
     """Where a request came from."""
 
     #: AF_UNIX, AF_INET or AF_INET6.
@@ -84,7 +84,7 @@ class Identities:
     #: It may raise Untold.
     owner: Callable[[End, End], int | None] = field(default_factory=lambda: owner_of)
 
-    def whose(self, connection: Connection) -> Hashable:
+    def whose(self, connection: PageConnection) -> Hashable:
         """By whom a new connection counts: a uid, or another host. Raises Refused.
 
         None where only its requests will tell.
@@ -99,10 +99,10 @@ class Identities:
         except Untold:
             return None
         if uid is None:
-            raise Refused(_NOT_TOLD)
+            raise UnknownViewer(_NOT_TOLD)
         return uid
 
-    def viewer(self, connection: Connection, names: Sequence[str]) -> Viewer:
+    def viewer(self, connection: PageConnection, names: Sequence[str]) -> Viewer:
         """Who asks; `names` are all values of the user's header. Raises Refused, Untold."""
         is_unix = connection.family == socket.AF_UNIX
         peer, own = connection.ends
@@ -110,24 +110,26 @@ class Identities:
         if self.header and (is_unix or host in self.proxies):
             return self._named(names)
         if is_unix:
-            raise Refused("no header is believed: gputopo web needs --user-header on a Unix socket")
+            raise UnknownViewer(
+                "no header is believed: gputopo web needs --user-header on a Unix socket"
+            )
         if not is_loopback(host):
-            raise Refused(f"{host} is neither this host nor a proxy that --proxy names")
+            raise UnknownViewer(f"{host} is neither this host nor a proxy that --proxy names")
         uid = self.owner(peer, own)
         if uid is None:
-            raise Refused(_NOT_TOLD)
+            raise UnknownViewer(_NOT_TOLD)
         return self._of(uid, name_of(uid))
 
     def _named(self, names: Sequence[str]) -> Viewer:
         if len(names) != 1:
             said = f"{len(names)} times" if names else "without"
-            raise Refused(f"the proxy has to send {self.header} once; it came {said}")
+            raise UnknownViewer(f"the proxy has to send {self.header} once; it came {said}")
         if not _USER.match(names[0]):
-            raise Refused(f"{self.header}: no login name")
+            raise UnknownViewer(f"{self.header}: no login name")
         try:
             user = pwd.getpwnam(names[0])
         except KeyError:
-            raise Refused(f"{self.header}: no user of this host") from None
+            raise UnknownViewer(f"{self.header}: no user of this host") from None
         return self._of(user.pw_uid, user.pw_name)
 
     def _of(self, uid: int, name: str) -> Viewer:

@@ -18,16 +18,16 @@ from aiohttp import web
 from gres_topology.pictures import theme
 from slurm_plugin.explain.search import Stopped
 from slurm_plugin.web.clients.guard import HEADERS, Clients, is_own_host, with_headers
-from slurm_plugin.web.clients.turns import TooMany, Turns
+from slurm_plugin.web.clients.turns import ClientTurns, TooMany
 from slurm_plugin.web.clients.waiting import PIECE, Waiting, in_pieces
 from slurm_plugin.web.details import Details, NotFound
 from slurm_plugin.web.feed import Busy, Feed
 from slurm_plugin.web.gain import GainBook
 from slurm_plugin.web.identity import (
-    Connection,
     Identities,
     OwnerTable,
-    Refused,
+    PageConnection,
+    UnknownViewer,
     Untold,
     Viewer,
     is_loopback,
@@ -51,7 +51,7 @@ class Page:
     identities: Identities
     clients: Clients = field(default_factory=Clients)
     owners: OwnerTable = field(default_factory=OwnerTable)
-    turns: Turns = field(default_factory=Turns)
+    turns: ClientTurns = field(default_factory=ClientTurns)
     waiting: Waiting = field(default_factory=Waiting)
     gains: GainBook = field(init=False)
     summing_up: asyncio.Future[None] | None = None
@@ -71,13 +71,13 @@ class Page:
         names = request.headers.getall(header, []) if header else []
         try:
             viewer = await self._identified(connection, names)
-        except Refused as error:
+        except UnknownViewer as error:
             raise web.HTTPForbidden(text=f"{error}\n") from None
         if request.transport is not None:
             self.clients.belongs(request.transport, viewer.uid)
         return viewer
 
-    async def _identified(self, connection: Connection, names: list[str]) -> Viewer:
+    async def _identified(self, connection: PageConnection, names: list[str]) -> Viewer:
         try:
             return self.identities.viewer(connection, names)
         except Untold:
@@ -89,7 +89,7 @@ class Page:
         """May a new connection stay?"""
         try:
             whose = self.identities.whose(connection_of(transport))
-        except (Refused, web.HTTPForbidden):
+        except (UnknownViewer, web.HTTPForbidden):
             return False
         return self.clients.admit(transport, whose)
 
@@ -250,18 +250,18 @@ def application(page: Page) -> web.Application:
     return app
 
 
-def connection_of(transport: asyncio.Transport | None) -> Connection:
+def connection_of(transport: asyncio.Transport | None) -> PageConnection:
     """Where a request came from, by its socket and never by what it says."""
     sock = transport.get_extra_info("socket") if transport is not None else None
     if sock is None:
         raise web.HTTPForbidden(text="the connection is gone\n")
     if sock.family == socket.AF_UNIX:
-        return Connection(socket.AF_UNIX)
+        return PageConnection(socket.AF_UNIX)
     assert transport is not None
     peer, own = (transport.get_extra_info(key) for key in ("peername", "sockname"))
     if not peer or not own:
         raise web.HTTPForbidden(text="the connection is gone\n")
-    return Connection(sock.family, tuple(peer[:2]), tuple(own[:2]))
+    return PageConnection(sock.family, tuple(peer[:2]), tuple(own[:2]))
 
 
 def _is_gone(request: web.Request) -> bool:

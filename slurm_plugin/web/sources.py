@@ -18,7 +18,7 @@ from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import EngineDown, PluginError
 from slurm_plugin.explain import search, slurm_says
 from slurm_plugin.job_entries.saved import NAME, readable
-from slurm_plugin.log_lines import Line, Reader
+from slurm_plugin.log_lines import Line, LineReader
 from slurm_plugin.part_marks import marks
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.queue.watcher import Watcher
@@ -76,7 +76,7 @@ class Sources:
     #: Node -> the switches or blocks above it, the lowest first.
     switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     #: A job's lines of the decision log, as `LogIndex.find`, and the whole log; they raise OSError.
-    records_of: Callable[[int, Reader, Callable[[], bool]], list[Line]] = (
+    records_of: Callable[[int, LineReader, Callable[[], bool]], list[Line]] = (
         lambda job, reader, is_over: []
     )
     #: Keeps up with the log, so that nobody who asks has to wait for that.

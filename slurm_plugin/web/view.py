@@ -14,7 +14,7 @@ from policies.fragmentation import Fragmentation
 from slurm_plugin.explain.slurm_says import loan_in
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.slurm.interface import QueuedJob
-from slurm_plugin.web.decisions import Decision, DecisionTail
+from slurm_plugin.web.decisions import DecisionTail, ShownDecision
 from slurm_plugin.web.reasons import Reading, Reason
 from slurm_plugin.web.sources import EngineState
 from slurm_plugin.why.site import SiteNodes, fragmentation_now, site_of
@@ -130,7 +130,7 @@ def _cut(text: str, most: int = MAX_TEXT) -> str:
     return text[:most].encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
 
 
-def _job(job: QueuedJob, place: int, reason: Reason | None, choice: Decision | None) -> View:
+def _job(job: QueuedJob, place: int, reason: Reason | None, choice: ShownDecision | None) -> View:
     row: View = {
         "name": _cut(job.name or str(job.job_id)),
         "user": _cut(job.user or str(job.uid)),
@@ -157,7 +157,7 @@ def _job(job: QueuedJob, place: int, reason: Reason | None, choice: Decision | N
     return row | {"loan": loan} if loan else row
 
 
-def _choice(job: QueuedJob, choice: Decision) -> View:
+def _choice(job: QueuedJob, choice: ShownDecision) -> View:
     """The order of the job's ranks, and what its links are worth, if it has what was chosen."""
     has = {node: tuple(sorted(gpus)) for node, gpus in job.gpus.items()}
     if {node: tuple(sorted(gpus)) for node, gpus in choice.gpus.items()} != has:
@@ -170,7 +170,7 @@ def _choice(job: QueuedJob, choice: Decision) -> View:
     }
 
 
-def decision_row(decision: Decision) -> View:
+def decision_row(decision: ShownDecision) -> View:
     """One line of the log, as the page lists it."""
     return {
         "job": decision.job,

@@ -12,9 +12,9 @@ from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.gates import question as slots_question
 from slurm_plugin.gates.admission import APART
-from slurm_plugin.gates.plan import Chosen
+from slurm_plugin.gates.plan import ChosenSlots
 from slurm_plugin.lending.choice.offer import Offer
-from slurm_plugin.log_lines import Choice, known
+from slurm_plugin.log_lines import LoggedSet, known
 from slurm_plugin.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.protocol import Use, WaitFor
 from slurm_plugin.queue.candidates import Need, fits, groups
@@ -215,7 +215,7 @@ def _by_select(
         return _waits(WaitReason("policy", f"waits for better GPUs: {decision.reply.note}"))
     if not isinstance(decision.reply, Use):
         return _by_slurm(tuple(own), need, decision.reason)
-    chosen = known(decision.record().chosen) or Choice()
+    chosen = known(decision.record().chosen) or LoggedSet()
     return _told(chosen.gpus, known(chosen.effbw_gbps))
 
 
@@ -229,9 +229,9 @@ def _by_slots(
     choice, build = slots_question.ask(decider, question, need, candidates)
     if isinstance(choice, WaitFor):
         return _waits(WaitReason("policy", f"waits for better GPUs: {choice.note}"))
-    if not isinstance(choice, Chosen):
+    if not isinstance(choice, ChosenSlots):
         return _by_slurm(candidates[0].names, need, choice.note)
-    chosen = known(build().chosen) or Choice()
+    chosen = known(build().chosen) or LoggedSet()
     order = next(iter(chosen.gpus.values()), ())
     return _told(dict.fromkeys(choice.group.names, order), known(chosen.effbw_gbps))
 

@@ -11,7 +11,7 @@ from policies import Ahead, Cluster, NodeState, Release, Request, WaitingJob
 from policies.contract.bits import gpus_of, mask_of
 from policies.horizon.communication import Communication
 from policies.horizon.futures import Choices, World
-from policies.horizon.playing import DEEP, NOWHERE, STARTS, Part, Waits
+from policies.horizon.playing import DEEP, NOWHERE, STARTS, Waits, WantedPart
 from policies.matching.links import host_mbps
 from policies.registry import registry
 
@@ -33,7 +33,7 @@ class Plain:
         self.starts = self.next_mask = 0
         self.at_once: set[int] = set()
 
-    def best(self, part: Part, without: int) -> tuple[int, int] | None:
+    def best(self, part: WantedPart, without: int) -> tuple[int, int] | None:
         """Node and GPUs (mask): of the lightest nodes the one that mapa ranks first."""
         ranked = []
         for number, node in enumerate(self.world.nodes):
@@ -47,7 +47,7 @@ class Plain:
         self.worth += own * part.weight
         return number, mask
 
-    def start(self, part: Part, lasts_s: float, without: int = NOWHERE) -> bool:
+    def start(self, part: WantedPart, lasts_s: float, without: int = NOWHERE) -> bool:
         found = self.best(part, without)
         if found is None:
             return False
@@ -160,7 +160,7 @@ def test_sets_without_their_rank_orders_are_mapas_own(kind):
         found = choices.sets(request, count, NodeState("n", topology, free))
         assert [one.mask for one in found] == [one.mask for one in tops]
         assert [one.gain for one in found] == gains
-        best = choices.find(Part(job, count, (), 1.0), topology, free)
+        best = choices.find(WantedPart(job, count, (), 1.0), topology, free)
         assert (best.mask, best.gain, best.share) == (tops[0].mask, gains[0], tops[0].share)
 
 
@@ -179,7 +179,7 @@ def test_a_jobs_parts_are_made_once_for_the_same_kinds_of_node():
 def test_a_set_that_is_in_no_table_is_the_one_that_is_searched(pattern):
     torus, job = machine("torus-16"), WaitingJob((3,), 60.0, pattern)
     free = mask_of([1, 5, 6, 9, 12])
-    best = Choices(MAPA.tables, MAPA._objective).find(Part(job, 3, (), 1.0), torus, free)
+    best = Choices(MAPA.tables, MAPA._objective).find(WantedPart(job, 3, (), 1.0), torus, free)
     first = MAPA.tables.first(torus, pattern, 3, free, MAPA.sensitive)
     worth = MAPA.tables.worth(torus, pattern, first.order, free)
     assert worth.share < 1 or pattern != "hypercube"

@@ -11,7 +11,7 @@ from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.gates.capacity_cache import CapacityCache
 from slurm_plugin.job_notes import hints
 from slurm_plugin.protocol import Ok, Submit
-from slurm_plugin.queue.backfill import Line
+from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.interface import SlurmPartition
@@ -37,7 +37,7 @@ def cache(*names: str, free: int = 0xFF) -> CapacityCache:
         for name in names or ("dgx1",)
     }
     found = CapacityCache(settings=site())
-    found.update(room, (), Line(), NOW)
+    found.update(room, (), WaitingLine(), NOW)
     return found
 
 

@@ -13,7 +13,7 @@ from policies.contract.bits import lowest_bits
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import Choice, Choose, Chosen, GateContext, GatePlan, Want
+from slurm_plugin.gates.plan import Choice, Choose, ChosenSlots, GateContext, GatePlan, Want
 from slurm_plugin.gates.planning import plan
 from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.gates.slot_loans import SlotLoans
@@ -102,7 +102,7 @@ TERMS = GateContext(now=1000, lease_s=120, grace_s=30)
 
 
 def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-    return Chosen(found[0], lowest_bits(found[0].free, want.need.gpus), "dgx1:0 by test: why")
+    return ChosenSlots(found[0], lowest_bits(found[0].free, want.need.gpus), "dgx1:0 by test: why")
 
 
 DGX1 = Node("dgx1", V100, 0xFF, 40, 1000, partitions=frozenset({"batch"}))

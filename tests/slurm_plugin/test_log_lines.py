@@ -31,7 +31,7 @@ from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.lending import record
 from slurm_plugin.lending.choice.offer import Refusal
 from slurm_plugin.lending.ledger import Lent
-from slurm_plugin.log_lines import AnyLine, Line, Reader, UseLine, of_plain, plain
+from slurm_plugin.log_lines import AnyLine, Line, LineReader, UseLine, of_plain, plain
 from slurm_plugin.protocol import Notice, WaitFor
 from slurm_plugin.serve.loops import order
 from slurm_plugin.serve.tally import Tally
@@ -90,7 +90,7 @@ def kinds(of: type = Line) -> set[type]:
 
 
 def test_what_each_writer_writes_the_one_reader_reads(tmp_path, written):
-    config, reader = DecisionLogConfig(tmp_path / "log", 1, 1), Reader()
+    config, reader = DecisionLogConfig(tmp_path / "log", 1, 1), LineReader()
     log = DecisionLog(config)
     for line in written:
         log.append(line)
@@ -123,7 +123,7 @@ def test_the_log_takes_nothing_that_is_no_line(tmp_path):
     ],
 )
 def test_logs_of_other_releases_stay_readable(line):
-    reader = Reader()
+    reader = LineReader()
     (read,) = reader.records([line.encode()])
     assert (read.job, read.decision, reader.unread) == (7, json.loads(line)["decision"], 0)
 
@@ -173,7 +173,7 @@ def test_a_line_that_is_none_of_ours_costs_itself_alone_and_is_counted(tmp_path,
     good = as_text(why="placed")
     path = tmp_path / "log"
     path.write_bytes(good + b"\n" + line + b"\n\n" + good + b"\n")
-    config, reader = DecisionLogConfig(path, 1, 1), Reader()
+    config, reader = DecisionLogConfig(path, 1, 1), LineReader()
     tail = DecisionTail(config)
     assert [one.job for one in decision_log.read(config, reader)] == [7, 7]
     assert reader.unread == 1
@@ -184,7 +184,7 @@ def test_a_line_that_is_none_of_ours_costs_itself_alone_and_is_counted(tmp_path,
 
 
 def test_explain_says_how_many_lines_about_the_job_it_left_out(tmp_path):
-    path, reader = tmp_path / "log", Reader()
+    path, reader = tmp_path / "log", LineReader()
     path.write_bytes(b'{"job":7,"decision":"use"}\n{"job":7,"decision":3}\n{"job":8,"array":0,\n')
     records = search.LogIndex(DecisionLogConfig(path, 1, 1)).find(7, reader)
     words = in_words(story_of(7, records, "decision log", reader.unread))
@@ -223,7 +223,7 @@ def damaged(data: st.DataObject, value: Any) -> Any:
 
 def look(lines: list[bytes]) -> None:
     """Everybody who reads the log, at these lines."""
-    tail, records = DecisionTail(None), list(Reader().records(lines))
+    tail, records = DecisionTail(None), list(LineReader().records(lines))
     tail.take(records)
     msgspec.json.encode([decision_row(decision) for _, decision in tail.shown])
     gains, tally = Gains(), Tally()

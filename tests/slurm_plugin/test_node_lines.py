@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from slurm_plugin.errors import ProtocolError
-from slurm_plugin.node_lines import MOST_NODES, Changes, NodesPart, digest, mix, places
+from slurm_plugin.node_lines import MOST_NODES, NodesPart, TableChanges, digest, mix, places
 from slurm_plugin.protocol import decode, encode_request
 
 PART = NodesPart(
@@ -67,13 +67,13 @@ def test_a_line_has_no_more_nodes_than_are_read_at_once():
 
 
 def test_what_changed_is_read_as_it_was_written():
-    changes = Changes(0xABC, 0x123, {12: 0x3F, 7: 0}, "0-3,7", 5)
+    changes = TableChanges(0xABC, 0x123, {12: 0x3F, 7: 0}, "0-3,7", 5)
     line = PLACE + b" table=abc state=123 changed=12:3f,7:0 heaviest=5 others=0-3,7\n"
     asked = decode(line)
     assert asked.changes == changes
     assert set(encode_request(asked).split()) == set(line.split())
     alone = decode(PLACE + b" table=abc state=123 others=1\n")
-    assert alone.changes == Changes(0xABC, 0x123, {}, "1", None)
+    assert alone.changes == TableChanges(0xABC, 0x123, {}, "1", None)
     assert decode(PLACE).changes is None
 
 

@@ -28,7 +28,7 @@ from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.explain.answer import NotShown, _question
 from slurm_plugin.gates import planning, released
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import Chosen, GateContext
+from slurm_plugin.gates.plan import ChosenSlots, GateContext
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.genie.changes import asked_shape
 from slurm_plugin.genie.domain_snapshot import domain_snapshot
@@ -37,7 +37,7 @@ from slurm_plugin.lending.at_start import planning as at_start
 from slurm_plugin.lending.at_start.start_loans import StartLoans
 from slurm_plugin.lending.plan import LoanContext
 from slurm_plugin.protocol import Submit, encode_request
-from slurm_plugin.queue.backfill import Line
+from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.demand import MAX_NAMED
@@ -200,7 +200,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     """An engine of the slots mode whose cache has just seen an empty cluster."""
     found = an_engine(tmp_path, f"{BASIC}enforcement: slots\n")
     found.setup.cache.settings = BATCH
-    found.setup.cache.update(room(64), (), Line(), time.time())
+    found.setup.cache.update(room(64), (), WaitingLine(), time.time())
     yield found
     found.log.close()
 
@@ -317,7 +317,7 @@ def test_a_look_of_the_slots_mode_outlives_hostile_jobs(seed):
             Wants().read(queue, emptied(ROOM)),
             ROOM,
             GateContext(NOW, lease_s=120),
-            lambda _name, _job, want, found: Chosen(
+            lambda _name, _job, want, found: ChosenSlots(
                 found[0], lowest_bits(found[0].free, want.need.gpus)
             ),
         )
@@ -368,7 +368,7 @@ def test_a_look_at_shapes_outlives_a_request_that_cannot_be_read(text):
 
 def test_a_job_may_name_as_many_nodes_as_a_cluster_has_and_no_more(tmp_path):
     cache = CapacityCache(settings=BATCH)
-    cache.update(ROOM, (), Line(), NOW)
+    cache.update(ROOM, (), WaitingLine(), NOW)
     slots = Slots(basic_decider(tmp_path), cache, 120, clock=lambda: NOW)
     few, many = f"x[1-{MAX_NAMED}]", f"x[0-{MAX_NAMED}]"
     assert "gpu-slots: placed" in str(slots.on_submit(submit(exc_nodes=few)))

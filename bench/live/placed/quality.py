@@ -19,7 +19,7 @@ from bench.live.cluster import BenchCluster, clean
 from bench.measure import Figure, at_least, at_most, quantile
 from gres_topology import catalog
 from simulation.core.jobs import SimJob, mixed_jobs
-from simulation.core.link_quality import Verdict, judge
+from simulation.core.link_quality import SetWorth, judge
 
 MACHINE = "dgx1v"
 #: side -> (partition, node)
@@ -53,7 +53,7 @@ def submit_line(side: str, job: SimJob, folder: str) -> str:
     return shlex.join(["sbatch", "-Q", *args, "--wrap", script])
 
 
-def run_seed(live: BenchCluster, seed: int) -> dict[str, list[Verdict]]:
+def run_seed(live: BenchCluster, seed: int) -> dict[str, list[SetWorth]]:
     """Runs the seed's jobs on both sides and judges what each job saw."""
     jobs = mixed_jobs(seed, JOBS)
     folder = f"/home/alice/quality.{seed}.{time.monotonic_ns()}"
@@ -65,7 +65,7 @@ def run_seed(live: BenchCluster, seed: int) -> dict[str, list[Verdict]]:
     return {side: verdicts(live, f"{folder}/{side}", jobs) for side in SIDES}
 
 
-def verdicts(live: BenchCluster, path: str, jobs: list[SimJob]) -> list[Verdict]:
+def verdicts(live: BenchCluster, path: str, jobs: list[SimJob]) -> list[SetWorth]:
     """One verdict per job; a job that is missing or got another count is an error."""
     topology = catalog.load(MACHINE)
     seen: dict[int, tuple[int, ...]] = {}
@@ -80,7 +80,7 @@ def verdicts(live: BenchCluster, path: str, jobs: list[SimJob]) -> list[Verdict]
 
 def run() -> Iterator[Figure]:
     """Share of the ideal per seed and over all, quartiles of GB/s, rings with a PCIe hop."""
-    verdicts: dict[str, list[list[Verdict]]] = {side: [] for side in SIDES}
+    verdicts: dict[str, list[list[SetWorth]]] = {side: [] for side in SIDES}
     with clean() as live:
         live.configure_extra(FIFO)
         with live.slurmctld_log_of() as lines:
@@ -91,7 +91,7 @@ def run() -> Iterator[Figure]:
     yield from figures(verdicts, shim_log.results(shim_log.read(lines)))
 
 
-def figures(verdicts: dict[str, list[list[Verdict]]], results: dict[str, int]) -> Iterator[Figure]:
+def figures(verdicts: dict[str, list[list[SetWorth]]], results: dict[str, int]) -> Iterator[Figure]:
     """The figures of the runs: `verdicts[side][seed]` are the verdicts on multi-GPU jobs.
 
     `results` counts what the select plugin logged for the starts of both sides.
@@ -136,7 +136,7 @@ def figures(verdicts: dict[str, list[list[Verdict]]], results: dict[str, int]) -
     yield from quartiles(verdicts)
 
 
-def quartiles(verdicts: dict[str, list[list[Verdict]]]) -> Iterator[Figure]:
+def quartiles(verdicts: dict[str, list[list[SetWorth]]]) -> Iterator[Figure]:
     """Effective bandwidth of the multi-GPU jobs of all seeds."""
     for name, q in (("q1", 0.25), ("median", 0.5), ("q3", 0.75)):
         value = {

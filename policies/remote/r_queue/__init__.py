@@ -4,7 +4,7 @@ P. Markthub, A. Nomura, S. Matsuoka, PDCAT 2014, section III. They are not among
 policies a job can ask for: the engine asks the R queue about jobs that fit on no node.
 """
 
-from policies.remote.r_queue.auto import AutoRQueue, Release, local_start_s
+from policies.remote.r_queue.auto import AutoRQueue, ExpectedRelease, local_start_s
 from policies.remote.r_queue.model import JobWork, NetworkSpeeds, execution_s
 from policies.remote.r_queue.queues import (
     LEAST_OCCUPIED,
@@ -19,11 +19,11 @@ __all__ = [
     "LOCAL_FIRST",
     "NETWORK_AWARE",
     "AutoRQueue",
+    "ExpectedRelease",
     "GQueue",
     "JobWork",
     "NetworkSpeeds",
     "RQueue",
-    "Release",
     "execution_s",
     "local_start_s",
 ]

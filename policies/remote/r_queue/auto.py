@@ -17,7 +17,7 @@ from policies.remote.r_queue.queues import NETWORK_AWARE, RQueue
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ExpectedRelease:
     """What a running job is expected to give back in `in_s` seconds, by node; GPUs as masks."""
 
     in_s: float
@@ -44,7 +44,7 @@ class AutoRQueue:
         work: JobWork,
         left: Capacities,
         running: Mapping[str, int],
-        releases: Iterable[Release],
+        releases: Iterable[ExpectedRelease],
     ) -> Answer:
         """A place, or a wait that says both predictions; nothing is changed."""
         answer = self.queue.decide(job, left, running)
@@ -103,7 +103,7 @@ def local_start_s(
     queue: RQueue,
     left: Capacities,
     running: Mapping[str, int],
-    releases: Iterable[Release],
+    releases: Iterable[ExpectedRelease],
 ) -> float:
     """Seconds until the job would fit on local GPUs if nothing else started; inf if never."""
     local = replace(queue, remote=False)

@@ -18,7 +18,7 @@ from policies.contract.scheduling import Platform
 from policies.genie.tasks import TaskMaker
 from policies.registry import registry
 from simulation.core.jobs import SimJob, at_load
-from simulation.core.slurm_site import Room
+from simulation.core.slurm_site import NodeRoom
 from simulation.experiments import openb, sc17
 from simulation.experiments.genie.workload import Models, Spec, TrueTimes, make, models
 from simulation.experiments.harm.workloads import GENERATED, Drawn, Workload, usual
@@ -99,7 +99,7 @@ def _openb(seed: int, count: int) -> Drawn:
     kept = openb.nodes(OPENB_NODES)
     kinds = openb.models(OPENB_NODES)
     nodes = {name: _of_openb(kept[name].free.bit_count(), kinds[name]) for name in kept}
-    rooms = {name: Room(node.cpus, node.memory_mb) for name, node in kept.items()}
+    rooms = {name: NodeRoom(node.cpus, node.memory_mb) for name, node in kept.items()}
     jobs = [
         SimJob(at, (task.gpus,), task.duration_s, task.submit_s, cpus=task.cpus,
                memory_mb=task.memory_mb)

@@ -19,7 +19,7 @@ from gres_topology import NodeTopology
 from gres_topology.catalog import declared, load
 from policies import Policy
 from simulation.core.jobs import SimJob, at_load
-from simulation.core.slurm_site import Room
+from simulation.core.slurm_site import NodeRoom
 from simulation.experiments.horizon_waits import COMMUNICATION, Told
 from simulation.models.speed import Speed
 from simulation.stock import policy_named
@@ -72,7 +72,7 @@ class Drawn:
     jobs: Sequence[SimJob]
     speed: Speed
     #: CPUs and memory of the nodes, where a log has them.
-    rooms: Mapping[str, Room] = field(default_factory=dict)
+    rooms: Mapping[str, NodeRoom] = field(default_factory=dict)
     policy: Callable[[str], Policy] = policy_named
 
 

@@ -14,7 +14,7 @@ from policies.contract.interference import Interference, Kind
 from policies.registry import registry
 from policies.topo_aware.machine import MachineGraph
 from policies.topo_aware.settings import TopoAwareSettings
-from policies.topo_aware.utility import HEAVIEST, JobNeeds, Scale
+from policies.topo_aware.utility import HEAVIEST, JobNeeds, SetScorer
 from simulation.core.steps import each
 from simulation.experiments import Result
 from simulation.experiments.experiment import averaged
@@ -80,7 +80,7 @@ def measure(
     by_policy: dict[str, list[tuple[float, float]]] = {}
     for free in frees:
         needs = JobNeeds(TASKS, Kind("", 0, TASKS), HEAVIEST)
-        scale = Scale(node, free, (), needs, TopoAwareSettings(), Interference({}))
+        scale = SetScorer(node, free, (), needs, TopoAwareSettings(), Interference({}))
         by_graph = GraphScale(scale, graph)
         utility, least = by_graph.best(gpus_of(free))
         answers = {name: placed(name, topology, free, graph) for name in OTHERS}

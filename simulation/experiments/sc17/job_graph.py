@@ -16,7 +16,7 @@ import numpy as np
 from policies.contract.bits import Floats, Ints, mask_of
 from policies.patterns.pattern import pattern_of
 from policies.topo_aware.machine import MachineGraph
-from policies.topo_aware.utility import HEAVIEST, Scale
+from policies.topo_aware.utility import HEAVIEST, SetScorer
 from simulation.errors import SimulationError
 
 #: More tasks than this have too many mappings to try them all.
@@ -71,7 +71,7 @@ class GraphScale:
     The least and the most that eq. 3 can be are those of all mappings on the empty node.
     """
 
-    def __init__(self, scale: Scale, graph: JobGraph) -> None:
+    def __init__(self, scale: SetScorer, graph: JobGraph) -> None:
         self.scale, self.graph = scale, graph
         self.distance = scale.machine.distance
         self.least, self.most = _extremes(graph, scale.machine)

@@ -14,10 +14,10 @@ from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.index import State
 from policies.topo_aware.settings import TopoAwareSettings
 from policies.topo_aware.solutions import Solution, Solutions
-from policies.topo_aware.utility import JobNeeds, Scale, UtilityTerms
+from policies.topo_aware.utility import JobNeeds, SetScorer, UtilityTerms
 
 
-class PrintedScale(Scale):
+class PrintedScale(SetScorer):
     """Scores sets by eq. 2, the terms of which are not in [0, 1] here."""
 
     def _terms(self, mask: int) -> UtilityTerms:

@@ -9,7 +9,7 @@ from policies.contract.bits import mask_of
 from policies.contract.interference import Interference, weight_of
 from policies.topo_aware.machine import MachineGraph
 from policies.topo_aware.settings import TopoAwareSettings
-from policies.topo_aware.utility import Beside, JobNeeds, Scale
+from policies.topo_aware.utility import Beside, JobNeeds, SetScorer
 from simulation.core.record import Record, SimulatedRun
 from simulation.core.requests import hint_values
 from simulation.experiments.sc17.profile import kind_of
@@ -36,7 +36,7 @@ def below_minimum(
             for other in beside:
                 free &= ~other.mask
             asked = JobNeeds(len(gpus), own.kind, weight_of(own.kind.batch))
-            scale = Scale(machine, free, beside, asked, TopoAwareSettings(), interference)
+            scale = SetScorer(machine, free, beside, asked, TopoAwareSettings(), interference)
             worst = min(worst, scale.terms(own.mask).utility)
             there.append(record)
         below += worst < float(hint_values(record.job.hint).get("min-utility", "0"))

@@ -12,7 +12,7 @@ from slurm_plugin.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
     from gres_topology import NodeTopology
-    from gres_topology.readers.health import Report
+    from gres_topology.readers.health import HealthReport
     from slurm_plugin.config.settings import Config
     from slurm_plugin.part_marks.marks import Mark
 
@@ -174,7 +174,7 @@ def _by_hand(node: str, words: tuple[str, ...], share: float | None, reason: str
 
 def _reported(
     node: str, topology: NodeTopology, report: TextIO, reason: str
-) -> tuple[list[Mark], Report]:
+) -> tuple[list[Mark], HealthReport]:
     """The marks that a report tells of, and what it says itself."""
     from gres_topology.readers import health
 

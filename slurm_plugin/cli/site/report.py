@@ -12,7 +12,7 @@ from slurm_plugin.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
     from slurm_plugin.config.sections import SlurmConfig
-    from slurm_plugin.serve.free_history import FreeGpus
+    from slurm_plugin.serve.free_history import FreeReading
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -34,13 +34,13 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
     from slurm_plugin.decide import decision_log
     from slurm_plugin.explain.gains import Gains
     from slurm_plugin.explain.search import attributed
-    from slurm_plugin.log_lines import Reader
+    from slurm_plugin.log_lines import LineReader
     from slurm_plugin.serve.free_history import FreeHistory, over_time
 
     first = _first(since, datetime.now(UTC)) if since else None
     settings = config.in_force(config_path)
     log = settings.decision_log
-    gains, reader = Gains(), Reader()
+    gains, reader = Gains(), LineReader()
     try:
         for record in attributed(decision_log.read(log, reader)):
             if first is None or _is_after(record.time, first):
@@ -84,9 +84,9 @@ def _now(slurm: SlurmConfig) -> dict[str, Any]:
     }
 
 
-def _by_day(rows: list[FreeGpus]) -> dict[str, list[FreeGpus]]:
+def _by_day(rows: list[FreeReading]) -> dict[str, list[FreeReading]]:
     """The readings of each day (local time), oldest first."""
-    days: dict[str, list[FreeGpus]] = {}
+    days: dict[str, list[FreeReading]] = {}
     for row in rows:
         days.setdefault(datetime.fromtimestamp(row.at).date().isoformat(), []).append(row)
     return days

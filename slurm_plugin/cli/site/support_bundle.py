@@ -10,7 +10,7 @@ import click
 from slurm_plugin.cli.options import OUT_FILE, config_option
 
 if TYPE_CHECKING:
-    from slurm_plugin.doctor.bundle import Part
+    from slurm_plugin.doctor.bundle import BundlePart
 
 #: Names of a kind that are listed on the terminal; the rest is counted.
 _LISTED = 10
@@ -57,7 +57,7 @@ def support_bundle(config_path: Path, output: Path | None, hide_nodes: bool) -> 
     click.echo(f"\nLook at it before you send it: tar -xzOf {output} | less")
 
 
-def _contents(parts: list[Part]) -> list[str]:
+def _contents(parts: list[BundlePart]) -> list[str]:
     """What is in it, and what is not and why."""
     width = max(len(one.name) for one in parts)
     return [
@@ -67,7 +67,7 @@ def _contents(parts: list[Part]) -> list[str]:
     ]
 
 
-def _lacks(one: Part) -> str:
+def _lacks(one: BundlePart) -> str:
     return "NOT ALL" if one.text else "NOT THERE"
 
 

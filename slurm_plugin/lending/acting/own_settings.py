@@ -10,7 +10,7 @@ from slurm_plugin.config.key import Key
 from slurm_plugin.config.owner import check_owner
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.sections import SlurmConfig
-from slurm_plugin.config.yaml_reader import Reader
+from slurm_plugin.config.yaml_reader import YamlReader
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.remote import presets
 from slurm_plugin.remote.node.preset import Preset
@@ -36,7 +36,7 @@ def load(path: Path) -> tuple[RemoteConfig, SlurmConfig]:
     return remote, slurm
 
 
-class OwnReader(Reader):
+class OwnReader(YamlReader):
     """A Reader that looks at who may write a preset's file before it reads the file."""
 
     def preset(self, node: yaml.Node, name: str, key: Key) -> Preset:

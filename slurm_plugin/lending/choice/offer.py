@@ -16,7 +16,7 @@ from policies.remote.r_queue import (
     LOCAL_FIRST,
     NETWORK_AWARE,
     AutoRQueue,
-    Release,
+    ExpectedRelease,
     RQueue,
     local_start_s,
 )
@@ -51,7 +51,7 @@ class SpareCapacity:
 
     nodes: Nodes
     #: What running jobs are expected to give back.
-    releases: Sequence[Release] = ()
+    releases: Sequence[ExpectedRelease] = ()
     #: How much of each node's network the running loans take, from 0 to 1.
     loads: Mapping[str, float] = field(default_factory=dict)
 
@@ -189,10 +189,10 @@ def local_wait_s(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig)
     return local_start_s(job.asked, queue_of(settings), capacities, running, releases)
 
 
-def _on(nodes: Sequence[Node], release: Release) -> Release:
+def _on(nodes: Sequence[Node], release: ExpectedRelease) -> ExpectedRelease:
     """The part of a release that is on these nodes."""
     names = {node.name for node in nodes}
-    return Release(
+    return ExpectedRelease(
         release.in_s,
         {name: mask for name, mask in release.gpus.items() if name in names},
         {name: cpus for name, cpus in release.cpus.items() if name in names},

@@ -56,7 +56,7 @@ Update = tuple[QueuedJob, JobUpdate]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ToldFactor:
     """A waiting job's site factor, as Slurm was told; with its submit (epoch) it is this job's."""
 
     job_id: int
@@ -79,7 +79,7 @@ class ShapingLoop(QueueLoop):
         # asked once for those, and has been for the jobs in `_asked`.
         self._since = 0.0
         self._asked: set[int] = set()
-        self._file: RowsFile[Place] | None = None
+        self._file: RowsFile[ToldFactor] | None = None
         self._changed = 0
         # Why Slurm refused a change of the last poll; empty where it refused none.
         self._refused = ""
@@ -178,7 +178,7 @@ class ShapingLoop(QueueLoop):
         if not self._since:
             self._since = seen.at
             path = Path(setup.config.state_dir) / PLACES
-            self._file = RowsFile(path, list[Place], MAX_BYTES, 0o640)
+            self._file = RowsFile(path, list[ToldFactor], MAX_BYTES, 0o640)
             rows = {(row.job_id, row.submit): row.factor for row in self._file.read()}
             told = {job.job_id: rows.get((job.job_id, job.submit), 0) for job in waits}
             self._factors = {job: factor for job, factor in told.items() if factor}
@@ -236,7 +236,9 @@ class ShapingLoop(QueueLoop):
         self._backoff.forget(now)
         if self._factors != before and self._file is not None:
             factors = ((job, self._factors.get(job.job_id, 0)) for job in seen.jobs)
-            self._file.write([Place(job.job_id, job.submit, one) for job, one in factors if one])
+            self._file.write(
+                [ToldFactor(job.job_id, job.submit, one) for job, one in factors if one]
+            )
 
     def _may_change(self, job: QueuedJob, seen: Snapshot) -> bool:
         return not self._backoff.is_paused(job.name, seen.at)

@@ -6,7 +6,7 @@ import asyncio
 
 from slurm_plugin.config.settings import Config
 from slurm_plugin.queue.snapshot import Detail
-from slurm_plugin.serve.free_history import FreeGpus, FreeHistory
+from slurm_plugin.serve.free_history import FreeHistory, FreeReading
 from slurm_plugin.serve.loops.queue_loop import RegularLoop
 from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.serve.setup import Setup
@@ -72,7 +72,7 @@ class SiteLoop(RegularLoop):
         # Another configuration may come while this waits: then `_history` is none again.
         history = self._history
         figures = await asyncio.to_thread(figures_of, snapshot)
-        row = FreeGpus.of(snapshot.at, figures.fragmentation)
+        row = FreeReading.of(snapshot.at, figures.fragmentation)
         await asyncio.to_thread(history.add, row)
         return every_s
 

@@ -24,7 +24,7 @@ class TooMany(Exception):
     """This user has asked more than may wait already."""
 
 
-class Turns:
+class ClientTurns:
     """Runs what blocks; only the event loop may call it."""
 
     def __init__(self) -> None:

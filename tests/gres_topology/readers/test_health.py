@@ -35,7 +35,7 @@ def found(text, topology=DGX1V):
 def test_a_power_report_of_driver_580():
     text = "index, power.limit [W], power.default_limit [W]\n"
     rows = [f"{gpu}, 700.00 W, 700.00 W\n" for gpu in range(8)]
-    assert health.read(text + "".join(rows), DGX1V, "f") == health.Report("power", [])
+    assert health.read(text + "".join(rows), DGX1V, "f") == health.HealthReport("power", [])
     # Of a GPU that fell off the bus there is `[Unknown Error]`: nothing is known of the whole.
     rows[3] = "3, [Unknown Error], [Unknown Error]\n"
     assert health.read(text + "".join(rows), DGX1V, "f").untold == {3}

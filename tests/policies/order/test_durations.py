@@ -9,12 +9,20 @@ import pytest
 
 from policies.order import durations
 from policies.order.arrivals import Arrivals
-from policies.order.durations import ENOUGH, Durations, Errors, Known, Learning, to_seconds, to_step
+from policies.order.durations import (
+    ENOUGH,
+    Durations,
+    Errors,
+    KnownJob,
+    Learning,
+    to_seconds,
+    to_step,
+)
 
-ANN = Known("ann")
+ANN = KnownJob("ann")
 
 
-def taught(*runs: tuple[Known, float]) -> Durations:
+def taught(*runs: tuple[KnownJob, float]) -> Durations:
     learned = Durations()
     for job, seconds in runs:
         learned.ended(job, seconds)
@@ -22,30 +30,30 @@ def taught(*runs: tuple[Known, float]) -> Durations:
 
 
 def test_of_a_job_nothing_is_told_but_by_its_users_own():
-    own, others = Known("ann", "lab", "train", 1), Known("bob", "lab", "train", 1)
+    own, others = KnownJob("ann", "lab", "train", 1), KnownJob("bob", "lab", "train", 1)
     learned = taught(*[(others, 10.0)] * 20, *[(own, 1000.0)] * 6)
 
     assert learned.estimate(own).quantile(0.5) == pytest.approx(1000, rel=0.05)
     assert learned.estimate(others).quantile(0.5) == pytest.approx(10, rel=0.1)
-    for stranger in (Known("eve", "lab", "train", 1), Known(name="train", size=1)):
+    for stranger in (KnownJob("eve", "lab", "train", 1), KnownJob(name="train", size=1)):
         assert learned.estimate(stranger).steps == ()
         assert learned.estimate(replace(stranger, limit_s=60.0)).quantile(0.9) == 60.0
 
 
 def test_jobs_of_nobody_teach_nothing():
-    assert len(taught(*[(Known(size=1), 10.0)] * 20)) == 0
+    assert len(taught(*[(KnownJob(size=1), 10.0)] * 20)) == 0
 
 
 def test_the_name_counts_before_the_size_and_the_command_before_both():
-    train = Known("ann", "lab", "train", 4, "train.sh")
+    train = KnownJob("ann", "lab", "train", 4, "train.sh")
     learned = taught(
         *[(train, 5000.0)] * 6,
-        *[(Known("ann", "lab", "test", 4, "test.sh"), 50.0)] * 6,
-        *[(Known("ann", "lab", "train", 4, "quick.sh"), 500.0)] * 6,
+        *[(KnownJob("ann", "lab", "test", 4, "test.sh"), 50.0)] * 6,
+        *[(KnownJob("ann", "lab", "train", 4, "quick.sh"), 500.0)] * 6,
     )
 
     middle = {
-        (name, command): learned.estimate(Known("ann", "lab", name, 4, command)).quantile(0.5)
+        (name, command): learned.estimate(KnownJob("ann", "lab", name, 4, command)).quantile(0.5)
         for name, command in (("train", "train.sh"), ("test", "test.sh"), ("train", "quick.sh"))
     }
 
@@ -53,7 +61,7 @@ def test_the_name_counts_before_the_size_and_the_command_before_both():
 
 
 def test_few_runs_are_filled_up_with_those_of_the_next_key():
-    test, train = Known("ann", name="test"), Known("ann", name="train")
+    test, train = KnownJob("ann", name="test"), KnownJob("ann", name="train")
     learned = taught(*[(test, 8.0)] * 10, (train, 1000.0))
 
     assert len(learned.estimate(train).steps) >= durations.ENOUGH
@@ -64,8 +72,8 @@ def test_the_limit_is_never_exceeded_and_stands_alone_where_nothing_is_known():
     learned = taught((ANN, 1000.0))
 
     assert learned.estimate(replace(ANN, limit_s=60)).quantile(0.9) == 60
-    assert Durations().estimate(Known(limit_s=60)).quantile(0.9) == 60
-    assert Durations().estimate(Known()).quantile(0.9) is None
+    assert Durations().estimate(KnownJob(limit_s=60)).quantile(0.9) == 60
+    assert Durations().estimate(KnownJob()).quantile(0.9) is None
 
 
 def test_what_has_run_for_long_is_one_of_those_that_run_for_long():
@@ -79,7 +87,7 @@ def test_what_has_run_for_long_is_one_of_those_that_run_for_long():
 
 @pytest.mark.parametrize("seconds", [-1.0, -math.inf, math.inf, math.nan])
 def test_times_that_a_clock_made_up_are_not_taken(seconds: float):
-    assert len(taught((Known(user="ann"), seconds))) == 0
+    assert len(taught((KnownJob(user="ann"), seconds))) == 0
 
 
 def test_zero_seconds_and_three_hundred_years_are_bytes():
@@ -91,7 +99,7 @@ def test_zero_seconds_and_three_hundred_years_are_bytes():
 
 def test_names_of_ten_megabytes_and_lone_surrogates_cost_a_hash():
     long = "x" * 10_000_000
-    learned = taught((Known("\ud800", long, long, 1, long), 5.0))
+    learned = taught((KnownJob("\ud800", long, long, 1, long), 5.0))
 
     assert sum(len(key) + len(steps) for key, steps in learned.items()) < 100
 
@@ -100,43 +108,45 @@ def test_a_million_users_do_not_fill_the_memory_and_the_busy_ones_stay(monkeypat
     monkeypatch.setattr(durations, "MOST_KEYS", 100)
     learned = Durations()
     for number in range(2000):
-        learned.ended(Known(user=f"user{number}", size=1), 1000.0)
-        learned.ended(Known(user="busy", size=1), 10.0)
+        learned.ended(KnownJob(user=f"user{number}", size=1), 1000.0)
+        learned.ended(KnownJob(user="busy", size=1), 10.0)
 
     assert len(learned) <= 100
-    assert learned.estimate(Known(user="busy", size=1)).quantile(0.9) == pytest.approx(10, rel=0.1)
+    assert learned.estimate(KnownJob(user="busy", size=1)).quantile(0.9) == pytest.approx(
+        10, rel=0.1
+    )
 
 
 @pytest.mark.parametrize("is_reloaded", [False, True], ids=["at once", "loaded in between"])
 def test_one_users_many_names_drive_out_nobody_elses_run_times(monkeypatch, is_reloaded):
     monkeypatch.setattr(durations, "MOST_KEYS", 100)
-    learned = taught(*[(Known("victim", "lab", "train", 8), 500.0)] * ENOUGH)
+    learned = taught(*[(KnownJob("victim", "lab", "train", 8), 500.0)] * ENOUGH)
     if is_reloaded:
         kept = dict(learned.items())
         users = {key: learned.user_of(key) for key in kept}
         learned = Durations()
         learned.load(kept, users)
     for number in range(500):
-        learned.ended(Known("mallory", "lab", f"n{number}", 1 + number % 8), 1.0)
+        learned.ended(KnownJob("mallory", "lab", f"n{number}", 1 + number % 8), 1.0)
 
     assert len(learned) == 100
-    assert len(learned.estimate(Known("victim", "lab", "train", 8)).steps) == ENOUGH
-    assert learned.estimate(Known("mallory", name="n499", size=4)).steps
+    assert len(learned.estimate(KnownJob("victim", "lab", "train", 8)).steps) == ENOUGH
+    assert learned.estimate(KnownJob("mallory", name="n499", size=4)).steps
 
 
 def test_a_file_of_an_earlier_version_says_of_no_key_whose_it_is(monkeypatch):
     monkeypatch.setattr(durations, "MOST_KEYS", 10)
     learned = Durations()
-    learned.load(dict(taught(*[(Known(f"u{n}"), 5.0) for n in range(9)]).items()))
-    learned.ended(Known("u0"), 5.0)
+    learned.load(dict(taught(*[(KnownJob(f"u{n}"), 5.0) for n in range(9)]).items()))
+    learned.ended(KnownJob("u0"), 5.0)
     assert len(learned) == 10
-    assert learned.estimate(Known("u0")).steps
-    assert learned.estimate(Known("u8")).steps
-    assert not learned.estimate(Known("u1")).steps
+    assert learned.estimate(KnownJob("u0")).steps
+    assert learned.estimate(KnownJob("u8")).steps
+    assert not learned.estimate(KnownJob("u1")).steps
 
 
 def test_the_same_ends_give_the_same_estimates_and_what_is_kept_can_be_taken_over():
-    runs = [(Known(user=f"u{n % 7}", size=1 + n % 3), float(n * n % 5000)) for n in range(300)]
+    runs = [(KnownJob(user=f"u{n % 7}", size=1 + n % 3), float(n * n % 5000)) for n in range(300)]
     one, two, third = taught(*runs), taught(*runs), Durations()
     third.load(dict(one.items()))
 
@@ -156,7 +166,7 @@ def test_errors_are_those_of_what_was_said_before_the_end():
 
 
 def test_a_users_own_run_times_are_told_from_the_first_few_on_and_anew_after_each_end():
-    learning, sweep = Learning(), Known("ann", name="sweep", size=2)
+    learning, sweep = Learning(), KnownJob("ann", name="sweep", size=2)
     learning.submitted(1, sweep)
     for job in range(2, 2 + ENOUGH):
         assert learning.took_s(1) == ()
@@ -165,15 +175,15 @@ def test_a_users_own_run_times_are_told_from_the_first_few_on_and_anew_after_eac
     first = learning.took_s(1)
     assert first == pytest.approx([100.0] * ENOUGH, rel=0.05)
     assert learning.took_s(1) is first, "nothing was computed again"
-    learning.submitted(20, Known("bob"))
+    learning.submitted(20, KnownJob("bob"))
     learning.ended(20, 7.0)
     assert learning.took_s(1) is first
     learning.submitted(21, sweep)
     learning.ended(21, 10.0)
     assert learning.took_s(1)[0] == pytest.approx(10.0, rel=0.05)
     # Of a stranger, and of nobody, others' run times tell nothing.
-    learning.submitted(22, Known("eve", name="sweep", size=2))
-    learning.submitted(23, Known(size=2))
+    learning.submitted(22, KnownJob("eve", name="sweep", size=2))
+    learning.submitted(23, KnownJob(size=2))
     assert learning.took_s(22) == learning.took_s(23) == learning.took_s(99) == ()
 
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.order.arrivals import Arrivals
-from policies.order.durations import ENOUGH, Known
+from policies.order.durations import ENOUGH, KnownJob
 from policies.order.passing import LOST_S, Passing, Reckoned
 from simulation.core.jobs import SimJob
 from simulation.experiments.order.pool import Key, Pool
 
 GPUS, BOUND_S = 8, 10.0
-ANN = Known("ann", size=1)
+ANN = KnownJob("ann", size=1)
 
 
 def by_priority(job: SimJob) -> float:
@@ -101,12 +101,12 @@ def test_without_limits_that_fit_nobody_passes():
 def test_a_short_job_passes_and_the_least_work_goes_first():
     rule = Passing(600.0)
     for seconds in (100.0, 110.0, 120.0):
-        rule.learning.durations.ended(Known(user="quick", size=1), seconds)
-        rule.learning.durations.ended(Known(user="slow", size=1), 5 * seconds)
-    rule.submitted(1, Known(user="slow", size=1, limit_s=590))
-    rule.submitted(2, Known(user="quick", size=1, limit_s=600))
-    rule.submitted(3, Known(user="quick", size=1, limit_s=601))
-    rule.submitted(4, Known(user="quick", size=1))
+        rule.learning.durations.ended(KnownJob(user="quick", size=1), seconds)
+        rule.learning.durations.ended(KnownJob(user="slow", size=1), 5 * seconds)
+    rule.submitted(1, KnownJob(user="slow", size=1, limit_s=590))
+    rule.submitted(2, KnownJob(user="quick", size=1, limit_s=600))
+    rule.submitted(3, KnownJob(user="quick", size=1, limit_s=601))
+    rule.submitted(4, KnownJob(user="quick", size=1))
 
     assert rule.may_pass(50.0, [1, 2, 3, 4], 50.0) == [2, 1]
     assert rule.may_pass(45.0, [1, 2, 3, 4], 50.0) == [1]
@@ -129,8 +129,8 @@ def by_predictions(seconds: float = 500.0) -> Passing:
         ("a week", replace(ANN, limit_s=604_800.0), False),
         ("no limit at all", ANN, False),
         ("a limit within the bound", replace(ANN, limit_s=600.0), True),
-        ("a stranger", Known("bob", size=1, limit_s=900.0), False),
-        ("nobody known", Known(size=1, limit_s=900.0), False),
+        ("a stranger", KnownJob("bob", size=1, limit_s=900.0), False),
+        ("nobody known", KnownJob(size=1, limit_s=900.0), False),
     ],
 )
 def test_a_prediction_counts_where_the_limit_is_near_it(sentence, known, passes):

@@ -13,9 +13,9 @@ from policies.remote.capacity import copies
 from policies.remote.r_queue import (
     LOCAL_FIRST,
     AutoRQueue,
+    ExpectedRelease,
     JobWork,
     NetworkSpeeds,
-    Release,
     RQueue,
     execution_s,
     local_start_s,
@@ -40,7 +40,7 @@ def two_nodes_with_one_idle_gpu_each():
 )
 def test_remote_gpus_are_taken_only_where_waiting_takes_longer(sentence, ends_s, starts):
     left, running = two_nodes_with_one_idle_gpu_each()
-    releases = [Release(ends_s, {"n1": 0b110}, {"n1": 4.0})]
+    releases = [ExpectedRelease(ends_s, {"n1": 0b110}, {"n1": 4.0})]
     answer = AutoRQueue().decide(job(2), TALKATIVE, left, running, releases)
     assert isinstance(answer, RemotePlacement) == starts
     if starts:
@@ -51,7 +51,9 @@ def test_remote_gpus_are_taken_only_where_waiting_takes_longer(sentence, ends_s,
 
 def test_the_reason_of_a_wait_names_both_predictions():
     left, running = two_nodes_with_one_idle_gpu_each()
-    answer = AutoRQueue().decide(job(2), TALKATIVE, left, running, [Release(9.0, {"n1": 0b110})])
+    answer = AutoRQueue().decide(
+        job(2), TALKATIVE, left, running, [ExpectedRelease(9.0, {"n1": 0b110})]
+    )
     assert "1347 s" in answer.reason
     assert "1108 s" in answer.reason
 
@@ -59,7 +61,7 @@ def test_the_reason_of_a_wait_names_both_predictions():
 def test_a_crowded_donor_makes_the_same_job_wait():
     """20 GB take 3.1 s over an idle network and six times that beside five others."""
     work = JobWork(100.0, gpu_cpu_gb=20.0)
-    releases = [Release(10.0, {"n1": 0b110}, {"n1": 4.0})]
+    releases = [ExpectedRelease(10.0, {"n1": 0b110}, {"n1": 4.0})]
     left, running = two_nodes_with_one_idle_gpu_each()
     assert isinstance(AutoRQueue().decide(job(2), work, left, running, releases), RemotePlacement)
     assert isinstance(AutoRQueue().decide(job(2), work, left, {"n0": 5, "n1": 5}, releases), Wait)
@@ -97,7 +99,7 @@ def test_local_gpus_are_predicted_for_the_first_end_after_which_the_job_fits(
     left = rooms(*((free, has) for free, has, _ in nodes))
     running = dict.fromkeys(left, 1)
     releases = [
-        Release(times[n], {f"n{n}": 7 & ~free}, {f"n{n}": more})
+        ExpectedRelease(times[n], {f"n{n}": 7 & ~free}, {f"n{n}": more})
         for n, (free, _, more) in enumerate(nodes)
     ]
     asked = job(*sorted(gpus, reverse=True), cpus=cpus)
@@ -128,7 +130,7 @@ def test_local_gpus_are_predicted_for_the_first_end_after_which_the_job_fits(
 def test_no_job_takes_remote_gpus_that_is_predicted_to_lose(nodes, times, gpus, calls, gb):
     left = rooms(*((free, has) for free, has, _ in nodes))
     running = {f"n{n}": crowd for n, (_, _, crowd) in enumerate(nodes)}
-    releases = [Release(times[n], {name: 7}) for n, name in enumerate(left)]
+    releases = [ExpectedRelease(times[n], {name: 7}) for n, name in enumerate(left)]
     asked = job(*sorted(gpus, reverse=True))
     work = JobWork(60.0, gb, gb, gb, calls, calls)
     answer = AutoRQueue().decide(asked, work, left, running, releases)

@@ -18,7 +18,7 @@ from policies.contract.bits import mask_of
 from policies.registry import registry
 from policies.scoring import rails as module
 from policies.scoring.objectives import BALANCED
-from policies.scoring.rails import Offer, choose, spine_bytes, suiting
+from policies.scoring.rails import EqualSets, choose, spine_bytes, suiting
 from policies.scoring.tables import tables
 
 H100 = machine("dgx-h100")
@@ -70,7 +70,7 @@ def test_switches_that_reduce_send_one_sum_of_each_leaf():
 
 def offer(*rails, best=None):
     """Sets named by their number."""
-    return Offer(tuple(range(len(rails))), rails, rails[:best])
+    return EqualSets(tuple(range(len(rails))), rails, rails[:best])
 
 
 def test_the_first_set_that_all_nodes_have_is_taken():
@@ -206,7 +206,10 @@ def test_of_equal_nodes_those_whose_leaves_reduce():
 
 def test_the_rails_of_nodes_that_are_taken_come_before_leaves_that_reduce():
     """The fullest node comes first and has the lower half; `b` reduces and has the upper one."""
-    low, high = Offer((1,), ((0,),), ((0,),)), Offer((2,), ((1,),), ((1,),), frozenset({(1,)}))
+    low, high = (
+        EqualSets((1,), ((0,),), ((0,),)),
+        EqualSets((2,), ((1,),), ((1,),), frozenset({(1,)})),
+    )
     assert suiting([(0b01, low), (0b10, high)], 1, []) == 0b10
     assert suiting([(0b01, low), (0b10, high)], 1, [low]) == 0b01
 

@@ -19,7 +19,7 @@ from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.fiduccia import bipartition
 from policies.topo_aware.graph import SCALE, distances
 from policies.topo_aware.machine import MachineGraph
-from policies.topo_aware.utility import Beside, JobNeeds, Scale
+from policies.topo_aware.utility import Beside, JobNeeds, SetScorer
 
 CATALOG = ("minsky", "dgx1v", "dgx-h100", "summit", "mi250x", "a100-pcie-bridged", "tsubame25")
 
@@ -344,7 +344,7 @@ def gaps(name, count=250):
             busy = busy[cut:]
         batch = draw.choice((1, 4, 64, 128))
         asked = JobNeeds(draw.randint(1, free.bit_count()), Kind("", batch), weight_of(batch))
-        scale = Scale(whole, free, tuple(beside), asked, TopoAwareSettings(), Interference())
+        scale = SetScorer(whole, free, tuple(beside), asked, TopoAwareSettings(), Interference())
         sets = combinations(gpus_of(free), asked.gpus)
         best = max(scale.terms(mask_of(chosen)).utility for chosen in sets)
         yield best - Bipartition(scale).solve()[1].utility

@@ -27,7 +27,7 @@ from policies.topo_aware import TopoAwareSettings, policy
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.index import Index
 from policies.topo_aware.machine import MachineGraph
-from policies.topo_aware.utility import Beside, JobNeeds, Scale
+from policies.topo_aware.utility import Beside, JobNeeds, SetScorer
 
 MEASURED = Interference(
     {
@@ -268,7 +268,7 @@ def test_large_nodes_whose_boards_are_in_another_order_are_worth_the_same(seed):
                 Beside(job.gpus["n"], MEASURED.told_apart(kind_of_running(job))) for job in jobs
             ]
             needs = JobNeeds(count, MEASURED.told_apart(kind_of_request(asked)), weight_of(4))
-            scale = Scale(whole, here, tuple(beside), needs, TopoAwareSettings(), MEASURED)
+            scale = SetScorer(whole, here, tuple(beside), needs, TopoAwareSettings(), MEASURED)
             assert answer.utility == pytest.approx(scale.terms(chosen).utility), (seed, number)
             assert answer.utility >= Bipartition(scale).solve()[1].utility - 1e-9
             told.append(answer.utility)

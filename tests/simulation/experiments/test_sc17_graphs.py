@@ -12,7 +12,7 @@ from policies.contract.interference import Interference, Kind
 from policies.topo_aware.drb import Bipartition
 from policies.topo_aware.machine import MachineGraph
 from policies.topo_aware.settings import TopoAwareSettings
-from policies.topo_aware.utility import JobNeeds, Scale
+from policies.topo_aware.utility import JobNeeds, SetScorer
 from simulation import SimulationError
 from simulation.experiments.sc17 import graphs
 from simulation.experiments.sc17.job_graph import (
@@ -28,7 +28,7 @@ MINSKY, DGX1V = MachineGraph(load("minsky")), MachineGraph(load("dgx1v"))
 
 def scale_of(machine, free, tasks):
     needs = JobNeeds(tasks, Kind("", 0, tasks), 4)
-    return Scale(machine, free, (), needs, TopoAwareSettings(), Interference({}))
+    return SetScorer(machine, free, (), needs, TopoAwareSettings(), Interference({}))
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ from gres_topology.catalog import load
 from policies.registry import registry
 from simulation import SimJob, SimulationError, Simulator
 from simulation.core.slurm_site import (
-    Room,
+    NodeRoom,
     Scheduling,
-    SlurmPartition,
+    SitePartition,
     SlurmSite,
     read,
     seconds,
@@ -88,7 +88,7 @@ def test_when_jobs_start(how, jobs, starts):
     ids=["no CPUs left", "CPUs enough", "no memory left", "memory enough"],
 )
 def test_cpus_and_memory_bound_a_node(asks, starts):
-    site = SlurmSite(PROMPT, {"m1": Room(16, 64_000)})
+    site = SlurmSite(PROMPT, {"m1": NodeRoom(16, 64_000)})
     jobs = [SimJob(1, (1,), 100.0, cpus=12, memory_mb=32_000),
             SimJob(2, (1,), 10.0, cpus=asks[0], memory_mb=asks[1])]  # fmt: skip
     assert times(jobs, site=site)[2][0] == starts
@@ -100,7 +100,7 @@ def partitions(**parts):
 
 def test_a_partition_that_is_full_holds_nobody_of_another_back():
     site = partitions(
-        a=SlurmPartition(frozenset({"m1"}), is_default=True), b=SlurmPartition(frozenset({"m2"}))
+        a=SitePartition(frozenset({"m1"}), is_default=True), b=SitePartition(frozenset({"m2"}))
     )
     jobs = [SimJob(1, (4,), 100.0), SimJob(2, (4,), 10.0), SimJob(3, (2,), 10.0, partition="b")]
     assert {n: start for n, (start, _) in times(jobs, TWO, site).items()} == {1: 0, 2: 100, 3: 0}
@@ -108,7 +108,7 @@ def test_a_partition_that_is_full_holds_nobody_of_another_back():
 
 def test_who_waits_in_one_partition_closes_its_nodes_to_the_others():
     """Job 2 needs all of m1 in partition a; b has both nodes, so job 3 goes to m2 only."""
-    site = partitions(a=SlurmPartition(frozenset({"m1"}), is_default=True), b=SlurmPartition(None))
+    site = partitions(a=SitePartition(frozenset({"m1"}), is_default=True), b=SitePartition(None))
     jobs = [SimJob(1, (2,), 100.0, walltime_s=120.0), SimJob(2, (4,), 10.0, walltime_s=60.0),
             *(SimJob(n, (2,), 500.0, 0.5, walltime_s=600.0, partition="b")
               for n in (3, 4, 5))]  # fmt: skip
@@ -133,7 +133,7 @@ def test_running_jobs_are_taken_to_end_in_groups():
 
 
 def test_a_partition_of_a_higher_tier_goes_first():
-    site = partitions(a=SlurmPartition(is_default=True), b=SlurmPartition(tier=2))
+    site = partitions(a=SitePartition(is_default=True), b=SitePartition(tier=2))
     jobs = [SimJob(1, (4,), 10.0), SimJob(2, (4,), 10.0), SimJob(3, (4,), 10.0, partition="b")]
     assert times(jobs, site=site)[3][0] == 10.0
 
@@ -154,7 +154,7 @@ def test_over_time_limit_is_granted():
 
 
 def test_a_job_without_a_limit_gets_its_partitions():
-    site = partitions(a=SlurmPartition(default_s=60.0, is_default=True))
+    site = partitions(a=SitePartition(default_s=60.0, is_default=True))
     assert times([SimJob(1, (4,), 500.0)], site=site)[1][1] == 60.0
 
 
@@ -167,7 +167,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("job", "message"), WRONG)
 def test_a_job_that_could_never_start_is_named(job, message):
-    site = SlurmSite(PROMPT, {"m1": Room(16)}, {"a": SlurmPartition(most_s=3600.0,
+    site = SlurmSite(PROMPT, {"m1": NodeRoom(16)}, {"a": SitePartition(most_s=3600.0,
                                                                   is_default=True)})  # fmt: skip
     with pytest.raises(SimulationError, match=message):
         times([job], site=site)
@@ -190,11 +190,15 @@ def test_what_is_read_of_slurm_conf():
     how = site.scheduling
     assert (how.defer, how.bf_interval_s, how.bf_window_s) == (True, 7.0, 60.0)
     assert (how.sched_min_interval_s, how.over_time_limit_s) == (0.5, 120.0)
-    assert site.rooms == {"m1": Room(32, 64000), "m2": Room(32, 64000), "c1": Room(4, 1)}
-    assert site.partitions["day"] == SlurmPartition(
+    assert site.rooms == {
+        "m1": NodeRoom(32, 64000),
+        "m2": NodeRoom(32, 64000),
+        "c1": NodeRoom(4, 1),
+    }
+    assert site.partitions["day"] == SitePartition(
         frozenset({"m1", "c1"}), 1800.0, 86_400.0, is_default=True
     )
-    assert site.partitions["long"] == SlurmPartition(None, None, None, 3)
+    assert site.partitions["long"] == SitePartition(None, None, None, 3)
 
 
 def test_the_live_tests_own_slurm_conf_is_read():
@@ -256,7 +260,7 @@ def test_every_job_runs_once_and_nothing_is_overfull(raw, limits):
         SimJob(n, gpus, took, at, walltime_s=took * limit + 1, cpus=1 + n % 3)
         for n, ((gpus, took, at), limit) in enumerate(zip(raw, limits, strict=False), 1)
     ]
-    site = SlurmSite(PROMPT, dict.fromkeys(TWO, Room(4, 1000)))
+    site = SlurmSite(PROMPT, dict.fromkeys(TWO, NodeRoom(4, 1000)))
     run = SlurmSimulator(TWO, FIRST, site).run(jobs)
     assert sorted(r.job.job_id for r in run.records) == [job.job_id for job in jobs]
     for at_s in {r.start_s for r in run.records}:

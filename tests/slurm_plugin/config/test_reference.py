@@ -13,7 +13,7 @@ from slurm_plugin.config import reference
 from slurm_plugin.config.key import keys_of
 from slurm_plugin.config.settings import load_policies
 from slurm_plugin.config.site_reader import SiteReader
-from slurm_plugin.config.yaml_reader import Reader
+from slurm_plugin.config.yaml_reader import YamlReader
 from slurm_plugin.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -75,7 +75,7 @@ class Weights:
 
 def weights(text: str) -> Weights:
     node = yaml.compose(text, Loader=yaml.SafeLoader)
-    return Reader(FILE).settings(Weights, node, "mine")
+    return YamlReader(FILE).settings(Weights, node, "mine")
 
 
 def test_a_class_that_a_policy_declares_is_read_like_ours():

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
-from slurm_plugin.node_lines import Changes, NodesPart, digest
+from slurm_plugin.node_lines import NodesPart, TableChanges, digest
 from slurm_plugin.part_marks.marks import Mark, change, path_in
 from slurm_plugin.protocol import encode_request, split
 from slurm_plugin.serve import setup
@@ -96,7 +96,7 @@ def test_a_kept_cluster_knows_the_marks_and_learns_of_new_ones(tmp_path):
         own = next(at for at, some in enumerate(free) if some)
         asked = question(
             node(names[own], free[own], free[own] & -free[own]),
-            changes=Changes(7, digest(free), changed, "0-1", None),
+            changes=TableChanges(7, digest(free), changed, "0-1", None),
         )
         verb, pairs = split(engine.answer(encode_request(asked)).reply)
         assert verb == "use"

@@ -9,7 +9,7 @@ from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.errors import ConfigError
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.explain.text import in_words
-from slurm_plugin.log_lines import Spine
+from slurm_plugin.log_lines import LoggedSpine
 
 TEXT = BASIC.replace("partitions:", '  - {{nodes: "h[1-4]", topology: dgx-h100}}\npartitions:')
 LOW, HIGH = mask(0, 1, 2, 3), mask(4, 5, 6, 7)
@@ -26,7 +26,7 @@ def test_both_nodes_give_the_same_rails_where_slurm_would_not(decider):
     assert decision.reply.nodes == {"h1": HIGH, "h2": HIGH}
     line = decision.record()
     assert line.chosen.rails == {"h1": (4, 5, 6, 7), "h2": (4, 5, 6, 7)}
-    assert line.chosen.spine == Spine(ring=0.0, tree=0.0, ring_total=3.5, tree_total=2.0)
+    assert line.chosen.spine == LoggedSpine(ring=0.0, tree=0.0, ring_total=3.5, tree_total=2.0)
     assert line.slurm.rails == {"h1": (0, 1, 2, 3), "h2": (4, 5, 6, 7)}
     assert line.slurm.spine.ring == 3.5
     words = in_words(story_of(7, [replace(line, time="T1")], "decision log"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from slot_submits_in_tests import NOW, cache, left, mode, site, state_of, submit, told
 
-from slurm_plugin.queue.backfill import Line
+from slurm_plugin.queue.backfill import WaitingLine
 
 MORE = "its partition gives more than it asks for (MinNodes, OverSubscribe=EXCLUSIVE)"
 ONE_NETWORK = "its nodes are to be in one network, which Slurm alone knows"
@@ -71,7 +71,7 @@ def test_who_needs_cores_that_lie_in_some_way_gets_slots_on_nodes_without_jobs(
     """Slurm does not say which cores are free; where none is sure it places the job itself."""
     state = cache("dgx1")
     node = replace(state.nodes["dgx1"], jobs=jobs, by_core=whole == "the node's", threads=2)
-    state.update({"dgx1": node}, (), Line(), NOW)
+    state.update({"dgx1": node}, (), WaitingLine(), NOW)
     answer = mode(tmp_path, state).on_submit(
         submit(by_core=whole == "the job's", by_thread=whole == "threads of")
     )
@@ -83,6 +83,6 @@ def test_who_needs_cores_that_lie_in_some_way_gets_slots_on_nodes_without_jobs(
 
 def test_one_thread_of_each_core_is_all_of_it_where_it_has_no_other(tmp_path):
     state = cache("dgx1")
-    state.update({"dgx1": replace(state.nodes["dgx1"], jobs=1)}, (), Line(), NOW)
+    state.update({"dgx1": replace(state.nodes["dgx1"], jobs=1)}, (), WaitingLine(), NOW)
     answer = mode(tmp_path, state).on_submit(submit(by_thread=True))
     assert state_of(told(answer)) == "placed"

@@ -6,10 +6,10 @@ import pytest
 from slot_submits_in_tests import LEASE_S, NOW, cache, left, mode, site, state_of, submit, told
 from slots_in_tests import Remembering, gated, look, reconciler
 
-from slurm_plugin.gates.limits import Known, Pause
+from slurm_plugin.gates.limits import KnownLimits, Pause
 from slurm_plugin.gates.plan import NEAR
 from slurm_plugin.job_notes import hints
-from slurm_plugin.queue.backfill import MOST_OF_ONE, Line
+from slurm_plugin.queue.backfill import MOST_OF_ONE, WaitingLine
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, with_hold
 from slurm_plugin.queue.demand import Asked, Whose
@@ -32,7 +32,7 @@ LIMITED = Whose(1000, "", "", "batch", "")
 )
 def test_a_job_like_one_that_met_a_limit_waits_behind_a_gate(tmp_path, more, is_placed):
     state = cache()
-    state.limits = Known({LIMITED: {Asked(1, 2, 1, 0, 60, 2, 1): Pause(int(NOW) + 1, 1)}})
+    state.limits = KnownLimits({LIMITED: {Asked(1, 2, 1, 0, 60, 2, 1): Pause(int(NOW) + 1, 1)}})
     asked = {"uid": LIMITED.uid, "account": "", **more}
     values = told(mode(tmp_path, state).on_submit(submit(**asked)))
     assert state_of(values) == ("placed" if is_placed else "gated")
@@ -120,7 +120,7 @@ def test_one_users_submits_take_nobody_else_the_place_in_line_away(tmp_path):
     slots.on_submit(submit(8, req_nodes=names[-1], uid=2))
     assert [one.uid for one in state.line.waits] == [1] * MOST_OF_ONE + [2]
     # Nor where a look has not seen these jobs yet.
-    state.update(state.nodes, state.holds, Line(), NOW)
+    state.update(state.nodes, state.holds, WaitingLine(), NOW)
     assert [one.uid for one in state.line.waits] == [1] * MOST_OF_ONE + [2]
 
 
@@ -132,7 +132,7 @@ def test_a_submit_to_several_partitions_passes_nobody_who_waits_in_one_of_them(t
     nodes["q1"] = replace(state.nodes["q1"], free=0, partitions=frozenset({"plain"}))
     half = Hold({"dgx1": 0x0F}, 1, 0, NOW + 100)
     nodes = with_hold(nodes, half)
-    line = Line().with_job(Need(8, partitions=frozenset({"batch"})), nodes, [half], NOW)
+    line = WaitingLine().with_job(Need(8, partitions=frozenset({"batch"})), nodes, [half], NOW)
     state.update(nodes, (half,), line, NOW)
     slots = mode(tmp_path, state)
     for time_s, expected in ((101, "gated"), (100, "placed")):
@@ -154,7 +154,7 @@ def test_cpus_of_several_sockets_are_slurms_to_find_where_a_partition_limits_the
 ):
     state = cache()
     limited = replace(state.nodes["dgx1"], limits={"batch": PER_SOCKET}, socket_count=2)
-    state.update({"dgx1": limited}, (), Line(), NOW)
+    state.update({"dgx1": limited}, (), WaitingLine(), NOW)
     answer = mode(tmp_path, state).on_submit(submit(array=array, **asked))
     if is_left:
         assert "allows 4 of a socket (MaxCPUsPerSocket)" in left(answer)
@@ -173,7 +173,7 @@ def test_on_which_socket_a_partition_has_cores_left_is_slurms_to_know(
     state = cache()
     busy = {"batch": taken}
     limits = {"limits": {"batch": PER_SOCKET}, "socket_count": 2, "taken": busy}
-    state.update({"dgx1": replace(state.nodes["dgx1"], **limits)}, (), Line(), NOW)
+    state.update({"dgx1": replace(state.nodes["dgx1"], **limits)}, (), WaitingLine(), NOW)
     answer = mode(tmp_path, state).on_submit(submit(array=array, partition="batch", cpus=1))
     if is_left:
         assert "which cores other jobs leave it" in left(answer)

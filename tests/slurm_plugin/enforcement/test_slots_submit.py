@@ -12,7 +12,7 @@ from slurm_plugin.decide.rules import Rules
 from slurm_plugin.enforcement.slots import Slots
 from slurm_plugin.gates.capacity_cache import MOST_UNMET, PROMISE_S, UNMET_S, CapacityCache
 from slurm_plugin.protocol import Pass, Refuse, Submit
-from slurm_plugin.queue.backfill import Line
+from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, with_hold
 from slurm_plugin.queue.snapshot import Settings
@@ -81,7 +81,7 @@ def test_a_gate_may_be_used_for_equal_submits(tmp_path, sentence, free, keys):
     assert reply.values["keep_s"] == "1", sentence
     assert f"token={reply.values['token']} " in reply.values["set.admin_comment"]
     assert state.has_news != bool({"depends", "held"} & keys.keys()), "nothing to do about those"
-    state.update(state.nodes, (), Line(), NOW)
+    state.update(state.nodes, (), WaitingLine(), NOW)
     assert not state.has_news
 
 
@@ -222,7 +222,7 @@ def test_a_new_job_does_not_delay_the_first_gated_one(tmp_path):
     state = cache()
     running = Hold({"dgx1": 0x0F}, 1, 0, NOW + 100)
     state.nodes, state.holds = with_hold(state.nodes, running), (running,)
-    state.line = Line().with_job(Need(8), state.nodes, state.holds, NOW)
+    state.line = WaitingLine().with_job(Need(8), state.nodes, state.holds, NOW)
     slots = mode(tmp_path, state)
     assert state_of(told(slots.on_submit(submit(time_s=99)))) == "placed"
     assert state_of(told(slots.on_submit(submit(time_s=101)))) == "gated"
@@ -248,7 +248,7 @@ def test_a_job_ended_that_no_look_has_seen_the_end_of(tmp_path):
     state = cache()
     state.ended += 1
     assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "gated"
-    state.update(state.nodes, (), Line(), NOW, known=1)
+    state.update(state.nodes, (), WaitingLine(), NOW, known=1)
     assert state_of(told(mode(tmp_path, state).on_submit(submit()))) == "placed"
 
 
@@ -275,7 +275,7 @@ def test_gpus_on_every_socket_are_the_policys_where_they_are_even(tmp_path):
 def test_a_job_with_more_cpus_or_memory_than_any_node_has_is_slurms_own(tmp_path):
     room = {"dgx1": replace(cache().nodes["dgx1"], all_cpus=40, all_memory_mb=1000)}
     state = CapacityCache(settings=site())
-    state.update(room, (), Line(), NOW)
+    state.update(room, (), WaitingLine(), NOW)
     for asked in (submit(tasks=41, cpus_per_task=1), submit(mem_node_mb=1001)):
         assert left(mode(tmp_path, state).on_submit(asked)) == "no node can ever serve it"
     fits = submit(tasks=40, cpus_per_task=1, mem_node_mb=1000)
@@ -376,12 +376,12 @@ def test_submits_that_are_only_tested_keep_the_gpus_from_nobody_for_long(tmp_pat
             kept += state_of(told(slots.on_submit(mallory))) == "placed"
         now += PROMISE_S
         state.forget(now)
-        state.update(state.nodes, (), Line(), now)
+        state.update(state.nodes, (), WaitingLine(), now)
     assert MOST_UNMET <= kept < 4 * MOST_UNMET
     assert state_of(told(slots.on_submit(mallory))) == "gated"
     assert state_of(told(slots.on_submit(submit(8)))) == "placed"
     now += UNMET_S + 1
     state.forget(now)
-    state.update(state.nodes, (), Line(), now)
+    state.update(state.nodes, (), WaitingLine(), now)
     assert mallory.uid not in state.unmet
     assert state_of(told(slots.on_submit(mallory))) == "placed"

@@ -32,7 +32,7 @@ from slurm_plugin.explain.listener import (
 )
 from slurm_plugin.explain.story import story_of
 from slurm_plugin.job_entries.saved import NAME, JobEntries, entry_file
-from slurm_plugin.log_lines import Reader
+from slurm_plugin.log_lines import LineReader
 from slurm_plugin.serve.setup import Setup
 
 OWNER, STRANGER = 1000, 1001
@@ -186,7 +186,7 @@ def test_the_allowance_fills_again():
 
 
 def test_records_are_found_in_every_rotated_file_and_half_lines_skipped(tmp_path):
-    config, reader = DecisionLogConfig(tmp_path / "log", 1, 2), Reader()
+    config, reader = DecisionLogConfig(tmp_path / "log", 1, 2), LineReader()
     (tmp_path / "log.1").write_bytes(
         b'{"decision":"use","job":12,"postponed":1}\n{"decision":"use","job":1,"postponed":2}\n'
         b'{"decision":"use","job":12,"post\n'

@@ -15,7 +15,7 @@ from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.explain.gains import Gains
 from slurm_plugin.log_lines import of_plain
 from slurm_plugin.serve import free_history
-from slurm_plugin.serve.free_history import FreeGpus, FreeHistory
+from slurm_plugin.serve.free_history import FreeHistory, FreeReading
 from slurm_plugin.slurm import choose
 
 NOW = datetime.now(UTC).isoformat()
@@ -146,7 +146,7 @@ def test_the_report_tells_of_the_free_gpus_over_time(site, tmp_path):
     now = datetime.now(UTC).timestamp()
     readings = [(90 * DAY_S, 16, 16), (5000, 8, 2), (1000, 4, 1), (10, 0, 0)]
     rows = [
-        FreeGpus(now - ago_s, 16, 12, stranded, 0.5, nodes, 4)
+        FreeReading(now - ago_s, 16, 12, stranded, 0.5, nodes, 4)
         for ago_s, stranded, nodes in readings
     ]
     history = FreeHistory(DecisionLogConfig(tmp_path / "decisions.jsonl"))
@@ -174,7 +174,7 @@ def test_old_readings_go_when_there_are_too_many(tmp_path, monkeypatch):
     monkeypatch.setattr(free_history, "MOST_ROWS", 3)
     log = DecisionLogConfig(path=tmp_path / "decisions.jsonl")
     for at in range(4):
-        FreeHistory(log).add(FreeGpus(at, 8, 8, 0, 0.0, 1, 8))
+        FreeHistory(log).add(FreeReading(at, 8, 8, 0, 0.0, 1, 8))
     assert [row.at for row in FreeHistory(log).since(None)] == [1, 2, 3]
     (tmp_path / "decisions.free.json").write_text("[[1,")
     assert FreeHistory(log).since(None) == []

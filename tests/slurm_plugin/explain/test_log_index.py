@@ -13,7 +13,7 @@ from slurm_plugin.decide.decision_log import rotated
 from slurm_plugin.explain import log_files, search
 from slurm_plugin.explain.log_files import LogFiles
 from slurm_plugin.explain.search import LogIndex, Stopped, attributed
-from slurm_plugin.log_lines import Reader
+from slurm_plugin.log_lines import LineReader
 
 JOBS = (1, 2, 3, 10, 11, 12)
 #: What is no record, and what looks like one in parts.
@@ -47,7 +47,7 @@ def whole_read(config: DecisionLogConfig, job: int) -> list[str]:
             if path.exists()
             for one in path.read_bytes().split(b"\n")[:-1]
         ]
-        return [one for one in Reader().records(lines) if number in (one.job, one.array)]
+        return [one for one in LineReader().records(lines) if number in (one.job, one.array)]
 
     records = of(job)
     array = next((one.array for one in records if one.array not in (0, job)), 0)
@@ -146,7 +146,7 @@ def test_what_has_no_end_of_line_is_passed_over_and_never_read_again(tmp_path, m
     config = written(tmp_path, [1])
     with config.path.open("ab") as log:
         log.write(b"x" * 5000 + b"\n" + line(2) + b"\n")
-    index, reader = LogIndex(config), Reader()
+    index, reader = LogIndex(config), LineReader()
     assert [len(index.find(job, reader)) for job in (1, 2)] == [1, 1]
     [notes] = index._notes.values()
     sizes = [end - start for job in (1, 2) for start, end in notes.places(job)]

@@ -6,7 +6,7 @@ import pytest
 from slots_in_tests import NOW, TERMS, Remembering, gated, look, planned, reconciler
 
 from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.limits import CHECKED_S, LOOK_S, Check, Known, Limits
+from slurm_plugin.gates.limits import CHECKED_S, LOOK_S, Check, KnownLimits, Limits
 from slurm_plugin.queue.snapshot import NO_SETTINGS, Settings
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmPartition
@@ -140,7 +140,7 @@ def test_a_check_is_repeated_after_a_while_and_where_the_clock_was_set_back(sinc
     first, later = WAITING
     [key] = planned(HALF, first, later, context=LIMITS, free=0xF0).tries.checks
     for at, is_checked in ((since, True), (since + 1 - 2 * (since > NOW), False)):
-        known = Known(checks={key: Check(at, is_passed=True)})
+        known = KnownLimits(checks={key: Check(at, is_passed=True)})
         assert checked(first, later, limits=known) == [str(FIRST)] * is_checked
 
 
@@ -152,7 +152,7 @@ def test_a_gate_that_is_opened_is_not_renewed_in_the_same_round():
 
 
 def plan(*jobs: QueuedJob, **known: object):
-    return planned(HALF, *jobs, context=replace(LIMITS, limits=Known(**known)), free=0xF0)
+    return planned(HALF, *jobs, context=replace(LIMITS, limits=KnownLimits(**known)), free=0xF0)
 
 
 def test_after_a_check_that_showed_a_limit_no_job_of_the_user_holds_others_back():
@@ -190,7 +190,7 @@ def test_what_slurm_itself_does_not_come_to_holds_nobody_back(age, start, is_hel
     [key] = plan(first, later).tries.checks
     is_open = replace(first, eligible=NOW - age, reason="Resources", start=start)
     made = plan(is_open, later, checks={key: Check(NOW - age)})
-    again = replace(LIMITS, limits=Known(checks=made.tries.checks))
+    again = replace(LIMITS, limits=KnownLimits(checks=made.tries.checks))
     assert (planned(HALF, first, later, context=again, free=0xF0).released == []) is is_held_back
     # Without backfill Slurm plans no start, and lets nobody pass either.
     strict = replace(again, settings=Settings((), {**ENFORCED, "SchedulerType": "sched/builtin"}))

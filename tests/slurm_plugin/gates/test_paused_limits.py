@@ -18,7 +18,7 @@ from slurm_plugin.gates.limits import (
     MOST_OF_EACH,
     NOT_STARTED,
     NOTHING,
-    Known,
+    KnownLimits,
     Limits,
     Pause,
     Tries,
@@ -79,7 +79,7 @@ def test_once_one_has_started_they_are_free_again(tmp_path):
 
 TWO_GPUS = Asked(1, 2, 1, 0, 60, 2, 1)
 LIMITED = {WHOSE: {TWO_GPUS: Pause(NOW + 1, 1)}}
-CONTEXT = replace(TERMS, limits=Known(LIMITED))
+CONTEXT = replace(TERMS, limits=KnownLimits(LIMITED))
 TWO = gated(1, 2, uid=USER, time_limit_s=60)
 
 
@@ -112,8 +112,8 @@ def test_a_paused_job_is_not_the_first_in_line():
     assert planned(gated(1, 8), gated(2, 2), free=0x0F).first is not None
 
 
-def over(at: int) -> Known:
-    return Known({WHOSE: {asked: Pause(at, 1) for asked in LIMITED[WHOSE]}})
+def over(at: int) -> KnownLimits:
+    return KnownLimits({WHOSE: {asked: Pause(at, 1) for asked in LIMITED[WHOSE]}})
 
 
 def test_of_an_array_one_task_is_tried_at_a_time():

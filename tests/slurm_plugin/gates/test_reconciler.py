@@ -17,7 +17,7 @@ from slurm_plugin.gates.reconciler import RENEWED_AT_ONCE, HoldReason
 from slurm_plugin.gates.released import Watch
 from slurm_plugin.log_lines import UseLine
 from slurm_plugin.placement import PlacementQuestion
-from slurm_plugin.queue.backfill import Line
+from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.snapshot import read_snapshot
@@ -106,7 +106,7 @@ def test_promised_slots_are_not_released_to_another_job(tmp_path):
 
 def test_a_promise_lasts_until_a_look_begun_after_it_ran_out():
     state = CapacityCache()
-    state.update({"dgx1": DGX1}, (), Line(), NOW)
+    state.update({"dgx1": DGX1}, (), WaitingLine(), NOW)
     state.promise("t", Hold({"dgx1": 0xFF}), NOW)
     state.forget(NOW + PROMISE_S - 0.1)
     assert state.now()[0]["dgx1"].free == 0

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from slots_in_tests import DGX1, NOW, TERMS, gated, planned
 
-from slurm_plugin.gates.plan import Choice, GatePlan, Turns, Unit, Want, units_of
+from slurm_plugin.gates.plan import Choice, GatePlan, TierTurns, Unit, Want, units_of
 from slurm_plugin.gates.planning import OVERTAKEN
 from slurm_plugin.gates.want import Wants
 from slurm_plugin.job_notes import hints
@@ -150,7 +150,7 @@ def turns(*jobs: QueuedJob, **partitions: SlurmPartition) -> list[tuple[list[str
     units: list[Unit] = units_of(jobs, Wants().read(jobs, nodes))
     return [
         (sorted(set().union(*(want.need.partitions for _, want in unit.members))), unit.is_last)
-        for _, unit in Turns(TIERS, partitions).of_units(units)
+        for _, unit in TierTurns(TIERS, partitions).of_units(units)
     ]
 
 
@@ -180,6 +180,6 @@ def test_of_jobs_alike_the_needs_at_a_turn_are_one_object():
     """Or the nodes would be searched for each of ten thousand jobs anew."""
     jobs = gated(1, 2, **BOTH), gated(2, 2, **BOTH)
     units = units_of(jobs, Wants().read(jobs, {"dgx1": DGX1, "x1": X1}))
-    needs = [unit.first[1].need for _, unit in Turns(TIERS, {}).of_units(units)]
+    needs = [unit.first[1].need for _, unit in TierTurns(TIERS, {}).of_units(units)]
     assert len(needs) == 4
     assert needs[0] is needs[1]

@@ -15,7 +15,7 @@ from slurm_plugin.genie.shaping import SCHEDULERS, Shaping
 from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
 from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.protocol import Notice, Ok, Pass, Refuse, Submit, WaitFor
-from slurm_plugin.queue.backfill import Line
+from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
@@ -344,7 +344,7 @@ def slots(folder: Path, free: int) -> Slots:
         for name in ("dgx1", "dgx2")
     }
     cache = CapacityCache(settings=Settings((SlurmPartition("dl", (), True),)))
-    cache.update(room, (), Line(), NOW)
+    cache.update(room, (), WaitingLine(), NOW)
     return Slots(basic_decider(folder), cache, 120, clock=lambda: NOW, token=lambda: "t0")
 
 

@@ -9,7 +9,7 @@ import pytest
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.drmaestro import RODINIA, DRMaestro
-from policies.remote.r_queue import NetworkSpeeds, Release
+from policies.remote.r_queue import ExpectedRelease, NetworkSpeeds
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.job_notes.loan import Loan, LoanDonor
 from slurm_plugin.job_profiles import Remote
@@ -40,7 +40,7 @@ TALKATIVE, QUIET = (network_use(name, WRITTEN, WIRES) for name in WRITTEN)
 def capacity(*nodes: Node, ends_s: float = math.inf, loads: Mapping[str, float] | None = None):
     """Nodes, and one job on the first of them that gives back four GPUs in `ends_s`."""
     first = nodes[0].name
-    back = [Release(ends_s, {first: 0xF0}, {first: 4.0}, {first: 0.0})]
+    back = [ExpectedRelease(ends_s, {first: 0xF0}, {first: 4.0}, {first: 0.0})]
     return SpareCapacity(
         {node.name: node for node in nodes},
         back if ends_s < math.inf else [],

@@ -10,7 +10,7 @@ from slurm_plugin.queue.backfill import (
     MOST_IN_LINE,
     MOST_NEEDS_OF_ONE,
     MOST_OF_ONE,
-    Line,
+    WaitingLine,
     in_line,
 )
 from slurm_plugin.queue.candidates import Need, Spread
@@ -40,7 +40,7 @@ ROOM = taken({"a": node("a")}, HELD)
 
 
 def test_who_comes_first_is_delayed_by_no_one_who_ends_too_late():
-    line = Line().with_job(need(8), ROOM, [HELD], 0.0)
+    line = WaitingLine().with_job(need(8), ROOM, [HELD], 0.0)
     assert [one.start for one in line.waits] == [100.0]
     assert not line.is_delayed_by(Hold({"a": 0xF0}, 1, 0, 100.0))
     assert line.is_delayed_by(Hold({"a": 0x80}, 1, 0, 100.1))
@@ -49,7 +49,7 @@ def test_who_comes_first_is_delayed_by_no_one_who_ends_too_late():
 
 def test_what_is_taken_behind_its_back_counts():
     """Each of two alone leaves room for it, both do not."""
-    line = Line().with_job(need(6), ROOM, [HELD], 0.0)
+    line = WaitingLine().with_job(need(6), ROOM, [HELD], 0.0)
     one, other = (Hold({"a": mask}, 1, 0, LONG) for mask in (0x30, 0xC0))
     assert not line.is_delayed_by(one)
     assert line.with_hold(one).is_delayed_by(other)
@@ -59,7 +59,7 @@ def test_one_that_never_can_start_holds_up_nobody():
     """Its node is in repair, say: the next one that waits is the first."""
     nodes = {"a": ROOM["a"], "down": node("down", is_open=False)}
     pinned = Need(1, req_nodes=frozenset({"down"}), partitions=frozenset({"batch"}))
-    line = Line().with_job(pinned, nodes, [HELD], 0.0).with_job(need(8), nodes, [HELD], 0.0)
+    line = WaitingLine().with_job(pinned, nodes, [HELD], 0.0).with_job(need(8), nodes, [HELD], 0.0)
     assert [one.need.gpus for one in line.waits] == [8]
 
 
@@ -67,7 +67,7 @@ def test_the_first_of_other_nodes_has_a_place_too():
     nodes = taken({"a": node("a"), "z": node("z", "other")}, HELD)
     both = [HELD, hold := Hold({"z": 0x01}, 1, 0, 500.0)]
     nodes = taken(nodes, hold)
-    line = Line()
+    line = WaitingLine()
     for asked in (need(8), need(7), need(8, partition="other")):
         line = line.with_job(asked, nodes, both, 0.0)
     assert [(one.need.gpus, one.start) for one in line.waits] == [(8, 100.0), (8, 500.0)]
@@ -79,7 +79,7 @@ def test_a_job_of_one_node_takes_no_wider_job_the_place_away():
     holds = [Hold({"a": 0xFF}, 1, 0, 900.0), Hold({"b": 0x0F}, 1, 0, 100.0)]
     nodes = taken({name: node(name) for name in "abc"}, *holds)
     pinned, also = (replace(need(8), req_nodes=frozenset({name})) for name in "ab")
-    line = Line()
+    line = WaitingLine()
     for asked in (pinned, need(8, nodes=2), also, need(7)):
         line = line.with_job(asked, nodes, holds, 0.0)
     found = [(one.need.nodes, sorted(one.names), one.start) for one in line.waits]
@@ -98,14 +98,14 @@ def on(name: str, gpus: int = 8) -> Need:
     return replace(need(gpus), req_nodes=frozenset({name}))
 
 
-def with_jobs(line: Line, *asked: tuple[Need, int]) -> Line:
+def with_jobs(line: WaitingLine, *asked: tuple[Need, int]) -> WaitingLine:
     for what, uid in asked:
         line = line.with_job(what, MACHINE, FULL, 0.0, uid=uid)
     return line
 
 
 def test_one_users_jobs_take_no_place_but_their_share():
-    line = with_jobs(Line(), *((on(name), 1) for name in MANY))
+    line = with_jobs(WaitingLine(), *((on(name), 1) for name in MANY))
     assert [one.uid for one in line.waits] == [1] * MOST_OF_ONE
     left_out = on(MANY[MOST_OF_ONE])
     line = with_jobs(line, (left_out, 2), (need(8, nodes=2), 3))
@@ -114,25 +114,25 @@ def test_one_users_jobs_take_no_place_but_their_share():
 
 def test_one_users_needs_that_nothing_can_serve_take_no_place_but_hers():
     never = ((replace(on(MANY[0]), memory_mb=2000 + i), 1) for i in range(2 * MOST_NEEDS_OF_ONE))
-    line = with_jobs(Line(), *never, (on(MANY[0]), 1), (on(MANY[1]), 2))
+    line = with_jobs(WaitingLine(), *never, (on(MANY[0]), 1), (on(MANY[1]), 2))
     assert [(one.uid, *one.names) for one in line.waits] == [(2, MANY[1])]
 
 
 def test_all_users_together_have_so_many_places():
-    line = with_jobs(Line(), *((on(name), i) for i, name in enumerate(MANY)))
+    line = with_jobs(WaitingLine(), *((on(name), i) for i, name in enumerate(MANY)))
     assert [one.uid for one in line.waits] == [*range(MOST_IN_LINE)]
 
 
 def test_what_was_looked_at_for_others_costs_nobody_her_share():
     """Needs for the same nodes are alike, whatever they ask of each."""
     like = [(replace(on(MANY[0]), memory_mb=i), 1) for i in range(2 * MOST_NEEDS_OF_ONE)]
-    line = with_jobs(Line(), *like, (on(MANY[1]), 1))
+    line = with_jobs(WaitingLine(), *like, (on(MANY[1]), 1))
     assert [[*one.names] for one in line.waits] == [[MANY[0]], [MANY[1]]]
 
 
 def test_a_job_without_a_limit_ends_after_a_year_as_for_slurm():
     endless = Hold({"a": 0x0F})
-    line = Line().with_job(need(8), ROOM, [endless], 0.0)
+    line = WaitingLine().with_job(need(8), ROOM, [endless], 0.0)
     assert [one.start for one in line.waits] == [ENDLESS_S]
     assert not line.is_delayed_by(Hold({"a": 0x80}, 1, 0, LONG))
     assert line.is_delayed_by(Hold({"a": 0x80}))

@@ -264,7 +264,7 @@ def test_a_look_that_fails_leaves_it_in_doubt_and_the_next_one_is_made(tmp_path,
     seen.looked()
     real, fails = Controllers.verdict, iter([True, False, False])
 
-    def verdict(one: Controllers, host: str) -> charging.Verdict:
+    def verdict(one: Controllers, host: str) -> charging.ChargeVerdict:
         if next(fails, False):
             raise ZeroDivisionError
         return real(one, host)

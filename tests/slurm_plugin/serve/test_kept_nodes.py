@@ -17,7 +17,7 @@ from machines_in_tests import BASIC, mask, node, place
 from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.kept_nodes import MOST_TABLES
 from slurm_plugin.lending.at_start.reservations import LoanReservation
-from slurm_plugin.node_lines import Changes, NodesPart, digest, mix
+from slurm_plugin.node_lines import NodesPart, TableChanges, digest, mix
 from slurm_plugin.protocol import Place, Use, encode_request, split
 from slurm_plugin.serve.service import Engine
 
@@ -55,7 +55,7 @@ def about(own: dict[str, int], free: list[int] = FULL, **more: object) -> Place:
     """A question whose table has these GPUs free, those of `changed` since the last."""
     changed = more.pop("changed", {})
     others = more.pop("others", "0-6")
-    kept = Changes(TABLE, digest(free), changed, others, more.pop("heaviest", None))
+    kept = TableChanges(TABLE, digest(free), changed, others, more.pop("heaviest", None))
     at = {name: index for index, name in enumerate(NAMES)}
     listed = [node(name, free[at[name]], own[name], TOTAL[at[name]]) for name in own]
     return place(*listed, changes=kept, **more)

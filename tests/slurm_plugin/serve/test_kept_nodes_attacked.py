@@ -12,7 +12,7 @@ import pytest
 from engine_in_tests import an_engine, written
 from machines_in_tests import BASIC, mask, node, place
 
-from slurm_plugin.node_lines import Changes, NodesPart, digest, mix
+from slurm_plugin.node_lines import NodesPart, TableChanges, digest, mix
 from slurm_plugin.protocol import encode_request, split
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import look_over
@@ -40,7 +40,7 @@ async def told(engine: Engine, part: NodesPart) -> bytes:
 def chosen(engine: Engine, free: list[int], listed: int) -> tuple[str, int, bool]:
     """Node and GPUs of the reply to a question, and whether the table is asked for again."""
     own = node(NAMES[listed], free[listed], free[listed] & -free[listed])
-    asked = place(own, changes=Changes(TABLE, digest(free), {}, f"0-{NODES - 1}", None))
+    asked = place(own, changes=TableChanges(TABLE, digest(free), {}, f"0-{NODES - 1}", None))
     verb, pairs = split(engine.answer(encode_request(asked)).reply)
     assert verb == "use"
     reply = dict(pairs)
@@ -144,7 +144,7 @@ def test_a_table_that_comes_while_the_configuration_is_read_again_is_not_used_wi
         assert await reloading is None
         asked = place(
             node("n0", FULL, mask(0)),
-            changes=Changes(8, digest(full), {}, f"0-{NODES - 1}", None),
+            changes=TableChanges(8, digest(full), {}, f"0-{NODES - 1}", None),
         )
         first = b"resync=1" in engine.answer(encode_request(asked)).reply
         await told(engine, replace(table(full), table=8))

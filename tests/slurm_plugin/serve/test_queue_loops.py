@@ -20,7 +20,7 @@ from slurm_plugin.gates.reconciler import GateReconciler
 from slurm_plugin.lending.at_start.planning import StartPlan
 from slurm_plugin.lending.at_start.reconciler import LoanReconciler
 from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.queue.backfill import Line
+from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.serve import run, setup
 from slurm_plugin.serve.free_history import FreeHistory
@@ -263,7 +263,7 @@ def test_after_a_step_nothing_is_given_or_kept_until_slurm_was_read_anew(tmp_pat
     engine = an_engine(tmp_path, f"{BASIC}enforcement: slots\n", cache)
     GatesLoop(engine)
     now = 1e6
-    cache.update({}, (), Line(), now)
+    cache.update({}, (), WaitingLine(), now)
     cache.promise("t", Hold({"dgx1": 3}), now)
     engine.say(ANEW)
     assert not cache.promises

@@ -7,14 +7,14 @@ import pytest
 from rich.console import Console
 from web_in_tests import ALICE, SCRIPT, Site, played, running, seen
 
-from slurm_plugin.top.screen import COLOURS, LETTERS, Place, screen
+from slurm_plugin.top.screen import COLOURS, LETTERS, ScrolledTo, screen
 from slurm_plugin.top.terminal import Top
 
 SENTENCE = "Job 9 waits for 8 free GPUs on one node: 9 are free; job 10 of bob comes first."
 
 
 def lines(view, width=80, height=24, place=None):
-    return [one.plain for one in screen(view, place or Place(), width, height, "12:00:00")]
+    return [one.plain for one in screen(view, place or ScrolledTo(), width, height, "12:00:00")]
 
 
 def printed(site: Site, uid: int | None) -> str:
@@ -62,7 +62,7 @@ def test_waiting_jobs_stand_in_their_order_with_their_sentences(view):
 def test_no_line_is_wider_and_none_more_than_the_screen_has(view, width, height):
     for index in range(30):
         view["jobs"][str(100 + index)] = view["jobs"]["9"] | {"asked": "x" * 300, "name": "y" * 90}
-    found = screen(view, Place(), width, height, "12:00:00")
+    found = screen(view, ScrolledTo(), width, height, "12:00:00")
     assert len(found) == max(height, 10)
     assert max(one.cell_len for one in found) <= max(width, 40)
 
@@ -78,7 +78,7 @@ def test_nobody_scrolls_beyond_the_end(view):
     for index in range(200):
         view["nodes"][f"n{index}"] = view["nodes"]["dgx1"]
         view["jobs"][str(100 + index)] = view["jobs"]["9"]
-    place = Place(10_000, 10_000)
+    place = ScrolledTo(10_000, 10_000)
     found = lines(view, place=place)
     assert "n199 " in "\n".join(found)
     assert "n0 " not in "\n".join(found)

@@ -17,10 +17,10 @@ from slurm_plugin.remote.errors import RemoteError
 from slurm_plugin.remote.node import sockets
 from slurm_plugin.web import identity
 from slurm_plugin.web.identity import (
-    Connection,
     Identities,
     OwnerTable,
-    Refused,
+    PageConnection,
+    UnknownViewer,
     checked_proxies,
     owner_of,
     owners,
@@ -30,10 +30,10 @@ from slurm_plugin.web.run import address_in, checked
 
 NOBODY = pwd.getpwnam("nobody")
 HERE, PROXY, ELSEWHERE, UNIX = (
-    Connection(socket.AF_INET, ("127.0.0.1", 40000), ("127.0.0.1", 8080)),
-    Connection(socket.AF_INET6, ("::ffff:10.0.0.5", 40000), ("::ffff:10.0.0.1", 8080)),
-    Connection(socket.AF_INET, ("10.0.0.6", 40000), ("10.0.0.1", 8080)),
-    Connection(socket.AF_UNIX),
+    PageConnection(socket.AF_INET, ("127.0.0.1", 40000), ("127.0.0.1", 8080)),
+    PageConnection(socket.AF_INET6, ("::ffff:10.0.0.5", 40000), ("::ffff:10.0.0.1", 8080)),
+    PageConnection(socket.AF_INET, ("10.0.0.6", 40000), ("10.0.0.1", 8080)),
+    PageConnection(socket.AF_UNIX),
 )
 
 
@@ -71,17 +71,17 @@ def test_who_looks(sentence, connection, names, uid):
     ],
 )
 def test_nobody_else_is_told_anything(sentence, connection, names):
-    with pytest.raises(Refused):
+    with pytest.raises(UnknownViewer):
         who().viewer(connection, names)
 
 
 def test_a_unix_socket_without_a_believed_header_tells_nobody():
-    with pytest.raises(Refused, match="user-header"):
+    with pytest.raises(UnknownViewer, match="user-header"):
         who(header="").viewer(UNIX, ["root"])
 
 
 def test_a_connection_of_which_the_kernel_says_nothing_is_refused():
-    with pytest.raises(Refused):
+    with pytest.raises(UnknownViewer):
         who(owner=None).viewer(HERE, [])
 
 
@@ -215,7 +215,7 @@ def test_by_whom_a_new_connection_counts():
     said = [one.whose(HERE) for one in (who(), who(owner=0))]
     assert said == [1234, 0]
     assert [who().whose(one) for one in (UNIX, PROXY, ELSEWHERE)] == [None, None, "10.0.0.6"]
-    with pytest.raises(Refused):
+    with pytest.raises(UnknownViewer):
         who(owner=None).whose(HERE)
 
 

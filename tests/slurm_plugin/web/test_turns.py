@@ -10,7 +10,7 @@ from web_in_tests import ALICE, BOB
 
 from slurm_plugin.explain.search import Stopped
 from slurm_plugin.web.clients import turns
-from slurm_plugin.web.clients.turns import MAX_LOOKS, MAX_OF_ONE, MAX_WAITING, TooMany, Turns
+from slurm_plugin.web.clients.turns import MAX_LOOKS, MAX_OF_ONE, MAX_WAITING, ClientTurns, TooMany
 
 CAROL, DAVE = 2003, 2004
 
@@ -19,7 +19,7 @@ class Looks:
     """Questions that are under way until they are let go."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = ClientTurns()
         self.begun: list[str] = []
         self._ends: dict[str, threading.Event] = {}
         self.left: set[str] = set()
