@@ -22,6 +22,7 @@ ALERTS = Path(slurm_plugin.__file__).parent / "monitoring" / "alerts.yaml"
 PAGE = ROOT / "docs" / "faults.md"
 YAML, CONF = "/etc/slurm/gputopo.yaml", "/etc/slurm/slurm.conf"
 OURS, STATE, LOGS = "/usr/lib/slurm-gputopo/slurm", "/var/lib/gputopo", "/var/log/gputopo"
+UNIT = "/etc/systemd/system/gputopo.service.d"
 SOCKET, METRICS = "/run/gputopo/engine.sock", "127.0.0.1:9401"
 RELOAD, RESTART = "systemctl reload gputopo", "systemctl restart slurmctld"
 #: A rule that goes by one reading, or by one count beside the one before.
@@ -116,6 +117,14 @@ FAULTS = [
              '`systemctl restart gputopo`'),
     Fault("the engine's socket is open to all", f"chmod 0666 {SOCKET}",
           f"socket: {SOCKET} has mode 0666", f"chmod 0600 {SOCKET}"),
+    Fault("the engine runs as another user than slurmctld (SlurmUser was renamed, say)",
+          f"mkdir -p {UNIT}; printf '[Service]\\nUser=daemon\\nGroup=daemon\\n' >{UNIT}/user.conf;"
+          " systemctl daemon-reload; systemctl restart gputopo",
+          f"socket: {SOCKET} belongs to daemon, SlurmUser is slurm",
+          "set User= and Group= of gputopo.service to SlurmUser, restart gputopo",
+          f"rm -r {UNIT}; systemctl daemon-reload; systemctl restart gputopo",
+          do='`systemctl edit gputopo`: `[Service]`, `User=` and `Group=` as in slurm.conf; '
+             '`systemctl restart gputopo`'),
     Fault("the state directory is root's", f"chown root {STATE}",
           f"engine: the engine may not write in {STATE}", "give it to SlurmUser",
           f"chown slurm {STATE}", status=f"NOT WRITABLE: {STATE}",
