@@ -20,12 +20,11 @@ local OUTDATED = "gpu-topo: the job's request was changed a moment ago"
 local ONE_GPU = "gpu-topo: %s is one particular GPU, and the engine chooses those"
 
 -- Fields of an update by what a user calls them, in the order of the answer.
+local GPUS = { "GPU request", unpack(gres.FIELDS) }
+local COUNT = { "number of nodes", "min_nodes", "max_nodes" }
 local BEHIND_A_GATE = {
-  { "start time", "begin_time" },
-  { "GPU request", unpack(gres.FIELDS) },
-  { "nodes", "req_nodes", "exc_nodes" },
-  { "constraint", "features" },
-  { "number of nodes", "min_nodes", "max_nodes" },
+  { "start time", "begin_time" }, GPUS, { "nodes", "req_nodes", "exc_nodes" },
+  { "constraint", "features" }, COUNT,
 }
 local ON_LOAN = {
   { "constraint", "prefer", "contiguous", "req_switch" },
@@ -91,10 +90,9 @@ function M.refusal(job, record, is_slots)
   return what and string.format(CLOSED, what)
 end
 
--- What an administrator's update may change of a gated job's request that its record has, too.
+-- What of a gated job's request its record has, too, so that its release goes by the record.
 local RECORDED = {
-  BEHIND_A_GATE[2], { "nodes", "req_nodes" }, BEHIND_A_GATE[5],
-  { "CPUs and memory of GPUs", "cpus_per_tres", "cpus_per_task", "mem_per_tres" },
+  GPUS, COUNT, { "nodes", "req_nodes" }, { "CPUs", "cpus_per_tres", "cpus_per_task" },
 }
 
 -- with_change(job, record) -> the AdminComment by which the engine sees that root changed a gated
