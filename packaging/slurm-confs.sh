@@ -35,13 +35,23 @@ of_running_daemons() {
     done
 }
 
-of_units() {
+unit_files() {
     for file in "$root"/etc/default/slurm* "$root"/etc/sysconfig/slurm* "$root"/etc/environment "$root"/etc/profile.d/*slurm* \
         "$root"/etc/init.d/slurm* "$root"/*/systemd/system/slurm*.service "$root"/*/systemd/system/slurm*.d/*.conf \
         "$root"/usr/*/systemd/system/slurm*.service "$root"/usr/*/systemd/system/slurm*.d/*.conf \
         "$root"/usr/local/lib/systemd/system/slurm*.service "$root"/usr/local/lib/systemd/system/slurm*.d/*.conf \
         "$root"/etc/systemd/system/gputopo*.d/*.conf; do
-        without_comments "${file#"$root"}" | tr " \t\"'=" '[\n*]' | sed '/^$/d' | named_in_words
+        printf '%s\n' "${file#"$root"}"
+    done
+}
+
+# Units, and the files of their environment.
+of_units() {
+    unit_files | while read -r file; do
+        printf '%s\n' "$file"
+        without_comments "$file" | sed -n 's/^[[:space:]]*EnvironmentFile[[:space:]]*=[[:space:]]*-\{0,1\}//p' | tr -d '"'
+    done | while read -r file; do
+        without_comments "$file" | tr " \t\"'=" '[\n*]' | sed '/^$/d' | named_in_words
     done
 }
 
@@ -159,6 +169,24 @@ starts_without_spank() {
         while read -r script; do
             if without_comments "$script" | grep -q "^[[:space:]]*required[[:space:]].*$home/spank/"; then
                 say "says 'required' of this package's SPANK plugin, and no job would start without it: say 'optional', or take the line out, first"
+                status=1
+            fi
+        done
+        exit "$status"
+    }
+}
+
+# Whether Slurm works without our programs of these folders ("a\|b"), which lines of a site's own
+# call (TaskProlog and the like): status 1, and why on standard error, where not.
+starts_without_programs() {
+    ask_slurmctld
+    slurm_confs | {
+        status=0
+        while read -r script; do
+            line="$(without_comments "$script" | grep -i "^[[:space:]]*[a-z]*[[:space:]]*=.*$home/\($1\)/" |
+                grep -iv '^[[:space:]]*plugindir' | head -n 1)" || true
+            if [ -n "$line" ]; then
+                say "calls a program of this package, without which jobs fail or slurmctld does not start: take '$(echo "$line" | sed 's/^[[:space:]]*//' | cut -c 1-200)' out and restart Slurm's daemons first"
                 status=1
             fi
         done

@@ -118,7 +118,7 @@ class Bundle:
         kept = self.config.state_dir / KEPT
         yield self._file("gputopo-in-force.yaml", "what the engine read of them last", kept,
                          texts.yaml_text)  # fmt: skip
-        beside = Path(self.slurm.get("SLURM_CONF") or SLURM_CONF)
+        beside = Path(self.slurm.get("SLURM_CONF") or os.environ.get("SLURM_CONF") or SLURM_CONF)
         for name in ("gputopo-bridge.conf", "gputopo-select.conf"):
             about = f"settings of the {name[8:-5]} plugin".replace("bridge plugin", "Lua bridge")
             yield self._file(name, about, beside.with_name(name), texts.settings_text)

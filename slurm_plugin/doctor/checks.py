@@ -47,7 +47,8 @@ def examine(installation: Installation) -> Iterator[Finding]:
 _NOT_CHECKED = "fix this first; what depends on it was not checked"
 _NO_SLURM = (
     "systemctl start munge slurmctld (with client: rest slurmrestd, too); journalctl says why one"
-    " does not stay; what depends on Slurm was not checked"
+    " does not stay. Where they run, mend what the command itself says: SLURM_CONF where slurm.conf"
+    " is elsewhere, mkdir for a missing folder of PluginDir. What depends on Slurm was not checked"
 )
 
 
@@ -223,6 +224,8 @@ def check_plugin(here: Installation) -> Iterator[Finding]:
         enforcement = slots.bridge_enforcement(here)
     if enforcement == "select":
         yield from slurm_files.plugin(here.slurm_config)
+        with suppress(PluginError):  # check_config reports it
+            yield from slurm_files.select_settings(here)
 
 
 def check_genie(here: Installation) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ def check_socket(here: Installation) -> Iterator[Finding]:
     try:
         info = path.lstat()
     except FileNotFoundError:
-        yield fail(f"{path} is missing", "systemctl start gputopo")
+        yield fail(f"{path} is missing", "systemctl restart gputopo")
         return
     except PermissionError:
         yield fail(f"{path} cannot be seen", "run doctor as root or SlurmUser")
@@ -75,7 +75,7 @@ def check_engine(here: Installation) -> Iterator[Finding]:
     try:
         status = client.status(here.config.socket)
     except EngineDown as error:
-        yield fail(str(error), "systemctl start gputopo; journalctl -u gputopo")
+        yield fail(str(error), "systemctl restart gputopo; journalctl -u gputopo")
         return
     goes_by = f"the engine goes by what it read at {client.config_read_at(status)}"
     if status.get("config") != str(here.config.path):
@@ -115,8 +115,9 @@ def check_charge(here: Installation) -> Iterator[Finding]:
     except EngineDown:
         return  # check_engine reports it
     must = (
-        "the engine's user must be SlurmUser, its host one of SlurmctldHost, and"
-        " StateSaveLocation readable there"
+        "the engine's user must be SlurmUser, its host one of SlurmctldHost, StateSaveLocation"
+        " readable there; a slurm.conf elsewhere stands as SLURM_CONF in its unit"
+        " (systemctl edit gputopo: [Service], Environment=SLURM_CONF=...)"
     )
     if charge.get("is_doubtful") and not charge.get("controllers") and _began_now(here, charge):
         yield warn(

@@ -49,7 +49,8 @@ def check_slots(here: Installation) -> Iterator[Finding]:
         problem = "jobs behind the gate grow no older: PriorityFlags lacks ACCRUE_ALWAYS"
         unless = "unless limits on how many jobs age (MaxJobsAccrue) are to hold"
         yield warn(problem, f"PriorityFlags=ACCRUE_ALWAYS, {unless}; {_GUIDE}")
-    if here.slurm_config.get("EpilogSlurmctld", "(null)") in ("", "(null)"):
+    # Slurm numbers them, even one alone: `EpilogSlurmctld[0]`.
+    if not any(here.slurm_config.get(key) for key in ("EpilogSlurmctld", "EpilogSlurmctld[0]")):
         problem = "the engine is not told when jobs end: EpilogSlurmctld is not set"
         yield warn(problem, f"EpilogSlurmctld=.../lua_bridge/epilog-slurmctld; {_GUIDE}")
     parameters = here.slurm_config.get("SchedulerParameters", "")

@@ -11,6 +11,7 @@ from gres_topology import plain_file
 from gres_topology.errors import TopologyError
 from gres_topology.slurm_files import networks
 from slurm_plugin import client
+from slurm_plugin.doctor import engine, slurms_lua
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
@@ -18,6 +19,15 @@ from slurm_plugin.errors import PluginError
 from slurm_plugin.slurm.releases import parse_version
 
 PLUGIN_FILE = "select_cons_tres.so"
+SELECT_CONF = "gputopo-select.conf"
+#: Its keys, as slurm_plugin/select/pure/settings.c has them.
+SELECT_KEYS = frozenset(
+    (
+        *("socket", "kill_switch", "deadline_ms", "breaker_s", "pass_budget_ms", "pass_window_s"),
+        *("max_postponements", "max_wait_s", "max_candidates", "stats_every_starts"),
+        *("stats_interval_s", "respect_weight", "other_nodes"),
+    )
+)
 #: Where the package slurm-gputopo-select puts the plugin, and where one's own build goes.
 PLUGIN_DIRS = (Path("/usr/lib/slurm-gputopo/slurm"), Path("/usr/local/lib"))
 _ENABLE = "gputopo enable --apply, then restart slurmctld"
@@ -47,10 +57,28 @@ def check_bridge(here: Installation) -> Iterator[Finding]:
         what_to_do = "call the bridge from it (docs/lua-bridge.md)"
         yield fail(f"{script} is not ours and does not load ours", what_to_do)
         return
+    if findings := list(check_script(here, script)):
+        yield from findings
+        return
     try:
         yield _heard(here, script)
     except PluginError:  # the engine does not answer, or nobody knows where: others report it
         yield ok(f"{script} is to load ours; whether it does a running engine tells")
+
+
+def check_script(here: Installation, script: Path) -> Iterator[Finding]:
+    """What keeps slurmctld from starting with this job_submit.lua; nothing where it starts."""
+    user = engine.slurm_user(here.slurm_config)
+    folders = [Path(part) for part in here.slurm_config.get("PluginDir", "").split(":") if part]
+    if user and not engine.may_read(script, user):
+        yield fail(
+            f"{script} cannot be read by SlurmUser: slurmctld does not start with it",
+            f"chmod a+r {script}, and let others enter its folders",
+        )
+    elif why := slurms_lua.mistake_in(script, folders):
+        yield fail(
+            f"slurmctld does not start with this script: {why}", "correct it before its next start"
+        )
 
 
 def _heard(here: Installation, script: Path) -> Finding:
@@ -123,6 +151,36 @@ def _differs(ours: Path, slurms: Path) -> str:
     return "" if described[0] == described[1] else f"{ours} describes another network"
 
 
+def select_settings(here: Installation) -> Iterator[Finding]:
+    """gputopo-select.conf, where there is one: with a wrong one the plugin asks nobody."""
+    path, user = here.beside_slurm_conf(SELECT_CONF), engine.slurm_user(here.slurm_config)
+    lost = "every job keeps Slurm's own GPUs from slurmctld's next start on"
+    if not path.exists():
+        return
+    if user and not engine.may_read(path, user):
+        yield fail(
+            f"{path} cannot be read by SlurmUser: {lost}",
+            f"chmod a+r {path}, and let others enter its folders",
+        )
+        return
+    socket, text = "", plain_file.read_bytes(path).decode(errors="replace")
+    for number, line in enumerate(text.splitlines(), 1):
+        key, equals, value = (part.strip() for part in line.strip().partition("="))
+        if not (key or equals) or key.startswith("#"):
+            continue
+        if not equals or key not in SELECT_KEYS:
+            yield fail(
+                f"{path}:{number}: {key[:60]!r}: {lost}",
+                f"key=value with one of {', '.join(sorted(SELECT_KEYS))} (docs/select.md)",
+            )
+        socket = value if key == "socket" else socket
+    if socket and Path(socket) != here.config.socket:
+        yield fail(
+            f"{path} says socket={socket}, gputopo.yaml {here.config.socket}: {lost}",
+            "say the same in both, restart slurmctld and gputopo",
+        )
+
+
 def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
     """select_cons_tres.so: ours comes first in PluginDir and has slurmctld's version."""
     if slurm_config.get("SelectType") != "select/cons_tres":
@@ -155,6 +213,11 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
             "append Slurm's plugin directory to PluginDir",
         )
     else:
+        user = engine.slurm_user(slurm_config)
+        if user and not engine.may_read(ours[0], user):
+            problem = f"{ours[0]} cannot be read by SlurmUser: slurmctld loads Slurm's own"
+            yield fail(problem, f"chmod a+r {ours[0]}, restart slurmctld")
+            return
         yield _fits(ours[0], slurm_config.get("SLURM_VERSION", ""))
 
 

@@ -8,19 +8,23 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 
-from slurm_plugin.doctor import slots, slurm_files
+from slurm_plugin.doctor import slots, slurm_files, slurms_lua
 from slurm_plugin.doctor.engine import may_read, slurm_user
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.doctor.slurm_files import PLUGIN_DIRS
-from slurm_plugin.enabling import lua_socket
 from slurm_plugin.enabling.edits import entries, names_lua
-from slurm_plugin.enabling.slurm_conf import JOB_SUBMIT, PLUGIN_DIR, SlurmConf
+from slurm_plugin.enabling.slurm_conf import JOB_SUBMIT, PLUGIN_DIR, SlurmConf, lines
 from slurm_plugin.errors import PluginError
 
 SCRIPT = "job_submit.lua"
+#: A program of ours that a site calls by a line of its own (Epilog, TaskProlog and the like).
+_OUR_PROGRAM = re.compile(
+    r"\s*(\w+)\s*=.*?(/[\w./+@%~-]*/(?:slurm-gputopo|lua_bridge|slurm_plugin)/[\w./-]+)"
+)
 #: What may stand in a value of slurm.conf without quotes, and is no part of its grammar.
 _PLAIN = re.compile(r"/[\w./+@%~-]*")
 
@@ -96,7 +100,7 @@ def findings(here: Installation, plan: EnablingPlan, plugin_dir: str) -> Iterato
         ),
     }
     if plan.plugin_dir is not None:
-        checks["select plugin"] = slurm_files.plugin(then)
+        checks["select plugin"] = chain(slurm_files.plugin(then), slurm_files.select_settings(here))
     for name, check in checks.items():
         for finding in check:
             yield replace(finding, check=name)
@@ -119,6 +123,7 @@ def _bridge(here: Installation, plan: EnablingPlan) -> Iterator[Finding]:
     elif not os.path.lexists(plan.link):
         yield ok(f"{plan.link} is to be linked")
     elif _loads_ours(plan.link):
+        yield from slurm_files.check_script(here, plan.link)
         yield ok(f"{plan.link} loads ours")
     else:
         yield fail(
@@ -134,7 +139,7 @@ def _loads_ours(script: Path) -> bool:
 
 
 def _lua_socket(folders: list[Path]) -> Iterator[Finding]:
-    why = lua_socket.obstacle(folders)
+    why = slurms_lua.obstacle(folders)
     if why is None:
         yield ok("the Lua of slurmctld finds it")
     else:
@@ -145,6 +150,13 @@ def _lua_socket(folders: list[Path]) -> Iterator[Finding]:
 def left_behind(conf: SlurmConf, has_link: bool) -> Iterator[Finding]:
     """What of ours a slurm.conf names, or stands beside it, that enabling did not put there."""
     folders = conf.last(PLUGIN_DIR)
+    for path, text in conf.texts.items():
+        for line in lines(text):
+            match = _OUR_PROGRAM.match(line.joined)
+            if match and match[1].lower() != "plugindir":
+                problem = f"{path}, line {line.number}: {match[1]} names {match[2]}"
+                fix = "take it out by hand before the packages go: without that file Slurm does not"
+                yield replace(warn(problem, f"{fix} start, or jobs fail"), check=match[1])
     for entry in entries(folders):
         if folders and slurm_files.is_in(Path(entry)):
             problem = f"{folders.where} names {entry}, where our select plugin is"

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 #: When it was written (epoch), and the writer's index.
 _HEARTBEAT = struct.Struct("!QQ")
+_UNKNOWN = "Slurm has not said yet which controllers there are"
 _CONTROLLER = re.compile(r"SlurmctldHost\[(\d+)\]")
 #: Seconds between two looks: at the file, and where there is none to look at.
 LOOK_S, CALM_S = 0.25, 1.0
@@ -144,7 +145,7 @@ class Charge:
         self._controllers: Controllers | None = None
         self._read_at = float("-inf")
         self._reading: asyncio.Task[None] | None = None
-        self.verdict = _doubt("Slurm has not said yet which controllers there are")
+        self.verdict = _doubt(_UNKNOWN)
         self.since = time.monotonic()
 
     def is_ours(self) -> bool:
@@ -204,7 +205,8 @@ class Charge:
             self._controllers = await asyncio.to_thread(self._named)
         except SlurmError as error:
             if self._controllers is None:
-                logger.debug("which controllers there are is not known: %s", error)
+                said = " ".join(str(error).split())[:300]
+                await self._judge(_doubt(f"{_UNKNOWN}: {said}"))
         except Exception:
             logger.exception("which controllers there are could not be read")
         finally:

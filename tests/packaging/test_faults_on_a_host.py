@@ -83,7 +83,7 @@ AS_BEFORE = edited("mode: observe", "mode: enforce")
 
 FAULTS = [
     Fault("the engine is stopped", "systemctl stop gputopo",
-          f"socket: {SOCKET} is missing", "systemctl start gputopo",
+          f"socket: {SOCKET} is missing", "systemctl restart gputopo",
           status="the engine is not running", alert="GputopoEngineDown"),
     Fault("the kill switch is set", "touch /etc/slurm/gputopo.disable",
           "kill switch: /etc/slurm/gputopo.disable exists", "rm /etc/slurm/gputopo.disable",

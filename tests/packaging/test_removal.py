@@ -137,6 +137,12 @@ WHERE: list[tuple[str, Makes, str]] = [
      both(IN_SRV, files(**{"/etc/systemd/system/slurmctld.service.d/our.conf":
         '[Service]\nEnvironment="A=1" "SLURM_CONF=/srv/slurm/slurm.conf"\n'})),
      "/srv/slurm/slurm.conf"),
+    ("a unit's file of its environment",
+     both(IN_SRV, files(**{
+         "/etc/systemd/system/slurmctld.service.d/our.conf":
+             "[Service]\nEnvironmentFile=-/srv/slurm/env\n",
+         "/srv/slurm/env": 'SLURM_CONF="/srv/slurm/slurm.conf"\n'})),
+     "/srv/slurm/slurm.conf"),
     ("/etc/default",
      both(IN_SRV, files(**{"/etc/default/slurmd": 'SLURMD_OPTIONS="-f /srv/slurm/slurm.conf"\n'})),
      "/srv/slurm/slurm.conf"),
@@ -278,6 +284,41 @@ def test_the_spank_plugin_goes_only_where_jobs_start_without_it(root, makes, nam
     assert done.stderr.count("\n") == bool(names)
     assert names in done.stderr
     assert root.sh("slurm-gputopo-spank.prerm", "upgrade").returncode == 0
+
+
+PROGRAM = "/usr/lib/slurm-gputopo/{}"
+#: What is where, the package, and the file that calls one of its programs; "" where none does.
+CALLS: list[tuple[str, Makes, str, str]] = [
+    ("EpilogSlurmctld", files(**{"/etc/slurm/slurm.conf":
+        f"EpilogSlurmctld={PROGRAM.format('lua_bridge/epilog-slurmctld')}\n"}),
+     "slurm-gputopo", "/etc/slurm/slurm.conf"),
+    ("TaskProlog in an included file", files(**{
+        "/etc/slurm/slurm.conf": "Include conf.d/jobs.conf\n", "/etc/slurm/conf.d/jobs.conf":
+        f"  taskprolog = {PROGRAM.format('launch/task-prolog')}\n"}),
+     "slurm-gputopo-node", "/etc/slurm/conf.d/jobs.conf"),
+    ("TaskProlog of loans", files(**{"/etc/slurm/slurm.conf":
+        f"TaskProlog={PROGRAM.format('node/task-prolog')}\n"}),
+     "slurm-gputopo-node", "/etc/slurm/slurm.conf"),
+    ("another package's", files(**{"/etc/slurm/slurm.conf":
+        f"EpilogSlurmctld={PROGRAM.format('lua_bridge/epilog-slurmctld')}\n"}),
+     "slurm-gputopo-node", ""),
+    ("PluginDir", files(**{"/etc/slurm/slurm.conf": NAMED}), "slurm-gputopo", ""),
+    ("a comment", files(**{"/etc/slurm/slurm.conf":
+        f"#TaskProlog={PROGRAM.format('launch/task-prolog')}\n"}), "slurm-gputopo-node", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("makes", "package", "names"), [pytest.param(*row, id=name) for name, *row in CALLS]
+)
+def test_programs_that_a_site_calls_stay(root, makes, package, names):
+    """Without its EpilogSlurmctld slurmctld does not start, without its TaskProlog no task does."""
+    makes(root)
+    done = root.sh(f"{package}.prerm", "remove")
+    assert done.returncode == bool(names), done.stderr
+    assert done.stderr.count("\n") == bool(names)
+    assert f"{names} calls" in done.stderr or not names
+    assert root.sh(f"{package}.prerm", "upgrade").returncode == 0
 
 
 CONTROL = """\

@@ -135,6 +135,6 @@ def in_slots_mode(site: PlayedSite) -> None:
     site.slurm.values |= {
         "PluginDir": "/usr/lib/slurm",
         "PriorityFlags": "ACCRUE_ALWAYS",
-        "EpilogSlurmctld": "/opt/gputopo/epilog-slurmctld",
+        "EpilogSlurmctld[0]": "/opt/gputopo/epilog-slurmctld",
         "SchedulerParameters": "batch_sched_delay=0,sched_min_interval=0",
     }

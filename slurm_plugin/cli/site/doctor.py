@@ -43,5 +43,7 @@ def doctor(config_path: Path, as_json: bool, quiet: bool) -> None:
                 click.echo(printable(f"{finding.level:4}  {finding.check}: {finding.text}"))
             if finding.fix:
                 click.echo(printable(f"      -> {finding.fix}"))
-        click.echo(f"{wrong} to fix" if wrong else "nothing to fix")
+        said = f"{wrong} to fix" if wrong else "nothing to fix"
+        warnings = sum(finding.level == "warn" for finding in findings)
+        click.echo(f"{said}, {warnings} warning{'s' if warnings > 1 else ''}" if warnings else said)
     raise SystemExit(1 if wrong else 0)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +23,7 @@ from gres_topology.readers import saved
 from slurm_plugin.cli.site.doctor import doctor
 from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.defrag import record
-from slurm_plugin.doctor import CHECKS
+from slurm_plugin.doctor import CHECKS, slurm_files
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm.interface import QueuedJob
@@ -133,10 +134,60 @@ def test_jobs_that_are_older_or_of_which_one_was_heard_are_no_sign(site, ago_s, 
     assert site.wrong() == []
 
 
+def select_conf(text: str, mode: int = 0o644) -> Callable[[PlayedSite], object]:
+    """The select plugin's settings beside slurm.conf."""
+
+    def write(site: PlayedSite) -> None:
+        path = site.folder / "slurm" / "gputopo-select.conf"
+        path.write_text(text.format(folder=site.folder))
+        path.chmod(mode)
+
+    return write
+
+
+def restarted(site: PlayedSite, told_ago_s: float, booted_ago_s: float) -> None:
+    """Three jobs have started since slurmctld did, which told its nodes so long ago."""
+    now = time.time()
+    site.slurm.values["BOOT_TIME"] = str(int(now - booted_ago_s))
+    site.status["messages"] = {"place": 4, "started": 4, "submit": 4}
+    site.status["slurm_nodes"] = {"nodes": 4, "told_at": now - told_ago_s}
+    site.slurm.all_jobs = [
+        QueuedJob(number, state="RUNNING", start=int(now - 30), gpus={"dgx1": (0,)})
+        for number in range(3)
+    ]
+
+
+def test_a_slurmctld_that_told_its_nodes_since_its_start_uses_the_plugin(site):
+    restarted(site, told_ago_s=50, booted_ago_s=60)
+    assert site.wrong() == []
+
+
+def test_the_keys_of_the_plugins_settings_are_those_that_it_reads():
+    source = Path(slurm_files.__file__).parents[1] / "select" / "pure" / "settings.c"
+    table = source.read_text().partition("settings[] = {")[2].partition("};")[0]
+    assert set(re.findall(r'\{ "(\w+)"', table)) == slurm_files.SELECT_KEYS
+
+
+@pytest.mark.parametrize(
+    "text", ["", "# all as usual\n\n", "socket={folder}/engine.sock\ndeadline_ms = 9\n"]
+)
+def test_right_settings_of_the_plugin_are_no_problem(site, text):
+    select_conf(text)(site)
+    assert site.wrong() == []
+
+
 #: What is wrong, how it comes about, the check that finds it, its level, words of text or fix.
 BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
     ("kill switch", lambda site: (site.folder / "off").touch(), "kill switch", "fail",
      "rm {folder}/off"),
+    ("an unknown key of the plugin's", select_conf("deadline_ms=9\nSocket = /x\n"),
+     "select plugin", "fail", "gputopo-select.conf:2: 'Socket'"),
+    ("no key of the plugin's", select_conf("yes\n"), "select plugin", "fail", ":1: 'yes'"),
+    ("the plugin has another socket", select_conf("socket=/run/gputopo/engin.sock\n"),
+     "select plugin", "fail", "says socket=/run/gputopo/engin.sock, gputopo.yaml"),
+    ("a plugin that the next slurmctld did not load",
+     lambda site: restarted(site, told_ago_s=300, booted_ago_s=60), "questions", "fail",
+     "3 jobs with GPUs have started"),
     ("no socket", lambda site: (site.folder / "engine.sock").unlink(), "socket", "fail",
      "is missing"),
     ("socket open to everybody", lambda site: (site.folder / "engine.sock").chmod(0o666),
@@ -262,13 +313,25 @@ def test_a_script_of_the_sites_that_asks_the_engine_is_as_good_as_ours(site):
     assert not site.wrong()
 
 
-def test_a_file_that_slurm_user_cannot_read_is_found(site):
-    """The engine, which runs as SlurmUser, keeps the old one or does not start."""
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        ("gputopo.yaml", "file"),
+        ("slurm/job_submit.lua", "bridge"),
+        ("slurm/gputopo-select.conf", "select plugin"),
+        ("ours/select_cons_tres.so", "select plugin"),
+    ],
+)
+def test_a_file_that_slurm_user_cannot_read_is_found(site, name, check):
+    """The engine does not start then, or slurmctld; or it asks nobody."""
+    select_conf("")(site)
     site.slurm.values["SlurmUser"] = "nobody(65534)"
-    site.config.chmod(0o600)
+    assert {finding.check for finding in site.wrong()} == {"socket"}
+    (site.folder / name).chmod(0o600)
     found = {finding.check: finding for finding in site.wrong()}
-    assert found["file"].level == "fail"
-    assert f"chmod a+r {site.config}" in found["file"].fix
+    assert found.keys() == {"socket", check}
+    assert found[check].level == "fail"
+    assert f"chmod a+r {site.folder / name}" in found[check].fix
 
 
 def test_nodes_known_to_one_side_only_are_named(site):
@@ -429,7 +492,7 @@ def answering(path: Path) -> Iterator[None]:
 
 def test_settings_without_which_slots_are_slow(site):
     in_slots_mode(site)
-    for key in ("PriorityFlags", "EpilogSlurmctld", "SchedulerParameters"):
+    for key in ("PriorityFlags", "EpilogSlurmctld[0]", "SchedulerParameters"):
         del site.slurm.values[key]
     texts = " ".join(finding.text for finding in site.wrong())
     for word in ("ACCRUE_ALWAYS", "EpilogSlurmctld", "batch_sched_delay=0", "sched_min_interval=0"):

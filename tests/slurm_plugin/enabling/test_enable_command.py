@@ -15,7 +15,8 @@ from played_site import PlayedSite, in_slots_mode, plugin_file
 
 from slurm_plugin import whole_file
 from slurm_plugin.config.settings import SAMPLE
-from slurm_plugin.enabling import apply, lua_socket, slurm_conf
+from slurm_plugin.doctor import engine, slurms_lua
+from slurm_plugin.enabling import apply, slurm_conf
 from slurm_plugin.errors import PluginError, SlurmError
 
 TEXT = b"ClusterName=c\r\nInclude more.conf\nJobSubmitPlugins=throttle # \xff"
@@ -59,7 +60,7 @@ class Site:
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     played = PlayedSite(tmp_path, monkeypatch)
     monkeypatch.setattr("slurm_plugin.cli.site.enable._client", lambda config: played.slurm)
-    monkeypatch.setattr(lua_socket, "obstacle", lambda folders: None)
+    monkeypatch.setattr(slurms_lua, "obstacle", lambda folders: None)
     return Site(played)
 
 
@@ -138,7 +139,7 @@ def a_script(text: str) -> Callable[[Site], object]:
 
 
 def no_lua_socket(site: Site) -> None:
-    lua_socket.obstacle = lambda folders: "module 'socket.unix' not found"
+    slurms_lua.obstacle = lambda folders: "module 'socket.unix' not found"
 
 
 def another_release(site: Site) -> None:
@@ -171,7 +172,7 @@ WRONG: list[tuple[str, Callable[[Site], object], str]] = [
 
 @pytest.mark.parametrize(("breaks", "words"), named(WRONG))
 def test_nothing_is_changed_unless_all_would_work(site, monkeypatch, breaks, words):
-    monkeypatch.setattr(lua_socket, "obstacle", lambda folders: None)
+    monkeypatch.setattr(slurms_lua, "obstacle", lambda folders: None)
     breaks(site)
     before = site.files()
     assert words in " ".join(run(*site.argv, "--apply", code=2).split())
@@ -195,6 +196,28 @@ def test_a_job_submit_lua_that_calls_ours_is_good(site):
     assert "loads ours" not in run("disable", "--apply", code=1)
     (copy / "bridge.lua").unlink()
     assert run("disable", "--apply").startswith("nothing to do")
+
+
+def test_a_script_with_which_slurmctld_would_not_start_is_refused(site, monkeypatch):
+    site.script.write_text('local gputopo = require("gputopo.bridge")\nretrun 0\n')
+    why = f"{site.script}:2: syntax error near '0'"
+    monkeypatch.setattr(slurms_lua, "mistake_in", lambda script, folders: why)
+    before = site.files()
+    assert why in " ".join(run(*site.argv, "--apply", code=2).split())
+    assert site.files() == before
+    monkeypatch.setattr(engine, "may_read", lambda path, uid: path != site.script)
+    monkeypatch.setattr(engine, "slurm_user", lambda values: 64030)
+    assert "cannot be read by SlurmUser: slurmctld does not start" in run(*site.argv, code=2)
+    assert site.files() == before
+
+
+def test_whoever_disables_reads_which_lines_call_programs_of_ours(site):
+    run(*site.argv, "--apply")
+    calls = "EpilogSlurmctld=/usr/lib/slurm-gputopo/lua_bridge/epilog-slurmctld"
+    site.conf.write_bytes(site.conf.read_bytes() + f"\n{calls}\n#{calls}\n".encode())
+    said = run("disable", "--apply", code=1)
+    assert said.count("EpilogSlurmctld names /usr/lib/slurm-gputopo/lua_bridge/epilog-") == 1
+    assert site.conf.read_bytes().count(calls.encode()) == 2
 
 
 def test_a_link_to_another_installation_of_ours_is_named(site):
@@ -354,27 +377,43 @@ def test_the_sample_is_a_good_configuration():
 
 
 def test_lua_socket_is_looked_for_by_the_lua_of_slurmctld(tmp_path):
-    assert lua_socket.obstacle([tmp_path]) == "no directory of PluginDir has job_submit_lua.so"
-    plugin = tmp_path / lua_socket.PLUGIN
+    assert slurms_lua.obstacle([tmp_path]) == "no directory of PluginDir has job_submit_lua.so"
+    plugin = tmp_path / slurms_lua.PLUGIN
     plugin.write_bytes(b"\x7fELF..liblua-none.so\0liblua5.9.so.0\0")
-    why = lua_socket.obstacle([tmp_path / "other", tmp_path])
+    why = slurms_lua.obstacle([tmp_path / "other", tmp_path])
     assert why == "none of liblua-none.so, liblua5.9.so.0 can be loaded"
 
 
 def test_nobodys_modules_are_run_where_root_stands(tmp_path, monkeypatch):
     """Python looks for modules where it is started, and so does Lua."""
-    (tmp_path / lua_socket.PLUGIN).write_bytes(b"liblua5.9.so.0\0")
+    (tmp_path / slurms_lua.PLUGIN).write_bytes(b"liblua5.9.so.0\0")
     (tmp_path / "ctypes.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     monkeypatch.chdir(tmp_path)
-    assert "can be loaded" in str(lua_socket.obstacle([tmp_path]))
+    assert "can be loaded" in str(slurms_lua.obstacle([tmp_path]))
     assert not (tmp_path / "ran").exists()
 
 
 def test_a_lua_without_lua_socket_says_so(tmp_path, monkeypatch):
-    (tmp_path / lua_socket.PLUGIN).write_bytes(b"liblua5.1.so.0\0liblua5.4.so.0\0")
-    why = lua_socket.obstacle([tmp_path])
+    (tmp_path / slurms_lua.PLUGIN).write_bytes(b"liblua5.1.so.0\0liblua5.4.so.0\0")
+    why = slurms_lua.obstacle([tmp_path])
     if why and "can be loaded" in why:
         pytest.skip("there is no library of Lua on this machine")
     monkeypatch.setenv("LUA_CPATH", "/nowhere/?.so")
     monkeypatch.setenv("LUA_PATH", "/nowhere/?.lua")
-    assert "module 'socket.unix' not found" in str(lua_socket.obstacle([tmp_path]))
+    assert "module 'socket.unix' not found" in str(slurms_lua.obstacle([tmp_path]))
+
+
+def test_a_script_is_read_and_not_run_by_the_lua_of_slurmctld(tmp_path):
+    (tmp_path / slurms_lua.PLUGIN).write_bytes(b"liblua5.1.so.0\0liblua5.4.so.0\0")
+    if "can be loaded" in str(slurms_lua.obstacle([tmp_path])):
+        pytest.skip("there is no library of Lua on this machine")
+    script = tmp_path / 'it\'s "mine".lua'
+    script.write_text(f"io.open({str(tmp_path / 'ran')!r}, 'w')\nreturn slurm.SUCCESS\n")
+    assert slurms_lua.mistake_in(script, [tmp_path]) is None
+    script.write_text("retrun slurm.SUCCESS\n")
+    assert ":1:" in str(slurms_lua.mistake_in(script, [tmp_path]))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_where_no_lua_can_be_asked_no_mistake_is_known(tmp_path):
+    assert slurms_lua.mistake_in(tmp_path / "job_submit.lua", [tmp_path]) is None
