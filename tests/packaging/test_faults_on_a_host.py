@@ -159,6 +159,21 @@ FAULTS = [
           "call the bridge from it", "mv /root/job_submit.lua /etc/slurm/",
           do='[call the bridge from it](lua-bridge.md#with-a-job_submitlua-of-your-own), with the '
              '`pcall`'),
+    Fault("your own script has a mistake",
+          "mv /etc/slurm/job_submit.lua /root/;"
+          " printf 'pcall(require, \"gputopo.bridge\")\\nretrun slurm.SUCCESS\\n'"
+          " >/etc/slurm/job_submit.lua",
+          "bridge: slurmctld does not start with this script: /etc/slurm/job_submit.lua:2:",
+          "correct it before its next start", "mv /root/job_submit.lua /etc/slurm/",
+          do='correct it. **Before slurmctld\'s next start: with this file it does not come up**'),
+    Fault("SlurmUser cannot read job_submit.lua",
+          "mv /etc/slurm/job_submit.lua /root/;"
+          " echo 'pcall(require, \"gputopo.bridge\")' >/etc/slurm/job_submit.lua;"
+          " chmod 600 /etc/slurm/job_submit.lua",
+          "bridge: /etc/slurm/job_submit.lua cannot be read by SlurmUser",
+          "chmod a+r /etc/slurm/job_submit.lua", "mv /root/job_submit.lua /etc/slurm/",
+          do='`chmod a+r /etc/slurm/job_submit.lua`. **Before slurmctld\'s next start: with this '
+             'file it does not come up**'),
     Fault("bridge and engine enforce in two ways",
           "echo 'enforcement = slots' >/etc/slurm/gputopo-bridge.conf",
           "enforcement: /etc/slurm/gputopo-bridge.conf says enforcement = slots",
@@ -166,6 +181,17 @@ FAULTS = [
           do='do not change how the site enforces now. Does gres.conf have a type for each GPU '
              '(`v100.s0`)? Then say `enforcement: slots` in gputopo.yaml and `systemctl restart '
              'gputopo`; else take that line out and `touch /etc/slurm/job_submit.lua`'),
+    Fault("the select plugin's settings have an unknown key",
+          "echo Socket=/x >/etc/slurm/gputopo-select.conf",
+          "select plugin: /etc/slurm/gputopo-select.conf:1: 'Socket'",
+          "key=value with one of", "rm /etc/slurm/gputopo-select.conf",
+          do='correct that line ([select.md](select.md#settings)), then `systemctl restart '
+             'slurmctld`'),
+    Fault("SlurmUser cannot read the select plugin",
+          f"chmod 600 {OURS}/select_cons_tres.so",
+          f"select plugin: {OURS}/select_cons_tres.so cannot be read by SlurmUser",
+          f"chmod a+r {OURS}/select_cons_tres.so", f"chmod 644 {OURS}/select_cons_tres.so",
+          do=f'`chmod a+r {OURS}/select_cons_tres.so; systemctl restart slurmctld`'),
     Fault("PluginDir lacks our directory", WITHOUT_OURS,
           "select plugin: no select_cons_tres.so of ours in PluginDir", "gputopo enable --apply",
           WITH_OURS,

@@ -143,6 +143,8 @@ def _slurm_conf(given: Path | None) -> Path:
     try:
         return Path(_client(None).config()["SLURM_CONF"])
     except (PluginError, KeyError):
+        told = f"slurmctld does not say which slurm.conf it reads: {SLURM_CONF} is looked at"
+        click.echo(f"note: {told}; --slurm-conf FILE for another", err=True)
         return Path(SLURM_CONF)
 
 

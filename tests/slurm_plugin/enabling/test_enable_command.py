@@ -14,8 +14,9 @@ from machines_in_tests import named
 from played_site import PlayedSite, in_slots_mode, plugin_file
 
 from slurm_plugin import whole_file
+from slurm_plugin.cli.site import enable
 from slurm_plugin.config.settings import SAMPLE
-from slurm_plugin.doctor import engine, slurms_lua
+from slurm_plugin.doctor import engine, installation, slurms_lua
 from slurm_plugin.enabling import apply, slurm_conf
 from slurm_plugin.errors import PluginError, SlurmError
 
@@ -209,6 +210,18 @@ def test_a_script_with_which_slurmctld_would_not_start_is_refused(site, monkeypa
     monkeypatch.setattr(engine, "slurm_user", lambda values: 64030)
     assert "cannot be read by SlurmUser: slurmctld does not start" in run(*site.argv, code=2)
     assert site.files() == before
+
+
+def test_whoever_disables_while_slurmctld_is_down_reads_which_file_is_looked_at(monkeypatch):
+    monkeypatch.delenv("SLURM_CONF", raising=False)
+
+    def down(config: object) -> None:
+        raise SlurmError("down")
+
+    monkeypatch.setattr(enable, "_client", down)
+    monkeypatch.setattr(installation, "SLURM_CONF", "/nowhere/slurm.conf")
+    said = run("disable", code=2)
+    assert "note: slurmctld does not say which slurm.conf it reads: /nowhere/slurm.conf" in said
 
 
 def test_whoever_disables_reads_which_lines_call_programs_of_ours(site):
