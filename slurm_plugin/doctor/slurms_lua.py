@@ -55,7 +55,8 @@ def mistake_in(script: Path, folders: Iterable[Path]) -> str | None:
     """Why slurmctld could not load this script; None where it can, or its Lua cannot be asked."""
     name = "".join(f"\\{byte:03d}" for byte in os.fsencode(script))
     said = _said(_SCRIPT.format(name), folders)
-    return said if said is not None and script.name in said else None
+    # It begins with the library's name.
+    return said.partition(": ")[2] if said is not None and script.name in said else None
 
 
 def _said(source: str, folders: Iterable[Path]) -> str | None:

@@ -424,7 +424,7 @@ def test_a_script_is_read_and_not_run_by_the_lua_of_slurmctld(tmp_path):
     script.write_text(f"io.open({str(tmp_path / 'ran')!r}, 'w')\nreturn slurm.SUCCESS\n")
     assert slurms_lua.mistake_in(script, [tmp_path]) is None
     script.write_text("retrun slurm.SUCCESS\n")
-    assert ":1:" in str(slurms_lua.mistake_in(script, [tmp_path]))
+    assert ":1: " in str(slurms_lua.mistake_in(script, [tmp_path]))
     assert not (tmp_path / "ran").exists()
 
 
