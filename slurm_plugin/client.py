@@ -134,12 +134,13 @@ def unasked(engine_status: dict[str, Any], slurm: SlurmClient) -> int:
     # The plugin reports every start, also of jobs that it does not ask about; and each slurmctld's
     # tells its nodes anew.
     told_at, booted = (engine_status.get("slurm_nodes") or {}).get("told_at", 0.0), _booted(slurm)
-    is_of_former = 0 < told_at < booted
-    if (heard.get("place") or heard.get("started")) and not is_of_former:
+    is_heard = bool(heard.get("place") or heard.get("started"))
+    if is_heard and not 0 < told_at < booted:
         return 0
     asked_for_s = min(engine_status["uptime_s"], charge.get("since_s", float("inf")))
     since = time.time() - asked_for_s + PAUSE_S
-    since = max(since, booted + PAUSE_S if is_of_former else booted)
+    # What was heard may be of the slurmctld before, and this one about to tell its nodes.
+    since = max(since, booted + PAUSE_S if is_heard else booted)
     starts = sum(job.state == "RUNNING" and job.start >= since for job in slurm.queue() if job.gpus)
     return starts if starts >= SILENT_STARTS else 0
 

@@ -157,6 +157,16 @@ def restarted(site: PlayedSite, told_ago_s: float, booted_ago_s: float) -> None:
     ]
 
 
+@pytest.mark.parametrize(("messages", "is_wrong"), [({}, True), ({"place": 4}, False)])
+def test_jobs_right_after_slurmctlds_start_count_where_nothing_was_ever_heard(
+    site, messages, is_wrong
+):
+    """The one before told its nodes to this engine, and this one may be about to."""
+    restarted(site, told_ago_s=300, booted_ago_s=35)
+    site.status["messages"] = {"submit": 4, **messages}
+    assert {finding.check for finding in site.wrong()} == ({"questions"} if is_wrong else set())
+
+
 def test_a_slurmctld_that_told_its_nodes_since_its_start_uses_the_plugin(site):
     restarted(site, told_ago_s=50, booted_ago_s=60)
     assert site.wrong() == []
