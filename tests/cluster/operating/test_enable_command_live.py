@@ -97,7 +97,9 @@ def test_with_slots_job_submit_alone_is_written(cluster):
         cluster.run("ctl", RESTART)
         assert wrong(cluster) == []
         assert got_by(cluster, "-w", "dgx1", "--gres=gpu:v100:2") == {"dgx1": (0, 3)}
-        gputopo(cluster, "disable", "--apply")
+        left = cluster.run("ctl", ["gputopo", "disable", "--apply"], check=False)
+        assert left.code == 1
+        assert "EpilogSlurmctld names " in left.out
         assert cluster.run("ctl", FILES).out == before
 
 
