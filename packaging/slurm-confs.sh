@@ -3,6 +3,7 @@
 # in tests. What cannot be read is passed over, and nothing waits for long: in a folder of SlurmUser's
 # there may be anything.
 root="${DPKG_ROOT:-}"
+unset said
 home=/usr/lib/slurm-gputopo
 
 # At most 16 MiB of a plain file; a pipe would never end.
@@ -104,7 +105,9 @@ slurm_confs() {
     printf '%s\n' "$found" | cut -s -d '|' -f 2- | sort -u
 }
 
+# Once: where it is down each try takes its ten seconds.
 ask_slurmctld() {
+    [ -z "${said+known}" ] || return 0
     said="$(timeout 10 scontrol show config 2>/dev/null | tr -d '\0' || true)"
 }
 

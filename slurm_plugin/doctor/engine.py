@@ -33,12 +33,9 @@ def check_kill_switch(here: Installation) -> Iterator[Finding]:
 
 def check_file(here: Installation) -> Iterator[Finding]:
     """SlurmUser, as whom the engine runs, may read gputopo.yaml."""
-    path, user = here.config.path, slurm_user(here.slurm_config)
-    if user and not may_read(path, user):
-        yield fail(
-            f"{path} cannot be read by SlurmUser: the engine does not start, or keeps an old one",
-            f"chmod a+r {path}, and let others enter its folders",
-        )
+    path, so = here.config.path, "the engine does not start, or keeps an old one"
+    if closed := list(closed_to_slurm(path, here.slurm_config, so)):
+        yield from closed
     else:
         yield ok(f"{path} can be read by SlurmUser")
 
@@ -224,6 +221,16 @@ def may_read(path: Path, uid: int) -> bool:
         if not info.st_mode >> shift & bit:
             return False
     return True
+
+
+def closed_to_slurm(path: Path, values: Mapping[str, str], so: str) -> Iterator[Finding]:
+    """Says that SlurmUser of these settings cannot read a file, and what comes of it (`so`)."""
+    user = slurm_user(values)
+    if user and not may_read(path, user):
+        yield fail(
+            f"{path} cannot be read by SlurmUser: {so}",
+            f"chmod a+r {path}, and let others enter its folders",
+        )
 
 
 def slurm_user(values: Mapping[str, str]) -> int | None:

@@ -68,13 +68,10 @@ def check_bridge(here: Installation) -> Iterator[Finding]:
 
 def check_script(here: Installation, script: Path) -> Iterator[Finding]:
     """What keeps slurmctld from starting with this job_submit.lua; nothing where it starts."""
-    user = engine.slurm_user(here.slurm_config)
+    so = "slurmctld does not start with it"
     folders = [Path(part) for part in here.slurm_config.get("PluginDir", "").split(":") if part]
-    if user and not engine.may_read(script, user):
-        yield fail(
-            f"{script} cannot be read by SlurmUser: slurmctld does not start with it",
-            f"chmod a+r {script}, and let others enter its folders",
-        )
+    if closed := list(engine.closed_to_slurm(script, here.slurm_config, so)):
+        yield from closed
     elif why := slurms_lua.mistake_in(script, folders):
         yield fail(
             f"slurmctld does not start with this script: {why}", "correct it before its next start"
@@ -153,15 +150,12 @@ def _differs(ours: Path, slurms: Path) -> str:
 
 def select_settings(here: Installation) -> Iterator[Finding]:
     """gputopo-select.conf, where there is one: with a wrong one the plugin asks nobody."""
-    path, user = here.beside_slurm_conf(SELECT_CONF), engine.slurm_user(here.slurm_config)
+    path = here.beside_slurm_conf(SELECT_CONF)
     lost = "every job keeps Slurm's own GPUs from slurmctld's next start on"
     if not path.exists():
         return
-    if user and not engine.may_read(path, user):
-        yield fail(
-            f"{path} cannot be read by SlurmUser: {lost}",
-            f"chmod a+r {path}, and let others enter its folders",
-        )
+    if closed := list(engine.closed_to_slurm(path, here.slurm_config, lost)):
+        yield from closed
         return
     socket, text = "", plain_file.read_bytes(path).decode(errors="replace")
     for number, line in enumerate(text.splitlines(), 1):
@@ -213,10 +207,9 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
             "append Slurm's plugin directory to PluginDir",
         )
     else:
-        user = engine.slurm_user(slurm_config)
-        if user and not engine.may_read(ours[0], user):
-            problem = f"{ours[0]} cannot be read by SlurmUser: slurmctld loads Slurm's own"
-            yield fail(problem, f"chmod a+r {ours[0]}, restart slurmctld")
+        so = "slurmctld loads Slurm's own, until it is restarted with this mended"
+        if closed := list(engine.closed_to_slurm(ours[0], slurm_config, so)):
+            yield from closed
             return
         yield _fits(ours[0], slurm_config.get("SLURM_VERSION", ""))
 

@@ -148,10 +148,10 @@ def give_back(job: QueuedJob, kept: GateRecord, note: str) -> JobUpdate:
     if kept.state == GATED and not kept.requests.is_22_05:
         # It has its own request still.
         comment, (least, most) = hints.with_note(comment, note), kept.nodes
-        is_narrowed = 0 < job.max_nodes < (most or OPEN_MAX) and job.het_id != job.job_id
-        if kept.is_changed and not kept.tries:
-            # No release has narrowed it: the number of nodes is an administrator's.
-            is_narrowed = False
+        # Where no release has narrowed it, a changed number of nodes is an administrator's.
+        is_ours = bool(kept.tries) or not kept.is_changed
+        is_within = 0 < job.max_nodes < (most or OPEN_MAX)
+        is_narrowed = is_ours and is_within and job.het_id != job.job_id
         nodes = (least, most or OPEN_MAX) if is_narrowed else None
         return JobUpdate(begin_time=begin, num_nodes=nodes, admin_comment=comment)
     update = _own_request(kept, begin, hints.with_note(comment, note))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import chain, islice
 from math import inf
 
@@ -109,7 +109,11 @@ class _Planning:
         # Arrays of which a task waits by itself, and how many tasks may run at a time.
         self._split = {job.array_id for job in arrays if self._waits_alone(job)}
         self._throttle = {job.array_id: job.throttle for job in arrays if job.throttle}
-        self._in_use = gpus_in_use(self.jobs)
+
+    @cached_property
+    def _in_use(self) -> dict[str, int]:
+        """Asked for only where a released job waits: most looks have none."""
+        return gpus_in_use(self.jobs)
 
     def _waits_alone(self, job: QueuedJob) -> bool:
         want = self.wants.get(job.job_id)
