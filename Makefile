@@ -1,5 +1,5 @@
 # One command each; every one does its own set-up.
-#   make setup    .venv with the package installed for development
+#   make setup    .venv with the package, and papers beside it, installed for development
 #   make test     the tests, those against the live cluster included (ARGS='FILE -k NAME' for some)
 #   make test-long     those that take long, in eighths (EIGHTH=3 for one; ARGS as above)
 #   make test-matrix   all live tests on every Slurm release (SUITES=forky for one; an hour each); writes docs/matrix.md
@@ -7,12 +7,13 @@
 #   make packages      Debian packages and RPMs for each release of Debian (SUITES=trixie for one), into .cluster/packages
 #   make demo     the live cluster and the table of what it does
 #   make bench    the benchmarks (ONLY=name for one)
+#   make papers   the papers' experiments that have no result yet, and docs/reproduction.md (ONLY=name for one, ONLY=none for the page)
 #   make mutants  which one-line faults the tests notice (ONLY=policies for one part); writes docs/mutants.md
 #   make docs     the documentation as a site with a search, in .cluster/docs; a dead link is an error
 #   make lint | cluster | cluster-down | shell
 #   make clean    what this checkout brought onto the machine goes: clusters, images, .cluster, a dockerd that it started
 # GPUTOPO_PROJECT names the cluster (default: the checkout's own), SUITE its Debian release (default trixie: Slurm 24.11).
-.PHONY: setup lint test test-long test-matrix test-sanitized test-tools browser mutants packages demo bench docs cluster cluster-down shell clean
+.PHONY: setup lint test test-long test-matrix test-sanitized test-tools browser mutants packages demo bench papers docs cluster cluster-down shell clean
 .DEFAULT_GOAL := setup
 
 PYTHON := .venv/bin/python
@@ -21,14 +22,14 @@ PYTHON3 ?= python3
 
 setup: $(STAMP)
 
-$(STAMP): setup.cfg pyproject.toml
+$(STAMP): setup.cfg pyproject.toml papers/setup.cfg papers/pyproject.toml
 	@command -v $(PYTHON3) >/dev/null || slurm_cluster/docker/install-packages.sh $(notdir $(PYTHON3)) ca-certificates
 	@$(PYTHON3) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$$($(PYTHON3) -V) found ($(PYTHON3)), \
 	3.11 or newer needed: make $(or $(MAKECMDGOALS),setup) PYTHON3=/path/to/python3.11" >&2; false; }
 	@$(PYTHON3) -c 'import venv, ensurepip' 2>/dev/null || slurm_cluster/docker/install-packages.sh $(notdir $(PYTHON3))-venv ca-certificates
 	@test -x $(PYTHON) || $(PYTHON3) -m venv .venv
 	@# Modules are compiled when they are first used: most never are.
-	$(PYTHON) -m pip install -q --no-compile -e '.[dev,plot]'
+	$(PYTHON) -m pip install -q --no-compile -e '.[dev,plot]' -e ./papers
 	@touch $@
 
 lint: setup
@@ -65,7 +66,7 @@ else
 endif
 
 eighth-%:
-	@! $(PYTHON) tests/eighths.py $* | grep slurm_plugin/web >/dev/null || $(MAKE) -s browser
+	@! $(PYTHON) tests/eighths.py $* | grep slurm_plugin/tell/web >/dev/null || $(MAKE) -s browser
 	@! $(PYTHON) tests/eighths.py $* | grep test_pocl >/dev/null || slurm_cluster/cluster.sh pocl || test $$? = 3
 	$(PYTEST) --junitxml=.cluster/junit/long-$*.xml --run long --eighth $*
 
@@ -100,6 +101,9 @@ demo: setup
 
 bench: setup
 	$(PYTHON) -m bench $(ONLY)
+
+papers: setup
+	.venv/bin/gputopo experiment all --out docs --results papers/results $(addprefix --only=,$(ONLY))
 
 docs: setup
 	@$(PYTHON) docs/pictures/draw.py

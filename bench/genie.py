@@ -15,26 +15,26 @@ from pathlib import Path
 from statistics import median
 
 from bench.measure import Figure, at_most, conditions, quantile
+from papers.experiments.genie.workload import Spec, make, models
+from papers.experiments.pollux import PROFILES
 from policies.contract.scheduling import Platform, Queue, Started
 from policies.genie import schedulers
 from policies.genie.tasks import TaskMaker
 from policies.performance.similarity import Traits
 from policies.registry import registry
-from simulation.experiments.genie.workload import Spec, make, models
-from simulation.experiments.pollux import PROFILES
+from slurm_plugin.act.enforcement import Select
+from slurm_plugin.act.genie.domain_snapshot import DomainSnapshot, Member
+from slurm_plugin.act.genie.models import ModelFile, Models
+from slurm_plugin.act.genie.shaping import Shaping
+from slurm_plugin.act.genie.site import ShapedPartition, ShapingSite
+from slurm_plugin.act.lending.at_start.reservations import LoanReservations
+from slurm_plugin.base.job_notes.shape import ShapeNote
+from slurm_plugin.base.protocol import Ok, SlotsKeys, Submit
 from slurm_plugin.config.genie import GenieConfig, GenieRule
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide.decide import Decider
-from slurm_plugin.enforcement import Select
-from slurm_plugin.genie.domain_snapshot import DomainSnapshot, Member
-from slurm_plugin.genie.models import ModelFile, Models
-from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.site import ShapedPartition, ShapingSite
-from slurm_plugin.job_notes.shape import ShapeNote
-from slurm_plugin.lending.at_start.reservations import LoanReservations
-from slurm_plugin.protocol import Ok, SlotsKeys, Submit
+from slurm_plugin.learn.speed_models.database import Profile
 from slurm_plugin.slurm.interface import QueuedJob
-from slurm_plugin.speed_models.database import Profile
 
 BAR_MS = 50.0
 WAITING, EVENTS, SEED = 1000, 100, 1

@@ -20,7 +20,7 @@ from bench.measure import Figure, at_most, conditions, quantile
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "slurm_plugin"))
 
-from slurm_plugin.web.identity import owner_of, owners  # noqa: E402
+from slurm_plugin.tell.web.identity import owner_of, owners  # noqa: E402
 from tests.slurm_plugin.page_process import ALICE, BOB, PageProcess, page, write_log  # noqa: E402
 
 FILES, EACH_MB, HOSTILE, TIMES = 4, 100, 400, 10

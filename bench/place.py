@@ -78,8 +78,17 @@ def scoring(topology: NodeTopology, k: int) -> Callable[[tuple[int, ...]], float
     model = model_for(topology, "ring", k).name
     mesh = cables_mbps(topology)
     cable = int(mesh[mesh > 0].min()) if model == "cables" else 0
-    cuts = dict(zip(bits.subsets(topology.gpus, k).tolist(), narrowest_cut(mesh, k).tolist(),
-                    strict=True)) if cable else {}  # fmt: skip
+    cuts = (
+        dict(
+            zip(
+                bits.subsets(topology.gpus, k).tolist(),
+                narrowest_cut(mesh, k).tolist(),
+                strict=True,
+            )
+        )
+        if cable
+        else {}
+    )
 
     def gbps(ring: tuple[int, ...]) -> float:
         ends = list(zip(ring, ring[1:] + ring[:1], strict=True))[:hops]

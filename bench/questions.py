@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from slurm_plugin.protocol import Place, decode
+from slurm_plugin.base.protocol import Place, decode
 
 RECORDED = Path(__file__).parent / "assets" / "place_questions.txt"
 

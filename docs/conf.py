@@ -20,7 +20,7 @@ root_doc = "docs/index"
 # The source is the checkout, as pages link to some beside docs/.
 include_patterns = ["docs/**", "slurm_cluster/README.md", "SECURITY.md", "CONTRIBUTING.md",
                     "CHANGELOG.md"]  # fmt: skip
-exclude_patterns = [".*", "build", "docs/reproduction/**"]
+exclude_patterns = [".*", "build"]
 source_suffix = {".md": "markdown"}
 # Anchors as GitHub makes them, for headings of every depth.
 myst_heading_anchors = 6

@@ -49,10 +49,12 @@ class Cells:
                 here, there = self._cells.get((a, b)), self._cells.get((b, a))
                 if here and there and here[0] != there[0]:
                     raise self.error(
-                        here[1], a, b,
+                        here[1],
+                        a,
+                        b,
                         f"is {here[0]} but cell {b}-{a} in line {there[1]} is {there[0]};"
                         " expected a symmetric matrix",
-                    )  # fmt: skip
+                    )
 
     def kinds(self, names: Sequence[str]) -> Kinds:
         """The square matrix over `names`; every cell must have been put."""

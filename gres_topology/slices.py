@@ -115,7 +115,7 @@ class SlicedTopology(NodeTopology):
 
     @property
     def lag_tenths(self) -> int:
-        """As of the node."""
+        """How many tenths GPUs of this node are slower than its kind's, as on the whole node."""
         return self.whole.lag_tenths
 
     @property

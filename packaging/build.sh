@@ -32,7 +32,7 @@ lintian --fail-on error --allow-root --tag-display-limit 0 ../*.changes >/build/
 [ "$suite" = trixie ] || exit 0
 make -s -C slurm_plugin/spank clean
 make -s -C slurm_plugin/select clean
-make -s -C slurm_plugin/remote/wire clean
+make -s -C slurm_plugin/node/carry clean
 rpmbuild -bb --define "tree $PWD" --define "version_here $version" --define "wheels $WHEELS" --define "_unitdir /usr/lib/systemd/system" \
     --define "slurm $(dpkg-query --show --showformat='${source:Upstream-Version}' libslurm-dev)" --define "_topdir /build/rpm" \
     packaging/rpm/slurm-gputopo.spec >/build/out/rpmbuild.log 2>&1 || { tail -30 /build/out/rpmbuild.log; exit 1; }

@@ -21,10 +21,10 @@ python_root() {
     for wheel in "$WHEELS"/*.whl; do
         [ ! -e "$wheel" ] || $pip --no-index --target "$root/vendor" "$wheel"
     done
-    rm -rf "$root/bin" "$root/slurm_cluster" "$root/slurm_plugin/select" "$root/slurm_plugin/spank" "$root/slurm_plugin/remote/wire" "$root/slurm_plugin/systemd"
+    rm -rf "$root/bin" "$root/slurm_cluster" "$root/slurm_plugin/select" "$root/slurm_plugin/spank" "$root/slurm_plugin/node/carry" "$root/slurm_plugin/serve/systemd"
     # Prometheus and Grafana look for these elsewhere (docs/metrics.md).
     mkdir -p "$out/slurm-gputopo/usr/share"
-    mv "$root/slurm_plugin/monitoring" "$out/slurm-gputopo/usr/share/gputopo"
+    mv "$root/slurm_plugin/tell/monitoring" "$out/slurm-gputopo/usr/share/gputopo"
     # importlib.metadata needs no more than METADATA; licences of what is vendored stay.
     find "$root" -path '*.dist-info/*' -type f ! -name METADATA ! -name 'LICEN*' -delete
     rm -rf "$root"/slurm_gputopo-*.dist-info/LICENSE "$root"/slurm_gputopo-*.dist-info/licenses
@@ -35,8 +35,8 @@ engine() {
     to="$out/slurm-gputopo"
     python_root
     install -D -m 755 packaging/bin/gputopo "$to/usr/bin/gputopo"
-    install -D -m 644 -t "$to/$units" slurm_plugin/systemd/gputopo.service slurm_plugin/systemd/gputopo-donors.service \
-        slurm_plugin/systemd/gputopo-web.service slurm_plugin/systemd/gputopo@.service slurm_plugin/systemd/gputopo-donors@.service
+    install -D -m 644 -t "$to/$units" slurm_plugin/serve/systemd/gputopo.service slurm_plugin/serve/systemd/gputopo-donors.service \
+        slurm_plugin/serve/systemd/gputopo-web.service slurm_plugin/serve/systemd/gputopo@.service slurm_plugin/serve/systemd/gputopo-donors@.service
     # The engine only watches until the administrator says otherwise.
     install -D -m 644 slurm_plugin/config/sample.yaml "$to/etc/slurm/gputopo.yaml"
     PYTHONPATH="$to/$home:$to/$home/vendor" PYTHONDONTWRITEBYTECODE=1 python3 -m slurm_plugin.cli.manual "$to/usr/share" >/dev/null
@@ -52,13 +52,13 @@ node() {
     to="$out/slurm-gputopo-node"
     # Slurm's daemons do not start where a folder of PluginDir is missing: every host has this one.
     mkdir -p "$to/$home/node" "$to/$home/slurm"
-    python3 -c 'import sys; from pathlib import Path; from slurm_plugin.remote import program; program.write(Path(sys.argv[1]))' \
+    python3 -c 'import sys; from pathlib import Path; from slurm_plugin.node import program; program.write(Path(sys.argv[1]))' \
         "$to/$home/node/gputopo-node"
-    install -m 755 slurm_plugin/remote/task-prolog "$to/$home/node/"
-    make -s -C slurm_plugin/remote/wire CFLAGS="-O2 -g -ffile-prefix-map=$PWD=." all
-    install -m 755 slurm_plugin/remote/wire/gputopo-carry "$to/$home/node/"
-    install -m 644 slurm_plugin/remote/wire/gputopo-wire.so "$to/$home/node/"
-    install -D -m 755 -t "$to/$home/launch" slurm_plugin/launch/task-prolog slurm_plugin/launch/prolog-env
+    install -m 755 slurm_plugin/node/task-prolog "$to/$home/node/"
+    make -s -C slurm_plugin/node/carry CFLAGS="-O2 -g -ffile-prefix-map=$PWD=." all
+    install -m 755 slurm_plugin/node/carry/gputopo-carry "$to/$home/node/"
+    install -m 644 slurm_plugin/node/carry/gputopo-wire.so "$to/$home/node/"
+    install -D -m 755 -t "$to/$home/launch" slurm_plugin/node/launch/task-prolog slurm_plugin/node/launch/prolog-env
     install -D -m 755 packaging/bin/gputopo-echo "$to/usr/bin/gputopo-echo"
     install -D -m 644 packaging/gputopo-echo.1 "$to/usr/share/man/man1/gputopo-echo.1"
 }

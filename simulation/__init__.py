@@ -1,9 +1,8 @@
-"""Replays job logs and the papers' experiments without Slurm: the clock is virtual, the policies
-are the ones that the engine runs.
+"""Replays job logs without Slurm: the clock is virtual, the policies are the ones that the engine
+runs.
 
 `core` has the clock, the jobs and the nodes; `models` the simulators on top of it; `traces` reads
-logs; `stock` is what Slurm itself would choose; `report` turns runs into figures; `experiments`
-repeats the papers' evaluations.
+logs; `stock` is what Slurm itself would choose; `report` turns runs into figures.
 """
 
 from simulation.core.jobs import SimJob

@@ -19,7 +19,7 @@ from slurm_cluster.description import DEFAULT, Description
 from slurm_cluster.faults import Faults
 from slurm_cluster.hosts import ClusterError, NoEngineError, until
 from slurm_cluster.slurm import STATE
-from slurm_plugin.wire import split, unquote
+from slurm_plugin.base.wire import split, unquote
 
 CLUSTER_SH = Path(__file__).parent / "cluster.sh"
 NO_ENGINE_EXIT = 3

@@ -99,7 +99,7 @@ context() { # context FILE: all that Dockerfile may COPY, as a tar, with what ev
         Dockerfile.pocl) parts+=(pocl) ;;
         Dockerfile) parts+=(-C "$state" project "wheels/$SUITE") ;;
         Dockerfile.builder)
-            parts+=(pyslurm -C "$root" slurm_plugin/select slurm_plugin/spank slurm_plugin/remote/wire)
+            parts+=(pyslurm -C "$root" slurm_plugin/select slurm_plugin/spank slurm_plugin/node/carry)
             [ ! -e "$state/pyslurm/$SUITE" ] || parts+=(-C "$state" "pyslurm/$SUITE")
             ;;
     esac

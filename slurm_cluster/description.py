@@ -216,7 +216,7 @@ def read(path: Path) -> Description:
 
 
 def text_of(description: Description) -> str:
-    """What `read` reads."""
+    """The description as YAML, which `read` reads again."""
     plain = {**asdict(description), "nodes": dict(description.nodes)}
     return str(yaml.safe_dump(plain, sort_keys=False))
 

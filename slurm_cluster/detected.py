@@ -268,10 +268,12 @@ def partitioned(topology: NodeTopology, parts: int) -> NodeTopology:
     """What AMD's tools count where each GPU is in so many partitions: one function for each."""
     of = [gpu for gpu in range(topology.gpus) for _ in range(parts)]
     kinds = tuple(
-        tuple(SELF if a == b else "XGMI" if of[a] == of[b] else topology.kinds[of[a]][of[b]]
-              for b in range(len(of)))
+        tuple(
+            SELF if a == b else "XGMI" if of[a] == of[b] else topology.kinds[of[a]][of[b]]
+            for b in range(len(of))
+        )
         for a in range(len(of))
-    )  # fmt: skip
+    )
     known, first = addresses(topology), minors(topology)
     gbps = np.array(topology.bandwidth_gbps)[np.ix_(of, of)]
     return replace(

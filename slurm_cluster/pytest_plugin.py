@@ -41,7 +41,7 @@ class Factory:
 
     @property
     def clusters(self) -> list[Cluster]:
-        """Those that run."""
+        """The clusters that this run of pytest has made and not ended."""
         return [one for one in self._made.values() if not isinstance(one, str)]
 
     def __call__(
@@ -144,7 +144,7 @@ class Clean:
         self._of_test: list[Cluster] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Cluster:
-        """As `Factory`."""
+        """The cluster of this description, in its usual state until the test's end."""
         cluster = self._factory(*args, **kwargs)
         if cluster not in self._of_test:
             self._of_test.append(cluster)

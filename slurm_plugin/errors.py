@@ -73,3 +73,15 @@ class SlurmError(PluginError):
 
 class EngineDown(PluginError):
     """The engine does not answer on its socket; the text says what to check."""
+
+
+class RemoteError(PluginError):
+    """A preset is wrong, or a donor cannot serve; one line for people."""
+
+
+class Refused(RemoteError):
+    """The other side is not who it should be, or says that we are not."""
+
+
+class HungUp(Refused):
+    """The other side turned us away before it knew who we are; another try may succeed."""

@@ -78,12 +78,14 @@ def violations(page: "Page", source: str) -> list[str]:
     page.evaluate(source)
     found = page.evaluate(
         "tags => axe.run(document, {runOnly: {type: 'tag', values: tags}})"
-        ".then(found => found.violations)", WCAG,
-    )  # fmt: skip
+        ".then(found => found.violations)",
+        WCAG,
+    )
     return [
-        f"{one['id']}: {one['help']}: " + "; ".join(
+        f"{one['id']}: {one['help']}: "
+        + "; ".join(
             f"{' '.join(map(json.dumps, node['target']))} {node['failureSummary']}"
             for node in one["nodes"][:3]
         )
         for one in found
-    ]  # fmt: skip
+    ]

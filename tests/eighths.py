@@ -37,6 +37,7 @@ BY_TEST = {
         "cluster/lending/test_pocl_live",
         "cluster/lending/test_pocl_slow_live",
         "cluster/placement/test_stock_live",
+        "cluster/placement/test_told_of_blocks",
         "cluster/users/test_try_live",
         "packaging/test_on_a_host",
         "packaging/test_removal_on_a_host",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slurm_plugin.launch.machine import LaunchMachine
+from slurm_plugin.node.launch.machine import LaunchMachine
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import click
 import pytest
 
 from slurm_plugin.cli import cli, manual
-from slurm_plugin.why.request import OPTIONS as SBATCH_OPTIONS
+from slurm_plugin.tell.why.request import OPTIONS as SBATCH_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Every page that a reader of the repository may open; the change log speaks of what once was.
@@ -20,8 +20,8 @@ PAGES = sorted(
 PAGES.remove(ROOT / "CHANGELOG.md")
 #: Made by a tool when it ran: the files it names are those of that day.
 PAGES.remove(ROOT / "docs" / "mutants.md")
-FOLDERS = ("docs", "gres_topology", "lua_bridge", "policies", "simulation", "slurm_cluster")
-FOLDERS += ("slurm_plugin", "tests")
+FOLDERS = ("docs", "gres_topology", "lua_bridge", "papers", "policies", "simulation")
+FOLDERS += ("slurm_cluster", "slurm_plugin", "tests")
 
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
@@ -167,12 +167,12 @@ def test_every_file_of_ours_that_is_named_exists(page):
 @every_page
 def test_every_python_name_of_ours_exists(page):
     text = page.read_text(encoding="utf-8")
-    names = re.findall(r"python3? -m ((?:bench|simulation|slurm_cluster)[\w.]*)", text)
+    names = re.findall(r"python3? -m ((?:bench|papers|simulation|slurm_cluster)[\w.]*)", text)
     for module, imported in re.findall(r"^from (\w[\w.]*) import ([\w, ]+)$", text, re.M):
         if module.split(".")[0] in FOLDERS:
             names += [f"{module}.{name}" for name in re.split(", *", imported)]
     names += re.findall(
-        r"`((?:gres_topology|policies|simulation|slurm_plugin)(?:\.\w+)+)[`(]", text
+        r"`((?:gres_topology|papers|policies|simulation|slurm_plugin)(?:\.\w+)+)[`(]", text
     )
     for name in names:
         pkgutil.resolve_name(name)

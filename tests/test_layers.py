@@ -1,6 +1,6 @@
 """Imports run downwards only: slurm_plugin and simulation -> policies -> gres_topology.
 
-The cluster to test with, slurm_cluster, lies above slurm_plugin.
+The cluster to test with, slurm_cluster, and papers, which is no part of the product, lie above.
 """
 
 import ast
@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "slurm_plugin": {"policies", "gres_topology", "simulation"},
     "lua_bridge": set(),
     "slurm_cluster": {"slurm_plugin", "gres_topology"},
+    "papers": {"slurm_plugin", "simulation", "policies", "gres_topology"},
 }
 #: What `policies` must not do: open a file, a socket or a clock.
 IMPURE = {"socket", "time", "os", "pathlib", "io", "subprocess", "asyncio", "random"}
@@ -73,13 +74,16 @@ def needed(path: Path) -> set[str]:
 #: Every file of ours by its module.
 MODULES = {module(path): path for folder in MAY_IMPORT for path in (ROOT / folder).rglob("*.py")}
 #: Folders whose rooms (sub-folders, and the modules beside them) form no circle either.
-#: What reproduces and measures, beside the product.
-PAPERS = ("simulation.experiments", "simulation.reproduction")
-ROOMS_OF = ("gres_topology", "policies", "simulation", "slurm_plugin")
+ROOMS_OF = ("gres_topology", "policies", "simulation", "slurm_plugin", "papers")
+#: What tests, reproduces and measures, beside the product.
+BESIDE = ("slurm_cluster", "papers")
 
 
-@pytest.mark.parametrize(("folders", "depth"), [(MAY_IMPORT, None), (ROOMS_OF, 2)],
-                         ids=["files", "rooms"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("folders", "depth"),
+    [(MAY_IMPORT, None), (ROOMS_OF, 2), (ROOMS_OF, 3)],
+    ids=["files", "rooms", "rooms of rooms"],
+)
 def test_imports_form_no_circle(folders, depth):
     def shortened(name: str) -> str:
         return ".".join(name.split(".")[:depth])
@@ -119,35 +123,40 @@ def test_every_folder_of_the_layout_is_looked_at():
 
 #: The rooms of slurm_plugin, of which each may import those before it, and why it stands there.
 ORDER = {
-    "job_notes": "what AdminComment keeps, the nodes' programs included",
-    "remote": "runs on the nodes, where nothing else of ours is",
-    "config": "names middleware presets, and nothing that goes by its settings",
-    "slurm": "its clients are chosen by the settings",
-    "job_entries": "a Slurm client that keeps AdminComment's entries",
-    "collect": "asks nodes that Slurm names",
-    "job_profiles": "what is known of jobs, wherever it is used",
-    "speed_models": "the same",
-    "link_calibration": "the same of links",
-    "launch": "the same of a node's binding",
-    "part_marks": "the same of what is broken",
+    "base": "files, messages and what AdminComment keeps, for everybody",
+    "node": "runs on the nodes, where nothing else of ours is",
+    "config": "what a site says, and nothing that goes by it",
+    "slurm": "its clients; which of them is the settings' choice",
+    "learn": "what is known of jobs and nodes, wherever it is used",
     "queue": "Slurm's nouns as what is free and wanted",
-    "profiling": "submits where the queue leaves room",
     "decide": "one decision, which knows no queue",
+    "act": "changes Slurm by what was decided and the queue",
+    "tell": "tells of all of it",
+    "doctor": "looks at an installation",
+    "enabling": "changes slurm.conf where doctor's checks hold",
+    "serve": "puts the rooms together",
+    "cli": "people's way in",
+}
+#: The same of the rooms of who acts.
+ACT_ORDER = {
+    "collect": "submits a job to each node, whatever the queue",
+    "profiling": "submits where the queue leaves room",
     "lending": "what decisions and the queue leave over",
     "gates": "releases jobs, lent GPUs included",
     "order": "raises waiting jobs, whatever releases them",
     "defrag": "moves running jobs, whose new places are kept as those of loans",
-    "explain": "tells of decisions and loans",
-    "why": "tells of jobs that wait; what was decided for them it asks explain",
-    "doctor": "looks at an installation",
-    "enabling": "changes slurm.conf where doctor's checks hold",
     "enforcement": "both ways of enforcing beside each other",
     "genie": "wraps whatever enforces",
-    "serve": "puts the rooms together",
+}
+#: The same of the rooms of what people are told.
+TELL_ORDER = {
+    "explain": "tells of decisions and loans",
+    "why": "tells of jobs that wait; what was decided for them it asks explain",
     "web": "shows what the others know",
     "top": "shows the same in a terminal",
-    "cli": "people's way in",
 }
+#: Names in one chain of imports among rooms and modules of slurm_plugin, at most; and their number.
+LONGEST_CHAIN, MOST_ROOMS = 8, 16
 #: The same of policies, modules beside the rooms included.
 POLICIES_ORDER = {
     "errors": "everybody's",
@@ -178,17 +187,28 @@ SIMULATION_ORDER = {
     "stock": "policies of the simulator alone, which know no simulator",
     "models": "the simulators and the models of how long a job runs",
     "report": "figures of what the simulators did",
-    "experiments": "the papers' evaluations, which use all of it",
-    "reproduction": "what the experiments say of the papers, row by row",
 }
-TABLES = {"simulation": SIMULATION_ORDER, "slurm_plugin": ORDER, "policies": POLICIES_ORDER}
+#: The same of papers.
+PAPERS_ORDER = {
+    "experiments": "the papers' evaluations",
+    "reproduction": "what the experiments say of the papers, row by row",
+    "command": "people's way in",
+}
+TABLES = {
+    "simulation": SIMULATION_ORDER,
+    "slurm_plugin": ORDER,
+    "slurm_plugin.act": ACT_ORDER,
+    "slurm_plugin.tell": TELL_ORDER,
+    "policies": POLICIES_ORDER,
+    "papers": PAPERS_ORDER,
+}
 
 
 #: The plugins in C, and their folders; each includes headers of those before it alone.
 IN_C = {
     "select": ("pure", "nodes", "slurmctld", "shim"),
     "spank": ("pure", ""),
-    "remote/wire": ("",),
+    "node/carry": ("",),
 }
 #: These include none of Slurm's.
 WITHOUT_SLURM = {"pure", "nodes"}
@@ -254,7 +274,7 @@ def test_a_name_is_that_of_one_class_alone():
     """So that whoever meets it anywhere knows which; the cluster to test with is its own world."""
     where: dict[str, list[str]] = {}
     for name, path in MODULES.items():
-        if name.startswith(("slurm_cluster", *PAPERS)):
+        if name.startswith(BESIDE):
             continue
         for one in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(one, ast.ClassDef) and not one.name.startswith("_"):
@@ -265,14 +285,15 @@ def test_a_name_is_that_of_one_class_alone():
 
 def test_the_table_names_every_room():
     """C has rooms of its own, and systemd's units are no code."""
-    rooms = {path.name for path in PLUGIN.iterdir() if any(path.glob("*.py"))}
-    assert rooms == set(ORDER)
-    rooms = {path.name for path in (ROOT / "simulation").iterdir() if any(path.glob("*.py"))}
-    assert rooms == set(SIMULATION_ORDER)
-    modules = {name.split(".")[1] for name in MODULES if name.startswith("policies.")}
-    assert modules == set(POLICIES_ORDER)
+    for folder in ("simulation", "slurm_plugin", "slurm_plugin.act", "slurm_plugin.tell"):
+        rooms = ROOT.joinpath(*folder.split(".")).iterdir()
+        assert {path.name for path in rooms if any(path.glob("*.py"))} == set(TABLES[folder])
+    for folder, order in (("policies", POLICIES_ORDER), ("papers", PAPERS_ORDER)):
+        modules = {name.split(".")[1] for name in MODULES if name.startswith(f"{folder}.")}
+        assert modules == set(order)
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert not [room for room in ORDER if f"`{room}`" not in page]
+    named = [*ORDER, *ACT_ORDER, *TELL_ORDER]
+    assert not [room for room in named if f"`{room}`" not in page]
 
 
 @pytest.mark.parametrize(
@@ -284,22 +305,35 @@ def test_the_table_names_every_room():
     ],
 )
 def test_a_room_uses_those_before_it_alone(folder, order, room):
-    later = set(order[order.index(room) + 1 :])
+    later, depth = set(order[order.index(room) + 1 :]), folder.count(".") + 1
     used = {
-        name.split(".")[1]
+        name.split(".")[depth]
         for module_name, path in MODULES.items()
-        if module_name.split(".")[:2] == [folder, room]
+        if f"{module_name}.".startswith(f"{folder}.{room}.")
         for name in needed(path)
         if name.startswith(f"{folder}.")
     }
     assert not used & later
 
 
-def test_modules_beside_the_rooms_use_none_of_them():
-    """But for the command line's side of the socket, which reads what Slurm's clients know."""
-    for path in PLUGIN.glob("*.py"):
-        used = {name.split(".")[1] for name in needed(path) if name.startswith("slurm_plugin.")}
-        assert used & set(ORDER) <= ({"slurm"} if path.stem == "client" else set()), path
+def test_errors_are_everybodys():
+    """The one module beside the rooms."""
+    assert {path.stem for path in PLUGIN.glob("*.py")} == {"__init__", "errors"}
+    assert not [name for name in needed(PLUGIN / "errors.py") if name.startswith("slurm_plugin")]
+
+
+def test_the_house_is_small_and_flat():
+    """What a stranger has to learn before the first change."""
+    entries = {path.stem for path in PLUGIN.iterdir()} - {"__init__", "__pycache__", "py"}
+    assert len(entries) <= MOST_ROOMS
+    arrows = nx.DiGraph(
+        (name.split(".")[1], other.split(".")[1])
+        for name, path in MODULES.items()
+        for other in needed(path)
+        if name.startswith("slurm_plugin.") and other.startswith("slurm_plugin.")
+        if name.split(".")[1] != other.split(".")[1]
+    )
+    assert len(nx.dag_longest_path(arrows)) <= LONGEST_CHAIN, nx.dag_longest_path(arrows)
 
 
 def test_every_file_that_the_page_walks_through_is_there():

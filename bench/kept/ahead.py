@@ -21,8 +21,8 @@ from bench.kept.replay import BUSY, CHANGED, QUESTIONS, SEED, readable
 from bench.measure import Figure, at_most, conditions, quantile
 from bench.questions import read
 from policies.contract.bits import gpus_of
+from slurm_plugin.base.protocol import Notice, Place, encode_request, split
 from slurm_plugin.decide.decision_log import DecisionLog
-from slurm_plugin.protocol import Notice, Place, encode_request, split
 from slurm_plugin.queue.coming import Coming
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.service import Engine
@@ -68,14 +68,25 @@ class Followed(KeptCluster):
         for job, gpus in zip(self.ids, self.held, strict=True):
             start, limit_s = now - self.draw.uniform(0, 600), self.draw.choice(LIMITS_S)
             names = {name: gpus_of(mask) for name, mask in self._named(gpus).items()}
-            yield QueuedJob(job, state="RUNNING", start=int(start), end=int(start + limit_s),
-                            time_limit_s=limit_s, gpus=names)  # fmt: skip
+            yield QueuedJob(
+                job,
+                state="RUNNING",
+                start=int(start),
+                end=int(start + limit_s),
+                time_limit_s=limit_s,
+                gpus=names,
+            )
         for job in range(FIRST_WAITING, FIRST_WAITING + WAITING):
             yield QueuedJob(
-                job, state="PENDING", partition=partition, priority=self.draw.randint(1, 10**6),
-                submit=job, min_nodes=1, time_limit_s=self.draw.choice(LIMITS_S),
+                job,
+                state="PENDING",
+                partition=partition,
+                priority=self.draw.randint(1, 10**6),
+                submit=job,
+                min_nodes=1,
+                time_limit_s=self.draw.choice(LIMITS_S),
                 tres_per_node=f"gres/gpu:{self.draw.randint(1, 8)}",
-            )  # fmt: skip
+            )
 
 
 class Side:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from slurm_plugin.node_lines import MOST_NODES, NodesPart, TableChanges, digest, mix
-from slurm_plugin.placement import CandidateNode
-from slurm_plugin.protocol import Place
+from slurm_plugin.base.node_lines import MOST_NODES, NodesPart, TableChanges, digest, mix
+from slurm_plugin.base.placement import CandidateNode
+from slurm_plugin.base.protocol import Place
 
 TABLE = 0x5EED
 

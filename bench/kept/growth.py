@@ -21,10 +21,10 @@ from bench.kept.replay import OF_32, Replay, Took, on
 from bench.measure import Figure, conditions, quantile
 from bench.questions import read
 from policies.contract.bits import lowest_bits
-from slurm_plugin.gates.plan import ChosenSlots, GateContext
-from slurm_plugin.gates.planning import plan
-from slurm_plugin.gates.want import Wants
-from slurm_plugin.protocol import Place
+from slurm_plugin.act.gates.plan import ChosenSlots, GateContext
+from slurm_plugin.act.gates.planning import plan
+from slurm_plugin.act.gates.want import Wants
+from slurm_plugin.base.protocol import Place
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -115,11 +115,18 @@ def gated(job_id: int) -> QueuedJob:
     gpus, now = 1 + job_id % 4, 1000
     words = f"token=t{job_id} tpn=gres/gpu:{gpus} nodes=1-1 by=node"
     return QueuedJob(
-        job_id, str(job_id), partition="batch", state="PENDING", reason="BeginTime",
-        priority=100_000 - job_id, eligible=now + 60, cpus=1,
-        time_limit_s=600 + 60 * (job_id % 6), tres_per_node=f"gres/gpu:{gpus}",
+        job_id,
+        str(job_id),
+        partition="batch",
+        state="PENDING",
+        reason="BeginTime",
+        priority=100_000 - job_id,
+        eligible=now + 60,
+        cpus=1,
+        time_limit_s=600 + 60 * (job_id % 6),
+        tres_per_node=f"gres/gpu:{gpus}",
         admin_comment=f"[gpu-slots: gated {words}]",
-    )  # fmt: skip
+    )
 
 
 def planned(waiting: int) -> Iterator[Took]:
@@ -136,11 +143,14 @@ def planned(waiting: int) -> Iterator[Took]:
         began, cpu = time.perf_counter(), time.thread_time()
         read_ = wants.read(jobs, emptied(nodes))
         made = plan(
-            jobs, read_, nodes, context,
+            jobs,
+            read_,
+            nodes,
+            context,
             lambda name, job, want, found: ChosenSlots(
                 found[0], lowest_bits(found[0].free, want.need.gpus)
             ),
-        )  # fmt: skip
+        )
         took = Took(1e3 * (time.perf_counter() - began), 1e3 * (time.thread_time() - cpu))
         assert len(made.releases) == 1, "one GPU is free, and a job of one waits"
         if number:

@@ -20,8 +20,8 @@ from bench.kept.cluster import NodeKind
 from bench.kept.replay import SEED, Replay, Took, on
 from bench.measure import Figure, conditions, quantile
 from policies.contract.bits import lowest_bits
-from slurm_plugin.placement import CandidateNode
-from slurm_plugin.protocol import Place, encode_request
+from slurm_plugin.base.placement import CandidateNode
+from slurm_plugin.base.protocol import Place, encode_request
 
 NODES, PER_NODE = 1000, 8
 ROUNDS, PER_ROUND = 10, 40
@@ -193,10 +193,14 @@ def figure(name: str, ours: Sequence[Took], plain: Sequence[Took]) -> Figure:
         **conditions(),
     }
     return Figure(
-        f"parts.{name}.p99", round(tail, 3), "ms of processor time",
-        bar=f"<= {limit:.3g}", ok=tail <= limit,
-        compared_with=f"plain nodes: {plain_tail:.3f}", detail=detail,
-    )  # fmt: skip
+        f"parts.{name}.p99",
+        round(tail, 3),
+        "ms of processor time",
+        bar=f"<= {limit:.3g}",
+        ok=tail <= limit,
+        compared_with=f"plain nodes: {plain_tail:.3f}",
+        detail=detail,
+    )
 
 
 def run() -> Iterator[Figure]:

@@ -21,7 +21,7 @@ from bench.kept.cluster import KeptCluster, NodeKind
 from bench.measure import Figure, at_most, conditions, quantile
 from bench.questions import machines_of, read
 from policies.registry import registry
-from slurm_plugin.protocol import Admin, Place, encode_request, node_masks, split
+from slurm_plugin.base.protocol import Admin, Place, encode_request, node_masks, split
 
 SEED = 1
 BUSY, CHANGED = 0.9, 10
@@ -222,9 +222,11 @@ def figures(name: str, replay: Replay, bars: tuple[float, float]) -> Iterator[Fi
         "median_ms": {policy: round(ms, 3) for policy, ms in medians.items()},
         "p99_ms": {policy: round(ms, 3) for policy, ms in tails.items()},
         "processor_median_p99_ms": cpu,
-        "nodes": len(replay.cluster.names), "gpus": replay.cluster.gpus, "seed": SEED,
+        "nodes": len(replay.cluster.names),
+        "gpus": replay.cluster.gpus,
+        "seed": SEED,
         **conditions(),
-    }  # fmt: skip
+    }
     more = {"detail": detail}
     slowest, first = max(replay.first.items(), key=lambda item: item[1].wall_ms)
     yield at_most(f"{name}.median", max(medians.values()), "ms", bars[0], **more)

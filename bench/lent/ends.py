@@ -19,11 +19,11 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.remote.node import join, sockets
-from slurm_plugin.remote.node.door import DOOR, Door, Tools
-from slurm_plugin.remote.node.handshake import Munge
-from slurm_plugin.remote.node.join import Ends
-from slurm_plugin.remote.node.relay import DonorAddress, DonorEnd
+from slurm_plugin.node.remote import join, sockets
+from slurm_plugin.node.remote.door import DOOR, Door, Tools
+from slurm_plugin.node.remote.handshake import Munge
+from slurm_plugin.node.remote.join import Ends
+from slurm_plugin.node.remote.relay import DonorAddress, DonorEnd
 
 SUBJECT = "1/2"
 HOST = "127.0.0.1"

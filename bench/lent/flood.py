@@ -23,11 +23,11 @@ from bench.lent.ends import HOST, SUBJECT, Believing
 from bench.lent.load import CALL_BYTES
 from bench.lent.wire import built
 from bench.measure import Figure, at_most, conditions
+from slurm_plugin.config import presets
 from slurm_plugin.errors import PluginError
-from slurm_plugin.remote import presets
-from slurm_plugin.remote.node.donor import Donor, DonorTask
-from slurm_plugin.remote.node.door import Tools
-from slurm_plugin.remote.node.relay import DonorAddress, JobEnd
+from slurm_plugin.node.remote.donor import Donor, DonorTask
+from slurm_plugin.node.remote.door import Tools
+from slurm_plugin.node.remote.relay import DonorAddress, JobEnd
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Whose the flood is, of how many processes; how many admissions are tried, and for how long.

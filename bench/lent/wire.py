@@ -16,10 +16,10 @@ from pathlib import Path
 
 from bench.lent.ends import HOST, Site, site
 from bench.measure import Figure, at_least, at_most, conditions
-from slurm_plugin.remote import program
-from slurm_plugin.remote.node.door import Tools
+from slurm_plugin.node import program
+from slurm_plugin.node.remote.door import Tools
 
-SOURCE = Path(program.__file__).with_name("wire")
+SOURCE = Path(program.__file__).with_name("carry")
 ROUNDS = 15
 CALLS = 3000
 MIB = 1024
@@ -67,8 +67,12 @@ def calls(at: Site) -> Iterator[Figure]:
             continue
         pairs = zip(took[way], took["direct"], strict=True)
         longer = [ours - theirs for ours, theirs in pairs]
-        detail = {"between": between, "median_us": round(statistics.median(took[way]), 1),
-                  "rounds_us": [round(one, 1) for one in longer], **conditions()}  # fmt: skip
+        detail = {
+            "between": between,
+            "median_us": round(statistics.median(took[way]), 1),
+            "rounds_us": [round(one, 1) for one in longer],
+            **conditions(),
+        }
         value, name = statistics.median(longer), f"wire.call.{way}"
         told = f"direct {direct:.1f} us"
         if way == "two":

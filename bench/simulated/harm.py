@@ -1,6 +1,6 @@
 """harm: whether jobs wait longer under the default policy than under best-fit or stock Slurm.
 
-Simulated, on some of the workloads of simulation/experiments/harm; the three policies have the same
+Simulated, on some of the workloads of papers/experiments/harm; the three policies have the same
 jobs, seed by seed. Its seeds are used for nothing else, so nothing was fitted to them. The first
 tenth of the jobs, of which run times are learned, do not count; `cold` counts them.
 HARM_WORKLOADS (names, by commas), HARM_SEEDS and HARM_JOBS make it another size.
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
 from bench.measure import Figure, at_most
-from simulation.experiments.harm.judging import OURS, Row, beside, run_one
+from papers.experiments.harm.judging import OURS, Row, beside, run_one
 
 FIRST_SEED, SEEDS, JOBS = 9001, 16, 2000
 OTHERS = ("best-fit", "stock")
@@ -36,8 +36,9 @@ def figures(name: str, rows: Mapping[str, Sequence[Row]], seeds: Sequence[int]) 
                 "seeds": [seeds[0], seeds[-1]],
             }
             figure = f"harm.{name}.{other}{end}"
-            yield at_most(figure, found.ratio, f"of the mean wait under {other}", most,
-                          detail=detail)  # fmt: skip
+            yield at_most(
+                figure, found.ratio, f"of the mean wait under {other}", most, detail=detail
+            )
     shares = {
         side: round(fmean(row["share"] for row in some), 4)
         for side, some in rows.items()
@@ -45,8 +46,9 @@ def figures(name: str, rows: Mapping[str, Sequence[Row]], seeds: Sequence[int]) 
     }
     if shares:
         beside_ours = ", ".join(f"{other}: {shares[other]:.4f}" for other in OTHERS)
-        yield Figure(f"harm.{name}.bandwidth", shares[OURS], "share of the ideal",
-                     compared_with=beside_ours)  # fmt: skip
+        yield Figure(
+            f"harm.{name}.bandwidth", shares[OURS], "share of the ideal", compared_with=beside_ours
+        )
 
 
 def run() -> Iterator[Figure]:

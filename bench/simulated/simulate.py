@@ -15,14 +15,14 @@ import time
 from collections.abc import Iterator
 
 from bench.measure import Figure, at_most, conditions
+from papers.experiments import philly
+from papers.experiments.sc17 import MACHINE, loaded, scenarios
+from papers.experiments.sc17.profile import Profiled
 from policies.registry import registry
 from simulation.core.jobs import at_load
 from simulation.core.record import SimulatedRun
-from simulation.experiments.sc17 import MACHINE, loaded, scenarios
-from simulation.experiments.sc17.profile import Profiled
 from simulation.models.placing import Simulator
 from simulation.report.metrics import summary
-from simulation.traces import philly
 
 BAR_S = 120.0
 BAR_MIB = 1024.0

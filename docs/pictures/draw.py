@@ -24,7 +24,7 @@ from simulation.core.link_quality import judge
 from simulation.models.placing import Simulator
 from simulation.report import plots
 from simulation.stock import policy_named
-from slurm_plugin.web import demo
+from slurm_plugin.tell.web import demo
 
 HERE = Path(__file__).resolve().parent
 _HALF = 490.0

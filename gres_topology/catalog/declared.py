@@ -187,9 +187,12 @@ class _Machine:
     def kinds(self) -> tuple[tuple[str, ...], ...]:
         other = self.declared.get("other_links")
         labels: list[list[str | None]] = [
-            ["X" if i == j else (self.label("other_links", other) if other else None)
-             for j in range(self.n)] for i in range(self.n)
-        ]  # fmt: skip
+            [
+                "X" if i == j else (self.label("other_links", other) if other else None)
+                for j in range(self.n)
+            ]
+            for i in range(self.n)
+        ]
         seen: set[tuple[int, int]] = set()
         for text, pairs in self.mapping("links").items():
             for i, j in map(self.pair, pairs if isinstance(pairs, list) else [pairs]):

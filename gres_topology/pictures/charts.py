@@ -81,10 +81,17 @@ def bars(
 def _group_names(groups: Sequence[str]) -> list[Svg]:
     room = WIDTH / max(1, len(groups))
     return [
-        element("text", shortened(str(group), max(4, round(room / 6.2))), class_="gt-text",
-                x=(at + 0.5) * room, y=HEIGHT + 16, font_size=11, text_anchor="middle")
+        element(
+            "text",
+            shortened(str(group), max(4, round(room / 6.2))),
+            class_="gt-text",
+            x=(at + 0.5) * room,
+            y=HEIGHT + 16,
+            font_size=11,
+            text_anchor="middle",
+        )
         for at, group in enumerate(groups)
-    ]  # fmt: skip
+    ]
 
 
 def _bar(number: int, left: float, width: float, scale: Scale, value: float) -> list[Svg]:
@@ -94,17 +101,29 @@ def _bar(number: int, left: float, width: float, scale: Scale, value: float) -> 
     if high == low:
         return []
     gap = min(1.5, width / 10)
-    box = element("rect", class_=f"gt-{name}", x=left + gap, y=high, width=width - 2 * gap,
-                  height=low - high, stroke_width=0.8)  # fmt: skip
+    box = element(
+        "rect",
+        class_=f"gt-{name}",
+        x=left + gap,
+        y=high,
+        width=width - 2 * gap,
+        height=low - high,
+        stroke_width=0.8,
+    )
     if width < 9 or low - high < 8:
         return [box]
     side = min(8, int(width - 2 * gap - 2))
     rows = int((low - high - 3) // (side + 2))
     path = "".join(
-        theme.hatch(hatch, round(left + gap + 1), round(low - 2 - (row + 1) * (side + 2)),
-                    width - 2 * gap - 2, side)
+        theme.hatch(
+            hatch,
+            round(left + gap + 1),
+            round(low - 2 - (row + 1) * (side + 2)),
+            width - 2 * gap - 2,
+            side,
+        )
         for row in range(min(rows, 40))
-    )  # fmt: skip
+    )
     return (
         [box, element("path", class_=f"gt-{name}-hatch", d=path, stroke_width=1)] if path else [box]
     )
@@ -119,8 +138,12 @@ def _whisker(at: float, scale: Scale, value: float, spread: float) -> list[Svg]:
 
 
 def _cross(x: float, y: float) -> Svg:
-    return element("path", class_="gt-edge", stroke_width=2,
-                   d=f"M{x - 4:.1f} {y - 4:.1f}l8 8M{x - 4:.1f} {y + 4:.1f}l8 -8")  # fmt: skip
+    return element(
+        "path",
+        class_="gt-edge",
+        stroke_width=2,
+        d=f"M{x - 4:.1f} {y - 4:.1f}l8 8M{x - 4:.1f} {y + 4:.1f}l8 -8",
+    )
 
 
 def lines(
@@ -156,8 +179,10 @@ def lines(
         places = [(across.place(at), HEIGHT - up.place(v)) for at, v in some if math.isfinite(v)]
         parts.append(_line(number, places, is_step=is_step))
         if has_dots:
-            parts += [element("circle", class_=f"gt-dot{number % len(theme.JOBS)}", cx=a, cy=b, r=3)
-                      for a, b in places]  # fmt: skip
+            parts += [
+                element("circle", class_=f"gt-dot{number % len(theme.JOBS)}", cx=a, cy=b, r=3)
+                for a, b in places
+            ]
         for (at, value), (below, above) in zip(some, (spread or {}).get(name, ()), strict=False):
             parts += _whisker(
                 across.place(at), up, value + (above - below) / 2, (above + below) / 2
@@ -177,8 +202,13 @@ def _line(number: int, places: Sequence[tuple[float, float]], *, is_step: bool =
         else:
             path += f"H{x:.1f}V{y:.1f}" if is_step else f"L{x:.1f} {y:.1f}"
     dash = theme.LINE_DASHES[number % len(theme.LINE_DASHES)] or None
-    return element("path", class_=f"gt-series{number % len(theme.JOBS)}", d=path, stroke_width=2,
-                   stroke_dasharray=dash)  # fmt: skip
+    return element(
+        "path",
+        class_=f"gt-series{number % len(theme.JOBS)}",
+        d=path,
+        stroke_width=2,
+        stroke_dasharray=dash,
+    )
 
 
 def scatter(
@@ -188,17 +218,22 @@ def scatter(
     every = [value for points in series.values() for a, b, _ in points for value in (a, b)]
     across, up = scale_of(every, WIDTH), scale_of(every, HEIGHT)
     most = max(every, default=1.0)
-    parts = [*grid(across, up), element(
-        "path", class_="gt-faint",
-        d=f"M0 {HEIGHT:g}L{across.place(most):.1f} {HEIGHT - up.place(most):.1f}",
-    )]  # fmt: skip
+    parts = [
+        *grid(across, up),
+        element(
+            "path",
+            class_="gt-faint",
+            d=f"M0 {HEIGHT:g}L{across.place(most):.1f} {HEIGHT - up.place(most):.1f}",
+        ),
+    ]
     entries = []
     for number, (name, points) in enumerate(series.items()):
         for a, b, words in points:
             at, high = across.place(a), HEIGHT - up.place(b)
             parts.append(_mark(number, at, high))
-            parts.append(element("text", words, class_="gt-soft", x=at + 6, y=high - 3,
-                                 font_size=8))  # fmt: skip
+            parts.append(
+                element("text", words, class_="gt-soft", x=at + 6, y=high - 3, font_size=8)
+            )
         entries.append(LegendEntry([_mark(number, 22, 0)], name))
     said = in_words({name: [b for _, b, _ in some] for name, some in series.items()}, y)
     return framed(title, parts, entries, x=x, y=y, desc=said)
@@ -208,8 +243,11 @@ def _mark(number: int, x: float, y: float) -> Svg:
     """A circle, square, triangle or diamond, by the series' number."""
     shapes = ("m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0", "m-4 -4h8v8h-8z", "m0 -5l5 9h-10z",
               "m0 -5l5 5l-5 5l-5 -5z")  # fmt: skip
-    return element("path", class_=f"gt-dot{number % len(theme.JOBS)}",
-                   d=f"M{x:.1f} {y:.1f}{shapes[number % len(shapes)]}")  # fmt: skip
+    return element(
+        "path",
+        class_=f"gt-dot{number % len(theme.JOBS)}",
+        d=f"M{x:.1f} {y:.1f}{shapes[number % len(shapes)]}",
+    )
 
 
 def boxes(

@@ -49,8 +49,9 @@ def filled(
     look: str, hatch: int, x: float, y: float, width: float, height: float, stroke: float = 1.2
 ) -> list[Svg]:
     """A box in a job's colour, with its pattern along the lower edge."""
-    box = element("rect", class_=f"gt-{look}", x=x, y=y, width=width, height=height, rx=6,
-                  stroke_width=stroke)  # fmt: skip
+    box = element(
+        "rect", class_=f"gt-{look}", x=x, y=y, width=width, height=height, rx=6, stroke_width=stroke
+    )
     path = theme.hatch(hatch, round(x + 6), round(y + height - 10), round(width - 12), 6)
     band = element("path", class_=f"gt-{look}-hatch", d=path, stroke_width=1.5)
     return [box, band] if path else [box]

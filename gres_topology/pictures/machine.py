@@ -118,7 +118,7 @@ class _Drawn:
         return looks | {BUSY: ("busy", 3)}
 
     def picture(self, title: str) -> Picture:
-        """The whole picture."""
+        """The machine with its GPUs, links and what is marked, as one SVG element."""
         parts = [*self._groups(), *self.links.parts, *self._hops(), *self._marked_links()]
         parts += [] if self.is_small else self.nics
         for gpu in range(self.topology.gpus):
@@ -131,8 +131,9 @@ class _Drawn:
             down += _TITLE + max(0.0, (legend_h - height) / 2)
             left += room
             right = left + width + room + 20
-            heading = element("text", shortened(title, 90), class_="gt-text", x=_MARGIN, y=30.0,
-                              font_size=17)  # fmt: skip
+            heading = element(
+                "text", shortened(title, 90), class_="gt-text", x=_MARGIN, y=30.0, font_size=17
+            )
             at = f"translate({right:g} {_MARGIN + _TITLE + 10:g})"
             around = [heading, element("g", *table, transform=at)]
             width = max(right + legend_w - _MARGIN, 9.2 * min(len(title), 90))
@@ -147,18 +148,33 @@ class _Drawn:
         for numa, box in self.layout.groups.items():
             if numa is None:
                 continue
-            parts.append(element("rect", class_="gt-group", x=box.x, y=box.y, width=box.width,
-                                 height=box.height, rx=10))  # fmt: skip
+            parts.append(
+                element(
+                    "rect",
+                    class_="gt-group",
+                    x=box.x,
+                    y=box.y,
+                    width=box.width,
+                    height=box.height,
+                    rx=10,
+                )
+            )
             lines = [f"NUMA node {numa}", *self.notes.get(numa, ())]
             letters = int(box.width / 6.2)
             # The corner away from the middle, where a hub may be.
             is_right = box.x > self.layout.centre[0]
             parts += [
-                element("text", shortened(text, letters), class_="gt-soft", y=box.y + y,
-                        x=box.x + (box.width - 10 if is_right else 10), font_size=11,
-                        text_anchor="end" if is_right else "start")
+                element(
+                    "text",
+                    shortened(text, letters),
+                    class_="gt-soft",
+                    y=box.y + y,
+                    x=box.x + (box.width - 10 if is_right else 10),
+                    font_size=11,
+                    text_anchor="end" if is_right else "start",
+                )
                 for text, y in zip(lines, box.texts, strict=False)
-            ]  # fmt: skip
+            ]
         return parts
 
     def _hops(self) -> list[Svg]:
@@ -169,8 +185,14 @@ class _Drawn:
         places, parts = self.layout.places, []
         for a, b in hops:
             (x, y), (u, v) = places[a], places[b]
-            parts.append(element("path", class_="gt-ring", stroke_width=15.0,
-                                 d=f"M{x:.1f} {y:.1f}L{u:.1f} {v:.1f}"))  # fmt: skip
+            parts.append(
+                element(
+                    "path",
+                    class_="gt-ring",
+                    stroke_width=15.0,
+                    d=f"M{x:.1f} {y:.1f}L{u:.1f} {v:.1f}",
+                )
+            )
         parts += [line(self.topology, self.layout, a, b) for a, b in hops]
         a, b = self._weakest(hops)
         x, y = self._beside_gpus(places[a], places[b])
@@ -178,9 +200,10 @@ class _Drawn:
         if not self.is_small:
             parts += [
                 element("rect", class_="gt-free", x=x - 28, y=y - 10, width=56, height=19, rx=4),
-                element("text", text, class_="gt-text", x=x, y=y + 4, font_size=11,
-                        text_anchor="middle"),
-            ]  # fmt: skip
+                element(
+                    "text", text, class_="gt-text", x=x, y=y + 4, font_size=11, text_anchor="middle"
+                ),
+            ]
         return parts
 
     def _marked_links(self) -> list[Svg]:
@@ -190,10 +213,14 @@ class _Drawn:
         places = self.layout.places
         ends = [one.gpus for one in self.topology.impairments if len(one.gpus) == 2]
         return [
-            element("path", class_="gt-marked", stroke_width=4.0,
-                    d="M{:.1f} {:.1f}L{:.1f} {:.1f}".format(*places[a], *places[b]))
+            element(
+                "path",
+                class_="gt-marked",
+                stroke_width=4.0,
+                d="M{:.1f} {:.1f}L{:.1f} {:.1f}".format(*places[a], *places[b]),
+            )
             for a, b in ends
-        ]  # fmt: skip
+        ]
 
     def _beside_gpus(
         self, one: tuple[float, float], other: tuple[float, float]
@@ -225,15 +252,43 @@ class _Drawn:
         ink = "gt-text" if look == "free" else f"gt-{look}-text"
         middle = x + GPU_W / 2
         is_named = bool(name) and not self.is_small
-        parts.append(element("text", self._called(gpu), class_=ink, x=middle,
-                             y=y + (19 if is_named else 30), font_size=18, font_weight="bold",
-                             text_anchor="middle"))  # fmt: skip
+        parts.append(
+            element(
+                "text",
+                self._called(gpu),
+                class_=ink,
+                x=middle,
+                y=y + (19 if is_named else 30),
+                font_size=18,
+                font_weight="bold",
+                text_anchor="middle",
+            )
+        )
         if is_named:
-            parts.append(element("text", shortened(name, 9), class_=ink, x=middle, y=y + 34,
-                                 font_size=10, text_anchor="middle"))  # fmt: skip
+            parts.append(
+                element(
+                    "text",
+                    shortened(name, 9),
+                    class_=ink,
+                    x=middle,
+                    y=y + 34,
+                    font_size=10,
+                    text_anchor="middle",
+                )
+            )
         if gpu in marks.beside:
-            parts.append(element("rect", class_="gt-beside", x=x - 5, y=y - 5, width=GPU_W + 10,
-                                 height=GPU_H + 10, rx=9, stroke_width=2.2))  # fmt: skip
+            parts.append(
+                element(
+                    "rect",
+                    class_="gt-beside",
+                    x=x - 5,
+                    y=y - 5,
+                    width=GPU_W + 10,
+                    height=GPU_H + 10,
+                    rx=9,
+                    stroke_width=2.2,
+                )
+            )
         if any(one.gpus == (gpu,) for one in self.topology.impairments):
             is_broken = bool(self.topology.broken >> gpu & 1)
             down = f"M{x:g} {y:g}l{GPU_W:g} {GPU_H:g}" if is_broken else ""
@@ -258,8 +313,9 @@ class _Drawn:
             sample = element("path", class_="gt-ring", d="M4 0h36", stroke_width=13.0)
             entries.append(LegendEntry([sample], "who talks to whom; the slowest with GB/s"))
         if marks.beside:
-            sample = element("rect", class_="gt-beside", x=4, y=-8, width=36, height=16, rx=6,
-                             stroke_width=2.2)  # fmt: skip
+            sample = element(
+                "rect", class_="gt-beside", x=4, y=-8, width=36, height=16, rx=6, stroke_width=2.2
+            )
             entries.append(LegendEntry([sample], marks.beside_means))
         if any(gpu not in marks.held for gpu in range(self.topology.gpus)) and marks.held:
             entries.append(box_entry("free", 0, "free"))
@@ -273,7 +329,7 @@ class _Drawn:
         return entries
 
     def _description(self) -> str:
-        """The picture in words."""
+        """What the picture shows, for who cannot see it."""
         marks, topology = self.marks, self.topology
         numas = len(set(topology.numa) - {None})
         where = f" in {numas} NUMA nodes" if numas > 1 else ""
@@ -299,6 +355,13 @@ _SIZE = (GPU_W, GPU_H)
 def _rank(rank: int, x: float, y: float) -> list[Svg]:
     return [
         element("circle", class_="gt-rank", cx=x, cy=y, r=10),
-        element("text", str(rank), class_="gt-rank-text", x=x, y=y + 4, font_size=11,
-                text_anchor="middle"),
-    ]  # fmt: skip
+        element(
+            "text",
+            str(rank),
+            class_="gt-rank-text",
+            x=x,
+            y=y + 4,
+            font_size=11,
+            text_anchor="middle",
+        ),
+    ]

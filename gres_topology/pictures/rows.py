@@ -16,10 +16,17 @@ SHADES = 5
 
 def _named(rows: Sequence[str]) -> list[Svg]:
     return [
-        element("text", shortened(name, 20), class_="gt-text", x=-8.0, y=_ROW * at + 13,
-                font_size=11, text_anchor="end")
+        element(
+            "text",
+            shortened(name, 20),
+            class_="gt-text",
+            x=-8.0,
+            y=_ROW * at + 13,
+            font_size=11,
+            text_anchor="end",
+        )
         for at, name in enumerate(rows)
-    ]  # fmt: skip
+    ]
 
 
 def sideways(
@@ -38,9 +45,17 @@ def sideways(
         name = "job0" if value >= 0 else "job5"
         left = min(zero, end)
         parts += filled(name, 0, left, _ROW * at + 2, abs(end - zero), _ROW - 4, 0.8)
-        parts.append(element("text", said(value), class_="gt-text", y=_ROW * at + 13, font_size=11,
-                             x=end + (5 if value >= 0 else -5),
-                             text_anchor="start" if value >= 0 else "end"))  # fmt: skip
+        parts.append(
+            element(
+                "text",
+                said(value),
+                class_="gt-text",
+                y=_ROW * at + 13,
+                font_size=11,
+                x=end + (5 if value >= 0 else -5),
+                text_anchor="start" if value >= 0 else "end",
+            )
+        )
     parts.append(element("path", class_="gt-edge", d=f"M{zero:.1f} 0v{height:g}"))
     desc = "; ".join(f"{name}: {said(value)}" for name, value in rows.items())
     return framed(title, parts, [], x=x, desc=desc, height=height, left=_LEFT)
@@ -58,16 +73,30 @@ def strips(
         for now in range(1, len(shades) + 1):
             if now == len(shades) or shades[now] != shades[first]:
                 if shades[first]:
-                    parts.append(element("rect", class_=f"gt-shade{shades[first]}", x=first * cell,
-                                         y=_ROW * at + 1, width=(now - first) * cell,
-                                         height=_ROW - 2))  # fmt: skip
+                    parts.append(
+                        element(
+                            "rect",
+                            class_=f"gt-shade{shades[first]}",
+                            x=first * cell,
+                            y=_ROW * at + 1,
+                            width=(now - first) * cell,
+                            height=_ROW - 2,
+                        )
+                    )
                 first = now
     across = scale_of([0.0, end], WIDTH)
     entries = [_shade_entry(shade, what) for shade in range(SHADES + 1)]
     means = {name: sum(shares) / max(1, len(shares)) for name, shares in rows.items()}
     desc = "; ".join(f"{name}: {100 * mean:.0f} % {what}" for name, mean in means.items())
-    return framed(title, [*_named(list(rows)), *parts, *grid(across, None, height)], entries, x=x,
-                  desc=desc, height=height, left=_LEFT)  # fmt: skip
+    return framed(
+        title,
+        [*_named(list(rows)), *parts, *grid(across, None, height)],
+        entries,
+        x=x,
+        desc=desc,
+        height=height,
+        left=_LEFT,
+    )
 
 
 def _shade(share: float) -> int:
@@ -76,8 +105,9 @@ def _shade(share: float) -> int:
 
 
 def _shade_entry(shade: int, what: str) -> LegendEntry:
-    sample = element("rect", class_=f"gt-shade{shade}" if shade else "gt-free", x=4, y=-8, width=36,
-                     height=16)  # fmt: skip
+    sample = element(
+        "rect", class_=f"gt-shade{shade}" if shade else "gt-free", x=4, y=-8, width=36, height=16
+    )
     step = 100 // SHADES
     words = f"{step * (shade - 1)} to {step * shade} %" if shade else "none"
     return LegendEntry([sample], f"{words} {what}")
@@ -101,7 +131,15 @@ def timeline(
         parts += filled(colour, hatch, left, _ROW * row + 1, max(0.5, width), _ROW - 2, 0.5)
         letters = int(width / 6)
         if name and letters > 1:
-            parts.append(element("text", shortened(name, letters), class_=f"gt-{colour}-text",
-                                 x=left + 3, y=_ROW * row + 13, font_size=10))  # fmt: skip
+            parts.append(
+                element(
+                    "text",
+                    shortened(name, letters),
+                    class_=f"gt-{colour}-text",
+                    x=left + 3,
+                    y=_ROW * row + 13,
+                    font_size=10,
+                )
+            )
     desc = f"{len(held)} stretches of time on {len(rows)} rows"
     return framed(title, parts, [], x=x, desc=desc, height=height, left=_LEFT)

@@ -83,16 +83,30 @@ def grid(x: Scale | None, y: Scale | None, height: float = HEIGHT) -> list[Svg]:
         at = height - y.place(tick) if y else 0.0
         parts += [
             element("path", class_="gt-grid", d=f"M0 {at:.1f}h{WIDTH:g}"),
-            element("text", named(tick), class_="gt-soft", x=-8.0, y=at + 4, font_size=11,
-                    text_anchor="end"),
-        ]  # fmt: skip
+            element(
+                "text",
+                named(tick),
+                class_="gt-soft",
+                x=-8.0,
+                y=at + 4,
+                font_size=11,
+                text_anchor="end",
+            ),
+        ]
     for tick in x.ticks() if x else ():
         at = x.place(tick) if x else 0.0
         parts += [
             element("path", class_="gt-grid", d=f"M{at:.1f} 0v{height:g}"),
-            element("text", named(tick), class_="gt-soft", x=at, y=height + 16, font_size=11,
-                    text_anchor="middle"),
-        ]  # fmt: skip
+            element(
+                "text",
+                named(tick),
+                class_="gt-soft",
+                x=at,
+                y=height + 16,
+                font_size=11,
+                text_anchor="middle",
+            ),
+        ]
     return parts
 
 

@@ -23,13 +23,17 @@ class Pane:
 
 def sheet(title: str, lines: Sequence[str], panes: Sequence[Pane]) -> Picture:
     """A heading, lines of text, and the panes in rows as they fit beside each other."""
-    parts = [element("text", shortened(title, 100), class_="gt-text", x=_MARGIN, y=32,
-                     font_size=19)]  # fmt: skip
+    parts = [
+        element("text", shortened(title, 100), class_="gt-text", x=_MARGIN, y=32, font_size=19)
+    ]
     y = 40.0
     for line in lines:
         y += _LINE
-        parts.append(element("text", shortened(line, _LETTERS), class_="gt-soft", x=_MARGIN, y=y,
-                             font_size=12))  # fmt: skip
+        parts.append(
+            element(
+                "text", shortened(line, _LETTERS), class_="gt-soft", x=_MARGIN, y=y, font_size=12
+            )
+        )
     y += _GAP
     x, low = _MARGIN, y
     for pane in panes:
@@ -49,10 +53,17 @@ def _drawn(pane: Pane, x: float, y: float) -> tuple[list[Svg], float]:
     head = _LINE * len(pane.caption)
     at = f"translate({x:.1f} {y + head:.1f}) scale({scale:.3f})"
     texts = [
-        element("text", shortened(line, round(pane.width / 6.5)), class_="gt-text", x=x + 4,
-                y=y + 12 + _LINE * row, font_size=12, font_weight=None if row else "bold")
+        element(
+            "text",
+            shortened(line, round(pane.width / 6.5)),
+            class_="gt-text",
+            x=x + 4,
+            y=y + 12 + _LINE * row,
+            font_size=12,
+            font_weight=None if row else "bold",
+        )
         for row, line in enumerate(pane.caption)
-    ]  # fmt: skip
+    ]
     return [*texts, element("g", *pane.picture.parts, transform=at)], (
         head + pane.picture.height * scale
     )

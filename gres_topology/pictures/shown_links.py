@@ -111,9 +111,13 @@ def _between_sockets(topology: NodeTopology, layout: Layout, rest: str | None) -
     left, right = layout.groups.values()
     y = min(left.y + left.height, right.y + right.height) - 7
     return [
-        element("path", class_=f"gt-{link_kind(rest)}", stroke_width=4,
-                d=f"M{left.x + left.width:.1f} {y:.1f}L{right.x:.1f} {y:.1f}"),
-    ]  # fmt: skip
+        element(
+            "path",
+            class_=f"gt-{link_kind(rest)}",
+            stroke_width=4,
+            d=f"M{left.x + left.width:.1f} {y:.1f}L{right.x:.1f} {y:.1f}",
+        ),
+    ]
 
 
 def _hub(topology: NodeTopology, layout: Layout, label: str, is_small: bool) -> list[Svg]:
@@ -123,10 +127,17 @@ def _hub(topology: NodeTopology, layout: Layout, label: str, is_small: bool) -> 
     spokes = "".join(f"M{x:.1f} {y:.1f}L{u:.1f} {v:.1f}" for u, v in layout.places)
     words = [label] if is_small else ["every pair", label, f"{gbps:g} GB/s"]
     texts = [
-        element("text", word, class_="gt-text", x=x, y=y + 5 + 15 * (at - (len(words) - 1) / 2),
-                font_size=12, text_anchor="middle")
+        element(
+            "text",
+            word,
+            class_="gt-text",
+            x=x,
+            y=y + 5 + 15 * (at - (len(words) - 1) / 2),
+            font_size=12,
+            text_anchor="middle",
+        )
         for at, word in enumerate(words)
-    ]  # fmt: skip
+    ]
     return [
         element("path", class_=f"gt-{kind}", d=spokes, stroke_width=4),
         element("circle", class_="gt-hub", cx=x, cy=y, r=24 if is_small else 40, stroke_width=2),

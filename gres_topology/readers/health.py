@@ -147,17 +147,27 @@ def _status(lines: list[str], topology: NodeTopology, source: str) -> HealthRepo
     report = HealthReport("nvlink -s", [], untold=_untold(found, topology))
     cables = _cables(topology, missing) if _is_mesh(topology) else None
     if cables is not None:
-        return report._replace(found=[
-            Impairment(pair, 1 - down / links.link_count(topology.kinds[pair[0]][pair[1]]),
-                       f"{down} NVLinks inactive")
-            for pair, down in cables.items()
-        ])  # fmt: skip
-    return report._replace(found=[
-        Impairment((gpu,), active[gpu] / (active[gpu] + down),
-                   f"{down} NVLinks inactive" if active[gpu] else "all NVLinks inactive")
-        for gpu, down in enumerate(missing)
-        if down
-    ])  # fmt: skip
+        return report._replace(
+            found=[
+                Impairment(
+                    pair,
+                    1 - down / links.link_count(topology.kinds[pair[0]][pair[1]]),
+                    f"{down} NVLinks inactive",
+                )
+                for pair, down in cables.items()
+            ]
+        )
+    return report._replace(
+        found=[
+            Impairment(
+                (gpu,),
+                active[gpu] / (active[gpu] + down),
+                f"{down} NVLinks inactive" if active[gpu] else "all NVLinks inactive",
+            )
+            for gpu, down in enumerate(missing)
+            if down
+        ]
+    )
 
 
 def _is_mesh(topology: NodeTopology) -> bool:

@@ -95,9 +95,10 @@ def _read_matrix(text: str, source: str) -> _Matrix:
     if missing:
         last = max(matrix.lines.values(), default=1)
         raise matrix.error(
-            last, f"no row for {_name(missing[0])} behind it; expected one for each column"
-            " (is the file truncated?)"
-        )  # fmt: skip
+            last,
+            f"no row for {_name(missing[0])} behind it; expected one for each column"
+            " (is the file truncated?)",
+        )
     return matrix
 
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from gres_topology import cpulist, hostlist, links, plain_file
 from gres_topology.errors import TopologyError
+from gres_topology.slurm_files import conf_lines
+from gres_topology.slurm_files.conf_lines import ConfLine
 from gres_topology.topology import NodeTopology
 
 #: The number of a model in what Slurm's AutoDetect makes of its name (`nvidia_rtx_a6000`): whole,
@@ -55,7 +57,7 @@ class NodeDevices:
     detection: Mapping[str, str]
 
     def files(self, node: str) -> list[str]:
-        """The node's device files."""
+        """The device files of the node's GPUs, as gres.conf lists them."""
         return [line.file for line in self._lines(node)]
 
     def detected_by(self, node: str) -> str:
@@ -226,40 +228,24 @@ def _device(topology: NodeTopology, gpu: int, pattern: str) -> str:
         ) from None
 
 
+#: Keys in lower case and values of a line, and where it stands.
+_Located = tuple[str, dict[str, str]]
+
+
 def parse(text: str, *, source: str = "gres.conf") -> list[GresLine]:
-    """The GPU lines of a gres.conf in order; TopologyError naming the line.
+    """The GPU lines of a gres.conf in order, without what it includes; TopologyError with the line.
 
     Ranges in File= are written out, one entry per device, as Slurm does.
     """
-    lines: list[GresLine] = []
-    for number, pairs in _pairs(text, source):
-        if pairs.get("name") == "gpu" and "file" in pairs:
-            lines += [_line(pairs, file, source, number) for file in _files(pairs["file"])]
-    return lines
-
-
-def _pairs(text: str, source: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """(number, keys in lower case and their values) of each line."""
-    for number, raw in enumerate(text.splitlines(), 1):
-        pairs = {}
-        for word in raw.split("#")[0].split():
-            key, equals, value = word.partition("=")
-            if not equals or not value:
-                raise TopologyError(f"{source} line {number}: '{word}'; expected Key=value")
-            pairs[key.lower()] = value
-        yield number, pairs
+    return _gpus(_of_text(text, source))
 
 
 def load_devices(path: Path) -> NodeDevices:
-    """What the file says of each node's GPUs; TopologyError where it cannot be read."""
-    try:
-        text = plain_file.read_text(path)
-    except OSError as error:
-        raise TopologyError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise TopologyError(f"{path} line {line}: not UTF-8; expected a gres.conf") from None
-    return node_devices(text, source=str(path))
+    """What the file and those that it includes say of each node's GPUs.
+
+    TopologyError where one cannot be read, and as `node_devices`.
+    """
+    return _devices(_located(conf_lines.included(path, _text)), str(path))
 
 
 def node_devices(text: str, *, source: str = "gres.conf") -> NodeDevices:
@@ -269,19 +255,59 @@ def node_devices(text: str, *, source: str = "gres.conf") -> NodeDevices:
     node's own: `gres_g_node_config_load` in Slurm's gres.c, in all releases from 22.05 to 26.05.
     TopologyError for a host list that cannot be read, and an AutoDetect= that no release knows.
     """
-    lines = parse(text, source=source)
-    common = [line for line in lines if not line.node_names]
-    by_node = {"": common}
+    return _devices(_of_text(text, source), source)
+
+
+def _of_text(text: str, source: str) -> list[_Located]:
+    """The lines of a gres.conf, without what it includes."""
+    return _located((source, line) for line in conf_lines.lines(text))
+
+
+def _located(found: Iterable[tuple[object, ConfLine]]) -> list[_Located]:
+    """The same of lines of several files."""
+    located = []
+    for file, line in found:
+        where = f"{file} line {line.number}"
+        try:
+            located.append((where, conf_lines.pairs(line)))
+        except ValueError as error:
+            raise TopologyError(f"{where}: {error}") from None
+    return located
+
+
+def _gpus(located: Iterable[_Located]) -> list[GresLine]:
+    return [
+        line
+        for where, pairs in located
+        if pairs.get("name") == "gpu" and ("file" in pairs or "files" in pairs)
+        for line in _lines(pairs, where)
+    ]
+
+
+def _devices(located: list[_Located], source: str) -> NodeDevices:
+    lines = _gpus(located)
+    by_node = {"": [line for line in lines if not line.node_names]}
     for line in lines:
         for node in _nodes(line.node_names, source):
-            by_node.setdefault(node, [*common]).append(line)
+            by_node.setdefault(node, [*by_node[""]]).append(line)
     detection = {}
-    for number, pairs in _pairs(text, source):
+    for where, pairs in located:
         if said := pairs.get("autodetect", ""):
-            method = _method(said, f"{source} line {number}")
+            method = _method(said, where)
             for node in _nodes(pairs.get("nodename", ""), source) or ("",):
                 detection[node] = method
     return NodeDevices(by_node, detection)
+
+
+def _text(path: Path) -> str:
+    try:
+        raw = plain_file.read_bytes(path)
+    except OSError as error:
+        raise TopologyError(f"{path}: {error.strerror}") from None
+    if b"\0" in raw:
+        raise TopologyError(f"{path}: has a NUL byte, behind which Slurm reads nothing of a line")
+    # Comments may be in any encoding.
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _method(said: str, where: str) -> str:
@@ -306,24 +332,44 @@ def _nodes(names: str, source: str) -> Sequence[str]:
         raise TopologyError(f"{source}: NodeName={names}: {error}") from error
 
 
-def _line(pairs: Mapping[str, str], file: str, source: str, number: int) -> GresLine:
+def _lines(pairs: Mapping[str, str], where: str) -> list[GresLine]:
+    """One for each device that a line names."""
     try:
+        files = list(_files(pairs.get("file") or pairs["files"]))
         counts = [int(word) for word in pairs["links"].split(",")] if "links" in pairs else None
         cores = cpulist.parse_list(pairs["cores"]) if "cores" in pairs else None
     except ValueError as error:
-        raise TopologyError(f"{source} line {number}: {error}; expected numbers") from None
-    return GresLine(
-        node_names=pairs.get("nodename", ""),
-        name=pairs["name"],
-        file=file,
-        type=pairs.get("type"),
-        cores=cores,
-        links=tuple(counts) if counts is not None else None,
-    )
+        raise TopologyError(f"{where}: {error}; expected numbers") from None
+    return [
+        GresLine(
+            node_names=pairs.get("nodename", ""),
+            name=pairs["name"],
+            file=file,
+            type=pairs.get("type"),
+            cores=cores,
+            links=tuple(counts) if counts is not None else None,
+        )
+        for file in files
+    ]
 
 
-def _files(text: str) -> list[str]:
-    match = re.fullmatch(r"(.*)\[([\d,-]+)\](.*)", text)
-    if match is None:
-        return text.split(",")
-    return [f"{match.group(1)}{n}{match.group(3)}" for n in cpulist.parse_list(match.group(2))]
+def _files(text: str) -> Iterator[str]:
+    """The devices of File= in Slurm's order, which is the one in which they are written.
+
+    Raises ValueError for a range that is none.
+    """
+    for word in re.findall(r"(?:[^,\[]|\[[^\]]*\]?)+", text):
+        parts = re.fullmatch(r"([^\[\]]*)\[([^\[\]]*)\]([^\[\]]*)", word)
+        if parts is None:
+            if "[" in word or "]" in word:
+                raise ValueError(f"File={text}")
+            yield word
+            continue
+        before, ranges, behind = parts.groups()
+        for one in ranges.split(","):
+            bounds = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", one, re.A)
+            first, last = bounds.groups() if bounds else ("", "")
+            if not first or int(last or first) < int(first):
+                raise ValueError(f"File={text}")
+            for number in range(int(first), int(last or first) + 1):
+                yield f"{before}{number:0{len(first)}}{behind}"

@@ -91,7 +91,7 @@ class Declared:
         return TopologyError(f"{self.where}: {text}")
 
     def names(self, text: str, key: str) -> tuple[str, ...]:
-        """A host list's names."""
+        """The names of the host list that `key` has; TopologyError with the line if it is none."""
         try:
             return hostlist.expand(text) if text else ()
         except ValueError as error:

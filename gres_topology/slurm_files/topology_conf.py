@@ -1,17 +1,16 @@
 """Slurm's topology.conf(5): `topology/tree` or `topology/block` as lines of Key=value.
 
 Switches are SwitchName=... Nodes=... or Switches=..., blocks BlockName=... Nodes=... and
-BlockSizes=.... Key names are read in any case, `#` begins a comment, and a line that ends in a
-backslash goes on.
+BlockSizes=....
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from gres_topology.errors import TopologyError
+from gres_topology.slurm_files import conf_lines
 from gres_topology.slurm_files.network import (
     USUAL_RATIOS,
     Declared,
@@ -30,7 +29,6 @@ _KEYS = {
     "blockname": {"blockname", "nodes"},
     "blocksizes": {"blocksizes"},
 }
-_PAIR = re.compile(r'(\w+)\s*=\s*("[^"]*"|\S+)\s*')
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +67,17 @@ def parse(text: str, source: str) -> Network:
 
 
 def _lines(text: str, source: str) -> Iterator[_Line]:
-    joined, first = "", 0
-    for number, raw in enumerate(text.splitlines(), 1):
-        part = raw.split("#", 1)[0].rstrip()
-        first = first or number
-        if part.endswith("\\"):
-            joined += part[:-1] + " "
-            continue
-        whole, where = (joined + part).strip(), f"{source}:{first}"
-        joined, first = "", 0
-        if whole:
-            yield _line(whole, where)
-    if joined.strip():
-        raise TopologyError(f"{source}:{first}: ends in a backslash; expected the rest of the line")
+    for line in conf_lines.lines(text):
+        where = f"{source}:{line.number}"
+        try:
+            values = conf_lines.pairs(line)
+        except ValueError as error:
+            raise TopologyError(f"{where}: {error}: {EXPECTED}") from None
+        if values:
+            yield _line(values, line.joined.strip(), where)
 
 
-def _line(text: str, where: str) -> _Line:
-    values: dict[str, str] = {}
-    at = 0
-    while at < len(text):
-        pair = _PAIR.match(text, at)
-        if pair is None:
-            raise TopologyError(f"{where}: {text[at:]!r} is no Key=value; expected {EXPECTED}")
-        key, at = pair[1].lower(), pair.end()
-        if key in values:
-            raise TopologyError(f"{where}: {pair[1]} is given twice")
-        values[key] = pair[2].strip('"')
+def _line(values: Mapping[str, str], text: str, where: str) -> _Line:
     kind = next((kind for kind in _KEYS if kind in values), None)
     if kind is None:
         raise TopologyError(f"{where}: {text!r} names no switch and no block; expected {EXPECTED}")

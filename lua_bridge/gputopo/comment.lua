@@ -5,7 +5,7 @@
 --   [gpu-slots: STATE key=value ...]  a job of the slots mode
 --   [gpu-donor: of=JOB]               a donor
 --
--- One grammar for Lua, Python (slurm_plugin/job_notes/brackets.py) and C
+-- One grammar for Lua, Python (slurm_plugin/base/job_notes/brackets.py) and C
 -- (slurm_plugin/select/pure/admin_comment.c):
 -- a bracket is ours only outside of every other bracket, with none inside, without control
 -- characters, and of at most LONGEST_BRACKET bytes. Of several of a kind the last one counts.

@@ -113,7 +113,7 @@ class Rings(BandwidthModel):
     name = "rings"
 
     def refusal(self, topology: NodeTopology, pattern: str, k: int) -> str | None:
-        """It holds everywhere."""
+        """None: the model holds for every machine and pattern."""
         return None
 
     def effbw_gbps(self, topology: NodeTopology, k: int, weakest: Ints) -> Floats:

@@ -42,7 +42,7 @@ class HintKey:
 
 
 def one_of(*choices: str) -> Values:
-    """One word of several."""
+    """The values of a key that takes one of these words."""
     return ", ".join(choices), lambda text: text if text in choices else None
 
 

@@ -171,7 +171,7 @@ class NodeTable:
         return self._domains_of(network)[1]
 
     def blocks(self, network: Network) -> Blocks:
-        """The same as `Blocks`."""
+        """The domains of the network as sets of places, and which of them lie in which."""
         return self._domains_of(network)[2]
 
     def _domains_of(self, network: Network) -> tuple[Network, list[int], Blocks]:
@@ -244,12 +244,12 @@ class Candidates(Mapping[str, NodeState]):
                 yield kind.topology
 
     def only(self, *names: str) -> Candidates:
-        """These alone."""
+        """The candidates of these names alone."""
         places = sum(1 << self.table.place[name] for name in names)
         return replace(self, among=self.among & places)
 
     def without(self, names: Iterable[str]) -> Candidates:
-        """The others."""
+        """The candidates but those of these names."""
         left = self.among
         for name in names:
             left &= ~(1 << self.table.place[name])

@@ -190,7 +190,7 @@ class CandidatesLater(Sequence[Candidate]):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The answer."""
+    """Where a policy puts a job: its GPUs, and what they are worth."""
 
     #: GPUs in rank order, by node.
     gpus: Mapping[str, tuple[int, ...]]

@@ -41,7 +41,7 @@ class Platform:
 
     @cached_property
     def node_counts(self) -> NDArray[np.int64]:
-        """Nodes of every shape."""
+        """How many nodes each of `shapes` has."""
         return np.array([shape.nodes for shape in self.shapes])
 
     @cached_property
@@ -51,7 +51,7 @@ class Platform:
 
     @cached_property
     def gpu_counts(self) -> NDArray[np.int64]:
-        """GPUs of every shape."""
+        """How many GPUs each of `shapes` has in all."""
         return self.node_counts * self.per_node
 
     @cached_property

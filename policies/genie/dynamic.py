@@ -30,7 +30,7 @@ _STARVING, _URGENT, _IN_TIME, _TOO_MUCH, _LATE = range(5)
 
 @dataclass(frozen=True, slots=True)
 class Genie:
-    """The default."""
+    """GENIE's scheduler, which is used where no other one is named."""
 
     name: str = "genie"
     #: Predicted times are multiplied by this before they are held against a deadline, since

@@ -84,8 +84,9 @@ def read(
                 f"deadline: {texts['deadline']} has passed ({(now_s - end_s) / 3600:.1f} h ago);"
                 " expected a time to come"
             )
-    work = Work(texts["profile"], int(texts["batch"]), int(texts["iterations"]),
-                texts.get("task", TRAINING))  # fmt: skip
+    work = Work(
+        texts["profile"], int(texts["batch"]), int(texts["iterations"]), texts.get("task", TRAINING)
+    )
     return ShapingRequest(work, TaskConstraints(service, end_s, tuple(shapes)))
 
 

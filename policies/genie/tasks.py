@@ -24,7 +24,7 @@ ECT = {URGENT: 0.0, PRIOR: 1.0, NORMAL: 2.0}
 
 @dataclass(frozen=True, slots=True)
 class TaskConstraints:
-    """What a job asks."""
+    """What a job asks of its deadline and shape."""
 
     service: str = NORMAL
     #: An absolute time; None: by the class.

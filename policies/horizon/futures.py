@@ -146,9 +146,13 @@ class Choices:
         return share - self._hop_weight * (weakest <= _host_mbps(topology))
 
     def parts(
-        self, job: WaitingJob, kinds: list[NodeTopology], shapes: list[str], told: Communication,
+        self,
+        job: WaitingJob,
+        kinds: list[NodeTopology],
+        shapes: list[str],
+        told: Communication,
         usual: float = USUAL_COMMUNICATION,
-    ) -> list[WantedPart]:  # fmt: skip
+    ) -> list[WantedPart]:
         """What the job wants of each of its nodes: made once, as long as it waits.
 
         `shapes` are those of the kinds of node that there are; it communicates as `usual` where
@@ -168,9 +172,13 @@ class Choices:
         return known[2]
 
     def part(
-        self, job: WaitingJob, count: int, shapes: Sequence[str], communication: float,
+        self,
+        job: WaitingJob,
+        count: int,
+        shapes: Sequence[str],
+        communication: float,
         counts: float = 1.0,
-    ) -> WantedPart:  # fmt: skip
+    ) -> WantedPart:
         """What a job wants of one node; how much it `counts` beside others (`weight`)."""
         communication = communication if job.sensitive else 0.0
         known = [self.known(job, count, shape, communication) for shape in shapes]
@@ -343,9 +351,13 @@ class World:
         return Future(own.gain * self._weight + run.worth, next_mask, at_once)
 
     def later(
-        self, communication: float, share: float, among: Collection[str], longest_s: float,
+        self,
+        communication: float,
+        share: float,
+        among: Collection[str],
+        longest_s: float,
         future: int,
-    ) -> Later | None:  # fmt: skip
+    ) -> Later | None:
         """The best that the job may wait for in one of the futures; None where nothing comes.
 
         `communication` is its share of the run time, `share` of the ideal bandwidth what it would

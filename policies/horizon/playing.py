@@ -128,9 +128,16 @@ class PlayedFuture:
                 self._end(least)
 
     def wait(
-        self, waits: Sequence[Waits], own: WantedPart, ideal_s: float, share: float,
-        among: Collection[int], longest_s: float, backfill: bool, before: int = 0,
-    ) -> Later | None:  # fmt: skip
+        self,
+        waits: Sequence[Waits],
+        own: WantedPart,
+        ideal_s: float,
+        share: float,
+        among: Collection[int],
+        longest_s: float,
+        backfill: bool,
+        before: int = 0,
+    ) -> Later | None:
         """Let the others start while one job waits: when does it end the soonest?
 
         Others take what it leaves now. Whenever GPUs come free the first `before` go first, as in

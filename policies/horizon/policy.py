@@ -71,7 +71,7 @@ class Played:
     at_once: frozenset[int] = frozenset()
 
     def add(self, future: Future) -> None:
-        """One more."""
+        """Count the same set as it came out in one more future."""
         self.worth += future.worth
         self.next_mask = self.next_mask or future.next_mask
         self.at_once = future.at_once
@@ -224,8 +224,14 @@ class Horizon(Mapa):
         if not (is_played and is_told_apart(state.topology)):
             return own(), None
         others = asked.runners_up(count, {state.name})[: MOST_NODES - 1]
-        nodes = [state, *(other for other in others if _is_no_slower(other, state)
-                          and is_told_apart(other.topology))]  # fmt: skip
+        nodes = [
+            state,
+            *(
+                other
+                for other in others
+                if _is_no_slower(other, state) and is_told_apart(other.topology)
+            ),
+        ]
         world = self._world(cluster, request, nodes, known)
         best = _best(world, asked, nodes, request)
         if best is None:

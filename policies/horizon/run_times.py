@@ -204,9 +204,13 @@ class RunTimes:
         return guesses
 
     def left_s(
-        self, number: int, limit_s: float, ran_s: float = 0.0, took_s: Sequence[float] = (),
+        self,
+        number: int,
+        limit_s: float,
+        ran_s: float = 0.0,
+        took_s: Sequence[float] = (),
         of: slice = EVERY,
-    ) -> Sequence[float]:  # fmt: skip
+    ) -> Sequence[float]:
         """Seconds that a job still runs, by future; `number` tells the jobs of a question apart.
 
         First the middle of what is likely; alone where all jobs use about as much. By the run times

@@ -13,7 +13,7 @@ HOP_WEIGHT = 0.1
 
 @dataclass(frozen=True, slots=True)
 class HorizonSettings:
-    """Its parts."""
+    """What `horizon` looks at, each of which can be switched off to see what it brings."""
 
     queue: bool = setting(
         True,

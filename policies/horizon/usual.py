@@ -39,7 +39,7 @@ STEP = 0.05
 
 
 class _Ended(NamedTuple):
-    """A job that ended."""
+    """What a job that ended tells of the communication of jobs like it."""
 
     #: Its size and kind of node.
     of: tuple[str, int]
@@ -62,9 +62,14 @@ class UsualCommunication:
         self.share: float | None = None
 
     def ended(
-        self, topology: NodeTopology, mask: int, pattern: str, ran_s: float, limit_s: float,
+        self,
+        topology: NodeTopology,
+        mask: int,
+        pattern: str,
+        ran_s: float,
+        limit_s: float,
         user: Hashable = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """A job ended that did not say what it communicates; its GPUs (mask) were of one node.
 
         Passed over where nothing is learned from it, or not in a moment: all GPUs are linked alike,

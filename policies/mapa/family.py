@@ -72,14 +72,14 @@ class MapaWidest(Mapa):
 
 
 class MapaPreserve(Mapa):
-    """The paper's Algorithm 1."""
+    """The paper's Algorithm 1: sensitive jobs by effective bandwidth, others leave the most."""
 
     name = "mapa-preserve"
     sensitive = EFFBW
 
 
 class MapaGreedy(Mapa):
-    """The paper's Greedy."""
+    """Greedy of the paper: every job by the sum of its links."""
 
     name = "mapa-greedy"
     sensitive = insensitive = AGGREGATE

@@ -52,7 +52,7 @@ class Kept(Generic[Value]):
             return [value for value, _ in self._kept.values()]
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all that is kept."""
         with self._lock:
             self._room += sum(sets for _, sets in self._kept.values())
             self._kept.clear()

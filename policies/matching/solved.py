@@ -62,7 +62,7 @@ class Solved:
         return self._get(pattern, weights, SUM, narrowest)
 
     def widest(self, pattern: str, weights: Ints) -> MatchingSolver:
-        """Widest narrowest links."""
+        """A solver for the sets whose narrowest link is the widest."""
         return self._get(pattern, weights, NARROWEST, 0)
 
     def _get(self, pattern: str, weights: Ints, joined: Join, narrowest: int) -> MatchingSolver:
@@ -78,7 +78,7 @@ class Solved:
         return sum(solver.size_bytes() for solver in self._kept.values())
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all solvers."""
         self._kept.clear()
 
 

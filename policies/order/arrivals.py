@@ -52,7 +52,7 @@ class Arrivals:
         self._coming.append((job_id, size, now_s))
 
     def started(self, job_id: int, now_s: float) -> None:
-        """It really started."""
+        """The job started in Slurm, at whatever time was planned for it."""
         placed = self._placed.get(job_id)
         if placed is None:
             self._early[job_id] = now_s

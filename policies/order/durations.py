@@ -271,7 +271,7 @@ class Learning:
         return job_id in self._jobs
 
     def followed(self) -> set[int]:
-        """All such jobs."""
+        """All jobs that were submitted and are not gone."""
         return set(self._jobs)
 
     def took_s(self, job_id: int) -> tuple[float, ...]:

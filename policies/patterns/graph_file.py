@@ -81,9 +81,11 @@ def _edge_list(text: str, source: str) -> set[Edge]:
         match = _PAIR.fullmatch(said)
         if match is None:
             shown = said if len(said) <= 40 else said[:37] + "..."
-            problem = f"{shown!r} is no edge; expected two ranks such as 0 1" if seen else (
-                f"{shown!r}; expected {EXPECTED}"
-            )  # fmt: skip
+            problem = (
+                f"{shown!r} is no edge; expected two ranks such as 0 1"
+                if seen
+                else (f"{shown!r}; expected {EXPECTED}")
+            )
             raise PatternError(f"{where}: {problem}")
         a, b = sorted((int(match[1]), int(match[2])))
         if a == b:

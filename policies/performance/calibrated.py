@@ -134,13 +134,16 @@ def fit(runs: Sequence[Run], startup_s: float = 0.0) -> CalibratedModel:
     )
     parameters, covariance = regression.fit(
         lambda parameters: blank._log(table, TRAINING, parameters),
-        wanted, _prior(knots, level), NOISE,
-    )  # fmt: skip
+        wanted,
+        _prior(knots, level),
+        NOISE,
+    )
     residual = wanted - blank._log(table, TRAINING, parameters)[0]
     deviation = float(
-        np.sqrt((residual @ residual + RESIDUAL_RUNS * RESIDUAL**2)
-                / (len(residual) + RESIDUAL_RUNS))
-    )  # fmt: skip
+        np.sqrt(
+            (residual @ residual + RESIDUAL_RUNS * RESIDUAL**2) / (len(residual) + RESIDUAL_RUNS)
+        )
+    )
     return replace(blank, parameters=parameters, covariance=covariance, deviation=deviation)
 
 

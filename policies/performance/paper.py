@@ -32,7 +32,7 @@ FLOOR = 0.1
 
 @dataclass(frozen=True, slots=True)
 class PaperModel(FittedModel):
-    """A fitted model."""
+    """GENIE's model of a job's speed, fitted to measured runs (eq. 7 and 8)."""
 
     kind: ClassVar[str] = "genie"
     #: Coefficients of eq. 7, highest power first.
@@ -87,9 +87,14 @@ def fit(runs: Sequence[Run], startup_s: float = 0.0) -> PaperModel:
         paths = np.column_stack(_paths(nodes[spread], gpus[spread]))
         gamma, gamma_lambda = map(float, np.linalg.lstsq(paths, penalty, rcond=None)[0])
     model = PaperModel(
-        rate, gamma, gamma_lambda, floor,
-        deviation=0.0, max_local_batch=int(local.max()), startup_s=startup_s,
-    )  # fmt: skip
+        rate,
+        gamma,
+        gamma_lambda,
+        floor,
+        deviation=0.0,
+        max_local_batch=int(local.max()),
+        startup_s=startup_s,
+    )
     residual = np.log(model._step_s(table, TRAINING) / steps)
     deviation = float(np.sqrt(np.mean(residual**2)))
     return replace(model, deviation=deviation)

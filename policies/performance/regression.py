@@ -43,9 +43,13 @@ def fit(curve: Curve, wanted: Floats, prior: Prior, noise: float) -> tuple[Float
     for _ in range(STEPS):
         hessian, slope = _normal(curve, at, wanted, prior, noise)
         step, new, damping = _descend(
-            lambda there: _cost(curve, there, wanted, prior, noise), at, cost, hessian, slope,
+            lambda there: _cost(curve, there, wanted, prior, noise),
+            at,
+            cost,
+            hessian,
+            slope,
             damping,
-        )  # fmt: skip
+        )
         if step is None:
             break
         at += step

@@ -58,8 +58,12 @@ def _run(row: Mapping[str, Any], where: str) -> Run:
         nodes, gpus = float(len(digits)), float(sum(map(int, digits)))
     else:
         nodes, gpus = _number(row, "nodes", where), _number(row, "gpus", where)
-    run = Run(int(nodes), int(gpus), int(_number(row, "local_batch", where)),
-                _number(row, "step_s", where))  # fmt: skip
+    run = Run(
+        int(nodes),
+        int(gpus),
+        int(_number(row, "local_batch", where)),
+        _number(row, "step_s", where),
+    )
     if (nodes, gpus) != (run.nodes, run.gpus) or not 1 <= nodes <= gpus:
         raise ProfileError(
             f"{where}: {gpus:g} GPUs on {nodes:g} nodes; expected whole numbers and at least"

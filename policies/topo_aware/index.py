@@ -65,7 +65,7 @@ class Index:
         self.states = StateIndex(self._state(table, place) for place in range(len(table.names)))
 
     def update(self, table: NodeTable, jobs: _Jobs) -> None:
-        """Take over what changed."""
+        """Bring the states of the nodes up to date with the table and the running jobs."""
         changed = self._update_jobs(table, jobs)
         changes = table.index.changes_since(self._moment)
         self._moment = table.index.moment
@@ -85,7 +85,7 @@ class Index:
         return self.states.catch_up(STATES_AHEAD)
 
     def _update_jobs(self, table: NodeTable, jobs: _Jobs) -> set[int]:
-        """Nodes whose neighbours changed."""
+        """Take over who runs; the places of the nodes on which a job came or went."""
         changed: set[int] = set()
         gone, came = _difference(self._jobs, jobs)
         for job in gone:

@@ -58,7 +58,7 @@ class Crowd(tuple[Beside, ...]):
     _on: tuple[MachineGraph, _Near] | None = None
 
     def __hash__(self) -> int:
-        """As a tuple's."""
+        """The hash of a tuple, reckoned once: it is asked for at each look."""
         if not self._hash:
             self._hash = super().__hash__()
         return self._hash
@@ -155,7 +155,7 @@ class SetScorer:
         return calm
 
     def _whole(self, mask: int, touched: int, count: int) -> float:
-        """The term of fragmentation."""
+        """The utility's term of fragmentation for a set of GPUs (SC'17, eq. 5), unweighted."""
         machine, left, used = self.machine, 0.0, touched.bit_count()
         for at, socket in enumerate(machine.sockets):
             if touched >> at & 1:

@@ -73,7 +73,7 @@ class Clock:
         self.at(job.end_s(), end, *order)
 
     def step(self) -> None:
-        """The next event alone."""
+        """Go to the next event, and let it happen."""
         self.now_s, _, _, happens = heapq.heappop(self._events)
         happens()
 

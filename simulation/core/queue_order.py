@@ -52,9 +52,13 @@ class PassingQueue:
         del self._place[job.job_id]
 
     def before(
-        self, first: SimJob, behind: Iterable[SimJob], cluster: Occupancy,
-        running: Iterable[Running], now_s: float,
-    ) -> list[SimJob]:  # fmt: skip
+        self,
+        first: SimJob,
+        behind: Iterable[SimJob],
+        cluster: Occupancy,
+        running: Iterable[Running],
+        now_s: float,
+    ) -> list[SimJob]:
         """Those behind the first in line, which does not fit, that may start before it now."""
         free = dict(cluster.free)
         for run in running:
@@ -71,9 +75,15 @@ class PassingQueue:
 
 
 def in_turn(
-    jobs: Iterable[SimJob], cluster: Occupancy, running: Iterable[Running], now_s: float,
-    ideal_s: Callable[[SimJob], float], *, easy: bool, passing: PassingQueue | None = None,
-) -> Iterator[tuple[SimJob, frozenset[str]]]:  # fmt: skip
+    jobs: Iterable[SimJob],
+    cluster: Occupancy,
+    running: Iterable[Running],
+    now_s: float,
+    ideal_s: Callable[[SimJob], float],
+    *,
+    easy: bool,
+    passing: PassingQueue | None = None,
+) -> Iterator[tuple[SimJob, frozenset[str]]]:
     """Those of the queued jobs that fit, one by one, and the nodes each may not use.
 
     The caller starts a job, or lets it wait, before it takes the next. `ideal_s` gives the run

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gres_topology import hostlist
+from gres_topology.slurm_files import conf_lines
 from simulation.core.jobs import SimJob
 from simulation.errors import SimulationError
 
@@ -109,40 +109,31 @@ def read(text: str, source: str) -> SlurmSite:
     said: dict[str, object] = {}
     rooms: dict[str, NodeRoom] = {}
     partitions: dict[str, SitePartition] = {}
-    for number, pairs in _lines(text):
+    #: What DEFAULT lines say of the nodes and partitions below them.
+    usual: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
+    for line in conf_lines.lines(text):
         try:
-            if "nodename" in pairs:
-                rooms |= dict.fromkeys(_names(pairs["nodename"]), _room(pairs))
-            elif "partitionname" in pairs:
-                partitions[pairs["partitionname"]] = _partition(pairs)
+            pairs = conf_lines.pairs(line)
+            kind = next((kind for kind in usual if kind in pairs), "")
+            if kind and pairs[kind].upper() == "DEFAULT":
+                usual[kind] |= pairs
+            elif kind == "nodename":
+                named = usual[kind] | pairs
+                rooms |= dict.fromkeys(hostlist.expand(named[kind]), _room(named))
+            elif kind:
+                named = usual[kind] | pairs
+                partitions |= dict.fromkeys(named[kind].split(","), _partition(named))
             elif "schedulertype" in pairs:
                 said["backfill"] = pairs["schedulertype"] == "sched/backfill"
             elif "overtimelimit" in pairs:
-                said["over_time_limit_s"] = seconds(pairs["overtimelimit"]) or ENDLESS_S
+                over_s = seconds(pairs["overtimelimit"])
+                said["over_time_limit_s"] = ENDLESS_S if over_s is None else over_s
             elif "schedulerparameters" in pairs:
                 said |= _parameters(pairs["schedulerparameters"])
         except ValueError as error:
-            raise SimulationError(f"{source}, line {number}: {error}") from None
+            raise SimulationError(f"{source}, line {line.number}: {error}") from None
     scheduling = Scheduling(**said)  # type: ignore[arg-type]
     return SlurmSite(scheduling, rooms, partitions) if partitions else SlurmSite(scheduling, rooms)
-
-
-def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
-    """Each line's `Key=value` pairs, keys in lower case; a `\\` at its end joins the next one."""
-    joined, first = "", 0
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.split("#")[0].rstrip()
-        first = first if joined else number
-        if line.endswith("\\"):
-            joined += line[:-1]
-            continue
-        pairs = dict(re.findall(r"(\w+)=(\S+)", joined + line))
-        yield first, {key.lower(): value for key, value in pairs.items()}
-        joined = ""
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return () if text == "DEFAULT" else tuple(hostlist.expand(text))
 
 
 def _room(pairs: Mapping[str, str]) -> NodeRoom:

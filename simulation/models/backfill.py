@@ -30,8 +30,9 @@ class KeptStart(NamedTuple):
     nodes: frozenset[str]
 
 
-def fits(job: SimJob, gpus: Mapping[str, int], rooms: Mapping[str, NodeRoom],
-         among: Iterable[str]) -> bool:  # fmt: skip
+def fits(
+    job: SimJob, gpus: Mapping[str, int], rooms: Mapping[str, NodeRoom], among: Iterable[str]
+) -> bool:
     """Whether these nodes have the free GPUs, CPUs and memory for the job."""
     if job.cpus or job.memory_mb:
         among = [name for name in among if rooms[name].holds(job)]
@@ -111,8 +112,11 @@ class Plan:
         end. Who should have ended by now ends in a moment.
         """
         least_s = self.now_s + MOMENT_S
-        ends = [(max(least_s, run.planned_end_s()), run) for run in self.running
-                if not among.isdisjoint(run.masks)]  # fmt: skip
+        ends = [
+            (max(least_s, run.planned_end_s()), run)
+            for run in self.running
+            if not among.isdisjoint(run.masks)
+        ]
         ends.sort(key=lambda pair: pair[0])
         waves: list[tuple[float, list[Running]]] = []
         window_s = WINDOW_S
@@ -136,5 +140,6 @@ class Plan:
             chosen.add(min(rest, key=lambda name: (gpus[name], name)))
         step = self.how.bf_resolution_s
         start_s = step * math.floor(at_s / step)
-        self.kept.append(KeptStart(start_s, step * math.ceil((at_s + lasts_s) / step),
-                               frozenset(chosen)))  # fmt: skip
+        self.kept.append(
+            KeptStart(start_s, step * math.ceil((at_s + lasts_s) / step), frozenset(chosen))
+        )

@@ -61,13 +61,13 @@ class LoanNodes(Generic[R]):
         self._on: dict[str, dict[int, R]] = {name: {} for name in free}
 
     def take(self, running: R) -> None:
-        """The job starts."""
+        """The job has its GPUs from now on."""
         self._move(running, 1)
         for name in running.taken:
             self._on[name][running.number] = running
 
     def give_back(self, running: R) -> None:
-        """The job has ended."""
+        """The job's GPUs are free again."""
         self._move(running, -1)
         for name in running.taken:
             del self._on[name][running.number]

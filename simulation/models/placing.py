@@ -276,9 +276,17 @@ class Simulator:
             self._on_node[name].discard(run.job.job_id)
         self._rescale(run.masks)
         self.result.records.append(
-            Record(run.job, run.start_s, self.clock.now_s, run.placement, run.postponed,
-                   run.is_forced, run.ideal_s, run.is_killed)
-        )  # fmt: skip
+            Record(
+                run.job,
+                run.start_s,
+                self.clock.now_s,
+                run.placement,
+                run.postponed,
+                run.is_forced,
+                run.ideal_s,
+                run.is_killed,
+            )
+        )
         for other in self._waiting.values():
             if other.until_s > self.clock.now_s:
                 other.until_s, other.is_cut_short = self.clock.now_s, True

@@ -77,9 +77,12 @@ class ShapingSimulator:
 
     def _plan(self, now_s: float) -> None:
         queue = Queue(
-            now_s, self.platform, self._free, tuple(self._waiting.values()),
+            now_s,
+            self.platform,
+            self._free,
+            tuple(self._waiting.values()),
             tuple(self._running.values()),
-        )  # fmt: skip
+        )
         began = time.perf_counter()
         planned = self.scheduler.plan(queue)
         self.plan_s.append(time.perf_counter() - began)

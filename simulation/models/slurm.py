@@ -159,8 +159,14 @@ class SlurmSimulator(Simulator):
                 plan = self._plan(plan.kept)
 
     def _plan(self, kept: list[KeptStart]) -> Plan:
-        return Plan(self.clock.now_s, self._how, self.occupancy.free, self._left,
-                    tuple(self.running.values()), kept)  # fmt: skip
+        return Plan(
+            self.clock.now_s,
+            self._how,
+            self.occupancy.free,
+            self._left,
+            tuple(self.running.values()),
+            kept,
+        )
 
     def _start_if_it_fits(self, job: SimJob, closed: frozenset[str] = frozenset()) -> bool:
         """Ask the policy on the nodes that are open; False where the job has no room on them."""

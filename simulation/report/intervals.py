@@ -60,7 +60,7 @@ def seen(values: Sequence[float], error: float, sure: float) -> float:
 
 
 def _reach(error: float, sure: float, freedom: int) -> float:
-    """`seen` in standard errors."""
+    """How many standard errors a difference must be to be seen: `error` wrong, `sure` found."""
     return t_quantile(1 - error, freedom) + t_quantile(sure, freedom)
 
 

@@ -120,9 +120,17 @@ def to_csv(runs: Iterable[SimulatedRun]) -> str:
             job = record.job
             times = (job.submit_s, record.start_s, record.end_s, record.waited_s)
             out.writerow(
-                [run.policy, job.name or job.job_id, job.user, *(f"{t:.3f}" for t in times),
-                 f"{record.slowdown:.4f}", record.postponed, int(record.is_forced), " ".join(gpus)]
-            )  # fmt: skip
+                [
+                    run.policy,
+                    job.name or job.job_id,
+                    job.user,
+                    *(f"{t:.3f}" for t in times),
+                    f"{record.slowdown:.4f}",
+                    record.postponed,
+                    int(record.is_forced),
+                    " ".join(gpus),
+                ]
+            )
     return text.getvalue()
 
 

@@ -70,8 +70,11 @@ def to_html(report: Report) -> str:
             tag("style", Html(_STYLE + theme.css())),
             tag("h1", "What each policy would have done"),
             tag("p", recommendation(runs, cluster, report.facts), class_="advice"),
-            tag("p", f"{trace.source} ({trace.format}): {len(trace.jobs)} jobs on {len(cluster)}"
-                     f" nodes, {report.gpus} GPUs. {chosen}."),
+            tag(
+                "p",
+                f"{trace.source} ({trace.format}): {len(trace.jobs)} jobs on {len(cluster)}"
+                f" nodes, {report.gpus} GPUs. {chosen}.",
+            ),
             _table(head, rows),
             _left_out(trace),
             *_waits(report),
@@ -81,7 +84,7 @@ def to_html(report: Report) -> str:
             tag("h2", "Use of the nodes"),
             *(_picture(plots.use(run, cluster, report.gpus)) for run in runs),
         ]
-    )  # fmt: skip
+    )
 
 
 def _waits(report: Report) -> list[Html]:
@@ -154,9 +157,11 @@ def _slowdowns(report: Report) -> list[Html]:
     picture = plots.slowdowns(report.runs)
     if picture is not None:
         return [tag("h2", "Slower than on the best GPUs"), _picture(picture)]
-    why = "" if report.facts.get("communication") else (
-        " That is by --communication 0: the log's durations hold wherever a job runs."
-    )  # fmt: skip
+    why = (
+        ""
+        if report.facts.get("communication")
+        else (" That is by --communication 0: the log's durations hold wherever a job runs.")
+    )
     return [tag("h2", "Slower than on the best GPUs"), tag("p", f"No job, under no policy.{why}")]
 
 

@@ -58,8 +58,9 @@ def slowdowns(runs: Sequence[SimulatedRun]) -> Picture | None:
     curves = {run.policy: _ranked([record.slowdown for record in run.records]) for run in runs}
     if max(points[0][1] for points in curves.values()) < 1 + 1e-3:
         return None
-    return charts.lines("Run time against the best GPUs", curves, x="jobs, worst first",
-                        y="times", from_zero=False)  # fmt: skip
+    return charts.lines(
+        "Run time against the best GPUs", curves, x="jobs, worst first", y="times", from_zero=False
+    )
 
 
 def stranded(
@@ -74,7 +75,7 @@ def stranded(
 
 
 def _means(moments: Sequence[Moment], first_s: float, length: float) -> list[tuple[float, float]]:
-    """Means of neighbouring moments."""
+    """(Share of the time, mean stranded GPUs) of parts of the moments, at most some `POINTS`."""
     step = max(1, len(moments) // (POINTS // 2))
     parts = [moments[at : at + step] for at in range(0, len(moments), step)]
     return [
@@ -119,8 +120,13 @@ def use(run: SimulatedRun, cluster: Mapping[str, NodeTopology], gpus: int) -> Pi
     first, last = mostly_over_s([run])
     name, length = unit(last - first)
     shares = in_use(run, cluster, first, last, STRIP_PARTS)
-    return rows.strips(f"GPUs in use: {run.policy}", _together(shares, names, cluster),
-                       end=(last - first) / length, x=name, what="in use")  # fmt: skip
+    return rows.strips(
+        f"GPUs in use: {run.policy}",
+        _together(shares, names, cluster),
+        end=(last - first) / length,
+        x=name,
+        what="in use",
+    )
 
 
 def _together(

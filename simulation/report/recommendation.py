@@ -140,7 +140,7 @@ def recommendation(
     if jobs < FEWEST:
         return (
             f"No recommendation: {jobs} jobs are too few to tell policies from chance; it takes"
-            f" {FEWEST}. The figures below are what these jobs would have got."
+            f" {FEWEST}. The figures are what these jobs would have got."
         )
     compared, reference = Compared(runs, cluster), reference_of(names)
     feels_links = bool(facts.get("communication"))
@@ -197,8 +197,12 @@ def _advice(compared: Compared, reference: str, feels_links: bool) -> list[str]:
     else:
         said = []
     if said:
-        return said + [line for name in compared.runs if name != reference
-                       for line in _against(compared, name, reference)]  # fmt: skip
+        return said + [
+            line
+            for name in compared.runs
+            if name != reference
+            for line in _against(compared, name, reference)
+        ]
     if both:
         figures = (times, compared.shares)
         first = max(both, key=lambda name: _wins(compared, figures, name, reference))
@@ -243,8 +247,10 @@ def _against(compared: Compared, name: str, reference: str) -> list[str]:
         said.append(f"jobs of several GPUs on a node get {ideal}{_sure(shares, points)}")
     elif compared.shares[name]:
         said.append(f"links are as good{_sure(shares, points)}")
-    return [f"With {name} instead of {reference}, on average {_listed(said)}.",
-            *_losers(compared, name, reference)]  # fmt: skip
+    return [
+        f"With {name} instead of {reference}, on average {_listed(said)}.",
+        *_losers(compared, name, reference),
+    ]
 
 
 def _sure(one: Difference, shown: Callable[[float], str]) -> str:
@@ -313,8 +319,10 @@ def _conditions(
             " here; --communication says otherwise."
         )
     if facts.get("queue", "easy") in ("easy", "fifo"):
-        said.append("CPUs, memory, partitions, priorities and limits are not simulated without"
-                    " --slurm-conf, and another month has other jobs.")  # fmt: skip
+        said.append(
+            "CPUs, memory, partitions, priorities and limits are not simulated without"
+            " --slurm-conf, and another month has other jobs."
+        )
     else:
         said.append("Another month has other jobs.")
     return said

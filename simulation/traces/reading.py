@@ -67,5 +67,7 @@ def _json(path: Path, text: str) -> Trace:
         isinstance(job, dict) and "arrival" in job for job in content.values()
     ):
         return tables.from_sc17(str(path), content)
-    raise SimulationError(f"{path}: JSON, but neither has it `jobs` as sacct --json, nor jobs"
-                          " with `arrival` as TOPO-AWARE's workloads")  # fmt: skip
+    raise SimulationError(
+        f"{path}: JSON, but neither has it `jobs` as sacct --json, nor jobs"
+        " with `arrival` as TOPO-AWARE's workloads"
+    )

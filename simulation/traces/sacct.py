@@ -58,13 +58,19 @@ def _add_json(trace: Trace, where: str, job: Mapping[str, Any]) -> None:
             trace.leave_out("jobs without GPUs")
             return
         trace.add(
-            where, job["job_id"], gpus=gpus, nodes=job.get("allocation_nodes") or 1,
-            submit_s=times["submission"], duration_s=times["elapsed"],
+            where,
+            job["job_id"],
+            gpus=gpus,
+            nodes=job.get("allocation_nodes") or 1,
+            submit_s=times["submission"],
+            duration_s=times["elapsed"],
             walltime_s=None if limit is None else 60 * limit,
-            hint=_hint((job.get("comment") or {}).get("administrator")), user=job.get("user"),
-            cpus=_allocated(job, "cpu"), mem_gb=_allocated(job, "mem") / 1024,
+            hint=_hint((job.get("comment") or {}).get("administrator")),
+            user=job.get("user"),
+            cpus=_allocated(job, "cpu"),
+            mem_gb=_allocated(job, "mem") / 1024,
             partition=job.get("partition"),
-        )  # fmt: skip
+        )
 
 
 def _allocated(job: Mapping[str, Any], kind: str) -> int:
@@ -122,12 +128,18 @@ def _add_row(trace: Trace, where: str, row: Mapping[str, str]) -> None:
         trace.leave_out("jobs without GPUs")
         return
     trace.add(
-        where, row["JobID"], gpus=gpus, nodes=row.get("NNodes") or row.get("AllocNodes") or 1,
-        submit_s=_epoch(row["Submit"]), duration_s=elapsed or (end or 0) - (start or 0),
+        where,
+        row["JobID"],
+        gpus=gpus,
+        nodes=row.get("NNodes") or row.get("AllocNodes") or 1,
+        submit_s=_epoch(row["Submit"]),
+        duration_s=elapsed or (end or 0) - (start or 0),
         walltime_s=_limit_s(row),
-        hint=_hint(row.get("AdminComment")), user=row.get("User"), partition=row.get("Partition"),
+        hint=_hint(row.get("AdminComment")),
+        user=row.get("User"),
+        partition=row.get("Partition"),
         **_amounts(row["AllocTRES"]),
-    )  # fmt: skip
+    )
 
 
 def _limit_s(row: Mapping[str, str]) -> int | None:

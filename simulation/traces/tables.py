@@ -61,10 +61,14 @@ def from_swf(source: str, text: str) -> Trace:
             continue
         walltime = words[_SWF_TIME]
         trace.add(
-            where, words[_SWF_ID], gpus=used, submit_s=words[_SWF_SUBMIT],
-            duration_s=words[_SWF_RUN], walltime_s="" if walltime == "-1" else walltime,
+            where,
+            words[_SWF_ID],
+            gpus=used,
+            submit_s=words[_SWF_SUBMIT],
+            duration_s=words[_SWF_RUN],
+            walltime_s="" if walltime == "-1" else walltime,
             user=words[_SWF_USER],
-        )  # fmt: skip
+        )
     return trace
 
 
@@ -80,7 +84,11 @@ def from_sc17(source: str, jobs: Mapping[str, Mapping[str, Any]]) -> Trace:
         if isinstance(utility, int | float):
             words.append(f"min-utility={utility:.9f}")
         trace.add(
-            f"job {key}", job.get("id", key), gpus=job.get("gpus"), submit_s=job.get("arrival"),
-            duration_s=job.get("time", 0), hint=",".join(words),
-        )  # fmt: skip
+            f"job {key}",
+            job.get("id", key),
+            gpus=job.get("gpus"),
+            submit_s=job.get("arrival"),
+            duration_s=job.get("time", 0),
+            hint=",".join(words),
+        )
     return trace

@@ -22,8 +22,8 @@ COPY slurm_plugin/spank/ /src/slurm_plugin/spank/
 RUN make -C slurm_plugin/spank OUT=/tmp/spank gputopo.so \
  && install -D -m 755 slurm_plugin/spank/gputopo.so /out/launch/gputopo.so
 # What lies beside gputopo-node needs nothing of Slurm.
-COPY slurm_plugin/remote/wire/ /src/slurm_plugin/remote/wire/
-RUN make -C slurm_plugin/remote/wire OUT=/tmp/wire TO=/out/launch
+COPY slurm_plugin/node/carry/ /src/slurm_plugin/node/carry/
+RUN make -C slurm_plugin/node/carry OUT=/tmp/wire TO=/out/launch
 
 
 # The optional PySlurm takes minutes, and only tests of its client need it.

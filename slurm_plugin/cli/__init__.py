@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib
 import keyword
 import sys
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from slurm_plugin.cli.groups import CommandGroup
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 #: For whom -> command -> module; the attribute has the command's name. A module is imported when
 #: its command is called, so that shell completion stays fast.
@@ -46,10 +49,16 @@ SECTIONS = {
     "For policy authors and researchers": {
         "place": "slurm_plugin.cli.jobs.place",
         "simulate": "slurm_plugin.cli.simulation.simulate",
-        "experiment": "slurm_plugin.cli.simulation.experiment",
     },
 }
 COMMANDS = {name: module for section in SECTIONS.values() for name, module in section.items()}
+#: The entry points by which other packages add commands, below the last heading.
+GROUP = "slurm_gputopo.commands"
+#: A command of another package of this project -> what it needs.
+ELSEWHERE = {
+    "experiment": "needs the package slurm-gputopo-papers: make setup in a checkout of the project,"
+    " or pip install ./papers there",
+}
 
 
 #: The base of each folder's errors, and where it is: what becomes one line.
@@ -99,21 +108,32 @@ class LazyGroup(CommandGroup):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Every command, without importing any."""
-        return sorted(COMMANDS)
+        return sorted({*COMMANDS, *_added()})
 
     def sections(self, ctx: click.Context) -> dict[str, list[str]]:
-        """By who needs them."""
-        return {heading: list(section) for heading, section in SECTIONS.items()}
+        """The names of the commands by heading: who needs them."""
+        sections = {heading: list(section) for heading, section in SECTIONS.items()}
+        [*_, last] = sections.values()
+        last += [name for name in self.list_commands(ctx) if name not in COMMANDS]
+        return sections
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported now; None where there is none."""
         if cmd_name not in COMMANDS:
-            return None
+            return _loaded(_added().get(cmd_name))
         module = importlib.import_module(COMMANDS[cmd_name])
         # `try` is Python's own word: there the function's name has a line behind it.
         name = cmd_name.replace("-", "_") + "_" * keyword.iskeyword(cmd_name)
         command: click.Command = getattr(module, name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As any group does; a command whose package is not here says which one it needs."""
+        if args[0] in ELSEWHERE and self.get_command(ctx, args[0]) is None:
+            raise Fault(f"{ctx.command_path} {args[0]} {ELSEWHERE[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; expected errors become one line."""
@@ -131,6 +151,26 @@ class LazyGroup(CommandGroup):
             if _is_expected(error):
                 raise Fault(str(error)) from error
             raise
+
+
+def _added() -> dict[str, EntryPoint]:
+    """The commands of other packages, none of them imported."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in entry_points(group=GROUP)}
+
+
+def _loaded(entry: EntryPoint | None) -> click.Command | None:
+    """The command; None also where the folder of an editable installation is gone."""
+    if entry is None:
+        return None
+    try:
+        command: click.Command = entry.load()
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{entry.module}.".startswith(f"{error.name}."):
+            raise
+        return None
+    return command
 
 
 def _is_expected(error: Exception) -> bool:

@@ -32,8 +32,9 @@ class HelpFormatter(click.HelpFormatter):
         self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
         """Options or commands, each beside what it does."""
-        super().write_dl([(coloured(name, fg="cyan"), text) for name, text in rows], col_max,
-                         col_spacing)  # fmt: skip
+        super().write_dl(
+            [(coloured(name, fg="cyan"), text) for name, text in rows], col_max, col_spacing
+        )
 
 
 class HelpContext(click.Context):

@@ -22,14 +22,19 @@ def _site_file(
     *names: str, kind: click.Path, default: str, envvar: str, about: str
 ) -> Callable[..., Any]:
     """A file that a site has once: the default path is shown, and `envvar` may say another."""
-    return click.option(*names, type=kind, default=Path(default), show_default=True,
-                        envvar=envvar, help=about)  # fmt: skip
+    return click.option(
+        *names, type=kind, default=Path(default), show_default=True, envvar=envvar, help=about
+    )
 
 
 config_option = _site_file(
-    "--config", "config_path", kind=IN_FILE, default="/etc/slurm/gputopo.yaml",
-    envvar="GPUTOPO_CONFIG", about="Configuration file.",
-)  # fmt: skip
+    "--config",
+    "config_path",
+    kind=IN_FILE,
+    default="/etc/slurm/gputopo.yaml",
+    envvar="GPUTOPO_CONFIG",
+    about="Configuration file.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 engine_option = click.option(
     "--engine",
@@ -44,9 +49,12 @@ numa_option = click.option(
     help="Output of numactl --hardware of the same node, to add.",
 )
 database_option = _site_file(
-    "--database", kind=OUT_FILE, default="/var/lib/gputopo/performance.db",
-    envvar="GPUTOPO_PERFORMANCE", about="The model database.",
-)  # fmt: skip
+    "--database",
+    kind=OUT_FILE,
+    default="/var/lib/gputopo/performance.db",
+    envvar="GPUTOPO_PERFORMANCE",
+    about="The model database.",
+)
 task_option = click.option(
     "--task", type=click.Choice(TASKS), default="training", show_default=True, help="Kind of work."
 )

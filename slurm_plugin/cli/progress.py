@@ -40,9 +40,12 @@ def bar(name: str, before: float = 0.0) -> Iterator[Callable[[float], None]]:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeLeft())
     with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal,
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
         redirect_stdout=sys.stdout.isatty(),
-    ) as shown:  # fmt: skip
+    ) as shown:
         task = shown.add_task(name, total=1.0, ends=None)
         shown.update(task, completed=before)
 

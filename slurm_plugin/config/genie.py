@@ -62,7 +62,7 @@ class GenieAccount:
 
 @dataclass(frozen=True, slots=True)
 class GenieConfig:
-    """The whole section."""
+    """The section `genie` of gputopo.yaml."""
 
     database: Path = setting(
         Path("/var/lib/gputopo/performance.db"),

@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from slurm_plugin import whole_file
+from slurm_plugin.base import whole_file
 from slurm_plugin.errors import ConfigError, PluginError
 
 

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from slurm_plugin.base.preset import Preset
+from slurm_plugin.config import presets
 from slurm_plugin.config.key import computed, setting
-from slurm_plugin.remote import presets
-from slurm_plugin.remote.node.preset import Preset
 
 if TYPE_CHECKING:
     from policies.remote.r_queue import NetworkSpeeds
@@ -20,7 +20,7 @@ class MeasuredSides(Protocol):
 
     @property
     def preset(self) -> str:
-        """Its name."""
+        """The name of the network's preset."""
 
     def speeds(self, wires: NetworkSpeeds) -> NetworkSpeeds:
         """The model's figures with those measured."""

@@ -22,7 +22,7 @@ from policies import topo_aware
 from policies.contract.demand import Shares
 from policies.errors import RegistryError
 from policies.registry import registry
-from slurm_plugin import whole_file
+from slurm_plugin.base import whole_file
 from slurm_plugin.config.genie import GenieConfig
 from slurm_plugin.config.key import computed, keys_of, setting
 from slurm_plugin.config.owner import check_owner

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
+from slurm_plugin.base.preset import Preset
+from slurm_plugin.config import presets
 from slurm_plugin.config.key import Key, keys_of
-from slurm_plugin.errors import ConfigError, Mistakes
-from slurm_plugin.remote import presets
-from slurm_plugin.remote.errors import RemoteError
-from slurm_plugin.remote.node.preset import Preset
+from slurm_plugin.errors import ConfigError, Mistakes, RemoteError
 
 if TYPE_CHECKING:
     from policies.remote.r_queue.measured import Measured
@@ -182,7 +181,7 @@ class YamlReader:
         if self.text(node, name, key) == "none":
             return None
         # Imported when asked for: what submits donors reads the section, and needs no policies.
-        from slurm_plugin.remote import measured
+        from slurm_plugin.config import measured
 
         try:
             return measured.load(self.file(node, name, key))

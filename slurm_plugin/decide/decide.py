@@ -35,6 +35,9 @@ from policies.contract.ranking import Key
 from policies.errors import PolicyError
 from policies.mapa.judge import judge, with_scores
 from policies.slices import PROFILE, Shares, Slices, as_taken, by_gpu
+from slurm_plugin.base.placement import CandidateNode, PlacementQuestion
+from slurm_plugin.base.protocol import Pass, PlaceReply, Use, WaitFor
+from slurm_plugin.base.wire import MAX_NOTE_BYTES
 from slurm_plugin.config.sections import Rule, WaitingConfig
 from slurm_plugin.decide import promises
 from slurm_plugin.decide.kept_nodes import lowered, raised
@@ -48,10 +51,7 @@ from slurm_plugin.decide.machines import (
 )
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import BuildPlacing, DecisionRecord
-from slurm_plugin.job_profiles.sharing import NOBODY_SHARES, Sharing
-from slurm_plugin.placement import CandidateNode, PlacementQuestion
-from slurm_plugin.protocol import Pass, PlaceReply, Use, WaitFor
-from slurm_plugin.wire import MAX_NOTE_BYTES
+from slurm_plugin.learn.job_profiles.sharing import NOBODY_SHARES, Sharing
 
 logger = logging.getLogger(__name__)
 

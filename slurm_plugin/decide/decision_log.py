@@ -18,9 +18,9 @@ from typing import BinaryIO
 
 import msgspec
 
-from slurm_plugin import whole_file
+from slurm_plugin.base import whole_file
+from slurm_plugin.base.log_lines import Line, LineReader
 from slurm_plugin.config.sections import DecisionLogConfig
-from slurm_plugin.log_lines import Line, LineReader
 
 logger = logging.getLogger(__name__)
 

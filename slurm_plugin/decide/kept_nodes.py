@@ -21,11 +21,11 @@ from policies import NodeState
 from policies.contract.bits import positions
 from policies.contract.nodes import Candidates, FreeOn, NodeTable
 from policies.contract.ranking import each
-from slurm_plugin import node_lines
+from slurm_plugin.base import node_lines
+from slurm_plugin.base.node_lines import NodesPart, TableChanges
+from slurm_plugin.base.placement import CandidateNode
 from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, profile_for, usable
 from slurm_plugin.errors import ProtocolError
-from slurm_plugin.node_lines import NodesPart, TableChanges
-from slurm_plugin.placement import CandidateNode
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from policies import RunningJob
 from policies.best_fit import domains
 from policies.contract.interference import NOBODY, Kind, kind_of_running
 from slurm_plugin.decide.machines import UNDECLARED, Machines
-from slurm_plugin.job_profiles.learned import Learned, Sort
+from slurm_plugin.learn.job_profiles.learned import Learned, Sort
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 
 logger = logging.getLogger(__name__)

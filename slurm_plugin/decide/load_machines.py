@@ -18,15 +18,15 @@ from gres_topology.slurm_files import gres_file, mapping
 from gres_topology.slurm_files.gres_file import NodeDevices
 from gres_topology.topology import Impairment
 from policies.bandwidth.calibrated import Calibration
-from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config.sections import COLLECTED, GRES_CONF, NodeSet
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import ConfigError, Mistakes, PluginError
-from slurm_plugin.link_calibration import model_file
-from slurm_plugin.link_calibration.model_file import calibrated
-from slurm_plugin.part_marks import marks as part_marks
-from slurm_plugin.part_marks.marks import Marks, MarksInForce
+from slurm_plugin.learn.collected import NodeRecord, Store
+from slurm_plugin.learn.link_calibration import model_file
+from slurm_plugin.learn.link_calibration.model_file import calibrated
+from slurm_plugin.learn.part_marks import marks as part_marks
+from slurm_plugin.learn.part_marks.marks import Marks, MarksInForce
 
 logger = logging.getLogger(__name__)
 

@@ -11,18 +11,21 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from policies import Ahead, RunningJob, mask_of
 from policies.contract.running import RunningJobs
 from policies.hints import to_running
 from policies.horizon.usual import UsualCommunication
+from slurm_plugin.base.job_notes import hints
+from slurm_plugin.base.placement import PlacementQuestion
+from slurm_plugin.base.protocol import Notice
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.machines import UNDECLARED, Machines
-from slurm_plugin.job_notes import hints
-from slurm_plugin.placement import PlacementQuestion
-from slurm_plugin.protocol import Notice
-from slurm_plugin.queue.coming import Coming
-from slurm_plugin.slurm.interface import QueuedJob
+
+if TYPE_CHECKING:
+    from slurm_plugin.queue.coming import Coming
+    from slurm_plugin.slurm.interface import QueuedJob
 
 #: Hints of jobs that were asked about and have not started yet.
 MOST_HINTS = 20_000
@@ -42,6 +45,8 @@ class Neighbours:
     #: Nothing is used once the newest snapshot is older (seconds).
     max_age_s: float
     teacher: Teacher
+    #: Who waits and which GPUs come free, by the newest snapshot.
+    coming: Coming
     #: Seconds, by a clock that nobody sets.
     clock: Callable[[], float] = time.monotonic
     #: Run times of a user's jobs like one (`Coming`).
@@ -63,8 +68,6 @@ class Neighbours:
     #: When a notice about a job came.
     _noticed_at: dict[int, float] = field(default_factory=dict)
     _read_at: float | None = None
-    #: Who waits and which GPUs come free, by the newest snapshot.
-    coming: Coming = field(default_factory=Coming)
 
     def jobs(self) -> RunningJobs:
         """The jobs that run, in the topologies' GPU indices; none while that is not known."""

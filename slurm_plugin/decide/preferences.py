@@ -71,16 +71,24 @@ class Preferences:
         return self._hints.values.get("profile", self._rule.hints.get("profile", ""))
 
     def request(
-        self, counts: tuple[int, ...], job_id: int | None, user: int | None = None,
+        self,
+        counts: tuple[int, ...],
+        job_id: int | None,
+        user: int | None = None,
         interactive: bool = False,
-    ) -> Request:  # fmt: skip
+    ) -> Request:
         """What the policy is asked for `counts` GPUs per node, largest first."""
         defaults = {**self._rule.hints, "policy": self._rule.policy}
         patterns = self._rule.patterns
         return hints.to_request(
-            *(self._hints, counts, defaults), job_id=job_id, user=user, interactive=interactive,
+            self._hints,
+            counts,
+            defaults,
+            job_id=job_id,
+            user=user,
+            interactive=interactive,
             patterns=patterns,
-        )  # fmt: skip
+        )
 
 
 #: Hints that were understood, by text and the rule's identity; the rule is kept, so that it stays.

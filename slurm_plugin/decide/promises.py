@@ -16,7 +16,7 @@ from policies import Cluster, LooksAt, Placement, Policy, Request, Wait
 from policies.contract.blocks import Blocks, Share
 from policies.contract.nodes import Candidates
 from policies.slices import PROFILE
-from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.base.placement import PlacementQuestion
 
 #: Slurm reads several topologies from this file.
 YAML = "yaml"

@@ -14,9 +14,7 @@ from gres_topology import links
 from policies import Candidate, Placement, Request
 from policies.contract.bits import gpus_of
 from policies.scoring.rails import spine_bytes
-from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, impaired_parts
-from slurm_plugin.decide.preferences import Preferences
-from slurm_plugin.log_lines import (
+from slurm_plugin.base.log_lines import (
     Line,
     LoggedSet,
     LoggedSpine,
@@ -26,8 +24,10 @@ from slurm_plugin.log_lines import (
     UseLine,
     WaitLine,
 )
-from slurm_plugin.placement import PlacementQuestion
-from slurm_plugin.protocol import Notice, Pass, PlaceReply, Use, WaitFor
+from slurm_plugin.base.placement import PlacementQuestion
+from slurm_plugin.base.protocol import Notice, Pass, PlaceReply, Use, WaitFor
+from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines, impaired_parts
+from slurm_plugin.decide.preferences import Preferences
 
 #: Makes a line of the decision log, once the answer is out.
 Build = Callable[[], Line]
@@ -68,7 +68,7 @@ class DecisionRecord:
     policy_s: float | None = None
 
     def build(self) -> Placing:
-        """The line."""
+        """The decision as a line of the log."""
         reply = self.reply
         line = first_keys(self.asked, self.mode, reply, self.reason)
         if isinstance(reply, Use) and reply.alt:

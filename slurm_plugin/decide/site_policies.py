@@ -8,8 +8,8 @@ from policies.registry import registry
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.usual_jobs import learned as learned_shares
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.job_profiles import Learned, interference, read_profiles, read_spreads
-from slurm_plugin.job_profiles.learned import coarse
+from slurm_plugin.learn.job_profiles import Learned, interference, read_profiles, read_spreads
+from slurm_plugin.learn.job_profiles.learned import coarse
 
 
 class SitePolicies:

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from policies.contract.demand import Shares, shares
-from slurm_plugin import whole_file
+from slurm_plugin.base import whole_file
+from slurm_plugin.base.log_lines import LineReader, Placing
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import rotated
 from slurm_plugin.errors import PluginError
-from slurm_plugin.log_lines import LineReader, Placing
 
 logger = logging.getLogger(__name__)
 

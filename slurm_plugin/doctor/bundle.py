@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from slurm_plugin import client
+from slurm_plugin.base import client
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.config.settings import KEPT, Config, in_force, parse
 from slurm_plugin.decide import decision_log
@@ -27,7 +27,7 @@ from slurm_plugin.doctor.installation import SLURM_CONF, Installation
 from slurm_plugin.doctor.placeholders import Placeholders
 from slurm_plugin.doctor.secrets import Secrets
 from slurm_plugin.errors import PluginError, SlurmError
-from slurm_plugin.slurm import choose
+from slurm_plugin.slurm import choose, slurm_conf
 from slurm_plugin.slurm.clients import squeue_table
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.runner import ProcessRunner, Runner, run_bounded
@@ -37,6 +37,8 @@ SLURM_S, JOURNAL_S = 60.0, 10.0
 #: Bytes of a part, and of a log that are looked through for one.
 MOST_SHOWN, MOST_READ = 1 << 20, 64 << 20
 JOURNAL_LINES, LOG_LINES, RECORDS = 1_000, 1_000, 200
+#: Of slurm.conf and the files that it includes, together.
+MOST_INCLUDED = 4 << 20
 #: The folder in the archive.
 FOLDER = "gputopo-support"
 _UNITS = (
@@ -112,23 +114,32 @@ class Bundle:
         raw = {name: self._raw(read) for name, (_, read) in self._logs().items()}
         for text, _ in raw.values():
             self.names.learn(text)
-        yield BundlePart("versions.txt", "versions of gputopo, Slurm, Python and the system",
-                   self._cleaned(self._versions(patience)))  # fmt: skip
+        yield BundlePart(
+            "versions.txt",
+            "versions of gputopo, Slurm, Python and the system",
+            self._cleaned(self._versions(patience)),
+        )
         yield self._file("gputopo.yaml", "the site's settings", self.path, texts.yaml_text)
         kept = self.config.state_dir / KEPT
-        yield self._file("gputopo-in-force.yaml", "what the engine read of them last", kept,
-                         texts.yaml_text)  # fmt: skip
+        yield self._file(
+            "gputopo-in-force.yaml", "what the engine read of them last", kept, texts.yaml_text
+        )
         beside = Path(self.slurm.get("SLURM_CONF") or os.environ.get("SLURM_CONF") or SLURM_CONF)
         for name in ("gputopo-bridge.conf", "gputopo-select.conf"):
             about = f"settings of the {name[8:-5]} plugin".replace("bridge plugin", "Lua bridge")
             yield self._file(name, about, beside.with_name(name), texts.settings_text)
         shown = "\n".join(f"{key} = {value}" for key, value in self.slurm.items())
-        yield BundlePart("scontrol-show-config.txt", "Slurm's settings in force",
-                   texts.settings_text(shown, self.names, self.secrets), slurm_problem)  # fmt: skip
-        yield self._file("slurm.conf", "its lines that matter to gputopo", beside, _slurm_conf)
+        yield BundlePart(
+            "scontrol-show-config.txt",
+            "Slurm's settings in force",
+            texts.settings_text(shown, self.names, self.secrets),
+            slurm_problem,
+        )
+        yield self._slurm_conf(beside)
         yield self._json("status.json", "what the engine says of itself", self._status)
-        yield self._json("doctor.json", "what gputopo doctor finds",
-                         partial(self._doctor, patience))  # fmt: skip
+        yield self._json(
+            "doctor.json", "what gputopo doctor finds", partial(self._doctor, patience)
+        )
         for name, (about, _) in self._logs().items():
             text, problem = raw[name]
             cleaned = self._records(text) if name.endswith(".jsonl") else self._cleaned(text, True)
@@ -173,18 +184,38 @@ class Bundle:
             return "", str(error)
         return "\n".join(_last(lines)), "" if lines else "no such lines, or not for this user"
 
-    def _file(self, name: str, about: str, path: Path,
-              clean: Callable[[str, Placeholders, Secrets], str]) -> BundlePart:  # fmt: skip
-        """A file of settings."""
+    def _file(
+        self, name: str, about: str, path: Path, clean: Callable[[str, Placeholders, Secrets], str]
+    ) -> BundlePart:
+        """A file of settings as a part of the bundle, without secrets and names."""
         try:
-            lines = texts.lines_of(path, MOST_SHOWN, texts.MOST_LINES)
-            is_whole = path.stat().st_size <= MOST_SHOWN and len(lines) < texts.MOST_LINES
-        except (PluginError, OSError) as error:
+            text, problem = _settings(path)
+        except PluginError as error:
             return BundlePart(name, about, problem=str(error))
-        text = clean("\n".join(lines), self.names, self.secrets) + "\n"
-        return BundlePart(
-            name, about, text, "" if is_whole else "the end of a file that is too long"
+        return BundlePart(name, about, clean(text, self.names, self.secrets) + "\n", problem)
+
+    def _slurm_conf(self, path: Path) -> BundlePart:
+        """The lines that matter of slurm.conf and of the files that it includes."""
+        problems, found = list[str](), dict[Path, str]()
+
+        def text_of(file: Path) -> str:
+            if sum(map(len, found.values())) > MOST_INCLUDED:
+                raise PluginError(f"{file}: left out, as what is included further on")
+            found[file], problem = _settings(file)
+            problems.extend([f"{file}: {problem}"] if problem else [])
+            self.names.learn(found[file])
+            return found[file]
+
+        try:
+            slurm_conf.parse(path, text_of)
+        except PluginError as error:
+            problems.append(str(error))
+        shown = "\n".join(
+            f"# {self.names.text(str(file))}\n{_that_matter(text, self.names, self.secrets)}\n"
+            for file, text in found.items()
         )
+        about = "its lines that matter to gputopo, and those of included files"
+        return BundlePart("slurm.conf", about, shown[:MOST_SHOWN], "; ".join(problems))
 
     def _json(self, name: str, about: str, told: Callable[[], object]) -> BundlePart:
         try:
@@ -247,7 +278,20 @@ def packed(parts: list[BundlePart], words: str) -> bytes:
     return made.getvalue()
 
 
-def _slurm_conf(text: str, names: Placeholders, secrets: Secrets) -> str:
+def _settings(path: Path) -> tuple[str, str]:
+    """A file of settings and, where that is its end alone, that it is.
+
+    PluginError where it cannot be read.
+    """
+    lines = texts.lines_of(path, MOST_SHOWN, texts.MOST_LINES)
+    try:
+        is_whole = path.stat().st_size <= MOST_SHOWN and len(lines) < texts.MOST_LINES
+    except OSError as error:
+        raise PluginError(f"{path}: {error.strerror}") from error
+    return "\n".join(lines), "" if is_whole else "the end of a file that is too long"
+
+
+def _that_matter(text: str, names: Placeholders, secrets: Secrets) -> str:
     return texts.settings_text(texts.that_matter(text), names, secrets)
 
 

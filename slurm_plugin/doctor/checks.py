@@ -10,21 +10,21 @@ from datetime import datetime
 
 from gres_topology import TopologyError
 from gres_topology.slurm_files.gres_file import load_devices
-from slurm_plugin.collect.store import NodeRecord, Store
+from slurm_plugin.act.defrag import record
+from slurm_plugin.act.defrag.mover import ASKED_S
+from slurm_plugin.act.order.passing import endless, why_not
 from slurm_plugin.config.sections import GRES_CONF
 from slurm_plugin.decide.machines import UNDECLARED, Machine, other_gpus
-from slurm_plugin.defrag import record
-from slurm_plugin.defrag.mover import ASKED_S
 from slurm_plugin.doctor import engine, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import PluginError, SlurmError
-from slurm_plugin.order.passing import endless, why_not
-from slurm_plugin.part_marks import marks
-from slurm_plugin.part_marks.marks import Mark
+from slurm_plugin.learn.collected import NodeRecord, Store
+from slurm_plugin.learn.part_marks import marks
+from slurm_plugin.learn.part_marks.marks import Mark
+from slurm_plugin.learn.speed_models.database import Database
 from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.interface import SlurmNode
-from slurm_plugin.speed_models.database import Database
 
 
 def examine(installation: Installation) -> Iterator[Finding]:
@@ -211,7 +211,7 @@ def check_partitions(here: Installation) -> Iterator[Finding]:
 
 
 def check_slurm(here: Installation) -> Iterator[Finding]:
-    """slurmctld answers."""
+    """slurmctld answers a question of ours."""
     yield ok(f"slurmctld {here.slurm.version()} answers")
 
 
@@ -281,6 +281,7 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "engine": engine.check_engine,
     "in charge": engine.check_charge,
     "decision log": engine.check_decision_log,
+    "slurm.conf": slurm_files.check_conf,
     "bridge": slurm_files.check_bridge,
     "select plugin": check_plugin,
     "questions": engine.check_questions,

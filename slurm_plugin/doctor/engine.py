@@ -7,13 +7,16 @@ import pwd
 import stat
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin import client, version
+from slurm_plugin import version
+from slurm_plugin.base import client
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import EngineDown
+from slurm_plugin.slurm.runner import boot_time
 
 #: Where engine or slurmctld started within so many seconds the engine may be about to hear from
 #: Slurm: it asks again every few seconds, and Slurm's commands try for ten.
@@ -32,8 +35,10 @@ def check_kill_switch(here: Installation) -> Iterator[Finding]:
 
 
 def check_file(here: Installation) -> Iterator[Finding]:
-    """SlurmUser, as whom the engine runs, may read gputopo.yaml."""
+    """SlurmUser, as whom the engine runs, may read gputopo.yaml, and not everybody may write it."""
     path, so = here.config.path, "the engine does not start, or keeps an old one"
+    if anybodys := _anybody_may_write(path):
+        yield fail(f"anybody may write {anybodys}", f"chmod go-w {anybodys}")
     if closed := list(closed_to_slurm(path, here.slurm_config, so)):
         yield from closed
     else:
@@ -92,8 +97,9 @@ def check_engine(here: Installation) -> Iterator[Finding]:
     for why in status.get("not_listening", ()):
         yield fail(f"the engine goes on without: {why}", "mend it, then systemctl restart gputopo")
     for folder in status.get("not_writable", ()):
+        where = folder if Path(folder).is_file() else f"in {folder}"
         yield fail(
-            f"the engine may not write in {folder}: what it is to keep there is lost",
+            f"the engine may not write {where}: what it is to keep there is lost",
             "give it to SlurmUser; a folder beyond the unit's own needs ReadWritePaths="
             " (systemctl edit gputopo), and a restart",
         )
@@ -141,8 +147,7 @@ def _charge(here: Installation) -> dict[str, Any]:
 
 def _began_now(here: Installation, charge: Mapping[str, Any]) -> bool:
     """Whether slurmctld started, or the engine or its doubts, less than SETTLED_S ago."""
-    boot = here.slurm_config.get("BOOT_TIME", "")
-    runs_s = time.time() - int(boot) if boot.isdecimal() else SETTLED_S
+    runs_s = time.time() - boot_time(here.slurm_config)
     return min(runs_s, float(charge.get("since_s", SETTLED_S))) < SETTLED_S
 
 
@@ -194,7 +199,7 @@ def check_questions(here: Installation) -> Iterator[Finding]:
             f"{jobs} jobs with GPUs have started and none of them could be asked about",
             "slurmctld's log has the reason (`not asked`); what is left to Slurm: docs/select.md",
         )
-    elif jobs := client.unasked(status, here.slurm):
+    elif jobs := client.unasked(status, here.slurm, boot_time(here.slurm_config)):
         yield fail(
             f"{jobs} jobs with GPUs have started and the engine was neither asked nor told about"
             " any: slurmctld does not use our select plugin",
@@ -221,6 +226,21 @@ def may_read(path: Path, uid: int) -> bool:
         if not info.st_mode >> shift & bit:
             return False
     return True
+
+
+def _anybody_may_write(path: Path) -> Path | None:
+    """The path, or the folder above it, where every user may put another file in its place.
+
+    Of a link both: a folder of the link's, and of the file that it names.
+    """
+    real = path.resolve()
+    for part in (real, *real.parents, *path.parents):
+        with suppress(OSError):
+            mode = part.stat().st_mode
+            # In a folder like /tmp a file is its owner's.
+            if mode & stat.S_IWOTH and not (stat.S_ISDIR(mode) and mode & stat.S_ISVTX):
+                return part
+    return None
 
 
 def closed_to_slurm(path: Path, values: Mapping[str, str], so: str) -> Iterator[Finding]:

@@ -8,10 +8,10 @@ from typing import get_args
 
 from gres_topology import catalog
 from policies.registry import registry
+from slurm_plugin.base.job_states import ENDED, QUEUE_STATES, REQUEUED
+from slurm_plugin.base.log_lines import AnyLine, LoggedSet
 from slurm_plugin.config.key import keys_of
 from slurm_plugin.config.settings import load_policies
-from slurm_plugin.job_states import ENDED, QUEUE_STATES, REQUEUED
-from slurm_plugin.log_lines import AnyLine, LoggedSet
 
 #: Users of the system, who are nobody.
 SYSTEM_USERS = frozenset(("root", "slurm", "munge", "nobody", "gputopo", "daemon", "systemd"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gres_topology import plain_file
+from slurm_plugin.act.lending.acting.question import Submitter
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
-from slurm_plugin.lending.acting.question import Submitter
 from slurm_plugin.slurm.slot_types import slots_of
 
 _BRIDGE_CONF = "gputopo-bridge.conf"

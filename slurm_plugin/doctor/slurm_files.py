@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -10,13 +12,15 @@ from pathlib import Path
 from gres_topology import plain_file
 from gres_topology.errors import TopologyError
 from gres_topology.slurm_files import networks
-from slurm_plugin import client
+from slurm_plugin.base import client
 from slurm_plugin.doctor import engine, slurms_lua
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import PluginError
+from slurm_plugin.slurm import slurm_conf
 from slurm_plugin.slurm.releases import parse_version
+from slurm_plugin.slurm.runner import boot_time, controllers, short
 
 PLUGIN_FILE = "select_cons_tres.so"
 SELECT_CONF = "gputopo-select.conf"
@@ -30,6 +34,7 @@ SELECT_KEYS = frozenset(
 )
 #: Where the package slurm-gputopo-select puts the plugin, and where one's own build goes.
 PLUGIN_DIRS = (Path("/usr/lib/slurm-gputopo/slurm"), Path("/usr/local/lib"))
+PROC = Path("/proc")
 _ENABLE = "gputopo enable --apply, then restart slurmctld"
 _GET_PLUGIN = "install the package slurm-gputopo-select, or build the plugin (docs/select.md)"
 #: The release from which on Slurm reads topology.yaml first.
@@ -38,6 +43,39 @@ _TOPOLOGY_YAML = (25, 5)
 _OURS = b"gputopo"
 #: Stands in the job_submit.lua that we ship, and in no other.
 _OWN_SCRIPT = b"slurm-gputopo: the script slurmctld loads"
+
+
+def check_conf(here: Installation) -> Iterator[Finding]:
+    """slurm.conf still says what slurmctld runs with, where that decides whether ours is called."""
+    path = here.slurm_conf
+    hosts = [short(host) for host in controllers(here.slurm_config).values()]
+    if hosts and short(platform.node()) not in hosts:
+        yield ok(f"{path} is not compared: slurmctld runs on {', '.join(hosts)}")
+        return
+    try:
+        conf = slurm_conf.parse(path)
+    except PluginError as error:
+        yield warn(
+            f"{error}; whether slurmctld will start with ours again is not known",
+            "run doctor on slurmctld's host, as root; if it is run there, mend slurm.conf",
+        )
+        return
+    is_same = True
+    for key in (slurm_conf.PLUGIN_DIR, slurm_conf.JOB_SUBMIT):
+        running, setting = here.slurm_config.get(key, ""), conf.last(key)
+        said = setting.value if setting else ""
+        # What PluginDir is without a line nobody says; that it is not ours is certain.
+        is_ours = any(is_in(Path(part)) for part in running.split(":") if part)
+        if said == running or (setting is None and key == slurm_conf.PLUGIN_DIR and not is_ours):
+            continue
+        is_same = False
+        where = f"{setting.where} says {key}={said}" if setting else f"{path} has no {key}"
+        yield warn(
+            f"{where}, and slurmctld runs with {running or 'none'}: changed since it started",
+            "restart slurmctld, which takes the change, or take the change back",
+        )
+    if is_same:
+        yield ok(f"{path} says what slurmctld runs with")
 
 
 def check_bridge(here: Installation) -> Iterator[Finding]:
@@ -87,7 +125,7 @@ def _heard(here: Installation, script: Path) -> Finding:
     )
     if submits := status.get("messages", {}).get("submit"):
         return ok(f"{script} is loaded: {submits} submits came to the engine")
-    if jobs := client.unheard(status, here.slurm):
+    if jobs := client.unheard(status, here.slurm, boot_time(here.slurm_config)):
         return warn(f"{jobs} jobs with GPUs were submitted, and none came to the engine", why)
     if _OWN_SCRIPT in plain_file.read_bytes(script):
         return ok(f"{script} is loaded")
@@ -201,9 +239,9 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
         yield fail(
             f"{files[0]} is found before {ours[0]}", f"put {ours[0].parent} first in PluginDir"
         )
-    elif len(files) == 1:
+    elif len(files) == len(ours):
         yield fail(
-            f"only {ours[0]} is found: it needs Slurm's own behind it",
+            f"only {' and '.join(map(str, ours))} is found: it needs Slurm's own behind it",
             "append Slurm's plugin directory to PluginDir",
         )
     else:
@@ -211,7 +249,30 @@ def plugin(slurm_config: Mapping[str, str]) -> Iterator[Finding]:
         if closed := list(engine.closed_to_slurm(ours[0], slurm_config, so)):
             yield from closed
             return
+        if runs_the_former(ours[0], engine.slurm_user(slurm_config)):
+            yield warn(
+                f"{ours[0]} was put there after slurmctld started, which runs the former one",
+                "systemctl restart slurmctld",
+            )
         yield _fits(ours[0], slurm_config.get("SLURM_VERSION", ""))
+
+
+def runs_the_former(path: Path, user: int | None) -> bool:
+    """Whether a slurmctld here has loaded a file that lay at this path and was replaced since.
+
+    Its dates do not tell: a package keeps older ones, and a chmod makes a new one. Nothing is said
+    where doctor may not look into slurmctld, as no other user than root and SlurmUser may; programs
+    of others may have any name.
+    """
+    gone = b" " + os.fsencode(path.resolve()) + b" (deleted)\n"
+    for program in PROC.glob("[0-9]*/comm"):
+        with suppress(OSError):
+            is_slurms = (
+                program.stat().st_uid in (0, user) and program.read_bytes() == b"slurmctld\n"
+            )
+            if is_slurms and gone in program.with_name("maps").read_bytes():
+                return True
+    return False
 
 
 def is_in(folder: Path) -> bool:

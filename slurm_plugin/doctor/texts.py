@@ -12,11 +12,12 @@ from typing import BinaryIO
 import msgspec
 import yaml
 
-from slurm_plugin import whole_file
+from gres_topology.slurm_files import conf_lines
+from slurm_plugin.base import whole_file
+from slurm_plugin.base.rows_file import NO_JSON
 from slurm_plugin.doctor.placeholders import Placeholders
 from slurm_plugin.doctor.secrets import Secrets
 from slurm_plugin.errors import PluginError
-from slurm_plugin.rows_file import NO_JSON
 
 #: Characters of a line that are shown, and of one of the decision log.
 LONGEST, LONGEST_RECORD = 2_000, 1 << 16
@@ -31,12 +32,15 @@ _MATTERS = re.compile(
     r"|SlurmUser|StateSaveLocation|TaskPlugin|ProctrackType|LaunchParameters|CliFilter|Licenses"
     r"|Def(?:Mem|Cpu)|MaxMem|EnforcePartLimits|(?:Store|JobComp|AccountingStorage)Pass|Auth)"
 )
+_OPERATOR = re.compile(r"([\w.]+)[ \t]*[-*+/]=(?!=)")
+_FREE_TEXT = re.compile(r"(?i)\b(Comment|Reason|Extra|InstanceId)[ \t]*=[ \t]*(?:\"[^\"]*\"?|\S+)")
 _SECTION = re.compile(r"^([ ]*)(users|accounts):[ ]*(?:#.*)?$")
 _MEMBER = re.compile(r"""^([ ]*)(["']?)([^\s:#"'][^:#"']*)\2[ ]*:""")
 
 
-def last_lines(file: BinaryIO, most_bytes: int, most_lines: int, wanted: bytes = b"",
-               longest: int = LONGEST) -> list[str]:  # fmt: skip
+def last_lines(
+    file: BinaryIO, most_bytes: int, most_lines: int, wanted: bytes = b"", longest: int = LONGEST
+) -> list[str]:
     """The last lines with `wanted` (lower case) near their beginning, each cut where it is long.
 
     No more than `most_bytes` of the file are read.
@@ -54,8 +58,9 @@ def last_lines(file: BinaryIO, most_bytes: int, most_lines: int, wanted: bytes =
     return list(found)
 
 
-def lines_of(path: Path, most_bytes: int, most_lines: int, wanted: bytes = b"",
-             longest: int = LONGEST) -> list[str]:  # fmt: skip
+def lines_of(
+    path: Path, most_bytes: int, most_lines: int, wanted: bytes = b"", longest: int = LONGEST
+) -> list[str]:
     """The same of a file; PluginError where it cannot be read."""
     try:
         with whole_file.opened(path) as file:
@@ -98,9 +103,15 @@ def settings_text(text: str, names: Placeholders, secrets: Secrets) -> str:
 
 
 def that_matter(text: str) -> str:
-    """The lines of slurm.conf that matter to us, continued ones as one."""
-    joined = re.sub(r"\\[ \t]*\r?\n", " ", text)
-    return "\n".join(line for line in joined.splitlines() if _MATTERS.match(line))
+    """The lines of slurm.conf that matter to us, continued ones as one, without free text.
+
+    Operators (`Key+=value`, which Slurm takes for `Key=value`) and blanks in lists are left out: by
+    plain `Key=value` is known what names a person, or is a secret.
+    """
+    whole = (line.joined.rstrip() for line in conf_lines.lines(text))
+    found = [_OPERATOR.sub(r"\1=", line) for line in whole if _MATTERS.match(line)]
+    found = [_FREE_TEXT.sub(r"\1=(free text)", line) for line in found]
+    return "\n".join(re.sub(r",[ \t]+", ",", line) for line in found)
 
 
 def records(lines: Iterable[str], names: Placeholders, secrets: Secrets) -> Iterator[str]:

@@ -1,5 +1,5 @@
 """`gputopo enable` and `gputopo disable`: slurm.conf and the link to job_submit.lua.
 
-`slurm_conf` reads slurm.conf as Slurm does, `edits` is what is put in and taken out again, `checks`
-is what must hold before, `apply` writes. Nothing here starts or stops a daemon.
+`edits` is what is put in and taken out again, `checks` is what must hold before, `apply` writes.
+Nothing here starts or stops a daemon.
 """

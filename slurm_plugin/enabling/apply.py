@@ -16,10 +16,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from slurm_plugin import whole_file
+from slurm_plugin.base import whole_file
 from slurm_plugin.enabling.edits import Texts
-from slurm_plugin.enabling.slurm_conf import load, store
 from slurm_plugin.errors import PluginError
+from slurm_plugin.slurm.slurm_conf import load, store
 
 #: Where a symbolic link stands -> what it names.
 Links = Mapping[Path, Path]

@@ -11,14 +11,15 @@ from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 
+from gres_topology.slurm_files.conf_lines import lines
 from slurm_plugin.doctor import slots, slurm_files, slurms_lua
 from slurm_plugin.doctor.engine import may_read, slurm_user
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.doctor.slurm_files import PLUGIN_DIRS
 from slurm_plugin.enabling.edits import entries, names_lua
-from slurm_plugin.enabling.slurm_conf import JOB_SUBMIT, PLUGIN_DIR, SlurmConf, lines
 from slurm_plugin.errors import PluginError
+from slurm_plugin.slurm.slurm_conf import JOB_SUBMIT, PLUGIN_DIR, SlurmConf
 
 SCRIPT = "job_submit.lua"
 #: A program of ours that a site calls by a line of its own (Epilog, TaskProlog and the like).

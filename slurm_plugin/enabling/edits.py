@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from slurm_plugin.enabling.slurm_conf import (
+from gres_topology.slurm_files.conf_lines import ConfLine, lines
+from slurm_plugin.errors import PluginError
+from slurm_plugin.slurm.slurm_conf import (
     JOB_SUBMIT,
     PLUGIN_DIR,
-    ConfLine,
     ConfSetting,
     SlurmConf,
-    lines,
     parse,
 )
-from slurm_plugin.errors import PluginError
 
 LUA = "lua"
 _SEPARATOR = {PLUGIN_DIR: ":", JOB_SUBMIT: ","}

@@ -165,7 +165,7 @@ class WaitingLine:
         return next((one for one in self.waits if one.is_delayed_by(hold)), None)
 
     def is_delayed_by(self, hold: Hold) -> bool:
-        """Would any of them?"""
+        """Would any of them start later if somebody held this from now on?"""
         return self.delayed_by(hold) is not None
 
 

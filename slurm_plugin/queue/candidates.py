@@ -192,7 +192,8 @@ def _is_sure(need: Need, node: Node) -> bool:
     """Does Slurm start the job here whichever cores other jobs have?
 
     Not where it needs cores that lie in some way, or takes whole sockets. And Slurm gives no job
-    the GPUs of sockets alone on which its partition has all that it may (MaxCPUsPerSocket).
+    the GPUs of sockets alone on which its partition has all that it may (MaxCPUsPerSocket), and
+    may count others' CPUs as the partition's (MaxCPUsPerNode).
     """
     by_thread = need.by_thread and node.threads > 1
     if node.jobs and (need.by_core or node.by_core or by_thread):
@@ -203,16 +204,30 @@ def _is_sure(need: Need, node: Node) -> bool:
 
 
 def open_groups(
-    need: Need, nodes: Nodes, reserved: Iterable[Reservation], now: float, end: float
+    need: Need,
+    nodes: Nodes,
+    reserved: Iterable[Reservation],
+    now: float,
+    end: float,
+    first: str = "",
 ) -> tuple[list[Group], str]:
     """Where a job from `now` to `end` (epochs) meets no reservation; else why it is Slurm's own.
+
+    Of several partitions that of `first` goes before the others, if it has room: Slurm looks at a
+    job there first, and where its nodes lie in another one leaves it to the next backfill
+    (`fail_by_part` in _schedule of job_scheduler.c).
 
     Neither where it has to wait for others. Slurm knows whether a reservation leaves room, and of
     which sockets: behind its gate the job would keep the slots from others, and be put back, again
     and again.
     """
     open_ones = unreserved(nodes, reserved, now, end)
-    if found := groups(need, {n: node for n, node in open_ones.items() if _is_sure(need, node)}):
+    sure = {n: node for n, node in open_ones.items() if _is_sure(need, node)}
+    if first in need.partitions and (
+        found := groups(replace(need, partitions=frozenset({first})), sure)
+    ):
+        return found, ""
+    if found := groups(need, sure):
         return found, ""
     if groups(need, open_ones):
         return [], BESIDE_OTHERS

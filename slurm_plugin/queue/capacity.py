@@ -65,8 +65,8 @@ class Node:
     #: of all of them such jobs hold: as many as they may, for Slurm does not say which ones.
     cpus_by_gpu: int = 0
     opened: int = 0
-    #: The partitions that allow their jobs so many nodes, or CPUs of a node or socket; what those
-    #: of the last two kinds hold.
+    #: The partitions that allow their jobs so many nodes, or CPUs of a node or socket; what their
+    #: jobs hold here, be it 0, of those that have jobs on any node.
     limits: Mapping[str, SlurmPartition] = field(default_factory=dict)
     taken: Mapping[str, int] = field(default_factory=dict)
     socket_count: int = 1
@@ -93,18 +93,18 @@ class Node:
         gpus: int,
         partitions: frozenset[str] = frozenset(),
         is_exclusive: bool = False,
-        on_any_socket: bool = False,
+        for_sure: bool = False,
     ) -> int:
         """The free CPUs that Slurm would give a job with so many GPUs here.
 
         In the one of its partitions that allows most; in any partition for a job that names none.
-        `on_any_socket`: whichever ones the partition's other jobs are on.
+        `for_sure`: whichever sockets the partition's other jobs are on, and in every release.
         """
         free = self.cpus - self.kept_from(gpus)
         if not self.limits:
             return free
         names = self.partitions & partitions if partitions else self.partitions
-        rooms = [self._room_in(name, is_exclusive, on_any_socket) for name in names]
+        rooms = [self._room_in(name, is_exclusive, for_sure) for name in names]
         return min(free, max(rooms, default=free))
 
     def kept_from(self, gpus: int) -> int:
@@ -113,17 +113,18 @@ class Node:
             return 0
         return max(0, self.cpus_by_gpu * (len(self.gpu_types) - gpus) - self.opened)
 
-    def _room_in(self, partition: str, is_exclusive: bool, on_any_socket: bool) -> int:
+    def _room_in(self, partition: str, is_exclusive: bool, for_sure: bool) -> int:
         """CPUs that the partition's jobs may still take (_allocate_sc of select/cons_tres).
 
         A socket counts until it is full, and Slurm does not say which ones jobs are on: as few are
-        taken to be full as may be, or as many.
+        taken to be full as may be, or as many. For a partition without any jobs some releases
+        (24.11.1 to 25.05.2) count the CPUs of all others' jobs as its own.
         """
         room, limit = self.all_cpus, self.limits.get(partition)
-        taken = self.taken.get(partition, 0)
+        taken = self.taken.get(partition, self.all_cpus - self.cpus if for_sure else 0)
         if limit is not None and (most := limit.max_cpus_per_socket):
             full = max(0, taken - self.socket_count * (most - 1))
-            room = most - taken if on_any_socket else most * (self.socket_count - full)
+            room = most - taken if for_sure else most * (self.socket_count - full)
         if limit is not None and (most := limit.max_cpus_per_node):
             # Slurm gives a job the whole of a node or nothing of it.
             room = 0 if is_exclusive and self.all_cpus > most else min(room, most - taken)
@@ -208,6 +209,7 @@ def nodes_of(
     }
     by_gpu = {node.name: node.cpus_by_gpu for node in nodes if node.cpus_by_gpu}
     opened, taken = _withheld(running, limits, by_gpu)
+    at_work = dict.fromkeys((one for held in taken.values() for one in held), 0)
     capacity = {}
     for node in nodes:
         gpus = gpus_of(node)
@@ -232,7 +234,7 @@ def nodes_of(
             node.cpus_by_gpu,
             opened[node.name],
             {name: limits[name] for name in node.partitions if name in limits} if limits else {},
-            taken.get(node.name, {}),
+            {**at_work, **taken.get(node.name, {})},
             max(1, node.sockets),
             bool(closed) and closed <= ASLEEP,
             threads=node.threads,

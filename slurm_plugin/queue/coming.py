@@ -20,9 +20,9 @@ from policies.contract.running import RunningJobs
 from policies.errors import HintError
 from policies.hints import parse
 from policies.horizon.run_times import LimitsUsed
-from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.records import GateRecord
-from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.base.job_notes import hints
+from slurm_plugin.base.job_notes.records import GateRecord
+from slurm_plugin.base.placement import PlacementQuestion
 from slurm_plugin.queue.backfill import MOST_IN_LINE, MOST_OF_ONE, in_order
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Nodes
@@ -213,7 +213,13 @@ class Coming:
         used, own_s = self._used.parts(), self._told.get(own, ())
         settings = self._settings
         return Ahead(
-            *(lasts_s, others, self._next, settings.backfills, used, own_s, now),
+            lasts_s,
+            others,
+            self._next,
+            backfill=settings.backfills,
+            used=used,
+            took_s=own_s,
+            now_s=now,
             is_private=settings.hides_jobs,
             waited_s=asked.waited_s,
             usual=usual,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gres_topology import hostlist
-from slurm_plugin.protocol import FORMS, ResourceRequest
+from slurm_plugin.base.protocol import FORMS, ResourceRequest
 from slurm_plugin.queue.candidates import Need, Spread, groups, most_of
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.slurm.gres_text import counts
@@ -29,11 +29,12 @@ MAX_NAMED = 4096
 _GPU = re.compile(r"(?:gres[/:])?gpu(?:[:=]|\Z)")
 
 
-@dataclass(frozen=True, slots=True)
 class Unplaceable(Exception):
     """GPUs cannot be chosen for this job; the text says why."""
 
-    why: str
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Whose(NamedTuple):
 
     @classmethod
     def of(cls, job: QueuedJob) -> Whose:
-        """Those of a job."""
+        """What a job is limited by."""
         return cls(job.uid, job.account, job.qos, job.partition, job.licenses)
 
 
@@ -114,6 +115,15 @@ def lacks_only_room(job: QueuedJob, *also: str) -> bool:
     code = job.reason.partition(",")[0]
     is_told = not (code.isalpha() or job.held or code.startswith(ABOUT_ACCESS))
     return code in READY or code in also or is_told
+
+
+def waits_for_room(job: QueuedJob, now: float) -> bool:
+    """Whether a job that waits would start if there were room; `now` is an epoch.
+
+    The reason alone does not tell: any update of a job takes away that of its begin time, be that
+    its user's or Slurm's own for a job that was requeued.
+    """
+    return not (job.held or job.depends) and job.eligible <= now and lacks_only_room(job)
 
 
 def demand_of(job: QueuedJob, sockets: int = 0) -> Demand:

@@ -6,7 +6,7 @@ GPUs that are counted for the whole job, or for its tasks, it takes from as many
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from functools import lru_cache
 from heapq import nlargest
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from policies.contract.bits import lowest_bits
 from slurm_plugin.queue.candidates import Need, cpus_for, fits, free_for, groups, may_use
 from slurm_plugin.queue.capacity import Hold, Node, Nodes
+from slurm_plugin.slurm.interface import TopologyUnits
 
 
 class Share(NamedTuple):
@@ -102,14 +103,70 @@ def spread_hold(need: Need, nodes: Nodes, end: float) -> Hold | None:
     )
     masks, gpus, cpus, unit = dict[str, int](), spread.gpus, spread.cpus, spread.shares[0][0]
     for name in order[: spread.most or len(order)]:
-        if gpus <= 0 and cpus <= 0 and len(masks) >= spread.least:
+        is_named = name in need.req_nodes
+        if gpus <= 0 and cpus <= 0 and len(masks) >= spread.least and not is_named:
             break
-        count = min(shares[name].gpus, max(gpus, unit))
+        # A node that the job names is its own, with one GPU at least.
+        named = len(need.req_nodes - masks.keys() - {name})
+        count = min(shares[name].gpus, max(gpus - unit * named, unit))
         masks[name] = lowest_bits(free_for(need, nodes[name]), count)
         gpus, cpus = gpus - count, cpus - shares[name].cpus
     memory_mb = max(shares[name].memory_mb for name in masks)
     hold = need.hold((), 0, end)
     return replace(hold, gpus=masks, cpus=-(-spread.cpus // len(masks)), memory_mb=memory_mb)
+
+
+def rooms(need: Need, nodes: Nodes, topology: TopologyUnits | None) -> list[Nodes]:
+    """The nodes, as sets in one of which Slurm keeps the whole job.
+
+    In topology/block (eval_nodes_block.c) a job gets nodes of one base block, or of so many joined
+    ones as Slurm plans with for a job of its size, and there of as few smaller ones as suffice:
+    those of the nodes that it names, then those with most room. Nodes in no block it gets only
+    where none of a block has room, or where it may use no other (topology_p_eval_nodes).
+    """
+    if topology is None:
+        return [nodes]
+    joined = frozenset[str]().union(*(names for _, names in topology.units))
+    count = need.spread.least if need.spread else need.nodes
+    any_node = replace(least_of(need), req_nodes=frozenset())
+    if joined.isdisjoint(usable(any_node, nodes)):
+        return [nodes]
+    ready = {name for name, node in nodes.items() if fits(any_node, node)}
+    if topology.sizes and ready and joined.isdisjoint(ready):
+        sets = [{name: node for name, node in nodes.items() if name not in joined}]
+    elif count > 1 or need.spread:
+        sets = [_together(need, nodes, ready, *some) for some in _parts(topology, count)]
+    elif topology.sizes:
+        sets = [{name: node for name, node in nodes.items() if name in joined}]
+    else:
+        return [nodes]
+    # It fills the one with the least room that suffices.
+    sets.sort(key=lambda some: len(ready & some.keys()))
+    return [some for some in sets if some and need.req_nodes <= some.keys()]
+
+
+def _together(
+    need: Need, nodes: Nodes, ready: Set[str], parts: list[frozenset[str]], most: int
+) -> dict[str, Node]:
+    """The nodes of those parts that the job may have together."""
+    if most < len(parts):
+        parts = sorted(parts, key=lambda part: (not need.req_nodes & part, -len(ready & part)))
+    return {name: nodes[name] for part in parts[:most] for name in part if name in nodes}
+
+
+def _parts(topology: TopologyUnits, count: int) -> list[tuple[list[frozenset[str]], int]]:
+    """For a job of `count` nodes: sets of nodes, and on how many of them together it may be."""
+    names, sizes = [names for _, names in topology.units], topology.sizes
+    if not sizes:
+        return [([one], 1) for one in names]
+    base = sizes[0]
+    level = (-(-count // base) - 1).bit_length()
+    whole = next((size // base for size in sizes if size >= base << level), len(names))
+    part = max((size // base for size in sizes if size < base << level), default=1)
+    joined = [names[at : at + part] for at in range(0, len(names), part)]
+    parts = [frozenset[str]().union(*some) for some in joined]
+    many, most = -(-whole // part), -(-count // (part * base))
+    return [(parts[at : at + many], most) for at in range(0, len(parts), many)]
 
 
 def are_apart(need: Need, nodes: Nodes) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -17,6 +17,7 @@ from gres_topology.slurm_files.network import BLOCK, Network
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.clients.scontrol_tables import job_defaults
 from slurm_plugin.slurm.interface import JobDefaults, QueuedJob, SlurmNode, SlurmPartition
+from slurm_plugin.slurm.slot_types import slots_of
 
 
 class Detail(IntEnum):
@@ -61,7 +62,7 @@ class Settings:
 
     @cached_property
     def by_name(self) -> dict[str, SlurmPartition]:
-        """The partitions."""
+        """The partitions by their name."""
         return {partition.name: partition for partition in self.partitions}
 
     @cached_property
@@ -139,6 +140,21 @@ class Settings:
         except TopologyError:
             return Network((), plugin)
 
+    def first_of(self, names: str, able: Collection[str]) -> str:
+        """In which of several partitions Slurm looks at a job first; '' where that is not known.
+
+        `able`: those that would start it. One that is not for everybody may refuse it.
+        """
+        if "," not in names:
+            return ""
+        found = [self.by_name.get(name) for name in names.split(",") if name in able]
+        is_up = [one for one in found if one is not None and one.state not in CLOSED]
+        if not is_up:
+            return ""
+        first = max(is_up, key=lambda one: one.priority_tier)
+        lists = first.allow_accounts, first.deny_accounts, first.allow_qos, first.deny_qos
+        return "" if any((*lists, first.allow_groups)) else first.name
+
     def why_slurms(self, partitions: Iterable[str], nodes: int) -> str:
         """Why a job of these partitions that needs so many nodes is Slurm's to place.
 
@@ -193,7 +209,7 @@ class Settings:
         return 60.0 * int(text) if text.isascii() and text.isdecimal() else inf
 
     def _scheduling(self, key: str, default: int) -> int:
-        """A number of SchedulerParameters."""
+        """The number that SchedulerParameters gives for `key`; `default` where it gives none."""
         words = self.config.get("SchedulerParameters", "").split(",")
         told = (word.partition("=")[2] for word in words if word.strip().startswith(f"{key}="))
         text = next(told, "")
@@ -255,6 +271,11 @@ class Snapshot:
     def active(self) -> list[QueuedJob]:
         """The jobs that hold something."""
         return [job for job in self.jobs if job.state != "PENDING"]
+
+    @property
+    def has_slots(self) -> bool:
+        """Has each GPU of some node a GRES type of its own (`enforcement: slots`)?"""
+        return any(slots_of(node.gpus) for node in self.nodes)
 
 
 def read_snapshot(

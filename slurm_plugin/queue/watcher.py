@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from slurm_plugin.base.telemetry import Telemetry
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot, read_snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import QueuedJob
-from slurm_plugin.telemetry import Telemetry
 
 Answer = TypeVar("Answer")
 

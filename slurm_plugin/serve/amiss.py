@@ -31,11 +31,18 @@ def left_to_slurm(machines: Machines, gpus: Mapping[str, int]) -> dict[str, str]
     return left
 
 
-def not_writable(folders: Iterable[Path]) -> list[str]:
-    """The folders in which this process may not write, nor make them where they are missing."""
-    return [str(one) for one in dict.fromkeys(folders) if not os.access(_there(one), _WRITE)]
+def not_writable(folders: Iterable[Path], log: Path) -> list[str]:
+    """The folders in which this process may not write, nor make them where they are missing.
+
+    And the decision log, where it is there and may not be appended to.
+    """
+    lost = [str(one) for one in dict.fromkeys(folders) if not os.access(_there(one), _WRITE)]
+    if os.path.lexists(log) and not (log.is_file() and os.access(log, os.W_OK)):
+        lost.append(str(log))
+    return lost
 
 
 def _there(folder: Path) -> Path:
     """The folder, or what there is of the way to it."""
-    return next(one for one in (folder, *folder.parents) if one.exists())
+    # Not Path.exists: what is in a closed folder it takes for an error.
+    return next(one for one in (folder, *folder.parents) if os.path.exists(one))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import socket
 import struct
 import time
@@ -21,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.slurm.runner import boot_time, controllers, short
 
 logger = logging.getLogger(__name__)
 
 #: When it was written (epoch), and the writer's index.
 _HEARTBEAT = struct.Struct("!QQ")
 _UNKNOWN = "Slurm has not said yet which controllers there are"
-_CONTROLLER = re.compile(r"SlurmctldHost\[(\d+)\]")
 #: Seconds between two looks: at the file, and where there is none to look at.
 LOOK_S, CALM_S = 0.25, 1.0
 #: A file that is missing is looked for so often, with so many seconds between, as Slurm does.
@@ -57,19 +56,17 @@ class Controllers:
     state: Path
     #: The heartbeat of before the hosts were asked for: who is alone writes none.
     heartbeat: bytes = b""
+    #: When the slurmctld that said so started, as an epoch; 0 where it does not say.
+    booted: int = 0
 
     @classmethod
     def named_in(cls, values: Mapping[str, str]) -> Controllers:
         """Those of `scontrol show config`; raises SlurmError where it names none."""
-        found = {
-            int(match[1]): value.partition("(")[0].strip()
-            for key, value in values.items()
-            if (match := _CONTROLLER.fullmatch(key))
-        }
+        found = controllers(values)
         if sorted(found) != list(range(len(found))) or not found:
             raise SlurmError("scontrol show config: no SlurmctldHost[0] in the reply")
         hosts = tuple(found[index] for index in range(len(found)))
-        return cls(hosts, Path(values.get("StateSaveLocation", "")))
+        return cls(hosts, Path(values.get("StateSaveLocation", "")), booted=boot_time(values))
 
     def verdict(self, host: str) -> ChargeVerdict:
         """Whether it is `host` that is in charge; looks at the file system."""
@@ -77,7 +74,7 @@ class Controllers:
             if self.last_heartbeat() != self.heartbeat:
                 return _doubt("slurmctld writes heartbeats: it has got another controller")
             return ChargeVerdict(True, "there is no other controller")
-        own = {_short(name): index for index, name in enumerate(self.hosts)}.get(_short(host))
+        own = {short(name): index for index, name in enumerate(self.hosts)}.get(short(host))
         if own is None:
             listed = ", ".join(self.hosts)
             return _doubt(f"this host, {host}, is none of the controllers {listed}")
@@ -120,11 +117,6 @@ def _doubt(why: str) -> ChargeVerdict:
     return ChargeVerdict(False, why, is_doubtful=True)
 
 
-def _short(host: str) -> str:
-    """A host as Slurm compares controllers: without its domain, in any case."""
-    return host.partition(".")[0].lower()
-
-
 class Charge:
     """Keeps the verdict up to date. Only the event loop may call it."""
 
@@ -162,6 +154,7 @@ class Charge:
                 "why": self.verdict.why,
                 "since_s": round(time.monotonic() - self.since, 1),
                 "controllers": list(known.hosts) if known else [],
+                "slurmctld_booted": known.booted if known else 0,
             }
         }
 

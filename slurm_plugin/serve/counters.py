@@ -6,7 +6,7 @@ import time
 from collections import Counter, deque
 from typing import Any
 
-from slurm_plugin.telemetry import Histogram
+from slurm_plugin.base.telemetry import Histogram
 
 #: Latest answers per verb from which the percentiles are taken.
 WINDOW = 4096

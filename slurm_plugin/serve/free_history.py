@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from policies.fragmentation import Fragmentation
+from slurm_plugin.base.rows_file import RowsFile
 from slurm_plugin.config.sections import DecisionLogConfig
-from slurm_plugin.rows_file import RowsFile
 
 #: Three months of a reading every ten minutes; some 60 bytes each.
 MOST_ROWS = 13_000
@@ -37,7 +37,7 @@ class FreeReading(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, at: float, figures: Fragmentation) -> FreeReading:
-        """What those figures say."""
+        """The reading that is kept of these figures, taken at `at` (epoch)."""
         share = round(figures.share, 4)
         counts = (figures.total, figures.free, figures.stranded)
         return cls(round(at), *counts, share, *figures.largest_over_nodes)

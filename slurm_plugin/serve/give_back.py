@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import logging
 
+from slurm_plugin.act.gates import change
+from slurm_plugin.base.job_notes.records import GateRecord
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates import change
-from slurm_plugin.job_notes.records import GateRecord
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import QueuedJob
 

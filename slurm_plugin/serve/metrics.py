@@ -16,14 +16,14 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from slurm_plugin import version
+from slurm_plugin.base.port import Port
+from slurm_plugin.base.telemetry import Histogram
 from slurm_plugin.errors import PluginError
-from slurm_plugin.port import Port
 from slurm_plugin.serve import amiss
 from slurm_plugin.serve.metric_families import FAMILIES
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.site_figures import SiteFigures, figures_of
 from slurm_plugin.serve.tally import Tally
-from slurm_plugin.telemetry import Histogram
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -128,7 +128,7 @@ class Metrics:
         }
 
     def collect(self) -> Iterator[Metric]:
-        """What one scrape gets."""
+        """The metrics of this moment, as Prometheus' client library wants them."""
         from prometheus_client.core import (
             CounterMetricFamily,
             GaugeMetricFamily,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from slurm_plugin.protocol import Ok, Pass, Place, PlaceReply, Submit, SubmitReply, WaitFor
+from slurm_plugin.base.protocol import Ok, Pass, Place, PlaceReply, Submit, SubmitReply, WaitFor
 from slurm_plugin.serve.setup import Setup
 
 

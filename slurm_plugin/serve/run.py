@@ -15,21 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from policies.horizon.usual import UsualCommunication
-from slurm_plugin import client
+from slurm_plugin.act.gates.capacity_cache import CapacityCache
+from slurm_plugin.act.lending.at_start.reservations import LoanReservations
+from slurm_plugin.act.order.learned_durations import LearnedDurations
+from slurm_plugin.base import client
+from slurm_plugin.base.notify import Notifier
+from slurm_plugin.base.telemetry import Telemetry
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.errors import PluginError
-from slurm_plugin.explain.answer import Noted
-from slurm_plugin.explain.listener import ExplainListener
-from slurm_plugin.explain.slurm_says import story_of_engine
-from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.job_entries.client import EntryKeeper
-from slurm_plugin.lending.at_start.reservations import LoanReservations
-from slurm_plugin.notify import Notifier
-from slurm_plugin.order.learned_durations import LearnedDurations
-from slurm_plugin.part_marks import marks as part_marks
-from slurm_plugin.part_marks.marks import MarksInForce
+from slurm_plugin.learn.part_marks import marks as part_marks
+from slurm_plugin.learn.part_marks.marks import MarksInForce
 from slurm_plugin.serve import amiss, setup
 from slurm_plugin.serve.charge import Charge
 from slurm_plugin.serve.loops.defrag import DefragLoop
@@ -42,7 +39,10 @@ from slurm_plugin.serve.loops.site import SiteLoop
 from slurm_plugin.serve.metrics import Metrics
 from slurm_plugin.serve.server import LineServer
 from slurm_plugin.serve.service import ANEW, Engine
-from slurm_plugin.telemetry import Telemetry
+from slurm_plugin.slurm.job_entries.client import EntryKeeper
+from slurm_plugin.tell.explain.answer import Noted
+from slurm_plugin.tell.explain.listener import ExplainListener
+from slurm_plugin.tell.explain.slurm_says import story_of_engine
 
 logger = logging.getLogger(__name__)
 
@@ -208,7 +208,8 @@ async def _write_status(engine: Engine, socket: Path) -> None:
 def _look_at_folders(engine: Engine) -> None:
     """Whether the engine, as this user and in its unit's bounds, may write what it is to keep."""
     config = engine.setup.config
-    found = amiss.not_writable((config.state_dir, config.decision_log.path.parent))
+    log = config.decision_log.path
+    found = amiss.not_writable((config.state_dir, log.parent), log)
     if found and found != engine.not_writable:
         logger.error("cannot be written: %s; going on without", ", ".join(found))
     engine.not_writable = found

@@ -18,8 +18,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from slurm_plugin.base.protocol import MAX_REQUEST_BYTES, Error
 from slurm_plugin.errors import PluginError
-from slurm_plugin.protocol import MAX_REQUEST_BYTES, Error
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ HALF_LINE_S = 10.0
 UNREAD_REPLY_BYTES = 256 << 10
 UNREAD_REPLY_S = 10.0
 #: SlurmUser's and root's alone: whoever may connect fills the queue that slurmctld waits in, and
-#: keeps the loop busy that answers it. Others read a file (`slurm_plugin.client.status_file`).
+#: keeps the loop busy that answers it. Others read a file (`slurm_plugin.base.client.status_file`).
 SOCKET_MODE = 0o600
 #: Lines answered before other connections get their turn.
 LINES_PER_TURN = 16
@@ -42,7 +42,7 @@ MOST_LEFT = 1000
 
 
 class LineAnswer(NamedTuple):
-    """What a line gets."""
+    """The reply to a line of a client, and what is to be done besides."""
 
     #: None: no reply.
     reply: bytes | None
@@ -214,8 +214,13 @@ class LineServer:
         self.refused += 1
         # The second, fourth, eighth, ...: a line for each would be a flood of lines.
         if not self.refused & (self.refused - 1):
-            logger.warning("hung up on uid %d, %d times on others than root and SlurmUser; chmod"
-                           " %04o %s", uid, self.refused, SOCKET_MODE, self.path)  # fmt: skip
+            logger.warning(
+                "hung up on uid %d, %d times on others than root and SlurmUser; chmod %04o %s",
+                uid,
+                self.refused,
+                SOCKET_MODE,
+                self.path,
+            )
         transport.write(Error(f"uid {uid} may not ask; root and SlurmUser may").encode(0))
         transport.abort()
 

@@ -15,14 +15,8 @@ from math import inf
 from typing import Any
 
 from slurm_plugin import version
-from slurm_plugin.config.settings import Config
-from slurm_plugin.decide.decision_log import DecisionLog
-from slurm_plugin.decide.kept_nodes import KeptTables, ToldNodes
-from slurm_plugin.decide.machines import are_same
-from slurm_plugin.decide.record import Build, started
-from slurm_plugin.errors import PluginError, ProtocolError
-from slurm_plugin.node_lines import NodesPart, TableChanges
-from slurm_plugin.protocol import (
+from slurm_plugin.base.node_lines import NodesPart, TableChanges
+from slurm_plugin.base.protocol import (
     MAX_REPLY_BYTES,
     Admin,
     Error,
@@ -37,6 +31,12 @@ from slurm_plugin.protocol import (
     SubmitReply,
     decode,
 )
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decide.decision_log import DecisionLog
+from slurm_plugin.decide.kept_nodes import KeptTables, ToldNodes
+from slurm_plugin.decide.machines import are_same
+from slurm_plugin.decide.record import Build, started
+from slurm_plugin.errors import PluginError, ProtocolError
 from slurm_plugin.queue.slow_users import SlowUsers
 from slurm_plugin.serve import amiss, replies
 from slurm_plugin.serve.counters import Counters
@@ -210,6 +210,9 @@ class Engine:
             is_shape = isinstance(message, Submit) and message.shape
             return (Refuse(SWITCHED_OFF) if is_shape else Pass()), None
         if isinstance(message, Place):
+            asked = (message.job, message.array, message.uid)
+            if not message.hint and (hint := self.setup.keeper.store.hint_of(*asked)):
+                message = replace(message, hint=hint)
             self.setup.neighbours.asked(message)
             decision = self.setup.enforcement.on_place(message)
             if isinstance(decision.reply, Pass):

@@ -20,6 +20,14 @@ from policies.contract.interference import MEDIUM, SMALL, TINY
 from policies.contract.nodes import Candidates, NodeTable, runs_of
 from policies.horizon.usual import UsualCommunication
 from policies.patterns.pattern import TABULATED
+from slurm_plugin.act.enforcement import Enforcement, Select, Slots
+from slurm_plugin.act.gates.capacity_cache import CapacityCache
+from slurm_plugin.act.genie.shaping import SCHEDULERS, Shaping
+from slurm_plugin.act.genie.site import site_of
+from slurm_plugin.act.lending.at_start.reservations import LoanReservations
+from slurm_plugin.act.order.learned_durations import LearnedDurations
+from slurm_plugin.base.job_notes.brackets import LOAN, SLOTS
+from slurm_plugin.base.telemetry import Telemetry
 from slurm_plugin.config import settings as configuration
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decide import Decider
@@ -29,26 +37,18 @@ from slurm_plugin.decide.machines import Machines
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.decide.site_policies import SitePolicies
-from slurm_plugin.enforcement import Enforcement, Select, Slots
 from slurm_plugin.errors import ConfigError, SlurmError
-from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.genie.shaping import SCHEDULERS, Shaping
-from slurm_plugin.genie.site import site_of
-from slurm_plugin.job_entries.client import EntryClient, EntryKeeper
-from slurm_plugin.job_entries.saved import NAME as JOB_ENTRIES
-from slurm_plugin.job_notes.brackets import LOAN, SLOTS
-from slurm_plugin.job_profiles import Learned
-from slurm_plugin.job_profiles.sharing import Sharing
-from slurm_plugin.lending.at_start.reservations import LoanReservations
-from slurm_plugin.order.learned_durations import LearnedDurations
-from slurm_plugin.part_marks import marks as part_marks
-from slurm_plugin.part_marks.marks import MarksInForce
+from slurm_plugin.learn.job_profiles import Learned
+from slurm_plugin.learn.job_profiles.sharing import Sharing
+from slurm_plugin.learn.part_marks import marks as part_marks
+from slurm_plugin.learn.part_marks.marks import MarksInForce
 from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.snapshot import Detail, read_snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
 from slurm_plugin.slurm.clients.command_line import SlurmClient
-from slurm_plugin.telemetry import Telemetry
+from slurm_plugin.slurm.job_entries.client import EntryClient, EntryKeeper
+from slurm_plugin.slurm.job_entries.saved import NAME as JOB_ENTRIES
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +158,11 @@ def load(
     neighbours.took_s = durations.took_s
     neighbours.usual = usual or neighbours.usual
     setup = Setup(
-        *(config, decider, shaping or inner, neighbours, client),
+        config,
+        decider,
+        enforcement=shaping or inner,
+        neighbours=neighbours,
+        client=client,
         watcher=Watcher(reader, telemetry=telemetry, look=durations.look),
         keeper=keeper,
         telemetry=telemetry,
@@ -186,9 +190,14 @@ def _deciding(config: Config, marks: MarksInForce) -> tuple[Decider, Neighbours]
     learned = Learned(config.state_dir / LEARNED)
     chosen = SitePolicies(config, learned)
     teacher = Teacher(learned, machines, chosen.update)
-    neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher)
+    neighbours = Neighbours(machines, config.topo_aware.max_age_s, teacher, Coming())
     decider = Decider(
-        *(machines, Rules(config), config.waiting, chosen, neighbours.jobs, networks_of(config)),
+        machines,
+        rule=Rules(config),
+        waiting=config.waiting,
+        get_policy=chosen,
+        neighbours=neighbours.jobs,
+        networks=networks_of(config),
         ahead=neighbours.ahead,
         sharing=Sharing(neighbours, chosen.interference),
     )

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from policies.fragmentation import Fragmentation
-from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.records import GATED, MEETS, GateRecord, JobRecord, LoanRecord
-from slurm_plugin.lending import standing as loans
+from slurm_plugin.act.lending import standing as loans
+from slurm_plugin.base.job_notes import hints
+from slurm_plugin.base.job_notes.records import GATED, MEETS, GateRecord, JobRecord, LoanRecord
 from slurm_plugin.queue.capacity import Node, is_open
 from slurm_plugin.queue.demand import NOT_LOOKED_AT
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob
-from slurm_plugin.why.site import fragmentation_now, site_of
-from slurm_plugin.why.state import WaitingState
+from slurm_plugin.tell.why.site import fragmentation_now, site_of
+from slurm_plugin.tell.why.state import WaitingState
 
 #: Different reasons of Slurm that are told apart.
 MAX_REASONS = 48

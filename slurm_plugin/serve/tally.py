@@ -6,9 +6,9 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 
-from slurm_plugin.explain.gains import JobGain, in_order, job_gain
-from slurm_plugin.log_lines import Line, OfLoan, OfUser, Placing, ShapeLine, StartedLine, known
-from slurm_plugin.telemetry import SLOW_S, Histogram
+from slurm_plugin.base.log_lines import Line, OfLoan, OfUser, Placing, ShapeLine, StartedLine, known
+from slurm_plugin.base.telemetry import SLOW_S, Histogram
+from slurm_plugin.tell.explain.gains import JobGain, in_order, job_gain
 
 #: Label sets per metric; more (a site with very many partitions) are counted together.
 MAX_LABELS = 256

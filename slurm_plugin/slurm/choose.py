@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
-from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.slurm.clients import pyslurm_client
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.clients.pyslurm_client import PySlurm
 from slurm_plugin.slurm.clients.rest import Rest
 from slurm_plugin.slurm.runner import ProcessRunner, Runner
+
+if TYPE_CHECKING:
+    from slurm_plugin.config.sections import SlurmConfig
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from slurm_plugin.job_notes.records import GpuRequests
+from slurm_plugin.base.job_notes.records import GpuRequests
 
 #: What `JobUpdate.begin_time` holds to say: as soon as Slurm can.
 NOW = 0
@@ -46,6 +46,19 @@ class SlurmNode:
     def gpu_count(self) -> int:
         """GPUs of every type together."""
         return sum(self.gpus.values())
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyUnits:
+    """Base blocks, or trees, within which Slurm keeps a job of several nodes together."""
+
+    #: As Slurm calls one of them.
+    noun: str
+    #: The name and the nodes of each; of blocks in the order in which Slurm joins them.
+    units: tuple[tuple[str, frozenset[str]], ...]
+    #: Nodes of a base block, and of each number of joined ones that Slurm plans with, ascending
+    #: (BlockSizes); () for trees, which are never joined.
+    sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +275,8 @@ class SlurmPartition:
     over_time_limit: str = ""
     #: The nodes that a job has at least.
     min_nodes: int = 0
+    #: One of topology.yaml by its name; '' for the default one.
+    topology: str = ""
 
     @property
     def limit_s(self) -> int:

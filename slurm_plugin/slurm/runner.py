@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import subprocess
 import time
@@ -32,9 +33,32 @@ _PERSONAL = ("SQUEUE_", "SINFO_")
 _SHOW_ALL = {"SQUEUE_ALL": "1", "SCONTROL_ALL": "1", "SINFO_ALL": "1"}
 
 
+_CONTROLLER = re.compile(r"SlurmctldHost\[(\d+)\]")
+
+
 def _environment() -> dict[str, str]:
     kept = {name: text for name, text in os.environ.items() if not name.startswith(_PERSONAL)}
     return _TIME_ZONE | kept | _ENVIRONMENT
+
+
+def boot_time(values: Mapping[str, str]) -> int:
+    """When slurmctld started by `scontrol show config`, as an epoch; 0 where it does not say."""
+    boot = values.get("BOOT_TIME", "")
+    return int(boot) if boot.isdecimal() else 0
+
+
+def controllers(values: Mapping[str, str]) -> dict[int, str]:
+    """The hosts that may run slurmctld by `scontrol show config`, by Slurm's order."""
+    return {
+        int(match[1]): value.partition("(")[0].strip()
+        for key, value in values.items()
+        if (match := _CONTROLLER.fullmatch(key))
+    }
+
+
+def short(host: str) -> str:
+    """A host as Slurm compares controllers: without its domain, in any case."""
+    return host.partition(".")[0].lower()
 
 
 class Runner(Protocol):
@@ -47,7 +71,7 @@ class Runner(Protocol):
 
 @dataclass
 class ProcessRunner:
-    """The real one."""
+    """Runs Slurm's commands as processes, each with a time limit and bounds on what it prints."""
 
     #: None finds the commands by PATH.
     bin_dir: Path | None = None

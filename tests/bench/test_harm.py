@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.simulated import harm
-from simulation.experiments.harm.judging import run_one
-from simulation.experiments.harm.workloads import GENERATED
+from papers.experiments.harm.judging import run_one
+from papers.experiments.harm.workloads import GENERATED
 
 SEEDS = range(1, 4)
 

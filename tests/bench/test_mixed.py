@@ -20,7 +20,7 @@ from bench.live.large.mixed import (
     sbatch,
     shares_of,
 )
-from simulation.experiments.harm.workloads import GENERATED
+from papers.experiments.harm.workloads import GENERATED
 
 NODES = MixedNodes(2 * EACH * len(SIDES))
 
@@ -74,10 +74,12 @@ def test_every_set_of_several_gpus_has_its_share() -> None:
 def test_the_upper_end_of_the_interval_is_judged(ours_s, is_ok) -> None:
     stock = (20.0, 30.0)
     runs = [
-        {side: Side(wait_s, 9.0, 1.0) for side, wait_s in
-         (("horizon", mine), ("stock", its), ("best-fit", its))}
+        {
+            side: Side(wait_s, 9.0, 1.0)
+            for side, wait_s in (("horizon", mine), ("stock", its), ("best-fit", its))
+        }
         for mine, its in zip(ours_s, stock, strict=True)
-    ]  # fmt: skip
+    ]
     found = {figure.name: figure for figure in figures(runs, {})}
     assert found["mixed_live.stock.wait_s"].ok == is_ok
     assert found["mixed_live.best-fit.wait_s"].detail["ours_s"] == round(fmean(ours_s), 2)

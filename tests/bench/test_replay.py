@@ -12,8 +12,8 @@ from bench.kept.replay import KINDS, Took, check, mixes, readable, taken, write_
 from bench.questions import machines_of, read
 from gres_topology import hostlist
 from gres_topology import read as read_topology
-from slurm_plugin.node_lines import MOST_NODES, digest
-from slurm_plugin.protocol import Place, decode, encode_request
+from slurm_plugin.base.node_lines import MOST_NODES, digest
+from slurm_plugin.base.protocol import Place, decode, encode_request
 
 LINE = (
     b"place id=7 job=7 array=0 uid=2001 partition=gpu postponed=0 waited_s=0"

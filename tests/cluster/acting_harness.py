@@ -34,7 +34,9 @@ suid() { test "$(FOLDER/id -u)" = 0; }
 
 def rights() -> list[str]:
     """What gives a process of root's the capabilities that the unit leaves it."""
-    unit = resources.files("slurm_plugin").joinpath("systemd/gputopo-donors.service").read_text()
+    unit = (
+        resources.files("slurm_plugin").joinpath("serve/systemd/gputopo-donors.service").read_text()
+    )
     [result] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE)
     sets = ",".join(f"+{one.removeprefix('CAP_').lower()}" for one in result.split())
     return ["setpriv", f"--bounding-set=-all,{sets}", "--inh-caps=-all", "--no-new-privs", "--"]

@@ -12,8 +12,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from slurm_cluster.hosts import until
-from slurm_plugin import client
-from slurm_plugin.protocol import SlotsKeys, Submit
+from slurm_plugin.base import client
+from slurm_plugin.base.protocol import SlotsKeys, Submit
 
 NODES = 16
 SLOTS = [f"gpu:v100.s{i}:1" for i in range(8)]

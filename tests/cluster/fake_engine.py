@@ -93,10 +93,11 @@ class Table:
         return [
             f"{name}/{total}/{free:x}/0/{weight}"
             for index, (name, total, weight, kind, free) in enumerate(wanted)
-            if free and index in places(fields["others"])
+            if free
+            and index in places(fields["others"])
             and fields.get("type", kind) == kind
             and int(weight) <= int(fields.get("heaviest", ALL))
-        ]  # fmt: skip
+        ]
 
 
 COLUMNS = ("names", "total", "weight", "type")

@@ -45,7 +45,7 @@ def prepare(cluster: Cluster, busy: Mapping[str, Iterable[int]] = BUSY) -> None:
     """The program and the TaskProlog on every node, the section in gputopo.yaml."""
     cluster.reset()
     cluster.run("ctl", f"rm -rf {FOLDER}; mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
-    cluster.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
+    cluster.run("ctl", f"cp /src/slurm_plugin/node/task-prolog {FOLDER}/task-prolog")
     cluster.run("ctl", f"cd {BUILT} && cp gputopo-carry gputopo-wire.so {FOLDER}")
     cluster.run("ctl", "rm -f /home/alice/echo.* /home/alice/job.*")
     cluster.configure_extra(SLURM_CONF)

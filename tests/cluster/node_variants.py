@@ -30,8 +30,8 @@ def other_gpus(cluster: Cluster, slurm: str, gres: str, types: str = "gpu,shard"
         cluster.run("dgx2", RESTART_SLURMD)
         wait_node(cluster)
         yield
-        clear(cluster)
     finally:
+        clear(cluster)
         cluster.switch("gputopo")
         cluster.run("dgx2", RESTART_SLURMD)
         wait_node(cluster)

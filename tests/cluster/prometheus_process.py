@@ -18,7 +18,7 @@ import slurm_plugin
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
-MONITORING = Path(slurm_plugin.__file__).parent / "monitoring"
+MONITORING = Path(slurm_plugin.__file__).parent / "tell" / "monitoring"
 PORT = 9401
 #: What gputopo.yaml says for these tests.
 LINES = f"metrics_listen: 0.0.0.0:{PORT}\nmetrics_read_s: 1\n"

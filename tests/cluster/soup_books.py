@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import ClusterError
 from slurm_cluster.slurm_text import Job, parse_jobs
-from slurm_plugin.job_notes.hints import postponed_until
+from slurm_plugin.base.job_notes.hints import postponed_until
 
 #: What Slurm calls a job that it has not looked at since something changed.
 UNSEEN = ("None", "")

@@ -30,9 +30,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from slurm_plugin.remote import presets  # noqa: E402
-from slurm_plugin.remote.errors import RemoteError  # noqa: E402
-from slurm_plugin.remote.node.preset import SERVER_FIELDS, Preset, Server  # noqa: E402
+from slurm_plugin.base.preset import SERVER_FIELDS, Preset, Server  # noqa: E402
+from slurm_plugin.config import presets  # noqa: E402
+from slurm_plugin.errors import RemoteError  # noqa: E402
 
 #: What makes the client show lent GPUs alone: on one machine they are the local ones once more.
 LENT_ALONE = {"lupine": {"LUPINE_DISABLE_LOCAL": "1"}}

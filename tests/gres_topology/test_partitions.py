@@ -118,13 +118,24 @@ def topology_json(gpus: int, address) -> str:
     """`amd-smi topology --json` of MI300X GPUs in parts; parts of one GPU show no links."""
     return json.dumps(
         [
-            {"gpu": a, "bdf": address(a), "links": [
-                {"gpu": b, "bdf": address(b), "weight": 0 if a == b else 15,
-                 "link_type": "SELF" if a == b else "XGMI", "num_hops": 0 if a == b else 1}
-                for b in range(gpus)
-            ]}
+            {
+                "gpu": a,
+                "bdf": address(a),
+                "links": [
+                    {
+                        "gpu": b,
+                        "bdf": address(b),
+                        "weight": 0 if a == b else 15,
+                        "link_type": "SELF" if a == b else "XGMI",
+                        "num_hops": 0 if a == b else 1,
+                    }
+                    for b in range(gpus)
+                ],
+            }
             for a in range(gpus)
-        ], indent=4)  # fmt: skip
+        ],
+        indent=4,
+    )
 
 
 @pytest.mark.parametrize(

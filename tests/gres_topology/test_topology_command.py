@@ -54,8 +54,13 @@ def test_every_report_is_shown_or_refused_in_one_line(path):
 
 
 def test_json_is_one_object_and_numactl_can_be_added():
-    result = run("show", ASSETS / "nvidia-smi-nic-legend.txt", "--json", "--numa",
-                 ASSETS / "numactl-two-nodes.txt")  # fmt: skip
+    result = run(
+        "show",
+        ASSETS / "nvidia-smi-nic-legend.txt",
+        "--json",
+        "--numa",
+        ASSETS / "numactl-two-nodes.txt",
+    )
     found = json.loads(result.output)
     assert found["numa_nodes"][1]["memory_mb"] == 193477
     assert {"name", "source", "bandwidth_gbps", "pci", "minors", "nics"} <= set(found)

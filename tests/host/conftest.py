@@ -22,8 +22,15 @@ def run(tmp_path: Path) -> Run:
     """Runs a command of a copy of the checkout; on PATH are basic tools and scripts by name."""
     checkout, tools = tmp_path / "checkout", tmp_path / "bin"
     shutil.copytree(ROOT / "slurm_cluster", checkout / "slurm_cluster")
-    for name in ("Makefile", "setup.cfg", "pyproject.toml"):
-        shutil.copy(ROOT / name, checkout)
+    (checkout / "papers").mkdir()
+    for name in (
+        "Makefile",
+        "setup.cfg",
+        "pyproject.toml",
+        "papers/setup.cfg",
+        "papers/pyproject.toml",
+    ):
+        shutil.copy(ROOT / name, checkout / name)
     tools.mkdir()
     for name in REAL.split():
         program = shutil.which(name)

@@ -11,10 +11,10 @@ from c_program import built, run
 
 from policies import hints
 from policies.errors import HintError
-from slurm_plugin.job_notes import brackets, donor
-from slurm_plugin.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO
-from slurm_plugin.job_notes.hints import hint_in, note_in
-from slurm_plugin.job_notes.records import GateRecord, LoanRecord
+from slurm_plugin.base.job_notes import brackets, donor
+from slurm_plugin.base.job_notes.brackets import DONOR, LOAN, SHAPE, SLOTS, TOPO
+from slurm_plugin.base.job_notes.hints import hint_in, note_in
+from slurm_plugin.base.job_notes.records import GateRecord, LoanRecord
 
 ROOT = Path(__file__).resolve().parents[2]
 FORGED = "[gpu-loan: starts loan=h1/1,h2/1/4711/50000 prio=4294967000"

@@ -31,15 +31,18 @@ SEED = "1"
 PARTS: dict[str, tuple[Any, ...]] = {
     "policies": (30, "policies/**/*.py"),
     "gres_topology": (28, "gres_topology/**/*.py"),
-    "simulation": (28, "simulation/**/*.py"),
+    "simulation": (28, "simulation/**/*.py", "papers/**/*.py"),
     "engine": (28, "slurm_plugin/decide/**/*.py", "slurm_plugin/serve/**/*.py"),
-    "slots": (28, *(f"slurm_plugin/{room}/**/*.py" for room in ("gates", "queue", "job_entries"))),
-    "remote": (30, "slurm_plugin/lending/**/*.py", "slurm_plugin/remote/**/*.py"),
+    "slots": (
+        28,
+        *(f"slurm_plugin/{room}/**/*.py" for room in ("act/gates", "queue", "slurm/job_entries")),
+    ),
+    "remote": (30, "slurm_plugin/act/lending/**/*.py", "slurm_plugin/node/**/*.py"),
     "lua_bridge": (28, "lua_bridge/**/*.lua"),
     "select": (20, "slurm_plugin/select/pure/*.c", "slurm_plugin/select/nodes/*.c"),
     "spank": (20, "slurm_plugin/spank/pure/*.c"),
 }
-MEASURED = ("policies", "gres_topology", "simulation", "slurm_plugin")
+MEASURED = ("policies", "gres_topology", "simulation", "slurm_plugin", "papers")
 #: What one mutant's tests may take together, by their own times; the shortest are taken first.
 BUDGET_S = 25.0
 MEASURING_LIMIT_S = 6 * 3600

@@ -67,9 +67,14 @@ class Play:
             "ANSIBLE_SSH_TRANSFER_METHOD": "piped",
         }
         return subprocess.run(
-            words, cwd=self.folder, env=environ, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
-        )  # fmt: skip
+            words,
+            cwd=self.folder,
+            env=environ,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=600,
+        )
 
     def changes(self, *options: str) -> dict[str, int]:
         """Runs it; how many tasks changed something, by host. AssertionError where it failed."""

@@ -18,12 +18,13 @@ from site_host import EDIT, INSTALL, ROOT, BootedHost, NotBootedError
 import slurm_plugin
 from slurm_plugin.serve.loops.neighbours import LONGEST_REST_S
 
-ALERTS = Path(slurm_plugin.__file__).parent / "monitoring" / "alerts.yaml"
+ALERTS = Path(slurm_plugin.__file__).parent / "tell" / "monitoring" / "alerts.yaml"
 PAGE = ROOT / "docs" / "faults.md"
 YAML, CONF = "/etc/slurm/gputopo.yaml", "/etc/slurm/slurm.conf"
 OURS, STATE, LOGS = "/usr/lib/slurm-gputopo/slurm", "/var/lib/gputopo", "/var/log/gputopo"
 UNIT = "/etc/systemd/system/gputopo.service.d"
 SOCKET, METRICS = "/run/gputopo/engine.sock", "127.0.0.1:9401"
+SELECT = "select_cons_tres.so"
 RELOAD, RESTART = "systemctl reload gputopo", "systemctl restart slurmctld"
 #: A rule that goes by one reading, or by one count beside the one before.
 RULE = re.compile(r"(increase\()?(\w+)(?:\{([^}]*)\})?(?:\[\w+\]\))? (==|>) (\d+)")
@@ -136,6 +137,13 @@ FAULTS = [
           f"chown slurm {LOGS}", status=f"NOT WRITABLE: {LOGS}",
           alert="GputopoFoldersNotWritable", journal=f"cannot be written: {LOGS}",
           do='`chown -R slurm: /var/log/gputopo` (your SlurmUser)'),
+    Fault("the decision log is root's (it was copied back, say)",
+          f"chown root:root {LOGS}/decisions.jsonl; chmod 600 {LOGS}/decisions.jsonl",
+          f"engine: the engine may not write {LOGS}/decisions.jsonl", "give it to SlurmUser",
+          f"chown slurm {LOGS}/decisions.jsonl", status=f"NOT WRITABLE: {LOGS}/decisions.jsonl",
+          alert="GputopoFoldersNotWritable", journal=f"cannot be written: {LOGS}/decisions.jsonl",
+          do=f"`chown slurm: {LOGS}/decisions.jsonl` (your SlurmUser). An engine that has it open "
+             "goes on until its next start or new file; then lines are lost"),
     Fault("the log's file system is full", f"mount -t tmpfs -o size=64k none {LOGS}",
           f"decision log: {LOGS}: 0 MB left", "free 64 MB or more", f"umount {LOGS}",
           do='free 64 MB or more; what matters here is `decisions.jsonl` and its older parts, '
@@ -148,6 +156,15 @@ FAULTS = [
           "bridge: JobSubmitPlugins does not name lua", "gputopo enable --apply", LISTED,
           do='`gputopo enable --apply; systemctl restart slurmctld`, and slurm.conf to the other '
              'hosts as ever'),
+    Fault("slurm.conf does not list lua any more, and slurmctld was not restarted since",
+          f"sed -i 's/^JobSubmitPlugins/#JobSubmitPlugins/' {CONF}",
+          f"slurm.conf: {CONF} has no JobSubmitPlugins", "take the change back",
+          f"sed -i 's/^#JobSubmitPlugins/JobSubmitPlugins/' {CONF}",
+          do="who took it out, and why? Until slurmctld's next start all is as before; then put it "
+             "back, or `gputopo disable --apply` takes out the rest, too"),
+    Fault("anybody may write gputopo.yaml", f"chmod a+rw {YAML}",
+          f"file: anybody may write {YAML}", f"chmod go-w {YAML}",
+          do=f"look at who wrote what into it (`ls -l`, a backup), then `chmod go-w {YAML}`"),
     Fault("job_submit.lua is gone", "mv /etc/slurm/job_submit.lua /root/",
           "bridge: /etc/slurm/job_submit.lua: No such file", "gputopo enable --apply",
           do='was it a script of yours? Restore it. If not, `gputopo enable --apply`. **Before '
@@ -192,6 +209,9 @@ FAULTS = [
           f"select plugin: {OURS}/select_cons_tres.so cannot be read by SlurmUser",
           f"chmod a+r {OURS}/select_cons_tres.so", f"chmod 644 {OURS}/select_cons_tres.so",
           do=f'`chmod a+r {OURS}/select_cons_tres.so; systemctl restart slurmctld`'),
+    Fault("the select plugin was upgraded, and slurmctld not restarted since",
+          f"cp -p {OURS}/{SELECT} /tmp/; mv /tmp/{SELECT} {OURS}/{SELECT}",
+          f"select plugin: {OURS}/{SELECT} was put there after slurmctld started", RESTART),
     Fault("PluginDir lacks our directory", WITHOUT_OURS,
           "select plugin: no select_cons_tres.so of ours in PluginDir", "gputopo enable --apply",
           WITH_OURS,
@@ -336,7 +356,7 @@ def test_what_is_wrong_is_named_and_mended(site, fault):
 
 def whole(site: BootedHost) -> None:
     """Doctor finds nothing at all, which after a restart takes some seconds."""
-    site.wait_for("gputopo doctor --quiet >/tmp/said; [ \"$(cat /tmp/said)\" = 'nothing to fix' ]")
+    site.wait_for("gputopo doctor --quiet | tee /tmp/said; grep -qx 'nothing to fix' /tmp/said")
 
 
 def of_check(site: BootedHost, check: str) -> str:

@@ -359,9 +359,14 @@ class Dpkg:
         force = "--force-script-chrootless,not-root,bad-path"
         argv = ["dpkg", f"--root={self.root.folder}", force, "--log=/dev/null", *words]
         done = subprocess.run(
-            argv, env=self.root.environ, text=True, timeout=60, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            argv,
+            env=self.root.environ,
+            text=True,
+            timeout=60,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         assert bool(done.returncode) is fails, done.stdout
         return done.stdout
 
@@ -379,9 +384,12 @@ def dpkg(root: Root, tmp_path: Path) -> Dpkg:
         pytest.skip("dpkg is not installed")
     dpkg = Dpkg(root, tmp_path / "packages")
     shutil.rmtree(root.folder / "usr")
-    dpkg("-i", str(dpkg.package("slurm-gputopo-node", PLUGINS, "usr/bin/gputopo-echo")),
-         str(dpkg.package("slurm-gputopo", "usr/bin/gputopo", LUA.lstrip("/") + "/job_submit.lua")),
-         str(dpkg.package("slurm-gputopo-select", f"{PLUGINS}/select_cons_tres.so")))  # fmt: skip
+    dpkg(
+        "-i",
+        str(dpkg.package("slurm-gputopo-node", PLUGINS, "usr/bin/gputopo-echo")),
+        str(dpkg.package("slurm-gputopo", "usr/bin/gputopo", LUA.lstrip("/") + "/job_submit.lua")),
+        str(dpkg.package("slurm-gputopo-select", f"{PLUGINS}/select_cons_tres.so")),
+    )
     assert (root.folder / PLUGINS / "select_cons_tres.so").is_file()
     return dpkg
 

@@ -10,6 +10,7 @@ from statistics import fmean
 import pytest
 from machines import asked_by, cluster, machine
 
+from papers.experiments import philly
 from policies import (
     Ahead,
     Cluster,
@@ -30,7 +31,6 @@ from simulation.core.jobs import mixed_jobs
 from simulation.core.link_quality import judge
 from simulation.models.placing import Simulator
 from simulation.report.pareto import run
-from simulation.traces import philly
 
 HORIZON, MAPA = registry.get("horizon"), registry.get("mapa")
 HOUR_S = 3600.0

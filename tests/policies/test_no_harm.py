@@ -94,9 +94,11 @@ def test_no_set_for_others_sake_is_on_a_node_with_a_power_cap():
 def test_of_kinds_that_are_as_good_the_one_whose_nodes_are_in_use(policy, sensitive):
     """The worst of two nodes is as whole in both kinds; the other one is not."""
     where = snapshot(
-        ("a", "hgx-a100-4", [0, 1, 2, 3]), ("b", "hgx-a100-4", [0, 1, 2, 3]),
-        ("c", "minsky", [0, 1, 2, 3]), ("d", "minsky", [0, 1, 2]),
-    )  # fmt: skip
+        ("a", "hgx-a100-4", [0, 1, 2, 3]),
+        ("b", "hgx-a100-4", [0, 1, 2, 3]),
+        ("c", "minsky", [0, 1, 2, 3]),
+        ("d", "minsky", [0, 1, 2]),
+    )
     assert {*placed(policy, Request((2, 2), sensitive=sensitive), where).gpus} == {"c", "d"}
 
 
@@ -108,9 +110,11 @@ def test_of_leaves_the_one_with_a_kind_of_its_own(policy):
         "topology.conf",
     )
     where = snapshot(
-        ("a", "dgx1v", [0, 3]), ("b", "minsky", [0, 1]),
-        ("c", "dgx1v", [0, 1, 2, 3]), ("d", "dgx1v", [0, 1, 2, 3]),
-    )  # fmt: skip
+        ("a", "dgx1v", [0, 3]),
+        ("b", "minsky", [0, 1]),
+        ("c", "dgx1v", [0, 1, 2, 3]),
+        ("d", "dgx1v", [0, 1, 2, 3]),
+    )
     answer = placed(policy, Request((2, 2)), replace(where, network=network))
     assert {*answer.gpus} == {"c", "d"}
 

@@ -85,8 +85,10 @@ def test_what_is_left_is_worth_what_brute_force_finds(seed):
     for k in (1, 2, 4):
         table = tables.sets(k)
         ideal = table.ideal_effbw_gbps
-        share |= {int(m): v / ideal if ideal else 1.0
-                  for m, v in zip(table.masks, table.effbw, strict=True)}  # fmt: skip
+        share |= {
+            int(m): v / ideal if ideal else 1.0
+            for m, v in zip(table.masks, table.effbw, strict=True)
+        }
     for free in range(64):
         expected = 0.0
         for k, weight in ((1, 0.25), (2, 0.5), (4, 0.25)):  # nine do not fit the node

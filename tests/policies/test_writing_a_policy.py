@@ -50,9 +50,15 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(folder: Path, *words: str) -> str:
     environment = os.environ | {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
     done = subprocess.run(
-        [sys.executable, *words], cwd=folder, env=environment, check=False, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
-    )  # fmt: skip
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment,
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+    )
     return done.stdout
 
 

@@ -47,11 +47,15 @@ def halves(topology: NodeTopology, free: Set) -> tuple[Set, Set]:
 def path(topology: NodeTopology, a: int, b: int) -> Fraction:
     """The shortest path: through the host, or the direct link."""
     length = Fraction(nx.shortest_path_length(tree(topology), a, b, "weight"))
-    widest = max(
-        topology.bandwidth_gbps[i, j]
-        for i, j in combinations(range(topology.gpus), 2)
-        if is_direct(topology.kinds[i][j])
-    ) if is_direct(topology.kinds[a][b]) else 0  # fmt: skip
+    widest = (
+        max(
+            topology.bandwidth_gbps[i, j]
+            for i, j in combinations(range(topology.gpus), 2)
+            if is_direct(topology.kinds[i][j])
+        )
+        if is_direct(topology.kinds[a][b])
+        else 0
+    )
     if widest:
         share = topology.bandwidth_gbps[a, b] / widest
         length = min(length, Fraction(round(1000 * (2 - share)), 1000))

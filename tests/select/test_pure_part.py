@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from c_program import built, claims_in, run
 
-from slurm_plugin import node_lines, protocol
-from slurm_plugin.node_lines import NodesPart
-from slurm_plugin.placement import CandidateNode
+from slurm_plugin.base import node_lines, protocol
+from slurm_plugin.base.node_lines import NodesPart
+from slurm_plugin.base.placement import CandidateNode
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "slurm_plugin" / "select"

@@ -13,8 +13,8 @@ from gres_topology import Nic, NodeTopology, catalog, links
 from gres_topology.readers import saved
 from gres_topology.readers.amd import rocm_smi
 from slurm_cluster.fake_tools import fake_tools
-from slurm_plugin.collect import snippet
-from slurm_plugin.collect.read_node import read_node
+from slurm_plugin.act.collect import snippet
+from slurm_plugin.act.collect.read_node import read_node
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE_SMI = ROOT / "slurm_cluster" / "docker" / "image" / "fake-smi"

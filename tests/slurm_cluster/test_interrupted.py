@@ -19,9 +19,12 @@ def test_it_is_one_line_and_what_runs_ends(tmp_path):
     env = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     env |= {"GPUTOPO_CHECKOUT": str(tmp_path), "GPUTOPO_STARTED": ""}
     process = subprocess.Popen(
-        ["bash", str(SCRIPT), "site"], env=env, stderr=subprocess.PIPE, text=True,
+        ["bash", str(SCRIPT), "site"],
+        env=env,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     end = time.monotonic() + 30
     while not (tmp_path / "builds").exists():
         assert process.poll() is None, process.communicate()[1]

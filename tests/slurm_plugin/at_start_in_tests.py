@@ -6,15 +6,15 @@ from pathlib import Path
 from loans_in_tests import AT, SETTINGS, LendingSlurm, a_donor
 from machines_in_tests import BASIC, basic_decider
 
-from slurm_plugin.lending.at_start import planning
-from slurm_plugin.lending.at_start.planning import StartPlan
-from slurm_plugin.lending.at_start.reconciler import LoanReconciler
-from slurm_plugin.lending.at_start.reservations import LoanReservations
-from slurm_plugin.lending.at_start.start_loans import StartLoans
-from slurm_plugin.lending.choice.offer import Offer
-from slurm_plugin.lending.donors import SlurmLoans
-from slurm_plugin.lending.matcher import LoanMatcher
-from slurm_plugin.lending.plan import LoanCandidate, LoanContext
+from slurm_plugin.act.lending.at_start import planning
+from slurm_plugin.act.lending.at_start.planning import StartPlan
+from slurm_plugin.act.lending.at_start.reconciler import LoanReconciler
+from slurm_plugin.act.lending.at_start.reservations import LoanReservations
+from slurm_plugin.act.lending.at_start.start_loans import StartLoans
+from slurm_plugin.act.lending.choice.offer import Offer
+from slurm_plugin.act.lending.donors import SlurmLoans
+from slurm_plugin.act.lending.matcher import LoanMatcher
+from slurm_plugin.act.lending.plan import LoanCandidate, LoanContext
 from slurm_plugin.queue.capacity import Hold, nodes_of
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.slurm.interface import (

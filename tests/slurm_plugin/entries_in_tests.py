@@ -6,9 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.job_entries.client import EntryClient, EntryKeeper
-from slurm_plugin.job_entries.store import EntryStore
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
+from slurm_plugin.slurm.job_entries.client import EntryClient, EntryKeeper
+from slurm_plugin.slurm.job_entries.store import EntryStore
 
 NOW = 1_000_000
 GATE = "[gpu-slots: gated token=a tpn=gres/gpu:2 nodes=1-1 by=node]"

@@ -126,10 +126,16 @@ class FakeCluster:
     def other(self, gpus: int = 1, seconds: float = 1e9, **fields: object) -> int:
         """Another user's job; its id."""
         found = QueuedJob(
-            len(self.held) + 1, user="bob", partition="gpu", submit=int(self.at),
-            eligible=int(self.at), reason="Resources", priority=1000,
-            tres_per_node=f"gres/gpu:v100:{gpus}", exc_nodes="other",
-        )  # fmt: skip
+            len(self.held) + 1,
+            user="bob",
+            partition="gpu",
+            submit=int(self.at),
+            eligible=int(self.at),
+            reason="Resources",
+            priority=1000,
+            tres_per_node=f"gres/gpu:v100:{gpus}",
+            exc_nodes="other",
+        )
         job = replace(found, **fields)
         self.held[job.job_id] = Held(job, gpus=gpus, seconds=seconds)
         self._turn()
@@ -157,12 +163,10 @@ class FakeCluster:
 
     def jobs(self) -> list[SlurmJob]:
         return [
-            SlurmJob(
-                number, job.name, job.state, int(job.start) if job.end else 0, int(job.end)
-            )
+            SlurmJob(number, job.name, job.state, int(job.start) if job.end else 0, int(job.end))
             for number, job in self.held.items()
             if not job.end or self.at - job.end < FORGOTTEN_S
-        ]  # fmt: skip
+        ]
 
     # -- Runner -------------------------------------------------------------------
 
@@ -187,22 +191,37 @@ class FakeCluster:
         options = dict(word[2:].partition("=")[::2] for word in argv if word.startswith("--"))
         number = len(self.held) + 1
         asked = Asked(
-            number, options["job-name"], int(options["nodes"]),
+            number,
+            options["job-name"],
+            int(options["nodes"]),
             int(re.search(r"(\d+)$", options["gres"])[1]),
-            dict(variables), argv,
-        )  # fmt: skip
+            dict(variables),
+            argv,
+        )
         if refusal := self.refuse(asked):
             raise SlurmError(f"sbatch: exit 1: {refusal}")
         seconds, ends_as, prints = self.script(asked)
         queued = QueuedJob(
-            number, user="alice", partition="gpu", submit=int(self.at), eligible=int(self.at),
-            reason="None", priority=1, tres_per_node=f"gres/gpu:{asked.gpus}",
+            number,
+            user="alice",
+            partition="gpu",
+            submit=int(self.at),
+            eligible=int(self.at),
+            reason="None",
+            priority=1,
+            tres_per_node=f"gres/gpu:{asked.gpus}",
             exc_nodes=options.get("exclude", ""),
-        )  # fmt: skip
+        )
         self.held[number] = Held(
-            queued, name=asked.name, gpus=asked.gpus, nodes=asked.nodes, seconds=seconds,
-            ends_as=ends_as, prints=prints, output=options["output"].replace("%%", "%"),
-        )  # fmt: skip
+            queued,
+            name=asked.name,
+            gpus=asked.gpus,
+            nodes=asked.nodes,
+            seconds=seconds,
+            ends_as=ends_as,
+            prints=prints,
+            output=options["output"].replace("%%", "%"),
+        )
         self.submitted.append(asked)
         self._turn()
         self.after_sbatch()

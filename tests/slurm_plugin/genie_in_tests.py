@@ -7,15 +7,15 @@ from slots_in_tests import Counting
 
 from policies.performance import Run, fit
 from policies.performance.similarity import Traits
+from slurm_plugin.act.enforcement import Enforcement, Select
+from slurm_plugin.act.genie.shaping import Shaping
+from slurm_plugin.act.genie.site import site_of
+from slurm_plugin.act.lending.at_start.reservations import LoanReservations
+from slurm_plugin.base.protocol import Submit
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.enforcement import Enforcement, Select
-from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.site import site_of
-from slurm_plugin.lending.at_start.reservations import LoanReservations
-from slurm_plugin.protocol import Submit
+from slurm_plugin.learn.speed_models.database import Database, Profile
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
-from slurm_plugin.speed_models.database import Database, Profile
 
 NOW = 1_795_000_000.0
 GENIE = """
@@ -75,8 +75,16 @@ def queued(job_id: int, shape: str = "1x1", hint: str = HINT, **more: object) ->
 def running(job_id: int, gpus: dict[str, tuple[int, ...]], **more: object) -> QueuedJob:
     """A job that runs on these GPUs."""
     each = len(next(iter(gpus.values())))
-    return queued(job_id, f"{len(gpus)}x{each}", state="RUNNING", reason="", nodes=tuple(gpus),
-                  gpus=gpus, start=int(NOW), **more)  # fmt: skip
+    return queued(
+        job_id,
+        f"{len(gpus)}x{each}",
+        state="RUNNING",
+        reason="",
+        nodes=tuple(gpus),
+        gpus=gpus,
+        start=int(NOW),
+        **more,
+    )
 
 
 class TwoNodes(Counting):
@@ -89,5 +97,6 @@ class TwoNodes(Counting):
 
 def a_node(name: str, used: int = 0, *state: str) -> SlurmNode:
     """A node of eight GPUs, the first ones in use."""
-    return SlurmNode(name, state or ("IDLE",), ("dl",), 1, 16, 4000, {"v100": 8},
-                     tuple(range(used)))  # fmt: skip
+    return SlurmNode(
+        name, state or ("IDLE",), ("dl",), 1, 16, 4000, {"v100": 8}, tuple(range(used))
+    )

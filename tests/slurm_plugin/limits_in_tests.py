@@ -6,8 +6,8 @@ from pathlib import Path
 
 from slots_in_tests import NOW, Remembering, gated, look, reconciler
 
-from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.slot_request import slots_given
+from slurm_plugin.act.gates.capacity_cache import CapacityCache
+from slurm_plugin.act.gates.slot_request import slots_given
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
@@ -36,10 +36,14 @@ class LimitingSlurm(Remembering):
         is_released = change.begin_time == AT_ONCE
         if is_released and job.uid == USER:
             self.tried.append(job.job_id)
-        begins = {} if change.begin_time is None else {
-            "eligible": self.at if is_released else change.begin_time,
-            "reason": "" if is_released else "BeginTime",
-        }  # fmt: skip
+        begins = (
+            {}
+            if change.begin_time is None
+            else {
+                "eligible": self.at if is_released else change.begin_time,
+                "reason": "" if is_released else "BeginTime",
+            }
+        )
         return replace(job, **{k: text for k, text in told.items() if text is not None}, **begins)
 
     def starts(self) -> None:

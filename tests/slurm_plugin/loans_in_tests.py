@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from slurm_plugin.act.lending.acting.question import Question
+from slurm_plugin.base.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.base.job_notes.records import GateRecord
+from slurm_plugin.config import presets
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.job_notes.loan import Loan, LoanDonor
-from slurm_plugin.job_notes.records import GateRecord
-from slurm_plugin.lending.acting.question import Question
 from slurm_plugin.queue.capacity import Node
-from slurm_plugin.remote import presets
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 V100 = tuple(f"v100.s{i}" for i in range(8))

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from slurm_plugin.base.placement import CandidateNode, PlacementQuestion
+from slurm_plugin.base.protocol import Place, SlotsKeys, Submit
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.rules import Rules
-from slurm_plugin.placement import CandidateNode, PlacementQuestion
-from slurm_plugin.protocol import Place, SlotsKeys, Submit
 
 BASIC = """
 socket: {folder}/engine.sock

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from machines_in_tests import basic_decider
 
+from slurm_plugin.act.defrag import record
+from slurm_plugin.act.defrag.mover import Mover
+from slurm_plugin.act.defrag.sight import Sight
+from slurm_plugin.act.lending.at_start.reservations import LoanReservations
 from slurm_plugin.config.sections import DefragConfig
-from slurm_plugin.defrag import record
-from slurm_plugin.defrag.mover import Mover
-from slurm_plugin.defrag.sight import Sight
-from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.queue.snapshot import Detail, Snapshot
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
@@ -43,19 +43,35 @@ class Site:
 
     def running(self, number: int, where: str, hint: str, gpus=range(4)) -> QueuedJob:
         return QueuedJob(
-            number, name=str(number), user="alice", uid=1000, partition="gpu", state="RUNNING",
-            start=5000, nodes=(where,), gpus={where: tuple(gpus)}, tres_per_node="gres/gpu:4",
-            cpus=1, priority=1, admin_comment=f"[gpu-topo: {hint} | n]",
-        )  # fmt: skip
+            number,
+            name=str(number),
+            user="alice",
+            uid=1000,
+            partition="gpu",
+            state="RUNNING",
+            start=5000,
+            nodes=(where,),
+            gpus={where: tuple(gpus)},
+            tres_per_node="gres/gpu:4",
+            cpus=1,
+            priority=1,
+            admin_comment=f"[gpu-topo: {hint} | n]",
+        )
 
     def engine(self) -> Mover:
         """One that starts anew, with what is on the disk."""
         self.reservations.moved = {}
         return Mover(
-            self.path, self, self.decider, self.reservations, self.config,
-            lambda: set(self.jobs) - self.not_requeueable, self.requeue_held, self.sight(),
+            self.path,
+            self,
+            self.decider,
+            self.reservations,
+            self.config,
+            lambda: set(self.jobs) - self.not_requeueable,
+            self.requeue_held,
+            self.sight(),
             clock=lambda: self.now,
-        )  # fmt: skip
+        )
 
     def sight(self) -> Sight:
         return Sight()
@@ -68,10 +84,19 @@ class Site:
             return tuple(sorted(gpus))
 
         return [
-            SlurmNode(name, ("IDLE",), ("gpu",), 1, 64, 99_999, {"v100": 8}, used(name),
-                      {"v100": len(used(name))})
+            SlurmNode(
+                name,
+                ("IDLE",),
+                ("gpu",),
+                1,
+                64,
+                99_999,
+                {"v100": 8},
+                used(name),
+                {"v100": len(used(name))},
+            )
             for name in ("dgx1", "dgx2")
-        ]  # fmt: skip
+        ]
 
     def requeue_held(self, name: str) -> None:
         on_disk = json.loads(self.path.read_text())["open"]
@@ -91,9 +116,12 @@ class Site:
 
     def starts(self, number: int, where: str, gpus) -> None:
         self.jobs[number] = replace(
-            self.jobs[number], state="RUNNING", start=int(self.now), nodes=(where,),
+            self.jobs[number],
+            state="RUNNING",
+            start=int(self.now),
+            nodes=(where,),
             gpus={where: tuple(gpus)},
-        )  # fmt: skip
+        )
 
     # -- steps --
 

@@ -17,8 +17,15 @@ def rank_line(
     return f"#  {process} device {rank:2d} [{address}] {name}"
 
 
-def row(size: int, busbw: float, ranks: int, *, test: str = "all_reduce_perf",
-        wrong: str = "0", in_place: float | None = None) -> str:  # fmt: skip
+def row(
+    size: int,
+    busbw: float,
+    ranks: int,
+    *,
+    test: str = "all_reduce_perf",
+    wrong: str = "0",
+    in_place: float | None = None,
+) -> str:
     """One message size; small messages do not reach the bus bandwidth."""
     reached = busbw * size / (size + (4 << 20))
     there = reached if in_place is None else in_place

@@ -151,9 +151,9 @@ def main(folder: Path, stuck: float = 0.0, most: int = 0, waiting: int = 0) -> N
     from web_in_tests import PlayedSlurm, Site
 
     from slurm_plugin.slurm.interface import QueuedJob
-    from slurm_plugin.web.clients import guard
-    from slurm_plugin.web.identity import Identities, owner_of
-    from slurm_plugin.web.run import Address, serve
+    from slurm_plugin.tell.web.clients import guard
+    from slurm_plugin.tell.web.identity import Identities, owner_of
+    from slurm_plugin.tell.web.run import Address, serve
 
     def owner(peer: tuple[str, int], own: tuple[str, int]) -> int | None:
         is_known = owner_of(peer, own) is not None

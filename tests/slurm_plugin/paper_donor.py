@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from paper_munge import PaperMunge
 
-from slurm_plugin.remote import presets, program
-from slurm_plugin.remote.node import donor as donor_job
-from slurm_plugin.remote.node.door import Door, Tools
-from slurm_plugin.remote.node.relay import DonorAddress, DonorEnd
+from slurm_plugin.config import presets
+from slurm_plugin.node import program
+from slurm_plugin.node.remote import donor as donor_job
+from slurm_plugin.node.remote.door import Door, Tools
+from slurm_plugin.node.remote.relay import DonorAddress, DonorEnd
 
 SUBJECT = "4711/4712"
 #: AdminComment of a job to which job 71 lends two GPUs of dgx2.
@@ -42,7 +43,7 @@ while True:
     threading.Thread(target=one, args=(server.accept()[0],), daemon=True).start()
 """
 
-WIRE = Path(program.__file__).with_name("wire")
+WIRE = Path(program.__file__).with_name("carry")
 
 
 @functools.cache

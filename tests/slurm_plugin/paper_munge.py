@@ -4,8 +4,8 @@ import base64
 import os
 import secrets
 
-from slurm_plugin.remote.errors import Refused
-from slurm_plugin.remote.node.handshake import Munge
+from slurm_plugin.errors import Refused
+from slurm_plugin.node.remote.handshake import Munge
 
 
 class PaperMunge(Munge):

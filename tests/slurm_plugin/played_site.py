@@ -74,6 +74,8 @@ class PlayedSite:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.slurm = FakeSlurm(folder)
+        #: slurm.conf; None for what slurmctld runs with.
+        self.conf: str | None = None
         self.config = folder / "gputopo.yaml"
         self.config.write_text(BASIC.format(folder=folder))
         (folder / "slurm").mkdir()
@@ -104,13 +106,21 @@ class PlayedSite:
                 "controllers": ["ctl"],
             },
         }
-        monkeypatch.setattr("slurm_plugin.client.status", lambda path: self.status)
+        monkeypatch.setattr("slurm_plugin.base.client.status", lambda path: self.status)
+        #: The processes of this host.
+        self.proc = self.folder / "proc"
+        monkeypatch.setattr("slurm_plugin.doctor.slurm_files.PROC", self.proc)
         # The folder of a test is its own user's alone.
         monkeypatch.setattr(
             "slurm_plugin.doctor.engine.may_read", lambda path, _: path.stat().st_mode & 0o004
         )
 
     def findings(self) -> list[Finding]:
+        keys = ("PluginDir", "JobSubmitPlugins")
+        said = "".join(
+            f"{key}={self.slurm.values[key]}\n" for key in keys if key in self.slurm.values
+        )
+        (self.folder / "slurm" / "slurm.conf").write_text(said if self.conf is None else self.conf)
         return list(examine(Installation(self.config, lambda config: self.slurm)))
 
     def wrong(self) -> list[Finding]:

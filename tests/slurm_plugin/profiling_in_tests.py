@@ -8,10 +8,10 @@ from fake_cluster import Asked as Job
 from fake_cluster import FakeCluster
 
 from policies.performance import Shape
-from slurm_plugin.profiling import plan, submission
-from slurm_plugin.profiling.loop import ProfilingLoop, RunLimits, SlurmAccess
-from slurm_plugin.profiling.plan import ProfileRequest
-from slurm_plugin.profiling.progress import Folder, Progress
+from slurm_plugin.act.profiling import plan, submission
+from slurm_plugin.act.profiling.loop import ProfilingLoop, RunLimits, SlurmAccess
+from slurm_plugin.act.profiling.plan import ProfileRequest
+from slurm_plugin.act.profiling.progress import Folder, Progress
 
 SCRIPT = "#!/bin/sh\n#SBATCH --gres=gpu:v100:4 --mem=8G\n#SBATCH -e err.txt\nsrun train\n"
 
@@ -57,9 +57,15 @@ class Bench:
             how = submission.RunOptions(progress.settings, 10, 10000)
             slurm = SlurmAccess(self.slurm, self.slurm, self.slurm.submit)
             ProfilingLoop(
-                slurm, folder, progress, (words, how), self.terms,
-                self.said.append, self.slurm.sleep, self.slurm.clock,
-            ).work()  # fmt: skip
+                slurm,
+                folder,
+                progress,
+                (words, how),
+                self.terms,
+                self.said.append,
+                self.slurm.sleep,
+                self.slurm.clock,
+            ).work()
         return progress
 
 

@@ -7,10 +7,10 @@ from typing import Any
 from machines_in_tests import a_submit, basic_decider
 from slots_in_tests import record_in
 
-from slurm_plugin.enforcement.slots import Slots
-from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.job_notes import hints
-from slurm_plugin.protocol import Ok, Submit
+from slurm_plugin.act.enforcement.slots import Slots
+from slurm_plugin.act.gates.capacity_cache import CapacityCache
+from slurm_plugin.base.job_notes import hints
+from slurm_plugin.base.protocol import Ok, Submit
 from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.queue.snapshot import Settings

@@ -10,23 +10,23 @@ from typing import Any
 from machines_in_tests import basic_decider
 
 from policies.contract.bits import lowest_bits
+from slurm_plugin.act.gates.capacity_cache import CapacityCache
+from slurm_plugin.act.gates.plan import Choice, Choose, ChosenSlots, GateContext, GatePlan, Want
+from slurm_plugin.act.gates.planning import plan
+from slurm_plugin.act.gates.reconciler import GateReconciler
+from slurm_plugin.act.gates.slot_loans import SlotLoans
+from slurm_plugin.act.gates.want import Wants
+from slurm_plugin.act.lending.choice.offer import Offer
+from slurm_plugin.act.lending.donors import SlurmLoans
+from slurm_plugin.act.lending.matcher import LoanMatcher
+from slurm_plugin.base.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.base.job_notes.records import GateRecord
+from slurm_plugin.config import presets
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import Choice, Choose, ChosenSlots, GateContext, GatePlan, Want
-from slurm_plugin.gates.planning import plan
-from slurm_plugin.gates.reconciler import GateReconciler
-from slurm_plugin.gates.slot_loans import SlotLoans
-from slurm_plugin.gates.want import Wants
-from slurm_plugin.job_notes.loan import Loan, LoanDonor
-from slurm_plugin.job_notes.records import GateRecord
-from slurm_plugin.lending.choice.offer import Offer
-from slurm_plugin.lending.donors import SlurmLoans
-from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Node, Nodes, emptied
 from slurm_plugin.queue.snapshot import read_snapshot
-from slurm_plugin.remote import presets
 from slurm_plugin.slurm.interface import (
     JobUpdate,
     QueuedJob,
@@ -65,6 +65,10 @@ class Remembering:
 
     def queue(self) -> list[QueuedJob]:
         return self.jobs_there
+
+    def admin_comments(self) -> dict[int, str]:
+        # Read where the queue was read too long ago, as on a machine that is busy.
+        return {job.job_id: job.admin_comment for job in self.jobs_there}
 
     def nodes(self) -> list[SlurmNode]:
         return [SlurmNode("dgx1", ("IDLE",), ("batch",), 1, 40, 1000, GPUS, (), self.used)]
@@ -122,17 +126,24 @@ def planned(
 
 
 def reconciler(
-    folder: Path, slurm: Remembering, cache: CapacityCache | None = None,
-    lines: list[dict[str, Any]] | None = None, lending: SlurmLoans | None = None, **more: Any,
-) -> GateReconciler:  # fmt: skip
+    folder: Path,
+    slurm: Remembering,
+    cache: CapacityCache | None = None,
+    lines: list[dict[str, Any]] | None = None,
+    lending: SlurmLoans | None = None,
+    **more: Any,
+) -> GateReconciler:
     """The reconciler of the basic configuration at `NOW`; `lines` take the decision log."""
     written = [] if lines is None else lines
     decider = more.pop("decider", None) or basic_decider(folder)
     lending = lending or Remembers(RemoteConfig(presets.load("echo")), slurm)
     values = {
-        "cache": cache or CapacityCache(), "lease_s": 120, "grace_s": 30,
-        "write": lambda build: written.append(build()), "clock": lambda: float(NOW),
-    }  # fmt: skip
+        "cache": cache or CapacityCache(),
+        "lease_s": 120,
+        "grace_s": 30,
+        "write": lambda build: written.append(build()),
+        "clock": lambda: float(NOW),
+    }
     profiles = more.pop("profiles", {})
     values |= more
     rule, waiting, write = decider.rule, decider.waiting, values["write"]

@@ -26,10 +26,13 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         kept = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "CI")}
         self.process = subprocess.Popen(
-            [*GPUTOPO, *words], stdin=theirs, stdout=theirs if stdout is None else stdout,
-            stderr=theirs, start_new_session=True,
+            [*GPUTOPO, *words],
+            stdin=theirs,
+            stdout=theirs if stdout is None else stdout,
+            stderr=theirs,
+            start_new_session=True,
             env={**kept, "PYTHONPATH": str(ROOT), "TERM": "xterm", **environment},
-        )  # fmt: skip
+        )
         os.close(theirs)
 
     def read_until(self, words: str, within_s: float = 60) -> None:

@@ -16,28 +16,28 @@ from hypothesis import strategies as st
 from loans_in_tests import LOAN
 from machines_in_tests import BASIC, basic_decider, mask, node, question
 
+from slurm_plugin.act.gates.released import of_job
+from slurm_plugin.act.lending import record
+from slurm_plugin.act.lending.choice.offer import Refusal
+from slurm_plugin.act.lending.ledger import Lent
+from slurm_plugin.base.job_notes.donor import Passed
+from slurm_plugin.base.job_notes.records import GateRecord
+from slurm_plugin.base.log_lines import AnyLine, Line, LineReader, UseLine, of_plain, plain
+from slurm_plugin.base.protocol import Notice, WaitFor
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.decision_log import DecisionLog
 from slurm_plugin.decide.record import Build, DecisionRecord, started
-from slurm_plugin.explain import drawing, machines, search
-from slurm_plugin.explain.gains import Gains
-from slurm_plugin.explain.log_files import READ_BYTES
-from slurm_plugin.explain.story import may_see, story_of
-from slurm_plugin.explain.text import in_words
-from slurm_plugin.gates.released import of_job
-from slurm_plugin.job_notes.donor import Passed
-from slurm_plugin.job_notes.records import GateRecord
-from slurm_plugin.lending import record
-from slurm_plugin.lending.choice.offer import Refusal
-from slurm_plugin.lending.ledger import Lent
-from slurm_plugin.log_lines import AnyLine, Line, LineReader, UseLine, of_plain, plain
-from slurm_plugin.protocol import Notice, WaitFor
 from slurm_plugin.serve.loops import order
 from slurm_plugin.serve.tally import Tally
 from slurm_plugin.slurm.interface import QueuedJob
-from slurm_plugin.web.decisions import DecisionTail
-from slurm_plugin.web.view import decision_row
+from slurm_plugin.tell.explain import drawing, machines, search
+from slurm_plugin.tell.explain.gains import Gains
+from slurm_plugin.tell.explain.log_files import READ_BYTES
+from slurm_plugin.tell.explain.story import may_see, story_of
+from slurm_plugin.tell.explain.text import in_words
+from slurm_plugin.tell.web.decisions import DecisionTail
+from slurm_plugin.tell.web.view import decision_row
 
 FULL = 0xFF
 JOB = QueuedJob(7, uid=1000, account="research", partition="batch", tres_per_node="gres/gpu:5")

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
+from slurm_plugin.base.node_lines import MOST_NODES, NodesPart, TableChanges, digest, mix, places
+from slurm_plugin.base.protocol import decode, encode_request
 from slurm_plugin.errors import ProtocolError
-from slurm_plugin.node_lines import MOST_NODES, NodesPart, TableChanges, digest, mix, places
-from slurm_plugin.protocol import decode, encode_request
 
 PART = NodesPart(
     *(3, 0xFEED, 1, 2, 0, ["n1", "n2", ".2"]),

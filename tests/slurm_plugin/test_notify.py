@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import slurm_plugin
-from slurm_plugin.notify import Notifier
+from slurm_plugin.base.notify import Notifier
 
 
 def test_systemd_hears_every_state(tmp_path):
@@ -45,7 +45,7 @@ def test_the_unit_of_one_cluster_among_several_may_do_no_more(name):
     """They differ in what is the cluster's own."""
     own = ("#", "Description=", "Before=", "ExecStart=", "RuntimeDirectory=", "StateDirectory=")
     own += ("ExecReload=/usr/bin/env", "LogsDirectory=", "Environment=SLURM_CONF=")
-    folder = Path(slurm_plugin.__file__).parent / "systemd"
+    folder = Path(slurm_plugin.__file__).parent / "serve" / "systemd"
     usual, of_one = (
         [line for line in text.splitlines() if not line.startswith(own)]
         for text in ((folder / f"{name}{at}.service").read_text() for at in ("", "@"))
@@ -56,7 +56,7 @@ def test_the_unit_of_one_cluster_among_several_may_do_no_more(name):
         assert "gputopo" not in line.partition("=")[2] or "%i" in line, line
 
 
-UNITS = sorted((Path(slurm_plugin.__file__).parent / "systemd").glob("*.service"))
+UNITS = sorted((Path(slurm_plugin.__file__).parent / "serve" / "systemd").glob("*.service"))
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)

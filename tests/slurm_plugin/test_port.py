@@ -1,13 +1,14 @@
 """Who holds the places of a port keeps nobody out: real connections on loopback."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
-from slurm_plugin import port as module
-from slurm_plugin.port import MAX_OF_ONE, MAX_OPEN, Port
+from slurm_plugin.base import port as module
+from slurm_plugin.base.port import MAX_OF_ONE, MAX_OPEN, Port
 
 VICTIM = "127.0.0.9"
 
@@ -33,6 +34,15 @@ async def asked(port: Port, source: str = VICTIM) -> bytes:
         return await reader.read()
     finally:
         writer.transport.abort()
+
+
+async def asked_within(port: Port, cpu_s: float) -> bytes:
+    """The same, before this process has worked so long: what else the machine does is no matter."""
+    asking, began_s = asyncio.create_task(asked(port)), time.process_time()
+    while not asking.done():
+        await asyncio.wait({asking}, timeout=0.05)
+        assert time.process_time() - began_s < cpu_s
+    return asking.result()
 
 
 @asynccontextmanager
@@ -66,16 +76,16 @@ async def held(port: Port, sources: list[str], each: int, says: bytes) -> AsyncI
 
 @pytest.mark.parametrize("are_hosts", [True, False], ids=["hosts", "one-host"])
 @pytest.mark.parametrize("says", [b"", b"half"])
-@pytest.mark.parametrize(("each", "within_s"), [(64, 1.5), (300, 6.0)])
+@pytest.mark.parametrize(("each", "cpu_s"), [(64, 1.5), (300, 6.0)])
 async def test_two_addresses_of_connections_that_ask_nothing(
-    each, within_s, says, are_hosts, monkeypatch
+    each, cpu_s, says, are_hosts, monkeypatch
 ):
     """Two other hosts, or two addresses that one user of the victim's own host has."""
     if are_hosts:
         monkeypatch.setattr(module, "source_of", lambda host: host)
     async with listening() as port, held(port, ["127.0.0.2", "127.0.0.3"], each, says):
         for _ in range(2):
-            assert await asyncio.wait_for(asked(port), within_s) == b"ok x\n"
+            assert await asked_within(port, cpu_s) == b"ok x\n"
             assert len(port._open) <= MAX_OPEN
 
 

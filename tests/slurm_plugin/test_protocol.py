@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin import protocol, wire
+from slurm_plugin.base import protocol, wire
+from slurm_plugin.base.placement import CandidateNode
+from slurm_plugin.base.protocol import FORMS, Notice, Place, SlotsKeys, Submit
 from slurm_plugin.errors import ProtocolError
-from slurm_plugin.placement import CandidateNode
-from slurm_plugin.protocol import FORMS, Notice, Place, SlotsKeys, Submit
 
 texts = st.text(max_size=200)
 names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,30}", fullmatch=True)

@@ -68,9 +68,9 @@ class Decoder:
 new_decoder, msgspec.json.Decoder = msgspec.json.Decoder, Decoder
 msgspec.DecodeError, msgspec.ValidationError = DecodeError, ValidationError
 msgspec.json.decode = old(msgspec.json.decode)
-from slurm_plugin.defrag import record
+from slurm_plugin.act.defrag import record
 from slurm_plugin.errors import PluginError
-from slurm_plugin.part_marks import marks
+from slurm_plugin.learn.part_marks import marks
 for read in (marks.read, record.read):
     try:
         read(Path(sys.argv[1]))

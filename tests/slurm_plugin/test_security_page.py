@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin import client, port, protocol
-from slurm_plugin.explain import listener
-from slurm_plugin.lending.acting import question
-from slurm_plugin.lending.acting import serve as donors
-from slurm_plugin.remote.node import door, handshake, strangers
+from slurm_plugin.act.lending.acting import question
+from slurm_plugin.act.lending.acting import serve as donors
+from slurm_plugin.base import client, port, protocol
+from slurm_plugin.node.remote import door, handshake, strangers
 from slurm_plugin.serve import charge, server
-from slurm_plugin.web import reasons, run
-from slurm_plugin.web.clients import guard, turns, waiting
+from slurm_plugin.tell.explain import listener
+from slurm_plugin.tell.web import reasons, run
+from slurm_plugin.tell.web.clients import guard, turns, waiting
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")

@@ -1,6 +1,6 @@
 """Histograms, as Prometheus reads them."""
 
-from slurm_plugin.telemetry import Histogram
+from slurm_plugin.base.telemetry import Histogram
 
 
 def test_buckets_are_cumulative_and_a_bound_belongs_to_the_one_below():

@@ -24,19 +24,18 @@ from machines_in_tests import BASIC, a_submit, basic_decider
 from gres_topology import hostlist
 from policies.contract.bits import lowest_bits
 from policies.hints import to_running
-from slurm_plugin.enforcement.slots import Slots
-from slurm_plugin.explain.answer import NotShown, _question
-from slurm_plugin.gates import planning, released
-from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import ChosenSlots, GateContext
-from slurm_plugin.gates.want import Wants
-from slurm_plugin.genie.changes import asked_shape
-from slurm_plugin.genie.domain_snapshot import domain_snapshot
-from slurm_plugin.job_notes.hints import hint_of, values_of
-from slurm_plugin.lending.at_start import planning as at_start
-from slurm_plugin.lending.at_start.start_loans import StartLoans
-from slurm_plugin.lending.plan import LoanContext
-from slurm_plugin.protocol import Submit, encode_request
+from slurm_plugin.act.enforcement.slots import Slots
+from slurm_plugin.act.gates import planning, released
+from slurm_plugin.act.gates.capacity_cache import CapacityCache
+from slurm_plugin.act.gates.plan import ChosenSlots, GateContext
+from slurm_plugin.act.gates.want import Wants
+from slurm_plugin.act.genie.changes import asked_shape
+from slurm_plugin.act.genie.domain_snapshot import domain_snapshot
+from slurm_plugin.act.lending.at_start import planning as at_start
+from slurm_plugin.act.lending.at_start.start_loans import StartLoans
+from slurm_plugin.act.lending.plan import LoanContext
+from slurm_plugin.base.job_notes.hints import hint_of, values_of
+from slurm_plugin.base.protocol import Submit, encode_request
 from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.capacity import Node, emptied
 from slurm_plugin.queue.coming import Coming
@@ -46,6 +45,7 @@ from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm import array_tasks, features
 from slurm_plugin.slurm.clients import rows
 from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
+from slurm_plugin.tell.explain.answer import NotShown, _question
 
 BATCH = Settings((SlurmPartition("batch", (), True),))
 #: Seconds and bytes that one hostile text may take.
@@ -296,10 +296,19 @@ def hostile_jobs(chance: random.Random, count: int) -> list[QueuedJob]:
 
 
 ALICE = QueuedJob(
-    7, "7", partition="batch", state="PENDING", reason="BeginTime", cpus=1, priority=9999,
-    eligible=NOW + 1, uid=1000, user="alice", tres_per_node="gres/gpu:2",
+    7,
+    "7",
+    partition="batch",
+    state="PENDING",
+    reason="BeginTime",
+    cpus=1,
+    priority=9999,
+    eligible=NOW + 1,
+    uid=1000,
+    user="alice",
+    tres_per_node="gres/gpu:2",
     admin_comment="[gpu-slots: gated token=a tpn=gres/gpu:2 nodes=1-1 by=node]",
-)  # fmt: skip
+)
 ROOM = room(16)
 
 

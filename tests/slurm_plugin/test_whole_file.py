@@ -15,17 +15,17 @@ import pytest
 from policies.contract.interference import Kind
 from policies.performance import Run, fit
 from policies.performance.similarity import Traits
-from slurm_plugin import whole_file
-from slurm_plugin.collect.store import Store
+from slurm_plugin.act.defrag import record
+from slurm_plugin.base import whole_file
+from slurm_plugin.base.rows_file import RowsFile
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.usual_jobs import learned as learned_shares
-from slurm_plugin.defrag import record
 from slurm_plugin.errors import PluginError
-from slurm_plugin.job_profiles.learned import Learned, Sort
-from slurm_plugin.part_marks import marks
-from slurm_plugin.rows_file import RowsFile
-from slurm_plugin.speed_models.database import Database, Profile
+from slurm_plugin.learn.collected import Store
+from slurm_plugin.learn.job_profiles.learned import Learned, Sort
+from slurm_plugin.learn.part_marks import marks
+from slurm_plugin.learn.speed_models.database import Database, Profile
 
 
 def test_a_file_is_replaced_with_its_mode(tmp_path):
@@ -116,8 +116,9 @@ def test_root_follows_no_link_of_others(theirs, roots):
         with pytest.raises(PluginError, match=LINK):
             what()
     assert (roots.read_text(), sorted(path.name for path in roots.parent.iterdir())) == (
-        "root's", ["profile", "state"],
-    )  # fmt: skip
+        "root's",
+        ["profile", "state"],
+    )
     # A link of the file's own name is replaced where no old text is asked for.
     whole_file.replace(theirs / "link", b"ours", 0o644)
     assert (roots.read_text(), (theirs / "link").read_text()) == ("root's", "ours")
@@ -316,12 +317,12 @@ OTHERS_THAT_WRITE = {
     "cli/files.py": "where its user says, as a shell would",
     "cli/manual.py": "where its user says",
     "doctor/bundle.py": "an archive in memory, which whole_file writes",
-    "link_calibration/model_file.py": "where its user says",
-    "remote/measured.py": "where its user says",
-    "remote/program.py": "in a folder that it makes for itself",
-    "profiling/progress.py": "a lock without contents",
+    "learn/link_calibration/model_file.py": "where its user says",
+    "config/measured.py": "where its user says",
+    "node/program.py": "in a folder that it makes for itself",
+    "act/profiling/progress.py": "a lock without contents",
     "decide/decision_log.py": "the engine's own, which is not root",
-    "lending/acting/serve.py": "a socket in a folder that is to be root's",
+    "act/lending/acting/serve.py": "a socket in a folder that is to be root's",
     "serve/server.py": "the engine's own socket",
     "serve/run.py": "takes the file of its own status away, beside that socket",
 }
@@ -332,7 +333,7 @@ WRITES = re.compile(
 
 
 def test_nothing_else_writes_where_root_may_be_led_astray():
-    root = Path(whole_file.__file__).parent
+    root = Path(whole_file.__file__).parents[1]
     found = {
         str(path.relative_to(root))
         for path in root.rglob("*.py")

@@ -17,14 +17,15 @@ from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.machines import Machine
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.explain import search
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
-from slurm_plugin.web.decisions import DecisionTail
-from slurm_plugin.web.feed import Feed
-from slurm_plugin.web.identity import Identities
-from slurm_plugin.web.server import Page, application
-from slurm_plugin.web.sources import EngineState, Extras, Sources
+from slurm_plugin.tell.explain import search
+from slurm_plugin.tell.web.decisions import DecisionTail
+from slurm_plugin.tell.web.feed import Feed
+from slurm_plugin.tell.web.identity import Identities
+from slurm_plugin.tell.web.server import Page, application
+from slurm_plugin.tell.web.sources import EngineState, Sources
+from slurm_plugin.tell.why.state import Extras
 
 ALICE, BOB = 2001, 2002
 NOW = 1_800_000_000.0
@@ -160,8 +161,9 @@ def asked(site: Site, *paths: str, **options: Any) -> list[tuple[int, str, Any]]
             found = []
             for path in paths:
                 url = server.make_url(path)
-                async with client.request(options.get("method", "GET"), url,
-                                          headers=options.get("headers", {})) as reply:  # fmt: skip
+                async with client.request(
+                    options.get("method", "GET"), url, headers=options.get("headers", {})
+                ) as reply:
                     found.append((reply.status, await reply.text(), reply.headers))
             return found
 

@@ -13,7 +13,7 @@ from launch_rule import Launch, Task, launch
 from gres_topology import NumaNode, catalog
 from gres_topology.cpulist import format_list
 from policies.patterns.pattern import PATTERNS
-from slurm_plugin.launch import LaunchMachine, machine_of, write
+from slurm_plugin.node.launch import LaunchMachine, machine_of, write
 
 ROOT = Path(__file__).resolve().parents[2]
 PLUGIN = ROOT / "slurm_plugin" / "spank"

@@ -14,7 +14,7 @@ CLAIMS = claims_in(Path(__file__).parent)
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built once."""
-    return built(ROOT / "slurm_plugin" / "remote" / "wire", tmp_path_factory.mktemp("wire"))
+    return built(ROOT / "slurm_plugin" / "node" / "carry", tmp_path_factory.mktemp("wire"))
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

@@ -33,7 +33,7 @@ from bench.measure import Figure, at_most, conditions, quantile
 from slurm_cluster.cluster import has_image
 from slurm_cluster.description import Description
 from slurm_cluster.hosts import until
-from slurm_plugin.remote.presets import FOLDER as PRESETS
+from slurm_plugin.config.presets import FOLDER as PRESETS
 
 NODES, PER_NODE = 4, 8
 GPUS = NODES * PER_NODE
@@ -213,9 +213,12 @@ def both(off: Sequence[Done], on: Sequence[Done]) -> Iterator[Figure]:
         ("stranded", lambda done: stranded(done)[0]),
     ):
         yield at_most(
-            f"lending_day.{name}", value(on) / value(off), "of that without lending", 1.0,
+            f"lending_day.{name}",
+            value(on) / value(off),
+            "of that without lending",
+            1.0,
             compared_with=f"{value(off):.2f} off, {value(on):.2f} on",
-        )  # fmt: skip
+        )
 
 
 def prepare(cluster: BenchCluster, side: str, has_pocl: bool) -> None:

@@ -4,7 +4,7 @@ One Slurm; for each seed three partitions of 24 nodes, 8 of NVSwitch machines an
 In one of them `mode: off` leaves the choice to stock Slurm, in the others the engine chooses by
 `best-fit` and by `horizon`. Each job is submitted to all three at the same moment, so whatever
 disturbs the machine disturbs them alike. Jobs are those of a workload of
-simulation/experiments/harm, their times scaled to a mean of MEAN_S; each sleeps as long as it takes
+papers/experiments/harm, their times scaled to a mean of MEAN_S; each sleeps as long as it takes
 by Amdahl's law on the GPUs that it got. Waits are those of Slurm's accounting, to the second.
 
 MIXED_WORKLOAD (h100-l40s-large), MIXED_SEEDS (12) from MIXED_FIRST_SEED (1) on, MIXED_AT_ONCE (2)
@@ -27,12 +27,12 @@ from bench.live.large.packing import TIMEOUT_S, PackingNodes, backfill, driven, 
 from bench.live.start_many import many_nodes
 from bench.measure import Figure, at_most, conditions
 from gres_topology import catalog, hostlist
+from papers.experiments.harm.judging import LEARNING
+from papers.experiments.harm.workloads import GENERATED, Workload
 from policies.contract.bits import gpus_of
 from policies.contract.hint_keys import communication_in
 from policies.hints import parse
 from simulation.core.link_quality import share_of
-from simulation.experiments.harm.judging import LEARNING
-from simulation.experiments.harm.workloads import GENERATED, Workload
 from simulation.report.intervals import ratio
 from simulation.report.metrics import quantile
 from slurm_cluster.hosts import until
@@ -162,13 +162,16 @@ def run_seeds(
     folder = f"/home/alice/{name}"
     lines = [
         {"at_s": job.at_s, "command": sbatch(job, f"{begin}{at}", name, folder)}
-        for at, some in enumerate(jobs) for job in some for begin in SIDES.values()
-    ]  # fmt: skip
+        for at, some in enumerate(jobs)
+        for job in some
+        for begin in SIDES.values()
+    ]
     lines.sort(key=lambda line: line["at_s"])
     links = "".join(
         f"ln -s {BENCH_DIR}/{machine} {folder}/{node}\n"
-        for names, machine, _ in nodes.alike for node in hostlist.expand(names)
-    )  # fmt: skip
+        for names, machine, _ in nodes.alike
+        for node in hostlist.expand(names)
+    )
     cluster.sh(f"mkdir -p {folder}\n{links}", user="alice")
     shares = {machine: shares_of(machine) for machine in MACHINES}
     late = driven(cluster, name, "".join(f"{json.dumps(line)}\n" for line in lines), shares)

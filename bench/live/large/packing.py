@@ -149,8 +149,9 @@ class PackingNodes(ManyNodes):
             f'  - {{nodes: "{names}", topology: {kind}}}' for names, kind, _ in self.alike
         )
         for key, lines in (("nodes", nodes), ("partitions", self.engine_partitions.rstrip())):
-            text = re.sub(f"^{key}:.*", lambda found, more=lines: f"{found[0]}\n{more}", text,
-                          flags=re.M)  # fmt: skip
+            text = re.sub(
+                f"^{key}:.*", lambda found, more=lines: f"{found[0]}\n{more}", text, flags=re.M
+            )
         if self.network:
             cluster.put("ctl", TOPOLOGY_CONF, self.network)
             text += f"topology_conf: {TOPOLOGY_CONF}\n"

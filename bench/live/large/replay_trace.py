@@ -29,6 +29,7 @@ from bench.live.large.packing import TIMEOUT_S, PackingNodes, driven, ended
 from bench.live.start_many import many_nodes
 from bench.measure import Figure, at_most, conditions
 from gres_topology import catalog, hostlist
+from papers.experiments import philly
 from policies import Placement
 from simulation.core import slurm_site
 from simulation.core.jobs import SimJob
@@ -37,7 +38,6 @@ from simulation.core.record import Record, SimulatedRun
 from simulation.models.slurm import SlurmSimulator
 from simulation.models.speed import Nodes, PlacedJob, Speed
 from simulation.stock import policy_named
-from simulation.traces import philly
 from slurm_cluster.hosts import until
 
 MACHINE, PER_NODE = "dgx1v", 8
@@ -68,9 +68,10 @@ def slice_of(seed: int) -> list[SimJob]:
     """300 consecutive jobs of the log, of up to four nodes and as many GPUs on each of them."""
     draw = Random(seed)
     fitting = [
-        job for job in philly.trace().jobs
+        job
+        for job in philly.trace().jobs
         if len(job.gpus_per_node) <= NODES and len(set(job.gpus_per_node)) == 1
-    ]  # fmt: skip
+    ]
     first = draw.randrange(len(fitting) - JOBS)
     return scaled(fitting[first : first + JOBS], draw)
 
@@ -121,9 +122,10 @@ class ReplayNodes(PackingNodes):
     def engine_partitions(self) -> str:
         """Lines of gputopo.yaml's `partitions`."""
         enforced = "".join(
-            f"  {SIDES[side]}: {{mode: enforce, policy: {side}}}\n" for side in SIDES
+            f"  {SIDES[side]}: {{mode: enforce, policy: {side}}}\n"
+            for side in SIDES
             if side != "stock"
-        )  # fmt: skip
+        )
         return f'  {SIDES["stock"]}: {{mode: "off"}}\n{enforced}'
 
     @property
@@ -173,8 +175,9 @@ def replayed(cluster: BenchCluster, jobs: Sequence[SimJob]) -> dict[str, Simulat
     folder = f"/home/alice/{run_name}"
     lines = [
         json.dumps({"at_s": job.submit_s, "command": sbatch(job, partition, run_name, folder)})
-        for job in jobs for partition in SIDES.values()
-    ]  # fmt: skip
+        for job in jobs
+        for partition in SIDES.values()
+    ]
     cluster.sh(f"mkdir -p {folder}", user="alice")
     driven(cluster, run_name, "\n".join(lines) + "\n")
     until(lambda: not cluster.sh("squeue -h -u alice -o %A"), "alice has no job", TIMEOUT_S)
@@ -183,9 +186,12 @@ def replayed(cluster: BenchCluster, jobs: Sequence[SimJob]) -> dict[str, Simulat
 
 
 def _records(
-    cluster: BenchCluster, rows: Sequence[Mapping[str, str]], jobs: Sequence[SimJob], side: str,
+    cluster: BenchCluster,
+    rows: Sequence[Mapping[str, str]],
+    jobs: Sequence[SimJob],
+    side: str,
     folder: str,
-) -> SimulatedRun:  # fmt: skip
+) -> SimulatedRun:
     """What accounting says of one side, the first submit at 0; GPUs as the jobs' scripts saw them.
 
     A script runs on a job's first node alone: jobs of several nodes have no GPUs here.
@@ -204,10 +210,14 @@ def _records(
         gpus = tuple(map(int, seen[number].split(","))) if len(names) == 1 else ()
         job = replace(by_number[number], submit_s=int(row["Submit"]) - first)
         run.records.append(
-            Record(job, int(row["Start"]) - first, int(row["End"]) - first,
-                   Placement(dict.fromkeys(names, gpus), side, ""),
-                   is_killed=row["State"] == "TIMEOUT")
-        )  # fmt: skip
+            Record(
+                job,
+                int(row["Start"]) - first,
+                int(row["End"]) - first,
+                Placement(dict.fromkeys(names, gpus), side, ""),
+                is_killed=row["State"] == "TIMEOUT",
+            )
+        )
     return run
 
 
@@ -227,8 +237,12 @@ def predicted(
 def share(run: SimulatedRun) -> float:
     """Of the ideal bandwidth, over jobs of several GPUs on one node."""
     topology = catalog.load(MACHINE)
-    sets = [gpus for record in run.records for gpus in record.placement.gpus.values()
-            if len(record.job.gpus_per_node) == 1 and len(gpus) > 1]  # fmt: skip
+    sets = [
+        gpus
+        for record in run.records
+        for gpus in record.placement.gpus.values()
+        if len(record.job.gpus_per_node) == 1 and len(gpus) > 1
+    ]
     return fmean(judge(topology, gpus).share for gpus in sets)
 
 

@@ -44,7 +44,7 @@ STEPS = ("donor asked for", "donor starts", "donor ready", "job let go", "job st
 def put_program(cluster: BenchCluster) -> None:
     """What borrowers need on every node, and a TaskProlog that runs it."""
     cluster.run("ctl", f"rm -rf {FOLDER} && mkdir -p {FOLDER}; gputopo remote program {PROGRAM}")
-    cluster.run("ctl", f"cp /src/slurm_plugin/remote/task-prolog {FOLDER}/task-prolog")
+    cluster.run("ctl", f"cp /src/slurm_plugin/node/task-prolog {FOLDER}/task-prolog")
     cluster.run("ctl", f"cd {BUILT} && cp gputopo-carry gputopo-wire.so {FOLDER}")
     cluster.configure_extra(f"TaskProlog={FOLDER}/task-prolog")
     cluster.reconfigure()

@@ -25,7 +25,7 @@ _Need = tuple[tuple[int, ...], int, int, NetworkNeed, bool]
 
 @dataclass(frozen=True, slots=True)
 class DRMaestro:
-    """Plans a queue."""
+    """Places a queue's jobs in one batch, with remote GPUs, by min-cost flow."""
 
     costs: Costs = field(default_factory=Costs)
     #: How often the network may hold a job back (thesis: 10).

@@ -28,10 +28,10 @@ def explain(
 
     from gres_topology.pictures import write
     from slurm_plugin.config import settings as config
-    from slurm_plugin.explain.drawing import drawn
-    from slurm_plugin.explain.find import explained
-    from slurm_plugin.explain.text import in_words
     from slurm_plugin.slurm.runner import ProcessRunner
+    from slurm_plugin.tell.explain.drawing import drawn
+    from slurm_plugin.tell.explain.find import explained
+    from slurm_plugin.tell.explain.text import in_words
 
     job = checked_job(job)
     settings = config.in_force(config_path) if config_path.exists() else None

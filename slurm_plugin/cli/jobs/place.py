@@ -20,10 +20,17 @@ if TYPE_CHECKING:
 @click.option("--free", help="GPUs that are free, such as 0-2,5.  [default: all]")
 @click.option("--gpus", required=True, type=click.IntRange(min=1), help="GPUs wanted.")
 @click.option("--hint", default="", help="A hint as users write it: policy=mapa,pattern=ring.")
-@click.option("--pattern", metavar="NAME|FILE",
-              help="Which ranks talk to which; a file as gputopo pattern reads it.")  # fmt: skip
-@click.option("--bandwidth-model", "model", type=IN_FILE,
-              help="What gputopo calibrate wrote for this machine.")  # fmt: skip
+@click.option(
+    "--pattern",
+    metavar="NAME|FILE",
+    help="Which ranks talk to which; a file as gputopo pattern reads it.",
+)
+@click.option(
+    "--bandwidth-model",
+    "model",
+    type=IN_FILE,
+    help="What gputopo calibrate wrote for this machine.",
+)
 @json_option
 def place(
     machine: str,
@@ -46,7 +53,7 @@ def place(
     from gres_topology import find
     from policies import Wait
     from slurm_plugin.config.settings import load_policies
-    from slurm_plugin.link_calibration.model_file import calibrated, read_model
+    from slurm_plugin.learn.link_calibration.model_file import calibrated, read_model
 
     load_policies()
     topology = find(machine)

@@ -25,7 +25,7 @@ def top(config_path: Path, demo: bool) -> None:
     from rich.console import Console
 
     from slurm_plugin.cli.site.web import sources_of
-    from slurm_plugin.top.terminal import Top
+    from slurm_plugin.tell.top.terminal import Top
 
     sources = sources_of(config_path, frozenset((0,)), demo)
     console = Console(highlight=False)

@@ -38,22 +38,30 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
 
     from slurm_plugin.config import settings as config
     from slurm_plugin.slurm.runner import ProcessRunner
-    from slurm_plugin.why.read import read_site, sbatch_says
-    from slurm_plugin.why.request import options_of, tried_job
-    from slurm_plugin.why.text import in_lines
-    from slurm_plugin.why.trial import trial
+    from slurm_plugin.tell.why.read import SbatchSays, read_site, sbatch_says
+    from slurm_plugin.tell.why.request import names_some, options_of, tried_job
+    from slurm_plugin.tell.why.trial import trial
+    from slurm_plugin.tell.why.words import in_lines
 
     wanted, has_script = options_of(options, os.environ)
     settings = config.in_force(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir if settings else None, shows_all=True)
     asked = tried_job(wanted, read_site(runner, getpass.getuser(), wanted))
     outcome = trial(asked, _decider(settings), settings.remote if settings else None)
+    says = SbatchSays()
+    # To the engine a test is a submit, and with slots it would keep GPUs for it for some seconds.
+    if outcome.never or not asked.state.snapshot.has_slots:
+        says = sbatch_says(options, has_script, settings.slurm.bin_dir if settings else None)
+    if names_some(asked.state.job):
+        # A test refuses such a job, which Slurm starts.
+        says = says._replace(would_start=says.would_start or None)
+    outcome = outcome.beside(says)
     if as_json:
-        click.echo(json.dumps(asdict(outcome)))
+        click.echo(json.dumps(asdict(outcome) | {"slurm_says": says.words}))
         return
     facts = list(outcome.evidence)
-    if words := sbatch_says(options, has_script, settings.slurm.bin_dir if settings else None):
-        facts.append(("Slurm says", words))
+    if says.words:
+        facts.append(("Slurm says", says.words))
     click.echo(in_lines(outcome.sentence, facts))
 
 
@@ -64,7 +72,7 @@ def _decider(config: Config | None) -> Decider | None:
     from slurm_plugin.decide.rules import Rules
     from slurm_plugin.decide.site_policies import SitePolicies
     from slurm_plugin.errors import PluginError
-    from slurm_plugin.job_profiles import Learned
+    from slurm_plugin.learn.job_profiles import Learned
 
     if config is None:
         return None

@@ -25,13 +25,13 @@ def why(job: str, config_path: Path, as_json: bool, engine: str | None) -> None:
 
     from slurm_plugin.config import settings as config
     from slurm_plugin.slurm.runner import ProcessRunner
-    from slurm_plugin.why import text
-    from slurm_plugin.why.answer import answer
-    from slurm_plugin.why.read import read_state
+    from slurm_plugin.tell.why import words
+    from slurm_plugin.tell.why.answer import answer
+    from slurm_plugin.tell.why.read import read_state
 
     job = checked_job(job)
     settings = config.in_force(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir if settings else None, shows_all=True)
     state = read_state(job, settings, checked_address(engine), runner)
     explanation = answer(state, settings.remote if settings else None)
-    click.echo(json.dumps(text.as_json(explanation)) if as_json else text.in_words(explanation))
+    click.echo(json.dumps(words.as_json(explanation)) if as_json else words.in_words(explanation))

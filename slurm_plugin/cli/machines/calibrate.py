@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("logs", metavar="FILE...", nargs=-1, required=True, type=IN_FILE)
-@click.option("--topology", required=True, metavar="MACHINE",
-              help="The machine measured: of the catalog, or a topology file.")  # fmt: skip
+@click.option(
+    "--topology",
+    required=True,
+    metavar="MACHINE",
+    help="The machine measured: of the catalog, or a topology file.",
+)
 @click.option("--output", type=OUT_FILE, help="Write the model to this file.")
 @plot_option("Draw measured against predicted bandwidth to this file.")
 @json_option
@@ -33,9 +37,9 @@ def calibrate(
     from gres_topology import find
     from gres_topology.pictures import write
     from policies.bandwidth.calibration_fit import fit
-    from slurm_plugin.link_calibration import model_file
-    from slurm_plugin.link_calibration.drawing import drawn
-    from slurm_plugin.link_calibration.gather import gather
+    from slurm_plugin.learn.link_calibration import model_file
+    from slurm_plugin.learn.link_calibration.drawing import drawn
+    from slurm_plugin.learn.link_calibration.gather import gather
 
     machine = find(topology)
     measured, sources = gather(logs, machine)

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 @config_option
 @click.option("--accept", is_flag=True, help="Accept hardware that differs from before.")
 @click.option("--partition", help="Partition to run in.  [default: each node's first]")
-@number_option("--wait", 1, 3600, 30, "Seconds to wait for a free CPU (or, where devices are"
-               " confined, all GPUs) of a node.")  # fmt: skip
+@number_option(
+    "--wait",
+    1,
+    3600,
+    30,
+    "Seconds to wait for a free CPU (or, where devices are confined, all GPUs) of a node.",
+)
 @json_option
 def collect(
     nodes: tuple[str, ...],
@@ -37,10 +42,10 @@ def collect(
     import dataclasses
     import json
 
+    from slurm_plugin.act.collect.run import CHANGED, FAILED, MAX_BYTES, Collector
     from slurm_plugin.cli.progress import bar
-    from slurm_plugin.collect.run import CHANGED, FAILED, MAX_BYTES, Collector
-    from slurm_plugin.collect.store import Store
     from slurm_plugin.config import settings as config
+    from slurm_plugin.learn.collected import Store
     from slurm_plugin.slurm.clients.command_line import SlurmClient
     from slurm_plugin.slurm.runner import ProcessRunner
 
@@ -86,9 +91,9 @@ def _wanted(names: tuple[str, ...], known: list[SlurmNode]) -> list[SlurmNode]:
 
 def _tell_engine(socket_path: Path) -> str:
     """Have a running engine read what was found."""
-    from slurm_plugin import client
+    from slurm_plugin.base import client
+    from slurm_plugin.base.protocol import Admin
     from slurm_plugin.errors import EngineDown
-    from slurm_plugin.protocol import Admin
 
     try:
         verb, values = client.ask(socket_path, Admin("reload", 1), timeout_s=60)

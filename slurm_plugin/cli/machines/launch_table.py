@@ -15,20 +15,36 @@ if TYPE_CHECKING:
 
 @click.command(name="launch-table")
 @click.argument("machine", metavar="MACHINE|FILE")
-@click.option("--slurm-index", default="identity", show_default=True,
-              help="The topology's GPU of each of Slurm's GPUs: identity, gres-conf, or a"
-              " permutation (2,0,1,3).")  # fmt: skip
-@click.option("--gres-conf", "gres_path", type=IN_FILE,
-              default=Path("/etc/slurm/gres.conf"), show_default=True,
-              help="The file that --slurm-index gres-conf reads.")  # fmt: skip
+@click.option(
+    "--slurm-index",
+    default="identity",
+    show_default=True,
+    help="The topology's GPU of each of Slurm's GPUs: identity, gres-conf, or a"
+    " permutation (2,0,1,3).",
+)
+@click.option(
+    "--gres-conf",
+    "gres_path",
+    type=IN_FILE,
+    default=Path("/etc/slurm/gres.conf"),
+    show_default=True,
+    help="The file that --slurm-index gres-conf reads.",
+)
 @click.option(
     "--node", default="", help="The node whose lines of gres.conf count, after those of every node."
 )
-@click.option("--minors", help="Device minors of the topology's GPUs (0,1,3,2), where the"
-              " topology does not know them.")  # fmt: skip
+@click.option(
+    "--minors",
+    help="Device minors of the topology's GPUs (0,1,3,2), where the topology does not know them.",
+)
 @numa_option
-@click.option("--pattern", "files", metavar="NAME=FILE", multiple=True,
-              help="A pattern of the site, as in gputopo.yaml; may be given again.")  # fmt: skip
+@click.option(
+    "--pattern",
+    "files",
+    metavar="NAME=FILE",
+    multiple=True,
+    help="A pattern of the site, as in gputopo.yaml; may be given again.",
+)
 @plot_option("Draw the binding to this file instead.")
 def launch_table(
     machine: str,
@@ -48,7 +64,7 @@ def launch_table(
     from dataclasses import replace
 
     from gres_topology import find
-    from slurm_plugin.launch import machine_of, write
+    from slurm_plugin.node.launch import machine_of, write
 
     topology = find(machine)
     if minors is not None:
@@ -57,7 +73,7 @@ def launch_table(
     known = machine_of(topology, _mapping(topology, slurm_index, gres_path, node))
     if plot is not None:
         from gres_topology.pictures import write as write_picture
-        from slurm_plugin.launch.drawing import drawn
+        from slurm_plugin.node.launch.drawing import drawn
 
         write_picture(drawn(known), plot)
         return

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gres_topology import NodeTopology
     from gres_topology.readers.health import HealthReport
     from slurm_plugin.config.settings import Config
-    from slurm_plugin.part_marks.marks import Mark
+    from slurm_plugin.learn.part_marks.marks import Mark
 
 _PARTS = "gpu I | link I-J | power"
 
@@ -23,12 +23,20 @@ _PARTS = "gpu I | link I-J | power"
 @config_option
 @click.argument("node")
 @click.argument("words", nargs=-1, metavar=f"[{_PARTS}] [STATE]")
-@click.option("--share", type=click.FloatRange(0, 1, min_open=True, max_open=True),
-              help="What a degraded part or a capped node still delivers.  [default: 0.5 of a"
-                   " link, of a cap its share of the watts]")  # fmt: skip
+@click.option(
+    "--share",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="What a degraded part or a capped node still delivers.  [default: 0.5 of a"
+    " link, of a cap its share of the watts]",
+)
 @click.option("--reason", default="", help="Why, for explain and marks.")
-@click.option("--from", "report", type=click.File(), metavar="FILE",
-              help="Read the node's parts from a report; - for stdin.")  # fmt: skip
+@click.option(
+    "--from",
+    "report",
+    type=click.File(),
+    metavar="FILE",
+    help="Read the node's parts from a report; - for stdin.",
+)
 def mark(
     config_path: Path,
     node: str,
@@ -48,8 +56,8 @@ def mark(
     """
     from gres_topology import cpulist
     from slurm_plugin.config import settings
-    from slurm_plugin.explain.text import printable
-    from slurm_plugin.part_marks import marks
+    from slurm_plugin.learn.part_marks import marks
+    from slurm_plugin.tell.explain.text import printable
 
     config = settings.load(config_path)
     topology = _topology(config, node)
@@ -87,7 +95,7 @@ def mark(
 def unmark(config_path: Path, node: str, words: tuple[str, ...]) -> None:
     """Take away a mark of NODE, or all of them; exit status 1 where there is none."""
     from slurm_plugin.config import settings
-    from slurm_plugin.part_marks import marks
+    from slurm_plugin.learn.part_marks import marks
 
     config, part = settings.load(config_path), " ".join(words)
     gone = marks.change(
@@ -113,8 +121,8 @@ def marks_(config_path: Path, as_json: bool) -> None:
     import msgspec
 
     from slurm_plugin.config import settings
-    from slurm_plugin.explain.text import printable
-    from slurm_plugin.part_marks import marks
+    from slurm_plugin.learn.part_marks import marks
+    from slurm_plugin.tell.explain.text import printable
 
     found = marks.read(marks.path_in(settings.load(config_path, writes=False).state_dir))
     rows = [one for node in sorted(found) for one in found[node]]
@@ -197,7 +205,7 @@ def _mark(node: str, values: dict[str, object], why: str) -> Mark:
 
     import msgspec
 
-    from slurm_plugin.part_marks.marks import Mark
+    from slurm_plugin.learn.part_marks.marks import Mark
 
     who = {"since": int(time.time()), "by": getpass.getuser(), "why": why[:200]}
     given = {key: value for key, value in values.items() if value is not None}

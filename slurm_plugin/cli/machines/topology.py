@@ -68,12 +68,18 @@ def show(machine: str, as_json: bool, plot: Path | None, numa_file: Path | None)
 @topology.command(name="gres-conf")
 @click.argument("machine", metavar="NAME|FILE")
 @click.argument("nodes")
-@click.option("--device", "device_pattern", default="/dev/nvidia{minor}", show_default=True,
-              help="Device file of each GPU: {minor} and {index} stand for numbers.")  # fmt: skip
+@click.option(
+    "--device",
+    "device_pattern",
+    default="/dev/nvidia{minor}",
+    show_default=True,
+    help="Device file of each GPU: {minor} and {index} stand for numbers.",
+)
 @click.option("--type", "gpu_type", help="GRES type (default: from the model).")
 @click.option("--cores/--no-cores", "with_cores", default=True, help="Write Cores=, or not.")
-@click.option("--slots", is_flag=True,
-              help="One GRES type per GPU (v100.s0, ...), for enforcement: slots.")  # fmt: skip
+@click.option(
+    "--slots", is_flag=True, help="One GRES type per GPU (v100.s0, ...), for enforcement: slots."
+)
 def gres_conf(
     machine: str,
     nodes: str,

@@ -23,7 +23,7 @@ from slurm_plugin.cli.profiles.run import run
 
 if TYPE_CHECKING:
     from policies.performance import Run
-    from slurm_plugin.speed_models.predictions import Prediction
+    from slurm_plugin.learn.speed_models.predictions import Prediction
 
 
 @click.group(cls=CommandGroup)
@@ -53,8 +53,8 @@ def fit(
 ) -> None:
     """Fit the runs in FILE (CSV: nodes, gpus, local_batch, step_s) and store the model."""
     from policies.performance.similarity import Traits
-    from slurm_plugin.speed_models.database import Database
-    from slurm_plugin.speed_models.predictions import in_words
+    from slurm_plugin.learn.speed_models.database import Database
+    from slurm_plugin.learn.speed_models.predictions import in_words
 
     name = checked_profile(file.name.split(".")[0] if name is None else name)
     traits = Traits(name, family, parameters)
@@ -65,8 +65,9 @@ def fit(
 @profile.command()
 @click.argument("model", required=False)
 @task_option
-@click.option("--batch", type=click.IntRange(min=1),
-              help="Global batch size (default: what one GPU holds).")  # fmt: skip
+@click.option(
+    "--batch", type=click.IntRange(min=1), help="Global batch size (default: what one GPU holds)."
+)
 @number_option("--nodes", 1, 1024, 4, "Nodes at most.")
 @number_option("--gpus-per-node", 1, 128, 4, "GPUs per node at most.")
 @plot_option()
@@ -89,9 +90,9 @@ def show(
     """
     from gres_topology.pictures import write
     from policies.performance.similarity import Traits
-    from slurm_plugin.speed_models.database import Database
-    from slurm_plugin.speed_models.drawing import drawn
-    from slurm_plugin.speed_models.predictions import in_words, predictions
+    from slurm_plugin.learn.speed_models.database import Database
+    from slurm_plugin.learn.speed_models.drawing import drawn
+    from slurm_plugin.learn.speed_models.predictions import in_words, predictions
 
     kept = Database(database)
     if model is None:
@@ -144,7 +145,7 @@ def _plain(row: Prediction) -> dict[str, float | int | str]:
 
 
 def _list(profiles: Any, as_json: bool) -> None:
-    from slurm_plugin.speed_models.predictions import in_words
+    from slurm_plugin.learn.speed_models.predictions import in_words
 
     if as_json:
         facts = [{"profile": one.traits.name, "task": one.task, "model": one.model.kind,

@@ -20,10 +20,10 @@ from slurm_plugin.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from slurm_plugin.profiling.loop import SlurmAccess
-    from slurm_plugin.profiling.plan import ProfileRequest
-    from slurm_plugin.profiling.progress import Folder, Progress
-    from slurm_plugin.profiling.submission import RunOptions, Submission
+    from slurm_plugin.act.profiling.loop import SlurmAccess
+    from slurm_plugin.act.profiling.plan import ProfileRequest
+    from slurm_plugin.act.profiling.progress import Folder, Progress
+    from slurm_plugin.act.profiling.submission import RunOptions, Submission
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
@@ -67,15 +67,15 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Print the plan, and do nothing.")
 @fitting_options
 @database_option
-def run(words: tuple[str, ...], **given: Any) -> None:  # fmt: skip
+def run(words: tuple[str, ...], **given: Any) -> None:
     """Measure SCRIPT on a few shapes as ordinary jobs, on idle GPUs only; fit and store.
 
     The script finds GPUTOPO_BATCH (all GPUs), GPUTOPO_LOCAL_BATCH (one), GPUTOPO_ITERATIONS,
     and prints `gputopo: step_s=SECONDS`. Stopped, it goes on where it was: same command again.
     """
-    from slurm_plugin.profiling import plan, submission
-    from slurm_plugin.profiling.loop import SlurmAccess
-    from slurm_plugin.profiling.progress import Folder
+    from slurm_plugin.act.profiling import plan, submission
+    from slurm_plugin.act.profiling.loop import SlurmAccess
+    from slurm_plugin.act.profiling.progress import Folder
     from slurm_plugin.slurm.clients.command_line import SlurmClient
     from slurm_plugin.slurm.runner import ProcessRunner
 
@@ -112,8 +112,8 @@ def _submit(place: Path | None, argv: list[str], variables: Mapping[str, str]) -
 
 
 def _asked(submission: Submission, given: dict[str, Any]) -> ProfileRequest:
-    from slurm_plugin.profiling.plan import ProfileRequest
-    from slurm_plugin.profiling.sweep import values
+    from slurm_plugin.act.profiling.plan import ProfileRequest
+    from slurm_plugin.act.profiling.sweep import values
 
     name = given["name"]
     if name is None and submission.script is None:
@@ -133,8 +133,8 @@ def _asked(submission: Submission, given: dict[str, Any]) -> ProfileRequest:
 def _print_plan(
     progress: Progress, submission: Submission, how: RunOptions, folder: Folder, *, full: bool
 ) -> None:
-    from slurm_plugin.profiling import plan, sweep
-    from slurm_plugin.profiling.submission import command, variables
+    from slurm_plugin.act.profiling import plan, sweep
+    from slurm_plugin.act.profiling.submission import command, variables
 
     settings, runs = progress.settings, plan.expected(progress)
     nodes = f"{len(settings.names)} node{'s' if len(settings.names) > 1 else ''}"
@@ -152,9 +152,13 @@ def _print_plan(
     first = next((run for run in progress.runs if run.state == sweep.WAITING), None)
     if first is not None:
         argv = command(
-            submission, how, first.shape, first.local_batch, progress.job_name(first),
+            submission,
+            how,
+            first.shape,
+            first.local_batch,
+            progress.job_name(first),
             folder.output(progress, first),
-        )  # fmt: skip
+        )
         exported = variables(how, first.shape, first.local_batch)
         click.echo(
             " ".join([*(f"{key}={text}" for key, text in exported.items()), shlex.join(argv)])
@@ -162,13 +166,16 @@ def _print_plan(
 
 
 def _work(
-    slurm: SlurmAccess, folder: Folder, progress: Progress,
-    asked: tuple[Submission, RunOptions], given: dict[str, Any],
-) -> None:  # fmt: skip
+    slurm: SlurmAccess,
+    folder: Folder,
+    progress: Progress,
+    asked: tuple[Submission, RunOptions],
+    given: dict[str, Any],
+) -> None:
+    from slurm_plugin.act.profiling import plan
+    from slurm_plugin.act.profiling.loop import ProfilingLoop, RunLimits
+    from slurm_plugin.act.profiling.sweep import SUBMITTED
     from slurm_plugin.cli.progress import bar
-    from slurm_plugin.profiling import plan
-    from slurm_plugin.profiling.loop import ProfilingLoop, RunLimits
-    from slurm_plugin.profiling.sweep import SUBMITTED
 
     if given["again"]:
         click.echo(f"{plan.again(progress)} runs are run again")
@@ -192,10 +199,10 @@ def _work(
 def _store(folder: Folder, progress: Progress, given: dict[str, Any]) -> None:
     """Fit and store what was measured; exit status 1 where a run over shapes failed."""
     from policies.performance.similarity import Traits
+    from slurm_plugin.act.profiling import plan, sweep
     from slurm_plugin.cli import Fault
-    from slurm_plugin.profiling import plan, sweep
-    from slurm_plugin.speed_models.database import Database
-    from slurm_plugin.speed_models.predictions import in_words
+    from slurm_plugin.learn.speed_models.database import Database
+    from slurm_plugin.learn.speed_models.predictions import in_words
 
     settings = progress.settings
     runs = plan.measurements(progress)
@@ -220,7 +227,7 @@ def _store(folder: Folder, progress: Progress, given: dict[str, Any]) -> None:
 
 
 def _check_writable(database: Path) -> None:
-    """Before anything is measured."""
+    """End with an error where the database could not be written after the measurements."""
     from slurm_plugin.cli import Fault
 
     place = database if database.exists() else database.parent

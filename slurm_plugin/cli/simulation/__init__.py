@@ -1,1 +1,1 @@
-"""Commands that need no Slurm: a log replayed under other policies, and the papers' experiments."""
+"""Commands that need no Slurm: a log replayed under other policies."""

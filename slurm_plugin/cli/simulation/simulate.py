@@ -40,8 +40,13 @@ NAMED = 5
     metavar="YAML",
     help="Nodes and their topologies; gputopo.yaml will do.",
 )
-@click.option("--policy", "names", multiple=True, metavar="NAME",
-              help="Repeat for each policy; `stock` is Slurm itself.")  # fmt: skip
+@click.option(
+    "--policy",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Repeat for each policy; `stock` is Slurm itself.",
+)
 @click.option(
     "--queue",
     type=click.Choice(["easy", "fifo"]),
@@ -69,8 +74,9 @@ NAMED = 5
     metavar="FILE",
     help="Queue, CPUs, memory, partitions and limits as this slurm.conf has them.",
 )
-@number_option("--communication", 0, 1, 0.0,
-               "Part of a job's time that grows as its bandwidth shrinks.")  # fmt: skip
+@number_option(
+    "--communication", 0, 1, 0.0, "Part of a job's time that grows as its bandwidth shrinks."
+)
 @click.option("--skip-days", type=click.FloatRange(0), default=0.0, help="Leave out a beginning.")
 @click.option(
     "--load",
@@ -118,8 +124,7 @@ def simulate(
     site = _site(slurm_conf)
     passing = _passing(trace, policies, reckon, site) if order == "predicted" else {}
     runs = _runs(
-        *(trace, cluster, _network(nodes), policies, site or queue == "easy", communication),
-        passing,
+        trace, cluster, _network(nodes), policies, site or queue == "easy", communication, passing
     )
     facts = {
         "queue": queue if site is None else str(slurm_conf),

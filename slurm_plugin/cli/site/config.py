@@ -33,7 +33,7 @@ def check(file: Path | None, config_path: Path) -> None:
     try:
         _check(file or config_path)
     except ConfigError as error:
-        from slurm_plugin.explain.text import printable
+        from slurm_plugin.tell.explain.text import printable
 
         *others, last = error.problems
         for problem in others:
@@ -43,11 +43,11 @@ def check(file: Path | None, config_path: Path) -> None:
 
 def _check(path: Path) -> None:
     """Print what the engine would have of the file; ConfigError with all that is wrong."""
+    from slurm_plugin.act.genie.site import site_of
     from slurm_plugin.config import settings as configuration
     from slurm_plugin.decide.load_machines import load_machines
     from slurm_plugin.errors import Mistakes
-    from slurm_plugin.genie.site import site_of
-    from slurm_plugin.job_profiles import read_profiles
+    from slurm_plugin.learn.job_profiles import read_profiles
     from slurm_plugin.serve.setup import networks_of
 
     # Somebody else's file, too: nothing of what it names is run.

@@ -11,16 +11,21 @@ import click
 from slurm_plugin.cli.options import config_option, json_option
 
 if TYPE_CHECKING:
+    from slurm_plugin.act.defrag.plan import Gain
     from slurm_plugin.config.settings import Config
-    from slurm_plugin.defrag.plan import Gain
     from slurm_plugin.queue.snapshot import Snapshot
 
 
 @click.command()
 @config_option
 @click.option("--plan", is_flag=True, help="What could be freed now, and at what cost.")
-@click.option("--moves", type=click.IntRange(1, 4), default=3, show_default=True,
-              help="With --plan: the most jobs to move for one gain.")  # fmt: skip
+@click.option(
+    "--moves",
+    type=click.IntRange(1, 4),
+    default=3,
+    show_default=True,
+    help="With --plan: the most jobs to move for one gain.",
+)
 @json_option
 def defrag(config_path: Path, plan: bool, moves: int, as_json: bool) -> None:
     """Say which jobs could be moved to make room (--plan), or which were moved.
@@ -41,12 +46,12 @@ def defrag(config_path: Path, plan: bool, moves: int, as_json: bool) -> None:
 def _plan(config: Config, most: int) -> dict[str, Any]:
     import time
 
+    from slurm_plugin.act.defrag import record
+    from slurm_plugin.act.defrag.movable import movable_jobs, waiting_jobs
+    from slurm_plugin.act.defrag.plan import MOST_WAITING, Planner
+    from slurm_plugin.act.defrag.sight import Sight
     from slurm_plugin.decide.load_machines import load_machines
     from slurm_plugin.decide.rules import Rules
-    from slurm_plugin.defrag import record
-    from slurm_plugin.defrag.movable import movable_jobs, waiting_jobs
-    from slurm_plugin.defrag.plan import MOST_WAITING, Planner
-    from slurm_plugin.defrag.sight import Sight
     from slurm_plugin.queue.snapshot import read_snapshot
     from slurm_plugin.slurm import choose, requeue
     from slurm_plugin.slurm.runner import ProcessRunner
@@ -82,7 +87,7 @@ def _with_entries(config: Config, snapshot: Snapshot) -> Snapshot:
     """Our entries about jobs in AdminComment's place, where the engine keeps them to itself."""
     from dataclasses import replace
 
-    from slurm_plugin.job_entries.saved import NAME, readable
+    from slurm_plugin.slurm.job_entries.saved import NAME, readable
 
     kept = readable(config.state_dir / NAME)
     jobs = (
@@ -137,7 +142,7 @@ def _plan_words(told: dict[str, Any]) -> list[str]:
 def _moved(config: Config) -> dict[str, Any]:
     import msgspec
 
-    from slurm_plugin.defrag import record
+    from slurm_plugin.act.defrag import record
 
     found: dict[str, Any] = msgspec.to_builtins(record.read(record.path_in(config.state_dir)))
     return found

@@ -43,7 +43,7 @@ def enable(config_path: Path, plugin_dir: Path | None, is_applied: bool) -> None
 
     from slurm_plugin.doctor.installation import Installation
     from slurm_plugin.enabling import apply, checks, edits
-    from slurm_plugin.enabling.slurm_conf import PLUGIN_DIR, parse
+    from slurm_plugin.slurm.slurm_conf import PLUGIN_DIR, parse
 
     _require_config(config_path)
     here = Installation(config_path, _client)
@@ -71,9 +71,12 @@ def enable(config_path: Path, plugin_dir: Path | None, is_applied: bool) -> None
 
 
 @click.command()
-@click.option("--slurm-conf", type=IN_FILE, envvar="SLURM_CONF",
-              help="The file to read if slurmctld does not answer.  [default:"
-              " /etc/slurm/slurm.conf]")  # fmt: skip
+@click.option(
+    "--slurm-conf",
+    type=IN_FILE,
+    envvar="SLURM_CONF",
+    help="The file to read if slurmctld does not answer.  [default: /etc/slurm/slurm.conf]",
+)
 @apply_option
 def disable(slurm_conf: Path | None, is_applied: bool) -> None:
     """Show what gputopo enable put into slurm.conf; with --apply, take exactly that out.
@@ -84,7 +87,7 @@ def disable(slurm_conf: Path | None, is_applied: bool) -> None:
     from datetime import datetime
 
     from slurm_plugin.enabling import apply, checks, edits
-    from slurm_plugin.enabling.slurm_conf import parse
+    from slurm_plugin.slurm.slurm_conf import parse
 
     conf = parse(_slurm_conf(slurm_conf))
     texts = edits.disabled(conf)

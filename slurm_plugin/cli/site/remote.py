@@ -22,7 +22,7 @@ def presets(as_json: bool) -> None:
     import json
     from dataclasses import asdict
 
-    from slurm_plugin.remote import presets as known
+    from slurm_plugin.config import presets as known
 
     presets = [known.load(name) for name in known.names()]
     if as_json:
@@ -36,7 +36,7 @@ def presets(as_json: bool) -> None:
 @click.argument("file", type=OUT_FILE)
 def check(file: Path) -> None:
     """Check a preset of the site's own."""
-    from slurm_plugin.remote import presets as known
+    from slurm_plugin.config import presets as known
 
     preset = known.load(str(file.absolute()))
     why = preset.needs_trust()
@@ -54,7 +54,7 @@ def check(file: Path) -> None:
 )
 def program(file: Path, python: str) -> None:
     """Write the program that donors and jobs run on the nodes: one file, Python alone."""
-    from slurm_plugin.remote import program as packed
+    from slurm_plugin.node import program as packed
 
     packed.write(file, python)
     beside = "task-prolog, gputopo-carry and gputopo-wire.so"
@@ -70,7 +70,7 @@ def program(file: Path, python: str) -> None:
 def measure(local: Path, lent: Path, preset: str, where: str, out: Path) -> None:
     """Fit what a probe measured on own (LOCAL) and on lent GPUs: remote=auto decides by it."""
     from policies.remote.r_queue.measured import Measured
-    from slurm_plugin.remote import measured
+    from slurm_plugin.config import measured
 
     own, other = (measured.fit(str(file), measured.runs(file)) for file in (local, lent))
     measured.write(out, Measured(preset, own, other, where))

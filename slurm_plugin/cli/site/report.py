@@ -19,8 +19,11 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 @click.command()
 @config_option
-@click.option("--since", metavar="WHEN",
-              help="Only what was decided since: 2h, 7d, 4w, or 2026-01-31[T12:00].")  # fmt: skip
+@click.option(
+    "--since",
+    metavar="WHEN",
+    help="Only what was decided since: 2h, 7d, 4w, or 2026-01-31[T12:00].",
+)
 @json_option
 def report(config_path: Path, since: str | None, as_json: bool) -> None:
     """Sum up the decision log: bandwidth and rings against stock Slurm, waits, passes.
@@ -29,13 +32,13 @@ def report(config_path: Path, since: str | None, as_json: bool) -> None:
     """
     import json
 
+    from slurm_plugin.base.log_lines import LineReader
     from slurm_plugin.cli import Fault
     from slurm_plugin.config import settings as config
     from slurm_plugin.decide import decision_log
-    from slurm_plugin.explain.gains import Gains
-    from slurm_plugin.explain.search import attributed
-    from slurm_plugin.log_lines import LineReader
     from slurm_plugin.serve.free_history import FreeHistory, over_time
+    from slurm_plugin.tell.explain.gains import Gains
+    from slurm_plugin.tell.explain.search import attributed
 
     first = _first(since, datetime.now(UTC)) if since else None
     settings = config.in_force(config_path)

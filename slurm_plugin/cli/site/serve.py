@@ -36,7 +36,7 @@ def serve_donors(config_path: Path, user: str) -> None:
     """Submit donors for the engine, as the users whose jobs borrow; runs as root."""
     import logging
 
-    from slurm_plugin.lending.acting.serve import serve as run
+    from slurm_plugin.act.lending.acting.serve import serve as run
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     run(config_path, user)

@@ -26,9 +26,9 @@ def list_(config_path: Path, as_json: bool) -> None:
 
     from slurm_plugin.cli import tables
     from slurm_plugin.config import settings as config
-    from slurm_plugin.job_entries.saved import NAME, readable
     from slurm_plugin.serve.give_back import waiting
     from slurm_plugin.slurm import choose
+    from slurm_plugin.slurm.job_entries.saved import NAME, readable
 
     settings = config.in_force(config_path)
     notes = readable(settings.state_dir / NAME)
@@ -64,8 +64,8 @@ def release_all(config_path: Path) -> None:
 
 
 def _row(job: Any, kept: Any, entries: Any) -> dict[str, Any]:
-    from slurm_plugin.job_notes import hints
-    from slurm_plugin.job_notes.records import PLACED
+    from slurm_plugin.base.job_notes import hints
+    from slurm_plugin.base.job_notes.records import PLACED
 
     asked = next(filter(None, kept.requests), "")
     left_s = int(job.eligible - time.time()) if job.eligible else 0

@@ -19,8 +19,12 @@ _SLOTS = ("promised", "gated", "placed", "released", "regated", "refused", "mism
 @click.command()
 @config_option
 # Who may not open it reads the file beside it.
-@click.option("--socket", "socket_path", type=click.Path(path_type=Path, readable=False),
-              help="The engine's socket, instead of the configuration's.")  # fmt: skip
+@click.option(
+    "--socket",
+    "socket_path",
+    type=click.Path(path_type=Path, readable=False),
+    help="The engine's socket, instead of the configuration's.",
+)
 @json_option
 def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
     """Ask the engine what it decided, what it passed and how fast.
@@ -29,7 +33,7 @@ def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
     """
     import json
 
-    from slurm_plugin import client
+    from slurm_plugin.base import client
     from slurm_plugin.cli import printable
 
     if socket_path is None:
@@ -46,12 +50,14 @@ def status(config_path: Path, socket_path: Path | None, as_json: bool) -> None:
 
 
 def _unasked(state: dict[str, Any], settings: SlurmConfig) -> int:
-    from slurm_plugin import client
+    from slurm_plugin.base import client
     from slurm_plugin.errors import SlurmError
     from slurm_plugin.slurm import choose
 
+    # As the engine knows it: Slurm's own commands take their time while slurmctld is down.
+    booted = state.get("charge", {}).get("slurmctld_booted", 0)
     try:
-        return client.unasked(state, choose.client(settings))
+        return client.unasked(state, choose.client(settings), booted)
     except SlurmError:
         return 0  # the engine's own numbers are worth showing without Slurm
 
@@ -62,7 +68,7 @@ def _text(state: dict[str, Any]) -> str:
 
 def _engine(state: dict[str, Any]) -> Iterator[str]:
     """Since when it answers, whether it may, what and how fast."""
-    from slurm_plugin import client
+    from slurm_plugin.base import client
 
     yield f"up {state['uptime_s']:.0f} s, {state['config']}, enforcement {state['enforcement']}"
     in_force = f"in force is what was read at {client.config_read_at(state)}"

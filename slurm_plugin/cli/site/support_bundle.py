@@ -18,8 +18,9 @@ _LISTED = 10
 
 @click.command("support-bundle")
 @config_option
-@click.option("--output", type=OUT_FILE,
-              help="File to write.  [default: gputopo-support-TIME.tar.gz]")  # fmt: skip
+@click.option(
+    "--output", type=OUT_FILE, help="File to write.  [default: gputopo-support-TIME.tar.gz]"
+)
 @click.option("--hide-nodes", is_flag=True, help="Replace the names of nodes, too.")
 def support_bundle(config_path: Path, output: Path | None, hide_nodes: bool) -> None:
     """Write a tar.gz for a report of a fault: settings, versions, state and the last of the logs.
@@ -30,7 +31,7 @@ def support_bundle(config_path: Path, output: Path | None, hide_nodes: bool) -> 
     """
     import time
 
-    from slurm_plugin import whole_file
+    from slurm_plugin.base import whole_file
     from slurm_plugin.cli import printable
     from slurm_plugin.doctor.bundle import Bundle, packed
     from slurm_plugin.doctor.placeholders import Placeholders

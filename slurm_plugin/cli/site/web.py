@@ -12,7 +12,7 @@ from slurm_plugin.cli.options import config_option
 from slurm_plugin.cli.site.serve import LOG_FORMAT
 
 if TYPE_CHECKING:
-    from slurm_plugin.web.sources import Sources
+    from slurm_plugin.tell.web.sources import Sources
 
 
 def _text(name: str, metavar: str, about: str, **more: Any) -> Callable[..., Any]:
@@ -62,14 +62,14 @@ def web(
     from slurm_plugin.cli import Fault
 
     try:
-        from slurm_plugin.web.run import address_in, serve
+        from slurm_plugin.tell.web.run import address_in, serve
     except ImportError as error:
         name = str(error.name)
         raise Fault(
             f"gputopo web needs {name}: apt-get install python3-aiohttp python3-jinja2, or, where"
             " pip installed gputopo, pip install 'slurm-gputopo[web]'"
         ) from error
-    from slurm_plugin.web import identity
+    from slurm_plugin.tell.web import identity
 
     logging.basicConfig(level=logging.INFO, format=LOG_FORMAT)
     addresses = [address_in(text) for text in listen]
@@ -86,10 +86,10 @@ def sources_of(config_path: Path, operators: frozenset[int], demo: bool) -> Sour
     from dataclasses import replace
 
     from slurm_plugin.config import settings
-    from slurm_plugin.web import sources
+    from slurm_plugin.tell.web import sources
 
     if demo:
-        from slurm_plugin.web import demo as recorded
+        from slurm_plugin.tell.web import demo as recorded
 
         # A made-up site's jobs: whoever calls this may see them.
         return replace(recorded.sources(), operators=operators | {os.getuid()})

@@ -1,7 +1,7 @@
 /*
  * Our part of a job's AdminComment, `[gpu-topo: HINT | NOTE]`: reading it, and
  * editing it without touching what a site or user wrote around it. The grammar
- * is that of slurm_plugin/job_notes/brackets.py.
+ * is that of slurm_plugin/base/job_notes/brackets.py.
  * No Slurm header.
  */
 #pragma once

@@ -6,11 +6,11 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from slurm_plugin.defrag import record
-from slurm_plugin.defrag.mover import Mover
-from slurm_plugin.defrag.sight import Sight
+from slurm_plugin.act.defrag import record
+from slurm_plugin.act.defrag.mover import Mover
+from slurm_plugin.act.defrag.sight import Sight
+from slurm_plugin.act.lending.at_start.reservations import LoanReservations
 from slurm_plugin.errors import PluginError
-from slurm_plugin.lending.at_start.reservations import LoanReservations
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.loops.queue_loop import RegularLoop, logger
 from slurm_plugin.serve.service import Engine

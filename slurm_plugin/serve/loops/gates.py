@@ -7,9 +7,9 @@ import logging
 from time import monotonic
 from typing import Any
 
-from slurm_plugin.gates.capacity_cache import PROMISE_S
-from slurm_plugin.gates.reconciler import GateReconciler
-from slurm_plugin.gates.slot_loans import SlotLoans
+from slurm_plugin.act.gates.capacity_cache import PROMISE_S
+from slurm_plugin.act.gates.reconciler import GateReconciler
+from slurm_plugin.act.gates.slot_loans import SlotLoans
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.give_back import give_back
 from slurm_plugin.serve.loops.poll_schedule import SUBMIT_S

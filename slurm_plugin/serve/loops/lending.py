@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from slurm_plugin.lending.at_start.reconciler import LoanReconciler
-from slurm_plugin.lending.at_start.start_loans import StartLoans
+from slurm_plugin.act.lending.at_start.reconciler import LoanReconciler
+from slurm_plugin.act.lending.at_start.start_loans import StartLoans
 from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve.loops.queue_loop import ReconcilerLoop
 from slurm_plugin.serve.service import ANEW, Engine
@@ -71,5 +71,5 @@ class LendingLoop(ReconcilerLoop[LoanReconciler]):
         updates = StartLoans(setup.config.remote.ready_s)
         matcher = self.matcher(setup, updates)
         return LoanReconciler(
-            *(setup.client, matcher, updates, setup.reserved, GRACE_S), telemetry=setup.telemetry
+            setup.client, matcher, updates, setup.reserved, GRACE_S, telemetry=setup.telemetry
         )

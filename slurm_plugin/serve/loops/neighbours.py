@@ -37,7 +37,7 @@ class NeighboursLoop(RegularLoop):
         return max(config.refresh_s, min(rest_s, most_s))
 
     async def next_s(self, setup: Setup, since: float) -> float:
-        """One reading."""
+        """Read who runs where, if it is time; the seconds until the next reading."""
         neighbours = setup.neighbours
         if not neighbours.is_wanted:
             return IDLE_S

@@ -14,12 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.config.sections import Rule
-from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.released import of_job
-from slurm_plugin.log_lines import OrderLine
-from slurm_plugin.order.learned_durations import MAX_BYTES
-from slurm_plugin.order.passing import (
+from slurm_plugin.act.gates.released import of_job
+from slurm_plugin.act.order.learned_durations import MAX_BYTES
+from slurm_plugin.act.order.passing import (
     PassingInPartition,
     Raised,
     Update,
@@ -28,8 +25,11 @@ from slurm_plugin.order.passing import (
     own_place,
     why_not,
 )
+from slurm_plugin.base.log_lines import OrderLine
+from slurm_plugin.base.rows_file import RowsFile
+from slurm_plugin.config.sections import Rule
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail, Snapshot
-from slurm_plugin.rows_file import RowsFile
 from slurm_plugin.serve.loops.queue_loop import QueueLoop
 from slurm_plugin.serve.loops.shaping import PLANNED
 from slurm_plugin.serve.service import Engine

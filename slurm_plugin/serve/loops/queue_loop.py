@@ -7,10 +7,10 @@ import time
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
+from slurm_plugin.act.lending.donors import LoanUpdates, slurm_loans
+from slurm_plugin.act.lending.matcher import LoanMatcher
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.job_profiles import read_remote
-from slurm_plugin.lending.donors import LoanUpdates, slurm_loans
-from slurm_plugin.lending.matcher import LoanMatcher
+from slurm_plugin.learn.job_profiles import read_remote
 from slurm_plugin.serve.loops.poll_schedule import PollSchedule
 from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.serve.setup import Setup
@@ -29,7 +29,7 @@ class QueueLoop(ABC):
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.schedule = PollSchedule()
-        #: Whose settings what the loop remembers was made by; None: it is made anew.
+        #: The settings under which the loop began to remember; None: it begins anew.
         self._setup: Setup | None = None
         self._is_failing = False
         engine.listen(self.heard, self.status)

@@ -15,22 +15,22 @@ from typing import Any
 
 from policies.contract.scheduling import Planned, Task
 from policies.errors import HintError
+from slurm_plugin.act.gates.released import of_job
+from slurm_plugin.act.genie.changes import Changes, changes, released
+from slurm_plugin.act.genie.domain_snapshot import DomainSnapshot, domain_snapshot
+from slurm_plugin.act.genie.record import ShapeRecord
+from slurm_plugin.act.genie.shaping import Shaping
+from slurm_plugin.act.genie.site import ShapedPartition
+from slurm_plugin.act.order.learned_durations import MAX_BYTES
+from slurm_plugin.base.job_notes import hints
+from slurm_plugin.base.job_notes.hints import postponed_until
+from slurm_plugin.base.job_notes.records import GATED, GateRecord
+from slurm_plugin.base.job_notes.shape import ShapeNote, shape_note_in
+from slurm_plugin.base.rows_file import RowsFile
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.released import of_job
-from slurm_plugin.genie.changes import Changes, changes, released
-from slurm_plugin.genie.domain_snapshot import DomainSnapshot, domain_snapshot
-from slurm_plugin.genie.record import ShapeRecord
-from slurm_plugin.genie.shaping import Shaping
-from slurm_plugin.genie.site import ShapedPartition
-from slurm_plugin.job_notes import hints
-from slurm_plugin.job_notes.hints import postponed_until
-from slurm_plugin.job_notes.records import GATED, GateRecord
-from slurm_plugin.job_notes.shape import ShapeNote, shape_note_in
-from slurm_plugin.order.learned_durations import MAX_BYTES
 from slurm_plugin.queue.backoff import Backoff
 from slurm_plugin.queue.snapshot import Detail, Snapshot
-from slurm_plugin.rows_file import RowsFile
 from slurm_plugin.serve.loops.queue_loop import QueueLoop
 from slurm_plugin.serve.service import ANEW, Engine
 from slurm_plugin.serve.setup import Setup

@@ -17,8 +17,8 @@ from typing import Any
 
 from gres_topology import hostlist
 from gres_topology.cpulist import parse_list
+from slurm_plugin.base.job_states import queue_state
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.job_states import queue_state
 from slurm_plugin.slurm import array_tasks
 from slurm_plugin.slurm.clients import squeue_table
 from slurm_plugin.slurm.clients.command_line import SlurmClient

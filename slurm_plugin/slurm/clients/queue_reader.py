@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
+from slurm_plugin.base.job_states import queue_state
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.job_states import queue_state
 from slurm_plugin.slurm.clients import rows, squeue_table
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.slurm.runner import Runner

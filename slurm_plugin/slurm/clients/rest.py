@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from gres_topology import hostlist
+from slurm_plugin.base.rows_file import NO_JSON
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.rows_file import NO_JSON
 from slurm_plugin.slurm import releases
 from slurm_plugin.slurm.clients import rows, scontrol_tables, squeue_table, update_text
 from slurm_plugin.slurm.clients.command_line import SlurmClient

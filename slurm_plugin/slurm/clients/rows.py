@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from gres_topology import hostlist
+from slurm_plugin.base.job_states import queue_state
+from slurm_plugin.base.rows_file import NO_JSON
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.job_states import queue_state
-from slurm_plugin.rows_file import NO_JSON
 from slurm_plugin.slurm import array_tasks, gres_text
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob, SlurmNode
 
@@ -47,7 +47,7 @@ class SlurmFault(msgspec.Struct):
 
 
 class NodeRow(msgspec.Struct):
-    """A node."""
+    """A node as Slurm's JSON has it."""
 
     name: str
     state: _Words = None

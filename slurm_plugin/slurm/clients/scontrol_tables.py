@@ -6,10 +6,12 @@ No user can write into it. Users are shown what PrivateData lets them see.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from gres_topology import hostlist
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm.interface import (
     JobDefaults,
     License,
@@ -17,6 +19,7 @@ from slurm_plugin.slurm.interface import (
     Reservation,
     SlurmNode,
     SlurmPartition,
+    TopologyUnits,
 )
 from slurm_plugin.slurm.runner import Runner
 
@@ -94,6 +97,7 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         job_defaults(pairs),
         pairs.get("OverTimeLimit", ""),
         number(pairs.get("MinNodes", "")),
+        pairs.get("Topology", ""),
     )
 
 
@@ -143,6 +147,47 @@ def reservations(run: Runner) -> list[Reservation]:
                 )
             )
     return sorted(visible, key=lambda one: one.name)
+
+
+def topologies(run: Runner, parts: Iterable[SlurmPartition]) -> dict[str, TopologyUnits]:
+    """What slurmctld has in force of topology/block, and of topology/tree with several trees.
+
+    By partition; without those of another topology, or of one that cannot be read.
+    """
+    by_name: dict[str, list[str]] = {}
+    for one in parts:
+        by_name.setdefault(one.topology, []).append(one.name)
+    found: dict[str, TopologyUnits] = {}
+    for name, of in by_name.items():
+        with suppress(SlurmError, ValueError):
+            text = run(["scontrol", "show", "topology", *filter(None, [name])])
+            lines = list(map(_pairs, text.splitlines()))
+            if units := _blocks(lines) or _trees(lines):
+                found |= dict.fromkeys(of, units)
+    return found
+
+
+def _blocks(lines: Sequence[Mapping[str, str]]) -> TopologyUnits | None:
+    blocks = [(number(one.get("BlockIndex", "")), one) for one in lines if "BlockName" in one]
+    sizes = {size for one in lines if (size := number(one.get("BlockSize", "")))}
+    if not blocks or not sizes:
+        return None
+    blocks.sort(key=lambda block: block[0])
+    units = tuple((one["BlockName"], _hosts(one, "Nodes")) for _, one in blocks)
+    return TopologyUnits("block", units, tuple(sorted(sizes)))
+
+
+def _trees(lines: Sequence[Mapping[str, str]]) -> TopologyUnits | None:
+    switches = [one for one in lines if "SwitchName" in one]
+    below = {name for one in switches for name in _hosts(one, "Switches")}
+    roots = [one for one in switches if one["SwitchName"] not in below]
+    units = tuple((one["SwitchName"], _hosts(one, "Nodes")) for one in roots)
+    return TopologyUnits("switch", units) if len(units) > 1 else None
+
+
+def _hosts(pairs: Mapping[str, str], key: str) -> frozenset[str]:
+    """The names in the host list of that key."""
+    return frozenset(hostlist.expand(pairs[key])) if pairs.get(key) else frozenset()
 
 
 def licenses(run: Runner) -> list[License]:

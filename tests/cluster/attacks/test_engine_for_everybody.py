@@ -5,7 +5,7 @@ import random
 import pytest
 from mallory import job_of
 
-from slurm_plugin.protocol import Submit, decode
+from slurm_plugin.base.protocol import Submit, decode
 
 
 @pytest.mark.parametrize("enforcement", ["select", "slots"])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from engine_process import EngineProcess, connected, engine, free_port
 
-from slurm_plugin.port import MAX_OF_ONE, REQUEST_S
+from slurm_plugin.base.port import MAX_OF_ONE, REQUEST_S
 
 DESCRIPTORS = 256
 ALICE, MALLORY = 1000, 1002

@@ -10,7 +10,7 @@ from lending_harness import ASKS, FOUR, HOLD, donors
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
-from slurm_plugin.job_notes.records import LoanRecord
+from slurm_plugin.base.job_notes.records import LoanRecord
 
 #: Two jobs of somebody else as "donors", the highest of all priorities, and a start at once.
 FORGED = (

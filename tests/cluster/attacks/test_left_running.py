@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from acting_harness import Part, part_for
 
-from slurm_plugin.lending.acting import child
+from slurm_plugin.act.lending.acting import child
 
 #: Nobody else's: these start as many processes as a user may have, which other tests would miss.
 GAMES = pwd.getpwnam("games")

@@ -10,7 +10,7 @@ import pytest
 from engine_process import EngineProcess, connected, engine, free_port
 
 from slurm_cluster.hosts import until
-from slurm_plugin.port import MAX_OPEN, REQUEST_S
+from slurm_plugin.base.port import MAX_OPEN, REQUEST_S
 
 pytest.importorskip("prometheus_client", reason="the extra `metrics` is not installed")
 

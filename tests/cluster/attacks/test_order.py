@@ -6,23 +6,39 @@ from dataclasses import replace
 
 import pytest
 
+from slurm_plugin.act.order import passing
+from slurm_plugin.act.order.learned_durations import LearnedDurations
+from slurm_plugin.act.order.passing import PassingInPartition
 from slurm_plugin.config.sections import Rule
-from slurm_plugin.order import passing
-from slurm_plugin.order.learned_durations import LearnedDurations
-from slurm_plugin.order.passing import PassingInPartition
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
 NOW, DAY_S = 1_795_000_000, 86_400
 NODE = SlurmNode("n1", ("MIXED",), ("batch",), 1, 64, 9000, {"v100": 8}, tuple(range(6)))
 #: Six of eight GPUs are in use, and who is first in line wants all.
 WAITS = QueuedJob(
-    2, "2", user="victim", uid=1, partition="batch", state="PENDING", reason="Resources",
-    priority=998, min_nodes=1, submit=NOW, tres_per_node="gres/gpu:8", time_limit_s=DAY_S,
-)  # fmt: skip
+    2,
+    "2",
+    user="victim",
+    uid=1,
+    partition="batch",
+    state="PENDING",
+    reason="Resources",
+    priority=998,
+    min_nodes=1,
+    submit=NOW,
+    tres_per_node="gres/gpu:8",
+    time_limit_s=DAY_S,
+)
 HOLDS = replace(
-    WAITS, job_id=1, name="1", state="RUNNING", start=NOW, nodes=("n1",),
-    gpus={"n1": tuple(range(6))}, tres_per_node="gres/gpu:6",
-)  # fmt: skip
+    WAITS,
+    job_id=1,
+    name="1",
+    state="RUNNING",
+    start=NOW,
+    nodes=("n1",),
+    gpus={"n1": tuple(range(6))},
+    tres_per_node="gres/gpu:6",
+)
 
 
 def mallorys(job_id: int, limit_s: int = 7 * DAY_S, **more: object) -> QueuedJob:

@@ -12,8 +12,8 @@ from page_process import ALICE, BOB, CAROL, page, write_log
 from web_in_tests import Site, asked
 
 from slurm_cluster.hosts import until
-from slurm_plugin.web.clients.guard import MAX_CONNECTIONS
-from slurm_plugin.web.identity import Identities
+from slurm_plugin.tell.web.clients.guard import MAX_CONNECTIONS
+from slurm_plugin.tell.web.identity import Identities
 
 #: Seconds within which alice has her job's page, on whatever machine, where the page alone needs
 #: some hundredths of one and once needed minutes.

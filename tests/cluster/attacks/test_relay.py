@@ -21,8 +21,8 @@ from paper_donor import bound, donor, tools
 from paper_munge import PaperMunge
 
 from slurm_cluster.cluster import Cluster
-from slurm_plugin.remote.node import relay
-from slurm_plugin.remote.node.relay import JobEnd
+from slurm_plugin.node.remote import relay
+from slurm_plugin.node.remote.relay import JobEnd
 
 MALLORY = 2003
 TRIES = 60

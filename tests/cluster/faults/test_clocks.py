@@ -143,9 +143,10 @@ def test_the_kill_switch_is_seen_after_the_clock_was_set_back(site):
 def test_one_process_alone_has_a_wrong_clock(watch, cluster, process, hours):
     """Nothing is lost by it: jobs of meanwhile run in the end, and later ones as ever.
 
-    What munge kept from being launched Slurm puts back for two minutes, a minute or two later.
+    What munge kept from being launched Slurm puts back for two minutes, a minute or two later, and
+    then looks at once a minute.
     """
-    runs = cluster.sbatch(*PAIR, "dgx2", sleep_s=300)
+    runs = cluster.sbatch(*PAIR, "dgx2", sleep_s=900)
     gpus = cluster.running_gpus([runs])
     jobid = waits(cluster)
     with cluster.clock_shifted(process, hours=hours):

@@ -28,7 +28,7 @@ from lending_harness import (
 
 from slurm_cluster.cluster import Cluster, image
 from slurm_cluster.hosts import until
-from slurm_plugin.remote import presets
+from slurm_plugin.config import presets
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 SOURCES = Path(__file__).parents[2] / "gpu"

@@ -10,7 +10,7 @@ from select_harness import stock_pair
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import CommandResult
-from slurm_plugin.enabling.slurm_conf import PLUGIN_DIR, parse
+from slurm_plugin.slurm.slurm_conf import PLUGIN_DIR, parse
 
 pytestmark = [pytest.mark.cluster]
 
@@ -88,8 +88,9 @@ def test_a_controller_that_could_not_start_is_not_made(stock):
 def test_with_slots_job_submit_alone_is_written(cluster):
     """GRES types and the bridge's settings are there; lua and the script are what is missing."""
     with cluster.variant_as("gputopo-slots"):
-        cluster.run("ctl", "rm /etc/slurm/job_submit.lua; sed -i /^JobSubmitPlugins/d"
-                    " /cluster/slurm.conf")  # fmt: skip
+        cluster.run(
+            "ctl", "rm /etc/slurm/job_submit.lua; sed -i /^JobSubmitPlugins/d /cluster/slurm.conf"
+        )
         before = cluster.run("ctl", FILES).out
         shown = gputopo(cluster, "enable", "--apply").out
         assert "+JobSubmitPlugins=lua" in shown

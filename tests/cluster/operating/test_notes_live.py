@@ -67,6 +67,12 @@ def booked(cluster: Cluster, jobid: int) -> str:
     return cluster.run("ctl", argv).out.rstrip("\n")
 
 
+def saved(cluster: Cluster, jobid: int) -> str:
+    """The job's entries in the engine's file; earlier jobs there may have the same ones."""
+    rows = json.loads(cluster.run("ctl", "cat /var/lib/gputopo/job-entries.json || echo []").out)
+    return next((" ".join(row["ours"].values()) for row in rows if row["job"] == jobid), "")
+
+
 def as_reportseff(comment: str) -> dict[str, Any]:
     """What reportseff 2.10.3 makes of a field that begins with `JS`."""
     assert comment[:3] == "JS1"
@@ -133,8 +139,7 @@ def test_users_are_told_why_without_admin_comment(quiet, cluster):
         assert told["note"] == "waits for 2 free GPUs on one node"
         assert told["source"] == "the engine's notes"
         # They are written to disk every two seconds at most; what is newer goes with a kill.
-        kept = ["cat", "/var/lib/gputopo/job-entries.json"]
-        until(lambda: told["note"] in cluster.run("ctl", kept, check=False).out, "it is on disk")
+        until(lambda: told["note"] in saved(cluster, jobid), "it is on disk")
         cluster.engine("kill")
         cluster.engine("start")
         cluster.wait_reconciled()

@@ -14,8 +14,8 @@ import pytest
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_cluster.pytest_plugin import in_ci
+from slurm_plugin.base.job_states import queue_state
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.job_states import queue_state
 from slurm_plugin.queue.demand import lacks_only_room
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 from slurm_plugin.slurm.releases import parse_version
@@ -206,9 +206,15 @@ def test_a_release_starts_the_job_on_its_node_with_its_gpus(client, scene):
     job = submitted(scene, "--gpus=v100:2", "-N1-2")
     array = submitted(scene, "--gres=gpu:1", "--array=1-2", "-N1")
     change = JobUpdate(
-        begin_time=NOW, tres_per_node="gpu:v100:3", tres_per_job="", tres_per_task="",
-        req_nodes="dgx2", num_nodes=(1, 1), cpus_per_task=2, admin_comment=BRACKETS,
-    )  # fmt: skip
+        begin_time=NOW,
+        tres_per_node="gpu:v100:3",
+        tres_per_job="",
+        tres_per_task="",
+        req_nodes="dgx2",
+        num_nodes=(1, 1),
+        cpus_per_task=2,
+        admin_comment=BRACKETS,
+    )
     client.update([job], change)
     client.update([f"{array}_2"], JobUpdate(begin_time=NOW, req_nodes="minsky1"))
     started = scene.cluster.wait_running(int(job), timeout_s=15)

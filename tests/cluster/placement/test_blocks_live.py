@@ -116,6 +116,24 @@ def test_segments_stay_whole(six: Cluster, network: str) -> None:
     assert {"g1", "g3", "g5"} < set(job.gpus)
 
 
+def test_a_job_without_room_in_one_block_is_told_so(six: Cluster, network: str) -> None:
+    """One free node of each block or leaf switch: below joined switches that is enough."""
+    six.occupy_nodes(dict.fromkeys(("g2", "g3", "g5", "g6"), range(4)))
+    options = ["-N2", "--gres=gpu:4"]
+    tried = six.run("ctl", ["gputopo", "try", *options], user="alice").out
+    if network == "tree":
+        assert tried.startswith("It would start now on g1: 0,1,2,3, g4: 0,1,2,3")
+        assert set(six.started(*options, sleep_s=300).gpus) == {"g1", "g4"}
+        return
+    lacks = "waits for 2 nodes of one block with 4 free GPUs each: b1 has 1 (g1), b2 has 1 (g4)."
+    assert tried.startswith(f"It would not start now: it {lacks}")
+    waits = six.sbatch(*options, sleep_s=300)
+    until(lambda: six.job(waits).reason not in ("", "None"), "Slurm has looked at it")
+    found = six.run("ctl", ["gputopo", "why", str(waits)]).out
+    assert found.startswith(f"Job {waits} {lacks}")
+    assert "g1, g4" not in found
+
+
 def test_nodes_that_slurm_refuses_leave_its_own(six: Cluster, network: str) -> None:
     """The engine has a network of last week: its nodes are in two blocks, and Slurm says no."""
     if network != "block":

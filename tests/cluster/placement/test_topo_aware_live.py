@@ -8,11 +8,11 @@ import pytest
 from live_harness import configure_engine
 
 from gres_topology import catalog
+from papers.experiments.sc17 import POLICIES, loaded, policies
+from papers.experiments.sc17.profile import Profiled, interference_of
+from papers.experiments.sc17.table1 import jobs_of
 from policies.registry import registry
 from simulation.core.record import Record
-from simulation.experiments.sc17 import POLICIES, loaded, policies
-from simulation.experiments.sc17.profile import Profiled, interference_of
-from simulation.experiments.sc17.table1 import jobs_of
 from simulation.models.placing import Simulator
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until

@@ -23,9 +23,9 @@ ANY = {"hints": {"off": {"do": "pass"}}, "else": {"do": "any", "waits": 0.2}}
 def test_any_legal_advice_is_harmless(cluster, engine, nth):
     engine.rule(**ANY)
     soup = soup_of(cluster, SEED + nth)
-    soup.cook(40)
+    soup.cook(40, elsewhere=6)
     assert not soup.found, "\n".join(soup.found)
-    assert soup.seen["elsewhere"] > 5, soup.seen
+    assert soup.seen["elsewhere"] >= 6, soup.seen
 
 
 @pytest.mark.long("a minute and a half for each configuration")
@@ -37,9 +37,9 @@ def test_where_sockets_are_taken_whole_a_job_gets_no_more_of_them(cluster, engin
     soup = soup_of(cluster, SEED + 60 + nth)
     conf = re.sub(r"CR_(Core|CPU)\b", "CR_Socket", soup.site.slurm_conf)
     soup.site = replace(soup.site, slurm_conf=conf.replace(",CR_ONE_TASK_PER_CORE", ""))
-    soup.cook(40)
+    soup.cook(40, elsewhere=6)
     assert not soup.found, "\n".join(soup.found)
-    assert soup.seen["elsewhere"] > 5, soup.seen
+    assert soup.seen["elsewhere"] >= 6, soup.seen
 
 
 @pytest.mark.long("five minutes for each configuration")
@@ -51,9 +51,10 @@ def test_whatever_becomes_of_a_job_advice_is_harmless(cluster, engine, nth):
     """Arrays, heterogeneous jobs, those that are held, changed, suspended, requeued, drained."""
     engine.rule(**ANY)
     soup = soup_of(cluster, SEED + 100 + nth, lives=LIVES)
-    soup.cook(JOBS)
+    least = JOBS // 20 + 1
+    soup.cook(JOBS, elsewhere=least)
     assert not soup.found, "\n".join(soup.found)
-    assert soup.seen["elsewhere"] > JOBS // 20, soup.seen
+    assert soup.seen["elsewhere"] >= least, soup.seen
 
 
 def one_job(**changes) -> Job:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simulation.experiments.pollux import runs_of
+from papers.experiments.pollux import runs_of
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 
@@ -149,7 +149,7 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home):
     names = submitted(home)
     assert len(names) == len(set(names)) == 3
     script = (
-        "from slurm_plugin.profiling.measure import from_accounting as look;"
+        "from slurm_plugin.act.profiling.measure import from_accounting as look;"
         "from slurm_plugin.slurm.runner import ProcessRunner;"
         f"print(look(ProcessRunner(), '{names[0]}', 1000000000))"
     )
@@ -163,8 +163,8 @@ def test_killed_in_the_middle_it_goes_on_and_submits_nothing_twice(home):
 @pytest.mark.long("a detail of what a shorter test shows")
 def test_another_users_waiting_job_holds_it_back_and_interrupts_it(home):
     """Nothing is submitted while bob waits; when he comes later, it cancels its run."""
-    # Ten times as long as the others, so that bob can come while it runs.
-    slow = ("--iterations", str(12 * ITERATIONS), "--batches", "4", "--nodes", "1")
+    # A quarter of a minute: bob's job holds it back once it has waited for five seconds.
+    slow = ("--iterations", str(30 * ITERATIONS), "--batches", "4", "--nodes", "1")
     whole = ("-w", "dgx1", "--gres=gpu:8", "-n1")
     runs, waits = (home.sbatch(*whole, user="bob", script="sleep 300") for _ in range(2))
     home.wait_running(runs)

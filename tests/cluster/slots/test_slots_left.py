@@ -38,6 +38,22 @@ def test_what_a_partition_gives_beyond_the_request_is_given_at_once(cluster: Clu
     assert cluster.started("-p", "dgx", "--gres=gpu:2", sleep_s=300).gpus
 
 
+@pytest.mark.parametrize("state", ["empty", "gated"])
+def test_cpus_of_gpus_that_tasks_share_unevenly_are_slurms_to_count(
+    cluster: Cluster, state: str
+) -> None:
+    """As slots such a job was refused: the sum of its CPUs has to be a multiple of its tasks."""
+    uneven = ("-p", "dgx", "-N1", "-n4", "--gres=gpu:3", "--cpus-per-gpu=2")
+    if state == "gated":
+        # Its array is put behind gates, whatever is free.
+        uneven = (*uneven, "--array=0-1")
+    job = cluster.started(*uneven, sleep_s=300)
+    assert [len(gpus) for gpus in job.gpus.values()] == [3]
+    assert "its 4 tasks share the 6 CPUs of its GPUs unevenly" in note(job)
+    even = cluster.started(*uneven[:3], "-n3", *uneven[4:6], sleep_s=300)
+    assert "Slurm's own" not in note(even)
+
+
 @pytest.mark.long("slurm.conf changes for it")
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_nodes_of_one_network_are_slurms_to_find(cluster: Cluster, kind: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import CommandResult, until
-from slurm_plugin.gates.planning import MORE_NODES
+from slurm_plugin.act.gates.planning import MORE_NODES
 from tests.cluster.slots.gated import gated, is_gated
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]

@@ -8,9 +8,9 @@ from live_harness import OLD, watched
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
-from slurm_plugin.gates.admission import APART, SPREAD
-from slurm_plugin.gates.planning import OVERTAKEN
-from slurm_plugin.gates.want import CHANGED
+from slurm_plugin.act.gates.admission import APART, SPREAD
+from slurm_plugin.act.gates.planning import OVERTAKEN
+from slurm_plugin.act.gates.want import CHANGED
 from slurm_plugin.queue.candidates import BESIDE_OTHERS, HALF_CLOSED
 from tests.cluster.slots.gated import gated
 

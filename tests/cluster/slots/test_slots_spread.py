@@ -4,7 +4,7 @@ import pytest
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
-from slurm_plugin.gates.admission import SPREAD
+from slurm_plugin.act.gates.admission import SPREAD
 from tests.cluster.slots.gated import gated, is_gated, stays_gated
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slots]

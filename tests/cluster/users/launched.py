@@ -12,7 +12,7 @@ from gres_topology import catalog
 from gres_topology.cpulist import format_list
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.slurm_text import parse_indices
-from slurm_plugin.launch import LaunchMachine, machine_of
+from slurm_plugin.node.launch import LaunchMachine, machine_of
 
 #: Every task leaves its environment in one step, named by job, step and rank.
 DUMP = (

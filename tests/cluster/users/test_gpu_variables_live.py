@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from modes import enforcement
 
-import slurm_plugin.launch
+import slurm_plugin.node.launch
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_cluster.slurm_text import parse_indices
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.both_modes("short")]
 
 FOLDER = "/cluster/places"
 SEEN = "/home/places"
-SCRIPT = Path(slurm_plugin.launch.__file__).with_name("prolog-env")
+SCRIPT = Path(slurm_plugin.node.launch.__file__).with_name("prolog-env")
 #: PLACE -> what it saw, in a file JOB.PLACE.HOST.STEP.RANK
 RECORD = f"""\
 #!/bin/sh

@@ -15,7 +15,9 @@ from tests.cluster.users.waiting_states import waiting
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.both_modes,
-    pytest.mark.long("a queue of its own; a recorded site is tested in tests/slurm_plugin/top"),
+    pytest.mark.long(
+        "a queue of its own; a recorded site is tested in tests/slurm_plugin/tell/top"
+    ),
 ]
 
 

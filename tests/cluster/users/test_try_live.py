@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -128,6 +129,75 @@ def test_nothing_is_submitted_and_what_is_not_understood_is_said(cluster):
     done = cluster.run("ctl", "gputopo try --burst-buffer=x --gpus=1", user="alice", check=False)
     assert done.code == 2
     assert "options that are not understood are not guessed at" in done.err
+
+
+#: Forms in which Slurm goes by more than GPUs and an even share of CPUs.
+FORMS = (
+    "-p gpu -n70 --gres=gpu:1", "-p fed --gpus=3", "-p fed --gres=gpu:2", "-p fed -c2 --gpus=9",
+    "-p gpu --cpus-per-gpu=6 --gpus=3", "-p gpu --mem-per-gpu=1500 --gpus=3",
+    "-p gpu --gpus-per-task=1 -n6 -c6", "-p gpu --mem=0 --gres=gpu:2", "-p dgx --gpus=9",
+    "-p dgx -w dgx1,dgx2 --gpus=2", "-p dgx,gpu --gres=gpu:2", "-p dgx -N2 -n1 --gres=gpu:1",
+    "-p dgx -N2 --gpus=5", "-p dgx --requeue --gpu-bind=closest --gres=gpu:2", "-p dgx --gpus=17",
+    "-p dgx -N2 --gpus=3 -c9", "-p dgx -n20 --gpus=2", "-p whole --gpus=1",
+    "-p narrow -c4 --gpus=1", "-p narrow -n6 --gpus=1", "-p dgx -c17 --gpus=1",
+    "-p dgx --mem=5000 --gpus=1",
+    "-p dgx -N3 --gres=gpu:1", "-p dgx --gres=gpu:9", "-p dgx --gres=gpu:p100:1",
+)  # fmt: skip
+#: Of them those with GPUs that cannot be the same number on each node.
+NOT_JUDGED = ["-p dgx -N2 --gpus=5", "-p dgx -N2 --gpus=3 -c9"]
+PARTITIONS = (
+    "PartitionName=fed Nodes=dgx[1-2] DefCpuPerGPU=6 DefMemPerGPU=300 DefaultTime=10 State=UP\n"
+    "PartitionName=whole Nodes=dgx[1-2] OverSubscribe=EXCLUSIVE DefaultTime=10 State=UP\n"
+    "PartitionName=narrow Nodes=dgx[1-2] MaxCPUsPerNode=4 DefaultTime=10 State=UP\n"
+)
+
+
+@pytest.fixture(scope="module")
+def many_partitions(session_cluster: Cluster) -> Iterator[None]:
+    """From here on a reset leads to a Slurm whose partitions give more, or less, than is asked."""
+    with session_cluster.at_home(slurm_conf=PARTITIONS):
+        yield
+
+
+def starts_soon(cluster: Cluster, jobid: int) -> bool:
+    """Whether a job starts within ten seconds: Slurm may still be cleaning up the one before."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        if cluster.job(jobid).state == "RUNNING":
+            return True
+        time.sleep(0.5)
+    return False
+
+
+@pytest.mark.long("fifty jobs")
+@pytest.mark.parametrize("busy", [[], [0, 1, 4]], ids=["nothing runs", "dgx1 is half full"])
+def test_never_and_now_are_never_false(many_partitions, cluster, busy):
+    """Of forms that are not all understood: what is said to start starts, what never, does not."""
+    cluster.occupy_nodes({"dgx1": busy})
+    wrong, missed, declined = [], [], []
+    for form in FORMS:
+        argv = ["gputopo", "try", "--json", "-t", "5", *form.split()]
+        done = cluster.run("ctl", argv, user="alice", check=False)
+        words = ["sbatch", "--parsable", "-o/dev/null", "-t", "5", *form.split(), "--wrap=sleep 99"]
+        job = cluster.run("ctl", words, user="alice", check=False)
+        starts = not job.code and starts_soon(cluster, int(job.out))
+        became = job.err.strip() or str(cluster.job(int(job.out)))
+        if not job.code:
+            cluster.cancel(int(job.out))
+        until(lambda: not cluster.run("ctl", "squeue -h -u alice").out, "the job is over", 60)
+        if done.code:
+            declined.append(form)
+            continue
+        said = json.loads(done.out)
+        told = (form, said["sentence"], became)
+        # What Slurm takes may start one day.
+        if (said["starts_now"] and not starts) or (said["never"] and not job.code):
+            wrong.append(told)
+        elif said["starts_now"] != starts:
+            missed.append(told)
+    assert not wrong
+    assert not missed
+    assert declined == NOT_JUDGED
 
 
 @pytest.fixture(scope="module")

@@ -204,8 +204,9 @@ def test_an_engine_or_page_that_dies_is_told_and_comes_back_without_a_reload(
         served.stop()
         page.wait_for_selector("text=No connection to the page's server", timeout=20_000)
         served.start()
-        page.wait_for_selector("text=No connection to the page's server", state="detached",
-                               timeout=30_000)  # fmt: skip
+        page.wait_for_selector(
+            "text=No connection to the page's server", state="detached", timeout=30_000
+        )
         job = cluster.sbatch("-p", "dgx", "-w", "dgx2", "--gres=gpu:1", sleep_s=60)
         label = f"a[href='#/node/dgx2'][aria-label*='jobs {job} of alice']"
         page.wait_for_selector(label, timeout=15_000)

@@ -1,6 +1,6 @@
 """`gputopo why` in scripted states of a live queue: each has its exact sentence.
 
-GPUTOPO_RECORD_STATES=FILE writes down each state, as tests/slurm_plugin/why/states.jsonl has them.
+GPUTOPO_RECORD_STATES=FILE writes each state down, as in tests/slurm_plugin/tell/why/states.jsonl.
 """
 
 import json
@@ -14,7 +14,7 @@ from modes import enforcement
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import CommandResult, until
 from tests.cluster.users.waiting_states import LINES, STATES, waiting
-from tests.slurm_plugin.why.sentences import SENTENCES, said
+from tests.slurm_plugin.tell.why.sentences import SENTENCES, said
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes]
 #: The others take six seconds each, and are recorded as unit tests, too.
@@ -47,7 +47,7 @@ def record(cluster: Cluster, name: str, numbers: dict[str, int]) -> None:
     target = os.environ.get("GPUTOPO_RECORD_STATES")
     if not target:
         return
-    source = Path(__file__).parents[2] / "slurm_plugin" / "why" / "read_state.py"
+    source = Path(__file__).parents[2] / "slurm_plugin" / "tell" / "why" / "read_state.py"
     cluster.put("ctl", READ, source.read_text())
     state = json.loads(cluster.run("ctl", [PYTHON, READ, str(numbers["job"])], user="alice").out)
     line = {"name": name, "mode": enforcement(), "numbers": numbers, "state": state}

@@ -1,4 +1,4 @@
-"""CPUs that are free, and that Slurm does not give every job: what `why` says, what is planned."""
+"""CPUs and memory that are free, and that Slurm does not give every job: what `why` says of it."""
 
 from collections.abc import Iterator
 
@@ -9,11 +9,15 @@ from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_plugin.slurm.releases import parse_version
 from tests.cluster.operating.client_harness import RemoteClient
-from tests.slurm_plugin.why.sentences import said
+from tests.slurm_plugin.tell.why.sentences import said
 
 pytestmark = [pytest.mark.cluster, pytest.mark.both_modes, pytest.mark.enforced]
 LINES = "PartitionName=narrow Nodes=dgx1 MaxCPUsPerNode=4 DefaultTime=10 State=UP\n"
 SAYS = "waits although {} has {} free GPUs: only 1 of the 2 CPUs that it needs are free there."
+
+MEMORY = (
+    "waits although dgx2 has 7 free GPUs: only 1000 of the 1500 MB that it needs are free there."
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,3 +71,13 @@ def test_cores_that_are_slurms_own_are_no_jobs(site):
     """22.05 does not tell that in JSON."""
     with other_gpus(site, "s/$/ CoreSpecCount=2/", "", types="gpu"):
         assert RemoteClient(site, "command").nodes()["dgx2"].cpus == 14
+
+
+def test_memory_that_is_slurms_own_is_no_jobs(site):
+    with other_gpus(site, "s/$/ MemSpecLimit=1000/", "", types="gpu"):
+        assert RemoteClient(site, "command").nodes()["dgx2"].memory_mb == 3000
+        site.started("-w", "dgx2", "--mem=2000", "--gres=gpu:1", sleep_s=60)
+        waits = site.sbatch("-w", "dgx2", "--mem=1500", "--gres=gpu:1", sleep_s=60)
+        wait_considered(site, waits)
+        assert said(why(site, waits), str(waits)) == MEMORY
+        assert "tries" not in site.job(waits).admin_comment

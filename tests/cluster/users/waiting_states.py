@@ -1,7 +1,7 @@
 """Scripted states of the queue in which a job waits, each for a reason of its own.
 
 A state makes what it needs, and gives the numbers of the job and of another one that the sentence
-names. What `gputopo why` then says stands in tests/slurm_plugin/why/sentences.py.
+names. What `gputopo why` then says stands in tests/slurm_plugin/tell/why/sentences.py.
 """
 
 from collections.abc import Callable, Iterator

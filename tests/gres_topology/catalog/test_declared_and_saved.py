@@ -129,8 +129,10 @@ def four(*nics, rails=""):
 
 
 def test_without_rails_each_nic_below_a_gpus_switch_is_one():
-    own = [f"mlx5_{at}: [{', '.join('PXB' if gpu == 11 - at else 'SYS' for gpu in range(4))}]"
-           for at in (9, 10, 11, 8)]  # fmt: skip
+    own = [
+        f"mlx5_{at}: [{', '.join('PXB' if gpu == 11 - at else 'SYS' for gpu in range(4))}]"
+        for at in (9, 10, 11, 8)
+    ]
     assert four(*own) == (3, 2, 1, 0)  # mlx5_8 to mlx5_11, whatever their order in the file
     pairs = ("a: [PIX, PIX, SYS, SYS]", "b: [PIX, PIX, SYS, SYS]", "c: [SYS, SYS, PIX, PIX]")
     assert four(*pairs) == (0, 1, 2, 2)  # GPUs share their nearest NICs in turn

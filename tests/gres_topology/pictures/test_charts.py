@@ -55,8 +55,9 @@ def test_a_bar_is_as_high_as_its_value_and_a_missing_value_has_none():
 
 def test_rounding_is_drawn_as_no_difference():
     """Slowdowns of 1 and 1 + 1e-12: both lines at one height, and no tick of 1e-12."""
-    svg = charts.lines("t", {"a": [(0, 1.0), (1, 1 + 1e-12)], "b": [(0, 1.0), (1, 1.0)]},
-                       from_zero=False).svg()  # fmt: skip
+    svg = charts.lines(
+        "t", {"a": [(0, 1.0), (1, 1 + 1e-12)], "b": [(0, 1.0), (1, 1.0)]}, from_zero=False
+    ).svg()
     heights = set(re.findall(r'class="gt-series\d" d="M[\d.]+ ([\d.]+)L[\d.]+ ([\d.]+)"', svg))
     assert ("230", "230") in {(a.removesuffix(".0"), b.removesuffix(".0")) for a, b in heights}
     assert not re.search(r"\de-\d", svg)

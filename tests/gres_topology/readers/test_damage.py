@@ -61,9 +61,10 @@ def test_a_file_cut_at_any_line_is_the_same_machine_or_refused(path):
 def test_a_link_cell_altered_is_noticed(path, value):
     text = path.read_text()
     cells = [
-        m for m in re.finditer(r"(?<=\s)(NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|X)(?=\s)", text)
+        m
+        for m in re.finditer(r"(?<=\s)(NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|X)(?=\s)", text)
         if re.match(r"\s*(GPU\d|NIC\d|mlx5_\d)", text[text.rfind("\n", 0, m.start()) + 1 :])
-    ]  # fmt: skip
+    ]
     assert cells
     gpus = outcome(text).gpus
     for cell in cells[:: max(1, len(cells) // 60)]:
@@ -87,8 +88,9 @@ def test_a_cell_of_rocm_smi_altered_is_noticed(path, value):
             assert outcome(text[:at] + value + text[at + len(cell.group()) :]) is None, cell
 
 
-@pytest.mark.parametrize("path", [f for f in FILES if "own-nccl" in f.name or "rccl" in f.name],
-                         ids=lambda p: p.stem)  # fmt: skip
+@pytest.mark.parametrize(
+    "path", [f for f in FILES if "own-nccl" in f.name or "rccl" in f.name], ids=lambda p: p.stem
+)
 def test_a_link_of_nccl_altered_at_one_end_is_noticed(path):
     text = path.read_text()
     links = list(re.finditer(r'<(?:nvlink|xgmi)[^>]*count="(\d+)"', text))

@@ -159,9 +159,15 @@ def test_power_limits_are_what_the_node_delivers():
 
 def diag(key, *results, test="memory"):
     """`dcgmi diag -j`: releases 3 and 4 as NVIDIA/DCGM's tests have them."""
-    return json.dumps({key: {"test_categories": [
-        {"category": "Hardware", "tests": [{"name": test, "results": list(results)}]}
-    ]}})  # fmt: skip
+    return json.dumps(
+        {
+            key: {
+                "test_categories": [
+                    {"category": "Hardware", "tests": [{"name": test, "results": list(results)}]}
+                ]
+            }
+        }
+    )
 
 
 ECC = {"error_severity": 2, "warning": "Uncorrectable ECC memory error"}

@@ -214,8 +214,11 @@ def test_what_driver_580_prints_in_a_virtual_machine():
 
 def test_a_gpu_that_fell_off_the_bus_leaves_the_others():
     def drop(rows):
-        return ["\t".join(c for i, c in enumerate(r.split("\t")) if i != 3)
-                for r in rows if not r.startswith("GPU2")]  # fmt: skip
+        return [
+            "\t".join(c for i, c in enumerate(r.split("\t")) if i != 3)
+            for r in rows
+            if not r.startswith("GPU2")
+        ]
 
     found = read(changed(BRIDGED, drop))
     assert found.gpus == 7

@@ -226,8 +226,11 @@ class TestHwlocXml:
 
     def test_the_boards_own_display_is_no_gpu(self):
         with pytest.raises(TopologyError, match="no GPU among the PCI devices"):
-            read(text_of("own-hwloc-version1.txt").replace("0302 [10de", "0300 [1a03").replace(
-                "OSDev", "Misc"))  # fmt: skip
+            read(
+                text_of("own-hwloc-version1.txt")
+                .replace("0302 [10de", "0300 [1a03")
+                .replace("OSDev", "Misc")
+            )
 
 
 class TestNumactl:

@@ -238,7 +238,7 @@ class TestDeviceFiles:
         ("content", "told"),
         [
             (None, "gres.conf: No such file"),
-            (b"Name=gpu File=/dev/x0\n# M\xfcller\n", "gres.conf line 2: not UTF-8"),
+            (b"Name=gpu File=/dev/x0\0\n", "gres.conf: has a NUL byte"),
         ],
     )
     def test_a_file_that_cannot_be_read_is_one_line(self, tmp_path, content, told):

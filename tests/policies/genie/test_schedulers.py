@@ -44,8 +44,14 @@ def task(job_id, single_s=100.0, deadline_s=1e6, arrival_s=0.0, scale=1.0, **mor
         latency = np.where(allowed, latency, inf)
     ratio = np.where(np.isfinite(latency), 1 / latency / PLATFORM.costs, -inf)
     words = {"profile": "cnn", "requested": (fixed or [Shape(1, 1)])[0], **more}
-    return Task(job_id=job_id, arrival_s=arrival_s, deadline_s=deadline_s, latency_s=latency,
-                ratio=ratio, **words)  # fmt: skip
+    return Task(
+        job_id=job_id,
+        arrival_s=arrival_s,
+        deadline_s=deadline_s,
+        latency_s=latency,
+        ratio=ratio,
+        **words,
+    )
 
 
 def queue(*tasks, now_s=0.0, free=FREE, running=()):
@@ -57,8 +63,11 @@ def order(scheduler, *tasks, **more):
 
 
 def started(scheduler, *tasks, **more):
-    return {one.task.job_id: str(one.shape) for one in scheduler.plan(queue(*tasks, **more))
-            if one.nodes}  # fmt: skip
+    return {
+        one.task.job_id: str(one.shape)
+        for one in scheduler.plan(queue(*tasks, **more))
+        if one.nodes
+    }
 
 
 # The platform and its costs.

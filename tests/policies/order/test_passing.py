@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from papers.experiments.order.pool import Key, Pool
 from policies.order.arrivals import Arrivals
 from policies.order.durations import ENOUGH, KnownJob
 from policies.order.passing import LOST_S, Passing, Reckoned
 from simulation.core.jobs import SimJob
-from simulation.experiments.order.pool import Key, Pool
 
 GPUS, BOUND_S = 8, 10.0
 ANN = KnownJob("ann", size=1)

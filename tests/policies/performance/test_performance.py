@@ -157,11 +157,10 @@ def test_a_single_run_is_enough_for_a_guess():
 @settings(max_examples=40)
 @given(
     st.lists(
-        st.tuples(st.integers(1, 8), st.integers(1, 4), st.integers(1, 4096),
-                  st.floats(1e-4, 1e4)),
+        st.tuples(st.integers(1, 8), st.integers(1, 4), st.integers(1, 4096), st.floats(1e-4, 1e4)),
         max_size=12,
     )
-)  # fmt: skip
+)
 def test_whatever_was_measured_steps_are_finite_and_positive(rows):
     runs = [Run(1, 1, 8, 0.1)] + [Run(n, n * g, b, s) for n, g, b, s in rows]
     for kind in KINDS:

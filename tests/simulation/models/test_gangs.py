@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from papers.experiments.drmaestro import workload
+from papers.experiments.drmaestro.gangs import SHARES, PrintedGangs, asked
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.drmaestro import DRMaestro, by_networkx
-from simulation.experiments.drmaestro import workload
-from simulation.experiments.drmaestro.gangs import SHARES, PrintedGangs, asked
 
 
 def starting(kind, *jobs):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from papers.experiments.drmaestro import runs, workload
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.drmaestro import RODINIA, Costs, DRMaestro, NetworkProfile, by_networkx
 from simulation import SimulationError
-from simulation.experiments.drmaestro import runs, workload
 from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
 #: A fifth of the time is network, half of it on a full one.

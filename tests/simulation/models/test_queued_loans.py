@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from papers.experiments.rqueue import tsubame, workload
 from policies import Request
 from policies.remote import RemoteJob
 from policies.remote.r_queue import LEAST_OCCUPIED, GQueue, JobWork, NetworkSpeeds, RQueue
 from simulation import SimulationError
-from simulation.experiments.rqueue import tsubame, workload
 from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 
 

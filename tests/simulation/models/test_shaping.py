@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from papers.experiments.genie.workload import ASKED, HOURS, Spec, TrueTimes, make, models
+from papers.experiments.pollux import PROFILES
 from policies.contract.scheduling import Platform, Task
 from policies.genie import schedulers
 from policies.genie.baselines import FIFO
 from policies.genie.tasks import TaskMaker
 from policies.performance import Shape
 from simulation.errors import SimulationError
-from simulation.experiments.genie.workload import ASKED, HOURS, Spec, TrueTimes, make, models
-from simulation.experiments.pollux import PROFILES
 from simulation.models.shaping import ShapingSimulator
 
 PLATFORM = Platform(2, 2)
@@ -104,8 +104,10 @@ def test_the_queue_is_table_3s(day):
     count = len(day.tasks)
     assert 400 < count < 560
     assert all(0 < one.arrival_s <= 24 * 3600 for one in day.tasks)
-    share = {name: sum(one.service == name for one in day.tasks) / count
-             for name in ("urgent", "prior", "normal")}  # fmt: skip
+    share = {
+        name: sum(one.service == name for one in day.tasks) / count
+        for name in ("urgent", "prior", "normal")
+    }
     assert share == pytest.approx({"urgent": 0.05, "prior": 0.35, "normal": 0.60}, abs=0.06)
     assert {work.profile for work in day.works.values()} == set(PROFILES)
     inference = sum(work.task == "inference" for work in day.works.values()) / count

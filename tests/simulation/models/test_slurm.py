@@ -89,8 +89,10 @@ def test_when_jobs_start(how, jobs, starts):
 )
 def test_cpus_and_memory_bound_a_node(asks, starts):
     site = SlurmSite(PROMPT, {"m1": NodeRoom(16, 64_000)})
-    jobs = [SimJob(1, (1,), 100.0, cpus=12, memory_mb=32_000),
-            SimJob(2, (1,), 10.0, cpus=asks[0], memory_mb=asks[1])]  # fmt: skip
+    jobs = [
+        SimJob(1, (1,), 100.0, cpus=12, memory_mb=32_000),
+        SimJob(2, (1,), 10.0, cpus=asks[0], memory_mb=asks[1]),
+    ]
     assert times(jobs, site=site)[2][0] == starts
 
 
@@ -109,9 +111,11 @@ def test_a_partition_that_is_full_holds_nobody_of_another_back():
 def test_who_waits_in_one_partition_closes_its_nodes_to_the_others():
     """Job 2 needs all of m1 in partition a; b has both nodes, so job 3 goes to m2 only."""
     site = partitions(a=SitePartition(frozenset({"m1"}), is_default=True), b=SitePartition(None))
-    jobs = [SimJob(1, (2,), 100.0, walltime_s=120.0), SimJob(2, (4,), 10.0, walltime_s=60.0),
-            *(SimJob(n, (2,), 500.0, 0.5, walltime_s=600.0, partition="b")
-              for n in (3, 4, 5))]  # fmt: skip
+    jobs = [
+        SimJob(1, (2,), 100.0, walltime_s=120.0),
+        SimJob(2, (4,), 10.0, walltime_s=60.0),
+        *(SimJob(n, (2,), 500.0, 0.5, walltime_s=600.0, partition="b") for n in (3, 4, 5)),
+    ]
     found = times(jobs, TWO, site)
     assert found[2][0] == 100.0
     assert (found[3][0], found[4][0], found[5][0]) == (1.0, 1.0, 110.0)
@@ -167,8 +171,9 @@ WRONG = [
 
 @pytest.mark.parametrize(("job", "message"), WRONG)
 def test_a_job_that_could_never_start_is_named(job, message):
-    site = SlurmSite(PROMPT, {"m1": NodeRoom(16)}, {"a": SitePartition(most_s=3600.0,
-                                                                  is_default=True)})  # fmt: skip
+    site = SlurmSite(
+        PROMPT, {"m1": NodeRoom(16)}, {"a": SitePartition(most_s=3600.0, is_default=True)}
+    )
     with pytest.raises(SimulationError, match=message):
         times([job], site=site)
 
@@ -265,6 +270,9 @@ def test_every_job_runs_once_and_nothing_is_overfull(raw, limits):
     assert sorted(r.job.job_id for r in run.records) == [job.job_id for job in jobs]
     for at_s in {r.start_s for r in run.records}:
         for name in TWO:
-            there = [r.job for r in run.records
-                     if r.start_s <= at_s < r.end_s and name in r.placement.gpus]  # fmt: skip
+            there = [
+                r.job
+                for r in run.records
+                if r.start_s <= at_s < r.end_s and name in r.placement.gpus
+            ]
             assert sum(job.cpus for job in there) <= 4

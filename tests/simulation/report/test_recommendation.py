@@ -84,8 +84,10 @@ def test_of_policies_alike_the_one_that_wins_more_against_the_present_one_is_tak
     fit, mapa = a_run("best-fit", noisy(500, 2), BAD), a_run("mapa", noisy(505, 3), GOOD)
     said = recommendation([stock, fit, mapa], CLUSTER, FACTS)
     assert said.startswith("Take mapa. With mapa instead of stock")
-    mixed = [replace(one, placement=placed({"h1": gpus}))
-             for one, gpus in zip(fit.records, links, strict=True)]  # fmt: skip
+    mixed = [
+        replace(one, placement=placed({"h1": gpus}))
+        for one, gpus in zip(fit.records, links, strict=True)
+    ]
     same = SimulatedRun("best-fit", mixed, gpus=16), SimulatedRun("mapa", mixed, gpus=16)
     said = recommendation([stock, *same], CLUSTER, FACTS)
     assert said.startswith("Take best-fit, or mapa, which differs from it by chance.")
@@ -94,8 +96,10 @@ def test_of_policies_alike_the_one_that_wins_more_against_the_present_one_is_tak
 def test_the_size_of_jobs_that_waits_longer_though_the_mean_wins_is_named():
     def mixed(policy, small, large):
         runs = a_run(policy, small, (0,)), a_run(policy, large, (0, 1, 2, 3))
-        jobs = [replace(one, job=replace(one.job, job_id=one.job.job_id + 1000))
-                for one in runs[1].records]  # fmt: skip
+        jobs = [
+            replace(one, job=replace(one.job, job_id=one.job.job_id + 1000))
+            for one in runs[1].records
+        ]
         return SimulatedRun(policy, [*runs[0].records, *jobs], gpus=16)
 
     before = mixed("stock", noisy(2000), noisy(500, 2))

@@ -269,9 +269,14 @@ def starts(simulate, tmp_path, *more):
     (tmp_path / "queue.csv").write_text(WALLTIMES + QUEUE)
     arguments = ["--trace", tmp_path / "queue.csv", "--csv", tmp_path / "out.csv"]
     done = simulate(
-        "--queue", "fifo", "--policy", "mapa", *arguments, *more,
+        "--queue",
+        "fifo",
+        "--policy",
+        "mapa",
+        *arguments,
+        *more,
         cluster=tmp_path / "pair-alone.yaml",
-    )  # fmt: skip
+    )
     assert done.exit_code == 0, done.output
     with (tmp_path / "out.csv").open() as file:
         return done.output, {row["job_id"]: float(row["start_s"]) for row in csv.DictReader(file)}

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from importlib.metadata import EntryPoint
 
 import click
 import pytest
@@ -9,7 +10,7 @@ from click.testing import CliRunner
 from commands_in_tests import refused
 from terminal_in_tests import Terminal
 
-from slurm_plugin.cli import COMMANDS, SECTIONS, cli, manual
+from slurm_plugin.cli import COMMANDS, ELSEWHERE, GROUP, SECTIONS, cli, manual
 from slurm_plugin.cli.groups import CommandGroup, summary
 
 #: What is typed -> the command, for each command and each group.
@@ -80,6 +81,43 @@ def test_a_mistyped_word_gets_a_guess(typed, guess):
     assert len(done.output.splitlines()) == 1
 
 
+def of_others(monkeypatch, **commands):
+    """Other packages bring these commands, by name, and no others."""
+    entries = [EntryPoint(name, where, GROUP) for name, where in commands.items()]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: entries)
+
+
+def test_a_command_of_another_package_stands_below_the_last_heading(monkeypatch):
+    of_others(monkeypatch, zebra="slurm_plugin.cli.jobs.place:place", place="nowhere:place")
+    *_, last = shown("--help").split("\n\n")
+    assert re.search(r"\n  simulate .*\n  zebra ", last, re.S)
+    assert shown("zebra", "--help").startswith("Usage: gputopo zebra ")
+    assert shown("place", "--help").startswith("Usage: gputopo place ")
+
+
+@pytest.mark.parametrize("found", [{}, {"experiment": "papers_of_before.command:experiment"}])
+@pytest.mark.parametrize("words", ["experiment", "experiment all --help"])
+def test_without_its_package_a_command_says_what_it_needs(monkeypatch, found, words):
+    """Its package was never installed, or its checkout is gone."""
+    of_others(monkeypatch, **found)
+    said = refused(*words.split())
+    assert said.splitlines() == [f"Error: gputopo experiment {ELSEWHERE['experiment']}"]
+    assert "experiment" not in shown("--help")
+
+
+def test_a_package_that_lacks_another_one_is_not_taken_for_missing(monkeypatch, tmp_path):
+    (tmp_path / "brings_zebra.py").write_text("import not_installed_here")
+    monkeypatch.syspath_prepend(tmp_path)
+    of_others(monkeypatch, zebra="brings_zebra:zebra")
+    with pytest.raises(ModuleNotFoundError, match="not_installed_here"):
+        cli.get_command(click.Context(cli), "zebra")
+
+
+def test_commands_of_others_are_looked_for_only_when_needed(monkeypatch):
+    monkeypatch.setattr("importlib.metadata.entry_points", None)
+    assert shown("place", "--help")
+
+
 def colours(**environment: str) -> bool:
     """Whether help has colours on a terminal."""
     terminal = Terminal("topology", "show", "--help", **environment)
@@ -96,7 +134,7 @@ def test_help_is_coloured_on_a_terminal_unless_it_is_not_wanted():
 
 
 def test_the_page_without_its_libraries_says_how_either_installation_gets_them(monkeypatch):
-    monkeypatch.setitem(sys.modules, "slurm_plugin.web.run", None)
+    monkeypatch.setitem(sys.modules, "slurm_plugin.tell.web.run", None)
     said = " ".join(refused("web", "--demo").split())
     assert "apt-get install python3-aiohttp python3-jinja2" in said
     assert "pip install 'slurm-gputopo[web]'" in said

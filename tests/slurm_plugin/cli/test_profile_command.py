@@ -11,7 +11,7 @@ from policies.performance import INFERENCE, Run, Shape, fit
 from policies.performance.similarity import Traits
 from slurm_plugin.cli import cli
 from slurm_plugin.errors import PluginError
-from slurm_plugin.speed_models.database import Database, Profile
+from slurm_plugin.learn.speed_models.database import Database, Profile
 
 RUNS = [Run(1, 1, 16, 0.05), Run(1, 1, 32, 0.09), Run(1, 1, 64, 0.17), Run(1, 2, 32, 0.1),
         Run(1, 4, 32, 0.11), Run(2, 2, 32, 0.14), Run(4, 4, 32, 0.16)]  # fmt: skip

@@ -8,10 +8,10 @@ from commands_in_tests import run
 from machines_in_tests import BASIC, basic_config
 
 from policies.genie.submit import PAPER, Within
+from slurm_plugin.act.genie.site import site_of
 from slurm_plugin.config import settings as config
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.genie.site import site_of
 
 FILE = Path("/etc/slurm/gputopo.yaml")
 

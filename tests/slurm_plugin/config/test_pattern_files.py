@@ -7,11 +7,11 @@ import pytest
 from commands_in_tests import refused, run
 from machines_in_tests import BASIC, decider_of, mask, named, node, question
 
+from slurm_plugin.base.protocol import Pass, Use
 from slurm_plugin.config import settings as config
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.protocol import Pass, Use
 from slurm_plugin.serve.setup import load
 
 STAR = "0 1\n0 2\n0 3\n"
@@ -169,8 +169,9 @@ def test_show_says_what_a_file_is(tmp_path):
 def test_an_extracted_pattern_is_kept_as_an_edge_list(tmp_path):
     file, kept = tmp_path / "graph.xml", tmp_path / "kept.txt"
     channel = "".join(f'<gpu dev="{gpu}"/>' for gpu in (5, 7, 6))
-    file.write_text(f'<graphs version="1"><graph pattern="3"><channel>{channel}</channel></graph>'
-                    "</graphs>")  # fmt: skip
+    file.write_text(
+        f'<graphs version="1"><graph pattern="3"><channel>{channel}</channel></graph></graphs>'
+    )
     assert "ranks 0 to 2 are GPUs 5, 6, 7" in run("pattern", "show", str(file))
     kept.write_text(run("pattern", "show", "--edges", str(file)))
     assert "edge list, 3 ranks, 2 edges\n0-2 1-2\n" in run("pattern", "show", str(kept))
@@ -207,9 +208,19 @@ def test_the_launch_table_ranks_by_the_sites_patterns(tmp_path):
     rows = table[table.index("order halo 0,1,2,3,4,5,6,7") + 1 : -1]
     by_mask = dict(row.split() for row in rows)
     told = json.loads(
-        run("place", "--machine", "dgx1v", "--free", "0,3-5", "--gpus", "4", "--json",
-            "--pattern", str(file))
-    )  # fmt: skip
+        run(
+            "place",
+            "--machine",
+            "dgx1v",
+            "--free",
+            "0,3-5",
+            "--gpus",
+            "4",
+            "--json",
+            "--pattern",
+            str(file),
+        )
+    )
     assert by_mask["39"] == "".join(map(str, told["gpus"]))
 
 

@@ -12,10 +12,10 @@ from msgspec import UNSET, structs
 
 from policies import Cluster, Placement, Policy, Request, Wait
 from policies.contract.hint_keys import MIN_UTILITY
+from slurm_plugin.base.placement import CandidateNode
+from slurm_plugin.base.protocol import Pass, Use, WaitFor
+from slurm_plugin.base.wire import clean_note
 from slurm_plugin.decide.decide import Decider, use_note
-from slurm_plugin.placement import CandidateNode
-from slurm_plugin.protocol import Pass, Use, WaitFor
-from slurm_plugin.wire import clean_note
 
 FULL = 0xFF
 

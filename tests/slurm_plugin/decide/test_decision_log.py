@@ -5,10 +5,10 @@ import json
 import logging
 from pathlib import Path
 
+from slurm_plugin.base.log_lines import Line, StartedLine, UseLine
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.decision_log import DecisionLog
-from slurm_plugin.log_lines import Line, StartedLine, UseLine
 
 
 def config(tmp_path: Path, max_mb: int = 1, keep: int = 2) -> DecisionLogConfig:

@@ -10,12 +10,12 @@ from machines_in_tests import named
 
 from gres_topology import NodeTopology, catalog
 from gres_topology.readers import saved
-from slurm_plugin.collect.store import NodeRecord, Store
 from slurm_plugin.config import settings as config
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machine, are_same
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.part_marks.marks import Mark, change, path_in
+from slurm_plugin.learn.collected import NodeRecord, Store
+from slurm_plugin.learn.part_marks.marks import Mark, change, path_in
 
 MINSKY = catalog.load("minsky")
 

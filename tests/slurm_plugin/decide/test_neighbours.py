@@ -9,15 +9,16 @@ from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, qu
 
 from policies import LooksAt, Request
 from policies.contract.interference import WORST, Kind, kind_of_request
+from slurm_plugin.base.job_notes.hints import hint_of
+from slurm_plugin.base.protocol import Notice, WaitFor
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.neighbours import Neighbours
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.job_notes.hints import hint_of
-from slurm_plugin.job_profiles import Learned, interference
-from slurm_plugin.job_profiles.learned import Sort
-from slurm_plugin.protocol import Notice, WaitFor
+from slurm_plugin.learn.job_profiles import Learned, interference
+from slurm_plugin.learn.job_profiles.learned import Sort
+from slurm_plugin.queue.coming import Coming
 from slurm_plugin.serve import setup
 from slurm_plugin.slurm.interface import QueuedJob, SlurmJob
 
@@ -76,7 +77,7 @@ def clock() -> Clock:
 def cache(slurm: Slurm, clock: Clock, tmp_path: Path) -> Neighbours:
     machines = load_machines(basic_config(tmp_path))
     teacher = Teacher(Learned(tmp_path / "learned.json"), machines, clock=clock)
-    found = Neighbours(machines, 30.0, teacher, clock)
+    found = Neighbours(machines, 30.0, teacher, Coming(), clock)
     assert not found.jobs()  # somebody asks from now on
     refresh(found, slurm)
     return found
@@ -172,7 +173,7 @@ def test_nothing_older_than_the_bound_is_used(cache, slurm, clock):
 def test_before_the_first_reading_nobody_is_known(tmp_path, slurm):
     machines = load_machines(basic_config(tmp_path))
     teacher = Teacher(Learned(tmp_path / "learned.json"), machines)
-    fresh = Neighbours(machines, 30.0, teacher)
+    fresh = Neighbours(machines, 30.0, teacher, Coming())
     fresh.notice(started(6, dgx1=2))  # nobody has asked yet
     assert not fresh.jobs()
     fresh.notice(started(7, dgx1=1))

@@ -9,9 +9,9 @@ from engine_in_tests import written
 from machines_in_tests import BASIC, mask, node, question
 
 from gres_topology.slurm_files import networks
-from slurm_plugin.explain import text
-from slurm_plugin.log_lines import plain
+from slurm_plugin.base.log_lines import plain
 from slurm_plugin.serve import setup
+from slurm_plugin.tell.explain import text
 
 FULL = 0xF
 NODES = [f"n{at:02}" for at in range(1, 37)]

@@ -5,11 +5,11 @@ from machines_in_tests import BASIC, basic_config, basic_decider, mask, node, qu
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from slurm_plugin.base.log_lines import LoggedSpine
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.explain.story import story_of
-from slurm_plugin.explain.text import in_words
-from slurm_plugin.log_lines import LoggedSpine
+from slurm_plugin.tell.explain.story import story_of
+from slurm_plugin.tell.explain.text import in_words
 
 TEXT = BASIC.replace("partitions:", '  - {{nodes: "h[1-4]", topology: dgx-h100}}\npartitions:')
 LOW, HIGH = mask(0, 1, 2, 3), mask(4, 5, 6, 7)

@@ -8,14 +8,14 @@ from machines_in_tests import BASIC, basic_config, decider_of, mask, question
 from msgspec import structs
 
 from policies.hints import to_running
+from slurm_plugin.base.job_notes.hints import values_of
+from slurm_plugin.base.log_lines import plain
+from slurm_plugin.base.placement import CandidateNode
+from slurm_plugin.base.protocol import Pass, decode, encode_request
 from slurm_plugin.errors import ProtocolError
-from slurm_plugin.explain.story import story_of
-from slurm_plugin.explain.text import in_words
-from slurm_plugin.job_notes.hints import values_of
-from slurm_plugin.job_profiles.sharing import Sharing
-from slurm_plugin.log_lines import plain
-from slurm_plugin.placement import CandidateNode
-from slurm_plugin.protocol import Pass, decode, encode_request
+from slurm_plugin.learn.job_profiles.sharing import Sharing
+from slurm_plugin.tell.explain.story import story_of
+from slurm_plugin.tell.explain.text import in_words
 
 #: Bridges over 0-2, 1-3, 4-5, 6-7.
 TEXT = BASIC.replace(

@@ -4,16 +4,16 @@ import pytest
 from machines_in_tests import BASIC, basic_config, decider_of, mask, node, question
 from msgspec.structs import replace
 
-from slurm_plugin import node_lines
+from slurm_plugin.base import node_lines
+from slurm_plugin.base.log_lines import plain
+from slurm_plugin.base.protocol import Pass, Use, decode, encode_request
 from slurm_plugin.decide.kept_nodes import KeptNodes, Others, ToldNodes
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import other_gpus, profile_for
 from slurm_plugin.errors import ConfigError
-from slurm_plugin.explain.machines import shown
-from slurm_plugin.explain.story import story_of
-from slurm_plugin.explain.text import in_words
-from slurm_plugin.log_lines import plain
-from slurm_plugin.protocol import Pass, Use, decode, encode_request
+from slurm_plugin.tell.explain.machines import shown
+from slurm_plugin.tell.explain.story import story_of
+from slurm_plugin.tell.explain.text import in_words
 
 #: Slurm's 0 to 3 are whole, 4 and 5 are of GPU 4, 6 and 7 of GPU 5, 8 to 14 of GPU 6, then GPU 7.
 SLICES = "[0-3, 4/3g.20gb*2, 5/3g.20gb*2, 6/1g.5gb*7, 7/1g.5gb*7]"

@@ -9,11 +9,11 @@ import pytest
 from machines_in_tests import basic_config, mask, node, question
 
 from policies.horizon.usual import UsualCommunication
+from slurm_plugin.base.protocol import Notice
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.neighbours import Neighbours
-from slurm_plugin.job_profiles import Learned
-from slurm_plugin.protocol import Notice
+from slurm_plugin.learn.job_profiles import Learned
 from slurm_plugin.queue.coming import Coming
 from slurm_plugin.slurm.interface import QueuedJob
 
@@ -36,7 +36,9 @@ def cache(tmp_path: Path) -> Neighbours:
     machines = load_machines(basic_config(tmp_path))
     teacher = Teacher(Learned(tmp_path / "learned.json"), machines)
     clock = count(100.0, 0.01)
-    return Neighbours(machines, 30.0, teacher, lambda: next(clock), usual=Ends(), is_wanted=True)
+    return Neighbours(
+        machines, 30.0, teacher, Coming(), lambda: next(clock), usual=Ends(), is_wanted=True
+    )
 
 
 def read(cache: Neighbours, *jobs: QueuedJob) -> None:

@@ -20,12 +20,12 @@ from played_site import PlayedSite, in_slots_mode, plugin_file
 
 from gres_topology import catalog
 from gres_topology.readers import saved
+from slurm_plugin.act.defrag import record
 from slurm_plugin.cli.site.doctor import doctor
-from slurm_plugin.collect.store import NodeRecord, Store
-from slurm_plugin.defrag import record
 from slurm_plugin.doctor import CHECKS, slurm_files
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.errors import SlurmError
+from slurm_plugin.learn.collected import NodeRecord, Store
 from slurm_plugin.slurm.interface import QueuedJob
 
 
@@ -240,6 +240,8 @@ BROKEN: list[tuple[str, Callable[[PlayedSite], object], str, str, str]] = [
      "select plugin", "fail", "put {folder}/ours first in PluginDir"),
     ("ours without stock", slurm_says(PluginDir="{folder}/ours"), "select plugin", "fail",
      "needs Slurm's own behind it"),
+    ("two of ours without stock", slurm_says(PluginDir="{folder}/ours:{folder}/slurm/../ours"),
+     "select plugin", "fail", "needs Slurm's own behind it"),
     ("no plugin of ours", slurm_says(PluginDir="{folder}/stock"), "select plugin", "fail",
      "of ours"),
     ("plugin directory that does not exist",
@@ -545,3 +547,98 @@ def test_what_the_engine_says_commands_no_terminal(site):
     said = CliRunner().invoke(doctor, ["--config", str(site.config)]).output
     assert "\\x1b]52" in said
     assert "\x1b" not in said
+
+
+#: slurm.conf since slurmctld started, and what is said of it; {0} stands for the site's folder.
+CHANGED = {
+    "our plugin is taken out": (
+        "PluginDir={0}/stock\nJobSubmitPlugins=lua\n",
+        "slurm.conf, line 1 says PluginDir={0}/stock, and slurmctld runs with {0}/ours:{0}/stock",
+    ),
+    "lua is taken out, in a comment": (
+        "PluginDir={0}/ours:{0}/stock\n#JobSubmitPlugins=lua\n",
+        "slurm.conf has no JobSubmitPlugins, and slurmctld runs with lua",
+    ),
+    "the line is gone": (
+        "JobSubmitPlugins=lua\n",
+        "slurm.conf has no PluginDir, and slurmctld runs with {0}/ours:{0}/stock",
+    ),
+    "another one in an included file": (
+        "PluginDir={0}/ours:{0}/stock\nJobSubmitPlugins=lua\nInclude more\n",
+        "more, line 1 says JobSubmitPlugins=lua,throttle, and slurmctld runs with lua",
+    ),
+    "an included file is gone": ("Include gone\n", "slurm/gone: cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("text", "says"), CHANGED.values(), ids=CHANGED)
+def test_a_slurm_conf_that_changed_since_slurmctld_started_is_seen(site, text, says):
+    """It works until the next start, and then nobody remembers why it does not."""
+    (site.folder / "slurm" / "more").write_text("JobSubmitPlugins=lua,throttle\n")
+    site.conf = text.format(site.folder)
+    assert says.format(site.folder) in site.only("slurm.conf", "warn").text
+
+
+def test_a_slurm_conf_without_plugin_dir_is_that_of_a_site_in_the_slots_mode(site):
+    in_slots_mode(site)
+    site.conf = "JobSubmitPlugins = lua # ours\n"
+    assert not [one for one in site.wrong() if one.check == "slurm.conf"]
+
+
+@pytest.mark.parametrize("part", ["gputopo.yaml", ""], ids=["the file", "its folder"])
+def test_a_gputopo_yaml_that_anybody_may_write_is_seen(site, part):
+    path = site.folder / part
+    path.chmod(path.stat().st_mode | 0o002)
+    assert site.only("file").text == f"anybody may write {path}"
+    assert site.only("file").fix == f"chmod go-w {path}"
+    if path.is_dir():
+        path.chmod(path.stat().st_mode | 0o1000)  # as /tmp: nobody replaces another's file
+        assert not site.wrong()
+
+
+def test_a_link_to_gputopo_yaml_in_a_folder_where_anybody_may_put_another_is_seen(site):
+    open_to_all = site.folder / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    link = open_to_all / "gputopo.yaml"
+    link.symlink_to(site.config)
+    site.config, site.status["config"] = link, str(link)
+    assert site.only("file").text == f"anybody may write {open_to_all}"
+
+
+@pytest.mark.parametrize(
+    ("program", "loaded", "is_former"),
+    [
+        ("slurmctld", "{} (deleted)", True),
+        ("slurmctld", "{}", False),
+        ("slurmctld", "{}.kept (deleted)", False),
+        ("srun", "{} (deleted)", False),
+    ],
+)
+def test_a_slurmctld_that_runs_the_plugin_of_before_an_upgrade_is_seen(
+    site, program, loaded, is_former
+):
+    process = site.proc / "17"
+    process.mkdir(parents=True)
+    (process / "comm").write_text(f"{program}\n")
+    file = loaded.format(site.folder / "ours" / slurm_files.PLUGIN_FILE)
+    line = f"7f10-7f20 r-xp 00000000 00:2d 4711 {file}"
+    (process / "maps").write_text(f"7f00-7f10 rw-p 00000000 00:00 0\n{line}\n")
+    # Anybody's program may have any name.
+    other = site.proc / "4"
+    other.mkdir()
+    (other / "comm").write_bytes(b"\xff\xfe\n")
+    (other / "maps").write_bytes(b"\xff\n")
+    found = [one for one in site.wrong() if one.check == "select plugin"]
+    assert [one.fix for one in found] == ["systemctl restart slurmctld"] * is_former
+    os.chown(process / "comm", 4711, 4711)
+    assert not [one for one in site.wrong() if one.check == "select plugin"]
+
+
+@pytest.mark.parametrize(("host", "is_compared"), [("CTL.site.org", True), ("login1", False)])
+def test_slurm_conf_is_compared_on_slurmctlds_host_alone(site, monkeypatch, host, is_compared):
+    """Elsewhere may lie an old one that nobody reads."""
+    monkeypatch.setattr("platform.node", lambda: host)
+    site.slurm.values["SlurmctldHost[0]"] = "ctl(10.0.0.1)"
+    site.conf = "JobSubmitPlugins=lua\n"
+    assert any(one.check == "slurm.conf" for one in site.wrong()) == is_compared

@@ -127,12 +127,35 @@ def test_all_of_it_is_there_and_nobodys_name(site):
         "slurmctld.log",
     }  # fmt: skip
     whole = "\n".join(files.values())
-    for name in ("alice", "bob", "mallory", "Carol", "Dave", "Eve", "acme", "research", "64999",
-                 "two-nodes", "hunter2", "/secret", "abc123", "example.org", "10.9.8.7",
-                 "thesis"):  # fmt: skip
+    for name in (
+        "alice",
+        "bob",
+        "mallory",
+        "Carol",
+        "Dave",
+        "Eve",
+        "acme",
+        "research",
+        "64999",
+        "two-nodes",
+        "hunter2",
+        "/secret",
+        "abc123",
+        "example.org",
+        "10.9.8.7",
+        "thesis",
+    ):
         assert name not in whole, name
-    for word in ("dgx1", "ctl", "SelectType = select/cons_tres", "slurmctld: 24.11.5", "root said",
-                 "NodeName=dgx[1-3]", "deadline_ms = 50", "job on the node waits"):  # fmt: skip
+    for word in (
+        "dgx1",
+        "ctl",
+        "SelectType = select/cons_tres",
+        "slurmctld: 24.11.5",
+        "root said",
+        "NodeName=dgx[1-3]",
+        "deadline_ms = 50",
+        "job on the node waits",
+    ):
         assert word in whole, word
     assert "NOT ALL" not in whole
     assert "nothing to do with us" not in whole
@@ -155,8 +178,14 @@ def test_the_same_name_is_the_same_placeholder_everywhere(site):
 
 def test_it_says_what_is_in_it_and_what_is_not_and_why(site):
     files = site.bundle()
-    for words in ("status.json", "NOT THERE", "the engine is not running", "replaced: ",
-                  "3 passwords, keys", "slurmctld.log"):  # fmt: skip
+    for words in (
+        "status.json",
+        "NOT THERE",
+        "the engine is not running",
+        "replaced: ",
+        "3 passwords, keys",
+        "slurmctld.log",
+    ):
         assert words in site.said
         assert words in files["README.txt"]
     assert "a line of 25 characters that cannot be read" in files["decisions.jsonl"]
@@ -186,8 +215,9 @@ def test_root_follows_no_link_that_others_may_have_put(site):
     files = site.bundle()
     assert "decisions.jsonl" not in files
     assert "is a link that others than root may have put there" in files["README.txt"]
-    said = refused("support-bundle", "--config", str(site.config), "--output",
-                   f"{theirs}/out/b.tar.gz")  # fmt: skip
+    said = refused(
+        "support-bundle", "--config", str(site.config), "--output", f"{theirs}/out/b.tar.gz"
+    )
     assert "is a link that others" in said
     assert not list(site.etc.glob("*.gz"))
 
@@ -258,7 +288,25 @@ def test_settings_that_are_too_long_are_said_to_be(site):
     site.conf.write_text("NodeName=n1\n" * 100_000)
     files = site.bundle()
     assert "slurm.conf" in files
-    assert "NOT ALL: the end of a file that is too long" in files["README.txt"]
+    assert "slurm.conf: the end of a file that is too long" in files["README.txt"]
+
+
+def test_included_files_of_slurm_conf_are_there_too(site):
+    """Where a site keeps GPUs and plugins in files of their own slurm.conf alone says nothing."""
+    (site.etc / "gpus.conf").write_text(
+        "# Eve's\nGresTypes=gpu\nAccountingStoragePass+=hidden7\nAuthInfo *= hidden8\nX=y\n"
+        'PartitionName=p AllowAccounts="physics, karl"\n'
+        'NodeName=n1 Comment="call 555" Reason="eve broke it"\n'
+    )
+    joined = "SelectType=select/\\\ncons_tres\n"
+    site.conf.write_text(f"Include gpus.conf\n{joined}Include gone.conf\n")
+    files = site.bundle()
+    shown = files["slurm.conf"]
+    assert "GresTypes=gpu" in shown
+    assert "SelectType=select/cons_tres" in shown
+    assert f"# {site.etc}/gpus.conf" in shown
+    assert not [word for word in ("hidden", "karl", "555", "eve broke") if word in shown]
+    assert "gone.conf: cannot be read" in files["README.txt"]
 
 
 def test_what_the_engine_says_of_itself_stays_as_it_is(tmp_path):

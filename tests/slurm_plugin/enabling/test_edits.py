@@ -8,8 +8,8 @@ from machines_in_tests import named
 
 from slurm_plugin.enabling import edits
 from slurm_plugin.enabling.edits import Wanted
-from slurm_plugin.enabling.slurm_conf import JOB_SUBMIT, PLUGIN_DIR, SlurmConf, load, parse, store
 from slurm_plugin.errors import PluginError
+from slurm_plugin.slurm.slurm_conf import JOB_SUBMIT, PLUGIN_DIR, SlurmConf, load, parse, store
 
 MAIN, INCLUDED = Path("/etc/slurm/slurm.conf"), Path("/etc/slurm/more.conf")
 SELECT = Wanted("/ours", "/stock")
@@ -139,7 +139,7 @@ REFUSED = [
     ("a quote inside", 'PluginDir="/x":/y\n', "expected PluginDir=VALUE alone"),
     ("joined lines", "PluginDir=/x:\\\n/y\n", "line 1: PluginDir with a backslash"),
     ("joined lines behind others", "A=1\n\\\nPluginDir=/x\n", "line 2: PluginDir with a backslash"),
-    ("an include of itself", "Include slurm.conf\n", "includes itself, by way of"),
+    ("an include of itself", "Include slurm.conf\n", "includes itself, or deeper"),
     ("an include without ClusterName", "Include %c.conf\n", "%c stands for ClusterName"),
     ("an include of many", "Include conf.d/*.conf\n", "no pattern of names"),
     ("ours behind another", "PluginDir=/stock:/ours\n", "line 1: read '/stock:/ours', expected"),

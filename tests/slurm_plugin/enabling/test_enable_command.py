@@ -13,12 +13,13 @@ from commands_in_tests import refused, run
 from machines_in_tests import named
 from played_site import PlayedSite, in_slots_mode, plugin_file
 
-from slurm_plugin import whole_file
+from slurm_plugin.base import whole_file
 from slurm_plugin.cli.site import enable
 from slurm_plugin.config.settings import SAMPLE
 from slurm_plugin.doctor import engine, installation, slurms_lua
-from slurm_plugin.enabling import apply, slurm_conf
+from slurm_plugin.enabling import apply
 from slurm_plugin.errors import PluginError, SlurmError
+from slurm_plugin.slurm import slurm_conf
 
 TEXT = b"ClusterName=c\r\nInclude more.conf\nJobSubmitPlugins=throttle # \xff"
 MORE = b"PluginDir=%s/stock\n"
@@ -85,8 +86,9 @@ def test_enabled_and_disabled_every_byte_is_as_before(site):
         b"# gputopo enable put lua into the next line; gputopo disable takes it out\r\n"
         b"JobSubmitPlugins=throttle,lua",
     )
-    assert site.more.read_bytes().endswith(b"\nPluginDir=%b/ours:%b/stock\n" % (
-        (os.fsencode(site.folder),) * 2))  # fmt: skip
+    assert site.more.read_bytes().endswith(
+        b"\nPluginDir=%b/ours:%b/stock\n" % ((os.fsencode(site.folder),) * 2)
+    )
     assert stat.S_IMODE(site.conf.stat().st_mode) == 0o640
     assert site.script.resolve() == Path(__file__).parents[3] / "lua_bridge" / "job_submit.lua"
     there = site.files()
@@ -315,8 +317,9 @@ def test_what_a_killed_call_left_is_completed_or_removed(site):
 
 def test_what_somebody_else_wrote_stays_and_is_named(site):
     """The lines of ours that no call of enable put there."""
-    site.more.write_bytes(b"PluginDir=%b/ours:%b/stock\nJobSubmitPlugins=lua\n" % (
-        (os.fsencode(site.folder),) * 2))  # fmt: skip
+    site.more.write_bytes(
+        b"PluginDir=%b/ours:%b/stock\nJobSubmitPlugins=lua\n" % ((os.fsencode(site.folder),) * 2)
+    )
     site.conf.write_bytes(b"Include more.conf\n")
     site.script.symlink_to(Path(__file__).parents[3] / "lua_bridge" / "job_submit.lua")
     before = site.files()

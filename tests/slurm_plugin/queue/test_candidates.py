@@ -3,6 +3,8 @@
 import math
 import random
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from itertools import combinations
 from operator import and_
@@ -22,6 +24,7 @@ from slurm_plugin.queue.capacity import (
     with_hold,
     without_holds,
 )
+from slurm_plugin.queue.demand import Unplaceable, demand_of
 from slurm_plugin.queue.slurms_choice import first_hold
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
 
@@ -34,6 +37,17 @@ def node(name, free=0xFF, slots=V100, **other):
 
 def room(*nodes):
     return {n.name: n for n in nodes}
+
+
+def test_that_a_job_cannot_be_placed_is_told_through_a_block_too():
+    """Who leaves a block of contextlib's by an exception has a traceback set on it."""
+
+    @contextmanager
+    def block() -> Iterator[None]:
+        yield
+
+    with pytest.raises(Unplaceable, match="no GPUs"), block():
+        demand_of(QueuedJob(1))
 
 
 def test_free_slots_are_what_slurm_does_not_use():

@@ -11,8 +11,8 @@ import pytest
 from policies import RunningJob
 from policies.contract.running import RunningJobs
 from policies.horizon.run_times import LimitsUsed
-from slurm_plugin.job_notes.records import GATED, GateRecord
-from slurm_plugin.placement import PlacementQuestion
+from slurm_plugin.base.job_notes.records import GATED, GateRecord
+from slurm_plugin.base.placement import PlacementQuestion
 from slurm_plugin.queue.coming import MOST_AHEAD, UNKNOWN_S, Coming
 from slurm_plugin.queue.demand import lacks_only_room
 from slurm_plugin.queue.snapshot import Settings

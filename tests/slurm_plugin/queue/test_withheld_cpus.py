@@ -1,10 +1,11 @@
 """CPUs that are free, and that Slurm does not give every job."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from slurm_plugin.queue.candidates import Need, cpus_for, fits
+from slurm_plugin.queue.candidates import BESIDE_OTHERS, Need, cpus_for, fits, open_groups
 from slurm_plugin.queue.capacity import (
     Hold,
     emptied,
@@ -32,10 +33,21 @@ def runs(cpus: int, gpus: int = 0, partition: str = "open", **more: Any) -> Queu
 
 def dgx1(*running: QueuedJob, cpus_by_gpu: int = 0) -> Any:
     """dgx1: 16 CPUs on two sockets, 8 GPUs, and what these jobs leave of it."""
-    used = sum(job.cpus for job in running if job.state == "RUNNING")
+    here = [job for job in running if job.state == "RUNNING" and "dgx1" in job.nodes]
+    used = sum(job.cpus for job in here)
     names = tuple(one.name for one in PARTITIONS)
-    slurm = SlurmNode("dgx1", ("MIXED",), names, 1, 16, 4000, {"v100": 8}, alloc_cpus=used,
-                      cpus_by_gpu=cpus_by_gpu, sockets=2)  # fmt: skip
+    slurm = SlurmNode(
+        "dgx1",
+        ("MIXED",),
+        names,
+        1,
+        16,
+        4000,
+        {"v100": 8},
+        alloc_cpus=used,
+        cpus_by_gpu=cpus_by_gpu,
+        sockets=2,
+    )
     return nodes_of([slurm], running, gpus_of_any_type, partitions=PARTITIONS)
 
 
@@ -90,6 +102,30 @@ def test_restricted_cores_are_for_as_many_gpus_as_a_job_has(
 )  # fmt: skip
 def test_a_partition_allows_its_jobs_so_many_cpus_together(sentence, running, partition, expected):
     assert get(dgx1(*running), 1, partition) == expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "running", "partition", "expected"),
+    [
+        ("all that it may on an empty node", (), "narrow", 4),
+        ("without jobs of its own others' CPUs may count as its own", (runs(3),), "narrow", 1),
+        ("with one of its own they do not", (runs(3), runs(1, partition="narrow")), "narrow", 3),
+        ("nor where that one is on another node",
+         (runs(3), runs(1, partition="narrow", nodes=("dgx2",))), "narrow", 4),
+        ("of a socket, too", (runs(2),), "socket", 1),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)  # fmt: skip
+def test_in_every_release_slurm_gives_a_partition_so_many(sentence, running, partition, expected):
+    node = dgx1(*running)["dgx1"]
+    assert node.cpus_for(1, frozenset((partition,)), for_sure=True) == expected
+
+
+def test_a_job_is_slurms_own_where_only_some_releases_start_it():
+    nodes, need = dgx1(runs(3)), Need(1, cpus=4, partitions=frozenset(("narrow",)))
+    assert open_groups(need, nodes, (), 0.0, 9.0) == ([], BESIDE_OTHERS)
+    [group] = open_groups(replace(need, cpus=1), nodes, (), 0.0, 9.0)[0]
+    assert group.names == ("dgx1",)
 
 
 def test_an_exclusive_job_gets_nothing_of_a_node_that_its_partition_may_not_fill():

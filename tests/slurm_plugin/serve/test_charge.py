@@ -172,6 +172,16 @@ def test_the_only_controller_forgets_nothing(tmp_path):
     assert seen.looked() == ["asked", "said"]
 
 
+@pytest.mark.parametrize(
+    ("boot", "booted"), [("1764000000", 1764000000), ("2026-11-23T14:00:00", 0), (None, 0)]
+)
+def test_status_says_when_slurmctld_started(tmp_path, boot, booted):
+    seen = Seen(tmp_path)
+    seen.shown = ALONE if boot is None else ALONE + f"BOOT_TIME               = {boot}\n"
+    seen.looked()
+    assert seen.charge.status()["charge"]["slurmctld_booted"] == booted
+
+
 def test_one_that_gets_another_controller_is_in_doubt_until_slurm_was_asked_again(tmp_path):
     """Else both engines would act for the minute until it is asked anyway."""
     seen = Seen(tmp_path)
@@ -369,6 +379,7 @@ def test_status_tells_who_is_in_charge(tmp_path, monkeypatch):
         "is_doubtful": False,
         "why": "slurmctld on ctl is in charge",
         "controllers": ["ctl", "ctl2"],
+        "slurmctld_booted": 0,
     }
     assert "STANDING BY for 0 s: slurmctld on ctl is in charge" in _text(engine.status())
     charge._host = "ctl"

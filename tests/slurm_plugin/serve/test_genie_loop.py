@@ -10,9 +10,9 @@ from engine_in_tests import an_engine
 from genie_in_tests import GENIE, HINT, TwoNodes, a_shaping, queued, submit
 from machines_in_tests import BASIC
 
+from slurm_plugin.base.protocol import Notice, encode_request
 from slurm_plugin.decide.decision_log import read
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.protocol import Notice, encode_request
 from slurm_plugin.serve import setup
 from slurm_plugin.serve.loops import shaping as loop
 from slurm_plugin.serve.service import ANEW
@@ -81,8 +81,9 @@ def test_the_record_of_a_submit_is_written_once_its_job_is_seen(running, slurm):
 
 def test_a_job_held_without_an_engine_is_shaped_and_released(running, slurm):
     held = f"[gpu-topo: {HINT} | held until the engine chooses its shape] [gpu-shape: none nodes=2]"
-    slurm.jobs_there = [queued(7, tres_per_node="", priority=0, reason="JobHeldAdmin",
-                          admin_comment=held)]  # fmt: skip
+    slurm.jobs_there = [
+        queued(7, tres_per_node="", priority=0, reason="JobHeldAdmin", admin_comment=held)
+    ]
     running.poll()
     ((_, update),) = slurm.updates
     assert (update.num_nodes, update.is_released) == ((2, 2), True)

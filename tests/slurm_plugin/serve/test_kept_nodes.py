@@ -14,11 +14,11 @@ import pytest
 from engine_in_tests import an_engine, written
 from machines_in_tests import BASIC, mask, node, place
 
+from slurm_plugin.act.lending.at_start.reservations import LoanReservation
+from slurm_plugin.base.node_lines import NodesPart, TableChanges, digest, mix
+from slurm_plugin.base.protocol import Place, Use, encode_request, split
 from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.kept_nodes import MOST_TABLES
-from slurm_plugin.lending.at_start.reservations import LoanReservation
-from slurm_plugin.node_lines import NodesPart, TableChanges, digest, mix
-from slurm_plugin.protocol import Place, Use, encode_request, split
 from slurm_plugin.serve.service import Engine
 
 #: In Slurm's order, which is not that of their names; `mystery` is not declared.
@@ -177,10 +177,12 @@ def parts() -> list[NodesPart]:
         replace(
             whole,
             **{key: getattr(whole, key)[begin:end] for key in columns},
-            part=number, parts=2, first=begin,
+            part=number,
+            parts=2,
+            first=begin,
         )
         for number, begin, end in cuts
-    ]  # fmt: skip
+    ]
 
 
 def test_a_table_comes_in_parts(tmp_path):

@@ -12,8 +12,8 @@ import pytest
 from engine_in_tests import an_engine, written
 from machines_in_tests import BASIC, mask, node, place
 
-from slurm_plugin.node_lines import NodesPart, TableChanges, digest, mix
-from slurm_plugin.protocol import encode_request, split
+from slurm_plugin.base.node_lines import NodesPart, TableChanges, digest, mix
+from slurm_plugin.base.protocol import encode_request, split
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import look_over
 

@@ -16,7 +16,7 @@ import yaml
 from slurm_plugin.serve.metric_families import FAMILIES
 
 ROOT = Path(__file__).parents[3]
-FOLDER = ROOT / "slurm_plugin" / "monitoring"
+FOLDER = ROOT / "slurm_plugin" / "tell" / "monitoring"
 DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in FOLDER.glob("dashboards/*.json")}
 PANELS = [(name, panel) for name, board in DASHBOARDS.items() for panel in board["panels"]]
 ALERTS = FOLDER / "alerts.yaml"

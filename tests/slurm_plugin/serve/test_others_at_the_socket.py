@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin import client
+from slurm_plugin.base import client
+from slurm_plugin.base.protocol import Admin
 from slurm_plugin.cli.site.status import status
 from slurm_plugin.errors import EngineDown
-from slurm_plugin.protocol import Admin
 from slurm_plugin.serve.server import LineAnswer, LineServer
 
 REFUSED = b"error id=0 message=uid%20"

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from slurm_plugin.enforcement import KEEP_S
+from slurm_plugin.act.enforcement import KEEP_S
 from slurm_plugin.serve.loops.poll_schedule import (
     AGE_SHARE,
     BUSY_SHARE,

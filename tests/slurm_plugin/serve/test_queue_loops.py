@@ -13,13 +13,13 @@ from genie_in_tests import GENIE, TwoNodes, a_shaping
 from machines_in_tests import BASIC
 from slots_in_tests import Remembering, gated
 
+from slurm_plugin.act.gates.capacity_cache import CapacityCache
+from slurm_plugin.act.gates.plan import GatePlan
+from slurm_plugin.act.gates.reconciler import GateReconciler
+from slurm_plugin.act.lending.at_start.planning import StartPlan
+from slurm_plugin.act.lending.at_start.reconciler import LoanReconciler
+from slurm_plugin.act.lending.matcher import LoanMatcher
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.gates.capacity_cache import CapacityCache
-from slurm_plugin.gates.plan import GatePlan
-from slurm_plugin.gates.reconciler import GateReconciler
-from slurm_plugin.lending.at_start.planning import StartPlan
-from slurm_plugin.lending.at_start.reconciler import LoanReconciler
-from slurm_plugin.lending.matcher import LoanMatcher
 from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.serve import run, setup

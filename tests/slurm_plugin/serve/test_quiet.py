@@ -4,13 +4,13 @@ import pytest
 from engine_in_tests import an_engine
 from machines_in_tests import BASIC, mask, node, place
 
-from slurm_plugin.explain.answer import NotShown, tell
-from slurm_plugin.explain.search import LogIndex
-from slurm_plugin.explain.text import in_words
-from slurm_plugin.protocol import Submit, encode_request, split, unquote
+from slurm_plugin.base.protocol import Submit, encode_request, split, unquote
 from slurm_plugin.serve.run import _known_to
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.tell.explain.answer import NotShown, tell
+from slurm_plugin.tell.explain.search import LogIndex
+from slurm_plugin.tell.explain.text import in_words
 
 QUIET = BASIC + "notes: engine\n"
 GATE = "[gpu-slots: gated token=a tpn=gres/gpu:2 nodes=1-1 by=node]"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from slurm_plugin.base.protocol import MAX_REQUEST_BYTES
 from slurm_plugin.errors import PluginError
-from slurm_plugin.protocol import MAX_REQUEST_BYTES
 from slurm_plugin.serve import server as module
 from slurm_plugin.serve.server import Answerer, LineAnswer, LineServer
 

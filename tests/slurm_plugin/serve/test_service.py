@@ -23,12 +23,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, mask, node, place
 
-from slurm_plugin import client
-from slurm_plugin.cli.site.status import _text
-from slurm_plugin.decide import decision_log
-from slurm_plugin.errors import EngineDown
-from slurm_plugin.node_lines import NodesPart
-from slurm_plugin.protocol import (
+from slurm_plugin.base import client
+from slurm_plugin.base.node_lines import NodesPart
+from slurm_plugin.base.protocol import (
     MAX_REPLY_BYTES,
     Admin,
     Submit,
@@ -36,6 +33,9 @@ from slurm_plugin.protocol import (
     split,
     unquote,
 )
+from slurm_plugin.cli.site.status import _text
+from slurm_plugin.decide import decision_log
+from slurm_plugin.errors import EngineDown
 from slurm_plugin.serve import amiss, setup
 from slurm_plugin.serve.server import bind
 from slurm_plugin.serve.service import Engine
@@ -133,6 +133,21 @@ def test_a_notice_is_never_answered_and_says_who_runs(engine):
     assert took_ms < (time.perf_counter() - began) * 1e3
 
 
+@pytest.mark.parametrize(
+    ("said", "known", "counts"),
+    [("", "pattern=tree", "pattern=tree"), ("off", "pattern=tree", "off"), ("", "", "")],
+    ids=["overwritten", "another one", "none"],
+)
+def test_a_hint_that_others_overwrote_counts_at_the_jobs_start(
+    engine, monkeypatch, said, known, counts
+):
+    monkeypatch.setattr(engine.setup.keeper.store, "hint_of", lambda *job: known)
+    ask(engine, encode_request(place(node("dgx1", 0xFF, mask(0, 1)), hint=said)))
+    engine.log.close()
+    (record,) = decision_log.read(engine.setup.config.decision_log)
+    assert record.hint == counts
+
+
 def test_the_kill_switch_passes_everything(engine, tmp_path, caplog):
     (tmp_path / "off").touch()
     assert ask(engine, encode_request(place(node("dgx1", 0xFF, 3))))[0] == "pass"
@@ -220,11 +235,17 @@ def test_status_says_where_what_runs_is_not_what_is_meant(engine, changes, words
     assert ("NOT " in text) == bool(words)
 
 
-def test_folders_in_which_the_engine_may_not_write_are_told(engine, tmp_path):
-    assert amiss.not_writable([tmp_path, tmp_path / "made" / "later"]) == []
+def test_folders_in_which_the_engine_may_not_write_are_told(tmp_path, monkeypatch):
+    log = tmp_path / "decisions.jsonl"
+    assert amiss.not_writable([tmp_path, tmp_path / "made" / "later"], log) == []
     (tmp_path / "file").touch()
     below = tmp_path / "file" / "below"
-    assert amiss.not_writable([below, below, tmp_path]) == [str(below)]
+    assert amiss.not_writable([below, below, tmp_path], log) == [str(below)]
+    log.touch()
+    assert amiss.not_writable([below, tmp_path], log) == [str(below)]
+    # Root, who runs the tests, may write everything.
+    monkeypatch.setattr(amiss.os, "access", lambda path, _: path != log)
+    assert amiss.not_writable([tmp_path], log) == [str(log)]
 
 
 def reload(engine: Engine) -> bytes:
@@ -370,7 +391,7 @@ def test_a_killed_engine_leaves_a_socket_that_the_next_one_takes_over(process, t
 
 
 def test_the_systemd_unit_fits_the_engine():
-    unit = (ROOT / "slurm_plugin" / "systemd" / "gputopo.service").read_text()
+    unit = (ROOT / "slurm_plugin" / "serve" / "systemd" / "gputopo.service").read_text()
     for line in (
         "Type=notify",
         "WatchdogSec=10",
@@ -385,7 +406,7 @@ def test_the_systemd_unit_fits_the_engine():
 
 def test_the_unit_leaves_the_engine_no_privilege_and_little_else():
     """6.4 of 10 before the hardening; 1.6 with it, most of which is the network."""
-    unit = ROOT / "slurm_plugin" / "systemd" / "gputopo.service"
+    unit = ROOT / "slurm_plugin" / "serve" / "systemd" / "gputopo.service"
     lines = unit.read_text().splitlines()
     assert "CapabilityBoundingSet=" in lines
     assert not [line for line in lines if line.startswith("AmbientCapabilities=") and line[20:]]

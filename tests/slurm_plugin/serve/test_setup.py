@@ -112,7 +112,7 @@ from pathlib import Path
 from engine_in_tests import an_engine
 from machines_in_tests import node, place
 from policies.registry import registry
-from slurm_plugin.protocol import encode_request
+from slurm_plugin.base.protocol import encode_request
 
 engine = an_engine(Path(sys.argv[1]))
 two = node("dgx1", 0xFF, 0x7), node("dgx2", 0xFF, 0x7)

@@ -7,7 +7,7 @@ import pytest
 from engine_in_tests import an_engine
 from machines_in_tests import mask, node, place
 
-from slurm_plugin.protocol import Submit, encode_request
+from slurm_plugin.base.protocol import Submit, encode_request
 from slurm_plugin.queue.slow_users import (
     AT_ONCE_S,
     FORGIVES_EVERY_S,

@@ -14,10 +14,10 @@ from commands_in_tests import refused, run
 from engine_in_tests import written
 from machines_in_tests import BASIC
 
+from slurm_plugin.base.log_lines import of_plain
 from slurm_plugin.cli import cli
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide.decision_log import DecisionLog
-from slurm_plugin.log_lines import of_plain
 
 ROOT = Path(__file__).resolve().parents[3]
 

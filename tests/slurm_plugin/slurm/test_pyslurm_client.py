@@ -54,20 +54,42 @@ def pyslurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     monkeypatch.setattr(Job, "modified", [])
     running = Job(
-        3, state="RUNNING", user_name="alice", user_id=2001, allocated_nodes="n[1-2]",
-        time_limit=10, start_time=100, end_time=700, cpus=2, num_nodes=2, resource_sharing="OK",
-        layout={"n1": {"gres": {"gpu:v100": {"count": 2, "indexes": "4,7"}}, "cpu_ids": "8"},
-                "n2": {"gres": {"gpu:v100": {"count": 2, "indexes": "0-1"}}}},
-    )  # fmt: skip
+        3,
+        state="RUNNING",
+        user_name="alice",
+        user_id=2001,
+        allocated_nodes="n[1-2]",
+        time_limit=10,
+        start_time=100,
+        end_time=700,
+        cpus=2,
+        num_nodes=2,
+        resource_sharing="OK",
+        layout={
+            "n1": {"gres": {"gpu:v100": {"count": 2, "indexes": "4,7"}}, "cpu_ids": "8"},
+            "n2": {"gres": {"gpu:v100": {"count": 2, "indexes": "0-1"}}},
+        },
+    )
     array = Job(
-        4, state="PENDING", array_id=4, array_tasks_waiting="1-3", array_tasks_parallel=2,
-        state_reason="ReqNodeNotAvail, UnavailableNodes:n9", end_time=5, resource_sharing="NO",
+        4,
+        state="PENDING",
+        array_id=4,
+        array_tasks_waiting="1-3",
+        array_tasks_parallel=2,
+        state_reason="ReqNodeNotAvail, UnavailableNodes:n9",
+        end_time=5,
+        resource_sharing="NO",
         time_limit="UNLIMITED",
-    )  # fmt: skip
+    )
     node = AnyField(
-        name="n1", state="MIXED+DRAIN", configured_gres={"gpu:v100": 8}, total_cpus=16,
-        allocated_cpus=2, partitions=["gpu"], active_features=["v100"],
-    )  # fmt: skip
+        name="n1",
+        state="MIXED+DRAIN",
+        configured_gres={"gpu:v100": 8},
+        total_cpus=16,
+        allocated_cpus=2,
+        partitions=["gpu"],
+        active_features=["v100"],
+    )
     module = SimpleNamespace(
         PyslurmError=PyslurmError,
         Job=Job,

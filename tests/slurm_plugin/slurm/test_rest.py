@@ -97,9 +97,14 @@ def test_what_the_api_does_not_say_comes_from_squeue(service):
 
 def test_a_change_is_posted_in_the_apis_words_and_on_22_05_made_by_scontrol(service):
     change = JobUpdate(
-        begin_time=1795229124, tres_per_node="gpu:s1:1,gres:gpu:s3:1", tres_per_job="",
-        req_nodes="n[1-2]", exc_nodes="", num_nodes=(2, 2), memory_per_node_mb=100,
-    )  # fmt: skip
+        begin_time=1795229124,
+        tres_per_node="gpu:s1:1,gres:gpu:s3:1",
+        tres_per_job="",
+        req_nodes="n[1-2]",
+        exc_nodes="",
+        num_nodes=(2, 2),
+        memory_per_node_mb=100,
+    )
     service.client.update(["10"], change)
     if service.is_old:
         assert service.server.posted == []

@@ -3,8 +3,8 @@
 import pytest
 from fake_slurm import RELEASES, REPLIES, FakeRunner, RecordedRunner
 
+from slurm_plugin.base.job_states import queue_state
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.job_states import queue_state
 from slurm_plugin.slurm import array_tasks, releases
 from slurm_plugin.slurm.clients import rows, update_text
 from slurm_plugin.slurm.clients.command_line import SlurmClient

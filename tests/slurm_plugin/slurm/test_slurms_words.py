@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_plugin.job_states import queue_state
+from slurm_plugin.base.job_states import queue_state
 from slurm_plugin.queue.demand import READY, lacks_only_room
-from slurm_plugin.why.answer import not_on_the_nodes
+from slurm_plugin.tell.why.answer import not_on_the_nodes
 from tests.slurm_plugin import slurms_words as slurms
-from tests.slurm_plugin.why.test_answer import JOB, state
+from tests.slurm_plugin.tell.why.test_answer import JOB, state
 
 
 @pytest.mark.parametrize("release", slurms.RELEASES)

@@ -1,7 +1,0 @@
-"""How decisions reach Slurm: exact GPUs at the start (`Select`), or at submit (`Slots`)."""
-
-from slurm_plugin.enforcement.interface import KEEP_S, Enforcement
-from slurm_plugin.enforcement.select import Select
-from slurm_plugin.enforcement.slots import Slots
-
-__all__ = ["KEEP_S", "Enforcement", "Select", "Slots"]

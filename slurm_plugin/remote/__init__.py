@@ -1,1 +1,0 @@
-"""GPUs lent over the network: middleware presets, and the programs that run on the nodes."""

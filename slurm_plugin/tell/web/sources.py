@@ -1,0 +1,172 @@
+"""What the page is made of: Slurm, the engine and the decision log, each read for all viewers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from gres_topology import TopologyError
+from gres_topology.slurm_files import networks
+from slurm_plugin.base import client
+from slurm_plugin.base.log_lines import Line, LineReader
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.config.settings import Config
+from slurm_plugin.decide import decision_log
+from slurm_plugin.decide.load_machines import load_machines
+from slurm_plugin.decide.machines import Machine, Machines
+from slurm_plugin.errors import EngineDown, PluginError
+from slurm_plugin.learn.part_marks import marks
+from slurm_plugin.queue.snapshot import Snapshot
+from slurm_plugin.queue.watcher import Watcher
+from slurm_plugin.slurm import choose
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.job_entries.saved import NAME, readable
+from slurm_plugin.slurm.runner import ProcessRunner
+from slurm_plugin.tell.explain import search, slurm_says
+from slurm_plugin.tell.web.decisions import DecisionTail
+from slurm_plugin.tell.web.identity import name_of
+from slurm_plugin.tell.why.reading import ExtrasReader
+from slurm_plugin.tell.why.state import Extras
+
+logger = logging.getLogger(__name__)
+
+NO_CONFIG = "This host has no gputopo.yaml: the engine and its log are not known."
+#: Seconds that the engine has to say how it is.
+ENGINE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """Whether the engine runs, and how fast it answers."""
+
+    is_up: bool
+    #: What is wrong; '' where nothing is.
+    problem: str = ""
+    #: Verb -> p50, p99 and max in milliseconds.
+    answer_ms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Everything that is read; each function blocks and is to be called in a thread."""
+
+    watcher: Watcher
+    extras: Callable[[Snapshot], Extras]
+    engine: Callable[[], EngineState]
+    decisions: DecisionTail
+    machines: Machines = field(default_factory=dict)
+    #: Node -> the switches or blocks above it, the lowest first.
+    switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: A job's lines of the decision log, as `LogIndex.find`, and the whole log; they raise OSError.
+    records_of: Callable[[int, LineReader, Callable[[], bool]], list[Line]] = (
+        lambda job, reader, is_over: []
+    )
+    #: Keeps up with the log, so that nobody who asks has to wait for that.
+    follow: Callable[[], None] = lambda: None
+    all_records: Callable[[], Iterable[Line]] = lambda: ()
+    #: A uid's login name, or its digits.
+    name_of: Callable[[int], str] = name_of
+    #: The site's lending, where it is known.
+    lending: RemoteConfig | None = None
+    #: Uids that may see every job.
+    operators: frozenset[int] = frozenset((0,))
+    #: Said on the page as it is: a recorded day, jobs that Slurm hides.
+    notices: tuple[str, ...] = ()
+
+
+class MarkedMachines(Mapping[str, Machine]):
+    """A site's machines with the marks that are in force: read again where these changed."""
+
+    def __init__(self, config: Config) -> None:
+        self._config, self._path = config, marks.path_in(config.state_dir)
+        self._marks = marks.MarksInForce()
+        self._machines = self._read()
+
+    def _read(self) -> Machines:
+        return load_machines(self._config, self._marks.update(self._path))
+
+    def _now(self) -> Machines:
+        if self._marks.is_outdated(self._path):
+            try:
+                self._machines = self._read()
+            except PluginError as error:
+                # A topology's file, say, is being written.
+                logger.error("%s; nodes are drawn as before", error)
+        return self._machines
+
+    def __getitem__(self, name: str) -> Machine:
+        return self._now()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+
+def _entries(config: Config) -> dict[int, str]:
+    """Our entries about jobs, where the engine keeps them to itself."""
+    if config.notes != "engine":
+        return {}
+    kept = readable(config.state_dir / NAME)
+    return {job: one.text() for job, one in kept.items()}
+
+
+def engine_state(config: Config) -> EngineState:
+    """What the engine says on its socket."""
+    try:
+        numbers = client.status(config.socket, ENGINE_S)
+    except (EngineDown, ValueError) as error:
+        return EngineState(False, str(error))
+    return EngineState(True, "", numbers.get("answer_ms", {}))
+
+
+def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
+    """The sources of the site that this host belongs to. Raises PluginError.
+
+    Without a configuration (a login node, say) there is no engine and no log to tell of.
+    """
+    if config is None:
+        run = ProcessRunner()
+        slurm = SlurmClient(run)
+    else:
+        choose.check(config.slurm)
+        run = ProcessRunner(config.slurm.bin_dir, config.slurm.timeout_s)
+        slurm = choose.client(config.slurm)
+    operators |= slurm_says.operators(run)
+    sources = Sources(
+        Watcher(slurm),
+        ExtrasReader(run, lambda: {} if config is None else _entries(config)),
+        (lambda: EngineState(False)) if config is None else lambda: engine_state(config),
+        DecisionTail(config.decision_log if config else None),
+        operators=operators,
+        notices=() if config else (NO_CONFIG,),
+    )
+    if config is None:
+        return sources
+    index = search.LogIndex(config.decision_log)
+    return replace(
+        sources,
+        machines=MarkedMachines(config),
+        switches=_switches(config),
+        records_of=index.find,
+        follow=index.follow,
+        all_records=lambda: decision_log.read(config.decision_log),
+        lending=config.remote,
+    )
+
+
+def _switches(config: Config) -> dict[str, tuple[str, ...]]:
+    """Node -> its domains in Slurm's topology.conf, where gputopo.yaml names one."""
+    if config.topology_conf is None:
+        return {}
+    try:
+        domains = networks.read(config.topology_conf).default.domains
+    except TopologyError as error:
+        raise PluginError(str(error)) from error
+    switches: dict[str, tuple[str, ...]] = {}
+    for domain in domains:
+        for name in domain.nodes:
+            switches[name] = (*switches.get(name, ()), domain.name)
+    return switches

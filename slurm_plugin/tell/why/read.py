@@ -1,0 +1,157 @@
+"""Reads what an answer needs, with the rights of the user who asks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from slurm_plugin.config.settings import Config
+from slurm_plugin.errors import PluginError, SlurmError
+from slurm_plugin.queue.snapshot import read_snapshot
+from slurm_plugin.slurm import array_tasks
+from slurm_plugin.slurm.clients import scontrol_tables
+from slurm_plugin.slurm.clients.command_line import SlurmClient
+from slurm_plugin.slurm.interface import Limit, QueuedJob
+from slurm_plugin.slurm.runner import Runner, run_bounded
+from slurm_plugin.tell.explain import slurm_says
+from slurm_plugin.tell.explain.answer import NotShown
+from slurm_plugin.tell.explain.find import explained
+from slurm_plugin.tell.why.reading import ExtrasReader, Reading
+from slurm_plugin.tell.why.state import Extras, WaitingState
+
+#: Seconds that `sbatch --test-only` may take, and the most that it may print.
+TEST_S, MAX_TEST_BYTES = 10.0, 64 << 10
+
+
+class NotWaiting(PluginError):
+    """The job does not wait; the text says what it does."""
+
+
+def read_state(
+    text: str, config: Config | None, address: tuple[str, int] | None, run: Runner
+) -> WaitingState:
+    """The state of job `text` (an id, or ARRAY_TASK).
+
+    Raises NotShown for no job of this user's, NotWaiting for one that does not wait, SlurmError
+    where Slurm does not answer.
+    """
+    snapshot = read_snapshot(SlurmClient(run))
+    uid, operators = os.getuid(), slurm_says.operators(run)
+    job = own_job(text, snapshot.jobs, uid, uid in operators)
+    story = _story(job, config, address, run)
+    entries = {job.job_id: str(story["entries"])} if story.get("entries") else {}
+    extras = ExtrasReader(run, lambda: entries)(replace(snapshot, jobs=(job,)))
+    hides_jobs = snapshot.settings.hides_jobs and uid not in operators
+    state = Reading(snapshot, extras).state_of(job)
+    return replace(state, story=story, hides_jobs=hides_jobs)
+
+
+def read_site(run: Runner, user: str, options: Mapping[str, str]) -> WaitingState:
+    """The same for a job of this user and these options that is not submitted.
+
+    It has an account and a QOS alone. Raises SlurmError.
+    """
+    snapshot = read_snapshot(SlurmClient(run))
+    config = snapshot.settings.config
+    enforced = config.get("AccountingStorageEnforce", "").split(",")
+    limits, parents = scontrol_tables.limits(run) if "associations" in enforced else ([], {})
+    has_accounts = config.get("AccountingStorageType", "").endswith("slurmdbd")
+    networks = snapshot.settings.partitions if snapshot.settings.network is not None else ()
+    account, qos = options.get("account", ""), options.get("qos", "")
+    if has_accounts:
+        account = account or scontrol_tables.default_account(run, user)
+        usual = next((one.name for one in snapshot.settings.partitions if one.is_default), "")
+        of_partition = options.get("partition", usual)
+        qos, unused = _of_qos(run, user, account, of_partition, qos)
+        limits += unused
+    return WaitingState(
+        QueuedJob(0, user=user, uid=os.getuid(), account=account, qos=qos),
+        snapshot,
+        Extras(
+            reservations=tuple(scontrol_tables.reservations(run)),
+            licenses=tuple(scontrol_tables.licenses(run)) if options.get("licenses") else (),
+            limits=tuple(limits) if "limits" in enforced else (),
+            topologies=scontrol_tables.topologies(run, networks),
+            parents=parents,
+        ),
+    )
+
+
+def _of_qos(
+    run: Runner, user: str, account: str, partition: str, qos: str
+) -> tuple[str, list[Limit]]:
+    """The job's QOS, its user's own where it names none, and what that allows each user.
+
+    No more than it names where Slurm's database does not answer.
+    """
+    limits: list[Limit] = []
+    with suppress(SlurmError):
+        qos = qos or scontrol_tables.default_qos(run, user, account, partition)
+        limits = scontrol_tables.unused_limits(run, qos, user, account) if qos else []
+    return qos, limits
+
+
+class SbatchSays(NamedTuple):
+    """What `sbatch --test-only` answers."""
+
+    words: str = ""
+    #: Whether Slurm would start such a job, now or later; None where it did not say.
+    would_start: bool | None = None
+
+
+def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) -> SbatchSays:
+    """What `sbatch --test-only` says of these options.
+
+    Nothing is submitted. It knows more access rights than are looked at here.
+    """
+    wrap = [] if has_script else ["--wrap", "true"]
+    sbatch = str(bin_dir / "sbatch") if bin_dir else "sbatch"
+    try:
+        done = run_bounded([sbatch, "--test-only", *options, *wrap], TEST_S, MAX_TEST_BYTES)
+    except (OSError, subprocess.TimeoutExpired):
+        return SbatchSays()
+    if done is None:
+        return SbatchSays()
+    lines = done.err.strip().splitlines()
+    return SbatchSays(lines[-1].removeprefix("sbatch: ") if lines else "", done.code == 0)
+
+
+def own_job(text: str, jobs: Sequence[QueuedJob], uid: int, sees_all: bool) -> QueuedJob:
+    """The job of this name, if this user may know of it."""
+    named = [job for job in jobs if (sees_all or job.uid == uid) and _is_called(text, job)]
+    waiting = [job for job in named if job.state == "PENDING"]
+    if waiting:
+        return waiting[0]
+    if not named:
+        raise NotShown(f"job {text}: no job of yours with this number is in the queue")
+    state, where = named[0].state, ", ".join(named[0].nodes[:4])
+    raise NotWaiting(
+        f"job {text} does not wait: it is {state} on {where or 'no node'};"
+        f" gputopo explain {text} says why there"
+    )
+
+
+def _is_called(text: str, job: QueuedJob) -> bool:
+    array, _, task = text.partition("_")
+    if not task:
+        return int(array) in (job.job_id, job.array_id)
+    try:
+        tasks = array_tasks.task_runs(job.task)
+    except ValueError:
+        return False
+    return job.array_id == int(array) and any(int(task) in some for some in tasks)
+
+
+def _story(
+    job: QueuedJob, config: Config | None, address: tuple[str, int] | None, run: Runner
+) -> dict[str, object]:
+    """What was decided for the job; empty where nothing is told of it."""
+    try:
+        return explained(str(job.job_id), config, address, run).story
+    except (NotShown, SlurmError):
+        return {}

@@ -1,0 +1,325 @@
+"""sbatch's options as the job that Slurm would make of them.
+
+Only what is understood is answered: an option that could change where a job starts and is not
+known here is refused, never ignored.
+"""
+
+from __future__ import annotations
+
+import getopt
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from slurm_plugin.act.gates.slot_request import defaults_of
+from slurm_plugin.base.job_notes import hints
+from slurm_plugin.errors import PluginError
+from slurm_plugin.queue.demand import Unplaceable, node_names
+from slurm_plugin.queue.snapshot import Settings
+from slurm_plugin.slurm.clients.scontrol_tables import seconds
+from slurm_plugin.slurm.interface import JobDefaults, QueuedJob
+from slurm_plugin.tell.why.state import WaitingState
+
+#: The most that is read of a script.
+MAX_SCRIPT_CHARS = 1 << 20
+
+_MEMORY = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
+_GPUS = re.compile(r"(?:([A-Za-z_][\w.\-]*):)?(\d{1,6})\Z")
+_GRES = re.compile(r"gpu(?::([A-Za-z_][\w.\-]*))?(?::(\d{1,6}))?\Z")
+_KB = {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}
+
+
+class NotTried(PluginError):
+    """These options cannot be judged; the text says which."""
+
+
+#: sbatch's options that are understood, each with its letter; `=` takes a value.
+OPTIONS = {
+    "partition=": "p",
+    "account=": "A",
+    "qos=": "q",
+    "constraint=": "C",
+    "nodelist=": "w",
+    "exclude=": "x",
+    "time=": "t",
+    "nodes=": "N",
+    "ntasks=": "n",
+    "ntasks-per-node=": "",
+    "cpus-per-task=": "c",
+    "cpus-per-gpu=": "",
+    "gpus=": "G",
+    "gpus-per-node=": "",
+    "gpus-per-task=": "",
+    "gres=": "",
+    "mem=": "",
+    "mem-per-cpu=": "",
+    "mem-per-gpu=": "",
+    "exclusive": "",
+    "comment=": "",
+    "gpu-topo=": "",
+    "reservation=": "",
+    "licenses=": "L",
+    # They change nothing about where or when a job starts.
+    **{"job-name=": "J", "output=": "o", "error=": "e", "input=": "i", "chdir=": "D"},
+    **{"mail-type=": "", "mail-user=": "", "export=": "", "export-file=": "", "wrap=": ""},
+    **{"requeue": "", "no-requeue": "", "gpu-bind=": "", "gpu-freq=": "", "cpu-freq=": ""},
+    **{"open-mode=": "", "profile=": "", "acctg-freq=": ""},
+    **{"admin-comment=": "", "wckey=": "", "kill-on-invalid-dep=": "", "parsable": ""},
+    **{"quiet": "Q", "verbose": "v", "wait": "W", "ignore-pbs": "", "test-only": ""},
+}
+#: The variables that sbatch reads like options; each begins with SBATCH_.
+VARIABLES = {
+    "ACCOUNT": "account",
+    "CONSTRAINT": "constraint",
+    "CPUS_PER_GPU": "cpus-per-gpu",
+    "EXCLUSIVE": "exclusive",
+    "GPUS": "gpus",
+    "GPUS_PER_NODE": "gpus-per-node",
+    "GPUS_PER_TASK": "gpus-per-task",
+    "GRES": "gres",
+    "MEM_PER_CPU": "mem-per-cpu",
+    "MEM_PER_GPU": "mem-per-gpu",
+    "MEM_PER_NODE": "mem",
+    "PARTITION": "partition",
+    "QOS": "qos",
+    "RESERVATION": "reservation",
+    "TIMELIMIT": "time",
+}
+#: Those that could change where or when the job starts, and are not judged.
+_NOT_JUDGED = (
+    *("ARRAY_INX", "BATCH", "BURST_BUFFER", "CLUSTERS", "CLUSTER_CONSTRAINT", "CORE_SPEC"),
+    *("DELAY_BOOT", "DISTRIBUTION", "GPUS_PER_SOCKET", "GRES_FLAGS", "HINT", "NETWORK"),
+    *("OVERCOMMIT", "REQ_SWITCH", "SEGMENT_SIZE", "SPREAD_JOB", "THREADS_PER_CORE"),
+    *("THREAD_SPEC", "TRES_PER_TASK", "USE_MIN_NODES"),
+)
+#: Of these sbatch takes one.
+_MEMORY_OPTIONS = frozenset(("mem", "mem-per-cpu", "mem-per-gpu"))
+_SHORT = "".join(letter + ":" * name.endswith("=") for name, letter in OPTIONS.items() if letter)
+_LONG_OF = {f"-{letter}": f"--{name.rstrip('=')}" for name, letter in OPTIONS.items() if letter}
+
+
+def parsed(argv: Sequence[str]) -> tuple[dict[str, str], str]:
+    """The options by their long names, and the script, '' for none.
+
+    What stands behind the script is the script's. Raises NotTried for an unknown option.
+    """
+    try:
+        pairs, rest = getopt.getopt(list(argv), _SHORT, list(OPTIONS))
+    except getopt.GetoptError as error:
+        raise NotTried(f"{error}; options that are not understood are not guessed at") from error
+    options = {_LONG_OF.get(name, name).removeprefix("--"): text for name, text in pairs}
+    return options, rest[0] if rest else ""
+
+
+def environment_options(environ: Mapping[str, str]) -> dict[str, str]:
+    """The options that sbatch reads from its environment. Raises NotTried for one not judged."""
+    for name in _NOT_JUDGED:
+        if environ.get(f"SBATCH_{name}"):
+            raise NotTried(f"SBATCH_{name} is set in the environment, and it is not judged here")
+    options = {
+        option: text
+        for name, option in VARIABLES.items()
+        # An empty text is --exclusive without a value; it unsets any other option.
+        if (text := environ.get(f"SBATCH_{name}")) or (text == "" and option == "exclusive")
+    }
+    if options.get("exclusive", "").lower() not in ("", "exclusive", "allocation"):
+        raise NotTried(f"SBATCH_EXCLUSIVE={options['exclusive']!r} is not judged")
+    return options
+
+
+def options_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """The options as sbatch takes them, and whether the job's commands are among them.
+
+    An option on the command line counts before the environment's, and that before the script's.
+    Raises NotTried for one that is not understood, or where the script cannot be read.
+    """
+    given, script = parsed(argv)
+    inside = parsed(script_options(_script_text(script)))[0] if script else {}
+    outside = environment_options(environ)
+    if (inside.keys() | given.keys()) & _MEMORY_OPTIONS:
+        # What options ask of memory replaces all that the environment asks of it.
+        outside = {name: text for name, text in outside.items() if name not in _MEMORY_OPTIONS}
+    return {**inside, **outside, **given}, bool(script) or "wrap" in given
+
+
+@dataclass(frozen=True, slots=True)
+class TriedJob:
+    """A job that is not submitted, as if it were the last one that waits, and its hint."""
+
+    state: WaitingState
+    hint: str
+
+
+def script_options(text: str) -> list[str]:
+    """The options that a script's `#SBATCH` lines give. Raises NotTried for a broken quote."""
+    words: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("#SBATCH"):
+            try:
+                words += shlex.split(line.removeprefix("#SBATCH"), comments=True)
+            except ValueError as error:
+                raise NotTried(f"#SBATCH {line[7:60]!r}: {error}") from error
+        elif line.strip() and not line.startswith("#"):
+            # Slurm reads no option behind the first command.
+            break
+    return words
+
+
+def _script_text(path: str) -> str:
+    """The beginning of a script. Raises NotTried where it cannot be read."""
+    try:
+        with Path(path).open(errors="replace") as file:
+            return file.read(MAX_SCRIPT_CHARS)
+    except OSError as error:
+        raise NotTried(f"{path}: {error.strerror}") from error
+
+
+def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
+    """The job that sbatch would make of these options. Raises NotTried where that is not known.
+
+    `site` has the account and the QOS of jobs that name none.
+    """
+    settings, now = site.snapshot.settings, int(site.now)
+    partition = options.get("partition") or _default_partition(settings)
+    least, most = _nodes(options.get("nodes", ""))
+    tasks, on_each = _count(options, "ntasks"), _count(options, "ntasks-per-node")
+    if tasks and on_each and not most:
+        least = max(least, -(-tasks // on_each))
+    tasks = tasks or on_each * least or least
+    each, per_gpu = _count(options, "cpus-per-task"), _count(options, "cpus-per-gpu")
+    gpus = _gpus(options)
+    try:
+        defaults = defaults_of(
+            partition,
+            settings.defaults,
+            counts_cpus=bool(gpus) and not (each or per_gpu),
+            counts_memory=not options.keys() & _MEMORY_OPTIONS,
+        )
+    except Unplaceable as error:
+        raise NotTried(error.why) from error
+    per_gpu = per_gpu or defaults.cpus_per_gpu
+    fields: dict[str, Any] = {**_memory(options, defaults, has_gpus=bool(gpus)), **gpus}
+    job = replace(
+        site.job,
+        account=options.get("account", site.job.account),
+        qos=options.get("qos", site.job.qos),
+        partition=partition,
+        state="PENDING",
+        reason="None",
+        submit=now,
+        eligible=now,
+        time_limit_s=_time_s(options.get("time", ""), partition, settings),
+        min_nodes=least,
+        max_nodes=most,
+        ntasks=tasks,
+        cpus=max(tasks * max(1, each), least),
+        cpus_per_task=each,
+        cpus_per_tres=f"gres/gpu:{per_gpu}" if per_gpu else "",
+        features=options.get("constraint", ""),
+        req_nodes=options.get("nodelist", ""),
+        exc_nodes=options.get("exclude", ""),
+        reservation=options.get("reservation", ""),
+        exclusive="exclusive" in options,
+        licenses=options.get("licenses", ""),
+        **fields,
+    )
+    hint = options.get("gpu-topo") or hints.hint_in_user_comment(options.get("comment", ""))
+    return TriedJob(replace(site, job=job), hint)
+
+
+def names_some(job: QueuedJob) -> bool:
+    """Does the job name fewer nodes than it needs?"""
+    try:
+        return 0 < len(node_names(job.req_nodes)) < job.min_nodes
+    except Unplaceable:
+        return False
+
+
+def _count(options: Mapping[str, str], name: str) -> int:
+    text = options.get(name, "0")
+    if not re.fullmatch(r"\d{1,6}", text):
+        raise NotTried(f"--{name} {text!r}: expected a number")
+    return int(text)
+
+
+def _default_partition(settings: Settings) -> str:
+    for one in settings.partitions:
+        if one.is_default:
+            return one.name
+    raise NotTried("no partition is Slurm's default; give --partition")
+
+
+def _nodes(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,6})(?:-(\d{1,6}))?", text or "1-0")
+    if match is None:
+        raise NotTried(f"--nodes {text!r}: expected a number, or the least and the most")
+    least, most = max(1, int(match[1])), int(match[2] or match[1])
+    return least, most
+
+
+def _time_s(text: str, partition: str, settings: Settings) -> int:
+    if text:
+        limit_s = seconds(text)
+        if not limit_s and text.upper() not in ("UNLIMITED", "INFINITE"):
+            raise NotTried(f"--time {text!r}: expected minutes, or [DAYS-]HOURS:MINUTES:SECONDS")
+        return limit_s
+    mine = [one for one in settings.partitions if one.name in partition.split(",")]
+    return max((one.default_time_s or one.max_time_s for one in mine), default=0)
+
+
+def _memory(
+    options: Mapping[str, str], defaults: JobDefaults, *, has_gpus: bool
+) -> dict[str, int | str]:
+    if len(options.keys() & _MEMORY_OPTIONS) > 1:
+        raise NotTried("sbatch takes one of --mem, --mem-per-cpu and --mem-per-gpu")
+    if text := options.get("mem-per-gpu"):
+        return {"memory_per_tres": f"gres/gpu:{_mb(text)}"}
+    if text := options.get("mem"):
+        return {"memory_per_node_mb": _mb(text)}
+    if text := options.get("mem-per-cpu"):
+        return {"memory_per_cpu_mb": _mb(text)}
+    if has_gpus and defaults.mem_gpu_mb:
+        return {"memory_per_tres": f"gres/gpu:{defaults.mem_gpu_mb}"}
+    return {"memory_per_cpu_mb": defaults.mem_cpu_mb, "memory_per_node_mb": defaults.mem_node_mb}
+
+
+def _mb(text: str) -> int:
+    match = _MEMORY.fullmatch(text)
+    if match is None:
+        raise NotTried(f"{text!r}: expected memory such as 500M or 4G")
+    # A number without a unit is in MB; Slurm rounds kilobytes up.
+    return -(-int(match[1]) * _KB[match[2].upper()] // 1024) if match[2] else int(match[1])
+
+
+def _gpus(options: Mapping[str, str]) -> dict[str, str]:
+    requests = {
+        key: _tres(options[name])
+        for name, key in (
+            ("gpus-per-node", "tres_per_node"),
+            ("gpus", "tres_per_job"),
+            ("gpus-per-task", "tres_per_task"),
+        )
+        if name in options
+    }
+    if "gres" in options:
+        match = _GRES.fullmatch(options["gres"])
+        if match is None:
+            raise NotTried(f"--gres {options['gres']!r}: only GPUs of one type are judged")
+        requests["gres"] = _gpu_text(match[1], match[2] or "1")
+    if len(requests) > 1:
+        raise NotTried("two requests for GPUs together are not judged")
+    return {"tres_per_node" if key == "gres" else key: text for key, text in requests.items()}
+
+
+def _tres(text: str) -> str:
+    match = _GPUS.fullmatch(text)
+    if match is None:
+        raise NotTried(f"{text!r}: expected GPUs such as 4 or v100:4")
+    return _gpu_text(match[1], match[2])
+
+
+def _gpu_text(kind: str | None, count: str) -> str:
+    return f"gres/gpu:{kind}:{count}" if kind else f"gres/gpu:{count}"

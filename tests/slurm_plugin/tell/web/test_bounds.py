@@ -1,0 +1,209 @@
+"""What one user's jobs, and clients that read slowly, may take of the page's process."""
+
+import asyncio
+import gzip
+import json
+import socket
+
+import pytest
+from web_in_tests import ALICE, BOB, Site, job, running, seen
+
+from slurm_plugin.tell.web import reasons
+from slurm_plugin.tell.web.clients import waiting
+from slurm_plugin.tell.web.clients.waiting import PIECE, Waiting
+from slurm_plugin.tell.web.feed import Feed
+from slurm_plugin.tell.why import reading
+from slurm_plugin.tell.why import site as why_site
+
+#: Four bytes a character.
+WIDE = "\U0001f4a9"
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
+
+
+def test_of_too_many_jobs_the_first_are_listed_and_the_others_counted(site, monkeypatch):
+    monkeypatch.setattr(reasons, "MAX_OF_ONE", 5)
+    site.slurm.jobs += [job(100 + i, BOB, priority=i) for i in range(20)]
+    view = seen(site, BOB)
+    # The one that runs, and the four that come first.
+    assert set(view["jobs"]) == {"7", "10", "119", "118", "117"}
+    assert (view["unlisted"], view["unlisted_waiting"]) == (17, 17)
+    assert view["figures"]["waiting"] == 22
+    mine = seen(site, ALICE)
+    assert (set(mine["jobs"]), mine["unlisted"]) == ({"8", "9"}, 0)
+
+
+def test_ones_many_jobs_leave_room_for_the_others_where_all_are_seen(site, monkeypatch):
+    monkeypatch.setattr(reasons, "MAX_OF_ONE", 50)
+    monkeypatch.setattr(reasons, "MAX_LISTED", 8)
+    site.slurm.jobs += [job(100 + i, BOB, priority=99) for i in range(80)]
+    site.slurm.jobs += [running(300, ALICE, {"dgx2": (6,)})]
+    view = seen(site, 0)
+    assert len(view["jobs"]) == 8
+    assert {"7", "8", "9", "300"} <= set(view["jobs"])
+    assert view["unlisted"] == 77
+
+
+def test_texts_of_a_job_are_cut_by_their_bytes(site):
+    long = WIDE * 5000
+    site.slurm.jobs.append(
+        job(
+            11,
+            ALICE,
+            comment=long,
+            name=long,
+            account=long,
+            partition=long,
+            reason=long,
+            tres_per_node="gres/gpu:" + "8" * 5000,
+        )
+    )
+    row = seen(site, ALICE)["jobs"]["11"]
+    assert row["comment"] == WIDE * 50
+    assert len(json.dumps(row, ensure_ascii=False).encode()) < 3000
+
+
+class Opened:
+    """A connection, as far as it is cut off."""
+
+    def __init__(self):
+        self.is_open = True
+
+    def abort(self):
+        self.is_open = False
+
+
+def test_who_keeps_too_many_versions_waiting_loses_the_oldest_reader(monkeypatch):
+    monkeypatch.setattr(waiting, "MAX_OF_ONE", 100)
+    books, readers = Waiting(), [Opened() for _ in range(5)]
+    texts = [bytes(40) + b"%d" % i for i in range(3)]
+    [first, same, second, third, other] = readers
+    sending = [
+        books.sent(ALICE, texts[0], first),
+        books.sent(ALICE, texts[0], same),
+        books.sent(ALICE, texts[1], second),
+        books.sent(BOB, texts[0], other),
+    ]
+    for one in sending:
+        one.__enter__()
+    # What two are sent counts once.
+    assert books.bytes == 3 * 41
+    with books.sent(ALICE, texts[2], third):
+        assert [one.is_open for one in readers] == [False, False, True, True, True]
+        assert books.bytes == 3 * 41
+    for one in sending:
+        one.__exit__(None, None, None)
+    assert books.bytes == 0
+    assert [*books._readers, *books._of_text, *books._bytes] == []
+
+
+def test_beyond_the_total_who_has_most_loses_the_oldest_reader(monkeypatch):
+    monkeypatch.setattr(waiting, "MAX_IN_ALL", 100)
+    books, many, few = Waiting(), [Opened(), Opened()], Opened()
+    sending = [books.sent(ALICE, bytes(45), many[0]), books.sent(ALICE, bytes(46), many[1])]
+    for one in sending:
+        one.__enter__()
+    with books.sent(BOB, bytes(20), few):
+        assert [one.is_open for one in (*many, few)] == [False, True, True]
+
+
+def test_one_text_larger_than_a_share_is_sent(monkeypatch):
+    monkeypatch.setattr(waiting, "MAX_OF_ONE", 100)
+    books, one = Waiting(), Opened()
+    with books.sent(ALICE, bytes(1000), one):
+        assert one.is_open
+
+
+@pytest.mark.parametrize("path", ["/api/state", "/api/events"])
+def test_a_slow_reader_has_no_copy_of_the_whole(site, path):
+    """Of 8 MB a connection has a piece or two, and all are sent the same."""
+    site = site.as_user(0)
+    object.__setattr__(site.page.feed.sources, "notices", ("x" * (8 << 20),))
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+
+    async def attack() -> tuple[list[int], int]:
+        async with site.served() as page:
+            slow = [socket.socket() for _ in range(5)]
+            for one in slow:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                one.connect(("127.0.0.1", page.port))
+                one.sendall(request)
+            for _ in range(100):
+                await asyncio.sleep(0.05)
+                kept = [one.get_write_buffer_size() for one in site.page.clients._whose]
+                if len(kept) == 5 and all(kept):
+                    break
+            total = getattr(site.page, "waiting", Waiting()).bytes
+            for one in slow:
+                one.close()
+            return kept, total
+
+    kept, total = asyncio.run(attack())
+    assert len(kept) == 5
+    assert 0 < max(kept) < 4 * PIECE
+    assert 8 << 20 <= total < 3 * (8 << 20)
+
+
+def test_a_version_is_compressed_once_for_all_who_ask(site, monkeypatch):
+    packed = []
+
+    def count(data, level):
+        packed.append(len(data))
+        return gzip_compress(data, level)
+
+    gzip_compress = gzip.compress
+    monkeypatch.setattr(gzip, "compress", count)
+
+    async def look():
+        feed = site.page.feed
+        feed._asked(ALICE)
+        await feed.read()
+        return await asyncio.gather(*(feed.packed(ALICE) for _ in range(20)))
+
+    texts = asyncio.run(look())
+    assert len(packed) == 1
+    assert len({id(text) for text in texts}) == 1
+    assert json.loads(gzip.decompress(texts[0]))["jobs"].keys() == {"8", "9"}
+
+
+def test_who_comes_new_need_not_wait_for_the_next_reading(site):
+    """Else a slow one, of one user's many jobs, would keep others waiting."""
+
+    async def look() -> bytes:
+        feed = Feed(site.sources, 3600.0)
+        feed._asked(BOB)
+        await feed.read()
+        return await feed.whole(ALICE, wait_s=0.0)
+
+    assert json.loads(asyncio.run(look()))["jobs"].keys() == {"8", "9"}
+
+
+def test_a_reading_looks_at_so_many_jobs_of_one_user_and_once_for_all(site, monkeypatch):
+    looked = {"needs": 0, "hidden": 0}
+    need_of_job, hidden = why_site.need_of_job, reading.hidden
+
+    def needs(*args):
+        looked["needs"] += 1
+        return need_of_job(*args)
+
+    def hides(*args):
+        looked["hidden"] += 1
+        return hidden(*args)
+
+    monkeypatch.setattr(why_site, "need_of_job", needs)
+    monkeypatch.setattr(why_site, "MOST_COUNTED_OF_ONE", 3)
+    monkeypatch.setattr(reading, "hidden", hides)
+    site.slurm.jobs += [job(100 + i, BOB, tres_per_node="gres/gpu:8") for i in range(50)]
+
+    async def look():
+        feed = site.page.feed
+        for uid in (ALICE, BOB, None):
+            feed._asked(uid)
+        await feed.read()
+
+    asyncio.run(look())
+    # Three of bob's and alice's one.
+    assert looked == {"needs": 4, "hidden": 1}

@@ -1,0 +1,101 @@
+"""The process: where it listens, for whom, and how it ends."""
+
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from slurm_plugin.cli import cli
+
+ROOT = Path(__file__).parents[4]
+
+
+def web(*options: str) -> subprocess.Popen[str]:
+    line = "import sys; from slurm_plugin.cli import cli; cli(['web', *sys.argv[1:]])"
+    return subprocess.Popen(
+        [sys.executable, "-c", line, *options],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def asked(path: Path, target: str, *headers: str) -> tuple[int, bytes]:
+    """Status and body of one request over the Unix socket."""
+    lines = [f"GET {target} HTTP/1.1", "Host: gpus.example", "Connection: close", *headers, "", ""]
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        client.sendall("\r\n".join(lines).encode())
+        with client.makefile("rb") as stream:
+            head, _, body = stream.read().partition(b"\r\n\r\n")
+    return int(head.split()[1]), body
+
+
+def test_behind_a_proxy_on_a_unix_socket(tmp_path):
+    """Nobody but the owner and the group may connect, and the proxy's header says who looks."""
+    path = tmp_path / "web.sock"
+    process = web("--demo", "--listen", f"unix:{path}", "--user-header", "X-User")
+    try:
+        assert process.stderr is not None
+        assert str(path) in process.stderr.readline()
+        while not path.exists() or stat.S_IMODE(path.stat().st_mode) != 0o660:
+            assert process.poll() is None
+            time.sleep(0.02)
+        assert asked(path, "/")[0] == 403
+        assert asked(path, "/", "X-User: nobody")[0] == 200
+        assert asked(path, "/", "X-User: nobody", "X-User: root")[0] == 403
+        status, body = asked(path, "/api/state", "X-User: root", "Accept-Encoding: identity")
+        assert status == 200
+        # Chunked or not, the object stands between the braces.
+        assert json.loads(body[body.index(b"{") : body.rindex(b"}") + 1])["jobs"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--listen", "0.0.0.0:0"], "other hosts"),
+        (["--listen", "127.0.0.1:0", "--proxy", "127.0.0.1"], "every user of this host"),
+        (["--listen", "nowhere"], "expected unix:/PATH or ADDRESS:PORT"),
+        (["--operator", "nosuchuser"], "nosuchuser"),
+        (["--listen", "127.0.0.1:1", "--listen", "192.0.2.1:1", "--user-header", "X", "--proxy",
+          "192.0.2.2"], "--listen"),
+    ],
+)  # fmt: skip
+def test_a_wrong_option_is_one_line(options, says):
+    done = CliRunner().invoke(cli, ["web", "--demo", *options])
+    assert done.exit_code == 2
+    [line] = done.output.splitlines()
+    assert says in line
+
+
+def test_requests_sent_on_and_on_over_one_connection_are_not_kept():
+    """Before 3.14 aiohttp keeps them all, however many come before an answer."""
+    process = web("--demo", "--listen", "127.0.0.1:0")
+    try:
+        assert process.stderr is not None
+        port = int(process.stderr.readline().rpartition(":")[2].strip("/\n"))
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+            one = b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            client.sendall(one)
+            assert client.recv(99).startswith(b"HTTP/1.1 200 OK")
+            with pytest.raises(ConnectionError):
+                client.sendall(one * 2_000_000)
+        lines = [b"GET / HTTP/1.1", b"Host: localhost", b"", b""]
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+            client.sendall(b"\r\n".join(lines) * 3)
+            with client.makefile("rb") as stream:
+                assert stream.read().count(b"HTTP/1.1 200 OK") == 1
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=20)

@@ -1,0 +1,100 @@
+"""Whose jobs one may ask about, and how they are called."""
+
+import pytest
+from fake_slurm import FakeRunner, tool
+
+from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.tell.explain.answer import NotShown
+from slurm_plugin.tell.why.read import NotWaiting, own_job, read_site, sbatch_says
+
+ALICE, BOB = 1000, 1001
+QUEUE = (
+    QueuedJob(7, "7", uid=ALICE, state="PENDING"),
+    QueuedJob(8, "8", uid=ALICE, state="RUNNING", nodes=("dgx1",)),
+    QueuedJob(9, "9_[4-6]", array_id=9, task="4-6", uid=ALICE, state="PENDING"),
+    QueuedJob(10, "9_3", array_id=9, task="3", uid=ALICE, state="RUNNING", nodes=("dgx2",)),
+    QueuedJob(11, "11", uid=BOB, state="PENDING"),
+)
+
+
+@pytest.mark.parametrize(("text", "job"), [("7", 7), ("9", 9), ("9_5", 9)])
+def test_a_job_is_found_by_its_number_its_array_or_its_task(text, job):
+    assert own_job(text, QUEUE, ALICE, sees_all=False).job_id == job
+
+
+def test_another_users_job_is_like_none():
+    for text in ("11", "12", "11_1"):
+        with pytest.raises(NotShown) as error:
+            own_job(text, QUEUE, ALICE, sees_all=False)
+        assert str(error.value) == f"job {text}: no job of yours with this number is in the queue"
+    assert own_job("11", QUEUE, ALICE, sees_all=True).uid == BOB
+
+
+@pytest.mark.parametrize(("text", "node"), [("8", "dgx1"), ("9_3", "dgx2")])
+def test_a_job_that_runs_does_not_wait(text, node):
+    with pytest.raises(NotWaiting, match=f"job {text} does not wait: it is RUNNING on {node}"):
+        own_job(text, QUEUE, ALICE, sees_all=False)
+
+
+def test_slurms_own_test_is_asked_and_nothing_is_submitted(tmp_path):
+    tool(tmp_path, "sbatch", 'printf "sbatch: tested %s\\n" "$*" >&2')
+    says = sbatch_says(["--gpus=2"], has_script=False, bin_dir=tmp_path)
+    assert says == ("tested --test-only --gpus=2 --wrap true", True)
+    tool(tmp_path, "sbatch", 'printf "sbatch: error: never %s\n" "$*" >&2; exit 1')
+    says = sbatch_says(["--gpus=2", "job.sh", "-x"], has_script=True, bin_dir=tmp_path)
+    assert says == ("error: never --test-only --gpus=2 job.sh -x", False)
+    assert sbatch_says([], has_script=False, bin_dir=tmp_path / "nowhere") == ("", None)
+
+
+OF_ACCOUNTS = "AccountingStorageType = accounting_storage/slurmdbd"
+SITE = {
+    "scontrol --version": "slurm 24.11.5",
+    "scontrol show nodes": '{"nodes": []}',
+    "squeue": "",
+    "scontrol -d show jobs": '{"jobs": []}',
+    "scontrol show config": f"SLURM_VERSION = 24.11.5\n{OF_ACCOUNTS}\n",
+    "scontrol --oneliner show": "PartitionName=dgx Default=YES\n",
+    "scontrol show assoc_mgr users=alice": "UserName=alice(1) DefAccount=research\n",
+    "sacctmgr -nP show associations user=alice": "research||normal,long|\nphysics||long|long\n"
+    "physics|dgx|short|short\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "account", "parents"),
+    [
+        ("AccountingStorageType = accounting_storage/none", "", {}),
+        (OF_ACCOUNTS, "research", {}),
+        (f"{OF_ACCOUNTS}\nAccountingStorageEnforce = associations", "research",
+         {"research": "root"}),
+    ],
+)  # fmt: skip
+def test_accounts_are_read_where_slurm_keeps_them(config, account, parents):
+    """Limits are, too, where they are enforced; here they are not."""
+    tree = "ClusterName=c Account=research UserName=\n  ParentAccount=root(1)\n  MaxJobs=1(0)\n"
+    run = FakeRunner({
+        **SITE,
+        "scontrol show config": f"SLURM_VERSION = 24.11.5\n{config}\n",
+        "scontrol show assoc_mgr flags=assoc,qos": tree,
+    })  # fmt: skip
+    site = read_site(run, "alice", {})
+    assert (site.job.account, site.extras.parents, site.extras.limits) == (account, parents, ())
+
+
+@pytest.mark.parametrize(
+    ("options", "qos"),
+    [
+        ({}, "normal"),
+        ({"qos": "short"}, "short"),
+        ({"account": "physics", "partition": "cpu"}, "long"),
+        ({"account": "physics"}, "short"),
+    ],
+)
+def test_a_job_that_names_no_qos_has_that_of_its_account(options, qos):
+    assert read_site(FakeRunner(SITE), "alice", options).job.qos == qos
+
+
+def test_without_slurms_database_the_qos_is_not_known():
+    without = {line: said for line, said in SITE.items() if not line.startswith("sacctmgr")}
+    site = read_site(FakeRunner(without), "alice", {})
+    assert (site.job.account, site.job.qos) == ("research", "")

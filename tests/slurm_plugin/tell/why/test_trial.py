@@ -1,0 +1,442 @@
+"""What a job would get that is not submitted: sbatch's options, the policy's GPUs, the waits."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from machines_in_tests import basic_decider
+
+from slurm_plugin.base.job_notes.loan import Loan, LoanDonor
+from slurm_plugin.base.job_notes.records import GateRecord, LoanRecord
+from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.config.sections import Rule
+from slurm_plugin.queue.snapshot import Settings
+from slurm_plugin.slurm.interface import JobDefaults, Limit, QueuedJob, SlurmPartition
+from slurm_plugin.tell.why.read import SbatchSays
+from slurm_plugin.tell.why.request import (
+    NotTried,
+    TriedJob,
+    options_of,
+    parsed,
+    script_options,
+    tried_job,
+)
+from slurm_plugin.tell.why.trial import Trial, trial
+from tests.slurm_plugin.tell.why.test_answer import JOB, node, state
+
+SETTINGS = Settings(
+    (SlurmPartition("gpu", ("dgx1", "dgx2"), True, default_time_s=600),), {"DefMemPerCPU": "50"}
+)
+
+
+def asked(*argv: str, nodes: Any = (), others: Any = (), **more: Any) -> TriedJob:
+    """What sbatch would make of these options, as the last of the jobs that wait."""
+    nobodys = QueuedJob(0, user="alice", uid=1000, account="research", qos=more.pop("qos", ""))
+    site = state(nobodys, nodes, others, **more)
+    snapshot = replace(site.snapshot, settings=SETTINGS, jobs=tuple(others))
+    return tried_job(options_of(argv, {})[0], replace(site, snapshot=snapshot))
+
+
+def test_a_job_waits_for_the_node_that_it_names_beside_others_that_are_free():
+    busy = (node("dgx1", 0), node("dgx2", 0), node("dgx3", 5))
+    wanted = ("-N2", "--gres=gpu:8")
+    assert trial(asked(*wanted, nodes=busy), None).starts_now
+    found = trial(asked(*wanted, "-w", "dgx3", nodes=busy), None)
+    assert found.sentence == (
+        "It would not start now: it waits for 2 nodes with all that it asks for at once."
+    )
+
+
+def job_of(*argv: str) -> QueuedJob:
+    return asked(*argv).state.job
+
+
+@pytest.mark.parametrize(
+    ("argv", "fields"),
+    [
+        ("--gpus 4", {"tres_per_job": "gres/gpu:4", "min_nodes": 1, "max_nodes": 0}),
+        ("-G v100:4", {"tres_per_job": "gres/gpu:v100:4"}),
+        ("--gres=gpu:2 -N2", {"tres_per_node": "gres/gpu:2", "min_nodes": 2, "max_nodes": 2}),
+        ("--gres=gpu", {"tres_per_node": "gres/gpu:1"}),
+        ("--gpus-per-node=2 -N 1-3", {"tres_per_node": "gres/gpu:2", "max_nodes": 3}),
+        ("--gpus-per-task=1 -n4", {"tres_per_task": "gres/gpu:1", "ntasks": 4, "cpus": 4}),
+        ("-c4 -n2 --gpus=1", {"cpus": 8, "memory_per_cpu_mb": 50}),
+        ("--mem=2G", {"memory_per_node_mb": 2048, "memory_per_cpu_mb": 0}),
+        ("--mem 500", {"memory_per_node_mb": 500}),
+        ("", {"time_limit_s": 600, "partition": "gpu", "cpus": 1}),
+        ("-L matlab:2 --requeue -Q --gpu-bind=closest", {"licenses": "matlab:2"}),
+        ("-t 1:00:00 -C a&b -w dgx1 -x dgx2 --exclusive",
+         {"time_limit_s": 3600, "features": "a&b", "req_nodes": "dgx1", "exclusive": True}),
+    ],
+)  # fmt: skip
+def test_options_become_the_job_that_slurm_would_make(argv, fields):
+    job = job_of(*argv.split())
+    assert {key: getattr(job, key) for key in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("argv", "fields"),
+    [
+        ("--gpus=3", {"cpus_per_tres": "gres/gpu:6", "memory_per_tres": "gres/gpu:700"}),
+        ("--gpus=3 -c2", {"cpus_per_tres": "", "memory_per_tres": "gres/gpu:700"}),
+        ("--gpus=3 --cpus-per-gpu=1", {"cpus_per_tres": "gres/gpu:1"}),
+        ("--gpus=3 --mem=9", {"memory_per_tres": ""}),
+        ("-n2", {"cpus_per_tres": "", "memory_per_tres": ""}),
+    ],
+)  # fmt: skip
+def test_what_a_partition_gives_beside_each_gpu_counts(argv, fields):
+    gives = JobDefaults(cpus_per_gpu=6, mem_gpu_mb=700)
+    partition = SlurmPartition("gpu", ("dgx1", "dgx2"), True, defaults=gives)
+    site = state(JOB)
+    site = replace(site, snapshot=replace(site.snapshot, settings=Settings((partition,))))
+    job = tried_job(parsed(argv.split())[0], site).state.job
+    assert {key: getattr(job, key) for key in fields} == fields
+
+
+def test_what_partitions_give_counts_where_the_job_does_not_say_it():
+    gives = [JobDefaults(cpus_per_gpu=n, mem_cpu_mb=100 * n) for n in (1, 2)]
+    names = ("a", "b")
+    partitions = [
+        SlurmPartition(name, ("dgx1",), False, defaults=one)
+        for name, one in zip(names, gives, strict=True)
+    ]
+    site = state(JOB)
+    site = replace(site, snapshot=replace(site.snapshot, settings=Settings(tuple(partitions))))
+    for argv in ("--mem=1G -c2 --gres=gpu:1", "--mem-per-cpu=9 -c2 --gpus=1", "--mem=1G -c2"):
+        assert tried_job(parsed(["-p", "a,b", *argv.split()])[0], site)
+    for argv in ("-c2 --gres=gpu:1", "--mem=1G --gres=gpu:1"):
+        with pytest.raises(NotTried, match="its partitions differ"):
+            tried_job(parsed(["-p", "a,b", *argv.split()])[0], site)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        *("--propagate job.sh", "--signal=R:9@60"),
+        *("--dependency=afterok:1", "--gres=gpu:1,nic:1", "--gp 4", "--gpus=x", "-n x"),
+        *("--exclusive=user", "-N two", "-t soon", "--mem=lots", "--array=1-3"),
+        *("--gres=gpu:1 --gpus-per-node=1", "--gpus=2 --gres=gpu:1", "--mem=1 --mem-per-cpu=1"),
+    ],
+)
+def test_what_is_not_understood_is_refused(argv):
+    with pytest.raises(NotTried):
+        job_of(*argv.split())
+
+
+@pytest.mark.parametrize(
+    ("script", "environ", "given", "wanted"),
+    [
+        ("-p a -t 5", {"SBATCH_PARTITION": "b"}, "", {"partition": "b", "time": "5"}),
+        ("-p a", {"SBATCH_PARTITION": "b"}, "-p c", {"partition": "c"}),
+        ("", {"SBATCH_GPUS": "2", "SBATCH_COMMENT": "gpu-topo: off", "SLURM_GRES": "gpu:8"}, "",
+         {"gpus": "2"}),
+        ("", {"SBATCH_EXCLUSIVE": "", "SBATCH_ACCOUNT": ""}, "", {"exclusive": ""}),
+        ("", {"SBATCH_EXCLUSIVE": "exclusive"}, "", {"exclusive": "exclusive"}),
+        ("", {"SBATCH_MEM_PER_NODE": "9G"}, "--mem-per-gpu=1G", {"mem-per-gpu": "1G"}),
+        ("--mem=1G", {"SBATCH_MEM_PER_CPU": "9G"}, "", {"mem": "1G"}),
+        ("", {"SBATCH_JOB_NAME": "x", "SBATCH_OUTPUT": "y", "SBATCH_NO_REQUEUE": "1"}, "", {}),
+    ],
+)  # fmt: skip
+def test_sbatchs_variables_count_more_than_a_script_and_less_than_options(
+    tmp_path, script, environ, given, wanted
+):
+    """sbatch.1: input environment variables."""
+    path = tmp_path / "job.sh"
+    path.write_text(f"#!/bin/sh\n#SBATCH {script}\n")
+    assert options_of([*given.split(), str(path)], environ) == (wanted, True)
+
+
+@pytest.mark.parametrize(
+    "environ", [{"SBATCH_ARRAY_INX": "1-3"}, {"SBATCH_EXCLUSIVE": "user"}, {"SBATCH_HINT": "x"}]
+)
+def test_a_variable_that_is_not_judged_is_refused(environ):
+    with pytest.raises(NotTried, match=next(iter(environ))):
+        options_of(["--gpus=1"], environ)
+
+
+def test_what_stands_behind_the_script_is_the_scripts():
+    assert parsed(["-N2", "job.sh", "-N9", "--x"]) == ({"nodes": "2"}, "job.sh")
+
+
+def test_a_scripts_lines_count_up_to_its_first_command():
+    script = (
+        "#!/bin/sh\n#SBATCH --gpus=4 # four\n\n# a word\n#SBATCH -t '1:00:00'\nsrun x\n#SBATCH -N9"
+    )
+    assert script_options(script) == ["--gpus=4", "-t", "1:00:00"]
+    with pytest.raises(NotTried):
+        script_options("#SBATCH --comment='open")
+
+
+def tried(
+    argv: str, nodes: Any, others: Any = (), decider: Any = None, lending: Any = None, **more: Any
+) -> Trial:
+    """`argv` is split at blanks; a hint is given by `--gpu-topo=KEY=VALUE`."""
+    return trial(asked(*argv.split(), nodes=nodes, others=others, **more), decider, lending)
+
+
+def test_a_job_that_fits_starts_and_one_that_does_not_is_told_why():
+    nodes = (node("dgx1", 5), node("dgx2", 5))
+    found = tried("--gres=gpu:2", nodes)
+    assert found.starts_now
+    assert list(found.gpus) == ["dgx1"]
+    found = tried("--gres=gpu:4", nodes)
+    assert not found.starts_now
+    assert "6 are free, but never 4 on one node (dgx1 3, dgx2 3)" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("argv", "would_start", "says"),
+    [
+        ("--gres=gpu:16", True,
+         "Slurm would start it, now or later; as far as is known here no node has 16 GPUs."),
+        ("--gres=gpu:16", False, "It would never start as it is: no node has 16 GPUs."),
+        ("--gres=gpu:16", None, "It would never start as it is: no node has 16 GPUs."),
+        ("--gres=gpu:2", False, "It would not start now, as Slurm says: no such thing."),
+        ("--gres=gpu:2", None, "It would start now on dgx1"),
+    ],
+)  # fmt: skip
+def test_never_and_now_are_said_only_where_slurm_does_not_say_otherwise(argv, would_start, says):
+    outcome = tried(argv, [node("dgx1", 0)]).beside(SbatchSays("no such thing", would_start))
+    assert outcome.sentence.startswith(says)
+    assert outcome.starts_now == says.startswith("It would start now")
+    if not outcome.starts_now and argv == "--gres=gpu:2":
+        [(_, by_ours)] = outcome.evidence
+        assert by_ours.startswith("It would start now on dgx1")
+
+
+@pytest.mark.parametrize(
+    ("argv", "used", "says"),
+    [
+        ("--gpus=3 --cpus-per-gpu=6", 0, "It would start now on dgx1, dgx2, on GPUs that Slurm"),
+        ("--gpus=9", 0, "It would start now on dgx1: 0,3,2,1,5,6,7,4, dgx2: 0,"),
+        ("-n20 --gres=gpu:1", 0, "It would start now on dgx1, dgx2"),
+        ("--gpus=9", 4, "It would not start now: it waits for 9 free GPUs with their CPUs and"
+         " memory: 8 are there."),
+        ("-n20 --gres=gpu:1", 8, "It would not start now: it waits for 20 CPUs of nodes that have"
+         " 1 free GPU: none is there."),
+        ("--gpus=3 -w dgx1,dgx2", 0, "It would start now on dgx1: "),
+        ("--gpus=3 --cpus-per-gpu=6 -w dgx1,dgx2", 0, "It would start now on dgx1, dgx2"),
+        ("--gpus=17", 0, "It would never start as it is: it needs 17 GPUs, and all nodes together"
+         " have 16 for it."),
+    ],
+)  # fmt: skip
+def test_what_is_counted_for_the_whole_job_slurm_takes_of_several_nodes(tmp_path, argv, used, says):
+    nodes = [node("dgx1", used), node("dgx2", used)]
+    found = tried(argv, nodes, decider=basic_decider(tmp_path))
+    assert found.sentence.startswith(says)
+
+
+def test_jobs_that_wait_and_fit_take_their_gpus_first():
+    nodes = (node("dgx1", 5), node("dgx2", 5))
+    first = replace(JOB, job_id=1, name="1", user="bob", tres_per_node="gres/gpu:3")
+    assert list(tried("--gres=gpu:2", nodes, (first,)).gpus) == ["dgx2"]
+    others = (first, replace(first, job_id=2, name="2"))
+    assert not tried("--gres=gpu:2", nodes, others).starts_now
+
+
+def test_a_long_queue_is_not_guessed_at_and_jobs_that_never_fit_do_not_count():
+    nodes = (node("dgx1", 5), node("dgx2", 5))
+    never = [replace(JOB, job_id=i, tres_per_node="gres/gpu:16") for i in range(1, 900)]
+    assert tried("--gres=gpu:2", nodes, never).starts_now
+    many = [replace(JOB, job_id=i, tres_per_node="gres/gpu:1") for i in range(1, 900)]
+    with pytest.raises(NotTried, match="899 jobs wait already"):
+        tried("--gres=gpu:2", nodes, many)
+
+
+def slot_node(name: str, used: tuple[int, ...]) -> Any:
+    types = {f"v100.s{i}": 1 for i in range(8)}
+    in_use = {kind: int(i in used) for i, kind in enumerate(types)}
+    return replace(node(name, 0), gpus=types, used=used, used_by_type=in_use)
+
+
+@pytest.mark.parametrize("slots", [False, True], ids=["select", "slots"])
+@pytest.mark.parametrize(
+    ("argv", "used", "gpus"),
+    [
+        ("--gres=gpu:2", (), {"dgx1": {0, 3}}),
+        ("--gres=gpu:2", (0, 3), {"dgx1": {1, 2}}),
+        ("--gpus=8", (), {"dgx1": set(range(8))}),
+    ],
+)
+def test_the_gpus_are_those_of_the_policy(tmp_path, slots, argv, used, gpus):
+    one = slot_node("dgx1", used) if slots else replace(node("dgx1", 0), used=used)
+    found = tried(argv, (one,), decider=basic_decider(tmp_path))
+    assert {name: set(some) for name, some in found.gpus.items()} == gpus
+    assert found.effbw_gbps
+    assert found.effbw_gbps > 0
+
+
+def test_of_two_nodes_the_better_pair_counts_unless_a_node_is_named(tmp_path):
+    nodes = (replace(node("dgx1", 0), used=(1, 2, 3, 4, 6, 7)), node("dgx2", 0))
+    decider = basic_decider(tmp_path)
+    assert list(tried("--gres=gpu:2", nodes, decider=decider).gpus) == ["dgx2"]
+    assert tried("--gres=gpu:2 -w dgx1", nodes, decider=decider).gpus == {"dgx1": (0, 5)}
+
+
+def test_a_hint_counts_as_in_a_submit(tmp_path):
+    nodes = (replace(node("dgx1", 0), used=(1, 2, 3, 4, 6, 7)),)
+    decider = basic_decider(tmp_path)
+    found = tried("--gres=gpu:2 --gpu-topo=min-utility=0.9", nodes, decider=decider)
+    assert not found.starts_now
+    assert "waits for better GPUs: mapa: " in found.sentence
+    found = tried("--gres=gpu:2 --gpu-topo=off", nodes, decider=decider)
+    assert "on dgx1, on GPUs that Slurm chooses (opted out by hint)" in found.sentence
+    hint = asked("--gres=gpu:2", "--comment=gpu-topo: min-utility=0.9", nodes=nodes)
+    assert not trial(hint, decider).starts_now
+
+
+def test_a_hint_that_a_submit_refuses_is_refused(tmp_path):
+    decider = basic_decider(tmp_path)
+    found = tried("--gres=gpu:2 --gpu-topo=min-utility=2", (node("dgx1", 0),), decider=decider)
+    assert not found.starts_now
+    assert found.sentence.startswith("sbatch would refuse it: gpu-topo: min-utility: ")
+
+
+def test_a_job_whose_shape_the_engine_plans_is_not_judged(tmp_path):
+    with pytest.raises(NotTried, match="not known before its submit"):
+        tried("--gpu-topo=policy=genie", (node("dgx1", 0),), decider=basic_decider(tmp_path))
+
+
+LENDS = RemoteConfig(allow=True, donor_memory_mb=64)
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ("--gpus-per-node=4", "1 GPU of dgx2 would get ready, to serve it beside 3 GPUs of dgx1;"
+         " it starts when they are"),
+        ("--gpus-per-node=7", "nothing would be lent to it now: too few GPUs are free in all"),
+        ("--gpus-per-task=2 -n2", "nothing would be lent to it now: each of its tasks wants GPUs"
+         " of its own (--gpus-per-task), and lent ones are the job's"),
+    ],
+)  # fmt: skip
+def test_what_is_known_of_a_loan_is_told(tmp_path, argv, says):
+    decider = basic_decider(tmp_path)
+    decider = replace(decider, rule=lambda *job: Rule(mode="enforce", lends=True))
+    nodes = (node("dgx1", 5), node("dgx2", 5))
+    found = tried(f"{argv} -N1 --gpu-topo=remote=allow", nodes, (), decider, LENDS)
+    assert not found.starts_now
+    assert dict(found.evidence)["loan"] == says
+
+
+@pytest.mark.parametrize("record", [LoanRecord("meets", {}), GateRecord("gated", {"token": "t"})])
+def test_gpus_that_are_kept_for_anothers_loan_are_not_free(tmp_path, record):
+    """Three GPUs are free on each node; the loan has two of dgx1, and two of dgx2 by its donor."""
+    loan = Loan("dgx1", 0b11000000, (LoanDonor("dgx2", 0b11000000, 31),))
+    borrower = replace(
+        JOB,
+        job_id=28,
+        name="28",
+        uid=1001,
+        reason="BeginTime",
+        eligible=2_000_000,
+        admin_comment=record.changed(loan=loan.text()).text(),
+    )
+    waits = replace(JOB, job_id=31, uid=1001, req_nodes="dgx2", tres_per_node="gres/gpu:2")
+    runs = replace(waits, state="RUNNING", reason="None", nodes=("dgx2",), gpus={"dgx2": (6, 7)})
+    decider = basic_decider(tmp_path)
+    lent = replace(node("dgx2", 5), used=(*range(5), 6, 7))
+    for donor, dgx2 in ((waits, node("dgx2", 5)), (runs, lent)):
+        free = (node("dgx1", 5), dgx2)
+        assert tried("--gres=gpu:1", free, (borrower, donor), decider).gpus == {"dgx1": (5,)}
+        found = tried("--gres=gpu:2", free, (borrower, donor), decider)
+        assert "2 are free, but never 2 on one node (dgx1 1, dgx2 1)" in found.sentence
+        kept = ("kept", "2 GPUs of dgx1 for job 28, which meets its donors")
+        assert kept in found.evidence
+    assert tried("--gres=gpu:2", free, (), decider).gpus == {"dgx1": (5, 6)}
+
+
+def test_slots_of_which_none_are_free_on_both_nodes_are_slurms_own_choice(tmp_path):
+    nodes = (slot_node("dgx1", (0, 1, 3, 4, 5)), slot_node("dgx2", (0, 1, 2, 4, 6, 7)))
+    found = tried("-N2 --gres=gpu:2", nodes, decider=basic_decider(tmp_path))
+    assert found.gpus == {"dgx1": (), "dgx2": ()}
+
+
+@pytest.mark.parametrize(
+    ("argv", "partition", "says"),
+    [
+        ("", {"state": "DOWN"}, "It would not start now: it waits for partition gpu, which is"
+         " DOWN."),
+        ("", {"state": "DRAIN"}, "sbatch would refuse it: no job may be submitted to gpu, which is"
+         " DRAIN."),
+        ("", {"allow_accounts": ("physics", "chemistry")}, "It would never start: partition gpu is"
+         " for accounts physics, chemistry alone, and the job is of account research."),
+        ("-A physics", {"allow_accounts": ("physics",)}, "It would start now on dgx1."),
+        ("-q long", {"deny_qos": ("long",)},
+         "It would never start: partition gpu is closed to QOS long."),
+        ("", {"allow_groups": ("admins", "staff")}, "It would never start: partition gpu is for"
+         " groups admins, staff alone, and user alice is not in them."),
+        ("-t 60", {"max_time_s": 600}, "It would never start: it asks for -t 1:00:00, and partition"
+         " gpu allows -t 10 at most."),
+    ],
+)  # fmt: skip
+def test_a_partition_that_does_not_take_the_job(argv, partition, says):
+    one = replace(SETTINGS.partitions[0], **partition)
+    found = asked(*argv.split(), nodes=(node("dgx1", 0),), parents={"research": "root"})
+    settings = Settings((one,), {"AccountingStorageEnforce": "associations"})
+    snapshot = replace(found.state.snapshot, settings=settings)
+    found = replace(found, state=replace(found.state, snapshot=snapshot))
+    assert trial(found, None).sentence == says
+
+
+@pytest.mark.parametrize(
+    ("taken", "limits", "says"),
+    [
+        ({"allow_groups": ("root",)}, "NO", "It would start now on dgx2."),
+        ({"state": "DOWN"}, "NO", "It would start now on dgx2."),
+        ({"allow_groups": ("root",)}, "ALL", "It would never start: partition gpu is for group root"
+         " alone, and user alice is not in it."),
+        ({"state": "DOWN"}, "ALL", "It would start now on dgx2."),
+    ],
+)  # fmt: skip
+def test_of_two_partitions_the_one_that_takes_the_job_counts(taken, limits, says):
+    closed = replace(SETTINGS.partitions[0], nodes=("dgx1",), **taken)
+    other = SlurmPartition("other", ("dgx2",), False)
+    nodes = (node("dgx1", 0), node("dgx2", 0, partitions=("other",)))
+    found = asked("-p", "gpu,other", nodes=nodes)
+    settings = Settings((closed, other), {"EnforcePartLimits": limits})
+    snapshot = replace(found.state.snapshot, settings=settings)
+    assert trial(replace(found, state=replace(found.state, snapshot=snapshot)), None).sentence == (
+        says
+    )
+
+
+@pytest.mark.parametrize(
+    ("user", "uid", "starts"),
+    [("root", 0, True), ("slurm", 64030, True), ("alice", 1000, False), ("daemon", 1, True)],
+)
+def test_a_partition_for_groups_takes_their_users_root_and_slurms_own(user, uid, starts):
+    """The group of a user's own name is in every /etc/group."""
+    group = "daemon" if user == "daemon" else "nobodys"
+    one = replace(SETTINGS.partitions[0], allow_groups=(group,))
+    found = asked(nodes=(node("dgx1", 0),))
+    settings = Settings((one,), {"SlurmUser": "slurm(64030)"})
+    state_of = replace(
+        found.state,
+        snapshot=replace(found.state.snapshot, settings=settings),
+        job=replace(found.state.job, user=user, uid=uid),
+    )
+    assert trial(replace(found, state=state_of), None).starts_now is starts
+
+
+def test_the_limits_of_the_users_own_qos_count_where_none_is_named():
+    """What the user has in use stands before what nobody has used (`unused_limits`)."""
+    limit = Limit("user 1000 in QOS small", "MaxTRESPU", "gres/gpu", 2, 1)
+    limits = (limit, replace(limit, owner="user alice in QOS small", used=0))
+    site = {"limits": limits, "qos": "small"}
+    nodes = (node("dgx1", 0),)
+    assert tried("--gpus-per-node=1", nodes, **site).starts_now
+    assert tried("--gpus-per-node=2", nodes, **site).sentence == (
+        "It would not start now: it waits because user alice in QOS small may use 2 GPUs at a time,"
+        " and 1 GPU is in use."
+    )
+
+
+def test_a_limit_that_the_job_would_exceed_counts():
+    limit = Limit("account faculty", "GrpTRES", "gres/gpu", 8, 6)
+    nodes, above = (node("dgx1", 0),), {"research": "faculty"}
+    assert tried("--gpus-per-node=2", nodes, limits=(limit,), parents=above).starts_now
+    assert tried("--gpus-per-node=3", nodes, limits=(limit,), parents=above).sentence == (
+        "It would not start now: it waits because account faculty, which is above account research,"
+        " may use 8 GPUs at a time, and 6 GPUs are in use."
+    )
