@@ -19,6 +19,8 @@ from slurm_cluster.hosts import until
 
 NOBODY = pwd.getpwnam("nobody")
 ASKED = f"donor 7 {NOBODY.pw_uid} dgx2 2"
+#: Seconds that one of Slurm's commands may take.
+COMMAND_S = 8
 #: What a user could try from inside one of Slurm's commands, and how it ended.
 ATTEMPTS = """#!/bin/sh
 try() { "$@" >/dev/null 2>&1 && echo "$1: done" || echo "$1: refused"; }
@@ -62,7 +64,7 @@ class Part:
         first_uid = min(user.pw_uid, 1000)
         (folder / "gputopo.yaml").write_text(
             f"remote: {{allow: yes, first_uid: {first_uid}, submitter: {folder}/socket}}\n"
-            f"slurm: {{bin_dir: {folder}/bin, timeout_s: 3}}\n"
+            f"slurm: {{bin_dir: {folder}/bin, timeout_s: {COMMAND_S}}}\n"
         )
         serve = [sys.executable, "-c", "from slurm_plugin.cli import main; main()"]
         named = ["serve-donors", "--config", str(folder / "gputopo.yaml"), "--user", "daemon"]
@@ -89,7 +91,7 @@ class Part:
     def ask(self, line: str | bytes, uid: int = 0, gid: int = 0) -> str:
         """Its answer to a line of this user; the kernel's word where nobody is let in."""
         with socket.socket(socket.AF_UNIX) as peer:
-            peer.settimeout(20)
+            peer.settimeout(60)
             groups = os.getgroups()
             os.setgroups([])
             os.setegid(gid)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from acting_harness import ASKED, NOBODY
+from acting_harness import ASKED, COMMAND_S, NOBODY
 from lending_harness import ASKS, FOUR, HOLD, borrower, donors
 
 from slurm_cluster.cluster import Cluster
@@ -99,8 +99,8 @@ def test_a_user_who_changes_what_sbatch_does_holds_up_nobody(part):
     assert "more than 8192 bytes" in part.ask(ASKED)
     part.script("sbatch", "kill -STOP $$; sleep 60")
     started = time.monotonic()
-    assert part.ask(ASKED) == "error sbatch: no answer within 3 s"
-    assert time.monotonic() - started < 15
+    assert part.ask(ASKED) == f"error sbatch: no answer within {COMMAND_S} s"
+    assert time.monotonic() - started < 40
     part.script("sbatch", "echo '71;gputopo'")
     assert part.ask(ASKED) == "ok 71"
 

@@ -15,6 +15,8 @@ from slurm_plugin.base.port import MAX_OPEN, REQUEST_S
 pytest.importorskip("prometheus_client", reason="the extra `metrics` is not installed")
 
 DESCRIPTORS = 256
+#: Seconds within which a place is free again, or an answer there, on a machine that is busy, too.
+LOST_S = 8 * REQUEST_S
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def until_scraped(port: int) -> None:
             return b"gputopo_uptime_seconds" in scraped(port)
         return False
 
-    until(is_scraped, "the metrics are answered", 4 * REQUEST_S)
+    until(is_scraped, "the metrics are answered", LOST_S)
 
 
 def test_as_many_idle_connections_as_the_engine_has_descriptors_take_none(served):
@@ -50,7 +52,7 @@ def test_as_many_idle_connections_as_the_engine_has_descriptors_take_none(served
         assert running.descriptors() <= before + MAX_OPEN + 2
         verb, took = running.submitted()
         assert verb == "ok"
-        assert took < 2.5
+        assert took < LOST_S
     until_scraped(port)
     assert "Too many open files" not in running.log()
 
@@ -62,8 +64,9 @@ def test_silent_and_slow_clients_lose_their_connection(served):
     for begins in (b"", b"GET /metrics HTTP/1.1\r\n"):
         with socket.create_connection(("127.0.0.1", port), 10) as client:
             client.sendall(begins)
-            began, heard = time.monotonic(), b"?"
-            while heard and time.monotonic() - began < 3 * REQUEST_S:
+            end, heard = time.monotonic() + LOST_S, b"?"
+            while heard:
+                assert time.monotonic() < end, "it still has its connection"
                 client.settimeout(0.2)
                 try:
                     client.sendall(b"X" if begins else b"")
@@ -72,7 +75,6 @@ def test_silent_and_slow_clients_lose_their_connection(served):
                     continue
                 except OSError:
                     break
-            assert time.monotonic() - began < 2 * REQUEST_S
     assert running.submitted()[0] == "ok"
 
 

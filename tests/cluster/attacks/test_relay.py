@@ -142,15 +142,15 @@ def test_strangers_before_the_door_do_not_keep_the_jobs_own_node_out(count, how)
         munge = SlowMunge()
         async with (
             donor(munge) as served,
-            mallory(CROWD, served.address.host, served.address.port, count, how, 60) as crowd,
+            mallory(CROWD, served.address.host, served.address.port, count, how, 180) as crowd,
         ):
             assert await printed(crowd) == count
             for _ in range(5):
                 start = time.monotonic()
                 assert await relay.ask(served.address, munge) == {"gpus": 2}
-                assert time.monotonic() - start < 6
+                assert time.monotonic() - start < 25
 
-    asyncio.run(asyncio.wait_for(attack(), 60))
+    asyncio.run(asyncio.wait_for(attack(), 180))
 
 
 def open_files() -> int:
