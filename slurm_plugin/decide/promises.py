@@ -8,6 +8,8 @@ whatever Slurm holds a choice of nodes to (a job within the blocks of its size, 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from gres_topology import Network
@@ -18,6 +20,8 @@ from policies.contract.nodes import Candidates
 from policies.slices import PROFILE
 from slurm_plugin.base.placement import PlacementQuestion
 
+#: Blocks or switches that a sentence names.
+MAX_NAMED = 8
 #: Slurm reads several topologies from this file.
 YAML = "yaml"
 
@@ -41,8 +45,13 @@ def keeps_slurms_nodes(asked: PlacementQuestion, network: Network | None) -> boo
     return asked.topology not in (YAML, network.kind)
 
 
-def sentence(asked: PlacementQuestion, network: Network | None) -> str:
-    """Who chooses the job's nodes under a network that Slurm weighs itself; "" without one."""
+def sentence(
+    asked: PlacementQuestion, network: Network | None, taken: Collection[str] | None
+) -> str:
+    """Who chose the job's nodes under a network that Slurm weighs itself; "" without one.
+
+    `taken`: the nodes of our choice, None where the choice is Slurm's own.
+    """
     if not asked.topology:
         return ""
     if asked.topology == YAML:
@@ -53,9 +62,30 @@ def sentence(asked: PlacementQuestion, network: Network | None) -> str:
         return f"Slurm's: gputopo.yaml names no such network as its {weighed}"
     if network.kind == FLAT:
         return ""
-    domains = "blocks" if network.kind == BLOCK else "switches"
-    whole = f", segments of {asked.segment} whole" if asked.segment else ""
-    return f"ours, in no more {domains} of any level than Slurm's own ({weighed}){whole}"
+    own = {node.name for node in asked.candidates if node.own}
+    is_ours = taken is not None and set(taken) != own
+    among = _among(taken if taken is not None else own, network, asked.segment)
+    whose = "ours, in no more of any level than Slurm's own" if is_ours else "Slurm's own"
+    return f"{whose} ({weighed}): {among}"
+
+
+def _among(nodes: Collection[str], network: Network, segment: int) -> str:
+    """In which lowest domains these nodes are, and whether each has whole segments of them."""
+    one, several = ("block", "blocks") if network.kind == BLOCK else ("switch", "switches")
+    counts: Counter[str] = Counter()
+    for domain in network.domains:
+        if domain.level == 0 and (count := len(domain.nodes.intersection(nodes))):
+            counts[domain.name] = count
+    names = list(counts)
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    said = f"{one if len(names) == 1 else several} {', '.join(names[:MAX_NAMED])}{more}"
+    if outside := len(nodes) - counts.total():
+        lone = f"{outside} in no {one}"
+        said = f"{said}, {lone}" if names else lone
+    if segment:
+        is_whole = not outside and all(count % segment == 0 for count in counts.values())
+        said += f"; segments of {segment} {'whole' if is_whole else 'not whole'}"
+    return said
 
 
 def place(

@@ -5,7 +5,7 @@ GPU indices are Slurm's, in rank order, as `scontrol show job -d` and users coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -57,8 +57,8 @@ class DecisionRecord:
     #: The policy's choice (of a wait: what the job would have got), and Slurm's own.
     placement: Scored = lambda: None
     own: Scored = lambda: None
-    #: Who chose the nodes, where Slurm weighs the network itself; "" where it does not.
-    nodes: Callable[[], str] = str
+    #: Who chose the nodes (ours, or None), where Slurm weighs the network itself; else "".
+    nodes: Callable[[Collection[str] | None], str] = lambda _: ""
     #: What a choice of MIG slices or shares means for their GPUs; None for whole GPUs.
     of_slices: Callable[[Placement], dict[str, Any]] | None = None
     #: What the decision came to; in observe mode what it would have come to.
@@ -83,7 +83,8 @@ class DecisionRecord:
             line.policy_ms = round(self.policy_s * 1e3, 3)
         if self.considered is not None:
             line.candidate_nodes = self.considered
-        if nodes := self.nodes():
+        ours = reply.nodes if isinstance(reply, Use) else None
+        if not isinstance(reply, WaitFor) and (nodes := self.nodes(ours)):
             line.nodes = nodes
         if self.excluded:
             line.excluded_nodes = dict(islice(self.excluded.items(), MAX_EXCLUDED))

@@ -10,6 +10,7 @@ from machines_in_tests import BASIC, mask, node, question
 
 from gres_topology.slurm_files import networks
 from slurm_plugin.base.log_lines import plain
+from slurm_plugin.decide import promises
 from slurm_plugin.serve import setup
 from slurm_plugin.tell.explain import text
 
@@ -186,11 +187,12 @@ def test_nodes_are_slurms_where_it_goes_by_a_network_that_we_do_not_know(
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"topology": "block"}, "ours, in no more blocks of any level than Slurm's own"),
-        ({"topology": "block", "segment": 2}, "(topology/block), segments of 2 whole"),
+        ({"topology": "block"}, "Slurm's own (topology/block): block b1"),
+        ({"topology": "block", "segment": 2}, "block b1; segments of 2 whole"),
+        ({"topology": "block", "segment": 3}, "block b1; segments of 3 not whole"),
         ({"topology": "tree"}, "Slurm's: gputopo.yaml names no such network as its topology/tree"),
         ({"topology": "yaml", "network": "racks"}, "as its topology racks"),
-        ({"topology": "yaml"}, "ours, in no more blocks of any level"),
+        ({"topology": "yaml"}, "Slurm's own (topology.yaml's default): block b1"),
     ],
 )
 def test_explain_says_who_chose_the_nodes(tmp_path, more, words):
@@ -201,3 +203,23 @@ def test_explain_says_who_chose_the_nodes(tmp_path, more, words):
     assert words in line
     unasked = found.enforcement.on_place(question(*nodes)).record()
     assert not unasked.nodes
+
+
+@pytest.mark.parametrize(
+    ("taken", "words"),
+    [
+        (None, "Slurm's own (topology/block): blocks b1, b2; segments of 2 not whole"),
+        (["n01", "n07"], "Slurm's own (topology/block): blocks b1, b2; segments of 2 not whole"),
+        (["n01", "n02"], "ours, in no more of any level than Slurm's own (topology/block): block b1"
+         "; segments of 2 whole"),
+        (["n01", "n02", "other"], "block b1, 1 in no block; segments of 2 not whole"),
+        (["other"], "(topology/block): 1 in no block; segments of 2 not whole"),
+        ([f"n{at:02}" for at in range(1, 37, 3)], "blocks b1, b2, b3, b4, b5, b6; segments"),
+    ],
+)  # fmt: skip
+def test_it_says_of_blocks_and_segments_what_is_true_of_the_nodes(tmp_path, taken, words):
+    """Slurm's own nodes, n01 and n07, have no whole segment of two."""
+    _, read = loaded(tmp_path, BLOCKS)
+    own = [node("n01", FULL, FULL, total=4), node("n07", FULL, FULL, total=4)]
+    asked = question(*own, topology="block", segment=2)
+    assert words in promises.sentence(asked, read.default, taken)
