@@ -17,7 +17,7 @@ from slurm_plugin.tell.web.identity import Identities
 
 #: Seconds within which alice has her job's page, on whatever machine, where the page alone needs
 #: some hundredths of one and once needed minutes.
-WAIT_S = 10.0
+WAIT_S = 40.0
 #: What one user may have open.
 SHARE = 64
 ALICES, BOBS = 8, 7

@@ -267,7 +267,7 @@ def test_mallory_gets_no_lent_gpu_and_keeps_nobody_from_it(attacked):
     started = time.monotonic()
     mine = attacked.run(host, [PROGRAM, "echo", near], user="alice")
     assert mine.out.split()[0] == node
-    assert time.monotonic() - started < 8
+    assert time.monotonic() - started < 25
     held = "ls /proc/$(pgrep -u alice -f 'gputopo-node donor')/fd | wc -l"
     assert int(attacked.run(node, held).out) < 350
 
