@@ -26,7 +26,8 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
 
     It would start now, on which GPUs and at which bandwidth, or what it would wait for. A script's
     #SBATCH lines and sbatch's variables (SBATCH_PARTITION and so on) count as in a submit. The job
-    is taken to come after all jobs that wait. Nothing is changed.
+    is taken to come after all jobs that wait. Nothing is changed. Of options that are not judged
+    here only what Slurm says of them is shown.
 
     \b
       gputopo try --gres=gpu:4 -t 2:00:00 train.sh
@@ -39,21 +40,26 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     from slurm_plugin.config import settings as config
     from slurm_plugin.slurm.runner import ProcessRunner
     from slurm_plugin.tell.why.read import SbatchSays, read_site, sbatch_says
-    from slurm_plugin.tell.why.request import names_some, options_of, tried_job
-    from slurm_plugin.tell.why.trial import trial
+    from slurm_plugin.tell.why.request import NotJudged, names_some, options_of, tried_job
+    from slurm_plugin.tell.why.trial import not_judged, trial
     from slurm_plugin.tell.why.words import in_lines
 
     wanted, has_script = options_of(options, os.environ)
     settings = config.in_force(config_path) if config_path.exists() else None
     runner = ProcessRunner(settings.slurm.bin_dir if settings else None, shows_all=True)
-    asked = tried_job(wanted, read_site(runner, getpass.getuser(), wanted))
-    outcome = trial(asked, _decider(settings), settings.remote if settings else None)
+    site = read_site(runner, getpass.getuser(), wanted)
+    try:
+        asked = tried_job(wanted, site)
+        outcome = trial(asked, _decider(settings), settings.remote if settings else None)
+        # A test refuses such a job, which Slurm starts.
+        is_refused = names_some(asked.state.job)
+    except NotJudged as error:
+        outcome, is_refused = not_judged(error), False
     says = SbatchSays()
     # To the engine a test is a submit, and with slots it would keep GPUs for it for some seconds.
-    if outcome.never or not asked.state.snapshot.has_slots:
+    if outcome.never or not site.snapshot.has_slots:
         says = sbatch_says(options, has_script, settings.slurm.bin_dir if settings else None)
-    if names_some(asked.state.job):
-        # A test refuses such a job, which Slurm starts.
+    if is_refused:
         says = says._replace(would_start=says.would_start or None)
     outcome = outcome.beside(says)
     if as_json:

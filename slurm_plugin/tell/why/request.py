@@ -1,7 +1,7 @@
 """sbatch's options as the job that Slurm would make of them.
 
-Only what is understood is answered: an option that could change where a job starts and is not
-known here is refused, never ignored.
+Only what is understood is answered: an option that could change where a job starts is never
+ignored. Those that are sbatch's and not judged here leave the answer to Slurm.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import getopt
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,28 @@ _KB = {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}
 
 
 class NotTried(PluginError):
-    """These options cannot be judged; the text says which."""
+    """These options are none that sbatch takes, or cannot be read; the text says which."""
 
 
-#: sbatch's options that are understood, each with its letter; `=` takes a value.
+class NotJudged(NotTried):
+    """What becomes of such a job is not known here; Slurm may say."""
+
+
+#: Options that may change where or when a job starts, and are not judged here.
+_NOT_JUDGED = {
+    **{"array=": "a", "batch=": "", "bb=": "", "bbf=": "", "begin=": "b", "clusters=": "M"},
+    **{"cluster-constraint=": "", "consolidate-segments": "", "contiguous": "", "core-spec=": "S"},
+    **{"cores-per-socket=": "", "deadline=": "", "delay-boot=": "", "dependency=": "d"},
+    **{"distribution=": "m", "extra=": "", "extra-node-info=": "B", "gid=": "", "hint=": ""},
+    **{"gpus-per-socket=": "", "gres-flags=": "", "hold": "H", "mcs-label=": "", "mincpus=": ""},
+    **{"network=": "", "nice": "", "nodefile=": "F", "ntasks-per-core=": "", "priority=": ""},
+    **{"ntasks-per-gpu=": "", "ntasks-per-socket=": "", "overcommit": "O", "oversubscribe": "s"},
+    **{"power=": "", "prefer=": "", "reboot": "", "segment=": "", "sockets-per-node=": ""},
+    **{"spread-job": "", "spread-segments": "", "switches=": "", "thread-spec=": "", "uid=": ""},
+    **{"threads-per-core=": "", "time-min=": "", "tmp=": "", "tres-per-task=": ""},
+    "use-min-nodes": "",
+}
+#: sbatch's options, each with its letter; `=` takes a value.
 OPTIONS = {
     "partition=": "p",
     "account=": "A",
@@ -69,7 +87,13 @@ OPTIONS = {
     **{"open-mode=": "", "profile=": "", "acctg-freq=": ""},
     **{"admin-comment=": "", "wckey=": "", "kill-on-invalid-dep=": "", "parsable": ""},
     **{"quiet": "Q", "verbose": "v", "wait": "W", "ignore-pbs": "", "test-only": ""},
+    **{"container=": "", "container-id=": "", "get-user-env": "", "mem-bind=": "", "no-kill": "k"},
+    **{"oom-kill-step": "", "propagate": "", "signal=": "", "stepmgr": "", "tres-bind=": ""},
+    **{"wait-all-nodes=": ""},
+    **_NOT_JUDGED,
 }
+#: Those that take a value only with `=`.
+_WITH_VALUE = re.compile(r"--(exclusive|get-user-env|nice|no-kill|oom-kill-step|propagate)=(.*)")
 #: The variables that sbatch reads like options; each begins with SBATCH_.
 VARIABLES = {
     "ACCOUNT": "account",
@@ -87,14 +111,18 @@ VARIABLES = {
     "QOS": "qos",
     "RESERVATION": "reservation",
     "TIMELIMIT": "time",
+    # These are not judged.
+    **{"ARRAY_INX": "array", "BURST_BUFFER": "bb", "REQ_SWITCH": "switches"},
+    "SEGMENT_SIZE": "segment",
+    **{
+        name: name.lower().replace("_", "-")
+        for name in (
+            *("BATCH", "CLUSTERS", "CLUSTER_CONSTRAINT", "CORE_SPEC", "DELAY_BOOT"),
+            *("DISTRIBUTION", "GPUS_PER_SOCKET", "GRES_FLAGS", "HINT", "NETWORK", "OVERCOMMIT"),
+            *("SPREAD_JOB", "THREADS_PER_CORE", "THREAD_SPEC", "TRES_PER_TASK", "USE_MIN_NODES"),
+        )
+    },
 }
-#: Those that could change where or when the job starts, and are not judged.
-_NOT_JUDGED = (
-    *("ARRAY_INX", "BATCH", "BURST_BUFFER", "CLUSTERS", "CLUSTER_CONSTRAINT", "CORE_SPEC"),
-    *("DELAY_BOOT", "DISTRIBUTION", "GPUS_PER_SOCKET", "GRES_FLAGS", "HINT", "NETWORK"),
-    *("OVERCOMMIT", "REQ_SWITCH", "SEGMENT_SIZE", "SPREAD_JOB", "THREADS_PER_CORE"),
-    *("THREAD_SPEC", "TRES_PER_TASK", "USE_MIN_NODES"),
-)
 #: Of these sbatch takes one.
 _MEMORY_OPTIONS = frozenset(("mem", "mem-per-cpu", "mem-per-gpu"))
 _SHORT = "".join(letter + ":" * name.endswith("=") for name, letter in OPTIONS.items() if letter)
@@ -106,28 +134,24 @@ def parsed(argv: Sequence[str]) -> tuple[dict[str, str], str]:
 
     What stands behind the script is the script's. Raises NotTried for an unknown option.
     """
+    values = {some[1]: some[2] for word in argv if (some := _WITH_VALUE.fullmatch(word))}
     try:
-        pairs, rest = getopt.getopt(list(argv), _SHORT, list(OPTIONS))
+        words = [_WITH_VALUE.sub(r"--\1", word) for word in argv]
+        pairs, rest = getopt.getopt(words, _SHORT, list(OPTIONS))
     except getopt.GetoptError as error:
         raise NotTried(f"{error}; options that are not understood are not guessed at") from error
     options = {_LONG_OF.get(name, name).removeprefix("--"): text for name, text in pairs}
-    return options, rest[0] if rest else ""
+    return options | {key: values[key] for key in options.keys() & values}, rest[0] if rest else ""
 
 
 def environment_options(environ: Mapping[str, str]) -> dict[str, str]:
-    """The options that sbatch reads from its environment. Raises NotTried for one not judged."""
-    for name in _NOT_JUDGED:
-        if environ.get(f"SBATCH_{name}"):
-            raise NotTried(f"SBATCH_{name} is set in the environment, and it is not judged here")
-    options = {
+    """The options that sbatch reads from its environment."""
+    return {
         option: text
         for name, option in VARIABLES.items()
         # An empty text is --exclusive without a value; it unsets any other option.
         if (text := environ.get(f"SBATCH_{name}")) or (text == "" and option == "exclusive")
     }
-    if options.get("exclusive", "").lower() not in ("", "exclusive", "allocation"):
-        raise NotTried(f"SBATCH_EXCLUSIVE={options['exclusive']!r} is not judged")
-    return options
 
 
 def options_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[str, str], bool]:
@@ -151,6 +175,8 @@ class TriedJob:
 
     state: WaitingState
     hint: str
+    #: Options that may change where or when it starts, and are not judged here.
+    beyond: tuple[str, ...] = ()
 
 
 def script_options(text: str) -> list[str]:
@@ -178,7 +204,9 @@ def _script_text(path: str) -> str:
 
 
 def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
-    """The job that sbatch would make of these options. Raises NotTried where that is not known.
+    """The job that sbatch would make of these options.
+
+    Raises NotTried for values that cannot be read, NotJudged where that job is not known.
 
     `site` has the account and the QOS of jobs that name none.
     """
@@ -199,7 +227,7 @@ def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
             counts_memory=not options.keys() & _MEMORY_OPTIONS,
         )
     except Unplaceable as error:
-        raise NotTried(error.why) from error
+        raise NotJudged(error.why) from error
     per_gpu = per_gpu or defaults.cpus_per_gpu
     fields: dict[str, Any] = {**_memory(options, defaults, has_gpus=bool(gpus)), **gpus}
     job = replace(
@@ -227,7 +255,19 @@ def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
         **fields,
     )
     hint = options.get("gpu-topo") or hints.hint_in_user_comment(options.get("comment", ""))
-    return TriedJob(replace(site, job=job), hint)
+    return TriedJob(replace(site, job=job), hint, tuple(_beyond(options)))
+
+
+def _beyond(options: Mapping[str, str]) -> Iterator[str]:
+    """Options that are not judged, as they are written."""
+    for name in sorted(options):
+        value = f"={options[name]}" if name == "exclusive" and options[name] else ""
+        if _NOT_JUDGED.keys() & {name, f"{name}="} or value.lower() not in (
+            "",
+            "=exclusive",
+            "=allocation",
+        ):
+            yield f"--{name}{value}"
 
 
 def names_some(job: QueuedJob) -> bool:
@@ -307,10 +347,10 @@ def _gpus(options: Mapping[str, str]) -> dict[str, str]:
     if "gres" in options:
         match = _GRES.fullmatch(options["gres"])
         if match is None:
-            raise NotTried(f"--gres {options['gres']!r}: only GPUs of one type are judged")
+            raise NotJudged(f"--gres {options['gres']!r}: only GPUs of one type are judged")
         requests["gres"] = _gpu_text(match[1], match[2] or "1")
     if len(requests) > 1:
-        raise NotTried("two requests for GPUs together are not judged")
+        raise NotJudged("two requests for GPUs together are not judged")
     return {"tres_per_node" if key == "gres" else key: text for key, text in requests.items()}
 
 

@@ -28,7 +28,7 @@ from slurm_plugin.tell.why.estimate import limit_of, timeline_of
 from slurm_plugin.tell.why.limits import limit_in_the_way
 from slurm_plugin.tell.why.read import SbatchSays
 from slurm_plugin.tell.why.reasons import licence_lacking, partition_state, refusals
-from slurm_plugin.tell.why.request import NotTried, TriedJob
+from slurm_plugin.tell.why.request import NotJudged, TriedJob
 from slurm_plugin.tell.why.resources import shortage_of
 from slurm_plugin.tell.why.site import SiteNodes, ahead_of, need_of_job, site_of, without_loans
 from slurm_plugin.tell.why.sooner import loan_for
@@ -44,7 +44,8 @@ class Trial:
     """The answer to one request."""
 
     sentence: str
-    starts_now: bool
+    #: None where it is not known here.
+    starts_now: bool | None
     #: Node -> GPUs in rank order, by Slurm's index; empty GPUs where Slurm chooses them.
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     #: Effective bandwidth of these GPUs in GB/s; None where it is not known.
@@ -68,7 +69,7 @@ class Trial:
 
 
 def trial(asked: TriedJob, decider: Decider | None, lending: RemoteConfig | None = None) -> Trial:
-    """What becomes of the job. Raises NotTried where that is not known before its start.
+    """What becomes of the job. Raises NotJudged where that is not known before its start.
 
     `decider` and `lending` are the site's, None where its configuration cannot be read here.
     """
@@ -82,8 +83,15 @@ def trial(asked: TriedJob, decider: Decider | None, lending: RemoteConfig | None
         return Trial(f"sbatch would refuse it: no job may be submitted to {closed}.", False)
     if isinstance(kept_out := _where_taken(state), WaitReason):
         return _waits(kept_out)
+    if asked.beyond:
+        raise NotJudged(f"{words.named(asked.beyond)} {words.is_are(len(asked.beyond))} not judged")
     asked = replace(asked, state=kept_out)
     return _on_the_nodes(asked, decider, lending if may_borrow else None)
+
+
+def not_judged(error: NotJudged) -> Trial:
+    """The answer where only Slurm may know."""
+    return Trial(f"Whether it would start now is not known here: {error}.", None)
 
 
 def _on_the_nodes(asked: TriedJob, decider: Decider | None, lending: RemoteConfig | None) -> Trial:
@@ -106,16 +114,16 @@ def _on_the_nodes(asked: TriedJob, decider: Decider | None, lending: RemoteConfi
             facts = (("loan", loan), *facts)
         reason = replace(reason, evidence=(*facts, *reason.evidence))
     except Unplaceable as error:
-        raise NotTried(error.why) from error
+        raise NotJudged(error.why) from error
     except Unsupported as error:
-        raise NotTried(f"--constraint is not judged: {error}") from error
+        raise NotJudged(f"--constraint is not judged: {error}") from error
     return _waits(reason)
 
 
 def _borrows_by_hint(asked: TriedJob, decider: Decider) -> bool:
     """May the job borrow GPUs of other nodes?
 
-    Raises HintRefused as at a submit, NotTried for a hint whose outcome is not known here.
+    Raises HintRefused as at a submit, NotJudged for a hint whose outcome is not known here.
     """
     job = asked.state.job
     rule = decider.rule(job.partition, job.account, job.uid)
@@ -123,7 +131,7 @@ def _borrows_by_hint(asked: TriedJob, decider: Decider) -> bool:
         return False
     preferences = read_preferences(asked.hint, rule)
     if asked.hint and preferences.policy == GENIE and not preferences.off:
-        raise NotTried(
+        raise NotJudged(
             "with policy=genie the engine plans a job's nodes, GPUs and start together with all"
             " others that wait; what this one would get is not known before its submit"
         )
@@ -178,7 +186,7 @@ def _left_by_others(state: WaitingState, site: SiteNodes, ahead: list[QueuedJob]
     """What the jobs that wait leave over now, all of which come first."""
     timeline = timeline_of(ahead, site, state.now)
     if timeline.is_full:
-        raise NotTried(f"{len(ahead)} jobs wait already, more than are planned here")
+        raise NotJudged(f"{len(ahead)} jobs wait already, more than are planned here")
     return replace(site, nodes=timeline.free_now(limit_of(state.job)))
 
 

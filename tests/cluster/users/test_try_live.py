@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from live_harness import PICKY
+from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
@@ -62,10 +63,9 @@ def outcome(cluster: Cluster, jobid: int) -> dict[str, Any]:
 def told(cluster: Cluster, options: list[str]) -> dict[str, Any] | None:
     """What `try` says of them; None where it declines to answer."""
     argv = ["gputopo", "try", "--json", *options]
-    done = cluster.run("ctl", argv, user="alice", check=False)
-    if done.code:
+    said = json.loads(cluster.run("ctl", argv, user="alice").out)
+    if said["starts_now"] is None:
         return None
-    said = json.loads(done.out)
     gpus = {node: sorted(some) for node, some in said["gpus"].items()}
     return {"starts_now": said["starts_now"], "gpus": gpus}
 
@@ -131,6 +131,19 @@ def test_nothing_is_submitted_and_what_is_not_understood_is_said(cluster):
     assert "options that are not understood are not guessed at" in done.err
 
 
+@pytest.mark.parametrize("option", ["--begin=now+60", "--switches=1", "-H"])
+def test_of_what_is_not_judged_slurms_word_is_shown(cluster, option):
+    """In the slots mode the engine takes a test for a submit: there none is made."""
+    before = cluster.run("ctl", "squeue -h -a").out
+    said = cluster.run("ctl", f"gputopo try -p dgx --gres=gpu:2 {option}", user="alice").out
+    name = option.partition("=")[0].replace("-H", "--hold")
+    assert f"Whether it would start now is not known here: {name} is not judged." in said
+    assert ("to start at" in said) == (enforcement() == "select")
+    assert cluster.run("ctl", "squeue -h -a").out == before
+    refused = cluster.run("ctl", f"gputopo try -p nowhere --gpus=1 {option}", user="alice").out
+    assert ("invalid partition" in refused.lower()) == (enforcement() == "select")
+
+
 #: Forms in which Slurm goes by more than GPUs and an even share of CPUs.
 FORMS = (
     "-p gpu -n70 --gres=gpu:1", "-p fed --gpus=3", "-p fed --gres=gpu:2", "-p fed -c2 --gpus=9",
@@ -177,7 +190,7 @@ def test_never_and_now_are_never_false(many_partitions, cluster, busy):
     wrong, missed, declined = [], [], []
     for form in FORMS:
         argv = ["gputopo", "try", "--json", "-t", "5", *form.split()]
-        done = cluster.run("ctl", argv, user="alice", check=False)
+        said = json.loads(cluster.run("ctl", argv, user="alice").out)
         words = ["sbatch", "--parsable", "-o/dev/null", "-t", "5", *form.split(), "--wrap=sleep 99"]
         job = cluster.run("ctl", words, user="alice", check=False)
         starts = not job.code and starts_soon(cluster, int(job.out))
@@ -185,10 +198,9 @@ def test_never_and_now_are_never_false(many_partitions, cluster, busy):
         if not job.code:
             cluster.cancel(int(job.out))
         until(lambda: not cluster.run("ctl", "squeue -h -u alice").out, "the job is over", 60)
-        if done.code:
+        if said["starts_now"] is None:
             declined.append(form)
             continue
-        said = json.loads(done.out)
         told = (form, said["sentence"], became)
         # What Slurm takes may start one day.
         if (said["starts_now"] and not starts) or (said["never"] and not job.code):

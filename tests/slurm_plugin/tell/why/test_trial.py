@@ -14,6 +14,7 @@ from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.interface import JobDefaults, Limit, QueuedJob, SlurmPartition
 from slurm_plugin.tell.why.read import SbatchSays
 from slurm_plugin.tell.why.request import (
+    NotJudged,
     NotTried,
     TriedJob,
     options_of,
@@ -21,7 +22,7 @@ from slurm_plugin.tell.why.request import (
     script_options,
     tried_job,
 )
-from slurm_plugin.tell.why.trial import Trial, trial
+from slurm_plugin.tell.why.trial import Trial, not_judged, trial
 from tests.slurm_plugin.tell.why.test_answer import JOB, node, state
 
 SETTINGS = Settings(
@@ -112,15 +113,51 @@ def test_what_partitions_give_counts_where_the_job_does_not_say_it():
 @pytest.mark.parametrize(
     "argv",
     [
-        *("--propagate job.sh", "--signal=R:9@60"),
-        *("--dependency=afterok:1", "--gres=gpu:1,nic:1", "--gp 4", "--gpus=x", "-n x"),
-        *("--exclusive=user", "-N two", "-t soon", "--mem=lots", "--array=1-3"),
-        *("--gres=gpu:1 --gpus-per-node=1", "--gpus=2 --gres=gpu:1", "--mem=1 --mem-per-cpu=1"),
+        *("--gp 4", "--gpus=x", "-n x", "--burst-buffer=1", "--requeue=1"),
+        *("-N two", "-t soon", "--mem=lots", "--mem=1 --mem-per-cpu=1"),
     ],
 )
 def test_what_is_not_understood_is_refused(argv):
-    with pytest.raises(NotTried):
+    with pytest.raises(NotTried) as error:
         job_of(*argv.split())
+    assert not isinstance(error.value, NotJudged)
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        ("--gres=gpu:1,nic:1", "only GPUs of one type are judged"),
+        ("--gres=gpu:1 --gpus-per-node=1", "two requests for GPUs together are not judged"),
+        ("--gpus=2 --gres=gpu:1", "two requests for GPUs together are not judged"),
+        ("--segment=2 --gpus=1", "--segment is not judged"),
+        ("-H -d afterok:1", "--dependency, --hold are not judged"),
+        ("--array=1-3", "--array is not judged"),
+        ("--exclusive=user", "--exclusive=user is not judged"),
+        ("--exclusive=TOPO -B 2:1", "--exclusive=TOPO, --extra-node-info are not judged"),
+        ("--nice=5", "--nice is not judged"),
+        ("-p gpu -O job.sh --exclusive=user", "--overcommit is not judged"),
+    ],
+)
+def test_what_is_sbatchs_and_not_judged_is_left_to_slurm(tmp_path, monkeypatch, argv, why):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n")
+    with pytest.raises(NotJudged) as error:
+        tried(argv, (node("dgx1", 0),))
+    assert not_judged(error.value).starts_now is None
+    assert why in not_judged(error.value).sentence
+
+
+def test_what_is_sure_is_said_of_what_is_not_judged_too(tmp_path):
+    nodes = (node("dgx1", 0),)
+    found = tried("--segment=2 --gpu-topo=bad=1", nodes, decider=basic_decider(tmp_path))
+    assert found.sentence.startswith("sbatch would refuse it: gpu-topo: ")
+
+
+@pytest.mark.parametrize(
+    "argv", ["--exclusive=exclusive", "--propagate=ALL", "--signal=R:9@60", "--no-kill=off -k"]
+)
+def test_what_changes_nothing_about_a_start_is_taken(argv):
+    assert tried(f"--gpus=1 {argv}", (node("dgx1", 0),)).starts_now
 
 
 @pytest.mark.parametrize(
@@ -147,11 +184,18 @@ def test_sbatchs_variables_count_more_than_a_script_and_less_than_options(
 
 
 @pytest.mark.parametrize(
-    "environ", [{"SBATCH_ARRAY_INX": "1-3"}, {"SBATCH_EXCLUSIVE": "user"}, {"SBATCH_HINT": "x"}]
+    ("environ", "option"),
+    [
+        ({"SBATCH_ARRAY_INX": "1-3"}, "--array"),
+        ({"SBATCH_EXCLUSIVE": "user"}, "--exclusive=user"),
+        ({"SBATCH_HINT": "x"}, "--hint"),
+        ({"SBATCH_REQ_SWITCH": "1"}, "--switches"),
+        ({"SBATCH_SEGMENT_SIZE": "2"}, "--segment"),
+    ],
 )
-def test_a_variable_that_is_not_judged_is_refused(environ):
-    with pytest.raises(NotTried, match=next(iter(environ))):
-        options_of(["--gpus=1"], environ)
+def test_a_variable_that_is_not_judged_counts_like_its_option(environ, option):
+    options, _ = options_of(["--gpus=1"], environ)
+    assert tried_job(options, asked().state).beyond == (option,)
 
 
 def test_what_stands_behind_the_script_is_the_scripts():
