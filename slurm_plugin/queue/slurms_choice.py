@@ -57,11 +57,14 @@ def share_of(need: Need, node: Node) -> Share:
     """The most that the node could give now to a job that Slurm may spread."""
     spread, parts, free = need.spread, parts_of(need), free_for(need, node).bit_count()
     assert spread is not None
-    for part in reversed(parts[: free // parts[0].gpus]):
+    unit = parts[0].gpus
+    for part in reversed(parts[: free // unit] if unit else parts):
         if fits(part, node):
             cpus = cpus_for(part, node)
             if spread.mem_cpu_mb:
                 cpus = min(cpus, node.memory_mb // spread.mem_cpu_mb)
+            if not unit:
+                cpus -= cpus % part.cpus
             return Share(part.gpus, cpus, part.memory_mb)
     return NOTHING
 
@@ -70,11 +73,11 @@ def is_enough(need: Need, shares: Mapping[str, Share]) -> bool:
     """Do these nodes together give all that the job asks for?"""
     spread = need.spread
     assert spread is not None
-    giving = [share for share in shares.values() if share.gpus]
+    giving = [share for share in shares.values() if share.cpus]
     most = spread.most or len(giving)
     return (
         len(giving) >= spread.least
-        and all(shares.get(name, NOTHING).gpus for name in need.req_nodes)
+        and all(shares.get(name, NOTHING).cpus for name in need.req_nodes)
         and _most(most, [share.gpus for share in giving]) >= spread.gpus
         and _most(most, [share.cpus for share in giving]) >= spread.cpus
     )
@@ -94,26 +97,32 @@ def spread_hold(need: Need, nodes: Nodes, end: float) -> Hold | None:
     spread = need.spread
     if spread is None:
         return None
-    shares = {name: share for name, node in nodes.items() if (share := share_of(need, node)).gpus}
+    shares = {name: share for name, node in nodes.items() if (share := share_of(need, node)).cpus}
     if not is_enough(need, shares):
         return None
     order = sorted(
         shares,
-        key=lambda name: (name not in need.req_nodes, nodes[name].weight, -shares[name].gpus, name),
+        key=lambda name: (
+            name not in need.req_nodes,
+            nodes[name].weight,
+            -shares[name].gpus,
+            -shares[name].cpus,
+            name,
+        ),
     )
     masks, gpus, cpus, unit = dict[str, int](), spread.gpus, spread.cpus, spread.shares[0][0]
     for name in order[: spread.most or len(order)]:
         is_named = name in need.req_nodes
         if gpus <= 0 and cpus <= 0 and len(masks) >= spread.least and not is_named:
             break
-        # A node that the job names is its own, with one GPU at least.
+        # A node that the job names is its own, with one GPU at least, if it asks for any.
         named = len(need.req_nodes - masks.keys() - {name})
         count = min(shares[name].gpus, max(gpus - unit * named, unit))
         masks[name] = lowest_bits(free_for(need, nodes[name]), count)
         gpus, cpus = gpus - count, cpus - shares[name].cpus
-    memory_mb = max(shares[name].memory_mb for name in masks)
-    hold = need.hold((), 0, end)
-    return replace(hold, gpus=masks, cpus=-(-spread.cpus // len(masks)), memory_mb=memory_mb)
+    each = -(-spread.cpus // len(masks))
+    memory_mb = max(each * spread.mem_cpu_mb, *(shares[name].memory_mb for name in masks))
+    return replace(need.hold((), 0, end), gpus=masks, cpus=each, memory_mb=memory_mb)
 
 
 def rooms(need: Need, nodes: Nodes, topology: TopologyUnits | None) -> list[Nodes]:

@@ -262,6 +262,9 @@ def _beyond(options: Mapping[str, str]) -> Iterator[str]:
     """Options that are not judged, as they are written."""
     for name in sorted(options):
         value = f"={options[name]}" if name == "exclusive" and options[name] else ""
+        if name in _MEMORY_OPTIONS and not _mb(options[name]):
+            # All of each node's memory, so that nothing else may hold any.
+            value = "=0"
         if _NOT_JUDGED.keys() & {name, f"{name}="} or value.lower() not in (
             "",
             "=exclusive",

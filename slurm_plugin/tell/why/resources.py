@@ -65,7 +65,8 @@ def _apart(
     if spread:
         over = f" on {words.nodes(spread.least)}" if spread.least > 1 else ""
         what = words.gpus(spread.gpus or need.gpus, "free ")
-        each = what if spread.gpus else f"{spread.cpus} CPUs beside {what} of each node"
+        beside = f" beside {what} of each node" if need.gpus else ""
+        each = what if spread.gpus else f"{spread.cpus} CPUs{beside}"
         wanted = f"{each}{over} in {whole}"
     else:
         each = f" with {words.gpus(need.gpus, 'free ')} each" if need.gpus else ""
@@ -101,12 +102,15 @@ def _anywhere(need: Need, site: SiteNodes) -> WaitReason | None:
             every = emptied(site.nodes)
             if can_start(need, every):
                 return _spread(need, need.spread, site)
-            most = sum(share_of(need, node).gpus for node in every.values())
-            if 0 < most < need.spread.gpus:
-                text = (
-                    f"it needs {words.gpus(need.spread.gpus)}, and all nodes together have {most}"
-                )
-                return WaitReason("impossible", f"{NEVER}{text} for it")
+            shares = [share_of(need, node) for node in every.values()]
+            wanted = f"{need.spread.cpus} CPUs"
+            most, least = sum(share.cpus for share in shares), need.spread.cpus
+            if need.gpus:
+                wanted = words.gpus(need.spread.gpus)
+                most, least = sum(share.gpus for share in shares), need.spread.gpus
+            if 0 < most < least:
+                text = f"it needs {wanted}, and all nodes together have {most} for it"
+                return WaitReason("impossible", f"{NEVER}{text}")
     if len(usable) < need.nodes:
         return _never(need, site, len(usable))
     ready = [node for node in usable if node.is_open]
@@ -129,7 +133,7 @@ def _spread(need: Need, spread: Spread, site: SiteNodes) -> WaitReason:
         wanted = f"{what} with their CPUs and memory"
     else:
         there, what = sum(share.cpus for share in shares), words.gpus(need.gpus, "free ")
-        wanted = f"{spread.cpus} CPUs of nodes that have {what}"
+        wanted = f"{spread.cpus} CPUs" + (f" of nodes that have {what}" if need.gpus else "")
     free = {node.name: _free(need, node) for node in site.nodes.values() if node.is_open}
     text = f"waits for {wanted}: {there or 'none'} {words.is_are(there or 1)} there"
     return WaitReason("gpus" if spread.gpus else "cpus", text, (("free", words.by_node(free)),))

@@ -15,7 +15,7 @@ from slurm_plugin.act.gates.slot_request import recorded_demand
 from slurm_plugin.base.job_notes.records import GATED, GateRecord, LoanRecord
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.backfill import in_order, place_of
-from slurm_plugin.queue.candidates import Need, fits, mask_of_types
+from slurm_plugin.queue.candidates import Need, Spread, fits, mask_of_types, most_of
 from slurm_plugin.queue.capacity import (
     Gpus,
     Hold,
@@ -206,7 +206,7 @@ def need_of_job(job: QueuedJob, site: SiteNodes, entries: str = "") -> Need:
     """
     try:
         asked = demand_of_job(job, entries)
-        return _without_gpus(job) if asked is None else need_of(asked, site.nodes)
+        return _without_gpus(job, site.nodes) if asked is None else need_of(asked, site.nodes)
     except ValueError as error:
         raise Unplaceable(str(error)) from error
 
@@ -230,19 +230,29 @@ def _plain(asked: Demand) -> Demand:
     return replace(asked, reservation="", types=models, enforce_binding=False)
 
 
-def _without_gpus(job: QueuedJob) -> Need:
-    nodes = max(1, job.min_nodes)
-    cpus = -(-max(job.cpus, 1) // nodes)
+def _without_gpus(job: QueuedJob, nodes: Nodes) -> Need:
+    count, each = max(1, job.min_nodes), max(1, job.cpus_per_task)
+    cpus = -(-max(job.cpus, 1) // count)
+    memory = job.memory_per_node_mb
+    partitions = frozenset(filter(None, job.partition.split(",")))
+    bounds = job.max_nodes, most_of(partitions, nodes, lambda one: one.max_nodes)
+    most = min(filter(None, bounds), default=0)
+    spread = None
+    if most != 1 and job.ntasks > count:
+        # Each node gets as many whole tasks as it has room for.
+        share = (0, each, memory or job.memory_per_cpu_mb * each)
+        spread = Spread((share,), 0, job.cpus, count, most, job.memory_per_cpu_mb)
     return Need(
         0,
-        nodes,
+        count,
         cpus,
-        job.memory_per_node_mb or job.memory_per_cpu_mb * cpus,
-        frozenset(filter(None, job.partition.split(","))),
+        memory or job.memory_per_cpu_mb * cpus,
+        partitions,
         job.features,
         node_names(job.req_nodes),
         node_names(job.exc_nodes),
         job.exclusive,
+        spread=spread,
     )
 
 

@@ -154,10 +154,11 @@ FORMS = (
     "-p dgx -N2 --gpus=3 -c9", "-p dgx -n20 --gpus=2", "-p whole --gpus=1",
     "-p narrow -c4 --gpus=1", "-p narrow -n6 --gpus=1", "-p dgx -c17 --gpus=1",
     "-p dgx --mem=5000 --gpus=1",
+    "-p dgx -n20", "-p dgx -n5 -c5", "-p dgx -N2 -n17", "-p dgx -n33", "-p narrow -n6",
     "-p dgx -N3 --gres=gpu:1", "-p dgx --gres=gpu:9", "-p dgx --gres=gpu:p100:1",
 )  # fmt: skip
-#: Of them those with GPUs that cannot be the same number on each node.
-NOT_JUDGED = ["-p dgx -N2 --gpus=5", "-p dgx -N2 --gpus=3 -c9"]
+#: Of them those for all memory, and with GPUs that cannot be the same number on each node.
+NOT_JUDGED = ["-p gpu --mem=0 --gres=gpu:2", "-p dgx -N2 --gpus=5", "-p dgx -N2 --gpus=3 -c9"]
 PARTITIONS = (
     "PartitionName=fed Nodes=dgx[1-2] DefCpuPerGPU=6 DefMemPerGPU=300 DefaultTime=10 State=UP\n"
     "PartitionName=whole Nodes=dgx[1-2] OverSubscribe=EXCLUSIVE DefaultTime=10 State=UP\n"

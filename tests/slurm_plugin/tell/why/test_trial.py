@@ -135,6 +135,7 @@ def test_what_is_not_understood_is_refused(argv):
         ("--exclusive=user", "--exclusive=user is not judged"),
         ("--exclusive=TOPO -B 2:1", "--exclusive=TOPO, --extra-node-info are not judged"),
         ("--nice=5", "--nice is not judged"),
+        ("--mem=0 --gpus=1", "--mem=0 is not judged"),
         ("-p gpu -O job.sh --exclusive=user", "--overcommit is not judged"),
     ],
 )
@@ -276,6 +277,41 @@ def test_jobs_that_wait_and_fit_take_their_gpus_first():
     assert list(tried("--gres=gpu:2", nodes, (first,)).gpus) == ["dgx2"]
     others = (first, replace(first, job_id=2, name="2"))
     assert not tried("--gres=gpu:2", nodes, others).starts_now
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ("-n20", "It would start now on dgx1, dgx2."),
+        ("-n6 -c5", "It would start now on dgx1, dgx2."),
+        ("-n7 -c5", "It would never start as it is: it needs 35 CPUs, and all nodes together have"
+         " 30 for it."),
+        ("-n33", "It would never start as it is: it needs 33 CPUs, and all nodes together have 32"
+         " for it."),
+        ("-N1 -n20", "It would never start as it is: no node has 20 CPUs."),
+        ("-p small -n20", "It would never start as it is: no node has 20 CPUs."),
+        ("-N2 -n17", "It would start now on dgx1, dgx2."),
+        ("-n20 -w dgx2", "It would start now on dgx2, dgx1."),
+        ("-n9 --mem-per-cpu=500", "It would start now on dgx1, dgx2."),
+        ("-n17 --mem-per-cpu=500", "It would never start as it is: it needs 17 CPUs, and all nodes"
+         " together have 16 for it."),
+        ("-n20 -x dgx1", "It would never start as it is: it needs 20 CPUs, and all nodes together"
+         " have 16 for it."),
+    ],
+)  # fmt: skip
+def test_tasks_without_gpus_are_spread_over_nodes(argv, says):
+    """16 CPUs and 4000 MB each; partition small gives a job one node."""
+    nodes = [node(name, 5, partitions=("gpu", "small")) for name in ("dgx1", "dgx2")]
+    site = asked(*argv.split(), nodes=nodes)
+    small = SlurmPartition("small", ("dgx1", "dgx2"), False, max_nodes=1)
+    settings = replace(SETTINGS, partitions=(*SETTINGS.partitions, small))
+    snapshot = replace(site.state.snapshot, settings=settings)
+    assert trial(replace(site, state=replace(site.state, snapshot=snapshot)), None).sentence == says
+
+
+def test_tasks_without_gpus_wait_for_cpus_of_all_nodes_together():
+    found = tried("-n23", (node("dgx1", 0, alloc_cpus=10), node("dgx2", 0)))
+    assert found.sentence == "It would not start now: it waits for 23 CPUs: 22 are there."
 
 
 def test_a_long_queue_is_not_guessed_at_and_jobs_that_never_fit_do_not_count():
