@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -31,6 +32,8 @@ CONFIG = "/etc/slurm/gputopo.yaml"
 #: Prints the files of ours on a host.
 OURS_ON_A_NODE = r"find / -xdev \( -iname '*gputopo*' -o -path '/usr/local/lib/*.so' \) -print"
 WATCH_S = 0.2
+#: How long a job may take to start where nothing keeps it, in seconds.
+SOON_S = 8
 #: A job that waits while these GPUs of dgx1 are in use: the other two are far from each other.
 PICKY = "--comment=gpu-topo: min-utility=0.9"
 TAKEN = (1, 2, 3, 4, 6, 7)
@@ -71,6 +74,22 @@ def preemption(node: str) -> str:
 def visible(cluster: Cluster, ids: Sequence[int]) -> list[tuple[int, ...]]:
     """CUDA_VISIBLE_DEVICES inside each job, ascending."""
     return [tuple(sorted(cluster.visible_gpus(jobid))) for jobid in ids]
+
+
+def becomes(cluster: Cluster, options: Sequence[str]) -> str:
+    """`starts`, `waits` or `refused`: what becomes of a job of alice's, who has no other one."""
+    words = ["sbatch", "--parsable", "-o/dev/null", "-t5", *options, "--wrap=sleep 99"]
+    job = cluster.run("ctl", words, user="alice", check=False)
+    if job.code:
+        return "refused"
+    end = time.monotonic() + SOON_S
+    state = "PENDING"
+    while state != "RUNNING" and time.monotonic() < end:
+        time.sleep(0.5)
+        state = cluster.job(int(job.out)).state
+    cluster.cancel(int(job.out))
+    until(lambda: not cluster.run("ctl", "squeue -h -u alice").out.strip(), "the job is over", 60)
+    return "starts" if state == "RUNNING" else "waits"
 
 
 def got_by(cluster: Cluster, *args: str) -> Gpus:

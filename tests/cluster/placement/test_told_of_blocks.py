@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Iterator
 
 import pytest
-from live_harness import configure_engine
+from live_harness import becomes, configure_engine
 
 from slurm_cluster.cluster import Cluster
-from slurm_cluster.hosts import until
 from slurm_cluster.pytest_plugin import Clean
 
 pytestmark = [
@@ -30,8 +28,6 @@ SLURMS, OURS = "/etc/slurm/topology.conf", "/etc/slurm/gputopo-network.conf"
 NODES = [f"g{i}" for i in range(1, 9)]
 #: For each site two tests of so many states, with so many jobs in each.
 PARTS, STATES, JOBS = (0, 1), 4, 3
-#: How long a job may take to start where nothing keeps it, in seconds.
-SOON_S = 8
 #: Of a test's jobs so many at least start, and so many do not: else it would see nothing.
 LEAST = 1
 
@@ -64,22 +60,6 @@ def drawn_job(rng: random.Random) -> list[str]:
     if kind > 0.7:
         options.append(f"-w{','.join(rng.sample(NODES, rng.choice((1, 2))))}")
     return options
-
-
-def becomes(cluster: Cluster, options: list[str]) -> str:
-    """`starts`, `waits` or `refused`: what becomes of a job of alice's."""
-    words = ["sbatch", "--parsable", "-o/dev/null", "-t5", *options, "--wrap=sleep 99"]
-    job = cluster.run("ctl", words, user="alice", check=False)
-    if job.code:
-        return "refused"
-    end = time.monotonic() + SOON_S
-    state = "PENDING"
-    while state != "RUNNING" and time.monotonic() < end:
-        time.sleep(0.5)
-        state = cluster.job(int(job.out)).state
-    cluster.cancel(int(job.out))
-    until(lambda: not cluster.run("ctl", "squeue -h -u alice").out.strip(), "the job is over", 60)
-    return "starts" if state == "RUNNING" else "waits"
 
 
 @pytest.mark.parametrize("part", PARTS)
