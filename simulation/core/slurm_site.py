@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import NamedTuple
 
-from gres_topology import hostlist
+from gres_topology import TopologyError, hostlist
 from gres_topology.slurm_files import conf_lines
 from simulation.core.jobs import SimJob
 from simulation.errors import SimulationError
@@ -14,6 +16,8 @@ from simulation.errors import SimulationError
 #: `UNLIMITED`, as Slurm plans with it: a year.
 ENDLESS_S = 365 * 86_400.0
 _PLAIN = "default"
+#: How slurm.conf says that something is so.
+_TRUE = ("YES", "UP", "TRUE", "1")
 
 
 class NodeRoom(NamedTuple):
@@ -101,61 +105,173 @@ _PARAMETERS = {
 }  # fmt: skip
 
 
-def read(text: str, source: str) -> SlurmSite:
-    """The site of a slurm.conf; what is not modelled is passed over.
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError as error:
+        raise TopologyError(f"{path}: {error.strerror}") from None
 
-    SimulationError names the line that cannot be read.
+
+def read(path: Path, text_of: Callable[[Path], str] = _text) -> SlurmSite:
+    """The site of a slurm.conf and of what it includes; what is not modelled is passed over.
+
+    As src/common/read_config.c and src/slurmctld/read_config.c of 24.11. `text_of` reads a file.
+    SimulationError names the file and line that cannot be read.
     """
     said: dict[str, object] = {}
-    rooms: dict[str, NodeRoom] = {}
-    partitions: dict[str, SitePartition] = {}
+    lines: dict[str, list[_Line]] = {"nodename": [], "partitionname": [], "nodeset": []}
     #: What DEFAULT lines say of the nodes and partitions below them.
-    usual: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
-    for line in conf_lines.lines(text):
-        try:
-            pairs = conf_lines.pairs(line)
-            kind = next((kind for kind in usual if kind in pairs), "")
-            if kind and pairs[kind].upper() == "DEFAULT":
-                usual[kind] |= pairs
-            elif kind == "nodename":
-                named = usual[kind] | pairs
-                rooms |= dict.fromkeys(hostlist.expand(named[kind]), _room(named))
-            elif kind:
-                named = usual[kind] | pairs
-                partitions |= dict.fromkeys(named[kind].split(","), _partition(named))
-            elif "schedulertype" in pairs:
-                said["backfill"] = pairs["schedulertype"] == "sched/backfill"
-            elif "overtimelimit" in pairs:
-                over_s = seconds(pairs["overtimelimit"])
-                said["over_time_limit_s"] = ENDLESS_S if over_s is None else over_s
-            elif "schedulerparameters" in pairs:
-                said |= _parameters(pairs["schedulerparameters"])
-        except ValueError as error:
-            raise SimulationError(f"{source}, line {line.number}: {error}") from None
+    usual: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}, "nodeset": {}}
+    seen: dict[str, str] = {}
+    try:
+        for file, line in conf_lines.included(path, text_of, lambda: seen.get("clustername")):
+            where = f"{file}, line {line.number}"
+            try:
+                pairs = conf_lines.pairs(line)
+                kind = next((kind for kind in usual if kind in pairs), "")
+                if kind != "nodeset" and kind and pairs[kind].upper() == "DEFAULT":
+                    usual[kind] |= pairs
+                elif kind:
+                    lines[kind].append(_Line(pairs[kind], pairs, usual[kind].copy(), where))
+                else:
+                    seen.update(pairs)
+                    said |= _settings(pairs)
+            except ValueError as error:
+                raise SimulationError(f"{where}: {error}") from None
+    except TopologyError as error:
+        raise SimulationError(str(error)) from None
+    rooms, features = _nodes(lines["nodename"])
+    partitions = _partitions(lines["partitionname"], lines["nodeset"], features)
     scheduling = Scheduling(**said)  # type: ignore[arg-type]
     return SlurmSite(scheduling, rooms, partitions) if partitions else SlurmSite(scheduling, rooms)
 
 
-def _room(pairs: Mapping[str, str]) -> NodeRoom:
-    """CPUs as said, or by sockets, cores and threads; Slurm's own default of both is 1."""
-    cpus = int(pairs.get("cpus", 0))
-    if not cpus:
-        words = ("sockets", "corespersocket", "threadspercore")
-        cpus = 1
-        for word in words:
-            cpus *= int(pairs.get(word, 1))
-    return NodeRoom(cpus, float(pairs.get("realmemory", 1)))
+class _Line(NamedTuple):
+    """What a line says of nodes, a partition or a set of nodes, and what DEFAULT lines say."""
+
+    name: str
+    own: Mapping[str, str]
+    usual: Mapping[str, str]
+    where: str
+
+    def first(self, *keys: str) -> str | None:
+        """The first of these keys that the line itself has, else that DEFAULT lines have."""
+        said = (pairs[key] for pairs in (self.own, self.usual) for key in keys if key in pairs)
+        return next(said, None)
+
+    def number(self, *keys: str) -> int | None:
+        """The same as a number; None where it is not said. Raises ValueError for no number."""
+        text = self.first(*keys)
+        if text is None:
+            return None
+        if not text.isdecimal():
+            raise ValueError(f"{keys[0]}={text!r}; expected a number")
+        return int(text)
 
 
-def _partition(pairs: Mapping[str, str]) -> SitePartition:
-    nodes = pairs.get("nodes", "ALL")
+def _settings(pairs: Mapping[str, str]) -> dict[str, object]:
+    """Fields of Scheduling that a line says something of."""
+    if "schedulertype" in pairs:
+        return {"backfill": pairs["schedulertype"] == "sched/backfill"}
+    if "overtimelimit" in pairs:
+        over_s = seconds(pairs["overtimelimit"])
+        return {"over_time_limit_s": ENDLESS_S if over_s is None else over_s}
+    return _parameters(pairs.get("schedulerparameters", ""))
+
+
+def _nodes(lines: Iterable[_Line]) -> tuple[dict[str, NodeRoom], dict[str, list[str]]]:
+    """Each node's CPUs and memory, and the nodes of each feature."""
+    rooms: dict[str, NodeRoom] = {}
+    features: dict[str, list[str]] = {}
+    for line in lines:
+        try:
+            names = hostlist.expand(line.name)
+            rooms |= dict.fromkeys(names, _room(line))
+        except ValueError as error:
+            raise SimulationError(f"{line.where}: {error}") from None
+        for feature in filter(None, (line.first("feature", "features") or "").split(",")):
+            features.setdefault(feature, []).extend(names)
+    return rooms, features
+
+
+def _room(line: _Line) -> NodeRoom:
+    """CPUs as said where they are a node's sockets, cores or threads; else its threads."""
+    # Procs= is an old word for CPUs=, and counts after those of DEFAULT lines.
+    cpus = line.number("cpus")
+    cpus = line.number("procs") if cpus is None else cpus
+    boards, cores = line.number("boards") or 1, line.number("corespersocket")
+    cores = 1 if cores is None else max(1, cores)
+    threads = line.number("threadspercore")
+    each = cores * (1 if threads is None else max(1, threads))
+    on_board, sockets = line.number("socketsperboard"), line.number("sockets")
+    if on_board is not None:
+        sockets = boards * max(1, on_board)
+    elif sockets is None:
+        is_whole = cpus is not None and cpus >= each and cpus % each == 0
+        sockets = cpus // each if cpus is not None and is_whole else boards
+    sockets = max(1, sockets)
+    if cpus is None or max(1, cpus) not in (sockets, sockets * cores, sockets * each):
+        cpus = sockets * each
+    memory = line.number("realmemory")
+    return NodeRoom(max(1, cpus), 1 if memory is None else memory)
+
+
+def _partitions(
+    lines: Iterable[_Line], sets: Sequence[_Line], features: Mapping[str, Sequence[str]]
+) -> dict[str, SitePartition]:
+    """The partitions by name. Of several that are the default the last one is."""
+    partitions: dict[str, SitePartition] = {}
+    for line in lines:
+        try:
+            one = _partition(line, sets, features)
+        except ValueError as error:
+            raise SimulationError(f"{line.where}: {error}") from None
+        if one.is_default:
+            partitions = {
+                name: replace(each, is_default=False) for name, each in partitions.items()
+            }
+        partitions[line.name] = one
+    return partitions
+
+
+def _partition(
+    line: _Line, sets: Sequence[_Line], features: Mapping[str, Sequence[str]]
+) -> SitePartition:
+    default_s, most_s = _minutes_s(line.first("defaulttime")), _minutes_s(line.first("maxtime"))
+    if default_s is not None and most_s is not None:
+        default_s = min(default_s, most_s)
+    tiers = (line.number("priority"), line.number("prioritytier"))
     return SitePartition(
-        None if nodes.upper() == "ALL" else frozenset(hostlist.expand(nodes)),
-        seconds(pairs["defaulttime"]) if "defaulttime" in pairs else None,
-        seconds(pairs.get("maxtime", "UNLIMITED")),
-        int(pairs.get("prioritytier", 1)),
-        pairs.get("default", "").upper() == "YES",
+        _members(line.first("nodes") or "", sets, features),
+        default_s,
+        most_s,
+        next((tier for tier in tiers if tier is not None), 1),
+        (line.first("default") or "").upper() in _TRUE,
     )
+
+
+def _members(
+    text: str, sets: Iterable[_Line], features: Mapping[str, Sequence[str]]
+) -> frozenset[str] | None:
+    """The nodes of `Nodes=`, in which sets of nodes may be named; None for all nodes."""
+    if text.upper() == "ALL":
+        return None
+    named = set(hostlist.expand(",".join(text.split()))) if text else set()
+    for one in sets:
+        if one.name in named:
+            named.discard(one.name)
+            nodes = one.own.get("nodes", "")
+            if nodes.upper() == "ALL":
+                return None
+            named.update(features.get(one.own.get("feature", ""), ()))
+            named.update(hostlist.expand(nodes) if nodes else ())
+    return frozenset(named)
+
+
+def _minutes_s(text: str | None) -> float | None:
+    """A time in seconds, of whole minutes, as partitions have it; None: without limit."""
+    at_s = None if text is None else seconds(text)
+    return None if at_s is None else 60.0 * math.ceil(at_s / 60)
 
 
 def _parameters(text: str) -> dict[str, object]:
@@ -166,6 +282,12 @@ def _parameters(text: str) -> dict[str, object]:
             found["defer"] = True
         elif name in _PARAMETERS:
             field_name, unit = _PARAMETERS[name]
+            if value == "-1" and name == "bf_interval":
+                found["backfill"] = False
+                continue
+            if value == "-1" and name == "sched_interval":
+                found["sched_interval_s"] = math.inf
+                continue
             if not value.isdecimal():
                 raise ValueError(f"{word!r} in SchedulerParameters; expected {name}=NUMBER")
             found[field_name] = int(value) * unit

@@ -225,7 +225,7 @@ def predicted(
     jobs: Sequence[SimJob], side: str, slurm_conf: str, around_s: Sequence[float]
 ) -> list[SimulatedRun]:
     """The same jobs on one side in the simulator, under that slurm.conf, DRAWS times."""
-    site = slurm_site.read(slurm_conf, "slurm.conf")
+    site = slurm_site.read(Path("slurm.conf"), {Path("slurm.conf"): slurm_conf}.__getitem__)
     nodes = dict.fromkeys(ReplayNodes().of(side), catalog.load(MACHINE))
     asked = [replace(job, partition=SIDES[side], cpus=1, memory_mb=10) for job in jobs]
     return [

@@ -212,7 +212,7 @@ def _site(path: Path | None) -> SlurmSite | None:
     """What slurm.conf says; None where none is named."""
     from simulation.core import slurm_site
 
-    return None if path is None else slurm_site.read(path.read_text(errors="replace"), str(path))
+    return None if path is None else slurm_site.read(path)
 
 
 def _runs(

@@ -35,29 +35,37 @@ PARTITIONS = (
     "PartitionName=single Nodes=dgx[1-2] MaxNodes=1 DefaultTime=10 State=UP\n"
     "PartitionName=given Nodes=dgx[1-2] DefMemPerCPU=700 DefaultTime=10 State=UP\n"
 )
-IN = ("dgx", "dgx", "fed", "whole", "narrow", "socket", "single", "given", "dgx,single", "gpu")
-#: What a form is drawn from; an empty text is the most usual.
-PARTS = (
-    ("", "--gres=gpu:1", "--gres=gpu:2", "--gres=gpu:4", "--gres=gpu:v100:3", "--gpus=2",
-     "--gpus=3", "--gpus=5", "--gpus=9", "--gpus=12", "--gpus=17", "--gpus-per-node=2",
-     "--gpus-per-node=8", "--gpus-per-task=1", "--gpus-per-task=2", "--gpus=v100:6",
-     "--gpus-per-socket=1 --sockets-per-node=2"),
-    ("", "", "", "-n2", "-n4", "-n7", "-n12", "-n20", "--ntasks-per-node=2", "--ntasks-per-node=5",
-     "-n6 --ntasks-per-node=3", "--ntasks-per-gpu=1", "--ntasks-per-socket=1"),
-    ("", "", "", "", "-c2", "-c3", "-c5", "-c9", "-c17", "--cpus-per-gpu=2", "--cpus-per-gpu=5"),
-    ("", "", "", "", "--mem=500", "--mem=3000", "--mem=5000", "--mem-per-cpu=200",
-     "--mem-per-cpu=900", "--mem-per-gpu=400", "--mem-per-gpu=1500", "--mem=0"),
-    ("", "", "", "", "-N1", "-N2", "-N3", "-N1-2", "-w dgx1", "-w dgx2", "-w dgx1,dgx2", "-x dgx1"),
-    ("", "", "", "", "", "", "--exclusive", "--exclusive=user", "-s",
-     "--gres-flags=enforce-binding",
+IN = (
+    *("dgx", "dgx", "dgx", "fed", "whole", "narrow", "socket", "single", "given", "dgx,single"),
+    "gpu",
+)
+#: What a form is drawn from. GPUs, then some of the others.
+GPUS = (
+    "", "--gres=gpu:1", "--gres=gpu:2", "--gres=gpu:4", "--gres=gpu:v100:3", "--gpus=2", "--gpus=3",
+    "--gpus=5", "--gpus=9", "--gpus=12", "--gpus=17", "--gpus-per-node=2", "--gpus-per-node=8",
+    "--gpus-per-task=1 -n2", "--gpus-per-task=1 -n6", "--gpus-per-task=2 -n3", "--gpus=v100:6",
+    "--gpus-per-socket=1 --sockets-per-node=2",
+)  # fmt: skip
+MORE = (
+    ("-n2", "-n4", "-n7", "-n12", "-n20", "--ntasks-per-node=2", "-n6 --ntasks-per-node=3",
+     "--ntasks-per-gpu=1", "--ntasks-per-socket=1"),
+    ("-c2", "-c3", "-c5", "-c9", "-c17", "--cpus-per-gpu=2", "--cpus-per-gpu=5"),
+    ("--mem=500", "--mem=3000", "--mem=5000", "--mem-per-cpu=200", "--mem-per-cpu=900",
+     "--mem-per-gpu=400", "--mem-per-gpu=1500", "--mem=0"),
+    ("-N1", "-N2", "-N2", "-N3", "-N1-2", "-w dgx1", "-w dgx2", "-w dgx1,dgx2", "-x dgx1"),
+    ("--exclusive", "--exclusive", "--exclusive=user", "-s", "--gres-flags=enforce-binding",
      "--hint=nomultithread", "--contiguous", "--spread-job", "--mincpus=6", "-C nothing",
      "--switches=1", "--requeue", "--signal=9@30", "-O", "-m cyclic", "--use-min-nodes"),
 )  # fmt: skip
+#: How often a form has an option of each of MORE.
+SHARES = (0.35, 0.3, 0.3, 0.4, 0.25)
 
 
 def form(rng: random.Random) -> list[str]:
     """A job's options."""
-    parts = [rng.choice(some) for some in PARTS]
+    parts = [rng.choice(GPUS)]
+    for share, some in zip(SHARES, MORE, strict=True):
+        parts += [rng.choice(some)] if rng.random() < share else []
     return ["-p", rng.choice(IN), *" ".join(parts).split()]
 
 

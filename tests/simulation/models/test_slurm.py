@@ -190,8 +190,14 @@ PartitionName=long Nodes=ALL MaxTime=UNLIMITED PriorityTier=3
 """
 
 
+def of_text(text: str, **included: str) -> SlurmSite:
+    """The site of this slurm.conf; `included`: files beside it, without their `.conf`."""
+    files = {Path(f"/etc/{name}.conf"): some for name, some in {"slurm": text, **included}.items()}
+    return read(Path("/etc/slurm.conf"), files.__getitem__)
+
+
 def test_what_is_read_of_slurm_conf():
-    site = read(CONF, "slurm.conf")
+    site = of_text(CONF)
     how = site.scheduling
     assert (how.defer, how.bf_interval_s, how.bf_window_s) == (True, 7.0, 60.0)
     assert (how.sched_min_interval_s, how.over_time_limit_s) == (0.5, 120.0)
@@ -208,7 +214,7 @@ def test_what_is_read_of_slurm_conf():
 
 def test_the_live_tests_own_slurm_conf_is_read():
     path = ROOT / "slurm_cluster" / "docker" / "image" / "etc" / "slurm.conf"
-    site = read(path.read_text(), str(path))
+    site = read(path, lambda file: path.read_text() if file == path else "")
     how = site.scheduling
     assert (how.batch_sched_delay_s, how.sched_min_interval_s, how.bf_interval_s) == (0, 0, 5)
     assert site.partition_of(SimJob(1, (1,), 1.0)).default_s == 600
@@ -222,7 +228,100 @@ def test_the_live_tests_own_slurm_conf_is_read():
 )  # fmt: skip
 def test_a_line_that_cannot_be_read_is_named(line, message):
     with pytest.raises(SimulationError, match=message):
-        read(line, "slurm.conf")
+        of_text(line)
+
+
+def rooms(*lines: str) -> dict[str, tuple[float, float]]:
+    return {name: tuple(room) for name, room in of_text("\n".join(lines)).rooms.items()}
+
+
+@pytest.mark.parametrize(
+    ("line", "cpus"),
+    [
+        ("Boards=1 SocketsPerBoard=2 CoresPerSocket=32 ThreadsPerCore=2", 128),
+        ("Boards=2 SocketsPerBoard=2 CoresPerSocket=4", 16),
+        ("Sockets=1 SocketsPerBoard=4", 4),
+        ("Boards=2 CoresPerSocket=4", 8),
+        ("CPUs=64 CoresPerSocket=8 ThreadsPerCore=2", 64),
+        ("CPUs=2 Sockets=2 CoresPerSocket=8", 2),
+        ("CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=2", 16),
+        ("CPUs=7 Sockets=2 CoresPerSocket=8", 16),
+        ("CPUs=9 CoresPerSocket=2", 2),
+        ("Procs=12", 12),
+        ("CPUs=0", 1),
+        ("cpus=3", 3),
+    ],
+)
+def test_a_nodes_cpus_are_reckoned_as_slurm_does(line, cpus):
+    assert rooms(f"NodeName=n1 {line}") == {"n1": (cpus, 1)}
+
+
+def test_default_lines_count_for_the_nodes_below_them():
+    found = rooms(
+        "NodeName=n0 RealMemory=5",
+        "NodeName=default CPUs=8 RealMemory=100",
+        "NodeName=n1",
+        "NodeName=DEFAULT RealMemory=200",
+        "NodeName=n2 Procs=4",
+        'NodeName="n[3-4]" CPUs = 2 RealMemory="300"',
+    )
+    assert found == {"n0": (1, 5), "n1": (8, 100), "n2": (8, 200), "n3": (2, 300), "n4": (2, 300)}
+
+
+def test_partitions_inherit_and_name_sets_of_nodes():
+    site = of_text(
+        "NodeSet=big Nodes=h[0-1]\nNodeSet=fast Feature=nvme Nodes=x9\nNodeSet=every Nodes=all\n"
+        "NodeName=h[0-1] Feature=a,nvme\nNodeName=bare\n"
+        "NodeName=DEFAULT Features=nvme\nNodeName=h2\n"
+        "PartitionName=old Nodes=h0 Default=yes\n"
+        "PartitionName=DEFAULT MaxTime=10 DefaultTime=1:30 State=UP Priority=4 Nodes=h2\n"
+        "PartitionName=a Nodes=big,h2\n"
+        "PartitionName=b Nodes=fast MaxTime=UNLIMITED PriorityTier=0\n"
+        "PartitionName=c Default=YES\nPartitionName=d Nodes=h0,every DefaultTime=1:00:00\n"
+        'PartitionName=e Nodes="h0 h1"\n'
+    )
+    nodes = {name: one.nodes and sorted(one.nodes) for name, one in site.partitions.items()}
+    assert nodes == {
+        "old": ["h0"],
+        "a": ["h0", "h1", "h2"],
+        "b": ["h0", "h1", "h2", "x9"],
+        "c": ["h2"],
+        "d": None,
+        "e": ["h0", "h1"],
+    }
+    times_s = {name: (one.default_s, one.most_s) for name, one in site.partitions.items()}
+    assert times_s == {
+        "old": (None, None), "a": (120, 600), "b": (120, None), "c": (120, 600),
+        "d": (600, 600), "e": (120, 600),
+    }  # fmt: skip
+    assert [name for name, one in site.partitions.items() if one.is_default] == ["c"]
+    assert {one.tier for one in site.partitions.values()} == {1, 4}
+
+
+def test_a_partition_without_nodes_has_none():
+    assert of_text("PartitionName=a").partitions["a"].nodes == frozenset()
+
+
+def test_what_is_included_counts_where_it_stands():
+    site = of_text(
+        "ClusterName=Red\nInclude nodes_%c.conf\nPartitionName=a Nodes=n1 Default=YES\n",
+        nodes_red="NodeName=n1 CPUs=4\nNodeName=DEFAULT RealMemory=7\nNodeName=n2\n",
+    )
+    assert site.rooms == {"n1": NodeRoom(4, 1), "n2": NodeRoom(1, 7)}
+
+
+def test_an_included_file_that_is_not_there_is_named(tmp_path):
+    path = tmp_path / "slurm.conf"
+    path.write_text("Include none.conf\n")
+    with pytest.raises(SimulationError, match=r"none.conf: No such file .*slurm.conf, line 1"):
+        read(path)
+
+
+def test_the_loop_or_backfill_may_be_switched_off():
+    how = of_text("SchedulerParameters=sched_interval=-1,bf_interval=-1\n").scheduling
+    assert (how.sched_interval_s, how.backfill) == (float("inf"), False)
+    jobs = [SimJob(1, (4,), 10.0), SimJob(2, (4,), 10.0)]
+    assert times(jobs, how=replace(PROMPT, sched_interval_s=how.sched_interval_s))[2][0] == 10.0
 
 
 @pytest.mark.parametrize(
@@ -236,7 +335,8 @@ def test_slurms_times(text, expected):
 
 jobs_to_run = st.lists(
     st.builds(
-        lambda gpus, took, at: (gpus, float(took), float(at)),
+        # No job ends as another is submitted: which of these comes first is nobody's promise.
+        lambda gpus, took, at: (gpus, took + 0.37, float(at)),
         st.sampled_from([(1,), (2,), (3,), (4,), (2, 2), (4, 1)]),
         st.integers(0, 50),
         st.integers(0, 60),
