@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import docker
+from docker.errors import APIError
 
 from slurm_cluster.shells import Shells
 
@@ -28,6 +29,8 @@ LINK = Path(__file__).parent / "docker" / "link.py"
 POLL_S, MOST_POLL_S = 0.1, 0.3
 #: Beyond a command's own time limit, until a host counts as one that hangs.
 GRACE_S = 20.0
+#: For how long a host is asked to stand still.
+PAUSE_S = 30.0
 #: Tells how the cluster stands in which this thread ran a command last.
 _standing: ContextVar[Callable[[], str]] = ContextVar("standing", default=str)
 _VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
@@ -242,12 +245,24 @@ class Hosts:
     def paused(self, *hosts: str) -> Iterator[None]:
         """Every process of these hosts stands still; the hosts answer no one, and lose nothing."""
         for host in hosts:
-            self.container(host).pause()
+            self._pause(host)
         try:
             yield
         finally:
             for host in hosts:
                 self.container(host).unpause()
+
+    def _pause(self, host: str) -> None:
+        """Pauses the host; on a busy machine its processes do not all stand still at once."""
+        end = time.monotonic() + PAUSE_S
+        while True:
+            try:
+                self.container(host).pause()
+                return
+            except APIError as error:
+                if "unable to freeze" not in str(error) or time.monotonic() > end:
+                    raise
+            time.sleep(0.5)
 
     @contextmanager
     def killed(self, host: str) -> Iterator[None]:

@@ -238,8 +238,8 @@ def _partition(
     line: _Line, sets: Sequence[_Line], features: Mapping[str, Sequence[str]]
 ) -> SitePartition:
     default_s, most_s = _minutes_s(line.first("defaulttime")), _minutes_s(line.first("maxtime"))
-    if default_s is not None and most_s is not None:
-        default_s = min(default_s, most_s)
+    if default_s is not None and most_s is not None and default_s > most_s:
+        default_s = None
     tiers = (line.number("priority"), line.number("prioritytier"))
     return SitePartition(
         _members(line.first("nodes") or "", sets, features),

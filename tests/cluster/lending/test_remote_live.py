@@ -182,7 +182,12 @@ def test_a_preset_may_load_the_library_into_tasks_and_nothing_of_ours_is_between
         nothing_is_left(lending)
 
 
-SLOW = "name: slow\nserver: [sh, -c, sleep 4, '{bind}', '{port}']\nenvironment: {X: '{servers}'}"
+#: A server that ends once this file is there, and has not listened until then.
+ENDS = "/cluster/remote/ends"
+SLOW = (
+    f"name: slow\nserver: [sh, -c, until test -e {ENDS}; do sleep 0.2; done,"
+    " '{bind}', '{port}']\nenvironment: {X: '{servers}'}"
+)
 
 
 @pytest.mark.long("20 s of waiting")
@@ -207,6 +212,7 @@ def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lending):
             is_small_first = lending.job(small).state == "RUNNING"
             assert not is_small_first or not donors(lending)
             time.sleep(0.3)
+        lending.put("ctl", ENDS, "")
         until(
             lambda: "before it listened" in lending.job(jobid).admin_comment,
             "the loan is given up",
@@ -214,6 +220,7 @@ def test_while_donors_get_ready_nobody_else_gets_the_jobs_own_gpus(lending):
         )
         lending.wait_running(small, timeout_s=60)
         lending.cancel(jobid, small)
+    lending.run("ctl", f"rm {ENDS}")
 
 
 def test_donors_end_when_the_job_ends_or_fails(lending):

@@ -42,7 +42,11 @@ folder, hosts = pathlib.Path(sys.argv[1]), pathlib.Path("/etc/hosts")
 former = hosts.read_text()
 hosts.write_text(former + "".join(f"127.0.1.{i} h{i}\n" for i in range(int(sys.argv[2]))))
 try:
-    for case in sorted(folder.glob("case-*")):
+    for name, files in json.loads((folder / "cases.json").read_text()).items():
+        case = folder / name
+        case.mkdir()
+        for file, text in files.items():
+            (case / file).write_text(text)
         shutil.rmtree(folder / "state", ignore_errors=True)
         (folder / "state").mkdir()
         conf = str(case / "slurm.conf")
@@ -184,9 +188,11 @@ def minutes(text: str) -> float | None:
 def test_a_drawn_slurm_conf_is_read_as_slurmctld_reads_it(cluster: Cluster, part: int) -> None:
     draws = {f"case-{at:04}": Draw(at) for at in range(part, FILES, PARTS)}
     cluster.run("ctl", f"rm -rf {FOLDER} && mkdir -p {FOLDER}")
-    for name, draw in draws.items():
-        cluster.put("ctl", f"{FOLDER}/{name}/slurm.conf", draw.text)
-        cluster.put("ctl", f"{FOLDER}/{name}/more_drawn.conf", draw.more)
+    cases = {
+        name: {"slurm.conf": draw.text, "more_drawn.conf": draw.more}
+        for name, draw in draws.items()
+    }
+    cluster.put("ctl", f"{FOLDER}/cases.json", json.dumps(cases))
     cluster.put("ctl", f"{FOLDER}/asks.py", ASKS)
     argv = ["python3", f"{FOLDER}/asks.py", FOLDER, str(MOST_NODES)]
     told = [json.loads(line) for line in cluster.run("ctl", shlex.join(argv)).out.splitlines()]

@@ -81,7 +81,8 @@ def a_state(cluster: Cluster, rng: random.Random) -> None:
     cluster.occupy_nodes({node: rng.sample(range(8), size) for node, size in sizes.items()})
     for node in ("dgx1", "dgx2"):
         if cores := rng.choice((0, 0, 2, 5)):
-            cluster.started(*f"-p off -w {node} -n{cores} --mem=700".split(), user="bob")
+            beside = ["-p", "off", "-w", node, f"-n{cores}", "--mem=700"]
+            cluster.started(*beside, sleep_s=3600, user="bob")
     if rng.random() < 0.2:
         cluster.run("ctl", "scontrol update nodename=dgx2 state=drain reason=drawn")
 

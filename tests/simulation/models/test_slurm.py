@@ -292,7 +292,7 @@ def test_partitions_inherit_and_name_sets_of_nodes():
     times_s = {name: (one.default_s, one.most_s) for name, one in site.partitions.items()}
     assert times_s == {
         "old": (None, None), "a": (120, 600), "b": (120, None), "c": (120, 600),
-        "d": (600, 600), "e": (120, 600),
+        "d": (None, 600), "e": (120, 600),
     }  # fmt: skip
     assert [name for name, one in site.partitions.items() if one.is_default] == ["c"]
     assert {one.tier for one in site.partitions.values()} == {1, 4}
