@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +29,9 @@ from slurm_plugin.tell.why.state import Extras, WaitingState
 
 #: Seconds that `sbatch --test-only` may take, and the most that it may print.
 TEST_S, MAX_TEST_BYTES = 10.0, 64 << 10
+#: A start within so many seconds is one now: Slurm tells of it by its own clock.
+SOON_S = 30.0
+_STARTS = re.compile(r" to start at (\S+)")
 
 
 class NotWaiting(PluginError):
@@ -102,6 +108,8 @@ class SbatchSays(NamedTuple):
     words: str = ""
     #: Whether Slurm would start such a job, now or later; None where it did not say.
     would_start: bool | None = None
+    #: Whether it would, but not now, though it looks at no job that waits.
+    is_later: bool = False
 
 
 def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) -> SbatchSays:
@@ -112,13 +120,29 @@ def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) 
     wrap = [] if has_script else ["--wrap", "true"]
     sbatch = str(bin_dir / "sbatch") if bin_dir else "sbatch"
     try:
-        done = run_bounded([sbatch, "--test-only", *options, *wrap], TEST_S, MAX_TEST_BYTES)
+        done = run_bounded(
+            [sbatch, "--test-only", *options, *wrap],
+            TEST_S,
+            MAX_TEST_BYTES,
+            env={name: text for name, text in os.environ.items() if name != "SLURM_TIME_FORMAT"},
+        )
     except (OSError, subprocess.TimeoutExpired):
         return SbatchSays()
     if done is None:
         return SbatchSays()
     lines = done.err.strip().splitlines()
-    return SbatchSays(lines[-1].removeprefix("sbatch: ") if lines else "", done.code == 0)
+    words = lines[-1].removeprefix("sbatch: ") if lines else ""
+    return SbatchSays(words, done.code == 0, _is_later(words, time.time()))
+
+
+def _is_later(words: str, now: float) -> bool:
+    """Is the start that `sbatch --test-only` tells of, in local time, some while ahead?"""
+    found = _STARTS.search(words)
+    try:
+        starts = datetime.fromisoformat(found[1]).timestamp() if found else now
+    except ValueError:
+        return False
+    return starts > now + SOON_S
 
 
 def own_job(text: str, jobs: Sequence[QueuedJob], uid: int, sees_all: bool) -> QueuedJob:

@@ -228,6 +228,9 @@ def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
         )
     except Unplaceable as error:
         raise NotJudged(error.why) from error
+    beside = sorted(options.keys() & {"cpus-per-gpu", "mem-per-gpu"})
+    if beside and not gpus:
+        raise NotJudged(f"--{beside[0]} without a request for GPUs is not judged")
     per_gpu = per_gpu or defaults.cpus_per_gpu
     fields: dict[str, Any] = {**_memory(options, defaults, has_gpus=bool(gpus)), **gpus}
     job = replace(

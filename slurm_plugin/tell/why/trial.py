@@ -17,8 +17,8 @@ from slurm_plugin.base.protocol import Use, WaitFor
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
-from slurm_plugin.queue.candidates import Need, fits, groups
-from slurm_plugin.queue.capacity import Hold
+from slurm_plugin.queue.candidates import Need, cpus_for, fits, groups
+from slurm_plugin.queue.capacity import Hold, Node
 from slurm_plugin.queue.demand import Unplaceable
 from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
@@ -34,6 +34,10 @@ from slurm_plugin.tell.why.site import SiteNodes, ahead_of, need_of_job, site_of
 from slurm_plugin.tell.why.sooner import loan_for
 from slurm_plugin.tell.why.state import WaitingState, WaitReason
 
+UNSURE = (
+    "how many CPUs are left to its partition goes by Slurm's release (MaxCPUsPerNode,"
+    " MaxCPUsPerSocket)"
+)
 #: The policy that plans jobs' shapes instead of choosing GPUs.
 GENIE = "genie"
 _NEVER = re.compile(r"can(?:not| never) start( as it is|): ")
@@ -57,12 +61,13 @@ class Trial:
     def beside(self, says: SbatchSays) -> Trial:
         """The answer as sure as Slurm is of it: neither never nor now where Slurm says otherwise.
 
-        When Slurm would start it is not compared: it plans without the jobs that wait.
+        It plans without the jobs that wait: a start that it puts off is none now, but one that it
+        plans for now may be one later.
         """
         if says.would_start and self.never:
             text = f"Slurm would start it, now or later; as far as is known here {self.never}."
             return replace(self, sentence=text, never="")
-        if says.would_start is False and self.starts_now:
+        if (says.would_start is False or says.is_later) and self.starts_now:
             text = f"It would not start now, as Slurm says: {says.words}."
             return Trial(text, False, evidence=(("by ours", self.sentence), *self.evidence))
         return self
@@ -106,7 +111,11 @@ def _on_the_nodes(asked: TriedJob, decider: Decider | None, lending: RemoteConfi
         if (wait := limit_in_the_way(state, need) or licence_lacking(state)) is not None:
             return _waits(wait)
         if hold is not None and shortage_of(need, left) is None:
-            return _placed(asked, need, left, hold.gpus, decider)
+            sure = _sure(need, left)
+            hold = sure.hold(need, sure.nodes, math.inf)
+            if hold is None:
+                raise NotJudged(UNSURE)
+            return _placed(asked, need, sure, hold.gpus, decider)
         reason, first = on_the_nodes(state, site, need, ahead)
         facts = _kept_facts(loans)
         if lending is not None and shortage_of(need, site) is not None:
@@ -118,6 +127,16 @@ def _on_the_nodes(asked: TriedJob, decider: Decider | None, lending: RemoteConfi
     except Unsupported as error:
         raise NotJudged(f"--constraint is not judged: {error}") from error
     return _waits(reason)
+
+
+def _sure(need: Need, site: SiteNodes) -> SiteNodes:
+    """The site with the nodes alone on which all releases of Slurm find as many CPUs."""
+
+    def is_sure(node: Node) -> bool:
+        least = min(need.cpus, cpus_for(need, node))
+        return node.cpus_for(need.gpus, need.partitions, need.exclusive, for_sure=True) >= least
+
+    return replace(site, nodes={name: one for name, one in site.nodes.items() if is_sure(one)})
 
 
 def _borrows_by_hint(asked: TriedJob, decider: Decider) -> bool:

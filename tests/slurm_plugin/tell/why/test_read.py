@@ -1,11 +1,14 @@
 """Whose jobs one may ask about, and how they are called."""
 
+import time
+from datetime import datetime
+
 import pytest
 from fake_slurm import FakeRunner, tool
 
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.tell.explain.answer import NotShown
-from slurm_plugin.tell.why.read import NotWaiting, own_job, read_site, sbatch_says
+from slurm_plugin.tell.why.read import NotWaiting, SbatchSays, own_job, read_site, sbatch_says
 
 ALICE, BOB = 1000, 1001
 QUEUE = (
@@ -39,11 +42,26 @@ def test_a_job_that_runs_does_not_wait(text, node):
 def test_slurms_own_test_is_asked_and_nothing_is_submitted(tmp_path):
     tool(tmp_path, "sbatch", 'printf "sbatch: tested %s\\n" "$*" >&2')
     says = sbatch_says(["--gpus=2"], has_script=False, bin_dir=tmp_path)
-    assert says == ("tested --test-only --gpus=2 --wrap true", True)
+    assert says == ("tested --test-only --gpus=2 --wrap true", True, False)
     tool(tmp_path, "sbatch", 'printf "sbatch: error: never %s\n" "$*" >&2; exit 1')
     says = sbatch_says(["--gpus=2", "job.sh", "-x"], has_script=True, bin_dir=tmp_path)
-    assert says == ("error: never --test-only --gpus=2 job.sh -x", False)
-    assert sbatch_says([], has_script=False, bin_dir=tmp_path / "nowhere") == ("", None)
+    assert says == ("error: never --test-only --gpus=2 job.sh -x", False, False)
+    assert sbatch_says([], has_script=False, bin_dir=tmp_path / "nowhere") == SbatchSays()
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "is_later"), [(0, False), (5, False), (-9, False), (120, True), (None, False)]
+)
+def test_a_start_that_slurms_test_puts_off_is_later(tmp_path, monkeypatch, ahead_s, is_later):
+    """Whatever form of times the user has set."""
+    monkeypatch.setenv("SLURM_TIME_FORMAT", "relative")
+    at = "soon"
+    if ahead_s is not None:
+        at = datetime.fromtimestamp(time.time() + ahead_s).strftime("%Y-%m-%dT%H:%M:%S")
+    said = f"sbatch: Job 4 to start at {at} using 1 processors on nodes dgx1 in partition gpu"
+    tool(tmp_path, "sbatch", f'test -z "$SLURM_TIME_FORMAT" && echo "{said}" >&2')
+    says = sbatch_says(["--gpus=2"], has_script=False, bin_dir=tmp_path)
+    assert says == (said.removeprefix("sbatch: "), True, is_later)
 
 
 OF_ACCOUNTS = "AccountingStorageType = accounting_storage/slurmdbd"

@@ -136,6 +136,7 @@ def test_what_is_not_understood_is_refused(argv):
         ("--exclusive=TOPO -B 2:1", "--exclusive=TOPO, --extra-node-info are not judged"),
         ("--nice=5", "--nice is not judged"),
         ("--mem=0 --gpus=1", "--mem=0 is not judged"),
+        ("-n6 --mem-per-gpu=400", "--mem-per-gpu without a request for GPUs is not judged"),
         ("-p gpu -O job.sh --exclusive=user", "--overcommit is not judged"),
     ],
 )
@@ -227,6 +228,42 @@ def test_a_job_that_fits_starts_and_one_that_does_not_is_told_why():
     found = tried("--gres=gpu:4", nodes)
     assert not found.starts_now
     assert "6 are free, but never 4 on one node (dgx1 3, dgx2 3)" in found.sentence
+
+
+def test_a_start_that_slurm_puts_off_is_none_now():
+    found = tried("--gres=gpu:2", [node("dgx1", 0)])
+    later = found.beside(SbatchSays("Job 3 to start at some time", True, is_later=True))
+    assert later.sentence == "It would not start now, as Slurm says: Job 3 to start at some time."
+    assert not later.starts_now
+    assert found.beside(SbatchSays("Job 3 to start at some time", True)) == found
+
+
+@pytest.mark.parametrize(
+    ("argv", "others_cpus", "is_judged"),
+    [
+        ("-p narrow --gpus=2 -n4", 0, True),
+        ("-p narrow --gpus=2 -n4", 5, False),
+        ("-p gpu --gpus=2 -n4", 5, True),
+    ],
+)
+def test_where_releases_count_a_partitions_cpus_differently_slurm_alone_knows(
+    argv, others_cpus, is_judged
+):
+    """No job of the partition runs: 24.11.1 to 25.05.2 count the CPUs of all others as its own."""
+    nodes = [node("dgx1", 0, partitions=("gpu", "narrow"), alloc_cpus=others_cpus)]
+    site = asked(*argv.split(), nodes=nodes)
+    narrow = SlurmPartition("narrow", ("dgx1",), False, max_cpus_per_node=4)
+    settings = replace(SETTINGS, partitions=(*SETTINGS.partitions, narrow))
+    snapshot = replace(site.state.snapshot, settings=settings)
+    site = replace(site, state=replace(site.state, snapshot=snapshot))
+    if is_judged:
+        assert trial(site, None).starts_now
+        return
+    empty = replace(nodes[0], name="dgx2", alloc_cpus=0)
+    beside = replace(site.state, snapshot=replace(snapshot, nodes=(*nodes, empty)))
+    assert list(trial(replace(site, state=beside), None).gpus) == ["dgx2"]
+    with pytest.raises(NotJudged, match="how many CPUs are left to its partition"):
+        trial(site, None)
 
 
 @pytest.mark.parametrize(
