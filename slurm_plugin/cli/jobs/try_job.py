@@ -57,7 +57,9 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
         outcome, is_refused = not_judged(error), False
     says = SbatchSays()
     # To the engine a test is a submit, and with slots it would keep GPUs for it for some seconds.
-    if outcome.never or not site.snapshot.has_slots:
+    may_test = outcome.never or not site.snapshot.has_slots
+    # Of --spread-job with GPUs for each task slurmctld 24.11.5 dies (eval_nodes_gres).
+    if may_test and "spread-job" not in wanted:
         says = sbatch_says(options, has_script, settings.slurm.bin_dir if settings else None)
     if is_refused:
         says = says._replace(would_start=says.would_start or None)

@@ -144,6 +144,14 @@ def test_of_what_is_not_judged_slurms_word_is_shown(cluster, option):
     assert ("invalid partition" in refused.lower()) == (enforcement() == "select")
 
 
+def test_of_what_slurmctld_dies_of_it_is_not_asked(cluster):
+    """24.11.5: --spread-job with GPUs for each task."""
+    argv = "gputopo try -p dgx --spread-job --gpus-per-task=2 -n3"
+    said = cluster.run("ctl", argv, user="alice").out
+    assert "--spread-job is not judged" in said
+    assert "Slurm says" not in said
+
+
 #: Forms in which Slurm goes by more than GPUs and an even share of CPUs.
 FORMS = (
     "-p gpu -n70 --gres=gpu:1", "-p fed --gpus=3", "-p fed --gres=gpu:2", "-p fed -c2 --gpus=9",
