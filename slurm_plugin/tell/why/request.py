@@ -246,6 +246,7 @@ def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
         min_nodes=least,
         max_nodes=most,
         ntasks=tasks,
+        tasks_per_node=on_each,
         cpus=max(tasks * max(1, each), least),
         cpus_per_task=each,
         cpus_per_tres=f"gres/gpu:{per_gpu}" if per_gpu else "",

@@ -238,7 +238,7 @@ def _without_gpus(job: QueuedJob, nodes: Nodes) -> Need:
     bounds = job.max_nodes, most_of(partitions, nodes, lambda one: one.max_nodes)
     most = min(filter(None, bounds), default=0)
     spread = None
-    if most != 1 and job.ntasks > count:
+    if most != 1 and job.ntasks > count and not job.tasks_per_node:
         # Each node gets as many whole tasks as it has room for.
         share = (0, each, memory or job.memory_per_cpu_mb * each)
         spread = Spread((share,), 0, job.cpus, count, most, job.memory_per_cpu_mb)

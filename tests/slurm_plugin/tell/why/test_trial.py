@@ -346,6 +346,13 @@ def test_tasks_without_gpus_are_spread_over_nodes(argv, says):
     assert trial(replace(site, state=replace(site.state, snapshot=snapshot)), None).sentence == says
 
 
+def test_as_many_tasks_on_each_node_need_their_cpus_on_each():
+    nodes = (node("dgx1", 0, alloc_cpus=12), node("dgx2", 0))
+    assert tried("-N2 -n12", nodes).starts_now
+    assert not tried("-N2 --ntasks-per-node=6", nodes).starts_now
+    assert tried("-N2 --ntasks-per-node=4", nodes).starts_now
+
+
 def test_tasks_without_gpus_wait_for_cpus_of_all_nodes_together():
     found = tried("-n23", (node("dgx1", 0, alloc_cpus=10), node("dgx2", 0)))
     assert found.sentence == "It would not start now: it waits for 23 CPUs: 22 are there."
