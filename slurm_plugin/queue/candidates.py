@@ -188,6 +188,14 @@ def unreserved(nodes: Nodes, reserved: Iterable[Reservation], now: float, end: f
     return {name: node for name, node in nodes.items() if name not in taken}
 
 
+def has_cpus_for_sure(need: Need, node: Node) -> bool:
+    """Do all releases of Slurm find as many CPUs here as are reckoned, or as the job needs?"""
+    if not node.limits:
+        return True
+    sure = node.cpus_for(need.gpus, need.partitions, need.exclusive, for_sure=True)
+    return sure >= min(need.cpus, cpus_for(need, node))
+
+
 def _is_sure(need: Need, node: Node) -> bool:
     """Does Slurm start the job here whichever cores other jobs have?
 
@@ -198,9 +206,7 @@ def _is_sure(need: Need, node: Node) -> bool:
     by_thread = need.by_thread and node.threads > 1
     if node.jobs and (need.by_core or node.by_core or by_thread):
         return False
-    if not node.limits:
-        return True
-    return node.cpus_for(need.gpus, need.partitions, need.exclusive, True) >= need.cpus
+    return has_cpus_for_sure(need, node)
 
 
 def open_groups(

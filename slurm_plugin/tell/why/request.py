@@ -264,17 +264,16 @@ def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
 
 def _beyond(options: Mapping[str, str]) -> Iterator[str]:
     """Options that are not judged, as they are written."""
-    for name in sorted(options):
-        value = f"={options[name]}" if name == "exclusive" and options[name] else ""
-        if name in _MEMORY_OPTIONS and not _mb(options[name]):
+    for name, text in sorted(options.items()):
+        if name == "exclusive":
+            if text.lower() not in ("", "exclusive", "allocation"):
+                yield f"--{name}={text}"
+        elif name in _MEMORY_OPTIONS:
             # All of each node's memory, so that nothing else may hold any.
-            value = "=0"
-        if _NOT_JUDGED.keys() & {name, f"{name}="} or value.lower() not in (
-            "",
-            "=exclusive",
-            "=allocation",
-        ):
-            yield f"--{name}{value}"
+            if not _mb(text):
+                yield f"--{name}=0"
+        elif _NOT_JUDGED.keys() & {name, f"{name}="}:
+            yield f"--{name}"
 
 
 def names_some(job: QueuedJob) -> bool:

@@ -17,8 +17,8 @@ from slurm_plugin.base.protocol import Use, WaitFor
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
-from slurm_plugin.queue.candidates import Need, cpus_for, fits, groups
-from slurm_plugin.queue.capacity import Hold, Node
+from slurm_plugin.queue.candidates import Need, fits, groups, has_cpus_for_sure
+from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Unplaceable
 from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
@@ -111,7 +111,8 @@ def _on_the_nodes(asked: TriedJob, decider: Decider | None, lending: RemoteConfi
         if (wait := limit_in_the_way(state, need) or licence_lacking(state)) is not None:
             return _waits(wait)
         if hold is not None and shortage_of(need, left) is None:
-            sure = _sure(need, left)
+            nodes = {n: one for n, one in left.nodes.items() if has_cpus_for_sure(need, one)}
+            sure = replace(left, nodes=nodes)
             hold = sure.hold(need, sure.nodes, math.inf)
             if hold is None:
                 raise NotJudged(UNSURE)
@@ -127,16 +128,6 @@ def _on_the_nodes(asked: TriedJob, decider: Decider | None, lending: RemoteConfi
     except Unsupported as error:
         raise NotJudged(f"--constraint is not judged: {error}") from error
     return _waits(reason)
-
-
-def _sure(need: Need, site: SiteNodes) -> SiteNodes:
-    """The site with the nodes alone on which all releases of Slurm find as many CPUs."""
-
-    def is_sure(node: Node) -> bool:
-        least = min(need.cpus, cpus_for(need, node))
-        return node.cpus_for(need.gpus, need.partitions, need.exclusive, for_sure=True) >= least
-
-    return replace(site, nodes={name: one for name, one in site.nodes.items() if is_sure(one)})
 
 
 def _borrows_by_hint(asked: TriedJob, decider: Decider) -> bool:
