@@ -121,18 +121,18 @@ def read(path: Path, text_of: Callable[[Path], str] = _text) -> SlurmSite:
     said: dict[str, object] = {}
     lines: dict[str, list[_Line]] = {"nodename": [], "partitionname": [], "nodeset": []}
     #: What DEFAULT lines say of the nodes and partitions below them.
-    usual: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}, "nodeset": {}}
+    usual: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
     seen: dict[str, str] = {}
     try:
         for file, line in conf_lines.included(path, text_of, lambda: seen.get("clustername")):
             where = f"{file}, line {line.number}"
             try:
                 pairs = conf_lines.pairs(line)
-                kind = next((kind for kind in usual if kind in pairs), "")
-                if kind != "nodeset" and kind and pairs[kind].upper() == "DEFAULT":
+                kind = next((kind for kind in lines if kind in pairs), "")
+                if kind in usual and pairs[kind].upper() == "DEFAULT":
                     usual[kind] |= pairs
                 elif kind:
-                    lines[kind].append(_Line(pairs[kind], pairs, usual[kind].copy(), where))
+                    lines[kind].append(_Line(pairs[kind], pairs, dict(usual.get(kind, {})), where))
                 else:
                     seen.update(pairs)
                     said |= _settings(pairs)
@@ -199,10 +199,8 @@ def _room(line: _Line) -> NodeRoom:
     # Procs= is an old word for CPUs=, and counts after those of DEFAULT lines.
     cpus = line.number("cpus")
     cpus = line.number("procs") if cpus is None else cpus
-    boards, cores = line.number("boards") or 1, line.number("corespersocket")
-    cores = 1 if cores is None else max(1, cores)
-    threads = line.number("threadspercore")
-    each = cores * (1 if threads is None else max(1, threads))
+    boards, cores = line.number("boards") or 1, line.number("corespersocket") or 1
+    each = cores * (line.number("threadspercore") or 1)
     on_board, sockets = line.number("socketsperboard"), line.number("sockets")
     if on_board is not None:
         sockets = boards * max(1, on_board)

@@ -16,6 +16,7 @@ import pytest
 from live_harness import becomes
 
 from slurm_cluster.cluster import Cluster
+from tests.cluster.users import test_try_live
 
 pytestmark = [
     pytest.mark.cluster,
@@ -28,9 +29,7 @@ pytestmark = [
 STATES = range(int(os.environ.get("GPUTOPO_FORMS_STATES", "4")))
 JOBS = int(os.environ.get("GPUTOPO_FORMS_JOBS", "12"))
 PARTITIONS = (
-    "PartitionName=fed Nodes=dgx[1-2] DefCpuPerGPU=6 DefMemPerGPU=300 DefaultTime=10 State=UP\n"
-    "PartitionName=whole Nodes=dgx[1-2] OverSubscribe=EXCLUSIVE DefaultTime=10 State=UP\n"
-    "PartitionName=narrow Nodes=dgx[1-2] MaxCPUsPerNode=4 DefaultTime=10 State=UP\n"
+    f"{test_try_live.PARTITIONS}"
     "PartitionName=socket Nodes=dgx[1-2] MaxCPUsPerSocket=3 DefaultTime=10 State=UP\n"
     "PartitionName=single Nodes=dgx[1-2] MaxNodes=1 DefaultTime=10 State=UP\n"
     "PartitionName=given Nodes=dgx[1-2] DefMemPerCPU=700 DefaultTime=10 State=UP\n"
