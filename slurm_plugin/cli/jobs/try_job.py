@@ -26,8 +26,8 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
 
     It would start now, on which GPUs and at which bandwidth, or what it would wait for. A script's
     #SBATCH lines and sbatch's variables (SBATCH_PARTITION and so on) count as in a submit. The job
-    is taken to come after all jobs that wait. Nothing is changed. Of options that are not judged
-    here only what Slurm says of them is shown.
+    is taken to come after all jobs that wait. Nothing is changed. Where options are not judged
+    here, nothing is said that Slurm does not say, too.
 
     \b
       gputopo try --gres=gpu:4 -t 2:00:00 train.sh
@@ -54,7 +54,7 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
         # A test refuses such a job, which Slurm starts.
         is_refused = names_some(asked.state.job)
     except NotJudged as error:
-        outcome, is_refused = not_judged(error), False
+        outcome, is_refused = not_judged(error), "nodelist" in wanted
     says = SbatchSays()
     # To the engine a test is a submit, and with slots it would keep GPUs for it for some seconds.
     may_test = outcome.never or not site.snapshot.has_slots

@@ -40,19 +40,23 @@ class NotJudged(NotTried):
     """What becomes of such a job is not known here; Slurm may say."""
 
 
-#: Options that may change where or when a job starts, and are not judged here.
+#: Options that say which nodes, CPUs and GPUs a job may have: Slurm's own test knows them.
+_BY_SLURM = {
+    **{"consolidate-segments": "", "contiguous": "", "core-spec=": "S", "cores-per-socket=": ""},
+    **{"distribution=": "m", "extra-node-info=": "B", "gres-flags=": "", "hint=": ""},
+    **{"mincpus=": "", "ntasks-per-core=": "", "ntasks-per-gpu=": "", "ntasks-per-socket=": ""},
+    **{"overcommit": "O", "oversubscribe": "s", "segment=": "", "sockets-per-node=": ""},
+    **{"spread-segments": "", "thread-spec=": "", "threads-per-core=": "", "tmp=": ""},
+    "use-min-nodes": "",
+}
+#: Options that may change where or when a job starts in other ways, and are not judged here.
 _NOT_JUDGED = {
     **{"array=": "a", "batch=": "", "bb=": "", "bbf=": "", "begin=": "b", "clusters=": "M"},
-    **{"cluster-constraint=": "", "consolidate-segments": "", "contiguous": "", "core-spec=": "S"},
-    **{"cores-per-socket=": "", "deadline=": "", "delay-boot=": "", "dependency=": "d"},
-    **{"distribution=": "m", "extra=": "", "extra-node-info=": "B", "gid=": "", "hint=": ""},
-    **{"gpus-per-socket=": "", "gres-flags=": "", "hold": "H", "mcs-label=": "", "mincpus=": ""},
-    **{"network=": "", "nice": "", "nodefile=": "F", "ntasks-per-core=": "", "priority=": ""},
-    **{"ntasks-per-gpu=": "", "ntasks-per-socket=": "", "overcommit": "O", "oversubscribe": "s"},
-    **{"power=": "", "prefer=": "", "reboot": "", "segment=": "", "sockets-per-node=": ""},
-    **{"spread-job": "", "spread-segments": "", "switches=": "", "thread-spec=": "", "uid=": ""},
-    **{"threads-per-core=": "", "time-min=": "", "tmp=": "", "tres-per-task=": ""},
-    "use-min-nodes": "",
+    **{"cluster-constraint=": "", "deadline=": "", "delay-boot=": "", "dependency=": "d"},
+    **{"extra=": "", "gid=": "", "gpus-per-socket=": "", "hold": "H", "mcs-label=": ""},
+    **{"network=": "", "nice": "", "nodefile=": "F", "power=": "", "prefer=": "", "priority=": ""},
+    **{"reboot": "", "spread-job": "", "switches=": "", "time-min=": "", "tres-per-task=": ""},
+    "uid=": "",
 }
 #: sbatch's options, each with its letter; `=` takes a value.
 OPTIONS = {
@@ -90,6 +94,7 @@ OPTIONS = {
     **{"container=": "", "container-id=": "", "get-user-env": "", "mem-bind=": "", "no-kill": "k"},
     **{"oom-kill-step": "", "propagate": "", "signal=": "", "stepmgr": "", "tres-bind=": ""},
     **{"wait-all-nodes=": ""},
+    **_BY_SLURM,
     **_NOT_JUDGED,
 }
 #: Those that take a value only with `=`.
@@ -175,8 +180,9 @@ class TriedJob:
 
     state: WaitingState
     hint: str
-    #: Options that may change where or when it starts, and are not judged here.
+    #: Options that are not judged here; of those in `by_slurm` Slurm's own test tells enough.
     beyond: tuple[str, ...] = ()
+    by_slurm: tuple[str, ...] = ()
 
 
 def script_options(text: str) -> list[str]:
@@ -259,11 +265,16 @@ def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
         **fields,
     )
     hint = options.get("gpu-topo") or hints.hint_in_user_comment(options.get("comment", ""))
-    return TriedJob(replace(site, job=job), hint, tuple(_beyond(options)))
+    return TriedJob(
+        replace(site, job=job),
+        hint,
+        tuple(f"--{name}" for name in sorted(options) if _is_one_of(_NOT_JUDGED, name)),
+        tuple(_by_slurm(options)),
+    )
 
 
-def _beyond(options: Mapping[str, str]) -> Iterator[str]:
-    """Options that are not judged, as they are written."""
+def _by_slurm(options: Mapping[str, str]) -> Iterator[str]:
+    """Options that Slurm's own test judges, as they are written."""
     for name, text in sorted(options.items()):
         if name == "exclusive":
             if text.lower() not in ("", "exclusive", "allocation"):
@@ -272,8 +283,12 @@ def _beyond(options: Mapping[str, str]) -> Iterator[str]:
             # All of each node's memory, so that nothing else may hold any.
             if not _mb(text):
                 yield f"--{name}=0"
-        elif _NOT_JUDGED.keys() & {name, f"{name}="}:
+        elif _is_one_of(_BY_SLURM, name):
             yield f"--{name}"
+
+
+def _is_one_of(table: Mapping[str, str], name: str) -> bool:
+    return not table.keys().isdisjoint((name, f"{name}="))
 
 
 def names_some(job: QueuedJob) -> bool:

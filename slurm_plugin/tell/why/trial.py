@@ -57,6 +57,8 @@ class Trial:
     evidence: tuple[tuple[str, str], ...] = ()
     #: Why it would never start as far as is known here; '' where it would.
     never: str = ""
+    #: What of the job is not judged here, so that nothing is said that Slurm does not say, too.
+    unsure: str = ""
 
     def beside(self, says: SbatchSays) -> Trial:
         """The answer as sure as Slurm is of it: neither never nor now where Slurm says otherwise.
@@ -64,6 +66,8 @@ class Trial:
         It plans without the jobs that wait: a start that it puts off is none now, but one that it
         plans for now may be one later.
         """
+        if self.unsure and not (self.never and says.would_start is False):
+            return self._as_slurm_says(says)
         if says.would_start and self.never:
             text = f"Slurm would start it, now or later; as far as is known here {self.never}."
             return replace(self, sentence=text, never="")
@@ -71,6 +75,17 @@ class Trial:
             text = f"It would not start now, as Slurm says: {says.words}."
             return Trial(text, False, evidence=(("by ours", self.sentence), *self.evidence))
         return self
+
+    def _as_slurm_says(self, says: SbatchSays) -> Trial:
+        """The answer of which Slurm has to be sure."""
+        if says.would_start is False or says.is_later:
+            text = f"It would not start now, as Slurm says: {says.words}."
+            return Trial(text, False, unsure=self.unsure)
+        if says.would_start and self.starts_now:
+            where = f"on which nodes and GPUs is not known here: {self.unsure}"
+            return Trial(f"It would start now, as Slurm says; {where}.", True, unsure=self.unsure)
+        text = f"Whether it would start now is not known here: {self.unsure}."
+        return Trial(text, None, unsure=self.unsure)
 
 
 def trial(asked: TriedJob, decider: Decider | None, lending: RemoteConfig | None = None) -> Trial:
@@ -88,15 +103,22 @@ def trial(asked: TriedJob, decider: Decider | None, lending: RemoteConfig | None
         return Trial(f"sbatch would refuse it: no job may be submitted to {closed}.", False)
     if isinstance(kept_out := _where_taken(state), WaitReason):
         return _waits(kept_out)
+    unjudged = asked.beyond or asked.by_slurm
+    unsure = f"{words.named(unjudged)} {words.is_are(len(unjudged))} not judged" if unjudged else ""
     if asked.beyond:
-        raise NotJudged(f"{words.named(asked.beyond)} {words.is_are(len(asked.beyond))} not judged")
+        raise NotJudged(unsure)
     asked = replace(asked, state=kept_out)
-    return _on_the_nodes(asked, decider, lending if may_borrow else None)
+    outcome = _on_the_nodes(asked, decider, lending if may_borrow else None)
+    unsure = outcome.unsure or unsure
+    # What the jobs that wait leave over, Slurm's test does not know.
+    if outcome.starts_now and unsure and (ahead_of(kept_out) or state.snapshot.settings.hides_jobs):
+        raise NotJudged(unsure)
+    return replace(outcome, unsure=unsure)
 
 
 def not_judged(error: NotJudged) -> Trial:
     """The answer where only Slurm may know."""
-    return Trial(f"Whether it would start now is not known here: {error}.", None)
+    return Trial("", None, unsure=str(error))
 
 
 def _on_the_nodes(asked: TriedJob, decider: Decider | None, lending: RemoteConfig | None) -> Trial:
@@ -113,10 +135,9 @@ def _on_the_nodes(asked: TriedJob, decider: Decider | None, lending: RemoteConfi
         if hold is not None and shortage_of(need, left) is None:
             nodes = {n: one for n, one in left.nodes.items() if has_cpus_for_sure(need, one)}
             sure = replace(left, nodes=nodes)
-            hold = sure.hold(need, sure.nodes, math.inf)
-            if hold is None:
-                raise NotJudged(UNSURE)
-            return _placed(asked, need, sure, hold.gpus, decider)
+            if (for_sure := sure.hold(need, sure.nodes, math.inf)) is not None:
+                return _placed(asked, need, sure, for_sure.gpus, decider)
+            return replace(_placed(asked, need, left, hold.gpus, decider), unsure=UNSURE)
         reason, first = on_the_nodes(state, site, need, ahead)
         facts = _kept_facts(loans)
         if lending is not None and shortage_of(need, site) is not None:

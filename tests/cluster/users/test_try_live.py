@@ -131,17 +131,23 @@ def test_nothing_is_submitted_and_what_is_not_understood_is_said(cluster):
     assert "options that are not understood are not guessed at" in done.err
 
 
-@pytest.mark.parametrize("option", ["--begin=now+60", "--switches=1", "-H"])
+@pytest.mark.parametrize("option", ["--begin=now+60", "--contiguous", "--switches=1", "-H"])
 def test_of_what_is_not_judged_slurms_word_is_shown(cluster, option):
     """In the slots mode the engine takes a test for a submit: there none is made."""
+    is_asked = enforcement() == "select"
     before = cluster.run("ctl", "squeue -h -a").out
     said = cluster.run("ctl", f"gputopo try -p dgx --gres=gpu:2 {option}", user="alice").out
     name = option.partition("=")[0].replace("-H", "--hold")
-    assert f"Whether it would start now is not known here: {name} is not judged." in said
-    assert ("to start at" in said) == (enforcement() == "select")
+    begins = {
+        "--begin": "It would not start now, as Slurm says: Job ",
+        "--contiguous": "It would start now, as Slurm says; on which nodes and GPUs is not known",
+    }
+    unknown = f"Whether it would start now is not known here: {name} is not judged."
+    assert said.startswith(begins.get(name, unknown) if is_asked else unknown)
+    assert ("to start at" in said) == is_asked
     assert cluster.run("ctl", "squeue -h -a").out == before
     refused = cluster.run("ctl", f"gputopo try -p nowhere --gpus=1 {option}", user="alice").out
-    assert ("invalid partition" in refused.lower()) == (enforcement() == "select")
+    assert ("invalid partition" in refused.lower()) == is_asked
 
 
 def test_of_what_slurmctld_dies_of_it_is_not_asked(cluster):
@@ -165,10 +171,11 @@ FORMS = (
     "-p dgx -n20", "-p dgx -n5 -c5", "-p dgx -N2 -n17", "-p dgx -n33", "-p narrow -n6",
     "-p dgx -N3 --gres=gpu:1", "-p dgx --gres=gpu:9", "-p dgx --gres=gpu:p100:1",
 )  # fmt: skip
-#: Of them those for all memory, and with GPUs that cannot be the same number on each node.
-NOT_JUDGED = ["-p gpu --mem=0 --gres=gpu:2", "-p dgx -N2 --gpus=5", "-p dgx -N2 --gpus=3 -c9"]
-#: And those for which releases count the CPUs of other partitions' jobs on a node differently.
-UNSURE = ["-p narrow -n6 --gpus=1", "-p narrow -n6"]
+#: Of them those with GPUs that cannot be the same number on each node.
+NOT_JUDGED = ["-p dgx -N2 --gpus=5", "-p dgx -N2 --gpus=3 -c9"]
+#: Those that Slurm's test judges, which is not asked in the slots mode: for all memory, and for
+#: which releases count the CPUs of other partitions' jobs on a node differently.
+BY_SLURM, UNSURE = ["-p gpu --mem=0 --gres=gpu:2"], ["-p narrow -n6 --gpus=1", "-p narrow -n6"]
 PARTITIONS = (
     "PartitionName=fed Nodes=dgx[1-2] DefCpuPerGPU=6 DefMemPerGPU=300 DefaultTime=10 State=UP\n"
     "PartitionName=whole Nodes=dgx[1-2] OverSubscribe=EXCLUSIVE DefaultTime=10 State=UP\n"
@@ -220,7 +227,8 @@ def test_never_and_now_are_never_false(many_partitions, cluster, busy):
             missed.append(told)
     assert not wrong
     assert not missed
-    assert declined == [form for form in FORMS if form in NOT_JUDGED + (UNSURE if busy else [])]
+    without_slurm = BY_SLURM + (UNSURE if busy else []) if enforcement() == "slots" else []
+    assert declined == [form for form in FORMS if form in NOT_JUDGED + without_slurm]
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,8 @@ from slurm_plugin.tell.why.trial import Trial, not_judged, trial
 from tests.slurm_plugin.tell.why.test_answer import JOB, node, state
 
 SETTINGS = Settings(
-    (SlurmPartition("gpu", ("dgx1", "dgx2"), True, default_time_s=600),), {"DefMemPerCPU": "50"}
+    (SlurmPartition("gpu", ("dgx1", "dgx2"), True, default_time_s=600),),
+    {"DefMemPerCPU": "50", "PrivateData": "none"},
 )
 
 
@@ -129,15 +130,12 @@ def test_what_is_not_understood_is_refused(argv):
         ("--gres=gpu:1,nic:1", "only GPUs of one type are judged"),
         ("--gres=gpu:1 --gpus-per-node=1", "two requests for GPUs together are not judged"),
         ("--gpus=2 --gres=gpu:1", "two requests for GPUs together are not judged"),
-        ("--segment=2 --gpus=1", "--segment is not judged"),
         ("-H -d afterok:1", "--dependency, --hold are not judged"),
         ("--array=1-3", "--array is not judged"),
-        ("--exclusive=user", "--exclusive=user is not judged"),
-        ("--exclusive=TOPO -B 2:1", "--exclusive=TOPO, --extra-node-info are not judged"),
-        ("--nice=5", "--nice is not judged"),
-        ("--mem=0 --gpus=1", "--mem=0 is not judged"),
+        ("--nice=5 --contiguous", "--nice is not judged"),
+        ("--switches=1 --gpus=1", "--switches is not judged"),
         ("-n6 --mem-per-gpu=400", "--mem-per-gpu without a request for GPUs is not judged"),
-        ("-p gpu -O job.sh --exclusive=user", "--overcommit is not judged"),
+        ("-p gpu -H job.sh --array=1", "--hold is not judged"),
     ],
 )
 def test_what_is_sbatchs_and_not_judged_is_left_to_slurm(tmp_path, monkeypatch, argv, why):
@@ -145,13 +143,63 @@ def test_what_is_sbatchs_and_not_judged_is_left_to_slurm(tmp_path, monkeypatch, 
     (tmp_path / "job.sh").write_text("#!/bin/sh\n")
     with pytest.raises(NotJudged) as error:
         tried(argv, (node("dgx1", 0),))
-    assert not_judged(error.value).starts_now is None
-    assert why in not_judged(error.value).sentence
+    outcome = not_judged(error.value)
+    for says in (SbatchSays(), SbatchSays("Job 3 to start at once", True)):
+        assert outcome.beside(says).starts_now is None
+        assert why in outcome.beside(says).sentence
+    says = SbatchSays("Job 3 to start at some time", True, is_later=True)
+    assert outcome.beside(says).sentence == (
+        "It would not start now, as Slurm says: Job 3 to start at some time."
+    )
+
+
+#: What Slurm's test says, and what then is said of a job of which more is asked than is judged.
+SLURM_SAYS = {
+    SbatchSays("Job 3 to start at once", True): (True, "It would start now, as Slurm says; "),
+    SbatchSays("Job 3 to start then", True, is_later=True): (False, "It would not start now, as"),
+    SbatchSays("no such nodes", False): (False, "It would not start now, as Slurm says: no such"),
+    SbatchSays(): (None, "Whether it would start now is not known here: "),
+}
+
+
+@pytest.mark.parametrize("says", SLURM_SAYS)
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        ("--segment=2 --gpus=1", "--segment is not judged"),
+        ("--exclusive=user", "--exclusive=user is not judged"),
+        ("--exclusive=TOPO -B 2:1", "--exclusive=TOPO, --extra-node-info are not judged"),
+        ("--mem=0 --gpus=1", "--mem=0 is not judged"),
+        ("--mincpus=4", "--mincpus is not judged"),
+    ],
+)
+def test_which_nodes_a_job_may_have_slurms_own_test_says(argv, why, says):
+    starts, begins = SLURM_SAYS[says]
+    outcome = tried(argv, (node("dgx1", 0),)).beside(says)
+    assert (outcome.starts_now, outcome.unsure) == (starts, why)
+    assert outcome.sentence.startswith(begins)
+    assert not outcome.gpus
+
+
+def test_slurms_test_tells_no_start_now_where_others_wait_or_room_is_lacking():
+    """It looks at no job that waits; and what is said to start now, both have to find."""
+    now = SbatchSays("Job 3 to start at once", True)
+    waits = replace(JOB, job_id=7, tres_per_node="gres/gpu:1", partition="gpu")
+    with pytest.raises(NotJudged, match="--contiguous is not judged"):
+        tried("--gres=gpu:2 --contiguous", [node("dgx1", 0)], others=[waits])
+    hidden = asked("--contiguous", nodes=[node("dgx1", 0)])
+    settings = replace(SETTINGS, config={"PrivateData": "jobs"})
+    snapshot = replace(hidden.state.snapshot, settings=settings)
+    with pytest.raises(NotJudged, match="--contiguous is not judged"):
+        trial(replace(hidden, state=replace(hidden.state, snapshot=snapshot)), None)
+    lacking = tried("--gres=gpu:9 --contiguous", [node("dgx1", 0)])
+    assert lacking.beside(now).starts_now is None
+    assert lacking.beside(now._replace(would_start=False)).never
 
 
 def test_what_is_sure_is_said_of_what_is_not_judged_too(tmp_path):
     nodes = (node("dgx1", 0),)
-    found = tried("--segment=2 --gpu-topo=bad=1", nodes, decider=basic_decider(tmp_path))
+    found = tried("--switches=2 --gpu-topo=bad=1", nodes, decider=basic_decider(tmp_path))
     assert found.sentence.startswith("sbatch would refuse it: gpu-topo: ")
 
 
@@ -197,7 +245,8 @@ def test_sbatchs_variables_count_more_than_a_script_and_less_than_options(
 )
 def test_a_variable_that_is_not_judged_counts_like_its_option(environ, option):
     options, _ = options_of(["--gpus=1"], environ)
-    assert tried_job(options, asked().state).beyond == (option,)
+    job = tried_job(options, asked().state)
+    assert (*job.beyond, *job.by_slurm) == (option,)
 
 
 def test_what_stands_behind_the_script_is_the_scripts():
@@ -262,8 +311,10 @@ def test_where_releases_count_a_partitions_cpus_differently_slurm_alone_knows(
     empty = replace(nodes[0], name="dgx2", alloc_cpus=0)
     beside = replace(site.state, snapshot=replace(snapshot, nodes=(*nodes, empty)))
     assert list(trial(replace(site, state=beside), None).gpus) == ["dgx2"]
-    with pytest.raises(NotJudged, match="how many CPUs are left to its partition"):
-        trial(site, None)
+    found = trial(site, None)
+    assert "how many CPUs are left to its partition" in found.unsure
+    assert found.beside(SbatchSays()).starts_now is None
+    assert found.beside(SbatchSays("Job 3 to start at once", True)).starts_now
 
 
 @pytest.mark.parametrize(
