@@ -1,6 +1,7 @@
 """The network between nodes as Slurm knows it: which hang below one switch, or are one block.
 
-`topology_conf` and `topology_yaml` read the two forms that Slurm has of it, `networks` either.
+`topology_conf` and `topology_yaml` read the two forms that Slurm has of it, `networks` either, and
+`topology_shown` what slurmctld says that it has in force.
 """
 
 from __future__ import annotations
@@ -35,12 +36,39 @@ class Domain:
 
 @dataclass(frozen=True)
 class Network:
-    """All domains, the lowest level first, then by name; `source` is what was read."""
+    """All domains, the lowest level first; `source` is what was read.
+
+    Of a level switches are by name, blocks in the order in which Slurm joins them.
+    """
 
     domains: tuple[Domain, ...]
     source: str
     #: Slurm's plugin: `tree`, `block`, `flat` (no domains), or another whose domains are not known.
     kind: str = TREE
+    #: Nodes of a base block, and of each number of joined ones that Slurm plans with, ascending
+    #: (BlockSizes), where slurmctld told them; () for trees.
+    sizes: tuple[int, ...] = ()
+
+    @cached_property
+    def units(self) -> tuple[Domain, ...]:
+        """Within what Slurm keeps a job of several nodes: base blocks, or trees.
+
+        () where it may have any nodes: below one switch, or where the sizes of blocks are not told.
+        """
+        if self.kind == BLOCK:
+            return tuple(one for one in self.domains if not one.level) if self.sizes else ()
+        below: set[str] = set()
+        roots = []
+        for domain in reversed(self.domains):
+            if not domain.nodes <= below:
+                roots.append(domain)
+            below |= domain.nodes
+        return tuple(reversed(roots)) if len(roots) > 1 else ()
+
+    @property
+    def noun(self) -> str:
+        """What one of its lowest domains is called."""
+        return "block" if self.kind == BLOCK else "switch"
 
     @cached_property
     def top(self) -> int:
@@ -98,13 +126,16 @@ class Declared:
             raise self.fail(f"{key}: {error}") from error
 
 
-def tree(switches: Iterable[Declared], source: str) -> Network:
+def tree(switches: Iterable[Declared], source: str, *, may_be_empty: bool = False) -> Network:
     """Switches and what hangs below each; TopologyError names file, line and what is wrong."""
     by_name = _unique(switches)
     known: dict[str, Domain] = {}
-    for name in by_name:
+    for name, line in by_name.items():
+        if not (line.nodes or line.below or may_be_empty):
+            raise line.fail(f"switch {name} has neither nodes nor switches below it")
         _switch(name, by_name, known, ())
-    return _network(known.values(), source, TREE)
+    domains = sorted(known.values(), key=lambda domain: (domain.level, domain.name))
+    return Network(tuple(domains), source, TREE)
 
 
 def blocks(
@@ -113,6 +144,7 @@ def blocks(
     source: str,
     *,
     may_be_empty: bool = False,
+    sizes: tuple[int, ...] = (),
 ) -> Network:
     """Base blocks, and the sizes above them: `ratios` neighbouring blocks each, in this order.
 
@@ -124,7 +156,7 @@ def blocks(
         if not nodes and not may_be_empty:
             raise line.fail(f"block {name} has no nodes")
         base.append(Domain(name, 0, nodes))
-    return _network([*base, *_joined(base, ratios)], source, BLOCK)
+    return Network((*base, *_joined(base, ratios)), source, BLOCK, sizes)
 
 
 def _joined(base: list[Domain], ratios: Sequence[int]) -> Iterator[Domain]:
@@ -152,10 +184,6 @@ def ratios(sizes: Sequence[int]) -> tuple[int, ...] | None:
     return tuple(found[1:]) if is_sound else None
 
 
-def _network(domains: Iterable[Domain], source: str, kind: str) -> Network:
-    return Network(tuple(sorted(domains, key=lambda d: (d.level, d.name))), source, kind)
-
-
 def _unique(lines: Iterable[Declared]) -> dict[str, Declared]:
     """The lines by what they name; each name once."""
     by_name: dict[str, Declared] = {}
@@ -174,8 +202,6 @@ def _switch(
         return known[name]
     line = switches[name]
     nodes, children = line.names(line.nodes, "nodes"), line.names(line.below, "switches")
-    if not nodes and not children:
-        raise line.fail(f"switch {name} has neither nodes nor switches below it")
     below = []
     for child in children:
         if child not in switches:

@@ -103,7 +103,8 @@ class _Reader:
     def _tree(self, node: yaml.Node, _kind: str) -> Network:
         keys = self._mapping(node, ("switches",))
         switches = self._declared(node, keys, "switches", "switch", ("children", "nodes"))
-        return tree(switches, self._source)
+        # Switches, too, may come before their nodes, which are dynamic.
+        return tree(switches, self._source, may_be_empty=True)
 
     def _block(self, node: yaml.Node, _kind: str) -> Network:
         keys = self._mapping(node, ("block_sizes", "blocks"))

@@ -10,13 +10,12 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
 from gres_topology import Network
 from gres_topology.slices import SlicedTopology
-from gres_topology.slurm_files.network import Networks
 from policies import (
     Ahead,
     Cluster,
@@ -49,6 +48,7 @@ from slurm_plugin.decide.machines import (
     profile_for,
     usable,
 )
+from slurm_plugin.decide.networks import NetworksInForce
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import BuildPlacing, DecisionRecord
 from slurm_plugin.learn.job_profiles.sharing import NOBODY_SHARES, Sharing
@@ -120,7 +120,7 @@ class Decider:
     waiting: WaitingConfig
     get_policy: Callable[[str], Policy]
     neighbours: Callable[[], Collection[RunningJob]] = tuple
-    networks: Networks | None = None
+    networks: NetworksInForce = field(default_factory=NetworksInForce)
     #: Who has shares of GPUs beside whom.
     sharing: Sharing = NOBODY_SHARES
     ahead: Callable[[PlacementQuestion], Ahead | None] = lambda asked: None
@@ -128,7 +128,7 @@ class Decider:
     def decide(self, asked: PlacementQuestion) -> Decision:
         """The decision for one question; never raises."""
         rule = self.rule(asked.partition, asked.account, asked.uid)
-        known = self.networks.of(asked.network) if self.networks else None
+        known = self.networks.of(asked.network)
         who_chooses = partial(promises.sentence, asked, known)
         asked, network = promises.seen(asked, known)
         record = DecisionRecord(asked, rule.mode, self.machines, nodes=who_chooses)

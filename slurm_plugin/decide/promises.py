@@ -71,7 +71,7 @@ def sentence(
 
 def _among(nodes: Collection[str], network: Network, segment: int) -> str:
     """In which lowest domains these nodes are, and whether each has whole segments of them."""
-    one, several = ("block", "blocks") if network.kind == BLOCK else ("switch", "switches")
+    one, several = network.noun, "blocks" if network.kind == BLOCK else "switches"
     counts: Counter[str] = Counter()
     for domain in network.domains:
         if domain.level == 0 and (count := len(domain.nodes.intersection(nodes))):

@@ -17,7 +17,7 @@ from slurm_plugin.doctor import engine, slurms_lua
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
-from slurm_plugin.errors import PluginError
+from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.slurm import slurm_conf
 from slurm_plugin.slurm.releases import parse_version
 from slurm_plugin.slurm.runner import boot_time, controllers, short
@@ -154,6 +154,12 @@ def check_network(here: Installation) -> Iterator[Finding]:
         )
     elif problem := _differs(ours, slurms):
         yield warn(f"{what}; {problem}", f"topology_conf: {slurms} in gputopo.yaml")
+    elif moved := _moved(ours, here):
+        yield warn(
+            f"slurmctld has another network in force than {ours}: {moved}. The engine goes by"
+            " slurmctld's, and by the file while slurmctld does not answer",
+            f"bring {ours} up to date, or `scontrol reconfigure` if slurmctld is to read it",
+        )
     else:
         yield ok(f"{what}, and so does topology_conf: {ours}")
 
@@ -184,6 +190,25 @@ def _differs(ours: Path, slurms: Path) -> str:
         for one in (first, second)
     ]
     return "" if described[0] == described[1] else f"{ours} describes another network"
+
+
+def _moved(ours: Path, here: Installation) -> str:
+    """Where slurmctld has nodes elsewhere than the file; "" for nowhere, or where it cannot say."""
+    try:
+        told, file = here.slurm.networks(), networks.read(ours)
+    except (SlurmError, TopologyError):
+        return ""
+    for name, network in told.by_name.items():
+        written = file.of(name)
+        if not network.domains or written is None:
+            continue
+        lowest = [{d.name: d.nodes for d in n.domains if not d.level} for n in (network, written)]
+        for domain in sorted(lowest[0].keys() | lowest[1].keys()):
+            has, had = (some.get(domain, frozenset()) for some in lowest)
+            if odd := sorted(has ^ had):
+                where = "in" if odd[0] in has else "not in"
+                return f"{odd[0]} is {where} {network.noun} {domain}"
+    return ""
 
 
 def select_settings(here: Installation) -> Iterator[Finding]:

@@ -12,10 +12,10 @@ from functools import lru_cache
 from heapq import nlargest
 from typing import NamedTuple
 
+from gres_topology import Network
 from policies.contract.bits import lowest_bits
 from slurm_plugin.queue.candidates import Need, cpus_for, fits, free_for, groups, may_use
 from slurm_plugin.queue.capacity import Hold, Node, Nodes
-from slurm_plugin.slurm.interface import TopologyUnits
 
 
 class Share(NamedTuple):
@@ -125,7 +125,7 @@ def spread_hold(need: Need, nodes: Nodes, end: float) -> Hold | None:
     return replace(need.hold((), 0, end), gpus=masks, cpus=each, memory_mb=memory_mb)
 
 
-def rooms(need: Need, nodes: Nodes, topology: TopologyUnits | None) -> list[Nodes]:
+def rooms(need: Need, nodes: Nodes, network: Network | None) -> list[Nodes]:
     """The nodes, as sets in one of which Slurm keeps the whole job.
 
     In topology/block (eval_nodes_block.c) a job gets nodes of one base block, or of so many joined
@@ -133,19 +133,19 @@ def rooms(need: Need, nodes: Nodes, topology: TopologyUnits | None) -> list[Node
     those of the nodes that it names, then those with most room. Nodes in no block it gets only
     where none of a block has room, or where it may use no other (topology_p_eval_nodes).
     """
-    if topology is None:
+    if network is None or not network.units:
         return [nodes]
-    joined = frozenset[str]().union(*(names for _, names in topology.units))
+    joined = frozenset[str]().union(*(unit.nodes for unit in network.units))
     count = need.spread.least if need.spread else need.nodes
     any_node = replace(least_of(need), req_nodes=frozenset())
     if joined.isdisjoint(usable(any_node, nodes)):
         return [nodes]
     ready = {name for name, node in nodes.items() if fits(any_node, node)}
-    if topology.sizes and ready and joined.isdisjoint(ready):
+    if network.sizes and ready and joined.isdisjoint(ready):
         sets = [{name: node for name, node in nodes.items() if name not in joined}]
     elif count > 1 or need.spread:
-        sets = [_together(need, nodes, ready, *some) for some in _parts(topology, count)]
-    elif topology.sizes:
+        sets = [_together(need, nodes, ready, *some) for some in _parts(network, count)]
+    elif network.sizes:
         sets = [{name: node for name, node in nodes.items() if name in joined}]
     else:
         return [nodes]
@@ -163,9 +163,9 @@ def _together(
     return {name: nodes[name] for part in parts[:most] for name in part if name in nodes}
 
 
-def _parts(topology: TopologyUnits, count: int) -> list[tuple[list[frozenset[str]], int]]:
+def _parts(network: Network, count: int) -> list[tuple[list[frozenset[str]], int]]:
     """For a job of `count` nodes: sets of nodes, and on how many of them together it may be."""
-    names, sizes = [names for _, names in topology.units], topology.sizes
+    names, sizes = [unit.nodes for unit in network.units], network.sizes
     if not sizes:
         return [([one], 1) for one in names]
     base = sizes[0]

@@ -35,6 +35,7 @@ from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machines
 from slurm_plugin.decide.neighbours import Neighbours
+from slurm_plugin.decide.networks import NetworksInForce
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.errors import ConfigError, SlurmError
@@ -197,7 +198,7 @@ def _deciding(config: Config, marks: MarksInForce) -> tuple[Decider, Neighbours]
         waiting=config.waiting,
         get_policy=chosen,
         neighbours=neighbours.jobs,
-        networks=networks_of(config),
+        networks=NetworksInForce(networks_of(config)),
         ahead=neighbours.ahead,
         sharing=Sharing(neighbours, chosen.interference),
     )

@@ -49,19 +49,6 @@ class SlurmNode:
 
 
 @dataclass(frozen=True, slots=True)
-class TopologyUnits:
-    """Base blocks, or trees, within which Slurm keeps a job of several nodes together."""
-
-    #: As Slurm calls one of them.
-    noun: str
-    #: The name and the nodes of each; of blocks in the order in which Slurm joins them.
-    units: tuple[tuple[str, frozenset[str]], ...]
-    #: Nodes of a base block, and of each number of joined ones that Slurm plans with, ascending
-    #: (BlockSizes); () for trees, which are never joined.
-    sizes: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class SlurmJob:
     """A job that the controller still holds, be it over."""
 

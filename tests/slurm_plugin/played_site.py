@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from machines_in_tests import BASIC
 
+from gres_topology.slurm_files.network import Networks
 from slurm_plugin.doctor import Finding, examine
 from slurm_plugin.doctor.installation import Installation
+from slurm_plugin.slurm.clients import scontrol_tables
 from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
 
 
@@ -66,6 +68,11 @@ class FakeSlurm:
         self.queue = lambda: self.all_jobs
         self.config = lambda: self.values
         self.partitions = lambda: parts
+        #: What `scontrol show topology` prints.
+        self.topology = ""
+
+    def networks(self) -> Networks:
+        return scontrol_tables.networks(lambda argv: self.topology, ())
 
 
 class PlayedSite:

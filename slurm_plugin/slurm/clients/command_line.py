@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from gres_topology.slurm_files.network import Networks
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm import releases
 from slurm_plugin.slurm.clients import rows, scontrol_tables, squeue_table, update_text
@@ -132,3 +133,7 @@ class SlurmClient:
     def partitions(self) -> list[SlurmPartition]:
         """`scontrol show partitions --oneliner`: text on every release."""
         return scontrol_tables.partitions(self._run)
+
+    def networks(self) -> Networks:
+        """What slurmctld has in force of its topologies."""
+        return scontrol_tables.networks(self._run, self.partitions())

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
-from gres_topology import hostlist
-from slurm_plugin.errors import SlurmError
+from gres_topology import Network, hostlist
+from gres_topology.errors import TopologyError
+from gres_topology.slurm_files import topology_shown
+from gres_topology.slurm_files.network import Networks
 from slurm_plugin.slurm.interface import (
     JobDefaults,
     License,
@@ -19,7 +20,6 @@ from slurm_plugin.slurm.interface import (
     Reservation,
     SlurmNode,
     SlurmPartition,
-    TopologyUnits,
 )
 from slurm_plugin.slurm.runner import Runner
 
@@ -149,45 +149,20 @@ def reservations(run: Runner) -> list[Reservation]:
     return sorted(visible, key=lambda one: one.name)
 
 
-def topologies(run: Runner, parts: Iterable[SlurmPartition]) -> dict[str, TopologyUnits]:
-    """What slurmctld has in force of topology/block, and of topology/tree with several trees.
+def networks(run: Runner, parts: Iterable[SlurmPartition]) -> Networks:
+    """What slurmctld has in force: the topologies of these partitions, and the default one.
 
-    By partition; without those of another topology, or of one that cannot be read.
+    Of one that cannot be read the kind is empty. Raises SlurmError where Slurm does not answer.
     """
-    by_name: dict[str, list[str]] = {}
-    for one in parts:
-        by_name.setdefault(one.topology, []).append(one.name)
-    found: dict[str, TopologyUnits] = {}
-    for name, of in by_name.items():
-        with suppress(SlurmError, ValueError):
-            text = run(["scontrol", "show", "topology", *filter(None, [name])])
-            lines = list(map(_pairs, text.splitlines()))
-            if units := _blocks(lines) or _trees(lines):
-                found |= dict.fromkeys(of, units)
-    return found
-
-
-def _blocks(lines: Sequence[Mapping[str, str]]) -> TopologyUnits | None:
-    blocks = [(number(one.get("BlockIndex", "")), one) for one in lines if "BlockName" in one]
-    sizes = {size for one in lines if (size := number(one.get("BlockSize", "")))}
-    if not blocks or not sizes:
-        return None
-    blocks.sort(key=lambda block: block[0])
-    units = tuple((one["BlockName"], _hosts(one, "Nodes")) for _, one in blocks)
-    return TopologyUnits("block", units, tuple(sorted(sizes)))
-
-
-def _trees(lines: Sequence[Mapping[str, str]]) -> TopologyUnits | None:
-    switches = [one for one in lines if "SwitchName" in one]
-    below = {name for one in switches for name in _hosts(one, "Switches")}
-    roots = [one for one in switches if one["SwitchName"] not in below]
-    units = tuple((one["SwitchName"], _hosts(one, "Nodes")) for one in roots)
-    return TopologyUnits("switch", units) if len(units) > 1 else None
-
-
-def _hosts(pairs: Mapping[str, str], key: str) -> frozenset[str]:
-    """The names in the host list of that key."""
-    return frozenset(hostlist.expand(pairs[key])) if pairs.get(key) else frozenset()
+    by_name: dict[str, Network] = {}
+    for name in sorted({"", *(one.topology for one in parts)}):
+        argv = ["scontrol", "show", "topology", *filter(None, [name])]
+        text, said = run(argv), " ".join(argv)
+        try:
+            by_name[name] = topology_shown.parse(text, said)
+        except TopologyError as error:
+            by_name[name] = Network((), str(error), "")
+    return Networks(by_name, by_name[""])
 
 
 def licenses(run: Runner) -> list[License]:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from gres_topology.slurm_files.network import Networks
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import (
@@ -94,6 +95,10 @@ class EntryClient(SlurmClient):
     def partitions(self) -> list[SlurmPartition]:
         """The partitions."""
         return self.inner.partitions()
+
+    def networks(self) -> Networks:
+        """What slurmctld has in force of its topologies."""
+        return self.inner.networks()
 
     def admin_comments(self) -> dict[int, str]:
         """The AdminComment of every job that waits or holds resources, by id."""

@@ -24,7 +24,7 @@ from slurm_plugin.slurm.runner import Runner, run_bounded
 from slurm_plugin.tell.explain import slurm_says
 from slurm_plugin.tell.explain.answer import NotShown
 from slurm_plugin.tell.explain.find import explained
-from slurm_plugin.tell.why.reading import ExtrasReader, Reading
+from slurm_plugin.tell.why.reading import ExtrasReader, Reading, networks_in_force
 from slurm_plugin.tell.why.state import Extras, WaitingState
 
 #: Seconds that `sbatch --test-only` may take, and the most that it may print.
@@ -63,15 +63,14 @@ def read_site(run: Runner, user: str, options: Mapping[str, str]) -> WaitingStat
     It has an account and a QOS alone. Raises SlurmError.
     """
     snapshot = read_snapshot(SlurmClient(run))
-    config = snapshot.settings.config
+    settings, config = snapshot.settings, snapshot.settings.config
     enforced = config.get("AccountingStorageEnforce", "").split(",")
     limits, parents = scontrol_tables.limits(run) if "associations" in enforced else ([], {})
     has_accounts = config.get("AccountingStorageType", "").endswith("slurmdbd")
-    networks = snapshot.settings.partitions if snapshot.settings.network is not None else ()
     account, qos = options.get("account", ""), options.get("qos", "")
     if has_accounts:
         account = account or scontrol_tables.default_account(run, user)
-        usual = next((one.name for one in snapshot.settings.partitions if one.is_default), "")
+        usual = next((one.name for one in settings.partitions if one.is_default), "")
         of_partition = options.get("partition", usual)
         qos, unused = _of_qos(run, user, account, of_partition, qos)
         limits += unused
@@ -82,7 +81,7 @@ def read_site(run: Runner, user: str, options: Mapping[str, str]) -> WaitingStat
             reservations=tuple(scontrol_tables.reservations(run)),
             licenses=tuple(scontrol_tables.licenses(run)) if options.get("licenses") else (),
             limits=tuple(limits) if "limits" in enforced else (),
-            topologies=scontrol_tables.topologies(run, networks),
+            networks=networks_in_force(run, settings),
             parents=parents,
         ),
     )

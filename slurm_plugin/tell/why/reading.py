@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from gres_topology.slurm_files.network import Networks
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.backfill import in_order
-from slurm_plugin.queue.snapshot import Snapshot
+from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.clients import scontrol_tables
-from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
+from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.slurm.runner import Runner
 from slurm_plugin.tell.why.site import QueueOrder, SiteNodes, site_of
 from slurm_plugin.tell.why.state import HIDDEN, Extras, WaitingState, hidden, may_meet_limit
@@ -21,6 +23,16 @@ SELDOM_S = 10.0
 MOST_SITES = 32
 
 
+def networks_in_force(run: Runner, settings: Settings) -> Networks | None:
+    """What slurmctld has in force; None where it weighs no network, or does not say."""
+    if settings.network is None:
+        return None
+    try:
+        return scontrol_tables.networks(run, settings.partitions)
+    except SlurmError:
+        return None
+
+
 class ExtrasReader:
     """Asks Slurm for no more than the waiting jobs need."""
 
@@ -29,7 +41,7 @@ class ExtrasReader:
         self._run, self._entries = run, entries
         self._seldom_at = float("-inf")
         self._seldom = Extras()
-        self._wants = {"limits": False, "licenses": False, "topologies": False}
+        self._wants = {"limits": False, "licenses": False}
 
     def __call__(self, snapshot: Snapshot) -> Extras:
         """What the jobs of this snapshot need. Raises SlurmError."""
@@ -49,21 +61,20 @@ class ExtrasReader:
                 for job in waiting
             ),
             "licenses": has["licenses"] or any(job.licenses for job in waiting),
-            "topologies": settings.network is not None,
         }
         if is_due or wants != has:
-            self._seldom = self._read(wants, settings.partitions)
+            self._seldom = self._read(wants, settings)
             self._seldom_at, self._wants = now, wants
         return replace(self._seldom, entries=entries)
 
-    def _read(self, wants: Mapping[str, bool], partitions: Iterable[SlurmPartition]) -> Extras:
+    def _read(self, wants: Mapping[str, bool], settings: Settings) -> Extras:
         run = self._run
         limits, parents = scontrol_tables.limits(run) if wants["limits"] else ([], {})
         return Extras(
             reservations=tuple(scontrol_tables.reservations(run)),
             licenses=tuple(scontrol_tables.licenses(run)) if wants["licenses"] else (),
             limits=tuple(limits),
-            topologies=scontrol_tables.topologies(run, partitions if wants["topologies"] else ()),
+            networks=networks_in_force(run, settings),
             parents=parents,
         )
 

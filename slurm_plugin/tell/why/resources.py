@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from gres_topology import Network
 from slurm_plugin.queue.candidates import (
     Need,
     Spread,
@@ -17,7 +18,6 @@ from slurm_plugin.queue.candidates import (
 from slurm_plugin.queue.capacity import Node, Nodes, emptied, empty
 from slurm_plugin.queue.slurms_choice import can_start, share_of
 from slurm_plugin.slurm import features
-from slurm_plugin.slurm.interface import TopologyUnits
 from slurm_plugin.tell.why import words
 from slurm_plugin.tell.why.site import SiteNodes
 from slurm_plugin.tell.why.state import WaitReason
@@ -40,26 +40,24 @@ def shortage_of(need: Need, site: SiteNodes) -> WaitReason | None:
 
 def _shortage_of(need: Need, site: SiteNodes) -> WaitReason | None:
     reason = _anywhere(need, site)
-    topology = site.topology_of(need)
-    if reason is not None or topology is None:
+    network = site.network_of(need)
+    if reason is not None or network is None:
         return reason
     every = site.rooms(need, site.nodes)
     if any(can_start(need, room) for room in every):
         return None
-    return _apart(need, every, site, topology)
+    return _apart(need, every, site, network)
 
 
-def _apart(
-    need: Need, every: Sequence[Nodes], site: SiteNodes, topology: TopologyUnits
-) -> WaitReason:
+def _apart(need: Need, every: Sequence[Nodes], site: SiteNodes, network: Network) -> WaitReason:
     """What is missing for a job that finds enough nodes, but not where Slurm keeps it together."""
-    noun, spread = topology.noun, need.spread
+    noun, spread = network.noun, need.spread
     if not every:
         several = f"nodes that it names are not of one {noun}"
         one = f"node that it names is in no {noun}"
         text = f"the {one if len(need.req_nodes) == 1 else several}"
         return WaitReason("impossible", f"{NEVER}{text}")
-    inside = [[name for name, nodes in topology.units if nodes & room.keys()] for room in every]
+    inside = [[unit.name for unit in network.units if unit.nodes & room.keys()] for room in every]
     many = max(map(len, inside))
     whole = f"one {noun}" if many <= 1 else f"{many} {noun}s"
     if spread:
@@ -77,7 +75,7 @@ def _apart(
     found = [(*_found(need, room), names) for room, names in zip(every, inside, strict=True)]
     found.sort(key=lambda one: (-one[0], one[2]))
     has = [f"{words.together(names)} has {text}" for _, text, names in found]
-    facts = (("blocks", NO_SEGMENTS),) if topology.sizes else ()
+    facts = (("blocks", NO_SEGMENTS),) if network.sizes else ()
     return WaitReason("fragmentation", f"waits for {wanted}: {words.named(has)}", facts)
 
 

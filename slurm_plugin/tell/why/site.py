@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from gres_topology import Network
 from policies.contract.bits import lowest_bits
 from policies.fragmentation import Fragmentation
 from slurm_plugin.act.gates.slot_request import recorded_demand
@@ -42,7 +43,7 @@ from slurm_plugin.queue.fragmentation import fragmentation_of, usual_requests
 from slurm_plugin.queue.slurms_choice import first_hold, rooms, spread_hold
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.features import Unsupported
-from slurm_plugin.slurm.interface import QueuedJob, Reservation, SlurmNode, TopologyUnits
+from slurm_plugin.slurm.interface import QueuedJob, Reservation, SlurmNode
 from slurm_plugin.slurm.slot_types import index_of, model_of
 from slurm_plugin.tell.why.state import WaitingState, WaitReason
 
@@ -63,22 +64,23 @@ class SiteNodes:
     closed: Mapping[str, str]
     #: Each GPU has a GRES type of its own: a job gets the same GPUs on all of its nodes if it can.
     is_slots: bool = False
-    #: By partition: within what Slurm keeps a job of several nodes together.
-    topologies: Mapping[str, TopologyUnits] = field(default_factory=dict)
+    #: By partition, as far as they are known.
+    networks: Mapping[str, Network] = field(default_factory=dict)
     #: What is missing for needs that were looked at already (`shortage_of`).
     shortages: dict[Need, WaitReason | None] = field(default_factory=dict, init=False, repr=False)
 
-    def topology_of(self, need: Need) -> TopologyUnits | None:
-        """Within what Slurm keeps the job together; None where any nodes will do.
+    def network_of(self, need: Need) -> Network | None:
+        """That within whose units Slurm keeps the job together; None where any nodes will do.
 
         Of several partitions with topologies of their own Slurm alone knows.
         """
-        found = {self.topologies.get(name) for name in need.partitions or self.topologies}
-        return found.pop() if len(found) == 1 else None
+        found = {id(one): one for one in map(self.networks.get, need.partitions or self.networks)}
+        known = list(found.values())
+        return known[0] if len(known) == 1 and known[0] is not None and known[0].units else None
 
     def rooms(self, need: Need, nodes: Mapping[str, Node]) -> list[Nodes]:
         """The nodes, as sets in one of which Slurm keeps the whole job."""
-        return rooms(need, nodes, self.topology_of(need))
+        return rooms(need, nodes, self.network_of(need))
 
     def hold(self, need: Need, nodes: Mapping[str, Node], end: float) -> Hold | None:
         """What the job would hold of these nodes now until `end`; None where it does not fit."""
@@ -128,7 +130,15 @@ def site_of(state: WaitingState) -> SiteNodes:
     closed = _closed(state)
     nodes = {name: replace(node, is_open=name not in closed) for name, node in nodes.items()}
     holds = tuple(holds_in(nodes, running, state.now))
-    return SiteNodes(nodes, holds, closed, state.snapshot.has_slots, state.extras.topologies)
+    return SiteNodes(nodes, holds, closed, state.snapshot.has_slots, _networks(state))
+
+
+def _networks(state: WaitingState) -> dict[str, Network]:
+    """The networks of the partitions, as far as slurmctld told them."""
+    if (told := state.extras.networks) is None:
+        return {}
+    found = ((one.name, told.of(one.topology)) for one in state.snapshot.settings.partitions)
+    return {name: network for name, network in found if network is not None}
 
 
 def without_loans(site: SiteNodes, state: WaitingState) -> tuple[SiteNodes, dict[int, Hold]]:

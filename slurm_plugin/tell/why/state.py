@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gres_topology.slurm_files.network import Networks
 from slurm_plugin.base.job_notes.records import GateRecord
 from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.interface import (
@@ -14,7 +15,6 @@ from slurm_plugin.slurm.interface import (
     QueuedJob,
     Reservation,
     SlurmPartition,
-    TopologyUnits,
 )
 
 #: The uid that stands for a user whose jobs the reader may not see. Such a job counts in the
@@ -51,8 +51,8 @@ class Extras:
     reservations: tuple[Reservation, ...] = ()
     licenses: tuple[License, ...] = ()
     limits: tuple[Limit, ...] = ()
-    #: By partition: within what Slurm keeps a job of several nodes together.
-    topologies: Mapping[str, TopologyUnits] = field(default_factory=dict)
+    #: What slurmctld has in force; None where it weighs no network, or did not say.
+    networks: Networks | None = None
     #: The account above each account.
     parents: Mapping[str, str] = field(default_factory=dict)
     #: Our entries about jobs, where the engine keeps them to itself.

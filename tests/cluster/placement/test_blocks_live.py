@@ -134,17 +134,57 @@ def test_a_job_without_room_in_one_block_is_told_so(six: Cluster, network: str) 
     assert "g1, g4" not in found
 
 
+#: A scontrol that tells of the network of last week, beside Slurm's other commands.
+LAST_WEEK = "/run/last-week"
+SCONTROL = f"""#!/bin/sh
+case "$*" in *"show topology"*) exec cat {LAST_WEEK}/shown ;; *) exec scontrol "$@" ;; esac
+"""
+
+
 def test_nodes_that_slurm_refuses_leave_its_own(six: Cluster, network: str) -> None:
     """The engine has a network of last week: its nodes are in two blocks, and Slurm says no."""
     if network != "block":
         pytest.skip("a tree whose switches are joined refuses no nodes")
-    six.put("ctl", OURS, "BlockName=b1 Nodes=g3,g4,g1\nBlockName=b2 Nodes=g2,g5,g6\nBlockSizes=3")
-    six.engine("restart")
+    six.put("ctl", f"{LAST_WEEK}/scontrol", SCONTROL)
+    six.run(
+        "ctl",
+        f"chmod +x {LAST_WEEK}/scontrol; ln -sf $(dirname $(which squeue))/s[!c]* {LAST_WEEK}",
+    )
+    shown = (
+        "BlockName=b1 BlockIndex=0 Nodes=g1,g[3-4] BlockSize=3\n"
+        "BlockName=b2 BlockIndex=1 Nodes=g2,g[5-6] BlockSize=3"
+    )
+    six.put("ctl", f"{LAST_WEEK}/shown", shown)
+    configure_engine(six, f"slurm: {{bin_dir: {LAST_WEEK}}}")
+    until(lambda: six.status()["network"]["since"], "the engine has asked")
     halves(six, "g3", "g4")
     job = six.started("-N2", "--gres=gpu:2", sleep_s=300)
     assert sorted(by_block(job.gpus)) == [0, 2]
     log = six.read("ctl", "/var/log/slurm/slurmctld.log")
     assert re.search(rf"gputopo: job={job.id} added_us=\d+ result=alt", log)
+
+
+def test_what_slurmctld_has_in_force_counts_and_not_a_file(six: Cluster, network: str) -> None:
+    """Nodes g3 and g4 change places; where Slurm moves nodes by itself, no file says so."""
+    first, second = ("b1", "b2") if network == "block" else ("s1", "s2")
+    before = six.status()["network"]["since"]
+    if six.release >= (25, 5) and network == "tree":
+        six.run("ctl", f"scontrol update nodename=g3 topology=default:{second}")
+        six.run("ctl", f"scontrol update nodename=g4 topology=default:{first}")
+    else:
+        moved = NETWORKS[network].replace("g[1-3]", "g1,g2,g4").replace("g[4-6]", "g3,g5,g6")
+        six.put("ctl", SLURMS, moved)
+        six.reconfigure()
+        # As it was, and slurmctld has not read it.
+        six.put("ctl", SLURMS, NETWORKS[network])
+    until(lambda: six.status()["network"]["since"] > before, "the engine has noticed", 30)
+    assert "network: " in six.run("ctl", "gputopo status").out
+    halves(six, "g1", "g4")
+    job = six.started("-N2", "--gres=gpu:2", sleep_s=300)
+    assert set(job.gpus) == {"g1", "g4"}
+    assert f"nodes below {first}" in job.fields["AdminComment"]
+    doctor = six.run("ctl", "gputopo doctor", check=False).out
+    assert f"slurmctld has another network in force than {OURS}: g3 is not in" in doctor
 
 
 def test_without_a_network_of_ours_the_nodes_are_slurms(six: Cluster, network: str) -> None:

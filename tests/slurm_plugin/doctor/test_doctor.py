@@ -319,6 +319,28 @@ def test_slurm_and_the_engine_go_by_one_network(site, ours, level, words):
     assert words.format(folder=site.folder) in finding.text
 
 
+@pytest.mark.parametrize(("shown", "level", "words"), [
+    ("SwitchName=s1 Level=0 LinkSpeed=1 Nodes=dgx[1-2]", "ok", "and so does topology_conf"),
+    ("SwitchName=s1 Level=0 LinkSpeed=1 Nodes=dgx1", "warn",
+     "topology.conf: dgx2 is not in switch s1. The engine goes by slurmctld's"),
+    ("SwitchName=s1 Level=0 LinkSpeed=1 Nodes=dgx[1-3]", "warn", "dgx3 is in switch s1."),
+    ("SwitchName=s2 Level=0 LinkSpeed=1 Nodes=dgx[1-2]", "warn", "dgx1 is not in switch s1."),
+    ("BlockName=b1 BlockIndex=0 Nodes=dgx1", "ok", "and so does topology_conf"),
+    ("", "ok", "and so does topology_conf"),
+], ids=["the same", "one left", "one came", "another name", "cannot be read", "none"])  # fmt: skip
+def test_what_slurmctld_has_in_force_may_be_another_network_than_the_file_says(
+    site, shown, level, words
+):
+    """Nodes move by `scontrol update nodename topology=`, or a file was not read again."""
+    (site.folder / "slurm" / "topology.conf").write_text("SwitchName=s1 Nodes=dgx[1-2]\n")
+    site.config.write_text(site.config.read_text() + "topology_conf: slurm/topology.conf\n")
+    site.slurm.values["TopologyPlugin"] = "topology/tree"
+    site.slurm.topology = shown
+    (finding,) = (found for found in site.findings() if found.check == "network")
+    assert finding.level == level
+    assert words in finding.text
+
+
 def test_a_script_of_the_sites_that_asks_the_engine_is_as_good_as_ours(site):
     site.script.write_text('pcall(require, "gputopo.bridge")')
     site.status["messages"] = {"submit": 3, "place": 1}

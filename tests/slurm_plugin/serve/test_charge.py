@@ -22,6 +22,7 @@ from slurm_plugin.serve.charge import Charge, Controllers
 from slurm_plugin.serve.loops.gates import GatesLoop
 from slurm_plugin.serve.loops.lending import LendingLoop
 from slurm_plugin.serve.loops.neighbours import NeighboursLoop
+from slurm_plugin.serve.loops.network import NetworkLoop
 from slurm_plugin.serve.loops.queue_loop import QueueLoop
 from slurm_plugin.serve.loops.shaping import ShapingLoop
 from slurm_plugin.serve.loops.site import SiteLoop
@@ -306,7 +307,7 @@ def stood_by(
     engine = an_engine(folder, f"{BASIC}enforcement: {mode}\nremote: {{{{allow: yes}}}}\n")
     engine.setup.neighbours.is_wanted = True
     engine.setup.keeper.is_in_charge = lambda: False
-    kinds = (GatesLoop, ShapingLoop, LendingLoop, NeighboursLoop, SiteLoop)
+    kinds = (GatesLoop, ShapingLoop, LendingLoop, NeighboursLoop, SiteLoop, NetworkLoop)
     return slurm, [kind(engine) for kind in kinds]
 
 

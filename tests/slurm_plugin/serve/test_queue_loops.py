@@ -13,6 +13,9 @@ from genie_in_tests import GENIE, TwoNodes, a_shaping
 from machines_in_tests import BASIC
 from slots_in_tests import Remembering, gated
 
+from gres_topology import Network
+from gres_topology.slurm_files import topology_shown
+from gres_topology.slurm_files.network import Networks
 from slurm_plugin.act.gates.capacity_cache import CapacityCache
 from slurm_plugin.act.gates.plan import GatePlan
 from slurm_plugin.act.gates.reconciler import GateReconciler
@@ -27,6 +30,7 @@ from slurm_plugin.serve.free_history import FreeHistory
 from slurm_plugin.serve.loops.gates import GatesLoop
 from slurm_plugin.serve.loops.lending import LendingLoop
 from slurm_plugin.serve.loops.neighbours import NeighboursLoop
+from slurm_plugin.serve.loops.network import IDLE_S, POLL_S, NetworkLoop
 from slurm_plugin.serve.loops.queue_loop import QueueLoop, ReconcilerLoop
 from slurm_plugin.serve.loops.shaping import ShapingLoop
 from slurm_plugin.serve.loops.site import SETTLED_S, SiteLoop
@@ -341,3 +345,53 @@ def test_a_reading_that_fails_is_not_in_the_report(tmp_path, monkeypatch, caplog
     look([site])
     assert "site: Slurm could not be read: slurmctld is down" in caplog.text
     assert FreeHistory(engine.setup.config.decision_log).since(None) == []
+
+
+class Moving(TwoNodes):
+    """A Slurm whose topology is what `shown` says; it does not answer where that is nothing."""
+
+    shown = ""
+
+    def networks(self) -> Networks:
+        self.asked["networks"] += 1
+        if not self.shown:
+            raise SlurmError("no answer")
+        only = topology_shown.parse(self.shown, "scontrol show topology")
+        return Networks({"": only}, only)
+
+
+def test_slurmctlds_topology_counts_once_it_is_told_and_while_it_is_away(tmp_path, monkeypatch):
+    (tmp_path / "topology.conf").write_text("SwitchName=s1 Nodes=dgx[1-2]\n")
+    slurm = Moving()
+    [gates, *_] = loops(tmp_path, monkeypatch, slurm, "topology_conf: topology.conf\n")
+    loop, networks = NetworkLoop(gates.engine), gates.engine.setup.decider.networks
+
+    def known() -> tuple[set[str], str]:
+        look([loop])
+        network = networks.of("")
+        assert isinstance(network, Network)
+        [told] = loop.status()["network"]["topologies"].values()
+        assert told["from"] == network.source
+        return set(network.domains[0].nodes), network.source
+
+    file = {"dgx1", "dgx2"}, str(tmp_path / "topology.conf")
+    assert known() == file
+    slurm.shown = "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=dgx1\n"
+    told = {"dgx1"}, "scontrol show topology"
+    assert known() == told
+    slurm.shown = ""
+    assert known() == told
+    assert loop.poll_s(loop.engine.setup) == POLL_S
+    # A new configuration begins with its file.
+    gates.engine.setup.decider.networks.told = None
+    assert known() == file
+
+
+def test_where_the_site_names_no_network_slurm_is_not_asked_for_one(tmp_path, monkeypatch):
+    slurm = Moving()
+    [gates, *_] = loops(tmp_path, monkeypatch, slurm, "")
+    loop = NetworkLoop(gates.engine)
+    look([loop])
+    assert not slurm.asked["networks"]
+    assert loop.status() == {}
+    assert loop.poll_s(loop.engine.setup) == IDLE_S

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from gres_topology import Domain, Network
+from gres_topology.slurm_files import topology_shown
+from gres_topology.slurm_files.network import BLOCK, TREE, Networks
 from slurm_plugin.queue.candidates import Need, Spread
 from slurm_plugin.queue.capacity import gpus_of_any_type, nodes_of
 from slurm_plugin.queue.slurms_choice import rooms
 from slurm_plugin.slurm.clients import scontrol_tables
-from slurm_plugin.slurm.interface import SlurmNode, SlurmPartition, TopologyUnits
+from slurm_plugin.slurm.interface import SlurmNode, SlurmPartition
 from slurm_plugin.tell.why.answer import answer
 from slurm_plugin.tell.why.request import names_some
 from tests.slurm_plugin.tell.why.test_answer import JOB, node, state
@@ -28,39 +31,34 @@ SwitchName=other Level=0 LinkSpeed=1 Nodes=amd1
 """
 
 
-def read(text: str) -> TopologyUnits | None:
-    """What is read of the topology of partition gpu."""
-    part = SlurmPartition("gpu", (), True)
-    return scontrol_tables.topologies(lambda argv: text, [part]).get("gpu")
+def read(text: str) -> Networks:
+    """What is read of the cluster's topology."""
+    return scontrol_tables.networks(lambda argv: text, [SlurmPartition("gpu", (), True)])
 
 
 def test_each_partition_has_the_topology_of_its_own():
     texts = {(): BLOCKS, ("trees",): TREES}
     parts = [SlurmPartition("gpu", (), True), SlurmPartition("t", (), False, topology="trees")]
-    found = scontrol_tables.topologies(lambda argv: texts[tuple(argv[3:])], parts)
-    assert found == {"gpu": read(BLOCKS), "t": read(TREES)}
+    found = scontrol_tables.networks(lambda argv: texts[tuple(argv[3:])], parts)
+    assert found.of("trees") == topology_shown.parse(TREES, "scontrol show topology trees")
+    assert found.default == found.of("") == read(BLOCKS).default
 
 
-def test_what_slurmctld_has_in_force_is_read():
-    blocks = read(BLOCKS)
-    names = frozenset({"dgx1", "dgx2"}), frozenset({"bridged1", "amd1"})
-    assert blocks == TopologyUnits("block", (("b1", names[0]), ("b2", names[1])), (2, 4))
-    trees = read(TREES)
-    assert trees == TopologyUnits("switch", (("top1", names[0]), ("other", frozenset({"amd1"}))))
-    one_tree = TREES.rpartition("SwitchName")[0]
-    broken, without_size = "BlockName=b1 BlockSize=2 Nodes=[", "BlockName=b1 Nodes=a[1-2]"
-    assert [read(text) for text in (one_tree, "", broken, without_size)] == [None] * 4
+def test_of_a_topology_that_cannot_be_read_nothing_is_known():
+    found = read("BlockName=b1 Nodes=a[1-2]").default
+    assert (found.kind, found.units) == ("", ())
 
 
-def units(count: int, each: int, *sizes: int) -> TopologyUnits:
-    """Blocks 1, 2, ... with nodes n1, n2, ..."""
+def units(count: int, each: int, *sizes: int) -> Network:
+    """Blocks 1, 2, ... with nodes n1, n2, ..., or as many trees where they have no sizes."""
     names = [f"n{i}" for i in range(1, count * each + 1)]
     made = (frozenset(names[i * each : (i + 1) * each]) for i in range(count))
-    return TopologyUnits("block", tuple((f"b{i}", one) for i, one in enumerate(made, 1)), sizes)
+    domains = tuple(Domain(f"b{i}", 0, one) for i, one in enumerate(made, 1))
+    return Network(domains, "a test", BLOCK if sizes else TREE, sizes)
 
 
-def nodes(topology: TopologyUnits, busy: tuple[str, ...] = ()) -> Any:
-    names = [name for _, inside in topology.units for name in sorted(inside)]
+def nodes(topology: Network, busy: tuple[str, ...] = ()) -> Any:
+    names = [name for unit in topology.units for name in sorted(unit.nodes)]
     made = [
         SlurmNode(n, ("IDLE",), ("gpu",), 1, 16, 4000, {"v100": 8}, (0,) if n in busy else ())
         for n in names
@@ -137,7 +135,7 @@ PAIR = replace(JOB, min_nodes=2, tres_per_node="gres/gpu:8")
 
 
 def why(job: Any = PAIR, text: str = BLOCKS, **more: Any) -> Any:
-    return answer(state(job, NODES, topologies={"gpu": read(text)}, **more))
+    return answer(state(job, NODES, networks=read(text), **more))
 
 
 def test_a_job_without_room_in_one_block_is_told_so():
@@ -149,7 +147,7 @@ def test_a_job_without_room_in_one_block_is_told_so():
 
 def test_what_would_start_sooner_is_in_one_block_too():
     free = (node("dgx1", 5), node("dgx2", 0), node("bridged1", 8), node("amd1", 0))
-    found = answer(state(PAIR, free, topologies={"gpu": read(BLOCKS)}))
+    found = answer(state(PAIR, free, networks=read(BLOCKS)))
     assert "with --gres=gpu:3 now on dgx1, dgx2" in found.sooner
 
 
@@ -173,16 +171,14 @@ def test_a_job_below_one_switch():
 )
 def test_a_job_that_never_finds_room_is_told_so(job, says):
     free = tuple(node(one.name, 0) for one in NODES)
-    found = answer(
-        state(replace(job, reason="BadConstraints"), free, topologies={"gpu": read(TREES)})
-    )
+    found = answer(state(replace(job, reason="BadConstraints"), free, networks=read(TREES)))
     assert found.sentence == f"Job 14 can never start as it is: {says}."
 
 
 def test_gpus_counted_for_the_whole_job_come_from_one_block():
     free = (node("dgx1", 5), node("dgx2", 5), node("bridged1", 5), node("amd1", 5))
     job = replace(JOB, tres_per_node="", tres_per_job="gres/gpu:10")
-    found = answer(state(job, free, topologies={"gpu": read(BLOCKS)}))
+    found = answer(state(job, free, networks=read(BLOCKS)))
     assert "waits for 10 free GPUs in one block: b1 has 6, b2 has 6" in found.sentence
 
 
