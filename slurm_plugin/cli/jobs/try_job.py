@@ -61,6 +61,7 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     # Of --spread-job with GPUs for each task slurmctld 24.11.5 dies (eval_nodes_gres).
     if may_test and "spread-job" not in wanted:
         says = sbatch_says(options, has_script, settings.slurm.bin_dir if settings else None)
+    says = says.guessed(site.snapshot, wanted.get("partition", ""))
     if is_refused:
         says = says._replace(would_start=says.would_start or None)
     outcome = outcome.beside(says)

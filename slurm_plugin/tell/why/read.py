@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from slurm_plugin.config.settings import Config
 from slurm_plugin.errors import PluginError, SlurmError
-from slurm_plugin.queue.snapshot import read_snapshot
+from slurm_plugin.queue.snapshot import Snapshot, read_snapshot
 from slurm_plugin.slurm import array_tasks
 from slurm_plugin.slurm.clients import scontrol_tables
 from slurm_plugin.slurm.clients.command_line import SlurmClient
@@ -107,8 +107,22 @@ class SbatchSays(NamedTuple):
     words: str = ""
     #: Whether Slurm would start such a job, now or later; None where it did not say.
     would_start: bool | None = None
-    #: Whether it would, but not now, though it looks at no job that waits.
-    is_later: bool = False
+    #: Whether it would, but not now; None where it only guesses (`guessed`).
+    is_later: bool | None = False
+
+    def guessed(self, snapshot: Snapshot, partition: str) -> SbatchSays:
+        """The same beside the jobs of this snapshot, for a job of this partition.
+
+        To the start that it finds Slurm adds the time of all jobs that wait in the partition,
+        whatever they wait for (job_scheduler.c, _delayed_job_start_time).
+        """
+        names = {*(partition or snapshot.settings.default_partition).split(",")}
+        others = (
+            job.state == "PENDING" and not job.held and names & {*job.partition.split(",")}
+            for job in snapshot.jobs
+        )
+        is_guess = self.is_later and (snapshot.settings.hides_jobs or any(others))
+        return self._replace(is_later=None) if is_guess else self
 
 
 def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) -> SbatchSays:

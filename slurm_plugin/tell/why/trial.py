@@ -63,8 +63,8 @@ class Trial:
     def beside(self, says: SbatchSays) -> Trial:
         """The answer as sure as Slurm is of it: neither never nor now where Slurm says otherwise.
 
-        It plans without the jobs that wait: a start that it puts off is none now, but one that it
-        plans for now may be one later.
+        It plans without the jobs that wait: a start that it finds later is none now, but one that
+        it plans for now may be one later.
         """
         if self.unsure and not (self.never and says.would_start is False):
             return self._as_slurm_says(says)
@@ -81,7 +81,7 @@ class Trial:
         if says.would_start is False or says.is_later:
             text = f"It would not start now, as Slurm says: {says.words}."
             return Trial(text, False, unsure=self.unsure)
-        if says.would_start and self.starts_now:
+        if says.would_start and says.is_later is False and self.starts_now:
             where = f"on which nodes and GPUs is not known here: {self.unsure}"
             return Trial(f"It would start now, as Slurm says; {where}.", True, unsure=self.unsure)
         text = f"Whether it would start now is not known here: {self.unsure}."

@@ -145,6 +145,7 @@ def test_nodes_that_slurm_refuses_leave_its_own(six: Cluster, network: str) -> N
     """The engine has a network of last week: its nodes are in two blocks, and Slurm says no."""
     if network != "block":
         pytest.skip("a tree whose switches are joined refuses no nodes")
+    six.run("ctl", ["mkdir", "-p", LAST_WEEK])
     six.put("ctl", f"{LAST_WEEK}/scontrol", SCONTROL)
     six.run(
         "ctl",
@@ -174,7 +175,7 @@ def test_what_slurmctld_has_in_force_counts_and_not_a_file(six: Cluster, network
     else:
         moved = NETWORKS[network].replace("g[1-3]", "g1,g2,g4").replace("g[4-6]", "g3,g5,g6")
         six.put("ctl", SLURMS, moved)
-        six.reconfigure()
+        six.restart_slurmctld()
         # As it was, and slurmctld has not read it.
         six.put("ctl", SLURMS, NETWORKS[network])
     until(lambda: six.status()["network"]["since"] > before, "the engine has noticed", 30)

@@ -288,6 +288,41 @@ def test_a_start_that_slurm_puts_off_is_none_now():
 
 
 @pytest.mark.parametrize(
+    ("others", "hides", "is_sure"),
+    [
+        ([], "none", True),
+        ([{"partition": "gpu"}], "none", False),
+        ([{"partition": "gpu,other", "reason": "QOSMaxGRESPerUser"}], "none", False),
+        (
+            [{"partition": "other"}, {"priority": 0}, {"state": "RUNNING"}],
+            "none",
+            True,
+        ),
+        ([], "jobs", False),
+    ],
+)
+def test_beside_jobs_that_wait_a_later_start_is_slurms_guess(others, hides, is_sure):
+    """It adds their time to the start that it found, be they over a limit."""
+    fits = asked("--gres=gpu:2", nodes=[node("dgx1", 0)])
+    jobs = tuple(replace(JOB, job_id=i, **more) for i, more in enumerate(others, 5))
+    settings = replace(SETTINGS, config={"PrivateData": hides})
+    snapshot = replace(fits.state.snapshot, jobs=jobs, settings=settings)
+    later = SbatchSays("Job 3 to start at some time", True, is_later=True)
+    for partition in ("gpu", ""):
+        says = later.guessed(snapshot, partition)
+        assert says.is_later is (True if is_sure else None)
+        assert trial(fits, None).beside(says).starts_now is not is_sure
+    now = later._replace(is_later=False)
+    assert now.guessed(snapshot, "gpu") == now
+
+
+def test_a_guess_says_nothing_of_a_job_that_only_slurm_can_judge():
+    outcome = tried("--gres=gpu:2 --contiguous", [node("dgx1", 0)])
+    guess = SbatchSays("Job 3 to start at some time", True, is_later=None)
+    assert outcome.beside(guess).starts_now is None
+
+
+@pytest.mark.parametrize(
     ("argv", "others_cpus", "is_judged"),
     [
         ("-p narrow --gpus=2 -n4", 0, True),
