@@ -22,7 +22,7 @@ def parse(text: str, source: str) -> Network:
 
     Before 24.11 Slurm tells no sizes of blocks.
     """
-    lines = [dict(word.partition("=")[::2] for word in line.split()) for line in text.splitlines()]
+    lines = [_pairs(line) for line in text.splitlines()]
     for key, kind in OTHER_KINDS.items():
         if any(key in line for line in lines):
             return Network((), source, kind)
@@ -34,6 +34,18 @@ def parse(text: str, source: str) -> Network:
     if any("=" in line for line in text.splitlines()):
         raise TopologyError(f"{source}: {text[:60]!r}: expected blocks or switches")
     return Network((), source, FLAT)
+
+
+def _pairs(line: str) -> dict[str, str]:
+    """Keys and values; a list of hosts may have blanks in it, as it stands in the file."""
+    pairs: dict[str, str] = {}
+    key = ""
+    for word in line.split():
+        if "=" in word:
+            key, _, pairs[key] = word.partition("=")
+        elif key:
+            pairs[key] = f"{pairs[key].rstrip(',')},{word.lstrip(',')}"
+    return pairs
 
 
 def _blocks(lines: list[dict[str, str]], source: str) -> Network:

@@ -196,6 +196,8 @@ def _moved(ours: Path, here: Installation) -> str:
     """Where slurmctld has nodes elsewhere than the file; "" for nowhere, or where it cannot say."""
     try:
         told, file = here.slurm.networks(), networks.read(ours)
+        # Files that are made of the fabric name hosts that are none of Slurm's.
+        nodes = {node.name for node in here.nodes}
     except (SlurmError, TopologyError):
         return ""
     for name, network in told.by_name.items():
@@ -205,7 +207,7 @@ def _moved(ours: Path, here: Installation) -> str:
         lowest = [{d.name: d.nodes for d in n.domains if not d.level} for n in (network, written)]
         for domain in sorted(lowest[0].keys() | lowest[1].keys()):
             has, had = (some.get(domain, frozenset()) for some in lowest)
-            if odd := sorted(has ^ had):
+            if odd := sorted((has ^ had) & nodes):
                 where = "in" if odd[0] in has else "not in"
                 return f"{odd[0]} is {where} {network.noun} {domain}"
     return ""

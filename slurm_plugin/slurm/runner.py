@@ -27,8 +27,8 @@ _ENVIRONMENT = {"SLURM_BITSTR_LEN": "0", "SLURM_TIME_FORMAT": "%s"}
 # The C library's default, said aloud: else it looks at that file's date for every time that squeue
 # prints, which is two thirds of a long table's cost.
 _TIME_ZONE = {"TZ": ":/etc/localtime"}
-# Variables of these names may hide parts of the queue from a person; the engine must see all.
-_PERSONAL = ("SQUEUE_", "SINFO_")
+# Variables of these names may hide parts from a person, and cut lines; the engine must see all.
+_PERSONAL = ("SQUEUE_", "SINFO_", "SLURM_TOPO_LEN")
 # Slurm hides partitions that a user's groups may not use, and the user's own jobs in them.
 _SHOW_ALL = {"SQUEUE_ALL": "1", "SCONTROL_ALL": "1", "SINFO_ALL": "1"}
 

@@ -59,9 +59,10 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     # To the engine a test is a submit, and with slots it would keep GPUs for it for some seconds.
     may_test = outcome.never or not site.snapshot.has_slots
     # Of --spread-job with GPUs for each task slurmctld 24.11.5 dies (eval_nodes_gres).
-    if may_test and "spread-job" not in wanted:
+    # With --quiet it says nothing.
+    if may_test and wanted.keys().isdisjoint(("quiet", "spread-job")):
         says = sbatch_says(options, has_script, settings.slurm.bin_dir if settings else None)
-    says = says.guessed(site.snapshot, wanted.get("partition", ""))
+    says = says.beside(site.snapshot, wanted.get("partition", ""))
     if is_refused:
         says = says._replace(would_start=says.would_start or None)
     outcome = outcome.beside(says)

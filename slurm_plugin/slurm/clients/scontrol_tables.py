@@ -13,6 +13,7 @@ from gres_topology import Network, hostlist
 from gres_topology.errors import TopologyError
 from gres_topology.slurm_files import topology_shown
 from gres_topology.slurm_files.network import Networks
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm.interface import (
     JobDefaults,
     License,
@@ -72,7 +73,9 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         text = pairs.get(key, "")
         return () if text in ("", "ALL") else tuple(text.split(","))
 
-    shared = pairs.get("OverSubscribe", "")
+    # 26.05 says in one word what were three keys.
+    exclusive, shared = pairs.get("Exclusive", ""), pairs.get("OverSubscribe", "")
+    is_whole = "EXCLUSIVE" in shared or pairs.get("ExclusiveTopo") == "YES"
     share = _SHARE.match(shared)
     return SlurmPartition(
         pairs["PartitionName"],
@@ -91,8 +94,8 @@ def _partition(pairs: dict[str, str]) -> SlurmPartition:
         names("DenyAccounts"),
         names("DenyQos"),
         pairs.get("QoS", ""),
-        pairs.get("ExclusiveUser") == "YES",
-        int(share[2]) if share else int(shared != "EXCLUSIVE"),
+        pairs.get("ExclusiveUser") == "YES" or exclusive == "USER",
+        0 if is_whole or exclusive in ("NODE", "TOPO") else int(share[2]) if share else 1,
         bool(share and share[1] == "FORCE"),
         job_defaults(pairs),
         pairs.get("OverTimeLimit", ""),
@@ -158,6 +161,9 @@ def networks(run: Runner, parts: Iterable[SlurmPartition]) -> Networks:
     for name in sorted({"", *(one.topology for one in parts)}):
         argv = ["scontrol", "show", "topology", *filter(None, [name])]
         text, said = run(argv), " ".join(argv)
+        if not text.strip():
+            # What it could not get, scontrol says on stderr, and ends as if all were well.
+            raise SlurmError(f"{said}: says nothing")
         try:
             by_name[name] = topology_shown.parse(text, said)
         except TopologyError as error:

@@ -6,11 +6,12 @@ user, of its account and those above it, and of its QOS and its partition's.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 
 from slurm_plugin.queue.candidates import Need
-from slurm_plugin.slurm.interface import Limit
+from slurm_plugin.slurm.interface import Limit, QueuedJob
 from slurm_plugin.tell.why import words
 from slurm_plugin.tell.why.state import WaitingState, WaitReason
 
@@ -53,23 +54,59 @@ def limit_reached(state: WaitingState) -> WaitReason | None:
 
 def limit_in_the_way(state: WaitingState, need: Need) -> WaitReason | None:
     """A limit that the job would exceed, whatever Slurm's reason is; None where none is known."""
-    amounts = {
-        "gres/gpu": need.gpus * need.nodes,
-        "cpu": need.cpus * need.nodes,
-        "mem": need.memory_mb * need.nodes,
-        "node": need.nodes,
-        "jobs": 1,
-    }
-    owners = {**_owners(state, "Assoc"), **_owners(state, "QOS")}
-    limits = [
-        one
-        for one in _by_name(state)
-        if _owner(one) in owners
-        and (one.used is not None or one.key.endswith("PJ"))
-        and (one.used or 0) + amounts.get(one.resource, 0) > one.most
-        and "Min" not in one.key
-    ]
+    limits = [one for one in _of_owners(state) if _is_exceeded(one, state.job, need)]
     return _told(limits, state) if limits else None
+
+
+def limit_not_judged(state: WaitingState, need: Need, *, is_vague: bool = False) -> str:
+    """A limit of the job's of which it is not known whether it would exceed it; '' for none.
+
+    `is_vague`: the job may get more CPUs, memory or GPUs than `need` says.
+    """
+    for one in _of_owners(state):
+        grows = is_vague and one.resource not in ("jobs", "submitted jobs", "minutes")
+        if grows or _is_exceeded(one, state.job, need) is None:
+            return f"{one.owner} has a limit on {one.resource} ({one.key})"
+    return ""
+
+
+def _of_owners(state: WaitingState) -> list[Limit]:
+    owners = {**_owners(state, "Assoc"), **_owners(state, "QOS")}
+    return [one for one in _by_name(state) if _owner(one) in owners]
+
+
+def _is_exceeded(limit: Limit, job: QueuedJob, need: Need) -> bool | None:
+    """Would the job exceed it (acct_policy.c)? None where that is not known."""
+    key, used = limit.key, limit.used
+    each = {"gres/gpu": need.gpus, "cpu": need.cpus, "mem": need.memory_mb, "node": 1}
+    minutes = job.time_limit_s / 60 or math.inf
+    amount: float | None = 0.0
+    if key == "GrpWall":
+        return (used or 0) >= limit.most
+    if limit.resource == "minutes":
+        amount = minutes if key.endswith("PJ") else 0.0
+    elif limit.resource == "jobs":
+        amount = 1.0
+    elif limit.resource in each:
+        amount = each[limit.resource] * (1 if key.endswith("PN") else need.nodes)
+    elif limit.resource.startswith("gres/gpu:"):
+        amount = need.gpus * need.nodes if need.types == {limit.resource.split(":", 1)[1]} else None
+        amount = amount if need.gpus else 0.0
+    elif limit.resource == "billing":
+        amount = None
+    if key.startswith("Min"):
+        return None if amount is None else amount < limit.most
+    if used is None and not key.endswith(("PJ", "PN")):
+        return False
+    if amount is None:
+        return True if (used or 0) >= limit.most else None
+    if "Mins" in key and amount:
+        amount *= minutes
+        if "RunMins" not in key and not key.endswith("PJ"):
+            # Unless it is held to them (safe), a job starts while anything is left.
+            is_left = (used or 0) < limit.most
+            return True if not is_left else None if (used or 0) + amount > limit.most else False
+    return (used or 0) + amount > limit.most
 
 
 def _told(limits: list[Limit], state: WaitingState) -> WaitReason:

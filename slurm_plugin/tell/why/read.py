@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import subprocess
@@ -32,6 +33,8 @@ TEST_S, MAX_TEST_BYTES = 10.0, 64 << 10
 #: A start within so many seconds is one now: Slurm tells of it by its own clock.
 SOON_S = 30.0
 _STARTS = re.compile(r" to start at (\S+)")
+#: Errors of a question that slurmctld did not answer (slurm_errno.c).
+_NO_ANSWER = re.compile(r"contact|timed out|transmitted|[Cc]ommunication|temporarily unavailable")
 
 
 class NotWaiting(PluginError):
@@ -74,6 +77,10 @@ def read_site(run: Runner, user: str, options: Mapping[str, str]) -> WaitingStat
         of_partition = options.get("partition", usual)
         qos, unused = _of_qos(run, user, account, of_partition, qos)
         limits += unused
+        for name in of_partition.split(","):
+            one = settings.by_name.get(name)
+            if one is not None and one.qos not in ("", qos):
+                limits += _of_qos(run, user, account, name, one.qos)[1]
     return WaitingState(
         QueuedJob(0, user=user, uid=os.getuid(), account=account, qos=qos),
         snapshot,
@@ -107,22 +114,39 @@ class SbatchSays(NamedTuple):
     words: str = ""
     #: Whether Slurm would start such a job, now or later; None where it did not say.
     would_start: bool | None = None
-    #: Whether it would, but not now; None where it only guesses (`guessed`).
-    is_later: bool | None = False
+    #: In how many seconds; None where it does not say.
+    in_s: float | None = None
 
-    def guessed(self, snapshot: Snapshot, partition: str) -> SbatchSays:
-        """The same beside the jobs of this snapshot, for a job of this partition.
+    @property
+    def is_later(self) -> bool | None:
+        """Would it start, but not now? None where that is not known."""
+        return None if self.in_s is None else self.in_s > SOON_S
 
-        To the start that it finds Slurm adds the time of all jobs that wait in the partition,
-        whatever they wait for (job_scheduler.c, _delayed_job_start_time).
+    def beside(self, snapshot: Snapshot, partitions: str) -> SbatchSays:
+        """The same without what Slurm adds to the start that it finds.
+
+        That is the time of all jobs that wait in the partition, whatever they wait for
+        (job_scheduler.c, _delayed_job_start_time). When it would start is not known any more where
+        it is that alone which keeps it from starting now.
         """
-        names = {*(partition or snapshot.settings.default_partition).split(",")}
-        others = (
-            job.state == "PENDING" and not job.held and names & {*job.partition.split(",")}
-            for job in snapshot.jobs
-        )
-        is_guess = self.is_later and (snapshot.settings.hides_jobs or any(others))
-        return self._replace(is_later=None) if is_guess else self
+        if not self.is_later or self.in_s is None:
+            return self
+        names = {*(partitions or snapshot.settings.default_partition).split(",")}
+        added_s = max(_added_s(snapshot, name) for name in names)
+        is_sure = not snapshot.settings.hides_jobs and self.in_s - added_s > SOON_S
+        return self if is_sure else self._replace(in_s=None)
+
+
+def _added_s(snapshot: Snapshot, partition: str) -> float:
+    """At most so much is added for the jobs that wait in the partition, in seconds."""
+    cpus = [node.cpus for node in snapshot.nodes if partition in node.partitions]
+    each = sum(cpus) // max(1, len(cpus))
+    work_s = 0.0
+    for job in snapshot.jobs:
+        if job.state == "PENDING" and not job.held and partition in job.partition.split(","):
+            size = max(1, job.cpus, job.min_nodes * each)
+            work_s += size * (job.time_limit_s or math.inf)
+    return work_s / max(1, sum(cpus))
 
 
 def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) -> SbatchSays:
@@ -143,19 +167,23 @@ def sbatch_says(options: Sequence[str], has_script: bool, bin_dir: Path | None) 
         return SbatchSays()
     if done is None:
         return SbatchSays()
-    lines = done.err.strip().splitlines()
-    words = lines[-1].removeprefix("sbatch: ") if lines else ""
-    return SbatchSays(words, done.code == 0, _is_later(words, time.time()))
+    lines = done.err.strip().removeprefix("sbatch: ").splitlines()
+    told = next((line for line in lines if _STARTS.search(line)), lines[-1] if lines else "")
+    words = told.removeprefix("sbatch: ")
+    if done.code and _NO_ANSWER.search(words):
+        return SbatchSays(words)
+    # A job that preempts others starts once these have ended.
+    is_told = not any("Preempts:" in line for line in lines)
+    return SbatchSays(words, done.code == 0, _starts_in_s(words, time.time()) if is_told else None)
 
 
-def _is_later(words: str, now: float) -> bool:
-    """Is the start that `sbatch --test-only` tells of, in local time, some while ahead?"""
+def _starts_in_s(words: str, now: float) -> float | None:
+    """In how many seconds the start is that `sbatch --test-only` tells of, in local time."""
     found = _STARTS.search(words)
     try:
-        starts = datetime.fromisoformat(found[1]).timestamp() if found else now
+        return datetime.fromisoformat(found[1]).timestamp() - now if found else None
     except ValueError:
-        return False
-    return starts > now + SOON_S
+        return None
 
 
 def own_job(text: str, jobs: Sequence[QueuedJob], uid: int, sees_all: bool) -> QueuedJob:

@@ -23,6 +23,10 @@ from slurm_plugin.slurm.clients.scontrol_tables import seconds
 from slurm_plugin.slurm.interface import JobDefaults, QueuedJob
 from slurm_plugin.tell.why.state import WaitingState
 
+#: How a script's lines begin that sbatch reads, and those of other batch systems.
+_SBATCH = re.compile("#(?:SBATCH|SLURM)")
+_OTHERS = re.compile(r"^#(?:PBS|BSUB)\b", re.MULTILINE)
+_HETJOB = re.compile(r"^#(?:SBATCH|SLURM)[ \t]+(?:hetjob|packjob)\b", re.MULTILINE)
 #: The most that is read of a script.
 MAX_SCRIPT_CHARS = 1 << 20
 
@@ -124,6 +128,7 @@ VARIABLES = {
         for name in (
             *("BATCH", "CLUSTERS", "CLUSTER_CONSTRAINT", "CORE_SPEC", "DELAY_BOOT"),
             *("DISTRIBUTION", "GPUS_PER_SOCKET", "GRES_FLAGS", "HINT", "NETWORK", "OVERCOMMIT"),
+            *("SPREAD_SEGMENTS", "CONSOLIDATE_SEGMENTS"),
             *("SPREAD_JOB", "THREADS_PER_CORE", "THREAD_SPEC", "TRES_PER_TASK", "USE_MIN_NODES"),
         )
     },
@@ -151,11 +156,13 @@ def parsed(argv: Sequence[str]) -> tuple[dict[str, str], str]:
 
 def environment_options(environ: Mapping[str, str]) -> dict[str, str]:
     """The options that sbatch reads from its environment."""
+    names = {f"SBATCH_{name}": option for name, option in VARIABLES.items()}
+    names |= {"SLURM_CLUSTERS": "clusters", "SLURM_HINT": "hint"}
     return {
         option: text
-        for name, option in VARIABLES.items()
+        for name, option in names.items()
         # An empty text is --exclusive without a value; it unsets any other option.
-        if (text := environ.get(f"SBATCH_{name}")) or (text == "" and option == "exclusive")
+        if (text := environ.get(name)) or (text == "" and option == "exclusive")
     }
 
 
@@ -166,12 +173,18 @@ def options_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[st
     Raises NotTried for one that is not understood, or where the script cannot be read.
     """
     given, script = parsed(argv)
-    inside = parsed(script_options(_script_text(script)))[0] if script else {}
+    if script == ":":
+        raise NotTried("heterogeneous jobs are not judged")
+    text = _script_text(script) if script else ""
+    inside = parsed(script_options(text))[0]
     outside = environment_options(environ)
     if (inside.keys() | given.keys()) & _MEMORY_OPTIONS:
         # What options ask of memory replaces all that the environment asks of it.
         outside = {name: text for name, text in outside.items() if name not in _MEMORY_OPTIONS}
-    return {**inside, **outside, **given}, bool(script) or "wrap" in given
+    options = {**inside, **outside, **given}
+    if "ignore-pbs" not in options:
+        options |= dict.fromkeys(_OTHERS.findall(text), "")
+    return options | dict.fromkeys(_HETJOB.findall(text), ""), bool(script) or "wrap" in given
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +202,14 @@ def script_options(text: str) -> list[str]:
     """The options that a script's `#SBATCH` lines give. Raises NotTried for a broken quote."""
     words: list[str] = []
     for line in text.splitlines():
-        if line.startswith("#SBATCH"):
+        if found := _SBATCH.match(line):
             try:
-                words += shlex.split(line.removeprefix("#SBATCH"), comments=True)
+                more = shlex.split(line[found.end() :], comments=True)
             except ValueError as error:
-                raise NotTried(f"#SBATCH {line[7:60]!r}: {error}") from error
+                raise NotTried(f"{line[:60]!r}: {error}") from error
+            if more[:1] in (["hetjob"], ["packjob"]):
+                break
+            words += more
         elif line.strip() and not line.startswith("#"):
             # Slurm reads no option behind the first command.
             break
@@ -260,7 +276,7 @@ def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
         req_nodes=options.get("nodelist", ""),
         exc_nodes=options.get("exclude", ""),
         reservation=options.get("reservation", ""),
-        exclusive="exclusive" in options,
+        exclusive="exclusive" in options or _gives_nodes(partition, settings),
         licenses=options.get("licenses", ""),
         **fields,
     )
@@ -268,9 +284,18 @@ def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
     return TriedJob(
         replace(site, job=job),
         hint,
-        tuple(f"--{name}" for name in sorted(options) if _is_one_of(_NOT_JUDGED, name)),
+        tuple(_beyond(options)),
         tuple(_by_slurm(options)),
     )
+
+
+def _beyond(options: Mapping[str, str]) -> Iterator[str]:
+    """What is not judged at all, as it is written."""
+    for name in sorted(options):
+        if name.startswith("#"):
+            yield name
+        elif _is_one_of(_NOT_JUDGED, name):
+            yield f"--{name}"
 
 
 def _by_slurm(options: Mapping[str, str]) -> Iterator[str]:
@@ -297,6 +322,15 @@ def names_some(job: QueuedJob) -> bool:
         return 0 < len(node_names(job.req_nodes)) < job.min_nodes
     except Unplaceable:
         return False
+
+
+def _gives_nodes(partitions: str, settings: Settings) -> bool:
+    """Do the partitions give whole nodes, whatever is asked for? Raises NotJudged if some do."""
+    named = (settings.by_name.get(name) for name in partitions.split(","))
+    found = {one.share == 0 for one in named if one is not None}
+    if len(found) > 1:
+        raise NotJudged("some of its partitions give whole nodes (OverSubscribe=EXCLUSIVE)")
+    return found == {True}
 
 
 def _count(options: Mapping[str, str], name: str) -> int:

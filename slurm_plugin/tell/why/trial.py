@@ -25,7 +25,7 @@ from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.tell.why import words
 from slurm_plugin.tell.why.answer import on_the_nodes
 from slurm_plugin.tell.why.estimate import limit_of, timeline_of
-from slurm_plugin.tell.why.limits import limit_in_the_way
+from slurm_plugin.tell.why.limits import limit_in_the_way, limit_not_judged
 from slurm_plugin.tell.why.read import SbatchSays
 from slurm_plugin.tell.why.reasons import licence_lacking, partition_state, refusals
 from slurm_plugin.tell.why.request import NotJudged, TriedJob
@@ -110,9 +110,12 @@ def trial(asked: TriedJob, decider: Decider | None, lending: RemoteConfig | None
     asked = replace(asked, state=kept_out)
     outcome = _on_the_nodes(asked, decider, lending if may_borrow else None)
     unsure = outcome.unsure or unsure
-    # What the jobs that wait leave over, Slurm's test does not know.
-    if outcome.starts_now and unsure and (ahead_of(kept_out) or state.snapshot.settings.hides_jobs):
-        raise NotJudged(unsure)
+    # What the jobs that wait leave over, and what our policy makes of other nodes, Slurm's test
+    # does not know.
+    if outcome.starts_now and unsure:
+        is_alone = not ahead_of(kept_out) and not state.snapshot.settings.hides_jobs
+        if not is_alone or _may_be_postponed(asked, decider):
+            raise NotJudged(unsure)
     return replace(outcome, unsure=unsure)
 
 
@@ -135,6 +138,8 @@ def _on_the_nodes(asked: TriedJob, decider: Decider | None, lending: RemoteConfi
         if hold is not None and shortage_of(need, left) is None:
             nodes = {n: one for n, one in left.nodes.items() if has_cpus_for_sure(need, one)}
             sure = replace(left, nodes=nodes)
+            if vague := limit_not_judged(state, need, is_vague=bool(asked.by_slurm)):
+                raise NotJudged(vague)
             if (for_sure := sure.hold(need, sure.nodes, math.inf)) is not None:
                 return _placed(asked, need, sure, for_sure.gpus, decider)
             return replace(_placed(asked, need, left, hold.gpus, decider), unsure=UNSURE)
@@ -167,6 +172,15 @@ def _borrows_by_hint(asked: TriedJob, decider: Decider) -> bool:
             " others that wait; what this one would get is not known before its submit"
         )
     return preferences.remote
+
+
+def _may_be_postponed(asked: TriedJob, decider: Decider | None) -> bool:
+    """Does the job want GPUs of some worth, for which it may have to wait?"""
+    if decider is None:
+        return False
+    job = asked.state.job
+    preferences = read_preferences(asked.hint, decider.rule(job.partition, job.account, job.uid))
+    return "min-utility" in preferences.values
 
 
 def _closed_partition(state: WaitingState) -> str:

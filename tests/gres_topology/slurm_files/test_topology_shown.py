@@ -31,6 +31,12 @@ def test_blocks_are_in_the_order_in_which_slurm_joins_them():
     assert [(one.name, one.level) for one in found.domains][3:] == [("b1-b2", 1)]
 
 
+@pytest.mark.parametrize("hosts", ["n[1-2] n4", "n[1-2], n4", "n[1-2] , n4"])
+def test_a_list_of_hosts_may_have_blanks_as_the_file_has(hosts):
+    text = f"BlockName=b1 BlockIndex=0 Nodes={hosts} BlockSize=2"
+    assert units(text) == [("b1", {"n1", "n2", "n4"})]
+
+
 def test_it_is_the_network_of_the_file_that_slurm_reads():
     file = "BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n[3-4]\nBlockSizes=2,4"
     shown = "".join(line for line in BLOCKS.splitlines(keepends=True) if "b3" not in line)

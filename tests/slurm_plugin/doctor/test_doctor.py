@@ -324,10 +324,11 @@ def test_slurm_and_the_engine_go_by_one_network(site, ours, level, words):
     ("SwitchName=s1 Level=0 LinkSpeed=1 Nodes=dgx1", "warn",
      "topology.conf: dgx2 is not in switch s1. The engine goes by slurmctld's"),
     ("SwitchName=s1 Level=0 LinkSpeed=1 Nodes=dgx[1-3]", "warn", "dgx3 is in switch s1."),
+    ("SwitchName=s1 Level=0 LinkSpeed=1 Nodes=dgx[1-2],storage1", "ok", "and so does topology"),
     ("SwitchName=s2 Level=0 LinkSpeed=1 Nodes=dgx[1-2]", "warn", "dgx1 is not in switch s1."),
     ("BlockName=b1 BlockIndex=0 Nodes=dgx1", "ok", "and so does topology_conf"),
     ("", "ok", "and so does topology_conf"),
-], ids=["the same", "one left", "one came", "another name", "cannot be read", "none"])  # fmt: skip
+], ids=["same", "left", "came", "no host of Slurm's", "other name", "unread", "none"])  # fmt: skip
 def test_what_slurmctld_has_in_force_may_be_another_network_than_the_file_says(
     site, shown, level, words
 ):

@@ -150,6 +150,26 @@ def test_partitions_that_share_cores_and_those_that_do_not_are_unlike_on_the_sam
     assert found.unlike_sharing == {"a", "b", "d", "g", "h"}
 
 
+@pytest.mark.parametrize(
+    ("text", "closes_nodes", "is_whole"),
+    [
+        ("ExclusiveUser=NO OverSubscribe=NO", False, False),
+        ("ExclusiveUser=YES OverSubscribe=NO", True, False),
+        ("ExclusiveTopo=YES ExclusiveUser=NO OverSubscribe=NO", False, True),
+        ("ExclusiveUser=NO OverSubscribe=EXCLUSIVE", False, True),
+        # In one word since 26.05 (partition_info.c).
+        ("Exclusive=NO OverSubscribe=NO", False, False),
+        ("Exclusive=USER OverSubscribe=NO", True, False),
+        ("Exclusive=NODE OverSubscribe=NO", False, True),
+        ("Exclusive=TOPO OverSubscribe=NO", False, True),
+    ],
+)
+def test_partitions_that_give_whole_nodes_or_close_them(text, closes_nodes, is_whole):
+    run = FakeRunner({"scontrol --oneliner show partitions": f"PartitionName=a Nodes=n1 {text}"})
+    [found] = scontrol_tables.partitions(run)
+    assert (found.closes_nodes, found.share == 0) == (closes_nodes, is_whole)
+
+
 def test_reservations_have_their_nodes_and_times():
     line = (
         "ReservationName=repair StartTime=1795411718 EndTime=1795415318 Duration=01:00:00"

@@ -6,7 +6,7 @@ from datetime import datetime
 import pytest
 from fake_slurm import FakeRunner, tool
 
-from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.slurm.interface import Limit, QueuedJob
 from slurm_plugin.tell.explain.answer import NotShown
 from slurm_plugin.tell.why.read import NotWaiting, SbatchSays, own_job, read_site, sbatch_says
 
@@ -42,15 +42,15 @@ def test_a_job_that_runs_does_not_wait(text, node):
 def test_slurms_own_test_is_asked_and_nothing_is_submitted(tmp_path):
     tool(tmp_path, "sbatch", 'printf "sbatch: tested %s\\n" "$*" >&2')
     says = sbatch_says(["--gpus=2"], has_script=False, bin_dir=tmp_path)
-    assert says == ("tested --test-only --gpus=2 --wrap true", True, False)
+    assert says == ("tested --test-only --gpus=2 --wrap true", True, None)
     tool(tmp_path, "sbatch", 'printf "sbatch: error: never %s\n" "$*" >&2; exit 1')
     says = sbatch_says(["--gpus=2", "job.sh", "-x"], has_script=True, bin_dir=tmp_path)
-    assert says == ("error: never --test-only --gpus=2 job.sh -x", False, False)
+    assert says == ("error: never --test-only --gpus=2 job.sh -x", False, None)
     assert sbatch_says([], has_script=False, bin_dir=tmp_path / "nowhere") == SbatchSays()
 
 
 @pytest.mark.parametrize(
-    ("ahead_s", "is_later"), [(0, False), (5, False), (-9, False), (120, True), (None, False)]
+    ("ahead_s", "is_later"), [(0, False), (5, False), (-9, False), (120, True), (None, None)]
 )
 def test_a_start_that_slurms_test_puts_off_is_later(tmp_path, monkeypatch, ahead_s, is_later):
     """Whatever form of times the user has set."""
@@ -61,7 +61,34 @@ def test_a_start_that_slurms_test_puts_off_is_later(tmp_path, monkeypatch, ahead
     said = f"sbatch: Job 4 to start at {at} using 1 processors on nodes dgx1 in partition gpu"
     tool(tmp_path, "sbatch", f'test -z "$SLURM_TIME_FORMAT" && echo "{said}" >&2')
     says = sbatch_says(["--gpus=2"], has_script=False, bin_dir=tmp_path)
-    assert says == (said.removeprefix("sbatch: "), True, is_later)
+    assert (says.words, says.would_start) == (said.removeprefix("sbatch: "), True)
+    assert says.is_later is is_later
+
+
+def test_a_start_that_ends_other_jobs_first_is_not_known(tmp_path):
+    """slurm_job_will_run names them in a line behind the one with the start, which says now."""
+    at = datetime.fromtimestamp(time.time()).strftime("%Y-%m-%dT%H:%M:%S")
+    said = f"Job 4 to start at {at} using 1 processors on nodes dgx1 in partition gpu"
+    lines = f"sbatch: {said}\nsbatch:   Preempts: 3"
+    tool(tmp_path, "sbatch", f'printf "{lines}\\n" >&2')
+    assert sbatch_says([], has_script=False, bin_dir=tmp_path) == SbatchSays(said, True)
+
+
+@pytest.mark.parametrize(
+    ("why", "would_start"),
+    [
+        ("Unable to contact slurm controller (connect failure)", None),
+        ("Socket timed out on send/recv operation", None),
+        ("Zero Bytes were transmitted or received", None),
+        ("Resource temporarily unavailable", None),
+        ("Requested node configuration is not available", False),
+        ("Invalid partition name specified", False),
+    ],
+)
+def test_an_error_that_is_no_answer_says_nothing_of_the_job(tmp_path, why, would_start):
+    tool(tmp_path, "sbatch", f'echo "allocation failure: {why}" >&2; exit 1')
+    says = sbatch_says([], has_script=False, bin_dir=tmp_path)
+    assert says == SbatchSays(f"allocation failure: {why}", would_start)
 
 
 OF_ACCOUNTS = "AccountingStorageType = accounting_storage/slurmdbd"
@@ -110,6 +137,19 @@ def test_accounts_are_read_where_slurm_keeps_them(config, account, parents):
 )
 def test_a_job_that_names_no_qos_has_that_of_its_account(options, qos):
     assert read_site(FakeRunner(SITE), "alice", options).job.qos == qos
+
+
+def test_what_the_qos_of_the_partition_allows_who_has_used_nothing_yet_is_read_too():
+    config = f"SLURM_VERSION = 24.11.5\n{OF_ACCOUNTS}\n"
+    run = FakeRunner({
+        **SITE,
+        "scontrol show config": f"{config}AccountingStorageEnforce = associations,limits\n",
+        "scontrol --oneliner show": "PartitionName=dgx Default=YES QoS=part\n",
+        "scontrol show assoc_mgr flags=assoc,qos": "",
+        "sacctmgr -nP show qos part": "gres/gpu=2|||\n",
+    })  # fmt: skip
+    [limit] = read_site(run, "alice", {}).extras.limits
+    assert limit == Limit("user alice in QOS part", "MaxTRESPU", "gres/gpu", 2, 0)
 
 
 def test_without_slurms_database_the_qos_is_not_known():

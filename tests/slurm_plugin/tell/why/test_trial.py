@@ -144,10 +144,10 @@ def test_what_is_sbatchs_and_not_judged_is_left_to_slurm(tmp_path, monkeypatch, 
     with pytest.raises(NotJudged) as error:
         tried(argv, (node("dgx1", 0),))
     outcome = not_judged(error.value)
-    for says in (SbatchSays(), SbatchSays("Job 3 to start at once", True)):
+    for says in (SbatchSays(), SbatchSays("Job 3 to start at once", True, in_s=0.0)):
         assert outcome.beside(says).starts_now is None
         assert why in outcome.beside(says).sentence
-    says = SbatchSays("Job 3 to start at some time", True, is_later=True)
+    says = SbatchSays("Job 3 to start at some time", True, in_s=900.0)
     assert outcome.beside(says).sentence == (
         "It would not start now, as Slurm says: Job 3 to start at some time."
     )
@@ -155,8 +155,11 @@ def test_what_is_sbatchs_and_not_judged_is_left_to_slurm(tmp_path, monkeypatch, 
 
 #: What Slurm's test says, and what then is said of a job of which more is asked than is judged.
 SLURM_SAYS = {
-    SbatchSays("Job 3 to start at once", True): (True, "It would start now, as Slurm says; "),
-    SbatchSays("Job 3 to start then", True, is_later=True): (False, "It would not start now, as"),
+    SbatchSays("Job 3 to start at once", True, in_s=0.0): (
+        True,
+        "It would start now, as Slurm says; ",
+    ),
+    SbatchSays("Job 3 to start then", True, in_s=900.0): (False, "It would not start now, as"),
     SbatchSays("no such nodes", False): (False, "It would not start now, as Slurm says: no such"),
     SbatchSays(): (None, "Whether it would start now is not known here: "),
 }
@@ -183,7 +186,7 @@ def test_which_nodes_a_job_may_have_slurms_own_test_says(argv, why, says):
 
 def test_slurms_test_tells_no_start_now_where_others_wait_or_room_is_lacking():
     """It looks at no job that waits; and what is said to start now, both have to find."""
-    now = SbatchSays("Job 3 to start at once", True)
+    now = SbatchSays("Job 3 to start at once", True, in_s=0.0)
     waits = replace(JOB, job_id=7, tres_per_node="gres/gpu:1", partition="gpu")
     with pytest.raises(NotJudged, match="--contiguous is not judged"):
         tried("--gres=gpu:2 --contiguous", [node("dgx1", 0)], others=[waits])
@@ -195,6 +198,88 @@ def test_slurms_test_tells_no_start_now_where_others_wait_or_room_is_lacking():
     lacking = tried("--gres=gpu:9 --contiguous", [node("dgx1", 0)])
     assert lacking.beside(now).starts_now is None
     assert lacking.beside(now._replace(would_start=False)).never
+
+
+@pytest.mark.parametrize(
+    ("text", "beyond"),
+    [
+        ("#PBS -h\n#SBATCH --gpus=1\n", ("#PBS",)),
+        ("#SBATCH --ignore-pbs --gpus=1\n#PBS -h\n", ()),
+        ("#SBATCH --gpus=1\n#BSUB -n 4\n", ("#BSUB",)),
+        ("#SLURM --gpus=1\n", ()),
+        ("#SBATCH --gpus=1\n#SBATCH hetjob\n#SBATCH -N9\n", ("#SBATCH hetjob",)),
+    ],
+)
+def test_lines_of_a_script_that_sbatch_obeys_too(tmp_path, text, beyond):
+    (tmp_path / "job.sh").write_text(f"#!/bin/sh\n{text}echo\n")
+    options, _ = options_of([str(tmp_path / "job.sh")], {})
+    job = tried_job(options, asked().state)
+    assert job.beyond == beyond
+    assert (job.state.job.tres_per_job, job.state.job.min_nodes) == ("gres/gpu:1", 1)
+
+
+def test_of_a_job_that_may_wait_for_better_gpus_slurms_test_tells_no_start(tmp_path):
+    """It asks no policy, which may find others than were looked at here."""
+    decider, nodes = basic_decider(tmp_path), [node("dgx1", 0)]
+    assert tried("--gres=gpu:2 --tmp=5G", nodes, decider=decider).starts_now
+    with pytest.raises(NotJudged, match="--tmp is not judged"):
+        tried("--gres=gpu:2 --tmp=5G --gpu-topo=min-utility=0.9", nodes, decider=decider)
+
+
+@pytest.mark.parametrize("shares", [(0,), (0, 1)])
+def test_a_partition_may_give_whole_nodes(shares):
+    names = ("gpu", "other")[: len(shares)]
+    parts = tuple(
+        SlurmPartition(name, ("dgx1",), name == "gpu", share=share)
+        for name, share in zip(names, shares, strict=True)
+    )
+    site = state(JOB, [node("dgx1", 2)])
+    settings = replace(SETTINGS, partitions=parts)
+    site = replace(site, snapshot=replace(site.snapshot, jobs=(), settings=settings))
+    options = {"gpus": "1", "partition": ",".join(names)}
+    if len(shares) > 1:
+        with pytest.raises(NotJudged, match="OverSubscribe=EXCLUSIVE"):
+            tried_job(options, site)
+        return
+    assert tried_job(options, site).state.job.exclusive
+
+
+ALICE = "user alice in QOS normal"
+
+
+@pytest.mark.parametrize(
+    ("argv", "limit", "outcome"),
+    [
+        ("-t 60 --gres=gpu:2", ("QOS normal", "GrpTRESMins", "gres/gpu", 600, 640), "waits"),
+        ("-t 60 --gres=gpu:2", ("QOS normal", "GrpTRESMins", "gres/gpu", 600, 500), "unknown"),
+        ("-t 30 --gres=gpu:2", ("QOS normal", "GrpTRESMins", "gres/gpu", 600, 500), "starts"),
+        ("-t 600 --gres=gpu:4", ("QOS normal", "GrpTRESRunMins", "gres/gpu", 100, 0), "waits"),
+        ("-t 600 --gres=gpu:4", ("QOS normal", "MaxTRESMinsPJ", "gres/gpu", 100, None), "waits"),
+        ("-t 10 --gres=gpu:4", ("QOS normal", "MaxTRESMinsPJ", "gres/gpu", 100, None), "starts"),
+        ("-t 600", ("QOS normal", "MaxWallPJ", "minutes", 60, None), "waits"),
+        ("-t 60", ("QOS normal", "MaxWallPJ", "minutes", 60, None), "starts"),
+        ("-t 60", ("QOS normal", "GrpWall", "minutes", 60, 60), "waits"),
+        ("--gres=gpu:4", ("QOS normal", "MaxTRESPN", "gres/gpu", 2, None), "waits"),
+        ("-N2 --gres=gpu:2", ("QOS normal", "MaxTRESPN", "gres/gpu", 2, None), "starts"),
+        ("--gres=gpu:1", ("QOS normal", "MinTRESPJ", "gres/gpu", 2, None), "waits"),
+        ("--gres=gpu:1", ("QOS normal", "GrpTRES", "billing", 100, 100), "waits"),
+        ("--gres=gpu:1", ("QOS normal", "GrpTRES", "billing", 100, 10), "unknown"),
+        ("--gres=gpu:v100:1", (ALICE, "MaxTRESPU", "gres/gpu:v100", 2, 2), "waits"),
+        ("--gres=gpu:1", (ALICE, "MaxTRESPU", "gres/gpu:a100", 2, 1), "unknown"),
+        ("-n1", (ALICE, "MaxTRESPU", "gres/gpu:a100", 2, 2), "starts"),
+        ("--gres=gpu:1", ("QOS another", "GrpTRES", "billing", 100, 100), "starts"),
+        ("--mincpus=32", ("QOS normal", "MaxTRESPJ", "cpu", 40, None), "unknown"),
+        ("--mincpus=32", (ALICE, "MaxJobsPU", "jobs", 4, 1), "starts"),
+    ],
+)
+def test_a_limit_is_held_against_what_it_counts(argv, limit, outcome):
+    limits = (Limit(*limit),)
+    nodes = [node("dgx1", 0), node("dgx2", 0)]
+    if outcome == "unknown":
+        with pytest.raises(NotJudged, match="has a limit on"):
+            tried(argv, nodes, qos="normal", limits=limits)
+        return
+    assert tried(argv, nodes, qos="normal", limits=limits).starts_now is (outcome == "starts")
 
 
 def test_what_is_sure_is_said_of_what_is_not_judged_too(tmp_path):
@@ -281,44 +366,51 @@ def test_a_job_that_fits_starts_and_one_that_does_not_is_told_why():
 
 def test_a_start_that_slurm_puts_off_is_none_now():
     found = tried("--gres=gpu:2", [node("dgx1", 0)])
-    later = found.beside(SbatchSays("Job 3 to start at some time", True, is_later=True))
+    later = found.beside(SbatchSays("Job 3 to start at some time", True, in_s=900.0))
     assert later.sentence == "It would not start now, as Slurm says: Job 3 to start at some time."
     assert not later.starts_now
     assert found.beside(SbatchSays("Job 3 to start at some time", True)) == found
 
 
 @pytest.mark.parametrize(
-    ("others", "hides", "is_sure"),
+    ("others", "hides", "in_s", "is_sure"),
     [
-        ([], "none", True),
-        ([{"partition": "gpu"}], "none", False),
-        ([{"partition": "gpu,other", "reason": "QOSMaxGRESPerUser"}], "none", False),
+        ([], "none", 900.0, True),
+        ([{"partition": "gpu"}], "none", 300.0, False),
+        ([{"partition": "gpu"}], "none", 331.0, True),
+        ([{"partition": "gpu,other", "reason": "QOSMaxGRESPerUser"}], "none", 300.0, False),
+        ([{"partition": "gpu", "time_limit_s": 0}], "none", 1e9, False),
         (
             [{"partition": "other"}, {"priority": 0}, {"state": "RUNNING"}],
             "none",
+            31.0,
             True,
         ),
-        ([], "jobs", False),
+        ([], "jobs", 900.0, False),
     ],
 )
-def test_beside_jobs_that_wait_a_later_start_is_slurms_guess(others, hides, is_sure):
-    """It adds their time to the start that it found, be they over a limit."""
+def test_what_slurm_adds_for_jobs_that_wait_keeps_no_job_from_starting_now(
+    others, hides, in_s, is_sure
+):
+    """Half of the partition's CPUs for ten minutes are five minutes more, be it over a limit."""
     fits = asked("--gres=gpu:2", nodes=[node("dgx1", 0)])
-    jobs = tuple(replace(JOB, job_id=i, **more) for i, more in enumerate(others, 5))
+    one = replace(JOB, cpus=8, min_nodes=1, time_limit_s=600)
+    both = tuple(node(name, 0) for name in ("dgx1", "dgx2"))
+    jobs = tuple(replace(one, job_id=i, **more) for i, more in enumerate(others, 5))
     settings = replace(SETTINGS, config={"PrivateData": hides})
-    snapshot = replace(fits.state.snapshot, jobs=jobs, settings=settings)
-    later = SbatchSays("Job 3 to start at some time", True, is_later=True)
+    snapshot = replace(fits.state.snapshot, jobs=jobs, nodes=both, settings=settings)
+    later = SbatchSays("Job 3 to start at some time", True, in_s=in_s)
     for partition in ("gpu", ""):
-        says = later.guessed(snapshot, partition)
+        says = later.beside(snapshot, partition)
         assert says.is_later is (True if is_sure else None)
         assert trial(fits, None).beside(says).starts_now is not is_sure
-    now = later._replace(is_later=False)
-    assert now.guessed(snapshot, "gpu") == now
+    now = later._replace(in_s=5.0)
+    assert now.beside(snapshot, "gpu") == now
 
 
 def test_a_guess_says_nothing_of_a_job_that_only_slurm_can_judge():
     outcome = tried("--gres=gpu:2 --contiguous", [node("dgx1", 0)])
-    guess = SbatchSays("Job 3 to start at some time", True, is_later=None)
+    guess = SbatchSays("Job 3 to start at some time", True)
     assert outcome.beside(guess).starts_now is None
 
 
@@ -349,7 +441,7 @@ def test_where_releases_count_a_partitions_cpus_differently_slurm_alone_knows(
     found = trial(site, None)
     assert "how many CPUs are left to its partition" in found.unsure
     assert found.beside(SbatchSays()).starts_now is None
-    assert found.beside(SbatchSays("Job 3 to start at once", True)).starts_now
+    assert found.beside(SbatchSays("Job 3 to start at once", True, in_s=0.0)).starts_now
 
 
 @pytest.mark.parametrize(
