@@ -134,6 +134,7 @@ def test_what_is_not_understood_is_refused(argv):
         ("--array=1-3", "--array is not judged"),
         ("--nice=5 --contiguous", "--nice is not judged"),
         ("--switches=1 --gpus=1", "--switches is not judged"),
+        ("--gres-flags=enforce-binding --gpus=1", "--gres-flags is not judged"),
         ("-n6 --mem-per-gpu=400", "--mem-per-gpu without a request for GPUs is not judged"),
         ("-p gpu -H job.sh --array=1", "--hold is not judged"),
     ],
