@@ -51,8 +51,9 @@ def try_(config_path: Path, as_json: bool, options: tuple[str, ...]) -> None:
     try:
         asked = tried_job(wanted, site)
         outcome = trial(asked, _decider(settings), settings.remote if settings else None)
-        # A test refuses such a job, which Slurm starts.
-        is_refused = names_some(asked.state.job)
+        # A test refuses a job that needs more nodes than it names, and Slurm starts it.
+        needs_more = bool(outcome.gpus) and len(outcome.gpus) > asked.state.job.min_nodes
+        is_refused = names_some(asked.state.job) or ("nodelist" in wanted and needs_more)
     except NotJudged as error:
         outcome, is_refused = not_judged(error), "nodelist" in wanted
     says = SbatchSays()

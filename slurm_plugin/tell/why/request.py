@@ -237,6 +237,9 @@ def tried_job(options: Mapping[str, str], site: WaitingState) -> TriedJob:
     settings, now = site.snapshot.settings, int(site.now)
     partition = options.get("partition") or _default_partition(settings)
     least, most = _nodes(options.get("nodes", ""))
+    if "nodes" not in options:
+        # As many as it names, and as many more as it needs (sbatch's opt.c).
+        least = max(least, len(_names(options.get("nodelist", ""))))
     tasks, on_each = _count(options, "ntasks"), _count(options, "ntasks-per-node")
     if tasks and on_each and not most:
         least = max(least, -(-tasks // on_each))
@@ -333,6 +336,13 @@ def _gives_nodes(partitions: str, settings: Settings) -> bool:
     if len(found) > 1:
         raise NotJudged("some of its partitions give whole nodes (OverSubscribe=EXCLUSIVE)")
     return found == {True}
+
+
+def _names(text: str) -> frozenset[str]:
+    try:
+        return node_names(text)
+    except Unplaceable as error:
+        raise NotTried(f"--nodelist {text!r}: {error.why}") from error
 
 
 def _count(options: Mapping[str, str], name: str) -> int:

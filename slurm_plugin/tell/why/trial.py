@@ -251,7 +251,11 @@ def _placed(
         return _by_slurm(
             tuple(own), need, "which GPUs is not known here" if decider is None else ""
         )
-    if not all(fits(need, site.nodes[name]) for name in own):
+    is_spread = len(own) > 1 and need.spread is not None and need.spread.gpus > 0
+    if is_spread or not all(fits(need, site.nodes[name]) for name in own):
+        # How many GPUs of each node Slurm takes goes by more than is known here.
+        if _may_be_postponed(asked, decider):
+            raise NotJudged("which GPUs Slurm takes of each node, and so what they are worth to it")
         return _by_slurm(tuple(own), need, "it spreads the job over its nodes")
     job = asked.state.job
     question = PlacementQuestion(0, 0, job.uid, 0, 0, (), job.account, job.partition, asked.hint)

@@ -469,14 +469,15 @@ def test_never_and_now_are_said_only_where_slurm_does_not_say_otherwise(argv, wo
     ("argv", "used", "says"),
     [
         ("--gpus=3 --cpus-per-gpu=6", 0, "It would start now on dgx1, dgx2, on GPUs that Slurm"),
-        ("--gpus=9", 0, "It would start now on dgx1: 0,3,2,1,5,6,7,4, dgx2: 0,"),
+        ("--gpus=9", 0, "It would start now on dgx1, dgx2, on GPUs that Slurm chooses"),
         ("-n20 --gres=gpu:1", 0, "It would start now on dgx1, dgx2"),
         ("--gpus=9", 4, "It would not start now: it waits for 9 free GPUs with their CPUs and"
          " memory: 8 are there."),
         ("-n20 --gres=gpu:1", 8, "It would not start now: it waits for 20 CPUs of nodes that have"
          " 1 free GPU: none is there."),
-        ("--gpus=3 -w dgx1,dgx2", 0, "It would start now on dgx1: "),
-        ("--gpus=3 --cpus-per-gpu=6 -w dgx1,dgx2", 0, "It would start now on dgx1, dgx2"),
+        ("--gpus=3 -w dgx1,dgx2", 0, "It would start now on dgx1, dgx2, on GPUs that"),
+        ("--gpus=3 --cpus-per-gpu=6 -w dgx1,dgx2", 0, "It would start now on dgx1, dgx2, on"),
+        ("--gpus-per-node=2 -w dgx1,dgx2", 0, "It would start now on dgx1: "),
         ("--gpus=17", 0, "It would never start as it is: it needs 17 GPUs, and all nodes together"
          " have 16 for it."),
     ],
@@ -485,6 +486,12 @@ def test_what_is_counted_for_the_whole_job_slurm_takes_of_several_nodes(tmp_path
     nodes = [node("dgx1", used), node("dgx2", used)]
     found = tried(argv, nodes, decider=basic_decider(tmp_path))
     assert found.sentence.startswith(says)
+
+
+def test_of_gpus_that_slurm_spreads_it_is_not_known_what_they_are_worth(tmp_path):
+    nodes = [node("dgx1", 0), node("dgx2", 0)]
+    with pytest.raises(NotJudged, match="which GPUs Slurm takes of each node"):
+        tried("--gpus=9 --gpu-topo=min-utility=0.9", nodes, decider=basic_decider(tmp_path))
 
 
 def test_jobs_that_wait_and_fit_take_their_gpus_first():
