@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gres_topology.errors import TopologyError
-from gres_topology.slurm_files.network import FLAT, Declared, Network, blocks, ratios, tree
+from gres_topology.slurm_files.network import Declared, Network, blocks, ratios, tree
 
 #: Kinds of topology whose nodes we leave to Slurm, by the first key of their lines.
 OTHER_KINDS = {"RingName": "ring", "TorusName": "torus3d"}
@@ -20,7 +20,8 @@ OTHER_KINDS = {"RingName": "ring", "TorusName": "torus3d"}
 def parse(text: str, source: str) -> Network:
     """The network shown. TopologyError for one that cannot be known by it.
 
-    Before 24.11 Slurm tells no sizes of blocks.
+    Before 24.11 Slurm tells no sizes of blocks. Nothing at all is shown of a flat network, and
+    where scontrol got no answer: it ends then as if all were well.
     """
     lines = [_pairs(line) for line in text.splitlines()]
     for key, kind in OTHER_KINDS.items():
@@ -31,9 +32,9 @@ def parse(text: str, source: str) -> Network:
         return tree(switches, source, may_be_empty=True)
     if any("BlockName" in line for line in lines):
         return _blocks(lines, source)
-    if any("=" in line for line in text.splitlines()):
+    if text.strip():
         raise TopologyError(f"{source}: {text[:60]!r}: expected blocks or switches")
-    return Network((), source, FLAT)
+    raise TopologyError(f"{source}: says nothing")
 
 
 def _pairs(line: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gres_topology import Network
-from gres_topology.slurm_files.network import FLAT, Networks
+from gres_topology.slurm_files.network import Networks
 
 logger = logging.getLogger(__name__)
 
@@ -31,10 +31,16 @@ class NetworksInForce:
         if self.file is None:
             return None
         told = self.told.of(name) if self.told else None
-        return self.file.of(name) if told is None or told.kind in ("", FLAT) else told
+        return self.file.of(name) if told is None or not told.kind else told
 
     def take(self, told: Networks, now: float) -> None:
-        """slurmctld has these in force now (epoch)."""
+        """slurmctld has these in force now (epoch); one that it does not tell stays as it was."""
+        before = self.told.by_name if self.told else {}
+        by_name = {
+            name: network if network.kind else before.get(name, network)
+            for name, network in told.by_name.items()
+        }
+        told = Networks(by_name, by_name.get("", told.default))
         if told == self.told:
             return
         if self.told is not None:

@@ -60,8 +60,6 @@ def test_of_trees_slurm_keeps_a_job_within_one_where_there_are_several():
     [
         ("RingName=r1 Nodes=n[1-4] RingSize=4", "ring"),
         ("TorusName=t Dims=2x2x2 Nodes=n[1-8]", "torus3d"),
-        ("", "flat"),
-        ("No topology information available", "flat"),
     ],
 )
 def test_of_other_kinds_the_name_is_known(text, kind):
@@ -78,6 +76,8 @@ def test_of_other_kinds_the_name_is_known(text, kind):
         ("SwitchName=s1 Nodes=a[1-", "shown: nodes: "),
         ("SwitchName=s1 Switches=gone", "lists gone"),
         ("Name=b1 What=else", "expected blocks or switches"),
+        ("No topology information available", "expected blocks or switches"),
+        (" \n", "shown: says nothing"),
     ],
 )
 def test_what_cannot_be_known_is_an_error(text, why):

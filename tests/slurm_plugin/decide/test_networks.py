@@ -1,7 +1,7 @@
 """Which networks count: slurmctld's, the file's."""
 
 from gres_topology import Domain, Network
-from gres_topology.slurm_files.network import BLOCK, FLAT, Networks
+from gres_topology.slurm_files.network import BLOCK, Networks
 from slurm_plugin.decide.networks import NetworksInForce
 
 
@@ -33,16 +33,25 @@ def test_what_slurmctld_has_in_force_counts_more_than_the_file():
 
 
 def test_the_file_counts_where_slurmctld_weighs_no_network_or_cannot_say():
+    """Of a flat network scontrol shows nothing."""
     file, named = network("n1"), network("n9")
     found = NetworksInForce(only(file, racks=named))
-    for kind in (FLAT, ""):
-        found.take(only(network(kind=kind)), 5.0)
-        assert found.of("") is file
+    found.take(only(network(kind="")), 5.0)
+    assert found.of("") is file
     assert found.of("racks") is named
     assert found.of("gone") is None
     told = network("n3")
-    found.take(only(network(kind=FLAT), racks=told), 6.0)
-    assert found.of("racks") is told
+    found.take(only(network(kind=""), racks=told), 6.0)
+    assert (found.of(""), found.of("racks")) == (file, told)
+
+
+def test_an_answer_that_fails_for_once_changes_nothing(caplog):
+    told = network("n2")
+    found = NetworksInForce(only(network("n1")))
+    found.take(only(told), 5.0)
+    found.take(only(network(kind="")), 6.0)
+    assert found.of("") is told
+    assert (found.since, caplog.text) == (5.0, "")
 
 
 def test_a_topology_that_is_slurms_alone_stays_slurms():
