@@ -178,7 +178,9 @@ def options_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[st
     if script == ":":
         raise NotTried("heterogeneous jobs are not judged")
     text = _script_text(script) if script else ""
-    inside = parsed(script_options(text))[0]
+    # The options of the first component alone: the job is not judged.
+    hetjob = _HETJOB.search(text)
+    inside = parsed(script_options(text[: hetjob.start()] if hetjob else text))[0]
     outside = environment_options(environ)
     if (inside.keys() | given.keys()) & _MEMORY_OPTIONS:
         # What options ask of memory replaces all that the environment asks of it.
@@ -186,7 +188,9 @@ def options_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[st
     options = {**inside, **outside, **given}
     if "ignore-pbs" not in options:
         options |= dict.fromkeys(_OTHERS.findall(text), "")
-    return options | dict.fromkeys(_HETJOB.findall(text), ""), bool(script) or "wrap" in given
+    if hetjob:
+        options[hetjob[0]] = ""
+    return options, bool(script) or "wrap" in given
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +210,9 @@ def script_options(text: str) -> list[str]:
     for line in text.splitlines():
         if found := _SBATCH.match(line):
             try:
-                more = shlex.split(line[found.end() :], comments=True)
+                words += shlex.split(line[found.end() :], comments=True)
             except ValueError as error:
                 raise NotTried(f"{line[:60]!r}: {error}") from error
-            if more[:1] in (["hetjob"], ["packjob"]):
-                break
-            words += more
         elif line.strip() and not line.startswith("#"):
             # Slurm reads no option behind the first command.
             break

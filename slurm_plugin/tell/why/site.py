@@ -74,9 +74,11 @@ class SiteNodes:
 
         Of several partitions with topologies of their own Slurm alone knows.
         """
-        found = {id(one): one for one in map(self.networks.get, need.partitions or self.networks)}
-        known = list(found.values())
-        return known[0] if len(known) == 1 and known[0] is not None and known[0].units else None
+        found = [self.networks.get(name) for name in need.partitions or self.networks]
+        first = found[0] if found else None
+        if first is None or not first.units or any(one is not first for one in found):
+            return None
+        return first
 
     def rooms(self, need: Need, nodes: Mapping[str, Node]) -> list[Nodes]:
         """The nodes, as sets in one of which Slurm keeps the whole job."""
