@@ -35,6 +35,11 @@ def six(slurm_cluster: Clean) -> Cluster:
     return slurm_cluster(nodes={"g[1-6]": "minsky"})
 
 
+def until_asked(cluster: Cluster) -> None:
+    """The engine, just started, knows which network slurmctld has in force."""
+    until(lambda: cluster.status()["network"]["since"], "the engine has asked")
+
+
 @pytest.fixture(params=["block", "tree"])
 def network(six: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     """Slurm goes by the network, and the engine knows it."""
@@ -45,6 +50,7 @@ def network(six: Cluster, request: pytest.FixtureRequest) -> Iterator[str]:
     six.configure_extra(f"TopologyPlugin=topology/{kind}")
     six.put("ctl", OURS, NETWORKS[kind])
     configure_engine(six, f"topology_conf: {OURS}")
+    until_asked(six)
     yield kind
     # slurmctld would not start with such a plugin and no description of the network
     six.run("ctl", "rm -f /cluster/extra.conf")
@@ -157,7 +163,7 @@ def test_nodes_that_slurm_refuses_leave_its_own(six: Cluster, network: str) -> N
     )
     six.put("ctl", f"{LAST_WEEK}/shown", shown)
     configure_engine(six, f"slurm: {{bin_dir: {LAST_WEEK}}}")
-    until(lambda: six.status()["network"]["since"], "the engine has asked")
+    until_asked(six)
     halves(six, "g3", "g4")
     job = six.started("-N2", "--gres=gpu:2", sleep_s=300)
     assert sorted(by_block(job.gpus)) == [0, 2]
