@@ -3,8 +3,8 @@
 Read are `nvidia-smi nvlink -s` and `-e`, `nvidia-smi --query-gpu=index,power.limit,
 power.default_limit --format=csv`, and the JSON of `dcgmi diag` and `dcgmi health --check`. Forms as
 published: inactive links in Azure/azhpc-diagnostics issue 73, error counters in NVIDIA/srt-slurm
-pull request 307, diag in NVIDIA/DCGM's tests (releases 3 and 4), health in its dcgmi/Health.cpp and
-DcgmiOutput.cpp.
+pull request 307, those of recoveries in marin-community/marin issue 9086, diag in NVIDIA/DCGM's
+tests (releases 3 and 4) and its issue 139, health in its dcgmi/Health.cpp and DcgmiOutput.cpp.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations, product
 from typing import Any, NamedTuple
 
-from gres_topology import links
+from gres_topology import cpulist, links
 from gres_topology.errors import TopologyError
 from gres_topology.readers import pasted
 from gres_topology.topology import Impairment, NodeTopology
@@ -37,16 +37,15 @@ _GPU = re.compile(r"^\s*GPU (\d{1,3}):", re.ASCII)
 _STATUS = re.compile(r"^\s*Link (\d{1,2}): (<inactive>|[\d.,]+ GB/s)\s*$", re.ASCII | re.IGNORECASE)
 #: Stands below a GPU in place of its links (NVIDIA/gpud issue 1085, eight B200).
 _ALL_DARK = re.compile(r"\ball links are in-?active\b", re.IGNORECASE)
-_ERRORS = re.compile(r"^\s*Link (\d{1,2}): ([A-Za-z ]+) Errors: (\d{1,20})\s*$", re.ASCII)
-_WATTS = r"(\d{1,7}(?:\.\d{1,6})?)(?: W)?"
-_POWER = re.compile(rf"^\s*(\d{{1,3}}), *{_WATTS}, *{_WATTS}\s*$", re.ASCII)
-#: What a tool says that could not ask its driver.
-_FAILED = re.compile(
-    r"^.*(?:Unable to determine the device handle|has failed because|No devices were found"
-    r"|Failed to initialize|Insufficient Permissions|GPU is lost|command not found"
-    r"|not enabled|runtime_error|^Error:).*$",
-    re.MULTILINE | re.IGNORECASE,
+#: A counter that is 0 while all is well; those of raw bits and of FEC never are.
+_ERRORS = re.compile(
+    r"^\s*Link (\d{1,2}): ([A-Za-z ]+ Errors|[A-Za-z ]{0,40}recovery[a-z ]{0,40} events)"
+    r": (\d{1,20})\s*$",
+    re.ASCII | re.IGNORECASE,
 )
+_WATTS = re.compile(r"(\d{1,7}(?:\.\d{1,6})?)(?: W)?", re.ASCII)
+#: The columns that are needed of a report on power.
+_POWER = ("index", "power.limit", "power.default_limit")
 
 
 class HealthReport(NamedTuple):
@@ -79,11 +78,10 @@ def read(text: str, topology: NodeTopology, source: str) -> HealthReport:
         return _errors(lines, topology, source)
     if any(_STATUS.match(line) or _ALL_DARK.search(line) for line in lines):
         return _status(lines, topology, source)
-    if "power.limit" in text and any(map(_POWER.match, lines)):
-        return _power(lines, topology, source)
-    if failed := _FAILED.search(text):
-        line = text.count("\n", 0, failed.start()) + 1
-        said = failed[0].strip()[:120]
+    if columns := _columns(lines):
+        return _power(lines, columns, topology, source)
+    if failed := pasted.failure(text):
+        line, said = failed
         raise TopologyError(f"{source} line {line}: the tool failed: {said}; expected {EXPECTED}")
     if any(map(_GPU.match, lines)):
         raise TopologyError(f"{source}: GPUs without a word on their links; expected {EXPECTED}")
@@ -203,28 +201,59 @@ def _cables(topology: NodeTopology, missing: list[int]) -> dict[tuple[int, int],
 def _errors(lines: list[str], topology: NodeTopology, source: str) -> HealthReport:
     """GPUs with a link that made any error since its counters were reset, by its share of links."""
     found = _by_gpu(lines, _ERRORS, topology, source)
-    impairments = []
+    impairments, untold = [], set(_untold(found, topology))
     for gpu, rows in found.items():
         told = [row for row in rows if row is not None]
+        known = len({row[1] for row in told})
         if len(told) < len(rows):
             impairments.append(Impairment((gpu,), 0.0, "all NVLinks inactive"))
-        elif bad := [row for row in told if int(row[3])]:
-            share = len({row[1] for row in bad}) / len({row[1] for row in told})
-            why = "; ".join(f"link {row[1]}: {row[3]} {row[2]} errors" for row in bad)
+            continue
+        if known < (ports := _ports(topology, gpu)):
+            untold.add(gpu)
+        if bad := [row for row in told if int(row[3])]:
+            share = len({row[1] for row in bad}) / max(known, ports)
+            why = "; ".join(f"link {row[1]}: {row[3]} {row[2].lower()}" for row in bad)
             impairments.append(Impairment((gpu,), 1 - (1 - SUSPECT) * share, why[:200]))
-    return HealthReport("nvlink -e", impairments, untold=_untold(found, topology))
+    return HealthReport("nvlink -e", impairments, untold=frozenset(untold))
 
 
-def _power(lines: list[str], topology: NodeTopology, source: str) -> HealthReport:
+def _ports(topology: NodeTopology, gpu: int) -> int:
+    """The GPU's links: cables to others, or all those to the switches, by which it reaches each."""
+    counts = [*map(links.link_count, topology.kinds[gpu])]
+    return sum(counts) if _is_mesh(topology) else max(counts)
+
+
+def _columns(lines: list[str]) -> list[str]:
+    """The names of a table of nvidia-smi's that has a limit of power; [] for no such table."""
+    for line in lines:
+        names = [name.split("[")[0].strip() for name in line.split(",")]
+        if "power.limit" in names:
+            return names
+    return []
+
+
+def _power(
+    lines: list[str], columns: list[str], topology: NodeTopology, source: str
+) -> HealthReport:
     """All GPUs' limits together: what a job gets on the node."""
+    if lost := [name for name in _POWER if name not in columns]:
+        raise TopologyError(f"{source}: no column {lost[0]}; expected {EXPECTED}")
+    at = [columns.index(name) for name in _POWER]
     rows: dict[int, tuple[float, float]] = {}
     for number, line in enumerate(lines, 1):
-        if match := _POWER.match(line):
-            where = f"{source} line {number}"
-            gpu = _known(int(match[1]), topology, where)
-            if gpu in rows:
-                raise TopologyError(f"{where}: GPU {gpu} again; expected the report of one node")
-            rows[gpu] = float(match[2]), float(match[3])
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) != len(columns) or (index := cpulist.natural(cells[at[0]])) is None:
+            continue
+        where = f"{source} line {number}"
+        gpu = _known(index, topology, where)
+        if gpu in rows:
+            raise TopologyError(f"{where}: GPU {gpu} again; expected the report of one node")
+        # A GPU whose driver cannot tell has `[N/A]` there.
+        watts = [_WATTS.fullmatch(cells[column]) for column in at[1:]]
+        if watts[0] and watts[1]:
+            rows[gpu] = float(watts[0][1]), float(watts[1][1])
+    if not rows:
+        raise TopologyError(f"{source}: no GPU's power limits; expected {EXPECTED}")
     limit, default = (sum(row[at] for row in rows.values()) for at in (0, 1))
     if limit >= default:
         return HealthReport("power", [], untold=frozenset(range(topology.gpus)) - rows.keys())
@@ -257,7 +286,10 @@ def _dcgm(text: str, topology: NodeTopology, source: str) -> HealthReport:
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         if isinstance(error, TopologyError):
             raise
-        raise TopologyError(f"{source}: not a report of dcgmi; expected {EXPECTED}") from None
+        header = data.get("header") if isinstance(data, dict) else None
+        titles = ", ".join(map(str, header))[:80] if isinstance(header, list) else ""
+        what = f"a report on {titles}" if titles else "no report of dcgmi diag or health"
+        raise TopologyError(f"{source}: {what}; expected {EXPECTED}") from None
     worst: dict[int, Impairment] = {}
     for gpu, share, why in accused:
         _known(gpu, topology, source)
@@ -291,6 +323,7 @@ def _results(diagnostic: Mapping[str, Any]) -> Iterator[tuple[int, str, Mapping[
             for result in test["results"]:
                 is_run = result["status"].lower() in {"pass", "fail", "warn", "warning"}
                 if is_run and result.get("entity_group", "GPU") == "GPU":
-                    ids = result["entity_id"] if "entity_id" in result else result["gpu_ids"]
-                    for gpu in str(ids).split(","):
+                    # Release 4, dcgmi of release 3, nvvs of release 3; tests of the node have none.
+                    known = [key for key in ("entity_id", "gpu_id", "gpu_ids") if key in result]
+                    for gpu in str(result[known[0]]).split(",") if known else ():
                         yield int(gpu), test["name"], result

@@ -95,7 +95,8 @@ def _gpus(root: Element, source: str) -> list[HwlocGpu]:
             )
         gpus[address] = HwlocGpu(element, address, osdevs)
         if pci_class == _DISPLAY_CLASS and vendor != _NVIDIA:
-            displays.add(address)
+            is_card = is_known and _is_below_a_switch(element)
+            displays.update(() if is_card else (address,))
     if len(displays) < len(gpus):
         gpus = {address: gpu for address, gpu in gpus.items() if address not in displays}
     if not gpus:
@@ -104,6 +105,12 @@ def _gpus(root: Element, source: str) -> list[HwlocGpu]:
             " on a GPU node with --whole-io"
         )
     return _ordered(list(gpus.values()))
+
+
+def _is_below_a_switch(element: Element) -> bool:
+    """As AMD's cards are, which have one of their own; what is on the board has a port alone."""
+    above = [e.get("bridge_type") for e in element.ancestors() if e.get("type") == "Bridge"]
+    return sum(kind.startswith("1") for kind in above) > 1
 
 
 def _ordered(gpus: list[HwlocGpu]) -> list[HwlocGpu]:
@@ -238,7 +245,7 @@ def _nics(
         parent = element.parent
         if element.get("type") == "OSDev" and element.get("osdev_type") in _NIC_OSDEV_TYPES:
             assert parent is not None  # the root is never an OSDev
-            kinds = tuple(_path(gpu.element, element) for gpu in gpus)
+            kinds = tuple(_path(gpu.element, parent) for gpu in gpus)
             address = pci.normalise(parent.get("pci_busid"))
             numa, _ = _locality(element, nodes, source)
             nics.append(Nic(element.get("name"), kinds, address, numa))

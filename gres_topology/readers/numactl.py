@@ -108,6 +108,11 @@ def numa_nodes(text: str, source: str) -> tuple[NumaNode, ...]:
 
 
 def _numbers(match: re.Match[str], line: int, source: str) -> list[int]:
+    if not match.group(2):
+        raise TopologyError(
+            f"{source} line {line}: no NUMA nodes, as in a container that may not see them;"
+            " expected numactl --hardware of the node itself"
+        )
     try:
         numbers = list(cpulist.parse_list(match.group(2)))
     except ValueError as error:

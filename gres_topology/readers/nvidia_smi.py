@@ -25,6 +25,9 @@ _SEAM = re.compile(r"(?<=\w)(?=GPU\d|NIC\d|mlx\d|hfi\d|CPU ?Affinity|NUMA ?Affin
 _LABEL = re.compile(r"NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X|N/A", re.ASCII)
 _GLUED = re.compile(rf"(?:{_LABEL.pattern}){{2,}}", re.ASCII)
 _GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
+#: What the paths of `topo -mp` are told by, and what stands below those in the legend of `topo -m`.
+_LEGEND_OF_PATHS = re.compile(r"^\s*PIX +=", re.MULTILINE)
+_LEGEND_OF_NVLINKS = re.compile(r"^\s*NV# +=", re.MULTILINE)
 _P2P = {"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"}
 _MODEL = re.compile(r"GPU (\d+): (.+?) \(UUID: ")
 _NIC_LEGEND = re.compile(r"^\s*NIC Legend", re.IGNORECASE | re.MULTILINE)
@@ -59,6 +62,7 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
     `source` is the file's name, for errors. Raises TopologyError naming line and cell.
     """
     block = _matrix(text, source)
+    _check_nvlinks(text, source)
     cells = Cells(source)
     trailing = {row: _read_row(block, row, cells, source) for row in block.rows}
     _check_complete(block, source)
@@ -121,7 +125,8 @@ def _blocks(text: str) -> list[MatrixBlock]:
             is_open = False
         elif is_open and words:
             _add_row(blocks[-1], words[0], number, line)
-    return [block for block in blocks if block.rows] or blocks[:1]
+    # A header that has columns of `topo -m` and no rows is that of a report that was cut off.
+    return [block for block in blocks if block.rows or block.columns] or blocks[:1]
 
 
 def _is_row(words: list[str], block: MatrixBlock) -> bool:
@@ -155,6 +160,20 @@ def _matrix(text: str, source: str) -> MatrixBlock:
             " expected the output of one node"
         )
     return matrices[0]
+
+
+def _check_nvlinks(text: str, source: str) -> None:
+    """Refuses `nvidia-smi topo -mp`, which shows the PCI path of GPUs that NVLinks join.
+
+    Its legend ends before them. Drivers that knew no NVLinks called paths SOC.
+    """
+    paths = _LEGEND_OF_PATHS.search(text)
+    if paths and not _LEGEND_OF_NVLINKS.search(text) and not re.search(r"\bSOC\b", text):
+        line = text.count("\n", 0, paths.end()) + 1
+        raise TopologyError(
+            f"{source} line {line}: the legend has no NV#: this is nvidia-smi topo -mp, which"
+            " leaves NVLinks out, or was cut off; expected the output of nvidia-smi topo -m"
+        )
 
 
 def _read_row(block: MatrixBlock, row: str, cells: Cells, source: str) -> tuple[int, str]:

@@ -44,6 +44,13 @@ _PROMPT = re.compile(
     r")[ \t]*$",
     re.MULTILINE,
 )
+#: What a tool says that could not ask its driver.
+_FAILED = re.compile(
+    r"^.*(?:Unable to determine the device handle|has failed because|No devices were found"
+    r"|Failed to initialize|Failed to run|Insufficient Permissions|GPU is lost|command not found"
+    r"|not enabled|runtime_error|^Error:).*$",
+    re.MULTILINE | re.IGNORECASE,
+)
 _QUOTE = re.compile(r"^[ \t]*(?:> ?)+", re.MULTILINE)
 _LABEL = re.compile(r"\s*([0-9]{1,6}: ?)")
 #: Signs that may stand before every line: comments of several languages, diffs, tables.
@@ -64,6 +71,12 @@ def clean(text: str) -> str:
     if not _is_document(text):
         text = _WRITTEN.sub("", _without_cat_marks(text))
     return _without_indentation(text)
+
+
+def failure(text: str) -> tuple[int, str] | None:
+    """The line in which a tool says that it failed, and what it says; None for no such line."""
+    said = _FAILED.search(text)
+    return said and (text.count("\n", 0, said.start()) + 1, said[0].strip()[:120])
 
 
 def unescaped(text: str) -> str:

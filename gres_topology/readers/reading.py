@@ -43,7 +43,7 @@ class TopologyReader(Protocol):
 #: In this order: the first whose mark is in the text reads it.
 _READERS: tuple[tuple[Callable[[str], bool], TopologyReader], ...] = (
     (amd_smi.looks_like, amd_smi.read),
-    (saved.looks_like, saved.read),
+    (lambda text: saved.looks_like(text) and not rocm_smi.looks_like(text), saved.read),
     (lambda text: _is_xml(text) and bool(re.search(r"<topology\b", text)), hwloc_xml.read),
     (lambda text: _is_xml(text) and bool(re.search(r"<system\b", text)), nccl_xml.read),
     (rocm_smi.looks_like, rocm_smi.read),
@@ -73,6 +73,9 @@ def read(
     for is_format, reader in _READERS:
         if is_format(text):
             return reader(text, name=name, source=source)
+    if failed := pasted.failure(text):
+        line, said = failed
+        raise TopologyError(f"{source} line {line}: the tool failed: {said}")
     raise TopologyError(f"{source}: not a topology; expected the output of {FORMATS}")
 
 

@@ -143,8 +143,7 @@ def _topology(gpus: Entries, facts: Entries, name: str, report: LinkReport) -> N
 
     def hops(i: int, j: int) -> int:
         link = pairs[order[i], order[j]]
-        stated: int | None = link["num_hops"]
-        return kfd.hops_of(kinds[i][j], link["weight"] or 0) if stated is None else stated
+        return kfd.hops_of(kinds[i][j], link["weight"] or 0, link["num_hops"])
 
     return NodeTopology(
         name=name,

@@ -20,10 +20,17 @@ def label_of(weight: int) -> str:
     return "XGMI" if is_xgmi else "PCIE"
 
 
-def hops_of(label: str, weight: int) -> int:
-    """The hops between a pair of GPUs, where the tool does not count them; weight 0: not known."""
+def hops_of(label: str, weight: int, stated: int | None) -> int:
+    """The hops between a pair of GPUs; weight 0: not known, `stated` None: not in the report.
+
+    For xGMI both tools state one hop whatever the way: the library has it that the pair is joined
+    by xGMI (ROCm/rocm-systems issue 5763). Of such a pair the weight counts the hops.
+    """
     if label.startswith("XGMI"):
-        return max(1, weight // _XGMI_HOP)
+        by_weight = weight // _XGMI_HOP if weight % _XGMI_HOP == 0 or stated is None else 1
+        return max(1, by_weight, stated or 1)
+    if stated is not None:
+        return stated
     return 2 if 0 < weight <= 2 * _PCIE_HOP else 3
 
 

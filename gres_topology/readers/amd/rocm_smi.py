@@ -161,8 +161,8 @@ def _kinds(
     table = tables.get("type") or tables.get("weight")
     if table is None:
         raise TopologyError(
-            f"{source}: neither link types nor weights between GPUs;"
-            " expected the output of rocm-smi --showtopo"
+            f"{source}: neither a table of link types nor of weights between GPUs;"
+            " expected the output of rocm-smi --showtopo, as text"
         )
     gpus = sorted(table.gpus, key=_place)
     cells = Cells(source, "0, XGMI, PCIE or XXXX")
@@ -174,10 +174,9 @@ def _kinds(
 
     def hops(i: int, j: int) -> int:
         pair = (gpus[i], gpus[j])
-        if "hops" in numbers:
-            return numbers["hops"][pair]
         weight = numbers["weight"][pair] if "weight" in numbers else 0
-        return kfd.hops_of(cells.label(*pair), weight)
+        stated = numbers["hops"][pair] if "hops" in numbers else None
+        return kfd.hops_of(cells.label(*pair), weight, stated)
 
     return gpus, cells.kinds(gpus), hops
 

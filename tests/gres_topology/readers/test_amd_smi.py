@@ -54,6 +54,14 @@ def test_the_older_command_line_lists_gpus_where_the_newer_has_a_key_for_them():
     assert (found.bandwidth_gbps[0, 1], found.bandwidth_gbps[0, 3]) == (50, 25)
 
 
+def test_hops_of_xgmi_are_told_by_weights():
+    """AMD's tools state one hop for all pairs of an MI250X, though most are two links apart."""
+    found = read((ASSETS / "amd-smi-mi250x-cli-6.json").read_text())
+    near = {(a, b) for a in range(8) for b in range(a) if found.bandwidth_gbps[a, b] == 50}
+    assert len(near) == 12
+    assert {float(found.bandwidth_gbps[a, b]) for a in range(8) for b in range(a)} == {25, 50}
+
+
 def test_links_alone_tell_the_machine_without_its_model():
     found, whole = read(LINKS), read(MI300X)
     assert (found.kinds, found.pci) == (whole.kinds, whole.pci)

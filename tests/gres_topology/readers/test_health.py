@@ -133,16 +133,45 @@ GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-b)
 def test_links_that_made_errors_count_half():
     report = health.read(ERRORS, DGX1V, "f")
     assert report.kind == "nvlink -e"
-    assert [(one.gpus, one.share) for one in report.found] == [((0,), 0.75)]
-    assert report.found[0].why == "link 1: 12 Replay errors; link 1: 5 CRC Flit errors"
+    # Of all that the GPU has, though the report was cut down to two of them.
+    assert [(one.gpus, one.share) for one in report.found] == [((0,), pytest.approx(11 / 12))]
+    assert report.found[0].why == "link 1: 12 replay errors; link 1: 5 crc flit errors"
+    assert report.untold == set(range(8))
+
+
+def counters(links=18, **changed):
+    """GPU 0 of a GB200 by driver 595: what moves while all is well, and what should not."""
+    lines = ["GPU 0: NVIDIA GB200 (UUID: GPU-a)"]
+    for link in range(links):
+        told = {
+            "Rx Errors": 0, "Tx discards": 0, "Link recovery successful events": 0,
+            "Link recovery failed events": 0, "Total link recovery events": 0,
+            "Effective Errors": 0, "Effective BER": "15e-255", "Symbol Errors": 0,
+            "FEC Errors - 0": 36140749276, "Raw BER Lane 0": 2061, "Raw Errors Lane 0": 82,
+        }  # fmt: skip
+        told |= changed.get(f"link{link}", {})
+        lines += [f"\t Link {link}: {name}: {count}" for name, count in told.items()]
+    return "\n".join(lines) + "\n"
+
+
+def test_a_link_that_recovers_again_and_again_is_one_that_makes_errors():
+    """marin-community/marin issue 9086: 505 recoveries, no error, and five days later it failed."""
+    gb200 = catalog.load("gb200-tray")
+    assert health.read(counters(), gb200, "f").found == []
+    for name in ("Link recovery failed events", "Total link recovery events"):
+        (one,) = health.read(counters(link14={name: 505}), gb200, "f").found
+        assert (one.gpus, one.share) == ((0,), pytest.approx(1 - 0.5 / 18))
+        assert one.why == f"link 14: 505 {name.lower()}"
 
 
 def test_a_gpu_without_error_counters_is_not_called_whole():
     """Drivers print N/A, or say that all links are inactive."""
     two = ERRORS.replace("Link 0: Replay Errors: 0\n\t Link 1: CRC Errors: 0", "Link 0: N/A")
+    whole = "".join(f"\t Link {link}: Replay Errors: 0\n" for link in range(2, 6))
+    two = two.replace("GPU 1:", whole + "GPU 1:")
     assert health.read(two, DGX1V, "f").untold == set(range(1, 8))
     gone = ERRORS[: ERRORS.index("GPU 1")] + "GPU 1: x\n" + ALL_DARK
-    assert found(gone) == [((0,), 0.75), ((1,), 0.0)]
+    assert found(gone) == [((0,), pytest.approx(11 / 12)), ((1,), 0.0)]
 
 
 def test_power_limits_are_what_the_node_delivers():
@@ -155,6 +184,23 @@ def test_power_limits_are_what_the_node_delivers():
     assert [(one.gpus, one.share) for one in report.found] == [((), pytest.approx(530 / 600))]
     whole = text.replace("230", "300")
     assert health.read(whole, DGX1V, "f").found == []
+
+
+def test_of_a_table_of_power_the_columns_count_by_their_names():
+    text = "power.max_limit [W], index, power.default_limit [W], power.limit [W]\n"
+    report = health.read(text + "300 W, 0, 300 W, 230 W\n", DGX1V, "f")
+    assert report.watts == (230, 300)
+    for other in ("power.draw [W]", "power.max_limit [W]"):
+        # What the GPU draws is no limit: another column may not stand for the default one.
+        told = f"index, power.limit [W], {other}\n0, 130.00 W, 9.82 W\n"
+        with pytest.raises(TopologyError, match=r"f: no column power.default_limit; expected"):
+            health.read(told, DGX1V, "f")
+
+
+def test_a_power_report_of_no_gpu_says_nothing():
+    text = "index, power.limit [W], power.default_limit [W]\n0, [N/A], [N/A]\n"
+    with pytest.raises(TopologyError, match="f: no GPU's power limits"):
+        health.read(text, DGX1V, "f")
 
 
 def diag(key, *results, test="memory"):
@@ -177,6 +223,11 @@ DIAGS = [
      [((3,), 0.0)]),
     ("release 3", diag("DCGM GPU Diagnostic", {"gpu_ids": "0,1", "status": "Fail"}),
      [((0,), 0.0), ((1,), 0.0)]),
+    # As dcgmi prints what nvvs found: IBM/autopilot, NVIDIA/DCGM issue 139.
+    ("release 3, by dcgmi", diag("DCGM GPU Diagnostic", {"gpu_id": "0", "status": "Fail"},
+     {"gpu_id": "1", "status": "Pass"}), [((0,), 0.0)]),
+    # Persistence mode, driver libraries: facebookresearch/gcm, test_check_dcgmi.py.
+    ("a test of the node", diag("DCGM GPU Diagnostic", {"status": "Fail"}), []),
     ("a setting of the node accuses no GPU", diag("DCGM Diagnostic",
      {**FAIL4, "warnings": [{"error_severity": 5, "warning": "Persistence mode"}]}), []),
     ("another entity", diag("DCGM Diagnostic", {**FAIL4, "entity_group": "CPU"}), []),
@@ -237,16 +288,19 @@ def test_a_report_cut_anywhere_is_read_or_refused_and_accuses_no_other_gpu(text)
 
 HOSTILE = [
     ("nothing of the kind", "hello\n", "no report on a node's health"),
-    ("JSON of something else", '{"a": 1}', "not a report of dcgmi"),
+    ("JSON of something else", '{"a": 1}', "no report of dcgmi diag"),
     ("JSON nested beyond reason", '{"a":' * 100_000, "no JSON"),
     ("half of one", diag("DCGM Diagnostic", FAIL4)[:40], "no JSON"),
     ("GPUs that are no numbers", diag("DCGM Diagnostic", {"gpu_ids": "x", "status": "Fail"}),
-     "not a report of dcgmi"),
+     "no report of dcgmi diag"),
+    ("another report of dcgmi", '{"header": ["NVLINK Error Counts", "GPU 0"], "body": {}}',
+     "a report on NVLINK Error Counts, GPU 0; expected"),
     ("a GPU there is not", diag("DCGM Diagnostic", {**FAIL4, "entity_id": 8}), "has 8 GPUs"),
     ("a GPU there is not", status({}, gpus=9), "GPU 8; dgx1v has 8 GPUs"),
     ("a GPU below nothing", diag("DCGM Diagnostic", {**FAIL4, "entity_id": -1}), "GPU -1; dgx1v"),
     ("two nodes", status({}) * 2, "line 57: GPU 0 again; expected one report of one node"),
-    ("watts that are none", "index, power.limit [W]\n0, 1.2.3 W, 4.5.6 W\n", "no report on"),
+    ("watts that are none", "index, power.limit, power.default_limit\n0, 1.2.3 W, 4.5.6 W\n",
+     "no GPU's power limits"),
     ("GPUs without a word", "GPU 0: x\nGPU 1: y\n", "GPUs without a word on their links"),
     ("no driver", "\nNVIDIA-SMI has failed because it couldn't communicate with the driver.\n",
      "line 2: the tool failed: NVIDIA-SMI has failed"),

@@ -276,6 +276,12 @@ REFUSED = [
     ("CPUs that are none", BRIDGED.replace("32-63", "63-32", 1),
      "node.txt line 7, cell GPU4-CPU Affinity: '63-32' is not a range"),
     ("two nodes' reports", BRIDGED + "\n\n" + BRIDGED, "node.txt line 14: a second matrix begins"),
+    ("a second node's report cut off", BRIDGED + "\n\n" + BRIDGED.partition("\nGPU0")[0] + "\n",
+     "node.txt line 14: a second matrix begins"),
+    ("paths alone (topo -mp)", "\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n\nLegend:\n\n"
+     "  X    = Self\n  SYS  = Connection traversing PCIe as well as the SMP interconnect\n"
+     "  PIX  = Connection traversing at most a single PCIe bridge\n",
+     "node.txt line 9: the legend has no NV#: this is nvidia-smi topo -mp, which leaves"),
     ("a cut NIC legend", (ASSETS / "nvidia-smi-nic-legend.txt").read_text().split("  NIC3:")[0],
      "the NIC legend does not name NIC3"),
 ]  # fmt: skip

@@ -62,7 +62,7 @@ class TestRocmSmi:
 
     def test_not_supported_everywhere_is_said(self):
         text = "== Link Type between two GPUs ==\nNot supported on the given system\n"
-        with pytest.raises(TopologyError, match="neither link types nor weights"):
+        with pytest.raises(TopologyError, match="neither a table of link types"):
             read(text)
 
     def test_two_xgmi_hops_share_the_bandwidth(self):
@@ -160,6 +160,24 @@ class TestNcclXml:
         assert links.is_direct(found.kinds[1][2])
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("$ nvidia-smi topo -m\nFailed to run topology matrix\n",
+         "f line 2: the tool failed: Failed to run topology matrix"),
+        ('{"system": {"(Topology) Numa Node": "0"}}\n',
+         "expected the output of rocm-smi --showtopo, as text"),
+        ("available: 0 nodes ()\nNo distance information available.\n",
+         "f line 1: no NUMA nodes, as in a container"),
+    ],
+    ids=["nvidia-smi that failed", "rocm-smi's JSON", "numactl in a container"],
+)  # fmt: skip
+def test_what_a_tool_could_not_tell_is_said_by_name(text, message):
+    with pytest.raises(TopologyError) as caught:
+        gres_topology.read(text, name="n", source="f")
+    assert message in str(caught.value)
+
+
 class TestHwlocXml:
     def test_a_real_power9_node(self):
         found = asset("hwloc-lassen.txt")
@@ -195,6 +213,36 @@ class TestHwlocXml:
         chip += '<info name="PCIDevice" value="ES1000"/></object>'
         found = gres_topology.read(rest[:at] + chip + rest[at:], name="n", source="f")
         assert (found.pci, found.model, found.kinds) == (before.pci, before.model, before.kinds)
+
+    @pytest.mark.parametrize(
+        ("bridges", "osdev", "is_gpu"),
+        [(2, "opencl0d0", True), (1, "rsmi0", True), (0, "opencl0d0", False), (2, "card1", False)],
+    )
+    def test_a_display_that_computes_and_is_a_card_is_a_gpu(self, bridges, osdev, is_gpu):
+        """A Radeon Vega FE beside a GeForce: flux-framework/flux-sched, chimera.xml."""
+        text = text_of("own-hwloc-version1.txt")
+        first = re.search(r'pci_type="0302 \[10de:', text)
+        at = text.rindex("<object", 0, first.start())
+        bridge = '<object type="Bridge" bridge_type="1-1">'
+        card = (
+            '<object type="PCIDev" pci_busid="0000:44:00.0" pci_type="0300 [1002:6863] [0:0] 00">'
+        )
+        card += f'<object type="OSDev" name="{osdev}" osdev_type="5"/></object>'
+        card = bridge * bridges + card + "</object>" * bridges
+        found = read(text[:at] + card + text[at:])
+        above = list(read(text).pci)
+        assert sorted(found.pci) == sorted([*above, "0000:44:00.0"] if is_gpu else above)
+
+    def test_a_nic_at_the_gpus_own_switch_is_as_near_as_a_gpu_there(self):
+        """LLNL/mpibind, topo-xml/cts1-pascal.xml: two P100 and a ConnectX-5 at one switch."""
+        text = text_of("own-hwloc-version1.txt")
+        gpus = list(re.finditer(r'<object type="PCIDev"[^>]*pci_type="0302 \[10de:', text))
+        at = gpus[1].start()
+        nic = '<object type="PCIDev" pci_busid="0000:42:00.0" pci_type="0207 [15b3:1017] [0:0] 00">'
+        nic += '<object type="OSDev" name="mlx5_9" osdev_type="3"/></object>'
+        found = read(text[:at] + nic + text[at:])
+        (kinds,) = (nic.kinds for nic in found.nics if nic.name == "mlx5_9")
+        assert kinds[1] == found.kinds[0][1] == "PIX"
 
     def test_what_hwloc_says_of_a_virtual_machine(self):
         """With the NVML and OpenCL plugins; sysfs names no NUMA node for any device."""
