@@ -10,7 +10,7 @@ where a core's threads have adjacent numbers, k*t ... k*t+t-1), then cores are c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,12 +49,18 @@ DETECTIONS = ("full", "nvml", "rsmi", "oneapi", "nrt", "nvidia")
 
 @dataclass(frozen=True, slots=True)
 class NodeDevices:
-    """What a gres.conf says of each node's GPUs; '' has what it says of all other nodes."""
+    """What a gres.conf says of each node's GPUs; '' has what it says of all other nodes.
+
+    A line that cannot be read costs the nodes that it is about: asked for one of those, each method
+    raises TopologyError with the line.
+    """
 
     #: In the order in which slurmd reads them.
     lines: Mapping[str, Sequence[GresLine]]
     #: AutoDetect= as one of DETECTIONS; '' where slurmd goes by the lines alone.
     detection: Mapping[str, str]
+    #: The first line of each node that cannot be read.
+    faults: Mapping[str, str]
 
     def files(self, node: str) -> list[str]:
         """The device files of the node's GPUs, as gres.conf lists them."""
@@ -62,6 +68,7 @@ class NodeDevices:
 
     def detected_by(self, node: str) -> str:
         """How slurmd finds the node's GPUs: `nvml`, `rsmi`, ..., or ''."""
+        self._check(node)
         return self.detection.get(node, self.detection.get("", ""))
 
     def follows_types(self, node: str, types: Iterable[str]) -> bool:
@@ -70,12 +77,18 @@ class NodeDevices:
         slurmd counts the GPUs of the first type in slurm.conf's Gres= first (`_merge_config` in
         Slurm's gres.c), wherever their lines stand.
         """
-        order = list(types)
-        places = [order.index(line.type) for line in self._lines(node) if line.type in order]
+        order = [one.lower() for one in types]
+        own = [(line.type or "").lower() for line in self._lines(node)]
+        places = [order.index(one) for one in own if one in order]
         return places == sorted(places)
 
     def _lines(self, node: str) -> Sequence[GresLine]:
+        self._check(node)
         return self.lines.get(node, self.lines[""])
+
+    def _check(self, node: str) -> None:
+        if fault := self.faults.get(node) or self.faults.get(""):
+            raise TopologyError(fault)
 
 
 def gres_conf(
@@ -240,22 +253,15 @@ def parse(text: str, *, source: str = "gres.conf") -> list[GresLine]:
     return _gpus(_of_text(text, source))
 
 
-def load_devices(path: Path) -> NodeDevices:
-    """What the file and those that it includes say of each node's GPUs.
-
-    TopologyError where one cannot be read, and as `node_devices`.
-    """
-    return _devices(_located(conf_lines.included(path, _text)), str(path))
-
-
 def node_devices(text: str, *, source: str = "gres.conf") -> NodeDevices:
     """What a gres.conf says of each node's GPUs, in the order in which slurmd reads it.
 
     slurmd takes the lines without NodeName= first, wherever they stand in the file, and then the
-    node's own: `gres_g_node_config_load` in Slurm's gres.c, in all releases from 22.05 to 26.05.
-    TopologyError for a host list that cannot be read, and an AutoDetect= that no release knows.
+    node's own, and does not look into those of other nodes: `gres_g_node_config_load` and
+    `_parse_gres_config_node` in Slurm's gres.c, in all releases from 22.05 to 26.05. TopologyError
+    for a line that is no `Key=value`, or a host list that cannot be read: it may be any node's.
     """
-    return _devices(_of_text(text, source), source)
+    return _devices(_of_text(text, source))
 
 
 def _of_text(text: str, source: str) -> list[_Located]:
@@ -276,27 +282,30 @@ def _located(found: Iterable[tuple[object, ConfLine]]) -> list[_Located]:
 
 
 def _gpus(located: Iterable[_Located]) -> list[GresLine]:
-    return [
-        line
-        for where, pairs in located
-        if pairs.get("name") == "gpu" and ("file" in pairs or "files" in pairs)
-        for line in _lines(pairs, where)
-    ]
+    return [line for where, pairs in located for line in _lines(pairs, where)]
 
 
-def _devices(located: list[_Located], source: str) -> NodeDevices:
-    lines = _gpus(located)
-    by_node = {"": [line for line in lines if not line.node_names]}
-    for line in lines:
-        for node in _nodes(line.node_names, source):
-            by_node.setdefault(node, [*by_node[""]]).append(line)
-    detection = {}
+def _devices(located: Iterable[_Located]) -> NodeDevices:
+    for_all: list[GresLine] = []
+    by_node: dict[str, list[GresLine]] = {}
+    detection: dict[str, str] = {}
+    faults: dict[str, str] = {}
     for where, pairs in located:
-        if said := pairs.get("autodetect", ""):
-            method = _method(said, where)
-            for node in _nodes(pairs.get("nodename", ""), source) or ("",):
-                detection[node] = method
-    return NodeDevices(by_node, detection)
+        nodes = _nodes(pairs.get("nodename", ""), where)
+        try:
+            found = _lines(pairs, where)
+            if said := _detection(pairs):
+                detection |= dict.fromkeys(nodes or ("",), _method(said, where))
+        except TopologyError as error:
+            faults = dict.fromkeys(nodes or ("",), str(error)) | faults
+            continue
+        if not nodes:
+            for_all += found
+        elif found:
+            for node in nodes:
+                by_node.setdefault(node, []).extend(found)
+    lines = {node: [*for_all, *own] for node, own in by_node.items()}
+    return NodeDevices({"": for_all, **lines}, detection, faults)
 
 
 def _text(path: Path) -> str:
@@ -308,6 +317,19 @@ def _text(path: Path) -> str:
         raise TopologyError(f"{path}: has a NUL byte, behind which Slurm reads nothing of a line")
     # Comments may be in any encoding.
     return raw.decode("utf-8", "surrogateescape")
+
+
+def load_devices(path: Path, text_of: Callable[[Path], str] = _text) -> NodeDevices:
+    """What the file and those that it includes say of each node's GPUs; `text_of` reads a file.
+
+    TopologyError where one cannot be read, and as `node_devices`.
+    """
+    return _devices(_located(conf_lines.included(path, text_of)))
+
+
+def _detection(pairs: Mapping[str, str]) -> str:
+    """AutoDetect= of a line; slurmd passes over one behind Name= where no node is named."""
+    return "" if next(iter(pairs), "") == "name" else pairs.get("autodetect", "")
 
 
 def _method(said: str, where: str) -> str:
@@ -325,15 +347,17 @@ def _method(said: str, where: str) -> str:
     return method or ""
 
 
-def _nodes(names: str, source: str) -> Sequence[str]:
+def _nodes(names: str, where: str) -> Sequence[str]:
     try:
         return tuple(hostlist.expand(names)) if names else ()
     except ValueError as error:
-        raise TopologyError(f"{source}: NodeName={names}: {error}") from error
+        raise TopologyError(f"{where}: NodeName={names}: {error}") from error
 
 
 def _lines(pairs: Mapping[str, str], where: str) -> list[GresLine]:
-    """One for each device that a line names."""
+    """One for each GPU's device that a line names."""
+    if pairs.get("name", "").lower() != "gpu" or not pairs.keys() & {"file", "files"}:
+        return []
     try:
         files = list(_files(pairs.get("file") or pairs["files"]))
         counts = [int(word) for word in pairs["links"].split(",")] if "links" in pairs else None

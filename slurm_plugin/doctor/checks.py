@@ -114,7 +114,11 @@ def _out_of_order(here: Installation, slurm: Mapping[str, SlurmNode]) -> Iterato
             continue  # The nodes are left to Slurm for that, and it is said of each.
         for name in node_set.nodes:
             types = tuple(slurm[name].gpus) if name in slurm else ()
-            if not devices.detected_by(name) and not devices.follows_types(name, types):
+            follows = True
+            # The same of a node whose own lines cannot be read.
+            with suppress(TopologyError):
+                follows = bool(devices.detected_by(name)) or devices.follows_types(name, types)
+            if not follows:
                 yield warn(
                     f"{name}: Slurm counts GPUs by the types of Gres= in slurm.conf"
                     f" ({', '.join(types)}), and {node_set.gres_conf} lists them otherwise:"

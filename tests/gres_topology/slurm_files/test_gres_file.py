@@ -193,7 +193,7 @@ class TestDeviceFiles:
         assert found.files("n2") == [*common, "/dev/x0", "/dev/x1"]
 
     def test_a_host_list_that_cannot_be_read_is_named(self):
-        with pytest.raises(TopologyError, match=r"my.conf: NodeName=n\[1-: "):
+        with pytest.raises(TopologyError, match=r"my.conf line 1: NodeName=n\[1-: "):
             gres_file.node_devices("NodeName=n[1- Name=gpu File=/dev/x0", source="my.conf")
 
     @pytest.mark.parametrize(
@@ -206,6 +206,8 @@ class TestDeviceFiles:
             ("NodeName=n[2-3] Autodetect=rsmi\nAutoDetect=off", {"n1": "", "n2": "rsmi"}),
             ("AutoDetect=Full\nNodeName=n2 AutoDetect=NRT", {"n1": "full", "n2": "nrt"}),
             ("AutoDetect=gpu/oneAPI", {"n1": "oneapi"}),
+            ("Name=gpu AutoDetect=nvml\nNodeName=n2 Name=gpu AutoDetect=rsmi",
+             {"n1": "", "n2": "rsmi"}),
         ],
     )  # fmt: skip
     def test_a_nodes_own_word_on_detecting_counts_before_that_for_all(self, text, by_node):
@@ -215,13 +217,31 @@ class TestDeviceFiles:
     @pytest.mark.parametrize("word", ["nvlm", "offline", "yes"])
     def test_a_way_of_detecting_that_no_release_knows_is_named(self, word):
         says = f"my.conf line 2: AutoDetect={word}; expected full, .*, nvidia or off"
+        found = gres_file.node_devices(f"# GPUs\nAutoDetect={word}\n", source="my.conf")
         with pytest.raises(TopologyError, match=says):
-            gres_file.node_devices(f"# GPUs\nAutoDetect={word}\n", source="my.conf")
+            found.detected_by("n1")
+
+    @pytest.mark.parametrize(
+        "bad", ["AutoDetect=nvlm", "Name=gpu File=/dev/x[3-1]", "Name=gpu File=/dev/x3 Links=a"]
+    )
+    def test_a_line_that_cannot_be_read_costs_its_own_nodes(self, bad):
+        text = f"Name=gpu File=/dev/x0\nNodeName=n[2-3] {bad}\nNodeName=n3 Name=gpu File=/dev/x1\n"
+        found = gres_file.node_devices(text, source="my.conf")
+        assert (found.files("n1"), found.detected_by("n1")) == (["/dev/x0"], "")
+        for node in ("n2", "n3"):
+            for ask in (found.files, found.detected_by, lambda node: found.follows_types(node, ())):
+                with pytest.raises(TopologyError, match=r"my.conf line 2: "):
+                    ask(node)
+
+    def test_a_gpu_may_be_named_in_any_case(self):
+        found = gres_file.node_devices("NodeName=n1 name=GPU Type=h100 FILE=/dev/x[0-1]\n")
+        assert found.files("n1") == ["/dev/x0", "/dev/x1"]
 
     @pytest.mark.parametrize(
         ("types", "follows"),
         [
             (("a100", "h100"), True), (("h100", "a100"), False), (("", "a100"), True),
+            (("A100", "H100"), True), (("H100", "A100"), False),
             ((), True), (("l40s",), True),
         ],
     )  # fmt: skip
