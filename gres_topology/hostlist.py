@@ -16,6 +16,7 @@ MAX_HOSTS = 65_536
 #: The longest name; no host has a longer one.
 MAX_NAME = 255
 
+_SEPARATORS = ", \t\n"
 _PIECE = re.compile(r"\[([^\[\]]*)\]")
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_.\-]*\Z")
@@ -56,15 +57,18 @@ class _Piece:
 
 
 def _words(text: str) -> list[str]:
-    """The commas outside brackets split the list."""
+    """Commas and blanks outside brackets split the list; Slurm passes over more of them than one.
+
+    (`_next_tok` in its hostlist.c.) A text of nothing else is one word, which is none.
+    """
     words, depth, start = [], 0, 0
     for i, char in enumerate(text):
         depth += (char == "[") - (char == "]")
-        if char == "," and depth == 0:
-            words.append(text[start:i].strip())
+        if char in _SEPARATORS and depth == 0:
+            words.append(text[start:i])
             start = i + 1
-    words.append(text[start:].strip())
-    return words
+    words.append(text[start:])
+    return [word for word in words if word] or [text]
 
 
 def _pieces(word: str) -> list[_Piece]:

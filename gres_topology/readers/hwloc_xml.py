@@ -57,7 +57,8 @@ def read(text: str, *, name: str, source: str) -> NodeTopology:
         )
     gpus = _gpus(root, source)
     nodes = _numa_nodes(root, source)
-    model = next((m for m in map(_model, gpus) if m), None)
+    models = set(filter(None, map(_model, gpus)))
+    model = models.pop() if len(models) == 1 else None
     labels, bandwidth = _links(root, gpus, links.rates_of_model(model), source)
     local = [_locality(gpu.element, nodes, source) for gpu in gpus]
     return NodeTopology(

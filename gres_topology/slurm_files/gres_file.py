@@ -361,7 +361,8 @@ def _lines(pairs: Mapping[str, str], where: str) -> list[GresLine]:
     try:
         files = list(_files(pairs.get("file") or pairs["files"]))
         counts = [int(word) for word in pairs["links"].split(",")] if "links" in pairs else None
-        cores = cpulist.parse_list(pairs["cores"]) if "cores" in pairs else None
+        # As Slurm's bit_unfmt, which does not mind brackets.
+        cores = cpulist.parse_list(pairs["cores"].strip("[]")) if "cores" in pairs else None
     except ValueError as error:
         raise TopologyError(f"{where}: {error}; expected numbers") from None
     return [

@@ -143,19 +143,16 @@ def blocks(
     ratios: Sequence[int],
     source: str,
     *,
-    may_be_empty: bool = False,
     sizes: tuple[int, ...] = (),
 ) -> Network:
     """Base blocks, and the sizes above them: `ratios` neighbouring blocks each, in this order.
 
-    An empty block keeps its place among its neighbours. Errors as of `tree`.
+    An empty block keeps its place among its neighbours, as since Slurm 25.05. Errors as of `tree`.
     """
-    base = []
-    for name, line in _unique(declared).items():
-        nodes = frozenset(line.names(line.nodes, "nodes"))
-        if not nodes and not may_be_empty:
-            raise line.fail(f"block {name} has no nodes")
-        base.append(Domain(name, 0, nodes))
+    base = [
+        Domain(name, 0, frozenset(line.names(line.nodes, "nodes")))
+        for name, line in _unique(declared).items()
+    ]
     return Network((*base, *_joined(base, ratios)), source, BLOCK, sizes)
 
 

@@ -59,7 +59,7 @@ def _blocks(lines: list[dict[str, str]], source: str) -> Network:
     if (joined := ratios(sizes)) is None:
         raise TopologyError(f"{source}: its blocks have no sizes")
     declared = [_declared(line, "BlockName", source) for line in base]
-    return blocks(declared, joined, source, may_be_empty=True, sizes=tuple(sizes))
+    return blocks(declared, joined, source, sizes=tuple(sizes))
 
 
 def _declared(line: Mapping[str, str], name: str, source: str) -> Declared:

@@ -111,7 +111,7 @@ class _Reader:
         declared = self._declared(node, keys, "blocks", "block", ("nodes",))
         sizes = keys.get("block_sizes")
         many = USUAL_RATIOS if sizes is None else self._ratios(sizes)
-        return blocks(declared, many, self._source, may_be_empty=True)
+        return blocks(declared, many, self._source)
 
     def _ratios(self, node: yaml.Node) -> tuple[int, ...]:
         parts = node.value if isinstance(node, yaml.SequenceNode) else [node]

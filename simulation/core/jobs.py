@@ -37,6 +37,11 @@ class SimJob:
     priority: int = 0
 
     @property
+    def called(self) -> str:
+        """What its log calls it."""
+        return self.name or str(self.job_id)
+
+    @property
     def known(self) -> KnownJob:
         """What is known of it before it starts."""
         return KnownJob(self.user, size=sum(self.gpus_per_node), limit_s=self.walltime_s)

@@ -83,6 +83,8 @@ class SlurmSite:
     partitions: Mapping[str, SitePartition] = field(
         default_factory=lambda: {_PLAIN: SitePartition(is_default=True)}
     )
+    #: Words of SchedulerParameters that the simulator knows nothing of.
+    passed_over: tuple[str, ...] = ()
 
     def partition_of(self, job: SimJob) -> SitePartition:
         """The job's partition, else the default one; SimulationError where there is none."""
@@ -92,7 +94,7 @@ class SlurmSite:
         if found is None:
             named = f"partition {job.partition!r}" if job.partition else "no partition"
             known = ", ".join(self.partitions)
-            raise SimulationError(f"job {job.job_id}: {named}; slurm.conf has {known}")
+            raise SimulationError(f"job {job.called}: {named}; slurm.conf has {known}")
         return found
 
 
@@ -103,6 +105,10 @@ _PARAMETERS = {
     "sched_min_interval": ("sched_min_interval_s", 1e-6), "bf_window": ("bf_window_s", 60.0),
     "default_queue_depth": ("default_queue_depth", 1), "bf_max_job_test": ("bf_max_job_test", 1),
 }  # fmt: skip
+
+
+#: The second one is about batch jobs; a log tells of no job whether it was one, and most are.
+_DEFER = ("defer", "defer_batch")
 
 
 def _text(path: Path) -> str:
@@ -141,9 +147,29 @@ def read(path: Path, text_of: Callable[[Path], str] = _text) -> SlurmSite:
     except TopologyError as error:
         raise SimulationError(str(error)) from None
     rooms, features = _nodes(lines["nodename"])
+    if not _counts_memory(seen):
+        rooms = {name: room._replace(memory_mb=math.inf) for name, room in rooms.items()}
     partitions = _partitions(lines["partitionname"], lines["nodeset"], features)
     scheduling = Scheduling(**said)  # type: ignore[arg-type]
-    return SlurmSite(scheduling, rooms, partitions) if partitions else SlurmSite(scheduling, rooms)
+    site = SlurmSite(scheduling, rooms, passed_over=_passed_over(seen))
+    return replace(site, partitions=partitions) if partitions else site
+
+
+def _passed_over(said: Mapping[str, str]) -> tuple[str, ...]:
+    words = said.get("schedulerparameters", "").split(",")
+    names = dict.fromkeys(word.partition("=")[0].strip() for word in words)
+    return tuple(name for name in names if name and name not in {*_PARAMETERS, *_DEFER})
+
+
+def _counts_memory(said: Mapping[str, str]) -> bool:
+    """Whether jobs are given memory, so that a node can have too little left of it.
+
+    By default so with select/cons_tres, which is the default itself (`_validate_and_set_defaults`
+    in src/common/read_config.c of 24.11).
+    """
+    if "selecttypeparameters" in said:
+        return "memory" in said["selecttypeparameters"].lower()
+    return "cons_tres" in said.get("selecttype", "select/cons_tres")
 
 
 class _Line(NamedTuple):
@@ -254,7 +280,7 @@ def _members(
     """The nodes of `Nodes=`, in which sets of nodes may be named; None for all nodes."""
     if text.upper() == "ALL":
         return None
-    named = set(hostlist.expand(",".join(text.split()))) if text else set()
+    named = set(hostlist.expand(text)) if text else set()
     for one in sets:
         if one.name in named:
             named.discard(one.name)
@@ -276,7 +302,7 @@ def _parameters(text: str) -> dict[str, object]:
     found: dict[str, object] = {}
     for word in text.split(","):
         name, _, value = word.partition("=")
-        if name == "defer":
+        if name in _DEFER:
             found["defer"] = True
         elif name in _PARAMETERS:
             field_name, unit = _PARAMETERS[name]

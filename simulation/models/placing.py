@@ -107,7 +107,7 @@ class Simulator:
         for job in jobs:
             if not self.occupancy.counts.fits(job.gpus_per_node):
                 raise SimulationError(
-                    f"job {job.job_id} asks for {'+'.join(map(str, job.gpus_per_node))} GPUs;"
+                    f"job {job.called} asks for {'+'.join(map(str, job.gpus_per_node))} GPUs;"
                     " the empty cluster has no such nodes"
                 )
             self.clock.at(job.submit_s, partial(self._submit, job))
@@ -166,7 +166,7 @@ class Simulator:
             if self._may_wait(job, answer):
                 return
             if answer.instead is None:
-                raise SimulationError(f"job {job.job_id}: the policy waits and offers nothing")
+                raise SimulationError(f"job {job.called}: the policy waits and offers nothing")
             self._start(job, answer.instead, is_forced=True)
         else:
             self._start(job, answer)

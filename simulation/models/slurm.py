@@ -68,12 +68,12 @@ class SlurmSimulator(Simulator):
             part = self.site.partition_of(job)
             if part.most_s is not None and (job.walltime_s or 0) > part.most_s:
                 raise SimulationError(
-                    f"job {job.job_id} asks for {job.walltime_s:g} s; its partition's MaxTime is"
+                    f"job {job.called} asks for {job.walltime_s:g} s; its partition's MaxTime is"
                     f" {part.most_s:g} s"
                 )
             if not fits(job, gpus, self._empty, self._members_of(job)):
                 raise SimulationError(
-                    f"job {job.job_id} asks for {'+'.join(map(str, job.gpus_per_node))} GPUs, each"
+                    f"job {job.called} asks for {'+'.join(map(str, job.gpus_per_node))} GPUs, each"
                     f" node with {job.cpus} CPUs and {job.memory_mb} MB; its partition has no such"
                     " nodes"
                 )

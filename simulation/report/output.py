@@ -122,7 +122,7 @@ def to_csv(runs: Iterable[SimulatedRun]) -> str:
             out.writerow(
                 [
                     run.policy,
-                    job.name or job.job_id,
+                    job.called,
                     job.user,
                     *(f"{t:.3f}" for t in times),
                     f"{record.slowdown:.4f}",

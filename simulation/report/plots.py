@@ -159,7 +159,7 @@ def _timeline(run: SimulatedRun, gpus: Sequence[tuple[str, int]]) -> Picture:
             (record.start_s - first) / length,
             (record.end_s - first) / length,
             number,
-            record.job.name or str(record.job.job_id),
+            record.job.called,
         )
         for number, record in enumerate(run.records)
         for node, some in record.placement.gpus.items()

@@ -36,7 +36,8 @@ def from_json(source: str, jobs: list[Any]) -> Trace:
         try:
             _add_json(trace, where, job)
         except (KeyError, TypeError, AttributeError) as error:
-            trace.reject(where, f"not a job as Slurm writes it: {error!r}")
+            lacks = f"no {error.args[0]!r}" if isinstance(error, KeyError) else str(error)
+            trace.reject(where, f"not a job of sacct --json: {lacks[:80]}")
     return trace
 
 

@@ -137,11 +137,11 @@ def prepare(
             continue
         if not counts.fits(job.gpus_per_node):
             shape = f"{sum(job.gpus_per_node)} GPUs on {len(job.gpus_per_node)} nodes"
-            where = f"job {job.name or job.job_id}"
+            where = f"job {job.called}"
             ready.reject(where, f"{shape}: not on this cluster")
             continue
         if wrong := wrong_hint(job.hint):
-            ready.reject(f"job {job.name or job.job_id}", wrong)
+            ready.reject(f"job {job.called}", wrong)
             continue
         start = job.submit_s if start is None else start
         identity = job.job_id if job.job_id >= 0 and job.job_id not in seen else -number

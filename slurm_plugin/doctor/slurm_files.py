@@ -41,6 +41,8 @@ _GET_PLUGIN = "install the package slurm-gputopo-select, or build the plugin (do
 _TOPOLOGY_YAML = (25, 5)
 #: Present in our plugin's file and in no plugin of Slurm's; in a script that loads ours.
 _OURS = b"gputopo"
+#: A comment of Lua: up to `]]`, or to the line's end.
+_LUA_COMMENT = re.compile(rb"--\[(=*)\[[\s\S]*?\]\1\]|--.*")
 #: Stands in the job_submit.lua that we ship, and in no other.
 _OWN_SCRIPT = b"slurm-gputopo: the script slurmctld loads"
 
@@ -137,7 +139,7 @@ def _heard(here: Installation, script: Path) -> Finding:
 
 def loads_ours(script: Path) -> bool:
     """Whether a job_submit.lua is ours or calls our bridge; OSError where it cannot be read."""
-    return _OURS in re.sub(rb"--.*", b"", plain_file.read_bytes(script))
+    return _OURS in _LUA_COMMENT.sub(b"", plain_file.read_bytes(script))
 
 
 def check_network(here: Installation) -> Iterator[Finding]:

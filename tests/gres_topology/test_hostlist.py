@@ -18,6 +18,8 @@ from gres_topology.hostlist import MAX_NAME, expand
         ("n1,n1", ("n1",)),
         ("n[000-999],m[000-999]", tuple(f"{c}{i:03}" for c in "nm" for i in range(1000))),
         ("gpu-[1]-a.site", ("gpu-1-a.site",)),
+        ("a,,b[1-2],", ("a", "b1", "b2")),
+        (" a b\t,c\n", ("a", "b", "c")),
     ],
 )
 def test_a_host_list_names_each_node_once(text: str, names: tuple[str, ...]) -> None:
@@ -35,7 +37,7 @@ def test_names_are_as_long_as_the_longest_number_makes_them() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "n[", "n]", "n[1-]", "n[3-1]", "n[a]", "n[1-2", "a,,b", "a b", "n[[1]]", "n[1-999999]",
+    ["", "n[", "n]", "n[1-]", "n[3-1]", "n[a]", "n[1-2", ",", " ", "n[[1]]", "n[1-999999]",
      "a[1-400]b[1-400]", "n;rm"],
 )  # fmt: skip
 def test_anything_else_is_refused_and_quoted(text: str) -> None:

@@ -212,7 +212,11 @@ def _site(path: Path | None) -> SlurmSite | None:
     """What slurm.conf says; None where none is named."""
     from simulation.core import slurm_site
 
-    return None if path is None else slurm_site.read(path)
+    site = None if path is None else slurm_site.read(path)
+    if site and site.passed_over:
+        words = ", ".join(site.passed_over)
+        click.echo(f"{path}: not modelled of SchedulerParameters: {words}", err=True)
+    return site
 
 
 def _runs(
@@ -236,8 +240,10 @@ def _runs(
 
     load_policies()
     if not trace.jobs:
-        reasons = "; ".join(f"{row.where}: {row.reason}" for row in trace.rejected[:NAMED])
-        raise SimulationError(f"{trace.source}: no job can be simulated ({reasons or 'none'})")
+        reasons = [f"{row.where}: {row.reason}" for row in trace.rejected[:NAMED]]
+        reasons += [f"{count} left out: {kind}" for kind, count in sorted(trace.left_out.items())]
+        why = "; ".join(reasons) or "it has none"
+        raise SimulationError(f"{trace.source}: no job can be simulated ({why})")
     policies = {name: policy_named(name) for name in names}
     speed: Speed = ByBandwidth(part) if part else Speed()
     runs = []

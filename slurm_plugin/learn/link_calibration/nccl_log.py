@@ -54,7 +54,7 @@ _ERROR = re.compile(r".*?(Test (?:NCCL |CUDA )?failure .*|# error: .*)")
 _TIMESTAMP = re.compile(r"\s\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
 _AVERAGE = re.compile(r"#?\s*Avg bus bandwidth\s*:")
 _BOUNDS = re.compile(r"#?\s*Out of bounds values\s*:\s*(\d+)\s+(\w+)")
-_ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w*\s+\w+\s")
+_ROW = re.compile(r"\s*\d+\s+\d+\s+[a-z]\w*\s+[\w.]+\s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,8 @@ class _Reader:
             fields = [*fields[:9], *fields[13:17]]
         # Before 2.12 there was no column `root`.
         if len(fields) not in (12, 13):
-            message = f"{len(fields)} columns; expected 12 or 13: the log is cut off or mixed"
+            is_old = "of a release of 2020 or before" if len(fields) == 11 else "cut off or mixed"
+            message = f"{len(fields)} columns; expected 12 or 13: the log is {is_old}"
             raise self.fail(number, message)
         if not self._gpus:
             raise self.fail(number, "a row before any `Rank` line; expected which GPUs ran")

@@ -171,6 +171,13 @@ class TestGresConf:
         lines = gres_file.parse("NodeName=n1 Name=gpu File=/dev/nvidia[0-1,3] Cores=0-3 # x\n")
         assert [line.file for line in lines] == ["/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia3"]
 
+    def test_lists_may_end_in_a_comma_and_cores_stand_in_brackets(self):
+        """MIT CSAIL's gres.conf, and one with COREs=: Slurm's hostlist.c and bitstring.c."""
+        text = "NodeName=n1,n2, Name=gpu COREs=[0-3] File=/dev/x0,\n"
+        found = gres_file.node_devices(text)
+        assert found.files("n1") == found.files("n2") == ["/dev/x0"]
+        assert found.lines["n1"][0].cores == (0, 1, 2, 3)
+
     def test_a_bad_line_is_named(self):
         with pytest.raises(TopologyError, match=r"gres.conf line 2: 'Links'; expected Key=value"):
             gres_file.parse("Name=gpu File=/dev/nvidia0\nName=gpu Links File=/dev/nvidia1\n")

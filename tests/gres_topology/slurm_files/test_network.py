@@ -117,7 +117,6 @@ def test_a_file_is_read_where_it_lies(tmp_path: Path):
         ("SwitchName=a Nodes=n[3-1]", "1: nodes: '3-1'"),
         ("SwitchName=a Nodes=n[1", "1: nodes: 'n"),
         ("SwitchName=a Nodes=n1\nBlockName=b Nodes=n2", "2: blocks beside switches"),
-        ("BlockName=b", "1: block b has no nodes"),
         ("BlockName=b Nodes=n1 Switches=s1", "unknown key switches; expected blockname, nodes"),
         ("BlockSizes=4", "1: BlockSizes= without any BlockName="),
         ("BlockName=b Nodes=n1\nBlockSizes=4\nBlockSizes=4", "3: BlockSizes= stands in t:2"),

@@ -212,6 +212,26 @@ def test_what_is_read_of_slurm_conf():
     assert site.partitions["long"] == SitePartition(None, None, None, 3)
 
 
+@pytest.mark.parametrize(
+    ("text", "memory_mb"),
+    [
+        ("", 900),
+        ("SelectType=select/cons_tres\n", 900),
+        ("SelectTypeParameters=CR_CPU\n", float("inf")),
+        ("SelectTypeParameters=cr_core_memory,CR_LLN\n", 900),
+        ("SelectType=select/linear\n", float("inf")),
+    ],
+)
+def test_memory_counts_where_slurm_gives_it_to_jobs(text, memory_mb):
+    """AWS ParallelCluster has CR_CPU: jobs share a node's memory as they like."""
+    site = of_text(f"{text}NodeName=n1 CPUs=4 RealMemory=900\nPartitionName=a Nodes=ALL\n")
+    assert site.rooms["n1"] == (4, memory_mb)
+
+
+def test_batch_jobs_may_be_deferred_alone():
+    assert of_text("SchedulerParameters=defer_batch\n").scheduling.defer
+
+
 def test_the_live_tests_own_slurm_conf_is_read():
     path = ROOT / "slurm_cluster" / "docker" / "image" / "etc" / "slurm.conf"
     site = read(path, lambda file: path.read_text() if file == path else "")

@@ -77,6 +77,15 @@ def test_under_a_slurm_conf_cpus_limits_and_partitions_count(simulate, tmp_path)
     assert bound["policies"]["mapa"]["wait_mean_s"] == 60  # job 1 is killed at its limit of 120 s
     said = CliRunner().invoke(cli, [*map(str, words + conf)]).output
     assert "not simulated" not in said
+    assert "not modelled" not in said
+    conf_text = (tmp_path / "slurm.conf").read_text()
+    (tmp_path / "slurm.conf").write_text(f"SchedulerParameters=defer,max_job_bf=5,x\n{conf_text}")
+    told = CliRunner().invoke(cli, [*map(str, words + conf)])
+    assert told.exit_code == 0
+    assert "not modelled of SchedulerParameters: max_job_bf, x" in told.stderr
+    log.write_text("job_id,submit_s,duration_s,gpus,walltime_s\napplication_7,0,500,1,999\n")
+    over = CliRunner().invoke(cli, [*map(str, words + conf)])
+    assert "job application_7 asks for 999 s; its partition's MaxTime is 120 s" in over.output
     (tmp_path / "slurm.conf").write_text("PartitionName=a MaxTime=soon\n")
     wrong = CliRunner().invoke(cli, [*map(str, words + conf)])
     assert wrong.exit_code
@@ -241,6 +250,12 @@ def test_stock_slurm_is_a_column_of_its_own(simulate, kind):
     found = json.loads(done.output)["policies"][kind]
     best = kind == "stock-gpus"
     assert (found["bandwidth_share"] == 1.0) is best
+
+
+def test_a_log_of_jobs_without_gpus_says_so(simulate):
+    done = simulate(rows="1,0,5,0\n")
+    assert done.exit_code == 2
+    assert "no job can be simulated (1 left out: jobs without GPUs)" in done.output
 
 
 def test_a_log_without_a_usable_job_says_why(simulate):

@@ -188,6 +188,12 @@ WRONG = [
     ("very many wrong results", log((0, 3), 43.0, wrong="1.2e+06"), "#wrong is 1.2e+06"),
     ("wrong results", log((0, 3), 43.0, wrong="7"), "#wrong is 7; expected 0"),
     ("cut off", GOOD[: GOOD.index("# Out of")], "a.log:20: ends without `Avg bus bandwidth`"),
+    # NVIDIA/nccl-tests issue 44: neither redop nor root.
+    (
+        "a release of 2020",
+        log((0, 3), 43.0, test="all_gather_perf").replace("    none      -1 ", ""),
+        "11 columns; expected 12 or 13: the log is of a release of 2020 or before",
+    ),
     ("cut off in a row", GOOD[: GOOD.index("# Out of") - 40], "columns; expected 12 or 13"),
     (
         "small messages only",
