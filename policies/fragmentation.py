@@ -18,7 +18,7 @@ ends or a smaller one comes; fragmentation also tells of jobs like those that ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -38,6 +38,9 @@ class Fragmentation:
     unusable: float = 0.0
     #: Element k is the number of nodes on which at least k + 1 GPUs are free.
     nodes_with: tuple[int, ...] = ()
+    #: Nodes, and GPUs on each, of the largest job that could start; (0, 0) where none can. Of
+    #: equally large jobs the one on fewest nodes.
+    largest_over_nodes: tuple[int, int] = (0, 0)
 
     @property
     def stranded(self) -> int:
@@ -61,15 +64,6 @@ class Fragmentation:
         exactly = (n - more for n, more in zip(self.nodes_with, larger, strict=True))
         return {size: size * nodes for size, nodes in enumerate(exactly, 1) if nodes}
 
-    @property
-    def largest_over_nodes(self) -> tuple[int, int]:
-        """Nodes, and GPUs on each, of the largest job that could start; (0, 0) where none can.
-
-        Of equally large jobs the one on fewest nodes.
-        """
-        jobs = ((count, size) for size, count in enumerate(self.nodes_with, 1))
-        return max(jobs, key=lambda job: (job[0] * job[1], -job[0]), default=(0, 0))
-
 
 def fragmentation_of(
     free: Mapping[str, int],
@@ -77,8 +71,12 @@ def fragmentation_of(
     running: Mapping[R, int],
     fits: Callable[[R, str], bool | None],
     total: int = 0,
+    together: Callable[[Set[str]], int] = len,
 ) -> Fragmentation:
     """The figures of nodes on which so many GPUs are `free`; `total` is only passed on.
+
+    `together` says how many of some nodes one job may have, where the network between them bounds
+    that.
 
     Nodes on which no job may start now have nothing free. `waiting` and `running` are kinds
     of jobs, each with how many there are of it; `waiting` are those that lack nothing but
@@ -101,8 +99,11 @@ def fragmentation_of(
         if jobs:
             unusable += count * sum(n for is_of_use, n in wait + run if not is_of_use) / jobs
     most = max(free.values(), default=0)
-    nodes_with = tuple(sum(count >= k for count in free.values()) for k in range(1, most + 1))
-    return Fragmentation(total, sum(free.values()), stranded, unusable, nodes_with)
+    nodes = [{name for name, count in free.items() if count >= k} for k in range(1, most + 1)]
+    possible = [(together(some), size) for size, some in enumerate(nodes, 1)]
+    largest = max(possible, key=lambda job: (job[0] * job[1], -job[0]), default=(0, 0))
+    nodes_with = tuple(map(len, nodes))
+    return Fragmentation(total, sum(free.values()), stranded, unusable, nodes_with, largest)
 
 
 def _verdicts(

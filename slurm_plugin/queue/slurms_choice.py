@@ -178,6 +178,21 @@ def _parts(network: Network, count: int) -> list[tuple[list[frozenset[str]], int
     return [(parts[at : at + many], most) for at in range(0, len(parts), many)]
 
 
+def most_together(network: Network | None, ready: Set[str]) -> int:
+    """How many of these nodes one job may have at most."""
+    if network is None or not network.units:
+        return len(ready)
+    most, below = min(1, len(ready)), 1
+    for size in network.sizes or (len(ready),):
+        for parts, bound in _parts(network, size):
+            counts = sorted((len(ready & part) for part in parts), reverse=True)
+            count = min(size, sum(counts[:bound]))
+            # A smaller job goes by smaller blocks.
+            most = max(most, count if count > below else 0)
+        below = size
+    return most
+
+
 def are_apart(need: Need, nodes: Nodes) -> bool:
     """Could Slurm start the job of several nodes now, but with other GPUs on each of them?"""
     return need.nodes > 1 and sum(fits(need, node) for node in nodes.values()) >= need.nodes

@@ -114,7 +114,8 @@ class Watcher:
         at = self.wall_clock()
 
         def read() -> Snapshot:
-            settings = known if is_known else None
+            # Who does not ask for them is served by older ones, too.
+            settings = known if is_known or detail < Detail.SETTINGS else None
             if settings is not None:
                 configured_at = settings.configured_at()
                 settles = 0.0 <= at - configured_at < SETTLES_S

@@ -51,7 +51,7 @@ class SiteLoop(RegularLoop):
             if age_s < poll_s:
                 poll_s -= age_s
             else:
-                await watcher.snapshot(since, Detail.NODES)
+                await watcher.snapshot(since, Detail.SETTINGS)
         return min(poll_s, await self._report(setup, since))
 
     async def _report(self, setup: Setup, since: float) -> float:
@@ -65,13 +65,13 @@ class SiteLoop(RegularLoop):
         self._due = clock() + every_s
         snapshot = setup.watcher.newest_of_nodes
         if snapshot is None or clock() - snapshot.began > every_s / 10:
-            snapshot = await setup.watcher.snapshot(since, Detail.NODES)
+            snapshot = await setup.watcher.snapshot(since, Detail.SETTINGS)
         log = setup.config.decision_log
         if self._history is None:
             self._history = FreeHistory(log)
         # Another configuration may come while this waits: then `_history` is none again.
         history = self._history
-        figures = await asyncio.to_thread(figures_of, snapshot)
+        figures = await asyncio.to_thread(figures_of, snapshot, setup.decider.networks.told)
         row = FreeReading.of(snapshot.at, figures.fragmentation)
         await asyncio.to_thread(history.add, row)
         return every_s

@@ -337,4 +337,5 @@ def fragmentation_now(
             continue
         with suppress(Unplaceable, Unsupported):
             needs.append(need_of_job(job, site, entries(job)))
-    return fragmentation_of(site.nodes, needs, usual_requests(snapshot.jobs))
+    usual = usual_requests(snapshot.jobs)
+    return fragmentation_of(site.nodes, needs, usual, site.network_of)

@@ -1,9 +1,11 @@
 """Free GPUs that no job can use where they are, by Slurm's nodes and jobs."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
+from gres_topology.slurm_files import topology_conf
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.queue.fragmentation import fragmentation_of, usual_requests
@@ -43,6 +45,48 @@ def need(gpus, partition="gpu", **more):
 )  # fmt: skip
 def test_stranded_gpus(sentence, frees, waiting, running, stranded):
     assert fragmentation_of(site(*frees), waiting, Counter(running)).stranded_on == stranded
+
+
+BLOCKS = topology_conf.parse(
+    "BlockName=b1 Nodes=dgx[1-2]\nBlockName=b2 Nodes=dgx[3-4]\nBlockSizes=2,4\n", "t"
+)
+TREES = topology_conf.parse("SwitchName=s1 Nodes=dgx[1-2]\nSwitchName=s2 Nodes=dgx[3-4]\n", "t")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "frees", "nodes", "stranded", "largest"),
+    [
+        ("one node of each block has room", (4, 0, 4, 0), 2, {"dgx1": 4, "dgx3": 4}, (1, 4)),
+        ("both of one block have", (4, 4, 0, 2), 2, {"dgx4": 2}, (2, 4)),
+        ("a job of one node may be anywhere", (4, 0, 4, 0), 1, {}, (1, 4)),
+    ],
+)
+@pytest.mark.parametrize("network", [replace(BLOCKS, sizes=(2, 4)), TREES], ids=["blocks", "trees"])
+def test_jobs_of_several_nodes_stay_in_one_block(
+    sentence, frees, nodes, stranded, largest, network
+):
+    found = fragmentation_of(site(*frees), [need(4, nodes=nodes)], {}, lambda need: network)
+    assert (found.stranded_on, found.largest_over_nodes) == (stranded, largest)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "frees", "largest"),
+    [
+        ((2, 4), (4, 4, 4, 4), (4, 4)),
+        # Three nodes are more than a block: Slurm joins two for them.
+        ((2, 4), (4, 4, 4, 0), (3, 4)),
+        ((2,), (4, 4, 4, 4), (2, 4)),
+    ],
+)
+def test_blocks_are_joined_as_slurm_plans_with(sizes, frees, largest):
+    blocks = replace(BLOCKS, sizes=sizes)
+    found = fragmentation_of(site(*frees), [], {}, lambda need: blocks)
+    assert found.largest_over_nodes == largest
+
+
+def test_without_units_any_nodes_go_together():
+    found = fragmentation_of(site(4, 0, 4, 0), [need(4, nodes=2)], {})
+    assert (found.stranded, found.largest_over_nodes) == (0, (2, 4))
 
 
 def test_a_drained_node_has_nothing_free():

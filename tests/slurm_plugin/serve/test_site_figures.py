@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from slurm_plugin.queue.snapshot import Detail, Snapshot
+from gres_topology.slurm_files import topology_shown
+from gres_topology.slurm_files.network import Networks
+from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
 from slurm_plugin.serve.site_figures import MAX_REASONS, figures_of
-from slurm_plugin.slurm.interface import QueuedJob, SlurmNode
+from slurm_plugin.slurm.interface import QueuedJob, SlurmNode, SlurmPartition
 
 NOW = 1_800_000_000
 FIT_NOWHERE = QueuedJob(
@@ -33,6 +35,19 @@ def snapshot(nodes=(), jobs=()):
 
 def waiting(job_id, **more):
     return replace(FIT_NOWHERE, job_id=job_id, name=str(job_id), **more)
+
+
+def test_jobs_of_several_nodes_stay_in_one_block_of_those_in_force():
+    """Two free nodes, one in each block: the largest job that could start has one."""
+    shown = [
+        f"BlockName=b{i} BlockIndex={i} Nodes={name} BlockSize=1" for i, name in enumerate("ab")
+    ]
+    blocks = topology_shown.parse("\n".join(shown), "scontrol")
+    settings = Settings((SlurmPartition("gpu", ("a", "b"), True),))
+    there = replace(snapshot([node("a", ()), node("b", ())]), settings=settings)
+    assert figures_of(there).fragmentation.largest_over_nodes == (2, 8)
+    known = figures_of(there, Networks({"": blocks}, blocks)).fragmentation
+    assert known.largest_over_nodes == (1, 8)
 
 
 def test_gpus_by_state_and_what_is_stranded():
@@ -87,7 +102,7 @@ def test_tasks_of_an_array_count_one_by_one_and_jobs_without_gpus_do_not():
 )
 def test_jobs_that_slurmctld_did_not_tell_of(sentence, job, heard, unheard):
     running = replace(QueuedJob(1, state="RUNNING", gpus={"a": (0,)}), **job)
-    found = figures_of(snapshot(jobs=[running]), heard.__contains__, NOW - 300)
+    found = figures_of(snapshot(jobs=[running]), None, heard.__contains__, NOW - 300)
     assert found.unheard == unheard
 
 
