@@ -43,7 +43,7 @@ class NetworksInForce:
         told = Networks(by_name, by_name.get("", told.default))
         if told == self.told:
             return
-        if self.told is not None and self.file is not None:
+        if self.told is not None:
             logger.warning("slurmctld has another topology in force: it counts from now on")
         self.told, self.since = told, now
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from math import inf
 from pathlib import Path
 
-from gres_topology.errors import TopologyError
-from gres_topology.slurm_files import networks
-from gres_topology.slurm_files.network import BLOCK, Network
+from gres_topology.slurm_files.network import TREE, Network, Networks
+from slurm_plugin.errors import SlurmError
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.clients.scontrol_tables import job_defaults
 from slurm_plugin.slurm.interface import JobDefaults, QueuedJob, SlurmNode, SlurmPartition
@@ -43,6 +42,9 @@ class Settings:
 
     partitions: tuple[SlurmPartition, ...] = ()
     config: Mapping[str, str] = field(default_factory=dict)
+    #: What slurmctld has in force, of a kind that is empty where it does not say; None where it
+    #: weighs no network.
+    networks: Networks | None = None
 
     def configured_at(self) -> float:
         """When slurmctld last read slurm.conf (epoch), by a file that it then writes.
@@ -123,23 +125,6 @@ class Settings:
         text = self.config.get("SelectTypeParameters", "").upper()
         return "SOCKET" in text or "ONE_TASK_PER_CORE" in text
 
-    @cached_property
-    def network(self) -> Network | None:
-        """Outside of whose domains Slurm refuses a job the very nodes that it names.
-
-        None: it does so nowhere. Without domains: which it takes, Slurm alone knows.
-        """
-        plugin = self.config.get("TopologyPlugin", "")
-        beside = Path(self.config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent
-        if "block" in plugin or (beside / "topology.yaml").exists():
-            return Network((), plugin, BLOCK)
-        if "tree" not in plugin:
-            return None
-        try:
-            return networks.read(beside / "topology.conf").default
-        except TopologyError:
-            return Network((), plugin)
-
     def first_of(self, names: str, able: Collection[str]) -> str:
         """In which of several partitions Slurm looks at a job first; '' where that is not known.
 
@@ -164,11 +149,19 @@ class Settings:
         found = [self.by_name[name] for name in partitions if name in self.by_name]
         if any(one.share == 0 or one.min_nodes > nodes for one in found):
             return "its partition gives more than it asks for (MinNodes, OverSubscribe=EXCLUSIVE)"
-        if nodes > 1 and self.network is not None:
-            mine = frozenset(node for one in found for node in one.nodes)
-            if self.network.common(mine) is None:
-                return "its nodes are to be in one network, which Slurm alone knows"
+        if nodes > 1 and not self._are_joined(found):
+            return "its nodes are to be in one network, which Slurm alone knows"
         return ""
+
+    def _are_joined(self, partitions: Sequence[SlurmPartition]) -> bool:
+        """Whether Slurm gives a job any of these partitions' nodes together, as far as it said."""
+        if self.networks is None:
+            return True
+        names = {one.topology for one in partitions} or {""}
+        network = self.networks.of(names.pop())
+        if names or network is None or network.kind != TREE:
+            return False
+        return network.common(node for one in partitions for node in one.nodes) is not None
 
     @property
     def has_limits(self) -> bool:
@@ -278,6 +271,19 @@ class Snapshot:
         return any(slots_of(node.gpus) for node in self.nodes)
 
 
+def _networks(client: SlurmClient, config: Mapping[str, str]) -> Networks | None:
+    """The networks that slurmctld weighs; topology.yaml may name some whatever slurm.conf says."""
+    plugin = config.get("TopologyPlugin", "")
+    beside = Path(config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent
+    if not ("block" in plugin or "tree" in plugin or (beside / "topology.yaml").exists()):
+        return None
+    try:
+        return client.networks()
+    except SlurmError as error:
+        untold = Network((), str(error), "")
+        return Networks({"": untold}, untold)
+
+
 def read_snapshot(
     client: SlurmClient,
     detail: Detail = Detail.SETTINGS,
@@ -295,7 +301,6 @@ def read_snapshot(
     jobs = tuple(client.queue())
     nodes = tuple(client.nodes()) if detail >= Detail.NODES else ()
     if detail >= Detail.SETTINGS and settings is None:
-        settings = Settings(tuple(client.partitions()), dict(client.config()))
-        # It looks at the file system: here, where a thread reads, and not at a submit.
-        _ = settings.network
+        partitions, config = tuple(client.partitions()), dict(client.config())
+        settings = Settings(partitions, config, _networks(client, config))
     return Snapshot(began, at, jobs, detail, nodes, settings or Settings())

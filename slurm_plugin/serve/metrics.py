@@ -210,8 +210,7 @@ class Metrics:
         if self._figures is None or self._figures.at != snapshot.at:
             is_select = self._engine.setup.config.enforcement == "select"
             heard_of = (self._tally.has_heard_of, self._since) if is_select else ()
-            told = self._engine.setup.decider.networks.told
-            self._figures = figures_of(snapshot, told, *heard_of)
+            self._figures = figures_of(snapshot, *heard_of)
         figures = self._figures
         scattered = figures.fragmentation
         sizes = scattered.by_largest_set

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
-from gres_topology.slurm_files.network import Networks
 from policies.fragmentation import Fragmentation
 from slurm_plugin.act.lending import standing as loans
 from slurm_plugin.base.job_notes import hints
@@ -20,7 +19,7 @@ from slurm_plugin.queue.demand import NOT_LOOKED_AT
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.tell.why.site import fragmentation_now, site_of
-from slurm_plugin.tell.why.state import Extras, WaitingState
+from slurm_plugin.tell.why.state import WaitingState
 
 #: Different reasons of Slurm that are told apart.
 MAX_REASONS = 48
@@ -55,18 +54,15 @@ class SiteFigures:
 
 def figures_of(
     snapshot: Snapshot,
-    networks: Networks | None = None,
     has_heard_of: Callable[[int], bool] = lambda job: True,
     since: float = 0,
 ) -> SiteFigures:
     """The figures of a snapshot that shows the nodes.
 
-    `networks` is what slurmctld has in force, as far as it is known. Of every job with GPUs that
-    started after `since` (epoch) the engine should have heard.
+    Of every job with GPUs that started after `since` (epoch) the engine should have heard.
     """
     # So short a job sees the nodes as they are now.
-    nobodys = WaitingState(QueuedJob(0, time_limit_s=1), snapshot, Extras(networks=networks))
-    site = site_of(nobodys)
+    site = site_of(WaitingState(QueuedJob(0, time_limit_s=1), snapshot))
     # Reservations are not read for this: nodes under one are nobody's, as Slurm's states say.
     closed = {node.name for node in snapshot.nodes if not is_open(node)}
     nodes = {n: replace(node, is_open=n not in closed) for n, node in site.nodes.items()}

@@ -13,6 +13,7 @@ from aiohttp import ClientSession, TCPConnector
 from aiohttp.test_utils import TestServer
 
 from gres_topology import catalog
+from gres_topology.slurm_files import topology_conf
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.machines import Machine
@@ -128,7 +129,9 @@ class Site:
             lambda: self.engine,
             DecisionTail(self.log),
             {"dgx1": machine, "dgx2": machine},
-            {"dgx1": ("leaf1", "spine"), "dgx2": ("leaf1", "spine")},
+            topology_conf.parse(
+                "SwitchName=leaf1 Nodes=dgx[1-2]\nSwitchName=spine Switches=leaf1\n", "a test"
+            ),
             records_of=search.LogIndex(self.log).find,
             all_records=lambda: decision_log.read(self.log),
             operators=self.who.operators,

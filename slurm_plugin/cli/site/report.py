@@ -75,10 +75,7 @@ def _now(slurm: SlurmConfig) -> dict[str, Any]:
     from slurm_plugin.slurm import choose
 
     try:
-        client = choose.client(slurm)
-        snapshot = read_snapshot(client)
-        networks = client.networks() if snapshot.settings.network else None
-        figures = figures_of(snapshot, networks).fragmentation
+        figures = figures_of(read_snapshot(choose.client(slurm))).fragmentation
     except SlurmError as error:
         return {"problem": str(error)}
     return {

@@ -8,12 +8,12 @@ from typing import Any
 from slurm_plugin.serve.loops.queue_loop import RegularLoop
 from slurm_plugin.serve.setup import Setup
 
-#: Seconds between two questions: where nodes are chosen by the answer, and where figures alone are.
+#: Seconds between two questions, and between two looks at a configuration without a network.
 POLL_S, IDLE_S = 10.0, 60.0
 
 
 class NetworkLoop(RegularLoop):
-    """Asks slurmctld where gputopo.yaml has a topology_conf, or Slurm weighs a network itself."""
+    """Asks slurmctld for as long as gputopo.yaml has a topology_conf."""
 
     name = "network"
 
@@ -28,8 +28,8 @@ class NetworkLoop(RegularLoop):
 
     async def next_s(self, setup: Setup, since: float) -> float:
         """One question."""
-        networks, newest = setup.decider.networks, setup.watcher.newest_of_nodes
-        if networks.file is not None or (newest and newest.settings.network):
+        networks = setup.decider.networks
+        if networks.file is not None:
             told = await asyncio.to_thread(setup.client.networks)
             networks.take(told, setup.watcher.wall_clock())
         return self.poll_s(setup)

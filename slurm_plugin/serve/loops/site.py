@@ -71,7 +71,7 @@ class SiteLoop(RegularLoop):
             self._history = FreeHistory(log)
         # Another configuration may come while this waits: then `_history` is none again.
         history = self._history
-        figures = await asyncio.to_thread(figures_of, snapshot, setup.decider.networks.told)
+        figures = await asyncio.to_thread(figures_of, snapshot)
         row = FreeReading.of(snapshot.at, figures.fragmentation)
         await asyncio.to_thread(history.add, row)
         return every_s

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from gres_topology import catalog
+from gres_topology import Domain, Network, catalog
 from slurm_plugin.base.log_lines import Line, LineReader, of_plain
 from slurm_plugin.decide.machines import Machine
 from slurm_plugin.queue.backfill import in_order
@@ -191,13 +191,17 @@ def sources(speed: float = SPEED, clock: Callable[[], float] = time.monotonic) -
     decisions = DemoDecisions(day)
     nodes = day.recorded["nodes"]
     machines = {row["machine"]: Machine(catalog.load(row["machine"])) for row in nodes}
+    parts = sorted({row["partition"] for row in nodes})
+    below = {name: [row["name"] for row in nodes if row["partition"] == name] for name in parts}
+    leaves = [Domain(f"leaf-{name}", 0, frozenset(below[name])) for name in parts]
+    spine = Domain("spine", 1, frozenset(row["name"] for row in nodes))
     return Sources(
         Watcher(DemoSlurm(day), wall_clock=day.now),
         lambda snapshot: Extras(),
         lambda: EngineState(True, "", ANSWER_MS),
         decisions,
         {row["name"]: machines[row["machine"]] for row in nodes},
-        {row["name"]: (f"leaf-{row['partition']}", "spine") for row in nodes},
+        Network((*leaves, spine), "the recording"),
         records_of=decisions.of,
         all_records=lambda: decisions.records,
         name_of={uid: name for name, uid in day.recorded["users"].items()}.__getitem__,

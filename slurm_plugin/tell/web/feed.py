@@ -264,7 +264,7 @@ class Feed:
         sources = self.sources
         if self._cluster is None or self._cluster[0] is not reading:
             self._cluster = reading, cluster_of(reading)
-        view = common_view(reading, self._cluster[1], engine, sources.switches)
+        view = common_view(reading, self._cluster[1], engine, sources.network)
         figures, at = view["figures"], reading.snapshot.at
         last = next(reversed(self._history.values()), None)
         if last is None or at - last[0] >= POINT_S:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from gres_topology import TopologyError
+from gres_topology import Network, TopologyError
 from gres_topology.slurm_files import networks
 from slurm_plugin.base import client
 from slurm_plugin.base.log_lines import Line, LineReader
@@ -56,8 +56,8 @@ class Sources:
     engine: Callable[[], EngineState]
     decisions: DecisionTail
     machines: Machines = field(default_factory=dict)
-    #: Node -> the switches or blocks above it, the lowest first.
-    switches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    #: The network that gputopo.yaml names, where slurmctld does not say which it has in force.
+    network: Network | None = None
     #: A job's lines of the decision log, as `LogIndex.find`, and the whole log; they raise OSError.
     records_of: Callable[[int, LineReader, Callable[[], bool]], list[Line]] = (
         lambda job, reader, is_over: []
@@ -149,7 +149,7 @@ def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
     return replace(
         sources,
         machines=MarkedMachines(config),
-        switches=_switches(config),
+        network=_network(config),
         records_of=index.find,
         follow=index.follow,
         all_records=lambda: decision_log.read(config.decision_log),
@@ -157,16 +157,10 @@ def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
     )
 
 
-def _switches(config: Config) -> dict[str, tuple[str, ...]]:
-    """Node -> its domains in Slurm's topology.conf, where gputopo.yaml names one."""
+def _network(config: Config) -> Network | None:
     if config.topology_conf is None:
-        return {}
+        return None
     try:
-        domains = networks.read(config.topology_conf).default.domains
+        return networks.read(config.topology_conf).default
     except TopologyError as error:
         raise PluginError(str(error)) from error
-    switches: dict[str, tuple[str, ...]] = {}
-    for domain in domains:
-        for name in domain.nodes:
-            switches[name] = (*switches.get(name, ()), domain.name)
-    return switches

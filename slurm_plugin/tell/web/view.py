@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gres_topology import Network
 from policies.fragmentation import Fragmentation
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.slurm.interface import QueuedJob
@@ -47,10 +48,14 @@ def common_view(
     reading: Reading,
     cluster: ClusterFigures,
     engine: EngineState,
-    switches: Mapping[str, tuple[str, ...]],
+    network: Network | None,
 ) -> View:
-    """What everybody may see: which GPUs are busy, free or stranded, and no word of any job."""
+    """What everybody may see: which GPUs are busy, free or stranded, and no word of any job.
+
+    `network` is the one between the nodes where slurmctld does not say which it has in force.
+    """
     figures = cluster.fragmentation
+    switches = _switches(reading, network)
     nodes, per_node = figures.largest_over_nodes
     return {
         "nodes": {
@@ -76,6 +81,17 @@ def common_view(
             "answer_ms": {verb: dict(times) for verb, times in engine.answer_ms.items()},
         },
     }
+
+
+def _switches(reading: Reading, network: Network | None) -> Mapping[str, tuple[str, ...]]:
+    """By node the switches or blocks above it, the lowest first."""
+    told = reading.snapshot.settings.networks
+    known = told.default if told and told.default.domains else network
+    switches: dict[str, tuple[str, ...]] = {}
+    for domain in known.domains if known else ():
+        for name in domain.nodes:
+            switches[name] = (*switches.get(name, ()), domain.name)
+    return switches
 
 
 def _node(node: Node, cluster: ClusterFigures, switches: tuple[str, ...]) -> View:

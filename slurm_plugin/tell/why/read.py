@@ -25,7 +25,7 @@ from slurm_plugin.slurm.runner import Runner, run_bounded
 from slurm_plugin.tell.explain import slurm_says
 from slurm_plugin.tell.explain.answer import NotShown
 from slurm_plugin.tell.explain.find import explained
-from slurm_plugin.tell.why.reading import ExtrasReader, Reading, networks_in_force
+from slurm_plugin.tell.why.reading import ExtrasReader, Reading
 from slurm_plugin.tell.why.state import Extras, WaitingState
 
 #: Seconds that `sbatch --test-only` may take, and the most that it may print.
@@ -88,7 +88,6 @@ def read_site(run: Runner, user: str, options: Mapping[str, str]) -> WaitingStat
             reservations=tuple(scontrol_tables.reservations(run)),
             licenses=tuple(scontrol_tables.licenses(run)) if options.get("licenses") else (),
             limits=tuple(limits) if "limits" in enforced else (),
-            networks=networks_in_force(run, settings),
             parents=parents,
         ),
     )

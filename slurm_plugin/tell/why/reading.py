@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from gres_topology.slurm_files.network import Networks
-from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.backfill import in_order
-from slurm_plugin.queue.snapshot import Settings, Snapshot
+from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.clients import scontrol_tables
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.slurm.runner import Runner
@@ -21,16 +19,6 @@ from slurm_plugin.tell.why.state import HIDDEN, Extras, WaitingState, hidden, ma
 SELDOM_S = 10.0
 #: Views of the nodes that are kept of one reading: users choose their jobs' time limits.
 MOST_SITES = 32
-
-
-def networks_in_force(run: Runner, settings: Settings) -> Networks | None:
-    """What slurmctld has in force; None where it weighs no network, or does not say."""
-    if settings.network is None:
-        return None
-    try:
-        return scontrol_tables.networks(run, settings.partitions)
-    except SlurmError:
-        return None
 
 
 class ExtrasReader:
@@ -63,18 +51,17 @@ class ExtrasReader:
             "licenses": has["licenses"] or any(job.licenses for job in waiting),
         }
         if is_due or wants != has:
-            self._seldom = self._read(wants, settings)
+            self._seldom = self._read(wants)
             self._seldom_at, self._wants = now, wants
         return replace(self._seldom, entries=entries)
 
-    def _read(self, wants: Mapping[str, bool], settings: Settings) -> Extras:
+    def _read(self, wants: Mapping[str, bool]) -> Extras:
         run = self._run
         limits, parents = scontrol_tables.limits(run) if wants["limits"] else ([], {})
         return Extras(
             reservations=tuple(scontrol_tables.reservations(run)),
             licenses=tuple(scontrol_tables.licenses(run)) if wants["licenses"] else (),
             limits=tuple(limits),
-            networks=networks_in_force(run, settings),
             parents=parents,
         )
 

@@ -137,9 +137,10 @@ def site_of(state: WaitingState) -> SiteNodes:
 
 def _networks(state: WaitingState) -> dict[str, Network]:
     """The networks of the partitions, as far as slurmctld told them."""
-    if (told := state.extras.networks) is None:
+    settings = state.snapshot.settings
+    if (told := settings.networks) is None:
         return {}
-    found = ((one.name, told.of(one.topology)) for one in state.snapshot.settings.partitions)
+    found = ((one.name, told.of(one.topology)) for one in settings.partitions)
     return {name: network for name, network in found if network is not None}
 
 

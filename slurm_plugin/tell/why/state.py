@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gres_topology.slurm_files.network import Networks
 from slurm_plugin.base.job_notes.records import GateRecord
 from slurm_plugin.queue.snapshot import Settings, Snapshot
 from slurm_plugin.slurm.interface import (
@@ -51,8 +50,6 @@ class Extras:
     reservations: tuple[Reservation, ...] = ()
     licenses: tuple[License, ...] = ()
     limits: tuple[Limit, ...] = ()
-    #: What slurmctld has in force; None where it weighs no network, or did not say.
-    networks: Networks | None = None
     #: The account above each account.
     parents: Mapping[str, str] = field(default_factory=dict)
     #: Our entries about jobs, where the engine keeps them to itself.

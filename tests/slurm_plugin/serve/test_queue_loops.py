@@ -25,7 +25,6 @@ from slurm_plugin.act.lending.matcher import LoanMatcher
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.capacity import Hold
-from slurm_plugin.queue.snapshot import Detail
 from slurm_plugin.serve import run, setup
 from slurm_plugin.serve.free_history import FreeHistory
 from slurm_plugin.serve.loops.gates import GatesLoop
@@ -320,9 +319,9 @@ def test_a_reload_while_a_reading_is_noted_ends_no_loop(tmp_path, monkeypatch):
     engine.setup.watcher.clock = lambda: SETTLED_S
     site._due = SETTLED_S
 
-    def and_a_reload(snapshot, networks):
+    def and_a_reload(snapshot):
         site.heard("reload")
-        return figures_of(snapshot, networks)
+        return figures_of(snapshot)
 
     monkeypatch.setattr("slurm_plugin.serve.loops.site.figures_of", and_a_reload)
     look([site])
@@ -396,17 +395,3 @@ def test_where_the_site_names_no_network_slurm_is_not_asked_for_one(tmp_path, mo
     assert not slurm.asked["networks"]
     assert loop.status() == {}
     assert loop.poll_s(loop.engine.setup) == IDLE_S
-
-
-def test_for_figures_slurm_is_asked_where_it_weighs_a_network_itself(tmp_path, monkeypatch):
-    slurm = Moving()
-    slurm.shown = "BlockName=b1 BlockIndex=0 Nodes=dgx1 BlockSize=1"
-    monkeypatch.setattr(slurm, "config", lambda: {"TopologyPlugin": "topology/block"})
-    [gates, *_] = loops(tmp_path, monkeypatch, slurm, "")
-    loop, setup = NetworkLoop(gates.engine), gates.engine.setup
-    asyncio.run(setup.watcher.snapshot(setup.watcher.clock(), Detail.SETTINGS))
-    look([loop])
-    assert setup.decider.networks.told.default.kind == "block"
-    # The nodes of a job are Slurm's as before.
-    assert setup.decider.networks.of("") is None
-    assert loop.status() == {}

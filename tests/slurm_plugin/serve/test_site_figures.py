@@ -43,10 +43,11 @@ def test_jobs_of_several_nodes_stay_in_one_block_of_those_in_force():
         f"BlockName=b{i} BlockIndex={i} Nodes={name} BlockSize=1" for i, name in enumerate("ab")
     ]
     blocks = topology_shown.parse("\n".join(shown), "scontrol")
-    settings = Settings((SlurmPartition("gpu", ("a", "b"), True),))
-    there = replace(snapshot([node("a", ()), node("b", ())]), settings=settings)
+    there = snapshot([node("a", ()), node("b", ())])
     assert figures_of(there).fragmentation.largest_over_nodes == (2, 8)
-    known = figures_of(there, Networks({"": blocks}, blocks)).fragmentation
+    part = SlurmPartition("gpu", ("a", "b"), True)
+    settings = Settings((part,), networks=Networks({"": blocks}, blocks))
+    known = figures_of(replace(there, settings=settings)).fragmentation
     assert known.largest_over_nodes == (1, 8)
 
 
@@ -102,7 +103,7 @@ def test_tasks_of_an_array_count_one_by_one_and_jobs_without_gpus_do_not():
 )
 def test_jobs_that_slurmctld_did_not_tell_of(sentence, job, heard, unheard):
     running = replace(QueuedJob(1, state="RUNNING", gpus={"a": (0,)}), **job)
-    found = figures_of(snapshot(jobs=[running]), None, heard.__contains__, NOW - 300)
+    found = figures_of(snapshot(jobs=[running]), heard.__contains__, NOW - 300)
     assert found.unheard == unheard
 
 

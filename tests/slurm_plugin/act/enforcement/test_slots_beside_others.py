@@ -6,6 +6,7 @@ import pytest
 from slot_submits_in_tests import NOW, cache, left, mode, site, state_of, submit, told
 
 from slurm_plugin.queue.backfill import WaitingLine
+from slurm_plugin.slurm.clients import scontrol_tables
 
 MORE = "its partition gives more than it asks for (MinNodes, OverSubscribe=EXCLUSIVE)"
 ONE_NETWORK = "its nodes are to be in one network, which Slurm alone knows"
@@ -17,48 +18,41 @@ ONE_NETWORK = "its nodes are to be in one network, which Slurm alone knows"
         ({"share": 0}, {}, 1, MORE),
         ({"min_nodes": 2}, {}, 1, MORE),
         ({"min_nodes": 2}, {}, 2, ""),
-        ({}, {"TopologyPlugin": "topology/block"}, 2, ONE_NETWORK),
-        ({}, {"TopologyPlugin": "topology/block"}, 1, ""),
     ],
 )
 def test_what_slurm_adds_to_a_job_is_slurms_to_place(tmp_path, partition, config, nodes, why):
     state = cache("dgx1", "dgx2")
-    where = {"SLURM_CONF": str(tmp_path / "slurm.conf")}
-    state.settings = site(config={**where, **config}, **partition)
+    state.settings = site(config=config, **partition)
     answer = mode(tmp_path, state).on_submit(submit(nodes=nodes))
     assert left(answer) == why if why else state_of(told(answer)) == "placed"
 
 
-def test_a_job_of_several_nodes_is_slurms_where_topology_yaml_is(tmp_path):
-    (tmp_path / "topology.yaml").touch()
-    state = cache("dgx1", "dgx2")
-    state.settings = site(config={"SLURM_CONF": str(tmp_path / "slurm.conf")})
-    assert left(mode(tmp_path, state).on_submit(submit(nodes=2))) == ONE_NETWORK
-
-
-LEAVES = "SwitchName=s1 Nodes=dgx1\nSwitchName=s2 Nodes=dgx2\n"
+S1, S2 = (f"SwitchName=s{i} Level=0 LinkSpeed=1 Nodes=dgx{i}" for i in (1, 2))
+ROOT = "SwitchName=root Level=1 LinkSpeed=1 Nodes=dgx[1-2] Switches=s[1-2]"
+BLOCK = "BlockName=b1 BlockIndex=0 Nodes=dgx[1-2] BlockSize=2"
 
 
 @pytest.mark.parametrize(
-    ("switches", "nodes", "why"),
+    ("lines", "nodes", "why"),
     [
-        (f"{LEAVES}SwitchName=root Switches=s[1-2]", 2, ""),
-        ("SwitchName=a Nodes=dgx[1-2]\nSwitchName=other Nodes=n[1-9]", 2, ""),
-        (LEAVES, 2, ONE_NETWORK),
-        (LEAVES, 1, ""),
-        ("SwitchName=a Nodes=dgx1", 2, ONE_NETWORK),
-        ("SwitchName=a Switches=unknown", 2, ONE_NETWORK),
-        (None, 2, ONE_NETWORK),
+        ((ROOT, S1, S2), 2, ""),
+        ((S1.replace("dgx1", "dgx[1-2]"), S2.replace("dgx2", "n[1-9]")), 2, ""),
+        ((S1, S2), 2, ONE_NETWORK),
+        ((S1, S2), 1, ""),
+        ((S1,), 2, ONE_NETWORK),
+        ((BLOCK,), 2, ONE_NETWORK),
+        ((BLOCK,), 1, ""),
+        # slurmctld did not answer, or shows something else.
+        (("no such thing",), 2, ONE_NETWORK),
+        (("no such thing",), 1, ""),
     ],
 )
-def test_a_job_of_several_nodes_is_slurms_where_its_partition_has_several_trees(
-    tmp_path, switches, nodes, why
+def test_a_job_of_several_nodes_is_slurms_where_its_partition_is_not_in_one_tree(
+    tmp_path, lines, nodes, why
 ):
-    if switches is not None:
-        (tmp_path / "topology.conf").write_text(switches)
-    state = cache("dgx1", "dgx2")
-    config = {"SLURM_CONF": str(tmp_path / "slurm.conf"), "TopologyPlugin": "topology/tree"}
-    state.settings = site(config=config)
+    state, settings = cache("dgx1", "dgx2"), site()
+    told_by_slurm = scontrol_tables.networks(lambda argv: "\n".join(lines), settings.partitions)
+    state.settings = replace(settings, networks=told_by_slurm)
     answer = mode(tmp_path, state).on_submit(submit(nodes=nodes))
     assert left(answer) == why if why else state_of(told(answer)) == "placed"
 

@@ -6,10 +6,12 @@ import pytest
 from machines_in_tests import basic_config
 from web_in_tests import ALICE, BOB, ENGINE, NOW, RECORD, job, node, played
 
+from gres_topology.slurm_files import topology_conf
 from slurm_plugin.base.log_lines import of_plain
 from slurm_plugin.config.sections import DecisionLogConfig
 from slurm_plugin.learn.part_marks.marks import Mark, change, path_in
 from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
+from slurm_plugin.slurm.clients import scontrol_tables
 from slurm_plugin.slurm.interface import Reservation, SlurmPartition
 from slurm_plugin.tell.explain.gains import Gains
 from slurm_plugin.tell.web import decisions
@@ -216,6 +218,22 @@ def test_an_empty_queue_asks_nothing():
     assert run.asked == []
 
 
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("SwitchName=s2 Level=0 LinkSpeed=1 Nodes=dgx1", ["s2"]),
+        ("no word of a network", ["s1"]),
+        (None, ["s1"]),
+    ],
+)
+def test_a_nodes_switches_are_those_in_force_else_those_of_the_file(told, shown):
+    in_force = told and scontrol_tables.networks(lambda argv: told, ())
+    reading = Reading(snapshot([], [node("dgx1")], networks=in_force))
+    file = topology_conf.parse("SwitchName=s1 Nodes=dgx1\n", "topology.conf")
+    found = common_view(reading, cluster_of(reading), ENGINE, file)
+    assert found["nodes"]["dgx1"]["switches"] == shown
+
+
 def test_closed_nodes_have_nothing_free():
     nodes = [node("dgx1", state=("IDLE", "DRAIN")), node("dgx2"), node("dgx3")]
     now, later = (
@@ -223,7 +241,7 @@ def test_closed_nodes_have_nothing_free():
         for at, name in ((-5, "dgx2"), (600, "dgx3"))
     )
     reading = Reading(snapshot([], nodes), Extras(reservations=(now, later)))
-    found = common_view(reading, cluster_of(reading), ENGINE, {})
+    found = common_view(reading, cluster_of(reading), ENGINE, None)
     assert [one["gpus"] for one in found["nodes"].values()] == ["x" * 8, "x" * 8, "f" * 8]
     assert found["nodes"]["dgx1"]["closed"] == "drained"
     assert (found["figures"]["free"], found["figures"]["gpus"]) == (8, 24)

@@ -54,7 +54,7 @@ NODES = (node("dgx1", 5), node("dgx2", 5))
 
 def state(job: QueuedJob = JOB, nodes: Any = NODES, others: Any = (), **more: Any) -> WaitingState:
     part = SlurmPartition("gpu", tuple(one.name for one in nodes), True)
-    settings = Settings((part,))
+    settings = Settings((part,), networks=more.pop("networks", None))
     snapshot = Snapshot(0.0, NOW, (job, *others), Detail.SETTINGS, tuple(nodes), settings)
     others_say = {one.name for one in fields(Extras)} & more.keys()
     extras = Extras(**{name: more.pop(name) for name in others_say})
