@@ -25,9 +25,9 @@ _SEAM = re.compile(r"(?<=\w)(?=GPU\d|NIC\d|mlx\d|hfi\d|CPU ?Affinity|NUMA ?Affin
 _LABEL = re.compile(r"NV\d{1,2}|PIX|PXB|PHB|NODE|SYS|SOC|X|N/A", re.ASCII)
 _GLUED = re.compile(rf"(?:{_LABEL.pattern}){{2,}}", re.ASCII)
 _GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
-#: What the paths of `topo -mp` are told by, and what stands below those in the legend of `topo -m`.
-_LEGEND_OF_PATHS = re.compile(r"^\s*PIX +=", re.MULTILINE)
-_LEGEND_OF_NVLINKS = re.compile(r"^\s*NV# +=", re.MULTILINE)
+#: An entry of the legend; `topo -mp` has all that are paths, and `topo -m` the one of NVLinks, too.
+_LEGEND = re.compile(r"^\s*(SYS|NODE|PHB|PXB|PIX|NV#) +=", re.MULTILINE)
+_PATHS = {"SYS", "NODE", "PHB", "PXB", "PIX"}
 _P2P = {"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"}
 _MODEL = re.compile(r"GPU (\d+): (.+?) \(UUID: ")
 _NIC_LEGEND = re.compile(r"^\s*NIC Legend", re.IGNORECASE | re.MULTILINE)
@@ -165,11 +165,11 @@ def _matrix(text: str, source: str) -> MatrixBlock:
 def _check_nvlinks(text: str, source: str) -> None:
     """Refuses `nvidia-smi topo -mp`, which shows the PCI path of GPUs that NVLinks join.
 
-    Its legend ends before them. Drivers that knew no NVLinks called paths SOC.
+    Its legend ends before them. Of other legends people may have taken out what they did not need.
     """
-    paths = _LEGEND_OF_PATHS.search(text)
-    if paths and not _LEGEND_OF_NVLINKS.search(text) and not re.search(r"\bSOC\b", text):
-        line = text.count("\n", 0, paths.end()) + 1
+    entries = list(_LEGEND.finditer(text))
+    if {entry[1] for entry in entries} == _PATHS:
+        line = text.count("\n", 0, entries[-1].end()) + 1
         raise TopologyError(
             f"{source} line {line}: the legend has no NV#: this is nvidia-smi topo -mp, which"
             " leaves NVLinks out, or was cut off; expected the output of nvidia-smi topo -m"

@@ -247,6 +247,7 @@ def test_a_capability_matrix_behind_the_links_is_passed_over():
     assert read(one).numa == (0,)
 
 
+PATHS = ("SYS", "NODE", "PHB", "PXB", "PIX")
 REFUSED = [
     ("a capability matrix", (ASSETS / "own-p2p-read.txt").read_text(),
      "node.txt line 2: this is a peer-to-peer capability matrix (nvidia-smi topo -p2p)"),
@@ -279,12 +280,18 @@ REFUSED = [
     ("a second node's report cut off", BRIDGED + "\n\n" + BRIDGED.partition("\nGPU0")[0] + "\n",
      "node.txt line 14: a second matrix begins"),
     ("paths alone (topo -mp)", "\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n\nLegend:\n\n"
-     "  X    = Self\n  SYS  = Connection traversing PCIe as well as the SMP interconnect\n"
-     "  PIX  = Connection traversing at most a single PCIe bridge\n",
-     "node.txt line 9: the legend has no NV#: this is nvidia-smi topo -mp, which leaves"),
+     "  X    = Self\n" + "".join(f"  {path:4} = Connection\n" for path in PATHS),
+     "node.txt line 12: the legend has no NV#: this is nvidia-smi topo -mp, which leaves"),
     ("a cut NIC legend", (ASSETS / "nvidia-smi-nic-legend.txt").read_text().split("  NIC3:")[0],
      "the NIC legend does not name NIC3"),
 ]  # fmt: skip
+
+
+def test_a_legend_may_have_lost_what_nobody_needed():
+    """Six PCIe GPUs, pasted with the entries of the paths that they have."""
+    legend = "\nLegend:\n\n  SYS  = Connection\n  PIX  = Connection\n"
+    whole = "\tGPU0\tGPU1\nGPU0\t X \tPIX\nGPU1\tPIX\t X \n"
+    assert read(whole + legend).kinds == read(whole).kinds
 
 
 @pytest.mark.parametrize(("sentence", "text", "message"), REFUSED, ids=[r[0] for r in REFUSED])
