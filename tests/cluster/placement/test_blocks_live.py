@@ -6,6 +6,7 @@ Six nodes of four GPUs, in two blocks or below two leaf switches of three; the p
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 
@@ -126,6 +127,8 @@ def test_a_job_without_room_in_one_block_is_told_so(six: Cluster, network: str) 
     """One free node of each block or leaf switch: below joined switches that is enough."""
     six.occupy_nodes(dict.fromkeys(("g2", "g3", "g5", "g6"), range(4)))
     options = ["-N2", "--gres=gpu:4"]
+    now = json.loads(six.run("ctl", "gputopo report --json").out)["now"]
+    assert now["largest"] == ([1, 4] if network == "block" else [2, 4])
     tried = six.run("ctl", ["gputopo", "try", *options], user="alice").out
     if network == "tree":
         assert tried.startswith("It would start now on g1: 0,1,2,3, g4: 0,1,2,3")
