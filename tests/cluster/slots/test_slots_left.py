@@ -13,10 +13,28 @@ PARTITIONS = (
     "PartitionName=whole Nodes=dgx[1-2] OverSubscribe=EXCLUSIVE DefaultTime=10 State=UP"
 )
 ONE_NETWORK = "its nodes are to be in one network, which Slurm alone knows"
+TREES = "SwitchName=a Nodes=dgx1,minsky1\nSwitchName=b Nodes=dgx2,amd1,bridged1\n"
+YAML = """\
+- topology: racks
+  cluster_default: true
+  tree:
+    switches:
+      - {switch: a, nodes: "dgx1,minsky1"}
+      - {switch: b, nodes: "dgx2,amd1,bridged1"}
+"""
+#: File and text, the release that reads it, and whether Slurm gives a job any nodes together.
 NETWORKS = {
-    "block": "BlockName=a Nodes=dgx1,minsky1\nBlockName=b Nodes=dgx2,amd1\nBlockSizes=2\n",
-    # Two trees
-    "tree": "SwitchName=a Nodes=dgx1,minsky1\nSwitchName=b Nodes=dgx2,amd1,bridged1\n",
+    "block": (
+        *("topology.conf", "BlockName=a Nodes=dgx1,minsky1\nBlockName=b Nodes=dgx2,amd1\n"),
+        *((23, 11), False),
+    ),
+    "two trees": ("topology.conf", TREES, (0, 0), False),
+    "one tree": ("topology.conf", f"{TREES}SwitchName=top Switches=a,b\n", (0, 0), True),
+    "two trees in YAML": ("topology.yaml", YAML, (25, 5), False),
+    "one tree in YAML": (
+        *("topology.yaml", f"{YAML}      - {{switch: top, children: 'a,b'}}\n"),
+        *((25, 5), True),
+    ),
 }
 
 
@@ -58,19 +76,24 @@ def test_cpus_of_gpus_that_tasks_share_unevenly_are_slurms_to_count(
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_nodes_of_one_network_are_slurms_to_find(cluster: Cluster, kind: str) -> None:
     """A job that names nodes of two blocks, or of two trees, is refused."""
-    if kind == "block" and cluster.release < (23, 11):
-        pytest.skip("topology/block came with 23.11")
-    variant = cluster.variant()
-    cluster.put("ctl", "/etc/slurm/topology.conf", NETWORKS[kind])
+    name, text, since, is_joined = NETWORKS[kind]
+    if cluster.release < since:
+        pytest.skip(f"this came with {since[0]}.{since[1]:02}")
+    variant, file = cluster.variant(), f"/etc/slurm/{name}"
+    cluster.put("ctl", file, text)
     try:
-        cluster.configure_extra(f"TopologyPlugin=topology/{kind}")
+        plugin = "block" if kind == "block" else "tree"
+        cluster.configure_extra(f"TopologyPlugin=topology/{plugin}")
         job = cluster.started("-N2", "--gres=gpu:2", "-x", "bridged1", sleep_s=300)
-        assert set(job.gpus) in ({"dgx1", "minsky1"}, {"dgx2", "amd1"})
-        assert note(job) == f"[gpu-topo: | Slurm's own choice: {ONE_NETWORK}]"
+        if is_joined:
+            assert "Slurm's own" not in note(job)
+        else:
+            assert set(job.gpus) in ({"dgx1", "minsky1"}, {"dgx2", "amd1"})
+            assert note(job) == f"[gpu-topo: | Slurm's own choice: {ONE_NETWORK}]"
         one = cluster.started("-w", "dgx1", "--gres=gpu:2", sleep_s=300)
         assert "Slurm's own" not in note(one)
     finally:
         # slurmctld would not start without a description of the network.
         cluster.run("ctl", "rm -f /cluster/extra.conf")
         cluster.switch(variant)
-        cluster.run("ctl", "rm -f /etc/slurm/topology.conf")
+        cluster.run("ctl", f"rm -f {file}")
