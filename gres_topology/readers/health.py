@@ -46,6 +46,8 @@ _ERRORS = re.compile(
 _WATTS = re.compile(r"(\d{1,7}(?:\.\d{1,6})?)(?: W)?", re.ASCII)
 #: The columns that are needed of a report on power.
 _POWER = ("index", "power.limit", "power.default_limit")
+#: The limit that counts where another one is lower, as of a chassis.
+_ENFORCED = "enforced.power.limit"
 
 
 class HealthReport(NamedTuple):
@@ -71,8 +73,8 @@ def read(text: str, topology: NodeTopology, source: str) -> HealthReport:
             f"{source}: empty; nvidia-smi nvlink prints nothing for GPUs without NVLinks;"
             f" expected {EXPECTED}"
         )
-    if text.lstrip().startswith("{"):
-        return _dcgm(text, topology, source)
+    if document := re.search(r"^[ \t]*(?=\{)", text, re.MULTILINE):
+        return _dcgm(text, document.end(), topology, source)
     lines = text.splitlines()
     if any(_ERRORS.match(line) for line in lines):
         return _errors(lines, topology, source)
@@ -238,14 +240,16 @@ def _power(
     """All GPUs' limits together: what a job gets on the node."""
     if lost := [name for name in _POWER if name not in columns]:
         raise TopologyError(f"{source}: no column {lost[0]}; expected {EXPECTED}")
-    at = [columns.index(name) for name in _POWER]
+    index, stated, usual = _POWER
+    enforced = _ENFORCED if _ENFORCED in columns else stated
+    at = [columns.index(name) for name in (index, enforced, usual)]
     rows: dict[int, tuple[float, float]] = {}
     for number, line in enumerate(lines, 1):
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) != len(columns) or (index := cpulist.natural(cells[at[0]])) is None:
+        if len(cells) != len(columns) or (own := cpulist.natural(cells[at[0]])) is None:
             continue
         where = f"{source} line {number}"
-        gpu = _known(index, topology, where)
+        gpu = _known(own, topology, where)
         if gpu in rows:
             raise TopologyError(f"{where}: GPU {gpu} again; expected the report of one node")
         # A GPU whose driver cannot tell has `[N/A]` there.
@@ -261,9 +265,10 @@ def _power(
     return HealthReport("power", [Impairment((), limit / default, why)], (limit, default))
 
 
-def _dcgm(text: str, topology: NodeTopology, source: str) -> HealthReport:
+def _dcgm(text: str, start: int, topology: NodeTopology, source: str) -> HealthReport:
+    """dcgmi's JSON from there on; scripts put lines of their own before and behind it."""
     try:
-        data = json.loads(text)
+        data, _ = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 1)
         raise TopologyError(f"{source} line {line}: no JSON; expected {EXPECTED}") from None
@@ -302,6 +307,10 @@ def _health(body: Mapping[str, Any]) -> Iterator[tuple[int, float, str]]:
     """GPU, what is left of it, and why: a failure is the end, but for links a share of them."""
     for name, entity in body.get("GPU", {}).get("children", {}).items():
         for system, error in entity["children"]["Errors"]["children"].items():
+            if "IMEX" in json.dumps(error.get("children", "")):
+                # Its daemon's state is told of as NVLink's, on nodes without one, too (NVSentinel
+                # issue 1471).
+                continue
             is_of_links = system in {"NVLINK system", "PCIe system"}
             if error["value"] == "Failure" or (error["value"] == "Warning" and is_of_links):
                 yield int(name), SUSPECT if is_of_links else 0.0, f"{system}: {error['value']}"

@@ -22,12 +22,17 @@ from gres_topology.readers.xmltree import Element
 from gres_topology.topology import Nic, NodeTopology, NumaNode
 
 _IO_TYPES = {"Bridge", "PCIDev", "OSDev", "Misc"}
-_PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):", re.IGNORECASE)
+_PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})?", re.IGNORECASE)
 _GPU_CLASSES = {"0302", "0380", "1200", "0300"}
 _NVIDIA, _AMD = "10de", "1002"  # most boards' own VGA chips are of others
 _DISPLAY_CLASS = "0300"
 _GPU_OSDEV = re.compile(r"(nvml|rsmi|cuda|ze|opencl\d+d)(\d+)$")
 _NIC_OSDEV_TYPES = {"3", "OpenFabrics"}
+_NETWORK_OSDEV_TYPES = {"2", "Network"}
+#: Whose network devices are for MPI: HPE's Slingshot; other makers' are OpenFabrics devices, too.
+_FABRIC_VENDORS = {"17db"}
+#: ATI's chips on servers' boards, which compute nothing: ES1000, RV100, Rage XL.
+_BOARD_VGA = {"515e", "5159", "4752"}
 
 
 @dataclass(eq=False)
@@ -87,6 +92,8 @@ def _gpus(root: Element, source: str) -> list[HwlocGpu]:
         is_known = any(_GPU_OSDEV.match(name) for name in osdevs)
         pci_class, vendor = match.group(1), match.group(2).lower()
         if pci_class not in _GPU_CLASSES or not (is_known or vendor in {_NVIDIA, _AMD}):
+            continue
+        if vendor == _AMD and (match.group(3) or "").lower() in _BOARD_VGA:
             continue
         address = pci.normalise(element.get("pci_busid"))
         if address is None or address in gpus:
@@ -238,14 +245,19 @@ def _numa_nodes(root: Element, source: str) -> tuple[NumaNode, ...]:
     return tuple(by_number[number] for number in sorted(by_number))
 
 
+def _is_nic(element: Element, parent: Element) -> bool:
+    kind, card = element.get("osdev_type"), _PCI_TYPE.match(parent.get("pci_type"))
+    is_fabric = card is not None and card.group(2).lower() in _FABRIC_VENDORS
+    return kind in _NIC_OSDEV_TYPES or (is_fabric and kind in _NETWORK_OSDEV_TYPES)
+
+
 def _nics(
     root: Element, gpus: list[HwlocGpu], nodes: Sequence[NumaNode], source: str
 ) -> tuple[Nic, ...]:
     nics = []
     for element in root.walk():
         parent = element.parent
-        if element.get("type") == "OSDev" and element.get("osdev_type") in _NIC_OSDEV_TYPES:
-            assert parent is not None  # the root is never an OSDev
+        if parent is not None and element.get("type") == "OSDev" and _is_nic(element, parent):
             kinds = tuple(_path(gpu.element, parent) for gpu in gpus)
             address = pci.normalise(parent.get("pci_busid"))
             numa, _ = _locality(element, nodes, source)

@@ -175,7 +175,8 @@ def _rates(gpus: list[NcclDevice]) -> tuple[LinkRates, str | None]:
         return LinkRates(), None
     gcn = gpu.get("gcn")
     if gcn:
-        arch = {"906": "gfx906", "908": "gfx908", "910": "gfx90a"}.get(gcn, gcn)
+        # Older RCCL writes numbers.
+        arch = {"910": "gfx90a"}.get(gcn, f"gfx{gcn}" if gcn.isdecimal() else gcn)
         return links.rates_of_model(arch), arch
     sm = cpulist.natural(gpu.get("sm")) or 70
     generation = next(

@@ -55,6 +55,14 @@ def merge_numa(topology: NodeTopology, text: str, *, source: str = "numactl") ->
                 f"{source}: no NUMA node {wanted}, where {topology.name} has GPU{gpu};"
                 f" expected both reports from one node (it has {sorted(nodes)})"
             )
+        own = set(cpus[gpu] or ())
+        there = set() if wanted is None else set(nodes[wanted].cpus)
+        if own and there and own.isdisjoint(there):
+            raise TopologyError(
+                f"{source}: NUMA node {wanted} has CPUs {cpulist.format_list(there)}, where"
+                f" {topology.name} has {cpulist.format_list(own)} for GPU{gpu}; expected both"
+                " reports from one node"
+            )
         numa[gpu] = of_cpus if wanted is None else wanted
         node = numa[gpu]
         if cpus[gpu] is None and node is not None:

@@ -28,10 +28,13 @@ _GPU = re.compile(r"GPU\d{1,4}", re.ASCII)
 #: An entry of the legend; `topo -mp` has all that are paths, and `topo -m` the one of NVLinks, too.
 _LEGEND = re.compile(r"^\s*(SYS|NODE|PHB|PXB|PIX|NV#) +=", re.MULTILINE)
 _PATHS = {"SYS", "NODE", "PHB", "PXB", "PIX"}
+_PATHS_ALONE = re.compile(r"nvidia-smi +topo +(?:-mp\b|--matrix_pci\b)")
+#: Columns that are no NICs: drives (`topo -nvme`), CPUs, NICs' other functions for direct data.
+_NO_NIC = re.compile(r"(?:NVME|CPU|DD)\d{0,4}", re.IGNORECASE | re.ASCII)
 _P2P = {"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"}
 _MODEL = re.compile(r"GPU (\d+): (.+?) \(UUID: ")
 _NIC_LEGEND = re.compile(r"^\s*NIC Legend", re.IGNORECASE | re.MULTILINE)
-_NIC_NAME = re.compile(r"^\s*(NIC\d+)\s*[:=]\s*(\S+)\s*$", re.MULTILINE)
+_NIC_NAME = re.compile(r"^\s*(NIC\d+)\s*[:=]\s*(\S+)(?:[ \t].*)?$", re.MULTILINE)
 
 
 @dataclass
@@ -125,12 +128,26 @@ def _blocks(text: str) -> list[MatrixBlock]:
             is_open = False
         elif is_open and words:
             _add_row(blocks[-1], words[0], number, line)
+        elif blocks and blocks[-1].rows and _is_lost_row(words):
+            # Of another matrix, whose header was not pasted.
+            blocks.append(MatrixBlock(number, [], [], {words[0]: (number, line)}))
+            is_open = True
     # A header that has columns of `topo -m` and no rows is that of a report that was cut off.
-    return [block for block in blocks if block.rows or block.columns] or blocks[:1]
+    last = len(text.rstrip().split("\n"))
+    cut = [
+        block.columns or (len(block.devices) > 1 and block.header_line == last) for block in blocks
+    ]
+    whole = [block for block, is_cut in zip(blocks, cut, strict=True) if block.rows or is_cut]
+    return whole or blocks[:1]
 
 
 def _is_row(words: list[str], block: MatrixBlock) -> bool:
     return words[0] in block.devices or bool(_GPU.fullmatch(words[0]))
+
+
+def _is_lost_row(words: list[str]) -> bool:
+    is_labelled = len(words) > 2 and all(map(links.canonical, words[1:3]))
+    return is_labelled and bool(_GPU.fullmatch(words[0]))
 
 
 def _add_row(block: MatrixBlock, row: str, number: int, line: str) -> None:
@@ -160,6 +177,16 @@ def _matrix(text: str, source: str) -> MatrixBlock:
             " expected the output of one node"
         )
     return matrices[0]
+
+
+def check_command(text: str, source: str) -> None:
+    """Refuses what a command in the text, as it was pasted, says to be `nvidia-smi topo -mp`."""
+    if found := _PATHS_ALONE.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        raise TopologyError(
+            f"{source} line {line}: this is nvidia-smi topo -mp, which leaves NVLinks out;"
+            " expected the output of nvidia-smi topo -m"
+        )
 
 
 def _check_nvlinks(text: str, source: str) -> None:
@@ -241,7 +268,7 @@ def _nics(text: str, block: MatrixBlock, cells: Cells, source: str) -> tuple[Nic
         names = dict(_NIC_NAME.findall(text[legend.end() :]))
     result = []
     for nic in block.devices:
-        if _GPU.fullmatch(nic):
+        if _GPU.fullmatch(nic) or _NO_NIC.fullmatch(nic):
             continue
         if legend and nic not in names and re.fullmatch(r"NIC\d+", nic):
             line = text.count("\n", 0, legend.start()) + 1

@@ -52,7 +52,10 @@ _FAILED = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _QUOTE = re.compile(r"^[ \t]*(?:> ?)+", re.MULTILINE)
-_LABEL = re.compile(r"\s*([0-9]{1,6}: ?)")
+#: A task's number of `srun --label`, a host's name of pdsh and clush.
+_LABEL = re.compile(r"\s*((?:[0-9]{1,6}|[A-Za-z][\w.-]{0,62}): ?)", re.ASCII)
+#: One line alone may begin with a word and a colon for other reasons.
+_LABELLED_LINES = 3
 #: Signs that may stand before every line: comments of several languages, diffs, tables.
 _SIGNS = ("#", "//", ";", "|", "*", "+")
 
@@ -105,11 +108,14 @@ def _without_quotes(text: str) -> str:
 
 
 def _without_labels(text: str) -> str:
-    """Without the task's number that `srun --label` puts before every line."""
+    """Without what `srun --label`, pdsh or clush put before every line."""
     match = _LABEL.match(text)
     if match is None:
         return text
-    label = match.group(1).rstrip()
+    label = re.escape(match.group(1).rstrip())
+    is_host = not match.group(1)[0].isdigit()
+    if is_host and len(re.findall(r"^[ \t]*\S", text, re.MULTILINE)) < _LABELLED_LINES:
+        return text
     if re.search(rf"^(?!{label})[ \t]*\S", text, re.MULTILINE):
         return text
     return re.sub(rf"^{label} ?", "", text, flags=re.MULTILINE)

@@ -69,9 +69,11 @@ def read(
         text, known_as = _load(path), str(path)
     source = source or known_as
     name = name or Path(known_as).stem
-    text = pasted.clean(text)
+    raw, text = text, pasted.clean(text)
     for is_format, reader in _READERS:
         if is_format(text):
+            if reader is nvidia_smi.read:
+                nvidia_smi.check_command(raw, source)
             return reader(text, name=name, source=source)
     if failed := pasted.failure(text):
         line, said = failed

@@ -360,11 +360,16 @@ def _lines(pairs: Mapping[str, str], where: str) -> list[GresLine]:
         return []
     try:
         files = list(_files(pairs.get("file") or pairs["files"]))
-        counts = [int(word) for word in pairs["links"].split(",")] if "links" in pairs else None
+        counts = _links(pairs.get("links") or pairs.get("link") or "")
         # As Slurm's bit_unfmt, which does not mind brackets.
         cores = cpulist.parse_list(pairs["cores"].strip("[]")) if "cores" in pairs else None
     except ValueError as error:
         raise TopologyError(f"{where}: {error}; expected numbers") from None
+    count = pairs.get("count", "")
+    if count.isdecimal() and int(count) != len(files):
+        raise TopologyError(
+            f"{where}: Count={count} of {len(files)} files: slurmd stops there; leave Count= out"
+        )
     return [
         GresLine(
             node_names=pairs.get("nodename", ""),
@@ -372,10 +377,17 @@ def _lines(pairs: Mapping[str, str], where: str) -> list[GresLine]:
             file=file,
             type=pairs.get("type"),
             cores=cores,
-            links=tuple(counts) if counts is not None else None,
+            links=counts,
         )
         for file in files
     ]
+
+
+def _links(text: str) -> tuple[int, ...] | None:
+    """The counts of Links=; None for none, and for others than numbers, which slurmd ignores."""
+    words = text.split(",")
+    is_sound = all(re.fullmatch(r" *-?\d{1,5} *", word, re.A) for word in words)
+    return tuple(map(int, words)) if is_sound else None
 
 
 def _files(text: str) -> Iterator[str]:

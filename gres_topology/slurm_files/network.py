@@ -18,6 +18,8 @@ from gres_topology.errors import TopologyError
 TREE, BLOCK, FLAT = "tree", "block", "flat"
 #: Sizes that Slurm enforces where none are named, in base blocks.
 USUAL_RATIOS = (2, 4, 8, 16)
+#: Switches above one another.
+_MOST_DEEP = 64
 #: The largest such size in base blocks, as a power of two.
 MOST_LEVELS = 16
 
@@ -198,6 +200,8 @@ def _switch(
     if name in known:
         return known[name]
     line = switches[name]
+    if len(above) >= _MOST_DEEP:
+        raise line.fail(f"switch {name} is below more than {_MOST_DEEP} others")
     nodes, children = line.names(line.nodes, "nodes"), line.names(line.below, "switches")
     below = []
     for child in children:

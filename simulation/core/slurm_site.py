@@ -44,6 +44,8 @@ class SitePartition:
     most_s: float | None = None
     tier: int = 1
     is_default: bool = False
+    #: In another one than UP Slurm starts no job.
+    state: str = "UP"
 
     @property
     def planned_s(self) -> float:
@@ -271,6 +273,7 @@ def _partition(
         most_s,
         next((tier for tier in tiers if tier is not None), 1),
         (line.first("default") or "").upper() in _TRUE,
+        (line.first("state") or "UP").upper(),
     )
 
 

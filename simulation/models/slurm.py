@@ -66,6 +66,10 @@ class SlurmSimulator(Simulator):
         gpus = {name: topology.gpus for name, topology in self.cluster.items()}
         for job in jobs:
             part = self.site.partition_of(job)
+            if part.state != "UP":
+                raise SimulationError(
+                    f"job {job.called}: its partition has State={part.state}, and nothing starts"
+                )
             if part.most_s is not None and (job.walltime_s or 0) > part.most_s:
                 raise SimulationError(
                     f"job {job.called} asks for {job.walltime_s:g} s; its partition's MaxTime is"

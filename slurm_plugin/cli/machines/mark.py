@@ -33,7 +33,7 @@ _PARTS = "gpu I | link I-J | power"
 @click.option(
     "--from",
     "report",
-    type=click.File(),
+    type=click.File(errors="replace"),
     metavar="FILE",
     help="Read the node's parts from a report; - for stdin.",
 )

@@ -197,6 +197,27 @@ def test_of_a_table_of_power_the_columns_count_by_their_names():
             health.read(told, DGX1V, "f")
 
 
+def test_the_limit_that_is_enforced_counts():
+    text = "index, power.limit, enforced.power.limit, power.default_limit\n0, 700 W, 350 W, 700 W\n"
+    assert health.read(text, DGX1V, "f").watts == (350, 700)
+
+
+def test_imex_is_no_link():
+    """Its daemon's state stands below NVLINK, on nodes without one, too."""
+    message = {"Message": {"value": "IMEX daemon status is -3 (not READY)"}}
+    system = {"NVLINK system": {"value": "Failure", "children": message}}
+    gpu = {"children": {"Errors": {"children": system}}}
+    report = {"header": ["Health Monitor Report"], "body": {"GPU": {"children": {"0": gpu}}}}
+    assert found(json.dumps(report)) == []
+    message["Message"]["value"] = "NVLink 3 is down"
+    assert found(json.dumps(report)) == [((0,), 0.5)]
+
+
+def test_lines_before_and_behind_dcgms_json_are_passed_over():
+    text = diag("DCGM Diagnostic", FAIL4)
+    assert found(f"Warning: no nvvs log\n{text}\nrc=226\n") == [((3,), 0.0)]
+
+
 def test_a_power_report_of_no_gpu_says_nothing():
     text = "index, power.limit [W], power.default_limit [W]\n0, [N/A], [N/A]\n"
     with pytest.raises(TopologyError, match="f: no GPU's power limits"):

@@ -282,9 +282,25 @@ REFUSED = [
     ("paths alone (topo -mp)", "\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n\nLegend:\n\n"
      "  X    = Self\n" + "".join(f"  {path:4} = Connection\n" for path in PATHS),
      "node.txt line 12: the legend has no NV#: this is nvidia-smi topo -mp, which leaves"),
+    ("a second node's rows without their header",
+     f"{BRIDGED}\nnode B\n{BRIDGED[BRIDGED.rindex('GPU2'):]}",
+     "a second matrix begins; expected the output of one node"),
+    ("a second node's header cut in a word", f"{BRIDGED}\n\tGPU0\tGPU1\tCPU Aff\n",
+     "a second matrix begins; expected the output of one node"),
     ("a cut NIC legend", (ASSETS / "nvidia-smi-nic-legend.txt").read_text().split("  NIC3:")[0],
      "the NIC legend does not name NIC3"),
 ]  # fmt: skip
+
+
+def test_columns_of_drives_and_cpus_are_no_nics():
+    """`nvidia-smi topo -all`; a drive at a GPU's switch makes no rail."""
+    text = "\tGPU0\tNVME0\tDD0\tmlx5_0\tCPU0\nGPU0\t X \tPIX\tPIX\tNODE\tPHB\n"
+    assert [nic.name for nic in read(text).nics] == ["mlx5_0"]
+
+
+def test_a_nic_legend_may_say_more_than_the_name():
+    text = "\tGPU0\tNIC0\nGPU0\t X \tPIX\n\nNIC Legend:\n\n  NIC0: mlx5_3  ens1f0  0000:1a:00.0\n"
+    assert [nic.name for nic in read(text).nics] == ["mlx5_3"]
 
 
 def test_a_legend_may_have_lost_what_nobody_needed():

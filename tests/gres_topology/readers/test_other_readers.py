@@ -165,17 +165,25 @@ class TestNcclXml:
     [
         ("$ nvidia-smi topo -m\nFailed to run topology matrix\n",
          "f line 2: the tool failed: Failed to run topology matrix"),
+        ("$ nvidia-smi topo -mp\n\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n",
+         "f line 1: this is nvidia-smi topo -mp, which leaves NVLinks out"),
         ('{"system": {"(Topology) Numa Node": "0"}}\n',
          "expected the output of rocm-smi --showtopo, as text"),
         ("available: 0 nodes ()\nNo distance information available.\n",
          "f line 1: no NUMA nodes, as in a container"),
     ],
-    ids=["nvidia-smi that failed", "rocm-smi's JSON", "numactl in a container"],
+    ids=["nvidia-smi that failed", "paths alone", "rocm-smi's JSON", "numactl in a container"],
 )  # fmt: skip
 def test_what_a_tool_could_not_tell_is_said_by_name(text, message):
     with pytest.raises(TopologyError) as caught:
         gres_topology.read(text, name="n", source="f")
     assert message in str(caught.value)
+
+
+def test_rccl_names_an_mi300a_by_a_number():
+    found = read(text_of("own-rccl-xgmi-four.txt").replace('gcn="910"', 'gcn="940"'))
+    # Two links of 64 GB/s join its pairs.
+    assert (found.model, found.bandwidth_gbps.max()) == ("gfx940", 128)
 
 
 class TestHwlocXml:
@@ -195,6 +203,14 @@ class TestHwlocXml:
         assert set(found.kinds[3]) == {"X", "XGMI"}
         assert found.bandwidth_gbps[0, 1] == 100
         assert len(found.numa_nodes) == 4
+        assert sorted(nic.name for nic in found.nics) == ["hsi0", "hsi1", "hsi2", "hsi3"]
+
+    def test_a_machine_whose_only_display_is_the_boards_has_no_gpu(self):
+        """hwloc's tests/hwloc/xml/96em64t-4n4d3ca2co-pci.xml."""
+        text = text_of("own-hwloc-version1.txt")
+        text = re.sub(r"0302 \[10de:[0-9a-f]{4}", "0300 [1002:515e", text)
+        with pytest.raises(TopologyError, match="no GPU among the PCI devices"):
+            read(text)
 
     @pytest.mark.parametrize(
         ("vga", "gpu"),
@@ -300,6 +316,12 @@ class TestNumactl:
         text = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tSYS\t32-40\nGPU1\tSYS\t X \t0-40\n"
         bare = nvidia_smi.read(text, name="node", source="node.txt")
         assert merge_numa(bare, text_of("numactl-two-nodes.txt")).numa == (1, None)
+
+    def test_a_node_whose_cpus_are_others_is_refused(self):
+        text = "\tGPU0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \t64-95\t1\n"
+        bare = nvidia_smi.read(text, name="node", source="node.txt")
+        with pytest.raises(TopologyError, match=r"NUMA node 1 has CPUs 32-63, .* 64-95 for GPU0"):
+            merge_numa(bare, text_of("numactl-two-nodes.txt"))
 
     def test_a_report_of_another_node_is_refused(self):
         with pytest.raises(TopologyError, match="no NUMA node 3"):

@@ -70,6 +70,7 @@ ANY = [
     ("added by a patch", before_lines("+")),
     ("labelled by srun", before_lines("0: ")),
     ("labelled by srun, quoted", before_lines("> 3: ")),
+    ("labelled by pdsh", before_lines("gpu-7.site: ")),
     ("indented as code", before_lines("    ")),
     ("indented with tabs", before_lines("\t")),
     ("in a fence", lambda text: f"```\n{text}\n```\n"),

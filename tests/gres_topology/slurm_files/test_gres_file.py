@@ -229,7 +229,8 @@ class TestDeviceFiles:
             found.detected_by("n1")
 
     @pytest.mark.parametrize(
-        "bad", ["AutoDetect=nvlm", "Name=gpu File=/dev/x[3-1]", "Name=gpu File=/dev/x3 Links=a"]
+        "bad",
+        ["AutoDetect=nvlm", "Name=gpu File=/dev/x[3-1]", "Name=gpu File=/dev/x[0-7] Count=7"],
     )
     def test_a_line_that_cannot_be_read_costs_its_own_nodes(self, bad):
         text = f"Name=gpu File=/dev/x0\nNodeName=n[2-3] {bad}\nNodeName=n3 Name=gpu File=/dev/x1\n"
@@ -239,6 +240,12 @@ class TestDeviceFiles:
             for ask in (found.files, found.detected_by, lambda node: found.follows_types(node, ())):
                 with pytest.raises(TopologyError, match=r"my.conf line 2: "):
                     ask(node)
+
+    @pytest.mark.parametrize("links", ["0,0,-1,,0", "a", "1;2", ""])
+    def test_links_that_slurmd_ignores_are_none(self, links):
+        """One of deepops' issue 1102, which ran so."""
+        found = gres_file.node_devices(f'NodeName=n1 Name=gpu File=/dev/x0 Links="{links}"\n')
+        assert (found.files("n1"), found.lines["n1"][0].links) == (["/dev/x0"], None)
 
     def test_a_gpu_may_be_named_in_any_case(self):
         found = gres_file.node_devices("NodeName=n1 name=GPU Type=h100 FILE=/dev/x[0-1]\n")

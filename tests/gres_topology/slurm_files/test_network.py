@@ -114,6 +114,10 @@ def test_a_file_is_read_where_it_lies(tmp_path: Path):
         ("SwitchName=a Switches=b", "switch a lists b, which nothing here describes"),
         ("SwitchName=a Switches=b\nSwitchName=b Switches=a", "below itself: a > b > a"),
         ("SwitchName=a Switches=a", "below itself: a > a"),
+        (
+            "\n".join(f"SwitchName=s{i} Switches=s{i + 1}" for i in range(9000)),
+            "switch s64 is below more than 64 others",
+        ),
         ("SwitchName=a Nodes=n[3-1]", "1: nodes: '3-1'"),
         ("SwitchName=a Nodes=n[1", "1: nodes: 'n"),
         ("SwitchName=a Nodes=n1\nBlockName=b Nodes=n2", "2: blocks beside switches"),

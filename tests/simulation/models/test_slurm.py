@@ -166,13 +166,16 @@ WRONG = [
     (SimJob(1, (1,), 1.0, walltime_s=7200.0), "job 1 asks for 7200 s; its partition's MaxTime"),
     (SimJob(2, (1,), 1.0, cpus=17), "job 2 asks for 1 GPUs, each node with 17 CPUs and 0 MB"),
     (SimJob(3, (1,), 1.0, partition="x"), "job 3: partition 'x'; slurm.conf has a"),
+    (SimJob(4, (1,), 1.0, partition="b"), "job 4: its partition has State=INACTIVE"),
 ]
 
 
 @pytest.mark.parametrize(("job", "message"), WRONG)
 def test_a_job_that_could_never_start_is_named(job, message):
     site = SlurmSite(
-        PROMPT, {"m1": NodeRoom(16)}, {"a": SitePartition(most_s=3600.0, is_default=True)}
+        PROMPT,
+        {"m1": NodeRoom(16)},
+        {"a": SitePartition(most_s=3600.0, is_default=True), "b": SitePartition(state="INACTIVE")},
     )
     with pytest.raises(SimulationError, match=message):
         times([job], site=site)

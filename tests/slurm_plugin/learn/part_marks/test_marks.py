@@ -184,6 +184,14 @@ def test_wrong_marks_are_refused_in_one_line(run, words, said):
     assert run("marks")[1] == "nothing is marked\n"
 
 
+@pytest.mark.parametrize("text", ["GPU 0: \xae", "GPU 0: x\n"])
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_a_report_in_another_encoding_is_refused_in_one_line(run, tmp_path, text, encoding):
+    (tmp_path / "report").write_bytes(text.encode(encoding))
+    code, output = run("mark", "dgx1", "--from", str(tmp_path / "report"))
+    assert (code, output.count("\n")) == (2, 1)
+
+
 def test_a_report_makes_and_takes_its_own_marks_alone(run):
     lines = [f"GPU {gpu}: Tesla V100\n" + 6 * " Link 0: 25.781 GB/s\n" for gpu in range(8)]
     whole = "".join(lines)
