@@ -1,5 +1,6 @@
 """Tables and solvers are used by several threads: who answers, who computes ahead, who reloads."""
 
+import itertools
 import random
 import sys
 import threading
@@ -33,14 +34,20 @@ def busy_threads() -> Iterator[None]:
     sys.setswitchinterval(usual)
 
 
-def at_once(*tasks: Callable[[random.Random], object], for_s: float = 0.5) -> None:
-    """Each task again and again in a thread of its own; raises what one of them raised."""
+def at_once(
+    *tasks: Callable[[random.Random], object], for_s: float = 0.5, least: int = 100
+) -> None:
+    """Each task again and again in a thread of its own; raises what one of them raised.
+
+    So many times at least, whatever the machine is busy with.
+    """
     end, raised = time.monotonic() + for_s, []
 
     def run(task: Callable[[random.Random], object], seed: int) -> None:
         chance = random.Random(seed)
         try:
-            while time.monotonic() < end and not raised:
+            rounds = itertools.count()
+            while (next(rounds) < least or time.monotonic() < end) and not raised:
                 task(chance)
         except Exception as error:
             raised.append(error)
