@@ -297,7 +297,8 @@ def _devices(located: Iterable[_Located]) -> NodeDevices:
             if said := _detection(pairs):
                 detection |= dict.fromkeys(nodes or ("",), _method(said, where))
         except TopologyError as error:
-            faults = dict.fromkeys(nodes or ("",), str(error)) | faults
+            for node in nodes or ("",):
+                faults.setdefault(node, str(error))
             continue
         if not nodes:
             for_all += found
