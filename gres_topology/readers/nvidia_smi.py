@@ -132,13 +132,13 @@ def _blocks(text: str) -> list[MatrixBlock]:
             # Of another matrix, whose header was not pasted.
             blocks.append(MatrixBlock(number, [], [], {words[0]: (number, line)}))
             is_open = True
-    # A header that has columns of `topo -m` and no rows is that of a report that was cut off.
     last = len(text.rstrip().split("\n"))
-    cut = [
-        block.columns or (len(block.devices) > 1 and block.header_line == last) for block in blocks
-    ]
-    whole = [block for block, is_cut in zip(blocks, cut, strict=True) if block.rows or is_cut]
-    return whole or blocks[:1]
+
+    def is_cut(block: MatrixBlock) -> bool:
+        """Without rows, but with columns of `topo -m`, or as the last line: a report cut off."""
+        return bool(block.columns) or (len(block.devices) > 1 and block.header_line == last)
+
+    return [block for block in blocks if block.rows or is_cut(block)] or blocks[:1]
 
 
 def _is_row(words: list[str], block: MatrixBlock) -> bool:

@@ -134,9 +134,14 @@ def to_csv(runs: Iterable[SimulatedRun]) -> str:
     return text.getvalue()
 
 
+def left_out_by_kind(trace: Trace) -> list[str]:
+    """What of the log nobody meant to simulate, one sentence per kind."""
+    return [f"{count} left out: {kind}" for kind, count in sorted(trace.left_out.items())]
+
+
 def left_out(trace: Trace) -> list[str]:
     """What of the log was not simulated, one sentence per kind."""
-    lines = [f"{count} left out: {kind}" for kind, count in sorted(trace.left_out.items())]
+    lines = left_out_by_kind(trace)
     if trace.rejected:
         lines.append(f"{len(trace.rejected)} rows cannot be used")
     return lines

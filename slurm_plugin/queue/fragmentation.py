@@ -40,10 +40,16 @@ def fragmentation_of(
     free = {n.name: n.free.bit_count() if n.is_open else 0 for n in nodes.values()}
 
     @cache
-    def beside_others(need: Need) -> Set[str]:
-        """Where so many nodes are of use as the job needs, and Slurm may give them to it."""
+    def beside_others(need: Need) -> Set[str] | None:
+        """Where so many nodes are of use as the job needs, and Slurm may give them to it.
+
+        None where each node counts by itself.
+        """
+        network = network_of(need) if need.nodes > 1 else None
+        if network is None:
+            return None
         found = set[str]()
-        for room in rooms(need, nodes, network_of(need)):
+        for room in rooms(need, nodes, network):
             ready = {name for name, node in room.items() if fits(need, node)}
             found |= ready if len(ready) >= need.nodes else set()
         return found
@@ -53,9 +59,8 @@ def fragmentation_of(
         try:
             if not may_use(need, node):
                 return None
-            if need.nodes > 1 and network_of(need):
-                return name in beside_others(need)
-            return fits(need, node)
+            together = beside_others(need)
+            return fits(need, node) if together is None else name in together
         except Unsupported:
             # A constraint that cannot be judged keeps the job from no node.
             return verdict(replace(need, features=""), name)
@@ -63,8 +68,8 @@ def fragmentation_of(
     kinds = Counter(need for need in waiting if need.gpus)
     common = dict(kinds.most_common(MAX_KINDS))
     total = sum(len(node.gpu_types) for node in nodes.values())
-    together = partial(most_together, network_of(Need(1)))
-    return fragmentation.fragmentation_of(free, common, usual, verdict, total, together)
+    most = partial(most_together, network_of(Need(1)))
+    return fragmentation.fragmentation_of(free, common, usual, verdict, total, most)
 
 
 def usual_requests(jobs: Iterable[QueuedJob]) -> dict[Need, int]:

@@ -234,6 +234,7 @@ def _runs(
     from simulation.models.placing import Simulator
     from simulation.models.slurm import SlurmSimulator
     from simulation.models.speed import ByBandwidth, Speed
+    from simulation.report import output
     from simulation.stock import policy_named
     from slurm_plugin.cli.progress import watching
     from slurm_plugin.config.settings import load_policies
@@ -241,7 +242,7 @@ def _runs(
     load_policies()
     if not trace.jobs:
         reasons = [f"{row.where}: {row.reason}" for row in trace.rejected[:NAMED]]
-        reasons += [f"{count} left out: {kind}" for kind, count in sorted(trace.left_out.items())]
+        reasons += output.left_out_by_kind(trace)
         why = "; ".join(reasons) or "it has none"
         raise SimulationError(f"{trace.source}: no job can be simulated ({why})")
     policies = {name: policy_named(name) for name in names}

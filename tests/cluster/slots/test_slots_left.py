@@ -78,7 +78,7 @@ def test_nodes_of_one_network_are_slurms_to_find(cluster: Cluster, kind: str) ->
     """A job that names nodes of two blocks, or of two trees, is refused."""
     name, text, since, is_joined = NETWORKS[kind]
     if cluster.release < since:
-        pytest.skip(f"this came with {since[0]}.{since[1]:02}")
+        pytest.skip(f"Slurm reads {kind} of {name} since {since[0]}.{since[1]:02}")
     variant, file = cluster.variant(), f"/etc/slurm/{name}"
     cluster.put("ctl", file, text)
     try:
