@@ -19,6 +19,9 @@
 PYTHON := .venv/bin/python
 STAMP := .venv/.setup-stamp
 PYTHON3 ?= python3
+# Compiled modules are kept, where no source is: without them each worker compiles every test anew.
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.venv/pycache
+unexport PYTHONDONTWRITEBYTECODE
 
 setup: $(STAMP)
 
