@@ -45,13 +45,32 @@ BY_TEST = {
 }
 
 
+#: Files that take longer than an eighth should, and whose tests share what is dear to make: so many
+#: groups each, a test's being by its name alone.
+PARTS = {
+    f"tests/{name}.py": parts
+    for name, parts in (
+        ("cluster/lending/test_remote_live", 2),
+        ("cluster/operating/test_slurm_clients_live", 2),
+        ("cluster/select/test_select_soup", 3),
+        ("cluster/slots/test_slots_repair", 2),
+        ("cluster/slots/test_slots_soup", 3),
+        ("cluster/users/test_why_live", 2),
+        ("packaging/test_faults_on_a_host", 3),
+        ("packaging/test_forms_on_a_host", 2),
+    )
+}
+
+
 def group_of(nodeid: str) -> str:
-    """The file of a test, and for a live one the way of enforcing behind it."""
+    """The file of a test, for a live one the way of enforcing behind it, and which part of it."""
     path, _, name = nodeid.partition("::")
     if path in BY_TEST:
         return nodeid
     mode = re.search(r"[\[-](select|slots)[\]-]", name)
-    return f"{path} {mode[1]}" if mode else path
+    group = f"{path} {mode[1]}" if mode else path
+    parts = PARTS.get(path, 1)
+    return group if parts == 1 else f"{group} part {zlib.crc32(name.encode()) % parts + 1}"
 
 
 class LongRun:
@@ -78,12 +97,17 @@ class LongRun:
 
     def deal(self) -> None:
         """The longest group first, each into the eighth that has least so far."""
-        self.groups = {
-            name: found
-            for name, found in self.groups.items()
-            if (HERE.parent / (path := re.split("::| ", name)[0])).exists()
-            and ("::" in name) == (path in BY_TEST)
-        }
+        groups: dict[str, dict[str, int]] = {}
+        for name, found in self.groups.items():
+            path, parts = re.split("::| ", name)[0], PARTS.get(re.split("::| ", name)[0], 1)
+            if not (HERE.parent / path).exists() or ("::" in name) != (path in BY_TEST):
+                continue
+            if parts == 1 or " part " in name:
+                groups[name] = found
+            else:  # Once in one piece: each part has its share until it has run.
+                share = {"eighth": 0, "seconds": found["seconds"] // parts}
+                groups |= {f"{name} part {k + 1}": dict(share) for k in range(parts)}
+        self.groups = groups
         sums = dict.fromkeys(range(1, COUNT + 1), 0)
         for name in sorted(self.groups, key=lambda name: (-self.seconds(name), name)):
             least = min(sums, key=lambda eighth: (sums[eighth], eighth))

@@ -95,6 +95,23 @@ def test_in_files_that_take_long_each_test_is_a_group():
     assert list(known.groups) == [name]
 
 
+def test_a_long_file_is_dealt_out_in_parts_that_go_by_the_names_of_its_tests_alone(known):
+    here = Path(__file__).parent
+    names = [f"test_a[{case}-slots]" for case in range(50)]
+    for path, parts in eighths.PARTS.items():
+        assert (here.parent / path).exists()
+        assert path not in eighths.BY_TEST
+        groups = {eighths.group_of(f"{path}::{name}") for name in names}
+        assert groups == {f"{path} slots part {k + 1}" for k in range(parts)}
+        known.groups[f"{path} slots"] = {"eighth": 1, "seconds": 100}
+    known.deal()
+    assert len(known.groups) == sum(eighths.PARTS.values())
+    assert {found["seconds"] for found in known.groups.values()} <= {33, 50}
+    whole = dict(known.groups)
+    known.deal()
+    assert known.groups.keys() == whole.keys()
+
+
 @pytest.fixture
 def known(tmp_path, monkeypatch) -> LongRun:
     """What is known of a long run, in place of the project's own."""

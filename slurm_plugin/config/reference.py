@@ -24,6 +24,7 @@ _KINDS_SHOWN = {
     "preset": "text",
     "measured": "path",
     "host list": "text",
+    "features": "text",
 }
 
 _WORD = {"type": "string"}

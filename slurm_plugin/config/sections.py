@@ -112,12 +112,19 @@ class DefragConfig:
 class NodeSet:
     """Nodes of one kind of machine; `line` is where they are declared."""
 
-    nodes: tuple[str, ...] = required(
-        "Host list, as in slurm.conf: `dgx[1-2,5]`.", kind="host list", example="n1"
-    )
     topology: str = required(
         f"A machine of the catalog, a file (relative to this one), or `{COLLECTED}`.",
         example="dgx1v",
+    )
+    nodes: tuple[str, ...] = setting(
+        (), "Host list, as in slurm.conf: `dgx[1-2,5]`.", kind="host list", example="n1"
+    )
+    features: str = setting(
+        "",
+        "Instead of `nodes`: those of Slurm's nodes that have these features, as `--constraint`"
+        " names them (`h100&nvlink`), and that stand in no host list and no set above.",
+        kind="features",
+        example="h100",
     )
     slurm_index: str | tuple[int, ...] = setting(
         IDENTITY,
@@ -141,6 +148,8 @@ class NodeSet:
 
     def conflict(self) -> tuple[str, str] | None:
         """The key and what is wrong where values cannot go together."""
+        if bool(self.nodes) == bool(self.features):
+            return "nodes", "expected a host list, or else `features`"
         if self.slices and self.slurm_index != IDENTITY:
             return "slices", "says Slurm's order by itself; leave out slurm_index"
         return None

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import yaml
 
-from gres_topology import hostlist
+from gres_topology import features, hostlist
 from gres_topology.errors import did_you_mean
 from policies import hints
 from policies.contract.demand import Shares, shares
@@ -41,6 +41,7 @@ class SiteReader(YamlReader):
             "demand": self._demand,
             "classes": partial(read_classes, self),
             "host list": self._hosts,
+            "features": self._features,
             "index": self._index,
             "node sets": self._node_sets,
             "patterns": self._patterns,
@@ -106,6 +107,15 @@ class SiteReader(YamlReader):
             return tuple(hostlist.expand(self.text(node, name, key)))
         except ValueError as error:
             raise self.fail(node, name, str(error)) from error
+
+    def _features(self, node: yaml.Node, name: str, key: Key) -> str:
+        text = self.text(node, name, key)
+        try:
+            features.holds(text, ())
+        except features.Unsupported as error:
+            allowed = "expected names of features with &, | and parentheses"
+            raise self.fail(node, name, f"{str(error)[:60]!r}; {allowed}") from None
+        return text
 
     def _index(self, node: yaml.Node, name: str, key: Key) -> str | tuple[int, ...]:
         allowed = f"expected {IDENTITY}, {GRES_CONF} or a list such as [2, 0, 1, 3]"

@@ -22,6 +22,7 @@ from slurm_plugin.config.sections import COLLECTED, GRES_CONF, NodeSet
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import ConfigError, Mistakes, PluginError
+from slurm_plugin.learn import by_feature
 from slurm_plugin.learn.collected import NodeRecord, Store
 from slurm_plugin.learn.link_calibration import model_file
 from slurm_plugin.learn.link_calibration.model_file import calibrated
@@ -50,6 +51,26 @@ def load_machines(config: Config, marks: Marks | None = None) -> Machines:
     return machines
 
 
+def node_sets(config: Config) -> tuple[NodeSet, ...]:
+    """The sets of nodes, those by features with the nodes that were found last.
+
+    A damaged file counts as none found, and costs a line in the log.
+    """
+    if not any(one.features for one in config.nodes):
+        return config.nodes
+    try:
+        found = by_feature.read(config.state_dir)
+    except PluginError as error:
+        logger.error("%s; nodes declared by features are Slurm's own choice", error)
+        found = {}
+    sets, taken = [], {name for one in config.nodes for name in one.nodes}
+    for one in config.nodes:
+        names = [name for name in found.get(one.features, ()) if name not in taken]
+        sets.append(replace(one, nodes=tuple(names)) if one.features else one)
+        taken.update(names)
+    return tuple(sets)
+
+
 class _Loader:
     def __init__(self, config: Config, marks: Marks) -> None:
         self._config = config
@@ -72,7 +93,7 @@ class _Loader:
     def load(self) -> Machines:
         machines: dict[str, Machine] = {}
         mistakes = Mistakes()
-        for i, node_set in enumerate(self._config.nodes):
+        for i, node_set in enumerate(node_sets(self._config)):
             where = f"{self._config.where(node_set.line)}: nodes[{i}]"
             with mistakes.caught():
                 declared = self._declared(node_set, where)

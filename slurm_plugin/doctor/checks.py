@@ -14,6 +14,7 @@ from slurm_plugin.act.defrag import record
 from slurm_plugin.act.defrag.mover import ASKED_S
 from slurm_plugin.act.order.passing import endless, why_not
 from slurm_plugin.config.sections import GRES_CONF
+from slurm_plugin.decide.load_machines import node_sets
 from slurm_plugin.decide.machines import UNDECLARED, Machine, other_gpus
 from slurm_plugin.doctor import engine, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
@@ -56,6 +57,13 @@ def check_config(here: Installation) -> Iterator[Finding]:
     """gputopo.yaml is valid and its topologies are found."""
     settings = here.config
     yield ok(f"{settings.path}: {len(here.machines)} nodes declared")
+    for node_set in node_sets(settings):
+        if not node_set.nodes:
+            yield warn(
+                f"{settings.where(node_set.line)}: no node was found with {node_set.features}",
+                "where Slurm has such nodes (sinfo -o '%n %b'), the engine finds them within a"
+                " minute: is it running?",
+            )
     modes = {rule.mode for rule in settings.partitions.values()}
     if modes == {"off"}:
         yield warn("every partition is off", "set mode: observe or enforce in partitions")
@@ -105,7 +113,7 @@ def _lost_gpus(machine: Machine, node: SlurmNode) -> str:
 
 def _out_of_order(here: Installation, slurm: Mapping[str, SlurmNode]) -> Iterator[Finding]:
     """Nodes whose GPUs slurmd counts otherwise than gres.conf lists them: the types decide."""
-    for node_set in here.config.nodes:
+    for node_set in node_sets(here.config):
         if node_set.slurm_index != GRES_CONF:
             continue
         try:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from gres_topology import features
 from slurm_plugin.queue.capacity import Hold, Node, Nodes
-from slurm_plugin.slurm import features
 from slurm_plugin.slurm.interface import Reservation, SlurmPartition
 
 RESERVED = "a reservation begins before its time is over"

@@ -14,6 +14,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from math import inf
 
+from gres_topology.features import Unsupported
 from policies import Ahead, Release, WaitingJob
 from policies.contract.hint_keys import BATCH, PROFILE, communication_in
 from policies.contract.running import RunningJobs
@@ -29,7 +30,6 @@ from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.queue.demand import Unplaceable, demand_of, lacks_only_room, need_of
 from slurm_plugin.queue.slurms_choice import can_start, usable
 from slurm_plugin.queue.snapshot import NO_SETTINGS, Settings
-from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Waiting jobs, and running ones, that a policy sees.

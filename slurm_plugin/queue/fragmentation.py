@@ -13,12 +13,12 @@ from dataclasses import replace
 from functools import cache, partial
 
 from gres_topology import Network
+from gres_topology.features import Unsupported
 from policies import fragmentation
 from policies.fragmentation import Fragmentation
 from slurm_plugin.queue.candidates import Need, fits, may_use
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.queue.slurms_choice import most_together, rooms
-from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Different requests looked at, the most common first: the rest of a long queue repeats them.

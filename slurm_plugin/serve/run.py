@@ -34,6 +34,7 @@ from slurm_plugin.serve.loops.gates import GatesLoop
 from slurm_plugin.serve.loops.lending import LendingLoop
 from slurm_plugin.serve.loops.neighbours import NeighboursLoop
 from slurm_plugin.serve.loops.network import NetworkLoop
+from slurm_plugin.serve.loops.nodes import NodesLoop
 from slurm_plugin.serve.loops.order import OrderLoop
 from slurm_plugin.serve.loops.shaping import ShapingLoop
 from slurm_plugin.serve.loops.site import SiteLoop
@@ -62,7 +63,7 @@ STEP_S = 2.0
 #: The loops that poll Slurm, each for its own purpose.
 LOOPS = (
     *(GatesLoop, ShapingLoop, OrderLoop, LendingLoop),
-    *(DefragLoop, NeighboursLoop, NetworkLoop, SiteLoop),
+    *(DefragLoop, NeighboursLoop, NetworkLoop, NodesLoop, SiteLoop),
 )
 
 

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from machines_in_tests import BASIC, a_submit, basic_decider
 
-from gres_topology import hostlist
+from gres_topology import features, hostlist
 from policies.contract.bits import lowest_bits
 from policies.hints import to_running
 from slurm_plugin.act.enforcement.slots import Slots
@@ -42,7 +42,7 @@ from slurm_plugin.queue.coming import Coming
 from slurm_plugin.queue.demand import MAX_NAMED
 from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.serve.service import Engine
-from slurm_plugin.slurm import array_tasks, features
+from slurm_plugin.slurm import array_tasks
 from slurm_plugin.slurm.clients import rows
 from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
 from slurm_plugin.tell.explain.answer import NotShown, _question

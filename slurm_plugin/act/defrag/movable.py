@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
+from gres_topology.features import Unsupported
 from policies import hints
 from policies.errors import HintError
 from slurm_plugin.act.defrag.sight import Sight
@@ -16,7 +17,6 @@ from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Hold, Nodes, held_by
 from slurm_plugin.queue.slurms_choice import can_start
 from slurm_plugin.queue.snapshot import Snapshot
-from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Entries of jobs whose place others depend on.

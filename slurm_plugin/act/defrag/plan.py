@@ -13,12 +13,12 @@ from itertools import combinations
 from typing import NamedTuple
 
 from gres_topology import Network, NodeTopology
+from gres_topology.features import Unsupported
 from policies.contract.bits import lowest_bits
 from slurm_plugin.act.defrag.movable import Movable
 from slurm_plugin.decide.machines import UNDECLARED, Machine, Machines
 from slurm_plugin.queue.candidates import Need, fits, fullest
 from slurm_plugin.queue.capacity import Hold, Node, Nodes, with_hold, without_holds
-from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 
 #: Movable jobs of one node that are tried together, the cheapest.

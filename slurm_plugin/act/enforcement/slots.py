@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from gres_topology.features import Unsupported
 from policies import LooksAt
 from slurm_plugin.act.enforcement.interface import KEEP_S
 from slurm_plugin.act.gates.admission import APART, PREEMPTS, UNEVEN
@@ -38,7 +39,6 @@ from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Asked, Unplaceable, Whose, check_served, need_of
 from slurm_plugin.queue.slurms_choice import are_apart, can_start
 from slurm_plugin.queue.snapshot import is_up, would_start
-from slurm_plugin.slurm.features import Unsupported
 
 #: Decisions of partitions that are only observed, kept until the next poll writes them.
 MAX_OBSERVED = 1000

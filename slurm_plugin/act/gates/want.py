@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from gres_topology.features import Unsupported
 from slurm_plugin.act.gates.plan import Want
 from slurm_plugin.act.gates.slot_request import NO_DEFAULTS, check_tasks, recorded_demand
 from slurm_plugin.base.job_notes.records import GATED, PLACED, GateRecord
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import Nodes
 from slurm_plugin.queue.demand import Unplaceable, check_served, need_of
-from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import JobDefaults, QueuedJob
 
 CHANGED = "its request was changed while it waited"

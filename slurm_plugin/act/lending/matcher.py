@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gres_topology.features import Unsupported
 from policies import Request
 from policies.remote import RemoteJob
 from policies.remote.r_queue import ExpectedRelease
@@ -41,7 +42,6 @@ from slurm_plugin.learn.job_profiles import Remote
 from slurm_plugin.queue.candidates import Need, may_use
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of
 from slurm_plugin.queue.snapshot import Settings, Snapshot
-from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 
 logger = logging.getLogger(__name__)

@@ -143,6 +143,8 @@ def _known(state: dict[str, Any]) -> Iterator[str]:
 
         when = datetime.fromtimestamp(told["told_at"]).isoformat(" ", "seconds")
         yield f"slurmctld told its {told['nodes']} nodes at {when}"
+    for features, count in state.get("nodes_by_feature", {}).items():
+        yield f"nodes with {features}: {count}"
     for name, network in state.get("network", {}).get("topologies", {}).items():
         yield f"network{name and ' '}{name}: {network['kind']}, by {network['from']}"
     if state["neighbours"]["age_s"] is not None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from gres_topology.features import Unsupported
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.queue.candidates import Need
 from slurm_plugin.queue.capacity import end_of
 from slurm_plugin.queue.demand import READY, Unplaceable
-from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.tell.why import our_waits, sooner, words
 from slurm_plugin.tell.why.estimate import limit_of, timeline_of

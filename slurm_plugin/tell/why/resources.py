@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from gres_topology import Network
+from gres_topology import Network, features
 from slurm_plugin.queue.candidates import (
     Need,
     Spread,
@@ -17,7 +17,6 @@ from slurm_plugin.queue.candidates import (
 )
 from slurm_plugin.queue.capacity import Node, Nodes, emptied, empty
 from slurm_plugin.queue.slurms_choice import can_start, share_of
-from slurm_plugin.slurm import features
 from slurm_plugin.tell.why import words
 from slurm_plugin.tell.why.site import SiteNodes
 from slurm_plugin.tell.why.state import WaitReason

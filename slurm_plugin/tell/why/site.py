@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from gres_topology import Network
+from gres_topology.features import Unsupported
 from policies.contract.bits import lowest_bits
 from policies.fragmentation import Fragmentation
 from slurm_plugin.act.gates.slot_request import recorded_demand
@@ -42,7 +43,6 @@ from slurm_plugin.queue.demand import (
 from slurm_plugin.queue.fragmentation import fragmentation_of, usual_requests
 from slurm_plugin.queue.slurms_choice import first_hold, rooms, spread_hold
 from slurm_plugin.queue.snapshot import Snapshot
-from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob, Reservation, SlurmNode
 from slurm_plugin.slurm.slot_types import index_of, model_of
 from slurm_plugin.tell.why.state import WaitingState, WaitReason

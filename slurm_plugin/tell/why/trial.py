@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from gres_topology.features import Unsupported
 from slurm_plugin.act.gates import question as slots_question
 from slurm_plugin.act.gates.admission import APART
 from slurm_plugin.act.gates.plan import ChosenSlots
@@ -20,7 +21,6 @@ from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.queue.candidates import Need, fits, groups, has_cpus_for_sure
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.demand import Unplaceable
-from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import QueuedJob
 from slurm_plugin.tell.why import words
 from slurm_plugin.tell.why.answer import on_the_nodes

@@ -74,7 +74,7 @@ def test_files_are_relative_to_the_configuration():
         ("decision_log: 5", "1: decision_log: expected keys and values"),
         ("- a", "1: file: expected keys and values"),
         ("nodes: x", "1: nodes: expected a list"),
-        ("nodes: [{topology: minsky}]", "1: nodes[0].nodes: missing"),
+        ("nodes: [{topology: minsky}]", "1: nodes[0].nodes: expected a host list"),
         ("nodes:\n- {nodes: n1}", "2: nodes[0].topology: missing"),
         ("nodes:\n- {nodes: 'n[1', topology: a}", "2: nodes[0].nodes: 'n[1'"),
         ("nodes:\n- {nodes: 'n[1-3]', topology: a}\n- {nodes: n2, topology: a}",

@@ -54,7 +54,7 @@ def test_the_schema_knows_every_key_and_no_other():
     assert inner["enforcement"]["enum"] == ["select", "slots"]
     assert inner["deadline_ms"]["maximum"] == 10_000
     assert inner["slots"]["properties"]["lease_s"]["default"] == 120
-    assert inner["nodes"]["items"]["required"] == ["nodes", "topology"]
+    assert inner["nodes"]["items"]["required"] == ["topology"]
     rule = inner["partitions"]["additionalProperties"]
     assert rule["properties"]["mode"]["enum"] == ["off", "observe", "enforce"]
     shaped = inner["genie"]["properties"]["partitions"]["additionalProperties"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from engine_in_tests import an_engine
-from genie_in_tests import GENIE, TwoNodes, a_shaping
+from genie_in_tests import GENIE, TwoNodes, a_node, a_shaping
 from machines_in_tests import BASIC
 from slots_in_tests import Remembering, gated
 
@@ -22,7 +22,9 @@ from slurm_plugin.act.gates.reconciler import GateReconciler
 from slurm_plugin.act.lending.at_start.planning import StartPlan
 from slurm_plugin.act.lending.at_start.reconciler import LoanReconciler
 from slurm_plugin.act.lending.matcher import LoanMatcher
-from slurm_plugin.errors import SlurmError
+from slurm_plugin.decide.kept_nodes import KeptNodes, KeptTables, ToldNodes
+from slurm_plugin.errors import PluginError, SlurmError
+from slurm_plugin.learn import by_feature
 from slurm_plugin.queue.backfill import WaitingLine
 from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.serve import run, setup
@@ -31,6 +33,7 @@ from slurm_plugin.serve.loops.gates import GatesLoop
 from slurm_plugin.serve.loops.lending import LendingLoop
 from slurm_plugin.serve.loops.neighbours import NeighboursLoop
 from slurm_plugin.serve.loops.network import IDLE_S, POLL_S, NetworkLoop
+from slurm_plugin.serve.loops.nodes import GATHER_S, TOLD_S, UNTOLD_S, NodesLoop
 from slurm_plugin.serve.loops.queue_loop import QueueLoop, ReconcilerLoop
 from slurm_plugin.serve.loops.shaping import ShapingLoop
 from slurm_plugin.serve.loops.site import SETTLED_S, SiteLoop
@@ -395,3 +398,95 @@ def test_where_the_site_names_no_network_slurm_is_not_asked_for_one(tmp_path, mo
     assert not slurm.asked["networks"]
     assert loop.status() == {}
     assert loop.poll_s(loop.engine.setup) == IDLE_S
+
+
+class Coming(TwoNodes):
+    """A Slurm with dynamic nodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.there = ["pod1"]
+
+    def nodes(self):
+        rows = [replace(a_node(name), features=("v100",)) for name in self.there]
+        return [*super().nodes(), *rows]
+
+
+@pytest.fixture
+def coming(tmp_path, monkeypatch):
+    """Its loop of nodes, with a clock to be set, and what slurmctld's plugin told of them."""
+    slurm, now = Coming(), [1000.0]
+    rule = "  - {{features: v100, topology: dgx1v}}\n"
+    text = BASIC.replace("partitions:\n", rule + "partitions:\n")
+    monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
+    monkeypatch.setattr("slurm_plugin.serve.loops.nodes.monotonic", lambda: now[0])
+    engine = an_engine(tmp_path, text)
+    return NodesLoop(engine), slurm, now
+
+
+def told_of(loop: NodesLoop, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """slurmctld's plugin told its nodes."""
+    gpus = [8] * len(names)
+    told = ToldNodes([*names], gpus, [255] * len(names), [1] * len(names), ["v100"] * len(names))
+    kept = KeptNodes(told, loop.engine.setup.machines)
+    monkeypatch.setattr(KeptTables, "latest", property(lambda self: kept))
+
+
+def test_a_node_that_comes_is_known_and_one_that_goes_is_given_up(coming, monkeypatch):
+    loop, slurm, now = coming
+    look([loop])
+    assert "pod1" in loop.engine.setup.machines
+    assert loop.status() == {"nodes_by_feature": {"v100": 1}}
+    slurm.there = ["pod2"]
+    now[0] += UNTOLD_S - 1
+    look([loop])
+    assert "pod2" not in loop.engine.setup.machines
+    now[0] += 1
+    look([loop])
+    machines = loop.engine.setup.machines
+    assert ("pod1" in machines, "pod2" in machines) == (False, True)
+
+
+def test_what_the_plugin_tells_has_slurm_asked_at_once_and_else_seldom(coming, monkeypatch):
+    loop, slurm, now = coming
+    told_of(loop, monkeypatch, "dgx1", "pod1")
+    look([loop])
+    asked = slurm.asked["nodes"]
+    now[0] += TOLD_S - 1
+    look([loop])
+    assert slurm.asked["nodes"] == asked
+    slurm.there.append("pod2")
+    told_of(loop, monkeypatch, "dgx1", "pod1", "pod2")
+    look([loop])
+    assert "pod2" in loop.engine.setup.machines
+    # Those that come one by one are taken together.
+    slurm.there.append("pod3")
+    told_of(loop, monkeypatch, "dgx1", "pod1", "pod2", "pod3")
+    look([loop])
+    assert "pod3" not in loop.engine.setup.machines
+    now[0] += GATHER_S
+    look([loop])
+    assert "pod3" in loop.engine.setup.machines
+
+
+def test_a_folder_that_cannot_be_written_is_said_once(coming, monkeypatch, caplog):
+    loop, _, now = coming
+
+    def full(*_: object) -> bool:
+        raise PluginError("no space left")
+
+    monkeypatch.setattr(by_feature, "keep", full)
+    for _ in range(3):
+        look([loop])
+        now[0] += UNTOLD_S
+    assert caplog.text.count("no space left") == 1
+    assert "pod1" not in loop.engine.setup.machines
+
+
+def test_where_no_node_is_declared_by_features_slurm_is_not_asked(tmp_path, monkeypatch):
+    slurm = Coming()
+    [gates, *_] = loops(tmp_path, monkeypatch, slurm, "")
+    loop = NodesLoop(gates.engine)
+    look([loop])
+    assert not slurm.asked["nodes"]
+    assert loop.status() == {}

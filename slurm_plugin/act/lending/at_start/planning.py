@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gres_topology.features import Unsupported
 from slurm_plugin.act.lending import forms
 from slurm_plugin.act.lending import standing as loans
 from slurm_plugin.act.lending.admission import LoanAdmission
@@ -25,7 +26,6 @@ from slurm_plugin.queue import demand
 from slurm_plugin.queue.backfill import in_order
 from slurm_plugin.queue.capacity import Hold, Nodes, end_of, holds_in
 from slurm_plugin.queue.slurms_choice import first_hold
-from slurm_plugin.slurm.features import Unsupported
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
 #: A job that Slurm requeued has a begin time at least this many seconds away.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from slurm_plugin.slurm import features
+from gres_topology import features
 
 
 @pytest.mark.parametrize(
