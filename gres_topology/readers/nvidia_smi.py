@@ -279,3 +279,30 @@ def _nics(text: str, block: MatrixBlock, cells: Cells, source: str) -> tuple[Nic
         kinds = tuple(cells.label(gpu, nic) for gpu in block.gpus)
         result.append(Nic(names.get(nic, nic), kinds, pci.normalise(nic)))
     return tuple(result)
+
+
+#: Of one GPU in `nvidia-smi -q`.
+_FABRIC = re.compile(
+    r"^[ \t]+Fabric[ \t]*\n"
+    r"[ \t]+State[ \t]*:[ \t]*(?P<state>[^\n]*?)[ \t]*\n"
+    r"[ \t]+Status[ \t]*:[ \t]*(?P<status>[^\n]*?)[ \t]*\n"
+    r"[ \t]+CliqueId[ \t]*:[ \t]*(?P<clique>\d{1,10})[ \t]*\n"
+    r"[ \t]+ClusterUUID[ \t]*:[ \t]*(?P<cluster>[0-9a-fA-F-]{36})[ \t]*$",
+    re.MULTILINE,
+)
+
+
+def nvlink_domain(query: str) -> str:
+    """Which NVLink domain the node is in, by its `nvidia-smi -q`: `ClusterUUID.CliqueId`.
+
+    GPUs of nodes in one domain and one of its partitions (cliques) reach one another over NVLink,
+    as in an NVL72. '' where the node's links end in it (an HGX has a cluster of zeros), where its
+    GPUs are of several, or where the fabric manager has not registered one of them.
+    """
+    found = {
+        f"{one['cluster'].lower()}.{int(one['clique'])}"
+        if (one["state"], one["status"]) == ("Completed", "Success") and one["cluster"].strip("0-")
+        else ""
+        for one in _FABRIC.finditer(query)
+    }
+    return found.pop() if len(found) == 1 else ""

@@ -50,6 +50,15 @@ def read(path: Path, most_bytes: int) -> bytes:
         return file.read(most_bytes + 1)
 
 
+def stamp(path: Path) -> tuple[int, ...]:
+    """What differs after every change of the file; empty where there is none."""
+    try:
+        at = path.stat()
+    except OSError:
+        return ()
+    return (at.st_mtime_ns, at.st_size, at.st_ino)
+
+
 def opened(path: Path) -> BinaryIO:
     """A file to read from its start.
 

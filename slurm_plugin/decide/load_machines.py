@@ -190,10 +190,12 @@ class _Loader:
         topology = self._with_marks(name, self._with_model(topology, node_set))
         # Parts that are marked alike may be so for other reasons.
         whys = tuple(one.why for one in topology.impairments)
-        key = (topology.shape, order, node_set.slices, whys)
+        domain = "" if record is None else record.domain
+        key = (topology.shape, order, node_set.slices, whys, domain)
         if key not in self._shared:
             model = None if declared is not None else topology.model
-            self._shared[key] = _made(topology, order, node_set.slices, model)
+            made = _made(topology, order, node_set.slices, model)
+            self._shared[key] = replace(made, domain=domain) if domain else made
         return self._shared[key]
 
     def _accepted(

@@ -29,6 +29,8 @@ class Machine:
     sliced: Machine | None = None
     #: Which of Slurm's GPUs are whole (mask); -1: all.
     whole: int = -1
+    #: The NVLink domain over several nodes that it was found in; '' for none.
+    domain: str = ""
     _masks: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
 
     def to_topology(self, mask: int) -> int:
@@ -93,6 +95,8 @@ def names_of(order: Sequence[int], gpus: int) -> list[str | int]:
 
 _NOT_SLICED = Machine(None, problem="no slices are declared for it in gputopo.yaml")
 
+#: Nodes, and domains, named one by one.
+_FEW = 4
 #: Where slices are declared.
 _SLICES = "slices: in gputopo.yaml"
 
@@ -116,6 +120,25 @@ class SeenBy(Mapping[str, Machine]):
 
     def __len__(self) -> int:
         return len(self._machines)
+
+
+def nvlink(machines: Machines, nodes: Iterable[str]) -> str:
+    """How a job's nodes are joined by NVLink, in words; '' where that is nothing between nodes."""
+    joined: dict[str, list[str]] = {}
+    for name in nodes:
+        joined.setdefault(machines.get(name, UNDECLARED).domain, []).append(name)
+    if sum(map(len, joined.values())) < 2 or not any(joined):
+        return ""
+    if len(joined) == 1:
+        return f"its nodes are of one NVLink domain, {next(iter(joined))}"
+    parts = [f"{_few(names)} in {domain or 'none'}" for domain, names in joined.items()]
+    return f"its nodes are of no one NVLink domain: {_few(parts, '; ')}"
+
+
+def _few(words: Sequence[str], between: str = ", ") -> str:
+    """The first four, and how many more there are."""
+    more = f" and {len(words) - _FEW} more" if len(words) > _FEW else ""
+    return between.join(words[:_FEW]) + more
 
 
 def profile_for(kind: str, nodes: Iterable[str], machines: Machines) -> str:

@@ -16,7 +16,7 @@ from slurm_plugin.act.order.passing import endless, why_not
 from slurm_plugin.config.sections import GRES_CONF
 from slurm_plugin.decide.load_machines import node_sets
 from slurm_plugin.decide.machines import UNDECLARED, Machine, other_gpus
-from slurm_plugin.doctor import engine, slots, slurm_files
+from slurm_plugin.doctor import engine, network, slots, slurm_files
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import PluginError, SlurmError
@@ -301,7 +301,7 @@ CHECKS: dict[str, Callable[[Installation], Iterator[Finding]]] = {
     "slots": slots.check_slots,
     "remote": slots.check_remote,
     "partitions": check_partitions,
-    "network": slurm_files.check_network,
+    "network": network.check_network,
     "nodes": check_nodes,
     "marks": check_marks,
     "moves": check_moves,

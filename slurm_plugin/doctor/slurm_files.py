@@ -10,14 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from gres_topology import plain_file
-from gres_topology.errors import TopologyError
-from gres_topology.slurm_files import networks
 from slurm_plugin.base import client
 from slurm_plugin.doctor import engine, slurms_lua
 from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
-from slurm_plugin.errors import PluginError, SlurmError
+from slurm_plugin.errors import PluginError
 from slurm_plugin.slurm import slurm_conf
 from slurm_plugin.slurm.releases import parse_version
 from slurm_plugin.slurm.runner import boot_time, controllers, short
@@ -37,8 +35,6 @@ PLUGIN_DIRS = (Path("/usr/lib/slurm-gputopo/slurm"), Path("/usr/local/lib"))
 PROC = Path("/proc")
 _ENABLE = "gputopo enable --apply, then restart slurmctld"
 _GET_PLUGIN = "install the package slurm-gputopo-select, or build the plugin (docs/select.md)"
-#: The release from which on Slurm reads topology.yaml first.
-_TOPOLOGY_YAML = (25, 5)
 #: Present in our plugin's file and in no plugin of Slurm's; in a script that loads ours.
 _OURS = b"gputopo"
 #: A comment of Lua: up to `]]`, or to the line's end.
@@ -140,79 +136,6 @@ def _heard(here: Installation, script: Path) -> Finding:
 def loads_ours(script: Path) -> bool:
     """Whether a job_submit.lua is ours or calls our bridge; OSError where it cannot be read."""
     return _OURS in _LUA_COMMENT.sub(b"", plain_file.read_bytes(script))
-
-
-def check_network(here: Installation) -> Iterator[Finding]:
-    """Slurm and the engine go by the same network; since 25.05 topology.yaml is Slurm's."""
-    ours, (what, slurms) = here.config.topology_conf, _slurms_network(here)
-    if slurms is None:
-        yield ok(f"topology_conf: {ours}" if ours else "gputopo.yaml names no topology_conf")
-    elif ours is None:
-        is_select = here.config.enforcement == "select"
-        yield warn(
-            f"{what}, and gputopo.yaml names no topology_conf"
-            + ("; Slurm chooses the nodes, we choose the GPUs there" if is_select else ""),
-            f"topology_conf: {slurms} in gputopo.yaml",
-        )
-    elif problem := _differs(ours, slurms):
-        yield warn(f"{what}; {problem}", f"topology_conf: {slurms} in gputopo.yaml")
-    elif moved := _moved(ours, here):
-        yield warn(
-            f"slurmctld has another network in force than {ours}: {moved}. The engine goes by"
-            " slurmctld's, and by the file while slurmctld does not answer",
-            f"bring {ours} up to date, or `scontrol reconfigure` if slurmctld is to read it",
-        )
-    else:
-        yield ok(f"{what}, and so does topology_conf: {ours}")
-
-
-def _slurms_network(here: Installation) -> tuple[str, Path | None]:
-    """What Slurm goes by, in words, and the file; None where it weighs no network that we read."""
-    version = here.slurm_config.get("SLURM_VERSION", "")
-    several = here.beside_slurm_conf("topology.yaml")
-    if parse_version(version) >= _TOPOLOGY_YAML and several.exists():
-        return f"Slurm {version} goes by {several} and not by topology.conf", several
-    plugin = here.slurm_config.get("TopologyPlugin", "")
-    if plugin in ("topology/tree", "topology/block"):
-        file = here.beside_slurm_conf("topology.conf")
-        return f"TopologyPlugin is {plugin}, Slurm goes by {file}", file
-    return "", None
-
-
-def _differs(ours: Path, slurms: Path) -> str:
-    """What is not the same in the two files; "" for nothing."""
-    if ours == slurms:
-        return ""
-    try:
-        first, second = networks.read(ours), networks.read(slurms)
-    except TopologyError as error:
-        return str(error)
-    described = [
-        ({name: (net.kind, net.domains) for name, net in one.by_name.items()}, one.default.domains)
-        for one in (first, second)
-    ]
-    return "" if described[0] == described[1] else f"{ours} describes another network"
-
-
-def _moved(ours: Path, here: Installation) -> str:
-    """Where slurmctld has nodes elsewhere than the file; "" for nowhere, or where it cannot say."""
-    try:
-        told, file = here.slurm.networks(), networks.read(ours)
-        # Files that are made of the fabric name hosts that are none of Slurm's.
-        nodes = {node.name for node in here.nodes}
-    except (SlurmError, TopologyError):
-        return ""
-    for name, network in told.by_name.items():
-        written = file.of(name)
-        if not network.domains or written is None:
-            continue
-        lowest = [{d.name: d.nodes for d in n.domains if not d.level} for n in (network, written)]
-        for domain in sorted(lowest[0].keys() | lowest[1].keys()):
-            has, had = (some.get(domain, frozenset()) for some in lowest)
-            if odd := sorted((has ^ had) & nodes):
-                where = "in" if odd[0] in has else "not in"
-                return f"{odd[0]} is {where} {network.noun} {domain}"
-    return ""
 
 
 def select_settings(here: Installation) -> Iterator[Finding]:

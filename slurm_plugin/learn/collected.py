@@ -38,6 +38,8 @@ class NodeRecord:
     accepted: str
     latest: str
     collected: str
+    #: The NVLink domain over several nodes that it is in; '' for none.
+    domain: str = ""
 
 
 class Store:
@@ -84,7 +86,11 @@ class Store:
 
     def save(self, nodes: dict[str, NodeRecord]) -> None:
         """Replace nodes.json."""
-        rows = {name: asdict(record) for name, record in sorted(nodes.items())}
+        # Engines of before read a record without a domain.
+        rows = {
+            name: {key: value for key, value in asdict(record).items() if value or key != "domain"}
+            for name, record in sorted(nodes.items())
+        }
         content = json.dumps(rows, indent=1) + "\n"
         whole_file.replace(self.folder / "nodes.json", content.encode(), 0o644)
 

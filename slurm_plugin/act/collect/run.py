@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from gres_topology import NodeTopology, TopologyError, difference, partitions
+from gres_topology.readers.nvidia_smi import nvlink_domain
 from gres_topology.slices import profile_of
 from slurm_plugin.act.collect.read_node import read_node
 from slurm_plugin.act.collect.snippet import script, sections
@@ -47,6 +48,8 @@ class Collector:
         self._store = store
         self._wait_s = wait_s
         self._partition = partition
+        #: The NVLink domain of each node that answered.
+        self._domains: dict[str, str] = {}
 
     def collect(self, nodes: Sequence[SlurmNode], accept: bool = False) -> Iterator[Outcome]:
         """Collect `nodes`; their outcomes in order. `accept`: also hardware that changed."""
@@ -57,6 +60,7 @@ class Collector:
                     yield Outcome(node.name, FAILED, _plain(answer))
                     continue
                 outcome, record = self._compare(node.name, answer, records.get(node.name), accept)
+                record = replace(record, domain=self._domains.get(node.name, ""))
                 if record != records.get(node.name):
                     records[node.name] = record
                     self._store.save(records)
@@ -114,7 +118,9 @@ class Collector:
             argv += [f"--gres=gpu:{node.gpu_count}", "--comment=gpu-topo: off"]
         output = self._run([*argv, "/bin/sh", "-s"], script(), self._wait_s + 150.0)
         try:
-            return read_node(node.name, sections(output))
+            found = sections(output)
+            self._domains[node.name] = nvlink_domain(found["nvidia-smi-query"].text)
+            return read_node(node.name, found)
         except (PluginError, TopologyError) as error:
             return str(error)
 

@@ -201,7 +201,7 @@ class MarksInForce:
 
     def update(self, path: Path) -> Marks:
         """Read the file again."""
-        self._stamp = _stamp(path)
+        self._stamp = whole_file.stamp(path)
         try:
             self.marks, self.problem = read(path), ""
         except PluginError as error:
@@ -212,18 +212,9 @@ class MarksInForce:
 
     def is_outdated(self, path: Path) -> bool:
         """Whether the file changed since it was read."""
-        return _stamp(path) != self._stamp
+        return whole_file.stamp(path) != self._stamp
 
     def shown(self, most: int) -> dict[str, Any]:
         """What `gputopo status` shows of them: the first nodes, how many there are."""
         nodes = {n: [mark.text() for mark in self.marks[n]] for n in sorted(self.marks)[:most]}
         return {"nodes": nodes, "count": len(self.marks), "problem": self.problem}
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """What differs after every change of the file; empty where there is none."""
-    try:
-        at = path.stat()
-    except OSError:
-        return ()
-    return (at.st_mtime_ns, at.st_size, at.st_ino)

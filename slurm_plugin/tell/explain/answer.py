@@ -69,7 +69,7 @@ def tell(
         if note is None or (note["uid"] != uid and not sees_all):
             raise NotShown(unknown(job))
         return {"told": note, "machines": {}}
-    story = story_of(job, records, "engine", reader.unread)
+    story = story_of(job, records, "engine", reader.unread, known)
     return {"told": story, "machines": machines.shown(known, story)}
 
 

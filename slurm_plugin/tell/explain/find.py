@@ -59,10 +59,10 @@ def _from_log(job: int, config: Config, run: Runner) -> Explained:
     records = search.LogIndex(config.decision_log).find(job, reader)
     if not records:
         return Explained(_without_records(job, config, run, reader.unread))
-    story = story_of(job, records, "decision log", reader.unread)
+    known = load_machines(config)
+    story = story_of(job, records, "decision log", reader.unread, known)
     _with_state(story, run)
-    shown = machines.shown(load_machines(config), story)
-    return Explained(story, [plain(record) for record in records], shown)
+    return Explained(story, [plain(record) for record in records], machines.shown(known, story))
 
 
 def _without_records(job: int, config: Config, run: Runner, unread: int) -> dict[str, Any]:

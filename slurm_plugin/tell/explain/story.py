@@ -16,6 +16,7 @@ from slurm_plugin.base.log_lines import (
     StartedLine,
     plain,
 )
+from slurm_plugin.decide.machines import Machines, nvlink
 
 Story = dict[str, Any]
 #: What is told of a donor that ended.
@@ -31,11 +32,18 @@ SHAPING = (
 )
 
 
-def story_of(job: int, records: Sequence[Line], source: str, unread: int = 0) -> Story:
+def story_of(
+    job: int,
+    records: Sequence[Line],
+    source: str,
+    unread: int = 0,
+    machines: Machines | None = None,
+) -> Story:
     """The last decision's keys, and `source`, `earlier`, `started`, `tasks` beside them.
 
     `records` are one job's or one array's, oldest first, and not empty. Of an array the last task
     is told in full, the others under `tasks`. `unread` lines about the job could not be read.
+    `machines` say how its nodes are joined (`nvlink`).
     """
     given_back, shapes, passing, records = _by_kind(records)
     last = max(
@@ -61,6 +69,8 @@ def story_of(job: int, records: Sequence[Line], source: str, unread: int = 0) ->
         story["shaped_before"] = [_some(one, ("time", "shape", "why")) for one in shapes[:-1]]
     if lent := [record for record in given_back if record.job == chosen.job]:
         story["given_back"] = [_some(one, LENT_KEYS) for one in lent[-MAX_TASKS:]]
+    if joined := nvlink(machines or {}, gpus_of(story)):
+        story["nvlink"] = joined
     others = _tasks(records, chosen.job)
     if others:
         story["tasks"] = others[-MAX_TASKS:]

@@ -36,6 +36,8 @@ def in_words(story: Mapping[str, Any]) -> str:
         lines.append(_line("order", story["order"]))
     lines += [*_loan(story), *_given_back(story), *_shape(story)]
     lines += [*_choices(story), *_started(story)]
+    if "nvlink" in story:
+        lines.append(_line("NVLink", story["nvlink"]))
     lines += [_choice("looked at", one) for one in story.get("candidates", [])]
     lines += [*_earlier(story), *_tasks(story)]
     if "entries" in story:

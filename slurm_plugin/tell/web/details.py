@@ -49,7 +49,10 @@ class Details:
         records = self._records(number, uid, reader)
         if job is None and not records:
             raise NotFound(f"job {number}")
-        story = story_of(number, records, "decision log", reader.unread) if records else {}
+        story: dict[str, Any] = {}
+        if records:
+            known = self.sources.machines
+            story = story_of(number, records, "decision log", reader.unread, known)
         lines = in_words(story).splitlines() if story else [""]
         details: dict[str, Any] = {
             "job": number,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from gres_topology import Network, TopologyError
 from gres_topology.slurm_files import networks
-from slurm_plugin.base import client
+from slurm_plugin.base import client, whole_file
 from slurm_plugin.base.log_lines import Line, LineReader
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.config.settings import Config
@@ -16,6 +16,7 @@ from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machine, Machines
 from slurm_plugin.errors import EngineDown, PluginError
+from slurm_plugin.learn import by_feature
 from slurm_plugin.learn.part_marks import marks
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.queue.watcher import Watcher
@@ -75,19 +76,22 @@ class Sources:
     notices: tuple[str, ...] = ()
 
 
-class MarkedMachines(Mapping[str, Machine]):
-    """A site's machines with the marks that are in force: read again where these changed."""
+class MachinesInForce(Mapping[str, Machine]):
+    """A site's machines: read again where marks changed, or nodes that features declare."""
 
     def __init__(self, config: Config) -> None:
         self._config, self._path = config, marks.path_in(config.state_dir)
         self._marks = marks.MarksInForce()
+        self._found = config.state_dir / by_feature.NAME
         self._machines = self._read()
 
     def _read(self) -> Machines:
+        self._found_at = whole_file.stamp(self._found)
         return load_machines(self._config, self._marks.update(self._path))
 
     def _now(self) -> Machines:
-        if self._marks.is_outdated(self._path):
+        is_found = self._found_at == whole_file.stamp(self._found)
+        if not is_found or self._marks.is_outdated(self._path):
             try:
                 self._machines = self._read()
             except PluginError as error:
@@ -148,7 +152,7 @@ def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
     index = search.LogIndex(config.decision_log)
     return replace(
         sources,
-        machines=MarkedMachines(config),
+        machines=MachinesInForce(config),
         network=_network(config),
         records_of=index.find,
         follow=index.follow,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +18,7 @@ from slurm_plugin.base.placement import CandidateNode, PlacementQuestion
 from slurm_plugin.base.protocol import Use, WaitFor
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.decide import Decider
+from slurm_plugin.decide.machines import Machines, nvlink
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 from slurm_plugin.queue.candidates import Need, fits, groups, has_cpus_for_sure
 from slurm_plugin.queue.capacity import Hold
@@ -116,12 +118,23 @@ def trial(asked: TriedJob, decider: Decider | None, lending: RemoteConfig | None
         is_alone = not ahead_of(kept_out) and not state.snapshot.settings.hides_jobs
         if not is_alone or _may_be_postponed(asked, decider):
             raise NotJudged(unsure)
+    if decider is not None:
+        outcome = _with_nvlink(outcome, asked.state.job.min_nodes, decider.machines)
     return replace(outcome, unsure=unsure)
 
 
 def not_judged(error: NotJudged) -> Trial:
     """The answer where only Slurm may know."""
     return Trial("", None, unsure=str(error))
+
+
+def _with_nvlink(outcome: Trial, nodes: int, machines: Machines) -> Trial:
+    """The answer with what NVLink there is between the nodes of a job on so many of them."""
+    text, sizes = nvlink(machines, outcome.gpus), Counter(one.domain for one in machines.values())
+    del sizes[""]
+    if not text and sizes and nodes > (largest := max(sizes.values())):
+        text = f"it asks for {nodes} nodes, and the largest NVLink domain has {largest}"
+    return replace(outcome, evidence=(*outcome.evidence, ("NVLink", text))) if text else outcome
 
 
 def _on_the_nodes(asked: TriedJob, decider: Decider | None, lending: RemoteConfig | None) -> Trial:

@@ -167,6 +167,28 @@ def test_changed_hardware_leaves_the_node_to_slurm_until_it_is_repaired(clean):
     assert doctor(clean) == []
 
 
+@pytest.mark.enforced
+def test_nodes_that_nvlink_joins_are_told_of_before_and_after_a_job_has_them(clean):
+    rack, two = "dc6e40c4-d722-4357-9ba6-5291dd461278", ("-w", "dgx[1-2]", "-N2", "--gres=gpu:2")
+    with clean.fake_tools_of("dgx1") as folder, clean.fake_tools_of("dgx2"):
+        for node in ("dgx1", "dgx2"):
+            clean.run(node, f"echo 7 {rack} >{folder}/nvidia-smi/fabric")
+        collect(clean, "dgx1", "dgx2")
+        assert "2 nodes are in 1 NVLink domain" in gputopo(clean, "doctor", check=False).out
+        joined = f"its nodes are of one NVLink domain, {rack}.7"
+        assert joined in clean.run("ctl", ["gputopo", "try", *two], user="alice").out
+        job = clean.started(*two, sleep_s=60)
+        assert explained(clean, job.id)["nvlink"] == joined
+        clean.cancel(job.id)
+        clean.wait_idle()
+        clean.run("dgx2", f"echo 8 {rack} >{folder}/nvidia-smi/fabric")
+        assert collect(clean, "dgx2")["dgx2"][0] == "same"
+        found = gputopo(clean, "doctor", check=False).out
+        assert "2 nodes are in 2 NVLink domains, and Slurm knows no blocks" in found
+        apart = f"its nodes are of no one NVLink domain: dgx1 in {rack}.7; dgx2 in {rack}.8"
+        assert apart in clean.run("ctl", ["gputopo", "try", *two], user="alice").out
+
+
 @pytest.mark.long("a detail of what a shorter test shows")
 def test_a_lost_gpu_is_a_failed_collection_that_says_so(clean):
     with clean.fake_tools_of("minsky1") as folder:

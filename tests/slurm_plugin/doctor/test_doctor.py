@@ -345,6 +345,46 @@ def test_what_slurmctld_has_in_force_may_be_another_network_than_the_file_says(
     assert words in finding.text
 
 
+def blocks(*lists: str) -> str:
+    """What slurmctld shows of blocks with these nodes."""
+    return "".join(
+        f"BlockName=b{k} BlockIndex={k} Nodes={n} BlockSize=2\n" for k, n in enumerate(lists, 1)
+    )
+
+
+@pytest.mark.parametrize(("domains", "shown", "found"), [
+    ("", blocks("dgx[1-3]"), []),
+    ("aab", blocks("dgx[1-2]", "dgx3"),
+     [("ok", "3 nodes are in 2 NVLink domains, each within one block")]),
+    ("aab", blocks("dgx1", "dgx[2-3]"),
+     [("warn", "block b2 has nodes of 2 NVLink domains: dgx2 of a, dgx3 of b"),
+      ("warn", "NVLink domain a is over 2 blocks: b1, b2")]),
+    ("aab", "", [("warn", "3 nodes are in 2 NVLink domains, and Slurm knows no blocks")]),
+    ("aaa", "", [("ok", "3 nodes are in 1 NVLink domain")]),
+    ("a b", blocks("dgx[1-2]", "dgx3"),
+     [("ok", "2 nodes are in 2 NVLink domains, each within one block")]),
+], ids=["none", "alike", "apart", "no blocks", "one", "one node not collected"])  # fmt: skip
+def test_blocks_are_what_nvlink_joins(site, domains, shown, found):
+    store, day = Store(site.folder / "state"), "2026-01-02T00:00:00+00:00"
+    key = store.keep(catalog.load("dgx1v"))
+    store.save({
+        f"dgx{k}": NodeRecord(key, key, day, domain)
+        for k, domain in enumerate(domains, 1) if domain.strip()
+    })  # fmt: skip
+    site.slurm.topology = shown
+    findings = [one for one in site.findings() if one.check == "network" and "NVLink" in one.text]
+    assert [(one.level, one.text) for one in findings] == found
+
+
+def test_who_gives_jobs_their_imex_channels_is_said(site):
+    store = Store(site.folder / "state")
+    key = store.keep(catalog.load("dgx1v"))
+    store.save({"dgx1": NodeRecord(key, key, "2026-01-02T00:00:00+00:00", "a")})
+    site.slurm.values["SwitchType"] = "switch/nvidia_imex"
+    [*_, finding] = (one for one in site.findings() if one.check == "network")
+    assert finding.text.endswith("domain, whose IMEX channels jobs get of switch/nvidia_imex")
+
+
 def test_a_script_of_the_sites_that_asks_the_engine_is_as_good_as_ours(site):
     site.script.write_text('pcall(require, "gputopo.bridge")')
     site.status["messages"] = {"submit": 3, "place": 1}

@@ -152,6 +152,24 @@ def test_collecting_twice_changes_nothing(tmp_path):
     assert {p: p.read_bytes() for p in tmp_path.rglob("*.json")} == before
 
 
+def test_the_nvlink_domain_of_a_node_is_kept_and_follows_its_cables(tmp_path):
+    fabric = """
+    Fabric
+        State                             : Completed
+        Status                            : Success
+        CliqueId                          : 7
+        ClusterUUID                       : dc6e40c4-d722-4357-9ba6-5291dd461278
+    Processes                             : None"""
+    store = Store(tmp_path)
+    for query, domain in (
+        (QUERY.replace("    GPU Operation Mode", fabric), "dc6e40c4-d722-4357-9ba6-5291dd461278.7"),
+        (QUERY, ""),
+    ):
+        text = output(**{**A100, "nvidia-smi-query": query})
+        [_] = Collector(lambda *_, text=text: text, store).collect([NODE])
+        assert store.nodes()["n1"].domain == domain
+
+
 def test_changed_hardware_is_named_and_kept_apart_until_accepted(tmp_path):
     list(collector(tmp_path, a100()).collect([NODE]))
     lost = a100().replace("NV12", "SYS")

@@ -1,11 +1,14 @@
 """One job's records as a story: what is last, what came before, who may see it."""
 
+from dataclasses import replace as replace_machine
 from typing import Any
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from gres_topology import catalog
 from slurm_plugin.base.log_lines import Line, of_plain
+from slurm_plugin.decide.machines import Machine
 from slurm_plugin.tell.explain.story import gpus_of, may_see, story_of
 from slurm_plugin.tell.explain.text import in_words
 
@@ -45,6 +48,17 @@ def test_postponements_and_the_start_are_told_beside_the_last_decision():
     assert words.count("looked at") == 2
     assert words.count("postponed 30 s: mapa: a pair comes free") == 2
     assert "not as chosen" not in words
+
+
+def test_how_nvlink_joins_the_nodes_of_a_job_is_told():
+    tray = Machine(catalog.load("gb200-tray"), domain="a.1")
+    machines = {"n1": tray, "n2": tray, "m1": replace_machine(tray, domain="b.1")}
+    chosen = {"gpus": {"n1": [0, 1], "m1": [0, 1]}, **SCORES}
+    told = story_of(5, [record("use", chosen=chosen)], "", machines=machines)
+    assert "NVLink        its nodes are of no one NVLink domain: n1 in a.1" in in_words(told)
+    told = story_of(5, [record("use", chosen=chosen), started(n1=[0], n2=[0])], "", 0, machines)
+    assert "NVLink        its nodes are of one NVLink domain, a.1" in in_words(told)
+    assert "nvlink" not in story_of(5, [record("use", chosen=chosen)], "")
 
 
 def test_a_start_elsewhere_is_said():

@@ -18,7 +18,7 @@ from slurm_plugin.tell.web import decisions
 from slurm_plugin.tell.web.decisions import DecisionTail
 from slurm_plugin.tell.web.gain import GainBook
 from slurm_plugin.tell.web.reasons import Reasons
-from slurm_plugin.tell.web.sources import MarkedMachines
+from slurm_plugin.tell.web.sources import MachinesInForce
 from slurm_plugin.tell.web.view import cluster_of, common_view
 from slurm_plugin.tell.why.reading import ExtrasReader, Reading
 from slurm_plugin.tell.why.state import Extras
@@ -91,7 +91,7 @@ def test_of_a_long_log_the_end_is_read(tmp_path, monkeypatch):
 
 def test_nodes_are_drawn_with_the_marks_of_the_moment(tmp_path):
     config = basic_config(tmp_path)
-    machines, path = MarkedMachines(config), path_in(config.state_dir)
+    machines, path = MachinesInForce(config), path_in(config.state_dir)
     whole = machines["dgx1"].topology
     change(path, lambda mark: False, [Mark("dgx1", "gpu 3", "broken")])
     assert machines["dgx1"].topology.broken == 1 << 3

@@ -578,3 +578,25 @@ def test_a_limit_that_the_job_would_exceed_counts():
         "It would not start now: it waits because account faculty, which is above account research,"
         " may use 8 GPUs at a time, and 6 GPUs are in use."
     )
+
+
+def test_how_nvlink_joins_the_nodes_is_told_before_the_start(tmp_path):
+    decider = basic_decider(tmp_path)
+    domains = {"dgx1": "a.1", "dgx2": "a.1", "dgx3": "b.1"}
+    found_in = {
+        name: replace(machine, domain=domains.get(name, ""))
+        for name, machine in decider.machines.items()
+    }
+    decider = replace(decider, machines=found_in)
+    nodes = [node("dgx1", 0), node("dgx3", 0)]
+    apart = "its nodes are of no one NVLink domain: dgx1 in a.1; dgx3 in b.1"
+    assert ("NVLink", apart) in tried("--gpus-per-node=8 -N2", nodes, decider=decider).evidence
+    nodes = [node("dgx1", 0), node("dgx2", 0)]
+    joined = "its nodes are of one NVLink domain, a.1"
+    assert ("NVLink", joined) in tried("--gpus-per-node=8 -N2", nodes, decider=decider).evidence
+    nodes = [node("dgx1", 0), node("dgx2", 0), node("dgx3", 255)]
+    found = tried("--gpus-per-node=8 -N3", nodes, decider=decider)
+    assert not found.starts_now
+    many = "it asks for 3 nodes, and the largest NVLink domain has 2"
+    assert ("NVLink", many) in found.evidence
+    assert not tried("--gpus-per-node=8 -N1", nodes, decider=decider).evidence
