@@ -98,6 +98,8 @@ mutants: setup test-tools
 packages: setup
 	@for suite in $(or $(SUITES),bookworm trixie forky); do SUITE=$$suite slurm_cluster/cluster.sh packages || exit; done
 
+# Both have the policy that sites get; tests name another one.
+demo cluster: export GPUTOPO_CLUSTER ?= $(CURDIR)/slurm_cluster/site.yaml
 demo: setup
 	@export GPUTOPO_STARTED=$$(date +%s); { slurm_cluster/cluster.sh up || test $$? = 3; } && \
 	$(PYTHON) -m bench.live.demo

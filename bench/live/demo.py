@@ -20,14 +20,18 @@ from rich.table import Table
 import policies
 from bench.live.demo_mix import MACHINES, MIX, DemoJob
 from gres_topology import catalog
-from policies.registry import registry
+from policies.registry import DEFAULT, registry
 from simulation.core.link_quality import judge
+from simulation.stock import policy_named
+from slurm_cluster import description
 from slurm_cluster.cluster import Cluster, default_project
 from slurm_cluster.hosts import ClusterError, NoEngineError, is_running, until
 from slurm_cluster.slurm import RECORD, RECORD_EACH_NODE
 
 Gpus = dict[str, tuple[int, ...]]
 OFF = "off"
+#: What `make demo` brings up.
+SITE = description.PACKAGE / "site.yaml"
 START_TIMEOUT_S = 30
 #: When `make demo` began, so that its lines and those of cluster.sh count from one moment.
 STARTED = float(os.environ.get("GPUTOPO_STARTED") or time.time())
@@ -143,7 +147,7 @@ def live_rows(cluster: Cluster) -> Iterator[Row]:
 
 
 def simulated_rows() -> Iterator[Row]:
-    """The same mix decided by the same policies, with lowest ids in stock Slurm's place."""
+    """The same mix by the default policy, beside the model of stock Slurm."""
     for job in MIX:
         free = {
             node: (1 << catalog.load(MACHINES[node]).gpus)
@@ -153,17 +157,21 @@ def simulated_rows() -> Iterator[Row]:
         }
         other = dict(free)
         for _ in range(job.tasks):
-            yield Row(job, decide("first-fit", job, other), decide("mapa", job, free))
+            yield Row(
+                job,
+                decide(policy_named("stock"), job, other),
+                decide(registry.get(DEFAULT), job, free),
+            )
 
 
-def decide(name: str, job: DemoJob, free: dict[str, int]) -> Gpus:
+def decide(policy: policies.Policy, job: DemoJob, free: dict[str, int]) -> Gpus:
     """One placement by a policy; the GPUs it takes are no longer free afterwards."""
     nodes = {
         node: policies.NodeState(node, catalog.load(MACHINES[node]), mask)
         for node, mask in free.items()
     }
     request = policies.Request(gpus_per_node=job.gpus_per_node)
-    answer = registry.get(name).place(request, policies.Cluster(nodes))
+    answer = policy.place(request, policies.Cluster(nodes))
     assert isinstance(answer, policies.Placement), answer
     for node, gpus in answer.gpus.items():
         free[node] &= ~sum(1 << gpu for gpu in gpus)
@@ -204,10 +212,11 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 118)
     try:
         running = is_running(default_project())  # `make demo` has just brought it up
-        cluster = Cluster(default_project()) if running else Cluster.up()
+        site = description.read(SITE)
+        cluster = Cluster(default_project(), site) if running else Cluster.up(described=site)
     except NoEngineError as reason:
         console.print(f"no live cluster ({reason}); the same job mix in the simulator:")
-        console.print(table(list(simulated_rows()), "first-fit"))
+        console.print(table(list(simulated_rows()), "simulated stock Slurm"))
         return 0
     console.print(table(list(live_rows(cluster)), "stock Slurm"))
     console.print(

@@ -35,6 +35,8 @@ class SimJob:
     partition: str = ""
     #: Slurm's own, as it was when the job was submitted; the higher goes first.
     priority: int = 0
+    #: How long it waited in the log itself, from its submit; None: not known.
+    waited_s: float | None = None
 
     @property
     def called(self) -> str:

@@ -127,15 +127,21 @@ def moments(
     return moments
 
 
+def arriving_s(run: SimulatedRun) -> tuple[float, float] | None:
+    """The first submit and the last; None where all jobs were submitted at once."""
+    submits = [record.job.submit_s for record in run.records]
+    return (min(submits), max(submits)) if submits and min(submits) < max(submits) else None
+
+
 def room(run: SimulatedRun, cluster: Mapping[str, NodeTopology]) -> dict[str, float | None]:
     """Means over the time in which jobs arrive; None where all were submitted at once.
 
     `stranded_share` is of all GPUs, `largest_gpus` those of the largest job that could start.
     """
-    submits = [record.job.submit_s for record in run.records]
-    if not submits or min(submits) == max(submits):
+    arriving = arriving_s(run)
+    if arriving is None:
         return {"stranded_share": None, "largest_gpus": None}
-    seen = moments(run, cluster, min(submits), max(submits))
+    seen = moments(run, cluster, *arriving)
     return {
         "stranded_share": fmean(moment.stranded for moment in seen) / run.gpus,
         "largest_gpus": fmean(moment.largest for moment in seen),

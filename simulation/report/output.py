@@ -7,13 +7,14 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from gres_topology import NodeTopology
 from simulation.core.record import SimulatedRun
 from simulation.report import words
 from simulation.report.breakdown import room
-from simulation.report.metrics import summary
+from simulation.report.metrics import quantile, summary
 from simulation.report.recommendation import differences, recommendation, reference_of
 from simulation.traces import Trace
 
@@ -25,8 +26,8 @@ TABLE: dict[str, tuple[str, str]] = {
     "wait_p95_s": ("wait, 95th pct", "time"),
     "slowdown_mean": ("mean slowdown", "2"),
     "slo_violations": ("slowed > 1 %", "0"),
-    "utilisation": ("GPUs in use", "share"),
-    "busy_while_arriving": ("while jobs arrive", "share"),
+    "utilisation": ("in use to the end", "share"),
+    "busy_while_arriving": ("GPUs in use", "share"),
     "stranded_share": ("GPUs stranded", "share"),
     "largest_gpus": ("largest job that fits", "0"),
     "bandwidth_share": ("of ideal bandwidth", "share"),
@@ -35,6 +36,10 @@ TABLE: dict[str, tuple[str, str]] = {
     "forced": ("placed by force", "0"),
     "decision_median_s": ("a decision", "ms"),
 }
+
+
+#: How many times, and seconds, a mean wait may be the log's before that is said.
+_FAR, _FAR_S = 2.0, 60.0
 
 
 def shown(value: float | None, style: str) -> str:
@@ -50,13 +55,27 @@ def shown(value: float | None, style: str) -> str:
     return f"{value:,.{style}f}"
 
 
-def table(runs: Sequence[SimulatedRun], cluster: Mapping[str, NodeTopology]) -> list[list[str]]:
+def table(
+    runs: Sequence[SimulatedRun],
+    cluster: Mapping[str, NodeTopology],
+    metrics: Iterable[str] = TABLE,
+) -> list[list[str]]:
     """Heading and one row per policy, as text."""
-    rows = [["policy", *(heading for heading, _ in TABLE.values())]]
+    columns = {metric: TABLE[metric] for metric in metrics}
+    rows = [["policy", *(heading for heading, _ in columns.values())]]
     for run in runs:
         figures = summary(run, cluster) | room(run, cluster)
-        rows.append([run.policy, *(shown(figures[m], style) for m, (_, style) in TABLE.items())])
+        rows.append([run.policy, *(shown(figures[m], style) for m, (_, style) in columns.items())])
     return rows
+
+
+def decisive(facts: Mapping[str, Any]) -> tuple[str, ...]:
+    """The eight metrics that a site decides by: they stand first, all others are folded."""
+    time = "slowdown_mean" if facts.get("communication") else "makespan_s"
+    return (
+        *("wait_mean_s", "wait_p95_s", time, "busy_while_arriving"),
+        *("stranded_share", "largest_gpus", "bandwidth_share", "pcie_rings"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +94,38 @@ class Report:
         return sum(topology.gpus for topology in self.cluster.values())
 
 
+def log_waits(report: Report) -> dict[str, float]:
+    """Mean and 95th percentile of the waits in the log itself (s); {} where few jobs tell."""
+    waits = [job.waited_s for job in report.trace.jobs if job.waited_s is not None]
+    if len(waits) * 2 < max(1, len(report.trace.jobs)):
+        return {}
+    return {"wait_mean_s": fmean(waits), "wait_p95_s": quantile(waits, 0.95)}
+
+
+def beside_the_log(report: Report) -> str:
+    """What the jobs waited in the log, beside stock Slurm's simulated waits; "" if not known."""
+    waits = log_waits(report)
+    if not waits:
+        return ""
+    name = reference_of([run.policy for run in report.runs])
+    run = next(run for run in report.runs if run.policy == name)
+    own, other = waits["wait_mean_s"], fmean(record.waited_s for record in run.records)
+    p95 = words.time(waits["wait_p95_s"])
+    said = f"In the log itself they waited {words.time(own)} on average, 95 of 100 at most {p95}."
+    if max(own, other) > _FAR * min(own, other) + _FAR_S:
+        said += (
+            f" Under the simulated {name} it is {words.time(other)}: nodes, limits, outages or"
+            " other jobs are not as they were, so the policies compare with each other, and not"
+            " with the log."
+        )
+    return said
+
+
 def to_json(report: Report) -> str:
     """{trace, jobs, rejected, left_out, nodes, gpus, ..facts, policies: {name: metrics}, ...}.
 
-    `differences` are those of each policy and the one that the recommendation compares with.
+    `log_waits` are those of the log itself, where it tells them. `differences` are those of each
+    policy and the one that the recommendation compares with.
     """
     trace = report.trace
     return json.dumps(
@@ -92,6 +139,7 @@ def to_json(report: Report) -> str:
             "gpus": report.gpus,
             **report.facts,
             "recommendation": recommendation(report.runs, report.cluster, report.facts),
+            "log_waits": log_waits(report),
             "compared_with": reference_of([run.policy for run in report.runs]),
             "differences": differences(report.runs, report.cluster),
             "policies": {

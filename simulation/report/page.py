@@ -9,7 +9,7 @@ from statistics import fmean
 from gres_topology.pictures import Picture, theme
 from simulation.report import plots
 from simulation.report.breakdown import MOMENTS, Moment, SizeWait, waits_by_size
-from simulation.report.output import Report, left_out, table
+from simulation.report.output import Report, beside_the_log, decisive, left_out, table
 from simulation.report.recommendation import recommendation, reference_of
 from simulation.report.words import share, time
 from simulation.traces import Trace
@@ -48,6 +48,10 @@ def tag(name: str, *inside: str, class_: str = "") -> Html:
     return Html(f"<{name}{kind}>{''.join(parts)}</{name}>")
 
 
+def _folded(heading: str, *inside: Html) -> Html:
+    return tag("details", tag("summary", heading), *inside)
+
+
 def _picture(picture: Picture) -> Html:
     return tag("div", Html(picture.svg(is_inline=True)))
 
@@ -64,6 +68,7 @@ def to_html(report: Report) -> str:
     chosen = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.facts.items())
     # A column per policy: figures of one kind are compared along a line.
     head, *rows = zip(*table(runs, cluster), strict=True)
+    first, *decisive_rows = zip(*table(runs, cluster, decisive(report.facts)), strict=True)
     return "\n".join(
         [
             Html(_HEAD) + Html(_VIEW) + tag("title", trace.source),
@@ -75,14 +80,16 @@ def to_html(report: Report) -> str:
                 f"{trace.source} ({trace.format}): {len(trace.jobs)} jobs on {len(cluster)}"
                 f" nodes, {report.gpus} GPUs. {chosen}.",
             ),
-            _table(head, rows),
+            _table(first, decisive_rows),
+            _folded("All figures", _table(head, rows)),
+            tag("p", beside_the_log(report)),
             _left_out(trace),
             *_waits(report),
             *_stranded(report),
             *_bandwidth(report),
             *_slowdowns(report),
             tag("h2", "Use of the nodes"),
-            *(_picture(plots.use(run, cluster, report.gpus)) for run in runs),
+            *(_folded(run.policy, _picture(plots.use(run, cluster, report.gpus))) for run in runs),
         ]
     )
 
@@ -126,7 +133,8 @@ _STRANDED = (
     "A GPU is stranded while it is free, and no job that waits can use what is free on its node;"
     " where none waits, jobs as they mostly run there could not. Fragmentation is the share of the"
     " free GPUs that a job cannot use, on average over the jobs that wait or run. Both are looked"
-    f" at {MOMENTS:,} times, until 95 of 100 jobs have ended."
+    f" at {MOMENTS:,} times as long as jobs arrive (until 95 of 100 have ended, where all were"
+    " submitted at once)."
 )
 
 

@@ -11,6 +11,7 @@ from gres_topology.pictures import Picture, charts, rows
 from simulation.core.record import SimulatedRun
 from simulation.report.breakdown import (
     Moment,
+    arriving_s,
     bandwidth_by_user,
     in_use,
     moments,
@@ -66,8 +67,11 @@ def slowdowns(runs: Sequence[SimulatedRun]) -> Picture | None:
 def stranded(
     runs: Sequence[SimulatedRun], cluster: Mapping[str, NodeTopology]
 ) -> tuple[Picture, dict[str, list[Moment]]]:
-    """GPUs that were free and of no use to any waiting job, over time; and the moments drawn."""
-    first, last = mostly_over_s(runs)
+    """GPUs that were free and of no use to any waiting job, over time; and the moments drawn.
+
+    As long as jobs arrive; where all were submitted at once, until most have ended.
+    """
+    first, last = arriving_s(runs[0]) or mostly_over_s(runs)
     name, length = unit(last - first)
     by_policy = {run.policy: moments(run, cluster, first, last) for run in runs}
     curves = {policy: _means(some, first, length) for policy, some in by_policy.items()}

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
+from typing import NamedTuple
 
 from gres_topology import NodeTopology
 from simulation.core.link_quality import share_of
 from simulation.core.record import Record, SimulatedRun
-from simulation.report.breakdown import bandwidth_by_user, size_of
+from simulation.report.breakdown import bandwidth_by_user, room, size_of
 from simulation.report.intervals import half_width
 from simulation.report.metrics import summary
 from simulation.report.words import points, share, time
@@ -250,6 +251,7 @@ def _against(compared: Compared, name: str, reference: str) -> list[str]:
     return [
         f"With {name} instead of {reference}, on average {_listed(said)}.",
         *_losers(compared, name, reference),
+        *_worse(compared, name, reference),
     ]
 
 
@@ -291,6 +293,51 @@ def _losers(compared: Compared, name: str, reference: str) -> list[str]:
     if lost:
         said.append(f"{len(lost)} of {len(users)} users lose more than 1 % of their bandwidth.")
     return said
+
+
+def _worse(compared: Compared, name: str, reference: str) -> list[str]:
+    """Which figures of the table got worse, one by one; of these no interval is known."""
+    own, other = (
+        summary(compared.runs[run], compared.cluster) | room(compared.runs[run], compared.cluster)
+        for run in (name, reference)
+    )
+    said = []
+    for one in _WORSE:
+        mine, its = own[one.metric], other[one.metric]
+        if mine is None or its is None:
+            continue
+        if one.sign * (mine - its) > max(one.least, one.part * abs(its)):
+            said.append(f"{one.called} {one.shown(mine)} instead of {one.shown(its)}")
+    if not said:
+        return []
+    return [f"Worse with {name}, each a single figure of this log: {_listed(said)}."]
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+class _Figure(NamedTuple):
+    """A figure of the table that is told where it got worse."""
+
+    metric: str
+    called: str
+    shown: Callable[[float], str]
+    #: 1 where more is worse, -1 where less is.
+    sign: int
+    #: From which change on, and from which part of the other's.
+    least: float
+    part: float = 0.0
+
+
+_WORSE = (
+    _Figure("wait_p95_s", "95 of 100 wait at most", time, 1, SMALLEST_WAIT_S, 0.05),
+    _Figure("makespan_s", "the last job ends after", time, 1, SMALLEST_WAIT_S, 0.01),
+    _Figure("busy_while_arriving", "GPUs in use while jobs arrive", share, -1, 0.01),
+    _Figure("stranded_share", "GPUs stranded", share, 1, 0.01),
+    _Figure("largest_gpus", "the largest job that fits has", _count, -1, 0.5, 0.1),
+    _Figure("pcie_rings", "rings over PCIe", share, 1, 0.01),
+)
 
 
 def _conditions(

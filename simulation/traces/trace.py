@@ -47,7 +47,7 @@ class Trace:
         """One job, or a rejection that says what was read and what was expected.
 
         `said`: gpus and nodes in all, submit_s, duration_s, and walltime_s, hint, user, cpus and
-        mem_gb in all, partition, priority where known; numbers may be text.
+        mem_gb in all, partition, priority, start_s where known; numbers may be text.
         """
         try:
             self.jobs.append(_job(len(self.jobs) + 1, job_id, said))
@@ -60,7 +60,8 @@ def _job(number: int, job_id: object, said: dict[str, object]) -> SimJob:
     nodes = _whole("nodes", said.get("nodes") or 1, 1)
     if nodes > gpus:
         raise ValueError(f"{nodes} nodes for {gpus} GPUs; expected a GPU on every node")
-    walltime = said.get("walltime_s")
+    walltime, start = said.get("walltime_s"), said.get("start_s")
+    submit_s = _seconds("submit_s", said["submit_s"])
     name = str(job_id)
     # Ids that are no numbers (17_3 of an array) get the row's number instead.
     identity = int(name) if name.isascii() and name.isdecimal() else -number
@@ -69,7 +70,7 @@ def _job(number: int, job_id: object, said: dict[str, object]) -> SimJob:
         identity,
         (each + 1,) * more + (each,) * (nodes - more),
         _seconds("duration_s", said["duration_s"]),
-        _seconds("submit_s", said["submit_s"]),
+        submit_s,
         str(said.get("hint") or ""),
         None if walltime in (None, "") else _seconds("walltime_s", walltime),
         str(said.get("user") or ""),
@@ -78,6 +79,7 @@ def _job(number: int, job_id: object, said: dict[str, object]) -> SimJob:
         memory_mb=_each("mem_gb", said, nodes, 1024),
         partition=str(said.get("partition") or ""),
         priority=_whole("priority", said.get("priority") or 0, 0),
+        waited_s=None if start in (None, "") else max(0.0, _seconds("start_s", start) - submit_s),
     )
 
 

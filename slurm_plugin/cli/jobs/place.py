@@ -81,11 +81,11 @@ def _outcome(
     """What the hint's policy answers for one job on this machine alone."""
     from policies import Cluster, NodeState, Placement, mask_of
     from policies.mapa.judge import with_scores
-    from policies.registry import registry
+    from policies.registry import DEFAULT, registry
     from slurm_plugin.config.sections import Rule
     from slurm_plugin.decide.preferences import read_preferences
 
-    preferences = read_preferences(hint, Rule("enforce", "mapa", patterns=patterns))
+    preferences = read_preferences(hint, Rule("enforce", DEFAULT, patterns=patterns))
     if preferences.off:
         raise click.UsageError("--hint off: the job opts out, Slurm chooses")
     request = preferences.request((gpus,), None)

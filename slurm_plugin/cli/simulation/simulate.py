@@ -111,6 +111,7 @@ def simulate(
     \b
       gputopo simulate --trace jobs.json --cluster gputopo.yaml --html report.html
     """
+    from policies.registry import DEFAULT
     from simulation.core.jobs import at_load
     from simulation.report import output
     from simulation.report.page import to_html
@@ -120,7 +121,7 @@ def simulate(
     trace = prepare(read(log), cluster, skip_days, most)
     if load is not None and trace.jobs:
         trace.jobs = at_load(trace.jobs, sum(kind.gpus for kind in cluster.values()), load)
-    policies = names or ("first-fit", "mapa")
+    policies = names or ("stock", DEFAULT)
     site = _site(slurm_conf)
     passing = _passing(trace, policies, reckon, site) if order == "predicted" else {}
     runs = _runs(
@@ -275,9 +276,13 @@ def _print(report: Report) -> None:
         click.echo(f"    {row.where}: {row.reason}")
     if len(trace.rejected) > NAMED:
         click.echo(f"    ... {len(trace.rejected) - NAMED} more; --json and --html name all")
-    head, *rows = output.table(report.runs, report.cluster)
+    first = output.decisive(report.facts)
+    head, *rows = output.table(report.runs, report.cluster, first)
     # One column per policy: figures of one kind are compared along a line.
     columns = [[heading, *(row[at] for row in rows)] for at, heading in enumerate(head) if at]
     table = tables.plain(["", *(row[0] for row in rows)], columns, numbers=True)
     tables.show(table, 30 + 20 * len(rows))
+    click.echo(f"({len(output.TABLE) - len(first)} more figures: --html, --json)")
+    if said := output.beside_the_log(report):
+        click.echo(f"\n{fill(said, 100)}")
     click.echo(f"\n{fill(recommendation(report.runs, report.cluster, report.facts), 100)}")

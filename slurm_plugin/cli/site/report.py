@@ -191,10 +191,12 @@ def _block(title: str, block: dict[str, Any]) -> list[str]:
     lines = [f"{title}: {block['jobs']} jobs{aside}"]
     if "ratio_mean" in block:
         low, middle, high = block["ratio_quartiles"]
+        bounds = block["ratio_interval"]
+        sure = f" ({bounds[0]:.2f} to {bounds[1]:.2f} with 95 % certainty)" if bounds else ""
         lines.append(
-            f"  effective bandwidth of {block['compared']} multi-GPU jobs:"
-            f" {block['chosen_gbps_mean']:.1f} GB/s, stock {block['slurm_gbps_mean']:.1f} GB/s;"
-            f" mean ratio {block['ratio_mean']:.2f}, quartiles {low:.2f} {middle:.2f} {high:.2f}"
+            f"  effective bandwidth of {block['compared']} multi-GPU jobs, each beside what Slurm"
+            f" would have taken: {block['ratio_mean']:.2f} times as much on average{sure};"
+            f" quartiles {low:.2f} {middle:.2f} {high:.2f}"
         )
     if block["rings"]:
         lines.append(

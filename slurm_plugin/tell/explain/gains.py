@@ -25,6 +25,9 @@ from slurm_plugin.base.log_lines import (
     known,
 )
 
+#: Fewer jobs than this have no interval.
+FEWEST = 30
+
 
 @dataclass(slots=True)
 class JobGain:
@@ -187,11 +190,24 @@ def block(gains: list[JobGain]) -> dict[str, Any]:
         both = [gain for gain, ratio in compared if ratio is not None]
         block |= {
             "ratio_mean": statistics.fmean(ratios),
+            "ratio_interval": _interval(ratios),
             "ratio_quartiles": _quartiles(ratios),
             "chosen_gbps_mean": statistics.fmean(g.chosen_gbps or 0.0 for g in both),
             "slurm_gbps_mean": statistics.fmean(g.slurm_gbps or 0.0 for g in both),
         }
     return block
+
+
+def _interval(ratios: list[float]) -> list[float] | None:
+    """Between which the mean lies with 95 % certainty; None for few jobs.
+
+    By the normal distribution, as if jobs were independent of one another.
+    """
+    if len(ratios) < FEWEST:
+        return None
+    half = 1.96 * statistics.stdev(ratios) / len(ratios) ** 0.5
+    mean = statistics.fmean(ratios)
+    return [mean - half, mean + half]
 
 
 def _quartiles(ordered: list[float]) -> list[float]:

@@ -54,6 +54,20 @@ def test_shorter_waits_at_equal_links_are_recommended():
     assert "links are as good" in said
 
 
+def test_what_got_worse_beside_a_shorter_mean_is_named():
+    """A few wait for hours, and one job of PCIe rings ends late; the others wait less."""
+    waits = [0.0] * 360 + [4000.0] * 39 + [9000.0]
+    runs = [a_run("stock", noisy(900)), a_run("mapa", random.Random(3).sample(waits, 400), BAD)]
+    said = recommendation(runs, CLUSTER, FACTS)
+    [worse] = re.findall(r"Worse with mapa, each a single figure of this log: ([^:]*)\.", said)
+    assert "95 of 100 wait at most 66.7 min instead of 2" in worse
+    assert "rings over PCIe 100.0 % instead of 0.0 %" in worse
+    assert "the last job ends after" in worse
+    assert "stranded" not in worse
+    back = recommendation(runs[::-1], CLUSTER, FACTS)
+    assert "Worse with stock" not in back
+
+
 def test_what_differs_by_chance_is_no_difference():
     runs = [a_run("stock", noisy(900)), a_run("mapa", noisy(900, 2))]
     said = recommendation(runs, CLUSTER, FACTS)

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from policies.registry import DEFAULT
 from simulation.stock import STOCK
 from slurm_plugin.cli import cli
 
@@ -42,8 +43,33 @@ def test_every_policy_is_a_column_and_what_was_left_out_is_said(simulate):
     assert lines[0] == "18 jobs on 3 nodes, 18 GPUs (sacct-json)"
     assert "  1 left out: still running" in lines
     assert next(line.split() for line in lines if "first-fit" in line) == ["mapa", "first-fit"]
+    assert "(7 more figures: --html, --json)" in lines
     makespan = next(line for line in lines if line.startswith("makespan"))
     assert makespan.count(" s") == 2
+
+
+def test_without_a_policy_the_default_stands_beside_stock_slurm(simulate):
+    lines = simulate().output.splitlines()
+    assert next(line.split() for line in lines if "stock" in line) == ["stock", DEFAULT]
+
+
+def test_the_logs_own_waits_stand_beside_the_simulated_ones(simulate, tmp_path):
+    """The recorded export's jobs waited seconds; here is a log whose jobs waited for hours."""
+    head = "JobID|User|State|Submit|Start|End|AllocTRES\n"
+    row = "{}|ada|COMPLETED|{}|{}|{}|gres/gpu=1\n"
+    for start, said in (
+        (50, "In the log itself they waited 0.0 s on average, 95 of 100 at most 0.0 s."),
+        (7250, "Under the simulated stock it is 0.0 s: nodes, limits, outages or other jobs"),
+    ):
+        log = tmp_path / "log.txt"
+        log.write_text(head + "".join(row.format(k, 50, start, start + 60) for k in range(1, 5)))
+        found = simulate("--trace", log).output
+        assert said in " ".join(found.split())
+    assert json.loads(simulate("--json", "--trace", log).output)["log_waits"] == {
+        "wait_mean_s": 7200.0,
+        "wait_p95_s": 7200.0,
+    }
+    assert json.loads(simulate("--json", rows="1,0,5,2\n").output)["log_waits"] == {}
 
 
 def test_the_json_names_every_rejected_row_and_the_table_how_many(simulate):
@@ -101,7 +127,7 @@ def test_the_table_has_what_is_stranded_and_the_largest_job_that_fits(simulate, 
     assert figures["stranded_share"] == 0
     said = simulate("--policy", "best-fit", rows=rows).output
     assert re.search(r"^largest job that fits +16$", said, re.MULTILINE)
-    together = json.loads(simulate("--json", rows="1,3,5,2\n").output)["policies"]["mapa"]
+    together = json.loads(simulate("--json", rows="1,3,5,2\n").output)["policies"]["stock"]
     assert together["stranded_share"] is together["largest_gpus"] is None
 
 

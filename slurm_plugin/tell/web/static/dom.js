@@ -85,6 +85,11 @@ export function facts(pairs, isLine = false) {
   return html("dl", {}, isLine ? rows.map((row) => html("div", {}, row)) : rows);
 }
 
+// Whether the server did not answer at all: what was asked for is asked for again once it does.
+export function isUnanswered(error) {
+  return error instanceof TypeError;
+}
+
 export async function get(path) {
   const response = await fetch(path, { headers: { Accept: "application/json" } });
   if (!response.ok) throw new Error((await response.text()).trim() || response.statusText);

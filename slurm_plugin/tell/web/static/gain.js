@@ -1,32 +1,36 @@
 // Effective bandwidth against Slurm's own choice, as `gputopo report` reckons it.
 
 import { bars } from "./chart.js";
-import { get, html, table } from "./dom.js";
+import { get, html, isUnanswered, table } from "./dom.js";
 
 const KEYS = [["week", "By week"], ["user", "By user"], ["partition", "By partition"], ["size", "By size of the job"]];
 
 export function gain(main) {
   const body = html("div", {}, html("p", {}, "Reading the decision log ..."));
+  let isToAsk = true;
   main.append(html("h1", {}, "Gain"), body);
-  load(body);
-  return { title: "Gain", update() {} };
-}
 
-async function load(body) {
-  try {
-    const found = await get("api/gain");
-    body.replaceChildren(...parts(found));
-  } catch (error) {
-    body.replaceChildren(html("p", { class: "problem" }, error.message));
+  async function load() {
+    isToAsk = false;
+    try {
+      const found = await get("api/gain");
+      body.replaceChildren(...parts(found));
+    } catch (error) {
+      isToAsk = isUnanswered(error);
+      body.replaceChildren(html("p", { class: "problem" }, error.message));
+    }
   }
+
+  load();
+  return { title: "Gain", update() { if (isToAsk) load(); } };
 }
 
 function parts(found) {
   const all = found.all;
   if (!all.compared) return [html("p", {}, "No job of several GPUs was placed yet, so there is nothing to compare.")];
-  const said = `${all.compared} jobs of several GPUs got ${all.chosen_gbps_mean.toFixed(1)} GB/s effective on average;`
-    + ` Slurm's own choice would have been ${all.slurm_gbps_mean.toFixed(1)} GB/s. Job by job that is`
-    + ` ${all.ratio_mean.toFixed(2)} times as much on average.`;
+  const sure = all.ratio_interval ? ` (${all.ratio_interval.map((one) => one.toFixed(2)).join(" to ")} with 95 % certainty)` : "";
+  const said = `A job of several GPUs got ${all.ratio_mean.toFixed(2)} times the effective bandwidth of the GPUs that Slurm would have`
+    + ` taken${sure}: the mean over ${all.compared} jobs, of which each counts alike.`;
   return [html("p", { class: "sentence" }, said), ...KEYS.filter(([key]) => found[key].length).map(([key, title]) => part(title, key, found[key]))];
 }
 

@@ -1,6 +1,6 @@
 // One job: why it has these GPUs, what it waited for, its ranks, a loan; or why it still waits.
 
-import { duration, facts, framed, get, gpuList, html, moment, picture, table, time } from "./dom.js";
+import { duration, facts, framed, get, gpuList, html, isUnanswered, moment, picture, table, time } from "./dom.js";
 import { view } from "./store.js";
 
 export function job(main, id) {
@@ -14,6 +14,7 @@ export function job(main, id) {
       const found = await get(`api/job/${encodeURIComponent(id)}`);
       more.replaceChildren(...parts(found));
     } catch (error) {
+      if (isUnanswered(error)) asked = "";
       more.replaceChildren(html("p", { class: "problem" }, error.message));
     }
   }

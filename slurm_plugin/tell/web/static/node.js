@@ -1,6 +1,6 @@
 // One node: its GPUs with their links, who holds them, and each job's ring.
 
-import { facts, framed, get, html, jobLink } from "./dom.js";
+import { facts, framed, get, html, isUnanswered, jobLink } from "./dom.js";
 import { holders, view } from "./store.js";
 
 export function node(main, name) {
@@ -15,6 +15,7 @@ export function node(main, name) {
       const parts = found.problem ? [html("p", {}, `Its links are not known: ${found.problem}.`)] : [];
       more.replaceChildren(...parts, html("div", { class: "pictures" }, found.pictures.map((one) => framed(one.svg))));
     } catch (error) {
+      if (isUnanswered(error)) asked = "";
       more.replaceChildren(html("p", { class: "problem" }, error.message));
     }
   }

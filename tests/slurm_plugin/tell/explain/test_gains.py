@@ -43,6 +43,15 @@ def test_ratios_and_quartiles_are_of_the_jobs_not_of_the_questions():
     assert told["ratio_mean"] == pytest.approx(2.0)
     assert told["ratio_quartiles"] == pytest.approx([1.5, 2.0, 2.5])
     assert told["chosen_gbps_mean"] == pytest.approx(80 / 3)
+    assert told["ratio_interval"] is None
+
+
+def test_the_mean_of_many_jobs_has_an_interval():
+    told = summed(*(use(job, 30 + job % 2 * 10, 10) for job in range(1, 41)))["placed"]
+    low, high = told["ratio_interval"]
+    assert (low + high) / 2 == pytest.approx(3.5)
+    # s = 0.506 of forty jobs, half of them at 3 and half at 4
+    assert high - low == pytest.approx(2 * 1.96 * 0.5064 / 40**0.5, rel=1e-3)
 
 
 def test_rings_without_pcie_are_counted_for_both():
@@ -116,7 +125,7 @@ def test_since_leaves_out_what_is_older(site, since, jobs):
 def test_the_report_in_words(site):
     said = run("report", "--config", str(site))
     assert "placed: 2 jobs" in said
-    assert "mean ratio 3.00, quartiles 2.50 3.00 3.50" in said
+    assert "3.00 times as much on average; quartiles 2.50 3.00 3.50" in said
     assert "rings without a PCIe hop: 2 of 2, stock 0" in said
 
 
