@@ -118,6 +118,15 @@ def fitting(name: str, k: int) -> str:
     return name if ranks in (None, k) else "ring"
 
 
+def pairs_of(name: str, gpus: Sequence[int]) -> list[Edge]:
+    """The pairs of one node's GPUs (in rank order) between which ranks of the pattern talk.
+
+    Raises PolicyError for a pattern that is not known here.
+    """
+    edges = pattern_of(fitting(name, len(gpus))).edges(len(gpus))
+    return [(gpus[a], gpus[b]) for a, b in edges]
+
+
 def described(name: str, counts: Sequence[int]) -> str:
     """The pattern in words, for jobs of these counts of GPUs per node."""
     pattern = pattern_of(name)

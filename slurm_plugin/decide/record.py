@@ -13,6 +13,7 @@ from typing import Any
 from gres_topology import links
 from policies import Candidate, Placement, Request
 from policies.contract.bits import gpus_of
+from policies.patterns.pattern import pairs_of
 from policies.scoring.rails import spine_bytes
 from slurm_plugin.base.log_lines import (
     Line,
@@ -148,8 +149,9 @@ class DecisionRecord:
         choice.rails_declared = all(topology.declares_rails for topology in known)
 
     def _hops(self, placement: Placement) -> int:
-        """How many steps of the rings, on all nodes together, leave the GPUs' own links."""
-        return sum(_pcie_hops(self.machines[node], gpus) for node, gpus in placement.gpus.items())
+        """How many of the pattern's pairs, on all nodes together, no link of the GPUs joins."""
+        pattern = self.request.pattern if self.request else "ring"
+        return sum(_hops(self.machines[n], gpus, pattern) for n, gpus in placement.gpus.items())
 
     def _scored(self, choice: Placement | Candidate) -> LoggedSet:
         gpus = {node: self.machines[node].to_slurm(gpus) for node, gpus in choice.gpus.items()}
@@ -192,14 +194,12 @@ def started(notice: Notice) -> StartedLine:
     return StartedLine(job=notice.job, array=notice.array, gpus=gpus)
 
 
-def _pcie_hops(machine: Machine, gpus: tuple[int, ...]) -> int:
-    """Steps of the ring through `gpus` (the topology's indices) that leave the GPU links."""
+def _hops(machine: Machine, gpus: tuple[int, ...], pattern: str) -> int:
+    """The pairs of `gpus` (the topology's indices, in rank order) that talk, but over no link."""
     topology = machine.topology
     if topology is None or len(gpus) < 2:
         return 0
-    after = (*gpus[1:], gpus[0]) if len(gpus) > 2 else gpus[1:]
-    pairs = zip(gpus, after, strict=False)
-    return sum(not links.is_direct(topology.kinds[a][b]) for a, b in pairs)
+    return sum(not links.is_direct(topology.kinds[a][b]) for a, b in pairs_of(pattern, gpus))
 
 
 _KINDS: dict[type[PlaceReply], type[Placing]] = {

@@ -10,7 +10,7 @@ from gres_topology import NodeTopology
 from gres_topology.pictures import Marks, Pane, Picture, machine_picture, sheet
 from gres_topology.readers import saved
 from policies.errors import PolicyError
-from policies.patterns.pattern import fitting, pattern_of
+from policies.patterns.pattern import pairs_of
 from slurm_plugin.decide.machines import names_of
 from slurm_plugin.tell.explain.story import gpus_of, loan_places
 from slurm_plugin.tell.explain.text import asked, figures, gpu_list, headline, printable
@@ -61,11 +61,12 @@ class _Node:
         # Several slices may be of one GPU.
         chosen = list(dict.fromkeys(self.order[gpu] for gpu in gpus if gpu < len(self.order)))
         beside = [] if set(own) == set(gpus) else own
-        # No link joins slices.
-        pattern = "" if "of_gpus" in story.get("chosen", {}) else story.get("pattern", "ring")
+        # No link joins slices, nor are a loan's parts all of the pattern.
+        is_whole = "of_gpus" not in story.get("chosen", {}) and not loan_places(story)
+        pattern = story.get("pattern", "ring") if is_whole else ""
         marks = Marks(
             chosen=chosen,
-            hops=_hops(pattern, chosen) if pattern else [],
+            hops=hops_of(pattern, chosen) if pattern else [],
             beside=list({self.order[gpu]: None for gpu in beside if gpu < len(self.order)}),
             names=names_of(self.order, self.topology.gpus),
         )
@@ -84,13 +85,12 @@ def _places(story: Mapping[str, Any]) -> list[tuple[str, str, list[int]]]:
     return [*loan_places(story)] or own
 
 
-def _hops(pattern: str, gpus: Sequence[int]) -> list[tuple[int, int]]:
+def hops_of(pattern: str, gpus: Sequence[int]) -> list[tuple[int, int]]:
     """Pairs that talk; none where the pattern is of a file that is not known here."""
     try:
-        edges = pattern_of(fitting(pattern, len(gpus))).edges(len(gpus))
+        return pairs_of(pattern, gpus)
     except PolicyError:
         return []
-    return [(gpus[a], gpus[b]) for a, b in edges]
 
 
 def _choices(story: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

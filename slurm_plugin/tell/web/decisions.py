@@ -38,6 +38,8 @@ class ShownDecision:
     decision: str
     partition: str = ""
     policy: str = ""
+    #: Which of the job's ranks talk to which.
+    pattern: str = "ring"
     why: str = ""
     #: Node -> GPUs, by Slurm's index: the chosen ones in rank order.
     gpus: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -130,6 +132,7 @@ class DecisionTail:
             chosen, slurm = known(record.chosen) or LoggedSet(), known(record.slurm) or LoggedSet()
             more |= {
                 "policy": known(record.policy) or "",
+                "pattern": known(record.pattern) or "ring",
                 "slurm_gpus": slurm.gpus,
                 "gbps": known(chosen.effbw_gbps),
                 "slurm_gbps": known(slurm.effbw_gbps),

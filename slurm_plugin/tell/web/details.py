@@ -10,6 +10,7 @@ from gres_topology.pictures import BUSY, Marks, machine_svg
 from slurm_plugin.base.log_lines import Line, LineReader
 from slurm_plugin.decide.machines import Machine
 from slurm_plugin.slurm.interface import QueuedJob
+from slurm_plugin.tell.explain.drawing import hops_of
 from slurm_plugin.tell.explain.slurm_says import loan_in
 from slurm_plugin.tell.explain.story import Story, gpus_of, may_see, story_of
 from slurm_plugin.tell.explain.text import in_words
@@ -85,25 +86,28 @@ class Details:
         own: Gpus = gpus_of(story) if story else {}
         own = own or (job.gpus if job is not None else {})
         slurm = story.get("slurm", {}).get("gpus", {})
+        loan = story.get("loan") or (loan_in(job.admin_comment, is_waiting=False) if job else {})
+        # Of a loan no node has all ranks that talk.
+        pattern = "" if loan else story.get("pattern", "ring")
         pictures = []
         for node in list(own)[:MAX_NODES]:
             title = f"job {number} on {node}"
             holders = self._holders(node, uid) if job is not None else {}
-            pictures += self._picture(node, title, holders, own[node], slurm.get(node, ()))
-        loan = story.get("loan") or (loan_in(job.admin_comment, is_waiting=False) if job else {})
+            of_node = slurm.get(node, ())
+            pictures += self._picture(node, title, holders, own[node], of_node, pattern)
         for donor in loan.get("donors", ())[:MAX_NODES]:
             title = f"{donor['node']} lends to job {number} by job {donor['job']}"
             holders = self._holders(donor["node"], uid)
-            pictures += self._picture(donor["node"], title, holders, donor["gpus"])
+            pictures += self._picture(donor["node"], title, holders, donor["gpus"], pattern="")
         return pictures
 
     def _candidates(self, story: Story) -> list[dict[str, Any]]:
-        rows = []
+        rows, pattern = [], story.get("pattern", "ring")
         for one in story.get("candidates", ())[:MAX_CANDIDATES]:
             pictures = [
                 picture
                 for node, gpus in one["gpus"].items()
-                for picture in self._picture(node, node, {}, gpus, is_small=True)
+                for picture in self._picture(node, node, {}, gpus, pattern=pattern, is_small=True)
             ]
             keys = ("gpus", "score", "effbw_gbps")
             rows.append({key: one.get(key) for key in keys} | {"pictures": pictures})
@@ -122,10 +126,12 @@ class Details:
             choice = self.sources.decisions.of_job.get(job.job_id)
             gpus: Sequence[int] = job.gpus[name]
             slurm: Sequence[int] = ()
+            pattern = "ring"
             if choice is not None and set(choice.gpus.get(name, ())) == set(gpus):
                 gpus, slurm = choice.gpus[name], choice.slurm_gpus.get(name, ())
+                pattern = choice.pattern
             title = f"job {job.name or job.job_id} on {name}"
-            pictures += self._picture(name, title, holders, gpus, slurm)
+            pictures += self._picture(name, title, holders, gpus, slurm, pattern)
         problem = "not declared in gputopo.yaml" if machine is None else machine.problem
         return {"node": name, "pictures": pictures, "problem": "" if pictures else problem}
 
@@ -146,10 +152,14 @@ class Details:
         holders: Mapping[int, str],
         chosen: Sequence[int] = (),
         slurm: Sequence[int] = (),
+        pattern: str = "",
         *,
         is_small: bool = False,
     ) -> list[dict[str, str]]:
-        """One picture of the node, or none where its topology is not known."""
+        """One picture of the node, or none where its topology is not known.
+
+        Of `chosen`, in rank order, the pairs that talk by the pattern are drawn; '': none.
+        """
         machine = self.sources.machines.get(node)
         if machine is None or machine.topology is None:
             return []
@@ -161,11 +171,13 @@ class Details:
                 # Slices of one GPU may be held by several jobs.
                 former = held.get(order[gpu], name)
                 held[order[gpu]] = name if former == name else _SEVERAL
+        ranks = list(dict.fromkeys(order[gpu] for gpu in chosen if gpu in there))
+        # No link joins slices.
+        is_whole = all(machine.whole >> gpu & 1 for gpu in chosen)
         marks = Marks(
             held=held,
-            chosen=list(dict.fromkeys(order[gpu] for gpu in chosen if gpu in there)),
-            # No link joins slices.
-            hops=None if all(machine.whole >> gpu & 1 for gpu in chosen) else [],
+            chosen=ranks,
+            hops=hops_of(pattern, ranks) if pattern and is_whole and len(ranks) > 1 else [],
             beside=list({order[gpu]: None for gpu in slurm if gpu in there}),
             names=machine.names,
         )

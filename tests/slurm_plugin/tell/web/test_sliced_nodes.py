@@ -18,7 +18,9 @@ MIG = Machine(WHOLE, SLICED.parents, sliced=Machine(SLICED), whole=0b111111)
 def drawn(holders: dict[int, str], chosen: tuple[int, ...]) -> str:
     reading: Any = SimpleNamespace()
     sources: Any = SimpleNamespace(machines={"mig1": MIG})
-    (picture,) = Details(sources, reading)._picture("mig1", "title", holders, chosen)
+    (picture,) = Details(sources, reading)._picture(
+        "mig1", "title", holders, chosen, pattern="ring"
+    )
     return picture["svg"]
 
 
