@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from rich.text import Text
 
@@ -23,39 +23,87 @@ LEAST = (40, 10)
 KEYS = "q quit   j k or arrows: jobs   n p: nodes   # busy  . free  ! stranded  x closed"
 
 
-@dataclass(slots=True)
-class ScrolledTo:
-    """How far the reader has gone down: lines of nodes, and of waiting jobs."""
+#: Lines of what the letters on the shown nodes mean, at most.
+LEGEND = 4
 
+
+@dataclass(slots=True)
+class Reader:
+    """How far the reader has gone down, and what he was shown."""
+
+    #: Lines of nodes, and of waiting jobs.
     nodes: int = 0
     jobs: int = 0
+    #: Job -> its letter, for as long as it runs.
+    letters: dict[str, str] = field(default_factory=dict)
 
 
-def screen(view: View, place: ScrolledTo, width: int, height: int, clock: str) -> list[Text]:
-    """As many lines as the screen has, none wider; `place` is put back where nothing more is.
+def screen(view: View, reader: Reader, width: int, height: int, clock: str) -> list[Text]:
+    """As many lines as the screen has, none wider; the reader is put back where nothing more is.
 
     With a height of 0 it is one long page, without keys.
     """
     width = max(width, LEAST[0])
     head = [_cut(line, width) for line in _head(view, clock, width)]
-    nodes, jobs = _nodes(view, width), _jobs(view, width)
+    _give_letters(view, reader.letters)
+    nodes, jobs = _nodes(view, reader.letters, width), _jobs(view, reader.letters, width)
     room = max(height, LEAST[1]) - len(head) - 3 if height else len(nodes) + len(jobs)
     # Waiting jobs get half of it, and what the nodes leave.
-    for_nodes = min(len(nodes), max(room // 2, room - len(jobs)))
-    place.nodes = _within(place.nodes, len(nodes), for_nodes)
-    place.jobs = _within(place.jobs, len(jobs), room - for_nodes)
+    for_nodes = min(len(nodes) + LEGEND * bool(height), max(room // 2, room - len(jobs)))
+    reader.nodes, legend = _shown_nodes(view, reader, nodes, for_nodes, width)
+    shown = min(len(nodes) - reader.nodes, for_nodes - len(legend))
+    for_jobs = room - shown - len(legend)
+    reader.jobs = _within(reader.jobs, len(jobs), for_jobs)
     figures = view.get("figures", {})
     lines = [
         *head,
-        _rule(_part("Nodes", place.nodes, for_nodes, len(nodes)), width),
-        *nodes[place.nodes : place.nodes + for_nodes],
-        _rule(_part(_waiting(view, figures), place.jobs, room - for_nodes, len(jobs)), width),
-        *jobs[place.jobs : place.jobs + room - for_nodes],
+        _rule(_part("Nodes", reader.nodes, shown, len(nodes)), width),
+        *(line for line, _ in nodes[reader.nodes : reader.nodes + shown]),
+        *legend,
+        _rule(_part(_waiting(view, figures), reader.jobs, for_jobs, len(jobs)), width),
+        *jobs[reader.jobs : reader.jobs + for_jobs],
     ]
     if not height:
         return lines
     lines += [Text("")] * (height - 1 - len(lines))
     return [*lines, _cut(Text(KEYS, "dim"), width)]
+
+
+#: A line of tiles, and the jobs that hold GPUs on them.
+_Tiles = tuple[Text, tuple[str, ...]]
+
+
+def _shown_nodes(
+    view: View, reader: Reader, nodes: Sequence[_Tiles], room: int, width: int
+) -> tuple[int, list[Text]]:
+    """The first line of nodes that is shown, and the legend below the last one, within `room`."""
+    if room >= len(nodes) and not any(jobs for _, jobs in nodes):
+        return 0, []
+    for lines in range(min(len(nodes), room), 0, -1):
+        first = _within(reader.nodes, len(nodes), lines)
+        jobs = dict.fromkeys(job for _, some in nodes[first : first + lines] for job in some)
+        legend = _legend(view, reader.letters, jobs, width)
+        if lines + len(legend) <= room:
+            return first, legend
+    return _within(reader.nodes, len(nodes), room), []
+
+
+def _legend(view: View, letters: Mapping[str, str], jobs: Iterable[str], width: int) -> list[Text]:
+    """What the letters mean: as many to a line as fit, and how many more there are."""
+    lines, left = [Text()], [*jobs]
+    while left:
+        job = view["jobs"][left[0]]
+        entry = Text(f"{letters[left[0]]} ", _colour(left[0]))
+        entry.append(printable(f"{job['name']} {job['user']}  ")[: width // 2], "default")
+        more = f"and {len(left)} more" if len(lines) == LEGEND else ""
+        if lines[-1].cell_len + entry.cell_len + len(more) > width:
+            if more:
+                lines[-1].append(more, "dim")
+                break
+            lines.append(Text())
+        lines[-1].append_text(entry)
+        left.pop(0)
+    return [line for line in lines if line.plain]
 
 
 def _head(view: View, clock: str, width: int) -> Iterator[Text]:
@@ -88,31 +136,32 @@ def _part(name: str, first: int, shown: int, lines: int) -> str:
     return name if shown >= lines else f"{name} (lines {first + 1} to {first + shown} of {lines})"
 
 
-def _nodes(view: View, width: int) -> list[Text]:
+def _nodes(view: View, letters: Mapping[str, str], width: int) -> list[_Tiles]:
     """Tiles beside each other: a node's name and its GPUs."""
-    tiles = _tiles(view)
+    tiles = _tiles(view, letters)
     if not tiles:
-        return [Text("no node has GPUs", "dim")]
-    cell = min(width, max(tile.cell_len for tile in tiles) + 2)
+        return [(Text("no node has GPUs", "dim"), ())]
+    cell = min(width, max(tile.cell_len for tile, _ in tiles) + 2)
     per_line = max(1, width // cell)
     lines = []
     for at in range(0, len(tiles), per_line):
         line = Text()
-        for tile in tiles[at : at + per_line]:
+        jobs: list[str] = []
+        for tile, held in tiles[at : at + per_line]:
             tile.truncate(cell - 1, overflow="ellipsis")
             line.append_text(tile)
             line.append(" " * (cell - tile.cell_len))
+            jobs += held
         line.rstrip()
-        lines.append(line)
+        lines.append((line, tuple(dict.fromkeys(jobs))))
     return lines
 
 
-def _tiles(view: View) -> list[Text]:
+def _tiles(view: View, letters: Mapping[str, str]) -> list[_Tiles]:
     names: Sequence[str] = sorted(view.get("nodes", {}), key=_natural)
     wide = max(map(len, names), default=0)
-    letters = _letters(view)
     held = {
-        (node, gpu): letters[number]
+        (node, gpu): number
         for number, job in view.get("jobs", {}).items()
         for node, gpus in job.get("gpus", {}).items()
         for gpu in gpus
@@ -122,31 +171,40 @@ def _tiles(view: View) -> list[Text]:
         node = view["nodes"][name]
         tile = Text(printable(name).ljust(wide) + " ")
         states = node["gpus"]
+        jobs: list[str] = []
         if len(states) > MOST_GPUS:
             free = sum(state in "fs" for state in states)
             tile.append(f"{free} of {len(states)} free", "green" if free else "dim")
         else:
             for gpu, state in enumerate(states):
-                tile.append(*held.get((name, gpu), GPUS[state]))
-        tiles.append(tile)
+                job = held.get((name, gpu))
+                tile.append(*(GPUS[state] if job is None else (letters[job], _colour(job))))
+                jobs += [] if job is None else [job]
+        tiles.append((tile, tuple(jobs)))
     return tiles
 
 
-def _letters(view: View) -> dict[str, tuple[str, str]]:
-    """Job that runs -> its letter and colour; no letter twice while there are enough of them."""
-    running = sorted((int(job) for job, row in view.get("jobs", {}).items() if row.get("gpus")))
-    letters: dict[str, tuple[str, str]] = {}
-    taken: set[str] = set()
-    for job in running:
-        # It keeps its letter from one reading to the next, unless an older job's end frees one.
-        wish = job % len(LETTERS)
+def _give_letters(view: View, letters: dict[str, str]) -> None:
+    """A letter for each job that runs, kept as long as it does.
+
+    No letter twice while there are enough of them.
+    """
+    running = {job for job, row in view.get("jobs", {}).items() if row.get("gpus")}
+    for job in letters.keys() - running:
+        del letters[job]
+    taken = set(letters.values())
+    for job in sorted(running - letters.keys(), key=int):
+        wish = int(job) % len(LETTERS)
         letter = next((one for one in LETTERS[wish:] + LETTERS if one not in taken), LETTERS[wish])
         taken.add(letter)
-        letters[str(job)] = letter, COLOURS[job % len(COLOURS)]
-    return letters
+        letters[job] = letter
 
 
-def _jobs(view: View, width: int) -> list[Text]:
+def _colour(job: str) -> str:
+    return COLOURS[int(job) % len(COLOURS)]
+
+
+def _jobs(view: View, letters: Mapping[str, str], width: int) -> list[Text]:
     """Waiting jobs in their order, each with its sentence; then those that run, a line each."""
     jobs = sorted(view.get("jobs", {}).items(), key=lambda one: (one[1].get("place", 0), one[0]))
     lines = []
@@ -159,14 +217,14 @@ def _jobs(view: View, width: int) -> list[Text]:
             lines += [Text(f"    {line}") for line in wrapped]
     if not lines:
         lines.append(Text("no job of yours waits" if view.get("is_own") else "no job waits", "dim"))
-    letters = _letters(view)
-    lines += [_cut(_running(letters[name], job), width) for name, job in jobs if name in letters]
+    running = [(name, job) for name, job in jobs if name in letters]
+    lines += [_cut(_running(letters[name], _colour(name), job), width) for name, job in running]
     return lines
 
 
-def _running(letter: tuple[str, str], job: View) -> Text:
+def _running(letter: str, colour: str, job: View) -> Text:
     line = Text()
-    line.append(*letter)
+    line.append(letter, colour)
     held = "  ".join(f"{node}: {','.join(map(str, gpus))}" for node, gpus in job["gpus"].items())
     speed = f"  {job['gbps']:.1f} GB/s" if job.get("gbps") else ""
     line.append(printable(f" {job['name']}  {job['user']}  runs on {held}{speed}"))

@@ -19,7 +19,7 @@ from rich.live import Live
 from rich.text import Text
 
 from slurm_plugin.errors import SlurmError
-from slurm_plugin.tell.top.screen import ScrolledTo, screen
+from slurm_plugin.tell.top.screen import Reader, screen
 from slurm_plugin.tell.web.feed import Busy, Feed
 from slurm_plugin.tell.web.sources import Sources
 from slurm_plugin.tell.web.view import View
@@ -41,7 +41,7 @@ class Top:
 
     def __init__(self, sources: Sources, uid: int | None, console: Console) -> None:
         self._feed, self._uid, self._console = Feed(sources, PERIOD_S), uid, console
-        self._place, self._view = ScrolledTo(), View()
+        self._reader, self._view = Reader(), View()
         self._problem = "Slurm is asked ..."
         self._ended = asyncio.Event()
 
@@ -107,7 +107,7 @@ class Top:
         if not self._view:
             return [Text(self._problem)]
         clock = time.strftime("%H:%M:%S")
-        return screen(self._view, self._place, self._console.width, height, clock)
+        return screen(self._view, self._reader, self._console.width, height, clock)
 
     def _draw(self, live: Live) -> None:
         live.update(Text("\n").join(self._lines(self._console.height)), refresh=True)
@@ -121,8 +121,8 @@ class Top:
             if key in QUIT:
                 self._ended.set()
             nodes, jobs = MOVES.get(key, (0, 0))
-            self._place.nodes = max(0, self._place.nodes + nodes)
-            self._place.jobs = max(0, self._place.jobs + jobs)
+            self._reader.nodes = max(0, self._reader.nodes + nodes)
+            self._reader.jobs = max(0, self._reader.jobs + jobs)
         self._draw(live)
 
 

@@ -7,14 +7,14 @@ import pytest
 from rich.console import Console
 from web_in_tests import ALICE, SCRIPT, Site, played, running, seen
 
-from slurm_plugin.tell.top.screen import COLOURS, LETTERS, ScrolledTo, screen
+from slurm_plugin.tell.top.screen import COLOURS, LETTERS, Reader, screen
 from slurm_plugin.tell.top.terminal import Top
 
 SENTENCE = "Job 9 waits for 8 free GPUs on one node: 9 are free; job 10 of bob comes first."
 
 
 def lines(view, width=80, height=24, place=None):
-    return [one.plain for one in screen(view, place or ScrolledTo(), width, height, "12:00:00")]
+    return [one.plain for one in screen(view, place or Reader(), width, height, "12:00:00")]
 
 
 def printed(site: Site, uid: int | None) -> str:
@@ -62,7 +62,7 @@ def test_waiting_jobs_stand_in_their_order_with_their_sentences(view):
 def test_no_line_is_wider_and_none_more_than_the_screen_has(view, width, height):
     for index in range(30):
         view["jobs"][str(100 + index)] = view["jobs"]["9"] | {"asked": "x" * 300, "name": "y" * 90}
-    found = screen(view, ScrolledTo(), width, height, "12:00:00")
+    found = screen(view, Reader(), width, height, "12:00:00")
     assert len(found) == max(height, 10)
     assert max(one.cell_len for one in found) <= max(width, 40)
 
@@ -78,7 +78,7 @@ def test_nobody_scrolls_beyond_the_end(view):
     for index in range(200):
         view["nodes"][f"n{index}"] = view["nodes"]["dgx1"]
         view["jobs"][str(100 + index)] = view["jobs"]["9"]
-    place = ScrolledTo(10_000, 10_000)
+    place = Reader(10_000, 10_000)
     found = lines(view, place=place)
     assert "n199 " in "\n".join(found)
     assert "n0 " not in "\n".join(found)
@@ -133,3 +133,48 @@ def test_no_two_jobs_have_one_letter_while_there_are_enough(view):
     text = " ".join(lines(view, width=200, height=60))
     drawn = [text.split(f"n{index} ")[1].split()[0] for index in range(40)]
     assert len(set(drawn)) == 40
+
+
+def runs(view, number, node, gpus):
+    view["jobs"][str(number)] = view["jobs"]["8"] | {"gpus": {node: gpus}, "name": str(number)}
+
+
+def test_a_job_keeps_its_letter_whoever_ends_or_comes(view):
+    """All of these wish for the letter of job 7."""
+    reader = Reader()
+    for number in (7 + len(LETTERS), 7 + 2 * len(LETTERS)):
+        runs(view, number, "dgx2", [number % 8])
+    lines(view, place=reader)
+    before = dict(reader.letters)
+    assert len(set(before.values())) == len(before) == 4
+    del view["jobs"]["7"]
+    runs(view, 7 + 3 * len(LETTERS), "dgx1", [5])
+    lines(view, place=reader)
+    assert before.items() - {("7", before["7"])} <= reader.letters.items()
+    assert len(set(reader.letters.values())) == 4
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (60, 20), (120, 40)])
+def test_the_letters_of_the_shown_nodes_are_told_on_the_same_screen(view, width, height):
+    """A hundred jobs wait below, so that the list of those that run is far away."""
+    for index in range(100):
+        view["jobs"][str(100 + index)] = view["jobs"]["9"] | {"name": str(100 + index)}
+    for index in range(8):
+        view["nodes"][f"n{index}"] = view["nodes"]["dgx1"] | {"gpus": "bbbbbbbb"}
+        runs(view, 2000 + index, f"n{index}", [0, 1, 2, 3, 4, 5, 6, 7])
+    reader = Reader()
+    found = lines(view, width, height, reader)
+    assert len(found) == height
+    for number, letter in reader.letters.items():
+        if any(letter * 8 in line for line in found):
+            assert any(f"{letter} {number} " in line for line in found)
+    assert any("2007" in line for line in found)
+
+
+def test_more_letters_than_a_legend_holds_are_counted(view):
+    for index in range(40):
+        view["nodes"][f"n{index:02}"] = view["nodes"]["dgx1"] | {"gpus": "bb"}
+        runs(view, 3000 + index, f"n{index:02}", [0, 1])
+    found = lines(view, 80, 30)
+    assert len(found) == 30
+    assert any(line.rstrip().endswith(" more") and " and " in line for line in found)
