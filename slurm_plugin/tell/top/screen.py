@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from slurm_plugin.tell.explain.text import printable
-from slurm_plugin.tell.web.view import View
+from slurm_plugin.tell.web.view import View, natural
 
 #: What a GPU is -> its character and its style. Characters differ, for those who see no colours.
 GPUS = {"b": ("#", "dim"), "f": (".", "green"), "s": ("!", "bold yellow"), "x": ("x", "dim red")}
@@ -158,7 +158,7 @@ def _nodes(view: View, letters: Mapping[str, str], width: int) -> list[_Tiles]:
 
 
 def _tiles(view: View, letters: Mapping[str, str]) -> list[_Tiles]:
-    names: Sequence[str] = sorted(view.get("nodes", {}), key=_natural)
+    names: Sequence[str] = sorted(view.get("nodes", {}), key=natural)
     wide = max(map(len, names), default=0)
     held = {
         (node, gpu): number
@@ -242,9 +242,3 @@ def _cut(line: Text, width: int) -> Text:
 
 def _rule(title: str, width: int) -> Text:
     return Text(f"-- {title} ".ljust(width, "-")[:width], "dim")
-
-
-def _natural(name: str) -> list[tuple[int, str]]:
-    """n2 comes before n10."""
-    parts = "".join(char if char.isdecimal() else f"\n{char}\n" for char in name).split("\n")
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts if part]

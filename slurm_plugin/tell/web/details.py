@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gres_topology.pictures import BUSY, Marks, machine_svg
@@ -40,6 +40,8 @@ class Details:
     reading: Reading
     #: Says that nobody waits for the answer any more: it ends with `search.Stopped` then.
     is_over: Callable[[], bool] = lambda: False
+    #: Each running job's colour, and its user's, as everywhere on the page.
+    colours: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def job(self, number: int, uid: int | None) -> dict[str, Any]:
         """Why a job has its GPUs or still waits. Raises NotFound."""
@@ -130,7 +132,7 @@ class Details:
             if choice is not None and set(choice.gpus.get(name, ())) == set(gpus):
                 gpus, slurm = choice.gpus[name], choice.slurm_gpus.get(name, ())
                 pattern = choice.pattern
-            title = f"job {job.name or job.job_id} on {name}"
+            title = f"{_called(job)} on {name}"
             pictures += self._picture(name, title, holders, gpus, slurm, pattern)
         problem = "not declared in gputopo.yaml" if machine is None else machine.problem
         return {"node": name, "pictures": pictures, "problem": "" if pictures else problem}
@@ -142,8 +144,17 @@ class Details:
         for job in self.reading.snapshot.jobs:
             is_seen = uid in (None, job.uid)
             for gpu in job.gpus.get(node, ()):
-                holders[gpu] = f"job {job.name or job.job_id}" if is_seen else BUSY
+                holders[gpu] = _called(job) if is_seen else BUSY
         return holders
+
+    def _styles(self, held: Mapping[int, str]) -> dict[str, int]:
+        """The colours of these holders of GPUs."""
+        names, jobs = set(held.values()), self.reading.snapshot.jobs if self.colours else ()
+        return {
+            called: self.colours[job.job_id][0]
+            for job in jobs
+            if job.job_id in self.colours and (called := _called(job)) in names
+        }
 
     def _picture(
         self,
@@ -176,6 +187,7 @@ class Details:
         is_whole = all(machine.whole >> gpu & 1 for gpu in chosen)
         marks = Marks(
             held=held,
+            styles=self._styles(held),
             chosen=ranks,
             hops=hops_of(pattern, ranks) if pattern and is_whole and len(ranks) > 1 else [],
             beside=list({order[gpu]: None for gpu in slurm if gpu in there}),
@@ -186,6 +198,10 @@ class Details:
 
 
 _SEVERAL = "several jobs"
+
+
+def _called(job: QueuedJob) -> str:
+    return f"job {job.name or job.job_id}"
 
 
 def _order(machine: Machine) -> Sequence[int]:

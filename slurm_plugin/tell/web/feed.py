@@ -19,6 +19,7 @@ import msgspec
 
 from slurm_plugin.errors import SlurmError
 from slurm_plugin.queue.snapshot import Detail
+from slurm_plugin.tell.web.colours import Colours
 from slurm_plugin.tell.web.reasons import Reasons
 from slurm_plugin.tell.web.sources import EngineState, Sources
 from slurm_plugin.tell.web.view import (
@@ -89,6 +90,7 @@ class Feed:
     ) -> None:
         self.sources = sources
         self.reading: Reading | None = None
+        self.colours = Colours()
         self._period_s, self._clock = period_s, clock
         self._kinds: dict[int | None, ViewerKind] = {}
         self._common: View = {}
@@ -264,6 +266,7 @@ class Feed:
         sources = self.sources
         if self._cluster is None or self._cluster[0] is not reading:
             self._cluster = reading, cluster_of(reading)
+            self.colours.renew(reading.snapshot.active)
         view = common_view(reading, self._cluster[1], engine, sources.network)
         figures, at = view["figures"], reading.snapshot.at
         last = next(reversed(self._history.values()), None)
@@ -278,7 +281,8 @@ class Feed:
         return {**view, "history": dict(self._history), "notices": notices, "slurm": slurm}
 
     def _renew(self, kind: ViewerKind, reading: Reading, difference: View) -> None:
-        view = own_view(reading, kind.reasons.said, self.sources.decisions, kind.uid)
+        decisions, colours = self.sources.decisions, self.colours.of_job
+        view = own_view(reading, kind.reasons.said, decisions, kind.uid, colours)
         changed = difference | changes(kind.view, view)
         if changed or not kind.view:
             kind.view, kind.whole = view, b""

@@ -201,7 +201,8 @@ class Page:
             reading = await self.feed.now(viewer.kind)
         except Busy as error:
             raise _unavailable(str(error)) from None
-        details = Details(self.feed.sources, reading, partial(_is_gone, request))
+        colours = self.feed.colours.of_job
+        details = Details(self.feed.sources, reading, partial(_is_gone, request), colours)
         return await self._looked_up(request, viewer, lambda: look(details, viewer.kind))
 
     async def _looked_up(

@@ -115,8 +115,12 @@ def own_view(
     reasons: Mapping[int, Reason],
     decisions: DecisionTail,
     uid: int | None,
+    colours: Mapping[int, tuple[int, int]],
 ) -> View:
-    """The jobs and decisions that one kind of viewer may see; None sees all."""
+    """The jobs and decisions that one kind of viewer may see; None sees all.
+
+    `colours` are those of each running job and of its user.
+    """
     places = reading.places
     jobs, listed = reading.seen(uid), listed_jobs(reading, uid)
     there = {job.job_id for job in listed}
@@ -131,6 +135,7 @@ def own_view(
                 reasons.get(job.job_id),
                 decisions.of_job.get(job.job_id),
             )
+            | ({"colours": colours[job.job_id]} if job.job_id in colours else {})
             for job in listed
         },
         "decisions": {
@@ -216,3 +221,9 @@ def changes(before: View, after: View) -> View:
         rows = {name: row for name, row in value.items() if old.get(name) != row}
         changes[key] = {"set": rows, "gone": [name for name in old if name not in value]}
     return changes
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """What names are sorted by, so that n2 comes before n10."""
+    parts = "".join(char if char.isdecimal() else f"\n{char}\n" for char in name).split("\n")
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts if part]

@@ -5,6 +5,8 @@ import { html, moment, svg } from "./dom.js";
 const WIDTH = 600;
 const HEIGHT = 120;
 const LEFT = 56;
+// Points further apart than this (seconds) are not joined: in between nobody looked.
+const APART = 180;
 
 export function line(points) {
   if (points.length < 2) return html("p", {}, "The chart begins with the second minute.");
@@ -12,7 +14,10 @@ export function line(points) {
   const span = Math.max(1, points.at(-1)[0] - first);
   const x = (at) => LEFT + ((WIDTH - LEFT - 4) * (at - first)) / span;
   const y = (share) => 8 + (HEIGHT - 30) * (1 - share);
-  const path = points.map(([at, share], place) => `${place ? "L" : "M"}${x(at).toFixed(1)} ${y(share).toFixed(1)}`).join("");
+  const isFirst = (place) => !place || points[place][0] - points[place - 1][0] > APART;
+  // A point with none beside it is a dot.
+  const path = points.map(([at, share], place) => `${isFirst(place) ? "M" : "L"}${x(at).toFixed(1)} ${y(share).toFixed(1)}`
+    + (isFirst(place) ? "h.1" : "")).join("");
   const last = points.at(-1);
   const label = `Fragmentation from ${moment(first)} to ${moment(last[0])}; now ${Math.round(100 * last[1])} %,`
     + ` ${last[2]} of ${last[3]} free GPUs stranded`;

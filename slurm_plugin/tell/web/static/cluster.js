@@ -4,7 +4,6 @@ import { line } from "./chart.js";
 import { facts, html, plural, svg } from "./dom.js";
 import { holders, view } from "./store.js";
 
-const COLOURS = 7;
 const SIZE = 12;
 let colourBy = "job";
 let groupBy = "partition";
@@ -75,7 +74,12 @@ function key() {
     sample({ class: "free", fill: "url(#closed)" }, "free, but closed to jobs"),
     sample({ class: "busy" }, "busy"), colourBy === "utility"
       ? [0, 1, 2, 3, 4].map((at) => sample({ class: `u${at}` }, `${20 * at} to ${20 * at + 20} % of the best`))
-      : sample({ class: "c0" }, `a colour for each ${colourBy}`));
+      : html("li", {}, samples(), ` ${colourBy}s: on one node, and on the nodes beside it, each has another colour as far as there are enough`));
+}
+
+function samples() {
+  return svg("svg", { viewBox: "0 0 84 12", class: "samples", "aria-hidden": "true" },
+    [0, 1, 2, 3, 4, 5, 6].map((at) => svg("rect", { class: `c${at}`, x: 12 * at + 1, y: 1, width: 10, height: 10 })));
 }
 
 function placesOf(name) {
@@ -143,15 +147,9 @@ function look(letter, id) {
   if (letter === "s") return "stranded";
   if (letter === "x") return "closed";
   const job = view.jobs[id];
-  if (!job) return "busy";
+  if (!job?.colours) return "busy";
   if (colourBy === "utility") return job.utility === undefined || job.utility === null ? "busy" : `u${Math.min(4, Math.floor(job.utility * 5))}`;
-  return `c${colourBy === "user" ? numberOf(job.user) : Number(id) % COLOURS}`;
-}
-
-function numberOf(text) {
-  let sum = 0;
-  for (const letter of text) sum = (31 * sum + letter.codePointAt(0)) % 9973;
-  return sum % COLOURS;
+  return `c${job.colours[colourBy === "user" ? 1 : 0]}`;
 }
 
 function describe(name, node, mine) {

@@ -1,4 +1,4 @@
-// Effective bandwidth against Slurm's own choice, as `gputopo report` reckons it.
+// How many times the effective bandwidth of Slurm's own choice jobs got, as `gputopo report` reckons it.
 
 import { bars } from "./chart.js";
 import { get, html, isUnanswered, table } from "./dom.js";
@@ -35,9 +35,9 @@ function parts(found) {
 }
 
 function part(title, key, rows) {
-  const most = Math.max(...rows.map((row) => Math.max(row.chosen_gbps_mean, row.slurm_gbps_mean)));
-  return table(title, [key === "size" ? "GPUs" : key, "jobs", "ours, GB/s", "Slurm's, GB/s", "ratio by job", "ours above, Slurm's below"], rows.map((row) => [
-    row.name, String(row.compared), row.chosen_gbps_mean.toFixed(1), row.slurm_gbps_mean.toFixed(1), row.ratio_mean.toFixed(2),
-    bars(row.chosen_gbps_mean, row.slurm_gbps_mean, most),
+  const most = Math.max(1, ...rows.map((row) => row.ratio_mean));
+  const sure = (one) => (one ? `${one[0].toFixed(2)} to ${one[1].toFixed(2)}` : "too few jobs");
+  return table(title, [key === "size" ? "GPUs" : key, "jobs", "times Slurm's", "with 95 % certainty", "ours above, Slurm's below"], rows.map((row) => [
+    row.name, String(row.compared), row.ratio_mean.toFixed(2), sure(row.ratio_interval), bars(row.ratio_mean, 1, most),
   ]));
 }

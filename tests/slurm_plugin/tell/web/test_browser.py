@@ -112,6 +112,28 @@ def test_a_job_shows_its_gpus_its_ring_and_why(chromium, demo):
         assert page.locator(".sentence").inner_text().startswith(f"Job {number} ")
 
 
+def test_the_chart_has_no_line_over_a_time_in_which_nobody_looked(chromium, demo):
+    with opened(chromium, demo) as page:
+        path = page.evaluate(
+            "async () => (await import('/static/chart.js'))"
+            ".line([[0, .5, 1, 2], [60, .5, 1, 2], [7200, .2, 1, 2], [7260, .3, 1, 2]])"
+            ".querySelector('.line').getAttribute('d')"
+        )
+    assert path.count("M") == 2
+    assert path.count("L") == 2
+
+
+def test_a_view_that_was_opened_while_the_server_was_down_is_filled_once_it_is_back(chromium, demo):
+    with opened(chromium, demo) as page:
+        to(page, "cluster")
+        page.route("**/api/gain", lambda route: route.abort())
+        to(page, "gain")
+        assert "Failed to fetch" in page.locator(".problem").last.inner_text()
+        page.unroute("**/api/gain")
+        page.wait_for_selector("text=times the effective bandwidth", timeout=15_000)
+        assert "Failed to fetch" not in page.locator("main").inner_text()
+
+
 def boxes(words) -> list[tuple[float, float]]:
     """Where each begins, and how high it is: all at one moment, as the page may draw them anew."""
     text = "all => all.map(one => one.getBoundingClientRect()).map(one => [one.x, one.height])"
