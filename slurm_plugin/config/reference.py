@@ -64,6 +64,21 @@ def markdown(config: type = Config) -> str:
     return "\n".join(lines)
 
 
+def rows(config: type = Config) -> list[dict[str, str]]:
+    """The same as plain values: section, key, type, default and meaning of each."""
+    return [
+        {
+            "section": title.strip("`"),
+            "key": key.name,
+            "type": kind_of(key).replace("`", ""),
+            "default": default(key).strip("`"),
+            "meaning": key.about,
+        }
+        for title, cls in sections(cls=config)
+        for key in keys_of(cls)
+    ]
+
+
 def sections(name: str = "", cls: type = Config) -> Iterator[tuple[str, type]]:
     """Every section by its title, those below a section right after it."""
     yield f"`{name}`" if name else "Top level", cls

@@ -94,6 +94,17 @@ def test_binary_files_are_refused(tmp_path):
 def test_list_names_every_machine():
     lines = run("list").output.splitlines()
     assert [line.split()[0] for line in lines] == list(catalog.names())
+    rows = json.loads(run("list", "--json").output)
+    assert [row["name"] for row in rows] == list(catalog.names())
+    assert {"name": "dgx1v", "gpus": 8, "model": catalog.load("dgx1v").model} in rows
+
+
+def test_diff_as_json_has_the_same_sentences():
+    result = run("diff", "dgx1v", "minsky", "--json")
+    told = json.loads(result.output)
+    assert result.exit_code == 1
+    assert told["differences"] == run("diff", "dgx1v", "minsky").output.splitlines()
+    assert json.loads(run("diff", "dgx1v", "dgx1v", "--json").output)["same"]
 
 
 def test_gres_conf_is_printed_as_slurm_reads_it():

@@ -30,13 +30,18 @@ for command in (collect, mark, unmark, marks_):
 
 
 @topology.command(name="list")
-def list_() -> None:
+@json_option
+def list_(as_json: bool) -> None:
     """List the machines of the catalog."""
     from gres_topology import catalog
 
-    width = max(map(len, catalog.names()))
-    for name in catalog.names():
-        node = catalog.load(name)
+    nodes = {name: catalog.load(name) for name in catalog.names()}
+    if as_json:
+        rows = [{"name": n, "gpus": node.gpus, "model": node.model} for n, node in nodes.items()]
+        click.echo(json.dumps(rows))
+        return
+    width = max(map(len, nodes))
+    for name, node in nodes.items():
         click.echo(f"{name:<{width}}  {node.gpus:>2} x {node.model}")
 
 
@@ -124,13 +129,17 @@ def slices(listing: TextIO) -> None:
 @topology.command()
 @click.argument("expected", metavar="NAME|FILE")
 @click.argument("found", metavar="NAME|FILE")
-def diff(expected: str, found: str) -> None:
+@json_option
+def diff(expected: str, found: str, as_json: bool) -> None:
     """Say how two machines differ; exit status 1 if they do."""
     from gres_topology import difference, find
 
     sentences = difference(find(expected), find(found))
-    for sentence in sentences:
-        click.echo(sentence)
+    if as_json:
+        click.echo(json.dumps({"same": not sentences, "differences": sentences}))
+    else:
+        for sentence in sentences:
+            click.echo(sentence)
     raise SystemExit(1 if sentences else 0)
 
 

@@ -181,9 +181,13 @@ def _cluster(path: Path) -> dict[str, NodeTopology]:
     from gres_topology import find
     from simulation.errors import SimulationError
     from slurm_plugin.config.settings import load
+    from slurm_plugin.decide.load_machines import node_sets
 
     cluster: dict[str, NodeTopology] = {}
-    for node_set in load(path, only=("nodes",), writes=False).nodes:
+    for node_set in node_sets(load(path, only=("nodes", "state_dir"), writes=False)):
+        if not node_set.nodes:
+            left = f"no node is known with {node_set.features}; name them in a host list"
+            click.echo(f"{path}:{node_set.line}: {left}", err=True)
         beside = path.parent / node_set.topology
         topology = find(str(beside) if beside.is_file() else node_set.topology)
         cluster |= dict.fromkeys(node_set.nodes, topology)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from slurm_plugin.cli.groups import CommandGroup
-from slurm_plugin.cli.options import IN_FILE, config_option
+from slurm_plugin.cli.options import IN_FILE, config_option, json_option
 
 if TYPE_CHECKING:
     from slurm_plugin.decide.machines import Machines
@@ -23,26 +23,43 @@ def config() -> None:
 @config.command()
 @click.argument("file", type=IN_FILE, required=False)
 @config_option
-def check(file: Path | None, config_path: Path) -> None:
+@json_option
+def check(file: Path | None, config_path: Path, as_json: bool) -> None:
     """Check FILE (default: the installed one): keys, node sets, topologies, the network, profiles.
 
     Exit status 0 when the engine would load it, 2 with the line of each mistake when not.
     """
     from slurm_plugin.errors import ConfigError
+    from slurm_plugin.tell.explain.text import printable
 
+    path = file or config_path
     try:
-        _check(file or config_path)
+        machines, rules = _checked(path)
     except ConfigError as error:
-        from slurm_plugin.tell.explain.text import printable
+        problems = [" ".join(problem.split()) for problem in error.problems]
+        if as_json:
+            click.echo(json.dumps({"ok": False, "errors": problems}))
+            raise SystemExit(2) from None
+        for problem in problems[:-1]:
+            click.echo(printable(f"Error: {problem}"), err=True)
+        raise ConfigError(error.problems[-1]) from None
+    left = {name: machine.problem for name, machine in machines.items() if machine.problem}
+    if as_json:
+        told = {"ok": True, "nodes": len(machines), "rules": rules, "left_to_slurm": left}
+        click.echo(json.dumps(told))
+        return
+    click.echo(f"{path}: {len(machines)} nodes, {rules} rules")
+    if not machines:
+        click.echo(
+            f"{path}: no nodes are declared, so Slurm places every job by itself;"
+            " expected nodes: with a host list and its topology"
+        )
+    for name, problem in left.items():
+        click.echo(f"{name}: left to Slurm's own choice: {problem}")
 
-        *others, last = error.problems
-        for problem in others:
-            click.echo(printable(f"Error: {' '.join(problem.split())}"), err=True)
-        raise ConfigError(last) from None
 
-
-def _check(path: Path) -> None:
-    """Print what the engine would have of the file; ConfigError with all that is wrong."""
+def _checked(path: Path) -> tuple[Machines, int]:
+    """The nodes and how many rules the engine would have; ConfigError with all that is wrong."""
     from slurm_plugin.act.genie.site import site_of
     from slurm_plugin.config import settings as configuration
     from slurm_plugin.decide.load_machines import load_machines
@@ -64,24 +81,20 @@ def _check(path: Path) -> None:
     mistakes.settle()
     if settings.genie is not None:
         site_of(settings.genie, machines, str(settings.path))
-    click.echo(f"{settings.path}: {len(machines)} nodes, {len(settings.partitions)} rules")
-    if not machines:
-        click.echo(
-            f"{settings.path}: no nodes are declared, so Slurm places every job by itself;"
-            " expected nodes: with a host list and its topology"
-        )
-    for name, machine in machines.items():
-        if machine.problem:
-            click.echo(f"{name}: left to Slurm's own choice: {machine.problem}")
+    return machines, len(settings.partitions)
 
 
 @config.command()
-def keys() -> None:
+@json_option
+def keys(as_json: bool) -> None:
     """List every key, as Markdown tables: type, default, meaning."""
     from slurm_plugin.config import reference
     from slurm_plugin.config.settings import load_policies
 
-    click.echo(reference.markdown(load_policies()), nl=False)
+    if as_json:
+        click.echo(json.dumps(reference.rows(load_policies())))
+    else:
+        click.echo(reference.markdown(load_policies()), nl=False)
 
 
 @config.command()

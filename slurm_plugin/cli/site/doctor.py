@@ -8,6 +8,8 @@ import click
 
 from slurm_plugin.cli.options import config_option, json_option
 
+_COLOURS = {"fail": "red", "warn": "yellow"}
+
 
 @click.command()
 @config_option
@@ -40,7 +42,9 @@ def doctor(config_path: Path, as_json: bool, quiet: bool) -> None:
     else:
         for finding in findings:
             if finding.level != "ok" or not quiet:
-                click.echo(printable(f"{finding.level:4}  {finding.check}: {finding.text}"))
+                level = click.style(f"{finding.level:4}", _COLOURS.get(finding.level))
+                # A terminal alone gets the colour.
+                click.echo(f"{level}  {printable(f'{finding.check}: {finding.text}')}")
             if finding.fix:
                 click.echo(printable(f"      -> {finding.fix}"))
         said = f"{wrong} to fix" if wrong else "nothing to fix"

@@ -86,6 +86,7 @@ def sources_of(config_path: Path, operators: frozenset[int], demo: bool) -> Sour
     from dataclasses import replace
 
     from slurm_plugin.config import settings
+    from slurm_plugin.errors import SlurmError
     from slurm_plugin.tell.web import sources
 
     if demo:
@@ -94,4 +95,7 @@ def sources_of(config_path: Path, operators: frozenset[int], demo: bool) -> Sour
         # A made-up site's jobs: whoever calls this may see them.
         return replace(recorded.sources(), operators=operators | {os.getuid()})
     config = settings.in_force(config_path) if config_path.exists() else None
-    return sources.of_site(config, operators)
+    try:
+        return sources.of_site(config, operators)
+    except SlurmError as error:
+        raise SlurmError(f"{error}; --demo shows a recorded day without any Slurm") from error

@@ -53,6 +53,17 @@ def test_without_a_policy_the_default_stands_beside_stock_slurm(simulate):
     assert next(line.split() for line in lines if "stock" in line) == ["stock", DEFAULT]
 
 
+def test_nodes_that_features_declare_are_those_that_the_engine_found(simulate, tmp_path):
+    (tmp_path / "site.yaml").write_text(
+        f"state_dir: {tmp_path}\nnodes:\n"
+        "  - {features: v100, topology: dgx1v}\n  - {features: h100, topology: dgx1v}\n"
+    )
+    (tmp_path / "nodes-by-feature.json").write_text('{"v100": ["d1", "d2"]}')
+    done = simulate("--policy", "best-fit", cluster=tmp_path / "site.yaml")
+    assert "jobs on 2 nodes, 16 GPUs" in done.output
+    assert "site.yaml:4: no node is known with h100; name them in a host list" in done.output
+
+
 def test_the_logs_own_waits_stand_beside_the_simulated_ones(simulate, tmp_path):
     """The recorded export's jobs waited seconds; here is a log whose jobs waited for hours."""
     head = "JobID|User|State|Submit|Start|End|AllocTRES\n"

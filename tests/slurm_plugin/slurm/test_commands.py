@@ -118,6 +118,9 @@ def test_config_check_says_what_would_be_loaded(tmp_path):
     said = run("config", "check", str(path))
     assert "3 nodes" in said
     assert "b: left to Slurm's own choice: not collected yet" in said
+    told = json.loads(run("config", "check", str(path), "--json"))
+    assert (told["ok"], told["nodes"], told["rules"]) == (True, 3, 1)
+    assert told["left_to_slurm"]["b"].startswith("not collected yet")
 
 
 def test_config_check_names_line_and_key_and_exits_with_2(tmp_path):
@@ -162,6 +165,23 @@ def test_config_check_tells_all_mistakes_of_a_file_at_once_and_what_was_meant(tm
     for told, (line, text, meant) in zip(said, MISTAKES, strict=True):
         assert told.startswith(f"Error: {path}:{line}: {text}")
         assert told.endswith(f"; did you mean {meant}?" if meant else told[-1])
+    as_json = json.loads(run("config", "check", str(path), "--json", code=2))
+    assert as_json == {"ok": False, "errors": [one.removeprefix("Error: ") for one in said]}
+
+
+def test_the_keys_as_json_are_those_of_the_tables():
+    rows, tables = json.loads(run("config", "keys", "--json")), run("config", "keys")
+    assert len(rows) == sum(line.startswith("| `") for line in tables.splitlines())
+    [row] = (row for row in rows if (row["section"], row["key"]) == ("waiting", "max_wait_s"))
+    assert (row["type"], row["default"]) == ("integer", "600")
+    assert row["meaning"].startswith("Seconds in all a job may be postponed")
+
+
+@pytest.mark.parametrize("command", ["web", "top"])
+def test_without_slurm_the_page_names_the_recorded_day(command, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = refused(command, "--config", str(tmp_path / "none.yaml"))
+    assert said.endswith("; --demo shows a recorded day without any Slurm\n")
 
 
 def test_config_check_tells_of_every_machine_that_there_is_not(tmp_path):
