@@ -192,7 +192,7 @@ def _advice(compared: Compared, reference: str, feels_links: bool) -> list[str]:
     widest = compared.best(compared.shares, is_high=True) if has_rings else soonest
     both = [name for name in soonest if name in widest]
     if len(both) == len(compared.runs):
-        said = [f"No difference beyond chance between {', '.join(both)}: keep {reference}."]
+        said = [f"No difference can be told between {', '.join(both)}: keep {reference}."]
     elif reference in both:
         said = [f"Keep {reference}: no other policy beats it beyond chance."]
     else:
@@ -206,10 +206,11 @@ def _advice(compared: Compared, reference: str, feels_links: bool) -> list[str]:
         ]
     if both:
         figures = (times, compared.shares)
-        first = max(both, key=lambda name: _wins(compared, figures, name, reference))
+        first = max(both, key=lambda name: _worth(compared, figures, name, reference))
         others = [name for name in both if name != first]
-        alike = f", or {' or '.join(others)}, which differs from it by chance" if others else ""
-        return [f"Take {first}{alike}.", *_against(compared, first, reference)]
+        alike = f", or {' or '.join(others)}: no difference between them can be told"
+        said = [f"Take {first}{alike if others else ''}."]
+        return [*said, *_against(compared, first, reference)]
     fast, wide = soonest[0], widest[0]
     said = [f"Take {fast} if jobs shall get through soonest, {wide} if links matter more to them."]
     for name in (fast, wide):
@@ -217,11 +218,16 @@ def _advice(compared: Compared, reference: str, feels_links: bool) -> list[str]:
     return said
 
 
-def _wins(
+def _worth(
     compared: Compared, figures: Sequence[Mapping[str, Figures]], name: str, reference: str
-) -> int:
-    """In how many figures a policy differs from the reference; of equal ones the first is taken."""
-    return sum(compared.differ(some, name, reference).counts for some in figures)
+) -> tuple[float, ...]:
+    """In how many figures a policy differs from the reference; of equals the better figures."""
+    times, shares = figures
+    return (
+        sum(compared.differ(some, name, reference).counts for some in figures),
+        -fmean(times[name].values()),
+        fmean(shares[name].values()) if shares[name] else 0.0,
+    )
 
 
 def _against(compared: Compared, name: str, reference: str) -> list[str]:
@@ -234,7 +240,13 @@ def _against(compared: Compared, name: str, reference: str) -> list[str]:
         beside = f"{time(waits.own)} instead of {time(waits.other)}"
         said.append(f"jobs wait {beside}{_sure(waits, time)}")
     else:
-        said.append(f"jobs wait as long{_sure(waits, time)}")
+        beside = f"{time(waits.own)} instead of {time(waits.other)}"
+        is_same = not any(waits.bounds or (1.0,))
+        said.append(
+            "jobs wait as long"
+            if is_same
+            else f"no difference in waits can be told ({beside}{_or(waits, time)})"
+        )
     if times.counts and not waits.counts:
         beside = f"{time(times.own)} instead of {time(times.other)}"
         said.append(f"take {beside}{_sure(times, time)} from submit to end")
@@ -264,6 +276,11 @@ def _sure(one: Difference, shown: Callable[[float], str]) -> str:
         return f" ({shown(-low)} less to {shown(high)} more)"
     near, far = sorted((abs(low), abs(high)))
     return f" ({shown(near)} to {shown(far)} {'more' if low >= 0 else 'less'})"
+
+
+def _or(one: Difference, shown: Callable[[float], str]) -> str:
+    """`: 3.2 min less to 3.2 min more`, within brackets that stand already."""
+    return _sure(one, shown).replace(" (", ": ", 1).rstrip(")")
 
 
 def _listed(parts: Sequence[str]) -> str:
@@ -306,6 +323,8 @@ def _worse(compared: Compared, name: str, reference: str) -> list[str]:
         mine, its = own[one.metric], other[one.metric]
         if mine is None or its is None:
             continue
+        if one.metric == "busy_while_arriving" and own["slowdown_mean"] != other["slowdown_mean"]:
+            continue  # Jobs on better links take less GPU time for the same work.
         if one.sign * (mine - its) > max(one.least, one.part * abs(its)):
             said.append(f"{one.called} {one.shown(mine)} instead of {one.shown(its)}")
     if not said:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from policies import Cluster, NodeState, Placement, Policy, Request, RunningJob, Wait
 from policies.contract.bits import gpus_of
+from policies.errors import RegistryError
 from policies.first_fit import FirstFit
 from policies.registry import registry
 from policies.scoring.measure import measured
@@ -123,4 +124,9 @@ def policy_named(name: str) -> Policy:
 
     RegistryError lists the policies there are.
     """
-    return Stock(name) if name in STOCK else registry.get(name)
+    if name in STOCK:
+        return Stock(name)
+    try:
+        return registry.get(name)
+    except RegistryError as error:
+        raise RegistryError(f"{error}, {', '.join(STOCK)}") from None

@@ -93,6 +93,8 @@ def from_parsable(source: str, text: str) -> Trace:
         name = missing[0] if missing else "ElapsedRaw"
         raise SimulationError(f"{source}: no column {name}; expected the output of: {COMMAND}")
     for number, line in enumerate(lines[first + 1 :], first + 2):
+        if not line.strip():
+            continue
         words = line.split("|")
         where = f"line {number}"
         if len(words) != len(header):

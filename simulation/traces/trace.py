@@ -79,8 +79,16 @@ def _job(number: int, job_id: object, said: dict[str, object]) -> SimJob:
         memory_mb=_each("mem_gb", said, nodes, 1024),
         partition=str(said.get("partition") or ""),
         priority=_whole("priority", said.get("priority") or 0, 0),
-        waited_s=None if start in (None, "") else max(0.0, _seconds("start_s", start) - submit_s),
+        waited_s=_waited_s(start, submit_s),
     )
+
+
+def _waited_s(start: object, submit_s: float) -> float | None:
+    """How long it waited; None where the log does not say when it started, or nothing sensible."""
+    if start in (None, ""):
+        return None
+    waited_s = _seconds("start_s", start) - submit_s
+    return waited_s if waited_s >= 0 else None
 
 
 def _each(name: str, said: dict[str, object], nodes: int, unit: int = 1) -> int:

@@ -85,6 +85,8 @@ def _outcome(
     from slurm_plugin.config.sections import Rule
     from slurm_plugin.decide.preferences import read_preferences
 
+    # As it stands in --comment, too.
+    hint = hint.strip().removeprefix("gpu-topo:").strip()
     preferences = read_preferences(hint, Rule("enforce", DEFAULT, patterns=patterns))
     if preferences.off:
         raise click.UsageError("--hint off: the job opts out, Slurm chooses")

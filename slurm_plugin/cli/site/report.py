@@ -196,6 +196,7 @@ def _block(title: str, block: dict[str, Any]) -> list[str]:
         lines.append(
             f"  effective bandwidth of {block['compared']} multi-GPU jobs, each beside what Slurm"
             f" would have taken: {block['ratio_mean']:.2f} times as much on average{sure};"
+            f" {block['ratio_more']} got more, {block['ratio_less']} less, the others as much;"
             f" quartiles {low:.2f} {middle:.2f} {high:.2f}"
         )
     if block["rings"]:

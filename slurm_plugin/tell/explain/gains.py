@@ -27,6 +27,8 @@ from slurm_plugin.base.log_lines import (
 
 #: Fewer jobs than this have no interval.
 FEWEST = 30
+#: Ratios that differ from 1 by no more than this are as much as Slurm's.
+ALIKE = 0.01
 
 
 @dataclass(slots=True)
@@ -192,6 +194,8 @@ def block(gains: list[JobGain]) -> dict[str, Any]:
             "ratio_mean": statistics.fmean(ratios),
             "ratio_interval": _interval(ratios),
             "ratio_quartiles": _quartiles(ratios),
+            "ratio_more": sum(ratio > 1 + ALIKE for ratio in ratios),
+            "ratio_less": sum(ratio < 1 - ALIKE for ratio in ratios),
             "chosen_gbps_mean": statistics.fmean(g.chosen_gbps or 0.0 for g in both),
             "slurm_gbps_mean": statistics.fmean(g.slurm_gbps or 0.0 for g in both),
         }

@@ -152,8 +152,10 @@ def figures(choice: Mapping[str, Any]) -> list[str]:
     elif "score" in choice and "effbw_gbps" in choice:
         facts.append(f"score {score}")
     if "effbw_gbps" in choice:
+        # Between nodes is the network, of which nothing is counted.
+        inside = " inside its worst node" if len(choice.get("gpus", ())) > 1 else ""
         facts += [
-            f"effective {_figure(choice['effbw_gbps'], 2)} GB/s",
+            f"effective {_figure(choice['effbw_gbps'], 2)} GB/s{inside}",
             f"sum {_figure(choice.get('agg_gbps'), 0)} GB/s",
             f"left {_figure(choice.get('preserved_gbps'), 0)} GB/s",
         ]

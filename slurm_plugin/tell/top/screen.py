@@ -112,7 +112,7 @@ def _head(view: View, clock: str, width: int) -> Iterator[Text]:
     nodes, per_node = figures.get("largest_over_nodes", (0, 0))
     over = f", {nodes * per_node} on {nodes} nodes" if nodes > 1 else ""
     free = f"{clock}  {figures.get('free', 0)} of {figures.get('gpus', 0)} GPUs free{stranded}"
-    largest = f"largest job now: {figures.get('largest', 0)} on one node{over}"
+    largest = f"largest job that fits now: {figures.get('largest', 0)} on one node{over}"
     both = f"{free}; {largest}"
     for line in [both] if len(both) <= width else [free, largest]:
         yield Text(line, "bold")
@@ -210,7 +210,8 @@ def _jobs(view: View, letters: Mapping[str, str], width: int) -> list[Text]:
     lines = []
     for _, job in jobs:
         if job["state"] == "PENDING":
-            words = f"{job['name']}  {job['user']}  {job['partition']}  {job['asked']}"
+            over = f" on {job['nodes']} nodes" if job["nodes"] > 1 else ""
+            words = f"{job['name']}  {job['user']}  {job['partition']}  {job['asked']}{over}"
             lines.append(_cut(Text(printable(words), "bold"), width))
             sentence = printable(job.get("sentence") or f"Slurm says: {job['reason']}")
             wrapped = textwrap.wrap(sentence, width - 4, break_long_words=True)
@@ -218,6 +219,7 @@ def _jobs(view: View, letters: Mapping[str, str], width: int) -> list[Text]:
     if not lines:
         lines.append(Text("no job of yours waits" if view.get("is_own") else "no job waits", "dim"))
     running = [(name, job) for name, job in jobs if name in letters]
+    lines += [Text("Running:", "dim")] if running else []
     lines += [_cut(_running(letters[name], _colour(name), job), width) for name, job in running]
     return lines
 

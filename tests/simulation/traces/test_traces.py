@@ -44,7 +44,7 @@ def test_a_csv_row_is_a_job(log):
 def test_how_long_a_job_waited_in_the_log_is_known_where_it_says_when_it_started(log):
     rows = "1,10,,5,1\n2,10,70,5,1\n3,10,4,5,1\n"
     trace = log(f"job_id,submit_s,start_s,duration_s,gpus\n{rows}")
-    assert [job.waited_s for job in trace.jobs] == [None, 60.0, 0.0]
+    assert [job.waited_s for job in trace.jobs] == [None, 60.0, None]
 
 
 def test_what_slurm_conf_counts_is_read_by_node(log):

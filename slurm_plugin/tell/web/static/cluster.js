@@ -47,8 +47,8 @@ function told(figures) {
     ["GPUs free", `${figures.free} of ${figures.gpus}`],
     ["stranded", `${figures.stranded}`],
     ["fragmentation", `${Math.round(100 * figures.fragmentation)} %`],
-    ["largest job now, one node", plural(figures.largest, "GPU")],
-    ["largest job now, over nodes", nodes ? `${nodes * each} GPUs: ${plural(nodes, "node")} of ${each}` : "none"],
+    ["largest job that fits now, one node", plural(figures.largest, "GPU")],
+    ["largest job that fits now, over nodes", nodes ? `${nodes * each} GPUs: ${plural(nodes, "node")} of ${each}` : "none"],
     ["jobs", `${figures.running} run, ${figures.waiting} wait`],
   ], true);
 }
@@ -74,7 +74,7 @@ function key() {
     sample({ class: "free", fill: "url(#closed)" }, "free, but closed to jobs"),
     sample({ class: "busy" }, "busy"), colourBy === "utility"
       ? [0, 1, 2, 3, 4].map((at) => sample({ class: `u${at}` }, `${20 * at} to ${20 * at + 20} % of the best`))
-      : html("li", {}, samples(), ` ${colourBy}s: on one node, and on the nodes beside it, each has another colour as far as there are enough`));
+      : html("li", {}, samples(), ` ${colourBy}s: on one node, and on those beside it, each got another colour when it started, as far as seven go`));
 }
 
 function samples() {
@@ -148,6 +148,8 @@ function look(letter, id) {
   if (letter === "x") return "closed";
   const job = view.jobs[id];
   if (!job?.colours) return "busy";
+  // One GPU has no links to be good or bad.
+  if (colourBy === "utility" && !job.gbps) return "busy";
   if (colourBy === "utility") return job.utility === undefined || job.utility === null ? "busy" : `u${Math.min(4, Math.floor(job.utility * 5))}`;
   return `c${job.colours[colourBy === "user" ? 1 : 0]}`;
 }

@@ -30,14 +30,15 @@ function parts(found) {
   if (!all.compared) return [html("p", {}, "No job of several GPUs was placed yet, so there is nothing to compare.")];
   const sure = all.ratio_interval ? ` (${all.ratio_interval.map((one) => one.toFixed(2)).join(" to ")} with 95 % certainty)` : "";
   const said = `A job of several GPUs got ${all.ratio_mean.toFixed(2)} times the effective bandwidth of the GPUs that Slurm would have`
-    + ` taken${sure}: the mean over ${all.compared} jobs, of which each counts alike.`;
+    + ` taken${sure}: the mean over ${all.compared} jobs, of which each counts alike. ${all.ratio_more} got more, ${all.ratio_less} less,`
+    + ` ${all.compared - all.ratio_more - all.ratio_less} as much.`;
   return [html("p", { class: "sentence" }, said), ...KEYS.filter(([key]) => found[key].length).map(([key, title]) => part(title, key, found[key]))];
 }
 
 function part(title, key, rows) {
   const most = Math.max(1, ...rows.map((row) => row.ratio_mean));
   const sure = (one) => (one ? `${one[0].toFixed(2)} to ${one[1].toFixed(2)}` : "too few jobs");
-  return table(title, [key === "size" ? "GPUs" : key, "jobs", "times Slurm's", "with 95 % certainty", "ours above, Slurm's below"], rows.map((row) => [
-    row.name, String(row.compared), row.ratio_mean.toFixed(2), sure(row.ratio_interval), bars(row.ratio_mean, 1, most),
+  return table(title, [key === "size" ? "GPUs" : key, "jobs", "more", "less", "times Slurm's", "with 95 % certainty", "ours above, Slurm's below"], rows.map((row) => [
+    row.name, String(row.compared), String(row.ratio_more), String(row.ratio_less), row.ratio_mean.toFixed(2), sure(row.ratio_interval), bars(row.ratio_mean, 1, most),
   ]));
 }

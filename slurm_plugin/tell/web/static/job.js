@@ -37,11 +37,11 @@ export function job(main, id) {
 function inShort(row) {
   const pairs = [
     ["state", row.state], ["user", `${row.user}, account ${row.account || "-"}`],
-    ["asked", `${row.asked || "no GPUs"} in ${row.partition}`], ["submitted", moment(row.submit)],
+    ["asked", `${row.asked || "no GPUs"}${row.nodes > 1 ? ` on ${row.nodes} nodes` : ""} in ${row.partition}`], ["submitted", moment(row.submit)],
     ["time limit", duration(row.time_limit_s)],
   ];
   if (row.gpus && Object.keys(row.gpus).length) pairs.push(["runs on", gpuList(row.gpus)]);
-  if (row.gbps) pairs.push(["effective bandwidth", `${row.gbps.toFixed(1)} GB/s`
+  if (row.gbps) pairs.push(["effective bandwidth", `${row.gbps.toFixed(1)} GB/s${row.nodes > 1 ? " inside its worst node" : ""}`
     + (row.slurm_gbps ? `, Slurm's own choice ${row.slurm_gbps.toFixed(1)} GB/s` : "")]);
   if (row.comment) pairs.push(["comment", row.comment]);
   return facts(pairs);

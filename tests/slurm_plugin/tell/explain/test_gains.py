@@ -44,6 +44,7 @@ def test_ratios_and_quartiles_are_of_the_jobs_not_of_the_questions():
     assert told["ratio_quartiles"] == pytest.approx([1.5, 2.0, 2.5])
     assert told["chosen_gbps_mean"] == pytest.approx(80 / 3)
     assert told["ratio_interval"] is None
+    assert (told["ratio_more"], told["ratio_less"]) == (2, 0)
 
 
 def test_the_mean_of_many_jobs_has_an_interval():
@@ -125,7 +126,8 @@ def test_since_leaves_out_what_is_older(site, since, jobs):
 def test_the_report_in_words(site):
     said = run("report", "--config", str(site))
     assert "placed: 2 jobs" in said
-    assert "3.00 times as much on average; quartiles 2.50 3.00 3.50" in said
+    more = "2 got more, 0 less, the others as much; quartiles 2.50 3.00 3.50"
+    assert f"3.00 times as much on average; {more}" in said
     assert "rings without a PCIe hop: 2 of 2, stock 0" in said
 
 

@@ -70,8 +70,8 @@ def test_no_line_is_wider_and_none_more_than_the_screen_has(view, width, height)
 def test_the_figures_take_two_lines_where_one_is_too_narrow(view):
     free, largest = "12:00:00  9 of 16 GPUs free, 9 stranded", "6 on one node, 12 on 2 nodes"
     view["figures"]["largest_over_nodes"] = (2, 6)
-    assert lines(view, 100)[0] == f"{free}; largest job now: {largest}"
-    assert lines(view, 80)[:2] == [free, f"largest job now: {largest}"]
+    assert lines(view, 100)[0] == f"{free}; largest job that fits now: {largest}"
+    assert lines(view, 80)[:2] == [free, f"largest job that fits now: {largest}"]
 
 
 def test_nobody_scrolls_beyond_the_end(view):
