@@ -9,6 +9,7 @@ taken from `nvidia-smi -L` lines where the text has them.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gres_topology import links, pci
@@ -281,17 +282,6 @@ def _nics(text: str, block: MatrixBlock, cells: Cells, source: str) -> tuple[Nic
     return tuple(result)
 
 
-#: Of one GPU in `nvidia-smi -q`.
-_FABRIC = re.compile(
-    r"^[ \t]+Fabric[ \t]*\n"
-    r"[ \t]+State[ \t]*:[ \t]*(?P<state>[^\n]*?)[ \t]*\n"
-    r"[ \t]+Status[ \t]*:[ \t]*(?P<status>[^\n]*?)[ \t]*\n"
-    r"[ \t]+CliqueId[ \t]*:[ \t]*(?P<clique>\d{1,10})[ \t]*\n"
-    r"[ \t]+ClusterUUID[ \t]*:[ \t]*(?P<cluster>[0-9a-fA-F-]{36})[ \t]*$",
-    re.MULTILINE,
-)
-
-
 def nvlink_domain(query: str) -> str:
     """Which NVLink domain the node is in, by its `nvidia-smi -q`: `ClusterUUID.CliqueId`.
 
@@ -299,10 +289,28 @@ def nvlink_domain(query: str) -> str:
     as in an NVL72. '' where the node's links end in it (an HGX has a cluster of zeros), where its
     GPUs are of several, or where the fabric manager has not registered one of them.
     """
-    found = {
-        f"{one['cluster'].lower()}.{int(one['clique'])}"
-        if (one["state"], one["status"]) == ("Completed", "Success") and one["cluster"].strip("0-")
-        else ""
-        for one in _FABRIC.finditer(query)
-    }
+    gpus: list[dict[str, str]] = []
+    is_fabric = False
+    for line in query.splitlines():
+        if line.startswith("GPU "):
+            gpus.append({})
+        name, colon, value = (part.strip() for part in line.partition(":"))
+        if not colon:
+            is_fabric = name == "Fabric"
+        elif is_fabric and gpus:
+            gpus[-1].setdefault(name, value)
+    found = {_domain(one) for one in gpus}
     return found.pop() if len(found) == 1 else ""
+
+
+def _domain(fabric: Mapping[str, str]) -> str:
+    """The domain of one GPU, by the lines of its Fabric."""
+    state, status = fabric.get("State"), fabric.get("Status")
+    clique, cluster = fabric.get("CliqueId", ""), fabric.get("ClusterUUID", "").lower()
+    is_one = _UUID.fullmatch(cluster) and clique.isascii() and clique.isdecimal()
+    if (state, status) != ("Completed", "Success") or not is_one or not cluster.strip("0-"):
+        return ""
+    return f"{cluster}.{clique[:10]}"
+
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

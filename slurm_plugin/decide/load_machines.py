@@ -40,8 +40,11 @@ def load_machines(config: Config, marks: Marks | None = None) -> Machines:
     """
     if marks is None:
         marks = MarksInForce().update(part_marks.path_in(config.state_dir))
-    machines = _Loader(config, marks).load()
-    most = max((m.topology.gpus for m in machines.values() if m.topology), default=None)
+    loader = _Loader(config, marks)
+    machines = loader.load()
+    # A set may have no nodes at the moment.
+    known = [*loader.declared, *(m.topology for m in machines.values() if m.topology)]
+    most = max((topology.gpus for topology in known), default=None)
     for name, pattern in config.patterns.items():
         if most is not None and pattern.ranks > most:
             raise ConfigError(
@@ -78,11 +81,18 @@ class _Loader:
         self._store = Store(config.state_dir)
         self._records: dict[str, NodeRecord] = {}
         self._damage = ""
+        self._domains: dict[str, str] = {}
+        try:
+            self._domains = self._store.domains()
+        except PluginError as error:
+            logger.error("%s; which nodes NVLink joins is not known", error)
         try:
             self._records = self._store.nodes()
         except PluginError as error:
             self._damage = str(error)
             logger.error("%s", error)
+        #: The topologies that sets name.
+        self.declared: list[NodeTopology] = []
         #: What each gres.conf says, or why it cannot be read.
         self._devices: dict[Path, NodeDevices | str] = {}
         self._stated: dict[tuple[str, mapping.SlurmIndex], mapping.SlurmIndex] = {}
@@ -97,6 +107,7 @@ class _Loader:
             where = f"{self._config.where(node_set.line)}: nodes[{i}]"
             with mistakes.caught():
                 declared = self._declared(node_set, where)
+                self.declared += [declared] if declared else []
                 self._read_model(node_set, declared, where)
                 self._check_slices(node_set, declared, where)
                 for name in node_set.nodes:
@@ -190,12 +201,12 @@ class _Loader:
         topology = self._with_marks(name, self._with_model(topology, node_set))
         # Parts that are marked alike may be so for other reasons.
         whys = tuple(one.why for one in topology.impairments)
-        domain = "" if record is None else record.domain
+        domain = self._domains.get(name)
         key = (topology.shape, order, node_set.slices, whys, domain)
         if key not in self._shared:
             model = None if declared is not None else topology.model
             made = _made(topology, order, node_set.slices, model)
-            self._shared[key] = replace(made, domain=domain) if domain else made
+            self._shared[key] = replace(made, domain=domain)
         return self._shared[key]
 
     def _accepted(

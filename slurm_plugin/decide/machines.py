@@ -29,8 +29,8 @@ class Machine:
     sliced: Machine | None = None
     #: Which of Slurm's GPUs are whole (mask); -1: all.
     whole: int = -1
-    #: The NVLink domain over several nodes that it was found in; '' for none.
-    domain: str = ""
+    #: The NVLink domain over several nodes that it was found in; '' for none, None: not known.
+    domain: str | None = None
     _masks: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
 
     def to_topology(self, mask: int) -> int:
@@ -123,10 +123,16 @@ class SeenBy(Mapping[str, Machine]):
 
 
 def nvlink(machines: Machines, nodes: Iterable[str]) -> str:
-    """How a job's nodes are joined by NVLink, in words; '' where that is nothing between nodes."""
+    """How a job's nodes are joined by NVLink, in words.
+
+    '' where that is nothing between nodes, or not known of one of them.
+    """
     joined: dict[str, list[str]] = {}
     for name in nodes:
-        joined.setdefault(machines.get(name, UNDECLARED).domain, []).append(name)
+        domain = machines.get(name, UNDECLARED).domain
+        if domain is None:
+            return ""
+        joined.setdefault(domain, []).append(name)
     if sum(map(len, joined.values())) < 2 or not any(joined):
         return ""
     if len(joined) == 1:

@@ -2,6 +2,7 @@
 
 kinds/KEY.json   one file per kind of hardware, as `gputopo topology show --json` prints it
 nodes.json       node -> the keys of the accepted and the latest hardware, and when
+nvlink-domains.json   node -> the NVLink domain over several nodes that it was found in
 
 The first collection of a node is accepted; one that differs is a mismatch until it is accepted
 (`collect --accept`) or the hardware is as before.
@@ -15,13 +16,17 @@ import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import msgspec
+
 from gres_topology import NodeTopology, TopologyError, fingerprint
 from gres_topology.readers import saved
 from slurm_plugin.base import whole_file
+from slurm_plugin.base.rows_file import NO_JSON
 from slurm_plugin.errors import PluginError
 
 #: Larger files are none of ours: some hundred bytes for each node, some kilobytes for each kind.
 _MOST_NODES, _MOST_KIND = 64 << 20, 8 << 20
+_DOMAINS = msgspec.json.Decoder(dict[str, str])
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}\Z")
 
 
@@ -38,8 +43,6 @@ class NodeRecord:
     accepted: str
     latest: str
     collected: str
-    #: The NVLink domain over several nodes that it is in; '' for none.
-    domain: str = ""
 
 
 class Store:
@@ -61,6 +64,24 @@ class Store:
             raise PluginError(
                 f"{path}: {error}; repair it, or remove it and run gputopo topology collect"
             ) from error
+
+    def domains(self) -> dict[str, str]:
+        """Node -> the NVLink domain over several nodes that it is in; '' for none.
+
+        A node of which that was not collected is missing. PluginError for a damaged file.
+        """
+        path = self.folder / "nvlink-domains.json"
+        try:
+            return _DOMAINS.decode(_text(path, _MOST_NODES))
+        except FileNotFoundError:
+            return {}
+        except NO_JSON as error:
+            raise PluginError(f"{path}: {error}; run gputopo topology collect again") from error
+
+    def save_domains(self, domains: dict[str, str]) -> None:
+        """Replace nvlink-domains.json."""
+        content = json.dumps(dict(sorted(domains.items())), indent=1) + "\n"
+        whole_file.replace(self.folder / "nvlink-domains.json", content.encode(), 0o644)
 
     def topology(self, key: str) -> NodeTopology:
         """The hardware behind a key; raises PluginError when it is not kept."""
@@ -86,11 +107,7 @@ class Store:
 
     def save(self, nodes: dict[str, NodeRecord]) -> None:
         """Replace nodes.json."""
-        # Engines of before read a record without a domain.
-        rows = {
-            name: {key: value for key, value in asdict(record).items() if value or key != "domain"}
-            for name, record in sorted(nodes.items())
-        }
+        rows = {name: asdict(record) for name, record in sorted(nodes.items())}
         content = json.dumps(rows, indent=1) + "\n"
         whole_file.replace(self.folder / "nodes.json", content.encode(), 0o644)
 

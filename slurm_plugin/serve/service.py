@@ -246,9 +246,12 @@ class Engine:
     async def reload(self, config: Config | None = None) -> str | None:
         """Read the configuration again, in a thread; None, or why the old one stays.
 
-        With a `config`, the one in force, what stands beside it is read again (marks, topologies).
+        With a `config`, the one in force, what stands beside it is read again (marks, topologies),
+        unless another one has come into force since: that has been read with all of it.
         """
         async with self._reloading:
+            if config is not None and self.setup.config is not config:
+                return None
             try:
                 beside = {} if config is None else {"config": config}
                 read = partial(self._load, self.setup.config.path, **beside)

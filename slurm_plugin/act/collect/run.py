@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -16,6 +17,8 @@ from slurm_plugin.errors import PluginError, SlurmError, in_one_line
 from slurm_plugin.learn.collected import NodeRecord, Store, key_of
 from slurm_plugin.slurm.interface import SlurmNode
 from slurm_plugin.slurm.runner import Runner
+
+logger = logging.getLogger(__name__)
 
 #: srun commands at a time: each holds one small job, the controller has other things to do.
 PARALLEL = 8
@@ -54,16 +57,23 @@ class Collector:
     def collect(self, nodes: Sequence[SlurmNode], accept: bool = False) -> Iterator[Outcome]:
         """Collect `nodes`; their outcomes in order. `accept`: also hardware that changed."""
         records = self._store.nodes()
+        domains: dict[str, str] = {}
+        try:
+            domains = self._store.domains()
+        except PluginError as error:
+            logger.warning("%s; it is made anew", error)
         with ThreadPoolExecutor(PARALLEL) as pool:
             for node, answer in zip(nodes, pool.map(self._read, nodes), strict=True):
                 if isinstance(answer, str):
                     yield Outcome(node.name, FAILED, _plain(answer))
                     continue
                 outcome, record = self._compare(node.name, answer, records.get(node.name), accept)
-                record = replace(record, domain=self._domains.get(node.name, ""))
                 if record != records.get(node.name):
                     records[node.name] = record
                     self._store.save(records)
+                if domains != (now := domains | self._domains):
+                    domains = now
+                    self._store.save_domains(domains)
                 yield replace(outcome, text=_plain(outcome.text))
 
     def _read(self, node: SlurmNode) -> NodeTopology | str:
@@ -119,8 +129,14 @@ class Collector:
         output = self._run([*argv, "/bin/sh", "-s"], script(), self._wait_s + 150.0)
         try:
             found = sections(output)
-            self._domains[node.name] = nvlink_domain(found["nvidia-smi-query"].text)
-            return read_node(node.name, found)
+            topology = read_node(node.name, found)
+            query = found["nvidia-smi-query"]
+            # Of a tool that failed, or was cut off, what was known stays.
+            if query.status == 0 and isinstance(query.text, str):
+                self._domains[node.name] = nvlink_domain(query.text)
+            elif query.status == 127:
+                self._domains[node.name] = ""
+            return topology
         except (PluginError, TopologyError) as error:
             return str(error)
 

@@ -11,7 +11,7 @@ from typing import Any
 from gres_topology import features
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.kept_nodes import ToldNodes
-from slurm_plugin.errors import PluginError
+from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.learn import by_feature
 from slurm_plugin.serve.loops.queue_loop import RegularLoop
 from slurm_plugin.serve.service import Engine
@@ -26,8 +26,8 @@ LOOK_S, IDLE_S = 2.0, 60.0
 #: Features are asked for at least this often: where the plugin tells which nodes there are, and
 #: where there is none. It takes Slurm and us no more than so small a part of the time.
 TOLD_S, UNTOLD_S, PART = 60.0, 10.0, 50
-#: New nodes that come one by one are taken together.
-GATHER_S = 10.0
+#: New nodes that come one by one are taken together: for so long, and longer while more come.
+GATHER_S, LONGEST_S = 10.0, 60.0
 
 
 def _is_used(config: Config) -> bool:
@@ -59,6 +59,7 @@ class NodesLoop(RegularLoop):
         #: It is asked again by then; and, for other nodes, not before (seconds of `monotonic`).
         self._due = self._not_before = 0.0
         self._found: by_feature.Found = {}
+        self._gather_s = GATHER_S
         #: Why what was found cannot be kept.
         self._failure = ""
 
@@ -83,20 +84,34 @@ class NodesLoop(RegularLoop):
         is_due = began >= self._due or config is not former
         if not is_due and (told is told_before or began < self._not_before):
             return LOOK_S
-        nodes = await asyncio.to_thread(lambda: tuple(setup.client.nodes()))
-        found = await asyncio.to_thread(find, config, nodes)
-        is_new = await asyncio.to_thread(self._is_new, config, found)
-        ended = monotonic()
-        rest_s = PART * (ended - began)
         self._asked = config, told
-        self._due = ended + max(rest_s, UNTOLD_S if told is None else TOLD_S)
-        self._not_before = ended + max(rest_s, GATHER_S if is_new else 0.0)
+        try:
+            nodes = await asyncio.to_thread(lambda: tuple(setup.client.nodes()))
+        finally:
+            # After an answer that did not come, too: then Slurm has too much to do already.
+            rest_s = PART * (monotonic() - began)
+            self._due = monotonic() + max(rest_s, UNTOLD_S if told is None else TOLD_S)
+            self._not_before = monotonic() + rest_s
+        if not nodes:
+            raise SlurmError("Slurm shows no nodes; those declared by features stay as they were")
+        found = await asyncio.to_thread(find, config, nodes)
+        # Another engine may have kept it already, and a reload may have failed.
+        is_new = await asyncio.to_thread(self._keep, config, found) or not self._is_in_force(found)
         if is_new:
+            self._not_before = max(self._not_before, monotonic() + self._gather_s)
             await self.engine.reload(config)
+        self._gather_s = min(2 * self._gather_s, LONGEST_S) if is_new else GATHER_S
         self._found = found
         return LOOK_S
 
-    def _is_new(self, config: Config, found: by_feature.Found) -> bool:
+    def _is_in_force(self, found: by_feature.Found) -> bool:
+        """Does the engine decide about these very nodes, beside those of the host lists?"""
+        setup = self.engine.setup
+        listed = {name for one in setup.config.nodes for name in one.nodes}
+        names = {name for some in found.values() for name in some}
+        return names - listed == setup.machines.keys() - listed
+
+    def _keep(self, config: Config, found: by_feature.Found) -> bool:
         """Keep what was found; whether that is not what was kept before."""
         failure, is_new = "", False
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -33,6 +34,8 @@ from slurm_plugin.tell.why.state import Extras
 logger = logging.getLogger(__name__)
 
 NO_CONFIG = "This host has no gputopo.yaml: the engine and its log are not known."
+#: Seconds until machines that could not be read are read again.
+AGAIN_S = 5.0
 #: Seconds that the engine has to say how it is.
 ENGINE_S = 1.0
 
@@ -86,17 +89,19 @@ class MachinesInForce(Mapping[str, Machine]):
         self._machines = self._read()
 
     def _read(self) -> Machines:
-        self._found_at = whole_file.stamp(self._found)
+        self._found_at, self._again_at = whole_file.stamp(self._found), float("inf")
         return load_machines(self._config, self._marks.update(self._path))
 
     def _now(self) -> Machines:
         is_found = self._found_at == whole_file.stamp(self._found)
-        if not is_found or self._marks.is_outdated(self._path):
+        is_due = time.monotonic() >= self._again_at
+        if not is_found or is_due or self._marks.is_outdated(self._path):
             try:
                 self._machines = self._read()
             except PluginError as error:
                 # A topology's file, say, is being written.
                 logger.error("%s; nodes are drawn as before", error)
+                self._again_at = time.monotonic() + AGAIN_S
         return self._machines
 
     def __getitem__(self, name: str) -> Machine:

@@ -118,7 +118,7 @@ def trial(asked: TriedJob, decider: Decider | None, lending: RemoteConfig | None
         is_alone = not ahead_of(kept_out) and not state.snapshot.settings.hides_jobs
         if not is_alone or _may_be_postponed(asked, decider):
             raise NotJudged(unsure)
-    if decider is not None:
+    if decider is not None and asked.state.job.requests:
         outcome = _with_nvlink(outcome, asked.state.job.min_nodes, decider.machines)
     return replace(outcome, unsure=unsure)
 
@@ -130,9 +130,11 @@ def not_judged(error: NotJudged) -> Trial:
 
 def _with_nvlink(outcome: Trial, nodes: int, machines: Machines) -> Trial:
     """The answer with what NVLink there is between the nodes of a job on so many of them."""
-    text, sizes = nvlink(machines, outcome.gpus), Counter(one.domain for one in machines.values())
+    text = nvlink(machines, outcome.gpus)
+    sizes = Counter(one.domain or "" for one in machines.values())
     del sizes[""]
-    if not text and sizes and nodes > (largest := max(sizes.values())):
+    is_known = all(one.domain is not None for one in machines.values())
+    if not text and sizes and is_known and nodes > (largest := max(sizes.values())):
         text = f"it asks for {nodes} nodes, and the largest NVLink domain has {largest}"
     return replace(outcome, evidence=(*outcome.evidence, ("NVLink", text))) if text else outcome
 

@@ -367,10 +367,9 @@ def blocks(*lists: str) -> str:
 def test_blocks_are_what_nvlink_joins(site, domains, shown, found):
     store, day = Store(site.folder / "state"), "2026-01-02T00:00:00+00:00"
     key = store.keep(catalog.load("dgx1v"))
-    store.save({
-        f"dgx{k}": NodeRecord(key, key, day, domain)
-        for k, domain in enumerate(domains, 1) if domain.strip()
-    })  # fmt: skip
+    found_in = {f"dgx{k}": domain for k, domain in enumerate(domains, 1) if domain.strip()}
+    store.save({name: NodeRecord(key, key, day) for name in found_in})
+    store.save_domains(found_in)
     site.slurm.topology = shown
     findings = [one for one in site.findings() if one.check == "network" and "NVLink" in one.text]
     assert [(one.level, one.text) for one in findings] == found
@@ -379,7 +378,8 @@ def test_blocks_are_what_nvlink_joins(site, domains, shown, found):
 def test_who_gives_jobs_their_imex_channels_is_said(site):
     store = Store(site.folder / "state")
     key = store.keep(catalog.load("dgx1v"))
-    store.save({"dgx1": NodeRecord(key, key, "2026-01-02T00:00:00+00:00", "a")})
+    store.save({"dgx1": NodeRecord(key, key, "2026-01-02T00:00:00+00:00")})
+    store.save_domains({"dgx1": "a"})
     site.slurm.values["SwitchType"] = "switch/nvidia_imex"
     [*_, finding] = (one for one in site.findings() if one.check == "network")
     assert finding.text.endswith("domain, whose IMEX channels jobs get of switch/nvidia_imex")

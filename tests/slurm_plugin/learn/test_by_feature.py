@@ -1,8 +1,12 @@
 """Nodes that are declared by their features: which they are, and what is kept of it."""
 
+import re
+from pathlib import Path
+
 import pytest
 from machines_in_tests import named
 
+from gres_topology import catalog
 from slurm_plugin.config import settings as config
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.load_machines import load_machines, node_sets
@@ -107,3 +111,22 @@ def test_a_huge_file_is_none_of_ours(tmp_path, monkeypatch):
 def test_what_cannot_be_is_refused_with_its_line(tmp_path, nodes, said):
     with pytest.raises(ConfigError, match=rf"gputopo.yaml:3: nodes\[0\]\..*{said}"):
         load_machines(settings_in(tmp_path, f"- {nodes}\n"))
+
+
+def test_a_pattern_for_nodes_that_are_not_there_at_the_moment_is_no_mistake(tmp_path):
+    """Else the engine would not start, and never find them."""
+    (tmp_path / "halo.txt").write_text("\n".join(f"{k} {(k + 1) % 8}" for k in range(8)))
+    text = (
+        f"state_dir: {tmp_path}\npatterns: {{halo: halo.txt}}\nnodes:\n"
+        "- {nodes: n1, topology: minsky}\n- {features: v100, topology: dgx1v}\n"
+    )
+    settings = config.parse(text, tmp_path / "gputopo.yaml")
+    assert set(load_machines(settings)) == {"n1"}
+
+
+def test_the_pages_examples_are_machines_that_there_are():
+    docs = Path(__file__).parents[3] / "docs"
+    for page in ("configuration.md", "slinky.md"):
+        named = re.findall(r"\{features: [^}]*topology: ([\w-]+)\}", (docs / page).read_text())
+        assert named
+        assert {*named} <= {*catalog.names()}

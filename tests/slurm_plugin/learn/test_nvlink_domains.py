@@ -44,6 +44,8 @@ GPU 00000008:06:00.0
             ("no fabric", gpu("N/A", "N/A", "N/A", "N/A"), ""),
             ("one GPU of another partition", gpu() * 3 + gpu(clique="7"), ""),
             ("one GPU that is not registered", gpu() * 3 + gpu(state="In Progress"), ""),
+            ("one GPU without", gpu() * 3 + gpu("N/A", "N/A", "In Progress", "N/A"), ""),
+            ("one GPU that is lost", gpu() * 3 + "GPU 0009:06:00.0\n    ERROR: lost\n", ""),
             ("refused", gpu(status="Insufficient Resources"), ""),
             ("cut", gpu()[: gpu().index("ClusterUUID")], ""),
             ("nothing", "", ""),
@@ -60,21 +62,35 @@ def collected(folder, domains: dict[str, str]):
     store = Store(config.state_dir)
     key = store.keep(catalog.load("dgx1v"))
     day = "2026-01-01T00:00:00+00:00"
-    store.save({name: NodeRecord(key, key, day, domain) for name, domain in domains.items()})
+    store.save({name: NodeRecord(key, key, day) for name in domains})
+    store.save_domains(domains)
     return load_machines(config)
 
 
 def test_a_node_has_the_domain_that_was_collected_and_a_move_of_cables_is_a_change(tmp_path):
     first = collected(tmp_path, {"dgx1": "a.1", "dgx2": "a.1"})
-    assert [first[name].domain for name in ("dgx1", "dgx2", "dgx3")] == ["a.1", "a.1", ""]
+    assert [first[name].domain for name in ("dgx1", "dgx2", "dgx3")] == ["a.1", "a.1", None]
     assert first["dgx1"] is first["dgx2"]
     assert not are_same(first, collected(tmp_path, {"dgx1": "a.1", "dgx2": "b.1"}))
 
 
-def test_a_node_without_a_domain_is_kept_as_engines_of_before_read_it(tmp_path):
+def test_engines_of_before_read_the_records_and_a_damaged_file_of_domains_costs_no_more(
+    tmp_path, caplog
+):
     collected(tmp_path, {"dgx1": "a.1", "dgx2": ""})
-    text = (tmp_path / "state" / "topologies" / "nodes.json").read_text()
-    assert text.count("domain") == 1
+    folder = tmp_path / "state" / "topologies"
+    assert "domain" not in (folder / "nodes.json").read_text()
+    (folder / "nvlink-domains.json").write_text('{"dgx1": [1]}')
+    machines = load_machines(basic_config(tmp_path))
+    assert machines["dgx1"].domain is None
+    assert not machines["dgx1"].problem
+    assert "which nodes NVLink joins is not known" in caplog.text
+
+
+def test_a_hostile_answer_of_any_length_is_read_at_once():
+    for text in (" " * 4_000_000, ":" * 4_000_000, "x: " * 1_000_000):
+        assert nvlink_domain(f"GPU 0:1\n    Fabric\n        State : {text}\n") == ""
+    assert nvlink_domain("GPU 0\n    Fabric\n" * 200_000) == ""
 
 
 WHOLE = Machine(catalog.load("gb200-tray"))
@@ -91,11 +107,13 @@ WHOLE = Machine(catalog.load("gb200-tray"))
             ("a node alone", "n1", ""),
             ("none of them", "x1 x2", ""),
             ("none at all", "", ""),
+            ("one that is not known", "n1 n2 u1", ""),
         ]
     ),
 )
 def test_how_a_jobs_nodes_are_joined(nodes, words):
     machines = {f"n{k}": replace(WHOLE, domain="a.1") for k in range(1, 7)}
-    machines |= {"m1": replace(WHOLE, domain="b.1"), "x1": WHOLE}
+    machines |= {"m1": replace(WHOLE, domain="b.1"), "u1": WHOLE}
+    machines |= {name: replace(WHOLE, domain="") for name in ("x1", "x2")}
     found = nvlink(machines, nodes.split())
     assert found.endswith(words) if words else not found

@@ -464,7 +464,7 @@ def test_what_the_plugin_tells_has_slurm_asked_at_once_and_else_seldom(coming, m
     told_of(loop, monkeypatch, "dgx1", "pod1", "pod2", "pod3")
     look([loop])
     assert "pod3" not in loop.engine.setup.machines
-    now[0] += GATHER_S
+    now[0] += 2 * GATHER_S
     look([loop])
     assert "pod3" in loop.engine.setup.machines
 
@@ -490,3 +490,77 @@ def test_where_no_node_is_declared_by_features_slurm_is_not_asked(tmp_path, monk
     look([loop])
     assert not slurm.asked["nodes"]
     assert loop.status() == {}
+
+
+def test_a_site_reload_meanwhile_is_not_undone(coming):
+    """Slurm answers late; before it does the site reloads another configuration."""
+    loop, slurm, _ = coming
+    engine, path = loop.engine, loop.engine.setup.config.path
+
+    def late():
+        text = path.read_text() + "deadline_ms: 77\n"
+        path.write_text(text)
+        assert asyncio.run(engine.reload()) is None
+        slurm.nodes = type(slurm).nodes.__get__(slurm)
+        return slurm.nodes()
+
+    slurm.nodes = late
+    look([loop])
+    assert engine.setup.config.deadline_ms == 77
+    look([loop])
+    assert "pod1" in engine.setup.machines
+
+
+def test_what_another_engine_found_and_what_failed_to_load_come_into_force(coming):
+    loop, _, now = coming
+    state_dir = loop.engine.setup.config.state_dir
+    by_feature.keep(state_dir, {"v100": ("pod1",)})
+    load, fails = loop.engine._load, [PluginError("half written")]
+
+    def sometimes(*args, **more):
+        if fails:
+            raise fails.pop()
+        return load(*args, **more)
+
+    loop.engine._load = sometimes
+    look([loop])
+    assert "pod1" not in loop.engine.setup.machines
+    now[0] += UNTOLD_S
+    look([loop])
+    assert "pod1" in loop.engine.setup.machines
+
+
+def test_a_slurm_that_fails_or_shows_nothing_is_asked_seldom_and_takes_nothing_away(coming):
+    loop, slurm, now = coming
+    look([loop])
+    shown = slurm.nodes
+
+    def failing():
+        now[0] += 10
+        asked.append(now[0])
+        raise SlurmError("timed out")
+
+    asked: list[float] = []
+    slurm.nodes = failing
+    began = now[0]
+    while now[0] < began + 3000:
+        look([loop])
+        now[0] += 2
+    assert len(asked) <= 3000 / 500 + 2
+    slurm.nodes = lambda: []
+    now[0] += 1000
+    look([loop])
+    assert "pod1" in loop.engine.setup.machines
+    slurm.nodes = shown
+
+
+def test_nodes_that_come_and_go_all_the_time_are_taken_together(coming):
+    loop, slurm, now = coming
+    reloads = []
+    load = loop.engine._load
+    loop.engine._load = lambda *args, **more: (reloads.append(now[0]), load(*args, **more))[1]
+    for step in range(300):
+        slurm.there = [f"pod{step}"]
+        look([loop])
+        now[0] += 2
+    assert len(reloads) <= 600 / 10

@@ -161,13 +161,16 @@ def test_the_nvlink_domain_of_a_node_is_kept_and_follows_its_cables(tmp_path):
         ClusterUUID                       : dc6e40c4-d722-4357-9ba6-5291dd461278
     Processes                             : None"""
     store = Store(tmp_path)
+    joined = re.sub(r"(Minor Number .*)", lambda line: line[1] + fabric, QUERY)
+    domain_7 = "dc6e40c4-d722-4357-9ba6-5291dd461278.7"
     for query, domain in (
-        (QUERY.replace("    GPU Operation Mode", fabric), "dc6e40c4-d722-4357-9ba6-5291dd461278.7"),
+        (joined, domain_7),
+        (("NVML: cut off", 124), domain_7),
         (QUERY, ""),
     ):
         text = output(**{**A100, "nvidia-smi-query": query})
         [_] = Collector(lambda *_, text=text: text, store).collect([NODE])
-        assert store.nodes()["n1"].domain == domain
+        assert store.domains()["n1"] == domain
 
 
 def test_changed_hardware_is_named_and_kept_apart_until_accepted(tmp_path):

@@ -599,4 +599,10 @@ def test_how_nvlink_joins_the_nodes_is_told_before_the_start(tmp_path):
     assert not found.starts_now
     many = "it asks for 3 nodes, and the largest NVLink domain has 2"
     assert ("NVLink", many) in found.evidence
+    # Of a rack of which two trays were collected nobody knows how many it has.
+    other = replace(found_in["dgx1"], domain=None)
+    found = tried(
+        "--gpus-per-node=8 -N3", nodes, decider=replace(decider, machines=found_in | {"x": other})
+    )
+    assert "NVLink" not in dict(found.evidence)
     assert not tried("--gpus-per-node=8 -N1", nodes, decider=decider).evidence
