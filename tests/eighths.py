@@ -99,7 +99,8 @@ class LongRun:
         """The longest group first, each into the eighth that has least so far."""
         groups: dict[str, dict[str, int]] = {}
         for name, found in self.groups.items():
-            path, parts = re.split("::| ", name)[0], PARTS.get(re.split("::| ", name)[0], 1)
+            path = re.split("::| ", name)[0]
+            parts = PARTS.get(path, 1)
             if not (HERE.parent / path).exists() or ("::" in name) != (path in BY_TEST):
                 continue
             if parts == 1 or " part " in name:

@@ -14,7 +14,7 @@ from gres_topology import NodeTopology
 from policies.fragmentation import fragmentation_of
 from simulation.core.link_quality import judge
 from simulation.core.record import Record, SimulatedRun
-from simulation.report.metrics import gpus_of, quantile
+from simulation.report.metrics import gpus_of, quantile, summary
 
 #: Sizes of jobs that are told together: the most GPUs of each.
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -146,6 +146,11 @@ def room(run: SimulatedRun, cluster: Mapping[str, NodeTopology]) -> dict[str, fl
         "stranded_share": fmean(moment.stranded for moment in seen) / run.gpus,
         "largest_gpus": fmean(moment.largest for moment in seen),
     }
+
+
+def figures(run: SimulatedRun, cluster: Mapping[str, NodeTopology]) -> dict[str, float | None]:
+    """All figures of a run's table: `summary` and `room`."""
+    return summary(run, cluster) | room(run, cluster)
 
 
 _END, _SUBMIT, _START = 0, 1, 2

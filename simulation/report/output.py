@@ -13,8 +13,8 @@ from typing import Any
 from gres_topology import NodeTopology
 from simulation.core.record import SimulatedRun
 from simulation.report import words
-from simulation.report.breakdown import room
-from simulation.report.metrics import quantile, summary
+from simulation.report.breakdown import figures
+from simulation.report.metrics import quantile
 from simulation.report.recommendation import differences, recommendation, reference_of
 from simulation.traces import Trace
 
@@ -55,18 +55,19 @@ def shown(value: float | None, style: str) -> str:
     return f"{value:,.{style}f}"
 
 
-def table(
-    runs: Sequence[SimulatedRun],
-    cluster: Mapping[str, NodeTopology],
-    metrics: Iterable[str] = TABLE,
-) -> list[list[str]]:
+def table(runs: Sequence[SimulatedRun], cluster: Mapping[str, NodeTopology]) -> list[list[str]]:
     """Heading and one row per policy, as text."""
-    columns = {metric: TABLE[metric] for metric in metrics}
-    rows = [["policy", *(heading for heading, _ in columns.values())]]
+    rows = [["policy", *(heading for heading, _ in TABLE.values())]]
     for run in runs:
-        figures = summary(run, cluster) | room(run, cluster)
-        rows.append([run.policy, *(shown(figures[m], style) for m, (_, style) in columns.items())])
+        found = figures(run, cluster)
+        rows.append([run.policy, *(shown(found[m], style) for m, (_, style) in TABLE.items())])
     return rows
+
+
+def first_columns(rows: Sequence[Sequence[str]], facts: Mapping[str, Any]) -> list[list[str]]:
+    """Of a table the policy and its `decisive` metrics."""
+    places = [0, *(1 + [*TABLE].index(metric) for metric in decisive(facts))]
+    return [[row[place] for place in places] for row in rows]
 
 
 def decisive(facts: Mapping[str, Any]) -> tuple[str, ...]:
@@ -142,10 +143,7 @@ def to_json(report: Report) -> str:
             "log_waits": log_waits(report),
             "compared_with": reference_of([run.policy for run in report.runs]),
             "differences": differences(report.runs, report.cluster),
-            "policies": {
-                run.policy: summary(run, report.cluster) | room(run, report.cluster)
-                for run in report.runs
-            },
+            "policies": {run.policy: figures(run, report.cluster) for run in report.runs},
         },
         indent=2,
     )

@@ -9,7 +9,7 @@ from statistics import fmean
 from gres_topology.pictures import Picture, theme
 from simulation.report import plots
 from simulation.report.breakdown import MOMENTS, Moment, SizeWait, waits_by_size
-from simulation.report.output import Report, beside_the_log, decisive, left_out, table
+from simulation.report.output import Report, beside_the_log, first_columns, left_out, table
 from simulation.report.recommendation import recommendation, reference_of
 from simulation.report.words import share, time
 from simulation.traces import Trace
@@ -67,8 +67,9 @@ def to_html(report: Report) -> str:
     runs, cluster, trace = report.runs, report.cluster, report.trace
     chosen = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.facts.items())
     # A column per policy: figures of one kind are compared along a line.
-    head, *rows = zip(*table(runs, cluster), strict=True)
-    first, *decisive_rows = zip(*table(runs, cluster, decisive(report.facts)), strict=True)
+    every = table(runs, cluster)
+    head, *rows = zip(*every, strict=True)
+    _, *first_rows = zip(*first_columns(every, report.facts), strict=True)
     return "\n".join(
         [
             Html(_HEAD) + Html(_VIEW) + tag("title", trace.source),
@@ -80,7 +81,7 @@ def to_html(report: Report) -> str:
                 f"{trace.source} ({trace.format}): {len(trace.jobs)} jobs on {len(cluster)}"
                 f" nodes, {report.gpus} GPUs. {chosen}.",
             ),
-            _table(first, decisive_rows),
+            _table(head, first_rows),
             _folded("All figures", _table(head, rows)),
             tag("p", beside_the_log(report)),
             _left_out(trace),

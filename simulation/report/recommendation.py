@@ -17,7 +17,7 @@ from typing import NamedTuple
 from gres_topology import NodeTopology
 from simulation.core.link_quality import share_of
 from simulation.core.record import Record, SimulatedRun
-from simulation.report.breakdown import bandwidth_by_user, room, size_of
+from simulation.report.breakdown import bandwidth_by_user, figures, size_of
 from simulation.report.intervals import half_width
 from simulation.report.metrics import summary
 from simulation.report.words import points, share, time
@@ -87,6 +87,13 @@ class Compared:
             for run in runs
         }
         self.shares = {run.policy: _by_job(run, self._share) for run in runs}
+        self._figures: dict[str, dict[str, float | None]] = {}
+
+    def figures(self, policy: str) -> dict[str, float | None]:
+        """The figures of a policy's table, reckoned once."""
+        if policy not in self._figures:
+            self._figures[policy] = figures(self.runs[policy], self.cluster)
+        return self._figures[policy]
 
     def _share(self, record: Record) -> float | None:
         """The job's bandwidth as a share of the best its nodes could give; None without a ring."""
@@ -241,21 +248,20 @@ def _against(compared: Compared, name: str, reference: str) -> list[str]:
         said.append(f"jobs wait {beside}{_sure(waits, time)}")
     else:
         beside = f"{time(waits.own)} instead of {time(waits.other)}"
+        told = (beside, _bounds(waits, time))
         is_same = not any(waits.bounds or (1.0,))
         said.append(
             "jobs wait as long"
             if is_same
-            else f"no difference in waits can be told ({beside}{_or(waits, time)})"
+            else f"no difference in waits can be told ({': '.join(filter(None, told))})"
         )
     if times.counts and not waits.counts:
         beside = f"{time(times.own)} instead of {time(times.other)}"
         said.append(f"take {beside}{_sure(times, time)} from submit to end")
     if shares.counts:
         # As the table has it, where a job of two nodes counts twice.
-        own, other = (
-            summary(compared.runs[run], compared.cluster)["bandwidth_share"] or 0.0
-            for run in (name, reference)
-        )
+        both = (compared.figures(run)["bandwidth_share"] or 0.0 for run in (name, reference))
+        own, other = both
         ideal = f"{share(own)} instead of {share(other)} of the ideal bandwidth"
         said.append(f"jobs of several GPUs on a node get {ideal}{_sure(shares, points)}")
     elif compared.shares[name]:
@@ -269,18 +275,19 @@ def _against(compared: Compared, name: str, reference: str) -> list[str]:
 
 def _sure(one: Difference, shown: Callable[[float], str]) -> str:
     """In brackets where the difference lies, as far as the jobs tell."""
+    said = _bounds(one, shown)
+    return f" ({said})" if said else ""
+
+
+def _bounds(one: Difference, shown: Callable[[float], str]) -> str:
+    """Where the difference lies; "" where it is none, or not known."""
     if one.bounds is None or not any(one.bounds):
         return ""
     low, high = one.bounds
     if low < 0 < high:
-        return f" ({shown(-low)} less to {shown(high)} more)"
+        return f"{shown(-low)} less to {shown(high)} more"
     near, far = sorted((abs(low), abs(high)))
-    return f" ({shown(near)} to {shown(far)} {'more' if low >= 0 else 'less'})"
-
-
-def _or(one: Difference, shown: Callable[[float], str]) -> str:
-    """`: 3.2 min less to 3.2 min more`, within brackets that stand already."""
-    return _sure(one, shown).replace(" (", ": ", 1).rstrip(")")
+    return f"{shown(near)} to {shown(far)} {'more' if low >= 0 else 'less'}"
 
 
 def _listed(parts: Sequence[str]) -> str:
@@ -314,10 +321,7 @@ def _losers(compared: Compared, name: str, reference: str) -> list[str]:
 
 def _worse(compared: Compared, name: str, reference: str) -> list[str]:
     """Which figures of the table got worse, one by one; of these no interval is known."""
-    own, other = (
-        summary(compared.runs[run], compared.cluster) | room(compared.runs[run], compared.cluster)
-        for run in (name, reference)
-    )
+    own, other = compared.figures(name), compared.figures(reference)
     said = []
     for one in _WORSE:
         mine, its = own[one.metric], other[one.metric]

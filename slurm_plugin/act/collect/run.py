@@ -132,7 +132,7 @@ class Collector:
             topology = read_node(node.name, found)
             query = found["nvidia-smi-query"]
             # Of a tool that failed, or was cut off, what was known stays.
-            if query.status == 0 and isinstance(query.text, str):
+            if query.status == 0:
                 self._domains[node.name] = nvlink_domain(query.text)
             elif query.status == 127:
                 self._domains[node.name] = ""

@@ -280,13 +280,13 @@ def _print(report: Report) -> None:
         click.echo(f"    {row.where}: {row.reason}")
     if len(trace.rejected) > NAMED:
         click.echo(f"    ... {len(trace.rejected) - NAMED} more; --json and --html name all")
-    first = output.decisive(report.facts)
-    head, *rows = output.table(report.runs, report.cluster, first)
+    every = output.table(report.runs, report.cluster)
+    head, *rows = output.first_columns(every, report.facts)
     # One column per policy: figures of one kind are compared along a line.
     columns = [[heading, *(row[at] for row in rows)] for at, heading in enumerate(head) if at]
     table = tables.plain(["", *(row[0] for row in rows)], columns, numbers=True)
     tables.show(table, 30 + 20 * len(rows))
-    click.echo(f"({len(output.TABLE) - len(first)} more figures: --html, --json)")
+    click.echo(f"({len(every[0]) - len(head)} more figures: --html, --json)")
     if said := output.beside_the_log(report):
         click.echo(f"\n{fill(said, 100)}")
     click.echo(f"\n{fill(recommendation(report.runs, report.cluster, report.facts), 100)}")

@@ -149,7 +149,9 @@ class Details:
 
     def _styles(self, held: Mapping[int, str]) -> dict[str, int]:
         """The colours of these holders of GPUs."""
-        names, jobs = set(held.values()), self.reading.snapshot.jobs if self.colours else ()
+        if not self.colours or not held:
+            return {}
+        names, jobs = set(held.values()), self.reading.snapshot.jobs
         return {
             called: self.colours[job.job_id][0]
             for job in jobs

@@ -1,16 +1,9 @@
 """`gputopo doctor` while the engine has not heard from Slurm who is in charge."""
 
 import time
-from pathlib import Path
 
 import pytest
 from played_site import PlayedSite
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedSite:
-    return PlayedSite(tmp_path, monkeypatch)
-
 
 NOT_SAID = {
     "is_ours": False,

@@ -1,15 +1,5 @@
 """What `gputopo doctor` advises depends on what is installed."""
 
-from pathlib import Path
-
-import pytest
-from played_site import PlayedSite
-
-
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedSite:
-    return PlayedSite(tmp_path, monkeypatch)
-
 
 def test_a_missing_plugin_is_put_in_by_the_command_where_the_package_has_it(site, monkeypatch):
     """Else it is to be installed, or built."""
