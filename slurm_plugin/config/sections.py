@@ -16,6 +16,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 
 IDENTITY = "identity"
 GRES_CONF = "gres-conf"
+DEFAULT_GRES_CONF = Path("/etc/slurm/gres.conf")
 COLLECTED = "collected"
 
 
@@ -137,7 +138,7 @@ class NodeSet:
         "What `gputopo calibrate` wrote for these nodes; else the general models.",
         example="models/a100.json",
     )
-    gres_conf: Path = setting(Path("/etc/slurm/gres.conf"), f"Read for `slurm_index: {GRES_CONF}`.")
+    gres_conf: Path = setting(DEFAULT_GRES_CONF, f"Read for `slurm_index: {GRES_CONF}`.")
     slices: tuple[str, ...] = setting(
         (),
         "Where GPUs are cut into slices or partitions: all that Slurm counts, in its order:"

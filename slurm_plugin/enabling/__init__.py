@@ -1,5 +1,5 @@
-"""`gputopo enable` and `gputopo disable`: slurm.conf and the link to job_submit.lua.
+"""`gputopo init`, `enable` and `disable`: gputopo.yaml, slurm.conf, the link to job_submit.lua.
 
-`edits` is what is put in and taken out again, `checks` is what must hold before, `apply` writes.
-Nothing here starts or stops a daemon.
+`first_file` is the gputopo.yaml to begin with. `edits` is what is put into slurm.conf and taken out
+again, `checks` is what must hold before, `apply` writes. Nothing here starts or stops a daemon.
 """

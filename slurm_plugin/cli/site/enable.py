@@ -123,10 +123,9 @@ def _require_config(path: Path) -> None:
     import os
 
     from slurm_plugin.cli import Fault
-    from slurm_plugin.config.settings import SAMPLE
 
     if not os.path.lexists(path):
-        raise Fault(f"{path} is not there: cp {SAMPLE} {path}, and name your nodes in it")
+        raise Fault(f"{path} is not there: gputopo init shows one for this site")
 
 
 def _client(config: Config | None) -> SlurmClient:

@@ -137,3 +137,21 @@ def test_slurm_conf_is_read_as_slurm_reads_it(cluster):
             ).last(PLUGIN_DIR)
             assert ours, name
             assert f'"{ours.value}"' in said.err, f"{name}: {said.err}"
+
+
+def test_init_names_the_gpu_nodes_that_slurm_has(stock):
+    """In a file of its own, which is a configuration that observes."""
+    try:
+        gputopo(stock, "init", "--config", "/tmp/first.yaml", "--apply")
+        rows = json.loads(stock.run("ctl", "scontrol show nodes --json").out)["nodes"]
+        with_gpus = {row["name"] for row in rows if "gpu:" in row["gres"]}
+        check = gputopo(stock, "config", "check", "/tmp/first.yaml", "--json")
+        assert json.loads(check.out)["nodes"] == len(with_gpus)
+        text = stock.run("ctl", "cat /tmp/first.yaml").out
+        assert "{mode: observe}" in text
+        assert "dgx[1-2]" in text
+        again = gputopo(stock, "init", "--config", "/tmp/first.yaml", "--apply", check=False)
+        assert "names nodes already" in again.err
+        assert stock.run("ctl", "cat /tmp/first.yaml").out == text
+    finally:
+        stock.run("ctl", "rm -f /tmp/first.yaml")
