@@ -42,14 +42,16 @@ def sharing(cluster: Cluster) -> Iterator[None]:
     """A block in which the engines of all controllers keep their files on the same volume."""
     cluster.run("ctl", f"install -d -o slurm -g slurm -m 750 {SHARED}")
     text = cluster.read("ctl", CONFIG)
-    cluster.put("ctl", CONFIG, re.sub("^decision_log:.*", YAML, text, flags=re.MULTILINE))
-    cluster.engine("restart")
-    cluster.wait_reconciled()
-    yield
-    cluster.put("ctl", CONFIG, text)
-    cluster.engine("restart")
-    cluster.wait_reconciled()
-    cluster.run("ctl", f"rm -rf {SHARED}")
+    try:
+        cluster.put("ctl", CONFIG, re.sub("^decision_log:.*", YAML, text, flags=re.MULTILINE))
+        cluster.engine("restart")
+        cluster.wait_reconciled()
+        yield
+    finally:
+        cluster.put("ctl", CONFIG, text)
+        cluster.engine("restart")
+        cluster.wait_reconciled()
+        cluster.run("ctl", f"rm -rf {SHARED}")
 
 
 def in_charge(cluster: Cluster, host: str) -> None:

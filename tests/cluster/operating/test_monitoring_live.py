@@ -111,29 +111,33 @@ def reconfigured(cluster: Cluster, change: Callable[[str], str]) -> Iterator[Non
     before = cluster.read("ctl", CONFIG)
     assert change(before) != before
     reload = "kill -HUP $(clusterctl engine pid)"
-    cluster.put("ctl", CONFIG, change(before))
-    cluster.run("ctl", reload)
-    yield
-    cluster.put("ctl", CONFIG, before)
-    cluster.run("ctl", reload)
+    try:
+        cluster.put("ctl", CONFIG, change(before))
+        cluster.run("ctl", reload)
+        yield
+    finally:
+        cluster.put("ctl", CONFIG, before)
+        cluster.run("ctl", reload)
 
 
 @contextmanager
 def slow_policy(cluster: Cluster) -> Iterator[None]:
     """A site's own policy takes twice the deadline."""
     site = cluster.run("ctl", f"echo {SITE_PACKAGES}").out.strip()
-    cluster.run("ctl", f"mkdir {site}/slow-1.dist-info")
-    cluster.put("ctl", f"{site}/slow.py", SLOW)
-    cluster.put("ctl", f"{site}/slow-1.dist-info/METADATA", "Name: slow\nVersion: 1\n")
-    entry = "[gputopo.policies]\nslow = slow:Slow\n"
-    cluster.put("ctl", f"{site}/slow-1.dist-info/entry_points.txt", entry)
     before = cluster.read("ctl", CONFIG)
-    cluster.put("ctl", CONFIG, before.replace("policy: mapa", "policy: slow"))
-    cluster.engine("restart")
-    yield
-    cluster.put("ctl", CONFIG, before)
-    cluster.run("ctl", f"rm -r {site}/slow*")
-    cluster.engine("restart")
+    entry = "[gputopo.policies]\nslow = slow:Slow\n"
+    try:
+        cluster.run("ctl", f"mkdir {site}/slow-1.dist-info")
+        cluster.put("ctl", f"{site}/slow.py", SLOW)
+        cluster.put("ctl", f"{site}/slow-1.dist-info/METADATA", "Name: slow\nVersion: 1\n")
+        cluster.put("ctl", f"{site}/slow-1.dist-info/entry_points.txt", entry)
+        cluster.put("ctl", CONFIG, before.replace("policy: mapa", "policy: slow"))
+        cluster.engine("restart")
+        yield
+    finally:
+        cluster.put("ctl", CONFIG, before)
+        cluster.run("ctl", f"rm -rf {site}/slow*")
+        cluster.engine("restart")
 
 
 @contextmanager

@@ -217,9 +217,10 @@ def test_never_and_now_are_never_false(many_partitions, cluster, busy):
         said = json.loads(cluster.run("ctl", argv, user="alice").out)
         words = ["sbatch", "--parsable", "-o/dev/null", "-t", "5", *form.split(), "--wrap=sleep 99"]
         job = cluster.run("ctl", words, user="alice", check=False)
-        starts = not job.code and starts_soon(cluster, int(job.out))
-        became = job.err.strip() or str(cluster.job(int(job.out)))
+        starts, became = False, job.err.strip()
         if not job.code:
+            starts = starts_soon(cluster, int(job.out))
+            became = became or str(cluster.job(int(job.out)))
             cluster.cancel(int(job.out))
         until(lambda: not cluster.run("ctl", "squeue -h -u alice").out, "the job is over", 60)
         if said["starts_now"] is None:

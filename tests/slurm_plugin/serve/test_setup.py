@@ -25,8 +25,10 @@ def test_garbage_of_a_load_is_not_kept_with_what_lives_for_ever():
     gone = weakref.ref(Garbage())
     config = SimpleNamespace(patterns={})
     gc.disable()
-    setup.warm_up(SimpleNamespace(machines={}, config=config, policies=list))
-    gc.enable()
+    try:
+        setup.warm_up(SimpleNamespace(machines={}, config=config, policies=list))
+    finally:
+        gc.enable()
     gc.collect()
     assert gone() is None
 

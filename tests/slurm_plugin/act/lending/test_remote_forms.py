@@ -47,8 +47,9 @@ def test_jobs_of_one_node_borrow_that_ask_for(fields):
     ids=str,
 )
 def test_all_others_are_told_why_not(fields, why):
-    about = {key: fields.pop(key) for key in ("is_het", "is_batch") if key in fields}
-    asked = replace(Demand("node", gpus=4, per_node=4), **fields)
+    asked_for = dict(fields)
+    about = {key: asked_for.pop(key) for key in ("is_het", "is_batch") if key in fields}
+    asked = replace(Demand("node", gpus=4, per_node=4), **asked_for)
     assert why in forms.line(forms.obstacle(asked, **about))
 
 
