@@ -28,7 +28,7 @@ _MORE = {"gpu_gb": 0.0, "jobs": 1.0}
 
 
 def load(path: Path) -> Measured:
-    """The file that `write` wrote. RemoteError: one line with the file and what is expected."""
+    """The file with this `text`. RemoteError: one line with the file and what is expected."""
     try:
         return parse(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -37,9 +37,9 @@ def load(path: Path) -> Measured:
         raise RemoteError(str(error)) from error
 
 
-def write(path: Path, found: Measured) -> None:
-    """The file that `load` reads. OSError where it cannot be written."""
-    path.write_text(yaml.safe_dump(asdict(found), sort_keys=False), encoding="utf-8")
+def text(found: Measured) -> str:
+    """The file that `load` reads."""
+    return yaml.safe_dump(asdict(found), sort_keys=False)
 
 
 def runs(path: Path) -> list[tuple[float, ...]]:

@@ -318,7 +318,6 @@ OTHERS_THAT_WRITE = {
     "cli/manual.py": "where its user says",
     "doctor/bundle.py": "an archive in memory, which whole_file writes",
     "learn/link_calibration/model_file.py": "where its user says",
-    "config/measured.py": "where its user says",
     "node/program.py": "in a folder that it makes for itself",
     "act/profiling/progress.py": "a lock without contents",
     "decide/decision_log.py": "the engine's own, which is not root",

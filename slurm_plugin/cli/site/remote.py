@@ -70,10 +70,11 @@ def program(file: Path, python: str) -> None:
 def measure(local: Path, lent: Path, preset: str, where: str, out: Path) -> None:
     """Fit what a probe measured on own (LOCAL) and on lent GPUs: remote=auto decides by it."""
     from policies.remote.r_queue.measured import Measured
+    from slurm_plugin.cli import files
     from slurm_plugin.config import measured
 
     own, other = (measured.fit(str(file), measured.runs(file)) for file in (local, lent))
-    measured.write(out, Measured(preset, own, other, where))
+    files.write(out, measured.text(Measured(preset, own, other, where)))
     for name, side in (("own", own), ("lent", other)):
         figures = f"a call {side.call_s * 1e3:.3f} ms, {side.gb_s:.3g} GB/s"
         kernel = f"a kernel {side.kernel_s * 1e3:.3f} ms"

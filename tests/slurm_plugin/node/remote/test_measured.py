@@ -94,6 +94,19 @@ def test_what_the_command_writes_is_what_the_model_computes_with(tmp_path):
     assert execution_s(work, wires, True) == pytest.approx(1 + 1000 * 180e-6 + 2 / 0.5, rel=1e-3)
 
 
+def test_where_its_file_cannot_be_written_is_one_line(tmp_path):
+    for name, side in (("local", LOCAL), ("remote", REMOTE)):
+        (tmp_path / name).write_text(lines(side))
+    words = [str(tmp_path / name) for name in ("local", "remote")]
+    words += ["--preset", "echo", "--out"]
+    made = CliRunner().invoke(cli, ["remote", "measure", *words, str(tmp_path / "new" / "x")])
+    assert (made.exit_code, (tmp_path / "new" / "x").is_file()) == (0, True)
+    # Below a file nobody can make a folder, root included.
+    done = CliRunner().invoke(cli, ["remote", "measure", *words, str(tmp_path / "local" / "x")])
+    assert (done.exit_code, done.output.count("\n")) == (2, 1), done.output
+    assert f"{tmp_path / 'local' / 'x'}: " in done.output
+
+
 def test_bytes_among_gpus_other_jobs_and_kernels_count_as_they_were_measured(tmp_path):
     """Eqs. 4 to 6 with what the probe's lines were made of: GPU to GPU, two jobs at once."""
     local, lent = Side(5e-6, 4.0, 0.02, 0, 8.0), Side(180e-6, 0.5, 0.03, 0, 2.0, 0.25)
@@ -168,5 +181,5 @@ def test_a_file_that_is_not_what_was_written_is_refused(tmp_path, change, said):
 
 def test_a_file_is_read_as_it_was_written(tmp_path):
     both = Measured("pocl", LOCAL, Side(1e-4, 0.5, 0.02, 0.1, 9.0, 0.4), "a machine, a day")
-    measured.write(tmp_path / "measured.yaml", both)
+    (tmp_path / "measured.yaml").write_text(measured.text(both))
     assert measured.load(tmp_path / "measured.yaml") == both
