@@ -57,7 +57,7 @@ class DecisionTail:
     """Follows the log as it grows and rotates. One thread at a time may call it."""
 
     def __init__(self, config: DecisionLogConfig | None) -> None:
-        """`path` is that of the decision log; None: there is none to follow."""
+        """`config` is that of the decision log; None: there is none to follow."""
         self._files = LogFiles(config) if config else None
         #: Up to where each file was read.
         self._at: dict[LogFile, int] = {}

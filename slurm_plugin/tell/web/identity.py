@@ -84,7 +84,7 @@ class Identities:
     owner: Callable[[End, End], int | None] = field(default_factory=lambda: owner_of)
 
     def whose(self, connection: PageConnection) -> Hashable:
-        """By whom a new connection counts: a uid, or another host. Raises Refused.
+        """By whom a new connection counts: a uid, or another host. Raises UnknownViewer.
 
         None where only its requests will tell.
         """
@@ -102,7 +102,7 @@ class Identities:
         return uid
 
     def viewer(self, connection: PageConnection, names: Sequence[str]) -> Viewer:
-        """Who asks; `names` are all values of the user's header. Raises Refused, Untold."""
+        """Who asks; `names` are all values of the user's header. Raises UnknownViewer, Untold."""
         is_unix = connection.family == socket.AF_UNIX
         peer, own = connection.ends
         host = peer[0]
