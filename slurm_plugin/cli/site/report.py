@@ -104,11 +104,11 @@ def _first(since: str, now: datetime) -> datetime:
             pass
     try:
         moment = datetime.fromisoformat(since)
-    except ValueError:
+        return moment if moment.tzinfo else moment.astimezone()
+    except (ValueError, OverflowError):
         raise click.UsageError(
             f"--since {since!r}: expected 90m, 2h, 7d, 4w or a date such as 2026-01-31"
         ) from None
-    return moment if moment.tzinfo else moment.astimezone()
 
 
 def _is_after(stamp: str, first: datetime) -> bool:

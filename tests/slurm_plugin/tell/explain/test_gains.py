@@ -191,7 +191,7 @@ def test_old_readings_go_when_there_are_too_many(tmp_path, monkeypatch):
     assert FreeHistory(log).since(None) == []
 
 
-@pytest.mark.parametrize("since", ["yesterday", "h", "9999999999999d", ""])
+@pytest.mark.parametrize("since", ["yesterday", "h", "9999999999999d", "0001-01-01", ""])
 def test_a_bad_since_is_one_clear_line(site, since):
     words = ("report", "--config", str(site), "--since", since or "x")
     assert "expected 90m, 2h" in refused(*words)
