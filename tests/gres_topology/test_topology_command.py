@@ -137,6 +137,15 @@ def test_plot_draws_the_machine_without_any_extra(machine, tmp_path, monkeypatch
     assert f"{machine}: {catalog.load(machine).gpus} GPUs" in target.read_text()
 
 
+@pytest.mark.parametrize("name", ["listing", "-"])
+def test_a_listing_among_other_bytes_is_read(tmp_path, name):
+    text = b"GPU 0: NVIDIA\xae A100 (UUID: GPU-1)\n"
+    (tmp_path / "listing").write_bytes(text)
+    where = name if name == "-" else str(tmp_path / name)
+    result = CliRunner().invoke(cli, ["topology", "slices", where], input=text)
+    assert (result.exit_code, result.output.splitlines()[-1]) == (0, "slices: [0]")
+
+
 def test_slices_of_nvidia_smis_listing_are_printed_for_gputopo_yaml():
     listing = "GPU 0: NVIDIA A100 (UUID: GPU-1)\nGPU 1: NVIDIA A100 (UUID: GPU-2)\n"
     listing += "".join(f"  MIG 3g.20gb     Device  {i}: (UUID: MIG-{i})\n" for i in range(2))

@@ -111,7 +111,7 @@ def gres_conf(
 
 
 @topology.command()
-@click.argument("listing", metavar="FILE", type=click.File())
+@click.argument("listing", metavar="FILE", type=click.File(errors="replace"))
 def slices(listing: TextIO) -> None:
     """Write a node's MIG slices or AMD partitions for gputopo.yaml.
 
