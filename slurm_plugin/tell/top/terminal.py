@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import sys
 import termios
@@ -34,6 +35,10 @@ MOVES = {
     "\x1b[6~": (0, 10), "\x1b[5~": (0, -10), "n": (1, 0), "p": (-1, 0),
 }  # fmt: skip
 QUIT = ("q", "Q", "\x1b", "\x03", "\x04")
+#: A key as a terminal sends it: a control sequence (ECMA-48), what goes with Alt, or a character.
+_KEY = re.compile(r"\x1b+(?:\[[0-?]*[ -/]*[@-~]|O?.)|.", re.DOTALL)
+#: As much as a terminal keeps (N_TTY_BUF_SIZE): a sequence cut in two would begin with Escape.
+_ALL_BYTES = 4096
 
 
 class Top:
@@ -113,13 +118,12 @@ class Top:
         live.update(Text("\n").join(self._lines(self._console.height)), refresh=True)
 
     def _on_key(self, descriptor: int, live: Live) -> None:
-        pressed = os.read(descriptor, 64).decode(errors="replace")
-        if pressed in QUIT or not pressed:
-            self._ended.set()
-            return
-        for key in [pressed] if pressed.startswith("\x1b") else pressed:
+        pressed = os.read(descriptor, _ALL_BYTES).decode(errors="replace")
+        # Keys that are held down come together; nothing comes of a terminal that is gone.
+        for key in _KEY.findall(pressed) or QUIT[:1]:
             if key in QUIT:
                 self._ended.set()
+                return
             nodes, jobs = MOVES.get(key, (0, 0))
             self._reader.nodes = max(0, self._reader.nodes + nodes)
             self._reader.jobs = max(0, self._reader.jobs + jobs)
