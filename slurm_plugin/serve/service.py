@@ -78,9 +78,9 @@ class Engine:
         self._warming: threading.Thread | None = None
         #: When the configuration in force was read (epoch), and why the last reload failed.
         self.read_at, self.reload_error = time.time(), ""
-        # Nodes that are left to Slurm, and of what that was found.
-        self._left: dict[str, str] = {}
-        self._left_of: tuple[object, ...] = (None, None, None)
+        # Of what was found which nodes are left to Slurm, and they. Replaced as one: the metrics'
+        # thread asks, too.
+        self._left: tuple[tuple[object, ...], dict[str, str]] = ((None, None, None), {})
         #: Folders of the configuration in which the engine may not write.
         self.not_writable: list[str] = []
         #: Why what the site wants to listen beside the socket does not.
@@ -338,12 +338,14 @@ class Engine:
 
     def left_to_slurm(self) -> dict[str, str]:
         """The nodes on which no GPUs are chosen, and why."""
-        told, seen = self.tables.latest, self.setup.watcher.newest_of_nodes
-        made_of = (self.setup.machines, told, None if told else seen)
-        if any(one is not other for one, other in zip(self._left_of, made_of, strict=True)):
-            gpus = amiss.gpus_of_nodes(told, seen)
-            self._left, self._left_of = amiss.left_to_slurm(self.setup.machines, gpus), made_of
-        return self._left
+        setup, told = self.setup, self.tables.latest
+        seen = setup.watcher.newest_of_nodes
+        made_of = (setup.machines, told, None if told else seen)
+        found_of, left = self._left
+        if any(one is not other for one, other in zip(found_of, made_of, strict=True)):
+            left = amiss.left_to_slurm(setup.machines, amiss.gpus_of_nodes(told, seen))
+            self._left = made_of, left
+        return left
 
     def status(self) -> dict[str, Any]:
         """What `gputopo status` shows."""
