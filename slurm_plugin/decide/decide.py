@@ -48,10 +48,10 @@ from slurm_plugin.decide.machines import (
     profile_for,
     usable,
 )
+from slurm_plugin.decide.neighbours import NOBODY_SHARES, Sharing
 from slurm_plugin.decide.networks import NetworksInForce
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import BuildPlacing, DecisionRecord
-from slurm_plugin.learn.job_profiles.sharing import NOBODY_SHARES, Sharing
 
 logger = logging.getLogger(__name__)
 

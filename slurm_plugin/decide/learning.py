@@ -6,13 +6,16 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from policies import RunningJob
 from policies.best_fit import domains
 from policies.contract.interference import NOBODY, Kind, kind_of_running
 from slurm_plugin.decide.machines import UNDECLARED, Machines
 from slurm_plugin.learn.job_profiles.learned import Learned, Sort
-from slurm_plugin.slurm.clients.command_line import SlurmClient
+
+if TYPE_CHECKING:
+    from slurm_plugin.slurm.clients.command_line import SlurmClient
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Which jobs run beside a job that is about to start.
+"""Which jobs run beside a job that is about to start, and who has shares of a GPU beside it.
 
 The select plugin's notices keep this current; a snapshot of the queue every few seconds adds what
 they missed, and fills it after a restart. Nothing of it is used once the last snapshot is old.
@@ -13,10 +13,13 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from policies import Ahead, RunningJob, mask_of
+from policies import Ahead, Request, RunningJob, mask_of
+from policies.contract.hint_keys import BATCH, PROFILE
+from policies.contract.interference import Interference
 from policies.contract.running import RunningJobs
 from policies.hints import to_running
 from policies.horizon.usual import UsualCommunication
+from policies.slices import Shares, SharesRoom
 from slurm_plugin.base.job_notes import hints
 from slurm_plugin.base.placement import PlacementQuestion
 from slurm_plugin.base.protocol import Notice
@@ -32,6 +35,8 @@ MOST_HINTS = 20_000
 _NOBODY = RunningJobs()
 #: States in which a job holds its GPUs.
 HOLDING = ("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING")
+#: Hint keys that tell jobs of shares apart.
+SAYS_WHAT_IT_IS = {PROFILE.name, BATCH.name}
 
 
 @dataclass(slots=True)
@@ -254,3 +259,28 @@ class Neighbours:
             for name, machine in known.items()
             if machine.topology is not None and not machine.problem
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What the choice among shared GPUs (shards, MPS) goes by."""
+
+    #: None: nobody is followed.
+    neighbours: Neighbours | None = None
+    #: How jobs slow each other.
+    interference: Callable[[], Interference] = Interference
+
+    def policy_for(self, request: Request, what: str, rooms: Mapping[str, SharesRoom]) -> Shares:
+        """The policy for one question; `what` it asks for, in words: `4 shards`.
+
+        Until a job says what it is nobody is followed: reading the queue costs Slurm something.
+        """
+        beside = self.neighbours
+        if beside and SAYS_WHAT_IT_IS & request.options.keys():
+            beside.is_wanted = True
+        jobs_on = beside.sharing if beside else lambda name: ()
+        return Shares(rooms, what, jobs_on, self.interference())
+
+
+#: Where nobody is followed.
+NOBODY_SHARES = Sharing()

@@ -34,13 +34,12 @@ from slurm_plugin.decide.decide import Decider
 from slurm_plugin.decide.learning import Teacher
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machines
-from slurm_plugin.decide.neighbours import Neighbours
+from slurm_plugin.decide.neighbours import Neighbours, Sharing
 from slurm_plugin.decide.networks import NetworksInForce
 from slurm_plugin.decide.rules import Rules
 from slurm_plugin.decide.site_policies import SitePolicies
 from slurm_plugin.errors import ConfigError, SlurmError
 from slurm_plugin.learn.job_profiles import Learned
-from slurm_plugin.learn.job_profiles.sharing import Sharing
 from slurm_plugin.learn.part_marks import marks as part_marks
 from slurm_plugin.learn.part_marks.marks import MarksInForce
 from slurm_plugin.queue.coming import Coming

@@ -12,8 +12,8 @@ from slurm_plugin.base.job_notes.hints import values_of
 from slurm_plugin.base.log_lines import plain
 from slurm_plugin.base.placement import CandidateNode
 from slurm_plugin.base.protocol import Pass, decode, encode_request
+from slurm_plugin.decide.neighbours import Sharing
 from slurm_plugin.errors import ProtocolError
-from slurm_plugin.learn.job_profiles.sharing import Sharing
 from slurm_plugin.tell.explain.story import story_of
 from slurm_plugin.tell.explain.text import in_words
 
