@@ -190,6 +190,7 @@ SIMULATION_ORDER = {
 }
 #: The same of papers.
 PAPERS_ORDER = {
+    "simulators": "replay jobs that borrow GPUs or are shaped, whatever the paper",
     "experiments": "the papers' evaluations",
     "reproduction": "what the experiments say of the papers, row by row",
     "command": "people's way in",

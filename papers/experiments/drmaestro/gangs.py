@@ -14,6 +14,7 @@ from papers.experiments import Result
 from papers.experiments.drmaestro.runs import Choices, bound_s, replayed
 from papers.experiments.drmaestro.workload import MEANS_S, jobs
 from papers.experiments.experiment import averaged
+from papers.simulators.planned_loans import PlannedJob
 from policies import Wait
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.capacity import copies
@@ -23,7 +24,6 @@ from policies.remote.drmaestro.assigning import assign_gpus
 from policies.remote.drmaestro.hosting import host_tasks
 from policies.remote.jobs import Answer
 from simulation.core.steps import each
-from simulation.models.planned_loans import PlannedJob
 
 JOBS, MACHINES, IN_REACH = 1024, 16, 6
 #: Share of the jobs that may use remote GPUs, in hundredths, by the row's name.

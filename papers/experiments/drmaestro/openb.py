@@ -11,11 +11,11 @@ from papers.experiments.drmaestro.runs import AWARE, WITH, WITHOUT, measured, to
 from papers.experiments.drmaestro.workload import GOAL, network_of
 from papers.experiments.experiment import averaged
 from papers.experiments.rqueue.middleware import PAPERS
+from papers.simulators.planned_loans import PlannedJob, PlannedLoanSimulator
 from policies import Request
 from policies.remote import RemoteJob
 from policies.remote.drmaestro import RODINIA, Costs, DRMaestro
 from simulation.core.steps import each
-from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
 ROUND_S = 60.0
 NOTES = (

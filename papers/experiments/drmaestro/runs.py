@@ -19,10 +19,10 @@ from papers.experiments.drmaestro.workload import (
 )
 from papers.experiments.experiment import averaged
 from papers.experiments.rqueue.middleware import PAPERS, found
+from papers.simulators.loans import Ended
+from papers.simulators.planned_loans import PlannedJob, PlannedLoanSimulator
 from policies.remote.drmaestro import Costs, DRMaestro, utility
 from simulation.core.steps import each
-from simulation.models.loans import Ended
-from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
 WITHOUT, WITH = "without remote GPUs", "with remote GPUs"
 AWARE = "with remote GPUs, network-aware"

@@ -16,10 +16,10 @@ from __future__ import annotations
 import numpy as np
 
 from papers.experiments.rqueue.middleware import PAPERS, found
+from papers.simulators.planned_loans import PlannedJob
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.drmaestro import RODINIA, NetworkProfile
-from simulation.models.planned_loans import PlannedJob
 
 GPUS, THREADS, MEMORY_MB = 4, 160, 512_000
 CPUS, TASK_MB = 8, 16_000

@@ -12,11 +12,11 @@ import numpy as np
 from papers.experiments.genie.ablation import ABLATIONS
 from papers.experiments.genie.workload import Models, Spec, TrueTimes, Workload, make, models
 from papers.experiments.pollux import GPUS_PER_NODE, PROFILES
+from papers.simulators.shaping import ShapingSimulator
 from policies.contract.scheduling import PRIOR, Platform, Scheduler, Task
 from policies.genie import schedulers
 from policies.genie.tasks import TaskMaker
 from simulation.core.steps import each
-from simulation.models.shaping import ShapingSimulator
 
 #: The two that are GENIE; the others are what it is compared with.
 OURS, PRINTED = "genie", "genie-paper"

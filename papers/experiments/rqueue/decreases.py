@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulation.models.loans import Ended
+from papers.simulators.loans import Ended
 
 _Seconds = NDArray[Any]
 

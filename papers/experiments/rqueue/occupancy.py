@@ -11,9 +11,9 @@ from papers.experiments import Result
 from papers.experiments.experiment import averaged
 from papers.experiments.rqueue.tsubame import G_QUEUE, OURS, QUEUES, R_QUEUE, SHARED
 from papers.experiments.rqueue.workload import DAY_S, jobs, nodes
+from papers.simulators.loans import Ended
+from papers.simulators.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 from simulation.core.steps import each
-from simulation.models.loans import Ended
-from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 
 NODES, JOBS, PERIOD_S = 5, 50, 10 * DAY_S
 LARGEST = 4

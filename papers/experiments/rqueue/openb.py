@@ -12,11 +12,11 @@ from papers.experiments.rqueue.decreases import moments
 from papers.experiments.rqueue.middleware import PAPER_WIRES, PAPERS, told, wires_of
 from papers.experiments.rqueue.tsubame import G_QUEUE, on_real_log
 from papers.experiments.rqueue.workload import drawn_work
+from papers.simulators.queued_loans import QueuedLoanJob
 from policies import Request
 from policies.remote import RemoteJob
 from policies.remote.r_queue import NetworkSpeeds
 from simulation.core.steps import each
-from simulation.models.queued_loans import QueuedLoanJob
 
 NOTES = (
     "7,228 tasks of 34 days of Alibaba's OpenB trace (Weng et al., ATC'23, Apache-2.0), first come,"

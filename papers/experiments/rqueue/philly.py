@@ -11,11 +11,11 @@ from papers.experiments.experiment import averaged
 from papers.experiments.rqueue.middleware import PAPER_WIRES, PAPERS, told, wires_of
 from papers.experiments.rqueue.tsubame import on_real_log
 from papers.experiments.rqueue.workload import drawn_work
+from papers.simulators.queued_loans import QueuedLoanJob
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.r_queue import NetworkSpeeds
 from simulation.core.steps import each
-from simulation.models.queued_loans import QueuedLoanJob
 
 NOTES = (
     "15,000 jobs of Philly without the first 47 days (Jeon et al., ATC'19, CC BY 4.0), first come,"

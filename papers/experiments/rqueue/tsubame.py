@@ -11,6 +11,8 @@ from papers.experiments.experiment import averaged
 from papers.experiments.rqueue.decreases import MINUTE_S, histograms, moments
 from papers.experiments.rqueue.middleware import PAPER_WIRES, PAPERS, told, wires_of
 from papers.experiments.rqueue.workload import NODES, YEARS, jobs, nodes, pool
+from papers.simulators.loans import Ended
+from papers.simulators.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 from policies import Wait
 from policies.remote import NodeCapacity
 from policies.remote.capacity import Capacities
@@ -25,8 +27,6 @@ from policies.remote.r_queue import (
 )
 from policies.remote.r_queue.queues import empty_nodes
 from simulation.core.steps import each
-from simulation.models.loans import Ended
-from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from papers.experiments.rqueue.middleware import PAPER_WIRES
+from papers.simulators.queued_loans import QueuedLoanJob
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.r_queue import JobWork, NetworkSpeeds, execution_s
-from simulation.models.queued_loans import QueuedLoanJob
 
 _Numbers = NDArray[Any]
 

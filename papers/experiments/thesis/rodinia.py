@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from papers.experiments import Result
+from papers.simulators.planned_loans import PlannedJob, PlannedLoanSimulator
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.drmaestro import RODINIA, DRMaestro, NetworkProfile
-from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
 #: Seconds on a local GPU; no share depends on it.
 ALONE_S = 100.0

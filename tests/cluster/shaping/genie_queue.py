@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from papers.simulators.shaping import ShapingSimulator, TaskRun
 from policies.contract.scheduling import Planned, Platform, Queue, Scheduler, Started, Task
 from policies.genie.dynamic import Genie
 from policies.genie.tasks import TaskConstraints, TaskMaker
 from policies.performance import INFERENCE, TRAINING, Run, Shape, Work, fit
-from simulation.models.shaping import ShapingSimulator, TaskRun
 
 PLATFORM = Platform(2, 8)
 GENIE = Genie()

@@ -7,7 +7,7 @@ import pytest
 from papers.experiments import experiments, openb
 from papers.experiments.rqueue.openb import log
 from papers.experiments.rqueue.tsubame import OURS, QUEUES, R_QUEUE, SHARED
-from simulation.models.queued_loans import QueuedLoanSimulator
+from papers.simulators.queued_loans import QueuedLoanSimulator
 
 
 def test_the_whole_cluster_and_every_task_are_there():

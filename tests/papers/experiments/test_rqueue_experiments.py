@@ -23,11 +23,11 @@ from papers.experiments.rqueue.tsubame import (
     figures,
 )
 from papers.experiments.rqueue.workload import nodes
+from papers.simulators.loans import Ended
+from papers.simulators.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 from policies.remote.drmaestro import RODINIA
 from policies.remote.r_queue import NetworkSpeeds, execution_s
 from simulation.errors import SimulationError
-from simulation.models.loans import Ended
-from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from papers.simulators.loans import Ended, LoanNodes, RunningLoan
 from policies import Wait
 from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.r_queue import (
@@ -24,7 +25,6 @@ from policies.remote.r_queue import (
 from simulation.core import steps
 from simulation.core.clock import Clock
 from simulation.errors import SimulationError
-from simulation.models.loans import Ended, LoanNodes, RunningLoan
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from papers.simulators.loans import Ended, LoanNodes, RunningLoan
 from policies import Wait
 from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.drmaestro import HELD_BACK, DRMaestro, NetworkProfile
 from simulation.core.clock import Clock
 from simulation.errors import SimulationError
-from simulation.models.loans import Ended, LoanNodes, RunningLoan
 
 #: The order of events at one second: a round comes after everything that it can know of.
 _END, _RETURN, _SUBMIT, _ROUND = range(4)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from papers.experiments.drmaestro import runs, workload
+from papers.simulators.planned_loans import PlannedJob, PlannedLoanSimulator
 from policies import Request
 from policies.remote import NodeCapacity, RemoteJob
 from policies.remote.drmaestro import RODINIA, Costs, DRMaestro, NetworkProfile, by_networkx
 from simulation import SimulationError
-from simulation.models.planned_loans import PlannedJob, PlannedLoanSimulator
 
 #: A fifth of the time is network, half of it on a full one.
 CHATTY = NetworkProfile(0.2, 0.5)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from papers.experiments.rqueue import tsubame, workload
+from papers.simulators.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 from policies import Request
 from policies.remote import RemoteJob
 from policies.remote.r_queue import LEAST_OCCUPIED, GQueue, JobWork, NetworkSpeeds, RQueue
 from simulation import SimulationError
-from simulation.models.queued_loans import QueuedLoanJob, QueuedLoanSimulator
 
 
 def queued(submit_s, *gpus, other_s=100.0, **work):
