@@ -16,11 +16,10 @@ def silent(engine):
     engine.behaviour = lambda peer, request: None
 
 
-def run(tmp_path: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def run(tmp_path: Path, before: bytes = b"", **env: str) -> subprocess.CompletedProcess[str]:
     """The script as slurmctld calls it, with gputopo-bridge.conf beside slurm.conf."""
-    (tmp_path / "gputopo-bridge.conf").write_text(
-        f"deadline_ms = 1000\nsocket = {tmp_path / 'engine.sock'}  # ours\n"
-    )
+    text = f"deadline_ms = 1000\nsocket = {tmp_path / 'engine.sock'}  # ours\n"
+    (tmp_path / "gputopo-bridge.conf").write_bytes(before + text.encode())
     env = {"SLURM_CONF": str(tmp_path / "slurm.conf"), **env}
     return subprocess.run([SCRIPT], env=env, capture_output=True, text=True, timeout=10)
 
@@ -48,3 +47,17 @@ def test_an_engine_that_accepts_nobody_does_not_hold_it(tmp_path, engine):
 def test_nothing_but_a_number_is_passed_on(tmp_path, engine, eventually):
     run(tmp_path, SLURM_JOB_ID="7 x\nreload")
     eventually(lambda: engine.requests == ["ended job=0 array=0"])
+
+
+def test_a_settings_file_in_another_encoding_tells_the_engine_all_the_same(
+    tmp_path, engine, eventually
+):
+    done = run(tmp_path, b"# f\xfcr Slurm\n", SLURM_JOB_ID="7")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    eventually(lambda: engine.requests == ["ended job=7 array=0"])
+
+
+def test_a_path_that_no_socket_can_have_is_no_failure(tmp_path):
+    for path in (b"/run/\0/engine.sock", b"/run/\xff/engine.sock", b""):
+        done = run(tmp_path, b"socket = " + path + b"\n", SLURM_JOB_ID="7")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
