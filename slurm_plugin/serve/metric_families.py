@@ -119,12 +119,3 @@ FAMILIES = (
         """,
     ),
 )
-
-
-def as_table() -> str:
-    """The rows of docs/metrics.md."""
-    rows = ["| metric | kind | what it tells |", "|---|---|---|"]
-    for family in FAMILIES:
-        labels = f"{{{','.join(family.labels)}}}" if family.labels else ""
-        rows.append(f"| `{family.exposed}{labels}` | {family.kind} | {family.about} |")
-    return "\n".join(rows)

@@ -78,8 +78,8 @@ class Engine:
         self._warming: threading.Thread | None = None
         #: When the configuration in force was read (epoch), and why the last reload failed.
         self.read_at, self.reload_error = time.time(), ""
-        # Of what was found which nodes are left to Slurm, and they. Replaced as one: the metrics'
-        # thread asks, too.
+        # The nodes that are left to Slurm, behind what that was found of. Replaced as one: the
+        # metrics' thread asks, too.
         self._left: tuple[tuple[object, ...], dict[str, str]] = ((None, None, None), {})
         #: Folders of the configuration in which the engine may not write.
         self.not_writable: list[str] = []
