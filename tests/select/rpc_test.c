@@ -126,6 +126,20 @@ CLAIM(late_answers_are_skipped_by_their_id)
 	stop(&server);
 }
 
+CLAIM(a_wish_directly_behind_an_answer_is_heard)
+{
+	server_t server = { .answers = { "pass id=1\nsched",
+					 "use id=2 node=a/1\nok id=1\nschedule\nsched" } };
+
+	start(&server);
+	CHECK(ask(1) == GT_ANSWERED && !channel.wants_pass);
+	gt_channel_close(&channel);
+	CHECK(ask(2) == GT_ANSWERED && channel.wants_pass);
+	CHECK(reply.kind == GT_REPLY_USE && reply.pick_count == 1);
+	CHECK_TEXT(reply.picks[0].name, "a");
+	stop(&server);
+}
+
 CLAIM(silence_ends_at_the_deadline_and_opens_the_breaker)
 {
 	server_t server = { .answers = { "use id=1 no" } };

@@ -142,6 +142,7 @@ static gt_result_t receive(gt_channel_t *channel, uint64_t id, int64_t end_us,
 {
 	for (channel->len = 0;;) {
 		size_t used = 0;
+		char *behind;
 		ssize_t n;
 
 		while (next_line(channel, &used, line)) {
@@ -150,7 +151,9 @@ static gt_result_t receive(gt_channel_t *channel, uint64_t id, int64_t end_us,
 			if (is_unasked(channel, *line))
 				continue;
 			if (got == id) {
-				/* what came behind it is given up, too */
+				/* what came behind it is given up, too, but for a wish */
+				while (next_line(channel, &used, &behind))
+					is_unasked(channel, behind);
 				channel->len = 0;
 				return GT_ANSWERED;
 			}
