@@ -32,6 +32,8 @@ MAX_REPLY_BYTES = 64 << 10
 MAX_HINT_BYTES = 4096
 MAX_NAME_BYTES = 1024
 FORMS = ("node", "job", "task", "socket")
+#: Seconds for which the bridge may use an answer to a submit again for the very same request.
+KEEP_S = 1
 
 _MASK = f"[0-9a-fA-F]{{1,{MAX_NODE_GPUS // 4}}}"
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,254}"

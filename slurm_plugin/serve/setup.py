@@ -74,7 +74,7 @@ class Setup:
     config: Config
     decider: Decider
     #: Answers submits and placements; shaping, where there is any, around the way chosen.
-    enforcement: Enforcement
+    enforcement: Enforcement | Shaping
     neighbours: Neighbours
     #: Changes Slurm; the queue is read by the watcher alone.
     client: SlurmClient

@@ -1,7 +1,12 @@
-"""How decisions reach Slurm: exact GPUs at the start (`Select`), or at submit (`Slots`)."""
+"""How decisions reach Slurm: exact GPUs at the start (`Select`), or at submit (`Slots`).
 
-from slurm_plugin.act.enforcement.interface import KEEP_S, Enforcement
+Both answer a submit and a job about to start, and never raise. Where jobs are shaped,
+`act/genie/shaping.py` wraps one of them.
+"""
+
 from slurm_plugin.act.enforcement.select import Select
 from slurm_plugin.act.enforcement.slots import Slots
 
-__all__ = ["KEEP_S", "Enforcement", "Select", "Slots"]
+__all__ = ["Enforcement", "Select", "Slots"]
+
+Enforcement = Select | Slots

@@ -6,13 +6,12 @@ start. The answer depends on the request and the configuration alone, so it may 
 
 from __future__ import annotations
 
-from slurm_plugin.act.enforcement.interface import KEEP_S
 from slurm_plugin.act.lending import forms
 from slurm_plugin.act.lending.at_start.reservations import LoanReservations
 from slurm_plugin.act.lending.at_start.start_loans import MARK
 from slurm_plugin.base.job_notes import hints
 from slurm_plugin.base.placement import PlacementQuestion
-from slurm_plugin.base.protocol import Ok, Pass, Refuse, Submit, SubmitReply, Use, WaitFor
+from slurm_plugin.base.protocol import KEEP_S, Ok, Pass, Refuse, Submit, SubmitReply, Use, WaitFor
 from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
 
@@ -27,7 +26,10 @@ class Select:
         self._reserved = reserved
 
     def on_submit(self, asked: Submit, not_lent: str = "") -> SubmitReply:
-        """Refuses a bad hint where the partition is enforced; keeps a good one."""
+        """Refuses a bad hint where the partition is enforced; keeps a good one.
+
+        `not_lent`: why nothing is lent to it, whatever it asks for.
+        """
         rule = self.decider.rule(asked.partition, asked.account, asked.uid)
         if rule.mode != "enforce" or not (asked.hint or rule.lends):
             return Pass(keep_s=KEEP_S)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 
 from gres_topology.features import Unsupported
 from policies import LooksAt
-from slurm_plugin.act.enforcement.interface import KEEP_S
 from slurm_plugin.act.gates.admission import APART, PREEMPTS, UNEVEN
 from slurm_plugin.act.gates.capacity_cache import CapacityCache
 from slurm_plugin.act.gates.limits import NOT_STARTED, meets_limit
@@ -30,7 +29,16 @@ from slurm_plugin.act.lending import forms
 from slurm_plugin.base.job_notes import hints
 from slurm_plugin.base.job_notes.records import GATED, PLACED
 from slurm_plugin.base.placement import PlacementQuestion
-from slurm_plugin.base.protocol import Ok, Pass, Refuse, SlotsKeys, Submit, SubmitReply, WaitFor
+from slurm_plugin.base.protocol import (
+    KEEP_S,
+    Ok,
+    Pass,
+    Refuse,
+    SlotsKeys,
+    Submit,
+    SubmitReply,
+    WaitFor,
+)
 from slurm_plugin.decide.decide import Decider, Decision
 from slurm_plugin.decide.preferences import HintRefused, Preferences, read_preferences
 from slurm_plugin.decide.record import Build
@@ -124,7 +132,10 @@ class Slots:
         self._token = token
 
     def on_submit(self, asked: Submit, not_lent: str = "") -> SubmitReply:
-        """Slots, a gate, a refused hint, or Slurm's own choice where slots cannot serve."""
+        """Slots, a gate, a refused hint, or Slurm's own choice where slots cannot serve.
+
+        `not_lent`: why nothing is lent to it, whatever it asks for.
+        """
         self.cache.has_news |= asked.slots is None or not _is_put_off(asked.slots)
         rule = self.decider.rule(asked.partition, asked.account, asked.uid)
         if rule.mode == "off":

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from policies.contract.scheduling import Planned
 from policies.performance import Shape
-from slurm_plugin.act.enforcement.interface import Enforcement
+from slurm_plugin.act.enforcement import Enforcement
 from slurm_plugin.act.lending import forms
 from slurm_plugin.base.job_notes import hints
 from slurm_plugin.base.job_notes.shape import ShapeNote

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from slurm_plugin.act.enforcement import KEEP_S
+from slurm_plugin.base.protocol import KEEP_S
 from slurm_plugin.serve.loops.poll_schedule import (
     AGE_SHARE,
     BUSY_SHARE,
@@ -97,22 +97,18 @@ def test_a_look_that_hung_is_not_waited_for_for_ever():
     assert schedule.left_s(600.0) == POLL_S
 
 
-def test_what_is_heard_while_it_rests_brings_the_next_look_forward():
-    async def looks() -> list[float]:
-        schedule, seen = PollSchedule(), asyncio.Queue[float]()
+async def test_what_is_heard_while_it_rests_brings_the_next_look_forward():
+    schedule, seen = PollSchedule(), asyncio.Queue[float]()
 
-        async def look(_: float) -> tuple[float, float]:
-            seen.put_nowait(time.monotonic())
-            return 3600.0, 3600.0
+    async def look(_: float) -> tuple[float, float]:
+        seen.put_nowait(time.monotonic())
+        return 3600.0, 3600.0
 
-        keeping = asyncio.create_task(schedule.keep(look))
-        first = await seen.get()
-        schedule.heard("submit")
-        second = await asyncio.wait_for(seen.get(), 60)
-        keeping.cancel()
-        return [first, second]
-
-    first, second = asyncio.run(looks())
+    keeping = asyncio.create_task(schedule.keep(look))
+    first = await seen.get()
+    schedule.heard("submit")
+    second = await asyncio.wait_for(seen.get(), 60)
+    keeping.cancel()
     assert second - first >= SUBMIT_S
 
 
