@@ -3,6 +3,8 @@
 `--run short` is `make test`, `--run long` is `make test-long`; without it, all that is named.
 """
 
+import asyncio
+import inspect
 import signal
 import sys
 from collections.abc import Callable
@@ -39,6 +41,17 @@ def pytest_configure(config: pytest.Config) -> None:
     is_whole = config.args_source is config.ArgsSource.TESTPATHS and not config.option.keyword
     if eighth and is_whole and not config.option.collectonly and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Recorder(eighth))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A test that is a coroutine runs in a loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
+    asyncio.run(test)
+    return True
 
 
 def mode_of(item: pytest.Item) -> str:

@@ -1,7 +1,5 @@
-"""The folder's helpers lie beside its tests; a test that is a coroutine runs in a loop."""
+"""The folder's helpers lie beside its tests."""
 
-import asyncio
-import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,16 +10,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 # machines.py, the machines of the policies' tests.
 sys.path.append(str(Path(__file__).parents[1] / "policies"))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = pyfuncitem._fixtureinfo.argnames
-    test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
-    asyncio.run(test)
-    return True
 
 
 @pytest.fixture

@@ -109,96 +109,80 @@ async def printed(process: asyncio.subprocess.Process) -> int:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user for once")
-def test_the_victims_source_port_at_other_addresses_opens_nothing():
+async def test_the_victims_source_port_at_other_addresses_opens_nothing():
     """A task of the job's is connected; mallory comes from the same port of 127.0.0.2 and on."""
-
-    async def attack() -> None:
-        munge = PaperMunge()
-        async with donor(munge) as served:
-            end, sock = JobEnd(served.address, munge, tools()), bound()
-            listening = await end.start(sock)
-            port = sock.getsockname()[1]
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(b"mine")
-            assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
-            victim = writer.get_extra_info("sockname")[1]
-            async with mallory(STEALS, port, victim, TRIES) as thief:
-                assert await printed(thief) == 0
-            assert listening.refused == TRIES
-            writer.write(b"mine")
-            assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
-            writer.close()
-            listening.close()
-
-    asyncio.run(asyncio.wait_for(attack(), 120))
+    munge = PaperMunge()
+    async with asyncio.timeout(120), donor(munge) as served:
+        end, sock = JobEnd(served.address, munge, tools()), bound()
+        listening = await end.start(sock)
+        port = sock.getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"mine")
+        assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
+        victim = writer.get_extra_info("sockname")[1]
+        async with mallory(STEALS, port, victim, TRIES) as thief:
+            assert await printed(thief) == 0
+        assert listening.refused == TRIES
+        writer.write(b"mine")
+        assert await asyncio.wait_for(reader.read(4), 5) == b"MINE"
+        writer.close()
+        listening.close()
 
 
 @pytest.mark.parametrize("how", ["silent", "talk"])
 @pytest.mark.parametrize("count", [16, 300])
-def test_strangers_before_the_door_do_not_keep_the_jobs_own_node_out(monkeypatch, count, how):
+async def test_strangers_before_the_door_do_not_keep_the_jobs_own_node_out(monkeypatch, count, how):
     """They come from the same source as the job's node does, and come again when hung up on.
 
     A job's node tries again for ten seconds; a busy machine takes its time.
     """
     monkeypatch.setattr(relay, "CONNECT_S", 60.0)
-
-    async def attack() -> None:
-        munge = SlowMunge()
-        async with (
-            donor(munge) as served,
-            mallory(CROWD, served.address.host, served.address.port, count, how, 280) as crowd,
-        ):
-            assert await printed(crowd) == count
-            for _ in range(5):
-                start = time.monotonic()
-                assert await relay.ask(served.address, munge) == {"gpus": 2}
-                assert time.monotonic() - start < 60
-
-    asyncio.run(asyncio.wait_for(attack(), 280))
+    munge = SlowMunge()
+    async with (
+        asyncio.timeout(280),
+        donor(munge) as served,
+        mallory(CROWD, served.address.host, served.address.port, count, how, 280) as crowd,
+    ):
+        assert await printed(crowd) == count
+        for _ in range(5):
+            start = time.monotonic()
+            assert await relay.ask(served.address, munge) == {"gpus": 2}
+            assert time.monotonic() - start < 60
 
 
 def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptors():
+async def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptors():
     """Six hundred silent ones stand before the door; it holds few of them, for two seconds."""
-
-    async def attack() -> None:
-        async with donor(PaperMunge()) as served:
-            before = open_files()
-            async with mallory(
-                CROWD, served.address.host, served.address.port, 600, "silent", 0.1
-            ) as crowd:
-                await printed(crowd)
-                # The pipe from mallory's program is one of them. Who waits before the door comes in
-                # as others are hung up on; a busy machine takes its time.
-                seen = False
-                while (held := open_files() - before) >= 10 or not seen:
-                    seen |= held >= 10
-                    assert held < 300
-                    await asyncio.sleep(0.05)
-
-    asyncio.run(asyncio.wait_for(attack(), 60))
+    async with asyncio.timeout(60), donor(PaperMunge()) as served:
+        before = open_files()
+        address = served.address
+        async with mallory(CROWD, address.host, address.port, 600, "silent", 0.1) as crowd:
+            await printed(crowd)
+            # The pipe from mallory's program is one of them. Who waits before the door comes in
+            # as others are hung up on; a busy machine takes its time.
+            seen = False
+            while (held := open_files() - before) >= 10 or not seen:
+                seen |= held >= 10
+                assert held < 300
+                await asyncio.sleep(0.05)
 
 
-def test_endless_words_fill_no_memory():
+async def test_endless_words_fill_no_memory():
     """A stranger who never ends the line is stopped at the length of one."""
-
-    async def attack() -> None:
-        async with donor(PaperMunge()) as served:
-            reader, writer = await asyncio.open_connection(served.address.host, served.address.port)
-            await reader.readline()
-            sent = 0
-            with contextlib.suppress(OSError):
-                while sent < 100 << 20:
-                    writer.write(b"x" * 65536)
-                    await asyncio.wait_for(writer.drain(), 5)
-                    sent += 65536
-            assert sent < 32 << 20
-            assert served.end.refused == 1
-
-    asyncio.run(asyncio.wait_for(attack(), 60))
+    async with asyncio.timeout(60), donor(PaperMunge()) as served:
+        reader, writer = await asyncio.open_connection(served.address.host, served.address.port)
+        await reader.readline()
+        sent = 0
+        with contextlib.suppress(OSError):
+            while sent < 100 << 20:
+                writer.write(b"x" * 65536)
+                await asyncio.wait_for(writer.drain(), 5)
+                sent += 65536
+        assert sent < 32 << 20
+        assert served.end.refused == 1
 
 
 #: A task of the victim's: it is connected, tells its port, and says nothing for some seconds.

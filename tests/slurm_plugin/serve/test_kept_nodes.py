@@ -214,35 +214,35 @@ def test_a_node_that_stands_in_a_table_twice_is_refused(tmp_path):
     assert told(engine, encode_request(twice)).startswith("error id=1")
 
 
-def test_a_reload_takes_the_tables_along(keeping, tmp_path):
+async def test_a_reload_takes_the_tables_along(keeping, tmp_path):
     """With the machines of the new configuration."""
     written(tmp_path, BASIC.replace("nodes: mirrored,", 'nodes: "mirrored,mystery",'))
-    assert asyncio.run(keeping.reload()) is None
+    assert await keeping.reload() is None
     asked = about({"dgx1": FIRST_PAIR})
     message, is_lost = keeping._with_others(asked, asked.changes)
     assert not is_lost
     assert set(message.others.with_own({})) == set(NAMES) - {"login"}
 
 
-def test_a_reload_that_changes_no_machine_keeps_the_tables_as_they_are(keeping, tmp_path):
+async def test_a_reload_that_changes_no_machine_keeps_the_tables_as_they_are(keeping, tmp_path):
     kept = keeping.tables._tables[TABLE]
     written(tmp_path, BASIC.replace("max_postponements: 3", "max_postponements: 7"))
-    assert asyncio.run(keeping.reload()) is None
+    assert await keeping.reload() is None
     assert keeping.setup.config.waiting.max_postponements == 7
     assert keeping.tables._tables[TABLE] is kept
     assert ask(keeping, about({"dgx1": FIRST_PAIR})) == [BEST]
 
 
-def test_one_that_names_another_policy_ranks_the_nodes_for_it(keeping, tmp_path):
+async def test_one_that_names_another_policy_ranks_the_nodes_for_it(keeping, tmp_path):
     kept = keeping.tables._tables[TABLE]
     written(tmp_path, BASIC.replace("policy: mapa", "policy: best-fit"))
-    assert asyncio.run(keeping.reload()) is None
+    assert await keeping.reload() is None
     fresh = keeping.tables._tables[TABLE]
     assert fresh is not kept
     assert "best-fit" in {kind for kind, _ in fresh.table.alike._rankings}
 
 
-def test_questions_are_answered_while_the_configuration_is_read_again(
+async def test_questions_are_answered_while_the_configuration_is_read_again(
     keeping, tmp_path, monkeypatch
 ):
     """And while the tables for other machines are built, from the former ones."""
@@ -254,16 +254,12 @@ def test_questions_are_answered_while_the_configuration_is_read_again(
 
     monkeypatch.setattr("slurm_plugin.serve.service.look_over", look_over)
     written(tmp_path, BASIC.replace("nodes: mirrored,", 'nodes: "mirrored,mystery",'))
-
-    async def asked_meanwhile() -> list[str]:
-        reloading = asyncio.create_task(keeping.reload())
-        assert await asyncio.to_thread(begun.wait, 30)
-        said = ask(keeping, about({"dgx1": FIRST_PAIR}))
-        may_end.set()
-        assert await reloading is None
-        return said
-
-    assert asyncio.run(asked_meanwhile()) == [BEST]
+    reloading = asyncio.create_task(keeping.reload())
+    assert await asyncio.to_thread(begun.wait, 30)
+    said = ask(keeping, about({"dgx1": FIRST_PAIR}))
+    may_end.set()
+    assert await reloading is None
+    assert said == [BEST]
     message, _ = keeping._with_others(*(asked := about({"dgx1": FIRST_PAIR}), asked.changes))
     assert "mystery" in message.others.with_own({})
 
@@ -284,26 +280,21 @@ def test_a_new_table_is_looked_over_before_it_is_used(tmp_path, at_leisure):
     assert ranked_by == {"balanced", "preserved", "first-fit"}
 
 
-def test_what_takes_long_to_look_over_is_used_first_and_looked_over_afterwards(
+async def test_what_takes_long_to_look_over_is_used_first_and_looked_over_afterwards(
     tmp_path, monkeypatch
 ):
     """What changes meanwhile counts."""
     monkeypatch.setattr("slurm_plugin.serve.service.LOOK_OVER_S", -1.0)
     engine = an_engine(tmp_path)
     free, changed = now(dgx2=0x3)
-
-    async def kept() -> tuple[str, bool, list[str]]:
-        said = await engine.answer(encode_request(table())).later
-        is_ranked = bool(engine.tables._tables[TABLE].table.alike._rankings)
-        got = ask(engine, about({"dgx1": FIRST_PAIR}, free, changed=changed))
-        await asyncio.gather(*engine._looking_on)
-        return said.decode(), is_ranked, got
-
-    got = [BEST]
-    assert asyncio.run(kept()) == (f"ok id=1 digest={digest(FULL):x}\n", False, got)
+    said = await engine.answer(encode_request(table())).later
+    assert said.decode() == f"ok id=1 digest={digest(FULL):x}\n"
+    assert not engine.tables._tables[TABLE].table.alike._rankings
+    assert ask(engine, about({"dgx1": FIRST_PAIR}, free, changed=changed)) == [BEST]
+    await asyncio.gather(*engine._looking_on)
     ranked = engine.tables._tables[TABLE].table.alike._rankings
     assert {count for _, count in ranked} == set(range(1, 9))
-    assert ask(engine, about({"dgx1": FIRST_PAIR}, free)) == got
+    assert ask(engine, about({"dgx1": FIRST_PAIR}, free)) == [BEST]
 
 
 def test_topo_aware_knows_each_class_of_batches_before(tmp_path, at_leisure):
@@ -333,15 +324,11 @@ def test_a_table_that_is_dropped_is_gone_without_the_garbage_collector(keeping):
         gc.enable()
 
 
-def test_changes_that_come_while_a_table_is_rebuilt_count(keeping):
+async def test_changes_that_come_while_a_table_is_rebuilt_count(keeping):
     free, changed = now(dgx2=0x3)
-
-    async def rebuilt() -> None:
-        use = await keeping.tables.rebuilt(keeping.setup.machines, lambda table: True)
-        ask(keeping, about({"dgx1": FIRST_PAIR}, free, changed=changed))
-        use()
-
-    asyncio.run(rebuilt())
+    use = await keeping.tables.rebuilt(keeping.setup.machines, lambda table: True)
+    ask(keeping, about({"dgx1": FIRST_PAIR}, free, changed=changed))
+    use()
     assert ask(keeping, about({"dgx1": FIRST_PAIR}, free)) == [BEST]
 
 

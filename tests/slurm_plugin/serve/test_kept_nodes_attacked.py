@@ -67,7 +67,7 @@ def unnoticed() -> set[int]:
     raise AssertionError("no such set")
 
 
-def test_a_table_told_anew_counts_though_its_digest_is_that_of_the_old_one(tmp_path):
+async def test_a_table_told_anew_counts_though_its_digest_is_that_of_the_old_one(tmp_path):
     """What the plugin does when it finds advice with GPUs in use: it knows no better."""
     changed = unnoticed()
     before = [FULL] * NODES
@@ -75,22 +75,18 @@ def test_a_table_told_anew_counts_though_its_digest_is_that_of_the_old_one(tmp_p
     assert digest(before) == digest(after)
     listed = min(set(range(NODES)) - changed)
     engine = large(tmp_path)
-
-    async def asked() -> list[tuple[str, int, bool]]:
-        await told(engine, table(before))
-        first = chosen(engine, after, listed)
-        # It may take GPUs on any node for free that are not; nothing shows it.
-        assert engine.tables._tables[TABLE].free == before
-        await told(engine, table(after))
-        return [first, chosen(engine, after, listed)]
-
-    (_, _, first_lost), (name, gpus, lost) = asyncio.run(asked())
+    await told(engine, table(before))
+    _, _, first_lost = chosen(engine, after, listed)
+    # It may take GPUs on any node for free that are not; nothing shows it.
+    assert engine.tables._tables[TABLE].free == before
+    await told(engine, table(after))
+    name, gpus, lost = chosen(engine, after, listed)
     assert (first_lost, lost) == (False, False)
     assert engine.tables._tables[TABLE].free == after
     assert not gpus & ~after[NAMES.index(name)]
 
 
-def test_of_two_tables_that_come_at_once_none_is_mixed_with_the_other(tmp_path):
+async def test_of_two_tables_that_come_at_once_none_is_mixed_with_the_other(tmp_path):
     """Two slurmctld, or one that was started again in the middle: the part of neither is lost."""
     engine = large(tmp_path)
     whole = table([FULL] * NODES)
@@ -114,11 +110,11 @@ def test_of_two_tables_that_come_at_once_none_is_mixed_with_the_other(tmp_path):
     # Each begins again, as both plugins do, one after the other.
     for pair, number, free in ((halves, TABLE, FULL), (other, 7, BUSY)):
         engine.answer(encode_request(pair[0]))
-        asyncio.run(told(engine, pair[1]))
+        await told(engine, pair[1])
         assert engine.tables._tables[number].free == [free] * NODES
 
 
-def test_a_table_that_comes_while_the_configuration_is_read_again_is_not_used_with_the_old_one(
+async def test_a_table_that_comes_while_the_configuration_is_read_again_is_not_used_with_the_old(
     tmp_path, monkeypatch
 ):
     """It is asked for once more: its nodes were seen as the machines they are no longer."""
@@ -130,34 +126,31 @@ def test_a_table_that_comes_while_the_configuration_is_read_again_is_not_used_wi
         begun.set()
         return may_end.wait(30)
 
-    async def meanwhile() -> tuple[bool, bool]:
-        await told(engine, table(full))
-        monkeypatch.setattr("slurm_plugin.serve.service.look_over", look_over)
-        yaml = BASIC.replace("nodes: mirrored,", 'nodes: "mirrored,n[0-98]",')
-        written(tmp_path, yaml)
-        reloading = asyncio.create_task(engine.reload())
-        assert await asyncio.to_thread(begun.wait, 30)
-        monkeypatch.setattr("slurm_plugin.serve.service.look_over", lambda *_, **__: True)
-        # Another number: slurmctld was started again just now.
-        await told(engine, replace(table(full), table=8))
-        may_end.set()
-        assert await reloading is None
-        asked = place(
-            node("n0", FULL, mask(0)),
-            changes=TableChanges(8, digest(full), {}, f"0-{NODES - 1}", None),
-        )
-        first = b"resync=1" in engine.answer(encode_request(asked)).reply
-        await told(engine, replace(table(full), table=8))
-        return first, b"resync=1" in engine.answer(encode_request(asked)).reply
-
-    assert asyncio.run(meanwhile()) == (True, False)
+    await told(engine, table(full))
+    monkeypatch.setattr("slurm_plugin.serve.service.look_over", look_over)
+    yaml = BASIC.replace("nodes: mirrored,", 'nodes: "mirrored,n[0-98]",')
+    written(tmp_path, yaml)
+    reloading = asyncio.create_task(engine.reload())
+    assert await asyncio.to_thread(begun.wait, 30)
+    monkeypatch.setattr("slurm_plugin.serve.service.look_over", lambda *_, **__: True)
+    # Another number: slurmctld was started again just now.
+    await told(engine, replace(table(full), table=8))
+    may_end.set()
+    assert await reloading is None
+    asked = place(
+        node("n0", FULL, mask(0)),
+        changes=TableChanges(8, digest(full), {}, f"0-{NODES - 1}", None),
+    )
+    assert b"resync=1" in engine.answer(encode_request(asked)).reply
+    await told(engine, replace(table(full), table=8))
+    assert b"resync=1" not in engine.answer(encode_request(asked)).reply
     assert "n99" in engine.tables._tables[8].excluded
 
 
 @pytest.mark.parametrize(
     ("quiet_s", "ends_in_s", "is_ranked"), [(0.0, 60.0, True), (3600.0, 0.05, False)]
 )
-def test_a_table_in_use_is_looked_over_while_no_question_comes(
+async def test_a_table_in_use_is_looked_over_while_no_question_comes(
     tmp_path, monkeypatch, quiet_s, ends_in_s, is_ranked
 ):
     """Where questions never cease, not at all: a reload waits for it."""
@@ -166,15 +159,11 @@ def test_a_table_in_use_is_looked_over_while_no_question_comes(
     monkeypatch.setattr("slurm_plugin.serve.service.time.sleep", lambda _: None)
     look = partial(look_over, limit_s=ends_in_s)
     engine = large(tmp_path)
-
-    async def looked_on() -> bool:
-        await told(engine, table([FULL] * NODES))
-        chosen(engine, [FULL] * NODES, 0)
-        monkeypatch.setattr("slurm_plugin.serve.service.look_over", look)
-        assert engine.status()["computing_ahead"]
-        await asyncio.gather(*engine._looking_on)
-        return engine.status()["computing_ahead"]
-
-    assert not asyncio.run(looked_on())
+    await told(engine, table([FULL] * NODES))
+    chosen(engine, [FULL] * NODES, 0)
+    monkeypatch.setattr("slurm_plugin.serve.service.look_over", look)
+    assert engine.status()["computing_ahead"]
+    await asyncio.gather(*engine._looking_on)
+    assert not engine.status()["computing_ahead"]
     ranked = engine.tables._tables[TABLE].table.alike._rankings
     assert ({count for _, count in ranked} >= set(range(1, 9))) == is_ranked

@@ -1,6 +1,5 @@
 """The loop around the plan, on a Slurm that only remembers what it is told."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -219,23 +218,20 @@ def test_slots_of_a_job_that_a_look_sees_first_are_not_given_to_a_submit_during_
     assert cache.now()[0]["dgx1"].free == 0xFE
 
 
-def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pauses(tmp_path):
+async def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_longer_pauses(
+    tmp_path,
+):
     """2 s, 4 s and so on, and five minutes at most; the gate need not be renewed meanwhile."""
     slurm, now = Remembering(gated(1, eligible=NOW + 10_000), refuses=True), [float(NOW)]
     planner = reconciler(tmp_path, slurm, lease_s=10_000, clock=lambda: now[0])
-
-    async def at_every_second() -> list[float]:
-        tried = []
-        for second in range(NOW, NOW + 1400):
-            now[0], before = float(second), len(slurm.updates)
-            await planner.reconcile(read_snapshot(slurm, at=now[0]), 0)
-            if len(slurm.updates) > before:
-                tried.append(second - NOW)
-        return tried
-
-    times = asyncio.run(at_every_second())
-    assert times == [0, 2, 6, 14, 30, 62, 126, 254, 510, 810, 1110]
-    assert planner.status()["refused"] == len(times)
+    tried = []
+    for second in range(NOW, NOW + 1400):
+        now[0], before = float(second), len(slurm.updates)
+        await planner.reconcile(read_snapshot(slurm, at=now[0]), 0)
+        if len(slurm.updates) > before:
+            tried.append(second - NOW)
+    assert tried == [0, 2, 6, 14, 30, 62, 126, 254, 510, 810, 1110]
+    assert planner.status()["refused"] == len(tried)
 
 
 def test_jobs_that_are_given_back_are_counted_and_those_that_slurm_keeps_named():

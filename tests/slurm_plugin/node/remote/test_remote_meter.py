@@ -30,31 +30,27 @@ def talk(listener: socket.socket, calls: int, keep: bool = False) -> list[socket
     return []
 
 
-def test_connections_count_whether_they_are_open_or_ended_and_those_of_others_do_not():
-    async def counted() -> tuple[Passed, Passed]:
-        with (
-            socket.create_server(("127.0.0.1", 0)) as own,
-            socket.create_server(("127.0.0.1", 0)) as other,
-        ):
-            meter = Meter(own.getsockname()[1], 0)
-            meter.start()
-            talk(other, 7)
-            talk(own, 3)
-            talk(own, 2)
-            # The kernel tells of an end when the last of it is acknowledged.
-            for _ in range(100):
-                if meter.passed().received >= 5000:
-                    break
-                await asyncio.sleep(0.02)
-            ended = meter.passed()
-            open_ones = talk(own, 4, keep=True)
-            both = meter.passed()
-            for one in open_ones:
-                one.close()
-            meter.close()
-            return ended, both
-
-    ended, both = asyncio.run(counted())
+async def test_connections_count_whether_they_are_open_or_ended_and_those_of_others_do_not():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as own,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        meter = Meter(own.getsockname()[1], 0)
+        meter.start()
+        talk(other, 7)
+        talk(own, 3)
+        talk(own, 2)
+        # The kernel tells of an end when the last of it is acknowledged.
+        for _ in range(100):
+            if meter.passed().received >= 5000:
+                break
+            await asyncio.sleep(0.02)
+        ended = meter.passed()
+        open_ones = talk(own, 4, keep=True)
+        both = meter.passed()
+        for one in open_ones:
+            one.close()
+        meter.close()
     # The end of a connection counts as a byte.
     assert 5000 <= ended.received <= 5002
     assert 25000 <= ended.sent <= 25002

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import socket
+from contextlib import suppress
 from importlib import resources
 
 import pytest
@@ -100,14 +101,11 @@ def test_paths_lead_nowhere(site, path):
     ],
     ids=["line", "header", "length", "no HTTP"],
 )
-def test_heads_that_are_no_request_are_refused_and_the_page_goes_on(site, head):
-    async def attack():
-        async with site.served() as page:
-            first = await exchange(page.port, f"{head}\r\n".encode())
-            usual = b"GET /static/app.js HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-            return first, await exchange(page.port, usual)
-
-    first, second = asyncio.run(attack())
+async def test_heads_that_are_no_request_are_refused_and_the_page_goes_on(site, head):
+    async with site.served() as page:
+        first = await exchange(page.port, f"{head}\r\n".encode())
+        usual = b"GET /static/app.js HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        second = await exchange(page.port, usual)
     assert first.split()[1] == b"400"
     assert second.split()[1] == b"200"
 
@@ -130,28 +128,21 @@ def raw(site: Site, request: str) -> bytes:
     return asyncio.run(ask())
 
 
-def test_who_says_nothing_is_disconnected(site):
+async def test_who_says_nothing_is_disconnected(site):
     now = [0.0]
     site.page.clients._clock = lambda: now[0]
-
-    async def dawdle() -> bytes:
-        async with site.served() as page:
-            reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
-            writer.write(b"GET / HTTP/1.1\r\nHost: ")
-            await asyncio.sleep(0.1)
-            handler = page.runner.server
-            assert isinstance(handler, web.Server)
-            site.page.clients.close_idle(handler)
-            now[0] = IDLE_S + 1
-            site.page.clients.close_idle(handler)
-            try:
-                return await asyncio.wait_for(reader.read(), 10)
-            except ConnectionResetError:
-                return b""
-            finally:
-                writer.close()
-
-    assert asyncio.run(dawdle()) == b""
+    async with site.served() as page:
+        reader, writer = await asyncio.open_connection("127.0.0.1", page.port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: ")
+        await asyncio.sleep(0.1)
+        handler = page.runner.server
+        assert isinstance(handler, web.Server)
+        site.page.clients.close_idle(handler)
+        now[0] = IDLE_S + 1
+        site.page.clients.close_idle(handler)
+        with suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
 
 
 class Opened:
@@ -233,36 +224,35 @@ def test_one_user_has_so_many_live_pages_and_no_more():
         pass
 
 
-def test_who_takes_events_too_slowly_is_disconnected_and_the_others_are_not(site, monkeypatch):
+async def test_who_takes_events_too_slowly_is_disconnected_and_the_others_are_not(
+    site, monkeypatch
+):
     """A client that never reads costs no more than the kernel's buffers and one event."""
     monkeypatch.setattr(server, "TAKE_S", 0.3)
     site = site.as_user(0)
     big = "x" * (1 << 20)
 
-    async def attack() -> tuple[int, bool]:
-        async with site.served() as page:
-            slow = socket.create_connection(("127.0.0.1", page.port))
-            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            slow.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            reader, writer = await asyncio.open_connection("127.0.0.1", page.port, limit=1 << 24)
-            writer.write(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            events = 0
-            for number in range(24):
-                # Each event is large, as no site's is.
-                object.__setattr__(site.page.feed.sources, "notices", (f"{number} {big}",))
-                while b"event: " not in await asyncio.wait_for(reader.readline(), 20):
-                    pass
-                events += 1
-            writer.close()
-            for _ in range(100):
-                viewers = site.page.feed._kinds[None].viewers
-                if viewers <= 1:
-                    break
-                await asyncio.sleep(0.1)
-            slow.close()
-            return events, viewers <= 1
-
-    assert asyncio.run(attack()) == (24, True)
+    async with site.served() as page:
+        slow = socket.create_connection(("127.0.0.1", page.port))
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        reader, writer = await asyncio.open_connection("127.0.0.1", page.port, limit=1 << 24)
+        writer.write(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        events = 0
+        for number in range(24):
+            # Each event is large, as no site's is.
+            object.__setattr__(site.page.feed.sources, "notices", (f"{number} {big}",))
+            while b"event: " not in await asyncio.wait_for(reader.readline(), 20):
+                pass
+            events += 1
+        writer.close()
+        for _ in range(100):
+            viewers = site.page.feed._kinds[None].viewers
+            if viewers <= 1:
+                break
+            await asyncio.sleep(0.1)
+        slow.close()
+    assert (events, viewers <= 1) == (24, True)
 
 
 def files(folder: str) -> dict[str, str]:

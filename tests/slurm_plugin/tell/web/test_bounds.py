@@ -118,36 +118,31 @@ def test_one_text_larger_than_a_share_is_sent(monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["/api/state", "/api/events"])
-def test_a_slow_reader_has_no_copy_of_the_whole(site, path):
+async def test_a_slow_reader_has_no_copy_of_the_whole(site, path):
     """Of 8 MB a connection has a piece or two, and all are sent the same."""
     site = site.as_user(0)
     object.__setattr__(site.page.feed.sources, "notices", ("x" * (8 << 20),))
     request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
-
-    async def attack() -> tuple[list[int], int]:
-        async with site.served() as page:
-            slow = [socket.socket() for _ in range(5)]
-            for one in slow:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                one.connect(("127.0.0.1", page.port))
-                one.sendall(request)
-            for _ in range(100):
-                await asyncio.sleep(0.05)
-                kept = [one.get_write_buffer_size() for one in site.page.clients._whose]
-                if len(kept) == 5 and all(kept):
-                    break
-            total = getattr(site.page, "waiting", Waiting()).bytes
-            for one in slow:
-                one.close()
-            return kept, total
-
-    kept, total = asyncio.run(attack())
+    async with site.served() as page:
+        slow = [socket.socket() for _ in range(5)]
+        for one in slow:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.connect(("127.0.0.1", page.port))
+            one.sendall(request)
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            kept = [one.get_write_buffer_size() for one in site.page.clients._whose]
+            if len(kept) == 5 and all(kept):
+                break
+        total = getattr(site.page, "waiting", Waiting()).bytes
+        for one in slow:
+            one.close()
     assert len(kept) == 5
     assert 0 < max(kept) < 4 * PIECE
     assert 8 << 20 <= total < 3 * (8 << 20)
 
 
-def test_a_version_is_compressed_once_for_all_who_ask(site, monkeypatch):
+async def test_a_version_is_compressed_once_for_all_who_ask(site, monkeypatch):
     packed = []
 
     def count(data, level):
@@ -157,31 +152,24 @@ def test_a_version_is_compressed_once_for_all_who_ask(site, monkeypatch):
     gzip_compress = gzip.compress
     monkeypatch.setattr(gzip, "compress", count)
 
-    async def look():
-        feed = site.page.feed
-        feed._asked(ALICE)
-        await feed.read()
-        return await asyncio.gather(*(feed.packed(ALICE) for _ in range(20)))
-
-    texts = asyncio.run(look())
+    feed = site.page.feed
+    feed._asked(ALICE)
+    await feed.read()
+    texts = await asyncio.gather(*(feed.packed(ALICE) for _ in range(20)))
     assert len(packed) == 1
     assert len({id(text) for text in texts}) == 1
     assert json.loads(gzip.decompress(texts[0]))["jobs"].keys() == {"8", "9"}
 
 
-def test_who_comes_new_need_not_wait_for_the_next_reading(site):
+async def test_who_comes_new_need_not_wait_for_the_next_reading(site):
     """Else a slow one, of one user's many jobs, would keep others waiting."""
-
-    async def look() -> bytes:
-        feed = Feed(site.sources, 3600.0)
-        feed._asked(BOB)
-        await feed.read()
-        return await feed.whole(ALICE, wait_s=0.0)
-
-    assert json.loads(asyncio.run(look()))["jobs"].keys() == {"8", "9"}
+    feed = Feed(site.sources, 3600.0)
+    feed._asked(BOB)
+    await feed.read()
+    assert json.loads(await feed.whole(ALICE, wait_s=0.0))["jobs"].keys() == {"8", "9"}
 
 
-def test_a_reading_looks_at_so_many_jobs_of_one_user_and_once_for_all(site, monkeypatch):
+async def test_a_reading_looks_at_so_many_jobs_of_one_user_and_once_for_all(site, monkeypatch):
     looked = {"needs": 0, "hidden": 0}
     need_of_job, hidden = why_site.need_of_job, reading.hidden
 
@@ -198,12 +186,9 @@ def test_a_reading_looks_at_so_many_jobs_of_one_user_and_once_for_all(site, monk
     monkeypatch.setattr(reading, "hidden", hides)
     site.slurm.jobs += [job(100 + i, BOB, tres_per_node="gres/gpu:8") for i in range(50)]
 
-    async def look():
-        feed = site.page.feed
-        for uid in (ALICE, BOB, None):
-            feed._asked(uid)
-        await feed.read()
-
-    asyncio.run(look())
+    feed = site.page.feed
+    for uid in (ALICE, BOB, None):
+        feed._asked(uid)
+    await feed.read()
     # Three of bob's and alice's one.
     assert looked == {"needs": 4, "hidden": 1}

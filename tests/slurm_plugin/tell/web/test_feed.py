@@ -82,144 +82,117 @@ def test_a_hundred_viewers_cost_slurm_what_one_costs(site):
     assert asyncio.run(readings(100)) <= 11
 
 
-def test_nothing_is_read_while_nobody_looks(site):
-    async def look() -> list[int]:
-        async with reading(site) as feed:
-            await asyncio.sleep(0.1)
-            asked = [site.slurm.asked]
-            await feed.whole(None)
-            feed._kinds[None].asked_at -= 100.0
-            await asyncio.sleep(0.2)
-            asked.append(site.slurm.asked)
-            await asyncio.sleep(0.2)
-            return [*asked, site.slurm.asked]
-
-    before, after, later = asyncio.run(look())
+async def test_nothing_is_read_while_nobody_looks(site):
+    async with reading(site) as feed:
+        await asyncio.sleep(0.1)
+        before = site.slurm.asked
+        await feed.whole(None)
+        feed._kinds[None].asked_at -= 100.0
+        await asyncio.sleep(0.2)
+        after = site.slurm.asked
+        await asyncio.sleep(0.2)
+        later = site.slurm.asked
     assert before == 0
     assert later == after <= 3
 
 
-def test_what_changed_adds_up_to_the_whole(site):
-    async def look():
-        async with reading(site) as feed:
-            browser = Browser(feed, ALICE)
-            await browser.until(lambda view: "sentence" in view.get("jobs", {}).get("9", {}))
-            site.slurm.jobs.append(job(11, ALICE, tres_per_node="gres/gpu:1"))
-            await browser.until(lambda view: "11" in view["jobs"])
-            site.slurm.jobs[2] = running(9, ALICE, {"dgx1": (1, 2)})
-            del site.slurm.jobs[1]
-            await browser.until(lambda view: view["jobs"]["9"]["state"] == "RUNNING")
-            assert set(browser.view["jobs"]) == {"9", "11"}
-            while feed._kinds[ALICE].number > browser.view["number"]:
-                await browser.take()
-            assert browser.view == json.loads(await feed.whole(ALICE))
-            assert browser.kinds.count("whole") == 1
-
-    asyncio.run(look())
-
-
-def test_who_misses_an_event_gets_the_whole(site):
-    async def look():
-        async with reading(site) as feed:
-            browser = Browser(feed, None)
+async def test_what_changed_adds_up_to_the_whole(site):
+    async with reading(site) as feed:
+        browser = Browser(feed, ALICE)
+        await browser.until(lambda view: "sentence" in view.get("jobs", {}).get("9", {}))
+        site.slurm.jobs.append(job(11, ALICE, tres_per_node="gres/gpu:1"))
+        await browser.until(lambda view: "11" in view["jobs"])
+        site.slurm.jobs[2] = running(9, ALICE, {"dgx1": (1, 2)})
+        del site.slurm.jobs[1]
+        await browser.until(lambda view: view["jobs"]["9"]["state"] == "RUNNING")
+        assert set(browser.view["jobs"]) == {"9", "11"}
+        while feed._kinds[ALICE].number > browser.view["number"]:
             await browser.take()
-            number = feed._kinds[None].number
-            for new in range(20, 24):
-                site.slurm.jobs.append(job(new, BOB))
-                while str(new) not in feed._kinds[None].view["jobs"]:
-                    await asyncio.sleep(0.01)
-            assert feed._kinds[None].number > number + 1
-            await browser.take()
-            assert browser.kinds == ["whole", "whole"]
-            assert {"20", "21", "22", "23"} <= set(browser.view["jobs"])
-
-    asyncio.run(look())
+        assert browser.view == json.loads(await feed.whole(ALICE))
+        assert browser.kinds.count("whole") == 1
 
 
-def test_a_slurm_that_does_not_answer_is_told_and_so_is_its_return(site):
-    async def look():
-        async with reading(site) as feed:
-            browser = Browser(feed, None)
-            await browser.take()
-            site.slurm.problem = "squeue: no answer"
-            await browser.until(lambda view: view["slurm"]["problem"])
-            said = "Slurm does not answer: squeue: no answer"
-            assert browser.view["slurm"]["problem"] == said
-            # What was known stays.
-            assert set(browser.view["jobs"]) == {"7", "8", "9", "10"}
-            site.slurm.problem = ""
-            await browser.until(lambda view: not view["slurm"]["problem"])
-
-    asyncio.run(look())
+async def test_who_misses_an_event_gets_the_whole(site):
+    async with reading(site) as feed:
+        browser = Browser(feed, None)
+        await browser.take()
+        number = feed._kinds[None].number
+        for new in range(20, 24):
+            site.slurm.jobs.append(job(new, BOB))
+            while str(new) not in feed._kinds[None].view["jobs"]:
+                await asyncio.sleep(0.01)
+        assert feed._kinds[None].number > number + 1
+        await browser.take()
+        assert browser.kinds == ["whole", "whole"]
+        assert {"20", "21", "22", "23"} <= set(browser.view["jobs"])
 
 
-def test_what_nobody_thought_of_is_told_and_does_not_end_the_page(site, monkeypatch):
+async def test_a_slurm_that_does_not_answer_is_told_and_so_is_its_return(site):
+    async with reading(site) as feed:
+        browser = Browser(feed, None)
+        await browser.take()
+        site.slurm.problem = "squeue: no answer"
+        await browser.until(lambda view: view["slurm"]["problem"])
+        said = "Slurm does not answer: squeue: no answer"
+        assert browser.view["slurm"]["problem"] == said
+        # What was known stays.
+        assert set(browser.view["jobs"]) == {"7", "8", "9", "10"}
+        site.slurm.problem = ""
+        await browser.until(lambda view: not view["slurm"]["problem"])
+
+
+async def test_what_nobody_thought_of_is_told_and_does_not_end_the_page(site, monkeypatch):
     def fail(*args):
         raise ZeroDivisionError
 
-    async def look():
-        async with reading(site) as feed:
-            browser = Browser(feed, None)
-            await browser.take()
-            with monkeypatch.context() as patch:
-                patch.setattr("slurm_plugin.tell.web.feed.cluster_of", fail)
-                await browser.until(lambda view: view["slurm"]["problem"] == FAULT)
-            await browser.until(lambda view: not view["slurm"]["problem"])
-            assert set(browser.view["jobs"]) == {"7", "8", "9", "10"}
-
-    asyncio.run(look())
+    async with reading(site) as feed:
+        browser = Browser(feed, None)
+        await browser.take()
+        with monkeypatch.context() as patch:
+            patch.setattr("slurm_plugin.tell.web.feed.cluster_of", fail)
+            await browser.until(lambda view: view["slurm"]["problem"] == FAULT)
+        await browser.until(lambda view: not view["slurm"]["problem"])
+        assert set(browser.view["jobs"]) == {"7", "8", "9", "10"}
 
 
-def test_without_any_answer_there_is_no_view(site):
-    async def look():
-        site.slurm.problem = "slurmctld is away"
-        async with reading(site) as feed:
-            with pytest.raises(Busy, match="away"):
-                await feed.whole(None, wait_s=0.2)
-
-    asyncio.run(look())
+async def test_without_any_answer_there_is_no_view(site):
+    site.slurm.problem = "slurmctld is away"
+    async with reading(site) as feed:
+        with pytest.raises(Busy, match="away"):
+            await feed.whole(None, wait_s=0.2)
 
 
-def test_an_engine_that_dies_is_told_and_so_is_its_return(site):
-    async def look():
-        async with reading(site) as feed:
-            browser = Browser(feed, ALICE)
-            await browser.take()
-            up, site.engine = site.engine, EngineState(False, "no such socket")
-            await browser.until(lambda view: not view["engine"]["is_up"])
-            site.engine = up
-            await browser.until(lambda view: view["engine"]["is_up"])
-
-    asyncio.run(look())
+async def test_an_engine_that_dies_is_told_and_so_is_its_return(site):
+    async with reading(site) as feed:
+        browser = Browser(feed, ALICE)
+        await browser.take()
+        up, site.engine = site.engine, EngineState(False, "no such socket")
+        await browser.until(lambda view: not view["engine"]["is_up"])
+        site.engine = up
+        await browser.until(lambda view: view["engine"]["is_up"])
 
 
-def test_a_loan_shows_and_garbage_in_the_log_is_counted_while_somebody_looks(site):
+async def test_a_loan_shows_and_garbage_in_the_log_is_counted_while_somebody_looks(site):
     loan = b'{"job":10,"uid":2002,"decision":"lent","host":"dgx1","gpus":[0],"donors":[%s]}\n'
     donor = b'{"node":"dgx2","gpus":[5,6],"job":71}'
 
-    async def look():
-        async with reading(site) as feed:
-            browser = Browser(feed, None)
-            await browser.take()
-            with site.log.path.open("ab") as log:
-                log.write(b'{"decision":"use","job":[]}\n\xff\xfe\n' + b"[" * 9999 + b"\n")
-                log.write(loan % donor)
-            await browser.until(lambda view: len(view["decisions"]) == 2)
-            assert browser.view["decisions"]["2"]["gpus"] == {"dgx1": [0], "dgx2": [5, 6]}
-            assert browser.view["slurm"]["problem"] == ""
-            assert browser.view["log_problem"] == "3 lines of it cannot be read, and left out"
-
-    asyncio.run(look())
+    async with reading(site) as feed:
+        browser = Browser(feed, None)
+        await browser.take()
+        with site.log.path.open("ab") as log:
+            log.write(b'{"decision":"use","job":[]}\n\xff\xfe\n' + b"[" * 9999 + b"\n")
+            log.write(loan % donor)
+        await browser.until(lambda view: len(view["decisions"]) == 2)
+        assert browser.view["decisions"]["2"]["gpus"] == {"dgx1": [0], "dgx2": [5, 6]}
+        assert browser.view["slurm"]["problem"] == ""
+        assert browser.view["log_problem"] == "3 lines of it cannot be read, and left out"
 
 
-def test_a_decision_shows_when_it_is_written(site):
-    async def look():
-        async with reading(site) as feed:
-            browser = Browser(feed, BOB)
-            await browser.take()
-            with site.log.path.open("a") as log:
-                log.write('{"job": 10, "uid": 2002, "decision": "wait", "note": "better"}\n')
-            await browser.until(lambda view: len(view["decisions"]) == 2)
-            assert browser.view["decisions"]["2"]["why"] == "better"
-
-    asyncio.run(look())
+async def test_a_decision_shows_when_it_is_written(site):
+    async with reading(site) as feed:
+        browser = Browser(feed, BOB)
+        await browser.take()
+        with site.log.path.open("a") as log:
+            log.write('{"job": 10, "uid": 2002, "decision": "wait", "note": "better"}\n')
+        await browser.until(lambda view: len(view["decisions"]) == 2)
+        assert browser.view["decisions"]["2"]["why"] == "better"

@@ -161,7 +161,7 @@ def test_the_table_says_the_same_as_the_kernel(family):
         assert told(Path("/proc/net"), own, peer) == os.getuid()
 
 
-def test_one_reading_of_the_table_serves_all_who_asked_before_it_began(tmp_path, monkeypatch):
+async def test_one_reading_of_the_table_serves_all_who_asked_before_it_began(tmp_path, monkeypatch):
     (tmp_path / "tcp").write_text(HEAD + table_line())
     readings = []
 
@@ -171,12 +171,9 @@ def test_one_reading_of_the_table_serves_all_who_asked_before_it_began(tmp_path,
 
     monkeypatch.setattr(identity, "owners", counted)
 
-    async def ask():
-        table = OwnerTable(tmp_path)
-        asked = (table.owner(("127.0.0.1", 40000), ("127.0.0.1", 8080)) for _ in range(300))
-        return await asyncio.gather(*asked)
-
-    assert asyncio.run(ask()) == [1000] * 300
+    table = OwnerTable(tmp_path)
+    asked = (table.owner(("127.0.0.1", 40000), ("127.0.0.1", 8080)) for _ in range(300))
+    assert await asyncio.gather(*asked) == [1000] * 300
     assert len(readings) == 1
     assert threading.main_thread() not in readings, (
         "it takes a while, so the loop goes on meanwhile"
