@@ -15,10 +15,10 @@ from pathlib import Path
 from statistics import median
 
 from bench.measure import Figure, at_most, conditions, quantile
+from papers.experiments.genie.schedulers import schedulers
 from papers.experiments.genie.workload import Spec, make, models
 from papers.experiments.pollux import PROFILES
 from policies.contract.scheduling import Platform, Queue, Started
-from policies.genie import schedulers
 from policies.genie.tasks import TaskMaker
 from policies.performance.similarity import Traits
 from policies.registry import registry

@@ -6,8 +6,8 @@ import pytest
 
 from papers.experiments.genie.cluster import DENSITIES, cluster
 from papers.experiments.genie.runs import FigureTable, Setting, compared
+from papers.experiments.genie.schedulers import schedulers
 from papers.experiments.genie.workload import Spec
-from policies.genie import schedulers
 
 BASELINES = [one.name for one in schedulers(("any",)) if not one.name.startswith("genie")]
 PASSING = "genie-paper, others pass its head"

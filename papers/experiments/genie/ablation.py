@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from papers.experiments.genie.schedulers import TETRIS_CER
 from policies.contract.scheduling import FreeGpus, Planned, Queue, in_order
 from policies.genie.algorithm import by_allowance
-from policies.genie.baselines import TETRIS_CER
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from statistics import fmean, stdev
 import numpy as np
 
 from papers.experiments.genie.ablation import ABLATIONS
+from papers.experiments.genie.schedulers import schedulers
 from papers.experiments.genie.workload import Models, Spec, TrueTimes, Workload, make, models
 from papers.experiments.pollux import GPUS_PER_NODE, PROFILES
 from papers.simulators.shaping import ShapingSimulator
 from policies.contract.scheduling import PRIOR, Platform, Scheduler, Task
-from policies.genie import schedulers
 from policies.genie.tasks import TaskMaker
 from simulation.core.steps import each
 

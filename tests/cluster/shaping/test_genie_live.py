@@ -10,7 +10,7 @@ import pytest
 from comment_writer import overwriting
 from live_harness import CONFIG, by_policy, configure_engine, explained
 
-from policies.genie import GeniePaper
+from policies.genie.algorithm import GeniePaper
 from policies.genie.submit import candidates
 from policies.genie.tasks import TaskConstraints
 from policies.performance import Work

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from papers.experiments.genie.schedulers import FIFO, schedulers
 from papers.experiments.genie.workload import ASKED, HOURS, Spec, TrueTimes, make, models
 from papers.experiments.pollux import PROFILES
 from papers.simulators.shaping import ShapingSimulator
 from policies.contract.scheduling import Platform, Task
-from policies.genie import schedulers
-from policies.genie.baselines import FIFO
 from policies.genie.tasks import TaskMaker
 from policies.performance import Shape
 from simulation.errors import SimulationError

@@ -1,4 +1,4 @@
-"""Schedulers: shapes, deadlines, order, and who starts."""
+"""GENIE: shapes, deadlines, order, and who starts."""
 
 from __future__ import annotations
 
@@ -10,64 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies.contract.scheduling import (
-    NORMAL,
-    PRIOR,
-    URGENT,
-    Platform,
-    Queue,
-    Scheduler,
-    Started,
-    Task,
-)
+from policies.contract.scheduling import NORMAL, PRIOR, URGENT
 from policies.errors import PolicyError
-from policies.genie import schedulers
 from policies.genie.algorithm import GeniePaper
-from policies.genie.baselines import FIFO, MIN_MIN, TETRIS_CER, TETRIS_PERF, WEIGHTED_FAIR, Capacity
 from policies.genie.dynamic import Genie
 from policies.genie.tasks import TaskConstraints, TaskMaker
 from policies.performance import Run, Shape, Work, fit
+from tests.policies.genie.queues_of_tasks import (
+    FREE,
+    PLATFORM,
+    check,
+    check_empty,
+    order,
+    queue,
+    queues,
+    started,
+    task,
+)
 
-PLATFORM = Platform(4, 4)
-FREE = {f"n{at}": 4 for at in range(4)}
-PROFILES = ("cnn", "rnn")
-ALL = schedulers(PROFILES)
-NAMES = [scheduler.name for scheduler in ALL]
-
-
-def task(job_id, single_s=100.0, deadline_s=1e6, arrival_s=0.0, scale=1.0, **more):
-    """A job that takes `single_s` on one GPU and gains `scale` of every further GPU."""
-    latency = single_s / (1 + scale * (PLATFORM.gpu_counts - 1))
-    fixed = more.pop("shapes", None)
-    if fixed:
-        allowed = [shape in fixed for shape in PLATFORM.shapes]
-        latency = np.where(allowed, latency, inf)
-    ratio = np.where(np.isfinite(latency), 1 / latency / PLATFORM.costs, -inf)
-    words = {"profile": "cnn", "requested": (fixed or [Shape(1, 1)])[0], **more}
-    return Task(
-        job_id=job_id,
-        arrival_s=arrival_s,
-        deadline_s=deadline_s,
-        latency_s=latency,
-        ratio=ratio,
-        **words,
-    )
-
-
-def queue(*tasks, now_s=0.0, free=FREE, running=()):
-    return Queue(now_s, PLATFORM, free, tasks, running)
-
-
-def order(scheduler, *tasks, **more):
-    return [one.task.job_id for one in scheduler.plan(queue(*tasks, **more))]
-
-
-def started(scheduler, *tasks, **more):
-    return {
-        one.task.job_id: str(one.shape)
-        for one in scheduler.plan(queue(*tasks, **more))
-        if one.nodes
-    }
+BOTH = (GeniePaper(), Genie())
 
 
 # The platform and its costs.
@@ -136,137 +97,26 @@ def test_a_fixed_shape_that_is_too_small_is_refused():
         MAKER.task(1, Work("cnn", 60, 1), 0.0, fixed)
 
 
-# Every scheduler.
-
-
-@pytest.mark.parametrize("scheduler", ALL, ids=NAMES)
-def test_an_empty_queue_has_an_empty_plan(scheduler):
-    assert scheduler.plan(queue()) == []
-    assert isinstance(scheduler, Scheduler)
-
-
-def test_schedulers_have_names_of_their_own():
-    assert len(set(NAMES)) == len(NAMES) == 8
-
-
-@st.composite
-def queues(draw):
-    free = {f"n{at}": draw(st.integers(0, 4)) for at in range(4)}
-    tasks = [
-        task(
-            at,
-            single_s=draw(st.floats(1, 1e4)),
-            deadline_s=draw(st.floats(-1e4, 2e4)),
-            arrival_s=draw(st.floats(-2e4, 0)),
-            scale=draw(st.floats(0.01, 1)),
-            profile=draw(st.sampled_from(PROFILES)),
-            service=draw(st.sampled_from((URGENT, PRIOR, NORMAL))),
-            shapes=draw(st.sampled_from((None, None, (Shape(2, 2),), (Shape(1, 3),)))),
-        )
-        for at in range(draw(st.integers(0, 12)))
-    ]
-    running = [
-        Started(100 + at, draw(st.sampled_from(PROFILES)), Shape(1, 4 - count), 500.0)
-        for at, count in enumerate(free.values())
-        if count < 4
-    ]
-    return queue(*tasks, free=free, running=running)
+# Both schedulers.
 
 
 @settings(max_examples=200)
-@given(queues(), st.sampled_from(ALL))
-def test_every_job_is_planned_once_and_no_gpu_twice(asked, scheduler):
-    before = dict(asked.free)
-    plan = scheduler.plan(asked)
-    assert Counter(one.task.job_id for one in plan) == Counter(one.job_id for one in asked.waiting)
-    used = Counter()
-    for one in plan:
-        assert np.isfinite(one.task.latency_s[PLATFORM.index(one.shape)])
-        if one.nodes:
-            assert len(set(one.nodes)) == len(one.nodes) == one.shape.nodes
-            used.update(dict.fromkeys(one.nodes, one.shape.gpus_per_node))
-    assert all(used[name] <= free for name, free in before.items())
-    assert asked.free == before
-    again = scheduler.plan(asked)
-    assert [(one.task.job_id, one.shape, one.nodes) for one in again] == [
-        (one.task.job_id, one.shape, one.nodes) for one in plan
-    ]
+@given(queues(), st.sampled_from(BOTH), st.randoms(use_true_random=False))
+def test_every_job_is_planned_once_and_no_gpu_twice_in_whatever_order(asked, scheduler, draw):
+    check(scheduler, asked, draw)
 
 
 @settings(max_examples=100)
-@given(queues(), st.sampled_from(ALL))
+@given(queues(), st.sampled_from(BOTH))
 def test_on_an_empty_cluster_somebody_starts(asked, scheduler):
-    empty = Queue(asked.now_s, PLATFORM, FREE, asked.waiting)
-    assert not asked.waiting or any(one.nodes for one in scheduler.plan(empty))
-
-
-@settings(max_examples=100)
-@given(queues(), st.sampled_from(ALL), st.randoms(use_true_random=False))
-def test_the_order_in_which_jobs_are_given_does_not_matter(asked, scheduler, shuffled):
-    mixed = list(asked.waiting)
-    shuffled.shuffle(mixed)
-    other = Queue(asked.now_s, PLATFORM, asked.free, mixed, asked.running)
-    assert [one.task.job_id for one in scheduler.plan(other)] == [
-        one.task.job_id for one in scheduler.plan(asked)
-    ]
-
-
-# The baselines.
-
-
-def test_black_boxes_order_by_arrival_by_deadline_and_by_their_mean():
-    first = task(1, arrival_s=0, deadline_s=900)
-    second = task(2, arrival_s=100, deadline_s=400)
-    third = task(3, arrival_s=300, deadline_s=310)
-    assert order(FIFO, third, second, first) == [1, 2, 3]
-    assert order(MIN_MIN, first, second, third) == [3, 2, 1]
-    assert order(WEIGHTED_FAIR, first, second, third) == [2, 3, 1]
-
-
-def test_black_boxes_stop_at_the_first_that_does_not_fit():
-    wide = task(1, requested=Shape(4, 4))
-    small = task(2)
-    assert started(FIFO, wide, small, free={**FREE, "n0": 3}) == {}
+    check_empty(scheduler, asked)
 
 
 def test_a_shape_takes_the_fullest_nodes_with_room():
-    (plan,) = FIFO.plan(
-        queue(task(1, requested=Shape(2, 1)), free={"a": 4, "b": 1, "c": 0, "d": 2})
-    )
-    assert plan.nodes == ("b", "d")
-
-
-def test_capacity_keeps_every_kind_to_its_own_gpus():
-    capacity = Capacity(("cnn", "rnn", "mlp"))
-    assert capacity.shares(PLATFORM) == {"cnn": 6, "rnn": 5, "mlp": 5}
-    cnns = [task(at, requested=Shape(1, 2)) for at in range(1, 6)]
-    rnn = task(9, profile="rnn", requested=Shape(1, 2))
-    assert set(started(capacity, *cnns, rnn)) == {1, 2, 3, 9}
-    busy = [Started(50, "cnn", Shape(1, 4), 99.0)]
-    assert set(started(capacity, *cnns, rnn, running=busy)) == {1, 9}
-
-
-def test_capacity_cuts_a_wish_to_its_share_unless_the_batch_needs_more():
-    capacity = Capacity(("a", "b", "c", "d", "cnn", "rnn"))
-    assert started(capacity, task(1, requested=Shape(2, 4))) == {1: "1x2"}
-    assert started(capacity, task(1, shapes=(Shape(2, 2),))) == {1: "2x2"}
-
-
-def test_tetris_perf_takes_the_fastest_shape_and_tetris_cer_the_most_cost_effective():
-    slow_to_scale = task(1, scale=0.2)
-    assert started(TETRIS_PERF, slow_to_scale) == {1: "4x4"}
-    assert started(TETRIS_CER, slow_to_scale) == {1: "1x1"}
-    assert started(TETRIS_CER, task(1, scale=1.0)) == {1: "1x4"}
-
-
-def test_tetris_lets_whoever_fits_pass():
-    wide, small = task(1, shapes=(Shape(4, 4),)), task(2, scale=0.01)
-    assert started(TETRIS_CER, wide, small, free={**FREE, "n0": 1}) == {2: "1x1"}
-
-
-def test_capacity_serves_a_kind_it_was_not_told_of_one_job_at_a_time():
-    strangers = [task(at, profile="mlp") for at in (1, 2)]
-    assert started(Capacity(("cnn", "rnn")), *strangers) == {1: "1x1"}
+    asked = queue(task(1, shapes=(Shape(2, 1),)), free={"a": 4, "b": 1, "c": 0, "d": 2})
+    for scheduler in BOTH:
+        (plan,) = scheduler.plan(asked)
+        assert plan.nodes == ("b", "d")
 
 
 # Algorithm 1 as printed.

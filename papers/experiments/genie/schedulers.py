@@ -1,4 +1,4 @@
-"""The schedulers GENIE is compared with (Chen et al., TPDS, section 7.1).
+"""GENIE and the schedulers it is compared with (Chen et al., TPDS, section 7.1).
 
 FIFO, capacity, min-min and weighted fair treat jobs as black boxes: they take the shape the
 user asked for and stop at the first job that does not fit, as the paper describes them.
@@ -13,7 +13,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from policies.contract.scheduling import FreeGpus, Planned, Platform, Queue, Task, in_order
+from policies.contract.scheduling import (
+    FreeGpus,
+    Planned,
+    Platform,
+    Queue,
+    Scheduler,
+    Task,
+    in_order,
+)
+from policies.genie.algorithm import GeniePaper
+from policies.genie.dynamic import Genie
 from policies.performance import Shape
 
 #: Smaller goes first.
@@ -130,3 +140,20 @@ class Tetris:
 
 TETRIS_PERF = Tetris("tetris-perf", by_ratio=False)
 TETRIS_CER = Tetris("tetris-cer", by_ratio=True)
+
+
+def schedulers(profiles: tuple[str, ...]) -> tuple[Scheduler, ...]:
+    """All schedulers in the order of the paper's comparison, ours last.
+
+    `profiles` are the kinds of model that `Capacity` keeps apart.
+    """
+    return (
+        FIFO,
+        Capacity(tuple(sorted(profiles))),
+        MIN_MIN,
+        WEIGHTED_FAIR,
+        TETRIS_PERF,
+        TETRIS_CER,
+        GeniePaper(),
+        Genie(),
+    )
