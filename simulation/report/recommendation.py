@@ -8,17 +8,17 @@ of the greater mean. Anything less is called no difference.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 from gres_topology import NodeTopology
 from simulation.core.link_quality import share_of
 from simulation.core.record import Record, SimulatedRun
 from simulation.report.breakdown import bandwidth_by_user, figures, size_of
-from simulation.report.intervals import half_width
 from simulation.report.metrics import summary
 from simulation.report.words import points, share, time
 
@@ -27,6 +27,8 @@ FEWEST = 100
 #: Parts of the log, with which probability an interval misses the truth, and the part of a mean
 #: from which a difference counts.
 PARTS, ERROR, SMALLEST = 20, 0.05, 0.01
+#: Student's t of PARTS - 1 degrees of freedom, below which all but half of ERROR lies.
+T_QUANTILE = 2.0930240544083074
 #: Waits that differ by less than this many seconds are alike, whatever they were.
 SMALLEST_WAIT_S = 1.0
 
@@ -66,10 +68,8 @@ def difference(own: Figures, other: Figures, smallest: float = 0.0) -> Differenc
     if len(jobs) < PARTS:
         return Difference(mine, its, counts=False)
     cuts = [len(jobs) * part // PARTS for part in range(PARTS + 1)]
-    half = half_width(
-        [fmean(own[job] - other[job] for job in jobs[low:high]) for low, high in pairwise(cuts)],
-        ERROR,
-    )
+    parts = [fmean(own[job] - other[job] for job in jobs[low:high]) for low, high in pairwise(cuts)]
+    half = T_QUANTILE * stdev(parts) / math.sqrt(PARTS)
     least = max(smallest, SMALLEST * max(abs(mine), abs(its)), half)
     return Difference(mine, its, abs(mine - its) > least, half)
 

@@ -27,13 +27,13 @@ from bench.live.large.packing import TIMEOUT_S, PackingNodes, backfill, driven, 
 from bench.live.start_many import many_nodes
 from bench.measure import Figure, at_most, conditions
 from gres_topology import catalog, hostlist
+from papers.experiments.harm.intervals import ratio
 from papers.experiments.harm.judging import LEARNING
 from papers.experiments.harm.workloads import GENERATED, Workload
 from policies.contract.bits import gpus_of
 from policies.contract.hint_keys import communication_in
 from policies.hints import parse
 from simulation.core.link_quality import share_of
-from simulation.report.intervals import ratio
 from simulation.report.metrics import quantile
 from slurm_cluster.hosts import until
 

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from gres_topology import NodeTopology
-from papers.experiments.harm.traces import WORKLOADS
-from papers.experiments.harm.workloads import WIDE, Drawn
-from simulation.core.link_quality import share_of
-from simulation.core.record import Record, SimulatedRun
-from simulation.core.slurm_site import ENDLESS_S, Scheduling, SlurmSite
-from simulation.models.placing import Simulator
-from simulation.models.slurm import SlurmSimulator
-from simulation.report.intervals import (
+from papers.experiments.harm.intervals import (
     chance_below,
     half_width,
     holm,
@@ -23,6 +16,13 @@ from simulation.report.intervals import (
     ratio,
     seen,
 )
+from papers.experiments.harm.traces import WORKLOADS
+from papers.experiments.harm.workloads import WIDE, Drawn
+from simulation.core.link_quality import share_of
+from simulation.core.record import Record, SimulatedRun
+from simulation.core.slurm_site import ENDLESS_S, Scheduling, SlurmSite
+from simulation.models.placing import Simulator
+from simulation.models.slurm import SlurmSimulator
 from simulation.report.metrics import gpus_of, quantile
 
 OURS = "horizon"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from papers.experiments.harm.intervals import half_width, ratio
 from papers.experiments.harm.judging import beside, row_of, run_one
 from papers.experiments.harm.traces import TRACES
 from papers.experiments.harm.workloads import A_DAY_S, GENERATED, Drawn
@@ -15,7 +16,6 @@ from simulation.core.jobs import SimJob, offered_load
 from simulation.core.occupancy import FreeCounts
 from simulation.core.record import Record, SimulatedRun
 from simulation.models.speed import PlacedJob, Speed
-from simulation.report.intervals import half_width, ratio
 
 
 def gpus_of(drawn):

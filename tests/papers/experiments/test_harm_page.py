@@ -10,10 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from papers.experiments.harm import runs
-from papers.experiments.harm.judging import seeds_needed, verdicts
-from papers.experiments.harm.page import page
-from papers.experiments.harm.traces import WORKLOADS
-from simulation.report.intervals import (
+from papers.experiments.harm.intervals import (
     MANY,
     chance_below,
     holm,
@@ -23,6 +20,10 @@ from simulation.report.intervals import (
     t_below,
     t_quantile,
 )
+from papers.experiments.harm.judging import seeds_needed, verdicts
+from papers.experiments.harm.page import page
+from papers.experiments.harm.traces import WORKLOADS
+from simulation.report.recommendation import ERROR, PARTS, T_QUANTILE
 from slurm_plugin.cli import cli
 
 
@@ -80,6 +81,10 @@ def test_hypotheses_fall_from_the_least_chance_on_until_one_stands():
 )  # fmt: skip
 def test_students_t_is_that_of_the_tables(p, freedom, expected):
     assert t_quantile(p, freedom) == pytest.approx(expected, abs=0.001)
+
+
+def test_the_simulators_recommendation_goes_by_the_quantile_of_its_parts():
+    assert t_quantile(1 - ERROR / 2, PARTS - 1) == T_QUANTILE
 
 
 def test_chance_and_power_are_students():
