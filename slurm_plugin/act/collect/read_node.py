@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from gres_topology import NodeTopology, TopologyError, pci
 from gres_topology.readers import nvidia_smi, xpu_smi
@@ -23,27 +23,26 @@ _GPU_BLOCK = re.compile(r"^GPU ([0-9A-Fa-f:.]+)\s*$", re.MULTILINE)
 _MINOR = re.compile(r"^\s+Minor Number\s*:\s*(\d+)\s*$", re.MULTILINE)
 _RENDER = re.compile(r"^renderD(\d+) .*/([0-9a-fA-F:.]+)\s*$", re.MULTILINE)
 
-#: The sections of each of AMD's tools, the links first. amd-smi is asked for where it works: newer
-#: ROCm has no rocm-smi any more.
-AMD_SMI = ("amd-smi-topo", "amd-smi-asic", "amd-smi-numa")
-ROCM_SMI = ("rocm-smi-topo", "rocm-smi-bus", "rocm-smi-name")
-XPU_SMI = ("xpu-smi-topo", "xpu-smi-list")
-#: Any one of them shows the links.
-_TOPOLOGIES = ("nvidia-smi-topo", "amd-smi-topo", "rocm-smi-topo", "xpu-smi-topo")
+#: The section with each tool's links -> its sections, as its reader wants them, and that reader.
+#: The first that works is read: amd-smi before rocm-smi, which newer ROCm has no more.
+_TOOLS: Mapping[str, tuple[tuple[str, ...], Callable[..., NodeTopology]]] = {
+    # The list names the model, from which the reader knows the links' generation.
+    "nvidia-smi-topo": (("nvidia-smi-list", "nvidia-smi-topo"), nvidia_smi.read),
+    "amd-smi-topo": (("amd-smi-topo", "amd-smi-asic", "amd-smi-numa"), amd_smi.read),
+    "rocm-smi-topo": (("rocm-smi-topo", "rocm-smi-bus", "rocm-smi-name"), rocm_smi.read),
+    "xpu-smi-topo": (("xpu-smi-topo", "xpu-smi-list"), xpu_smi.read),
+}
 
 
 def read_node(node: str, sections: Mapping[str, Section]) -> NodeTopology:
     """The node's hardware; PluginError when no tool ran, TopologyError for a damaged answer."""
-    if sections["nvidia-smi-topo"].status == 0:
-        topology = _nvidia(node, sections)
-    elif sections["amd-smi-topo"].status == 0:
-        topology = _amd(node, sections)
-    elif sections["rocm-smi-topo"].status == 0:
-        topology = _rocm(node, sections)
-    elif sections["xpu-smi-topo"].status == 0:
-        topology = _intel(node, sections)
-    else:
+    links = next((name for name in _TOOLS if sections[name].status == 0), None)
+    if links is None:
         raise PluginError(f"{node}: {_why_none(sections)}")
+    names, read = _TOOLS[links]
+    said = "".join(sections[name].text for name in names if sections[name].status == 0)
+    with_minors = _with_query if read is nvidia_smi.read else _with_render_nodes
+    topology = with_minors(read(said, name=node, source=node), sections)
     if sections["numactl"].status != 0:
         return topology
     try:
@@ -55,7 +54,7 @@ def read_node(node: str, sections: Mapping[str, Section]) -> NodeTopology:
 
 
 def _why_none(sections: Mapping[str, Section]) -> str:
-    for name in _TOPOLOGIES:
+    for name in _TOOLS:
         section = sections[name]
         if section.status != 127:
             lines = section.text.strip().splitlines() or ["no message"]
@@ -64,10 +63,8 @@ def _why_none(sections: Mapping[str, Section]) -> str:
     return "none of nvidia-smi, amd-smi, rocm-smi and xpu-smi is installed there"
 
 
-def _nvidia(node: str, sections: Mapping[str, Section]) -> NodeTopology:
-    # The list names the model, from which the reader knows the links' generation.
-    text = sections["nvidia-smi-list"].text + sections["nvidia-smi-topo"].text
-    topology = nvidia_smi.read(text, name=node, source=node)
+def _with_query(topology: NodeTopology, sections: Mapping[str, Section]) -> NodeTopology:
+    """The topology with each GPU's address and device minor, as `nvidia-smi -q` tells them."""
     query = sections["nvidia-smi-query"]
     blocks = _GPU_BLOCK.split(query.text)[1:] if query.status == 0 else []
     addresses, details = blocks[::2], blocks[1::2]
@@ -80,26 +77,6 @@ def _nvidia(node: str, sections: Mapping[str, Section]) -> NodeTopology:
         pci=tuple(pci.normalise(address) for address in addresses),
         minors=tuple(int(match[1]) if match else None for match in matches),
     )
-
-
-def _amd(node: str, sections: Mapping[str, Section]) -> NodeTopology:
-    topology = amd_smi.read(_texts(sections, AMD_SMI), name=node, source=node)
-    return _with_render_nodes(topology, sections)
-
-
-def _rocm(node: str, sections: Mapping[str, Section]) -> NodeTopology:
-    topology = rocm_smi.read(_texts(sections, ROCM_SMI), name=node, source=node)
-    return _with_render_nodes(topology, sections)
-
-
-def _intel(node: str, sections: Mapping[str, Section]) -> NodeTopology:
-    topology = xpu_smi.read(_texts(sections, XPU_SMI), name=node, source=node)
-    return _with_render_nodes(topology, sections)
-
-
-def _texts(sections: Mapping[str, Section], names: Sequence[str]) -> str:
-    """What a tool said where it did not fail."""
-    return "".join(sections[name].text for name in names if sections[name].status == 0)
 
 
 def _with_render_nodes(topology: NodeTopology, sections: Mapping[str, Section]) -> NodeTopology:
