@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from policies.order.arrivals import Arrivals
+from papers.experiments.order.arrivals import Arrivals
 from policies.order.passing import Passing
 from simulation.core.jobs import SimJob
 

@@ -14,8 +14,8 @@ import numpy as np
 from gres_topology.catalog import load as load_machine
 from papers.experiments import Result, openb, philly
 from papers.experiments.experiment import averaged
+from papers.experiments.order.arrivals import Arrivals
 from papers.experiments.order.pool import Pool
-from policies.order.arrivals import Arrivals
 from policies.order.passing import BOUND_S, MULTIPLE, Passing, Reckoned
 from simulation.core.jobs import SimJob, at_load, mixed_jobs
 from simulation.core.queue_order import PassingQueue

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from policies.order import durations
-from policies.order.arrivals import Arrivals
 from policies.order.durations import (
     ENOUGH,
     Durations,
@@ -185,18 +184,3 @@ def test_a_users_own_run_times_are_told_from_the_first_few_on_and_anew_after_eac
     learning.submitted(22, KnownJob("eve", name="sweep", size=2))
     learning.submitted(23, KnownJob(size=2))
     assert learning.took_s(22) == learning.took_s(23) == learning.took_s(99) == ()
-
-
-def test_a_late_job_may_have_ended_long_ago_in_the_order_of_arrival():
-    order = Arrivals(2)
-    for job in (1, 2, 3):
-        order.submitted(job, 1, 0.0)
-    assert order.due_s(1, 0.0) == order.due_s(2, 0.0) == 0.0
-    order.started(2, 0.0)
-    order.started(1, 5.0)
-    order.ended(2, 8.0)
-
-    # Job 1, which has run for three seconds since, would have ended at 3 at the earliest.
-    assert order.due_s(3, 8.0) == 3.0
-    order.ended(1, 4.0)
-    assert order.due_s(3, 9.0) == 4.0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from papers.experiments.order.arrivals import Arrivals
 from papers.experiments.order.pool import Key, Pool
-from policies.order.arrivals import Arrivals
 from policies.order.durations import ENOUGH, KnownJob
 from policies.order.passing import LOST_S, Passing, Reckoned
 from simulation.core.jobs import SimJob
