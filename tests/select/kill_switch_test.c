@@ -10,14 +10,16 @@
 
 #include "../claims.h"
 
-/* Stands in for libc's: a file system that hangs while `hangs` is set. */
+#define HANGS "/tmp"
+
+/* Stands in for libc's: one directory's file system hangs while `hangs` is set. */
 static volatile bool hangs;
 static volatile int checks;
 
 int access(const char *path, int mode)
 {
 	checks++;
-	while (hangs)
+	while (hangs && !strcmp(path, HANGS))
 		usleep(1000);
 	return faccessat(AT_FDCWD, path, mode, 0);
 }
@@ -99,12 +101,22 @@ CLAIM(a_clock_that_is_set_back_delays_no_check)
 
 CLAIM(a_file_system_that_hangs_holds_nobody_up)
 {
-	gt_kill_switch_watch("/tmp");
+	int before;
+
+	gt_kill_switch_watch(HANGS);
 	alarm(20);
 	hangs = true;
 	usleep(1200000);	/* the thread has begun a check */
+	before = threads();
 	CHECK(gt_kill_switch_thrown());
 	gt_kill_switch_stop();
+	/* another one watches, and the one that hangs ends as soon as it can */
+	gt_kill_switch_watch("/tmp/gt-no-such-file");
+	CHECK(threads() == before + 1);
 	hangs = false;
+	for (int ms = 0; ms < 2000 && threads() > before; ms++)
+		usleep(1000);
+	CHECK(threads() == before && !gt_kill_switch_thrown());
+	gt_kill_switch_stop();
 	alarm(0);
 }

@@ -2,6 +2,7 @@
 #include "kill_switch.h"
 
 #include <pthread.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -18,7 +19,8 @@ static bool running;
 
 /* Shared with the thread, under the lock */
 static char watched[GT_PATH_MAX];
-static bool stopping, thrown;
+static bool thrown;
+static uintptr_t stops;		/* so many threads were told to end */
 
 /* Called with the lock held, and gives it up while it checks: the file system may hang. */
 static void check(void)
@@ -34,16 +36,20 @@ static void check(void)
 		thrown = is_there;
 }
 
-/* Sleeps in short pieces, so that it ends soon when it is stopped. */
-static void *watch(void *arg)
+/*
+ * Sleeps in short pieces, so that it ends soon when it is stopped. One that hung meanwhile
+ * ends, too, though another one watches by then
+ */
+static void *watch(void *stops_before)
 {
-	(void) arg;
+	uintptr_t mine = (uintptr_t) stops_before;
+
 	pthread_mutex_lock(&lock);
-	for (unsigned tenths = 1; !stopping; tenths++) {
+	for (unsigned tenths = 1; stops == mine; tenths++) {
 		pthread_mutex_unlock(&lock);
 		usleep(TENTH_US);
 		pthread_mutex_lock(&lock);
-		if (!stopping && tenths % CHECK_TENTHS == 0)
+		if (stops == mine && tenths % CHECK_TENTHS == 0)
 			check();
 	}
 	pthread_mutex_unlock(&lock);
@@ -55,9 +61,8 @@ extern void gt_kill_switch_watch(const char *path)
 	pthread_mutex_lock(&lock);
 	snprintf(watched, sizeof(watched), "%s", path);
 	check();
-	stopping = false;
 	if (!running)
-		running = !pthread_create(&thread, NULL, watch, NULL);
+		running = !pthread_create(&thread, NULL, watch, (void *) stops);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -76,7 +81,7 @@ extern void gt_kill_switch_stop(void)
 	struct timespec patience;
 
 	pthread_mutex_lock(&lock);
-	stopping = true;
+	stops++;
 	pthread_mutex_unlock(&lock);
 	clock_gettime(CLOCK_REALTIME, &patience);
 	patience.tv_sec++;
