@@ -239,8 +239,9 @@ def _first_of(
 
 def _over_limit(state: WaitingState, one: SlurmPartition) -> WaitReason | None:
     job = state.job
-    if 0 < one.max_time_s < job.time_limit_s:
-        return _over(one, f"-t {words.duration(job.time_limit_s)}", one.max_time_s)
+    if one.max_time_s and not 0 < job.time_limit_s <= one.max_time_s:
+        asked = f"-t {words.duration(job.time_limit_s)}" if job.time_limit_s else "no time limit"
+        return _over(one, asked, one.max_time_s)
     if 0 < one.max_nodes < job.min_nodes:
         return _over(one, words.nodes(job.min_nodes), 0)
     return None

@@ -33,6 +33,8 @@ MAX_SCRIPT_CHARS = 1 << 20
 _MEMORY = re.compile(r"(\d{1,12})([KMGT]?)B?", re.IGNORECASE)
 _GPUS = re.compile(r"(?:([A-Za-z_][\w.\-]*):)?(\d{1,6})\Z")
 _GRES = re.compile(r"gpu(?::([A-Za-z_][\w.\-]*))?(?::(\d{1,6}))?\Z")
+#: Times that are no limit to sbatch (arg_set_time_limit of slurm_opt.c, time_str2secs).
+_NO_LIMIT = re.compile(r"0+(?:[-:]0+){0,3}|-1|INFINITE|UNLIMITED", re.IGNORECASE)
 _KB = {"K": 1, "": 1 << 10, "M": 1 << 10, "G": 1 << 20, "T": 1 << 30}
 
 
@@ -371,7 +373,7 @@ def _nodes(text: str) -> tuple[int, int]:
 def _time_s(text: str, partition: str, settings: Settings) -> int:
     if text:
         limit_s = seconds(text)
-        if not limit_s and text.upper() not in ("UNLIMITED", "INFINITE"):
+        if not limit_s and not _NO_LIMIT.fullmatch(text):
             raise NotTried(f"--time {text!r}: expected minutes, or [DAYS-]HOURS:MINUTES:SECONDS")
         return limit_s
     mine = [one for one in settings.partitions if one.name in partition.split(",")]

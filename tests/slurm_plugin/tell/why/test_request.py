@@ -45,6 +45,11 @@ def test_options_become_the_job_that_slurm_would_make(argv, fields):
     assert {key: getattr(job, key) for key in fields} == fields
 
 
+@pytest.mark.parametrize("text", ["0", "00:00", "0-0", "-1", "unlimited", "INFINITE"])
+def test_a_job_may_ask_for_no_time_limit(text):
+    assert job_of("-t", text).time_limit_s == 0
+
+
 @pytest.mark.parametrize(
     ("argv", "fields"),
     [
@@ -84,7 +89,7 @@ def test_what_partitions_give_counts_where_the_job_does_not_say_it():
     "argv",
     [
         *("--gp 4", "--gpus=x", "-n x", "--burst-buffer=1", "--requeue=1"),
-        *("-N two", "-t soon", "--mem=lots", "--mem=1 --mem-per-cpu=1"),
+        *("-N two", "-t soon", "-t 0x", "--mem=lots", "--mem=1 --mem-per-cpu=1"),
     ],
 )
 def test_what_is_not_understood_is_refused(argv):

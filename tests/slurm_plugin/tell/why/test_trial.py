@@ -506,6 +506,8 @@ def test_slots_of_which_none_are_free_on_both_nodes_are_slurms_own_choice(tmp_pa
          " groups admins, staff alone, and user alice is not in them."),
         ("-t 60", {"max_time_s": 600}, "It would never start: it asks for -t 1:00:00, and partition"
          " gpu allows -t 10 at most."),
+        ("-t 0", {"max_time_s": 600}, "It would never start: it asks for no time limit, and"
+         " partition gpu allows -t 10 at most."),
     ],
 )  # fmt: skip
 def test_a_partition_that_does_not_take_the_job(argv, partition, says):
