@@ -2,7 +2,7 @@
 
 One node, the same backlog of jobs of 1-5 GPUs for all, first in, first out. A row per policy: mean
 share of the ideal and share of rings with a PCIe hop over jobs of two GPUs or more, and the share
-counting single GPUs as 1. The last rows are bounds that know the future.
+counting single GPUs as 1.
 """
 
 from __future__ import annotations
@@ -18,13 +18,10 @@ from policies.registry import registry
 from simulation.core.jobs import DURATION_S, mixed_jobs
 from simulation.core.link_quality import judge
 from simulation.models.placing import Simulator
-from simulation.report.clairvoyant import best_possible
 from simulation.stock import STOCK, NodeOrder, policy_named
 
 #: Stock Slurm's kinds that differ on one node.
 STOCK_OF_ONE_NODE = [name for name, kind in STOCK.items() if kind.order is NodeOrder.BEST_FIT]
-#: Weights of a PCIe hop against the ideal bandwidth for the rows that know the future.
-HOP_WEIGHTS = (0.0, 0.3, 1.0)
 
 
 class Point(NamedTuple):
@@ -61,7 +58,17 @@ def run(
     return points
 
 
-def _row(name: str, shares: Sequence[float], hops: Sequence[float], every: str = "") -> str:
+def heading(machine: str, jobs: int, seeds: Sequence[int]) -> str:
+    """What was run, and the names of the columns."""
+    return (
+        f"# {machine}, {jobs} jobs of 1-5 GPUs, FIFO, durations uniform"
+        f" {DURATION_S[0]}-{DURATION_S[1]} s, seeds {seeds[0]}-{seeds[-1]}\n"
+        f"{'policy':28} {'share':>7} {'stdev':>7} {'hops':>7} {'all jobs':>9}"
+    )
+
+
+def row(name: str, shares: Sequence[float], hops: Sequence[float], every: str = "") -> str:
+    """One line of the table; a share and a part with a hop for each seed."""
     spread = stdev(shares) if len(shares) > 1 else 0.0
     return f"{name:28} {fmean(shares):7.3f} {spread:7.3f} {fmean(hops):7.3f} {every:>9}"
 
@@ -74,26 +81,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--first-seed", type=int, default=0)
     options.add_argument("--jobs", type=int, default=150)
     options.add_argument("--limit", type=float, help="seconds, one for all; else what each takes")
-    options.add_argument("--bound-seeds", type=int, default=4, help="seeds of the bounds' rows")
     chosen = options.parse_args(argv)
     registry.load_plugins()
     seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
-    print(
-        f"# {chosen.machine}, {chosen.jobs} jobs of 1-5 GPUs, FIFO, durations uniform"
-        f" {DURATION_S[0]}-{DURATION_S[1]} s, seeds {seeds[0]}-{seeds[-1]}"
-    )
-    print(f"{'policy':28} {'share':>7} {'stdev':>7} {'hops':>7} {'all jobs':>9}")
+    print(heading(chosen.machine, chosen.jobs, seeds))
     for name in (*registry.names(), *STOCK_OF_ONE_NODE):
         runs = run(name, chosen.machine, seeds, chosen.jobs, chosen.limit)
         every = f"{fmean(point.share_all_jobs for point in runs):.3f}"
-        print(_row(name, [r.share for r in runs], [r.pcie_hops for r in runs], every))
-    for weight in HOP_WEIGHTS if chosen.bound_seeds else ():
-        bounds = [
-            best_possible(load(chosen.machine), mixed_jobs(seed, chosen.jobs), weight)
-            for seed in seeds[: chosen.bound_seeds]
-        ]
-        shares, hops = zip(*bounds, strict=True)
-        print(_row(f"knows all, hop costs {weight:g}", shares, hops))
+        print(row(name, [r.share for r in runs], [r.pcie_hops for r in runs], every))
 
 
 if __name__ == "__main__":

@@ -2,20 +2,26 @@
 
 First in, first out with stated durations, every job starts and ends at the same moments on any
 GPUs. So the best placement of all jobs together is a longest path over "which job holds which
-GPUs" (Viterbi).
+GPUs" (Viterbi). `python -m papers.experiments.mapa.bounds` prints it as rows of the table of
+`python -m simulation.report.pareto`.
 """
 
 from __future__ import annotations
 
+import argparse
 import heapq
 from collections.abc import Sequence
 
 from gres_topology import NodeTopology
+from gres_topology.catalog import load
 from policies.contract.bits import gpus_of, subsets
-from simulation.core.jobs import SimJob
+from simulation.core.jobs import SimJob, mixed_jobs
 from simulation.core.link_quality import judge
 from simulation.errors import SimulationError
+from simulation.report.pareto import heading, row
 
+#: Weights of a PCIe hop against the ideal bandwidth, a row each.
+HOP_WEIGHTS = (0.0, 0.3, 1.0)
 #: Masks held by running jobs, as sorted (job index, mask) pairs.
 _State = tuple[tuple[int, int], ...]
 #: Worth so far, share so far, hops so far.
@@ -89,3 +95,24 @@ def _start(
                 value = (worth + gain - hop_weight * hop, share + gain, hops + hop)
                 after[(*state, (index, mask))] = value
     return after
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Print the rows."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--machine", default="dgx1v")
+    options.add_argument("--seeds", type=int, default=4, help="how many seeds")
+    options.add_argument("--first-seed", type=int, default=0)
+    options.add_argument("--jobs", type=int, default=150)
+    chosen = options.parse_args(argv)
+    topology = load(chosen.machine)
+    seeds = range(chosen.first_seed, chosen.first_seed + chosen.seeds)
+    print(heading(chosen.machine, chosen.jobs, seeds))
+    for weight in HOP_WEIGHTS:
+        bounds = [best_possible(topology, mixed_jobs(seed, chosen.jobs), weight) for seed in seeds]
+        shares, hops = zip(*bounds, strict=True)
+        print(row(f"knows all, hop costs {weight:g}", shares, hops))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,22 +1,17 @@
-"""The bound that knows the future, and the figures it bounds."""
+"""The bound that knows the future."""
 
 from __future__ import annotations
 
 import pytest
 
 from gres_topology.catalog import load
+from papers.experiments.mapa.bounds import best_possible, main
 from policies.registry import registry
 from simulation import SimJob, SimulationError, Simulator
 from simulation.core.jobs import mixed_jobs
-from simulation.report.clairvoyant import best_possible
 from simulation.report.metrics import summary
 
 DGX = {"n1": load("dgx1v")}
-
-
-def test_a_run_without_rings_has_no_bandwidth():
-    run = Simulator(DGX, registry.get("mapa")).run([SimJob(1, (1,), 5.0)])
-    assert summary(run, DGX)["bandwidth_share"] is None
 
 
 def test_nobody_beats_the_bound_that_knows_the_future():
@@ -41,3 +36,12 @@ def test_the_bound_weighs_hops():
 def test_the_bound_refuses_what_it_cannot_bound(job):
     with pytest.raises(SimulationError, match="the bound takes single-node jobs"):
         best_possible(DGX["n1"], [job], 0.0)
+
+
+def test_the_rows_are_one_command(capsys):
+    main(["--seeds", "1", "--jobs", "20"])
+    said, _, *bounds = capsys.readouterr().out.splitlines()
+    assert "seeds 0-0" in said
+    assert [line.split()[:5] for line in bounds] == [
+        ["knows", "all,", "hop", "costs", weight] for weight in ("0", "0.3", "1")
+    ]
