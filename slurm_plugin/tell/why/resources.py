@@ -11,6 +11,7 @@ from slurm_plugin.queue.candidates import (
     Spread,
     cpus_for,
     fits,
+    free_for,
     mask_of_types,
     may_use,
     withheld,
@@ -144,8 +145,7 @@ def _may_ever(need: Need, node: Node) -> bool:
 
 def _free(need: Need, node: Node) -> int:
     """Free GPUs that the job may have there."""
-    mask = mask_of_types(node.gpu_types, need.types) if need.types else node.all_gpus
-    return (node.free & mask).bit_count()
+    return free_for(need, node).bit_count()
 
 
 def _never(need: Need, site: SiteNodes, usable: int) -> WaitReason:

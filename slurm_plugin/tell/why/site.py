@@ -17,7 +17,7 @@ from slurm_plugin.act.gates.slot_request import recorded_demand
 from slurm_plugin.base.job_notes.records import GATED, GateRecord, LoanRecord
 from slurm_plugin.queue import backfill
 from slurm_plugin.queue.backfill import in_order, place_of
-from slurm_plugin.queue.candidates import Need, Spread, fits, mask_of_types, most_of
+from slurm_plugin.queue.candidates import Need, Spread, fits, free_for, most_of
 from slurm_plugin.queue.capacity import (
     Gpus,
     Hold,
@@ -117,11 +117,9 @@ class SiteNodes:
         lacks_named = not need.req_nodes.issubset(node.name for node in ready)
         if len(ready) < need.nodes or lacks_named:
             return spread_hold(need, nodes, end)
-        masks = {}
-        for node in ready[: need.nodes]:
-            own = mask_of_types(node.gpu_types, need.types) if need.types else node.all_gpus
-            masks[node.name] = lowest_bits(node.free & own, need.gpus)
-        return Hold(masks, need.cpus, need.memory_mb, end)
+        chosen = ready[: need.nodes]
+        masks = {node.name: lowest_bits(free_for(need, node), need.gpus) for node in chosen}
+        return replace(need.hold((), 0, end), gpus=masks)
 
 
 def site_of(state: WaitingState) -> SiteNodes:
@@ -161,7 +159,8 @@ def without_loans(site: SiteNodes, state: WaitingState) -> tuple[SiteNodes, dict
         shares += [(waiting[d.job_id], d.node, d.mask) for d in loan.donors if d.job_id in waiting]
         for one, node, mask in shares:
             memory = one.memory_per_node_mb or one.memory_per_cpu_mb * one.cpus
-            kept[one.job_id] = Hold({node: mask}, one.cpus, memory, end_of(one, state.now))
+            end = end_of(one, state.now)
+            kept[one.job_id] = Hold({node: mask}, one.cpus, memory, end, one.partition)
     nodes = dict(site.nodes)
     for hold in kept.values():
         nodes = with_hold(nodes, hold)

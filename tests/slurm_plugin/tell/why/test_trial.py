@@ -273,6 +273,30 @@ def test_where_releases_count_a_partitions_cpus_differently_slurm_alone_knows(
     assert found.beside(SbatchSays("Job 3 to start at once", True, in_s=0.0)).starts_now
 
 
+AHEAD = replace(JOB, job_id=7, partition="gpu", tres_per_node="gres/gpu:1")
+MEETS = LoanRecord("meets", {}).changed(loan=Loan("dgx1", 1, (LoanDonor("dgx2", 1, 31),)).text())
+
+
+@pytest.mark.parametrize(
+    "ahead",
+    [
+        replace(AHEAD, min_nodes=2, cpus=6),
+        replace(AHEAD, cpus=3, eligible=2_000_000, admin_comment=MEETS.text()),
+    ],
+    ids=["a job of two nodes", "one that meets its donor"],
+)
+def test_what_jobs_ahead_are_to_hold_counts_against_their_partitions_limits(ahead):
+    """Each has three CPUs of dgx1; the partition allows its jobs four of a node."""
+    nodes = (node("dgx1", 0), node("dgx2", 0))
+    for most, gets in ((4, False), (5, True), (0, True)):
+        site = asked("--gres=gpu:1", "-c2", "-w", "dgx1", nodes=nodes, others=(ahead,))
+        narrow = replace(SETTINGS.partitions[0], max_cpus_per_node=most)
+        settings = replace(SETTINGS, partitions=(narrow,))
+        snapshot = replace(site.state.snapshot, settings=settings)
+        found = trial(replace(site, state=replace(site.state, snapshot=snapshot)), None)
+        assert found.starts_now == gets, (most, found.sentence)
+
+
 @pytest.mark.parametrize(
     ("argv", "would_start", "says"),
     [
