@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
 from gres_topology.features import Unsupported
@@ -85,6 +85,7 @@ def movable_jobs(
 
     `moved` are those that were before.
     """
+    need_of = sight.needs(nodes)
     found = []
     for job in snapshot.jobs:
         if job.state != "RUNNING" or job.job_id in moved or len(job.nodes) != 1:
@@ -104,7 +105,7 @@ def movable_jobs(
         # Slots are another way of enforcing than the one in force, or this one.
         if (inside(job.admin_comment, SLOTS) is not None) != sight.by_slots:
             continue
-        need = sight.need(job, nodes)
+        need = need_of(job)
         is_free = need is not None and need.nodes == 1 and not need.req_nodes
         if need is not None and is_free and job.nodes[0] in nodes:
             found.append(Movable(job, need, interval_s))
@@ -113,15 +114,17 @@ def movable_jobs(
 
 def waiting_jobs(
     snapshot: Snapshot, nodes: Nodes, now: float, sight: Sight
-) -> list[tuple[QueuedJob, Need]]:
-    """The jobs that wait for room alone and could not start now, in Slurm's order."""
+) -> Iterator[tuple[QueuedJob, Need]]:
+    """The jobs that wait for room alone and could not start now, in Slurm's order.
+
+    One after the other: who wants the first few does not have a whole queue judged.
+    """
     pending = [job for job in snapshot.jobs if job.state == "PENDING"]
-    found = []
+    need_of = sight.needs(nodes)
     for job in in_order(pending, snapshot.settings.tiers):
-        need = sight.need(job, nodes) if sight.waits_for_room(job, now) else None
+        need = need_of(job) if sight.waits_for_room(job, now) else None
         try:
             if need is not None and not can_start(need, nodes):
-                found.append((job, replace(need, nodes=max(1, need.nodes))))
+                yield job, replace(need, nodes=max(1, need.nodes))
         except Unsupported:
             continue
-    return found

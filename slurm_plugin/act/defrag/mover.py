@@ -132,22 +132,21 @@ class Mover:
         assert self.moves is not None
         now = self.clock()
         nodes = self.sight.nodes(snapshot)
-        waiting = waiting_jobs(snapshot, nodes, now, self.sight)
+        first = next(waiting_jobs(snapshot, nodes, now, self.sight), None)
+        if first is None:
+            return None
+        job, need = first
+        mode = self.decider.rule(job.partition, job.account, job.uid).mode
+        if mode != "enforce" or now < job.submit + WAITED_S:
+            return None
         holds = holds_in(nodes, snapshot.active, now)
-        enforced = [
-            (job, need)
-            for job, need in waiting[:1]
-            if self.decider.rule(job.partition, job.account, job.uid).mode == "enforce"
-            and now >= job.submit + WAITED_S
+        if earliest_start(need, nodes, holds, now) <= now + self.config.start_s:
             # Others end soon enough by themselves.
-            and earliest_start(need, nodes, holds, now) > now + self.config.start_s
-        ]
-        if not enforced:
             return None
         movable = movable_jobs(snapshot, nodes, self.decider.rule, self.moves.jobs, self.sight)
         allowed = self.requeueable() if movable else set()
         movable = [one for one in movable if one.job.job_id in allowed]
-        gain = Planner(nodes, movable, now, self.config.most_moves).for_job(*enforced[0])
+        gain = Planner(nodes, movable, now, self.config.most_moves).for_job(job, need)
         if gain is None or gain.cost_gpu_s > 3600 * self.config.max_gpu_hours:
             return None
         return gain

@@ -51,15 +51,21 @@ class Sight:
             return nodes_of(*there, partitions=partitions)
         return nodes_of(*there, gpus_by_slot, self._kind_of, partitions)
 
-    def need(self, job: QueuedJob, nodes: Nodes) -> Need | None:
-        """What the job needs of a node; None where that cannot be told."""
-        if self.by_slots:
-            want = want_of(job, emptied(nodes))
-            return want.need if want is not None else None
-        try:
-            return need_of(demand_of(job), nodes)
-        except (Unplaceable, ValueError):
-            return None
+    def needs(self, nodes: Nodes) -> Callable[[QueuedJob], Need | None]:
+        """What a job needs of a node; None where that cannot be told."""
+        # Once for all jobs: there may be a thousand of them, and as many nodes.
+        empty = emptied(nodes) if self.by_slots else {}
+
+        def need(job: QueuedJob) -> Need | None:
+            if self.by_slots:
+                want = want_of(job, empty)
+                return want.need if want is not None else None
+            try:
+                return need_of(demand_of(job), nodes)
+            except (Unplaceable, ValueError):
+                return None
+
+        return need
 
     def waits_for_room(self, job: QueuedJob, now: float) -> bool:
         """Does it wait for nothing but room?"""

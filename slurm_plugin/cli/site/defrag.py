@@ -45,6 +45,7 @@ def defrag(config_path: Path, plan: bool, moves: int, as_json: bool) -> None:
 
 def _plan(config: Config, most: int) -> dict[str, Any]:
     import time
+    from itertools import islice
 
     from slurm_plugin.act.defrag import record
     from slurm_plugin.act.defrag.movable import movable_jobs, waiting_jobs
@@ -66,7 +67,7 @@ def _plan(config: Config, most: int) -> dict[str, Any]:
     allowed = requeue.requeueable(run) if some else set()
     movable = [one for one in some if one.job.job_id in allowed]
     planner = Planner(nodes, movable, now, most)
-    waiting = waiting_jobs(snapshot, nodes, now, sight)[:MOST_WAITING]
+    waiting = islice(waiting_jobs(snapshot, nodes, now, sight), MOST_WAITING)
     gains = [gain for job, need in waiting if (gain := planner.for_job(job, need))]
     gains += planner.nodes_freed()
     if config.topology_conf is not None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 from moves_in_tests import FIRST, WAITING, Site
 
+from slurm_plugin.act.defrag import sight as how_read
 from slurm_plugin.act.defrag.sight import Sight
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
@@ -127,3 +129,26 @@ def test_nothing_is_moved_for_jobs_that_wait_for_something_else(site, why):
     site.jobs[WAITING] = replace(site.jobs[WAITING], **more)
     assert not site.step()
     assert site.requeued == []
+
+
+def test_of_a_long_queue_the_first_job_alone_is_judged(site, monkeypatch):
+    """And no node is copied for each job."""
+    counts = Counter()
+
+    def counting(name):
+        does = getattr(how_read, name)
+
+        def counted(*args):
+            counts[name] += 1
+            return does(*args)
+
+        return counted
+
+    for name in ("want_of", "emptied"):
+        monkeypatch.setattr(how_read, name, counting(name))
+    behind = replace(site.jobs[WAITING], priority=1)
+    site.jobs |= {number: replace(behind, job_id=number) for number in range(100, 200)}
+    assert site.step()
+    assert site.requeued == ["1"]
+    # The waiting one, and the one that may be moved.
+    assert counts == {"want_of": 2, "emptied": 2}
