@@ -54,9 +54,9 @@ def two_gpus() -> Picture:
 
 def fragments() -> Picture:
     """Why a job waits beside free GPUs."""
-    topology = catalog.load("dgx1v")
+    topology = catalog.load("dgx-h100")
     panes = []
-    for name, free in (("dgx1", (1, 4, 6)), ("dgx2", (0, 3, 5))):
+    for name, free in (("h100-1", (1, 4, 6)), ("h100-2", (0, 3, 5))):
         busy = {gpu: BUSY for gpu in range(topology.gpus) if gpu not in free}
         drawn = machine_picture(topology, Marks(held=busy), title=name, is_small=True)
         panes.append(Pane(drawn, _HALF, [f"{name}: {len(free)} GPUs are free"]))

@@ -62,8 +62,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
     return tag("div", tag("table", top, tag("tbody", *body)))
 
 
-def to_html(report: Report) -> str:
-    """The page."""
+def to_html(report: Report, before: Sequence[str] = ()) -> str:
+    """The page; `before` are lines that stand above the simulation."""
     runs, cluster, trace = report.runs, report.cluster, report.trace
     chosen = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in report.facts.items())
     # A column per policy: figures of one kind are compared along a line.
@@ -74,6 +74,7 @@ def to_html(report: Report) -> str:
         [
             Html(_HEAD) + Html(_VIEW) + tag("title", trace.source),
             tag("style", Html(_STYLE + theme.css())),
+            *(tag("p", line) for line in before),
             tag("h1", "What each policy would have done"),
             tag("p", recommendation(runs, cluster, report.facts), class_="advice"),
             tag(

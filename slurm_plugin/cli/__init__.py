@@ -27,6 +27,7 @@ SECTIONS = {
         "profile": "slurm_plugin.cli.profiles.profile",
     },
     "For administrators, to set it up": {
+        "audit": "slurm_plugin.cli.simulation.audit",
         "init": "slurm_plugin.cli.site.init",
         "config": "slurm_plugin.cli.site.config",
         "enable": "slurm_plugin.cli.site.enable",

@@ -8,7 +8,7 @@ written as a guess: a wrong one prefers no pair to another. Other nodes are to b
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,12 +49,14 @@ class _Kind:
     feature: str
     nodes: tuple[str, ...]
 
-    @property
-    def label(self) -> str:
-        many = "1 node" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes"
-        kinds = (f"{count} GPUs of type {kind}" if kind else f"{count} GPUs without a type"
-                 for kind, count in self.gpus)  # fmt: skip
-        return f"{many} with {' and '.join(kinds)}"
+
+def label(nodes: int, gpus: Iterable[tuple[str, int]]) -> str:
+    """So many nodes with so many GPUs of each type, in words."""
+    kinds = (
+        f"{count} GPUs of type {kind}" if kind else f"{count} GPUs without a type"
+        for kind, count in gpus
+    )
+    return f"{nodes} node{'s' * (nodes != 1)} with {' and '.join(kinds)}"
 
 
 def text(
@@ -75,13 +77,16 @@ def text(
 def _kinds(nodes: Sequence[SlurmNode], collected: Collection[str]) -> list[_Kind]:
     found: dict[tuple[tuple[tuple[str, int], ...], bool, str], list[str]] = {}
     for node in filter(lambda one: one.gpu_count, nodes):
-        # Types of their own for each GPU are those of `enforcement: slots`.
-        models = {slot_types.model_of(slot) for slot in slot_types.slots_of(node.gpus)}
-        gpus = dict.fromkeys(models, node.gpu_count) if len(models) == 1 else node.gpus
-        key = tuple(sorted(gpus.items()))
+        key = tuple(sorted(models_on(node).items()))
         feature = _feature(node, nodes) if _COMING.intersection(node.state) else ""
         found.setdefault((key, node.name in collected, feature), []).append(node.name)
     return [_Kind(*key, tuple(names)) for key, names in found.items()]
+
+
+def models_on(node: SlurmNode) -> Mapping[str, int]:
+    """How many GPUs of each type the node has; slots (`enforcement: slots`) by their model."""
+    models = {slot_types.model_of(slot) for slot in slot_types.slots_of(node.gpus)}
+    return dict.fromkeys(models, node.gpu_count) if len(models) == 1 else node.gpus
 
 
 def _feature(node: SlurmNode, nodes: Sequence[SlurmNode]) -> str:
@@ -92,10 +97,11 @@ def _feature(node: SlurmNode, nodes: Sequence[SlurmNode]) -> str:
 
 def _of(kind: _Kind, devices: NodeDevices | None, index: str, fold: Fold) -> Iterator[str]:
     """The comment about a kind, and the line of its set; `index` is what it says of gres.conf."""
+    kinds = label(len(kind.nodes), kind.gpus)
     if any(profile_of(gres_type) for gres_type, _ in kind.gpus):
-        yield f"  # {kind.label}: left to Slurm until `slices` says how they are cut (docs/mig.md)."
+        yield f"  # {kinds}: left to Slurm until `slices` says how they are cut (docs/mig.md)."
         return
-    machines = _machines(kind)
+    machines = machines_with(dict(kind.gpus))
     topology = COLLECTED
     if len(machines) == 1 and not kind.is_collected and _is_uniform(catalog.load(machines[0])):
         [topology] = machines
@@ -106,7 +112,7 @@ def _of(kind: _Kind, devices: NodeDevices | None, index: str, fold: Fold) -> Ite
     else:
         could = " or ".join(machines) or "no machine of the catalog"
         why = f"{could} by that, so they are asked: gputopo topology collect."
-    yield f"  # {kind.label}: {why}"
+    yield f"  # {kinds}: {why}"
     where = f"features: {json.dumps(kind.feature)}"
     if not kind.feature:
         where = f"nodes: {json.dumps(fold(kind.nodes))}"
@@ -114,13 +120,13 @@ def _of(kind: _Kind, devices: NodeDevices | None, index: str, fold: Fold) -> Ite
     yield f"  - {{{where}, topology: {topology}{index if tells else ''}}}"
 
 
-def _machines(kind: _Kind) -> list[str]:
-    """The machines of the catalog with so many GPUs of a name that has the type in it.
+def machines_with(gpus: Mapping[str, int]) -> list[str]:
+    """The machines of the catalog that a node with so many GPUs of each type can be.
 
     As slurmd compares a type with what it detected: the name in lower case with underscores
     (gpu_common_underscorify_tolower in Slurm's gpu_common.c, and gres.c).
     """
-    [(gres_type, count), *others] = kind.gpus
+    [(gres_type, count), *others] = gpus.items()
     if others or not gres_type:
         return []
     machines = {name: catalog.load(name) for name in catalog.names()}

@@ -117,14 +117,14 @@ def simulate(
     from simulation.report.page import to_html
     from simulation.traces import prepare, read
 
-    cluster = _cluster(nodes)
+    cluster = cluster_of(nodes)
     trace = prepare(read(log), cluster, skip_days, most)
     if load is not None and trace.jobs:
         trace.jobs = at_load(trace.jobs, sum(kind.gpus for kind in cluster.values()), load)
     policies = names or ("stock", DEFAULT)
     site = _site(slurm_conf)
     passing = _passing(trace, policies, reckon, site) if order == "predicted" else {}
-    runs = _runs(
+    runs = runs_of(
         trace, cluster, _network(nodes), policies, site or queue == "easy", communication, passing
     )
     facts = {
@@ -141,7 +141,7 @@ def simulate(
     if as_json:
         click.echo(output.to_json(report))
     else:
-        _print(report)
+        show(report)
         for rule in list(passing.values())[-1:]:
             click.echo(f"\n{_said_of(rule)}")
 
@@ -176,21 +176,36 @@ def _said_of(passing: PassingQueue) -> str:
     )
 
 
-def _cluster(path: Path) -> dict[str, NodeTopology]:
-    """Node name -> topology, by the key `nodes` of a YAML file; other keys are not read."""
+def cluster_of(path: Path) -> dict[str, NodeTopology]:
+    """Node name -> topology, by the key `nodes` of a YAML file; other keys are not read.
+
+    Nodes that are not known yet are left out, and a line says so.
+    """
     from gres_topology import find
     from simulation.errors import SimulationError
+    from slurm_plugin.config.sections import COLLECTED
     from slurm_plugin.config.settings import load
     from slurm_plugin.decide.load_machines import node_sets
+    from slurm_plugin.learn.collected import Store
 
     cluster: dict[str, NodeTopology] = {}
-    for node_set in node_sets(load(path, only=("nodes", "state_dir"), writes=False)):
+    config = load(path, only=("nodes", "state_dir"), writes=False)
+    store = Store(config.state_dir)
+    for node_set in node_sets(config):
         if not node_set.nodes:
             left = f"no node is known with {node_set.features}; name them in a host list"
             click.echo(f"{path}:{node_set.line}: {left}", err=True)
-        beside = path.parent / node_set.topology
-        topology = find(str(beside) if beside.is_file() else node_set.topology)
-        cluster |= dict.fromkeys(node_set.nodes, topology)
+        elif node_set.topology == COLLECTED:
+            records = store.nodes()
+            known = {name: records[name].accepted for name in node_set.nodes if name in records}
+            cluster |= {name: store.topology(key) for name, key in known.items()}
+            if missing := len(node_set.nodes) - len(known):
+                left = f"{missing} nodes are left out until gputopo topology collect has asked them"
+                click.echo(f"{path}:{node_set.line}: {left}", err=True)
+        else:
+            beside = path.parent / node_set.topology
+            topology = find(str(beside) if beside.is_file() else node_set.topology)
+            cluster |= dict.fromkeys(node_set.nodes, topology)
     if not cluster:
         raise SimulationError(
             f"{path}: no list `nodes`; expected nodes: [{{nodes: dgx[1-4], topology: dgx1v}}]"
@@ -224,7 +239,7 @@ def _site(path: Path | None) -> SlurmSite | None:
     return site
 
 
-def _runs(
+def runs_of(
     trace: Trace,
     cluster: dict[str, NodeTopology],
     network: Network | None,
@@ -265,7 +280,8 @@ def _runs(
     return runs
 
 
-def _print(report: Report) -> None:
+def show(report: Report) -> None:
+    """The table of a simulation and what it says, on the screen."""
     from textwrap import fill
 
     from simulation.report import output

@@ -11,9 +11,11 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner
 
+from gres_topology import catalog
 from policies.registry import DEFAULT
 from simulation.stock import STOCK
 from slurm_plugin.cli import cli
+from slurm_plugin.learn.collected import NodeRecord, Store
 
 ASSETS = Path(__file__).parent.parent / "traces" / "assets"
 NODES = "nodes:\n  - {nodes: 'd[1-2]', topology: dgx1v}\n  - {nodes: p1, topology: pair.yaml}\n"
@@ -62,6 +64,18 @@ def test_nodes_that_features_declare_are_those_that_the_engine_found(simulate, t
     done = simulate("--policy", "best-fit", cluster=tmp_path / "site.yaml")
     assert "jobs on 2 nodes, 16 GPUs" in done.output
     assert "site.yaml:4: no node is known with h100; name them in a host list" in done.output
+
+
+def test_nodes_that_were_collected_are_as_they_were_found(simulate, tmp_path):
+    store = Store(tmp_path)
+    key = store.keep(catalog.load("dgx1v"))
+    store.save({name: NodeRecord(key, key, "2026-11-30") for name in ("d1", "d2")})
+    (tmp_path / "site.yaml").write_text(
+        f"state_dir: {tmp_path}\nnodes:\n  - {{nodes: 'd[1-3]', topology: collected}}\n"
+    )
+    done = simulate("--policy", "best-fit", cluster=tmp_path / "site.yaml")
+    assert "jobs on 2 nodes, 16 GPUs" in done.output
+    assert "site.yaml:3: 1 nodes are left out until gputopo topology collect" in done.output
 
 
 def test_the_logs_own_waits_stand_beside_the_simulated_ones(simulate, tmp_path):
