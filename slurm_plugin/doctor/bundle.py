@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from slurm_plugin.base import client
-from slurm_plugin.config.sections import DecisionLogConfig
+from slurm_plugin.config.sections import DecisionLogConfig, SlurmConfig
 from slurm_plugin.config.settings import KEPT, Config, in_force, parse
 from slurm_plugin.decide import decision_log
 from slurm_plugin.doctor import texts
@@ -229,10 +229,8 @@ class Bundle:
         return client.status(self.config.socket)
 
     def _doctor(self, patience: Patience) -> object:
-        def make(config: Config | None) -> SlurmClient:
-            if config is None or patience.down:
-                return SlurmClient(patience)
-            return choose.client(config.slurm, patience)
+        def make(settings: SlurmConfig) -> SlurmClient:
+            return choose.client(SlurmConfig() if patience.down else settings, patience)
 
         return {"findings": [asdict(one) for one in examine(Installation(self.path, make))]}
 

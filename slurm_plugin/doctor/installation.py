@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from slurm_plugin.config import settings as config
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide.load_machines import load_machines
 from slurm_plugin.decide.machines import Machines
@@ -21,7 +22,7 @@ SLURM_CONF = "/etc/slurm/slurm.conf"
 class Installation:
     """One installation. Each attribute raises PluginError where it cannot be read."""
 
-    def __init__(self, path: Path, make_client: Callable[[Config | None], SlurmClient]) -> None:
+    def __init__(self, path: Path, make_client: Callable[[SlurmConfig], SlurmClient]) -> None:
         self.path = path
         self._make_client = make_client
 
@@ -39,9 +40,9 @@ class Installation:
     def slurm(self) -> SlurmClient:
         """Slurm, reached as the configuration says (or by PATH without one)."""
         try:
-            settings = self.config
+            settings = self.config.slurm
         except PluginError:
-            settings = None
+            settings = SlurmConfig()
         return self._make_client(settings)
 
     @cached_property

@@ -24,17 +24,11 @@ def doctor(config_path: Path, as_json: bool, quiet: bool) -> None:
     import json
 
     from slurm_plugin.cli import printable
-    from slurm_plugin.config.settings import Config
     from slurm_plugin.doctor import examine
     from slurm_plugin.doctor.installation import Installation
     from slurm_plugin.slurm import choose
-    from slurm_plugin.slurm.clients.command_line import SlurmClient
-    from slurm_plugin.slurm.runner import ProcessRunner
 
-    def make_client(config: Config | None) -> SlurmClient:
-        return SlurmClient(ProcessRunner()) if config is None else choose.client(config.slurm)
-
-    findings = list(examine(Installation(config_path, make_client)))
+    findings = list(examine(Installation(config_path, choose.client)))
     wrong = sum(finding.level == "fail" for finding in findings)
     if as_json:
         rows = [dataclasses.asdict(finding) for finding in findings]

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from slurm_plugin.doctor.finding import Finding
     from slurm_plugin.enabling.apply import Change
     from slurm_plugin.enabling.checks import EnablingPlan
-    from slurm_plugin.slurm.clients.command_line import SlurmClient
 
 apply_option = click.option("--apply", "is_applied", is_flag=True, help="Do it, too.")
 _RESTART = "next: systemctl restart slurmctld"
@@ -43,10 +42,11 @@ def enable(config_path: Path, plugin_dir: Path | None, is_applied: bool) -> None
 
     from slurm_plugin.doctor.installation import Installation
     from slurm_plugin.enabling import apply, checks, edits
+    from slurm_plugin.slurm import choose
     from slurm_plugin.slurm.slurm_conf import PLUGIN_DIR, parse
 
     _require_config(config_path)
-    here = Installation(config_path, _client)
+    here = Installation(config_path, choose.client)
     setup = checks.setup(here, plugin_dir)
     conf = parse(setup.slurm_conf)
     folder = str(setup.plugin_dir) if setup.plugin_dir else None
@@ -128,22 +128,16 @@ def _require_config(path: Path) -> None:
         raise Fault(f"{path} is not there: gputopo init shows one for this site")
 
 
-def _client(config: Config | None) -> SlurmClient:
-    from slurm_plugin.slurm import choose
-    from slurm_plugin.slurm.clients.command_line import SlurmClient
-    from slurm_plugin.slurm.runner import ProcessRunner
-
-    return SlurmClient(ProcessRunner()) if config is None else choose.client(config.slurm)
-
-
 def _slurm_conf(given: Path | None) -> Path:
+    from slurm_plugin.config.sections import SlurmConfig
     from slurm_plugin.doctor.installation import SLURM_CONF
     from slurm_plugin.errors import PluginError
+    from slurm_plugin.slurm import choose
 
     if given is not None:
         return given.absolute()
     try:
-        return Path(_client(None).config()["SLURM_CONF"])
+        return Path(choose.client(SlurmConfig()).config()["SLURM_CONF"])
     except (PluginError, KeyError):
         told = f"slurmctld does not say which slurm.conf it reads: {SLURM_CONF} is looked at"
         click.echo(f"note: {told}; --slurm-conf FILE for another", err=True)

@@ -7,7 +7,6 @@ text for a kind of viewer is made once, however many of that kind there are.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import logging
 import os
 import time
@@ -42,8 +41,6 @@ MAX_APART_S = 5.0
 BUSY_SHARE = 0.25
 #: Fragmentation over time: a point every so many seconds, and so many points (a day).
 POINT_S, MAX_POINTS = 60.0, 1440
-#: How hard gzip tries: most of what can be saved, in a fifth of the time.
-PACK_LEVEL = 3
 #: An empty event says that the page's process is alive, where nothing else is to be said.
 SILENCE_S = 10.0
 
@@ -71,8 +68,6 @@ class ViewerKind:
     number: int = 0
     event: bytes = b""
     whole: bytes = b""
-    #: The same compressed, of which version, and the work on it.
-    packing: tuple[bytes, asyncio.Future[bytes]] | None = None
 
 
 def _is_newer(kind: ViewerKind, number: int) -> bool:
@@ -121,15 +116,6 @@ class Feed:
         if not kind.view:
             raise self._busy()
         return self._whole_of(kind)
-
-    async def packed(self, kind_of: int | None) -> bytes:
-        """The same, compressed once for all who ask for this version. Raises Busy."""
-        whole = await self.whole(kind_of)
-        kind = self._asked(kind_of)
-        if kind.packing is None or kind.packing[0] is not whole:
-            pack = asyncio.to_thread(gzip.compress, whole, PACK_LEVEL)
-            kind.packing = whole, asyncio.ensure_future(pack)
-        return await asyncio.shield(kind.packing[1])
 
     async def now(self, kind_of: int | None, wait_s: float = 10.0) -> Reading:
         """What was read last, which may be shown in part alone. Raises Busy where there is none."""

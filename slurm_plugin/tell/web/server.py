@@ -116,15 +116,11 @@ class Page:
     async def state(self, request: web.Request) -> web.StreamResponse:
         """Everything that the viewer may see, once."""
         viewer = await self.viewer(request)
-        headers, feed = dict(HEADERS), self.feed
-        is_packed = "gzip" in request.headers.get("Accept-Encoding", "").lower()
-        if is_packed:
-            headers["Content-Encoding"] = "gzip"
         try:
-            text = await (feed.packed(viewer.kind) if is_packed else feed.whole(viewer.kind))
+            text = await self.feed.whole(viewer.kind)
         except Busy as error:
             raise _unavailable(str(error)) from None
-        response = web.StreamResponse(headers=headers)
+        response = web.StreamResponse(headers=HEADERS)
         response.content_type, response.charset = "application/json", "utf-8"
         response.content_length = len(text)
         # The answer is the connection's last, which its head must say.

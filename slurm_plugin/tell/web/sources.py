@@ -12,6 +12,7 @@ from gres_topology.slurm_files import networks
 from slurm_plugin.base import client, whole_file
 from slurm_plugin.base.log_lines import Line, LineReader
 from slurm_plugin.config.remote import RemoteConfig
+from slurm_plugin.config.sections import SlurmConfig
 from slurm_plugin.config.settings import Config
 from slurm_plugin.decide import decision_log
 from slurm_plugin.decide.load_machines import load_machines
@@ -22,7 +23,6 @@ from slurm_plugin.learn.part_marks import marks
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.queue.watcher import Watcher
 from slurm_plugin.slurm import choose
-from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.job_entries.saved import NAME, readable
 from slurm_plugin.slurm.runner import ProcessRunner
 from slurm_plugin.tell.explain import search, slurm_says
@@ -136,16 +136,12 @@ def of_site(config: Config | None, operators: frozenset[int]) -> Sources:
 
     Without a configuration (a login node, say) there is no engine and no log to tell of.
     """
-    if config is None:
-        run = ProcessRunner()
-        slurm = SlurmClient(run)
-    else:
-        choose.check(config.slurm)
-        run = ProcessRunner(config.slurm.bin_dir, config.slurm.timeout_s)
-        slurm = choose.client(config.slurm)
+    settings = config.slurm if config else SlurmConfig()
+    choose.check(settings)
+    run = ProcessRunner(settings.bin_dir, settings.timeout_s)
     operators |= slurm_says.operators(run)
     sources = Sources(
-        Watcher(slurm),
+        Watcher(choose.client(settings)),
         ExtrasReader(run, lambda: {} if config is None else _entries(config)),
         (lambda: EngineState(False)) if config is None else lambda: engine_state(config),
         DecisionTail(config.decision_log if config else None),

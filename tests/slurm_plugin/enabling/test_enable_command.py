@@ -14,12 +14,11 @@ from machines_in_tests import named
 from played_site import PlayedSite, in_slots_mode, plugin_file
 
 from slurm_plugin.base import whole_file
-from slurm_plugin.cli.site import enable
 from slurm_plugin.config.settings import SAMPLE
 from slurm_plugin.doctor import engine, installation, slurms_lua
 from slurm_plugin.enabling import apply
 from slurm_plugin.errors import PluginError, SlurmError
-from slurm_plugin.slurm import slurm_conf
+from slurm_plugin.slurm import choose, slurm_conf
 
 TEXT = b"ClusterName=c\r\nInclude more.conf\nJobSubmitPlugins=throttle # \xff"
 MORE = b"PluginDir=%s/stock\n"
@@ -61,7 +60,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     played = PlayedSite(tmp_path, monkeypatch)
-    monkeypatch.setattr("slurm_plugin.cli.site.enable._client", lambda config: played.slurm)
+    monkeypatch.setattr(choose, "client", lambda settings: played.slurm)
     monkeypatch.setattr(slurms_lua, "obstacle", lambda folders: None)
     return Site(played)
 
@@ -217,10 +216,10 @@ def test_a_script_with_which_slurmctld_would_not_start_is_refused(site, monkeypa
 def test_whoever_disables_while_slurmctld_is_down_reads_which_file_is_looked_at(monkeypatch):
     monkeypatch.delenv("SLURM_CONF", raising=False)
 
-    def down(config: object) -> None:
+    def down(settings: object) -> None:
         raise SlurmError("down")
 
-    monkeypatch.setattr(enable, "_client", down)
+    monkeypatch.setattr(choose, "client", down)
     monkeypatch.setattr(installation, "SLURM_CONF", "/nowhere/slurm.conf")
     said = run("disable", code=2)
     assert "note: slurmctld does not say which slurm.conf it reads: /nowhere/slurm.conf" in said

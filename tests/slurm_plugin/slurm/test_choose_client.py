@@ -21,10 +21,6 @@ def written(folder: Path, slurm: str) -> Path:
     return path
 
 
-def chosen(found: config.Config | None) -> SlurmClient:
-    return choose.client(found.slurm)
-
-
 def test_the_commands_are_the_default_and_rest_is_had_by_its_name(tmp_path):
     plain = config.load(written(tmp_path, "{}")).slurm
     assert isinstance(choose.client(plain), SlurmClient)
@@ -53,7 +49,7 @@ def test_pyslurm_that_is_not_installed_is_one_clear_error_of_doctor_and_of_the_e
     path = written(tmp_path, "{client: pyslurm}")
     with pytest.raises(SlurmError, match="package pyslurm is not installed"):
         setup.load(path)
-    here = Installation(path, chosen)
+    here = Installation(path, choose.client)
     with pytest.raises(SlurmError, match="package pyslurm is not installed"):
         list(check_slurm(here))
 
@@ -64,8 +60,12 @@ def test_a_slurmrestd_that_is_not_there_yet_does_not_stop_the_engine(tmp_path, c
     assert "start slurmrestd or set slurm.rest_socket" in caplog.text
 
 
+def test_without_a_configuration_slurms_commands_are_asked(tmp_path):
+    assert type(Installation(tmp_path / "none.yaml", choose.client).slurm) is SlurmClient
+
+
 def test_doctor_says_that_nobody_listens_on_the_rest_socket(tmp_path):
     path = written(tmp_path, "{client: rest, rest_socket: none.sock}")
-    here = Installation(path, chosen)
+    here = Installation(path, choose.client)
     with pytest.raises(SlurmError, match="nobody listens there"):
         list(check_slurm(here))
