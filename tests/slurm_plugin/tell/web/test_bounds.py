@@ -1,7 +1,6 @@
 """What one user's jobs, and clients that read slowly, may take of the page's process."""
 
 import asyncio
-import gzip
 import json
 import socket
 
@@ -140,25 +139,6 @@ async def test_a_slow_reader_has_no_copy_of_the_whole(site, path):
     assert len(kept) == 5
     assert 0 < max(kept) < 4 * PIECE
     assert 8 << 20 <= total < 3 * (8 << 20)
-
-
-async def test_a_version_is_compressed_once_for_all_who_ask(site, monkeypatch):
-    packed = []
-
-    def count(data, level):
-        packed.append(len(data))
-        return gzip_compress(data, level)
-
-    gzip_compress = gzip.compress
-    monkeypatch.setattr(gzip, "compress", count)
-
-    feed = site.page.feed
-    feed._asked(ALICE)
-    await feed.read()
-    texts = await asyncio.gather(*(feed.packed(ALICE) for _ in range(20)))
-    assert len(packed) == 1
-    assert len({id(text) for text in texts}) == 1
-    assert json.loads(gzip.decompress(texts[0]))["jobs"].keys() == {"8", "9"}
 
 
 async def test_who_comes_new_need_not_wait_for_the_next_reading(site):

@@ -52,10 +52,9 @@ def test_behind_a_proxy_on_a_unix_socket(tmp_path):
         assert asked(path, "/")[0] == 403
         assert asked(path, "/", "X-User: nobody")[0] == 200
         assert asked(path, "/", "X-User: nobody", "X-User: root")[0] == 403
-        status, body = asked(path, "/api/state", "X-User: root", "Accept-Encoding: identity")
+        status, body = asked(path, "/api/state", "X-User: root")
         assert status == 200
-        # Chunked or not, the object stands between the braces.
-        assert json.loads(body[body.index(b"{") : body.rindex(b"}") + 1])["jobs"]
+        assert json.loads(body)["jobs"]
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(15) == 0
