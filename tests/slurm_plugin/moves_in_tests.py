@@ -13,7 +13,7 @@ from slurm_plugin.act.defrag.mover import Mover
 from slurm_plugin.act.defrag.sight import Sight
 from slurm_plugin.act.lending.at_start.reservations import LoanReservations
 from slurm_plugin.config.sections import DefragConfig
-from slurm_plugin.queue.snapshot import Detail, Snapshot
+from slurm_plugin.queue.snapshot import Detail, Settings, Snapshot
 from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
 FIRST, OTHER, WAITING = 1, 2, 3
@@ -31,6 +31,7 @@ class Site:
         self.requeued: list[str] = []
         self.updates: list[JobUpdate] = []
         self.not_requeueable: set[int] = set()
+        self.settings = Settings()
         self.jobs = {
             FIRST: self.running(FIRST, "dgx1", "movable=30"),
             OTHER: self.running(OTHER, "dgx2", ""),
@@ -128,7 +129,8 @@ class Site:
     def step(self, may_begin: bool = True) -> bool:
         self.now += 1
         jobs = tuple(self.jobs.values())
-        seen = Snapshot(0.0, self.now, jobs, Detail.SETTINGS, tuple(self.nodes()))
+        nodes = tuple(self.nodes())
+        seen = Snapshot(0.0, self.now, jobs, Detail.SETTINGS, nodes, self.settings)
         return self.mover.step(seen, may_begin)
 
     def ended(self) -> list[tuple[int, str, str]]:

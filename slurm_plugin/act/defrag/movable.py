@@ -85,7 +85,7 @@ def movable_jobs(
 
     `moved` are those that were before.
     """
-    need_of = sight.needs(nodes)
+    need_of = sight.needs(snapshot, nodes)
     found = []
     for job in snapshot.jobs:
         if job.state != "RUNNING" or job.job_id in moved or len(job.nodes) != 1:
@@ -120,7 +120,7 @@ def waiting_jobs(
     One after the other: who wants the first few does not have a whole queue judged.
     """
     pending = [job for job in snapshot.jobs if job.state == "PENDING"]
-    need_of = sight.needs(nodes)
+    need_of = sight.needs(snapshot, nodes)
     for job in in_order(pending, snapshot.settings.tiers):
         need = need_of(job) if sight.waits_for_room(job, now) else None
         try:

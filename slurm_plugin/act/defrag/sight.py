@@ -51,14 +51,15 @@ class Sight:
             return nodes_of(*there, partitions=partitions)
         return nodes_of(*there, gpus_by_slot, self._kind_of, partitions)
 
-    def needs(self, nodes: Nodes) -> Callable[[QueuedJob], Need | None]:
-        """What a job needs of a node; None where that cannot be told."""
+    def needs(self, snapshot: Snapshot, nodes: Nodes) -> Callable[[QueuedJob], Need | None]:
+        """What a job of the snapshot needs of a node; None where that cannot be told."""
         # Once for all jobs: there may be a thousand of them, and as many nodes.
         empty = emptied(nodes) if self.by_slots else {}
+        defaults = snapshot.settings.defaults
 
         def need(job: QueuedJob) -> Need | None:
             if self.by_slots:
-                want = want_of(job, empty)
+                want = want_of(job, empty, defaults)
                 return want.need if want is not None else None
             try:
                 return need_of(demand_of(job), nodes)

@@ -10,7 +10,14 @@ from moves_in_tests import FIRST, WAITING, Site
 
 from slurm_plugin.act.defrag import sight as how_read
 from slurm_plugin.act.defrag.sight import Sight
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
+from slurm_plugin.queue.snapshot import Settings
+from slurm_plugin.slurm.interface import (
+    JobDefaults,
+    JobUpdate,
+    QueuedJob,
+    SlurmNode,
+    SlurmPartition,
+)
 
 START_S = 20
 
@@ -152,3 +159,18 @@ def test_of_a_long_queue_the_first_job_alone_is_judged(site, monkeypatch):
     assert site.requeued == ["1"]
     # The waiting one, and the one that may be moved.
     assert counts == {"want_of": 2, "emptied": 2}
+
+
+@pytest.mark.parametrize(("used_mb", "is_moved"), [(30_000, True), (60_000, False)])
+def test_a_job_needs_the_memory_that_its_partition_gives_by_default(
+    site, monkeypatch, used_mb, is_moved
+):
+    """Slurm's record of a job that does not say has none; a node with GPUs alone is no target."""
+    memory = JobDefaults(mem_node_mb=60_000)
+    gives = SlurmPartition("gpu", ("dgx1", "dgx2"), is_default=True, defaults=memory)
+    site.settings = Settings((gives,))
+    first, target = site.nodes()
+    target = replace(target, alloc_memory_mb=used_mb)
+    monkeypatch.setattr(site, "nodes", lambda: [first, target])
+    assert site.step() == is_moved
+    assert site.requeued == ["1"] * is_moved
