@@ -222,7 +222,7 @@ class SlurmLoans:
             self.cancel([job.name])
 
     def refuse(self, job: QueuedJob, record: JobRecord, refusal: Refusal) -> bool:
-        """Write into the job why nothing is lent to it; whether the reason is a new one.
+        """Write into the job why nothing is lent to it; whether a new reason stands there.
 
         The record also keeps the time since which only the network holds the job back.
         """
@@ -236,7 +236,9 @@ class SlurmLoans:
         try:
             self.client.update([job.name], noted)
         except SlurmError as error:
+            # It is told once it stands there: until then each look finds the same again.
             logger.warning("job %s: %s", job.name, error)
+            return False
         return not is_known
 
     def give_up(

@@ -21,7 +21,7 @@ from loans_in_tests import (
 from slurm_plugin.act.gates.slot_loans import SlotLoans
 from slurm_plugin.act.lending import donors
 from slurm_plugin.act.lending.acting.question import Question
-from slurm_plugin.act.lending.choice.offer import Offer
+from slurm_plugin.act.lending.choice.offer import NO_CPUS, Offer
 from slurm_plugin.act.lending.donors import SlurmLoans
 from slurm_plugin.act.lending.ledger import LAST_WORD_S
 from slurm_plugin.act.lending.plan import LoanContext
@@ -296,6 +296,17 @@ def test_where_the_site_says_so_it_is_refused():
     assert slurm.words[1:] == ["scancel 71 72", "scancel 7"]
     update = slurm.told[0][1]
     assert "no free port in 1-2; refused" in (update.admin_comment or "")
+
+
+@pytest.mark.parametrize(("refuses", "is_new"), [("", True), ("update 7", False)])
+def test_a_reason_is_new_once_it_stands_in_the_job(refuses, is_new):
+    """Slurm may refuse for hours, and the engine finds the same reason at each look."""
+    slurm, job = LendingSlurm(refuses=refuses), queued()
+    assert lender(slurm).refuse(job, kept_of(job), NO_CPUS) is is_new
+    [(_, update)] = slurm.told
+    noted = replace(job, admin_comment=update.admin_comment)
+    assert not lender(slurm).refuse(noted, kept_of(noted), NO_CPUS)
+    assert len(slurm.told) == 1
 
 
 def test_nothing_is_lent_where_it_could_not_work():
