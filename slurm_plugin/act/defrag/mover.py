@@ -28,7 +28,7 @@ from slurm_plugin.config.sections import DefragConfig
 from slurm_plugin.decide.decide import Decider
 from slurm_plugin.errors import PluginError, SlurmError
 from slurm_plugin.queue.backfill import earliest_start
-from slurm_plugin.queue.capacity import holds_in
+from slurm_plugin.queue.capacity import holds_in, nodes_of
 from slurm_plugin.queue.snapshot import Snapshot
 from slurm_plugin.slurm.clients.command_line import SlurmClient
 from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
@@ -211,22 +211,19 @@ class Mover:
 
     def _place(self, move: Moved, job: QueuedJob) -> Use | None:
         """The GPUs of its new node that a policy chooses for it; None without room."""
-        node = next((one for one in self.client.nodes() if one.name == move.target), None)
-        if node is None:
+        # As the plan saw it: of a node where Slurm does not say which GPUs are in use none is free.
+        node = nodes_of(self.client.nodes(), ()).get(move.target)
+        if node is None or node.free.bit_count() < move.gpus:
             return None
-        free = (1 << node.gpu_count) - 1
-        for gpu in node.used:
-            free &= ~(1 << gpu)
-        if free.bit_count() < move.gpus:
-            return None
-        own = lowest_bits(free, move.gpus)
+        own = lowest_bits(node.free, move.gpus)
+        target = CandidateNode(move.target, len(node.gpu_types), node.free, own, node.weight)
         asked = PlacementQuestion(
             job=job.job_id,
             array=job.array_id,
             uid=job.uid,
             postponed=0,
             waited_s=0,
-            candidates=(CandidateNode(move.target, node.gpu_count, free, own, node.weight),),
+            candidates=(target,),
             account=job.account,
             partition=job.partition.split(",")[0],
             hint=hint_in(job.admin_comment),

@@ -136,6 +136,17 @@ def test_a_place_that_was_taken_meanwhile(site):
     assert not site.jobs[FIRST].held, "it is let go all the same"
 
 
+def test_a_gpu_in_use_of_which_slurm_does_not_say_which_it_is(site, monkeypatch):
+    """Any of those that look free may be the one: none of them is kept."""
+    site.step()
+    first, target = site.nodes()
+    target = replace(target, used_by_type={"v100": 5})
+    monkeypatch.setattr(site, "nodes", lambda: [first, target])
+    assert not site.step()
+    assert site.ended() == [(1, "undone", "dgx2 has no room left; it starts where there is")]
+    assert not site.jobs[FIRST].held
+
+
 def test_slurm_that_refuses_or_does_nothing(site):
     def refuse(name):
         raise SlurmError("scontrol requeuehold 1: exit 1: Job/step already completing")
