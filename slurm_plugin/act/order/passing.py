@@ -37,7 +37,7 @@ from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
 
 #: A job that was let pass begins within so many seconds, or lacks something else than GPUs.
 GRACE_S = 20.0
-#: The first pause before such a job may pass again; it doubles (queue/backoff.py).
+#: The pause before such a job may pass again.
 PAUSE_S = 60.0
 #: Jobs let pass in one look.
 MOST_AT_ONCE = 50
