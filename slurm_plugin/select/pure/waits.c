@@ -1,90 +1,59 @@
 #include "waits.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-/* Open addressing with linear probing; a power of two of places, half of them used at most */
-static gt_wait_t **places;
-static uint32_t place_count, used;
+/* Ids of jobs are consecutive: beyond so many jobs each place has two of them, and so on. */
+#define PLACES 16384
+
+static gt_wait_t *first[PLACES];
+static uint32_t used;
 static uint32_t added;		/* since the last sweep */
 static uint32_t swept;		/* how many stayed then */
 
-static uint32_t first_place(uint32_t job_id)
+/* RET what points to the job's, or to NULL where it belongs */
+static gt_wait_t **link_of(uint32_t job_id)
 {
-	return (job_id * 2654435769u) & (place_count - 1);
+	gt_wait_t **link = &first[job_id % PLACES];
+
+	while (*link && (*link)->job_id != job_id)
+		link = &(*link)->next;
+	return link;
 }
 
-/* RET the job's place, or the free one where it belongs */
-static uint32_t place_of(uint32_t job_id)
+static void drop(gt_wait_t **link)
 {
-	uint32_t at = first_place(job_id);
+	gt_wait_t *gone = *link;
 
-	while (places[at] && places[at]->job_id != job_id)
-		at = (at + 1) & (place_count - 1);
-	return at;
-}
-
-static void grow(void)
-{
-	gt_wait_t **old = places;
-	uint32_t old_count = place_count;
-
-	place_count = old_count ? 2 * old_count : 64;
-	if (!(places = calloc(place_count, sizeof(gt_wait_t *))))
-		abort();	/* as Slurm's own allocator */
-	for (uint32_t i = 0; i < old_count; i++)
-		if (old[i])
-			places[place_of(old[i]->job_id)] = old[i];
-	free(old);
+	*link = gone->next;
+	free(gone);
+	used--;
 }
 
 extern gt_wait_t *gt_waits_find(uint32_t job_id)
 {
-	return place_count ? places[place_of(job_id)] : NULL;
+	return *link_of(job_id);
 }
 
 extern gt_wait_t *gt_waits_add(uint32_t job_id)
 {
-	gt_wait_t *wait = gt_waits_find(job_id);
+	gt_wait_t **link = link_of(job_id);
 
-	if (wait)
-		return wait;
-	if (2 * (used + 1) > place_count)
-		grow();
-	if (!(wait = calloc(1, sizeof(*wait))))
-		abort();
-	wait->job_id = job_id;
-	places[place_of(job_id)] = wait;
+	if (*link)
+		return *link;
+	if (!(*link = calloc(1, sizeof(**link))))
+		abort();	/* as Slurm's own allocator */
+	(*link)->job_id = job_id;
 	used++;
 	added++;
-	return wait;
+	return *link;
 }
 
 extern void gt_waits_drop(uint32_t job_id)
 {
-	uint32_t hole, at;
+	gt_wait_t **link = link_of(job_id);
 
-	if (!gt_waits_find(job_id))
-		return;
-	hole = at = place_of(job_id);
-	free(places[hole]);
-	places[hole] = NULL;
-	used--;
-	/* what was put behind it for want of room moves up, or it would not be found */
-	for (;;) {
-		uint32_t first;
-
-		at = (at + 1) & (place_count - 1);
-		if (!places[at])
-			return;
-		first = first_place(places[at]->job_id);
-		if (((at - first) & (place_count - 1)) >=
-		    ((at - hole) & (place_count - 1))) {
-			places[hole] = places[at];
-			places[at] = NULL;
-			hole = at;
-		}
-	}
+	if (*link)
+		drop(link);
 }
 
 extern bool gt_waits_to_sweep(void)
@@ -97,24 +66,26 @@ extern bool gt_waits_to_sweep(void)
 
 extern void gt_waits_sweep(bool (*is_gone)(uint32_t job_id))
 {
-	uint32_t *gone = malloc((used + 1) * sizeof(*gone)), count = 0;
-
-	for (uint32_t i = 0; gone && i < place_count; i++)
-		if (places[i] && is_gone(places[i]->job_id))
-			gone[count++] = places[i]->job_id;
-	while (count)
-		gt_waits_drop(gone[--count]);
-	free(gone);
+	for (uint32_t i = 0; i < PLACES; i++)
+		for (gt_wait_t **link = &first[i]; *link;) {
+			if (is_gone((*link)->job_id))
+				drop(link);
+			else
+				link = &(*link)->next;
+		}
 	swept = used;
+}
+
+static bool is_any(uint32_t job_id)
+{
+	(void) job_id;
+	return true;
 }
 
 extern void gt_waits_free(void)
 {
-	for (uint32_t i = 0; i < place_count; i++)
-		free(places[i]);
-	free(places);
-	places = NULL;
-	place_count = used = added = swept = 0;
+	gt_waits_sweep(is_any);
+	added = 0;
 	gt_asleep_clear();
 }
 

@@ -8,7 +8,8 @@
 #include "protocol.h"
 #include "wait_times.h"
 
-typedef struct {
+typedef struct gt_wait {
+	struct gt_wait *next;	/* in the table */
 	uint32_t job_id;
 	bool has_note;		/* `waiting` is what the job's note says */
 	gt_waiting_t waiting;
