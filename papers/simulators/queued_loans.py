@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from papers.simulators.loans import Ended, LoanNodes, RunningLoan
+from papers.simulators.queues import AutoRQueue, GQueue
 from policies import Wait
 from policies.remote import NodeCapacity, RemoteJob, RemotePlacement
 from policies.remote.r_queue import (
-    AutoRQueue,
     ExpectedRelease,
-    GQueue,
     JobWork,
     NetworkSpeeds,
     RQueue,

@@ -13,6 +13,7 @@ from papers.experiments.rqueue.middleware import PAPER_WIRES, PAPERS, told, wire
 from papers.experiments.rqueue.workload import NODES, YEARS, jobs, nodes, pool
 from papers.simulators.loans import Ended
 from papers.simulators.queued_loans import QueuedLoanJob, QueuedLoanSimulator
+from papers.simulators.queues import AutoRQueue, GQueue
 from policies import Wait
 from policies.remote import NodeCapacity
 from policies.remote.capacity import Capacities
@@ -20,8 +21,6 @@ from policies.remote.jobs import Answer, RemoteJob
 from policies.remote.r_queue import (
     LEAST_OCCUPIED,
     LOCAL_FIRST,
-    AutoRQueue,
-    GQueue,
     NetworkSpeeds,
     RQueue,
 )

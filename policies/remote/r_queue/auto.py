@@ -13,7 +13,7 @@ from policies.contract.nouns import Wait
 from policies.remote.capacity import Capacities, copies
 from policies.remote.jobs import Answer, RemoteJob, RemotePlacement
 from policies.remote.r_queue.model import JobWork, NetworkSpeeds, execution_s
-from policies.remote.r_queue.queues import NETWORK_AWARE, RQueue
+from policies.remote.r_queue.queues import RQueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,70 +26,38 @@ class ExpectedRelease:
     memory_mb: Mapping[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class AutoRQueue:
-    """The R queue that leaves a job waiting where remote GPUs would make it end later.
+def judged(
+    answer: RemotePlacement,
+    work: JobWork,
+    wires: NetworkSpeeds,
+    running: Mapping[str, int],
+    wait_s: float,
+    limit_s: float = float("inf"),
+) -> Answer:
+    """A placement with remote GPUs, of any policy, if the job ends sooner there; else a wait.
 
-    Donors are those of the queue's order, or of `NETWORK_AWARE` where the model predicts an
-    earlier end with them.
+    Sooner than by waiting `wait_s` for local GPUs, and within its time limit: Slurm would
+    end it there. The wait says both predictions.
     """
+    now_s = predicted_s(answer, work, wires, running)
+    later_s = wait_s + execution_s(work, wires, False)
+    both = f"remote GPUs would end it in {now_s:.0f} s, waiting for local ones in"
+    if now_s > limit_s:
+        why = f"{both} {later_s:.0f} s; its time limit is {limit_s:.0f} s"
+    elif now_s < later_s:
+        reason = f"{answer.reason}, ends in {now_s:.0f} s instead of {later_s:.0f}"
+        return replace(answer, policy=f"{answer.policy}-auto", reason=reason)
+    else:
+        why = f"{both} {later_s:.0f} s"
+    return Wait(why, wait_s)
 
-    queue: RQueue = field(default_factory=RQueue)
-    wires: NetworkSpeeds = field(default_factory=NetworkSpeeds)
-    name: str = "r-queue-auto"
 
-    def decide(
-        self,
-        job: RemoteJob,
-        work: JobWork,
-        left: Capacities,
-        running: Mapping[str, int],
-        releases: Iterable[ExpectedRelease],
-    ) -> Answer:
-        """A place, or a wait that says both predictions; nothing is changed."""
-        answer = self.queue.decide(job, left, running)
-        if isinstance(answer, Wait) or not answer.remote_gpus:
-            return answer
-        now_s = self.predicted_s(answer, work, running)
-        other = replace(self.queue, donors=NETWORK_AWARE).decide(job, left, running)
-        if isinstance(other, RemotePlacement):
-            other_s = self.predicted_s(other, work, running)
-            if other_s < now_s:
-                answer = other
-        wait_s = local_start_s(job, self.queue, left, running, releases)
-        return self.judged(answer, work, running, wait_s)
-
-    def judged(
-        self,
-        answer: RemotePlacement,
-        work: JobWork,
-        running: Mapping[str, int],
-        wait_s: float,
-        limit_s: float = float("inf"),
-    ) -> Answer:
-        """A placement with remote GPUs, of any policy, if the job ends sooner there.
-
-        Sooner than by waiting `wait_s` for local GPUs, and within its time limit: Slurm would
-        end it there.
-        """
-        now_s = self.predicted_s(answer, work, running)
-        later_s = wait_s + execution_s(work, self.wires, False)
-        both = f"remote GPUs would end it in {now_s:.0f} s, waiting for local ones in"
-        if now_s > limit_s:
-            why = f"{both} {later_s:.0f} s; its time limit is {limit_s:.0f} s"
-        elif now_s < later_s:
-            reason = f"{answer.reason}, ends in {now_s:.0f} s instead of {later_s:.0f}"
-            return replace(answer, policy=f"{answer.policy}-auto", reason=reason)
-        else:
-            why = f"{both} {later_s:.0f} s"
-        return Wait(why, wait_s)
-
-    def predicted_s(
-        self, answer: RemotePlacement, work: JobWork, running: Mapping[str, int]
-    ) -> float:
-        """Seconds that the job takes there, beside the jobs on those nodes."""
-        jobs = 1 + _crowd(answer, running)
-        return execution_s(work, self.wires, answer.remote_gpus > 0, jobs)
+def predicted_s(
+    answer: RemotePlacement, work: JobWork, wires: NetworkSpeeds, running: Mapping[str, int]
+) -> float:
+    """Seconds that the job takes there, beside the jobs on those nodes."""
+    jobs = 1 + _crowd(answer, running)
+    return execution_s(work, wires, answer.remote_gpus > 0, jobs)
 
 
 def _crowd(answer: RemotePlacement, running: Mapping[str, int]) -> int:

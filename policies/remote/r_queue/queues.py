@@ -1,4 +1,4 @@
-"""G queue (Figure 5) and R queue (Figure 6): where the job at the head of the queue runs.
+"""The R queue (Figure 6): where the job at the head of the queue runs.
 
 The caller takes jobs first come, first served, and stops at the first that waits. Figure 6 is
 printed with a wrong indentation: its test for too few GPUs belongs after the loop over donors.
@@ -20,23 +20,6 @@ LEAST_OCCUPIED = "least-occupied"
 LOCAL_FIRST = "local-first"
 #: By the model (eqs. 1 and 4): all GPUs local, else the nodes whose network the fewest jobs share.
 NETWORK_AWARE = "network-aware"
-
-
-@dataclass(frozen=True, slots=True)
-class GQueue:
-    """A node serves one job: whole nodes for each task, in the order of their names."""
-
-    name: str = "g-queue"
-
-    def decide(self, job: RemoteJob, left: Capacities, running: Mapping[str, int]) -> Answer:
-        """Nodes without any job for every task, or wait; `running`: jobs on each node."""
-        wanted = job.request.gpus_per_node
-        empty = empty_nodes(job, left, running)
-        if len(empty) < len(wanted):
-            return Wait(f"{len(empty)} of {len(wanted)} whole nodes are free")
-        pairs = zip(empty, wanted, strict=True)
-        tasks = tuple(RemoteTask(node.name, gpus_of(node.free)[:gpus]) for node, gpus in pairs)
-        return RemotePlacement(tasks, self.name, "a whole node for every task")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ import pytest
 
 from papers.experiments.rqueue import tsubame, workload
 from papers.simulators.queued_loans import QueuedLoanJob, QueuedLoanSimulator
+from papers.simulators.queues import GQueue
 from policies import Request
 from policies.remote import RemoteJob
-from policies.remote.r_queue import LEAST_OCCUPIED, GQueue, JobWork, NetworkSpeeds, RQueue
+from policies.remote.r_queue import LEAST_OCCUPIED, JobWork, NetworkSpeeds, RQueue
 from simulation import SimulationError
 
 

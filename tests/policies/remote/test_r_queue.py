@@ -1,4 +1,4 @@
-"""The R queue starts what the G queue leaves waiting, on GPUs nobody uses."""
+"""The R queue starts what finds no whole node, on GPUs nobody uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from policies.remote.r_queue import (
     LEAST_OCCUPIED,
     LOCAL_FIRST,
     NETWORK_AWARE,
-    GQueue,
     JobWork,
     NetworkSpeeds,
     RQueue,
@@ -29,11 +28,9 @@ def decided(queue, asked, nodes, donor_cpus=0):
     return queue.decide(asked, left, {f"n{n}": jobs for n, (_, _, jobs) in enumerate(nodes)})
 
 
-def test_the_g_queue_leaves_the_papers_figure_1_waiting():
-    """One GPU idle on each of two nodes in use; a job of two GPUs on one node."""
-    free = [(0b100, 6, 1), (0b100, 6, 1)]
-    assert isinstance(decided(GQueue(), job(2), free), Wait)
-    found = decided(RQueue(), job(2), free)
+def test_a_gpu_idle_on_each_of_two_nodes_in_use_serves_a_job_of_two():
+    """The paper's Figure 1."""
+    found = decided(RQueue(), job(2), [(0b100, 6, 1), (0b100, 6, 1)])
     assert found.tasks[0].local == (2,)
     assert found.tasks[0].remote == (("n1", 2),)
 
@@ -111,14 +108,6 @@ def test_a_job_gets_free_gpus_and_cpus_only_each_once_and_all_it_asked(
         cpus = sum(request.cpus for task in answer.tasks if task.node == f"n{number}")
         lent = [donor for task in answer.tasks for donor, _ in task.remote]
         assert cpus + donor_cpus * lent.count(f"n{number}") <= free_cpus
-
-
-@settings(max_examples=200)
-@given(nodes, asked, st.sampled_from((LEAST_OCCUPIED, LOCAL_FIRST, NETWORK_AWARE)))
-def test_whatever_the_g_queue_starts_the_r_queue_starts_on_the_same_nodes(free, request, donors):
-    plain = decided(GQueue(), request, free)
-    if isinstance(plain, RemotePlacement):
-        assert decided(RQueue(donors), request, free).tasks == plain.tasks
 
 
 @settings(max_examples=200)

@@ -15,9 +15,9 @@ from policies.remote.r_queue import (
     LEAST_OCCUPIED,
     LOCAL_FIRST,
     NETWORK_AWARE,
-    AutoRQueue,
     ExpectedRelease,
     RQueue,
+    auto,
     local_start_s,
 )
 from slurm_plugin.act.lending.choice.network_use import UNKNOWN, NetworkUse
@@ -162,9 +162,8 @@ def judged(
         return TOO_FEW
     if job.is_auto:
         assert job.use.work is not None
-        auto = AutoRQueue(queue_of(settings), settings.wires)
         running = {node.name: node.jobs for node in nodes}
-        said = auto.judged(answer, job.use.work, running, wait_s, job.limit_s)
+        said = auto.judged(answer, job.use.work, settings.wires, running, wait_s, job.limit_s)
         if isinstance(said, Wait):
             return Refusal(said.reason, by_choice=True)
         answer = said
@@ -214,8 +213,8 @@ def _answers(
     answers = [one.decide(job.asked, capacities, running) for one in orders]
     placed = [answer for answer in answers if isinstance(answer, RemotePlacement)]
     if job.is_auto and job.use.work is not None:
-        auto, work = AutoRQueue(queue, settings.wires), job.use.work
-        placed.sort(key=lambda answer: auto.predicted_s(answer, work, running))
+        work, wires = job.use.work, settings.wires
+        placed.sort(key=lambda answer: auto.predicted_s(answer, work, wires, running))
     yield from placed
 
 
