@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from xdist.scheduler import LoadScopeScheduling
 #: c_program.py, which folders share; importlib mode adds no path of its own.
 sys.path.insert(0, str(Path(__file__).parent))
 
-from eighths import COUNT, LongRun, Recorder, group_of
+from browser import browser
+from eighths import COUNT, LongRun, Recorder, group_of, mode_of
 
 # How long one example takes says more of the machine than of the code.
 settings.register_profile("ours", deadline=None)
@@ -52,12 +53,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     test = pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names})
     asyncio.run(test)
     return True
-
-
-def mode_of(item: pytest.Item) -> str:
-    """The way of enforcing that a live test is about: "" for a test without a cluster."""
-    found = getattr(item, "callspec", None)
-    return str(found.params.get("enforced_by", "")) if found else ""
 
 
 def is_long(item: pytest.Item) -> bool:
@@ -123,3 +118,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if session.config.option.collectonly and session.config.getoption("--run") == "long":
         for item in session.items:
             print(f"{item.nodeid}: {why_long(item)}")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[object]:
+    """A browser, for all tests of a file."""
+    with browser() as found:
+        yield found

@@ -62,6 +62,12 @@ PARTS = {
 }
 
 
+def mode_of(item: pytest.Item) -> str:
+    """The way of enforcing that a live test is about: "" for a test without a cluster."""
+    found = getattr(item, "callspec", None)
+    return str(found.params.get("enforced_by", "")) if found else ""
+
+
 def group_of(nodeid: str) -> str:
     """The file of a test, for a live one the way of enforcing behind it, and which part of it."""
     path, _, name = nodeid.partition("::")

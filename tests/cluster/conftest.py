@@ -10,6 +10,7 @@ import pytest
 # The harness lies beside the tests that use it; importlib mode adds no path of its own.
 sys.path.insert(0, str(Path(__file__).parent))
 
+from eighths import mode_of
 from lending_harness import lending_site, taken_away_after
 from live_harness import Watch, watched
 from modes import MODES, enforcement, use, wanted
@@ -51,16 +52,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Each notes how many tests its file has in its mode (docs/matrix.md), before some are left."""
     if any("::" in arg for arg in config.args):
         return
-    of_file = [(item.location[0], _mode_of(item)) for item in items]
+    of_file = [(item.location[0], mode_of(item)) for item in items]
     counts = Counter(of_file)
     for item, where in zip(items, of_file, strict=True):
         if item.get_closest_marker("cluster"):
             item.user_properties.append(("of", counts[where]))
-
-
-def _mode_of(item: pytest.Item) -> str:
-    found = getattr(item, "callspec", None)
-    return str(found.params.get("enforced_by", "")) if found else ""
 
 
 @pytest.fixture(scope="session")

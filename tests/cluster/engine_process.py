@@ -14,6 +14,7 @@ from pathlib import Path
 from slurm_cluster.hosts import until
 from slurm_plugin.base import client
 from slurm_plugin.base.protocol import SlotsKeys, Submit
+from tests.processes import memory_mb
 
 NODES = 16
 SLOTS = [f"gpu:v100.s{i}:1" for i in range(8)]
@@ -57,8 +58,7 @@ class EngineProcess:
 
     def memory_mb(self) -> float:
         """The most memory that it ever had."""
-        text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(text.partition("VmHWM:")[2].split()[0]) / 1024
+        return memory_mb(self.process.pid)
 
     def descriptors(self) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
@@ -71,12 +71,6 @@ def submit(**keys: object) -> Submit:
     """A submit of two GPUs of one node, with these keys of the slots mode."""
     slots = SlotsKeys(**{"form": "node", "tpn": "gres/gpu:2", "time_s": 60, **keys})
     return Submit(1, 1000, 2, 1, 2, 1, 0, "mallory", "", "batch", "", "", slots)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def connected(port: int, count: int, says: bytes = b"") -> ExitStack:

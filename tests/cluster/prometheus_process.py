@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from engine_process import free_port
 from live_harness import CONFIG
 
 import slurm_plugin
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
+from tests.processes import free_port
 
 MONITORING = Path(slurm_plugin.__file__).parent / "tell" / "monitoring"
 PORT = 9401

@@ -33,6 +33,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 from slurm_plugin.base.preset import SERVER_FIELDS, Preset, Server  # noqa: E402
 from slurm_plugin.config import presets  # noqa: E402
 from slurm_plugin.errors import RemoteError  # noqa: E402
+from tests.processes import free_port  # noqa: E402
 
 #: What makes the client show lent GPUs alone: on one machine they are the local ones once more.
 LENT_ALONE = {"lupine": {"LUPINE_DISABLE_LOCAL": "1"}}
@@ -119,11 +120,6 @@ def _wait_for(server: subprocess.Popen[bytes], port: int, said: Any) -> None:
                 return
         time.sleep(0.1)
     raise Missing(f"the server did not listen at port {port} within {LISTENS_S:g} s")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def loopback_bytes() -> int:

@@ -134,6 +134,18 @@ class Host:
         )
         self.wait_for("scontrol ping | grep -q UP")
 
+    def stop_slurm(self) -> None:
+        """Neither slurmctld nor slurmd runs any more."""
+        for daemon in ("slurmctld", "slurmd"):
+            self.run(f"pkill -x {daemon}; while pgrep -x {daemon}; do sleep 0.1; done")
+
+    def reboot_slurm(self, conf: str = "") -> None:
+        """slurmctld and slurmd, one after the other, as at a boot; `conf` is their `-f`."""
+        self.stop_slurm()
+        option, where = (f" -f {conf}", f"SLURM_CONF={conf} ") if conf else ("", "")
+        self.run(f"slurmctld{option} && slurmd{option}")
+        self.wait_for(f"{where}sinfo -h -o %t | grep -qx idle")
+
     def start_engine(self) -> None:
         """`systemctl start gputopo`, with the folders that the unit makes."""
         for folder in ("/run/gputopo", "/var/lib/gputopo", "/var/log/gputopo"):

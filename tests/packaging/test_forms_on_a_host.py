@@ -71,14 +71,6 @@ def site(image, debs) -> Iterator[Host]:
         yield host
 
 
-def starts(site: Host) -> None:
-    """slurmctld and slurmd, one after the other, as at a boot."""
-    for daemon in ("slurmctld", "slurmd"):
-        site.run(f"pkill -x {daemon}; while pgrep -x {daemon}; do sleep 0.1; done")
-    site.run("slurmctld && slurmd")
-    site.wait_for("sinfo -h -o %t | grep -qx idle")
-
-
 def in_force(site: Host, key: str) -> str:
     return site.run(f"scontrol show config | sed -n 's/^{key} *= *//p'").strip()
 
@@ -104,12 +96,12 @@ def written(
             else:
                 end = "\r\n" if "\r" in text else "\n"
                 site.write(path, text.replace(BASE, base.replace("\n", end)).replace(STOCK, stock))
-        starts(site)
+        site.reboot_slurm()
         yield
     finally:
         site.run("cd /etc/slurm; gputopo disable --apply; rm -f slurm.conf job_submit.lua; true")
         site.write("/etc/slurm/slurm.conf", base)
-        starts(site)
+        site.reboot_slurm()
         site.run("cd /etc/slurm; rm -f ../real.conf parts.inc gputopo.dirs gputopo.lua")
 
 
@@ -121,7 +113,7 @@ def test_enabled_and_disabled(site, form):
         before, scripts = files(site), in_force(site, "JobSubmitPlugins")
         assert gpus_of_a_job(site) == "0,1"
         site.run("gputopo enable --apply")
-        starts(site)
+        site.reboot_slurm()
         assert in_force(site, "PluginDir") == f"{PLUGINS}:{stock}"
         others = {*scripts.split(",")} - {"(null)"}
         assert {*in_force(site, "JobSubmitPlugins").split(",")} >= others
@@ -134,7 +126,7 @@ def test_enabled_and_disabled(site, form):
         assert (said.returncode, names_script) == (
             (1, True) if "job_submit.lua" in form else (0, False)
         )
-        starts(site)
+        site.reboot_slurm()
         assert files(site) == before
         assert in_force(site, "PluginDir") == stock
         assert in_force(site, "JobSubmitPlugins") == scripts

@@ -39,62 +39,51 @@ LAYOUTS = {
 }
 
 
-def stop_slurm(host: Host) -> None:
-    for daemon in ("slurmctld", "slurmd"):
-        host.run(f"pkill -x {daemon}; while pgrep -x {daemon}; do sleep 0.1; done")
-
-
-def starts(host: Host, conf: str) -> None:
-    stop_slurm(host)
-    host.run(f"slurmctld -f {conf}; slurmd -f {conf}")
-    host.wait_for(f"SLURM_CONF={conf} sinfo -h -o %t | grep -qx idle")
-
-
 def enabled(host: Host, layout: Layout) -> None:
     host.run(INSTALL)
     host.run(EDIT)
     host.run(f"SLURM_CONF={layout.conf} gputopo enable --apply")
     assert PLUGINS in host.run(f"cat {layout.names_us}")
-    starts(host, layout.conf)
+    host.reboot_slurm(layout.conf)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_in_the_wrong_order_slurm_starts_after_each_step(host, layout):
     host.run(layout.make)
-    starts(host, layout.conf)
+    host.reboot_slurm(layout.conf)
     enabled(host, layout)
     refused = host.try_run("apt-get purge -y 'slurm-gputopo*'")
     assert refused.returncode != 0
     assert f"gputopo disable --apply --slurm-conf {layout.conf}" in refused.stdout
     # What the refusal advises is there.
     host.run("gputopo --version")
-    starts(host, layout.conf)
+    host.reboot_slurm(layout.conf)
     host.run("apt-get remove -y slurm-gputopo-node")
     assert host.run(f"ls {PLUGINS}").split() == ["README"]
-    starts(host, layout.conf)
+    host.reboot_slurm(layout.conf)
     # No link is in the way any more, and PluginDir still names us.
     script = layout.conf.replace("slurm.conf", "job_submit.lua")
     host.run(f"rm {script}; sed -i 's/^JobSubmitPlugins=.*//' {layout.conf}")
-    starts(host, layout.conf)
+    host.reboot_slurm(layout.conf)
     said = host.run("apt-get purge -y 'slurm-gputopo*'")
     if f"{PLUGINS} stays" in said:
         # Unless the refused purge was as far as that package.
         assert "scontrol show config" in said or layout.names_us in said
-    starts(host, layout.conf)
+    host.reboot_slurm(layout.conf)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_by_the_book_nothing_is_left_and_slurm_starts(host, layout):
     host.run(layout.make)
-    starts(host, layout.conf)
+    host.reboot_slurm(layout.conf)
     before = host.run(f"cat {layout.names_us}")
     enabled(host, layout)
     host.run(f"gputopo disable --apply --slurm-conf {layout.conf}")
-    starts(host, layout.conf)
+    host.reboot_slurm(layout.conf)
     assert " stays" not in host.run("apt-get purge -y 'slurm-gputopo*'")
     assert host.try_run(f"ls {PLUGINS}").returncode != 0
     assert host.run(f"cat {layout.names_us}") == before
-    starts(host, layout.conf)
+    host.reboot_slurm(layout.conf)
 
 
 def test_slurm_starts_after_a_purge_while_nothing_of_it_runs(host):
@@ -105,10 +94,10 @@ def test_slurm_starts_after_a_purge_while_nothing_of_it_runs(host):
     host.run(f"echo PluginDir={PLUGINS}:{own} >>{conf}")
     host.write("/etc/default/slurmd", f'SLURMD_OPTIONS="-f {conf}"\n')
     host.run("apt-get install -y --no-install-recommends ./slurm-gputopo-node_*.deb")
-    stop_slurm(host)
+    host.stop_slurm()
     said = host.run("apt-get purge -y slurm-gputopo-node")
     assert f"PluginDir of {conf} names it" in said
-    starts(host, conf)
+    host.reboot_slurm(conf)
 
 
 def test_disable_helps_a_slurmctld_that_does_not_start(host):
@@ -116,9 +105,9 @@ def test_disable_helps_a_slurmctld_that_does_not_start(host):
     conf = "/etc/slurm/slurm.conf"
     before = host.run(f"cat {conf}")
     host.run(f"{INSTALL} && {EDIT} && gputopo enable --apply")
-    stop_slurm(host)
+    host.stop_slurm()
     host.run(f"mv {PLUGINS} /root/gone")
     assert host.try_run("slurmctld").returncode != 0
     host.run(f"gputopo disable --apply --slurm-conf {conf}")
     assert host.run(f"cat {conf}") == before
-    starts(host, conf)
+    host.reboot_slurm(conf)

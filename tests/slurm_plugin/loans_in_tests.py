@@ -1,7 +1,11 @@
 """Loans in the slots mode for tests: nodes, a borrower, its donors, a Slurm that is played."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
+from socket import AF_UNIX, SHUT_RDWR, socket
+from threading import Thread
 
 from slurm_plugin.act.lending.acting.question import Question
 from slurm_plugin.base.job_notes.loan import Loan, LoanDonor
@@ -71,6 +75,27 @@ def a_donor(job_id: int, comment: str = "gpu-donor of=7", **fields: object) -> Q
 
 def ready(job_id: int, port: int = 5000, **fields: object) -> QueuedJob:
     return a_donor(job_id, f"gpu-donor ready of=7 port={port}", **fields)
+
+
+@contextmanager
+def answering(path: Path, reply: bytes) -> Iterator[None]:
+    """A block in which a process at `path`, which would submit donors, answers this."""
+    with socket(AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def answer() -> None:
+            with suppress(OSError):
+                while True:
+                    with listener.accept()[0] as peer:
+                        peer.recv(1000)
+                        peer.sendall(reply)
+
+        answers = Thread(target=answer, daemon=True)
+        answers.start()
+        yield
+        listener.shutdown(SHUT_RDWR)
+        answers.join()
 
 
 class LendingSlurm:

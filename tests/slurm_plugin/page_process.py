@@ -18,6 +18,8 @@ from socket import SO_RCVBUF, SOL_SOCKET, socket
 
 import msgspec
 
+from tests.processes import memory_mb
+
 ROOT = Path(__file__).resolve().parents[2]
 STARTED = (
     b'{"decision":"started","time":"2026-11-21T03:19:43.918+00:00","took_ms":0.0,"job":%d,'
@@ -76,8 +78,7 @@ class PageProcess:
 
     def memory_mb(self) -> float:
         """The most memory that it ever had."""
-        text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(text.partition("VmHWM:")[2].split()[0]) / 1024
+        return memory_mb(self.process.pid)
 
     def processor_s(self) -> float:
         """Seconds of processor time that it has used."""
@@ -150,9 +151,10 @@ def main(folder: Path, stuck: float = 0.0, most: int = 0, waiting: int = 0) -> N
     import web_in_tests
     from web_in_tests import PlayedSlurm, Site
 
+    from slurm_plugin.node.remote.sockets import owner_of
     from slurm_plugin.slurm.interface import QueuedJob
     from slurm_plugin.tell.web.clients import guard
-    from slurm_plugin.tell.web.identity import Identities, owner_of
+    from slurm_plugin.tell.web.identity import Identities
     from slurm_plugin.tell.web.run import Address, serve
 
     def owner(peer: tuple[str, int], own: tuple[str, int]) -> int | None:

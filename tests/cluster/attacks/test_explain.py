@@ -9,9 +9,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from engine_process import EngineProcess, connected, engine, free_port
+from engine_process import EngineProcess, connected, engine
 
 from slurm_plugin.base.port import MAX_OF_ONE, REQUEST_S
+from tests.processes import free_port
 
 DESCRIPTORS = 256
 ALICE, MALLORY = 1000, 1002

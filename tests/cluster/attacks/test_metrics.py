@@ -7,10 +7,11 @@ import urllib.request
 from collections.abc import Iterator
 
 import pytest
-from engine_process import EngineProcess, connected, engine, free_port
+from engine_process import EngineProcess, connected, engine
 
 from slurm_cluster.hosts import until
 from slurm_plugin.base.port import MAX_OPEN, REQUEST_S
+from tests.processes import free_port
 
 pytest.importorskip("prometheus_client", reason="the extra `metrics` is not installed")
 

@@ -23,6 +23,7 @@ from paper_munge import PaperMunge
 from slurm_cluster.cluster import Cluster
 from slurm_plugin.node.remote import relay
 from slurm_plugin.node.remote.relay import JobEnd
+from tests.processes import open_files
 
 MALLORY = 2003
 TRIES = 60
@@ -148,10 +149,6 @@ async def test_strangers_before_the_door_do_not_keep_the_jobs_own_node_out(monke
             start = time.monotonic()
             assert await relay.ask(served.address, munge) == {"gpus": 2}
             assert time.monotonic() - start < 60
-
-
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 async def test_who_says_nothing_is_hung_up_on_and_costs_a_bounded_number_of_descriptors():

@@ -7,7 +7,12 @@ from select_harness import clear
 from slurm_cluster.cluster import Cluster
 from slurm_cluster.sliced import sliced
 
-pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin, pytest.mark.enforced]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.select_plugin,
+    pytest.mark.enforced,
+    pytest.mark.long("nodes are declared with slices or partitions first"),
+]
 
 #: Slurm's 0 to 3 are whole, 4 and 5 are of GPU 4, 6 and 7 of GPU 5, 8 to 14 of GPU 6, then GPU 7.
 WORDS = ["0-3", "4/3g.20gb*2", "5/3g.20gb*2", "6/1g.5gb*7", "7/1g.5gb*7"]
@@ -32,7 +37,6 @@ def holding(cluster: Cluster, *args: str) -> tuple[int, dict[str, tuple[int, ...
     return job.id, job.gpus
 
 
-@pytest.mark.long("nodes are declared with slices first")
 def test_the_gpu_in_use_is_filled_whatever_index_is_free(empty):
     """GPU 6 is left again, one slice of GPU 7 is in use: Slurm itself would begin GPU 6."""
     first = [holding(empty, "-w", "bridged1", "--gres=gpu:1g.5gb:1") for _ in range(8)]
@@ -53,7 +57,6 @@ def test_the_gpu_in_use_is_filled_whatever_index_is_free(empty):
     assert "15-21" in picture, "the GPU is named by its slices"
 
 
-@pytest.mark.long("nodes are declared with slices first")
 def test_the_node_with_a_gpu_in_use_is_taken_first(empty):
     """Slurm itself takes the first node, bridged1."""
     holding(empty, "-w", "dgx1", "--gres=gpu:3g.20gb:1")
@@ -61,7 +64,6 @@ def test_the_node_with_a_gpu_in_use_is_taken_first(empty):
     assert gpus == {"dgx1": (5,)}
 
 
-@pytest.mark.long("nodes are declared with slices first")
 def test_whole_gpus_beside_slices_go_by_links(empty):
     """The bridge joins GPU 0 and 2; slices that are in use do not matter."""
     holding(empty, "-w", "bridged1", "--gres=gpu:1g.5gb:1")
@@ -69,21 +71,18 @@ def test_whole_gpus_beside_slices_go_by_links(empty):
     assert gpus == {"bridged1": (0, 2)}
 
 
-@pytest.mark.long("nodes are declared with slices first")
 def test_a_job_that_names_no_type_is_slurms(empty):
     job, gpus = holding(empty, "-w", "bridged1", "--gres=gpu:1")
     assert len(gpus["bridged1"]) == 1
     assert "AdminComment" not in empty.job(job).fields
 
 
-@pytest.mark.long("nodes are declared with slices first")
 def test_doctor_compares_what_is_declared_with_slurms_types(empty):
     found = empty.run("ctl", ["gputopo", "doctor"], check=False).out
     assert "bridged1: Slurm counts" not in found
     assert "22 GPUs each" in found
 
 
-@pytest.mark.long("a node is declared with partitions first")
 def test_partitions_of_a_gpu_in_use_are_filled(live: Cluster):
     """GPU 6 is left again, one partition of GPU 7 is in use: Slurm itself would begin GPU 6."""
     with sliced(live, ["amd1"], ["0-5", "6/cpx*8", "7/cpx*8"], "mi300x"):

@@ -11,11 +11,15 @@ from slurm_cluster.cluster import Cluster
 from slurm_cluster.hosts import until
 from slurm_cluster.sliced import shared
 
-pytestmark = [pytest.mark.cluster, pytest.mark.select_plugin, pytest.mark.enforced]
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.select_plugin,
+    pytest.mark.enforced,
+    pytest.mark.long("nodes are declared with shares first"),
+]
 
 NODES = ["bridged1", "dgx1"]
 EACH = 4
-LONG = pytest.mark.long("nodes are declared with shares first")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +48,6 @@ def holding(cluster: Cluster, *args: str) -> int:
     return cluster.started(*args, "--mem=1", sleep_s=300).id
 
 
-@LONG
 def test_the_gpu_in_use_is_filled_whatever_index_is_free(empty):
     """GPU 0 is full, then its partner on the bridge is begun; what GPU 0 gives back stays idle."""
     jobs = [holding(empty, "-w", "bridged1", "--gres=shard:1") for _ in range(5)]
@@ -64,7 +67,6 @@ def test_the_gpu_in_use_is_filled_whatever_index_is_free(empty):
     assert "by shares: 2 shards: a GPU in use" in empty.job(job).fields["AdminComment"]
 
 
-@LONG
 def test_who_asks_to_borrow_shards_is_told_why_not_and_gets_its_own(empty):
     hint = "--comment='gpu-topo: remote=allow'"
     words = f"sbatch --parsable -w bridged1 --gres=shard:1 --mem=1 {hint} --wrap 'sleep 300'"
@@ -74,7 +76,6 @@ def test_who_asks_to_borrow_shards_is_told_why_not_and_gets_its_own(empty):
     assert used(empty, "bridged1") == [1, 0, 0, 0, 0, 0, 0, 0]
 
 
-@LONG
 def test_the_node_with_a_shared_gpu_is_taken_first(empty):
     """Slurm itself takes the first node, bridged1."""
     holding(empty, "-w", "dgx1", "--gres=shard:1")
@@ -83,7 +84,6 @@ def test_the_node_with_a_shared_gpu_is_taken_first(empty):
     assert used(empty, "dgx1") == [2, 0, 0, 0, 0, 0, 0, 0]
 
 
-@LONG
 def test_whole_gpus_and_shards_exclude_each_other(empty):
     """A job of whole GPUs gets a pair on one bridge; shards begin the partner of one in use."""
     holding(empty, "-w", "bridged1", "--gres=gpu:1")
@@ -95,7 +95,6 @@ def test_whole_gpus_and_shards_exclude_each_other(empty):
     assert pair.gpus == {"bridged1": (1, 3)}
 
 
-@LONG
 def test_a_mix_leaves_nothing_behind(empty):
     """No GPU is given to both, none has more shards than it has, and at the end none is in use."""
     draw, jobs = random.Random(5), []
@@ -114,7 +113,6 @@ def test_a_mix_leaves_nothing_behind(empty):
         assert empty.gres_used()[node] == ()
 
 
-@LONG
 def test_shards_keep_away_from_the_jobs_that_they_would_slow(empty):
     """A job of small batches is slowed by a quarter (docs/profiles.md): the other GPU is shared."""
     small, big = (f"--comment=gpu-topo: policy=topo-aware,batch={batch}" for batch in (1, 64))

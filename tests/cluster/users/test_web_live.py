@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from browser import browser, opened
+from browser import opened
 from live_harness import by_policy, topology_of
 from modes import enforcement
 
@@ -67,12 +67,6 @@ def served(session_cluster: Cluster) -> Iterator[Served]:
     page.start()
     yield page
     page.stop()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as found:
-        yield found
 
 
 def letters(page: Served, user: str, node: str) -> str:

@@ -3,18 +3,16 @@
 import json
 import os
 import re
-import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from loans_in_tests import answering
 from machines_in_tests import named
 from played_site import PlayedSite, in_slots_mode, plugin_file
 
@@ -114,12 +112,17 @@ def left_on_its_way(site: PlayedSite) -> None:
     record.write(site.folder / "state" / "moves.json", record.MovesFile(move))
 
 
+def run_jobs(site: PlayedSite, count: int = 3, **times: int) -> None:
+    """So many jobs with a GPU each."""
+    site.slurm.all_jobs = [
+        QueuedJob(number, state="RUNNING", gpus={"dgx1": (number,)}, **times)
+        for number in range(count)
+    ]
+
+
 def submitted(site: PlayedSite, ago_s: float) -> None:
     """Three jobs that were submitted so long ago, and have GPUs for longer than anybody asks."""
-    at = int(time.time() - ago_s)
-    site.slurm.all_jobs = [
-        QueuedJob(number, state="RUNNING", submit=at, gpus={"dgx1": (0,)}) for number in range(3)
-    ]
+    run_jobs(site, submit=int(time.time() - ago_s))
 
 
 @pytest.mark.parametrize(("ago_s", "messages"), [(700, {}), (60, {"submit": 1, "place": 1})])
@@ -146,10 +149,7 @@ def restarted(site: PlayedSite, told_ago_s: float, booted_ago_s: float) -> None:
     site.slurm.values["BOOT_TIME"] = str(int(now - booted_ago_s))
     site.status["messages"] = {"place": 4, "started": 4, "submit": 4}
     site.status["slurm_nodes"] = {"nodes": 4, "told_at": now - told_ago_s}
-    site.slurm.all_jobs = [
-        QueuedJob(number, state="RUNNING", start=int(now - 30), gpus={"dgx1": (0,)})
-        for number in range(3)
-    ]
+    run_jobs(site, start=int(now - 30))
 
 
 @pytest.mark.parametrize(("messages", "is_wrong"), [({}, True), ({"place": 4}, False)])
@@ -345,19 +345,10 @@ def test_a_damaged_plugin_file_is_an_error_not_a_crash(tmp_path, content):
         uint32_symbol(path, "plugin_version")
 
 
-def run_jobs(site: PlayedSite, started_s_ago: float, count: int = 3) -> None:
-    """Jobs with a GPU each that started so long ago."""
-    start = int(time.time() - started_s_ago)
-    site.slurm.all_jobs = [
-        QueuedJob(number, state="RUNNING", start=start, gpus={"dgx1": (number,)})
-        for number in range(count)
-    ]
-
-
 @pytest.mark.parametrize("boot", ["", "Unknown"], ids=["no boot time", "an unreadable one"])
 def test_gpu_jobs_that_start_without_a_question_are_seen(site, boot):
     site.slurm.values["BOOT_TIME"] = boot
-    run_jobs(site, started_s_ago=60)
+    run_jobs(site, start=int(time.time() - 60))
     assert "3 jobs with GPUs have started" in site.only("questions").text
 
 
@@ -402,7 +393,7 @@ NO_SIGN: list[tuple[str, float, int, dict[str, Any], dict[str, str]]] = [
 
 @pytest.mark.parametrize(("ago_s", "count", "status", "values"), named(NO_SIGN))
 def test_gpu_jobs_that_need_no_question(site, ago_s, count, status, values):
-    run_jobs(site, ago_s, count)
+    run_jobs(site, count, start=int(time.time() - ago_s))
     site.status |= status
     site.slurm.values |= dict.fromkeys(values, str(int(time.time())))
     assert site.wrong() == []
@@ -439,32 +430,13 @@ def test_a_site_that_lends_has_its_jobs_meet_their_donors(site, enforcement):
     path = site.folder / "donors.sock"
     lends = f"\nremote: {{allow: yes, submitter: {path}}}\n"
     site.config.write_text(site.config.read_text() + lends)
-    with answering(path):
+    with answering(path, b"ok \n"):
         assert "TaskProlog is not set" in site.only("remote").text
         site.slurm.values["TaskProlog"] = "/opt/gputopo/task-prolog"
         assert site.wrong() == []
     found = site.only("remote")
     assert f"nothing is lent: donors cannot be submitted: {path}" in found.text
     assert "gputopo-donors" in found.fix
-
-
-@contextmanager
-def answering(path: Path) -> Iterator[None]:
-    """A block in which somebody there would submit donors."""
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(path))
-        listener.listen()
-
-        def answer() -> None:
-            with suppress(OSError):
-                while True:
-                    with listener.accept()[0] as peer:
-                        peer.recv(1000)
-                        peer.sendall(b"ok \n")
-
-        Thread(target=answer, daemon=True).start()
-        yield
-        listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_settings_without_which_slots_are_slow(site):

@@ -21,7 +21,7 @@ from slurm_plugin.serve.server import LineAnswer, LineServer
 REFUSED = b"error id=0 message=uid%20"
 MEMBER, GROUP = 4711, 4700
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can come as somebody else")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can come as somebody else")
 
 
 @pytest.fixture
@@ -76,7 +76,6 @@ def connected(path: Path) -> socket.socket:
     return one
 
 
-@as_root
 async def test_the_group_takes_no_place_in_the_queue_of_slurmctld(path):
     """The kernel refuses its members: the engine, and who waits for it, never notice."""
     async with serving(path) as heard:
@@ -93,7 +92,6 @@ async def test_the_group_takes_no_place_in_the_queue_of_slurmctld(path):
         assert heard == [b"place id=1"]
 
 
-@as_root
 async def test_where_the_mode_was_changed_others_are_not_heard(path, caplog):
     caplog.set_level(logging.WARNING)
     loop = asyncio.get_running_loop()
@@ -109,7 +107,6 @@ async def test_where_the_mode_was_changed_others_are_not_heard(path, caplog):
     assert f"chmod 0600 {path}" in caplog.messages[0]
 
 
-@as_root
 async def test_the_group_reads_what_the_engine_wrote_and_nobody_else_does(path):
     async with serving(path):
         with being(MEMBER, GROUP), pytest.raises(EngineDown, match="engine is not running"):
@@ -130,7 +127,6 @@ async def test_the_group_reads_what_the_engine_wrote_and_nobody_else_does(path):
             client.status(path)
 
 
-@as_root
 @pytest.mark.parametrize(
     ("age_s", "rest", "says"),
     [

@@ -10,9 +10,9 @@ import sys
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
-from threading import Thread
 
 import pytest
+from loans_in_tests import answering
 
 from slurm_plugin.act.lending.acting import child, donor, own_settings, question, serve
 from slurm_plugin.act.lending.acting.child import run_as
@@ -54,22 +54,6 @@ def test_any_other_line_is_refused(line):
         question.read(line)
 
 
-def answering(path: Path, reply: bytes) -> Thread:
-    """A process at `path` that answers one question."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    listener.listen()
-
-    def answer() -> None:
-        with listener, listener.accept()[0] as peer:
-            peer.recv(1000)
-            peer.sendall(reply)
-
-    thread = Thread(target=answer, daemon=True)
-    thread.start()
-    return thread
-
-
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
@@ -82,14 +66,13 @@ def answering(path: Path, reply: bytes) -> Thread:
     ],
 )
 def test_the_engine_understands_an_answer_or_says_why_not(tmp_path, reply, why):
-    thread = answering(tmp_path / "socket", reply)
     submitter = Submitter(tmp_path / "socket", 5)
-    if why:
-        with pytest.raises(SlurmError, match=why):
-            submitter.donor(ASKED)
-    else:
-        assert submitter.donor(ASKED) == 4712
-    thread.join()
+    with answering(tmp_path / "socket", reply):
+        if why:
+            with pytest.raises(SlurmError, match=why):
+                submitter.donor(ASKED)
+        else:
+            assert submitter.donor(ASKED) == 4712
 
 
 def test_where_nobody_listens_the_obstacle_names_the_socket(tmp_path):

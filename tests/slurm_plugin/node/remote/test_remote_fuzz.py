@@ -22,6 +22,7 @@ from slurm_plugin.errors import RemoteError
 from slurm_plugin.node.remote import handshake, relay, sockets
 from slurm_plugin.node.remote.door import Door
 from slurm_plugin.node.remote.relay import DonorAddress, DonorEnd, JobEnd
+from tests.processes import open_files
 
 #: Seconds that a bounded thing may take here; a generous limit.
 SECONDS = 20
@@ -66,10 +67,6 @@ def run(what: Coroutine[None, None, None]) -> None:
     loop.time = lambda: selector.waited_s
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.run(what)
-
-
-def open_files() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 @dataclass

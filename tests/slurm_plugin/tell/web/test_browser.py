@@ -1,7 +1,6 @@
 """The page in a real browser: the recorded day, and 1,000 nodes."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -11,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from browser import axe, browser, opened, violations
+from browser import axe, opened, violations
+
+from tests.processes import free_port
 
 ROOT = Path(__file__).parents[4]
 pytestmark = pytest.mark.long("a real browser")
@@ -32,12 +33,6 @@ def process(*words: str) -> Iterator[subprocess.Popen[bytes]]:
         running.wait(15)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def answered(url: str, limit_s: float = 60.0) -> str:
     end = time.monotonic() + limit_s
     while True:
@@ -47,12 +42,6 @@ def answered(url: str, limit_s: float = 60.0) -> str:
         except OSError:
             assert time.monotonic() < end, url
             time.sleep(0.1)
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
