@@ -51,7 +51,7 @@ _FIT: Mapping[str, Callable[[Sequence[Run], float], PerformanceModel]] = {
     "calibrated": calibrated.fit,
     "genie": paper.fit,
 }
-_MODELS: Mapping[str, type[CalibratedModel | PaperModel]] = {
+_MODELS: Mapping[str, type[PerformanceModel]] = {
     "calibrated": CalibratedModel,
     "genie": PaperModel,
 }
@@ -72,7 +72,6 @@ def fit(kind: str, runs: Sequence[Run], startup_s: float = 0.0) -> PerformanceMo
 
 def to_dict(model: PerformanceModel) -> dict[str, Any]:
     """The model as plain data for JSON; arrays become lists."""
-    assert isinstance(model, CalibratedModel | PaperModel)
     values = {field.name: getattr(model, field.name) for field in fields(model)}
     return {"kind": model.kind} | {
         name: value.tolist() if isinstance(value, np.ndarray) else value

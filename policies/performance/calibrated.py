@@ -21,7 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.performance import regression
-from policies.performance.nouns import INFERENCE, NINETY, TRAINING, Estimate, FittedModel, Shape
+from policies.performance.nouns import (
+    INFERENCE,
+    NINETY,
+    TRAINING,
+    Estimate,
+    PerformanceModel,
+    Shape,
+)
 from policies.performance.runs import (
     Columns,
     Floats,
@@ -51,7 +58,7 @@ _NONE = -60.0
 
 
 @dataclass(frozen=True, slots=True)
-class CalibratedModel(FittedModel):
+class CalibratedModel(PerformanceModel):
     """A fitted model; `parameters` are those of the knots, then those of `_MEAN`."""
 
     kind: ClassVar[str] = "calibrated"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 from policies.performance.runs import Columns, Floats, Run, columns, columns_of_runs
 
@@ -58,51 +58,17 @@ class Estimate:
     high_s: float
 
 
-class PerformanceModel(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerformanceModel(ABC):
     """How long one iteration of one profile takes, fitted from measured runs."""
 
-    @property
-    def kind(self) -> str:
-        """The kind's name."""
-        ...
-
-    @property
-    def max_local_batch(self) -> int:
-        """Samples one GPU holds: the largest local batch that ran."""
-        ...
-
-    @property
-    def startup_s(self) -> float:
-        """Seconds before the first iteration (eq. 4)."""
-        ...
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of log(step) over the runs it was fitted from."""
-        ...
-
-    def steps_s(self, shapes: Sequence[Shape], batch: int, task: str = TRAINING) -> Floats:
-        """Seconds per iteration for each shape, whether or not the batch fits there."""
-        ...
-
-    def runs_s(self, runs: Sequence[Run]) -> Floats:
-        """What the model says of measured runs, seconds per iteration."""
-        ...
-
-    def estimate(self, shape: Shape, batch: int, task: str = TRAINING) -> Estimate:
-        """One shape's seconds with their bounds."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FittedModel(ABC):
-    """What the kinds of models have in common: shapes and runs become columns."""
-
+    #: The kind's name.
+    kind: ClassVar[str]
     #: Standard deviation of log(step) over the runs it was fitted from.
     deviation: float
     #: Samples one GPU holds: the largest local batch that ran.
     max_local_batch: int
-    #: Seconds before the first iteration.
+    #: Seconds before the first iteration (eq. 4).
     startup_s: float = 0.0
 
     def steps_s(self, shapes: Sequence[Shape], batch: int, task: str = TRAINING) -> Floats:
@@ -113,6 +79,10 @@ class FittedModel(ABC):
     def runs_s(self, runs: Sequence[Run]) -> Floats:
         """What the model says of measured runs, seconds per iteration."""
         return self._step_s(columns_of_runs(runs), TRAINING)
+
+    @abstractmethod
+    def estimate(self, shape: Shape, batch: int, task: str = TRAINING) -> Estimate:
+        """One shape's seconds with their bounds."""
 
     def _local_batch(self, shape: Shape, batch: int) -> float:
         """Samples per GPU that the model counts with."""

@@ -16,7 +16,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from policies.performance.nouns import INFERENCE, NINETY, TRAINING, Estimate, FittedModel, Shape
+from policies.performance.nouns import (
+    INFERENCE,
+    NINETY,
+    TRAINING,
+    Estimate,
+    PerformanceModel,
+    Shape,
+)
 from policies.performance.runs import (
     Columns,
     Floats,
@@ -31,7 +38,7 @@ FLOOR = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class PaperModel(FittedModel):
+class PaperModel(PerformanceModel):
     """GENIE's model of a job's speed, fitted to measured runs (eq. 7 and 8)."""
 
     kind: ClassVar[str] = "genie"

@@ -11,9 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import exp, hypot, log
 
-from policies.performance.calibrated import CalibratedModel
 from policies.performance.nouns import PerformanceModel
-from policies.performance.paper import PaperModel
 
 #: Below this likeness nothing stands in for anything.
 LEAST = 0.3
@@ -54,8 +52,6 @@ def nearest(wanted: Traits, known: Iterable[Traits]) -> tuple[Traits, float] | N
 
 def borrowed(model: PerformanceModel, like: float) -> PerformanceModel:
     """The model with the uncertainty of standing in for another."""
-    if not isinstance(model, CalibratedModel | PaperModel):
-        return model
     return replace(model, deviation=hypot(model.deviation, (1 - like) * STRANGE))
 
 
