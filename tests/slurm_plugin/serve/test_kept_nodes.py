@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from engine_in_tests import an_engine, written
 from machines_in_tests import BASIC, mask, node, place
+from node_tables_in_tests import TABLE, SlowLook, halves, table_of, told
 
 from slurm_plugin.act.lending.at_start.reservations import LoanReservation
 from slurm_plugin.base.node_lines import NodesPart, TableChanges, digest, mix
@@ -25,28 +26,19 @@ from slurm_plugin.serve.service import Engine
 NAMES = ["minsky1", "dgx3", "dgx1", "mystery", "dgx2", "mirrored", "login"]
 TOTAL = [4, 8, 8, 8, 8, 8, 0]
 FULL = [(1 << total) - 1 for total in TOTAL]
-TABLE = 0xBEEF
 FIRST_PAIR, BEST_PAIR = mask(0, 1), mask(0, 3)
 #: Of all nodes the best one for a pair: it keeps the fewest GPUs free beside it.
 BEST = f"minsky1/{FIRST_PAIR:x}"
 
 
-def told(engine: Engine, line: bytes) -> str:
-    """What the engine says to a line about nodes."""
-    answer = engine.answer(line)
-    reply = answer.reply if answer.later is None else asyncio.run(answer.later)
-    return reply.decode()
-
-
 def table(free: list[int] = FULL, number: int = TABLE, **more: list[object]) -> NodesPart:
-    columns = {"weight": [1] * 7, "type": [""] * 7, **more}
-    return NodesPart(1, number, 1, 1, 0, NAMES, TOTAL, list(free), **columns)
+    return replace(table_of(NAMES, TOTAL, free, **more), table=number)
 
 
 @pytest.fixture
 def keeping(tmp_path: Path) -> Engine:
     engine = an_engine(tmp_path)
-    said = told(engine, encode_request(table()))
+    said = asyncio.run(told(engine, table()))
     assert said == f"ok id=1 digest={digest(FULL):x}\n"
     return engine
 
@@ -119,10 +111,10 @@ def test_the_answer_is_that_to_a_question_which_lists_all_nodes(keeping):
         ("3,6", None, "", {"dgx1"}),
     ],
 )
-def test_only_nodes_that_the_job_may_use_are(tmp_path, others, heaviest, type_, wanted):
+async def test_only_nodes_that_the_job_may_use_are(tmp_path, others, heaviest, type_, wanted):
     engine = an_engine(tmp_path)
     types = ["", "v100", "v100", "", "a100", "", ""]
-    told(engine, encode_request(table(weight=[1, 9, 1, 1, 1, 1, 1], type=types)))
+    await told(engine, table(weight=[1, 9, 1, 1, 1, 1, 1], type=types))
     free, changed = now(dgx1=FIRST_PAIR)
     asked = about(
         {"dgx1": FIRST_PAIR}, free, changed=changed, others=others, heaviest=heaviest, type=type_
@@ -158,48 +150,32 @@ def test_a_listed_node_that_differs_from_the_table_is_a_doubt(keeping):
     assert ask(keeping, odd)[-1] == "resync=1"
 
 
-def test_told_anew_both_sides_are_in_step_again(keeping):
+async def test_told_anew_both_sides_are_in_step_again(keeping):
     lost, changed = now(dgx2=0x3)
     asked = about({"dgx1": FIRST_PAIR}, lost)
     assert ask(keeping, asked)[-1] == "resync=1"
-    told(keeping, encode_request(table(lost)))
+    await told(keeping, table(lost))
     assert ask(keeping, asked) == [BEST]
     # A change that is told twice does no harm.
     twice = about({"dgx1": FIRST_PAIR}, lost, changed=changed)
     assert ask(keeping, twice) == ask(keeping, twice) == [BEST]
 
 
-def parts() -> list[NodesPart]:
-    whole = table()
-    cuts = [(1, 0, 3), (2, 3, 7)]
-    columns = ("names", "total", "free", "weight", "type")
-    return [
-        replace(
-            whole,
-            **{key: getattr(whole, key)[begin:end] for key in columns},
-            part=number,
-            parts=2,
-            first=begin,
-        )
-        for number, begin, end in cuts
-    ]
-
-
-def test_a_table_comes_in_parts(tmp_path):
+async def test_a_table_comes_in_parts(tmp_path):
     engine = an_engine(tmp_path)
-    first, second = parts()
-    assert told(engine, encode_request(first)) == "ok id=1\n"
-    assert told(engine, encode_request(second)) == f"ok id=1 digest={digest(FULL):x}\n"
+    first, second = halves(table(), 3)
+    assert await told(engine, first) == "ok id=1\n"
+    assert await told(engine, second) == f"ok id=1 digest={digest(FULL):x}\n"
     assert ask(engine, about({"dgx1": FIRST_PAIR})) == [BEST]
 
 
 @pytest.mark.parametrize("order", [(1,), (0, 0, 1), (0, 2), (0, 3)])
-def test_parts_that_do_not_follow_each_other_are_refused(tmp_path, order):
+async def test_parts_that_do_not_follow_each_other_are_refused(tmp_path, order):
     """Out of turn, twice, of another table, with a gap."""
     engine = an_engine(tmp_path)
-    first, second = parts()
+    first, second = halves(table(), 3)
     lines = [first, second, replace(second, table=1), replace(second, first=4)]
-    said = [told(engine, encode_request(lines[at])) for at in order]
+    said = [await told(engine, lines[at]) for at in order]
     if order == (0, 0, 1):
         # Begun anew.
         assert said[-1].startswith("ok")
@@ -208,10 +184,10 @@ def test_parts_that_do_not_follow_each_other_are_refused(tmp_path, order):
     assert "expected%20part%201" in said[-1]
 
 
-def test_a_node_that_stands_in_a_table_twice_is_refused(tmp_path):
+async def test_a_node_that_stands_in_a_table_twice_is_refused(tmp_path):
     engine = an_engine(tmp_path)
     twice = replace(table(), names=["dgx1"] * 7)
-    assert told(engine, encode_request(twice)).startswith("error id=1")
+    assert (await told(engine, twice)).startswith("error id=1")
 
 
 async def test_a_reload_takes_the_tables_along(keeping, tmp_path):
@@ -246,18 +222,13 @@ async def test_questions_are_answered_while_the_configuration_is_read_again(
     keeping, tmp_path, monkeypatch
 ):
     """And while the tables for other machines are built, from the former ones."""
-    begun, may_end = threading.Event(), threading.Event()
-
-    def look_over(setup: object, table: object) -> bool:
-        begun.set()
-        return may_end.wait(30)
-
-    monkeypatch.setattr("slurm_plugin.serve.service.look_over", look_over)
+    look = SlowLook()
+    monkeypatch.setattr("slurm_plugin.serve.service.look_over", look)
     written(tmp_path, BASIC.replace("nodes: mirrored,", 'nodes: "mirrored,mystery",'))
     reloading = asyncio.create_task(keeping.reload())
-    assert await asyncio.to_thread(begun.wait, 30)
+    assert await asyncio.to_thread(look.begun.wait, 30)
     said = ask(keeping, about({"dgx1": FIRST_PAIR}))
-    may_end.set()
+    look.may_end.set()
     assert await reloading is None
     assert said == [BEST]
     message, _ = keeping._with_others(*(asked := about({"dgx1": FIRST_PAIR}), asked.changes))
@@ -270,10 +241,10 @@ def at_leisure(monkeypatch):
     monkeypatch.setattr("slurm_plugin.serve.service.LOOK_OVER_S", 60.0)
 
 
-def test_a_new_table_is_looked_over_before_it_is_used(tmp_path, at_leisure):
+async def test_a_new_table_is_looked_over_before_it_is_used(tmp_path, at_leisure):
     """By every policy of the rules, for a job of each size that fits somewhere."""
     engine = an_engine(tmp_path)
-    told(engine, encode_request(table()))
+    await told(engine, table())
     kept = engine.tables._tables[TABLE].table
     assert {count for _, count in kept.alike._rankings} == set(range(1, 9))
     ranked_by = {kind if isinstance(kind, str) else kind[0] for kind, _ in kept.alike._rankings}
@@ -287,8 +258,7 @@ async def test_what_takes_long_to_look_over_is_used_first_and_looked_over_afterw
     monkeypatch.setattr("slurm_plugin.serve.service.LOOK_OVER_S", -1.0)
     engine = an_engine(tmp_path)
     free, changed = now(dgx2=0x3)
-    said = await engine.answer(encode_request(table())).later
-    assert said.decode() == f"ok id=1 digest={digest(FULL):x}\n"
+    assert await told(engine, table()) == f"ok id=1 digest={digest(FULL):x}\n"
     assert not engine.tables._tables[TABLE].table.alike._rankings
     assert ask(engine, about({"dgx1": FIRST_PAIR}, free, changed=changed)) == [BEST]
     await asyncio.gather(*engine._looking_on)
@@ -297,10 +267,10 @@ async def test_what_takes_long_to_look_over_is_used_first_and_looked_over_afterw
     assert ask(engine, about({"dgx1": FIRST_PAIR}, free)) == [BEST]
 
 
-def test_topo_aware_knows_each_class_of_batches_before(tmp_path, at_leisure):
+async def test_topo_aware_knows_each_class_of_batches_before(tmp_path, at_leisure):
     """And jobs that feel no slow links, and those that say nothing; of one to eight GPUs."""
     engine = an_engine(tmp_path, BASIC.replace("policy: mapa", "policy: topo-aware"))
-    told(engine, encode_request(table()))
+    await told(engine, table())
     policy = engine.setup.decider.get_policy("topo-aware")
     with policy._solutions.index(engine.tables._tables[TABLE].table, ()) as index:
         needs = {needs for needs, *_ in index.states._rankings}
@@ -310,7 +280,7 @@ def test_topo_aware_knows_each_class_of_batches_before(tmp_path, at_leisure):
     }
 
 
-def test_a_table_that_is_dropped_is_gone_without_the_garbage_collector(keeping):
+async def test_a_table_that_is_dropped_is_gone_without_the_garbage_collector(keeping):
     """For which all questions would wait."""
     gc.collect()
     gc.disable()
@@ -318,7 +288,7 @@ def test_a_table_that_is_dropped_is_gone_without_the_garbage_collector(keeping):
         ask(keeping, about({"dgx1": FIRST_PAIR}))
         dropped = weakref.ref(keeping.tables._tables[TABLE].table)
         for number in range(1, MOST_TABLES + 1):
-            told(keeping, encode_request(table(number=number)))
+            await told(keeping, table(number=number))
         assert dropped() is None
     finally:
         gc.enable()
@@ -332,12 +302,12 @@ async def test_changes_that_come_while_a_table_is_rebuilt_count(keeping):
     assert ask(keeping, about({"dgx1": FIRST_PAIR}, free)) == [BEST]
 
 
-def test_of_many_tables_the_last_ones_used_are_kept(keeping):
+async def test_of_many_tables_the_last_ones_used_are_kept(keeping):
     for number in range(1, MOST_TABLES):
-        told(keeping, encode_request(table(number=number)))
+        await told(keeping, table(number=number))
     asked = about({"dgx1": FIRST_PAIR})
     assert ask(keeping, asked) == [BEST]
-    told(keeping, encode_request(table(number=100)))
+    await told(keeping, table(number=100))
     assert ask(keeping, asked) == [BEST]
     assert ask(keeping, replace(asked, changes=replace(asked.changes, table=1)))[-1] == "resync=1"
 
@@ -362,11 +332,11 @@ def test_the_digest_is_that_of_the_changes_alone(keeping):
     assert kept.digest == digest(FULL) ^ mix(1, 0xFF) ^ mix(1, 1)
 
 
-def test_status_says_when_the_nodes_were_told(tmp_path):
+async def test_status_says_when_the_nodes_were_told(tmp_path):
     engine = an_engine(tmp_path)
     assert engine.status()["slurm_nodes"] is None
     before = time.time()
-    told(engine, encode_request(table()))
+    await told(engine, table())
     shown = engine.status()["slurm_nodes"]
     assert shown["nodes"] == len(NAMES)
     assert before - 0.001 <= shown["told_at"] <= time.time() + 0.001

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,30 +10,25 @@ from pathlib import Path
 import pytest
 from engine_in_tests import an_engine, written
 from machines_in_tests import BASIC, mask, node, place
+from node_tables_in_tests import TABLE, SlowLook, halves, table_of, told
 
 from slurm_plugin.base.node_lines import NodesPart, TableChanges, digest, mix
 from slurm_plugin.base.protocol import encode_request, split
 from slurm_plugin.serve.service import Engine
 from slurm_plugin.serve.setup import look_over
 
-TABLE, NODES = 0xBEEF, 100
+NODES = 100
 NAMES = [f"n{at}" for at in range(NODES)]
 FULL, BUSY = 0xFF, 0xF0
 
 
-def table(free: list[int], names: list[str] = NAMES) -> NodesPart:
+def table(free: list[int]) -> NodesPart:
     """All nodes of a large cluster."""
-    count = len(names)
-    columns = ([8] * count, free, [1] * count, [""] * count)
-    return NodesPart(1, TABLE, 1, 1, 0, names, *columns)
+    return table_of(NAMES, [8] * NODES, free)
 
 
 def large(tmp_path: Path) -> Engine:
     return an_engine(tmp_path, BASIC.replace("nodes: mirrored,", 'nodes: "mirrored,n[0-99]",'))
-
-
-async def told(engine: Engine, part: NodesPart) -> bytes:
-    return await engine.answer(encode_request(part)).later
 
 
 def chosen(engine: Engine, free: list[int], listed: int) -> tuple[str, int, bool]:
@@ -89,26 +83,13 @@ async def test_a_table_told_anew_counts_though_its_digest_is_that_of_the_old_one
 async def test_of_two_tables_that_come_at_once_none_is_mixed_with_the_other(tmp_path):
     """Two slurmctld, or one that was started again in the middle: the part of neither is lost."""
     engine = large(tmp_path)
-    whole = table([FULL] * NODES)
-    halves = [
-        replace(
-            whole,
-            **{
-                key: getattr(whole, key)[first : first + 50]
-                for key in ("names", "total", "free", "weight", "type")
-            },
-            first=first,
-            part=part,
-            parts=2,
-        )
-        for part, first in ((1, 0), (2, 50))
-    ]
-    other = [replace(half, table=7, free=[BUSY] * 50) for half in halves]
-    said = [engine.answer(encode_request(part)) for part in (halves[0], other[0], halves[1])]
+    one = halves(table([FULL] * NODES), 50)
+    other = [replace(half, table=7, free=[BUSY] * 50) for half in one]
+    said = [engine.answer(encode_request(part)) for part in (one[0], other[0], one[1])]
     assert said[1].reply == b"ok id=1\n"
     assert said[2].reply.startswith(b"error id=1")
     # Each begins again, as both plugins do, one after the other.
-    for pair, number, free in ((halves, TABLE, FULL), (other, 7, BUSY)):
+    for pair, number, free in ((one, TABLE, FULL), (other, 7, BUSY)):
         engine.answer(encode_request(pair[0]))
         await told(engine, pair[1])
         assert engine.tables._tables[number].free == [free] * NODES
@@ -119,23 +100,17 @@ async def test_a_table_that_comes_while_the_configuration_is_read_again_is_not_u
 ):
     """It is asked for once more: its nodes were seen as the machines they are no longer."""
     engine = large(tmp_path)
-    begun, may_end = threading.Event(), threading.Event()
-    full = [FULL] * NODES
-
-    def look_over(*_: object, **__: object) -> bool:
-        begun.set()
-        return may_end.wait(30)
-
+    look, full = SlowLook(), [FULL] * NODES
     await told(engine, table(full))
-    monkeypatch.setattr("slurm_plugin.serve.service.look_over", look_over)
+    monkeypatch.setattr("slurm_plugin.serve.service.look_over", look)
     yaml = BASIC.replace("nodes: mirrored,", 'nodes: "mirrored,n[0-98]",')
     written(tmp_path, yaml)
     reloading = asyncio.create_task(engine.reload())
-    assert await asyncio.to_thread(begun.wait, 30)
+    assert await asyncio.to_thread(look.begun.wait, 30)
     monkeypatch.setattr("slurm_plugin.serve.service.look_over", lambda *_, **__: True)
     # Another number: slurmctld was started again just now.
     await told(engine, replace(table(full), table=8))
-    may_end.set()
+    look.may_end.set()
     assert await reloading is None
     asked = place(
         node("n0", FULL, mask(0)),
