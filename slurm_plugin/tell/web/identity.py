@@ -7,30 +7,20 @@ belongs. Nobody else is told anything.
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import pwd
 import re
 import socket
-import struct
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 
 from slurm_plugin.errors import PluginError, RemoteError
 from slurm_plugin.node.remote import sockets
 
 #: A login name as useradd(8) and directories have it.
 _USER = re.compile(r"[a-zA-Z_][\w.@-]{0,63}\Z", re.ASCII)
-#: The state of a connection in /proc/net/tcp that both sides still use.
-_ESTABLISHED = "01"
 End = tuple[str, int]
-_NOT_TOLD = "whose connection this is could not be told; try again"
-
-
-class Untold(Exception):
-    """The kernel does not answer questions about connections here (sock_diag)."""
+_NOT_TOLD = "whose connection this is could not be told"
 
 
 class UnknownViewer(PluginError):
@@ -80,8 +70,8 @@ class Identities:
     #: Addresses of proxies whose header is believed; a Unix socket's always is.
     proxies: frozenset[str] = frozenset()
     #: (client, ours) -> the uid that owns the client's end of a TCP connection; None if unknown.
-    #: It may raise Untold.
-    owner: Callable[[End, End], int | None] = field(default_factory=lambda: owner_of)
+    #: It may raise RemoteError.
+    owner: Callable[[End, End], int | None] = sockets.owner_of
 
     def whose(self, connection: PageConnection) -> Hashable:
         """By whom a new connection counts: a uid, or another host. Raises UnknownViewer.
@@ -93,16 +83,10 @@ class Identities:
             return None
         if not is_loopback(peer[0]):
             return peer[0]
-        try:
-            uid = self.owner(peer, own)
-        except Untold:
-            return None
-        if uid is None:
-            raise UnknownViewer(_NOT_TOLD)
-        return uid
+        return self._owner_of(peer, own)
 
     def viewer(self, connection: PageConnection, names: Sequence[str]) -> Viewer:
-        """Who asks; `names` are all values of the user's header. Raises UnknownViewer, Untold."""
+        """Who asks; `names` are all values of the user's header. Raises UnknownViewer."""
         is_unix = connection.family == socket.AF_UNIX
         peer, own = connection.ends
         host = peer[0]
@@ -114,10 +98,18 @@ class Identities:
             )
         if not is_loopback(host):
             raise UnknownViewer(f"{host} is neither this host nor a proxy that --proxy names")
-        uid = self.owner(peer, own)
-        if uid is None:
-            raise UnknownViewer(_NOT_TOLD)
+        uid = self._owner_of(peer, own)
         return self._of(uid, name_of(uid))
+
+    def _owner_of(self, peer: End, own: End) -> int:
+        """The user at the client's end of a connection on this host. Raises UnknownViewer."""
+        try:
+            uid = self.owner(peer, own)
+        except RemoteError as error:
+            raise UnknownViewer(f"{_NOT_TOLD}: {error}") from error
+        if uid is None:
+            raise UnknownViewer(f"{_NOT_TOLD}; try again")
+        return uid
 
     def _named(self, names: Sequence[str]) -> Viewer:
         if len(names) != 1:
@@ -176,86 +168,6 @@ def plain_address(host: str) -> str:
         return host
     mapped = getattr(address, "ipv4_mapped", None)
     return str(mapped or address)
-
-
-def owner_of(peer: End, own: End) -> int | None:
-    """The uid that owns the client's end of a connection on this host; None where there is none.
-
-    The kernel is asked about this connection alone, which takes it some microseconds. Raises Untold
-    where it answers no such questions.
-    """
-    try:
-        uid = sockets.owner_of(peer, own)
-    except RemoteError as error:
-        raise Untold from error
-    # Without its module for TCP it says, too, that there is no such connection.
-    if uid is None and not _tells():
-        raise Untold
-    return uid
-
-
-@cache
-def _tells() -> bool:
-    """Does the kernel know whose a socket is that is surely ours?"""
-    with socket.create_server((sockets.LOOPBACK, 0)) as own:
-        try:
-            sockets.check(own)
-        except RemoteError:
-            return False
-    return True
-
-
-class OwnerTable:
-    """The same by the table of all connections, read once for all who ask meanwhile."""
-
-    def __init__(self, folder: Path = Path("/proc/net")) -> None:
-        self._folder = folder
-        self._reading = asyncio.Lock()
-        self._next: asyncio.Task[Mapping[tuple[str, str], int]] | None = None
-
-    async def owner(self, peer: End, own: End) -> int | None:
-        """As `owner_of`; a reading that has begun already is too old an answer."""
-        if self._next is None:
-            self._next = asyncio.create_task(self._read())
-        table = await asyncio.shield(self._next)
-        pairs = [(_words(peer, form), _words(own, form)) for form in _FORMS]
-        return next((table[pair] for pair in pairs if pair in table), None)
-
-    async def _read(self) -> Mapping[tuple[str, str], int]:
-        async with self._reading:
-            self._next = None
-            return await asyncio.to_thread(owners, self._folder)
-
-
-def owners(folder: Path) -> Mapping[tuple[str, str], int]:
-    """(its end, the other end) -> uid, of all connections of this host, as /proc/net has them.
-
-    The kernel tells root's uid of a socket that nobody has open any more: such a one has inode 0,
-    and counts for nothing.
-    """
-    found = {}
-    for name in ("tcp", "tcp6"):
-        try:
-            lines = (folder / name).read_text(encoding="ascii").splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            words = line.split(None, 10)
-            if len(words) > 9 and words[3] == _ESTABLISHED and words[9] != "0":
-                found[words[1], words[2]] = int(words[7])
-    return found
-
-
-#: What stands before an IPv4 address that an IPv6 socket has.
-_FORMS = (b"", bytes(10) + b"\xff\xff")
-
-
-def _words(end: End, before: bytes) -> str:
-    """`0100007F:1F90` of /proc/net/tcp: 32-bit words in this host's order."""
-    packed = ipaddress.ip_address(end[0]).packed
-    address = before + packed if len(packed) == 4 else packed
-    words = struct.unpack(f"={len(address) // 4}I", address)
-    return "".join(f"{word:08X}" for word in words) + f":{end[1]:04X}"
 
 
 def name_of(uid: int) -> str:

@@ -8,6 +8,7 @@ import grp
 import logging
 import os
 import signal
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from pathlib import Path
 from aiohttp import web
 
 from slurm_plugin.base.notify import Notifier
-from slurm_plugin.errors import PluginError
+from slurm_plugin.errors import PluginError, RemoteError
+from slurm_plugin.node.remote import sockets
 from slurm_plugin.tell.web.clients.guard import REFUSAL
 from slurm_plugin.tell.web.feed import Feed
 from slurm_plugin.tell.web.identity import Identities, is_loopback
@@ -69,14 +71,33 @@ def checked(addresses: Sequence[Address], who: Identities) -> None:
             )
 
 
+def _check_kernel(addresses: Sequence[Address], who: Identities) -> None:
+    """Raises PluginError where this host's own users are to look, and its kernel tells of none."""
+    own = next((one for one in addresses if is_loopback(one.host)), None)
+    if own is None or who.owner is not sockets.owner_of:
+        return
+    try:
+        with socket.create_server((sockets.LOOPBACK, 0)) as listening:
+            sockets.check(listening)
+    except RemoteError as error:
+        raise PluginError(
+            f"--listen {own.host}:{own.port}: {error}; without it a reverse proxy has to say who"
+            " looks (--listen unix:/PATH --user-header NAME)"
+        ) from error
+
+
 async def serve(
     sources: Sources,
     who: Identities,
     addresses: Sequence[Address],
     socket_group: str = "",
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Raises PluginError where an address cannot be had."""
+    """Serve until SIGTERM or SIGINT.
+
+    Raises PluginError where an address cannot be had, or nobody could be told who they are.
+    """
     checked(addresses, who)
+    _check_kernel(addresses, who)
     page = Page(Feed(sources), who)
     runner = web.AppRunner(
         application(page),

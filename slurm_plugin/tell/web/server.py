@@ -7,7 +7,7 @@ import logging
 import re
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import resources
 from typing import Any
@@ -25,10 +25,8 @@ from slurm_plugin.tell.web.feed import Busy, Feed
 from slurm_plugin.tell.web.gain import GainBook
 from slurm_plugin.tell.web.identity import (
     Identities,
-    OwnerTable,
     PageConnection,
     UnknownViewer,
-    Untold,
     Viewer,
     is_loopback,
     plain_address,
@@ -50,7 +48,6 @@ class Page:
     feed: Feed
     identities: Identities
     clients: Clients = field(default_factory=Clients)
-    owners: OwnerTable = field(default_factory=OwnerTable)
     turns: ClientTurns = field(default_factory=ClientTurns)
     waiting: Waiting = field(default_factory=Waiting)
     gains: GainBook = field(init=False)
@@ -62,7 +59,7 @@ class Page:
 
     # -- who asks ------------------------------------------------------------
 
-    async def viewer(self, request: web.Request) -> Viewer:
+    def viewer(self, request: web.Request) -> Viewer:
         """Who asks; HTTPForbidden where that is not known, HTTPTooManyRequests beyond a share."""
         connection = connection_of(request.transport)
         header = self.identities.header
@@ -70,20 +67,12 @@ class Page:
             raise web.HTTPForbidden(text="ask by 127.0.0.1 or localhost\n")
         names = request.headers.getall(header, []) if header else []
         try:
-            viewer = await self._identified(connection, names)
+            viewer = self.identities.viewer(connection, names)
         except UnknownViewer as error:
             raise web.HTTPForbidden(text=f"{error}\n") from None
         if request.transport is not None:
             self.clients.belongs(request.transport, viewer.uid)
         return viewer
-
-    async def _identified(self, connection: PageConnection, names: list[str]) -> Viewer:
-        try:
-            return self.identities.viewer(connection, names)
-        except Untold:
-            uid = await self.owners.owner(*connection.ends)
-            told = replace(self.identities, owner=lambda peer, own: uid)
-            return told.viewer(connection, names)
 
     def admits(self, transport: asyncio.Transport) -> bool:
         """May a new connection stay?"""
@@ -97,7 +86,7 @@ class Page:
 
     async def index(self, request: web.Request) -> web.Response:
         """The one page; what it shows stands behind the # of its address."""
-        viewer = await self.viewer(request)
+        viewer = self.viewer(request)
         text = _template().render(viewer=viewer, notices=self.feed.sources.notices)
         return web.Response(text=text, content_type="text/html")
 
@@ -115,7 +104,7 @@ class Page:
 
     async def state(self, request: web.Request) -> web.StreamResponse:
         """Everything that the viewer may see, once."""
-        viewer = await self.viewer(request)
+        viewer = self.viewer(request)
         try:
             text = await self.feed.whole(viewer.kind)
         except Busy as error:
@@ -156,7 +145,7 @@ class Page:
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """The same as a stream of server-sent events, for as long as the client takes them."""
-        viewer = await self.viewer(request)
+        viewer = self.viewer(request)
         with self.clients.stream_of(viewer):
             try:
                 await self.feed.whole(viewer.kind)
@@ -192,7 +181,7 @@ class Page:
     async def _details(
         self, request: web.Request, look: Callable[[Details, int | None], dict[str, Any]]
     ) -> web.Response:
-        viewer = await self.viewer(request)
+        viewer = self.viewer(request)
         try:
             reading = await self.feed.now(viewer.kind)
         except Busy as error:
@@ -218,7 +207,7 @@ class Page:
 
     async def gain(self, request: web.Request) -> web.Response:
         """What was gained against Slurm's own choice."""
-        viewer = await self.viewer(request)
+        viewer = self.viewer(request)
         if self.gains.is_outdated and (self.summing_up is None or self.summing_up.done()):
             # In nobody's turn: who asks next goes by the same sum.
             self.summing_up = asyncio.ensure_future(asyncio.to_thread(self.gains.read))

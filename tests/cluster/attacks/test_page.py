@@ -9,11 +9,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "slurm_plugin"))
 
 from page_process import ALICE, BOB, CAROL, page, write_log
-from web_in_tests import Site, asked
 
 from slurm_cluster.hosts import until
 from slurm_plugin.tell.web.clients.guard import MAX_CONNECTIONS
-from slurm_plugin.tell.web.identity import Identities
 
 #: Seconds within which alice has her job's page, on whatever machine, where the page alone needs
 #: some hundredths of one and once needed minutes.
@@ -73,21 +71,6 @@ def test_the_end_of_the_process_waits_for_no_question(folder):
             # Two seconds on a machine with nothing else to do.
             assert running.ended_s() < WAIT_S
         assert running.process.returncode == 0
-
-
-def test_the_answer_to_who_asks_takes_as_long_however_many_connections_there_are(
-    tmp_path, monkeypatch
-):
-    """The table of all of them is not read: with 50,000 that held up everybody for 0.2 s."""
-    reads = Path.read_text
-
-    def refused(path: Path, *args: object, **options: object) -> str:
-        assert path.parent != Path("/proc/net"), "the whole table"
-        return reads(path, *args, **options)
-
-    monkeypatch.setattr(Path, "read_text", refused)
-    [(status, *_)] = asked(Site(tmp_path, who=Identities()), "/api/state")
-    assert status == 200
 
 
 def test_the_share_of_a_user_is_a_small_part_of_all():

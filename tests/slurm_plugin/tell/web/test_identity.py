@@ -1,12 +1,9 @@
 """Who is believed to be whom."""
 
-import asyncio
 import os
 import pwd
 import socket
-import threading
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from web_in_tests import Site
@@ -14,15 +11,11 @@ from web_in_tests import asked as asked_of
 
 from slurm_plugin.errors import PluginError, RemoteError
 from slurm_plugin.node.remote import sockets
-from slurm_plugin.tell.web import identity
 from slurm_plugin.tell.web.identity import (
     Identities,
-    OwnerTable,
     PageConnection,
     UnknownViewer,
     checked_proxies,
-    owner_of,
-    owners,
     uids_of,
 )
 from slurm_plugin.tell.web.run import address_in, checked
@@ -110,98 +103,38 @@ def connection(family=socket.AF_INET):
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
 def test_the_kernel_tells_whose_connection_it_is_until_it_is_closed(family):
     with connection(family) as (peer, own, client):
-        assert owner_of(peer, own) == os.getuid()
-        assert owner_of(own, peer) == os.getuid()
+        here = PageConnection(family, peer, own)
+        assert Identities().viewer(here, []).uid == Identities().whose(here) == os.getuid()
         client.close()
         # Of a socket that nobody has open the kernel says: root's.
-        assert owner_of(peer, own) is None
+        with pytest.raises(UnknownViewer):
+            Identities().viewer(here, [])
 
 
-HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
-MAPPED = "0000000000000000FFFF0000"
+def refused(near, far):
+    raise RemoteError("the kernel's sock_diag: Operation not permitted")
 
 
-def table_line(state="01", uid=1000, inode=77, before=""):
-    ends = f"{before}0100007F:9C40 {before}0100007F:1F90"
-    more = f"{state} 00000000:00000000 00:00000000 00000000"
-    return f"   0: {ends} {more} {uid:5d}        0 {inode} 1 0 20 4 30 10 -1\n"
-
-
-def told(folder, peer=("127.0.0.1", 40000), own=("127.0.0.1", 8080)):
-    async def ask():
-        return await OwnerTable(folder).owner(peer, own)
-
-    return asyncio.run(ask())
+def unknown(near, far):
+    """As without the kernel's module for TCP: no word of a connection that there is."""
 
 
 @pytest.mark.parametrize(
-    ("sentence", "state", "uid", "inode", "found"),
-    [
-        ("a connection in use", "01", 1000, 77, 1000),
-        ("a client that is gone", "05", 0, 0, None),
-        ("one whose socket nobody has open", "01", 0, 0, None),
-        ("one that only listens", "0A", 1000, 77, None),
-    ],
+    ("answer", "says"),
+    [(refused, "could not be told: the kernel's sock_diag"), (unknown, "could not be told; try")],
 )
-def test_a_line_of_the_kernels_table(tmp_path, sentence, state, uid, inode, found):
-    (tmp_path / "tcp").write_text(HEAD + table_line(state, uid, inode))
-    assert told(tmp_path) == found
-    assert told(tmp_path, own=("127.0.0.1", 8081)) is None
+def test_nobody_is_told_anything_where_the_kernel_does_not_say_who_asks(
+    tmp_path, monkeypatch, answer, says
+):
+    monkeypatch.setattr(sockets, "_ask", answer)
+    [(status, text, _)] = asked_of(Site(tmp_path, who=Identities(frozenset())), "/api/state")
+    assert status == 403
+    assert says in text
+    with pytest.raises(UnknownViewer):
+        Identities().whose(HERE)
 
 
-def test_a_client_that_came_over_ipv6_is_found_by_its_ipv4_address(tmp_path):
-    (tmp_path / "tcp6").write_text(HEAD + table_line(before=MAPPED))
-    assert told(tmp_path) == 1000
-
-
-@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_the_table_says_the_same_as_the_kernel(family):
-    with connection(family) as (peer, own, _):
-        assert told(Path("/proc/net"), peer, own) == owner_of(peer, own) == os.getuid()
-        assert told(Path("/proc/net"), own, peer) == os.getuid()
-
-
-async def test_one_reading_of_the_table_serves_all_who_asked_before_it_began(tmp_path, monkeypatch):
-    (tmp_path / "tcp").write_text(HEAD + table_line())
-    readings = []
-
-    def counted(folder):
-        readings.append(threading.current_thread())
-        return owners(folder)
-
-    monkeypatch.setattr(identity, "owners", counted)
-
-    table = OwnerTable(tmp_path)
-    asked = (table.owner(("127.0.0.1", 40000), ("127.0.0.1", 8080)) for _ in range(300))
-    assert await asyncio.gather(*asked) == [1000] * 300
-    assert len(readings) == 1
-    assert threading.main_thread() not in readings, (
-        "it takes a while, so the loop goes on meanwhile"
-    )
-
-
-@pytest.mark.parametrize("refusal", ["refused", "without its module for TCP"])
-def test_where_the_kernel_answers_no_questions_the_table_is_read(tmp_path, monkeypatch, refusal):
-    """It says the same of a connection that it does not know and of a kind that it does not."""
-
-    def asked(near, far):
-        if refusal == "refused":
-            raise RemoteError("the kernel's sock_diag: Operation not permitted")
-
-    monkeypatch.setattr(sockets, "_ask", asked)
-    identity._tells.cache_clear()
-    site = Site(tmp_path, who=Identities(frozenset()))
-    read = []
-    monkeypatch.setattr(identity, "owners", lambda folder: read.append(folder) or owners(folder))
-    try:
-        [(status, _, _)] = asked_of(site, "/api/state")
-    finally:
-        identity._tells.cache_clear()
-    assert (status, read) == (200, [Path("/proc/net")])
-
-
-def test_the_kernel_is_asked_about_one_connection_and_no_table_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(identity, "owners", None)
+def test_a_user_of_this_host_is_known_by_their_connection(tmp_path):
     [(status, _, _)] = asked_of(Site(tmp_path, who=Identities(frozenset())), "/api/state")
     assert status == 200
 

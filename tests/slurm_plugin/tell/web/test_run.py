@@ -1,5 +1,6 @@
 """The process: where it listens, for whom, and how it ends."""
 
+import asyncio
 import json
 import os
 import signal
@@ -14,6 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from slurm_plugin.cli import cli
+from slurm_plugin.errors import PluginError, RemoteError
+from slurm_plugin.node.remote import sockets
+from slurm_plugin.tell.web import demo, run
+from slurm_plugin.tell.web.identity import Identities
 
 ROOT = Path(__file__).parents[4]
 
@@ -76,6 +81,43 @@ def test_a_wrong_option_is_one_line(options, says):
     assert done.exit_code == 2
     [line] = done.output.splitlines()
     assert says in line
+
+
+def refused(near, far):
+    raise RemoteError("the kernel's sock_diag: Operation not permitted")
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (refused, "the kernel's sock_diag: Operation not permitted; without it a reverse proxy"),
+        (lambda near, far: None, "load its module tcp_diag; without it a reverse proxy"),
+    ],
+)
+def test_where_the_kernel_tells_nobody_apart_the_page_does_not_start(monkeypatch, answer, says):
+    """Users of this host could not be told who they are, whatever header is believed elsewhere."""
+    monkeypatch.setattr(sockets, "_ask", answer)
+    for who in (Identities(), Identities(header="X-User")):
+        with pytest.raises(PluginError) as error:
+            asyncio.run(run.serve(demo.sources(), who, [run.address_in("127.0.0.1:0")]))
+        assert str(error.value).startswith("--listen 127.0.0.1:0: the kernel")
+        assert says in str(error.value)
+
+
+def test_the_recorded_day_is_shown_to_every_user_of_the_host(monkeypatch):
+    """It is nobody's, and shown where the kernel tells nobody apart, too."""
+    monkeypatch.setattr(sockets, "_ask", refused)
+    served = []
+
+    async def serve(sources, who, addresses, group):
+        run._check_kernel(addresses, who)
+        served.append(who)
+
+    monkeypatch.setattr(run, "serve", serve)
+    done = CliRunner().invoke(cli, ["web", "--demo"])
+    assert done.exit_code == 0, done.output
+    [who] = served
+    assert who.owner(("127.0.0.1", 1), ("127.0.0.1", 2)) in who.operators
 
 
 def test_requests_sent_on_and_on_over_one_connection_are_not_kept():
