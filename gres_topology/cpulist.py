@@ -55,17 +55,12 @@ def parse_mask(text: str) -> tuple[int, ...]:
         if len(digits) > 8 or any(c not in "0123456789abcdefABCDEF" for c in digits):
             raise ValueError(f"'{text}' is not a mask of hexadecimal words")
         value = value << 32 | (int(digits, 16) if digits else 0)
-    return bits(value)
+    return tuple(i for i in range(value.bit_length()) if value >> i & 1)
 
 
 def natural(text: str) -> int | None:
     """A number of plain digits as an int; None for anything else, or for absurd lengths."""
     return int(text) if _is_number(text) and len(text) <= 15 else None
-
-
-def bits(value: int) -> tuple[int, ...]:
-    """The positions of the one bits of an integer, ascending."""
-    return tuple(i for i in range(value.bit_length()) if value >> i & 1)
 
 
 def _is_number(text: str) -> bool:

@@ -1,5 +1,5 @@
 /* libnvidia-ml.so.1 for a node without NVIDIA's driver: the functions that Slurm's gpu/nvml (24.11: src/plugins/gpu/nvml/gpu_nvml.c)
- * and gres_topology/readers/nvml.py call, answered from the data file of machine.h. Numbers, names and structures as in
+ * and tests/slurm_cluster/nvml_reader.py call, answered from the data file of machine.h. Numbers, names and structures as in
  * NVIDIA's nvml.h. */
 #include "machine.h"
 
@@ -152,12 +152,6 @@ int nvmlDeviceGetMemoryAffinity(device_t device, unsigned int words, unsigned lo
     return SUCCESS;
 }
 
-int nvmlDeviceGetMaxPcieLinkGeneration(device_t device, unsigned int *generation)
-{
-    (void)device, (void)generation;
-    return NOT_SUPPORTED;
-}
-
 int nvmlDeviceGetTopologyCommonAncestor(device_t a, device_t b, unsigned int *level)
 {
     *level = a == b ? TO_SAME_BOARD : machine()->path[index_of(a)][index_of(b)];
@@ -185,12 +179,6 @@ int nvmlDeviceGetNvLinkState(device_t device, unsigned int lane, unsigned int *s
         return INVALID_ARGUMENT;
     *state = end_of(device, lane) != NULL;
     return SUCCESS;
-}
-
-int nvmlDeviceGetNvLinkVersion(device_t device, unsigned int lane, unsigned int *version)
-{
-    (void)device, (void)lane, (void)version;
-    return NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetNvLinkRemoteDeviceType(device_t device, unsigned int lane, unsigned int *type)

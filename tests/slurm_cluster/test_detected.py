@@ -16,11 +16,8 @@ from gres_topology.slices import declared
 from slurm_cluster import detected
 from slurm_cluster.fake_tools import addresses
 
-READ = """
-import json
-from gres_topology.readers import nvml, saved
-print(json.dumps(saved.to_dict(nvml.read(name="n"))))
-"""
+#: Tells what NVML's Python module is told.
+READ = Path(__file__).with_name("nvml_reader.py").read_text()
 #: Machines of every kind of path: links of two kinds, a switch, bridges, PCIe alone.
 NVIDIA = ("dgx1v", "dgx2", "hgx-b200", "a100-pcie-bridged", "l40s-pcie", "rtx-pro-6000", "summit")
 BRIDGED = replace(catalog.load("a100-pcie-bridged"), minors=tuple(range(7, -1, -1)))
@@ -65,9 +62,10 @@ def test_nvml_tells_the_machine(libraries, tmp_path, name):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["kinds"] == [list(row) for row in machine.kinds]
-    assert found["model"] == str(machine.model)
+    assert set(found["models"]) == {str(machine.model)}
     assert found["numa"] == [node or 0 for node in machine.numa]
-    assert found["pci"] == [pci.normalise(address) for address in addresses(machine)]
+    known = [pci.normalise(address) for address in addresses(machine)]
+    assert [pci.normalise(address) for address in found["pci"]] == known
 
 
 def test_minors_against_pci_addresses_are_told_apart(libraries, tmp_path):
@@ -80,7 +78,7 @@ def test_minors_against_pci_addresses_are_told_apart(libraries, tmp_path):
 def test_a_lost_gpu_is_named(libraries, tmp_path):
     pytest.importorskip("pynvml")
     done = asked(libraries, told(BRIDGED, tmp_path, lost=[2]), READ)
-    assert "NVML: GPU2: GPU is lost; expected every GPU to answer" in done.stderr
+    assert done.stderr.strip() == "GPU2: GPU is lost"
 
 
 @pytest.mark.parametrize("line", ["gpu 0", "link 9 0000:01:00.0", "nonsense", "node 99 ff"])
@@ -90,7 +88,7 @@ def test_a_file_with_another_line_is_no_driver(libraries, tmp_path, line):
     machine.write_text(machine.read_text() + line + "\n")
     done = asked(libraries, machine, READ)
     assert f"fake GPUs: not understood: {line}" in done.stderr
-    assert "expected a node with the NVIDIA driver" in done.stderr
+    assert "Driver Not Loaded" in done.stderr
 
 
 def test_a_bridge_that_is_gone_is_gone_for_both_gpus():
