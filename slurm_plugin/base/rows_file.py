@@ -1,4 +1,4 @@
-"""What the engine remembers from start to start: a JSON file of rows, replaced as a whole."""
+"""JSON files of ours; of rows are those in which the engine remembers from start to start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,25 @@ logger = logging.getLogger(__name__)
 #: ValueErrors, and Debian's does not.
 NO_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+Kind = TypeVar("Kind")
 Row = TypeVar("Row")
+
+
+def decoded(path: Path, kind: type[Kind], most_bytes: int, advice: str = "") -> Kind:
+    """What is in a JSON file of ours, of which a larger one is none.
+
+    FileNotFoundError where there is none; PluginError for one that cannot be read, and for contents
+    that are not of this kind: of these `advice` says what to do.
+    """
+    # Not by its name: some of root's commands read it, too, in a folder of the engine's.
+    content = whole_file.read(path, most_bytes)
+    try:
+        if len(content) <= most_bytes:
+            return msgspec.json.decode(content, type=kind)
+        said = f"larger than {most_bytes >> 20} MiB"
+    except NO_JSON as error:
+        said = f"cannot be read: {' '.join(str(error).split())[:300]}"
+    raise PluginError(f"{path}: {said}" + (f"; {advice}" if advice else ""))
 
 
 class RowsFile(Generic[Row]):
@@ -47,18 +65,9 @@ class RowsFile(Generic[Row]):
     def read(self) -> list[Row]:
         """The rows; none where there is no file, or where it cannot be read."""
         try:
-            # Not by its name: some of root's commands read it, too, in a folder of the engine's.
-            content = whole_file.read(self.path, self._max_bytes)
-            if len(content) > self._max_bytes:
-                most = self._max_bytes >> 20
-                logger.error("%s: larger than %d MiB; starting anew", self.path, most)
-                return []
-            return msgspec.json.decode(content, type=self._rows)
+            return decoded(self.path, self._rows, self._max_bytes)
         except FileNotFoundError:
             return []
         except PluginError as error:
             logger.error("%s; starting anew", error)
-            return []
-        except NO_JSON as error:
-            logger.error("%s: cannot be read: %s; starting anew", self.path, error)
             return []

@@ -13,21 +13,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from gres_topology import NodeTopology, TopologyError, fingerprint
 from gres_topology.readers import saved
 from slurm_plugin.base import whole_file
-from slurm_plugin.base.rows_file import NO_JSON
+from slurm_plugin.base.rows_file import decoded
 from slurm_plugin.errors import PluginError
 
 #: Larger files are none of ours: some hundred bytes for each node, some kilobytes for each kind.
 _MOST_NODES, _MOST_KIND = 64 << 20, 8 << 20
-_DOMAINS = msgspec.json.Decoder(dict[str, str])
 _KEY = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}\Z")
+
+Value = TypeVar("Value")
 
 
 def key_of(topology: NodeTopology) -> str:
@@ -36,8 +37,7 @@ def key_of(topology: NodeTopology) -> str:
     return f"{fingerprint(topology)}-{minors}"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
+class NodeRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One node's keys; `collected` is an ISO 8601 time."""
 
     accepted: str
@@ -54,29 +54,21 @@ class Store:
 
     def nodes(self) -> dict[str, NodeRecord]:
         """Every collected node, if any; raises PluginError when the file is damaged."""
-        path = self.folder / "nodes.json"
-        try:
-            rows = json.loads(_text(path, _MOST_NODES))
-            return {str(name): NodeRecord(**row) for name, row in rows.items()}
-        except FileNotFoundError:
-            return {}
-        except (ValueError, TypeError, AttributeError) as error:
-            raise PluginError(
-                f"{path}: {error}; repair it, or remove it and run gputopo topology collect"
-            ) from error
+        return self._by_node("nodes.json", dict[str, NodeRecord])
 
     def domains(self) -> dict[str, str]:
         """Node -> the NVLink domain over several nodes that it is in; '' for none.
 
         A node of which that was not collected is missing. PluginError for a damaged file.
         """
-        path = self.folder / "nvlink-domains.json"
+        return self._by_node("nvlink-domains.json", dict[str, str])
+
+    def _by_node(self, name: str, kind: type[dict[str, Value]]) -> dict[str, Value]:
+        advice = "repair it, or remove it and run gputopo topology collect"
         try:
-            return _DOMAINS.decode(_text(path, _MOST_NODES))
+            return decoded(self.folder / name, kind, _MOST_NODES, advice)
         except FileNotFoundError:
             return {}
-        except NO_JSON as error:
-            raise PluginError(f"{path}: {error}; run gputopo topology collect again") from error
 
     def save_domains(self, domains: dict[str, str]) -> None:
         """Replace nvlink-domains.json."""
@@ -107,7 +99,7 @@ class Store:
 
     def save(self, nodes: dict[str, NodeRecord]) -> None:
         """Replace nodes.json."""
-        rows = {name: asdict(record) for name, record in sorted(nodes.items())}
+        rows = msgspec.to_builtins(dict(sorted(nodes.items())))
         content = json.dumps(rows, indent=1) + "\n"
         whole_file.replace(self.folder / "nodes.json", content.encode(), 0o644)
 

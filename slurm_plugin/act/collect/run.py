@@ -149,7 +149,7 @@ class Collector:
         if known is None:
             return Outcome(name, NEW, shown), NodeRecord(key, key, now)
         if key == known.accepted:
-            return Outcome(name, SAME, shown), replace(known, latest=key)
+            return Outcome(name, SAME, shown), NodeRecord(known.accepted, key, known.collected)
         before = self._store.topology(known.accepted)
         differences = difference(before, topology)
         if not differences and (before.model is None) != (topology.model is None):

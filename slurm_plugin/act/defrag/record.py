@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from slurm_plugin.base import whole_file
-from slurm_plugin.base.rows_file import NO_JSON
-from slurm_plugin.errors import PluginError
+from slurm_plugin.base.rows_file import decoded
 
 #: The file in the state directory.
 NAME = "moves.json"
@@ -64,19 +63,14 @@ def path_in(state_dir: Path) -> Path:
 
 def read(path: Path) -> MovesFile:
     """What is there; nothing where there is no file. PluginError for one that cannot be read."""
+    advice = (
+        "no job is moved. A job that it was about may be held (scontrol release); then remove the"
+        " file"
+    )
     try:
-        content = whole_file.read(path, MAX_BYTES)
-        if len(content) > MAX_BYTES:
-            raise PluginError(f"{path}: more than {MAX_BYTES >> 20} MiB; no job is moved")
-        return msgspec.json.decode(content, type=MovesFile)
+        return decoded(path, MovesFile, MAX_BYTES, advice)
     except FileNotFoundError:
         return MovesFile()
-    except NO_JSON as error:
-        why = " ".join(str(error).split())[:300]
-        raise PluginError(
-            f"{path}: cannot be read: {why}; no job is moved. A job that it was about may be held"
-            " (scontrol release); then remove the file"
-        ) from None
 
 
 def write(path: Path, moves: MovesFile) -> None:

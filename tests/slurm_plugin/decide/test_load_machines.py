@@ -181,6 +181,10 @@ PROBLEMS: list[tuple[str, str, tuple[NodeTopology, ...], str]] = [
 ]  # fmt: skip
 
 
+#: What is kept of a node.
+RECORD = {"accepted": "0", "latest": "0", "collected": "2026-01-01T00:00:00+00:00"}
+
+
 @pytest.mark.parametrize(("node_set", "hardware", "says"), named(PROBLEMS))
 def test_a_node_that_cannot_be_trusted_says_why(tmp_path, node_set, hardware, says):
     collected = {"n2": hardware} if hardware else {}
@@ -188,9 +192,22 @@ def test_a_node_that_cannot_be_trusted_says_why(tmp_path, node_set, hardware, sa
     assert says in found.problem
 
 
-def test_damaged_state_costs_the_collected_nodes_only(tmp_path):
+@pytest.mark.parametrize(
+    "content",
+    named(
+        [
+            ("cut", "{"),
+            ("a list", "[]"),
+            ("half a record", '{"n1": {"accepted": "0", "latest": "0"}}'),
+            ("a record with more", json.dumps({"n1": {**RECORD, "more": 1}})),
+            ("a record of numbers", json.dumps({"n1": dict.fromkeys(RECORD, 1)})),
+            ("nested", "[" * 100_000),
+        ]
+    ),
+)
+def test_damaged_state_costs_the_collected_nodes_only(tmp_path, content):
     (tmp_path / "topologies").mkdir()
-    (tmp_path / "topologies" / "nodes.json").write_text("{")
+    (tmp_path / "topologies" / "nodes.json").write_text(content)
     text = (
         f"state_dir: {tmp_path}\nnodes:\n- {{nodes: n1, topology: collected}}\n"
         "- {nodes: n2, topology: minsky}"

@@ -92,7 +92,7 @@ def test_a_damaged_file_counts_as_none_and_is_written_anew(tmp_path, content, ca
 def test_a_huge_file_is_none_of_ours(tmp_path, monkeypatch):
     monkeypatch.setattr(by_feature, "MAX_BYTES", 10)
     (tmp_path / by_feature.NAME).write_text('{"v100": ["pod1"]}')
-    with pytest.raises(PluginError, match="more than"):
+    with pytest.raises(PluginError, match="larger than"):
         by_feature.read(tmp_path)
 
 
