@@ -73,7 +73,10 @@ def local_start_s(
     running: Mapping[str, int],
     releases: Iterable[ExpectedRelease],
 ) -> float:
-    """Seconds until the job would fit on local GPUs if nothing else started; inf if never."""
+    """Seconds until the job would fit on local GPUs if nothing else started; inf if never.
+
+    What `releases` give back of other nodes than these does not count.
+    """
     local = replace(queue, remote=False)
     nodes, counts = copies(left.values()), dict(running)
     wanted = sum(job.request.gpus_per_node)
@@ -83,10 +86,10 @@ def local_start_s(
         if release.in_s > in_s and free >= wanted and _fits(local, job, nodes, counts):
             return in_s
         in_s = max(in_s, release.in_s)
-        for name, mask in release.gpus.items():
+        for name in nodes.keys() & (release.gpus.keys() | release.cpus.keys()):
+            mask = release.gpus.get(name, 0)
             free += mask.bit_count()
             nodes[name].free |= mask
-        for name in release.gpus.keys() | release.cpus.keys():
             counts[name] -= 1
             nodes[name].cpus += release.cpus.get(name, 0)
             nodes[name].memory_mb += release.memory_mb.get(name, 0)

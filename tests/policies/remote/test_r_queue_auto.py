@@ -87,6 +87,15 @@ def test_without_an_end_in_sight_the_job_takes_remote_gpus():
     assert isinstance(answer, RemotePlacement)
 
 
+def test_what_ends_on_other_nodes_is_waited_for_by_nobody():
+    """As of all the cluster's jobs, where this job may use some of its nodes."""
+    left, running = two_nodes_with_one_idle_gpu_each()
+    elsewhere = ExpectedRelease(9.0, {"n7": 0b1111}, {"n7": 8.0}, {"n7": 100.0})
+    here = ExpectedRelease(20.0, {"n1": 0b110, "n7": 0b1}, {"n1": 4.0, "n7": 1.0})
+    assert local_start_s(job(2), RQueue(), left, running, [elsewhere]) == float("inf")
+    assert local_start_s(job(2), RQueue(), left, running, [elsewhere, here]) == 20.0
+
+
 drawn = st.lists(
     st.tuples(st.integers(0, 7), st.integers(0, 4), st.integers(0, 3)), min_size=2, max_size=4
 )

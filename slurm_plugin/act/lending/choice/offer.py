@@ -70,18 +70,6 @@ class Offer:
     holds: tuple[Hold, ...] = ()
 
 
-def holds_of(
-    loan: Offer, cpus: int, memory_mb: int, settings: RemoteConfig, end: float = math.inf
-) -> tuple[Hold, ...]:
-    """What a loan takes until `end` (epoch), for a job that needs these CPUs and this memory."""
-    holds = [Hold({loan.host: loan.mask}, cpus, memory_mb, end)]
-    for node, mask in loan.donors.items():
-        gpus = mask.bit_count()
-        donor = settings.donor_cpus * gpus, settings.donor_memory_mb * gpus
-        holds.append(Hold({node: mask}, *donor, end))
-    return tuple(holds)
-
-
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why nothing is lent to a job."""
@@ -168,12 +156,13 @@ def judged(
             return Refusal(said.reason, by_choice=True)
         answer = said
     [task] = answer.tasks
-    made = Offer(
-        task.node, mask_of(task.local), dict(answer.donors), f"{answer.policy}: {answer.reason}"
-    )
-    return replace(
-        made, holds=holds_of(made, job.asked.cpus, job.asked.memory_mb, settings, job.end)
-    )
+    mask, donors = mask_of(task.local), answer.donors
+    holds = [Hold({task.node: mask}, job.asked.cpus, job.asked.memory_mb, job.end)]
+    for node, lent in donors.items():
+        gpus = lent.bit_count()
+        donor = settings.donor_cpus * gpus, settings.donor_memory_mb * gpus
+        holds.append(Hold({node: lent}, *donor, job.end))
+    return Offer(task.node, mask, donors, f"{answer.policy}: {answer.reason}", tuple(holds))
 
 
 def local_wait_s(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig) -> float:
@@ -182,21 +171,9 @@ def local_wait_s(job: Borrower, capacity: SpareCapacity, settings: RemoteConfig)
     Waiting jobs ahead of it are not counted, so the real wait may be longer.
     """
     nodes = [capacity.nodes[name] for name in sorted(job.usable & capacity.nodes.keys())]
-    releases = [_on(nodes, one) for one in capacity.releases]
     running = {node.name: node.jobs for node in nodes}
     capacities = capacities_of(nodes, settings, job.partitions)
-    return local_start_s(job.asked, queue_of(settings), capacities, running, releases)
-
-
-def _on(nodes: Sequence[Node], release: ExpectedRelease) -> ExpectedRelease:
-    """The part of a release that is on these nodes."""
-    names = {node.name for node in nodes}
-    return ExpectedRelease(
-        release.in_s,
-        {name: mask for name, mask in release.gpus.items() if name in names},
-        {name: cpus for name, cpus in release.cpus.items() if name in names},
-        {name: memory for name, memory in release.memory_mb.items() if name in names},
-    )
+    return local_start_s(job.asked, queue_of(settings), capacities, running, capacity.releases)
 
 
 def _answers(

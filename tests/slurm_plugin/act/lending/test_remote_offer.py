@@ -7,7 +7,7 @@ from loans_in_tests import P100, SETTINGS, node, room
 from machines_in_tests import BASIC, basic_config
 
 from slurm_plugin.act.lending import matcher
-from slurm_plugin.act.lending.choice.offer import Offer, holds_of, offer
+from slurm_plugin.act.lending.choice.offer import Offer, offer
 from slurm_plugin.config import presets
 from slurm_plugin.config.remote import RemoteConfig
 from slurm_plugin.decide.preferences import HintRefused, read_preferences
@@ -69,8 +69,11 @@ def test_a_middleware_for_one_donor_gets_no_more():
 
 
 def test_an_offer_holds_the_gpus_cpus_and_memory_of_all_its_nodes():
-    found = Offer("a", 0b11, {"b": 0b11})
-    assert holds_of(found, NEED.cpus, NEED.memory_mb, SETTINGS, 2000.0) == (
+    left = room(node("a", 0b11), node("b", 0b11))
+    job = replace(matcher.borrower(NEED, left, SETTINGS), end=2000.0)
+    found = offer(job, matcher.spare_capacity(left), SETTINGS)
+    assert isinstance(found, Offer)
+    assert found.holds == (
         Hold({"a": 0b11}, 4, 1000, 2000.0),
         Hold({"b": 0b11}, 2, 1024, 2000.0),
     )
