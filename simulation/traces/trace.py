@@ -43,7 +43,7 @@ class Trace:
         """Name one row that cannot be used, and what is wrong with it."""
         self.rejected.append(Rejected(where, reason))
 
-    def add(self, where: str, job_id: object, **said: object) -> None:
+    def add(self, where: str, job_id: object, /, **said: object) -> None:
         """One job, or a rejection that says what was read and what was expected.
 
         `said`: gpus and nodes in all, submit_s, duration_s, and walltime_s, hint, user, cpus and

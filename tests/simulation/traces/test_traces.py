@@ -41,6 +41,13 @@ def test_a_csv_row_is_a_job(log):
     assert job == SimJob(7, (4, 4), 3600.0, 10.0, "pattern=ring", 7200.0, "eve")
 
 
+@pytest.mark.parametrize("column", ["where", "self", "source", "None", "job id", ""])
+def test_a_column_of_any_name_is_passed_over(log, column):
+    assert log(f"job_id,submit_s,duration_s,gpus,{column}\n7,10,3600,8,x\n").jobs == [
+        SimJob(7, (8,), 3600.0, 10.0)
+    ]
+
+
 def test_how_long_a_job_waited_in_the_log_is_known_where_it_says_when_it_started(log):
     rows = "1,10,,5,1\n2,10,70,5,1\n3,10,4,5,1\n"
     trace = log(f"job_id,submit_s,start_s,duration_s,gpus\n{rows}")
