@@ -2,72 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from engine_in_tests import an_engine
-from machines_in_tests import BASIC
-from slots_in_tests import Counting
+from passing_in_tests import (
+    FIRST,
+    HOLDS,
+    MULTIFACTOR,
+    NOW,
+    ORDERED,
+    RULE,
+    Site,
+    engine_with,
+    job,
+    look,
+    node,
+    polled,
+    runs,
+)
 
 from policies.order.durations import Learning
 from slurm_plugin.act.order.learned_durations import NAME, LearnedDurations
 from slurm_plugin.act.order.passing import GRACE_S, PAUSE_S, PassingInPartition, own_place, why_not
 from slurm_plugin.base.log_lines import UseLine
 from slurm_plugin.cli.site.status import _ordered
-from slurm_plugin.config.sections import Rule
 from slurm_plugin.decide.decision_log import read
 from slurm_plugin.doctor.checks import check_order
-from slurm_plugin.errors import SlurmError
-from slurm_plugin.serve import setup
 from slurm_plugin.serve.loops.order import RAISED, OrderLoop
-from slurm_plugin.serve.service import Engine
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
+from slurm_plugin.slurm.interface import JobUpdate
 from slurm_plugin.tell.explain.story import story_of
 from slurm_plugin.tell.explain.text import in_words
 
-NOW = 1_795_000_000.0
-MULTIFACTOR = {"PriorityType": "priority/multifactor", "OverTimeLimit": "0 min"}
 ENDLESS = MULTIFACTOR | {"OverTimeLimit": "UNLIMITED"}
-ORDERED = "mode: enforce, order: predicted"
-RULE = Rule(mode="enforce", order="predicted")
 BOUND_S = RULE.order_bound_s
-
-
-def job(job_id: int, gpus: int = 1, limit_s: int = 300, **more: object) -> QueuedJob:
-    """A waiting job of partition batch; the later its id, the lower its priority."""
-    values = {
-        "name": str(job_id), "user": "ann", "account": "lab", "partition": "batch",
-        "state": "PENDING", "reason": "Resources", "priority": 1000 - job_id, "min_nodes": 1,
-        "submit": int(NOW), "tres_per_node": f"gres/gpu:{gpus}", "time_limit_s": limit_s, **more,
-    }  # fmt: skip
-    return QueuedJob(job_id, **values)
-
-
-def runs(one: QueuedJob, *gpus: int, since: float = NOW) -> QueuedJob:
-    held = {"n1": gpus}
-    return replace(one, state="RUNNING", start=int(since), gpus=held, nodes=("n1",))
-
-
-def node(*used: int) -> list[SlurmNode]:
-    return [SlurmNode("n1", ("MIXED",), ("batch",), 1, 64, 9000, {"v100": 8}, used)]
-
-
-#: Six of eight GPUs are in use, the first in line wants eight.
-HOLDS, FIRST = runs(job(1, 6, 90_000), *range(6)), job(2, 8, 90_000)
 
 
 @pytest.fixture
 def queue() -> PassingInPartition:
     return PassingInPartition("batch", RULE, Learning())
-
-
-def look(queue: PassingInPartition, *jobs: QueuedJob, at: float = NOW, used: int = 6) -> dict:
-    return {one.job_id: update for one, update in queue.look(jobs, node(*range(used)), at)}
 
 
 def test_a_short_job_goes_before_the_first_and_both_are_told(queue):
@@ -113,7 +88,7 @@ def test_where_all_have_the_least_priority_a_factor_of_one_would_change_nothing(
         pytest.param(job(3, reservation="maint"), id="a reservation"),
         pytest.param(job(3, priority=0), id="held"),
         pytest.param(job(3, dependency="afterok:9(unfulfilled)"), id="depends"),
-        pytest.param(job(3, eligible=int(NOW) + 60), id="begins later"),
+        pytest.param(job(3, eligible=NOW + 60), id="begins later"),
         pytest.param(job(3, reason="QOSMaxJobsPerUserLimit"), id="a limit"),
         pytest.param(job(3, req_nodes="n2"), id="wants another node"),
         pytest.param(job(3, exc_nodes="n[1-4]"), id="excludes the node"),
@@ -194,7 +169,7 @@ def test_where_site_factors_order_nothing_or_are_the_sites_own_it_is_said(values
 
 
 def test_a_note_that_the_plugin_goes_by_stays(queue):
-    put_off = f"[gpu-topo: | waiting 1/10 since 5: wait (until {int(NOW) + 9}, begin 5)]"
+    put_off = f"[gpu-topo: | waiting 1/10 since 5: wait (until {NOW + 9}, begin 5)]"
 
     assert look(queue, HOLDS, FIRST, job(3, admin_comment=put_off))[3].admin_comment is None
 
@@ -215,37 +190,13 @@ def test_run_times_are_learned_from_jobs_that_are_gone():
     assert f"at most {2 * BOUND_S} s and" in said
 
 
-class Site(Counting):
-    """A Slurm with the queue of above; what it refuses is in `refused`."""
-
-    settings = MULTIFACTOR
-    refused: tuple[str, ...] = ()
-
-    def config(self) -> dict[str, str]:
-        return self.settings
-
-    def update(self, jobs: Sequence[str], change: JobUpdate) -> None:
-        if jobs[0] in self.refused:
-            raise SlurmError("no")
-        super().update(jobs, change)
-
-    def nodes(self) -> list[SlurmNode]:
-        return node(*range(6))
-
-
 @pytest.mark.parametrize(
     ("rule", "changed"),
     [(ORDERED, True), ("mode: enforce", False), ("mode: observe, order: predicted", False)],
 )
-def test_only_where_the_site_says_so_anything_is_changed(tmp_path, monkeypatch, rule, changed):
-    slurm = Site()
-    slurm.jobs_there = [HOLDS, FIRST, job(3)]
-    monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
-    engine = an_engine(tmp_path, BASIC.replace("mode: enforce, policy", f"{rule}, policy"))
-    loop = OrderLoop(engine)
-
-    asyncio.run(loop.poll(time.monotonic()))
-
+def test_only_where_the_site_says_so_anything_is_changed(tmp_path, slurm, rule, changed):
+    engine = engine_with(tmp_path, rule)
+    polled(OrderLoop(engine), slurm)
     assert bool(slurm.updates) == changed
     engine.log.close()
     records = [one for one in read(engine.setup.config.decision_log) if one.job == 3]
@@ -259,21 +210,17 @@ def test_only_where_the_site_says_so_anything_is_changed(tmp_path, monkeypatch, 
 
 
 def test_what_was_learned_outlives_the_engine_and_a_broken_file_costs_a_line(
-    tmp_path, monkeypatch, caplog
+    tmp_path, slurm, caplog
 ):
-    slurm = Site()
     slurm.jobs_there = [runs(job(3), 0)]
-    monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
-    text = BASIC.replace("mode: enforce, policy", f"{ORDERED}, policy")
 
     def kept() -> int:
-        engine = an_engine(tmp_path, text)
+        engine = engine_with(tmp_path)
         loop = OrderLoop(engine)
-        asyncio.run(loop.poll(time.monotonic()))
+        polled(loop, slurm)
         slurm.jobs_there = []
-        engine.setup.watcher.outdate()
         engine.setup.durations._saved = float("-inf")
-        asyncio.run(loop.poll(time.monotonic()))
+        polled(loop, slurm)
         file = engine.setup.config.state_dir / NAME
         assert file.exists()
         return engine.status()["order"]["predicted"]["kept"]
@@ -285,27 +232,6 @@ def test_what_was_learned_outlives_the_engine_and_a_broken_file_costs_a_line(
     file.write_bytes(b'[["x')
     assert kept() == 0
     assert "starting anew" in caplog.text
-
-
-@pytest.fixture
-def slurm(monkeypatch) -> Site:
-    """The first in line waits, and a short job."""
-    slurm = Site()
-    slurm.jobs_there = [HOLDS, FIRST, job(3)]
-    monkeypatch.setattr(setup.choose, "client", lambda _: slurm)
-    return slurm
-
-
-def engine_with(folder, rule: str = ORDERED) -> Engine:
-    return an_engine(folder, BASIC.replace("mode: enforce, policy", f"{rule}, policy"))
-
-
-def polled(loop: OrderLoop, slurm: Site) -> dict[str, int | None]:
-    """The site factors that one poll gave, by job; Slurm's queue takes them over."""
-    slurm.updates.clear()
-    loop.engine.setup.watcher.outdate()
-    asyncio.run(loop.poll(time.monotonic()))
-    return {jobs[0]: one.site_factor for jobs, one in slurm.updates if one.site_factor is not None}
 
 
 @pytest.mark.parametrize("rule", [ORDERED, "mode: enforce"], ids=["ordered", "no more"])
@@ -322,13 +248,13 @@ def test_the_next_engine_gives_those_that_wait_their_own_place_again(tmp_path, s
     assert "3" not in polled(loop, slurm)
 
 
-def test_who_is_let_pass_is_written_down_before_slurm_is_told(tmp_path, slurm):
+async def test_who_is_let_pass_is_written_down_before_slurm_is_told(tmp_path, slurm):
     loop = OrderLoop(engine_with(tmp_path))
     found = []
     slurm.update = lambda *_: found.append(
         b'"job_id":3' in next(tmp_path.rglob(RAISED)).read_bytes()
     )
-    asyncio.run(loop.poll(time.monotonic()))
+    await loop.poll(time.monotonic())
     assert found == [True, True]
 
 

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from passing_in_tests import FIRST, Site, engine_with, job, polled, runs
+
 from slurm_plugin.serve.loops.order import OrderLoop
 from slurm_plugin.slurm.clients.update_text import words
 from slurm_plugin.slurm.interface import JobUpdate
-from tests.slurm_plugin.act.order.test_passing import (
-    FIRST,
-    Site,
-    engine_with,
-    job,
-    polled,
-    runs,
-    slurm,
-)
-
-__all__ = ["slurm"]
 
 
 def test_its_limit_becomes_the_one_that_it_passed_by(tmp_path, slurm: Site):

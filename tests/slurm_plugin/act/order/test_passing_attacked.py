@@ -5,47 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from passing_in_tests import NOW, RULE, job, look, runs
 
 from slurm_plugin.act.order import passing
 from slurm_plugin.act.order.learned_durations import LearnedDurations
 from slurm_plugin.act.order.passing import PassingInPartition
-from slurm_plugin.config.sections import Rule
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, SlurmNode
+from slurm_plugin.slurm.interface import JobUpdate, QueuedJob
 
-NOW, DAY_S = 1_795_000_000, 86_400
-NODE = SlurmNode("n1", ("MIXED",), ("batch",), 1, 64, 9000, {"v100": 8}, tuple(range(6)))
-#: Six of eight GPUs are in use, and who is first in line wants all.
-WAITS = QueuedJob(
-    2,
-    "2",
-    user="victim",
-    uid=1,
-    partition="batch",
-    state="PENDING",
-    reason="Resources",
-    priority=998,
-    min_nodes=1,
-    submit=NOW,
-    tres_per_node="gres/gpu:8",
-    time_limit_s=DAY_S,
-)
-HOLDS = replace(
-    WAITS,
-    job_id=1,
-    name="1",
-    state="RUNNING",
-    start=NOW,
-    nodes=("n1",),
-    gpus={"n1": tuple(range(6))},
-    tres_per_node="gres/gpu:6",
-)
+DAY_S = 86_400
+VICTIM = {"user": "victim", "uid": 1}
+HOLDS, WAITS = runs(job(1, 6, DAY_S, **VICTIM), *range(6)), job(2, 8, DAY_S, **VICTIM)
 
 
 def mallorys(job_id: int, limit_s: int = 7 * DAY_S, **more: object) -> QueuedJob:
     """A job named x of one GPU."""
-    mine = {"name": str(job_id), "user": "mallory", "uid": 7, "job_name": "x", "priority": 900}
-    asked = {"tres_per_node": "gres/gpu:1", "time_limit_s": limit_s}
-    return replace(WAITS, job_id=job_id, **mine | asked | more)
+    mine = {"user": "mallory", "uid": 7, "job_name": "x", "priority": 900}
+    return job(job_id, 1, limit_s, **mine | more)
 
 
 def taught(count: int, seconds: int, learned: LearnedDurations, **whose: object) -> None:
@@ -67,14 +42,14 @@ def learned() -> LearnedDurations:
 @pytest.fixture
 def queue(learned: LearnedDurations) -> PassingInPartition:
     """A partition in which jobs pass by predictions."""
-    rule = Rule(mode="enforce", order="predicted", order_by="predictions")
+    rule = replace(RULE, order_by="predictions")
     return PassingInPartition("batch", rule, learned.learning)
 
 
 def let_pass(queue: PassingInPartition, *jobs: QueuedJob, at: float = NOW) -> set[int]:
     """Of these jobs and those that are there."""
-    updates = queue.look([HOLDS, WAITS, *jobs], [NODE], at)
-    return {job.job_id for job, update in updates if update.site_factor}
+    updates = look(queue, HOLDS, WAITS, *jobs, at=at)
+    return {job_id for job_id, update in updates.items() if update.site_factor}
 
 
 def test_six_jobs_of_a_second_do_not_let_one_of_a_week_pass(queue, learned):
@@ -97,10 +72,10 @@ def test_who_lets_jobs_run_on_passes_by_limits_for_a_time(queue, learned):
     taught(6, 500, learned)
     taught(6, 500, learned, user="ann", uid=3)
     assert let_pass(queue, mallorys(3, 900)) == {3}
-    runs = mallorys(3, 900, state="RUNNING", start=NOW + 1, nodes=("n1",), gpus={"n1": (6,)})
+    begun = runs(mallorys(3, 900), 6, since=NOW + 1)
     # It outlives its prediction. Whatever else its user has waiting has lost that; others' has not.
     waiting = mallorys(4, 900), mallorys(5, 900, user="ann", uid=3), mallorys(6, 550)
-    assert let_pass(queue, runs, *waiting, at=NOW + 700) == {5, 6}
+    assert let_pass(queue, begun, *waiting, at=NOW + 700) == {5, 6}
 
 
 def test_a_limit_that_was_raised_since_the_submit_counts(queue):
@@ -110,33 +85,33 @@ def test_a_limit_that_was_raised_since_the_submit_counts(queue):
 
 def test_the_first_in_line_is_due_once_its_gpus_are_free_whatever_else_it_lacks(queue):
     """What passed may hold CPUs or memory, too, of which nothing is reckoned here."""
-    assert queue.look([WAITS], [replace(NODE, used=())], NOW) == []
+    assert look(queue, WAITS, used=0) == {}
     assert let_pass(queue, mallorys(3, 300), mallorys(4, 60), at=NOW + 500) == {4}
 
 
 def test_jobs_that_come_before_the_first_in_line_bring_nobody_more_time(queue):
     """Else one of high priority now and then would let one short job after the other pass."""
-    queue.look([WAITS], [replace(NODE, used=())], NOW)
+    look(queue, WAITS, used=0)
     before = mallorys(9, 60, priority=999, tres_per_node="gres/gpu:8")
     assert let_pass(queue, before, mallorys(3, 300), mallorys(4, 60), at=NOW + 500) == {4}
     # A job that is held keeps nobody from passing.
     held = replace(WAITS, priority=0)
-    updates = queue.look([HOLDS, held, before, mallorys(3, 300)], [NODE], NOW + 530)
-    assert {job.job_id for job, update in updates if update.site_factor} == {3}
+    updates = look(queue, HOLDS, held, before, mallorys(3, 300), at=NOW + 530)
+    assert {job_id for job_id, update in updates.items() if update.site_factor} == {3}
 
 
 @pytest.mark.parametrize("limit_s", [7 * DAY_S, 360, 240, 0])
 def test_who_changes_a_limit_after_passing_by_it_waits_at_the_own_place(queue, limit_s):
     assert let_pass(queue, mallorys(3, 300)) == {3}
     raised = mallorys(3, limit_s, priority=999)
-    ((job, update),) = queue.look([HOLDS, WAITS, raised], [NODE], NOW + 1)
-    assert (job.job_id, update.site_factor) == (3, 0)
+    ((job_id, update),) = look(queue, HOLDS, WAITS, raised, at=NOW + 1).items()
+    assert (job_id, update.site_factor) == (3, 0)
     assert let_pass(queue, raised, at=NOW + 2) == set()
 
 
 def began(limit_s: int) -> QueuedJob:
     """Job 3, which Slurm started a second after it was let pass."""
-    return mallorys(3, limit_s, state="RUNNING", start=NOW + 1, nodes=("n1",), gpus={"n1": (6,)})
+    return runs(mallorys(3, limit_s), 6, since=NOW + 1)
 
 
 @pytest.mark.parametrize("limit_s", [7 * DAY_S, 360, 0], ids=["a week", "a minute", "no limit"])
@@ -144,8 +119,8 @@ def test_who_began_with_a_longer_limit_than_passed_by_gets_that_one(queue, limit
     assert let_pass(queue, mallorys(3, 300)) == {3}
     for at in (2, 7):
         # Until Slurm shows it; said once.
-        updates = queue.look([HOLDS, WAITS, began(limit_s)], [NODE], NOW + at)
-        assert [(job.job_id, update) for job, update in updates] == [(3, JobUpdate(time_limit=5))]
+        updates = look(queue, HOLDS, WAITS, began(limit_s), at=NOW + at)
+        assert updates == {3: JobUpdate(time_limit=5)}
     said = [said for job, said in queue.told if "began with a longer one" in said]
     assert said == [
         "passed by a limit of 300 s and began with a longer one: it has the limit that it passed by"
@@ -155,7 +130,7 @@ def test_who_began_with_a_longer_limit_than_passed_by_gets_that_one(queue, limit
 def test_what_an_operator_gives_a_job_that_runs_stays(queue):
     assert let_pass(queue, mallorys(3, 300)) == {3}
     for at, limit_s in ((2, 240), (7, DAY_S)):
-        assert queue.look([HOLDS, WAITS, began(limit_s)], [NODE], NOW + at) == []
+        assert look(queue, HOLDS, WAITS, began(limit_s), at=NOW + at) == {}
 
 
 def tried(queue: PassingInPartition, monkeypatch: pytest.MonkeyPatch, *jobs: QueuedJob) -> int:
@@ -163,7 +138,7 @@ def tried(queue: PassingInPartition, monkeypatch: pytest.MonkeyPatch, *jobs: Que
     needs = []
     place = passing._place
     monkeypatch.setattr(passing, "_place", lambda *of: needs.append(of) or place(*of))
-    queue.look([HOLDS, WAITS, *jobs], [NODE], NOW)
+    look(queue, HOLDS, WAITS, *jobs)
     return sum(need.gpus != 8 for need, _ in needs)
 
 
