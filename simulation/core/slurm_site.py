@@ -127,6 +127,8 @@ def read(path: Path, text_of: Callable[[Path], str] = _text) -> SlurmSite:
     SimulationError names the file and line that cannot be read.
     """
     said: dict[str, object] = {}
+    #: What SchedulerParameters say: of several such lines the last one counts alone.
+    parameters: dict[str, object] = {}
     lines: dict[str, list[_Line]] = {"nodename": [], "partitionname": [], "nodeset": []}
     #: What DEFAULT lines say of the nodes and partitions below them.
     usual: dict[str, dict[str, str]] = {"nodename": {}, "partitionname": {}}
@@ -144,6 +146,8 @@ def read(path: Path, text_of: Callable[[Path], str] = _text) -> SlurmSite:
                 else:
                     seen.update(pairs)
                     said |= _settings(pairs)
+                    if "schedulerparameters" in pairs:
+                        parameters = _parameters(pairs["schedulerparameters"])
             except ValueError as error:
                 raise SimulationError(f"{where}: {error}") from None
     except TopologyError as error:
@@ -152,7 +156,7 @@ def read(path: Path, text_of: Callable[[Path], str] = _text) -> SlurmSite:
     if not _counts_memory(seen):
         rooms = {name: room._replace(memory_mb=math.inf) for name, room in rooms.items()}
     partitions = _partitions(lines["partitionname"], lines["nodeset"], features)
-    scheduling = Scheduling(**said)  # type: ignore[arg-type]
+    scheduling = Scheduling(**said | parameters)  # type: ignore[arg-type]
     site = SlurmSite(scheduling, rooms, passed_over=_passed_over(seen))
     return replace(site, partitions=partitions) if partitions else site
 
@@ -198,13 +202,14 @@ class _Line(NamedTuple):
 
 
 def _settings(pairs: Mapping[str, str]) -> dict[str, object]:
-    """Fields of Scheduling that a line says something of."""
+    """Fields of Scheduling that a line says something of, but by SchedulerParameters."""
+    found: dict[str, object] = {}
     if "schedulertype" in pairs:
-        return {"backfill": pairs["schedulertype"] == "sched/backfill"}
+        found["backfill"] = pairs["schedulertype"] == "sched/backfill"
     if "overtimelimit" in pairs:
         over_s = seconds(pairs["overtimelimit"])
-        return {"over_time_limit_s": ENDLESS_S if over_s is None else over_s}
-    return _parameters(pairs.get("schedulerparameters", ""))
+        found["over_time_limit_s"] = ENDLESS_S if over_s is None else over_s
+    return found
 
 
 def _nodes(lines: Iterable[_Line]) -> tuple[dict[str, NodeRoom], dict[str, list[str]]]:
@@ -302,6 +307,7 @@ def _minutes_s(text: str | None) -> float | None:
 
 
 def _parameters(text: str) -> dict[str, object]:
+    """Fields of Scheduling that SchedulerParameters say something of."""
     found: dict[str, object] = {}
     for word in text.split(","):
         name, _, value = word.partition("=")

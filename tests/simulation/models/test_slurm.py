@@ -235,6 +235,26 @@ def test_batch_jobs_may_be_deferred_alone():
     assert of_text("SchedulerParameters=defer_batch\n").scheduling.defer
 
 
+def test_of_several_lines_of_scheduler_parameters_the_last_one_counts_alone():
+    first, last = "defer,bf_interval=-1,kill_invalid_depend", "bf_window=1,nohold_on_prolog_fail"
+    site = of_text(f"SchedulerParameters={first}\nSchedulerParameters={last}\n")
+    assert site.scheduling == Scheduling(bf_window_s=60.0)
+    assert site.passed_over == ("nohold_on_prolog_fail",)
+
+
+@pytest.mark.parametrize(
+    ("text", "backfill"),
+    [
+        ("SchedulerType=sched/builtin OverTimeLimit=2\nSchedulerParameters=bf_window=1", False),
+        ("SchedulerParameters=bf_interval=-1\nSchedulerType=sched/backfill OverTimeLimit=2", False),
+        ("SchedulerType=sched/backfill OverTimeLimit=2\nSchedulerParameters=bf_interval=9", True),
+    ],
+)
+def test_keys_count_in_any_order_and_several_on_a_line(text, backfill):
+    how = of_text(f"{text}\n").scheduling
+    assert (how.backfill, how.over_time_limit_s) == (backfill, 120.0)
+
+
 def test_the_live_tests_own_slurm_conf_is_read():
     path = ROOT / "slurm_cluster" / "docker" / "image" / "etc" / "slurm.conf"
     site = read(path, lambda file: path.read_text() if file == path else "")
