@@ -85,7 +85,7 @@ static bool is_ours(gt_question_t *question, int index)
 
 	if (!question->shares)
 		return own;
-	count = gt_shares_selected(question->shares, index);
+	count = gt_selected_count(question->gpus, index);
 	if (!question->share_count)
 		question->share_count = count;
 	return own && !(own & (own - 1)) && count &&

@@ -221,7 +221,7 @@ static bool is_beyond(const gres_job_state_t *request, int index)
 	return (uint32_t) index >= request->total_node_cnt;
 }
 
-static uint64_t count_selected(const gres_job_state_t *request, int index)
+extern uint64_t gt_selected_count(const gres_job_state_t *request, int index)
 {
 	return request->gres_cnt_node_select && !is_beyond(request, index) ?
 		request->gres_cnt_node_select[index] : 0;
@@ -239,7 +239,7 @@ extern uint64_t gt_selected(const gres_job_state_t *request, int index)
 	if (!(gpus = counted_alone(index)))
 		return 0;
 	free = idle(gpus);
-	for (uint64_t left = count_selected(request, index); left && free; left--) {
+	for (uint64_t left = gt_selected_count(request, index); left && free; left--) {
 		first |= free & -free;
 		free &= free - 1;
 	}
@@ -252,7 +252,7 @@ extern void gt_choose_bits(gres_job_state_t *request, const gt_place_t *place)
 {
 	gres_node_state_t *gpus = counted_alone(place->index);
 
-	if (!gpus || count_selected(request, place->index) !=
+	if (!gpus || gt_selected_count(request, place->index) !=
 	    (uint64_t) __builtin_popcountll(place->gpus))
 		return;
 	if (!request->gres_bit_select)

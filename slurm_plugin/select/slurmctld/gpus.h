@@ -44,6 +44,9 @@ extern gres_state_t *gt_job_request(const job_record_t *job);
  */
 extern uint64_t gt_selected(const gres_job_state_t *request, int index);
 
+/* How many GPUs, or shares of them, it chose there */
+extern uint64_t gt_selected_count(const gres_job_state_t *request, int index);
+
 /*
  * Takes back what an earlier selection of ours said of such nodes, which cons_tres leaves
  * as it is: before each selection

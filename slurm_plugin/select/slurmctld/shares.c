@@ -68,16 +68,6 @@ extern bool gt_node_shares(int index, const gres_state_t *request,
 	return true;
 }
 
-extern uint64_t gt_shares_selected(const gres_state_t *request, int index)
-{
-	const gres_job_state_t *job = request->gres_data;
-
-	if (!job->gres_cnt_node_select ||
-	    (uint32_t) index >= job->total_node_cnt)
-		return 0;
-	return job->gres_cnt_node_select[index];
-}
-
 extern uint64_t gt_shares_fit(const gt_shares_t *shares, uint64_t count)
 {
 	uint64_t fit = 0;
@@ -152,7 +142,7 @@ extern void gt_shares_line_own(gt_line_t *line, const gres_state_t *request,
 
 	if (gt_node_shares(index, request, &shares))
 		line_node(line, &shares, index,
-			  gt_shares_selected(request, index),
+			  gt_selected_count(request->gres_data, index),
 			  gt_selected(request->gres_data, index));
 }
 

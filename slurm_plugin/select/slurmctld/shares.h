@@ -18,9 +18,6 @@ extern bool gt_shares_by_parent(void);
 extern bool gt_node_shares(int index, const gres_state_t *request,
 			   gt_shares_t *shares);
 
-/* How many shares the last selection chose on a node for the request */
-extern uint64_t gt_shares_selected(const gres_state_t *request, int index);
-
 /* GPUs with room for so many */
 extern uint64_t gt_shares_fit(const gt_shares_t *shares, uint64_t count);
 
