@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from eighths import mode_of
 from lending_harness import lending_site, taken_away_after
-from live_harness import Watch, watched
+from live_harness import Watch, at_home, watched
 from modes import MODES, enforcement, use, wanted
 from select_harness import FakeEngine, scripted_engine
 
@@ -128,11 +128,8 @@ def engine(cluster: Cluster, scripted: FakeEngine) -> FakeEngine:
     return scripted
 
 
-@pytest.fixture(scope="module")
-def usual_deadline(session_cluster: Cluster) -> Iterator[None]:
-    """The usual deadline, but a failed engine is tried again after a second."""
-    with session_cluster.at_home(deadline_ms=50):
-        yield
+#: The usual deadline, but a failed engine is tried again after a second.
+usual_deadline = at_home(deadline_ms=50)
 
 
 @pytest.fixture(scope="module")

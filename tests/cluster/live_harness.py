@@ -64,6 +64,17 @@ def configure_engine(cluster: Cluster, lines: str) -> None:
     cluster.engine("restart")
 
 
+def at_home(*, autouse: bool = False, **settings: Any) -> Any:
+    """A fixture of a file of tests: a reset leads to a cluster like that (`Cluster.at_home`)."""
+
+    @pytest.fixture(scope="module", autouse=autouse)
+    def home(session_cluster: Cluster) -> Iterator[Cluster]:
+        with session_cluster.at_home(**settings):
+            yield session_cluster
+
+    return home
+
+
 def preemption(node: str) -> str:
     """Lines of slurm.conf: jobs of partition `high` end those of `low` on this node."""
     partition = "PartitionName={} Nodes={} PriorityTier={} DefaultTime=10"

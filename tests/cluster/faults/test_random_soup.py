@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from live_harness import GPUS, IN_BOTH_MODES, Watch, watched
+from live_harness import GPUS, IN_BOTH_MODES, Watch, at_home, watched
 from mallory import PAGE_PORT, Mallory, as_slurm_has, engine_memory_mb, victims_of
 from modes import enforcement
 
@@ -63,11 +63,8 @@ TROUBLES = (
 )
 
 
-@pytest.fixture(scope="module")
-def short_jobs_pass(session_cluster: Cluster) -> Iterator[None]:
-    """In one partition; and bridge and plugin wait for the engine as long as a site has them."""
-    with session_cluster.at_home(yaml=ORDERED, deadline_ms=50):
-        yield
+#: In one partition; and bridge and plugin wait for the engine as long as a site has them.
+short_jobs_pass = at_home(yaml=ORDERED, deadline_ms=50)
 
 
 class Soup:

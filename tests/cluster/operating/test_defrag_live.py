@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from live_harness import IN_BOTH_MODES
+from live_harness import IN_BOTH_MODES, at_home
 from modes import enforcement
 from select_harness import clear
 
@@ -22,10 +22,7 @@ HALF = ("-p", "dgx", "--gres=gpu:4")
 WHOLE = ("-p", "dgx", "--gres=gpu:8")
 
 
-@pytest.fixture(scope="module")
-def consenting(session_cluster: Cluster):
-    with session_cluster.at_home(yaml=CONSENT):
-        yield session_cluster
+consenting = at_home(yaml=CONSENT)
 
 
 @pytest.fixture

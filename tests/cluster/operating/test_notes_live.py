@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live_harness import explained
+from live_harness import at_home, explained
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
@@ -55,10 +55,7 @@ def usual(jobstats: Cluster) -> Iterator[Cluster]:
         yield jobstats
 
 
-@pytest.fixture(scope="module")
-def quiet(session_cluster: Cluster) -> Iterator[Cluster]:
-    with session_cluster.at_home(yaml="notes: engine\nexplain_listen: ctl:9402\n"):
-        yield session_cluster
+quiet = at_home(yaml="notes: engine\nexplain_listen: ctl:9402\n")
 
 
 def booked(cluster: Cluster, jobid: int) -> str:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from live_harness import IN_BOTH_MODES, explained
+from live_harness import IN_BOTH_MODES, at_home, explained
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
@@ -16,10 +16,7 @@ pytestmark = [*IN_BOTH_MODES, pytest.mark.enforced]
 ORDERED = "  dgx: {mode: enforce, order: predicted}"
 
 
-@pytest.fixture(scope="module")
-def ordered_site(session_cluster: Cluster) -> Iterator[None]:
-    with session_cluster.at_home(yaml=ORDERED):
-        yield
+ordered_site = at_home(yaml=ORDERED)
 
 
 def submit(cluster: Cluster, gpus: int, minutes: int, *args: str) -> int:

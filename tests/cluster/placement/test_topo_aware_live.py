@@ -2,10 +2,10 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
-from live_harness import configure_engine
+from live_harness import at_home, configure_engine
 
 from gres_topology import catalog
 from papers.experiments.sc17 import POLICIES, loaded, policies
@@ -27,11 +27,8 @@ PROFILES = "/tmp/gputopo-profiles"
 WAITS = "policy=topo-aware-p,min-utility=0.5,batch=1"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def watched_site(session_cluster: Cluster) -> Iterator[None]:
-    """A reset leads to an engine that watches neighbours."""
-    with session_cluster.at_home(yaml=WATCHED):
-        yield
+#: An engine that watches neighbours.
+watched_site = at_home(autouse=True, yaml=WATCHED)
 
 
 def submit(cluster: Cluster, gpus: int, hint: str, *args: str, seconds: float = 300) -> int:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from live_harness import explained
+from live_harness import at_home, explained
 from modes import variant
 from select_harness import told_stock_pair
 
@@ -24,11 +24,8 @@ users:
 PAIR = ("-w", "dgx1", "--gres=gpu:2")
 
 
-@pytest.fixture(scope="module")
-def rules(session_cluster: Cluster) -> Iterator[None]:
-    """From here on a reset leads to an engine with rules that listens for users."""
-    with session_cluster.at_home(yaml=LISTEN + RULES):
-        yield
+#: An engine with rules that listens for users.
+rules = at_home(yaml=LISTEN + RULES)
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
-from live_harness import becomes
+from live_harness import at_home, becomes
 
 from slurm_cluster.cluster import Cluster
 from tests.cluster.users import test_try_live
@@ -69,10 +68,7 @@ def form(rng: random.Random) -> list[str]:
     return ["-p", rng.choice(IN), *" ".join(parts).split()]
 
 
-@pytest.fixture(scope="module")
-def partitions(session_cluster: Cluster) -> Iterator[None]:
-    with session_cluster.at_home(slurm_conf=PARTITIONS):
-        yield
+partitions = at_home(slurm_conf=PARTITIONS)
 
 
 def a_state(cluster: Cluster, rng: random.Random) -> None:

@@ -3,12 +3,11 @@
 import json
 import random
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from live_harness import PICKY
+from live_harness import PICKY, at_home
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
@@ -189,11 +188,8 @@ PARTITIONS = (
 )
 
 
-@pytest.fixture(scope="module")
-def many_partitions(session_cluster: Cluster) -> Iterator[None]:
-    """From here on a reset leads to a Slurm whose partitions give more, or less, than is asked."""
-    with session_cluster.at_home(slurm_conf=PARTITIONS):
-        yield
+#: A Slurm whose partitions give more, or less, than is asked.
+many_partitions = at_home(slurm_conf=PARTITIONS)
 
 
 def starts_soon(cluster: Cluster, jobid: int) -> bool:
@@ -238,11 +234,8 @@ def test_never_and_now_are_never_false(many_partitions, cluster, busy):
     assert declined == [form for form in FORMS if form in NOT_JUDGED + without_slurm]
 
 
-@pytest.fixture(scope="module")
-def limited(session_cluster: Cluster) -> Iterator[None]:
-    """From here on a reset leads to a Slurm that holds users to limits and to their QOS."""
-    with session_cluster.at_home(slurm_conf=LINES):
-        yield
+#: A Slurm that holds users to limits and to their QOS.
+limited = at_home(slurm_conf=LINES)
 
 
 @pytest.mark.long("a Slurm with limits; unit tests have each rule")

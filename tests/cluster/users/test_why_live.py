@@ -5,10 +5,10 @@ GPUTOPO_RECORD_STATES=FILE writes each state down, as in tests/slurm_plugin/tell
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from live_harness import at_home
 from modes import enforcement
 
 from slurm_cluster.cluster import Cluster
@@ -25,15 +25,12 @@ READ = "/cluster/read_state.py"
 GONE = ("-w", "dgx1", "--gres=gpu:1", "-t", "10")
 
 
-@pytest.fixture(scope="module")
-def limited(session_cluster: Cluster) -> Iterator[None]:
-    """From here on a reset leads to a Slurm with a licence, limits and small partitions."""
-    with session_cluster.at_home(slurm_conf=LINES):
-        yield
+#: A Slurm with a licence, limits and small partitions.
+limited = at_home(slurm_conf=LINES)
 
 
 @pytest.fixture
-def site(limited: None, cluster: Cluster) -> Cluster:
+def site(limited: Cluster, cluster: Cluster) -> Cluster:
     """A clean cluster with all that."""
     return cluster
 

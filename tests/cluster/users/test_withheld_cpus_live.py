@@ -1,8 +1,7 @@
 """CPUs and memory that are free, and that Slurm does not give every job: what `why` says of it."""
 
-from collections.abc import Iterator
-
 import pytest
+from live_harness import at_home
 from node_variants import other_gpus
 
 from slurm_cluster.cluster import Cluster
@@ -20,15 +19,12 @@ MEMORY = (
 )
 
 
-@pytest.fixture(scope="module")
-def limited(session_cluster: Cluster) -> Iterator[None]:
-    """From here on a reset leads to a Slurm with a partition that allows few CPUs of a node."""
-    with session_cluster.at_home(slurm_conf=LINES):
-        yield
+#: A Slurm with a partition that allows few CPUs of a node.
+limited = at_home(slurm_conf=LINES)
 
 
 @pytest.fixture
-def site(limited: None, cluster: Cluster) -> Cluster:
+def site(limited: Cluster, cluster: Cluster) -> Cluster:
     return cluster
 
 
