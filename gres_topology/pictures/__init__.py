@@ -5,8 +5,8 @@ text; `write` makes a file of it, .svg or .png. A page that has pictures inline 
 `theme.css()` in its stylesheet.
 """
 
-from gres_topology.pictures.machine import BUSY, Marks, machine_picture, machine_svg
+from gres_topology.pictures.machine import BUSY, Marks, machine_picture
 from gres_topology.pictures.sheet import Pane, sheet
 from gres_topology.pictures.svg import Picture, write
 
-__all__ = ["BUSY", "Marks", "Pane", "Picture", "machine_picture", "machine_svg", "sheet", "write"]
+__all__ = ["BUSY", "Marks", "Pane", "Picture", "machine_picture", "sheet", "write"]

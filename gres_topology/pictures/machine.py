@@ -78,22 +78,6 @@ def machine_picture(
     return drawn.picture(title or f"{topology.name}: {gpus}")
 
 
-def machine_svg(
-    topology: NodeTopology,
-    marks: Marks | None = None,
-    *,
-    title: str = "",
-    is_small: bool = False,
-    is_inline: bool = False,
-) -> str:
-    """`machine_picture` as the text of one <svg>.
-
-    `is_inline` leaves out the <style>: for a page whose own stylesheet has `theme.css()` in it.
-    """
-    drawn = machine_picture(topology, marks, title=title, is_small=is_small)
-    return drawn.svg(is_inline=is_inline)
-
-
 class _Drawn:
     """One machine with its marks, laid out."""
 

@@ -5,7 +5,7 @@ import pytest
 
 from gres_topology import TopologyError, catalog
 from gres_topology.impaired import impaired
-from gres_topology.pictures import machine_svg
+from gres_topology.pictures import machine_picture
 from gres_topology.readers import saved
 from gres_topology.slices import declared
 from gres_topology.topology import Impairment
@@ -85,9 +85,9 @@ def test_a_drawing_shows_the_parts_also_after_a_journey_as_json():
     again = saved.read(json.dumps(saved.to_dict(node)), name="n", source="s")
     assert again.impairments == node.impairments
     for one in (node, again):
-        drawn = machine_svg(one)
+        drawn = machine_picture(one).svg()
         assert "marked: link 0-3 at 50 %" in drawn
         assert "marked: GPU 5 broken" in drawn
         assert drawn.count('class="gt-marked"') == 4, "a link, a GPU, two samples of the legend"
-    assert "gt-marked" not in machine_svg(DGX1V)
+    assert "gt-marked" not in machine_picture(DGX1V).svg()
     assert "impairments" not in saved.to_dict(DGX1V)

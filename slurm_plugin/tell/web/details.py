@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gres_topology.pictures import BUSY, Marks, machine_svg
+from gres_topology.pictures import BUSY, Marks, machine_picture
 from slurm_plugin.base.log_lines import Line, LineReader
 from slurm_plugin.decide.machines import Machine
 from slurm_plugin.slurm.interface import QueuedJob
@@ -195,8 +195,8 @@ class Details:
             beside=list({order[gpu]: None for gpu in slurm if gpu in there}),
             names=machine.names,
         )
-        text = machine_svg(machine.topology, marks, title=title, is_small=is_small, is_inline=True)
-        return [{"title": title, "svg": text}]
+        drawn = machine_picture(machine.topology, marks, title=title, is_small=is_small)
+        return [{"title": title, "svg": drawn.svg(is_inline=True)}]
 
 
 _SEVERAL = "several jobs"

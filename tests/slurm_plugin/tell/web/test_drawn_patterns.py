@@ -30,9 +30,9 @@ def drawn(monkeypatch) -> list[Marks]:
 
     def note(topology, marks, **_):
         found.append(marks)
-        return "<svg/>"
+        return SimpleNamespace(svg=lambda **_: "<svg/>")
 
-    monkeypatch.setattr(details, "machine_svg", note)
+    monkeypatch.setattr(details, "machine_picture", note)
     monkeypatch.setattr(drawing, "machine_picture", note)
     monkeypatch.setattr(drawing, "sheet", lambda *_: None)
     monkeypatch.setattr(drawing, "Pane", lambda *_: None)
