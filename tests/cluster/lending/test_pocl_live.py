@@ -93,24 +93,11 @@ def each_runs_where_it_is(cluster: Cluster, job: Job, node: str) -> None:
     assert 3 * max(here) < min(there) > 0.05, grew
 
 
-#: The rows of the product that each device computes, or its share of the bodies or sums.
-WHOLE, SHARES = ["0-63"] * 4, ["0-59", "60-119", "120-179", "180-239"]
-LIKEWISE = pytest.mark.long("another kernel than the product's")
-
-
-@pytest.mark.parametrize(
-    ("what", "alone", "parts"),
-    [
-        pytest.param("product 64", "product 96", WHOLE, id="product"),
-        pytest.param("nbody 240", "nbody 240", SHARES, id="nbody", marks=LIKEWISE),
-        pytest.param("reduction 240", "reduction 1024", SHARES, id="reduction", marks=LIKEWISE),
-    ],
-)
-def test_a_program_in_c_is_right_on_two_local_and_two_lent_devices(lending, what, alone, parts):
-    script = one_by_one(f"pocl-compute {what}", f"pocl-compute {alone} 1.5")
+def test_a_program_in_c_is_right_on_two_local_and_two_lent_devices(lending):
+    script = one_by_one("pocl-compute product 64", "pocl-compute product 96 1.5")
     job, node = borrower(lending, script)
     each = lines_of(lending, job, "all")
-    assert [line.split()[1:3] for line in each] == [[part, "equal"] for part in parts]
+    assert [line.split()[1:3] for line in each] == [["0-63", "equal"]] * 4
     assert {line[:2] for line in each} == {"0.", "1."}
     each_runs_where_it_is(lending, job, node)
 
