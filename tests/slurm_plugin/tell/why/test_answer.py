@@ -54,7 +54,8 @@ NODES = (node("dgx1", 5), node("dgx2", 5))
 
 def state(job: QueuedJob = JOB, nodes: Any = NODES, others: Any = (), **more: Any) -> WaitingState:
     part = SlurmPartition("gpu", tuple(one.name for one in nodes), True)
-    settings = Settings((part,), networks=more.pop("networks", None))
+    usual = Settings((part,), networks=more.pop("networks", None))
+    settings = more.pop("settings", usual)
     snapshot = Snapshot(0.0, NOW, (job, *others), Detail.SETTINGS, tuple(nodes), settings)
     others_say = {one.name for one in fields(Extras)} & more.keys()
     extras = Extras(**{name: more.pop(name) for name in others_say})
@@ -154,8 +155,7 @@ def test_a_begin_time_that_is_over_is_no_reason(comment):
     two = replace(JOB, reason="BeginTime", min_nodes=2, tres_per_node="gres/gpu:1")
     two = replace(two, eligible=int(NOW), admin_comment=comment)
     one = SlurmPartition("gpu", ("dgx1", "dgx2"), True, max_nodes=1)
-    asked = state(two)
-    over = replace(asked, snapshot=replace(asked.snapshot, settings=Settings((one,))))
+    over = state(two, settings=Settings((one,)))
     never = "can never start: it asks for 2 nodes, and partition gpu allows 1 node at most"
     assert answer(over).sentence == f"Job 14 {never}."
     assert f"fits on dgx1, dgx2 now {KNOWN}; Slurm is to look next" in sentence(two)
@@ -166,9 +166,8 @@ def test_a_begin_time_that_is_over_is_no_reason(comment):
 @pytest.mark.parametrize("comment", [OPENED.text(), gated(tries="1", tpn="gres/gpu:1")])
 def test_a_partition_that_is_down_is_told_behind_a_gate_too(comment):
     """Slurm has said so of a release, and says `BeginTime` of the gate that was shut again."""
-    asked = state(ours(comment, tres_per_node="gres/gpu:1"))
     one = SlurmPartition("gpu", ("dgx1", "dgx2"), True, state="DOWN")
-    down = replace(asked, snapshot=replace(asked.snapshot, settings=Settings((one,))))
+    down = state(ours(comment, tres_per_node="gres/gpu:1"), settings=Settings((one,)))
     assert answer(down).sentence == "Job 14 waits for partition gpu, which is DOWN."
 
 
@@ -316,9 +315,8 @@ def test_no_change_is_told_that_changes_nothing():
             QueuedJob(i, state="RUNNING", partition="gpu", nodes=(name,), cpus=1, gpus={name: (0,)})
             for i, name in enumerate(("dgx1", "dgx2"), 1)
         ]
-        asked = state(whole, [node("dgx1", 1), node("dgx2", 1)], runs)
         settings = Settings((replace(shared, share=share),))
-        asked = replace(asked, snapshot=replace(asked.snapshot, settings=settings))
+        asked = state(whole, [node("dgx1", 1), node("dgx2", 1)], runs, settings=settings)
         assert any("--exclusive" in one for one in answer(asked).sooner) == is_told
     # A node that it names itself, and that is free, is none to do without.
     bound = replace(JOB, req_nodes="dgx1", tres_per_node="gres/gpu:2")

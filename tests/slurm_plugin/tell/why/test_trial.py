@@ -32,8 +32,8 @@ SETTINGS = Settings(
 def asked(*argv: str, nodes: Any = (), others: Any = (), **more: Any) -> TriedJob:
     """What sbatch would make of these options, as the last of the jobs that wait."""
     nobodys = QueuedJob(0, user="alice", uid=1000, account="research", qos=more.pop("qos", ""))
-    site = state(nobodys, nodes, others, **more)
-    snapshot = replace(site.snapshot, settings=SETTINGS, jobs=tuple(others))
+    site = state(nobodys, nodes, others, **{"settings": SETTINGS, **more})
+    snapshot = replace(site.snapshot, jobs=tuple(others))
     return tried_job(options_of(argv, {})[0], replace(site, snapshot=snapshot))
 
 
@@ -114,11 +114,9 @@ def test_slurms_test_tells_no_start_now_where_others_wait_or_room_is_lacking():
     waits = replace(JOB, job_id=7, tres_per_node="gres/gpu:1", partition="gpu")
     with pytest.raises(NotJudged, match="--contiguous is not judged"):
         tried("--gres=gpu:2 --contiguous", [node("dgx1", 0)], others=[waits])
-    hidden = asked("--contiguous", nodes=[node("dgx1", 0)])
-    settings = replace(SETTINGS, config={"PrivateData": "jobs"})
-    snapshot = replace(hidden.state.snapshot, settings=settings)
+    hides = replace(SETTINGS, config={"PrivateData": "jobs"})
     with pytest.raises(NotJudged, match="--contiguous is not judged"):
-        trial(replace(hidden, state=replace(hidden.state, snapshot=snapshot)), None)
+        trial(asked("--contiguous", nodes=[node("dgx1", 0)], settings=hides), None)
     lacking = tried("--gres=gpu:9 --contiguous", [node("dgx1", 0)])
     assert lacking.beside(now).starts_now is None
     assert lacking.beside(now._replace(would_start=False)).never
@@ -256,17 +254,15 @@ def test_where_releases_count_a_partitions_cpus_differently_slurm_alone_knows(
 ):
     """No job of the partition runs: 24.11.1 to 25.05.2 count the CPUs of all others as its own."""
     nodes = [node("dgx1", 0, partitions=("gpu", "narrow"), alloc_cpus=others_cpus)]
-    site = asked(*argv.split(), nodes=nodes)
     narrow = SlurmPartition("narrow", ("dgx1",), False, max_cpus_per_node=4)
     settings = replace(SETTINGS, partitions=(*SETTINGS.partitions, narrow))
-    snapshot = replace(site.state.snapshot, settings=settings)
-    site = replace(site, state=replace(site.state, snapshot=snapshot))
+    site = asked(*argv.split(), nodes=nodes, settings=settings)
     if is_judged:
         assert trial(site, None).starts_now
         return
     empty = replace(nodes[0], name="dgx2", alloc_cpus=0)
-    beside = replace(site.state, snapshot=replace(snapshot, nodes=(*nodes, empty)))
-    assert list(trial(replace(site, state=beside), None).gpus) == ["dgx2"]
+    beside = asked(*argv.split(), nodes=[*nodes, empty], settings=settings)
+    assert list(trial(beside, None).gpus) == ["dgx2"]
     found = trial(site, None)
     assert "how many CPUs are left to its partition" in found.unsure
     assert found.beside(SbatchSays()).starts_now is None
@@ -289,11 +285,9 @@ def test_what_jobs_ahead_are_to_hold_counts_against_their_partitions_limits(ahea
     """Each has three CPUs of dgx1; the partition allows its jobs four of a node."""
     nodes = (node("dgx1", 0), node("dgx2", 0))
     for most, gets in ((4, False), (5, True), (0, True)):
-        site = asked("--gres=gpu:1", "-c2", "-w", "dgx1", nodes=nodes, others=(ahead,))
         narrow = replace(SETTINGS.partitions[0], max_cpus_per_node=most)
-        settings = replace(SETTINGS, partitions=(narrow,))
-        snapshot = replace(site.state.snapshot, settings=settings)
-        found = trial(replace(site, state=replace(site.state, snapshot=snapshot)), None)
+        more = {"others": (ahead,), "settings": replace(SETTINGS, partitions=(narrow,))}
+        found = trial(asked("--gres=gpu:1", "-c2", "-w", "dgx1", nodes=nodes, **more), None)
         assert found.starts_now == gets, (most, found.sentence)
 
 
@@ -377,11 +371,9 @@ def test_jobs_that_wait_and_fit_take_their_gpus_first():
 def test_tasks_without_gpus_are_spread_over_nodes(argv, says):
     """16 CPUs and 4000 MB each; partition small gives a job one node."""
     nodes = [node(name, 5, partitions=("gpu", "small")) for name in ("dgx1", "dgx2")]
-    site = asked(*argv.split(), nodes=nodes)
     small = SlurmPartition("small", ("dgx1", "dgx2"), False, max_nodes=1)
     settings = replace(SETTINGS, partitions=(*SETTINGS.partitions, small))
-    snapshot = replace(site.state.snapshot, settings=settings)
-    assert trial(replace(site, state=replace(site.state, snapshot=snapshot)), None).sentence == says
+    assert trial(asked(*argv.split(), nodes=nodes, settings=settings), None).sentence == says
 
 
 def test_as_many_tasks_on_each_node_need_their_cpus_on_each():
@@ -536,10 +528,9 @@ def test_slots_of_which_none_are_free_on_both_nodes_are_slurms_own_choice(tmp_pa
 )  # fmt: skip
 def test_a_partition_that_does_not_take_the_job(argv, partition, says):
     one = replace(SETTINGS.partitions[0], **partition)
-    found = asked(*argv.split(), nodes=(node("dgx1", 0),), parents={"research": "root"})
     settings = Settings((one,), {"AccountingStorageEnforce": "associations"})
-    snapshot = replace(found.state.snapshot, settings=settings)
-    found = replace(found, state=replace(found.state, snapshot=snapshot))
+    more = {"parents": {"research": "root"}, "settings": settings}
+    found = asked(*argv.split(), nodes=(node("dgx1", 0),), **more)
     assert trial(found, None).sentence == says
 
 
@@ -557,12 +548,9 @@ def test_of_two_partitions_the_one_that_takes_the_job_counts(taken, limits, says
     closed = replace(SETTINGS.partitions[0], nodes=("dgx1",), **taken)
     other = SlurmPartition("other", ("dgx2",), False)
     nodes = (node("dgx1", 0), node("dgx2", 0, partitions=("other",)))
-    found = asked("-p", "gpu,other", nodes=nodes)
     settings = Settings((closed, other), {"EnforcePartLimits": limits})
-    snapshot = replace(found.state.snapshot, settings=settings)
-    assert trial(replace(found, state=replace(found.state, snapshot=snapshot)), None).sentence == (
-        says
-    )
+    found = asked("-p", "gpu,other", nodes=nodes, settings=settings)
+    assert trial(found, None).sentence == says
 
 
 @pytest.mark.parametrize(
@@ -573,14 +561,10 @@ def test_a_partition_for_groups_takes_their_users_root_and_slurms_own(user, uid,
     """The group of a user's own name is in every /etc/group."""
     group = "daemon" if user == "daemon" else "nobodys"
     one = replace(SETTINGS.partitions[0], allow_groups=(group,))
-    found = asked(nodes=(node("dgx1", 0),))
     settings = Settings((one,), {"SlurmUser": "slurm(64030)"})
-    state_of = replace(
-        found.state,
-        snapshot=replace(found.state.snapshot, settings=settings),
-        job=replace(found.state.job, user=user, uid=uid),
-    )
-    assert trial(replace(found, state=state_of), None).starts_now is starts
+    found = asked(nodes=(node("dgx1", 0),), settings=settings)
+    theirs = replace(found.state, job=replace(found.state.job, user=user, uid=uid))
+    assert trial(replace(found, state=theirs), None).starts_now is starts
 
 
 def test_the_limits_of_the_users_own_qos_count_where_none_is_named():
