@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -12,7 +13,6 @@ from pathlib import Path
 from gres_topology import plain_file
 from slurm_plugin.base import client
 from slurm_plugin.doctor import engine, slurms_lua
-from slurm_plugin.doctor.elf import uint32_symbol
 from slurm_plugin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.doctor.installation import Installation
 from slurm_plugin.errors import PluginError
@@ -37,6 +37,8 @@ _ENABLE = "gputopo enable --apply, then restart slurmctld"
 _GET_PLUGIN = "install the package slurm-gputopo-select, or build the plugin (docs/select.md)"
 #: Present in our plugin's file and in no plugin of Slurm's; in a script that loads ours.
 _OURS = b"gputopo"
+#: Stands in its file before the number of the Slurm that it is built for, a uint32.
+_BUILT_FOR = b"gputopo-version\0"
 #: A comment of Lua: up to `]]`, or to the line's end.
 _LUA_COMMENT = re.compile(rb"--\[(=*)\[[\s\S]*?\]\1\]|--.*")
 #: Stands in the job_submit.lua that we ship, and in no other.
@@ -235,10 +237,10 @@ def is_in(folder: Path) -> bool:
 
 
 def _fits(path: Path, version: str) -> Finding:
-    try:
-        number = uint32_symbol(path, "plugin_version")
-    except (OSError, ValueError) as error:
-        return fail(str(error), _GET_PLUGIN)
+    _, mark, behind = plain_file.read_bytes(path).partition(_BUILT_FOR)
+    if not mark:
+        return fail(f"{path} does not say for which Slurm it is built", _GET_PLUGIN)
+    number = int.from_bytes(behind[:4], sys.byteorder)
     built = f"{number >> 16 & 0xFF}.{number >> 8 & 0xFF:02d}.{number & 0xFF}"
     parse_version(version)
     if built != version.split("-")[0]:

@@ -13,6 +13,12 @@ const char plugin_type[] = "select/cons_tres";
 const uint32_t plugin_id = SELECT_PLUGIN_CONS_TRES;
 const uint32_t plugin_version = SLURM_VERSION_NUMBER;
 
+/* The same for `gputopo doctor`, which finds it in the file by its mark. */
+static const struct {
+	char mark[16];
+	uint32_t version;
+} gt_built_for __attribute__((used)) = { "gputopo-version", SLURM_VERSION_NUMBER };
+
 extern int init(void)
 {
 	if (gt_stock_open() != SLURM_SUCCESS)

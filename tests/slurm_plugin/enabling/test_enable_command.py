@@ -145,7 +145,7 @@ def no_lua_socket(site: Site) -> None:
 
 
 def another_release(site: Site) -> None:
-    plugin_file(site.folder / "ours" / "select_cons_tres.so", (25, 5, 3), b"gputopo")
+    plugin_file(site.folder / "ours" / "select_cons_tres.so", (25, 5, 3))
 
 
 #: What is wrong, how it comes about, words of what is said.
