@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from policies.performance import Shape
-from slurm_plugin.act.profiling import options
 from slurm_plugin.act.profiling.progress import ProfileSettings
 from slurm_plugin.errors import PluginError
 from slurm_plugin.slurm.gres_text import counts
+from slurm_plugin.slurm.sbatch_options import read_options, script_words
 
 _SHAPE = "each run has a shape of its own: give --nodes and --gpus-per-node before the `--`"
 _OWN = "profile run sets that itself"
@@ -83,19 +83,18 @@ def read_submission(words: Sequence[str], variables: Mapping[str, str] = os.envi
     if not words or Path(words[0]).name != "sbatch":
         shown = words[0] if words else "nothing"
         raise PluginError(f"{shown!r} behind the `--`; expected sbatch [OPTIONS] SCRIPT")
-    pairs, at = options.read_options(words[1:])
-    _refuse(pairs, _REFUSED_WORDS, "sbatch")
+    given, at = _read(words[1:])
+    _refuse(given, _REFUSED_WORDS, "sbatch")
     bad = [name for name in _VARIABLES if variables.get(name)]
     if bad:
         raise PluginError(f"{bad[0]} is set; expected none of {', '.join(_VARIABLES)}: unset it")
-    given = dict(pairs)
     if ":" in words:
         raise PluginError("`:` begins a heterogeneous job; expected a job of one part")
     if "wrap" not in given and at + 1 >= len(words):
         raise PluginError("sbatch without a script; expected sbatch [OPTIONS] SCRIPT, or --wrap")
     script = None if "wrap" in given else Path(words[at + 1])
-    inside = _of(script) if script else []
-    return Submission(words[0], tuple(words[1:]), script, given, dict(inside), dict(variables))
+    inside = _of(script) if script else {}
+    return Submission(words[0], tuple(words[1:]), script, given, inside, dict(variables))
 
 
 def variables(how: RunOptions, shape: Shape, local_batch: int) -> dict[str, str]:
@@ -146,7 +145,7 @@ def _exporting(asked: Submission, values: Mapping[str, str]) -> list[str]:
     ours = [f"{name}={value}" for name, value in values.items()]
     # NONE is what Slurm means anyway by a list without ALL.
     text = ",".join(ours if base in ("NONE", "NIL") else [base, *ours])
-    at = options.read_options(asked.words)[1]
+    at = read_options(asked.words)[1]
     return [f"--export={text}", *_without_export(asked.words, at)]
 
 
@@ -199,18 +198,33 @@ def _types(text: str) -> list[str]:
         return []
 
 
-def _of(script: Path) -> list[tuple[str, str]]:
+def _read(words: Sequence[str]) -> tuple[dict[str, str], int]:
+    """The options with their values, '' for none, and the script's place among the words."""
+    pairs, at = read_options(words)
+    return {name: value or "" for name, value in pairs}, at
+
+
+def _of(script: Path) -> dict[str, str]:
     try:
         text = script.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise PluginError(f"{script}: {error.strerror}; expected a batch script") from error
-    pairs = options.of_script(text, script.name)
-    _refuse(pairs, _REFUSED, f"{script.name}: {options.MARK}")
-    return pairs
+    try:
+        words, next_component = script_words(text)
+    except ValueError as error:
+        raise PluginError(f"{script.name}:{error}") from error
+    if next_component:
+        raise PluginError(
+            f"{script.name}: {next_component}: a heterogeneous job; expected a script whose job has"
+            " one part"
+        )
+    given = _read(words)[0]
+    _refuse(given, _REFUSED, f"{script.name}: #SBATCH")
+    return given
 
 
-def _refuse(pairs: Sequence[tuple[str, str]], refused: Mapping[str, str], where: str) -> None:
-    for option, value in pairs:
+def _refuse(given: Mapping[str, str], refused: Mapping[str, str], where: str) -> None:
+    for option, value in given.items():
         # `--exclusive=user` and the like leave the number of GPUs alone.
         if option == "exclusive" and not value:
             raise PluginError(f"{where} --exclusive: {_ALL}")

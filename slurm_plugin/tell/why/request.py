@@ -6,9 +6,7 @@ ignored. Those that are sbatch's and not judged here leave the answer to Slurm.
 
 from __future__ import annotations
 
-import getopt
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +19,18 @@ from slurm_plugin.queue.demand import Unplaceable, node_names
 from slurm_plugin.queue.snapshot import Settings
 from slurm_plugin.slurm.clients.scontrol_tables import seconds
 from slurm_plugin.slurm.interface import JobDefaults, QueuedJob
+from slurm_plugin.slurm.sbatch_options import (
+    BY_SLURM,
+    NOT_JUDGED,
+    OPTIONS,
+    WITH_OR_WITHOUT,
+    read_options,
+    script_words,
+)
 from slurm_plugin.tell.why.state import WaitingState
 
-#: How a script's lines begin that sbatch reads, and those of other batch systems.
-_SBATCH = re.compile("#(?:SBATCH|SLURM)")
+#: How lines of other batch systems begin, which sbatch reads, too.
 _OTHERS = re.compile(r"^#(?:PBS|BSUB)\b", re.MULTILINE)
-_HETJOB = re.compile(r"^#(?:SBATCH|SLURM)[ \t]+(?:hetjob|packjob)\b", re.MULTILINE)
 #: The most that is read of a script.
 MAX_SCRIPT_CHARS = 1 << 20
 
@@ -46,67 +50,6 @@ class NotJudged(NotTried):
     """What becomes of such a job is not known here; Slurm may say."""
 
 
-#: Options that say which nodes, CPUs and GPUs a job may have: Slurm's own test knows them.
-_BY_SLURM = {
-    **{"consolidate-segments": "", "contiguous": "", "core-spec=": "S", "cores-per-socket=": ""},
-    **{"distribution=": "m", "extra-node-info=": "B", "hint=": ""},
-    **{"mincpus=": "", "ntasks-per-core=": "", "ntasks-per-gpu=": "", "ntasks-per-socket=": ""},
-    **{"overcommit": "O", "oversubscribe": "s", "segment=": "", "sockets-per-node=": ""},
-    **{"spread-segments": "", "thread-spec=": "", "threads-per-core=": "", "tmp=": ""},
-    "use-min-nodes": "",
-}
-#: Options that may change where or when a job starts in other ways, and are not judged here.
-_NOT_JUDGED = {
-    **{"array=": "a", "batch=": "", "bb=": "", "bbf=": "", "begin=": "b", "clusters=": "M"},
-    **{"cluster-constraint=": "", "deadline=": "", "delay-boot=": "", "dependency=": "d"},
-    **{"extra=": "", "gid=": "", "gpus-per-socket=": "", "hold": "H", "mcs-label=": ""},
-    # With enforce-binding a test may find a start where a submit is refused (seen on 24.11.5).
-    "gres-flags=": "",
-    **{"network=": "", "nice": "", "nodefile=": "F", "power=": "", "prefer=": "", "priority=": ""},
-    **{"reboot": "", "spread-job": "", "switches=": "", "time-min=": "", "tres-per-task=": ""},
-    "uid=": "",
-}
-#: sbatch's options, each with its letter; `=` takes a value.
-OPTIONS = {
-    "partition=": "p",
-    "account=": "A",
-    "qos=": "q",
-    "constraint=": "C",
-    "nodelist=": "w",
-    "exclude=": "x",
-    "time=": "t",
-    "nodes=": "N",
-    "ntasks=": "n",
-    "ntasks-per-node=": "",
-    "cpus-per-task=": "c",
-    "cpus-per-gpu=": "",
-    "gpus=": "G",
-    "gpus-per-node=": "",
-    "gpus-per-task=": "",
-    "gres=": "",
-    "mem=": "",
-    "mem-per-cpu=": "",
-    "mem-per-gpu=": "",
-    "exclusive": "",
-    "comment=": "",
-    "gpu-topo=": "",
-    "reservation=": "",
-    "licenses=": "L",
-    # They change nothing about where or when a job starts.
-    **{"job-name=": "J", "output=": "o", "error=": "e", "input=": "i", "chdir=": "D"},
-    **{"mail-type=": "", "mail-user=": "", "export=": "", "export-file=": "", "wrap=": ""},
-    **{"requeue": "", "no-requeue": "", "gpu-bind=": "", "gpu-freq=": "", "cpu-freq=": ""},
-    **{"open-mode=": "", "profile=": "", "acctg-freq=": ""},
-    **{"admin-comment=": "", "wckey=": "", "kill-on-invalid-dep=": "", "parsable": ""},
-    **{"quiet": "Q", "verbose": "v", "wait": "W", "ignore-pbs": "", "test-only": ""},
-    **{"container=": "", "container-id=": "", "get-user-env": "", "mem-bind=": "", "no-kill": "k"},
-    **{"oom-kill-step": "", "propagate": "", "signal=": "", "stepmgr": "", "tres-bind=": ""},
-    **{"wait-all-nodes=": ""},
-    **_BY_SLURM,
-    **_NOT_JUDGED,
-}
-#: Those that take a value only with `=`.
-_WITH_VALUE = re.compile(r"--(exclusive|get-user-env|nice|no-kill|oom-kill-step|propagate)=(.*)")
 #: The variables that sbatch reads like options; each begins with SBATCH_.
 VARIABLES = {
     "ACCOUNT": "account",
@@ -139,8 +82,6 @@ VARIABLES = {
 }
 #: Of these sbatch takes one.
 _MEMORY_OPTIONS = frozenset(("mem", "mem-per-cpu", "mem-per-gpu"))
-_SHORT = "".join(letter + ":" * name.endswith("=") for name, letter in OPTIONS.items() if letter)
-_LONG_OF = {f"-{letter}": f"--{name.rstrip('=')}" for name, letter in OPTIONS.items() if letter}
 
 
 def parsed(argv: Sequence[str]) -> tuple[dict[str, str], str]:
@@ -148,14 +89,25 @@ def parsed(argv: Sequence[str]) -> tuple[dict[str, str], str]:
 
     What stands behind the script is the script's. Raises NotTried for an unknown option.
     """
-    values = {some[1]: some[2] for word in argv if (some := _WITH_VALUE.fullmatch(word))}
-    try:
-        words = [_WITH_VALUE.sub(r"--\1", word) for word in argv]
-        pairs, rest = getopt.getopt(words, _SHORT, list(OPTIONS))
-    except getopt.GetoptError as error:
-        raise NotTried(f"{error}; options that are not understood are not guessed at") from error
-    options = {_LONG_OF.get(name, name).removeprefix("--"): text for name, text in pairs}
-    return options | {key: values[key] for key in options.keys() & values}, rest[0] if rest else ""
+    options: dict[str, str] = {}
+    given, at = read_options(argv)
+    for name, value in given:
+        if problem := _problem(name, value):
+            word = f"--{name}" if len(name) > 1 else f"-{name}"
+            raise NotTried(
+                f"option {word} {problem}; options that are not understood are not guessed at"
+            )
+        options[name] = value or ""
+    return options, argv[at] if at < len(argv) else ""
+
+
+def _problem(name: str, value: str | None) -> str:
+    """Why sbatch would not take the option so, '' where it would."""
+    if f"{name}=" in OPTIONS:
+        return "requires an argument" if value is None else ""
+    if name not in OPTIONS:
+        return "is not known, or begins several names"
+    return "takes no argument" if value is not None and name not in WITH_OR_WITHOUT else ""
 
 
 def environment_options(environ: Mapping[str, str]) -> dict[str, str]:
@@ -180,9 +132,12 @@ def options_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[st
     if script == ":":
         raise NotTried("heterogeneous jobs are not judged")
     text = _script_text(script) if script else ""
-    # The options of the first component alone: the job is not judged.
-    hetjob = _HETJOB.search(text)
-    inside = parsed(script_options(text[: hetjob.start()] if hetjob else text))[0]
+    try:
+        # Of several components those of the first: the job is not judged.
+        words, next_component = script_words(text)
+    except ValueError as error:
+        raise NotTried(f"{script}:{error}") from error
+    inside = parsed(words)[0]
     outside = environment_options(environ)
     if (inside.keys() | given.keys()) & _MEMORY_OPTIONS:
         # What options ask of memory replaces all that the environment asks of it.
@@ -190,8 +145,8 @@ def options_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[st
     options = {**inside, **outside, **given}
     if "ignore-pbs" not in options:
         options |= dict.fromkeys(_OTHERS.findall(text), "")
-    if hetjob:
-        options[hetjob[0]] = ""
+    if next_component:
+        options[next_component] = ""
     return options, bool(script) or "wrap" in given
 
 
@@ -204,21 +159,6 @@ class TriedJob:
     #: Options that are not judged here; of those in `by_slurm` Slurm's own test tells enough.
     beyond: tuple[str, ...] = ()
     by_slurm: tuple[str, ...] = ()
-
-
-def script_options(text: str) -> list[str]:
-    """The options that a script's `#SBATCH` lines give. Raises NotTried for a broken quote."""
-    words: list[str] = []
-    for line in text.splitlines():
-        if found := _SBATCH.match(line):
-            try:
-                words += shlex.split(line[found.end() :], comments=True)
-            except ValueError as error:
-                raise NotTried(f"{line[:60]!r}: {error}") from error
-        elif line.strip() and not line.startswith("#"):
-            # Slurm reads no option behind the first command.
-            break
-    return words
 
 
 def _script_text(path: str) -> str:
@@ -302,7 +242,7 @@ def _beyond(options: Mapping[str, str]) -> Iterator[str]:
     for name in sorted(options):
         if name.startswith("#"):
             yield name
-        elif _is_one_of(_NOT_JUDGED, name):
+        elif _is_one_of(NOT_JUDGED, name):
             yield f"--{name}"
 
 
@@ -316,7 +256,7 @@ def _by_slurm(options: Mapping[str, str]) -> Iterator[str]:
             # All of each node's memory, so that nothing else may hold any.
             if not _mb(text):
                 yield f"--{name}=0"
-        elif _is_one_of(_BY_SLURM, name):
+        elif _is_one_of(BY_SLURM, name):
             yield f"--{name}"
 
 

@@ -166,6 +166,7 @@ def test_who_exports_all_exports_ours(tmp_path, words, script):
         (["sbatch", "-Hp", "gpu", "x"], "sbatch --hold: a run must start by itself"),
         (["sbatch", "--exclusive", "x"], "sbatch --exclusive: it gives a run all GPUs"),
         (["sbatch", "-n1", ":", "-n2", "x"], "sbatch --ntasks: each run"),
+        (["sbatch", "--arr=1-9", "x"], "sbatch --array: a run must start by itself"),
     ],
 )
 def test_what_cannot_be_profiled_is_refused(words, said):
@@ -178,7 +179,8 @@ def test_what_cannot_be_profiled_is_refused(words, said):
     [
         ("#SBATCH --array=1-3", "job.sh: #SBATCH --array: a run must start by itself"),
         ("#SBATCH --exclusive", "job.sh: #SBATCH --exclusive: it gives a run all GPUs"),
-        ("#SBATCH hetjob", "job.sh:2: a heterogeneous job"),
+        ("#SLURM --array=1-3", "job.sh: #SBATCH --array: a run must start by itself"),
+        ("#SBATCH hetjob", "job.sh: #SBATCH hetjob: a heterogeneous job"),
         ("#SBATCH --comment='open", "job.sh:2: No closing quotation"),
     ],
 )

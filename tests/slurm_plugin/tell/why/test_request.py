@@ -11,7 +11,6 @@ from slurm_plugin.tell.why.request import (
     NotTried,
     options_of,
     parsed,
-    script_options,
     tried_job,
 )
 from tests.slurm_plugin.tell.why.test_answer import JOB, node, state
@@ -184,10 +183,30 @@ def test_what_stands_behind_the_script_is_the_scripts():
     assert parsed(["-N2", "job.sh", "-N9", "--x"]) == ({"nodes": "2"}, "job.sh")
 
 
-def test_a_scripts_lines_count_up_to_its_first_command():
-    script = (
-        "#!/bin/sh\n#SBATCH --gpus=4 # four\n\n# a word\n#SBATCH -t '1:00:00'\nsrun x\n#SBATCH -N9"
-    )
-    assert script_options(script) == ["--gpus=4", "-t", "1:00:00"]
-    with pytest.raises(NotTried):
-        script_options("#SBATCH --comment='open")
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ("--gp=4", "option --gp is not known, or begins several names"),
+        ("--container-image=x", "option --container-image is not known"),
+        ("-z", "option -z is not known"),
+        ("-V", "option --version is not known"),
+        ("--hold=1", "option --hold takes no argument"),
+        ("-N2 --gpus", "option --gpus requires an argument"),
+        ("-HN", "option --nodes requires an argument"),
+    ],
+)
+def test_what_sbatch_would_not_take_is_named(argv, says):
+    with pytest.raises(NotTried, match=says):
+        parsed(argv.split())
+
+
+def test_a_name_may_be_cut_short_where_no_other_begins_so():
+    argv = ["--part=a", "--exclus=user", "--gpus", "2", "--contig"]
+    wanted = {"partition": "a", "exclusive": "user", "gpus": "2", "contiguous": ""}
+    assert parsed(argv) == (wanted, "")
+
+
+def test_a_script_with_a_broken_quote_is_named_with_its_line(tmp_path):
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH --comment='open\n")
+    with pytest.raises(NotTried, match=r"job\.sh:2: No closing quotation"):
+        options_of([str(tmp_path / "job.sh")], {})
