@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from slurm_plugin.errors import PluginError
+
 #: Options that say which nodes, CPUs and GPUs a job may have; `gputopo try` leaves them to Slurm's
 #: own test, which knows them.
 BY_SLURM = {
@@ -84,13 +86,13 @@ _MARK = re.compile("#(?:SBATCH|SLURM)")
 _HETJOB = re.compile(r"\s*(?:hetjob|packjob)(?!\S)", re.IGNORECASE)
 
 
-def read_options(words: Sequence[str]) -> tuple[list[tuple[str, str | None]], int]:
+def read_options(words: Sequence[str]) -> tuple[dict[str, str | None], int]:
     """The options by their long names with their values (None without), and the script's place.
 
     That is the place of its name in `words`, or their number without one. Options that are none of
     sbatch's own are plugins': one without a `=` is taken to have the next word for its value.
     """
-    given: list[tuple[str, str | None]] = []
+    given: dict[str, str | None] = {}
     at = 0
     while at < len(words):
         word = words[at]
@@ -101,13 +103,14 @@ def read_options(words: Sequence[str]) -> tuple[list[tuple[str, str | None]], in
         at += 1
         if word.startswith("--"):
             name, sign, text = word[2:].partition("=")
-            given.append((_in_full(name), text if sign else None))
+            name, value = _in_full(name), text if sign else None
         else:
-            given += _by_letters(word[1:])
-        name, value = given[-1]
+            *flags, (name, value) = _by_letters(word[1:])
+            given |= flags
         if value is None and name not in _FLAGS and at < len(words):
-            given[-1] = (name, words[at])
+            value = words[at]
             at += 1
+        given[name] = value
     return given, at
 
 
@@ -128,12 +131,12 @@ def _by_letters(text: str) -> list[tuple[str, str | None]]:
     return found
 
 
-def script_words(text: str) -> tuple[list[str], str]:
+def script_words(text: str, name: str) -> tuple[list[str], str]:
     """The words of a script's lines of options, and how those of a second component begin.
 
     The words are those of the first component; the other is '' for a job of one. As in
-    _opt_batch_script of sbatch's opt.c no line counts behind the first command. Raises ValueError
-    with the line's number for one that cannot be read.
+    _opt_batch_script of sbatch's opt.c no line counts behind the first command. `name` is the
+    script's, for the PluginError about a line that cannot be read.
     """
     words: list[str] = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -147,5 +150,5 @@ def script_words(text: str) -> tuple[list[str], str]:
         try:
             words += shlex.split(line[mark.end() :], comments=True)
         except ValueError as error:
-            raise ValueError(f"{number}: {error}; expected options of sbatch") from error
+            raise PluginError(f"{name}:{number}: {error}; expected options of sbatch") from error
     return words, ""

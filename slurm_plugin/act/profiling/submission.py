@@ -49,8 +49,8 @@ class Submission:
     command: str
     words: tuple[str, ...]
     script: Path | None
-    given: Mapping[str, str]
-    in_script: Mapping[str, str]
+    given: Mapping[str, str | None]
+    in_script: Mapping[str, str | None]
     variables: Mapping[str, str]
 
     def value(self, name: str) -> str:
@@ -63,7 +63,7 @@ class Submission:
     def gpu_type(self) -> str:
         """The type of GPU that the script asks for; '' where it names none."""
         for form in _FORMS:
-            types = [kind for kind in _types(self.in_script.get(form, "")) if kind]
+            types = [kind for kind in _types(self.in_script.get(form) or "") if kind]
             if types:
                 return types[0]
         return ""
@@ -83,7 +83,7 @@ def read_submission(words: Sequence[str], variables: Mapping[str, str] = os.envi
     if not words or Path(words[0]).name != "sbatch":
         shown = words[0] if words else "nothing"
         raise PluginError(f"{shown!r} behind the `--`; expected sbatch [OPTIONS] SCRIPT")
-    given, at = _read(words[1:])
+    given, at = read_options(words[1:])
     _refuse(given, _REFUSED_WORDS, "sbatch")
     bad = [name for name in _VARIABLES if variables.get(name)]
     if bad:
@@ -181,7 +181,7 @@ def _gpus(asked: Submission, how: RunOptions, shape: Shape) -> list[str]:
         if form == "gres":
             rest = [
                 item
-                for item in asked.in_script.get("gres", "").split(",")
+                for item in (asked.in_script.get("gres") or "").split(",")
                 if item and not item.startswith(("gpu", "gres:gpu", "gres/gpu"))
             ]
             text = ",".join([f"gpu:{text}", *rest])
@@ -198,32 +198,23 @@ def _types(text: str) -> list[str]:
         return []
 
 
-def _read(words: Sequence[str]) -> tuple[dict[str, str], int]:
-    """The options with their values, '' for none, and the script's place among the words."""
-    pairs, at = read_options(words)
-    return {name: value or "" for name, value in pairs}, at
-
-
-def _of(script: Path) -> dict[str, str]:
+def _of(script: Path) -> dict[str, str | None]:
     try:
         text = script.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise PluginError(f"{script}: {error.strerror}; expected a batch script") from error
-    try:
-        words, next_component = script_words(text)
-    except ValueError as error:
-        raise PluginError(f"{script.name}:{error}") from error
+    words, next_component = script_words(text, script.name)
     if next_component:
         raise PluginError(
             f"{script.name}: {next_component}: a heterogeneous job; expected a script whose job has"
             " one part"
         )
-    given = _read(words)[0]
+    given = read_options(words)[0]
     _refuse(given, _REFUSED, f"{script.name}: #SBATCH")
     return given
 
 
-def _refuse(given: Mapping[str, str], refused: Mapping[str, str], where: str) -> None:
+def _refuse(given: Mapping[str, str | None], refused: Mapping[str, str], where: str) -> None:
     for option, value in given.items():
         # `--exclusive=user` and the like leave the number of GPUs alone.
         if option == "exclusive" and not value:

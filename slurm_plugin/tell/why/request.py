@@ -89,15 +89,14 @@ def parsed(argv: Sequence[str]) -> tuple[dict[str, str], str]:
 
     What stands behind the script is the script's. Raises NotTried for an unknown option.
     """
-    options: dict[str, str] = {}
     given, at = read_options(argv)
-    for name, value in given:
+    for name, value in given.items():
         if problem := _problem(name, value):
             word = f"--{name}" if len(name) > 1 else f"-{name}"
             raise NotTried(
                 f"option {word} {problem}; options that are not understood are not guessed at"
             )
-        options[name] = value or ""
+    options = {name: value or "" for name, value in given.items()}
     return options, argv[at] if at < len(argv) else ""
 
 
@@ -126,17 +125,14 @@ def options_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[dict[st
     """The options as sbatch takes them, and whether the job's commands are among them.
 
     An option on the command line counts before the environment's, and that before the script's.
-    Raises NotTried for one that is not understood, or where the script cannot be read.
+    Raises PluginError for one that is not understood, or where the script cannot be read.
     """
     given, script = parsed(argv)
     if script == ":":
         raise NotTried("heterogeneous jobs are not judged")
     text = _script_text(script) if script else ""
-    try:
-        # Of several components those of the first: the job is not judged.
-        words, next_component = script_words(text)
-    except ValueError as error:
-        raise NotTried(f"{script}:{error}") from error
+    # Of several components those of the first: the job is not judged.
+    words, next_component = script_words(text, script)
     inside = parsed(words)[0]
     outside = environment_options(environ)
     if (inside.keys() | given.keys()) & _MEMORY_OPTIONS:

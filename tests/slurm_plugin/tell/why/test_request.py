@@ -204,9 +204,3 @@ def test_a_name_may_be_cut_short_where_no_other_begins_so():
     argv = ["--part=a", "--exclus=user", "--gpus", "2", "--contig"]
     wanted = {"partition": "a", "exclusive": "user", "gpus": "2", "contiguous": ""}
     assert parsed(argv) == (wanted, "")
-
-
-def test_a_script_with_a_broken_quote_is_named_with_its_line(tmp_path):
-    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH --comment='open\n")
-    with pytest.raises(NotTried, match=r"job\.sh:2: No closing quotation"):
-        options_of([str(tmp_path / "job.sh")], {})
