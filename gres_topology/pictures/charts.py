@@ -1,4 +1,4 @@
-"""Charts with a legend: bars, lines, points and boxes, which differ in more than their colours."""
+"""Charts with a legend: bars, lines and points, which differ in more than their colours."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def look(number: int) -> tuple[str, int]:
     return f"job{number % len(theme.JOBS)}", number
 
 
-def _numbers(values: Sequence[float | None]) -> list[float]:
+def numbers(values: Sequence[float | None]) -> list[float]:
+    """The values; not a number where there is none."""
     return [math.nan if value is None else float(value) for value in values]
 
 
@@ -48,9 +49,9 @@ def bars(
 
     `spread` is drawn as an error bar to both sides, `crosses` are values to compare with.
     """
-    known = {name: _numbers(values) for name, values in series.items()}
-    spreads = {name: _numbers(values) for name, values in (spread or {}).items()}
-    marks = {name: _numbers(values) for name, values in (crosses or {}).items()}
+    known = {name: numbers(values) for name, values in series.items()}
+    spreads = {name: numbers(values) for name, values in (spread or {}).items()}
+    marks = {name: numbers(values) for name, values in (crosses or {}).items()}
     nothing = [0.0] * len(groups)
     tops = [
         value + (more if math.isfinite(more) else 0)
@@ -71,14 +72,15 @@ def bars(
             cross = marks.get(name, [math.nan] * len(groups))[group]
             if math.isfinite(cross):
                 parts.append(_cross(middle, HEIGHT - scale.place(cross)))
-    parts += _group_names(groups)
+    parts += group_names(groups)
     entries = [box_entry(*look(number), name) for number, name in enumerate(known)]
     if marks:
         entries.append(LegendEntry([_cross(22, 0)], crosses_mean))
     return framed(title, parts, entries, x=x, y=y, desc=in_words(known, y))
 
 
-def _group_names(groups: Sequence[str]) -> list[Svg]:
+def group_names(groups: Sequence[str]) -> list[Svg]:
+    """The groups' names below the axis."""
     room = WIDTH / max(1, len(groups))
     return [
         element(
@@ -248,44 +250,3 @@ def _mark(number: int, x: float, y: float) -> Svg:
         class_=f"gt-dot{number % len(theme.JOBS)}",
         d=f"M{x:.1f} {y:.1f}{shapes[number % len(shapes)]}",
     )
-
-
-def boxes(
-    title: str,
-    groups: Sequence[str],
-    series: Mapping[str, Sequence[Sequence[float | None]]],
-    *,
-    x: str = "",
-    y: str = "",
-    is_log: bool = False,
-) -> Picture:
-    """A box per series in each group, of five values: least, quartiles with median, greatest."""
-    known = {name: [_numbers(five) for five in fives] for name, fives in series.items()}
-    every = [value for fives in known.values() for five in fives for value in five]
-    scale = scale_of(every, HEIGHT, is_log=is_log)
-    parts, room = grid(None, scale), WIDTH / max(1, len(groups))
-    width = 0.84 * room / max(1, len(known))
-    for number, fives in enumerate(known.values()):
-        for group, five in enumerate(fives):
-            if all(map(math.isfinite, five)):
-                left = group * room + 0.08 * room + number * width
-                places = [HEIGHT - scale.place(value) for value in five]
-                parts += _box(number, left + width * 0.1, width * 0.8, places)
-    parts += _group_names(groups)
-    entries = [box_entry(*look(number), name) for number, name in enumerate(known)]
-    said = in_words({name: [v for five in fives for v in five] for name, fives in known.items()}, y)
-    return framed(title, parts, entries, x=x, y=y, desc=said)
-
-
-def _box(number: int, left: float, width: float, places: Sequence[float]) -> list[Svg]:
-    least, low, middle, high, most = places
-    at = left + width / 2
-    ends = f"M{at:.1f} {least:.1f}V{low:.1f}M{at:.1f} {high:.1f}V{most:.1f}"
-    name, _ = look(number)
-    return [
-        element("path", class_="gt-edge", d=ends),
-        element("rect", class_=f"gt-{name}", x=left, y=high, width=width,
-                height=max(1.0, low - high)),
-        element("path", class_="gt-edge", d=f"M{left:.1f} {middle:.1f}h{width:.1f}",
-                stroke_width=2.5),
-    ]  # fmt: skip

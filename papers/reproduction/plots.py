@@ -8,6 +8,7 @@ from typing import Literal
 
 from gres_topology.pictures import Pane, Picture, charts, rows, sheet
 from papers.experiments import Result
+from papers.reproduction.boxes import boxes
 
 QUANTILES = ("min", "p25", "p50", "p75", "max")
 
@@ -133,7 +134,7 @@ def _boxes(result: Result, plot: Plot, title: str) -> Picture:
         for name in _chosen(result, plot)
     }
     groups = [str(label) for label in plot.metrics.values()]
-    return charts.boxes(title, groups, five, x=plot.x, y=plot.y, is_log=plot.is_log)
+    return boxes(title, groups, five, x=plot.x, y=plot.y, is_log=plot.is_log)
 
 
 def _curves(result: Result, plot: Plot, title: str) -> Picture:

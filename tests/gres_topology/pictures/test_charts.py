@@ -27,7 +27,6 @@ def all_charts(names):
     points = {name: [(0.0, 1.0), (1.0, 2.0), (2.0, 1.5)] for name in names}
     yield charts.bars("t", names, {name: [1.0] * len(names) for name in names})
     yield charts.lines("t", points, has_dots=True)
-    yield charts.boxes("t", names, {name: [[1, 2, 3, 4, 5]] * len(names) for name in names})
     yield rows.sideways("t", dict.fromkeys(names, 1.0))
     yield rows.strips("t", {name: [0.0, 0.5, 1.0] for name in names}, end=3)
     yield rows.timeline("t", names, [(0, 0.0, 9.0, 3, names[-1])])
