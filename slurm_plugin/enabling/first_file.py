@@ -34,6 +34,11 @@ _HEAD = """\
 partitions:
   default: {mode: observe}
 
+"""
+_NETWORK = """\
+# The network that slurmctld weighs: jobs of several nodes get them in one block or below a switch.
+"""
+_NODES = """\
 # One line for each kind of GPU node. A guess is checked once `gputopo topology collect` has asked
 # the nodes: one that has other links is left to Slurm, and `gputopo doctor` says so.
 """
@@ -60,10 +65,15 @@ def label(nodes: int, gpus: Iterable[tuple[str, int]]) -> str:
 
 
 def text(
-    nodes: Sequence[SlurmNode], collected: Collection[str], gres_conf: Path, fold: Fold
+    nodes: Sequence[SlurmNode], collected: Collection[str], config: Mapping[str, str], fold: Fold
 ) -> str:
-    """A whole gputopo.yaml that observes; `collected` names the nodes whose hardware is known."""
-    devices = None
+    """A whole gputopo.yaml that observes.
+
+    `collected` names the nodes whose hardware is known, `config` is Slurm's (`scontrol show
+    config`): the files beside its slurm.conf are read.
+    """
+    beside = Path(config.get("SLURM_CONF", "/etc/slurm/slurm.conf")).parent
+    gres_conf, devices = beside / "gres.conf", None
     with suppress(TopologyError):
         devices = gres_file.load_devices(gres_conf)
     index = f", slurm_index: {GRES_CONF}"
@@ -71,7 +81,16 @@ def text(
         index += f", gres_conf: {json.dumps(str(gres_conf))}"
     lines = [line for kind in _kinds(nodes, collected) for line in _of(kind, devices, index, fold)]
     has_sets = any(not line.startswith("  #") for line in lines)
-    return _HEAD + "\n".join(["nodes:" if has_sets else "nodes: []", *lines]) + "\n"
+    head = _HEAD + _network(beside, config.get("TopologyPlugin", "")) + _NODES
+    return head + "\n".join(["nodes:" if has_sets else "nodes: []", *lines]) + "\n"
+
+
+def _network(beside: Path, plugin: str) -> str:
+    """The line by which jobs of several nodes get them in one block, or below one switch."""
+    for name in ("topology.yaml", "topology.conf"):
+        if (beside / name).exists() and ("tree" in plugin or "block" in plugin or "yaml" in name):
+            return f"{_NETWORK}topology_conf: {json.dumps(str(beside / name))}\n\n"
+    return ""
 
 
 def _kinds(nodes: Sequence[SlurmNode], collected: Collection[str]) -> list[_Kind]:

@@ -51,8 +51,7 @@ def init(config_path: Path, is_applied: bool) -> None:
     run = ProcessRunner()
     slurm = SlurmClient(run)
     nodes = slurm.nodes()
-    gres_conf = Path(slurm.config()["SLURM_CONF"]).with_name("gres.conf")
-    text = first_file.text(nodes, collected, gres_conf, lambda names: _folded(run, names))
+    text = first_file.text(nodes, collected, slurm.config(), lambda names: _folded(run, names))
     click.echo(text, nl=False)
     if not any(node.gpu_count for node in nodes):
         raise Fault("Slurm has no node with GPUs (GresTypes and Gres= in slurm.conf)")

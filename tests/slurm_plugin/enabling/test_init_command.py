@@ -1,7 +1,6 @@
 """`gputopo init`: the gputopo.yaml that a site can begin with, and that no file is lost by it."""
 
 import re
-from pathlib import Path
 
 import pytest
 from commands_in_tests import refused, run
@@ -22,10 +21,10 @@ def nodes(names, gpus, **more):
     return [node(name, gpus, **more) for name in hostlist.expand(names)]
 
 
-def sets(*groups, collected=(), gres_conf=Path("/nowhere/gres.conf")):
-    """The lines below `nodes:`, by their first word after the brace and the topology."""
+def sets(*groups):
+    """The lines below `nodes:`."""
     known = [one for group in groups for one in group]
-    said = first_file.text(known, collected, gres_conf, "+".join)
+    said = first_file.text(known, (), {"SLURM_CONF": "/nowhere/slurm.conf"}, "+".join)
     return said.partition("\nnodes:")[2].splitlines()[1:]
 
 
@@ -33,11 +32,11 @@ def sets(*groups, collected=(), gres_conf=Path("/nowhere/gres.conf")):
 def loaded(tmp_path):
     """The same text as the engine reads it."""
 
-    def load(*groups, **more):
+    def load(*groups, collected=(), **config):
         path = tmp_path / "gputopo.yaml"
         known = [one for group in groups for one in group]
-        gres_conf = more.pop("gres_conf", tmp_path / "gres.conf")
-        path.write_text(first_file.text(known, more.pop("collected", ()), gres_conf, ",".join))
+        config = {"SLURM_CONF": str(tmp_path / "slurm.conf"), **config}
+        path.write_text(first_file.text(known, collected, config, ",".join))
         return settings.load(path)
 
     return load
@@ -86,13 +85,30 @@ def test_hardware_that_is_known_is_not_guessed(loaded):
 def test_gres_conf_says_which_gpu_is_which_where_it_does(loaded, tmp_path):
     path = tmp_path / "gres.conf"
     path.write_text("NodeName=a[1-2] Name=gpu Type=a100 File=/dev/nvidia[0-7]\n")
-    [one] = loaded(nodes("a[1-2]", {"a100": 8}), gres_conf=path).nodes
+    [one] = loaded(nodes("a[1-2]", {"a100": 8})).nodes
     assert (one.slurm_index, one.gres_conf) == ("gres-conf", path)
-    [one] = loaded(nodes("a[1-3]", {"a100": 8}), gres_conf=path).nodes
+    [one] = loaded(nodes("a[1-3]", {"a100": 8})).nodes
     assert one.slurm_index == "identity"
     path.write_text("NodeName=a[1-2] Name=gpu Type=a100 File=\n")
-    [one] = loaded(nodes("a[1-2]", {"a100": 8}), gres_conf=path).nodes
+    [one] = loaded(nodes("a[1-2]", {"a100": 8})).nodes
     assert one.slurm_index == "identity"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "there", "named"),
+    [
+        ("topology/block", ["topology.conf"], "topology.conf"),
+        ("topology/tree", ["topology.conf"], "topology.conf"),
+        ("topology/tree", [], None),
+        ("topology/default", ["topology.conf"], None),
+        ("topology/flat", ["topology.yaml", "topology.conf"], "topology.yaml"),
+    ],
+)
+def test_the_network_that_slurmctld_weighs_is_named(loaded, tmp_path, plugin, there, named):
+    for name in there:
+        (tmp_path / name).write_text("")
+    config = loaded(nodes("a1", {"h100": 8}), TopologyPlugin=plugin)
+    assert config.topology_conf == (named and tmp_path / named)
 
 
 def test_slices_are_left_to_slurm_in_words():
