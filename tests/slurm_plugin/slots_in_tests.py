@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,12 +101,55 @@ def gated(job_id: int, gpus: int = 2, *, keys: str = "", **more: object) -> Queu
     return QueuedJob(job_id, **{**values, **more})
 
 
+def placed(job_id: int, at: int, slots: Sequence[int], keys: str = "", **more: object) -> QueuedJob:
+    """A job that was released at this time, on these slots of dgx1."""
+    kept = f"placed token=t{job_id} tpn=gres/gpu:{len(slots)} nodes=1-1 by=node at={at} {keys}"
+    values: dict[str, object] = {
+        "tres_per_node": ",".join(f"gres/gpu:v100.s{i}:1" for i in slots), "req_nodes": "dgx1",
+        "eligible": at, "admin_comment": f"[gpu-slots: {kept.strip()}]",
+    }  # fmt: skip
+    return gated(job_id, len(slots), **{**values, **more})
+
+
+def running(
+    job_id: int, gpus: Sequence[int] | Mapping[str, Sequence[int]], **more: object
+) -> QueuedJob:
+    """A job that has had these GPUs, of dgx1 or of each node, for a quarter of an hour."""
+    held = gpus if isinstance(gpus, Mapping) else {"dgx1": gpus}
+    values: dict[str, object] = {
+        "name": str(job_id), "state": "RUNNING", "partition": "batch", "priority": 1, "cpus": 1,
+        "start": NOW - 900, "end": NOW + 600, "nodes": tuple(held),
+        "tres_per_node": f"gres/gpu:{max(map(len, held.values()))}",
+        "gpus": {node: tuple(some) for node, some in held.items() if some},
+    }  # fmt: skip
+    return QueuedJob(job_id, **{**values, **more})
+
+
+def waits(job_id: int, gpus: int, **more: object) -> QueuedJob:
+    """A job of one node that waits and is Slurm's own."""
+    values: dict[str, object] = {
+        "name": str(job_id), "state": "PENDING", "reason": "Resources", "partition": "batch",
+        "cpus": 1, "ntasks": 1, "min_nodes": 1, "tres_per_node": f"gres/gpu:{gpus}",
+        "time_limit_s": 3600,
+    }  # fmt: skip
+    return QueuedJob(job_id, **{**values, **more})
+
+
 V100 = tuple(GPUS)
 TERMS = GateContext(now=1000, lease_s=120, grace_s=30)
 
 
 def first_choice(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
     return ChosenSlots(found[0], lowest_bits(found[0].free, want.need.gpus), "dgx1:0 by test: why")
+
+
+def answers(choice: Choice) -> Choose:
+    """A policy that says the same of every job."""
+
+    def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
+        return choice
+
+    return choose
 
 
 DGX1 = Node("dgx1", V100, 0xFF, 40, 1000, partitions=frozenset({"batch"}))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from limits_in_tests import NEIGHBOUR, USER, LimitingSlurm, Rounds
-from slots_in_tests import NOW, Remembering, gated, look, planned, reconciler
+from slots_in_tests import NOW, Remembering, gated, look, placed, planned, reconciler
 
 from slurm_plugin.act.gates.limits import Limits, Tries
 from slurm_plugin.queue.demand import Asked
@@ -79,20 +79,7 @@ def test_a_limit_of_each_node_holds_for_jobs_with_as_much_on_a_node():
 
 def test_jobs_that_start_in_vain_keep_others_waiting_for_one_time():
     """Slurm will not start them on their slots, and only says that it lacks room."""
-    words = "token=t tpn=gres/gpu:2 nodes=1-1 by=node"
-    vain = [
-        gated(
-            i,
-            2,
-            uid=USER,
-            reason="Resources",
-            eligible=NOW - 40,
-            req_nodes="dgx1",
-            tres_per_node=f"gres/gpu:v100.s{2 * i}:1,gres/gpu:v100.s{2 * i + 1}:1",
-            admin_comment=f"[gpu-slots: placed {words} at={NOW - 40}]",
-        )
-        for i in (1, 2)
-    ]
+    vain = [placed(i, NOW - 40, (2 * i, 2 * i + 1), uid=USER, reason="Resources") for i in (1, 2)]
     more = [gated(i, 2, uid=USER) for i in (3, 4, 5, 6)]
     made = planned(*vain, *more, gated(7, 8, uid=8))
     assert made.released == ["7"]
@@ -115,18 +102,7 @@ def test_a_released_job_has_as_long_as_backfill_takes(tmp_path, parameters, age,
         def config(self) -> dict[str, str]:
             return {"PreemptType": "preempt/none", "SchedulerParameters": parameters}
 
-    words = f"token=t tpn=gres/gpu:2 nodes=1-1 by=node at={NOW - age}"
-    waits = gated(
-        1,
-        2,
-        reason="Priority",
-        eligible=NOW - age,
-        req_nodes="dgx1",
-        min_nodes=1,
-        tres_per_node="gres/gpu:v100.s0:1,gres/gpu:v100.s1:1",
-        admin_comment=f"[gpu-slots: placed {words}]",
-    )
-    slurm = Configured(waits)
+    slurm = Configured(placed(1, NOW - age, (0, 1), reason="Priority", min_nodes=1))
     look(reconciler(tmp_path, slurm), slurm)
     assert bool(slurm.updates) is is_gated_again
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from slots_in_tests import NOW, TERMS, Remembering, gated, look, planned, reconciler
+from slots_in_tests import NOW, TERMS, Remembering, gated, look, planned, reconciler, running
 
 from slurm_plugin.act.gates.capacity_cache import CapacityCache
 from slurm_plugin.act.gates.limits import CHECKED_S, LOOK_S, Check, KnownLimits, Limits
@@ -15,17 +15,7 @@ USER, FIRST, LATER = 7, 1, 2
 AT_LIMIT = "QOSMaxGRESPerUser"
 #: Half of the node is somebody's for long, so that the first job fits nowhere and the later one,
 #: which is longer still, would delay it.
-HALF = QueuedJob(
-    50,
-    state="RUNNING",
-    partition="batch",
-    cpus=1,
-    start=NOW - 10,
-    end=NOW + 5000,
-    nodes=("dgx1",),
-    tres_per_node="gres/gpu:4",
-    gpus={"dgx1": (0, 1, 2, 3)},
-)
+HALF = running(50, range(4), start=NOW - 10, end=NOW + 5000)
 WAITING = (gated(FIRST, 8, uid=USER), gated(LATER, 4, uid=8, time_limit_s=9000))
 
 

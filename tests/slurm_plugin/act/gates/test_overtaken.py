@@ -11,6 +11,8 @@ from slots_in_tests import (
     look,
     planned,
     reconciler,
+    running,
+    waits,
 )
 
 from slurm_plugin.act.gates.capacity_cache import CapacityCache
@@ -21,23 +23,8 @@ from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
 FIRST = gated(1, 8)
 
 
-def running(job_id: int, *gpus: int, **more: object) -> QueuedJob:
-    values: dict[str, object] = {
-        "state": "RUNNING",
-        "partition": "batch",
-        "priority": 1,
-        "cpus": 1,
-        "start": NOW - 10,
-        "end": NOW + 5000,
-        "nodes": ("dgx1",),
-        "tres_per_node": f"gres/gpu:{len(gpus)}",
-        "gpus": {"dgx1": gpus} if gpus else {},
-    }
-    return QueuedJob(job_id, **{**values, **more})
-
-
-EARLIER = running(50, 0, 1, start=NOW - 900, end=NOW + 100)
-LATER = running(60, 2)
+EARLIER = running(50, (0, 1), end=NOW + 100)
+LATER = running(60, (2,), start=NOW - 10, end=NOW + 5000)
 
 
 def left_to_slurm(*jobs: QueuedJob, since: float = NOW - 60, **node: object):
@@ -68,7 +55,7 @@ def test_it_stays_where_no_such_job_delays_it(change, why):
 
 
 def test_jobs_without_gpus_delay_it_too():
-    greedy = replace(running(70), cpus=40, tres_per_node="")
+    greedy = replace(LATER, gpus={}, cpus=40, tres_per_node="")
     assert left_to_slurm(FIRST, EARLIER, greedy) == ["1"]
 
 
@@ -96,18 +83,7 @@ def test_it_counts_from_when_the_engine_saw_it_first(tmp_path):
         assert any(OVERTAKEN in text for text in comments) == (at > NOW)
 
 
-OWN = QueuedJob(
-    40,
-    state="PENDING",
-    reason="Resources",
-    partition="batch",
-    priority=500,
-    cpus=1,
-    ntasks=1,
-    min_nodes=1,
-    tres_per_node="gres/gpu:8",
-    time_limit_s=3600,
-)
+OWN = waits(40, 8, priority=500)
 
 
 def test_behind_a_waiting_job_that_is_slurms_own_only_what_does_not_delay_it_is_released():
@@ -146,7 +122,8 @@ def test_a_job_that_was_moved_to_a_partition_that_preempts_is_slurms_own():
 
 def test_one_that_ended_while_slurm_was_read_and_whose_gpus_were_given_away_is_no_problem():
     """The queue is read before the nodes: it runs there, and its GPUs are free here."""
-    ended, holder = running(60, 0, 1), running(50, 4, 5, 6, 7, start=NOW - 900)
+    ended = running(60, (0, 1), start=NOW - 10, end=NOW + 5000)
+    holder = running(50, (4, 5, 6, 7), end=NOW + 5000)
     context = replace(TERMS, waits_since={2: NOW - 60.0})
     made = planned(gated(1, 2), gated(2, 8), holder, ended, context=context, free=0x0F)
     assert made.released == ["1"]

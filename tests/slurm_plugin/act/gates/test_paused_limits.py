@@ -9,6 +9,7 @@ from slots_in_tests import (
     NOW,
     TERMS,
     gated,
+    placed,
     planned,
     record_in,
 )
@@ -121,12 +122,10 @@ def test_of_an_array_one_task_is_tried_at_a_time():
     assert planned(tasks, context=CONTEXT).released == []
     context = replace(TERMS, limits=over(NOW))
     assert planned(tasks, context=context).released == ["7_1"]
-    waiting = replace(TWO, job_id=8, name="7_1", array_id=7, task="1", reason="", eligible=NOW - 1)
-    comment = f"[gpu-slots: placed token=t tpn=gres/gpu:2 nodes=1-1 by=node at={NOW - 1}]"
-    slots = "gres/gpu:v100.s0:1,gres/gpu:v100.s1:1"
-    waiting = replace(waiting, admin_comment=comment, req_nodes="dgx1", tres_per_node=slots)
+    first = {"name": "7_1", "array_id": 7, "task": "1", "uid": USER, "time_limit_s": 60}
+    waiting = placed(8, NOW - 1, (0, 1), reason="", **first)
     assert planned(waiting, tasks, context=context).released == []
-    limited = replace(waiting, reason=AT_LIMIT, admin_comment=comment.replace("999", "998"))
+    limited = placed(8, NOW - 2, (0, 1), reason=AT_LIMIT, **first)
     made = planned(limited, tasks)
     assert (made.released, made.tries.met) == ([], [(WHOSE, TWO_GPUS)])
     # Its own record names no pause, which would outlast the end of another job.
@@ -158,15 +157,7 @@ def test_a_pause_is_over_in_time_and_where_the_clock_was_set_back(until):
     ],
 )  # fmt: skip
 def test_what_is_the_jobs_own_pauses_others_for_a_moment(reason, is_shared):
-    words = f"token=t tpn=gres/gpu:2 nodes=1-1 by=node at={NOW - 5} tries=3"
-    job = replace(
-        TWO,
-        reason=reason,
-        admin_comment=f"[gpu-slots: placed {words}]",
-        req_nodes="dgx1",
-        tres_per_node="gres/gpu:v100.s0:1,gres/gpu:v100.s1:1",
-        eligible=NOW - 5,
-    )
+    job = placed(1, NOW - 5, (0, 1), "tries=3", uid=USER, time_limit_s=60, reason=reason)
     assert not lacks_only_room(job)
     like, others = replace(TWO, job_id=2, name="2"), replace(TWO, job_id=3, name="3", uid=8)
     made = planned(job, like, others)

@@ -1,11 +1,10 @@
 """Which waiting jobs no later one may delay: whose nodes they share, and whose jobs they are."""
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from slots_in_tests import DGX1, NOW, TERMS, first_choice, gated, planned
+from slots_in_tests import DGX1, NOW, TERMS, first_choice, gated, planned, running, waits
 
 from policies import gpus_of
 from slurm_plugin.act.gates.plan import GatePlan
@@ -17,19 +16,6 @@ from slurm_plugin.queue.capacity import emptied, holds_in
 from slurm_plugin.slurm.interface import QueuedJob
 
 DAY = 86400
-
-
-def running(job_id: int, gpus: dict[str, Sequence[int]], end: float, **more: object) -> QueuedJob:
-    values: dict[str, object] = {
-        "state": "RUNNING",
-        "partition": "batch",
-        "cpus": 1,
-        "start": NOW - 900,
-        "end": end,
-        "nodes": tuple(gpus),
-        "gpus": {name: tuple(some) for name, some in gpus.items()},
-    }
-    return QueuedJob(job_id, **{**values, **more})
 
 
 def wide(job_id: int, gpus: int, nodes: int, **more: object) -> QueuedJob:
@@ -45,8 +31,8 @@ def without(job_id: int, names: str, gpus: int = 8, **more: object) -> QueuedJob
     return gated(job_id, gpus, keys=f"exc={names}", exc_nodes=names, **more)
 
 
-LONG = running(50, {"dgx1": range(8)}, NOW + 30 * DAY)
-HALF = running(51, {"dgx3": range(4)}, NOW + 600)
+LONG = running(50, range(8), end=NOW + 30 * DAY)
+HALF = running(51, {"dgx3": range(4)})
 OTHERS = [replace(DGX1, name="dgx2"), replace(DGX1, name="dgx3", free=0xF0)]
 WIDE = wide(10, 8, 2, uid=7, time_limit_s=3600)
 
@@ -66,7 +52,7 @@ def test_nobody_passes_a_wide_job_for_the_sake_of_one_that_waits_for_a_single_no
 
 def test_the_second_in_line_is_slurms_own_where_later_jobs_that_are_pass_it():
     """And only this one: nobody passed the job before it."""
-    later = running(60, {"dgx2": range(7, 8)}, NOW + 9000, start=NOW - 5)
+    later = running(60, {"dgx2": range(7, 8)}, end=NOW + 9000, start=NOW - 5)
     since = {1: NOW - 60, 10: NOW - 60}
     jobs = pinned(1, "dgx1", priority=99), replace(WIDE, priority=90), later
     others = [replace(OTHERS[0], free=0x7F), OTHERS[1]]
@@ -122,7 +108,7 @@ def test_no_later_job_delays_one_whose_nodes_no_job_before_it_has_all(seed):
             del waiting[int(name)]
             begun.append(int(name))
             end = now + job.time_limit_s
-            active[int(name)] = running(int(name), gpus, end, priority=job.priority)
+            active[int(name)] = running(int(name), gpus, end=end, priority=job.priority)
         if not waiting:
             return
         now = min(job.end for job in active.values()) if active else now + 1
@@ -132,22 +118,12 @@ def test_no_later_job_delays_one_whose_nodes_no_job_before_it_has_all(seed):
 
 COLD = [f"cold{i}" for i in range(40)]
 COLD_NODES = [replace(DGX1, name=n, free=0, partitions=frozenset({"cold"})) for n in COLD]
-RUNS = [running(500 + i, {name: range(8)}, NOW + DAY) for i, name in enumerate(COLD)]
-MINE = running(900, {"dgx1": range(4)}, NOW + 600)
+RUNS = [running(500 + i, {name: range(8)}, end=NOW + DAY) for i, name in enumerate(COLD)]
+MINE = running(900, range(4))
 EIGHT = gated(50, 8, uid=7, priority=40, time_limit_s=600)
 SMALL = gated(51, 4, uid=666, priority=30, time_limit_s=DAY)
 COLD_JOB = {"uid": 666, "priority": 5000, "partition": "cold"}
-OWN = QueuedJob(
-    1,
-    state="PENDING",
-    reason="Resources",
-    cpus=1,
-    ntasks=1,
-    min_nodes=1,
-    time_limit_s=600,
-    tres_per_node="gres/gpu:8",
-    **COLD_JOB,
-)
+OWN = waits(1, 8, time_limit_s=600, **COLD_JOB)
 IN_FRONT = {
     "each pinned to a node": [pinned(100 + i, name, **COLD_JOB) for i, name in enumerate(COLD)],
     "each with another exclusion": [

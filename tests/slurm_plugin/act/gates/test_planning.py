@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import slots_in_tests
-from slots_in_tests import DGX1, TERMS, first_choice, planned, record_in
+from slots_in_tests import DGX1, TERMS, answers, first_choice, planned, record_in, running
 
 from slurm_plugin.act.gates import change
 from slurm_plugin.act.gates.plan import FAR_LEASES, NEAR, Choice, Want
@@ -18,14 +18,8 @@ from slurm_plugin.slurm.interface import NOW, JobUpdate, QueuedJob
 
 NEXT_MONTH = 1000 + 31 * 86400
 gated = partial(slots_in_tests.gated, eligible=1100, time_limit_s=60)
-SLOTS = "gres/gpu:v100.s0:1,gres/gpu:v100.s3:1"
-
-
-def placed(at: int, slots: str = SLOTS, keys: str = "", **more: object) -> QueuedJob:
-    """Job 1, released on these slots."""
-    comment = f"[gpu-slots: placed token=t tpn=gres/gpu:2 nodes=1-1 by=node at={at} {keys}".strip()
-    given = {"tres_per_node": slots, "req_nodes": "dgx1", "eligible": at, **more}
-    return gated(1, admin_comment=f"{comment}]", **given)
+#: Job 1, released on two slots.
+placed = partial(slots_in_tests.placed, 1, slots=(0, 3), time_limit_s=60)
 
 
 def test_gates_open_in_slurms_order_while_there_is_room():
@@ -44,18 +38,15 @@ def test_a_release_names_exact_slots_and_opens_the_gate():
 
 
 def test_a_lower_job_passes_the_first_only_if_it_ends_before_that_one_could_start():
-    running = QueuedJob(
-        9, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": (0, 1)}, end=1100, cpus=1
-    )
+    runs = running(9, (0, 1), end=1100)
     short, long = gated(2, time_limit_s=100), gated(3, time_limit_s=101)
-    made = planned(running, gated(1, 8), short, long, free=0xFC)
+    made = planned(runs, gated(1, 8), short, long, free=0xFC)
     assert made.released == ["2"]
 
 
 def test_a_job_that_ended_after_the_queue_was_read_lets_nobody_delay_the_first():
     """Its GPUs are free on the node: they come free once, not again at the end of its limit."""
-    runs = QueuedJob(9, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": (0, 1)}, end=1300, cpus=1)
-    over = replace(runs, job_id=8, gpus={"dgx1": (2, 3)}, end=1100)
+    runs, over = running(9, (0, 1), end=1300), running(8, (2, 3), end=1100)
     long, short = gated(2, time_limit_s=301), gated(3, time_limit_s=300)
     made = planned(runs, over, gated(1, 8), long, short, free=0xFC)
     assert made.released == ["3"]
@@ -100,9 +91,7 @@ def test_a_policy_is_not_asked_again_for_jobs_like_one_that_would_delay_the_firs
         asked.append(job.job_id)
         return first_choice(name, job, want, found)
 
-    runs = QueuedJob(
-        9, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": range(2, 8)}, end=1100, cpus=1
-    )
+    runs = running(9, range(2, 8), end=1100)
     first, long, like = gated(1, 8), gated(2, time_limit_s=200), gated(3, time_limit_s=300)
     shorter, another = gated(4, time_limit_s=150), gated(5, time_limit_s=200, uid=7)
     jobs = runs, first, long, like, shorter, another, gated(6)
@@ -164,13 +153,13 @@ def test_a_requeued_job_gives_its_slots_to_others_until_its_time(sentence, chang
 
 
 def test_a_release_that_did_not_take_is_gated_again_at_once():
-    assert [name for name, _ in planned(placed(999, "gres/gpu:2")).updates] == ["1"]
+    assert [name for name, _ in planned(placed(999, tres_per_node="gres/gpu:2")).updates] == ["1"]
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "SUSPENDED"])
 def test_one_whose_gpus_another_job_got_is_placed_anew_at_once(state):
     """Slurm's own choice for a job that it started just before the submit was answered."""
-    other = QueuedJob(9, state=state, nodes=("dgx1",), gpus={"dgx1": (3, 4)}, end=9000, cpus=1)
+    other = running(9, (3, 4), state=state, end=9000)
     made = planned(other, placed(999), free=0b11100111)
     [(_, update)] = made.updates
     kept = record_in(update.admin_comment)
@@ -178,15 +167,15 @@ def test_one_whose_gpus_another_job_got_is_placed_anew_at_once(state):
     assert "its GPUs were another job's by then" in hints.note_in(update.admin_comment)
     # Nobody doubts its user for it.
     assert not made.tries.failed
-    regated = placed(999, "gres/gpu:2")
+    regated = placed(999, tres_per_node="gres/gpu:2")
     ours = replace(regated, admin_comment=update.admin_comment, eligible=1100)
     assert planned(other, ours, free=0b11100111).released == ["1"]
 
 
 @pytest.mark.parametrize("other", [{"state": "COMPLETING"}, {"gpus": {"dgx1": (1, 2)}}, {}])
 def test_one_whose_gpus_are_free_keeps_them(other):
-    there = {"state": "RUNNING", "nodes": ("dgx2",), "gpus": {"dgx2": (0, 3)}, **other}
-    made = planned(QueuedJob(9, end=9000, cpus=1, **there), placed(999))
+    there = replace(running(9, {"dgx2": (0, 3)}, end=9000), **other)
+    made = planned(there, placed(999))
     assert made.updates == []
 
 
@@ -241,19 +230,13 @@ def test_a_job_the_policy_lets_wait_is_told_why_and_passed_by_later_ones():
 @pytest.mark.parametrize(("reason", "is_written"), [("mapa: 0.5", False), ("mapa: no", True)])
 def test_the_same_reason_is_not_written_twice(reason, is_written):
     """Reasons that differ in figures alone are the same."""
-
-    def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-        return WaitFor(60, reason)
-
     comment = "[gpu-topo: | mapa: 0.4] [gpu-slots: gated tpn=gres/gpu:2 nodes=1-1 since=990]"
-    assert bool(planned(gated(1, admin_comment=comment), choose=choose).updates) is is_written
+    made = planned(gated(1, admin_comment=comment), choose=answers(WaitFor(60, reason)))
+    assert bool(made.updates) is is_written
 
 
 def test_a_job_that_the_policy_leaves_is_slurms_own():
-    def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-        return Pass("opted out by hint")
-
-    [(_, update)] = planned(gated(1), choose=choose).updates
+    [(_, update)] = planned(gated(1), choose=answers(Pass("opted out by hint"))).updates
     assert (update.begin_time, update.tres_per_node) == (NOW, None)
     assert update.admin_comment == "[gpu-topo: | Slurm's own choice: opted out by hint]"
 
@@ -275,6 +258,11 @@ def array(tasks: str, number: int, gpus: int = 2, **more: object) -> QueuedJob:
     return gated(7, gpus, **values)
 
 
+def begun(task: int) -> QueuedJob:
+    """A task of it that runs, without GPUs."""
+    return running(8 + task, (), name=f"7_{task}", array_id=7, task=f"{task}")
+
+
 def test_the_tasks_of_an_array_are_released_one_by_one_and_the_rest_is_not_touched():
     made = planned(array("1-9", 9, eligible=1001))
     assert made.released == ["7_1", "7_2", "7_3", "7_4"]
@@ -283,23 +271,17 @@ def test_the_tasks_of_an_array_are_released_one_by_one_and_the_rest_is_not_touch
 
 
 def test_an_arrays_throttle_counts_its_running_and_released_tasks():
-    running = QueuedJob(8, "7_0", array_id=7, task="0", state="RUNNING", nodes=("dgx1",))
-    assert planned(running, array("1-9", 9, throttle=3)).released == ["7_1", "7_2"]
+    assert planned(begun(0), array("1-9", 9, throttle=3)).released == ["7_1", "7_2"]
 
 
 def test_the_last_task_of_an_array_waits_for_its_turn_too():
-    running = [
-        QueuedJob(8 + i, f"7_{i}", array_id=7, task=f"{i}", state="RUNNING", nodes=("dgx1",))
-        for i in range(2)
-    ]
     last = gated(7, name="7_2", array_id=7, task="2", throttle=2)
-    assert not planned(*running, last).released
-    assert planned(running[0], last).released == ["7_2"]
+    assert not planned(begun(0), begun(1), last).released
+    assert planned(begun(0), last).released == ["7_2"]
 
 
 def test_an_array_behind_its_throttle_blocks_nobody():
-    running = QueuedJob(8, "7_0", array_id=7, task="0", state="RUNNING", nodes=("dgx1",))
-    made = planned(running, array("1-9", 9, gpus=8, throttle=1), gated(9))
+    made = planned(begun(0), array("1-9", 9, gpus=8, throttle=1), gated(9))
     assert made.released == ["9"]
     assert made.first is None
     assert not made.line.waits
@@ -401,10 +383,7 @@ def test_a_pause_of_before_is_over():
 @pytest.mark.parametrize("since", [f"since={SET_BACK}", ""], ids=["later", "not known"])
 def test_a_wait_for_something_better_begins_anew(since):
     """A wait that never began would never end."""
-
-    def waits(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-        return WaitFor(60, "for better GPUs")
-
+    waits = answers(WaitFor(60, "for better GPUs"))
     [(_, first)] = planned(gated(1), choose=waits).updates
     told = replace(gated(1), admin_comment=first.admin_comment or "")
     assert planned(told, choose=waits).updates == []

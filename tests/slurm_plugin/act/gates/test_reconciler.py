@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from slots_in_tests import DGX1, NOW, Remembering, gated, look, reconciler
+from slots_in_tests import DGX1, NOW, Remembering, gated, look, reconciler, running
 
 from policies.performance import Shape
 from slurm_plugin.act.gates.capacity_cache import PROMISE_S, CapacityCache
@@ -22,7 +22,7 @@ from slurm_plugin.queue.capacity import Hold
 from slurm_plugin.queue.snapshot import read_snapshot
 from slurm_plugin.serve.give_back import give_back
 from slurm_plugin.slurm.interface import NOW as AT_ONCE
-from slurm_plugin.slurm.interface import JobUpdate, QueuedJob, Reservation, SlurmPartition
+from slurm_plugin.slurm.interface import JobUpdate, Reservation, SlurmPartition
 
 
 def polled(
@@ -46,17 +46,7 @@ def test_a_gated_job_is_released_on_the_policys_gpus(tmp_path):
     assert cache.settings.default_partition == "batch"
 
 
-RUNS = QueuedJob(
-    9,
-    "9",
-    partition="batch",
-    state="RUNNING",
-    start=NOW,
-    end=NOW + 60,
-    nodes=("dgx1",),
-    cpus=1,
-    gpus={"dgx1": (0,)},
-)
+RUNS = running(9, (0,), start=NOW, end=NOW + 60)
 
 
 @pytest.mark.parametrize("is_held_back", [True, False])
@@ -235,8 +225,8 @@ async def test_an_update_that_slurm_refuses_is_tried_again_after_longer_and_long
 
 
 def test_jobs_that_are_given_back_are_counted_and_those_that_slurm_keeps_named():
-    running = replace(gated(3), state="RUNNING")
-    slurm = Remembering(gated(1), gated(2), running, replace(gated(4), admin_comment=""))
+    begun = replace(gated(3), state="RUNNING")
+    slurm = Remembering(gated(1), gated(2), begun, replace(gated(4), admin_comment=""))
     assert give_back(slurm) == 2
     assert [names for names, _ in slurm.updates] == [("1",), ("2",)]
     slurm.refuses = True

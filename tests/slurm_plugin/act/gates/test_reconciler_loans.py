@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from machines_in_tests import BASIC, basic_config, basic_decider
-from slots_in_tests import NOW, Remembers, TwoNodes, gated, look, reconciler
+from slots_in_tests import NOW, Remembers, TwoNodes, gated, look, reconciler, running
 
 from policies.performance import Shape
 from slurm_plugin.act.gates.capacity_cache import CapacityCache
@@ -84,8 +84,7 @@ def test_a_job_that_fits_on_no_node_borrows(tmp_path, hint, carried, allow, lent
 
 def ending(in_s: int) -> QueuedJob:
     """A job on the six other GPUs of dgx1."""
-    held = {"dgx1": tuple(range(2, 8))}
-    return QueuedJob(9, "9", state="RUNNING", nodes=("dgx1",), gpus=held, end=NOW + in_s)
+    return running(9, range(2, 8), end=NOW + in_s)
 
 
 @pytest.mark.parametrize(
@@ -155,14 +154,14 @@ def loan_of(job: QueuedJob) -> QueuedJob:
 
 def test_a_network_that_running_loans_fill_holds_a_job_back_for_a_bounded_time(tmp_path):
     """Three rounds of 30 s, as `waiting` says of every postponement."""
-    running = loan_of(wants("remote=allow,profile=talks", 8))
+    borrows = loan_of(wants("remote=allow,profile=talks", 8))
     for held, lent in (
         ("", False),
         (f"loan_held={NOW - 89}", False),
         (f"loan_held={NOW - 90}", True),
     ):
         job = wants("remote=allow,profile=talks", 1, f"remote=1 {held}")
-        slurm = TwoNodes(job, running, QueuedJob(70, "70", state="RUNNING"))
+        slurm = TwoNodes(job, borrows, QueuedJob(70, "70", state="RUNNING"))
         lender, lines = borrowing(tmp_path, slurm, "decider: drmaestro, solve_s: 30", 60)
         assert [name for name, _ in lender.asked] == (["1"] if lent else [])
         [line] = decided(lines)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import slots_in_tests
-from slots_in_tests import DGX1, GPUS, NOW, TERMS, planned
+from slots_in_tests import DGX1, GPUS, NOW, TERMS, placed, planned, running
 
 from slurm_plugin.act.gates.admission import SPREAD
 from slurm_plugin.act.gates.plan import GatePlan
@@ -146,7 +146,7 @@ def test_a_heterogeneous_job_is_left_to_slurm_as_a_whole():
 
 def test_nobody_is_spread_over_the_nodes_of_one_who_waits_before():
     first = slots_in_tests.gated(1, 8, time_limit_s=60)
-    runs = QueuedJob(9, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": range(2, 8)}, end=1100)
+    runs = running(9, range(2, 8), end=1100, cpus=0)
     short, long = gated(2), gated(3, time_limit_s=600)
     on = site(2, 3)
     assert left(look(runs, first, long, on=on)) == []
@@ -155,7 +155,7 @@ def test_nobody_is_spread_over_the_nodes_of_one_who_waits_before():
 
 def test_nobody_delays_one_whom_slurm_would_soon_spread():
     """Two GPUs come free at 1100, and with the four that are free now these are six."""
-    runs = QueuedJob(9, state="RUNNING", nodes=("dgx1",), gpus={"dgx1": (6, 7)}, end=1100)
+    runs = running(9, (6, 7), end=1100, cpus=0)
     first = gated(1, "tpj=gres/gpu:6")
     for time_limit_s, released in ((200, []), (90, ["2"])):
         other = slots_in_tests.gated(2, 2, time_limit_s=time_limit_s)
@@ -193,9 +193,6 @@ def test_tasks_whose_cpus_are_more_than_a_socket_may_give_are_slurms_at_once():
 
 @pytest.mark.parametrize(("most", "released"), [(4, []), (5, ["2"])])
 def test_the_cpus_of_what_is_about_to_start_count_in_its_partition(most, released):
-    words = f"placed token=t1 tpn=gres/gpu:1 nodes=1-1 by=node at={NOW}"
-    starts = {"admin_comment": f"[gpu-slots: {words}]", "req_nodes": "dgx1", "eligible": NOW}
-    starts |= {"tres_per_node": "gres/gpu:v100.s0:1", "cpus": 3}
     other = slots_in_tests.gated(2, 1, cpus=2)
     on = [limited(max_cpus_per_node=most)]
-    assert look(slots_in_tests.gated(1, 1, **starts), other, on=on).released == released
+    assert look(placed(1, NOW, (0,), cpus=3), other, on=on).released == released

@@ -1,17 +1,15 @@
 """A job of partitions of several PriorityTiers has one turn at each, as it has in Slurm."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from slots_in_tests import DGX1, NOW, TERMS, gated, planned
+from slots_in_tests import DGX1, NOW, TERMS, answers, gated, planned, running, waits
 
-from slurm_plugin.act.gates.plan import Choice, GatePlan, TierTurns, Unit, Want, units_of
+from slurm_plugin.act.gates.plan import GatePlan, TierTurns, Unit, units_of
 from slurm_plugin.act.gates.planning import OVERTAKEN
 from slurm_plugin.act.gates.want import Wants
 from slurm_plugin.base.job_notes import hints
 from slurm_plugin.base.protocol import Pass, WaitFor
-from slurm_plugin.queue.candidates import Group
 from slurm_plugin.queue.capacity import Node
 from slurm_plugin.slurm.interface import QueuedJob, SlurmPartition
 
@@ -37,14 +35,6 @@ def nodes_of(made: GatePlan) -> dict[str, list[str]]:
     }
 
 
-def running(job_id: int, name: str, gpus: Sequence[int], **more: object) -> QueuedJob:
-    values: dict[str, object] = {
-        "state": "RUNNING", "partition": "batch", "cpus": 1, "start": NOW - 900, "end": NOW + 600,
-        "nodes": (name,), "gpus": {name: tuple(gpus)},
-    }  # fmt: skip
-    return QueuedJob(job_id, **{**values, **more})
-
-
 def test_a_full_partition_of_a_high_tier_gives_nobody_the_nodes_of_a_low_one():
     made = on_two(gated(90, 8, **BOTH), gated(2, 8, **BATCH))
     assert nodes_of(made) == {"2": ["dgx1"]}
@@ -64,20 +54,13 @@ def test_at_its_last_turn_it_may_have_any_node_of_its_partitions():
 
 def test_in_the_higher_tier_no_later_job_delays_it():
     """It has a place at each turn at which it lacks room."""
-    half = running(50, "x1", range(4), partition="express")
+    half = running(50, {"x1": range(4)}, partition="express")
     long = gated(3, 4, partition="express", priority=1, submit=5, time_limit_s=9000)
-    full = running(51, "dgx1", range(8), end=NOW + 300)
+    full = running(51, range(8), end=NOW + 300)
     made = on_two(gated(90, 8, **BOTH), long, half, full, batch=0, express=0xF0)
     assert made.released == []
     places = [(sorted(one.names), one.start) for one in made.line.waits if one.job == 90]
     assert places == [(["x1"], NOW + 600), (["dgx1", "x1"], NOW + 300)]
-
-
-def answers(choice: Choice):
-    def choose(name: str, job: QueuedJob, want: Want, found: Sequence[Group]) -> Choice:
-        return choice
-
-    return choose
 
 
 @pytest.mark.parametrize(
@@ -100,25 +83,14 @@ def test_the_tasks_of_an_array_that_are_released_at_one_turn_are_not_at_the_next
     assert made.again
 
 
-OWN = QueuedJob(
-    40,
-    state="PENDING",
-    reason="Resources",
-    cpus=1,
-    ntasks=1,
-    min_nodes=1,
-    tres_per_node="gres/gpu:8",
-    time_limit_s=3600,
-    partition="express,batch",
-    priority=5,
-)
+OWN = waits(40, 8, partition="express,batch", priority=5)
 
 
 @pytest.mark.parametrize(("priority", "released"), [(9, ["2"]), (4, [])])
 def test_for_a_waiting_job_that_is_slurms_own_only_who_comes_after_it_there_waits(
     priority, released
 ):
-    half = running(50, "dgx1", range(4))
+    half = running(50, range(4))
     four = gated(2, 4, partition="batch", priority=priority, time_limit_s=9000)
     assert on_two(half, OWN, four, batch=0xF0).released == released
 
@@ -137,11 +109,11 @@ def test_it_is_overtaken_by_who_comes_after_it_in_the_same_partition(
 ):
     """Half of the one node comes free in ten minutes; the other is full for long."""
     [other] = {"dgx1", "x1"} - {name}
-    full, half = running(50, other, range(8), end=NOW + 9000), running(51, name, range(4))
+    full, half = running(50, {other: range(8)}, end=NOW + 9000), running(51, {name: range(4)})
     more = {"partition": partition, "priority": priority, "start": NOW - 5, "end": NOW + 9000}
     free = {"dgx1": 0, "x1": 0, name: 0x70}
     made = on_two(
-        *(gated(90, 8, **{**BOTH, "priority": 5}), full, half, running(60, name, [7], **more)),
+        *(gated(90, 8, **{**BOTH, "priority": 5}), full, half, running(60, {name: [7]}, **more)),
         context=replace(SITE, waits_since={90: NOW - 60}),
         batch=free["dgx1"],
         express=free["x1"],
