@@ -16,7 +16,7 @@ from gres_topology.pictures.scale import (
     in_words,
     scale_of,
 )
-from gres_topology.pictures.svg import Picture, Svg, element, shortened
+from gres_topology.pictures.svg import Picture, Svg, element, rect, shortened, words
 
 #: Series -> its values, one per group; None or not a number: there is none.
 Values = Mapping[str, Sequence[float | None]]
@@ -82,16 +82,9 @@ def bars(
 def group_names(groups: Sequence[str]) -> list[Svg]:
     """The groups' names below the axis."""
     room = WIDTH / max(1, len(groups))
+    most = max(4, round(room / 6.2))
     return [
-        element(
-            "text",
-            shortened(str(group), max(4, round(room / 6.2))),
-            class_="gt-text",
-            x=(at + 0.5) * room,
-            y=HEIGHT + 16,
-            font_size=11,
-            text_anchor="middle",
-        )
+        words(shortened(str(group), most), (at + 0.5) * room, HEIGHT + 16, 11, anchor="middle")
         for at, group in enumerate(groups)
     ]
 
@@ -103,15 +96,7 @@ def _bar(number: int, left: float, width: float, scale: Scale, value: float) -> 
     if high == low:
         return []
     gap = min(1.5, width / 10)
-    box = element(
-        "rect",
-        class_=f"gt-{name}",
-        x=left + gap,
-        y=high,
-        width=width - 2 * gap,
-        height=low - high,
-        stroke_width=0.8,
-    )
+    box = rect(name, left + gap, high, width - 2 * gap, low - high, stroke_width=0.8)
     if width < 9 or low - high < 8:
         return [box]
     side = min(8, int(width - 2 * gap - 2))
@@ -230,12 +215,10 @@ def scatter(
     ]
     entries = []
     for number, (name, points) in enumerate(series.items()):
-        for a, b, words in points:
+        for a, b, text in points:
             at, high = across.place(a), HEIGHT - up.place(b)
             parts.append(_mark(number, at, high))
-            parts.append(
-                element("text", words, class_="gt-soft", x=at + 6, y=high - 3, font_size=8)
-            )
+            parts.append(words(text, at + 6, high - 3, 8, "soft"))
         entries.append(LegendEntry([_mark(number, 22, 0)], name))
     said = in_words({name: [b for _, b, _ in some] for name, some in series.items()}, y)
     return framed(title, parts, entries, x=x, y=y, desc=said)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gres_topology.pictures import theme
-from gres_topology.pictures.svg import Svg, element, shortened
+from gres_topology.pictures.svg import Svg, element, rect, shortened, words
 
 _ROW, _SAMPLE = 22.0, 44.0
 _FONT, _MOST_LETTERS = 12, 56
@@ -27,9 +27,7 @@ def legend(entries: Sequence[LegendEntry]) -> tuple[list[Svg], float, float]:
         y = _ROW * number
         text = shortened(entry.text, _MOST_LETTERS)
         lines.append(element("g", *entry.sample, transform=f"translate(0 {y:g})"))
-        lines.append(
-            element("text", text, class_="gt-text", x=_SAMPLE + 8, y=y + 4, font_size=_FONT)
-        )
+        lines.append(words(text, _SAMPLE + 8, y + 4, _FONT))
     letters = max((min(len(entry.text), _MOST_LETTERS) for entry in entries), default=0)
     return lines, _SAMPLE + 8 + 0.58 * _FONT * letters, _ROW * len(entries)
 
@@ -49,9 +47,7 @@ def filled(
     look: str, hatch: int, x: float, y: float, width: float, height: float, stroke: float = 1.2
 ) -> list[Svg]:
     """A box in a job's colour, with its pattern along the lower edge."""
-    box = element(
-        "rect", class_=f"gt-{look}", x=x, y=y, width=width, height=height, rx=6, stroke_width=stroke
-    )
+    box = rect(look, x, y, width, height, rx=6, stroke_width=stroke)
     path = theme.hatch(hatch, round(x + 6), round(y + height - 10), round(width - 12), 6)
     band = element("path", class_=f"gt-{look}-hatch", d=path, stroke_width=1.5)
     return [box, band] if path else [box]

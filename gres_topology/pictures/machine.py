@@ -11,7 +11,7 @@ from gres_topology.pictures import theme
 from gres_topology.pictures.layout import GPU_H, GPU_W, layout_of
 from gres_topology.pictures.legend import LegendEntry, box_entry, filled, legend
 from gres_topology.pictures.shown_links import line, nics, shown_links
-from gres_topology.pictures.svg import Picture, Svg, element, shortened
+from gres_topology.pictures.svg import Picture, Svg, element, rect, segment, shortened, words
 from gres_topology.topology import NodeTopology
 
 #: The holder's name where a GPU is held by a job of which nothing may be told.
@@ -115,9 +115,7 @@ class _Drawn:
             down += _TITLE + max(0.0, (legend_h - height) / 2)
             left += room
             right = left + width + room + 20
-            heading = element(
-                "text", shortened(title, 90), class_="gt-text", x=_MARGIN, y=30.0, font_size=17
-            )
+            heading = words(shortened(title, 90), _MARGIN, 30.0, 17)
             at = f"translate({right:g} {_MARGIN + _TITLE + 10:g})"
             around = [heading, element("g", *table, transform=at)]
             width = max(right + legend_w - _MARGIN, 9.2 * min(len(title), 90))
@@ -132,17 +130,7 @@ class _Drawn:
         for numa, box in self.layout.groups.items():
             if numa is None:
                 continue
-            parts.append(
-                element(
-                    "rect",
-                    class_="gt-group",
-                    x=box.x,
-                    y=box.y,
-                    width=box.width,
-                    height=box.height,
-                    rx=10,
-                )
-            )
+            parts.append(rect("group", box.x, box.y, box.width, box.height, rx=10))
             lines = [f"NUMA node {numa}", *self.notes.get(numa, ())]
             letters = int(box.width / 6.2)
             # The corner away from the middle, where a hub may be.
@@ -168,25 +156,16 @@ class _Drawn:
             return []
         places, parts = self.layout.places, []
         for a, b in hops:
-            (x, y), (u, v) = places[a], places[b]
-            parts.append(
-                element(
-                    "path",
-                    class_="gt-ring",
-                    stroke_width=15.0,
-                    d=f"M{x:.1f} {y:.1f}L{u:.1f} {v:.1f}",
-                )
-            )
+            path = segment(places[a], places[b])
+            parts.append(element("path", class_="gt-ring", stroke_width=15.0, d=path))
         parts += [line(self.topology, self.layout, a, b) for a, b in hops]
         a, b = self._weakest(hops)
         x, y = self._beside_gpus(places[a], places[b])
         text = f"{float(self.topology.bandwidth_gbps[a, b]):g} GB/s"
         if not self.is_small:
             parts += [
-                element("rect", class_="gt-free", x=x - 28, y=y - 10, width=56, height=19, rx=4),
-                element(
-                    "text", text, class_="gt-text", x=x, y=y + 4, font_size=11, text_anchor="middle"
-                ),
+                rect("free", x - 28, y - 10, 56, 19, rx=4),
+                words(text, x, y + 4, 11, anchor="middle"),
             ]
         return parts
 
@@ -197,12 +176,7 @@ class _Drawn:
         places = self.layout.places
         ends = [one.gpus for one in self.topology.impairments if len(one.gpus) == 2]
         return [
-            element(
-                "path",
-                class_="gt-marked",
-                stroke_width=4.0,
-                d="M{:.1f} {:.1f}L{:.1f} {:.1f}".format(*places[a], *places[b]),
-            )
+            element("path", class_="gt-marked", stroke_width=4.0, d=segment(places[a], places[b]))
             for a, b in ends
         ]
 
@@ -233,45 +207,16 @@ class _Drawn:
         look, hatch = self.looks[name] if name else ("chosen" if is_chosen else "free", 0)
         x, y = (at - size / 2 for at, size in zip(self.layout.places[gpu], _SIZE, strict=True))
         parts = filled(look, hatch, x, y, *_SIZE, stroke=3.0 if is_chosen else 1.2)
-        ink = "gt-text" if look == "free" else f"gt-{look}-text"
+        ink = "text" if look == "free" else f"{look}-text"
         middle = x + GPU_W / 2
         is_named = bool(name) and not self.is_small
-        parts.append(
-            element(
-                "text",
-                self._called(gpu),
-                class_=ink,
-                x=middle,
-                y=y + (19 if is_named else 30),
-                font_size=18,
-                font_weight="bold",
-                text_anchor="middle",
-            )
-        )
+        number_y = y + (19 if is_named else 30)
+        parts.append(words(self._called(gpu), middle, number_y, 18, ink, "middle", "bold"))
         if is_named:
-            parts.append(
-                element(
-                    "text",
-                    shortened(name, 9),
-                    class_=ink,
-                    x=middle,
-                    y=y + 34,
-                    font_size=10,
-                    text_anchor="middle",
-                )
-            )
+            parts.append(words(shortened(name, 9), middle, y + 34, 10, ink, "middle"))
         if gpu in marks.beside:
             parts.append(
-                element(
-                    "rect",
-                    class_="gt-beside",
-                    x=x - 5,
-                    y=y - 5,
-                    width=GPU_W + 10,
-                    height=GPU_H + 10,
-                    rx=9,
-                    stroke_width=2.2,
-                )
+                rect("beside", x - 5, y - 5, GPU_W + 10, GPU_H + 10, rx=9, stroke_width=2.2)
             )
         if any(one.gpus == (gpu,) for one in self.topology.impairments):
             is_broken = bool(self.topology.broken >> gpu & 1)
@@ -297,9 +242,7 @@ class _Drawn:
             sample = element("path", class_="gt-ring", d="M4 0h36", stroke_width=13.0)
             entries.append(LegendEntry([sample], "who talks to whom; the slowest with GB/s"))
         if marks.beside:
-            sample = element(
-                "rect", class_="gt-beside", x=4, y=-8, width=36, height=16, rx=6, stroke_width=2.2
-            )
+            sample = rect("beside", 4, -8, 36, 16, rx=6, stroke_width=2.2)
             entries.append(LegendEntry([sample], marks.beside_means))
         if any(gpu not in marks.held for gpu in range(self.topology.gpus)) and marks.held:
             entries.append(box_entry("free", 0, "free"))
@@ -339,13 +282,5 @@ _SIZE = (GPU_W, GPU_H)
 def _rank(rank: int, x: float, y: float) -> list[Svg]:
     return [
         element("circle", class_="gt-rank", cx=x, cy=y, r=10),
-        element(
-            "text",
-            str(rank),
-            class_="gt-rank-text",
-            x=x,
-            y=y + 4,
-            font_size=11,
-            text_anchor="middle",
-        ),
+        words(str(rank), x, y + 4, 11, "rank-text", anchor="middle"),
     ]

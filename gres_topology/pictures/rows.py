@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gres_topology.pictures import theme
 from gres_topology.pictures.legend import LegendEntry, filled
 from gres_topology.pictures.scale import WIDTH, framed, grid, scale_of
-from gres_topology.pictures.svg import Picture, Svg, element, shortened
+from gres_topology.pictures.svg import Picture, Svg, element, rect, shortened, words
 
 _ROW, _LEFT = 18.0, 130.0
 #: Shares are shown in this many shades, the first of which is none.
@@ -16,15 +16,7 @@ SHADES = 5
 
 def _named(rows: Sequence[str]) -> list[Svg]:
     return [
-        element(
-            "text",
-            shortened(name, 20),
-            class_="gt-text",
-            x=-8.0,
-            y=_ROW * at + 13,
-            font_size=11,
-            text_anchor="end",
-        )
+        words(shortened(name, 20), -8.0, _ROW * at + 13, 11, anchor="end")
         for at, name in enumerate(rows)
     ]
 
@@ -72,17 +64,9 @@ def strips(
         first = 0
         for now in range(1, len(shades) + 1):
             if now == len(shades) or shades[now] != shades[first]:
-                if shades[first]:
-                    parts.append(
-                        element(
-                            "rect",
-                            class_=f"gt-shade{shades[first]}",
-                            x=first * cell,
-                            y=_ROW * at + 1,
-                            width=(now - first) * cell,
-                            height=_ROW - 2,
-                        )
-                    )
+                if shade := shades[first]:
+                    left, width = first * cell, (now - first) * cell
+                    parts.append(rect(f"shade{shade}", left, _ROW * at + 1, width, _ROW - 2))
                 first = now
     across = scale_of([0.0, end], WIDTH)
     entries = [_shade_entry(shade, what) for shade in range(SHADES + 1)]
@@ -105,12 +89,10 @@ def _shade(share: float) -> int:
 
 
 def _shade_entry(shade: int, what: str) -> LegendEntry:
-    sample = element(
-        "rect", class_=f"gt-shade{shade}" if shade else "gt-free", x=4, y=-8, width=36, height=16
-    )
+    sample = rect(f"shade{shade}" if shade else "free", 4, -8, 36, 16)
     step = 100 // SHADES
-    words = f"{step * (shade - 1)} to {step * shade} %" if shade else "none"
-    return LegendEntry([sample], f"{words} {what}")
+    share = f"{step * (shade - 1)} to {step * shade} %" if shade else "none"
+    return LegendEntry([sample], f"{share} {what}")
 
 
 def timeline(
@@ -132,14 +114,7 @@ def timeline(
         letters = int(width / 6)
         if name and letters > 1:
             parts.append(
-                element(
-                    "text",
-                    shortened(name, letters),
-                    class_=f"gt-{colour}-text",
-                    x=left + 3,
-                    y=_ROW * row + 13,
-                    font_size=10,
-                )
+                words(shortened(name, letters), left + 3, _ROW * row + 13, 10, f"{colour}-text")
             )
     desc = f"{len(held)} stretches of time on {len(rows)} rows"
     return framed(title, parts, [], x=x, desc=desc, height=height, left=_LEFT)

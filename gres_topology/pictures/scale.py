@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gres_topology.pictures.legend import LegendEntry, legend
-from gres_topology.pictures.svg import Picture, Svg, element, shortened
+from gres_topology.pictures.svg import Picture, Svg, element, shortened, words
 
 #: The area inside the axes, and what is left of it and above it.
 WIDTH, HEIGHT = 560.0, 230.0
@@ -83,29 +83,13 @@ def grid(x: Scale | None, y: Scale | None, height: float = HEIGHT) -> list[Svg]:
         at = height - y.place(tick) if y else 0.0
         parts += [
             element("path", class_="gt-grid", d=f"M0 {at:.1f}h{WIDTH:g}"),
-            element(
-                "text",
-                named(tick),
-                class_="gt-soft",
-                x=-8.0,
-                y=at + 4,
-                font_size=11,
-                text_anchor="end",
-            ),
+            words(named(tick), -8.0, at + 4, 11, "soft", anchor="end"),
         ]
     for tick in x.ticks() if x else ():
         at = x.place(tick) if x else 0.0
         parts += [
             element("path", class_="gt-grid", d=f"M{at:.1f} 0v{height:g}"),
-            element(
-                "text",
-                named(tick),
-                class_="gt-soft",
-                x=at,
-                y=height + 16,
-                font_size=11,
-                text_anchor="middle",
-            ),
+            words(named(tick), at, height + 16, 11, "soft", anchor="middle"),
         ]
     return parts
 
@@ -125,11 +109,9 @@ def framed(
     table, legend_w, legend_h = legend(entries)
     right = left + WIDTH + 22
     texts = [
-        element("text", shortened(title, 100), class_="gt-text", x=10.0, y=22, font_size=14,
-                font_weight="bold"),
-        element("text", y, class_="gt-soft", x=10.0, y=38, font_size=11),
-        element("text", x, class_="gt-soft", x=left + WIDTH / 2, y=TOP + height + 34,
-                font_size=11, text_anchor="middle"),
+        words(shortened(title, 100), 10.0, 22, 14, weight="bold"),
+        words(y, 10.0, 38, 11, "soft"),
+        words(x, left + WIDTH / 2, TOP + height + 34, 11, "soft", anchor="middle"),
     ]  # fmt: skip
     border = element("path", class_="gt-faint", d=f"M0 0V{height:g}H{WIDTH:g}")
     full_w = right + legend_w + 12 if entries else left + WIDTH + 26

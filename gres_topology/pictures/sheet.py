@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gres_topology.pictures.svg import Picture, Svg, element, shortened
+from gres_topology.pictures.svg import Picture, Svg, element, shortened, words
 
 _WIDTH, _MARGIN, _GAP = 1040.0, 16.0, 18.0
 _LINE = 16.0
@@ -23,17 +23,11 @@ class Pane:
 
 def sheet(title: str, lines: Sequence[str], panes: Sequence[Pane]) -> Picture:
     """A heading, lines of text, and the panes in rows as they fit beside each other."""
-    parts = [
-        element("text", shortened(title, 100), class_="gt-text", x=_MARGIN, y=32, font_size=19)
-    ]
+    parts = [words(shortened(title, 100), _MARGIN, 32, 19)]
     y = 40.0
     for line in lines:
         y += _LINE
-        parts.append(
-            element(
-                "text", shortened(line, _LETTERS), class_="gt-soft", x=_MARGIN, y=y, font_size=12
-            )
-        )
+        parts.append(words(shortened(line, _LETTERS), _MARGIN, y, 12, "soft"))
     y += _GAP
     x, low = _MARGIN, y
     for pane in panes:
@@ -52,18 +46,12 @@ def _drawn(pane: Pane, x: float, y: float) -> tuple[list[Svg], float]:
     scale = pane.width / pane.picture.width
     head = _LINE * len(pane.caption)
     at = f"translate({x:.1f} {y + head:.1f}) scale({scale:.3f})"
+    letters = round(pane.width / 6.5)
     texts = [
-        element(
-            "text",
-            shortened(line, round(pane.width / 6.5)),
-            class_="gt-text",
-            x=x + 4,
-            y=y + 12 + _LINE * row,
-            font_size=12,
-            font_weight=None if row else "bold",
-        )
+        words(shortened(line, letters), x + 4, y + 12 + _LINE * row, 12,
+              weight=None if row else "bold")
         for row, line in enumerate(pane.caption)
-    ]
+    ]  # fmt: skip
     return [*texts, element("g", *pane.picture.parts, transform=at)], (
         head + pane.picture.height * scale
     )

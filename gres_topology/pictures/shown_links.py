@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gres_topology import links
 from gres_topology.pictures.layout import Layout, groups_of
 from gres_topology.pictures.legend import LegendEntry, line_entry
-from gres_topology.pictures.svg import Svg, element, shortened
+from gres_topology.pictures.svg import Svg, element, rect, segment, shortened, words
 from gres_topology.pictures.theme import link_kind
 from gres_topology.topology import Nic, NodeTopology
 
@@ -44,11 +44,10 @@ def width_of(topology: NodeTopology, gbps: float) -> float:
 
 def line(topology: NodeTopology, layout: Layout, a: int, b: int) -> Svg:
     """The link of two GPUs."""
-    (x, y), (u, v) = layout.places[a], layout.places[b]
     return element(
         "path",
         class_=f"gt-{link_kind(topology.kinds[a][b])}",
-        d=f"M{x:.1f} {y:.1f}L{u:.1f} {v:.1f}",
+        d=segment(layout.places[a], layout.places[b]),
         stroke_width=width_of(topology, float(topology.bandwidth_gbps[a, b])),
     )
 
@@ -95,8 +94,8 @@ def _gbps(topology: NodeTopology, label: str) -> float:
 
 def _legend_entry(topology: NodeTopology, label: str, which: str) -> LegendEntry:
     kind, gbps = link_kind(label), _gbps(topology, label)
-    words = "path unknown" if label == links.UNKNOWN else _WORDS[kind]
-    text = f"{label} ({words}): {gbps:g} GB/s{which}"
+    path = "path unknown" if label == links.UNKNOWN else _WORDS[kind]
+    text = f"{label} ({path}): {gbps:g} GB/s{which}"
     return line_entry(kind, width_of(topology, gbps), text)
 
 
@@ -115,7 +114,7 @@ def _between_sockets(topology: NodeTopology, layout: Layout, rest: str | None) -
             "path",
             class_=f"gt-{link_kind(rest)}",
             stroke_width=4,
-            d=f"M{left.x + left.width:.1f} {y:.1f}L{right.x:.1f} {y:.1f}",
+            d=segment((left.x + left.width, y), (right.x, y)),
         ),
     ]
 
@@ -124,19 +123,11 @@ def _hub(topology: NodeTopology, layout: Layout, label: str, is_small: bool) -> 
     """All pairs joined alike: a line from each GPU to one disc in the middle."""
     x, y = layout.centre
     kind, gbps = link_kind(label), _gbps(topology, label)
-    spokes = "".join(f"M{x:.1f} {y:.1f}L{u:.1f} {v:.1f}" for u, v in layout.places)
-    words = [label] if is_small else ["every pair", label, f"{gbps:g} GB/s"]
+    spokes = "".join(segment((x, y), place) for place in layout.places)
+    said = [label] if is_small else ["every pair", label, f"{gbps:g} GB/s"]
     texts = [
-        element(
-            "text",
-            word,
-            class_="gt-text",
-            x=x,
-            y=y + 5 + 15 * (at - (len(words) - 1) / 2),
-            font_size=12,
-            text_anchor="middle",
-        )
-        for at, word in enumerate(words)
+        words(word, x, y + 5 + 15 * (at - (len(said) - 1) / 2), 12, anchor="middle")
+        for at, word in enumerate(said)
     ]
     return [
         element("path", class_=f"gt-{kind}", d=spokes, stroke_width=4),
@@ -162,16 +153,12 @@ def nics(topology: NodeTopology, layout: Layout) -> tuple[list[Svg], list[str]]:
         is_right = x > layout.centre[0]
         y = lowest[is_right] = max(y, lowest[is_right] + 28)
         at = layout.width + 50 if is_right else -50.0
-        lines = "".join(
-            f"M{at:.1f} {y:.1f}L{layout.places[gpu][0]:.1f} {layout.places[gpu][1]:.1f}"
-            for gpu in gpus
-        )
+        lines = "".join(segment((at, y), layout.places[gpu]) for gpu in gpus)
         text = names[0] if len(names) == 1 else f"{shortened(names[0], 11)} +{len(names) - 1}"
         parts += [
             element("path", class_="gt-faint", d=lines, stroke_width=1.5),
-            element("rect", class_="gt-free", x=at - 43, y=y - 11, width=86, height=22, rx=11),
-            element("text", shortened(text, 14), class_="gt-text", x=at, y=y + 4, font_size=10,
-                    text_anchor="middle"),
+            rect("free", at - 43, y - 11, 86, 22, rx=11),
+            words(shortened(text, 14), at, y + 4, 10, anchor="middle"),
         ]  # fmt: skip
     return parts, far
 

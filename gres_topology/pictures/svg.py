@@ -37,6 +37,30 @@ def element(name: str, *inside: str, **attributes: object) -> Svg:
     return Svg(f"<{name}{head}>{body}</{name}>" if inside else f"<{name}{head}/>")
 
 
+def words(
+    text: str,
+    x: float,
+    y: float,
+    size: float,
+    look: str = "text",
+    anchor: str | None = None,
+    weight: str | None = None,
+) -> Svg:
+    """A line of text in a colour of `theme`, whose `anchor` (by default its start) is at (x, y)."""
+    return element("text", text, class_=f"gt-{look}", x=x, y=y,
+                   font_size=size, font_weight=weight, text_anchor=anchor)  # fmt: skip
+
+
+def rect(look: str, x: float, y: float, width: float, height: float, **more: object) -> Svg:
+    """A rectangle in a colour of `theme`; `more` are further attributes."""
+    return element("rect", class_=f"gt-{look}", x=x, y=y, width=width, height=height, **more)
+
+
+def segment(one: tuple[float, float], other: tuple[float, float]) -> str:
+    """The path's data of a line from one point to another."""
+    return "M{:.1f} {:.1f}L{:.1f} {:.1f}".format(*one, *other)
+
+
 def _plain(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.1f}".removesuffix(".0")

@@ -9,7 +9,7 @@ from gres_topology.pictures import Picture
 from gres_topology.pictures.charts import group_names, look, numbers
 from gres_topology.pictures.legend import box_entry
 from gres_topology.pictures.scale import HEIGHT, WIDTH, framed, grid, in_words, scale_of
-from gres_topology.pictures.svg import Svg, element
+from gres_topology.pictures.svg import Svg, element, rect
 
 
 def boxes(
@@ -46,8 +46,7 @@ def _box(number: int, left: float, width: float, places: Sequence[float]) -> lis
     name, _ = look(number)
     return [
         element("path", class_="gt-edge", d=ends),
-        element("rect", class_=f"gt-{name}", x=left, y=high, width=width,
-                height=max(1.0, low - high)),
+        rect(name, left, high, width, max(1.0, low - high)),
         element("path", class_="gt-edge", d=f"M{left:.1f} {middle:.1f}h{width:.1f}",
                 stroke_width=2.5),
     ]  # fmt: skip
