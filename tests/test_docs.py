@@ -10,7 +10,7 @@ import click
 import pytest
 
 from slurm_plugin.cli import cli, manual
-from slurm_plugin.tell.why.request import OPTIONS as SBATCH_OPTIONS
+from slurm_plugin.slurm.sbatch_options import OPTIONS as SBATCH_OPTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Every page that a reader of the repository may open; the change log speaks of what once was.
