@@ -6,25 +6,34 @@ latency of a call + GB moved over the bandwidth + all else, which here is kernel
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+import msgspec
 import yaml
 
 from policies.errors import ProfileError
-from policies.remote.r_queue.measured import Measured, Side, is_number, parse
+from policies.remote.r_queue.measured import AboveZero, FromZero, Measured, Side, parse
+from slurm_plugin.base.rows_file import NO_JSON
 from slurm_plugin.errors import RemoteError
 
 #: Beyond it, no log of a probe but a mistake.
 MOST_LINES = 10_000
 #: Seconds of a GB that takes no time beside the calls that move it.
 NOTHING_S = 1e-6
-#: What a line says, and what it may say besides: GB from GPU to GPU, and how many did the same.
-_KEYS = ("calls", "gb", "kernels", "seconds")
-_MORE = {"gpu_gb": 0.0, "jobs": 1.0}
+
+
+class ProbeRun(msgspec.Struct, frozen=True):
+    """One line of a probe; it may say more than this."""
+
+    calls: FromZero
+    gb: FromZero
+    kernels: FromZero
+    seconds: AboveZero
+    #: GB from GPU to GPU, and how many jobs did the same at once.
+    gpu_gb: FromZero = 0.0
+    jobs: Annotated[float, msgspec.Meta(ge=1, lt=1e12)] = 1.0
 
 
 def load(path: Path) -> Measured:
@@ -39,7 +48,7 @@ def load(path: Path) -> Measured:
 
 def text(found: Measured) -> str:
     """The file that `load` reads."""
-    return yaml.safe_dump(asdict(found), sort_keys=False)
+    return yaml.safe_dump(msgspec.to_builtins(found), sort_keys=False)
 
 
 def runs(path: Path) -> list[tuple[float, ...]]:
@@ -58,17 +67,11 @@ def runs(path: Path) -> list[tuple[float, ...]]:
 
 def _run(where: str, line: str) -> tuple[float, ...]:
     try:
-        said: Any = json.loads(line)
-    except (ValueError, RecursionError):
-        said = None
-    if isinstance(said, Mapping):
-        said = {**_MORE, **said}
-    if not said or not all(is_number(said.get(key)) for key in (*_KEYS, *_MORE)):
+        return msgspec.structs.astuple(msgspec.json.decode(line, type=ProbeRun))
+    except NO_JSON as error:
         shown = '{"calls": 100, "gb": 0.1, "kernels": 3, "seconds": 0.5}'
-        raise RemoteError(f"{where}: {line[:80]!r}; expected numbers as {shown}")
-    if not said["seconds"] or said["jobs"] < 1:
-        raise RemoteError(f"{where}: expected seconds above 0, and jobs of 1 or more")
-    return tuple(float(said[key]) for key in (*_KEYS, *_MORE))
+        why = f"{line[:80]!r}: {error}"
+        raise RemoteError(f"{where}: {why}; expected numbers as {shown}") from error
 
 
 def fit(what: str, lines: Sequence[Sequence[float]]) -> Side:

@@ -5,36 +5,35 @@ It stands in for the paper's rCUDA and Table II in eqs. 4 to 6 of the R queue's 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any
+from dataclasses import replace
+from typing import Annotated, TypeAlias
 
-import yaml
+import msgspec
+from msgspec import Meta
 
 from policies.errors import ProfileError
 from policies.remote.r_queue.model import NetworkSpeeds
 
-_EXPECTED = "expected what `gputopo remote measure` writes: preset, local, remote"
+#: No more than anybody measures; what is divided by is above 0.
+FromZero: TypeAlias = Annotated[float, Meta(ge=0, lt=1e12)]
+AboveZero: TypeAlias = Annotated[float, Meta(gt=0, lt=1e12)]
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """GPUs of the job's own node, or lent ones: seconds of a call, GB/s, seconds of a kernel."""
 
-    call_s: float
-    gb_s: float
-    kernel_s: float
+    call_s: FromZero
+    gb_s: AboveZero
+    kernel_s: FromZero
     #: The largest deviation of a measured time from the fit, as a share of the time.
-    error: float = 0.0
+    error: FromZero = 0.0
     #: GB/s from GPU to GPU; None where that was not measured.
-    gpu_gb_s: float | None = None
+    gpu_gb_s: AboveZero | None = None
     #: What each further job on the network adds to the time of bytes, as a share; eq. 4 has 1.
-    shared: float | None = None
+    shared: FromZero | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Both sides under one preset, by its name; `where` and when, in the site's own words."""
 
     preset: str
@@ -62,33 +61,9 @@ class Measured:
 def parse(text: str, source: str) -> Measured:
     """The file's text. ProfileError: one line with `source`, its name, and what is expected."""
     try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ProfileError(f"{source}: cannot be read: {' '.join(str(error).split())}") from error
-    if not isinstance(values, dict) or {*values} - {"where"} != {"preset", "local", "remote"}:
-        raise ProfileError(f"{source}: {_EXPECTED}")
-    texts = {key: values.get(key, "") for key in ("preset", "where")}
-    for key, value in texts.items():
-        if not isinstance(value, str):
-            raise ProfileError(f"{source}: {key}: expected text")
-    local, remote = (_side(source, key, values[key]) for key in ("local", "remote"))
-    return Measured(texts["preset"], local, remote, texts["where"])
-
-
-def _side(source: str, name: str, values: object) -> Side:
-    keys = {field.name: field.default for field in fields(Side)}
-    needed = {key for key, default in keys.items() if default is MISSING}
-    if not isinstance(values, Mapping) or not needed <= values.keys() <= keys.keys():
-        raise ProfileError(f"{source}: {name}: expected {', '.join(keys)}")
-    for key, value in values.items():
-        is_left_out = value is None and keys[key] is None
-        if not is_left_out and (not is_number(value) or (key.endswith("gb_s") and not value)):
-            raise ProfileError(f"{source}: {name}.{key}: {value!r}; expected a number above 0")
-    read: dict[str, Any] = {k: v if v is None else float(v) for k, v in values.items()}
-    return Side(**read)
-
-
-def is_number(value: Any) -> bool:
-    """A finite number, neither below 0 nor beyond what anybody measures."""
-    is_real = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_real and math.isfinite(value) and 0 <= value < 1e12
+        return msgspec.yaml.decode(text, type=Measured)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        why = " ".join(str(error).split())[:300]
+        raise ProfileError(
+            f"{source}: {why}; expected what `gputopo remote measure` writes"
+        ) from error

@@ -44,7 +44,6 @@ def test_the_fit_finds_what_the_times_were_made_of(tmp_path, noise, off):
     assert side.error <= 2 * noise + 1e-6
 
 
-SECONDS = "lines:1: expected seconds above 0, and jobs of 1 or more"
 ONE = '{"calls": 9, "gb": 1, "kernels": 1, "seconds": 1}\n'
 
 
@@ -53,16 +52,13 @@ ONE = '{"calls": 9, "gb": 1, "kernels": 1, "seconds": 1}\n'
     [
         ("", "0 lines; expected 1 to 10000"),
         (ONE * 10_001, "10001 lines; expected 1 to 10000"),
-        (f"{ONE}calls 9\n", "lines:2: 'calls 9'; expected numbers as"),
+        (f"{ONE}calls 9\n", "lines:2: 'calls 9': JSON is malformed"),
         ("[" * 9999, "expected numbers as"),
         (ONE.replace("9", "true"), "expected numbers as"),
         (ONE.replace("9", "-9"), "expected numbers as"),
         (ONE.replace("9", "NaN"), "expected numbers as"),
-        (
-            ONE.replace('s": 1}', 's": 0}'),
-            "lines:1: expected seconds above 0, and jobs of 1 or more",
-        ),
-        (f'{ONE[:-2]}, "jobs": 0}}\n', SECONDS),
+        (ONE.replace('s": 1}', 's": 0}'), "Expected `float` > 0.0 - at `$.seconds`; expected"),
+        (f'{ONE[:-2]}, "jobs": 0}}\n', "Expected `float` >= 1.0 - at `$.jobs`; expected"),
         (f'{ONE[:-2]}, "gpu_gb": "9"}}\n', "expected numbers as"),
         (ONE * 4, "the runs do not tell calls, bytes and kernels apart"),
         (lines(Side(0.05, -0.5, 0.1)), "times do not grow with gb"),
@@ -154,6 +150,7 @@ def test_without_a_file_the_model_has_the_papers_figures(tmp_path):
 
 
 SIDE = {"call_s": 1e-3, "gb_s": 1.0, "kernel_s": 0.1, "error": 0.0}
+EXPECTED = "expected what `gputopo remote measure` writes"
 GOOD = {"preset": "echo", "local": SIDE, "remote": SIDE}
 
 
@@ -161,14 +158,15 @@ GOOD = {"preset": "echo", "local": SIDE, "remote": SIDE}
     ("change", "said"),
     [
         ({"preset": "pocl"}, "measured: of the preset pocl; expected echo"),
-        ({"preset": 7}, "preset: expected text"),
-        ({"local": 1}, "local: expected call_s, gb_s, kernel_s, error"),
-        ({"where": 7}, "where: expected text"),
-        ({"local": {**SIDE, "gpu_gb_s": 0}}, "local.gpu_gb_s: 0; expected a number above 0"),
-        ({"remote": {**SIDE, "gb_s": None}}, "remote.gb_s: None; expected a number above 0"),
-        ({"more": 1}, "expected what `gputopo remote measure` writes"),
-        ({"remote": {**SIDE, "gb_s": 0}}, "remote.gb_s: 0; expected a number above 0"),
-        ({"local": {**SIDE, "call_s": float("inf")}}, "local.call_s: inf; expected"),
+        ({"preset": 7}, f"Expected `str`, got `int` - at `$.preset`; {EXPECTED}"),
+        ({"local": 1}, f"Expected `object`, got `int` - at `$.local`; {EXPECTED}"),
+        ({"where": 7}, f"Expected `str`, got `int` - at `$.where`; {EXPECTED}"),
+        ({"local": {**SIDE, "gpu_gb_s": 0}}, f"`float` > 0.0 - at `$.local.gpu_gb_s`; {EXPECTED}"),
+        ({"remote": {**SIDE, "gb_s": None}}, f"got `null` - at `$.remote.gb_s`; {EXPECTED}"),
+        ({"more": 1}, f"Object contains unknown field `more`; {EXPECTED}"),
+        ({"remote": {**SIDE, "gb_s": 0}}, f"`float` > 0.0 - at `$.remote.gb_s`; {EXPECTED}"),
+        ({"local": {**SIDE, "call_s": float("inf")}}, "1000000000000.0 - at `$.local.call_s`; ex"),
+        ({"local": {**SIDE, "call_s": float("nan")}}, "`float` >= 0.0 - at `$.local.call_s`; ex"),
     ],
 )
 def test_a_file_that_is_not_what_was_written_is_refused(tmp_path, change, said):
@@ -177,6 +175,14 @@ def test_a_file_that_is_not_what_was_written_is_refused(tmp_path, change, said):
         config.parse("nodes: []\nremote: {measured: measured.yaml}\n", tmp_path / "gputopo.yaml")
     assert said in str(error.value)
     assert "gputopo.yaml:2: remote.measured: " in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["[" * 9999, "{", "", "when: 2026-99-99"])
+def test_what_is_no_yaml_of_ours_is_refused_in_one_line(tmp_path, text):
+    (tmp_path / "measured.yaml").write_text(text)
+    with pytest.raises(RemoteError, match=EXPECTED) as error:
+        measured.load(tmp_path / "measured.yaml")
+    assert "\n" not in str(error.value)
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path):
