@@ -47,6 +47,16 @@ def test_every_link_leads_to_a_file_and_a_heading(page):
         assert not fragment or fragment in anchors(target), link
 
 
+@pytest.mark.parametrize("page", [*ROOT.glob("docs/**/*.md")], ids=lambda page: page.stem)
+def test_no_page_of_the_site_links_to_one_that_the_site_does_not_have(page):
+    conf = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
+    beside = re.findall(r'"([\w/]+\.md)"', conf.partition("include_patterns")[2].partition("]")[0])
+    assert len(beside) == 4
+    for link in re.findall(r"\]\(([^)\s#:]+\.md)", page.read_text(encoding="utf-8")):
+        target = (page.parent / link).resolve().relative_to(ROOT)
+        assert target.is_relative_to("docs") or str(target) in beside, link
+
+
 def code(text: str) -> list[str]:
     """The lines of code blocks and the spans in backquotes, with continued lines joined."""
     blocks = re.findall(r"^ *```[a-z]*\n(.*?)^ *```", text, re.M | re.S)
